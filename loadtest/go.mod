@@ -1,0 +1,11 @@
+module github.com/liquida/liquida/loadtest
+
+go 1.26.0
+
+require github.com/liquida/liquida/deploy v0.0.0
+require github.com/liquida/liquida/platform v0.0.0
+require github.com/liquida/liquida/proto v0.0.0
+
+replace github.com/liquida/liquida/deploy => ../deploy
+replace github.com/liquida/liquida/platform => ../platform
+replace github.com/liquida/liquida/proto => ../proto

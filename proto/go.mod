@@ -1,0 +1,8 @@
+module github.com/liquida/liquida/proto
+
+go 1.26.0
+
+require (
+	github.com/planetscale/vtprotobuf v0.6.0
+	google.golang.org/protobuf v1.36.12
+)

@@ -1,0 +1,156 @@
+// Package ledger knows how payments are kept in TigerBeetle: the chart of accounts, the
+// ids, the chains of linked transfers, what the server's answers mean, and how to talk
+// to it in full batches.
+//
+// Everything here is a function of the payment alone: no id is ever looked up or stored.
+package ledger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// Ledger is the TigerBeetle ledger of all accounts and transfers: ISO 4217 number of BRL.
+// Amounts are centavos.
+const Ledger uint32 = 986
+
+// AccountKind tells what an account is for. It is the account's code in TigerBeetle and
+// the highest bits of its id.
+type AccountKind uint16
+
+// The chart of accounts.
+const (
+	Issuance AccountKind = 1 // the central bank's source of all money; one
+	Reserve  AccountKind = 2 // a PSP's prefunded account at the central bank (PI account); never negative
+	Transit  AccountKind = 3 // a PSP's suspense account between its customers and its reserve
+	Customer AccountKind = 4 // a customer's account at a PSP; never negative
+	Refusals AccountKind = 5 // the central bank's counterpart for receipts of unknown payer PSPs; one
+)
+
+// Flags returns the TigerBeetle flags of accounts of the kind. Closing flags are never
+// set: a post that meets one would burn its id for good.
+func (k AccountKind) Flags() uint16 {
+	return tb.AccountFlags{DebitsMustNotExceedCredits: k == Reserve || k == Customer}.ToUint16()
+}
+
+// AccountID packs kind (4 bits), ISPB (42), branch (14) and account number (67),
+// reversibly, so that an account's id is never looked up and always readable.
+type AccountID = tb.Uint128
+
+const (
+	numberBits = 67
+	branchBits = 14
+	ispbBits   = 42
+)
+
+// IssuanceAccount and RefusalsAccount are the central bank's own accounts.
+var (
+	IssuanceAccount = packAccount(Issuance, 0, 0, uint128{})
+	RefusalsAccount = packAccount(Refusals, 0, 0, uint128{})
+)
+
+// ReserveAccount returns the id of a PSP's reserve.
+func ReserveAccount(psp pix.ISPB) AccountID { return packAccount(Reserve, psp.Pack(), 0, uint128{}) }
+
+// TransitAccount returns the id of a PSP's transit account.
+func TransitAccount(psp pix.ISPB) AccountID { return packAccount(Transit, psp.Pack(), 0, uint128{}) }
+
+// CustomerAccount returns the id of a customer's account. The account must be valid.
+func CustomerAccount(account pix.Account) AccountID {
+	branch, err := strconv.ParseUint(account.Branch, 10, branchBits)
+	if err != nil {
+		panic(fmt.Sprintf("account %v was not validated: %v", account, err))
+	}
+	var number uint128
+	for i := range len(account.Number) {
+		number = number.timesTenPlus(uint64(account.Number[i] - '0'))
+	}
+	return packAccount(Customer, account.ISPB.Pack(), branch, number)
+}
+
+// UnpackAccount is the inverse of the functions that make account ids.
+func UnpackAccount(id AccountID) (AccountKind, pix.Account) {
+	v := fromTB(id)
+	kind := AccountKind(v.shiftRight(ispbBits + branchBits + numberBits).low)
+	account := pix.Account{}
+	if kind != Issuance && kind != Refusals {
+		account.ISPB = pix.UnpackISPB(v.shiftRight(branchBits+numberBits).low & (1<<ispbBits - 1))
+	}
+	if kind == Customer {
+		account.Branch = fmt.Sprintf("%04d", v.shiftRight(numberBits).low&(1<<branchBits-1))
+		account.Number = uint128{high: v.high & (1<<(numberBits-64) - 1), low: v.low}.decimal()
+	}
+	return kind, account
+}
+
+func packAccount(kind AccountKind, ispb, branch uint64, number uint128) AccountID {
+	v := uint128{low: uint64(kind)}.shiftLeft(ispbBits).or(uint128{low: ispb}).
+		shiftLeft(branchBits).or(uint128{low: branch}).
+		shiftLeft(numberBits).or(number)
+	return v.toTB()
+}
+
+// uint128 is as much 128-bit arithmetic as packing ids needs.
+type uint128 struct{ high, low uint64 }
+
+func (u uint128) shiftLeft(n uint) uint128 {
+	if n >= 64 {
+		return uint128{high: u.low << (n - 64)}
+	}
+	return uint128{high: u.high<<n | u.low>>(64-n), low: u.low << n}
+}
+
+func (u uint128) shiftRight(n uint) uint128 {
+	if n >= 64 {
+		return uint128{low: u.high >> (n - 64)}
+	}
+	return uint128{high: u.high >> n, low: u.low>>n | u.high<<(64-n)}
+}
+
+func (u uint128) or(v uint128) uint128 { return uint128{high: u.high | v.high, low: u.low | v.low} }
+
+func (u uint128) timesTenPlus(digit uint64) uint128 {
+	eight, two := u.shiftLeft(3), u.shiftLeft(1)
+	return eight.plus(two).plus(uint128{low: digit})
+}
+
+func (u uint128) plus(v uint128) uint128 {
+	low := u.low + v.low
+	high := u.high + v.high
+	if low < u.low {
+		high++
+	}
+	return uint128{high: high, low: low}
+}
+
+func (u uint128) decimal() string {
+	value := u.toTB().BigInt()
+	return value.String()
+}
+
+func (u uint128) toTB() tb.Uint128 {
+	var bytes [16]byte
+	binary.LittleEndian.PutUint64(bytes[:8], u.low)
+	binary.LittleEndian.PutUint64(bytes[8:], u.high)
+	return tb.BytesToUint128(bytes)
+}
+
+func fromTB(v tb.Uint128) uint128 {
+	bytes := v.Bytes()
+	return uint128{high: binary.LittleEndian.Uint64(bytes[8:]), low: binary.LittleEndian.Uint64(bytes[:8])}
+}
+
+// Centavos returns a TigerBeetle amount as a signed integer count of centavos. It panics
+// above 2^63-1: no sum of this ledger can reach it.
+func Centavos(amount tb.Uint128) int64 {
+	v := fromTB(amount)
+	if v.high != 0 || v.low > 1<<63-1 {
+		panic(fmt.Sprintf("amount %s does not fit 63 bits", amount))
+	}
+	return int64(v.low)
+}

@@ -1,0 +1,83 @@
+package ledger
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// Reader looks up objects by id, naturally batched like the Writer: after a restart
+// thousands of payments ask at once what became of them.
+type Reader[T, O any] struct {
+	queue   *queue[T, tb.Uint128]
+	lookup  func([]tb.Uint128) ([]O, error)
+	idOf    func(*O) tb.Uint128
+	deliver func(T, []O)
+	fail    func(error)
+	metrics requestMetrics
+}
+
+// NewTransferReader starts a reader of transfers. deliver gets what was found of the
+// ids asked for; it must not block. fail is called when the client can never answer again.
+func NewTransferReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, []tb.Transfer), fail func(error)) *Reader[T, tb.Transfer] {
+	return startReader(&Reader[T, tb.Transfer]{
+		queue: newQueue[T, tb.Uint128](config.EventsMax), lookup: client.LookupTransfers,
+		idOf:    func(t *tb.Transfer) tb.Uint128 { return t.ID },
+		deliver: deliver, fail: fail, metrics: newRequestMetrics(registry, "look up transfers"),
+	})
+}
+
+// NewAccountReader starts a reader of accounts, like NewTransferReader.
+func NewAccountReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, []tb.Account), fail func(error)) *Reader[T, tb.Account] {
+	return startReader(&Reader[T, tb.Account]{
+		queue: newQueue[T, tb.Uint128](config.EventsMax), lookup: client.LookupAccounts,
+		idOf:    func(a *tb.Account) tb.Uint128 { return a.ID },
+		deliver: deliver, fail: fail, metrics: newRequestMetrics(registry, "look up accounts"),
+	})
+}
+
+func startReader[T, O any](r *Reader[T, O]) *Reader[T, O] {
+	go r.send()
+	return r
+}
+
+// Read queues a look-up. The slice is copied.
+func (r *Reader[T, O]) Read(tag T, ids []tb.Uint128) { r.queue.put(tag, ids) }
+
+// Close stops sending; see Writer.Close.
+func (r *Reader[T, O]) Close() { r.queue.close() }
+
+func (r *Reader[T, O]) send() {
+	for r.queue.wait() {
+		batch := r.queue.take()
+		if batch == nil {
+			continue
+		}
+		started := time.Now()
+		objects, err := r.lookup(batch.events)
+		if err != nil {
+			r.fail(fmt.Errorf("the ledger refused a look-up of %d ids (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(batch.events), err))
+			return
+		}
+		r.metrics.observe(len(batch.events), time.Since(started))
+		byID := make(map[tb.Uint128]*O, len(objects))
+		for i := range objects {
+			byID[r.idOf(&objects[i])] = &objects[i]
+		}
+		start := 0
+		for i, tag := range batch.tags {
+			var found []O
+			for _, id := range batch.events[start:batch.ends[i]] {
+				if object := byID[id]; object != nil {
+					found = append(found, *object)
+				}
+			}
+			r.deliver(tag, found)
+			start = batch.ends[i]
+		}
+		r.queue.giveBack(batch)
+	}
+}

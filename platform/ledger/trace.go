@@ -1,0 +1,106 @@
+package ledger
+
+import (
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// Trace is all that the ledger holds about one payment: its pending legs and its
+// verdict. Any answer about a payment is computed from it.
+type Trace struct {
+	legs    [legsMax]*tb.Transfer
+	verdict *tb.Transfer
+}
+
+// Verdict is how a payment ended.
+type Verdict struct {
+	Settled bool
+	Reason  pix.Reason // ReasonNone when settled
+	Time    time.Time  // the ledger's clock
+}
+
+// AppendTraceIDs appends the ids whose look-up makes a payment's Trace.
+func AppendTraceIDs(ids []tb.Uint128, id pix.EndToEndID) []tb.Uint128 {
+	payment := IDsOf(id)
+	for leg := 1; leg <= legsMax; leg++ {
+		ids = append(ids, payment.Pending(leg))
+	}
+	return append(ids, payment.Verdict())
+}
+
+// TraceOf puts a payment's trace together from the transfers found under its trace ids.
+func TraceOf(id pix.EndToEndID, found []tb.Transfer) Trace {
+	payment := IDsOf(id)
+	var trace Trace
+	for i := range found {
+		transfer := &found[i]
+		if transfer.ID == payment.Verdict() {
+			trace.verdict = transfer
+			continue
+		}
+		for leg := 1; leg <= legsMax; leg++ {
+			if transfer.ID == payment.Pending(leg) {
+				trace.legs[leg-1] = transfer
+			}
+		}
+	}
+	return trace
+}
+
+// Held tells whether phase 1 happened.
+func (t Trace) Held() bool { return t.legs[0] != nil }
+
+// HeldAt returns when phase 1 happened, by the ledger's clock. Held must be true.
+func (t Trace) HeldAt() time.Time { return timeOf(t.legs[0]) }
+
+// ExpiresAt returns when the held legs are released. Held must be true.
+func (t Trace) ExpiresAt() time.Time {
+	return t.HeldAt().Add(time.Duration(t.legs[0].Timeout) * time.Second)
+}
+
+// AmountCentavos returns the amount of the payment. Held must be true.
+func (t Trace) AmountCentavos() int64 { return Centavos(t.legs[0].Amount) }
+
+// SameContent tells whether what the ledger holds is the payment with this content. It
+// compares every leg, because the ledger itself compares only the first. A different
+// timeout or code is an older version of ourselves, not another payment.
+func (t Trace) SameContent(id pix.EndToEndID, content pix.Content) bool {
+	if t.Held() {
+		var want [legsMax]*tb.Transfer
+		for _, transfer := range AppendReserve(nil, id, content, 0) {
+			want[transfer.Code-CodeLeg1] = &transfer
+		}
+		for i, leg := range t.legs {
+			if (leg == nil) != (want[i] == nil) {
+				return false
+			}
+			if leg != nil && (leg.DebitAccountID != want[i].DebitAccountID || leg.CreditAccountID != want[i].CreditAccountID || leg.Amount != want[i].Amount) {
+				return false
+			}
+		}
+		return true
+	}
+	if t.verdict != nil { // a receipt without phase 1
+		return t.verdict.UserData64 == content.Hash()
+	}
+	return false
+}
+
+// Verdict returns how the payment ended, if it ended.
+func (t Trace) Verdict() (Verdict, bool) {
+	if t.verdict == nil {
+		return Verdict{}, false
+	}
+	return Verdict{
+		Settled: t.verdict.TransferFlags().PostPendingTransfer,
+		Reason:  pix.Reason(t.verdict.UserData32),
+		Time:    timeOf(t.verdict),
+	}, true
+}
+
+func timeOf(transfer *tb.Transfer) time.Time {
+	return time.Unix(0, int64(transfer.Timestamp)).UTC()
+}

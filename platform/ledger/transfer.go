@@ -1,0 +1,150 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// Transfer codes name kind and leg. Every query filters on them.
+const (
+	CodeLeg1       uint16 = 1 // payer → transit of the payer's PSP: the payer's money is held
+	CodeLeg2       uint16 = 2 // reserve → reserve: central-bank money moves between the PSPs
+	CodeLeg3       uint16 = 3 // transit of the payee's PSP → payee: the payee is credited
+	CodeReceipt    uint16 = 7
+	CodeFunding    uint16 = 9
+	CodeMarker     uint16 = 10 // bootstrap has finished
+	CodeClockProbe uint16 = 19 // an engine reads the ledger's clock
+)
+
+// Slots are the low 4 bits of a transfer id: 0-3 the pendings of legs 1-4, 4-7 their
+// resolutions, 8-15 reserved.
+const (
+	slotBits       = 4
+	slotResolution = 4
+	legsMax        = 4
+	hashBits       = 68
+)
+
+// PaymentIDs makes the transfer ids of one payment. All of them are a function of the
+// EndToEndId: minute (26 bits), first 5 suffix characters (30), 68 bits of its SHA-256,
+// slot (4). Time comes first because the ledger is much faster on ordered ids; 68 bits
+// of hash, so that no two payments meet in a century of a billion a day.
+type PaymentIDs struct{ base uint128 }
+
+// IDsOf returns the ids of a payment's transfers.
+func IDsOf(id pix.EndToEndID) PaymentIDs {
+	sum := sha256.Sum256(id[:])
+	hash := uint128{high: uint64(sum[0] >> 4), low: uint64(sum[0]&0xf)<<60 | binary.BigEndian.Uint64(sum[1:9])>>4}
+	v := uint128{low: id.Minute()<<30 | id.OrderedSuffix()}.shiftLeft(hashBits).or(hash).shiftLeft(slotBits)
+	return PaymentIDs{base: v}
+}
+
+// Pending returns the id of the pending transfer of a leg, 1 to 4.
+func (p PaymentIDs) Pending(leg int) tb.Uint128 { return p.slot(leg - 1) }
+
+// Resolution returns the id of the post or void of a leg, 1 to 4.
+func (p PaymentIDs) Resolution(leg int) tb.Uint128 { return p.slot(slotResolution + leg - 1) }
+
+// Verdict returns the one id that decides the payment: post, void and receipt all use
+// it, so a payment can hold one verdict only, whoever races with whom.
+func (p PaymentIDs) Verdict() tb.Uint128 { return p.Resolution(1) }
+
+func (p PaymentIDs) slot(slot int) tb.Uint128 {
+	return p.base.or(uint128{low: uint64(slot)}).toTB()
+}
+
+// userData128 holds minute and suffix, userData64 the ISPB: together the EndToEndId.
+func userData128(id pix.EndToEndID) tb.Uint128 {
+	suffix := id.Suffix()
+	var low [8]byte
+	copy(low[:], suffix[3:])
+	high := id.Minute()<<24 | uint64(suffix[0])<<16 | uint64(suffix[1])<<8 | uint64(suffix[2])
+	return uint128{high: high, low: binary.BigEndian.Uint64(low[:])}.toTB()
+}
+
+func userData64(id pix.EndToEndID) uint64 { return binary.BigEndian.Uint64([]byte(id.Payer())) }
+
+// EndToEndIDOf reads the EndToEndId back from a leg of a payment.
+func EndToEndIDOf(leg tb.Transfer) (pix.EndToEndID, error) {
+	v := fromTB(leg.UserData128)
+	var ispb [8]byte
+	binary.BigEndian.PutUint64(ispb[:], leg.UserData64)
+	var suffix [11]byte
+	suffix[0], suffix[1], suffix[2] = byte(v.high>>16), byte(v.high>>8), byte(v.high)
+	binary.BigEndian.PutUint64(suffix[3:], v.low)
+	return pix.JoinEndToEndID(ispb, v.high>>24, suffix)
+}
+
+// AppendReserve appends phase 1 of a payment: its legs as linked pending transfers. The
+// timeout must be the same at every try, or the ledger calls the retry a different one.
+func AppendReserve(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, timeoutSeconds uint32) []tb.Transfer {
+	ids := IDsOf(id)
+	payerTransit := TransitAccount(content.Payer.ISPB)
+	payeeTransit := payerTransit
+	hold := tb.Transfer{
+		Amount:      tb.ToUint128(content.AmountCentavos),
+		UserData128: userData128(id),
+		UserData64:  userData64(id),
+		Timeout:     timeoutSeconds,
+		Ledger:      Ledger,
+	}
+	leg := func(leg int, code uint16, debit, credit AccountID) {
+		hold.ID, hold.Code, hold.DebitAccountID, hold.CreditAccountID = ids.Pending(leg), code, debit, credit
+		hold.Flags = tb.TransferFlags{Pending: true, Linked: code != CodeLeg3}.ToUint16()
+		chain = append(chain, hold)
+	}
+	leg(1, CodeLeg1, CustomerAccount(content.Payer), payerTransit)
+	if !content.SameBank() {
+		payeeTransit = TransitAccount(content.Payee.ISPB)
+		leg(2, CodeLeg2, ReserveAccount(content.Payer.ISPB), ReserveAccount(content.Payee.ISPB))
+	}
+	leg(3, CodeLeg3, payeeTransit, CustomerAccount(content.Payee))
+	return chain
+}
+
+// wholeAmount posts all that is pending; an amount of 0 would post zero.
+var wholeAmount = uint128{high: 1<<64 - 1, low: 1<<64 - 1}.toTB()
+
+// AppendPost appends phase 2 of an accepted payment: every leg posted in full.
+func AppendPost(chain []tb.Transfer, id pix.EndToEndID, sameBank bool) []tb.Transfer {
+	return appendResolution(chain, id, sameBank, tb.TransferFlags{PostPendingTransfer: true}, wholeAmount, pix.ReasonNone)
+}
+
+// AppendVoid appends phase 2 of a rejected payment: every leg voided, with the reason.
+func AppendVoid(chain []tb.Transfer, id pix.EndToEndID, sameBank bool, reason pix.Reason) []tb.Transfer {
+	return appendResolution(chain, id, sameBank, tb.TransferFlags{VoidPendingTransfer: true}, tb.Uint128{}, reason)
+}
+
+func appendResolution(chain []tb.Transfer, id pix.EndToEndID, sameBank bool, flags tb.TransferFlags, amount tb.Uint128, reason pix.Reason) []tb.Transfer {
+	ids := IDsOf(id)
+	for leg := 1; leg <= 3; leg++ {
+		if leg == 2 && sameBank {
+			continue
+		}
+		flags.Linked = leg != 3
+		chain = append(chain, tb.Transfer{
+			ID: ids.Resolution(leg), PendingID: ids.Pending(leg),
+			Amount: amount, UserData32: uint32(reason), Flags: flags.ToUint16(),
+		})
+	}
+	return chain
+}
+
+// AppendReceipt appends the receipt of a refused payment: one transfer of zero under the
+// verdict id, which keeps the reason and the hash of the content. With payerKnown it
+// stands between the payer PSP's transit and reserve, which must exist.
+func AppendReceipt(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, reason pix.Reason, payerKnown bool) []tb.Transfer {
+	debit, credit := IssuanceAccount, RefusalsAccount
+	if payerKnown {
+		debit, credit = TransitAccount(content.Payer.ISPB), ReserveAccount(content.Payer.ISPB)
+	}
+	return append(chain, tb.Transfer{
+		ID: IDsOf(id).Verdict(), DebitAccountID: debit, CreditAccountID: credit,
+		UserData128: userData128(id), UserData64: content.Hash(), UserData32: uint32(reason),
+		Ledger: Ledger, Code: CodeReceipt,
+	})
+}

@@ -1,0 +1,40 @@
+package pix
+
+import "fmt"
+
+// Account names one customer account: which PSP keeps it, in which branch, under which number.
+type Account struct {
+	ISPB   ISPB
+	Branch string // exactly 4 digits, leading zeros kept
+	Number string // 1 to 20 digits without leading zeros
+}
+
+const (
+	branchLength    = 4
+	numberLengthMax = 20
+)
+
+// Validate says what is wrong with the account, naming the part and the value.
+func (a Account) Validate() error {
+	if _, err := ParseISPB(string(a.ISPB)); err != nil {
+		return err
+	}
+	if len(a.Branch) != branchLength || !digits(a.Branch) {
+		return fmt.Errorf("branch is %s: it must be exactly %d digits", quote(a.Branch), branchLength)
+	}
+	if len(a.Number) < 1 || len(a.Number) > numberLengthMax || !digits(a.Number) || a.Number[0] == '0' {
+		return fmt.Errorf("account number is %s: it must be 1 to %d digits without leading zeros", quote(a.Number), numberLengthMax)
+	}
+	return nil
+}
+
+func (a Account) String() string { return string(a.ISPB) + "/" + a.Branch + "/" + a.Number }
+
+func digits(text string) bool {
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,143 @@
+package pix
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// EndToEndID is the identity of a payment: "E", the payer's ISPB (8), yyyyMMddHHmm in UTC
+// (12) and a suffix of 11 characters of [0-9A-Za-z]. 32 characters in all.
+//
+// It is kept as an array, so that it can key a map without an allocation.
+type EndToEndID [endToEndIDLength]byte
+
+const (
+	endToEndIDLength = 32
+	suffixLength     = 11
+	suffixStart      = endToEndIDLength - suffixLength
+	minuteStart      = 1 + ispbLength
+)
+
+// Epoch is the minute 0 of EndToEndIds. No PIX payment is older (PIX began in 2020-11).
+var Epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// minuteBits is the room for a minute in a transfer id: enough until the year 2147.
+const minuteBits = 26
+
+// ParseEndToEndID refuses anything that is not an EndToEndId and says what is wrong with it.
+func ParseEndToEndID(text string) (EndToEndID, error) {
+	var id EndToEndID
+	if len(text) != endToEndIDLength {
+		return id, fmt.Errorf("EndToEndId %s has %d characters: it must have %d", quote(text), len(text), endToEndIDLength)
+	}
+	if text[0] != 'E' {
+		return id, fmt.Errorf("EndToEndId %s begins with %s: it must begin with \"E\"", quote(text), quote(text[:1]))
+	}
+	if _, err := ParseISPB(text[1:minuteStart]); err != nil {
+		return id, fmt.Errorf("EndToEndId %s: %w", quote(text), err)
+	}
+	for i := minuteStart; i < suffixStart; i++ {
+		if text[i] < '0' || text[i] > '9' {
+			return id, fmt.Errorf("EndToEndId %s has %s at position %d: the time must be digits, yyyyMMddHHmm", quote(text), quote(text[i:i+1]), i+1)
+		}
+	}
+	for i := suffixStart; i < endToEndIDLength; i++ {
+		if _, ok := base62(text[i]); !ok {
+			return id, fmt.Errorf("EndToEndId %s has %s at position %d: only 0-9, A-Z and a-z are allowed", quote(text), quote(text[i:i+1]), i+1)
+		}
+	}
+	copy(id[:], text)
+	t := id.Time()
+	if t.Format(minuteLayout) != text[minuteStart:suffixStart] {
+		return EndToEndID{}, fmt.Errorf("EndToEndId %s holds the time %s, which does not exist", quote(text), quote(text[minuteStart:suffixStart]))
+	}
+	if t.Before(Epoch) {
+		return EndToEndID{}, fmt.Errorf("EndToEndId %s holds the time %s: it must not be before %s", quote(text), quote(text[minuteStart:suffixStart]), Epoch.Format(minuteLayout))
+	}
+	if minutesSinceEpoch(t) >= 1<<minuteBits {
+		return EndToEndID{}, fmt.Errorf("EndToEndId %s holds the time %s: it is too far in the future", quote(text), quote(text[minuteStart:suffixStart]))
+	}
+	return id, nil
+}
+
+// NewEndToEndID makes an EndToEndId for a payer's PSP at an instant. The suffix begins
+// with the microseconds within the minute, so that ids made one after the other are in
+// order, which the ledger rewards; the other 6 characters are random.
+func NewEndToEndID(payer ISPB, at time.Time, random *rand.Rand) EndToEndID {
+	at = at.UTC()
+	var id EndToEndID
+	id[0] = 'E'
+	copy(id[1:minuteStart], payer)
+	at.AppendFormat(id[minuteStart:minuteStart:suffixStart], minuteLayout)
+	microseconds := uint64(at.Second())*1_000_000 + uint64(at.Nanosecond())/1_000
+	for i := suffixStart + orderedSuffixLength - 1; i >= suffixStart; i-- {
+		id[i] = base62Digits[microseconds%62]
+		microseconds /= 62
+	}
+	for i := suffixStart + orderedSuffixLength; i < endToEndIDLength; i++ {
+		id[i] = base62Digits[random.IntN(62)]
+	}
+	return id
+}
+
+const (
+	minuteLayout = "200601021504"
+	base62Digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	// orderedSuffixLength is the part of the suffix that gives ids their order: 5 base 62
+	// digits hold the 60,000,000 microseconds of a minute, and fit 30 bits.
+	orderedSuffixLength = 5
+)
+
+func (id EndToEndID) String() string { return string(id[:]) }
+
+// Payer returns the ISPB inside the id.
+func (id EndToEndID) Payer() ISPB { return ISPB(id[1:minuteStart]) }
+
+// Time returns the minute inside the id, in UTC.
+func (id EndToEndID) Time() time.Time {
+	number := func(from, to int) (n int) {
+		for _, c := range id[from:to] {
+			n = n*10 + int(c-'0')
+		}
+		return n
+	}
+	return time.Date(number(9, 13), time.Month(number(13, 15)), number(15, 17), number(17, 19), number(19, 21), 0, 0, time.UTC)
+}
+
+// Minute returns the minutes from Epoch to the id's time, below 2^26.
+func (id EndToEndID) Minute() uint64 { return minutesSinceEpoch(id.Time()) }
+
+// OrderedSuffix returns the first 5 characters of the suffix as a number below 2^30, in
+// the order of the characters.
+func (id EndToEndID) OrderedSuffix() uint64 {
+	var packed uint64
+	for _, c := range id[suffixStart : suffixStart+orderedSuffixLength] {
+		digit, _ := base62(c)
+		packed = packed*62 + digit
+	}
+	return packed
+}
+
+// Suffix returns the 11 characters after the time.
+func (id EndToEndID) Suffix() [suffixLength]byte { return [suffixLength]byte(id[suffixStart:]) }
+
+// JoinEndToEndID puts an id together from its parts, as the ledger keeps them.
+func JoinEndToEndID(payer [ispbLength]byte, minute uint64, suffix [suffixLength]byte) (EndToEndID, error) {
+	at := Epoch.Add(time.Duration(minute) * time.Minute)
+	return ParseEndToEndID("E" + string(payer[:]) + at.Format(minuteLayout) + string(suffix[:]))
+}
+
+func minutesSinceEpoch(t time.Time) uint64 { return uint64(t.Unix()-Epoch.Unix()) / 60 }
+
+func base62(c byte) (uint64, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return uint64(c - '0'), true
+	case c >= 'A' && c <= 'Z':
+		return uint64(c-'A') + 10, true
+	case c >= 'a' && c <= 'z':
+		return uint64(c-'a') + 36, true
+	}
+	return 0, false
+}

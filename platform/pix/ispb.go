@@ -1,0 +1,64 @@
+// Package pix knows the words of the payment system: who takes part (ISPB), what names a
+// payment (EndToEndId), what money is (centavos), why a payment ends (reason codes), and
+// what makes a payment order valid. It is pure: no clock, no I/O, standard library only.
+package pix
+
+import "fmt"
+
+// ISPB identifies a participant (PSP): 8 characters, digits today, upper-case letters allowed.
+type ISPB string
+
+// ispbLength is the number of characters of an ISPB.
+const ispbLength = 8
+
+// ParseISPB refuses anything that is not an ISPB and says what is wrong with it.
+func ParseISPB(text string) (ISPB, error) {
+	if len(text) != ispbLength {
+		return "", fmt.Errorf("ISPB %s has %d characters: it must have %d", quote(text), len(text), ispbLength)
+	}
+	for i := range len(text) {
+		if _, ok := base36(text[i]); !ok {
+			return "", fmt.Errorf("ISPB %s has %s at position %d: only 0-9 and A-Z are allowed", quote(text), quote(text[i:i+1]), i+1)
+		}
+	}
+	return ISPB(text), nil
+}
+
+// Pack returns the ISPB as a number below 2^42, in the order of its characters.
+func (i ISPB) Pack() uint64 {
+	var packed uint64
+	for k := range len(i) {
+		digit, _ := base36(i[k])
+		packed = packed*36 + digit
+	}
+	return packed
+}
+
+// UnpackISPB is the inverse of Pack.
+func UnpackISPB(packed uint64) ISPB {
+	var text [ispbLength]byte
+	for k := ispbLength - 1; k >= 0; k-- {
+		text[k] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[packed%36]
+		packed /= 36
+	}
+	return ISPB(text[:])
+}
+
+func base36(c byte) (uint64, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return uint64(c - '0'), true
+	case c >= 'A' && c <= 'Z':
+		return uint64(c-'A') + 10, true
+	}
+	return 0, false
+}
+
+// quote shows a value in an error: escaped, and cut so that hostile input cannot flood a log.
+func quote(text string) string {
+	const most = 64
+	if len(text) > most {
+		return fmt.Sprintf("%q…", text[:most])
+	}
+	return fmt.Sprintf("%q", text)
+}

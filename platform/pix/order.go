@@ -1,0 +1,101 @@
+package pix
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// Content is what makes two messages with one EndToEndId the same payment: payer, payee
+// and amount, nothing else.
+type Content struct {
+	Payer          Account
+	Payee          Account
+	AmountCentavos uint64
+}
+
+// SameBank tells whether the payment stays on one PSP's book and never reaches the reserves.
+func (c Content) SameBank() bool { return c.Payer.ISPB == c.Payee.ISPB }
+
+// Hash returns the first 64 bits of the SHA-256 of the content. A receipt keeps it, so
+// that another content under the same EndToEndId is noticed.
+func (c Content) Hash() uint64 {
+	text := make([]byte, 0, 128)
+	for _, field := range [...]string{string(c.Payer.ISPB), c.Payer.Branch, c.Payer.Number, string(c.Payee.ISPB), c.Payee.Branch, c.Payee.Number} {
+		text = append(append(text, field...), '/')
+	}
+	text = binary.BigEndian.AppendUint64(text, c.AmountCentavos)
+	sum := sha256.Sum256(text)
+	return binary.BigEndian.Uint64(sum[:8])
+}
+
+// Order is a payment order whose form is valid.
+type Order struct {
+	ID EndToEndID
+	Content
+	AcceptedAt time.Time
+}
+
+// Limits of a payment order.
+const (
+	// ToleranceHours bounds the distance between the EndToEndId's minute and the acceptance.
+	ToleranceHours = 12
+	// AcceptanceAheadSecondsMax bounds how far the acceptance may lie after the record's timestamp.
+	AcceptanceAheadSecondsMax = 5
+	// RemittanceInformationBytesMax bounds the free text.
+	RemittanceInformationBytesMax = 140
+)
+
+// Invalid says that a message cannot become a payment: which field, which value, and the
+// reason code of its dead letter.
+type Invalid struct {
+	Reason Reason
+	Field  string
+	Detail string
+}
+
+func (e *Invalid) Error() string { return e.Field + ": " + e.Detail }
+
+// Draft is a payment order as it arrives, before anything about it is believed.
+type Draft struct {
+	EndToEndID            string
+	Payer, Payee          Account
+	AmountCentavos        uint64
+	AcceptedAtUnixMs      int64
+	RemittanceInformation string
+}
+
+// Validate turns a draft into an order, or returns an *Invalid. It is a pure function of
+// the draft and the record's timestamp, never of the clock, so that a redelivery is
+// judged as the first delivery was.
+func (d Draft) Validate(recordTime time.Time) (Order, error) {
+	id, err := ParseEndToEndID(d.EndToEndID)
+	if err != nil {
+		return Order{}, &Invalid{ReasonBadEndToEndID, "end_to_end_id", err.Error()}
+	}
+	if err := d.Payer.Validate(); err != nil {
+		return Order{}, &Invalid{ReasonMalformed, "payer", err.Error()}
+	}
+	if err := d.Payee.Validate(); err != nil {
+		return Order{}, &Invalid{ReasonMalformed, "payee", err.Error()}
+	}
+	if id.Payer() != d.Payer.ISPB {
+		return Order{}, &Invalid{ReasonBadEndToEndID, "end_to_end_id", fmt.Sprintf("EndToEndId %s names the PSP %s: the payer's is %s", id, id.Payer(), d.Payer.ISPB)}
+	}
+	if len(d.RemittanceInformation) > RemittanceInformationBytesMax {
+		return Order{}, &Invalid{ReasonMalformed, "remittance_information", fmt.Sprintf("it has %d bytes: at most %d are allowed", len(d.RemittanceInformation), RemittanceInformationBytesMax)}
+	}
+	if !utf8.ValidString(d.RemittanceInformation) {
+		return Order{}, &Invalid{ReasonMalformed, "remittance_information", "it is not UTF-8"}
+	}
+	accepted := time.UnixMilli(d.AcceptedAtUnixMs).UTC()
+	if apart := accepted.Sub(id.Time()).Abs(); apart > ToleranceHours*time.Hour {
+		return Order{}, &Invalid{ReasonBadEndToEndID, "end_to_end_id", fmt.Sprintf("EndToEndId %s is %s away from the acceptance at %s: at most %d h are allowed", id, apart.Round(time.Minute), accepted.Format(time.RFC3339), ToleranceHours)}
+	}
+	if ahead := accepted.Sub(recordTime); ahead > AcceptanceAheadSecondsMax*time.Second {
+		return Order{}, &Invalid{ReasonBadAcceptance, "accepted_at_unix_ms", fmt.Sprintf("%d is %s after the record's timestamp: at most %d s are allowed", d.AcceptedAtUnixMs, ahead, AcceptanceAheadSecondsMax)}
+	}
+	return Order{ID: id, Content: Content{Payer: d.Payer, Payee: d.Payee, AmountCentavos: d.AmountCentavos}, AcceptedAt: accepted}, nil
+}

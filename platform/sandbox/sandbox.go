@@ -1,0 +1,73 @@
+// Package sandbox knows the population of the test system: which banks and customers
+// bootstrap creates, and which payee branches the bank simulator treats in a special
+// way. It is a function of a few numbers, so that nobody has to look anybody up.
+package sandbox
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// Population says how many banks and ordinary customers there are, and what they own.
+type Population struct {
+	Banks           int    `env:"SANDBOX_BANKS" envDefault:"5" help:"number of PSPs, 2 to 1000"`
+	Customers       int    `env:"SANDBOX_CUSTOMERS" envDefault:"5000" help:"number of ordinary customers, spread evenly over the PSPs, at least 2 per PSP, at most 2000000"`
+	DepositCentavos uint64 `env:"SANDBOX_DEPOSIT_CENTAVOS" envDefault:"100000000" help:"initial deposit of each ordinary customer in centavos, 1 to 10^12"`
+	ReserveCentavos uint64 `env:"SANDBOX_RESERVE_CENTAVOS" envDefault:"1000000000000" help:"initial reserve of each PSP in centavos, 1 to 10^15"`
+}
+
+// Validate names the variable and the value that is wrong.
+func (p Population) Validate() error {
+	if p.Banks < 2 || p.Banks > 1000 {
+		return fmt.Errorf("SANDBOX_BANKS is %d: it must be from 2 to 1000", p.Banks)
+	}
+	if p.Customers < 2*p.Banks || p.Customers > 2_000_000 {
+		return fmt.Errorf("SANDBOX_CUSTOMERS is %d: it must be from %d (2 per PSP) to 2000000", p.Customers, 2*p.Banks)
+	}
+	if p.DepositCentavos < 1 || p.DepositCentavos > 1e12 {
+		return fmt.Errorf("SANDBOX_DEPOSIT_CENTAVOS is %d: it must be from 1 to 10^12", p.DepositCentavos)
+	}
+	if p.ReserveCentavos < 1 || p.ReserveCentavos > 1e15 {
+		return fmt.Errorf("SANDBOX_RESERVE_CENTAVOS is %d: it must be from 1 to 10^15", p.ReserveCentavos)
+	}
+	return nil
+}
+
+// The branches. Every PSP has one account, number 1, in each special branch.
+const (
+	OrdinaryBranch = "0001"
+	SilentBranch   = "9001" // the bank never answers for its payees: AB03
+	LateBranch     = "9002" // the bank accepts, but after the deadline: AB03
+	BlockedBranch  = "9003" // the bank rejects with AC06
+	ClosedBranch   = "9004" // the bank rejects with AC07
+	RichBranch     = "9010" // its customer owns twice the PSP's reserve, so that a payer can exceed the reserve: AM04
+)
+
+// SpecialBranches lists the branches other than the ordinary one.
+var SpecialBranches = []string{SilentBranch, LateBranch, BlockedBranch, ClosedBranch, RichBranch}
+
+// Bank returns the ISPB of PSP i, 0 ≤ i < Banks.
+func (p Population) Bank(i int) pix.ISPB { return pix.ISPB(fmt.Sprintf("%08d", 10_000_001+i)) }
+
+// Customer returns ordinary customer i, 0 ≤ i < Customers; its PSP is Bank(i mod Banks).
+func (p Population) Customer(i int) pix.Account {
+	return pix.Account{ISPB: p.Bank(i % p.Banks), Branch: OrdinaryBranch, Number: strconv.Itoa(i/p.Banks + 1)}
+}
+
+// Special returns the one account of a PSP in a special branch.
+func (p Population) Special(bank int, branch string) pix.Account {
+	return pix.Account{ISPB: p.Bank(bank), Branch: branch, Number: "1"}
+}
+
+// DepositOf returns the initial deposit of an account of the population in centavos.
+func (p Population) DepositOf(account pix.Account) uint64 {
+	switch account.Branch {
+	case OrdinaryBranch:
+		return p.DepositCentavos
+	case RichBranch:
+		return 2 * p.ReserveCentavos
+	}
+	return 0
+}

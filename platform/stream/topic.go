@@ -1,0 +1,42 @@
+// Package stream knows the Kafka side of the clearing house: the topics, how to connect,
+// and how messages are written and read.
+package stream
+
+// The topics. Records are keyed by EndToEndId.
+const (
+	Payments               = "pix.payments"                // pixv1.PaymentOrder
+	AuthorizationRequests  = "pix.authorization-requests"  // pixv1.AuthorizationRequest, in the partition of the order
+	AuthorizationResponses = "pix.authorization-responses" // pixv1.AuthorizationResponse, in the request's reply partition
+	Settlements            = "pix.settlements"             // pixv1.SettlementReport, in the partition of the order
+	DeadLetters            = "pix.dead-letters"            // pixv1.DeadLetter, in the partition of the source
+)
+
+// EngineGroup is the consumer group of the clearing engines on Payments; BankGroup that
+// of the bank simulators on AuthorizationRequests.
+const (
+	EngineGroup = "clearing-engine"
+	BankGroup   = "bank-simulator"
+)
+
+// Topic says how a topic is created.
+type Topic struct {
+	Name string
+	// Unlimited retention: the audit reads the topic whole, from its first record.
+	KeepForever bool
+}
+
+// Topics lists all of them. They have the same number of partitions.
+var Topics = []Topic{
+	{Payments, true},
+	{AuthorizationRequests, false},
+	{AuthorizationResponses, false},
+	{Settlements, true},
+	{DeadLetters, true},
+}
+
+// MessageBytesMax bounds a record on every topic. A dead letter holds at most
+// DeadLetterPayloadBytesMax of its source, so it can always be produced.
+const (
+	MessageBytesMax           = 1 << 20
+	DeadLetterPayloadBytesMax = 64 << 10
+)

@@ -73,6 +73,12 @@ func CustomerAccount(account pix.Account) AccountID {
 	return packAccount(Customer, account.ISPB.Pack(), branch, number)
 }
 
+// NewAccount returns the account with an id as it is created: its kind says how.
+func NewAccount(id AccountID) tb.Account {
+	kind, _ := UnpackAccount(id)
+	return tb.Account{ID: id, Ledger: Ledger, Code: uint16(kind), Flags: kind.Flags()}
+}
+
 // UnpackAccount is the inverse of the functions that make account ids.
 func UnpackAccount(id AccountID) (AccountKind, pix.Account) {
 	v := fromTB(id)

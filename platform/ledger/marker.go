@@ -13,42 +13,51 @@ import (
 // nobody's.
 var MarkerID = tb.ToUint128(15)
 
-// Marker is what the ledger was populated with. It stands in the marker transfer, so that
-// nobody goes on with another population on the same ledger.
+// Marker is what the ledger is populated with. It stands in the first account and in the
+// last transfer that bootstrap writes, so that nobody can go on with another population
+// on the same ledger, not even where the first one was never finished.
 type Marker struct {
 	Banks, Customers                 uint32
 	DepositCentavos, ReserveCentavos uint64
 }
 
-// Transfer returns the marker transfer: it moves nothing.
-func (m Marker) Transfer() tb.Transfer {
-	return tb.Transfer{
-		ID: MarkerID, DebitAccountID: IssuanceAccount, CreditAccountID: RefusalsAccount,
-		UserData128: uint128{high: m.ReserveCentavos, low: m.DepositCentavos}.toTB(),
-		UserData64:  uint64(m.Banks)<<32 | uint64(m.Customers),
-		Ledger:      Ledger, Code: CodeMarker,
-	}
+// Issuance returns the account that must be created before any other.
+func (m Marker) Issuance() tb.Account {
+	account := NewAccount(IssuanceAccount)
+	account.UserData128, account.UserData64 = m.userData()
+	return account
 }
 
-// MarkerOf reads back what the ledger was populated with.
-func MarkerOf(transfer tb.Transfer) Marker {
-	money := fromTB(transfer.UserData128)
+// Transfer returns the marker transfer: it moves nothing.
+func (m Marker) Transfer() tb.Transfer {
+	transfer := tb.Transfer{
+		ID: MarkerID, DebitAccountID: IssuanceAccount, CreditAccountID: RefusalsAccount,
+		Ledger: Ledger, Code: CodeMarker,
+	}
+	transfer.UserData128, transfer.UserData64 = m.userData()
+	return transfer
+}
+
+func (m Marker) userData() (tb.Uint128, uint64) {
+	return uint128{high: m.ReserveCentavos, low: m.DepositCentavos}.toTB(), uint64(m.Banks)<<32 | uint64(m.Customers)
+}
+
+// MarkerOf reads what the ledger is populated with from the user_data of the marker
+// transfer or of the issuance account.
+func MarkerOf(userData128 tb.Uint128, userData64 uint64) Marker {
+	money := fromTB(userData128)
 	return Marker{
-		Banks: uint32(transfer.UserData64 >> 32), Customers: uint32(transfer.UserData64),
+		Banks: uint32(userData64 >> 32), Customers: uint32(userData64),
 		DepositCentavos: money.low, ReserveCentavos: money.high,
 	}
 }
 
-// Check refuses a ledger whose marker says another population, naming what differs.
-func (m Marker) Check(found tb.Transfer) error {
-	if found.Code != CodeMarker {
-		return fmt.Errorf("the ledger's transfer %s has code %d: a marker has %d; this is not a ledger of this system, use another TIGERBEETLE_CLUSTER_ID or data file", found.ID, found.Code, CodeMarker)
-	}
-	is := MarkerOf(found)
+// Check refuses a ledger that is populated with something else, naming what differs.
+func (m Marker) Check(is Marker) error {
 	var differs []string
 	compare := func(name string, is, want uint64) {
 		if is != want {
-			differs = append(differs, fmt.Sprintf("%s %d (configured: %d)", name, is, want))
+			differs = append(differs, fmt.Sprintf("%s is %d there and %d here", name, is, want))
 		}
 	}
 	compare("SANDBOX_BANKS", uint64(is.Banks), uint64(m.Banks))
@@ -56,7 +65,7 @@ func (m Marker) Check(found tb.Transfer) error {
 	compare("SANDBOX_DEPOSIT_CENTAVOS", is.DepositCentavos, m.DepositCentavos)
 	compare("SANDBOX_RESERVE_CENTAVOS", is.ReserveCentavos, m.ReserveCentavos)
 	if len(differs) > 0 {
-		return fmt.Errorf("the ledger was populated with %s: configure the same, or start with an empty ledger", strings.Join(differs, ", "))
+		return fmt.Errorf("the ledger holds another population: %s; configure the same, or start with an empty ledger", strings.Join(differs, ", "))
 	}
 	return nil
 }

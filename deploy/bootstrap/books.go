@@ -1,0 +1,256 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+// books is the ledger as bootstrap sees it.
+type books struct {
+	config *Config
+	client tigerbeetle.Client
+}
+
+func open(config *Config) (*books, error) {
+	client, err := ledger.Connect(config.Ledger)
+	if err != nil {
+		return nil, err
+	}
+	return &books{config, client}, nil
+}
+
+func (b *books) close() { b.client.Close() }
+
+// request bounds a request to the ledger, whose client waits for ever.
+func request[T any](ctx context.Context, config *Config, ask func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		value, err := ask()
+		answered <- answer{value, err}
+	}()
+	var none T
+	select {
+	case a := <-answered:
+		if a.err != nil {
+			return none, fmt.Errorf("the ledger at TIGERBEETLE_ADDRESSES %v refuses a request (LEDGER_BATCH_EVENTS_MAX is %d and must not exceed the server's limit; client and server must have the same version): %w", config.Ledger.Addresses, config.EventsMax, a.err)
+		}
+		return a.value, nil
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	case <-time.After(config.Timeout):
+		return none, fmt.Errorf("the ledger at TIGERBEETLE_ADDRESSES %v, TIGERBEETLE_CLUSTER_ID %d, has not answered within BOOTSTRAP_TIMEOUT %v: start it, or correct the address or the cluster id", config.Ledger.Addresses, config.Ledger.ClusterID, config.Timeout)
+	}
+}
+
+// populated tells whether an earlier run has finished. It refuses another population's.
+func (b *books) populated(ctx context.Context) (bool, error) {
+	found, err := request(ctx, b.config, func() ([]tb.Transfer, error) {
+		return b.client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
+	})
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	return true, b.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
+}
+
+// populate creates and funds all accounts, and then writes the marker.
+func (b *books) populate(ctx context.Context, say func(string, ...any)) error {
+	p := b.config.Population
+	// Alone and first: it holds the population, so a different one stops here.
+	if err := b.createAccounts(ctx, one(b.config.marker().Issuance()), silent); err != nil {
+		return err
+	}
+	if err := b.createAccounts(ctx, accounts(p), tell(say, "accounts created")); err != nil {
+		return err
+	}
+	// Only now: a transfer that misses its account burns its id for good, and its id is
+	// the only one it can have.
+	if err := b.createTransfers(ctx, fundings(p), tell(say, "accounts funded")); err != nil {
+		return err
+	}
+	return b.createTransfers(ctx, one(b.config.marker().Transfer()), silent)
+}
+
+// accounts yields every account but the first, issuance.
+func accounts(p sandbox.Population) iter.Seq[tb.Account] {
+	return func(yield func(tb.Account) bool) {
+		if !yield(ledger.NewAccount(ledger.RefusalsAccount)) {
+			return
+		}
+		for i := range p.Banks {
+			bank := p.Bank(i)
+			if !yield(ledger.NewAccount(ledger.ReserveAccount(bank))) || !yield(ledger.NewAccount(ledger.TransitAccount(bank))) {
+				return
+			}
+		}
+		for customer := range customers(p) {
+			if !yield(ledger.NewAccount(ledger.CustomerAccount(customer))) {
+				return
+			}
+		}
+	}
+}
+
+// customers yields the ordinary ones and those of the special branches.
+func customers(p sandbox.Population) iter.Seq[pix.Account] {
+	return func(yield func(pix.Account) bool) {
+		for i := range p.Banks {
+			for _, branch := range sandbox.SpecialBranches {
+				if !yield(p.Special(i, branch)) {
+					return
+				}
+			}
+		}
+		for i := range p.Customers {
+			if !yield(p.Customer(i)) {
+				return
+			}
+		}
+	}
+}
+
+func customerCount(p sandbox.Population) int {
+	return p.Customers + p.Banks*len(sandbox.SpecialBranches)
+}
+
+// fundings yields the initial transfers. Their id is the id of the account they credit
+// (accounts and transfers have an id space each), so no account is funded twice.
+func fundings(p sandbox.Population) iter.Seq[tb.Transfer] {
+	funding := func(debit, credit ledger.AccountID, centavos uint64) tb.Transfer {
+		return tb.Transfer{
+			ID: credit, DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(centavos),
+			Ledger: ledger.Ledger, Code: ledger.CodeFunding,
+		}
+	}
+	return func(yield func(tb.Transfer) bool) {
+		for i := range p.Banks {
+			if !yield(funding(ledger.IssuanceAccount, ledger.ReserveAccount(p.Bank(i)), p.ReserveCentavos)) {
+				return
+			}
+		}
+		for customer := range customers(p) {
+			if deposit := p.DepositOf(customer); deposit > 0 && !yield(funding(ledger.TransitAccount(customer.ISPB), ledger.CustomerAccount(customer), deposit)) {
+				return
+			}
+		}
+	}
+}
+
+func (b *books) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account], progress func(int)) error {
+	return inBatches(accounts, b.config.EventsMax, progress, func(batch []tb.Account) error {
+		results, err := request(ctx, b.config, func() ([]tb.AccountEventResult, error) { return b.client.CreateAccounts(batch) })
+		if err != nil {
+			return err
+		}
+		for _, result := range results {
+			if result.Result == tb.AccountExists {
+				continue
+			}
+			account := batch[result.Index]
+			if account.ID == ledger.IssuanceAccount {
+				if err := b.checkIssuance(ctx); err != nil {
+					return err
+				}
+			}
+			return fmt.Errorf("the ledger refuses to create %s: %s; what it holds is not what this version makes: start with an empty ledger", name(account.ID), result.Result)
+		}
+		return nil
+	})
+}
+
+func (b *books) checkIssuance(ctx context.Context) error {
+	found, err := request(ctx, b.config, func() ([]tb.Account, error) {
+		return b.client.LookupAccounts([]tb.Uint128{ledger.IssuanceAccount})
+	})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	return b.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
+}
+
+func (b *books) createTransfers(ctx context.Context, transfers iter.Seq[tb.Transfer], progress func(int)) error {
+	return inBatches(transfers, b.config.EventsMax, progress, func(batch []tb.Transfer) error {
+		results, err := request(ctx, b.config, func() ([]tb.TransferEventResult, error) { return b.client.CreateTransfers(batch) })
+		if err != nil {
+			return err
+		}
+		for _, result := range results {
+			if result.Result == tb.TransferExists {
+				continue
+			}
+			transfer := batch[result.Index]
+			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; what it holds is not what is configured (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger", name(transfer.CreditAccountID), reais(uint64(ledger.Centavos(transfer.Amount))), result.Result)
+		}
+		return nil
+	})
+}
+
+func one[E any](event E) iter.Seq[E] { return func(yield func(E) bool) { yield(event) } }
+
+// inBatches sends the events in requests of at most eventsMax, each after the answer to the one before.
+func inBatches[E any](events iter.Seq[E], eventsMax int, progress func(int), send func([]E) error) error {
+	batch := make([]E, 0, eventsMax)
+	sent := 0
+	flush := func() error {
+		if err := send(batch); err != nil {
+			return err
+		}
+		sent += len(batch)
+		progress(sent)
+		batch = batch[:0]
+		return nil
+	}
+	for event := range events {
+		if batch = append(batch, event); len(batch) == eventsMax {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return flush()
+}
+
+func silent(int) {}
+
+// tell reports progress now and then.
+func tell(say func(string, ...any), what string) func(int) {
+	last := time.Now()
+	return func(done int) {
+		if time.Since(last) > 2*time.Second {
+			last = time.Now()
+			say("%d %s", done, what)
+		}
+	}
+}
+
+// name says which account it is, for people.
+func name(id ledger.AccountID) string {
+	switch kind, account := ledger.UnpackAccount(id); kind {
+	case ledger.Issuance:
+		return "the issuance account"
+	case ledger.Refusals:
+		return "the refusals account"
+	case ledger.Reserve:
+		return fmt.Sprintf("the reserve of PSP %s", account.ISPB)
+	case ledger.Transit:
+		return fmt.Sprintf("the transit account of PSP %s", account.ISPB)
+	default:
+		return fmt.Sprintf("the customer account %v", account)
+	}
+}

@@ -1,0 +1,99 @@
+// Package bootstrap prepares an empty Kafka and an empty ledger for the clearing house:
+// topics, accounts and their initial funds. It may run any number of times, alone or at
+// the same time as another, from whatever state an interrupted run has left: every
+// object's name and id is a function of the configuration, so nothing is made twice.
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// Config is what there is to prepare, and where.
+type Config struct {
+	Stream     stream.Config
+	Ledger     ledger.Config
+	Population sandbox.Population
+
+	Partitions         int           `env:"PARTITIONS" envDefault:"16" help:"partitions of every topic, 1 to 1024; fixed once the topics exist"`
+	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" help:"replicas of every partition, 1 to 9; at most the number of brokers"`
+	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" help:"retention of the two authorization topics, 5m to 720h; the others keep everything"`
+	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"accounts or transfers in one request to the ledger, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
+	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" help:"how long to wait for Kafka, and for each answer of the ledger, 1s to 1h"`
+}
+
+// Validate names the variable and the value that is wrong.
+func (c *Config) Validate() error {
+	for _, part := range []settings.Validator{c.Stream, c.Ledger, c.Population, ledger.BatchConfig{EventsMax: c.EventsMax, InFlightMax: 1}} {
+		if err := part.Validate(); err != nil {
+			return err
+		}
+	}
+	if err := settings.InRange("PARTITIONS", c.Partitions, 1, 1024); err != nil {
+		return err
+	}
+	if err := settings.InRange("REPLICATION_FACTOR", c.ReplicationFactor, 1, 9); err != nil {
+		return err
+	}
+	// A response must outlive the payment that waits for it.
+	if err := settings.DurationInRange("TRANSIENT_RETENTION", c.TransientRetention, 5*time.Minute, 720*time.Hour); err != nil {
+		return err
+	}
+	return settings.DurationInRange("BOOTSTRAP_TIMEOUT", c.Timeout, time.Second, time.Hour)
+}
+
+func (c *Config) marker() ledger.Marker {
+	return ledger.Marker{
+		Banks: uint32(c.Population.Banks), Customers: uint32(c.Population.Customers),
+		DepositCentavos: c.Population.DepositCentavos, ReserveCentavos: c.Population.ReserveCentavos,
+	}
+}
+
+// Run prepares everything and tells on progress what it does. When it returns nil, the
+// topics and the marker exist.
+func Run(ctx context.Context, config *Config, progress io.Writer) error {
+	started := time.Now()
+	say := func(format string, values ...any) {
+		fmt.Fprintf(progress, "bootstrap: %6.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, values...))
+	}
+	books, err := open(config)
+	if err != nil {
+		return err
+	}
+	defer books.close()
+
+	// The ledger's marker before anything: a run that is to be refused changes nothing.
+	say("asking the ledger at %v what it holds", config.Ledger.Addresses)
+	done, err := books.populated(ctx)
+	if err != nil {
+		return err
+	}
+	say("asking Kafka at %v for the topics", config.Stream.Brokers)
+	created, err := ensureTopics(ctx, config)
+	if err != nil {
+		return err
+	}
+	say("%d topics with %d partitions each, %d of them new", len(stream.Topics), config.Partitions, created)
+	if !done {
+		if err := books.populate(ctx, say); err != nil {
+			return err
+		}
+	}
+	p, since := config.Population, "now"
+	if done {
+		since = "by an earlier run"
+	}
+	say("ready: %d PSPs with %s in reserve each and %d customers, funded %s", p.Banks, reais(p.ReserveCentavos), customerCount(p), since)
+	return nil
+}
+
+func reais(centavos uint64) string {
+	return fmt.Sprintf("BRL %d.%02d", centavos/100, centavos%100)
+}

@@ -1,0 +1,144 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// topicConfigs is what a topic's correctness rests on, so it is set and not left to a
+// broker's defaults: a compacted or forgotten payment could never be audited.
+func topicConfigs(topic stream.Topic, transient time.Duration) map[string]string {
+	retention := strconv.FormatInt(transient.Milliseconds(), 10)
+	if topic.KeepForever {
+		retention = "-1"
+	}
+	return map[string]string{
+		"cleanup.policy":    "delete",
+		"max.message.bytes": strconv.Itoa(stream.MessageBytesMax),
+		"retention.bytes":   "-1",
+		"retention.ms":      retention,
+	}
+}
+
+// ensureTopics creates the topics that are missing, refuses those that are there and
+// different, and returns how many it created.
+func ensureTopics(ctx context.Context, config *Config) (created int, err error) {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(config.Stream.Brokers...), kgo.ClientID("bootstrap"), kgo.DialTimeout(2*time.Second),
+		kgo.RequestRetries(0),                    // a retry of the client's own would hide why the broker is away
+		kgo.MetadataMinAge(100*time.Millisecond), // the default of 5 s would hide the topics just created
+	)
+	if err != nil {
+		return 0, fmt.Errorf("cannot make a Kafka client: %w", err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
+	defer cancel()
+
+	for {
+		made, err := createMissing(ctx, admin, config)
+		created += made
+		var away *awayError
+		switch {
+		case err == nil:
+			return created, nil
+		case !errors.As(err, &away):
+			return created, err
+		}
+		select {
+		case <-ctx.Done():
+			return created, fmt.Errorf("Kafka at KAFKA_BROKERS %v is not ready after BOOTSTRAP_TIMEOUT %v: %w; start it, or correct the address", config.Stream.Brokers, config.Timeout, away.err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// awayError is a failure that may pass.
+type awayError struct{ err error }
+
+func (e *awayError) Error() string { return e.err.Error() }
+
+// createMissing creates what is missing and then verifies everything, also what it has
+// just created: another run may have been faster.
+func createMissing(ctx context.Context, admin *kadm.Client, config *Config) (created int, err error) {
+	var names []string
+	for _, topic := range stream.Topics {
+		names = append(names, topic.Name)
+	}
+	found, err := admin.ListTopics(ctx, names...)
+	if err != nil {
+		return 0, &awayError{err}
+	}
+	for _, topic := range stream.Topics {
+		if !errors.Is(found[topic.Name].Err, kerr.UnknownTopicOrPartition) {
+			continue
+		}
+		configs := map[string]*string{}
+		for name, value := range topicConfigs(topic, config.TransientRetention) {
+			configs[name] = &value
+		}
+		response, err := admin.CreateTopic(ctx, int32(config.Partitions), int16(config.ReplicationFactor), configs, topic.Name)
+		switch {
+		case err == nil:
+			created++
+		case errors.Is(err, kerr.TopicAlreadyExists): // another bootstrap was faster
+		case response.Err != nil && !kerr.IsRetriable(response.Err):
+			return created, fmt.Errorf("Kafka refuses to create topic %s with PARTITIONS %d and REPLICATION_FACTOR %d: %w %s", topic.Name, config.Partitions, config.ReplicationFactor, response.Err, response.ErrMessage)
+		default:
+			return created, &awayError{fmt.Errorf("creating topic %s: %w", topic.Name, err)}
+		}
+	}
+	if found, err = admin.ListTopics(ctx, names...); err != nil {
+		return created, &awayError{err}
+	}
+	configs, err := admin.DescribeTopicConfigs(ctx, names...)
+	if err != nil {
+		return created, &awayError{err}
+	}
+	for _, topic := range stream.Topics {
+		detail := found[topic.Name]
+		if detail.Err != nil { // a new topic takes a moment to be known everywhere
+			return created, &awayError{fmt.Errorf("topic %s: %w", topic.Name, detail.Err)}
+		}
+		described, err := configs.On(topic.Name, nil)
+		if err = errors.Join(err, described.Err); err != nil {
+			return created, &awayError{fmt.Errorf("configuration of topic %s: %w", topic.Name, err)}
+		}
+		if err := verify(topic, detail, described, config); err != nil {
+			return created, err
+		}
+	}
+	return created, nil
+}
+
+func verify(topic stream.Topic, detail kadm.TopicDetail, described kadm.ResourceConfig, config *Config) error {
+	if have := len(detail.Partitions); have != config.Partitions {
+		return fmt.Errorf("topic %s has %d partitions and PARTITIONS is %d: a payment's partition is part of what engines and banks agree on, so set PARTITIONS to %d, or start with an empty Kafka", topic.Name, have, config.Partitions, have)
+	}
+	if have := detail.Partitions.NumReplicas(); have < config.ReplicationFactor {
+		return fmt.Errorf("topic %s has %d replicas and REPLICATION_FACTOR is %d: reassign its partitions, or set REPLICATION_FACTOR to %d", topic.Name, have, config.ReplicationFactor, have)
+	}
+	have := map[string]string{}
+	for _, entry := range described.Configs {
+		have[entry.Key] = entry.MaybeValue()
+	}
+	want := topicConfigs(topic, config.TransientRetention)
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if have[name] != want[name] {
+			return fmt.Errorf("topic %s has %s=%s and must have %s=%s: alter the topic with your Kafka tools (retention.ms of the authorization topics follows TRANSIENT_RETENTION), or start with an empty Kafka", topic.Name, name, have[name], name, want[name])
+		}
+	}
+	return nil
+}

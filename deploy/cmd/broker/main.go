@@ -1,0 +1,102 @@
+// The broker command is the embedded Kafka broker of the local stack: kfake, which speaks
+// the real protocol over TCP, in a process of its own with its data on disk.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+type configuration struct {
+	Address    string `env:"BROKER_ADDRESS" envDefault:"127.0.0.1:9092" help:"IP and port to listen on; clients are sent to the same"`
+	DataDir    string `env:"BROKER_DATA_DIR" envDefault:"broker-data" help:"folder of the data; survives restarts and SIGKILL"`
+	SyncWrites bool   `env:"BROKER_SYNC_WRITES" envDefault:"false" help:"fsync each batch before it is acknowledged: survives a power cut too"`
+}
+
+func (c *configuration) Validate() error {
+	host, _, err := net.SplitHostPort(c.Address)
+	ip := net.ParseIP(host)
+	if err != nil || ip == nil || ip.IsUnspecified() {
+		return fmt.Errorf("BROKER_ADDRESS is %q: it must be an IP that clients can reach and a port, like 127.0.0.1:9092", c.Address)
+	}
+	if c.DataDir == "" {
+		return errors.New("BROKER_DATA_DIR is empty: name a folder for the data")
+	}
+	return nil
+}
+
+// brokerConfigs are Kafka's own names, so that a real broker can be given the same.
+var brokerConfigs = map[string]string{
+	// The engine's session timeout is 3 s; the default floor of 6 s would refuse it.
+	"group.min.session.timeout.ms": "1000",
+	"message.max.bytes":            "1048576",
+	// The default of an hour lets the authorization topics outgrow their retention in a load test.
+	"log.cleaner.backoff.ms": "60000",
+}
+
+func main() {
+	config := &configuration{}
+	settings.Load("broker", "an embedded Kafka broker for one machine: real protocol, data on disk, no replication", config)
+	// Caught from the start: a signal during the reading of the data must not cut it.
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	cluster, err := start(config)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "broker: %v\n", err)
+		os.Exit(settings.ExitFailure)
+	}
+	fmt.Fprintf(os.Stderr, "broker: serving %s, data in %s\n", config.Address, config.DataDir)
+	fmt.Fprintf(os.Stderr, "broker: %v: saving and closing\n", <-stop)
+	cluster.Close()
+}
+
+// start serves until the cluster is closed. Topics are never created by a mention of them:
+// such a topic would have one partition, and a typing error would make one.
+func start(config *configuration) (*kfake.Cluster, error) {
+	if err := own(config.DataDir); err != nil {
+		return nil, err
+	}
+	options := []kfake.Opt{
+		kfake.NumBrokers(1),
+		kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, config.Address) }),
+		kfake.ClusterID("liquida"),
+		kfake.DataDir(config.DataDir),
+		kfake.BrokerConfigs(brokerConfigs),
+		kfake.WithLogger(kfake.BasicLogger(os.Stderr, kfake.LogLevelWarn)),
+	}
+	if config.SyncWrites {
+		options = append(options, kfake.SyncWrites())
+	}
+	cluster, err := kfake.NewCluster(options...)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("BROKER_ADDRESS %s is taken: stop what listens there, or choose another port", config.Address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve %s from %s: %w", config.Address, config.DataDir, err)
+	}
+	return cluster, nil
+}
+
+// own makes the folder and holds it until the process ends: two brokers appending to the
+// same logs would destroy them.
+func own(folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("BROKER_DATA_DIR: %w", err)
+	}
+	// A bare descriptor, which nothing closes before the process ends.
+	descriptor, err := syscall.Open(folder, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("BROKER_DATA_DIR %s: %w", folder, err)
+	}
+	if err := syscall.Flock(descriptor, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("BROKER_DATA_DIR %s is held by another broker (%w): stop it, or choose another folder", folder, err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Ports says where the stack listens.
+type Ports int
+
+const (
+	// FixedPorts are the documented ones, the same at every start: Kafka 9092,
+	// TigerBeetle 3001, producer 8080, bank simulator 8081; telemetry of the producer
+	// 9101, of the bank simulator 9102, of engine n 9103+n.
+	FixedPorts Ports = iota
+	// FreePorts are picked at the start, so that any number of stacks fit on a machine.
+	FreePorts
+)
+
+var fixedPorts = map[string]int{
+	Broker: 9092, TigerBeetle: 3001, Producer: 8080, Simulator: 8081,
+	telemetryOf(Producer): 9101, telemetryOf(Simulator): 9102,
+}
+
+const firstEngineTelemetry = 9103
+
+// telemetryOf is the role of the address where a process serves its telemetry.
+func telemetryOf(name string) string { return name + " telemetry" }
+
+// addresses are given out once per role and then stay.
+type addresses struct {
+	mu    sync.Mutex
+	ports Ports
+	given map[string]string // role → IP:port
+}
+
+func newAddresses(ports Ports) *addresses {
+	return &addresses{ports: ports, given: map[string]string{}}
+}
+
+func (a *addresses) of(role string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if address, ok := a.given[role]; ok {
+		return address
+	}
+	port, ok := fixedPorts[role]
+	if !ok { // "engine-3 telemetry"
+		slot, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(role, "engine-"), " telemetry"))
+		port = firstEngineTelemetry + slot
+	}
+	address := loopback(port)
+	if a.ports == FreePorts {
+		address = a.free()
+	}
+	a.given[role] = address
+	return address
+}
+
+// free picks a port below the range from which the system takes the ports of outgoing
+// connections: a client's connection could otherwise sit on the port of a process that is
+// just being restarted, or even connect to itself.
+func (a *addresses) free() string {
+	for {
+		address := loopback(20000 + rand.IntN(10000))
+		taken := available("", address) != nil
+		for _, other := range a.given {
+			taken = taken || other == address
+		}
+		if !taken {
+			return address
+		}
+	}
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// available refuses an address that someone listens on.
+func available(role, address string) error {
+	listener, err := net.Listen("tcp", address)
+	if err == nil {
+		return listener.Close()
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		_, port, _ := net.SplitHostPort(address)
+		return fmt.Errorf("port %s, for %s, is taken: stop what listens there (`ss -ltnp` shows it), or run the stack on free ports", port, role)
+	}
+	return fmt.Errorf("cannot listen on %s, for %s: %w", address, role, err)
+}

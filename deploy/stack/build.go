@@ -1,0 +1,59 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// packages are what a stack and its load are built from. A binary is named like the last
+// folder.
+var packages = []string{
+	"./services/producer",
+	"./services/clearing-engine",
+	"./services/bank-simulator",
+	"./deploy/cmd/bootstrap",
+	"./deploy/cmd/broker",
+	"./loadtest",
+}
+
+// Build compiles every program of the stack into binDir.
+func Build(ctx context.Context, repoRoot, binDir string) error {
+	binDir, err := filepath.Abs(binDir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(binDir, 0o755); err != nil {
+		return err
+	}
+	// One call: what the programs share is compiled once.
+	build := exec.CommandContext(ctx, "go", append([]string{"build", "-o", binDir + string(filepath.Separator)}, packages...)...)
+	build.Dir = repoRoot
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot build the stack: %w\n%s\nThe TigerBeetle client needs cgo and a C compiler (on Debian: gcc and libc6-dev).", err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
+
+// RepoRoot is the nearest folder at or above the working folder that holds go.work.
+func RepoRoot() (string, error) {
+	working, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for folder := working; ; folder = filepath.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(folder, "go.work")); err == nil {
+			return folder, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		if folder == filepath.Dir(folder) {
+			return "", fmt.Errorf("no go.work at or above %s: run this inside the repository", working)
+		}
+	}
+}

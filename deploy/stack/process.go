@@ -1,0 +1,374 @@
+package stack
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	pauseSignal  = syscall.SIGSTOP
+	resumeSignal = syscall.SIGCONT
+
+	pollEvery = 50 * time.Millisecond
+	killed    = 30 * time.Second // for a process to be gone after SIGKILL: its disk may be slow
+)
+
+// process is one place in the stack, run any number of times.
+type process struct {
+	spec    spec
+	logPath string
+	// comesBack: when it crashes, it is started again.
+	comesBack bool
+
+	mu       sync.Mutex
+	run      *run // the latest, nil before the first
+	failures int  // crashes in a row
+}
+
+// run is one life of a process.
+type run struct {
+	pid     int
+	started string // tells this process from a later one with the same pid
+	began   time.Time
+	logFrom int64 // where this run's part of the log begins
+	adopted bool  // started by an earlier call of Up
+
+	handle *os.Process
+	exited chan struct{} // closed after err is set; nil for an adopted run, which is not our child
+	err    error
+	asked  atomic.Bool // its end was asked for
+}
+
+func (r *run) dead() bool {
+	if r.exited == nil {
+		return !alive(r.pid, r.started)
+	}
+	select {
+	case <-r.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// died waits until the run is dead, for at most the given time.
+func (r *run) died(ctx context.Context, within time.Duration) bool {
+	for deadline := time.Now().Add(within); !r.dead(); {
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return false
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollEvery):
+		}
+	}
+	return true
+}
+
+func (p *process) current() *run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run
+}
+
+func (p *process) running() bool {
+	r := p.current()
+	return r != nil && !r.dead()
+}
+
+func (p *process) adopted() bool {
+	r := p.current()
+	return r != nil && r.adopted
+}
+
+func (p *process) start(l *launcher, output io.Writer, detached bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run != nil && !p.run.dead() {
+		return fmt.Errorf("%s is already running with pid %d", p.spec.name, p.run.pid)
+	}
+	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("cannot log %s: %w", p.spec.name, err)
+	}
+	defer log.Close() // the child has its own
+	r := &run{began: time.Now(), exited: make(chan struct{})}
+	if r.logFrom, err = log.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
+	cmd := exec.Command(p.spec.path, p.spec.arguments...)
+	cmd.Dir = filepath.Dir(filepath.Dir(p.logPath)) // the stack's folder, not where the caller happens to be
+	cmd.Env = append(os.Environ(), p.spec.env...)
+	cmd.SysProcAttr = attributes(detached)
+	var ended func()
+	if output == nil {
+		cmd.Stdout, cmd.Stderr = log, log
+	} else {
+		ended, err = copyLines(cmd, p.spec.name, log, output)
+		if err != nil {
+			return err
+		}
+	}
+	if err := l.start(cmd); err != nil {
+		if ended != nil {
+			ended()
+		}
+		return fmt.Errorf("cannot start %s: %w", p.spec.name, err)
+	}
+	r.pid, r.handle = cmd.Process.Pid, cmd.Process
+	r.started, _ = startTime(r.pid) // no start time: it is gone already, and so not alive
+	p.run = r
+	go func() {
+		r.err = cmd.Wait()
+		if ended != nil {
+			ended()
+		}
+		close(r.exited)
+	}()
+	return nil
+}
+
+// copyLines sends the command's output to the log and, line by line with the name in
+// front, to output. ended must be called after the command.
+func copyLines(cmd *exec.Cmd, name string, log *os.File, output io.Writer) (ended func(), err error) {
+	copied, err := os.OpenFile(log.Name(), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	named := &namedLines{name: name, to: output}
+	both := io.MultiWriter(copied, named)
+	cmd.Stdout, cmd.Stderr = both, both
+	cmd.WaitDelay = time.Second
+	return func() { named.flush(); copied.Close() }, nil
+}
+
+// namedLines puts a name in front of each line. What it writes to is shared by processes.
+type namedLines struct {
+	name string
+	to   io.Writer
+	rest []byte
+}
+
+var outputMu sync.Mutex // whole lines, whatever writer the caller gave
+
+func (n *namedLines) Write(text []byte) (int, error) {
+	n.rest = append(n.rest, text...)
+	last := bytes.LastIndexByte(n.rest, '\n')
+	if last < 0 {
+		return len(text), nil
+	}
+	lines := n.rest[:last]
+	outputMu.Lock()
+	defer outputMu.Unlock()
+	for line := range bytes.SplitSeq(lines, []byte("\n")) {
+		// The log file has the line; a terminal that went away must not stop the process.
+		_, _ = fmt.Fprintf(n.to, "%-15s %s\n", n.name, line)
+	}
+	n.rest = append(n.rest[:0], n.rest[last+1:]...)
+	return len(text), nil
+}
+
+func (n *namedLines) flush() {
+	if len(n.rest) > 0 {
+		_, _ = n.Write([]byte("\n"))
+	}
+}
+
+// stop ends the process in order, and by force after the given time. Not running is fine.
+func (p *process) stop(ctx context.Context, within time.Duration) error {
+	r := p.current()
+	if r == nil || r.dead() {
+		return nil
+	}
+	r.asked.Store(true)
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	_ = p.signal(resumeSignal) // a paused process gets SIGTERM only when it goes on
+	if r.died(ctx, within) {
+		return nil
+	}
+	if err := p.kill(); err != nil {
+		if r.dead() { // at the last moment
+			return nil
+		}
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s was killed, there was no time left for an orderly stop: %w", p.spec.name, context.Cause(ctx))
+	}
+	return fmt.Errorf("%s was killed, it had not ended %v after SIGTERM; the end of %s:\n%s", p.spec.name, within, p.logPath, p.logEnd())
+}
+
+func (p *process) kill() error {
+	r := p.current()
+	if r == nil {
+		return fmt.Errorf("cannot kill %s: it was never started", p.spec.name)
+	}
+	if r.dead() {
+		return fmt.Errorf("cannot kill %s: it is not running", p.spec.name)
+	}
+	r.asked.Store(true)
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	if !r.died(context.Background(), killed) {
+		return fmt.Errorf("%s (pid %d) is still there %v after SIGKILL", p.spec.name, r.pid, killed)
+	}
+	return nil
+}
+
+// signal sends to the run's handle, which never reaches a later process with the same pid.
+func (p *process) signal(signal os.Signal) error {
+	r := p.current()
+	if r == nil || r.dead() {
+		return fmt.Errorf("cannot send %v to %s: it is not running", signal, p.spec.name)
+	}
+	if err := r.handle.Signal(signal); err != nil && !r.dead() {
+		return fmt.Errorf("cannot send %v to %s (pid %d): %w", signal, p.spec.name, r.pid, err)
+	}
+	return nil
+}
+
+// ready says why the process is not ready, nil when it is.
+func (p *process) ready(ctx context.Context) error {
+	r := p.current()
+	switch {
+	case r == nil:
+		return fmt.Errorf("%s was never started", p.spec.name)
+	case p.spec.oneShot && r.dead() && r.err == nil:
+		return nil
+	case p.spec.oneShot && !r.dead():
+		return fmt.Errorf("still working")
+	case r.dead() && r.err != nil:
+		return fmt.Errorf("not running (%w)", r.err)
+	case r.dead():
+		return fmt.Errorf("not running")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return p.spec.ready(ctx, p)
+}
+
+func (p *process) waitReady(ctx context.Context) error {
+	for {
+		why := p.ready(ctx)
+		if why == nil {
+			return nil
+		}
+		r := p.current()
+		if r == nil {
+			return why
+		}
+		if r.dead() && r.asked.Load() {
+			return fmt.Errorf("%s is not running: it was stopped or killed", p.spec.name)
+		}
+		if r.dead() && !p.comesBack {
+			return fmt.Errorf("%s ended before it was ready: %w; the end of %s:\n%s", p.spec.name, why, p.logPath, p.logEnd())
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w: %w; the end of %s:\n%s", p.spec.name, context.Cause(ctx), why, p.logPath, p.logEnd())
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// pauseBeforeRestart grows with each crash in a row. A run that held for a while starts
+// the count anew.
+func (p *process) pauseBeforeRestart(r *run) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(r.began) > 30*time.Second {
+		p.failures = 0
+	}
+	p.failures++
+	return min(250*time.Millisecond<<min(p.failures, 6), 10*time.Second)
+}
+
+// logged is what the current run has logged.
+func (p *process) logged() ([]byte, error) {
+	r := p.current()
+	log, err := os.Open(p.logPath)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	defer log.Close()
+	if _, err := log.Seek(r.logFrom, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(log)
+}
+
+// logEnd is the last lines of the current run's log, for an error to show.
+func (p *process) logEnd() string {
+	text, err := p.logged()
+	if err != nil {
+		return err.Error()
+	}
+	if text = bytes.TrimSpace(text); len(text) == 0 {
+		return "  (it logged nothing)"
+	}
+	lines := strings.Split(string(text), "\n")
+	return "  " + strings.Join(lines[max(0, len(lines)-15):], "\n  ")
+}
+
+// alive tells whether the process with this pid and start time exists.
+func alive(pid int, started string) bool {
+	now, err := startTime(pid)
+	return err == nil && now == started
+}
+
+// launcher starts processes from one thread that stays. Linux sends the parent-death
+// signal when the thread that started a child ends, not the process, and Go ends threads
+// as it likes.
+type launcher struct {
+	commands chan launch
+	closed   chan struct{}
+	once     sync.Once
+}
+
+type launch struct {
+	cmd    *exec.Cmd
+	result chan error
+}
+
+func newLauncher() *launcher {
+	l := &launcher{commands: make(chan launch), closed: make(chan struct{})}
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for {
+			select {
+			case launch := <-l.commands:
+				launch.result <- launch.cmd.Start()
+			case <-l.closed:
+				return
+			}
+		}
+	}()
+	return l
+}
+
+func (l *launcher) start(cmd *exec.Cmd) error {
+	launch := launch{cmd, make(chan error, 1)}
+	select {
+	case l.commands <- launch:
+		return <-launch.result
+	case <-l.closed:
+		return fmt.Errorf("the stack is stopped")
+	}
+}
+
+func (l *launcher) close() { l.once.Do(func() { close(l.closed) }) }

@@ -1,0 +1,37 @@
+package stack
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// attributes keep a child out of the terminal's process group, so that Ctrl-C reaches the
+// stack alone and it stops the others in order. In the foreground the kernel kills the
+// child when the stack dies; in the background it has a session of its own.
+func attributes(detached bool) *syscall.SysProcAttr {
+	if detached {
+		return &syscall.SysProcAttr{Setsid: true}
+	}
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// startTime is when the living process with this pid started, in ticks since the boot.
+func startTime(pid int) (string, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return "", err
+	}
+	// pid (name) state …: the name may hold spaces and parentheses.
+	_, after, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+	fields := strings.Fields(after)
+	if len(fields) < 20 {
+		return "", fmt.Errorf("cannot read /proc/%d/stat: %q", pid, stat)
+	}
+	if state := fields[0]; state == "Z" || state == "X" {
+		return "", fmt.Errorf("process %d has ended", pid) // a zombie where nobody collects it
+	}
+	return fields[19], nil
+}

@@ -1,0 +1,140 @@
+package stack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// spec is how to run a process and how to tell that it is ready.
+type spec struct {
+	name      string
+	path      string
+	arguments []string
+	env       []string
+	address   string // where it serves, for people to read
+	telemetry string // where it serves telemetry; empty without
+	oneShot   bool   // ready when it has ended well
+	listens   []string
+	ready     func(context.Context, *process) error
+}
+
+// specify writes down what the stack agrees with its programs: their environment
+// variables and their readiness.
+func (s *Stack) specify(name string) (spec, error) {
+	kind := name
+	if strings.HasPrefix(name, "engine-") {
+		kind = Engine
+	}
+	p := spec{name: name, path: filepath.Join(s.config.BinDir, kind)}
+	p.env = []string{
+		"KAFKA_BROKERS=" + s.addresses.of(Broker),
+		"TIGERBEETLE_ADDRESSES=" + s.addresses.of(TigerBeetle),
+		"TIGERBEETLE_CLUSTER_ID=0",
+		"LOG_LEVEL=" + s.config.LogLevel,
+	}
+	switch kind {
+	case TigerBeetle:
+		p.path = s.config.TigerBeetleBin
+		p.arguments = tigerbeetle.StartArguments(s.ledgerFile(), s.addresses.of(TigerBeetle), s.config.CacheGrid)
+		p.serve(s, TigerBeetle)
+		p.ready = ledgerReady
+	case Broker:
+		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+filepath.Join(s.config.Dir, "data", "kafka"))
+		p.serve(s, Broker)
+		p.ready = brokerReady
+	case Bootstrap:
+		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0") // gone before anyone could ask
+		p.oneShot = true
+	case Simulator, Producer:
+		p.env = append(p.env, "HTTP_ADDRESS="+s.addresses.of(kind))
+		p.serve(s, kind)
+		p.tell(s)
+	case Engine:
+		p.env = append(p.env, "ENGINE_INSTANCE_ID="+name)
+		p.tell(s)
+	default:
+		return p, fmt.Errorf("the stack knows no process %q", name)
+	}
+	p.env = append(p.env, s.config.Env[kind]...)
+	if name != kind {
+		p.env = append(p.env, s.config.Env[name]...)
+	}
+	if i := slices.IndexFunc(p.env, func(v string) bool { return !strings.Contains(v, "=") }); i >= 0 {
+		return p, fmt.Errorf("the environment of %s has %q: it must be NAME=value", name, p.env[i])
+	}
+	return p, nil
+}
+
+func (p *spec) serve(s *Stack, role string) {
+	p.address = s.addresses.of(role)
+	p.listens = append(p.listens, role)
+}
+
+// tell gives a service its telemetry, by which it is known to be ready.
+func (p *spec) tell(s *Stack) {
+	role := telemetryOf(p.name)
+	p.telemetry = s.addresses.of(role)
+	p.env = append(p.env, "TELEMETRY_ADDRESS="+p.telemetry)
+	p.listens = append(p.listens, role)
+	p.ready = serviceReady
+}
+
+func ledgerReady(_ context.Context, p *process) error {
+	log, err := p.logged()
+	if err != nil {
+		return err
+	}
+	if !tigerbeetle.Answers(log) {
+		return errors.New("it is still reading its data")
+	}
+	return nil
+}
+
+// brokerReady asks for an answer: the port opens before the data is read.
+func brokerReady(ctx context.Context, p *process) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(p.spec.address))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.Ping(ctx)
+}
+
+// probe leaves no connection open behind it.
+var probe = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+func serviceReady(ctx context.Context, p *process) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.spec.telemetry+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := probe.Do(request)
+	if err != nil {
+		return errors.New("its telemetry does not answer: " + err.Error())
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
+	var health struct{ Problems map[string]string }
+	if json.Unmarshal(body, &health) != nil || len(health.Problems) == 0 {
+		return fmt.Errorf("/readyz answers %s: %s", response.Status, strings.TrimSpace(string(body)))
+	}
+	var problems []string
+	for need, wrong := range health.Problems {
+		problems = append(problems, need+": "+wrong)
+	}
+	slices.Sort(problems)
+	return errors.New(strings.Join(problems, "; "))
+}

@@ -1,0 +1,519 @@
+// Package stack runs the whole clearing house on one machine without Docker: a real
+// TigerBeetle server, the embedded Kafka broker, the bootstrap, the bank simulator, the
+// clearing engines and the producer, each a process of its own.
+//
+// Start runs it in the foreground, for tests and the demo: nothing outlives the caller.
+// Up, Down, StatusOf and Clean run it in the background, with a state file between calls.
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/liquida/liquida/deploy/tigerbeetle"
+)
+
+// Names of processes. Engines are EngineName(0), EngineName(1) and so on.
+const (
+	TigerBeetle = "tigerbeetle"
+	Broker      = "broker"
+	Bootstrap   = "bootstrap"
+	Simulator   = "bank-simulator"
+	Engine      = "clearing-engine" // the kind of all engines, a key of Config.Env
+	Producer    = "producer"
+)
+
+// EngineName is the name of an engine's process and slot. A slot keeps its partitions
+// over a restart.
+func EngineName(slot int) string { return fmt.Sprintf("engine-%d", slot) }
+
+// Config says what to run and where. Dir and BinDir are needed, the rest has defaults.
+type Config struct {
+	Dir    string // the stack's folder: data/, logs/ and the state file
+	BinDir string // where Build has put the binaries
+
+	TigerBeetleBin string // default: what tigerbeetle.Locate finds or builds
+	CacheGrid      string // TigerBeetle's page cache; default 512MiB
+	Engines        int    // default 1
+	Ports          Ports  // default FixedPorts
+
+	// Env adds environment variables, NAME=value, by process name ("engine-0") or kind
+	// ("clearing-engine"; for the others the name is the kind); a name's win over a kind's.
+	Env      map[string][]string
+	LogLevel string // default info
+
+	// InfrastructureOnly leaves it at TigerBeetle and the broker.
+	InfrastructureOnly bool
+	// RestartCrashed starts a process again, with growing pauses, when it exits unasked.
+	RestartCrashed bool
+
+	ReadyWithin time.Duration // for each process to become ready; default 60 s
+	StopWithin  time.Duration // for each process to end after SIGTERM, then SIGKILL; default 15 s
+
+	Output   io.Writer // if set, every process's log is copied here, each line with its name
+	Progress io.Writer // if set, what Start does is told here
+}
+
+func (c *Config) withDefaults() (Config, error) {
+	d := *c
+	if d.Dir == "" || d.BinDir == "" {
+		return d, fmt.Errorf("stack: Dir is %q and BinDir is %q: both are needed", d.Dir, d.BinDir)
+	}
+	for _, path := range []*string{&d.Dir, &d.BinDir} { // processes may run elsewhere
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return d, err
+		}
+		*path = absolute
+	}
+	if d.CacheGrid == "" {
+		d.CacheGrid = "512MiB"
+	}
+	if d.Engines == 0 {
+		d.Engines = 1
+	}
+	if d.LogLevel == "" {
+		d.LogLevel = "info"
+	}
+	if d.ReadyWithin == 0 {
+		d.ReadyWithin = time.Minute
+	}
+	if d.StopWithin == 0 {
+		d.StopWithin = 15 * time.Second
+	}
+	if d.Progress == nil {
+		d.Progress = io.Discard
+	}
+	return d, nil
+}
+
+// Stack is a running stack. Its methods may be called from any goroutine.
+type Stack struct {
+	config    Config
+	addresses *addresses
+	launcher  *launcher
+	unlock    func()
+	detached  bool
+	stopping  chan struct{}  // closed by Stop: no restarts after it
+	restarts  sync.WaitGroup // the restarts under way
+
+	mu        sync.Mutex
+	processes []*process // in the order of their first start
+	engines   int        // slots given out
+	crashes   []Crash
+	stopOnce  sync.Once
+	stopErr   error
+}
+
+// Crash is an exit that nobody asked for.
+type Crash struct {
+	Name string
+	At   time.Time
+	How  string // like "exit status 1"
+	Log  string // the end of its log
+}
+
+// Start runs a stack in the foreground and returns when every process is ready. On an
+// error nothing of it is left running. The processes die with this process, whatever ends
+// it; ctx bounds the start only, Stop ends the stack.
+func Start(ctx context.Context, config Config) (*Stack, error) { return start(ctx, config, nil) }
+
+// start runs what is missing. before is the state of a background stack, nil in the foreground.
+func start(ctx context.Context, config Config, before *state) (_ *Stack, err error) {
+	config, err = config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(config.Dir, "logs"), 0o755); err != nil {
+		return nil, err
+	}
+	s := &Stack{config: config, detached: before != nil, stopping: make(chan struct{})}
+	if s.detached {
+		s.addresses = before.addresses()
+	} else {
+		if s.unlock, err = own(config.Dir); err != nil {
+			return nil, err
+		}
+		background, err := load(config.Dir)
+		if err == nil && background.anyAlive() {
+			err = fmt.Errorf("a stack runs in the background in %s: stop it first (down)", config.Dir)
+		}
+		if err != nil {
+			s.unlock()
+			return nil, err
+		}
+		s.addresses = newAddresses(config.Ports)
+	}
+	s.launcher = newLauncher()
+	defer func() {
+		if err != nil {
+			// The caller's context may be what failed; stopping has bounds of its own.
+			err = errors.Join(err, s.stop(context.WithoutCancel(ctx), func(p *process) bool { return !p.adopted() }))
+		}
+	}()
+	if err := s.adopt(before); err != nil {
+		return nil, err
+	}
+	if config.TigerBeetleBin == "" {
+		if s.config.TigerBeetleBin, err = tigerbeetle.Locate(ctx, config.Progress); err != nil {
+			return nil, err
+		}
+	}
+	names := s.wanted()
+	for _, name := range names {
+		if err := s.add(name); err != nil { // looks at the ports of all before any starts
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(s.processes, func(a, b *process) int { // the adopted came first
+		return slices.Index(names, a.spec.name) - slices.Index(names, b.spec.name)
+	})
+	for _, name := range names {
+		if err := s.bring(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// wanted is every process in the order of starting. The bank listens before an engine
+// asks it, and the producer takes payments last.
+func (s *Stack) wanted() []string {
+	names := []string{TigerBeetle, Broker}
+	if s.config.InfrastructureOnly {
+		return names
+	}
+	names = append(names, Bootstrap, Simulator)
+	s.engines = s.config.Engines
+	for s.has(EngineName(s.engines)) { // adopted from a stack with more engines
+		s.engines++
+	}
+	for slot := range s.engines {
+		names = append(names, EngineName(slot))
+	}
+	return append(names, Producer)
+}
+
+// bring starts a process, unless an earlier call of Up left it running, and waits for it.
+func (s *Stack) bring(ctx context.Context, name string) error {
+	p, err := s.process(name)
+	if err != nil {
+		return err
+	}
+	if !p.running() {
+		if name == TigerBeetle {
+			if err := tigerbeetle.Format(ctx, s.config.TigerBeetleBin, s.ledgerFile()); err != nil {
+				return err
+			}
+		}
+		if err := s.StartProcess(name); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	if err := s.WaitReady(ctx, name); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.config.Progress, "%-15s ready after %4.1fs  %s\n", name, time.Since(began).Seconds(), p.spec.address)
+	return nil
+}
+
+// add makes the named process known without starting it.
+func (s *Stack) add(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.has(name) {
+		return nil // adopted
+	}
+	spec, err := s.specify(name)
+	if err != nil {
+		return err
+	}
+	for _, role := range spec.listens {
+		if err := available(role, s.addresses.of(role)); err != nil {
+			return err
+		}
+	}
+	s.processes = append(s.processes, &process{spec: spec, logPath: s.Log(name), comesBack: s.config.RestartCrashed && !spec.oneShot})
+	return nil
+}
+
+func (s *Stack) has(name string) bool {
+	return slices.ContainsFunc(s.processes, func(p *process) bool { return p.spec.name == name })
+}
+
+func (s *Stack) process(name string) (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, p := range s.processes {
+		if p.spec.name == name {
+			return p, nil
+		}
+		names = append(names, p.spec.name)
+	}
+	return nil, fmt.Errorf("the stack has no process %q; it has %s", name, strings.Join(names, ", "))
+}
+
+// Stop ends every process in the reverse order of starting: SIGTERM, then SIGKILL when it
+// takes too long, which is an error that names the process. Calls after the first do nothing.
+func (s *Stack) Stop(ctx context.Context) error {
+	return s.stop(ctx, func(*process) bool { return true })
+}
+
+func (s *Stack) stop(ctx context.Context, which func(*process) bool) error {
+	s.stopOnce.Do(func() {
+		s.mu.Lock()
+		close(s.stopping)
+		processes := slices.Clone(s.processes)
+		s.mu.Unlock()
+		s.restarts.Wait()
+		for _, p := range slices.Backward(processes) {
+			if which(p) {
+				s.stopErr = errors.Join(s.stopErr, p.stop(ctx, s.config.StopWithin))
+			}
+		}
+		s.launcher.close()
+		if s.detached {
+			s.stopErr = errors.Join(s.stopErr, s.save())
+		}
+		if s.unlock != nil {
+			s.unlock()
+		}
+	})
+	return s.stopErr
+}
+
+// StartProcess starts a process that is not running. It does not wait for it: see WaitReady.
+func (s *Stack) StartProcess(name string) error {
+	p, err := s.process(name)
+	if err != nil {
+		return err
+	}
+	if s.isStopping() {
+		return fmt.Errorf("cannot start %s: the stack is stopping", name)
+	}
+	if err := p.start(s.launcher, s.config.Output, s.detached); err != nil {
+		return err
+	}
+	if s.detached {
+		return s.save()
+	}
+	go s.watch(p, p.current())
+	return nil
+}
+
+// watch notes the exit of one run of a process, and starts it again if it should be.
+func (s *Stack) watch(p *process, r *run) {
+	<-r.exited
+	if r.asked.Load() || (p.spec.oneShot && r.err == nil) {
+		return
+	}
+	how := "exit status 0"
+	if r.err != nil {
+		how = r.err.Error()
+	}
+	s.mu.Lock()
+	s.crashes = append(s.crashes, Crash{Name: p.spec.name, At: time.Now(), How: how, Log: p.logEnd()})
+	if s.isStopping() || !p.comesBack {
+		s.mu.Unlock()
+		return
+	}
+	s.restarts.Add(1) // under the lock: before Stop waits for it
+	s.mu.Unlock()
+	defer s.restarts.Done()
+	select {
+	case <-s.stopping:
+	case <-time.After(p.pauseBeforeRestart(r)):
+		// An error means that the caller has started it, or that the stack is stopping.
+		_ = s.StartProcess(p.spec.name)
+	}
+}
+
+func (s *Stack) isStopping() bool {
+	select {
+	case <-s.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// Crashes are the exits so far that nobody asked for.
+func (s *Stack) Crashes() []Crash {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.crashes)
+}
+
+// Kill ends a process with SIGKILL and returns when it is gone. It stays down until
+// StartProcess or Restart.
+func (s *Stack) Kill(name string) error {
+	p, err := s.process(name)
+	if err != nil {
+		return err
+	}
+	return p.kill()
+}
+
+// StopProcess ends one process in order, as Stop does.
+func (s *Stack) StopProcess(ctx context.Context, name string) error {
+	p, err := s.process(name)
+	if err != nil {
+		return err
+	}
+	return p.stop(ctx, s.config.StopWithin)
+}
+
+// Restart stops a process in order if it runs, starts it and waits until it is ready.
+func (s *Stack) Restart(ctx context.Context, name string) error {
+	if err := s.StopProcess(ctx, name); err != nil {
+		return err
+	}
+	if err := s.StartProcess(name); err != nil {
+		return err
+	}
+	return s.WaitReady(ctx, name)
+}
+
+// Pause freezes a process (SIGSTOP): it keeps its connections and answers nothing.
+func (s *Stack) Pause(name string) error { return s.signal(name, pauseSignal) }
+
+// Resume lets a paused process go on (SIGCONT).
+func (s *Stack) Resume(name string) error { return s.signal(name, resumeSignal) }
+
+func (s *Stack) signal(name string, signal os.Signal) error {
+	p, err := s.process(name)
+	if err != nil {
+		return err
+	}
+	return p.signal(signal)
+}
+
+// AddEngine starts one more engine in a new slot, waits until it is ready and returns its name.
+func (s *Stack) AddEngine(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	name := EngineName(s.engines)
+	s.engines++
+	s.mu.Unlock()
+	if err := s.add(name); err != nil {
+		return "", err
+	}
+	return name, s.bring(ctx, name)
+}
+
+// WaitReady returns when the process is ready. It fails when it exits first, or when
+// Config.ReadyWithin or ctx is over; the error says what was not ready and ends with the
+// last lines of the log.
+func (s *Stack) WaitReady(ctx context.Context, name string) error {
+	p, err := s.process(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.config.ReadyWithin, fmt.Errorf("not ready within %v", s.config.ReadyWithin))
+	defer cancel()
+	return p.waitReady(ctx)
+}
+
+// Ready says why the process is not ready, nil when it is.
+func (s *Stack) Ready(ctx context.Context, name string) error {
+	p, err := s.process(name)
+	if err != nil {
+		return err
+	}
+	return p.ready(ctx)
+}
+
+// Names are the names of all processes in the order of starting.
+func (s *Stack) Names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, p := range s.processes {
+		names = append(names, p.spec.name)
+	}
+	return names
+}
+
+// PID is the process id, 0 when it is not running.
+func (s *Stack) PID(name string) int {
+	p, err := s.process(name)
+	if err != nil || !p.running() {
+		return 0
+	}
+	return p.current().pid
+}
+
+// Log is the path of a process's log. A restart appends to it.
+func (s *Stack) Log(name string) string { return filepath.Join(s.config.Dir, "logs", name+".log") }
+
+// KafkaAddress is the broker's host:port.
+func (s *Stack) KafkaAddress() string { return s.addresses.of(Broker) }
+
+// TigerBeetleAddress is the server's IP:port; the cluster id is 0.
+func (s *Stack) TigerBeetleAddress() string { return s.addresses.of(TigerBeetle) }
+
+// ProducerURL is where payments are posted.
+func (s *Stack) ProducerURL() string { return "http://" + s.addresses.of(Producer) }
+
+// SimulatorURL is where the banks' behaviour is changed.
+func (s *Stack) SimulatorURL() string { return "http://" + s.addresses.of(Simulator) }
+
+// TelemetryURL is where a service's /metrics and /readyz are; empty for a process without.
+func (s *Stack) TelemetryURL(name string) string {
+	if p, err := s.process(name); err == nil && p.spec.telemetry != "" {
+		return "http://" + p.spec.telemetry
+	}
+	return ""
+}
+
+// Run runs a program of BinDir to its end, with the stack's addresses in its environment.
+// Like the stack it dies with this process.
+func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program string, arguments ...string) error {
+	cmd := exec.Command(filepath.Join(s.config.BinDir, program), arguments...)
+	cmd.Env = append(os.Environ(),
+		"KAFKA_BROKERS="+s.KafkaAddress(),
+		"TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddress(),
+		"TIGERBEETLE_CLUSTER_ID=0",
+		"PRODUCER_URL="+s.ProducerURL(),
+		"SIMULATOR_URL="+s.SimulatorURL(),
+	)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.SysProcAttr = attributes(false)
+	cmd.WaitDelay = time.Second
+	if err := s.launcher.start(cmd); err != nil {
+		return fmt.Errorf("cannot run %s: %w", program, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", program, strings.Join(arguments, " "), err)
+		}
+		return nil
+	case <-ctx.Done():
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-ended:
+	case <-time.After(s.config.StopWithin):
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+	return fmt.Errorf("%s %s was stopped: %w", program, strings.Join(arguments, " "), context.Cause(ctx))
+}
+
+func (s *Stack) ledgerFile() string {
+	return filepath.Join(s.config.Dir, "data", "tigerbeetle", "0_0.tigerbeetle")
+}

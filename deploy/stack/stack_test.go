@@ -1,0 +1,585 @@
+package stack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// TestMain lets the test's own binary stand in for every program of the stack: called by
+// the name of one, it keeps that program's contract with the stack and nothing else.
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case TigerBeetle:
+		standInLedger()
+	case Broker:
+		standInBroker()
+	case Bootstrap:
+		fmt.Println("bootstrapped")
+	case Producer, Simulator, Engine:
+		standInService()
+	case "loadtest":
+		fmt.Println(strings.Join(os.Args[1:], " "), os.Getenv("KAFKA_BROKERS"), os.Getenv("PRODUCER_URL"))
+	case "parent":
+		startAndWait()
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+func standInLedger() {
+	switch os.Args[1] {
+	case "version":
+		fmt.Println("TigerBeetle version " + tigerbeetle.Version)
+	case "format":
+		if err := os.WriteFile(os.Args[len(os.Args)-1], nil, 0o644); err != nil {
+			panic(err)
+		}
+	case "start":
+		fmt.Println("transition_to_normal")
+		select {}
+	}
+}
+
+func standInBroker() {
+	_, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, _ string) (net.Listener, error) {
+		return net.Listen(network, os.Getenv("BROKER_ADDRESS"))
+	}))
+	if err != nil {
+		panic(err)
+	}
+	// The broker's data folder holds something, for the tests to see that it stays.
+	if err := os.MkdirAll(os.Getenv("BROKER_DATA_DIR"), 0o755); err != nil {
+		panic(err)
+	}
+	select {}
+}
+
+// standInService serves readiness, and obeys POST /exit and POST /unready.
+func standInService() {
+	if wrong := os.Getenv("STAND_IN_FAILS"); wrong != "" {
+		fmt.Println(wrong)
+		os.Exit(1)
+	}
+	if os.Getenv("STAND_IN_IGNORES_SIGTERM") != "" {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	var unready atomic.Bool
+	unready.Store(os.Getenv("STAND_IN_NEVER_READY") != "")
+	http.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if unready.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"problems": map[string]string{"ledger": "not reached yet"}})
+	})
+	http.HandleFunc("POST /exit", func(http.ResponseWriter, *http.Request) { os.Exit(7) })
+	http.HandleFunc("POST /unready", func(http.ResponseWriter, *http.Request) { unready.Store(true) })
+	fmt.Println("slot", os.Getenv("ENGINE_INSTANCE_ID"), "deadline", os.Getenv("ENGINE_DEADLINE"))
+	if err := http.ListenAndServe(os.Getenv("TELEMETRY_ADDRESS"), nil); err != nil {
+		panic(err)
+	}
+}
+
+// startAndWait is a program that runs a stack in the foreground and is then killed.
+func startAndWait() {
+	s, err := Start(context.Background(), Config{Dir: os.Args[1], BinDir: filepath.Dir(os.Args[0]), TigerBeetleBin: os.Args[0][:len(os.Args[0])-len("parent")] + TigerBeetle, Ports: FreePorts})
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range s.Names() {
+		fmt.Println(s.PID(name))
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+// standIns returns a configuration whose programs are all stand-ins.
+func standIns(t *testing.T) Config {
+	t.Helper()
+	bin := t.TempDir()
+	for _, name := range []string{TigerBeetle, Broker, Bootstrap, Producer, Simulator, Engine, "loadtest", "parent"} {
+		if err := os.Symlink(os.Args[0], filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Config{
+		Dir: filepath.Join(t.TempDir(), "stack"), BinDir: bin, TigerBeetleBin: filepath.Join(bin, TigerBeetle),
+		Ports: FreePorts, Progress: t.Output(),
+	}
+}
+
+func started(t *testing.T, config Config) *Stack {
+	t.Helper()
+	s, err := Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop(context.Background()) })
+	return s
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute still not: %s", what)
+		}
+	}
+}
+
+func post(t *testing.T, url string) {
+	t.Helper()
+	if response, err := http.Post(url, "", nil); err == nil { // POST /exit answers nothing
+		response.Body.Close()
+	}
+}
+
+func pids(s *Stack) []int {
+	var all []int
+	for _, name := range s.Names() {
+		if pid := s.PID(name); pid != 0 {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+func anyAlive(pids []int) bool {
+	return slices.ContainsFunc(pids, func(pid int) bool { _, err := startTime(pid); return err == nil })
+}
+
+func logOf(t *testing.T, s *Stack, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(s.Log(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestForeground(t *testing.T) {
+	config := standIns(t)
+	config.Engines = 2
+	config.Env = map[string][]string{Engine: {"ENGINE_DEADLINE=10s"}, "engine-1": {"ENGINE_DEADLINE=20s"}}
+	var output strings.Builder
+	config.Output = &output
+	s := started(t, config)
+
+	want := []string{TigerBeetle, Broker, Bootstrap, Simulator, "engine-0", "engine-1", Producer}
+	if got := s.Names(); !slices.Equal(got, want) {
+		t.Errorf("started %v; want %v", got, want)
+	}
+	if log := logOf(t, s, "engine-0"); !strings.Contains(log, "slot engine-0 deadline 10s") {
+		t.Errorf("engine-0 logged %q", log)
+	}
+	if log := logOf(t, s, "engine-1"); !strings.Contains(log, "slot engine-1 deadline 20s") {
+		t.Errorf("engine-1 logged %q", log)
+	}
+
+	t.Run("kill and start", func(t *testing.T) {
+		for _, name := range []string{TigerBeetle, Broker, "engine-0", Producer} {
+			before := s.PID(name)
+			if err := s.Kill(name); err != nil {
+				t.Fatal(err)
+			}
+			if s.PID(name) != 0 || s.Ready(t.Context(), name) == nil {
+				t.Errorf("%s is killed and still there", name)
+			}
+			if err := s.Kill(name); err == nil {
+				t.Errorf("%s was killed twice", name)
+			}
+			if err := s.StartProcess(name); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.WaitReady(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+			if s.PID(name) == before {
+				t.Errorf("%s has the same pid", name)
+			}
+		}
+	})
+	t.Run("restart", func(t *testing.T) {
+		before := s.PID("engine-1")
+		if err := s.Restart(t.Context(), "engine-1"); err != nil || s.PID("engine-1") == before {
+			t.Errorf("%v, pid %d and then %d", err, before, s.PID("engine-1"))
+		}
+	})
+	t.Run("pause and resume", func(t *testing.T) {
+		if err := s.Pause("engine-0"); err != nil {
+			t.Fatal(err)
+		}
+		if s.Ready(t.Context(), "engine-0") == nil {
+			t.Error("a paused engine answers")
+		}
+		if err := s.Resume("engine-0"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.WaitReady(t.Context(), "engine-0"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("why not ready", func(t *testing.T) {
+		post(t, s.TelemetryURL(Producer)+"/unready")
+		if err := s.Ready(t.Context(), Producer); err == nil || !strings.Contains(err.Error(), "ledger: not reached yet") {
+			t.Errorf("got %v; want what /readyz says", err)
+		}
+	})
+	t.Run("one more engine", func(t *testing.T) {
+		name, err := s.AddEngine(t.Context())
+		if err != nil || name != "engine-2" || s.PID(name) == 0 {
+			t.Errorf("got %q, %v", name, err)
+		}
+	})
+	t.Run("a program with the stack's addresses", func(t *testing.T) {
+		var said strings.Builder
+		if err := s.Run(t.Context(), &said, nil, "loadtest", "run", "--rate=5"); err != nil {
+			t.Fatal(err)
+		}
+		if want := "run --rate=5 " + s.KafkaAddress() + " " + s.ProducerURL() + "\n"; said.String() != want {
+			t.Errorf("it said %q; want %q", said.String(), want)
+		}
+	})
+	t.Run("an unknown name", func(t *testing.T) {
+		if err := s.Kill("enginee"); err == nil || !strings.Contains(err.Error(), "engine-0") {
+			t.Errorf("got %v; want the names there are", err)
+		}
+	})
+	if crashes := s.Crashes(); len(crashes) > 0 {
+		t.Errorf("what was asked for counts as a crash: %+v", crashes)
+	}
+
+	if err := s.Pause("engine-0"); err != nil { // and a paused process can be stopped
+		t.Fatal(err)
+	}
+	all := pids(s)
+	if err := s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if anyAlive(all) {
+		t.Error("a process is left after Stop")
+	}
+	if !strings.Contains(output.String(), "engine-0        slot engine-0") {
+		t.Errorf("the output lacks engine-0's lines: %q", output.String())
+	}
+	if err := s.StartProcess("engine-0"); err == nil {
+		t.Error("a stopped stack starts processes")
+	}
+}
+
+func TestCrash(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restart %v", restart), func(t *testing.T) {
+			config := standIns(t)
+			config.RestartCrashed = restart
+			s := started(t, config)
+			before := s.PID("engine-0")
+			post(t, s.TelemetryURL("engine-0")+"/exit")
+			eventually(t, "the crash is noted", func() bool { return len(s.Crashes()) == 1 })
+			crash := s.Crashes()[0]
+			if crash.Name != "engine-0" || crash.How != "exit status 7" || !strings.Contains(crash.Log, "slot engine-0") {
+				t.Errorf("noted %+v", crash)
+			}
+			if !restart {
+				if err := s.WaitReady(t.Context(), "engine-0"); err == nil || !strings.Contains(err.Error(), "exit status 7") {
+					t.Errorf("waiting for it says %v", err)
+				}
+				return
+			}
+			if err := s.WaitReady(t.Context(), "engine-0"); err != nil || s.PID("engine-0") == before {
+				t.Errorf("it did not come back: %v", err)
+			}
+			if err := s.Kill("engine-0"); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.WaitReady(t.Context(), "engine-0"); err == nil {
+				t.Error("a process that was killed on request came back")
+			}
+		})
+	}
+}
+
+// TestFailedStart: the error says why, and nothing is left.
+func TestFailedStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		env  string
+		says []string
+	}{
+		"it ends":        {"STAND_IN_FAILS=KAFKA_BROKERS is wrong", []string{"engine-0", "exit status 1", "KAFKA_BROKERS is wrong"}},
+		"it never is":    {"STAND_IN_NEVER_READY=1", []string{"engine-0", "not ready within", "ledger: not reached yet"}},
+		"no environment": {"ENGINE_DEADLINE", []string{"engine-0", "ENGINE_DEADLINE", "NAME=value"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := standIns(t)
+			config.ReadyWithin = 2 * time.Second
+			config.Env = map[string][]string{Engine: {c.env}}
+			_, err := Start(t.Context(), config)
+			for _, say := range c.says {
+				if err == nil || !strings.Contains(err.Error(), say) {
+					t.Errorf("got %v; want %q in it", err, say)
+				}
+			}
+			again := config
+			again.Env = nil
+			again.ReadyWithin = 0
+			started(t, again) // it fails if anything held the folder
+		})
+	}
+}
+
+func TestStopByForce(t *testing.T) {
+	config := standIns(t)
+	config.StopWithin = 200 * time.Millisecond
+	config.Env = map[string][]string{Producer: {"STAND_IN_IGNORES_SIGTERM=1"}}
+	s := started(t, config)
+	all := pids(s)
+	err := s.Stop(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "producer was killed") || strings.Contains(err.Error(), "engine-0") {
+		t.Errorf("got %v; want the producer named, and it alone", err)
+	}
+	if anyAlive(all) {
+		t.Error("a process is left after Stop")
+	}
+}
+
+func TestOneStackPerFolder(t *testing.T) {
+	config := standIns(t)
+	started(t, config)
+	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second stack in the same folder: %v", err)
+	}
+}
+
+func TestFixedPortTaken(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:3001")
+	if err == nil { // else someone else has taken it, which serves as well
+		defer listener.Close()
+	}
+	config := standIns(t)
+	config.Ports = FixedPorts
+	_, err = Start(t.Context(), config)
+	for _, say := range []string{"3001", "tigerbeetle", "taken"} {
+		if err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("got %v; want %q in it", err, say)
+		}
+	}
+}
+
+func TestFixedPorts(t *testing.T) {
+	a := newAddresses(FixedPorts)
+	for role, want := range map[string]string{
+		Broker: "127.0.0.1:9092", telemetryOf("engine-0"): "127.0.0.1:9103", telemetryOf("engine-12"): "127.0.0.1:9115",
+	} {
+		if got := a.of(role); got != want {
+			t.Errorf("%s is at %s; want %s", role, got, want)
+		}
+	}
+}
+
+// TestKilledParent: a stack in the foreground leaves nothing behind, however it ends.
+func TestKilledParent(t *testing.T) {
+	config := standIns(t)
+	parent := exec.Command(filepath.Join(config.BinDir, "parent"), config.Dir)
+	parent.Stderr = t.Output()
+	said, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var children []int
+	for {
+		var word string
+		if _, err := fmt.Fscan(said, &word); err != nil {
+			t.Fatalf("the parent ended early: %v", err)
+		}
+		if word == "ready" {
+			break
+		}
+		var pid int
+		if _, err := fmt.Sscan(word, &pid); err != nil {
+			t.Fatal(err)
+		}
+		if pid != 0 {
+			children = append(children, pid)
+		}
+	}
+	if len(children) != 5 || !anyAlive(children) {
+		t.Fatalf("the parent started %v", children)
+	}
+	_ = parent.Process.Kill()
+	_ = parent.Wait()
+	eventually(t, "all children have died with the parent", func() bool { return !anyAlive(children) })
+}
+
+func TestBackground(t *testing.T) {
+	config := standIns(t)
+	dir := config.Dir
+	ctx := t.Context()
+	t.Cleanup(func() { _ = Down(context.Background(), dir) })
+
+	if _, err := StatusOf(ctx, dir); !errors.Is(err, ErrNotRunning) {
+		t.Fatalf("status before up: %v", err)
+	}
+	if err := Up(ctx, config); err != nil {
+		t.Fatal(err)
+	}
+	status := func() map[string]Status {
+		t.Helper()
+		all, err := StatusOf(ctx, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		byName := map[string]Status{}
+		for _, s := range all {
+			byName[s.Name] = s
+		}
+		return byName
+	}
+	first := status()
+	if len(first) != 5 {
+		t.Fatalf("up started %v", first)
+	}
+	for _, s := range first {
+		if s.Problem != "" {
+			t.Errorf("%s is not ready after up: %s", s.Name, s.Problem)
+		}
+	}
+	if _, err := Start(ctx, config); err == nil || !strings.Contains(err.Error(), "background") {
+		t.Errorf("a foreground stack in the same folder: %v", err)
+	}
+	if err := Clean(dir); err == nil || !strings.Contains(err.Error(), "running") {
+		t.Errorf("clean of a running stack: %v", err)
+	}
+
+	// Up again starts what is missing and leaves the rest alone.
+	if err := syscall.Kill(first["engine-0"].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "status sees the killed engine", func() bool { return status()["engine-0"].Problem != "" })
+	if err := Up(ctx, config); err != nil {
+		t.Fatal(err)
+	}
+	second := status()
+	for name, s := range second {
+		if s.Problem != "" || (s.PID == first[name].PID) != (name != "engine-0") || s.Telemetry != first[name].Telemetry {
+			t.Errorf("%s was %+v and is %+v", name, first[name], s)
+		}
+	}
+
+	// A call that fails stops what it started and nothing else.
+	if err := syscall.Kill(second[Producer].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "status sees the killed producer", func() bool { return status()[Producer].Problem != "" })
+	failing := config
+	failing.Env = map[string][]string{Producer: {"STAND_IN_FAILS=no"}}
+	if err := Up(ctx, failing); err == nil {
+		t.Error("up with a failing producer succeeded")
+	}
+	if s := status()["engine-0"]; s.Problem != "" || s.PID != second["engine-0"].PID {
+		t.Errorf("a failed up has touched the engine: %+v", s)
+	}
+
+	if err := Down(ctx, dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range second {
+		if anyAlive([]int{s.PID}) {
+			t.Errorf("%s is left after down", s.Name)
+		}
+	}
+	if err := Down(ctx, dir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("a second down: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "data", "kafka")); err != nil {
+		t.Errorf("the data did not survive down: %v", err)
+	}
+	if err := Clean(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("clean left %s: %v", dir, err)
+	}
+}
+
+// TestReusedPID: a process that merely has a recorded pid is not ours to stop.
+func TestReusedPID(t *testing.T) {
+	dir := t.TempDir()
+	bystander := exec.Command("sleep", "600")
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = bystander.Process.Kill(); _ = bystander.Wait() }()
+	now, err := startTime(bystander.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, recorded := range []string{"1" + now, ""} {
+		text, err := json.Marshal(state{Processes: []record{{Name: Producer, PID: bystander.Process.Pid, Started: recorded}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(stateFile(dir), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := Down(t.Context(), dir); !errors.Is(err, ErrNotRunning) {
+			t.Errorf("down with start time %q: %v", recorded, err)
+		}
+		if !alive(bystander.Process.Pid, now) {
+			t.Fatal("down has ended a process that it did not start")
+		}
+	}
+}
+
+func TestDamagedState(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(stateFile(dir), []byte(`{"proc`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Down(t.Context(), dir); err == nil || !strings.Contains(err.Error(), stateFile(dir)) {
+		t.Errorf("got %v; want the file named", err)
+	}
+}
+
+// TestRealInfrastructure starts the real TigerBeetle and the real broker, kills both and
+// starts them again.
+func TestRealInfrastructure(t *testing.T) {
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", filepath.Join(bin, Broker), "../cmd/broker")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	s := started(t, Config{
+		Dir: filepath.Join(t.TempDir(), "stack"), BinDir: bin, CacheGrid: "256MiB",
+		Ports: FreePorts, InfrastructureOnly: true, Progress: t.Output(),
+	})
+	for _, name := range []string{TigerBeetle, Broker} {
+		if err := s.Kill(name); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Restart(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

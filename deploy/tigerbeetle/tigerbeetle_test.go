@@ -1,0 +1,157 @@
+package tigerbeetle
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go"
+	"github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// fakeServer writes a program that says it is the given version.
+func fakeServer(t *testing.T, folder, version string) string {
+	t.Helper()
+	path := filepath.Join(folder, "tigerbeetle")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho TigerBeetle version "+version+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLocate(t *testing.T) {
+	t.Run("TIGERBEETLE_BIN comes first", func(t *testing.T) {
+		named := fakeServer(t, t.TempDir(), Version+"+c3d9b09")
+		t.Setenv("TIGERBEETLE_BIN", named)
+		if got, err := Locate(t.Context(), io.Discard); err != nil || got != named {
+			t.Fatalf("got %q, %v; want %q", got, err, named)
+		}
+	})
+	t.Run("TIGERBEETLE_BIN of another version is refused", func(t *testing.T) {
+		t.Setenv("TIGERBEETLE_BIN", fakeServer(t, t.TempDir(), "0.17.8"))
+		_, err := Locate(t.Context(), io.Discard)
+		if err == nil || !strings.Contains(err.Error(), "0.17.8") || !strings.Contains(err.Error(), Version) {
+			t.Fatalf("got %v; want a refusal that names both versions", err)
+		}
+	})
+	t.Run("another version on PATH is passed over with a notice", func(t *testing.T) {
+		onPath, cache := t.TempDir(), t.TempDir()
+		fakeServer(t, onPath, "0.15.3")
+		kept := fakeServer(t, filepath.Join(cache, "tigerbeetle", Version), Version)
+		t.Setenv("TIGERBEETLE_BIN", "")
+		t.Setenv("LIQUIDA_CACHE", cache)
+		t.Setenv("PATH", onPath+":"+os.Getenv("PATH"))
+		var progress bytes.Buffer
+		if got, err := Locate(t.Context(), &progress); err != nil || got != kept {
+			t.Fatalf("got %q, %v; want %q", got, err, kept)
+		}
+		if !strings.Contains(progress.String(), "0.15.3") {
+			t.Fatalf("progress %q does not say why", progress.String())
+		}
+	})
+	t.Run("nothing to build with", func(t *testing.T) {
+		t.Setenv("TIGERBEETLE_BIN", "")
+		t.Setenv("LIQUIDA_CACHE", t.TempDir())
+		t.Setenv("PATH", t.TempDir())
+		_, err := Locate(t.Context(), io.Discard)
+		for _, said := range []string{"cargo", "python3", "venv", "TIGERBEETLE_BIN", Version} {
+			if err == nil || !strings.Contains(err.Error(), said) {
+				t.Fatalf("got %v; it must name %s", err, said)
+			}
+		}
+	})
+}
+
+// TestServer takes the real server through what the stack asks of it: a new data file, a
+// start, SIGKILL, and a start that still knows what was answered.
+func TestServer(t *testing.T) {
+	bin, err := Locate(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "0_0.tigerbeetle")
+	for range 2 { // the second finds the file and leaves it alone
+		if err := Format(t.Context(), bin, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := freeAddress(t)
+	first := startServer(t, bin, path, address)
+
+	client, err := tb.NewClient(types.ToUint128(0), []string{address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	account := types.Account{ID: types.ToUint128(7), Ledger: 986, Code: 1}
+	if failed, err := client.CreateAccounts([]types.Account{account}); err != nil || len(failed) > 0 {
+		t.Fatalf("the account was not created: %v, %v", failed, err)
+	}
+
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait()
+	startServer(t, bin, path, address)
+	found, err := client.LookupAccounts([]types.Uint128{account.ID})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("after SIGKILL the ledger holds %v, %v; want the account", found, err)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// startServer returns when the server answers, and ends it with the test.
+func startServer(t *testing.T, bin, path, address string) *exec.Cmd {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	server := exec.Command(bin, StartArguments(path, address, "256MiB")...)
+	server.Stdout, server.Stderr = log, log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if server.ProcessState == nil {
+			_ = server.Process.Kill()
+			_ = server.Wait()
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		said, err := os.ReadFile(log.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if Answers(said) {
+			return server
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the server does not answer; it logged:\n%s", said)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -124,6 +124,9 @@ func (id EndToEndID) Suffix() [suffixLength]byte { return [suffixLength]byte(id[
 
 // JoinEndToEndID puts an id together from its parts, as the ledger keeps them.
 func JoinEndToEndID(payer [ispbLength]byte, minute uint64, suffix [suffixLength]byte) (EndToEndID, error) {
+	if minute >= 1<<minuteBits {
+		return EndToEndID{}, fmt.Errorf("minute %d of an EndToEndId does not fit %d bits", minute, minuteBits) // and could overflow below
+	}
 	at := Epoch.Add(time.Duration(minute) * time.Minute)
 	return ParseEndToEndID("E" + string(payer[:]) + at.Format(minuteLayout) + string(suffix[:]))
 }

@@ -29,6 +29,14 @@ var (
 	ReasonNone            Reason
 )
 
+// VerdictReasons lists the reasons that a rejected payment can have, except those that a
+// bank makes up.
+var VerdictReasons = []Reason{
+	ReasonPayeePSPSilent, ReasonReserveShort, ReasonZeroAmount, ReasonPayerMissing, ReasonPayeeMissing,
+	ReasonPayeeBlocked, ReasonPayeeClosed, ReasonUnknownPayerPSP, ReasonUnknownPayeePSP, ReasonInactivePSP,
+	ReasonPayerShort, ReasonPayeePSPBusy, ReasonBankUnspecified,
+}
+
 // ParseReason reads 4 characters of [0-9A-Z].
 func ParseReason(text string) (Reason, error) {
 	if len(text) != 4 {

@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/telemetry"
+)
+
+// Config is the configuration of a clearing engine. Every queue, batch, wait and try has
+// its limit here or follows from one that is here.
+type Config struct {
+	Telemetry telemetry.Config
+	Stream    stream.Config
+	Ledger    ledger.Config
+	Batch     ledger.BatchConfig
+
+	InstanceID           string        `env:"ENGINE_INSTANCE_ID" help:"name of this engine's slot; a restarted engine of the same name gets its partitions back at once; two running engines must not share one; empty: no slot"`
+	Deadline             time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"how long a payment may take, from its acceptance; past it the answer is AB03; 1s to 10m"`
+	PendingTimeout       time.Duration `env:"ENGINE_PENDING_TIMEOUT" envDefault:"60s" help:"when the ledger itself releases held money; whole seconds, at least ENGINE_DEADLINE + 5s"`
+	InFlightMax          int           `env:"ENGINE_IN_FLIGHT_MAX" envDefault:"20000" help:"payments in this engine at the same time, past it nothing is fetched; 16 to 1000000"`
+	InFlightBytesMax     int64         `env:"ENGINE_IN_FLIGHT_BYTES_MAX" envDefault:"67108864" help:"bytes of messages in this engine at the same time, past it nothing is fetched; 1 MiB to 4 GiB"`
+	InFlightPSPShare     float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for one PSP's answer; past it that PSP's new payments are rejected with LQ02; above 0, up to 1"`
+	InactiveParticipants []string      `env:"ENGINE_INACTIVE_PARTICIPANTS" help:"ISPBs whose new payments are rejected with DS27, comma-separated"`
+	CommitInterval       time.Duration `env:"ENGINE_COMMIT_INTERVAL" envDefault:"100ms" help:"how often finished offsets are committed; 10ms to 10s"`
+	SessionTimeout       time.Duration `env:"ENGINE_SESSION_TIMEOUT" envDefault:"3s" help:"silence after which another engine takes over; the broker's group.min.session.timeout.ms must allow it; 1s to 1m"`
+	RevokeDrain          time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" help:"how long payments in flight may finish before their partition is handed over; 0s to 10s"`
+	ClockSkewMax         time.Duration `env:"ENGINE_CLOCK_SKEW_MAX" envDefault:"2s" help:"difference to the ledger's clock past which the engine is not ready and fetches nothing; 100ms to 10s"`
+	PulseInterval        time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" help:"how often ledger, its clock and broker are probed; a probe unanswered for half of it means not ready; 1s to 1m"`
+	ShutdownTimeout      time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"bound of an ordered stop: drain, commit, close; 1s to 5m"`
+}
+
+// Validate names the variable and the value that is wrong.
+func (c *Config) Validate() error {
+	for _, err := range []error{
+		c.Telemetry.Validate(), c.Stream.Validate(), c.Ledger.Validate(), c.Batch.Validate(),
+		settings.DurationInRange("ENGINE_DEADLINE", c.Deadline, time.Second, 10*time.Minute),
+		settings.DurationInRange("ENGINE_PENDING_TIMEOUT", c.PendingTimeout, c.Deadline+5*time.Second, time.Hour),
+		settings.InRange("ENGINE_IN_FLIGHT_MAX", c.InFlightMax, 16, 1_000_000),
+		settings.InRange("ENGINE_IN_FLIGHT_BYTES_MAX", c.InFlightBytesMax, 1<<20, 4<<30),
+		settings.DurationInRange("ENGINE_COMMIT_INTERVAL", c.CommitInterval, 10*time.Millisecond, 10*time.Second),
+		settings.DurationInRange("ENGINE_SESSION_TIMEOUT", c.SessionTimeout, time.Second, time.Minute),
+		settings.DurationInRange("ENGINE_REVOKE_DRAIN", c.RevokeDrain, 0, 10*time.Second),
+		settings.DurationInRange("ENGINE_CLOCK_SKEW_MAX", c.ClockSkewMax, 100*time.Millisecond, 10*time.Second),
+		settings.DurationInRange("ENGINE_PULSE_INTERVAL", c.PulseInterval, time.Second, time.Minute),
+		settings.DurationInRange("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second, 5*time.Minute),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if c.PendingTimeout%time.Second != 0 {
+		return fmt.Errorf("ENGINE_PENDING_TIMEOUT is %v: it must be whole seconds", c.PendingTimeout)
+	}
+	if !(c.InFlightPSPShare > 0 && c.InFlightPSPShare <= 1) {
+		return fmt.Errorf("ENGINE_IN_FLIGHT_PSP_SHARE is %v: it must be above 0 and at most 1", c.InFlightPSPShare)
+	}
+	for _, ispb := range c.InactiveParticipants {
+		if _, err := pix.ParseISPB(ispb); err != nil {
+			return fmt.Errorf("ENGINE_INACTIVE_PARTICIPANTS: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// assigned begins to own partitions. Before the first of their payments is fetched, it
+// is settled where in the answers to begin: at the end as it is now, asked for with an
+// explicit call. An end that is resolved later could miss an answer.
+func (e *Engine) assigned(ctx context.Context, client *kgo.Client, assignment map[string][]int32) {
+	numbers := assignment[stream.Payments]
+	e.metrics.rebalances.WithLabelValues("assigned").Inc()
+	if len(numbers) > 0 {
+		if !e.own(ctx, client, numbers) {
+			return
+		}
+	}
+	e.telemetry.Health.Report(needGroup, nil)
+	e.log.Info("partitions assigned", zap.Int32s("new", numbers), zap.Int("owned", len(e.partitions())))
+}
+
+func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) bool {
+	var ends kadm.ListedOffsets
+	var commits kadm.OffsetResponses
+	for {
+		err := func() (err error) {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			admin := kadm.NewClient(client)
+			if ends, err = admin.ListEndOffsets(ctx, stream.AuthorizationResponses); err != nil {
+				return err
+			}
+			if err := ends.Error(); err != nil {
+				return err
+			}
+			if commits, err = admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments); err != nil {
+				return err
+			}
+			return commits.Error()
+		}()
+		if err == nil {
+			break
+		}
+		e.log.Warn("cannot learn where to begin in new partitions, trying again", zap.Error(err))
+		if !sleep(ctx, 200*time.Millisecond) {
+			return false
+		}
+	}
+	responses := map[int32]kgo.Offset{}
+	for _, number := range numbers {
+		end, ok := ends.Lookup(stream.AuthorizationResponses, number)
+		if !ok {
+			e.fail(fmt.Errorf("topic %s has no partition %d: a reply would not find its engine", stream.AuthorizationResponses, number))
+			return false
+		}
+		responses[number] = kgo.NewOffset().At(end.Offset)
+		var h hint
+		if committed, ok := commits.Lookup(stream.Payments, number); ok && committed.At >= 0 {
+			h = decodeHint(committed.At, committed.Metadata)
+		}
+		p := newPartition(e, number, h)
+		e.ownedMu.Lock()
+		e.owned[number] = p
+		e.metrics.partitions.Set(float64(len(e.owned)))
+		e.ownedMu.Unlock()
+		go p.run()
+	}
+	e.direct.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.AuthorizationResponses: responses})
+	return true
+}
+
+// revoked hands partitions over: what is in flight may finish for a moment, what is
+// finished is committed, the rest is forgotten and begun again by the next owner.
+func (e *Engine) revoked(ctx context.Context, _ *kgo.Client, revocation map[string][]int32) {
+	e.metrics.rebalances.WithLabelValues("revoked").Inc()
+	partitions := e.find(revocation[stream.Payments])
+	e.drain(ctx, partitions, e.config.RevokeDrain)
+	if err := e.commit(ctx, partitions, last); err != nil {
+		e.log.Warn("cannot commit while handing partitions over; the records will be delivered again and absorbed", zap.Error(err))
+	}
+	e.release(partitions)
+	e.log.Info("partitions handed over", zap.Int32s("revoked", revocation[stream.Payments]))
+}
+
+// lost drops partitions that another engine may own by now: nothing is committed.
+func (e *Engine) lost(_ context.Context, _ *kgo.Client, loss map[string][]int32) {
+	e.metrics.rebalances.WithLabelValues("lost").Inc()
+	partitions := e.find(loss[stream.Payments])
+	e.commitMu.Lock()
+	for _, p := range partitions {
+		p.committed = true
+	}
+	e.commitMu.Unlock()
+	e.release(partitions)
+	e.log.Warn("partitions lost: this engine was silent for too long", zap.Int32s("lost", loss[stream.Payments]))
+}
+
+func (e *Engine) find(numbers []int32) []*partition {
+	var found []*partition
+	for _, number := range numbers {
+		if p := e.partition(number); p != nil {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// drain waits until nothing is in flight in the partitions, at most for patience.
+func (e *Engine) drain(ctx context.Context, partitions []*partition, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, p := range partitions {
+		drained := make(chan struct{})
+		p.inbox.put(event{kind: drain, drained: drained})
+		select {
+		case <-drained:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// release ends partitions and forgets what is in flight in them.
+func (e *Engine) release(partitions []*partition) {
+	numbers := make([]int32, 0, len(partitions))
+	e.ownedMu.Lock()
+	for _, p := range partitions {
+		numbers = append(numbers, p.number)
+		delete(e.owned, p.number)
+	}
+	e.metrics.partitions.Set(float64(len(e.owned)))
+	e.ownedMu.Unlock()
+	e.direct.RemoveConsumePartitions(map[string][]int32{stream.AuthorizationResponses: numbers})
+	var ended sync.WaitGroup
+	for _, p := range partitions {
+		ended.Go(func() { close(p.stop); <-p.done })
+	}
+	ended.Wait()
+}
+
+// commitRegularly commits what is finished.
+func (e *Engine) commitRegularly(ctx context.Context) {
+	failing := false
+	for sleep(ctx, e.config.CommitInterval) {
+		err := e.commit(ctx, e.partitions(), notLast)
+		if (err != nil) != failing && ctx.Err() == nil {
+			failing = err != nil
+			if failing {
+				e.log.Warn("cannot commit offsets; what is finished stays finished, and is committed later", zap.Error(err))
+			} else {
+				e.log.Info("offsets are committed again")
+			}
+		}
+	}
+}
+
+// After the last commit of a partition none follows: it might overtake the commit of its
+// next owner and take it back.
+const (
+	notLast = false
+	last    = true
+)
+
+// commit commits the finished prefix of the partitions, with a hint of what is finished
+// above it.
+func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast bool) error {
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
+	commit := map[int32]kgo.EpochOffset{}
+	metadata := map[int32]string{}
+	var committing []*partition
+	for _, p := range partitions {
+		if p.committed {
+			continue
+		}
+		p.committed = isLast
+		if next, hint, changed := p.offsets.commit(); changed {
+			commit[p.number] = kgo.EpochOffset{Epoch: -1, Offset: next}
+			metadata[p.number] = hint
+			committing = append(committing, p)
+		}
+	}
+	if len(commit) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	ctx = kgo.PreCommitFnContext(ctx, func(request *kmsg.OffsetCommitRequest) error {
+		for t := range request.Topics {
+			for i := range request.Topics[t].Partitions {
+				partition := &request.Topics[t].Partitions[i]
+				hint := metadata[partition.Partition]
+				partition.Metadata = &hint
+			}
+		}
+		return nil
+	})
+	started := time.Now()
+	var failed error
+	e.group.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{stream.Payments: commit},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
+			if err != nil {
+				failed = err
+				return
+			}
+			for _, topic := range response.Topics {
+				for _, partition := range topic.Partitions {
+					if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
+						failed = fmt.Errorf("partition %d: %w", partition.Partition, err)
+					}
+				}
+			}
+		})
+	e.metrics.commitSeconds.Observe(time.Since(started).Seconds())
+	if failed != nil {
+		e.metrics.commits.WithLabelValues("failed").Inc()
+		for _, p := range committing {
+			p.offsets.again()
+		}
+		return failed
+	}
+	e.metrics.commits.WithLabelValues("ok").Inc()
+	return nil
+}

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// room bounds what is in flight, in payments and in bytes. Whoever fetches waits for
+// room before, and gives it back payment by payment.
+type room struct {
+	mu          sync.Mutex
+	changed     *sync.Cond
+	payments    int
+	bytes       int64
+	paymentsMax int
+	bytesMax    int64
+	gateShut    bool
+}
+
+func newRoom(paymentsMax int, bytesMax int64) *room {
+	r := &room{paymentsMax: paymentsMax, bytesMax: bytesMax}
+	r.changed = sync.NewCond(&r.mu)
+	return r
+}
+
+// wait blocks until something may be fetched, and returns how many payments. It returns
+// 0 when the context has ended.
+func (r *room) wait(ctx context.Context) int {
+	stop := context.AfterFunc(ctx, func() { r.mu.Lock(); r.changed.Broadcast(); r.mu.Unlock() })
+	defer stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for ctx.Err() == nil && (r.gateShut || r.payments >= r.paymentsMax || r.bytes >= r.bytesMax) {
+		r.changed.Wait()
+	}
+	if ctx.Err() != nil {
+		return 0
+	}
+	return r.paymentsMax - r.payments
+}
+
+func (r *room) take(payments int, bytes int64) {
+	r.mu.Lock()
+	r.payments += payments
+	r.bytes += bytes
+	r.mu.Unlock()
+}
+
+func (r *room) give(payments int, bytes int64) {
+	r.mu.Lock()
+	r.payments -= payments
+	r.bytes -= bytes
+	r.mu.Unlock()
+	r.changed.Signal()
+}
+
+// shut closes or opens the gate: behind a shut gate nothing is fetched.
+func (r *room) shut(shut bool) {
+	r.mu.Lock()
+	r.gateShut = shut
+	r.mu.Unlock()
+	r.changed.Broadcast()
+}
+
+func (r *room) inFlight() (payments int, bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.payments, r.bytes
+}
+
+// participants counts, for each receiving PSP, the payments that wait for its answer, so
+// that a silent one cannot take all the room.
+type participants struct {
+	waitingMax int64
+	inactive   map[pix.ISPB]bool
+
+	mu      sync.RWMutex
+	waiting map[pix.ISPB]*atomic.Int64 // only PSPs whose accounts exist: bounded
+}
+
+func newParticipants(waitingMax int, inactive []string) *participants {
+	p := &participants{waitingMax: int64(waitingMax), inactive: map[pix.ISPB]bool{}, waiting: map[pix.ISPB]*atomic.Int64{}}
+	for _, ispb := range inactive {
+		p.inactive[pix.ISPB(ispb)] = true
+	}
+	return p
+}
+
+// refusal returns why this engine would not begin the payment, or ReasonNone.
+func (p *participants) refusal(order *pix.Order) pix.Reason {
+	if len(p.inactive) > 0 && (p.inactive[order.Payer.ISPB] || p.inactive[order.Payee.ISPB]) {
+		return pix.ReasonInactivePSP
+	}
+	p.mu.RLock()
+	waiting := p.waiting[order.Payee.ISPB]
+	p.mu.RUnlock()
+	if waiting != nil && waiting.Load() >= p.waitingMax {
+		return pix.ReasonPayeePSPBusy
+	}
+	return pix.ReasonNone
+}
+
+// counter returns the count of payments that wait for a PSP.
+func (p *participants) counter(psp pix.ISPB) *atomic.Int64 {
+	p.mu.RLock()
+	waiting := p.waiting[psp]
+	p.mu.RUnlock()
+	if waiting != nil {
+		return waiting
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting[psp] == nil {
+		p.waiting[psp] = new(atomic.Int64)
+	}
+	return p.waiting[psp]
+}

@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sort"
+	"sync"
+)
+
+// offsets tracks which records of one partition are finished. What may be committed is
+// the lowest offset that is not: everything below it is.
+type offsets struct {
+	mu      sync.Mutex
+	next    int64 // what may be committed; -1 until a record came
+	window  []tracked
+	start   int // window[:start] is popped
+	changed bool
+	hint    hint
+}
+
+type tracked struct {
+	offset   int64
+	finished bool
+}
+
+func newOffsets(h hint) *offsets { return &offsets{next: -1, hint: h} }
+
+// begin notes a record's arrival. finished tells that the hint of an earlier commit
+// knows it as finished: it is tracked, and there is nothing to do about it.
+func (o *offsets) begin(offset int64) (finished bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.next < 0 {
+		o.next = offset
+		if offset < o.hint.base {
+			o.hint = hint{} // the log is not the one that the hint was written for
+		}
+	}
+	finished = o.hint.holds(offset)
+	o.window = append(o.window, tracked{offset, finished})
+	o.advance()
+	return finished
+}
+
+// finish notes that nothing remains to be done about a record.
+func (o *offsets) finish(offset int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	window := o.window[o.start:]
+	i := sort.Search(len(window), func(i int) bool { return window[i].offset >= offset })
+	if i == len(window) || window[i].offset != offset || window[i].finished {
+		panic(fmt.Sprintf("offset %d was finished twice, or never begun", offset))
+	}
+	window[i].finished = true
+	o.changed = true
+	o.advance()
+}
+
+func (o *offsets) advance() {
+	for o.start < len(o.window) && o.window[o.start].finished {
+		o.next = o.window[o.start].offset + 1
+		o.start++
+		o.changed = true
+	}
+	const slack = 1024
+	if o.start > slack && o.start > len(o.window)/2 {
+		o.window = slices.Delete(o.window, 0, o.start)
+		o.start = 0
+	}
+}
+
+// commit returns what to commit, if it changed since the last call.
+func (o *offsets) commit() (next int64, metadata string, changed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.changed || o.next < 0 {
+		return 0, "", false
+	}
+	o.changed = false
+	return o.next, encodeHint(o.next, o.window[o.start:]), true
+}
+
+// again makes the next commit call return the state although it did not change: the
+// last commit failed.
+func (o *offsets) again() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changed = true
+}
+
+// hint is the part of a commit that the offset alone cannot say: which records above it
+// are finished. It keeps one silent bank from turning a restart into minutes of
+// redelivery. Losing it costs time, never truth.
+type hint struct {
+	base  int64
+	spans []span // ascending
+}
+
+type span struct{ from, to int64 } // offsets from ≤ x < to
+
+func (h hint) holds(offset int64) bool {
+	i := sort.Search(len(h.spans), func(i int) bool { return h.spans[i].to > offset })
+	return i < len(h.spans) && h.spans[i].from <= offset
+}
+
+const (
+	hintVersion = "1:"
+	// hintBytesMax keeps the text below the broker's limit for commit metadata (4096 by
+	// default). What does not fit is left out, the lowest offsets first kept.
+	hintBytesMax = 3000
+)
+
+// encodeHint writes the finished spans above next as gaps and lengths, as varints.
+func encodeHint(next int64, window []tracked) string {
+	var packed []byte
+	at := next
+	for i := 0; i < len(window); {
+		if !window[i].finished {
+			i++
+			continue
+		}
+		from := window[i].offset
+		to := from + 1
+		for i++; i < len(window) && window[i].finished && window[i].offset == to; i++ {
+			to++
+		}
+		if len(packed)+2*binary.MaxVarintLen64 > hintBytesMax {
+			break
+		}
+		packed = binary.AppendUvarint(packed, uint64(from-at))
+		packed = binary.AppendUvarint(packed, uint64(to-from))
+		at = to
+	}
+	if len(packed) == 0 {
+		return ""
+	}
+	return hintVersion + base64.RawStdEncoding.EncodeToString(packed)
+}
+
+// decodeHint reads what encodeHint wrote for a commit at next. Anything else is no hint.
+func decodeHint(next int64, metadata string) hint {
+	if len(metadata) < len(hintVersion) || metadata[:len(hintVersion)] != hintVersion {
+		return hint{}
+	}
+	packed, err := base64.RawStdEncoding.DecodeString(metadata[len(hintVersion):])
+	if err != nil {
+		return hint{}
+	}
+	h := hint{base: next}
+	at := next
+	for len(packed) > 0 {
+		gap, n := binary.Uvarint(packed)
+		if n <= 0 {
+			return hint{}
+		}
+		length, m := binary.Uvarint(packed[n:])
+		if m <= 0 || gap > 1<<40 || length > 1<<40 {
+			return hint{}
+		}
+		packed = packed[n+m:]
+		from := at + int64(gap)
+		at = from + int64(length)
+		h.spans = append(h.spans, span{from, at})
+	}
+	return h
+}

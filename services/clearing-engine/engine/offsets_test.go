@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Whatever finishes in whatever order: what is committed is the lowest unfinished offset,
+// and the hint holds nothing that is not finished.
+func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := newOffsets(hint{})
+		var begun []int64
+		finished := map[int64]bool{}
+		at := rapid.Int64Range(0, 1000).Draw(t, "first")
+		for range rapid.IntRange(1, 200).Draw(t, "moves") {
+			var open []int64
+			for _, b := range begun {
+				if !finished[b] {
+					open = append(open, b)
+				}
+			}
+			if len(open) == 0 || rapid.Bool().Draw(t, "begin") {
+				if o.begin(at) {
+					t.Fatalf("offset %d is finished before it began", at)
+				}
+				begun = append(begun, at)
+				at += rapid.Int64Range(1, 3).Draw(t, "gap") // logs have holes
+				continue
+			}
+			which := rapid.SampledFrom(open).Draw(t, "finish")
+			o.finish(which)
+			finished[which] = true
+		}
+		next, metadata, changed := o.commit()
+		if !changed {
+			if len(finished) > 0 {
+				t.Fatal("something finished and nothing is to commit")
+			}
+			return
+		}
+		for _, b := range begun {
+			if b < next && !finished[b] {
+				t.Fatalf("commits %d, and %d is not finished", next, b)
+			}
+		}
+		for _, b := range begun { // nor is anything held back
+			if !finished[b] {
+				break
+			}
+			if b >= next {
+				t.Fatalf("commits %d, although everything up to %d is finished", next, b)
+			}
+		}
+		h := decodeHint(next, metadata)
+		for _, b := range begun {
+			if b >= next && h.holds(b) != finished[b] {
+				t.Fatalf("offset %d: hint says %v, finished is %v", b, h.holds(b), finished[b])
+			}
+		}
+		if _, _, again := o.commit(); again {
+			t.Fatal("nothing changed since the commit")
+		}
+	})
+}
+
+func TestHintStaysWithinTheBrokersLimitAndIsNeverWrong(t *testing.T) {
+	o := newOffsets(hint{})
+	const records = 100_000
+	for i := range int64(records) {
+		o.begin(i)
+	}
+	for i := int64(1); i < records; i += 2 { // the worst case: every other one
+		o.finish(i)
+	}
+	next, metadata, _ := o.commit()
+	if next != 0 || len(metadata) > 4096 {
+		t.Fatalf("commits %d with %d bytes of metadata", next, len(metadata))
+	}
+	h := decodeHint(next, metadata)
+	if !h.holds(1) || h.holds(0) || h.holds(2) {
+		t.Fatal("the hint does not say what is finished")
+	}
+	resumed := newOffsets(h)
+	for i := range int64(records) {
+		if resumed.begin(i) && i%2 == 0 {
+			t.Fatalf("offset %d is skipped and was not finished", i)
+		}
+	}
+}
+
+func TestForeignMetadataIsNoHint(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.String(), func(s string) string { return hintVersion + s })).Draw(t, "metadata")
+		decodeHint(7, text) // must not panic
+	})
+	if h := decodeHint(7, "somebody else's"); h.holds(7) || h.holds(8) {
+		t.Fatal("foreign metadata counts as a hint")
+	}
+	// A hint for a log that was made anew must not skip its records.
+	h := decodeHint(100, encodeHint(100, []tracked{{100, false}, {101, true}}))
+	o := newOffsets(h)
+	for i := range int64(200) {
+		if o.begin(i) {
+			t.Fatalf("offset %d of a new log is skipped", i)
+		}
+	}
+}
+
+func TestFinishingTwiceIsNoticed(t *testing.T) {
+	o := newOffsets(hint{})
+	o.begin(1)
+	o.begin(2)
+	o.finish(2)
+	defer func() {
+		if recover() == nil {
+			t.Fatal("an offset was finished twice and nobody noticed")
+		}
+	}()
+	o.finish(2)
+}

@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"pgregory.net/rapid"
+)
+
+// mark is an event that knows where it belongs.
+type mark struct{ putter, job, place, of int }
+
+// Many put while some take: nothing is lost or doubled, no chain is cut, no batch is too
+// long, and what one putter put is taken in its order.
+func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		eventsMax := rapid.IntRange(8, 40).Draw(t, "events max")
+		putters := rapid.IntRange(1, 4).Draw(t, "putters")
+		takers := rapid.IntRange(1, 3).Draw(t, "takers")
+		lengths := rapid.SliceOfN(rapid.IntRange(1, 5), 1, 60).Draw(t, "lengths")
+		q := newQueue[mark, mark](eventsMax)
+
+		var taken [][]mark // the tags of each batch, in the order of leaving
+		var mu sync.Mutex
+		var taking, putting sync.WaitGroup
+		for range takers {
+			taking.Go(func() {
+				for q.wait() {
+					mu.Lock() // so that the order of leaving is known
+					b := q.take()
+					if b == nil {
+						mu.Unlock()
+						continue
+					}
+					taken = append(taken, slices.Clone(b.tags))
+					mu.Unlock()
+					if len(b.events) > eventsMax || len(b.tags) != len(b.ends) || len(b.tags) == 0 || b.ends[len(b.ends)-1] != len(b.events) {
+						t.Errorf("batch of %d events, at most %d; %d tags, ends %v", len(b.events), eventsMax, len(b.tags), b.ends)
+					}
+					start := 0
+					for i, tag := range b.tags {
+						chain := b.events[start:b.ends[i]]
+						if len(chain) != tag.of {
+							t.Errorf("chain %+v left with %d events", tag, len(chain))
+						}
+						for place, event := range chain {
+							if event != (mark{tag.putter, tag.job, place, tag.of}) {
+								t.Errorf("chain %+v left with %+v at %d", tag, event, place)
+							}
+						}
+						start = b.ends[i]
+					}
+					q.giveBack(b)
+				}
+			})
+		}
+		for putter := range putters {
+			putting.Go(func() {
+				chain := make([]mark, 0, 8)
+				for job, length := range lengths {
+					chain = chain[:0] // reused: put must copy
+					for place := range length {
+						chain = append(chain, mark{putter, job, place, length})
+					}
+					q.put(mark{putter, job, 0, length}, chain)
+					if job%7 == 0 {
+						runtime.Gosched()
+					}
+				}
+			})
+		}
+		putting.Wait()
+		for q.length() > 0 {
+			runtime.Gosched()
+		}
+		q.close()
+		taking.Wait()
+
+		next := make([]int, putters)
+		for _, tags := range taken {
+			for _, tag := range tags {
+				if tag.job != next[tag.putter] {
+					t.Fatalf("putter %d: job %d left, %d was next", tag.putter, tag.job, next[tag.putter])
+				}
+				next[tag.putter]++
+			}
+		}
+		for putter, n := range next {
+			if n != len(lengths) {
+				t.Fatalf("putter %d: %d of %d jobs left", putter, n, len(lengths))
+			}
+		}
+	})
+}
+
+func TestQueueFillsItsBatches(t *testing.T) {
+	q := newQueue[int, int](10)
+	for i := range 7 {
+		q.put(i, []int{i, i, i})
+	}
+	if q.length() != 7 {
+		t.Errorf("%d jobs wait, want 7", q.length())
+	}
+	var lengths []int
+	for b := q.take(); b != nil; b = q.take() {
+		lengths = append(lengths, len(b.events))
+	}
+	if !slices.Equal(lengths, []int{9, 9, 3}) || q.length() != 0 {
+		t.Errorf("batches of %v events, want 9, 9 and 3 (a chain of 3 does not fit after 9); %d left", lengths, q.length())
+	}
+}
+
+func TestQueueEndsWhoWaits(t *testing.T) {
+	q := newQueue[int, int](10)
+	ended := make(chan bool)
+	for range 3 {
+		go func() { ended <- q.wait() }()
+	}
+	q.close()
+	for range 3 {
+		select {
+		case more := <-ended:
+			if more {
+				t.Error("a closed queue says that there is more")
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("still waiting after close")
+		}
+	}
+}
+
+// A failed chain has one real status; the others say linked_event_failed.
+func TestClassify(t *testing.T) {
+	statuses := []tb.CreateTransferResult{tb.TransferExists, tb.TransferExceedsCredits, tb.TransferIDAlreadyFailed, tb.TransferPendingTransferExpired, tb.TransferExistsWithDifferentFlags}
+	rapid.Check(t, func(t *rapid.T) {
+		b := &batch[int, tb.Transfer]{}
+		var results []tb.TransferEventResult
+		var want []Answer
+		for chain := range rapid.IntRange(0, 30).Draw(t, "chains") {
+			length := rapid.IntRange(1, 4).Draw(t, "length")
+			failing := rapid.IntRange(-1, length-1).Draw(t, "failing") // -1: none
+			answer := Answer{}
+			for place := range length {
+				code := uint16(rapid.IntRange(0, 7).Draw(t, "code"))
+				index := uint32(len(b.events))
+				b.events = append(b.events, tb.Transfer{Code: code})
+				switch {
+				case failing == place:
+					answer = Answer{rapid.SampledFrom(statuses).Draw(t, "status"), code, place}
+					results = append(results, tb.TransferEventResult{Index: index, Result: answer.Status})
+				case failing >= 0:
+					results = append(results, tb.TransferEventResult{Index: index, Result: tb.TransferLinkedEventFailed})
+				}
+			}
+			b.tags, b.ends, want = append(b.tags, chain), append(b.ends, len(b.events)), append(want, answer)
+		}
+		got := classify([]Answer{{Status: tb.TransferExists}}[:0], b, results)
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+		for _, answer := range got {
+			if answer.OK() != (answer.Status == tb.TransferOK) {
+				t.Fatalf("%v: OK is %v", answer, answer.OK())
+			}
+		}
+	})
+}
+
+// Exists must know every status of the kind, also those of a later version of the client.
+func TestExistsKnowsEveryStatus(t *testing.T) {
+	known := 0
+	for status := range tb.CreateTransferResult(200) {
+		name := status.String()
+		if want := strings.HasPrefix(name, "TransferExists"); (Answer{Status: status}).Exists() != want {
+			t.Errorf("%s: Exists is %v", name, !want)
+		} else if want {
+			known++
+		}
+	}
+	if known < 12 {
+		t.Errorf("only %d statuses begin with TransferExists: has the client renamed them?", known)
+	}
+}

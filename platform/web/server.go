@@ -1,0 +1,103 @@
+// Package web serves the HTTP APIs of the services: bounded in every direction, and with
+// errors that a program can read (RFC 9457).
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/settings"
+)
+
+// Config is embedded in the configuration of services that serve HTTP.
+type Config struct {
+	Address        string        `env:"HTTP_ADDRESS" help:"where the HTTP API is served, host:port"`
+	ReadTimeout    time.Duration `env:"HTTP_READ_TIMEOUT" envDefault:"5s" help:"for a request's header and body to arrive, 100ms to 1m"`
+	WriteTimeout   time.Duration `env:"HTTP_WRITE_TIMEOUT" envDefault:"30s" help:"for a request from its header to the end of the answer, 1s to 10m"`
+	IdleTimeout    time.Duration `env:"HTTP_IDLE_TIMEOUT" envDefault:"1m" help:"how long an unused connection is kept, 1s to 1h"`
+	BodyBytesMax   int64         `env:"HTTP_BODY_BYTES_MAX" envDefault:"16384" help:"bytes in the body of a request, 1024 to 1048576"`
+	ConnectionsMax int           `env:"HTTP_CONNECTIONS_MAX" envDefault:"4096" help:"connections at the same time, 1 to 100000; more wait in the kernel"`
+}
+
+// headerBytesMax is far above what the APIs need and far below what hurts.
+const headerBytesMax = 16 << 10
+
+// Validate names the variable and the value that is wrong.
+func (c Config) Validate() error {
+	if _, _, err := net.SplitHostPort(c.Address); err != nil {
+		return fmt.Errorf("HTTP_ADDRESS is %q: it must be host:port", c.Address)
+	}
+	return errors.Join(
+		settings.DurationInRange("HTTP_READ_TIMEOUT", c.ReadTimeout, 100*time.Millisecond, time.Minute),
+		settings.DurationInRange("HTTP_WRITE_TIMEOUT", c.WriteTimeout, time.Second, 10*time.Minute),
+		settings.DurationInRange("HTTP_IDLE_TIMEOUT", c.IdleTimeout, time.Second, time.Hour),
+		settings.InRange("HTTP_BODY_BYTES_MAX", c.BodyBytesMax, 1<<10, 1<<20),
+		settings.InRange("HTTP_CONNECTIONS_MAX", c.ConnectionsMax, 1, 100_000),
+	)
+}
+
+// Server serves one handler on one address.
+type Server struct {
+	http    *http.Server
+	address string
+}
+
+// Serve answers on config.Address as soon as it returns.
+func Serve(config Config, handler http.Handler, log *zap.Logger) (*Server, error) {
+	listener, err := net.Listen("tcp", config.Address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve on HTTP_ADDRESS %s: %w", config.Address, err)
+	}
+	s := &Server{address: listener.Addr().String(), http: &http.Server{
+		Handler:           http.MaxBytesHandler(handler, config.BodyBytesMax),
+		ReadHeaderTimeout: config.ReadTimeout, ReadTimeout: config.ReadTimeout,
+		WriteTimeout: config.WriteTimeout, IdleTimeout: config.IdleTimeout,
+		MaxHeaderBytes: headerBytesMax, ErrorLog: zap.NewStdLog(log.Named("http")),
+	}}
+	go func() {
+		limited := &limitedListener{listener, make(chan struct{}, config.ConnectionsMax)}
+		if err := s.http.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("the HTTP API stopped serving", zap.Error(err))
+		}
+	}()
+	return s, nil
+}
+
+// Address is where the server listens; it tells the port that HTTP_ADDRESS left open.
+func (s *Server) Address() string { return s.address }
+
+// Stop takes no new requests and lets those that run end within the context's time.
+func (s *Server) Stop(ctx context.Context) error { return s.http.Shutdown(ctx) }
+
+// limitedListener accepts only while there is a slot.
+type limitedListener struct {
+	net.Listener
+	slots chan struct{}
+}
+
+func (l *limitedListener) Accept() (net.Conn, error) {
+	l.slots <- struct{}{}
+	connection, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &limitedConnection{connection, sync.OnceFunc(func() { <-l.slots })}, nil
+}
+
+type limitedConnection struct {
+	net.Conn
+	release func()
+}
+
+func (c *limitedConnection) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}

@@ -1,0 +1,564 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// The tests run the real program: this test binary, started again under another name.
+const asProgram = "BANK_SIMULATOR_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	partitions = 4
+	patience   = time.Minute // for a condition; no test waits that long unless it fails
+)
+
+// broker is an embedded Kafka broker over TCP, which can be stopped and started again
+// with its data and under its address.
+type broker struct {
+	t       *testing.T
+	address string
+	dir     string
+	cluster *kfake.Cluster
+}
+
+func startBroker(t *testing.T, topics ...string) *broker {
+	b := &broker{t: t, address: freeAddress(t), dir: t.TempDir()}
+	b.start(topics...)
+	t.Cleanup(b.stop)
+	return b
+}
+
+func (b *broker) start(topics ...string) {
+	b.t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(b.dir), kfake.SeedTopics(partitions, topics...),
+		kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000"}),
+		kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, b.address) }))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.cluster = cluster
+}
+
+func (b *broker) stop() {
+	if b.cluster != nil {
+		b.cluster.Close()
+		b.cluster = nil
+	}
+}
+
+func (b *broker) client(options ...kgo.Opt) *kgo.Client {
+	b.t.Helper()
+	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.address), kgo.RecordPartitioner(kgo.ManualPartitioner())}, options...)...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(client.Close)
+	return client
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// program is a running bank simulator.
+type program struct {
+	t               *testing.T
+	command         *exec.Cmd
+	telemetry, http string
+	exited          chan struct{}
+}
+
+func startProgram(t *testing.T, b *broker, env ...string) *program {
+	t.Helper()
+	p := &program{t: t, telemetry: freeAddress(t), http: freeAddress(t), exited: make(chan struct{})}
+	p.command = exec.Command(os.Args[0])
+	p.command.Env = append(append(os.Environ(), asProgram+"=1", "KAFKA_BROKERS="+b.address,
+		"TELEMETRY_ADDRESS="+p.telemetry, "HTTP_ADDRESS="+p.http, "SIMULATOR_SESSION_TIMEOUT=1s"), env...)
+	log := &prefixed{t: t, prefix: "simulator: "}
+	p.command.Stdout, p.command.Stderr = log, log
+	// It must not outlive the test, whatever ends that.
+	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.exited)
+		_ = p.command.Wait()
+	}()
+	t.Cleanup(func() { p.end(syscall.SIGKILL) })
+	return p
+}
+
+func (p *program) end(signal syscall.Signal) {
+	_ = p.command.Process.Signal(signal)
+	<-p.exited
+}
+
+// problems returns what keeps the program from being ready; an error stands for itself.
+func (p *program) problems() map[string]string {
+	response, err := http.Get("http://" + p.telemetry + "/readyz")
+	if err != nil {
+		return map[string]string{"telemetry": err.Error()}
+	}
+	defer response.Body.Close()
+	var health struct{ Problems map[string]string }
+	if err := json.NewDecoder(response.Body).Decode(&health); err != nil {
+		return map[string]string{"telemetry": err.Error()}
+	}
+	return health.Problems
+}
+
+func (p *program) awaitReady() {
+	p.t.Helper()
+	await(p.t, "the simulator to be ready", func() (bool, string) {
+		problems := p.problems()
+		return len(problems) == 0, fmt.Sprint(problems)
+	})
+}
+
+func (p *program) call(method, path, body string) (int, string) {
+	p.t.Helper()
+	request, err := http.NewRequest(method, "http://"+p.http+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var text strings.Builder
+	buffer := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buffer)
+		text.Write(buffer[:n])
+		if err != nil {
+			return response.StatusCode, text.String()
+		}
+	}
+}
+
+func await(t *testing.T, what string, met func() (bool, string)) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		ok, state := met()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for %s: %s", patience, what, state)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// prefixed sends a program's log to the test's.
+type prefixed struct {
+	t      *testing.T
+	prefix string
+}
+
+func (p *prefixed) Write(text []byte) (int, error) {
+	p.t.Log(p.prefix + strings.TrimRight(string(text), "\n"))
+	return len(text), nil
+}
+
+// asker plays the engine: it asks, and collects every answer from the reply partitions.
+type asker struct {
+	t      *testing.T
+	client *kgo.Client
+	random *rand.Rand
+
+	mu      sync.Mutex
+	answers map[string][]*pixv1.AuthorizationResponse
+	misled  int // answers in another partition than the one asked for
+}
+
+func newAsker(t *testing.T, b *broker) *asker {
+	a := &asker{t: t, random: rand.New(rand.NewPCG(1, 2)), answers: map[string][]*pixv1.AuthorizationResponse{},
+		client: b.client(kgo.ConsumeTopics(stream.AuthorizationResponses), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			a.client.PollFetches(ctx).EachRecord(a.collect)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return a
+}
+
+func (a *asker) collect(record *kgo.Record) {
+	response := &pixv1.AuthorizationResponse{}
+	if err := response.UnmarshalVT(record.Value); err != nil {
+		a.t.Errorf("an answer cannot be read: %v", err)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if record.Partition != partitionOf(response.EndToEndId) {
+		a.misled++
+	}
+	if string(record.Key) != response.EndToEndId {
+		a.t.Errorf("an answer to %s has the key %s", response.EndToEndId, record.Key)
+	}
+	a.answers[response.EndToEndId] = append(a.answers[response.EndToEndId], response)
+}
+
+func partitionOf(id string) int32 { return int32(id[len(id)-1]) % partitions }
+
+func (a *asker) request(branch string) *pixv1.AuthorizationRequest {
+	id := pix.NewEndToEndID("10000001", time.Now(), a.random).String()
+	return &pixv1.AuthorizationRequest{
+		EndToEndId: id, AmountCentavos: 1, ReplyPartition: partitionOf(id),
+		Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"},
+		Payee: &pixv1.Account{Ispb: "10000002", Branch: branch, Number: "1"},
+	}
+}
+
+func (a *asker) ask(requests ...*pixv1.AuthorizationRequest) {
+	a.t.Helper()
+	for _, request := range requests {
+		value, err := request.MarshalVT()
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: request.ReplyPartition, Key: []byte(request.EndToEndId), Value: value})
+	}
+	if err := a.client.Flush(context.Background()); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *asker) produce(record *kgo.Record) {
+	a.client.Produce(context.Background(), record, func(_ *kgo.Record, err error) {
+		if err != nil {
+			a.t.Errorf("cannot ask: %v", err)
+		}
+	})
+}
+
+// awaitAnswers waits until every request has so many answers, and returns the answers.
+func (a *asker) awaitAnswers(each int, requests ...*pixv1.AuthorizationRequest) []*pixv1.AuthorizationResponse {
+	a.t.Helper()
+	var answers []*pixv1.AuthorizationResponse
+	await(a.t, "the answers", func() (bool, string) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		answers = answers[:0]
+		missing := 0
+		for _, request := range requests {
+			got := a.answers[request.EndToEndId]
+			if len(got) < each {
+				missing++
+				continue
+			}
+			answers = append(answers, got...)
+		}
+		return missing == 0, fmt.Sprintf("%d of %d requests do not have %d answers", missing, len(requests), each)
+	})
+	if a.misled > 0 {
+		a.t.Errorf("%d answers came to another partition than the one asked for", a.misled)
+	}
+	return answers
+}
+
+// check fails unless all answers to one request are equal and say what is wanted.
+func (a *asker) check(requests []*pixv1.AuthorizationRequest, want func(*pixv1.AuthorizationRequest) string) {
+	a.t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, request := range requests {
+		for _, answer := range a.answers[request.EndToEndId] {
+			if answer.Ispb != request.Payee.Ispb {
+				a.t.Fatalf("%s: answered by %s, want %s", request.EndToEndId, answer.Ispb, request.Payee.Ispb)
+			}
+			if got := answer.Status.String() + answer.ReasonCode; got != want(request) {
+				a.t.Fatalf("%s: %s, want %s", request.EndToEndId, got, want(request))
+			}
+		}
+	}
+}
+
+const (
+	accepted = "AUTHORIZATION_STATUS_ACSP"
+	rejected = "AUTHORIZATION_STATUS_RJCT"
+)
+
+var bothTopics = []string{stream.AuthorizationRequests, stream.AuthorizationResponses}
+
+func TestItAnswersAsTheBranchesOfTheSandboxSay(t *testing.T) {
+	b := startBroker(t, bothTopics...)
+	p := startProgram(t, b, "SIMULATOR_LATE_DELAY=300ms")
+	p.awaitReady()
+	a := newAsker(t, b)
+	plain, silent, late, blocked, closed := a.request("0001"), a.request("9001"), a.request("9002"), a.request("9003"), a.request("9004")
+	// Not a request at all, and one without a payee: skipped, and the rest still answered.
+	a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: plain.ReplyPartition, Value: []byte("\xff\xff")})
+	a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: plain.ReplyPartition, Value: nil})
+	asked := time.Now()
+	all := []*pixv1.AuthorizationRequest{silent, late, plain, blocked, closed}
+	a.ask(all...)
+	a.awaitAnswers(1, plain, late, blocked, closed)
+	if took := time.Since(asked); took < 300*time.Millisecond {
+		t.Errorf("the late answer came after %v, want at least 300ms", took)
+	}
+	want := map[*pixv1.AuthorizationRequest]string{plain: accepted, late: accepted, blocked: rejected + "AC06", closed: rejected + "AC07"}
+	a.check(all, func(r *pixv1.AuthorizationRequest) string { return want[r] })
+	if len(a.answers[silent.EndToEndId]) > 0 {
+		t.Error("the silent branch answered")
+	}
+	for _, line := range []string{
+		`pix_simulator_answers_total{ispb="10000002",reason="",status="ACSP"} 2`,
+		`pix_simulator_answers_total{ispb="10000002",reason="AC06",status="RJCT"} 1`,
+		`pix_simulator_silent_total 1`, `pix_simulator_invalid_requests_total 2`,
+		`pix_simulator_delayed_answers 0`, `pix_simulator_unanswered_requests 0`,
+	} {
+		await(t, line, func() (bool, string) { text := p.metrics(); return strings.Contains(text, line+"\n"), text })
+	}
+}
+
+func (p *program) metrics() string {
+	response, err := http.Get("http://" + p.telemetry + "/metrics")
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	var text strings.Builder
+	if err := response.Write(&text); err != nil {
+		return err.Error()
+	}
+	return text.String()
+}
+
+func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
+	b := startBroker(t, bothTopics...)
+	p := startProgram(t, b)
+	p.awaitReady()
+	a := newAsker(t, b)
+	ask := func(each int, want string) {
+		t.Helper()
+		request := a.request("0001")
+		a.ask(request)
+		a.awaitAnswers(each, request)
+		a.check([]*pixv1.AuthorizationRequest{request}, func(*pixv1.AuthorizationRequest) string { return want })
+	}
+	put := func(path, profile string) {
+		t.Helper()
+		if status, body := p.call("PUT", path, profile); status != http.StatusOK {
+			t.Fatalf("PUT %s: %d %s", path, status, body)
+		}
+	}
+	ask(1, accepted)
+	put("/v1/profiles/default", `{"accept_share": 0, "reject_codes": ["AC14"]}`)
+	ask(1, rejected+"AC14")
+	put("/v1/profiles/10000002", `{"duplicate_share": 1, "delay": {"min_ms": 5}}`)
+	ask(2, accepted)
+	put("/v1/profiles/10000002/0001", `{"accept_share": 0, "reject_codes": ["AC06"]}`)
+	ask(1, rejected+"AC06")
+	for _, path := range []string{"/v1/profiles/10000002/0001", "/v1/profiles/10000002", "/v1/profiles/default"} {
+		if status, body := p.call("DELETE", path, ""); status != http.StatusNoContent {
+			t.Fatalf("DELETE %s: %d %s", path, status, body)
+		}
+	}
+	ask(1, accepted)
+	if status, body := p.call("GET", "/v1/profiles/default/9003", ""); status != http.StatusOK || !strings.Contains(body, "AC06") {
+		t.Errorf("GET a profile: %d %s", status, body)
+	}
+	if status, body := p.call("GET", "/v1/profiles/10000002", ""); status != http.StatusNotFound {
+		t.Errorf("GET a profile that is gone: %d %s", status, body)
+	}
+	// What the API shows is what SIMULATOR_PROFILES takes.
+	_, shown := p.call("GET", "/v1/profiles", "")
+	if _, err := (ProfilesConfig{Initial: shown, Max: 10}).book(); err != nil {
+		t.Errorf("%s: %v", shown, err)
+	}
+	for _, c := range []struct {
+		path, body string
+		status     int
+		says       []string
+	}{
+		{"/v1/profiles/default", `{"accept_share": 2}`, 422, []string{`"field":"accept_share"`, `"value":2`}},
+		{"/v1/profiles/default", `{"accept_share": "x"}`, 400, []string{`"field":"accept_share"`, `a number`}},
+		{"/v1/profiles/default", `{"acept_share": 1}`, 400, []string{`"field":"acept_share"`}},
+		{"/v1/profiles/default", `{} {}`, 400, []string{`something follows`}},
+		{"/v1/profiles/default", ``, 400, []string{`empty`}},
+		{"/v1/profiles/1234", `{}`, 422, []string{`"field":"bank"`, `"value":"1234"`}},
+		{"/v1/profiles/10000002/1", `{}`, 422, []string{`"field":"branch"`, `"value":"1"`}},
+		{"/v1/profiles/default", `{"reject_codes": ["` + strings.Repeat("A", 20<<10) + `"]}`, 413, []string{`16384`}},
+	} {
+		status, body := p.call("PUT", c.path, c.body)
+		if status != c.status {
+			t.Errorf("PUT %s %.40s: %d %s, want %d", c.path, c.body, status, body, c.status)
+		}
+		for _, text := range c.says {
+			if !strings.Contains(body, text) {
+				t.Errorf("PUT %s %.40s: %s, want %s in it", c.path, c.body, body, text)
+			}
+		}
+	}
+}
+
+func TestKilledUnderLoadItAnswersEverythingAfterARestartAndTheSame(t *testing.T) {
+	b := startBroker(t, bothTopics...)
+	const profiles = `SIMULATOR_PROFILES={"default": {"accept_share": 0.5, "reject_codes": ["AC06", "AC07"], "delay": {"min_ms": 1, "mean_ms": 200}}}`
+	p := startProgram(t, b, profiles)
+	p.awaitReady()
+	a := newAsker(t, b)
+	var requests []*pixv1.AuthorizationRequest
+	const rounds, each = 20, 1000
+	for round := range rounds {
+		for range each {
+			requests = append(requests, a.request("0001"))
+		}
+		a.ask(requests[round*each:]...)
+		if round%8 == 4 {
+			// Some answers are out, some are due later, some requests were never seen.
+			a.awaitAnswers(1, requests[round*each])
+			p.end(syscall.SIGKILL)
+			p = startProgram(t, b, profiles)
+		}
+	}
+	answers := a.awaitAnswers(1, requests...)
+	p.end(syscall.SIGTERM)
+	t.Logf("%d requests, %d answers, 2 kills", len(requests), len(answers))
+	// A repeated request gets the answer of the first time.
+	p = startProgram(t, b, profiles)
+	p.awaitReady()
+	before := map[string]int{}
+	a.mu.Lock()
+	for id, got := range a.answers {
+		before[id] = len(got)
+	}
+	a.mu.Unlock()
+	a.ask(requests...)
+	await(t, "another answer to each", func() (bool, string) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		missing := 0
+		for id, got := range a.answers {
+			if len(got) <= before[id] {
+				missing++
+			}
+		}
+		return missing == 0, fmt.Sprint(missing, " missing")
+	})
+	kinds := map[string]int{}
+	a.check(requests, func(r *pixv1.AuthorizationRequest) string {
+		first := a.answers[r.EndToEndId][0]
+		kinds[first.ReasonCode]++
+		return first.Status.String() + first.ReasonCode
+	})
+	if len(kinds) != 3 {
+		t.Errorf("answers by reason %v, want acceptances, AC06 and AC07", kinds)
+	}
+}
+
+func TestAnOrderlyStopCommitsAndAnswersNothingTwice(t *testing.T) {
+	b := startBroker(t, bothTopics...)
+	p := startProgram(t, b, "SIMULATOR_COMMIT_INTERVAL=1m")
+	p.awaitReady()
+	a := newAsker(t, b)
+	var requests []*pixv1.AuthorizationRequest
+	for range 1000 {
+		requests = append(requests, a.request("0001"))
+	}
+	a.ask(requests...)
+	a.awaitAnswers(1, requests...)
+	p.end(syscall.SIGTERM)
+	if code := p.command.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+	p = startProgram(t, b)
+	p.awaitReady()
+	marker := []*pixv1.AuthorizationRequest{}
+	for partition := range int32(partitions) { // after these, whatever was to come again has come
+		request := a.request("0001")
+		for request.ReplyPartition != partition {
+			request = a.request("0001")
+		}
+		marker = append(marker, request)
+	}
+	a.ask(marker...)
+	a.awaitAnswers(1, marker...)
+	for _, request := range requests {
+		if n := len(a.answers[request.EndToEndId]); n != 1 {
+			t.Fatalf("%s was answered %d times", request.EndToEndId, n)
+		}
+	}
+}
+
+func TestItSaysThatTheBrokerIsAwayAndGoesOnWhenItIsBack(t *testing.T) {
+	b := startBroker(t) // and without topics, as before bootstrap
+	p := startProgram(t, b)
+	await(t, "the missing topic to be told", func() (bool, string) {
+		problems := fmt.Sprint(p.problems())
+		return strings.Contains(problems, stream.AuthorizationRequests), problems
+	})
+	b.stop()
+	await(t, "the absent broker to be told", func() (bool, string) {
+		problems := fmt.Sprint(p.problems())
+		return strings.Contains(problems, "no broker"), problems
+	})
+	b.start()
+	if _, err := kadm.NewClient(b.client()).CreateTopics(context.Background(), partitions, 1, nil, bothTopics...); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitReady()
+	a := newAsker(t, b)
+	request := a.request("0001")
+	a.ask(request)
+	a.awaitAnswers(1, request)
+	b.stop()
+	await(t, "the absent broker to be told", func() (bool, string) {
+		problems := fmt.Sprint(p.problems())
+		return strings.Contains(problems, "no broker"), problems
+	})
+	b.start()
+	second := a.request("0001")
+	a.ask(second)
+	a.awaitAnswers(1, second)
+	p.awaitReady()
+	// Stopping ends in bounded time with the broker away, too.
+	b.stop()
+	stopping := time.Now()
+	p.end(syscall.SIGTERM)
+	if took := time.Since(stopping); took > 15*time.Second {
+		t.Errorf("stopping took %v without a broker", took)
+	}
+}

@@ -1,0 +1,67 @@
+// The bank simulator is every receiving PSP of the sandbox: it answers the clearing
+// engine's authorization requests, as its profiles say.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/platform/web"
+)
+
+func main() {
+	config := &configuration{
+		Telemetry: telemetry.Config{Address: "127.0.0.1:9102"},
+		HTTP:      web.Config{Address: "127.0.0.1:8081"},
+	}
+	settings.Load("bank-simulator", "every receiving PSP: answers authorization requests as its profiles say", config)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if err := run(config, signals); err != nil {
+		fmt.Fprintf(os.Stderr, "bank-simulator: %v\n", err)
+		os.Exit(settings.ExitFailure)
+	}
+}
+
+func run(config *configuration, signals <-chan os.Signal) error {
+	started := time.Now()
+	t, err := telemetry.Start("bank-simulator", config.Telemetry)
+	if err != nil {
+		return err
+	}
+	book, err := config.Profiles.book()
+	if err != nil {
+		return err
+	}
+	bank, err := startBank(config.Bank, config.Stream, book, t)
+	if err != nil {
+		return err
+	}
+	api, err := web.Serve(config.HTTP, profilesAPI(book, t.Log), t.Log)
+	if err != nil {
+		return err
+	}
+	t.Log.Info("started", zap.Duration("took", time.Since(started)), zap.String("http_address", api.Address()))
+
+	reason := <-signals
+	stopping := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), config.ShutdownTimeout)
+	defer cancel()
+	if err := bank.stop(ctx); err != nil {
+		t.Log.Warn("stopped with work left; it comes again after the next start", zap.Error(err))
+	}
+	if err := api.Stop(ctx); err != nil {
+		t.Log.Warn("HTTP requests were cut off", zap.Error(err))
+	}
+	t.Log.Info("stopped", zap.Stringer("signal", reason), zap.Duration("took", time.Since(stopping)))
+	t.Stop(ctx)
+	return nil
+}

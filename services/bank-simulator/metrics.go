@@ -1,0 +1,89 @@
+package main
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+type metrics struct {
+	answers   *prometheus.CounterVec
+	series    map[label]prometheus.Counter // used by the one goroutine that Kafka's client calls back from
+	seriesMax int
+	silent    prometheus.Counter
+	invalid   prometheus.Counter
+	refused   prometheus.Counter
+	abandoned prometheus.Counter
+}
+
+// label tells answers apart; an empty reason is an acceptance.
+type label struct{ ispb, reason string }
+
+// others stands for every combination past the limit on series.
+const others = "others"
+
+func newMetrics(registry prometheus.Registerer, seriesMax int, b *bank) *metrics {
+	m := &metrics{
+		series: map[label]prometheus.Counter{}, seriesMax: seriesMax,
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pix_simulator_answers_total", Help: "Answers that Kafka has acknowledged, by the PSP that answers, status (ACSP or RJCT) and reason code.",
+		}, []string{"ispb", "status", "reason"}),
+		silent: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pix_simulator_silent_total", Help: "Requests that were decided to get no answer.",
+		}),
+		invalid: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pix_simulator_invalid_requests_total", Help: "Requests that cannot be read and were skipped.",
+		}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pix_simulator_refused_answers_total", Help: "Tries to send an answer that Kafka refused.",
+		}),
+		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pix_simulator_abandoned_answers_total", Help: "Answers given up because Kafka refused them for a minute.",
+		}),
+	}
+	registry.MustRegister(m.answers, m.silent, m.invalid, m.refused, m.abandoned,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "pix_simulator_delayed_answers", Help: "Answers that wait for their time.",
+		}, func() float64 { return float64(b.delayed.length()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "pix_simulator_unanswered_requests", Help: "Answers decided and not acknowledged by Kafka; at the limit no requests are fetched.",
+		}, func() float64 {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return float64(b.unanswered)
+		}),
+	)
+	return m
+}
+
+// answered counts without building label sets per payment, and bounds their number: both
+// the codes and the banks come from outside.
+func (m *metrics) answered(l label) {
+	counter, known := m.series[l]
+	if !known {
+		status, reason, ispb := "ACSP", l.reason, l.ispb
+		if l.reason != "" {
+			status = "RJCT"
+		}
+		if len(m.series) >= m.seriesMax {
+			ispb = others
+			if reason != "" {
+				reason = others
+			}
+			m.answers.WithLabelValues(ispb, status, reason).Inc()
+			return
+		}
+		counter = m.answers.WithLabelValues(ispb, status, reason)
+		m.series[l] = counter
+	}
+	counter.Inc()
+}
+
+// rarely returns a log that lets one line of each message through in ten seconds.
+func rarely(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, 10*time.Second, 1, 0)
+	}))
+}

@@ -1,0 +1,132 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// Config says what to audit.
+type Config struct {
+	Brokers []string
+	Ledger  tigerbeetle.Client
+	// Wait bounds how long the audit waits for payments under way to end. A payment whose
+	// pending legs nobody resolves is released by the ledger's own timeout.
+	Wait time.Duration
+	// Tell is told what the audit does.
+	Tell func(format string, arguments ...any)
+}
+
+// Run reads every topic and every object of the ledger and judges them. An error means
+// that the audit could not be carried out.
+func Run(ctx context.Context, config Config) (Verdict, error) {
+	began := time.Now()
+	topics, err := openTopics(config.Brokers)
+	if err != nil {
+		return Verdict{}, err
+	}
+	defer topics.close()
+	if err := waitUntilQuiet(ctx, config, topics); err != nil {
+		return Verdict{}, err
+	}
+	bounds, err := topics.bounds(ctx)
+	if err != nil {
+		return Verdict{}, err
+	}
+	a := NewAuditor()
+	for topic, partitions := range bounds.starts {
+		for partition, start := range partitions {
+			if start.Offset > 0 {
+				a.add(TopicCut, topic, "partition %d begins at the offset %d: the records before are gone, and with them the proof", partition, start.Offset)
+			}
+		}
+	}
+	steps := []struct {
+		what string
+		read func() error
+	}{
+		{"dead letters", func() error { return topics.readAll(ctx, deadLettersTopic, bounds, a.DeadLetter) }},
+		{"orders", func() error {
+			if err := topics.readAll(ctx, paymentsTopic, bounds, a.Order); err != nil {
+				return err
+			}
+			a.EndOfOrders()
+			return nil
+		}},
+		{"reports", func() error { return topics.readAll(ctx, settlementsTopic, bounds, a.Report) }},
+		{"accounts", func() error { return readAccounts(ctx, config.Ledger, 0, a.Account) }},
+		{"transfers", func() error { return readTransfers(ctx, config.Ledger, a.Transfer) }},
+	}
+	for _, step := range steps {
+		started := time.Now()
+		if err := step.read(); err != nil {
+			return Verdict{}, err
+		}
+		config.Tell("read all %s in %.1f s", step.what, time.Since(started).Seconds())
+	}
+	committed, err := topics.committed(ctx, bounds)
+	if err != nil {
+		return Verdict{}, err
+	}
+	for partition, end := range bounds.ends[paymentsTopic] {
+		a.GroupLag(partition, committed[partition], end.Offset)
+	}
+	verdict := a.Judge()
+	verdict.Seconds = time.Since(began).Seconds()
+	return verdict, nil
+}
+
+// waitUntilQuiet returns when no payment is under way, or after config.Wait: what is
+// still under way then is a finding.
+func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
+	deadline := time.Now().Add(config.Wait)
+	for told := (time.Time{}); ; {
+		under, err := underWay(ctx, config, topics)
+		if err != nil {
+			return err
+		}
+		left := time.Until(deadline)
+		if under == "" || left <= 0 {
+			return nil
+		}
+		if time.Since(told) > 5*time.Second {
+			told = time.Now()
+			config.Tell("waiting up to %.0f s: %s", left.Seconds(), under)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// underWay says what shows that payments are under way, nothing if none are.
+func underWay(ctx context.Context, config Config, topics *topics) (string, error) {
+	bounds, err := topics.bounds(ctx)
+	if err != nil {
+		return "", err
+	}
+	committed, err := topics.committed(ctx, bounds)
+	if err != nil {
+		return "", err
+	}
+	var lag int64
+	for partition, end := range bounds.ends[paymentsTopic] {
+		lag += end.Offset - committed[partition]
+	}
+	// Every payment holds its first leg against a transit account, and there are few of those.
+	pending := 0
+	err = readAccounts(ctx, config.Ledger, kindTransit, func(a tb.Account) {
+		if a.DebitsPending != (tb.Uint128{}) || a.CreditsPending != (tb.Uint128{}) {
+			pending++
+		}
+	})
+	if err != nil || lag == 0 && pending == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("%d messages are not finished by the group %s, money is pending at %d banks", lag, engineGroup, pending), nil
+}

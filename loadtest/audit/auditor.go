@@ -1,0 +1,485 @@
+// Package audit proves, from the topics and the ledger alone, that every payment has
+// exactly one outcome and that every centavo is where it should be.
+//
+// It shares the schema of the messages and the TigerBeetle client with the services, and
+// nothing else: ids and laws are derived anew, so that a bug in the shared packages
+// cannot hide in it.
+package audit
+
+import (
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// Record is one record of a topic.
+type Record struct {
+	Partition int32
+	Offset    int64
+	Time      time.Time
+	Value     []byte
+}
+
+func (r Record) String() string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
+
+// Auditor is the proof without any I/O: it is fed what was found and judges it. The order
+// is: every DeadLetter, every Order, EndOfOrders, every Report, every Account, every
+// Transfer, GroupLag, and then Judge.
+//
+// It keeps some 200 bytes a payment, and nothing of a record or transfer that it has seen.
+type Auditor struct {
+	findings
+	seed     maphash.Seed
+	letters  map[coordinates]*letter
+	payments []payment
+	byKey    map[number128]uint32 // index into payments
+	// conflicts are valid orders that have a dead letter DUPL.
+	conflicts []conflict
+	accounts  map[accountID]account
+	expected  map[accountID]movement
+	banks     map[accountID]funding // by the bank's transit account
+	issued    int64
+	summary   Summary
+}
+
+// Summary counts what the audit has read.
+type Summary struct {
+	Orders           int            `json:"orders"`
+	Payments         int            `json:"payments"`
+	Settled          int            `json:"settled"`
+	SettledCentavos  uint64         `json:"settled_centavos"`
+	Rejected         map[string]int `json:"rejected"`     // by reason
+	DeadLetters      map[string]int `json:"dead_letters"` // by reason
+	RepeatedOrders   int            `json:"repeated_orders"`
+	RepeatedReports  int            `json:"repeated_reports"`
+	Transfers        int            `json:"transfers"`
+	Accounts         int            `json:"accounts"`
+	IssuanceCentavos int64          `json:"issuance_centavos"`
+}
+
+type coordinates struct {
+	partition int32
+	offset    int64
+}
+
+type letter struct {
+	reason      string
+	size        uint64
+	payloadHash uint64
+	met         bool // its source record was read
+}
+
+type conflict struct {
+	key     number128
+	content content
+	record  coordinates
+}
+
+// payment is all that is kept about one payment.
+type payment struct {
+	id          endToEndID
+	content     content
+	contentHash uint64
+	reportHash  uint64
+	minutes     uint32
+	reason      uint32 // of the report
+	verdict     uint32 // reason in the ledger
+	reported    bool
+	settled     bool // by the report
+	receipt     bool
+	held        legs // pending transfers seen
+	posted      legs
+	voided      legs
+}
+
+// legs is a set of legs: bit n-1 stands for leg n.
+type legs uint8
+
+func (l legs) String() string {
+	text := ""
+	for leg := range 4 {
+		if l&(1<<leg) != 0 {
+			text += fmt.Sprint(leg + 1)
+		}
+	}
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+const firstLeg legs = 1
+
+func (p *payment) sameBank() bool { return transitOf(p.content.payer) == transitOf(p.content.payee) }
+
+// legs returns the legs that a payment has: one inside a bank never reaches the reserves.
+func (p *payment) legs() legs {
+	if p.sameBank() {
+		return 0b101
+	}
+	return 0b111
+}
+
+// leg returns between which accounts a leg moves money.
+func (p *payment) leg(leg int) (debit, credit accountID) {
+	switch leg {
+	case 1:
+		return p.content.payer, transitOf(p.content.payer)
+	case 2:
+		return reserveOf(p.content.payer), reserveOf(p.content.payee)
+	}
+	return transitOf(p.content.payee), p.content.payee
+}
+
+// NewAuditor returns an auditor that has seen nothing.
+func NewAuditor() *Auditor {
+	return &Auditor{
+		seed:     maphash.MakeSeed(),
+		letters:  map[coordinates]*letter{},
+		byKey:    map[number128]uint32{},
+		accounts: map[accountID]account{},
+		expected: map[accountID]movement{},
+		banks:    map[accountID]funding{},
+		summary:  Summary{Rejected: map[string]int{}, DeadLetters: map[string]int{}},
+	}
+}
+
+// DeadLetter takes a record of pix.dead-letters.
+func (a *Auditor) DeadLetter(r Record) {
+	var message pixv1.DeadLetter
+	if err := proto.Unmarshal(r.Value, &message); err != nil {
+		a.add(WrongDeadLetter, "dead letter "+r.String(), "undecodable: %v", err)
+		return
+	}
+	if message.Topic != paymentsTopic {
+		a.add(WrongDeadLetter, "dead letter "+r.String(), "it is about the topic %q, and only %s has them", message.Topic, paymentsTopic)
+		return
+	}
+	at := coordinates{message.Partition, message.Offset}
+	l := letter{reason: message.ReasonCode, size: message.PayloadSizeBytes, payloadHash: maphash.Bytes(a.seed, message.Payload)}
+	if before := a.letters[at]; before != nil {
+		if *before != l {
+			a.add(WrongDeadLetter, at.String(), "two dead letters of this record differ: %s and %s", before.reason, l.reason)
+		}
+		return
+	}
+	switch message.ReasonCode {
+	case "FF01", "FF08", "DT02", conflictReason:
+	default:
+		a.add(WrongDeadLetter, at.String(), "its reason %.64q is none of a dead letter", message.ReasonCode)
+	}
+	a.letters[at] = &l
+	a.summary.DeadLetters[message.ReasonCode]++
+}
+
+const conflictReason = "DUPL"
+
+func (c coordinates) String() string {
+	return fmt.Sprintf("record %d/%d of %s", c.partition, c.offset, paymentsTopic)
+}
+
+// Order takes a record of pix.payments.
+func (a *Auditor) Order(r Record) {
+	a.summary.Orders++
+	at := coordinates{r.Partition, r.Offset}
+	order, invalid := readOrder(r.Value, r.Time)
+	letter := a.letters[at]
+	if letter == nil {
+		if invalid != nil {
+			a.add(NoDeadLetter, at.String(), "%v, and it has no dead letter", invalid)
+			return
+		}
+		a.addPayment(order, at)
+		return
+	}
+	letter.met = true
+	if letter.size != uint64(len(r.Value)) || letter.payloadHash != maphash.Bytes(a.seed, r.Value[:min(len(r.Value), deadLetterPayloadMax)]) {
+		a.add(WrongDeadLetter, at.String(), "its dead letter holds another payload")
+	}
+	switch {
+	case invalid != nil && letter.reason == conflictReason:
+		a.add(WrongDeadLetter, at.String(), "its dead letter says %s, but it is no payment at all: %v", letter.reason, invalid)
+	case invalid == nil && letter.reason != conflictReason:
+		a.add(WrongDeadLetter, order.id.String(), "%v is a valid payment, and it has a dead letter %s", at, letter.reason)
+	case invalid == nil:
+		key := paymentKey(order.id, order.minutes)
+		a.conflicts = append(a.conflicts, conflict{key, order.content, at})
+	}
+}
+
+func (a *Auditor) addPayment(o order, at coordinates) {
+	key := paymentKey(o.id, o.minutes)
+	index, known := a.byKey[key]
+	if !known {
+		a.byKey[key] = uint32(len(a.payments))
+		a.payments = append(a.payments, payment{id: o.id, minutes: uint32(o.minutes), content: o.content, contentHash: o.hash})
+		return
+	}
+	before := &a.payments[index]
+	switch {
+	case before.id != o.id:
+		a.add(IDsCollide, o.id.String(), "its transfers have the ids of %s", before.id)
+	case before.content != o.content:
+		a.add(TwoContents, o.id.String(), "%v has another content than an earlier record, and neither has a dead letter", at)
+	default:
+		a.summary.RepeatedOrders++
+	}
+}
+
+// EndOfOrders compares what only the whole topic shows.
+func (a *Auditor) EndOfOrders() {
+	a.summary.Payments = len(a.payments)
+	for _, c := range a.conflicts {
+		index, known := a.byKey[c.key]
+		if !known {
+			a.add(WrongDeadLetter, c.record.String(), "its dead letter says %s, but no other record with its EndToEndId is a payment", conflictReason)
+		} else if p := &a.payments[index]; p.content == c.content {
+			a.add(WrongDeadLetter, p.id.String(), "the dead letter of %v says %s, but its content is that of the payment", c.record, conflictReason)
+		}
+	}
+	for at, letter := range a.letters {
+		if !letter.met {
+			a.add(WrongDeadLetter, at.String(), "it has a dead letter %s, but it is not there", letter.reason)
+		}
+	}
+}
+
+// Report takes a record of pix.settlements.
+func (a *Auditor) Report(r Record) {
+	var message pixv1.SettlementReport
+	if err := proto.Unmarshal(r.Value, &message); err != nil {
+		a.add(BadReport, "report "+r.String(), "undecodable: %v", err)
+		return
+	}
+	id, minutes, err := parseEndToEndID(message.EndToEndId)
+	if err != nil {
+		a.add(BadReport, "report "+r.String(), "%v", err)
+		return
+	}
+	p := a.find(paymentKey(id, minutes))
+	if p == nil || p.id != id {
+		a.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is this payment", r, paymentsTopic)
+		return
+	}
+	hash := maphash.Bytes(a.seed, r.Value)
+	if p.reported {
+		a.summary.RepeatedReports++
+		if hash != p.reportHash {
+			a.add(ReportsDiffer, id.String(), "report %v is not equal to an earlier one", r)
+		}
+		return
+	}
+	p.reported, p.reportHash = true, hash
+	if content, err := readContent(message.Payer, message.Payee, message.AmountCentavos); err != nil || content != p.content {
+		a.add(ReportedContent, id.String(), "report %v names another payer, payee or amount than the order", r)
+	}
+	reason, err := reasonNumber(message.ReasonCode)
+	if err != nil {
+		a.add(BadReport, id.String(), "report %v: %v", r, err)
+	}
+	p.reason = reason
+	switch message.Status {
+	case pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC:
+		p.settled = true
+		a.summary.Settled++
+		a.summary.SettledCentavos += p.content.centavos
+		if reason != 0 {
+			a.add(BadReport, id.String(), "report %v says settled, with the reason %s", r, message.ReasonCode)
+		}
+		a.expectSettled(p)
+	case pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT:
+		a.summary.Rejected[message.ReasonCode]++
+		if reason == 0 {
+			a.add(BadReport, id.String(), "report %v says rejected, without a reason", r)
+		}
+	default:
+		a.add(BadReport, id.String(), "report %v has the status %v", r, message.Status)
+	}
+}
+
+func (a *Auditor) find(key number128) *payment {
+	if index, known := a.byKey[key]; known {
+		return &a.payments[index]
+	}
+	return nil
+}
+
+// Codes of transfers. Legs 1 to 3 have the codes 1 to 3.
+const (
+	codeReceipt    = 7
+	codeFunding    = 9
+	codeMarker     = 10
+	codeClockProbe = 19
+)
+
+// resolutionSlot is the slot of leg 1's post or void, or of the receipt: the verdict.
+const resolutionSlot = 4
+
+// Transfer takes a transfer of the ledger.
+func (a *Auditor) Transfer(t tb.Transfer) {
+	a.summary.Transfers++
+	if t.Ledger != ledgerNumber {
+		a.add(UnexplainedMoney, transferName(t), "it is in the ledger %d, and all money is in %d", t.Ledger, ledgerNumber)
+		return
+	}
+	switch t.Code {
+	case 1, 2, 3:
+		a.takeLeg(t)
+	case codeReceipt:
+		a.takeReceipt(t)
+	case codeFunding:
+		a.takeFunding(t)
+	case codeMarker, codeClockProbe:
+		if t.Amount != (tb.Uint128{}) {
+			a.add(UnexplainedMoney, transferName(t), "a transfer with the code %d moves %s centavos, and it must move none", t.Code, t.Amount)
+		}
+	default:
+		a.add(UnexplainedMoney, transferName(t), "no transfer of the design has the code %d", t.Code)
+	}
+}
+
+func (a *Auditor) takeLeg(t tb.Transfer) {
+	key, slot := split(fromTigerBeetle(t.ID))
+	p := a.find(key)
+	if p == nil {
+		a.add(UnexplainedMoney, transferName(t), "leg %d of a payment that no record of %s explains", t.Code, paymentsTopic)
+		return
+	}
+	leg := int(t.Code)
+	bit := firstLeg << (leg - 1)
+	flags := t.TransferFlags()
+	wrong := func(format string, arguments ...any) {
+		a.add(WrongTransfer, p.id.String(), "leg %d: %s", leg, fmt.Sprintf(format, arguments...))
+	}
+	if debit, credit := p.leg(leg); fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit {
+		wrong("it moves money from %s to %s", nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)))
+	}
+	if amount, ok := centavos(t.Amount); !ok || amount != p.content.centavos {
+		wrong("its amount is %s centavos, the order's is %d", decimal(t.Amount), p.content.centavos)
+	}
+	switch {
+	case flags.Pending:
+		if slot != leg-1 {
+			wrong("it is held under the slot %d", slot)
+		}
+		if names, ispb := userData(p.id, uint64(p.minutes)); fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
+			wrong("its user_data does not name the payment")
+		}
+		p.held |= bit
+		return
+	case flags.PostPendingTransfer:
+		p.posted |= bit
+	case flags.VoidPendingTransfer:
+		p.voided |= bit
+	default:
+		wrong("it is neither held nor resolved: flags %#x", t.Flags)
+		return
+	}
+	if slot != resolutionSlot+leg-1 || fromTigerBeetle(t.PendingID) != key.slot(leg-1) {
+		wrong("its resolution has the slot %d and resolves %x", slot, t.PendingID.Bytes())
+	}
+	if leg == 1 {
+		p.verdict = t.UserData32
+	}
+}
+
+func (a *Auditor) takeReceipt(t tb.Transfer) {
+	key, slot := split(fromTigerBeetle(t.ID))
+	p := a.find(key)
+	if p == nil {
+		a.add(UnexplainedMoney, transferName(t), "a receipt of a payment that no record of %s explains", paymentsTopic)
+		return
+	}
+	p.receipt = true
+	p.verdict = t.UserData32
+	wrong := func(format string, arguments ...any) {
+		a.add(WrongTransfer, p.id.String(), "receipt: %s", fmt.Sprintf(format, arguments...))
+	}
+	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+	ofPayer := debit == transitOf(p.content.payer) && credit == reserveOf(p.content.payer)
+	if !ofPayer && (debit != issuance || credit != refusals) {
+		wrong("it stands between %s and %s", nameOf(debit), nameOf(credit))
+	}
+	if t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 {
+		wrong("it moves %s centavos with the flags %#x, and it must move none", decimal(t.Amount), t.Flags)
+	}
+	if slot != resolutionSlot {
+		wrong("it has the slot %d", slot)
+	}
+	if t.UserData64 != p.contentHash {
+		wrong("it is about another content")
+	}
+	if t.UserData32 == 0 {
+		wrong("it has no reason")
+	}
+}
+
+var linkedFlag = tb.TransferFlags{Linked: true}.ToUint16()
+
+// Judge compares everything with everything. It may be called once.
+func (a *Auditor) Judge() Verdict {
+	for i := range a.payments {
+		a.judgePayment(&a.payments[i])
+	}
+	a.judgeAccounts()
+	a.summary.Accounts = len(a.accounts)
+	a.summary.IssuanceCentavos = a.issued
+	count, byKind := a.counts()
+	return Verdict{Clean: count == 0, Summary: a.summary, FindingCount: count, ByKind: byKind, Findings: a.listed()}
+}
+
+func (a *Auditor) judgePayment(p *payment) {
+	all := p.legs()
+	if p.held != 0 && p.held != all {
+		a.add(LegsDisagree, p.id.String(), "all or none of the legs %v must have been held: %s", all, p.ledgerState())
+	}
+	decided := p.receipt || p.posted&firstLeg != 0 || p.voided&firstLeg != 0
+	if !p.reported {
+		a.add(NoOutcome, p.id.String(), "no report and no dead letter; in the ledger: %s", p.ledgerState())
+	}
+	if !decided {
+		if p.reported {
+			a.add(NoVerdict, p.id.String(), "%s", p.ledgerState())
+		}
+		if p.posted|p.voided != 0 {
+			a.add(LegsDisagree, p.id.String(), "%s", p.ledgerState())
+		}
+		return
+	}
+	settled := p.posted == all && p.held == all && p.voided == 0 && !p.receipt
+	rejected := p.posted == 0 && (p.voided == all && p.held == all && !p.receipt || p.voided == 0 && p.receipt)
+	switch {
+	case !settled && !rejected:
+		a.add(LegsDisagree, p.id.String(), "neither all posted nor none: %s", p.ledgerState())
+	case p.reported && p.settled != settled:
+		a.add(LedgerDisagrees, p.id.String(), "reported as %s, but %s", p.outcome(), p.ledgerState())
+	case p.reported && p.reason != p.verdict:
+		a.add(LedgerDisagrees, p.id.String(), "reported with the reason %s, the ledger's is %s", reasonText(p.reason), reasonText(p.verdict))
+	}
+}
+
+func (p *payment) outcome() string {
+	if p.settled {
+		return "settled"
+	}
+	return "rejected " + reasonText(p.reason)
+}
+
+func (p *payment) ledgerState() string {
+	receipt := "no receipt"
+	if p.receipt {
+		receipt = "a receipt"
+	}
+	return fmt.Sprintf("legs held %v, posted %v, voided %v, %s, reason %s", p.held, p.posted, p.voided, receipt, reasonText(p.verdict))
+}
+
+func transferName(t tb.Transfer) string {
+	id := fromTigerBeetle(t.ID)
+	return fmt.Sprintf("transfer %016x%016x", id.high, id.low)
+}

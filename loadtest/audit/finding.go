@@ -1,0 +1,89 @@
+package audit
+
+import "fmt"
+
+// Finding is one thing that is not as it must be.
+type Finding struct {
+	Kind string `json:"kind"`
+	// Subject is an EndToEndId where there is one, else a record, an account, a transfer.
+	Subject string `json:"subject"`
+	Detail  string `json:"detail"`
+}
+
+// The kinds of findings.
+const (
+	NoOutcome          = "payment without an outcome"
+	ReportsDiffer      = "repeated reports differ"
+	BadReport          = "report that cannot be read"
+	ReportWithoutOrder = "report without an order"
+	ReportedContent    = "report about another content"
+	LedgerDisagrees    = "report and ledger disagree"
+	NoVerdict          = "no verdict in the ledger"
+	LegsDisagree       = "legs disagree"
+	WrongTransfer      = "transfer that is not the payment's"
+	UnexplainedMoney   = "transfer without an order"
+	NoDeadLetter       = "message that is neither a payment nor a dead letter"
+	WrongDeadLetter    = "dead letter that must not be"
+	TwoContents        = "two contents under one EndToEndId"
+	Pending            = "money still pending"
+	WrongBalance       = "balance differs from the reports"
+	WrongAccount       = "account that is not as it must be"
+	BrokenLaw          = "law of money broken"
+	Lag                = "engine has not finished its messages"
+	TopicCut           = "topic that is not whole"
+	IDsCollide         = "two EndToEndIds with one transfer id"
+)
+
+// findingsMax bounds what is listed; all are counted.
+const findingsMax = 50
+
+// findings gathers what is wrong.
+type findings struct {
+	kinds  []string // in the order of their first finding
+	byKind map[string]*kindFindings
+}
+
+type kindFindings struct {
+	count int
+	list  []Finding
+}
+
+func (f *findings) add(kind, subject, format string, arguments ...any) {
+	of := f.byKind[kind]
+	if of == nil {
+		of = &kindFindings{}
+		if f.byKind == nil {
+			f.byKind = map[string]*kindFindings{}
+		}
+		f.byKind[kind] = of
+		f.kinds = append(f.kinds, kind)
+	}
+	of.count++
+	if len(of.list) < findingsMax {
+		of.list = append(of.list, Finding{kind, subject, fmt.Sprintf(format, arguments...)})
+	}
+}
+
+// counts returns how many findings of each kind there are.
+func (f *findings) counts() (total int, byKind map[string]int) {
+	byKind = map[string]int{}
+	for kind, of := range f.byKind {
+		byKind[kind] = of.count
+		total += of.count
+	}
+	return total, byKind
+}
+
+// listed returns at most findingsMax findings. Every kind takes its turn: a fault that
+// repeats must not hide the others.
+func (f *findings) listed() []Finding {
+	var list []Finding
+	for turn := range findingsMax {
+		for _, kind := range f.kinds {
+			if of := f.byKind[kind]; turn < len(of.list) && len(list) < findingsMax {
+				list = append(list, of.list[turn])
+			}
+		}
+	}
+	return list
+}

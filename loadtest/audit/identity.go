@@ -1,0 +1,231 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// This file derives every identity anew from the design, section 4. It shares no code
+// with the services: an error in theirs must not be able to hide in a copy of it.
+
+// number128 is an id in the ledger.
+type number128 struct{ high, low uint64 }
+
+func fromTigerBeetle(v tb.Uint128) number128 {
+	b := v.Bytes() // little-endian
+	return number128{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[:8])}
+}
+
+// endToEndID is "E", ISPB (8), yyyyMMddHHmm (12) and 11 characters.
+type endToEndID [32]byte
+
+func (e endToEndID) String() string { return string(e[:]) }
+
+var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const minutesMax = 1<<26 - 1
+
+// parseEndToEndID returns the id and the minutes since epoch inside it.
+func parseEndToEndID(text string) (id endToEndID, minutes uint64, err error) {
+	if len(text) != len(id) || text[0] != 'E' {
+		return id, 0, fmt.Errorf("EndToEndId %.64q is not an E and 31 more characters", text)
+	}
+	if _, err := packISPB(text[1:9]); err != nil {
+		return id, 0, fmt.Errorf("EndToEndId %q: %w", text, err)
+	}
+	at, err := time.Parse("200601021504", text[9:21])
+	if err != nil || at.Before(epoch) {
+		return id, 0, fmt.Errorf("EndToEndId %q holds no minute since 2020", text)
+	}
+	minutes = uint64(at.Sub(epoch) / time.Minute)
+	if minutes > minutesMax {
+		return id, 0, fmt.Errorf("EndToEndId %q is too far in the future", text)
+	}
+	for _, c := range []byte(text[21:]) {
+		if _, ok := digitOf(c, base62); !ok {
+			return id, 0, fmt.Errorf("EndToEndId %q has a character other than 0-9, A-Z, a-z", text)
+		}
+	}
+	copy(id[:], text)
+	return id, minutes, nil
+}
+
+const (
+	base36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	base62 = base36 + "abcdefghijklmnopqrstuvwxyz"
+)
+
+func digitOf(c byte, alphabet string) (uint64, bool) {
+	for i := range len(alphabet) {
+		if alphabet[i] == c {
+			return uint64(i), true
+		}
+	}
+	return 0, false
+}
+
+func packISPB(text string) (uint64, error) {
+	if len(text) != 8 {
+		return 0, fmt.Errorf("ISPB %.64q has not 8 characters", text)
+	}
+	var packed uint64
+	for _, c := range []byte(text) {
+		digit, ok := digitOf(c, base36)
+		if !ok {
+			return 0, fmt.Errorf("ISPB %q has a character other than 0-9, A-Z", text)
+		}
+		packed = packed*36 + digit
+	}
+	return packed, nil
+}
+
+// paymentKey is the id of a payment's transfers with the slot 0: minutes (26 bits), the
+// first 5 characters of the suffix in base 62 (30), 68 bits of SHA-256, slot (4).
+func paymentKey(id endToEndID, minutes uint64) number128 {
+	var suffix uint64
+	for _, c := range id[21:26] {
+		digit, _ := digitOf(c, base62)
+		suffix = suffix*62 + digit
+	}
+	hash := sha256.Sum256(id[:])
+	return number128{
+		high: minutes<<38 | suffix<<8 | uint64(hash[0]),
+		low:  binary.BigEndian.Uint64(hash[1:9]) &^ 15,
+	}
+}
+
+// split takes the id of a transfer apart into the payment's key and the slot.
+func split(id number128) (key number128, slot int) {
+	return number128{id.high, id.low &^ 15}, int(id.low & 15)
+}
+
+func (n number128) slot(slot int) number128 { return number128{n.high, n.low | uint64(slot)} }
+
+// userData returns what the legs of a payment carry in user_data_128 and user_data_64.
+func userData(id endToEndID, minutes uint64) (number128, uint64) {
+	return number128{
+		high: minutes<<24 | uint64(id[21])<<16 | uint64(id[22])<<8 | uint64(id[23]),
+		low:  binary.BigEndian.Uint64(id[24:32]),
+	}, binary.BigEndian.Uint64(id[1:9])
+}
+
+// The kinds of accounts: the highest 4 of 127 bits of an account's id, then ISPB (42),
+// branch (14) and number (67). The kind is the account's code too.
+const (
+	kindIssuance = 1
+	kindReserve  = 2
+	kindTransit  = 3
+	kindCustomer = 4
+	kindRefusals = 5
+)
+
+const (
+	kindShift   = 59
+	ispbShift   = 17
+	branchShift = 3
+	ispbMask    = (1<<42 - 1) << ispbShift
+)
+
+type accountID = number128
+
+var (
+	issuance = accountID{high: kindIssuance << kindShift}
+	refusals = accountID{high: kindRefusals << kindShift}
+)
+
+func kindOf(id accountID) int { return int(id.high >> kindShift) }
+
+// reserveOf and transitOf return the accounts of the PSP that keeps a customer's account.
+func reserveOf(customer accountID) accountID {
+	return accountID{high: kindReserve<<kindShift | customer.high&ispbMask}
+}
+
+func transitOf(customer accountID) accountID {
+	return accountID{high: kindTransit<<kindShift | customer.high&ispbMask}
+}
+
+// customerAccount checks the parts of an account's name and returns its id.
+func customerAccount(ispb, branch, number string) (accountID, error) {
+	packed, err := packISPB(ispb)
+	if err != nil {
+		return accountID{}, err
+	}
+	if len(branch) != 4 {
+		return accountID{}, fmt.Errorf("branch %.64q has not 4 digits", branch)
+	}
+	var branchNumber uint64
+	for _, c := range []byte(branch) {
+		if c < '0' || c > '9' {
+			return accountID{}, fmt.Errorf("branch %q has a character that is no digit", branch)
+		}
+		branchNumber = branchNumber*10 + uint64(c-'0')
+	}
+	if len(number) < 1 || len(number) > 20 || number[0] == '0' {
+		return accountID{}, fmt.Errorf("account number %.64q has not 1 to 20 digits without leading zeros", number)
+	}
+	var high, low uint64 // below 10^20, which fits 67 bits
+	for _, c := range []byte(number) {
+		if c < '0' || c > '9' {
+			return accountID{}, fmt.Errorf("account number %q has a character that is no digit", number)
+		}
+		carry, product := bits.Mul64(low, 10)
+		sum, overflow := bits.Add64(product, uint64(c-'0'), 0)
+		high, low = high*10+carry+overflow, sum
+	}
+	return accountID{high: kindCustomer<<kindShift | packed<<ispbShift | branchNumber<<branchShift | high, low: low}, nil
+}
+
+// nameOf says what an account is, for people.
+func nameOf(id accountID) string {
+	packed := id.high & ispbMask >> ispbShift
+	var ispb [8]byte
+	for i := len(ispb) - 1; i >= 0; i-- {
+		ispb[i] = base36[packed%36]
+		packed /= 36
+	}
+	switch kindOf(id) {
+	case kindIssuance:
+		return "issuance"
+	case kindRefusals:
+		return "refusals"
+	case kindReserve:
+		return "reserve of " + string(ispb[:])
+	case kindTransit:
+		return "transit of " + string(ispb[:])
+	case kindCustomer:
+		branch := id.high >> branchShift & (1<<14 - 1)
+		upper, lower := bits.Div64(id.high&7, id.low, 1e10) // below 10^20, so two halves of 10 digits
+		number := fmt.Sprint(lower)
+		if upper > 0 {
+			number = fmt.Sprintf("%d%010d", upper, lower)
+		}
+		return fmt.Sprintf("%s/%04d/%s", ispb, branch, number)
+	}
+	return fmt.Sprintf("account %016x%016x", id.high, id.low)
+}
+
+var errEmpty = errors.New("it is missing")
+
+// reasonNumber packs a reason code as the ledger keeps it: 4 bytes, none is 0.
+func reasonNumber(code string) (uint32, error) {
+	if code == "" {
+		return 0, nil
+	}
+	if len(code) != 4 {
+		return 0, fmt.Errorf("reason code %.64q has not 4 characters", code)
+	}
+	return binary.BigEndian.Uint32([]byte(code)), nil
+}
+
+func reasonText(reason uint32) string {
+	if reason == 0 {
+		return "none"
+	}
+	return string(binary.BigEndian.AppendUint32(nil, reason))
+}

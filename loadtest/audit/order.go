@@ -1,0 +1,93 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// order is a record of pix.payments that is a payment.
+type order struct {
+	id      endToEndID
+	minutes uint64
+	content content
+	hash    uint64 // of the content, as receipts carry it
+}
+
+// content is what makes a payment the same payment.
+type content struct {
+	payer, payee accountID
+	centavos     uint64
+}
+
+const (
+	tolerance            = 12 * time.Hour
+	acceptanceAheadMax   = 5 * time.Second
+	remittanceBytesMax   = 140
+	deadLetterPayloadMax = 64 << 10
+)
+
+// readOrder judges a record as the messages' documentation says, whatever the engine
+// made of it. An error means that the record must have a dead letter.
+func readOrder(value []byte, recordTime time.Time) (order, error) {
+	var message pixv1.PaymentOrder
+	// Not the generated fast decoder that the services use.
+	if err := proto.Unmarshal(value, &message); err != nil {
+		return order{}, fmt.Errorf("undecodable: %w", err)
+	}
+	id, minutes, err := parseEndToEndID(message.EndToEndId)
+	if err != nil {
+		return order{}, err
+	}
+	content, err := readContent(message.Payer, message.Payee, message.AmountCentavos)
+	if err != nil {
+		return order{}, err
+	}
+	if ispb := message.Payer.Ispb; ispb != string(id[1:9]) {
+		return order{}, fmt.Errorf("the EndToEndId's PSP is %s, the payer's %s", id[1:9], ispb)
+	}
+	if len(message.RemittanceInformation) > remittanceBytesMax || !utf8.ValidString(message.RemittanceInformation) {
+		return order{}, errors.New("the remittance information is too long or not UTF-8")
+	}
+	accepted := message.AcceptedAtUnixMs
+	minute := epoch.UnixMilli() + int64(minutes)*time.Minute.Milliseconds()
+	if accepted < minute-tolerance.Milliseconds() || accepted > minute+tolerance.Milliseconds() {
+		return order{}, fmt.Errorf("accepted at %d ms, more than %v from the EndToEndId's minute", accepted, tolerance)
+	}
+	if accepted > recordTime.UnixMilli()+acceptanceAheadMax.Milliseconds() {
+		return order{}, fmt.Errorf("accepted at %d ms, more than %v after the record's timestamp", accepted, acceptanceAheadMax)
+	}
+	return order{id, minutes, content, contentHash(&message)}, nil
+}
+
+func readContent(payer, payee *pixv1.Account, centavos uint64) (c content, err error) {
+	read := func(role string, account *pixv1.Account) (id accountID) {
+		if account == nil && err == nil {
+			err = fmt.Errorf("%s: %w", role, errEmpty)
+		}
+		if err != nil {
+			return id
+		}
+		if id, err = customerAccount(account.Ispb, account.Branch, account.Number); err != nil {
+			err = fmt.Errorf("%s: %w", role, err)
+		}
+		return id
+	}
+	c = content{read("payer", payer), read("payee", payee), centavos}
+	return c, err
+}
+
+// contentHash is the first 64 bits of the SHA-256 of the six parts, each with a slash
+// after it, and the amount in 8 bytes, big-endian.
+func contentHash(m *pixv1.PaymentOrder) uint64 {
+	text := fmt.Appendf(nil, "%s/%s/%s/%s/%s/%s/", m.Payer.Ispb, m.Payer.Branch, m.Payer.Number, m.Payee.Ispb, m.Payee.Branch, m.Payee.Number)
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, m.AmountCentavos))
+	return binary.BigEndian.Uint64(sum[:])
+}

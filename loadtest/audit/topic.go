@@ -1,0 +1,138 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// The names that the audit needs to know.
+const (
+	paymentsTopic    = "pix.payments"
+	settlementsTopic = "pix.settlements"
+	deadLettersTopic = "pix.dead-letters"
+	engineGroup      = "clearing-engine"
+)
+
+// topics reads topics whole, without any consumer group.
+type topics struct {
+	brokers []string
+	client  *kgo.Client
+	admin   *kadm.Client
+}
+
+func openTopics(brokers []string) (*topics, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ClientID("audit"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the Kafka client: %w", err)
+	}
+	return &topics{brokers, client, kadm.NewClient(client)}, nil
+}
+
+func (t *topics) close() { t.client.Close() }
+
+const brokerAnswersWithin = 15 * time.Second
+
+// bounds are the offsets from which and up to which the audit reads, by topic.
+type bounds struct{ starts, ends kadm.ListedOffsets }
+
+func (t *topics) bounds(ctx context.Context) (b bounds, err error) {
+	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
+	defer cancel()
+	names := []string{paymentsTopic, settlementsTopic, deadLettersTopic}
+	if b.starts, err = t.admin.ListStartOffsets(ctx, names...); err == nil {
+		if err = b.starts.Error(); err == nil {
+			if b.ends, err = t.admin.ListEndOffsets(ctx, names...); err == nil {
+				err = b.ends.Error()
+			}
+		}
+	}
+	if err != nil {
+		return b, fmt.Errorf("cannot list the offsets of %v at KAFKA_BROKERS %v: %w", names, t.brokers, err)
+	}
+	return b, nil
+}
+
+// committed returns the engine group's offset in each partition of the payments.
+func (t *topics) committed(ctx context.Context, b bounds) (map[int32]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
+	defer cancel()
+	offsets := map[int32]int64{}
+	for partition, start := range b.starts[paymentsTopic] {
+		offsets[partition] = start.Offset // nothing committed: everything is still to be done
+	}
+	responses, err := t.admin.FetchOffsets(ctx, engineGroup)
+	if err == nil {
+		err = responses.Error()
+	}
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return offsets, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the offsets of the group %s: %w", engineGroup, err)
+	}
+	responses.Each(func(r kadm.OffsetResponse) {
+		if r.Topic == paymentsTopic && r.At >= 0 {
+			offsets[r.Partition] = r.At
+		}
+	})
+	return offsets, nil
+}
+
+const noProgressMax = 30 * time.Second
+
+// readAll gives every record of a topic between its bounds to take.
+func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(Record)) error {
+	offsets := map[int32]kgo.Offset{}
+	left := map[int32]int64{} // the end of each partition that is not read yet
+	for partition, end := range b.ends[topic] {
+		start := b.starts[topic][partition].Offset
+		if start < end.Offset {
+			offsets[partition] = kgo.NewOffset().At(start)
+			left[partition] = end.Offset
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(t.brokers...), kgo.ClientID("audit"),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}),
+		// A transaction of another producer ends with a record of the broker: without it
+		// the last offset might never be seen.
+		kgo.KeepControlRecords())
+	if err != nil {
+		return fmt.Errorf("cannot make the Kafka client: %w", err)
+	}
+	defer client.Close()
+	progressed := time.Now()
+	for len(left) > 0 {
+		polling, cancel := context.WithTimeout(ctx, time.Second)
+		fetches := client.PollFetches(polling)
+		cancel()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			end, reading := left[r.Partition]
+			if !reading || r.Offset >= end {
+				return
+			}
+			progressed = time.Now()
+			if !r.Attrs.IsControl() {
+				take(Record{r.Partition, r.Offset, r.Timestamp, r.Value})
+			}
+			if r.Offset+1 >= end {
+				delete(left, r.Partition)
+			}
+		})
+		if stuck := time.Since(progressed); stuck > noProgressMax {
+			return fmt.Errorf("%s: nothing came for %v, and %d partitions are not read to their end; is the broker well?", topic, stuck.Round(time.Second), len(left))
+		}
+	}
+	return nil
+}

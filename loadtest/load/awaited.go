@@ -1,0 +1,152 @@
+package load
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/pix"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// record names a record of pix.payments.
+type record struct {
+	partition int32
+	offset    int64
+}
+
+// awaited is a payment that was sent and has not had its whole outcome.
+type awaited struct {
+	payment  mix.Payment
+	id       pix.EndToEndID // zero when the name is none
+	intended time.Time
+
+	sent    int // messages
+	acked   int
+	records [2]record     // of the acknowledged messages
+	letters [2]pix.Reason // dead letters of the messages
+
+	reports    int
+	first      outcome
+	firstBytes uint64 // hash of the first report: a repeated one must be equal
+	problem    string // what is wrong, once something is
+	excused    bool   // ended otherwise, with a reason that the run allows
+	finished   bool
+}
+
+// outcome is what a report says.
+type outcome struct {
+	settled        bool
+	reason         string
+	amountCentavos uint64
+}
+
+func (o outcome) String() string {
+	if o.settled {
+		return "settled"
+	}
+	return "rejected " + o.reason
+}
+
+// takeReport notes a report and compares it with what must come.
+func (a *awaited) takeReport(report *pixv1.SettlementReport, hash uint64, allowed []pix.Reason) {
+	a.reports++
+	if a.reports > 1 {
+		if hash != a.firstBytes {
+			a.problem = "two reports with different bytes"
+		}
+		return
+	}
+	got := outcome{report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, report.ReasonCode, report.AmountCentavos}
+	a.first, a.firstBytes = got, hash
+	expected := a.payment.Case.Expectation()
+	want := outcome{expected.Fate == mix.Settled, expected.Reason.String(), a.payment.First.AmountCentavos}
+	if a.payment.Case == mix.Conflict && got.amountCentavos == a.payment.Second.AmountCentavos {
+		want.amountCentavos = got.amountCentavos // they race: either may win
+	}
+	switch {
+	case expected.Fate == mix.DeadLetter:
+		a.problem = fmt.Sprintf("%v, but it must be a dead letter %s", got, expected.Reason)
+	case got.amountCentavos != want.amountCentavos:
+		a.problem = fmt.Sprintf("the report is about %d centavos, sent were %d", got.amountCentavos, want.amountCentavos)
+	case !names(report.Payer, a.payment.Payer) || !names(report.Payee, a.payment.Payee):
+		a.problem = fmt.Sprintf("the report is about %v to %v, sent was %v to %v", report.Payer, report.Payee, a.payment.Payer, a.payment.Payee)
+	case got == want:
+	case !got.settled && slices.ContainsFunc(allowed, func(r pix.Reason) bool { return r.String() == got.reason }):
+		a.excused = true
+	default:
+		a.problem = fmt.Sprintf("%v, but it must be %s", got, expected.Ending())
+	}
+}
+
+// takeLetter notes a dead letter of message i.
+func (a *awaited) takeLetter(i int, reason pix.Reason) {
+	if a.letters[i] != pix.ReasonNone && a.letters[i] != reason {
+		a.problem = fmt.Sprintf("two dead letters of one record: %s and %s", a.letters[i], reason)
+		return
+	}
+	a.letters[i] = reason
+	expected := a.payment.Case.Expectation()
+	want := pix.ReasonConflict
+	if expected.Fate == mix.DeadLetter {
+		want = expected.Reason
+	} else if !a.payment.Case.Conflicting() {
+		a.problem = fmt.Sprintf("dead letter %s, but it must be %s", reason, expected.Ending())
+		return
+	}
+	if reason != want {
+		a.problem = fmt.Sprintf("dead letter %s, but it must be %s", reason, want)
+	}
+}
+
+// complete tells whether everything that must come has come. It notes what is wrong
+// with a conflict, which only both outcomes together show.
+func (a *awaited) complete() bool {
+	if a.problem != "" {
+		return true
+	}
+	if a.acked < a.sent {
+		return false
+	}
+	if a.payment.Case.Expectation().Fate == mix.DeadLetter {
+		return a.letters[0] != pix.ReasonNone
+	}
+	switch a.payment.Case {
+	case mix.Again:
+		return a.sent == 2 && a.reports >= 2
+	case mix.Conflict, mix.ConflictAgain:
+		if a.sent < 2 || a.reports == 0 {
+			return false
+		}
+		winner, loser := 0, 1
+		if a.first.amountCentavos == a.payment.Second.AmountCentavos {
+			winner, loser = 1, 0
+		}
+		if a.letters[winner] != pix.ReasonNone {
+			a.problem = fmt.Sprintf("the message with %d centavos has a report and a dead letter", a.first.amountCentavos)
+			return true
+		}
+		return a.letters[loser] != pix.ReasonNone
+	}
+	return a.reports > 0
+}
+
+// missing says what has not come.
+func (a *awaited) missing() string {
+	switch {
+	case a.acked < a.sent:
+		return fmt.Sprintf("the broker acknowledged %d of its %d messages", a.acked, a.sent)
+	case a.payment.Case.Expectation().Fate == mix.DeadLetter:
+		return "no dead letter, it must be a " + a.payment.Case.Expectation().Ending()
+	case a.reports == 0:
+		return "no report, it must be " + a.payment.Case.Expectation().Ending()
+	case a.payment.Case == mix.Again:
+		return "sent again after its report, and not reported again"
+	}
+	return "the message that lost against the same EndToEndId with another amount has no dead letter DUPL"
+}
+
+func names(got *pixv1.Account, want pix.Account) bool {
+	return got.GetIspb() == string(want.ISPB) && got.GetBranch() == want.Branch && got.GetNumber() == want.Number
+}

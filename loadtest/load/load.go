@@ -1,0 +1,247 @@
+// Package load sends payments at a fixed rate, whatever the clearing house does (an open
+// loop), and compares the outcome of each with the one it must have.
+//
+// Latencies count from the instant a message should have been sent, not from when it
+// was: a stall of the sender or of the broker is part of what a payer waits for.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// Config says what to send and how long to wait for outcomes.
+type Config struct {
+	Stream     stream.Config
+	Population sandbox.Population
+	Mix        mix.Mix
+	MixName    string
+	Rate       float64 // payments per second
+	Payments   int
+	Seed       uint64
+	// DrainTimeout bounds the wait for outcomes after the last send.
+	DrainTimeout time.Duration
+	// OutstandingMax bounds the payments that wait for their outcome, and with them the
+	// memory. Beyond it payments are dropped and counted, never delayed.
+	OutstandingMax int
+	// Allowed are reasons with which any payment may be rejected instead of its own
+	// outcome, for runs with faults injected.
+	Allowed []pix.Reason
+	// Progress is told how far the run is, every ProgressEvery.
+	Progress      func(Snapshot)
+	ProgressEvery time.Duration
+}
+
+// Snapshot is how far a run is.
+type Snapshot struct {
+	Elapsed                                               time.Duration
+	Payments                                              int
+	Sent, Settled, Rejected, DeadLetters, Waiting, Failed int
+	Dropped, Late                                         int
+}
+
+// lateAfter is the delay of a send from which it counts as late.
+const lateAfter = 50 * time.Millisecond
+
+// loader is one run.
+type loader struct {
+	config   Config
+	book     *book
+	producer *kgo.Client
+	dropped  int
+	late     int
+	lateMax  time.Duration
+}
+
+// Run sends the load and waits for every outcome. An error means that it could not be
+// carried out; whether the outcomes are right is in the Result.
+func Run(ctx context.Context, config Config) (*Result, error) {
+	connection := []kgo.Opt{kgo.SeedBrokers(config.Stream.Brokers...), kgo.DialTimeout(5 * time.Second)}
+	producer, err := kgo.NewClient(append(connection,
+		kgo.ClientID("loadtest"),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
+		kgo.ProducerLinger(config.Stream.Linger),
+		kgo.ProducerBatchMaxBytes(stream.MessageBytesMax),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		// Never the limit: OutstandingMax is, and a payment has two messages at most.
+		kgo.MaxBufferedRecords(2*config.OutstandingMax+1),
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the Kafka producer: %w", err)
+	}
+	defer producer.Close()
+	ends, err := endsOf(ctx, producer)
+	if err != nil {
+		return nil, err
+	}
+	consumer, err := kgo.NewClient(append(connection, kgo.ClientID("loadtest"), kgo.ConsumePartitions(ends))...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the Kafka consumer: %w", err)
+	}
+	defer consumer.Close()
+	if _, _, err := producer.ProducerID(ctx); err != nil { // asked for now, so that the first payments don't wait for it
+		return nil, fmt.Errorf("the broker gives no producer id: %w", err)
+	}
+
+	random := rand.New(rand.NewPCG(config.Seed, 0))
+	schedule := config.Mix.Schedule(config.Payments, random)
+	generator := mix.NewGenerator(config.Population, random)
+
+	l := &loader{config: config, book: newBook(config.Allowed), producer: producer}
+	l.book.start = time.Now().Add(100 * time.Millisecond)
+	reading, stopReading := context.WithCancel(ctx)
+	read := make(chan struct{})
+	go func() { defer close(read); l.read(reading, consumer) }()
+	defer func() { stopReading(); <-read }()
+
+	l.send(ctx, schedule, generator)
+	sentAll := time.Now()
+	l.drain(ctx)
+	interrupted := ctx.Err() != nil
+	stopReading()
+	<-read
+	l.book.giveUp()
+	return l.result(sentAll, interrupted), nil
+}
+
+// endsOf lists where the outcomes of this run will begin. It must come before the first
+// send: an end that is looked up later would skip what was reported meanwhile.
+func endsOf(ctx context.Context, client *kgo.Client) (map[string]map[int32]kgo.Offset, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	listed, err := kadm.NewClient(client).ListEndOffsets(ctx, stream.Payments, stream.Settlements, stream.DeadLetters)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the ends of %s, %s and %s at KAFKA_BROKERS (is the broker up, has bootstrap created the topics?): %w",
+			stream.Payments, stream.Settlements, stream.DeadLetters, err)
+	}
+	delete(listed, stream.Payments) // listed only to learn that it is there
+	ends := listed.KOffsets()
+	return ends, nil
+}
+
+// send sends each payment at its time. It never waits for anything but the clock.
+func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.Generator) {
+	interval := float64(time.Second) / l.config.Rate
+	progressAt := l.book.start.Add(l.config.ProgressEvery)
+	for i, c := range schedule {
+		intended := l.book.start.Add(time.Duration(float64(i) * interval))
+		for {
+			now := time.Now()
+			if now.After(progressAt) {
+				l.progress()
+				progressAt = now.Add(l.config.ProgressEvery)
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			early := intended.Sub(now)
+			if early <= 0 {
+				if -early > lateAfter {
+					l.late++
+				}
+				l.lateMax = max(l.lateMax, -early)
+				break
+			}
+			time.Sleep(min(early, 50*time.Millisecond)) // an interrupt is noticed in between
+		}
+		if l.book.waiting() >= l.config.OutstandingMax {
+			l.dropped++
+			continue
+		}
+		payment := generator.Payment(c, intended)
+		a := l.book.await(payment, intended)
+		l.produce(a, 0, payment.First.Value)
+		if payment.Second.Value != nil && !payment.AfterReport {
+			l.produce(a, 1, payment.Second.Value)
+		}
+	}
+}
+
+// produce hands message i of a payment to the client, which sends it until it is
+// acknowledged.
+func (l *loader) produce(a *awaited, i int, value []byte) {
+	l.producer.Produce(context.Background(), &kgo.Record{Topic: stream.Payments, Key: []byte(a.payment.Name), Value: value},
+		func(r *kgo.Record, err error) {
+			l.book.acknowledged(a, i, record{r.Partition, r.Offset}, err)
+		})
+}
+
+// read takes reports and dead letters until the context ends.
+func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
+	var report pixv1.SettlementReport
+	var letter pixv1.DeadLetter
+	for {
+		fetches := consumer.PollFetches(ctx)
+		if ctx.Err() != nil || fetches.IsClientClosed() {
+			return
+		}
+		now := time.Now()
+		fetches.EachRecord(func(r *kgo.Record) {
+			switch r.Topic {
+			case stream.Settlements:
+				report.Reset()
+				if report.UnmarshalVT(r.Value) != nil {
+					return // its payment will be missing; the audit names the record
+				}
+				if a := l.book.report(&report, r.Value, now); a != nil {
+					l.produce(a, 1, a.payment.Second.Value)
+				}
+			case stream.DeadLetters:
+				letter.Reset()
+				if letter.UnmarshalVT(r.Value) != nil || letter.Topic != stream.Payments {
+					return
+				}
+				reason, err := pix.ParseReason(letter.ReasonCode)
+				if err != nil {
+					return
+				}
+				l.book.letter(record{letter.Partition, letter.Offset}, reason, now)
+			}
+		})
+	}
+}
+
+// drain waits until nothing is open, or too long.
+func (l *loader) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.config.DrainTimeout, errors.New("drain timeout"))
+	defer cancel()
+	progressAt := time.Now()
+	for l.book.waiting() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(progressAt) {
+			l.progress()
+			progressAt = time.Now().Add(l.config.ProgressEvery)
+		}
+	}
+	l.progress()
+}
+
+func (l *loader) progress() {
+	if l.config.Progress == nil {
+		return
+	}
+	s := l.book.snapshot()
+	s.Elapsed = time.Since(l.book.start)
+	s.Payments, s.Dropped, s.Late = l.config.Payments, l.dropped, l.late
+	l.config.Progress(s)
+}

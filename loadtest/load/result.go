@@ -1,0 +1,171 @@
+package load
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/liquida/liquida/loadtest/mix"
+)
+
+// Result is what a run has shown.
+type Result struct {
+	Passed      bool      `json:"passed"`
+	Interrupted bool      `json:"interrupted"`
+	StartedAt   time.Time `json:"started_at"`
+	Seconds     float64   `json:"seconds"`
+	Seed        uint64    `json:"seed"`
+	Mix         string    `json:"mix"`
+	Rate        float64   `json:"rate_per_second"`
+	Payments    int       `json:"payments"`
+	Sent        int       `json:"sent"`
+	Dropped     int       `json:"dropped"`
+	Late        int       `json:"late_sends"`
+	LateMaxMs   float64   `json:"late_sends_ms_max"`
+	Settled     int       `json:"settled"`
+	Rejected    int       `json:"rejected"`
+	DeadLetters int       `json:"dead_letters"`
+	// OtherReports are repeated reports and those of other senders.
+	OtherReports int `json:"other_reports"`
+	// SettledPerSecond counts from the first intended send to the last settled report.
+	SettledPerSecond float64 `json:"settled_per_second"`
+	// SteadyPerSecond leaves the first and last tenth of the sending time away; 0 for a
+	// run of less than 10 s.
+	SteadyPerSecond float64   `json:"settled_per_second_steady"`
+	Outcomes        []Outcome `json:"outcomes"`
+	Latencies       []Latency `json:"latencies"`
+	FailureCount    int       `json:"failure_count"`
+	Failures        []Failure `json:"failures"` // the first 50
+}
+
+// Count counts the payments of one case by how they ended.
+type Count struct {
+	Sent       int `json:"sent"`
+	AsExpected int `json:"as_expected"`
+	Excused    int `json:"excused"`
+	Wrong      int `json:"wrong"`
+	Missing    int `json:"missing"`
+}
+
+// Outcome is how the payments of one case ended.
+type Outcome struct {
+	Case     string `json:"case"`
+	Expected string `json:"expected"`
+	Count
+}
+
+// Latency describes one kind of latency in milliseconds from the intended send time.
+type Latency struct {
+	Kind  string  `json:"kind"`
+	Count int64   `json:"count"`
+	P50   float64 `json:"p50_ms"`
+	P95   float64 `json:"p95_ms"`
+	P99   float64 `json:"p99_ms"`
+	P999  float64 `json:"p999_ms"`
+	Max   float64 `json:"max_ms"`
+}
+
+// Failure is a payment whose outcome is wrong or missing.
+type Failure struct {
+	EndToEndID string `json:"end_to_end_id"`
+	Case       string `json:"case"`
+	Record     string `json:"record,omitempty"` // partition/offset in pix.payments, once acknowledged
+	Problem    string `json:"problem"`
+}
+
+func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
+	b := l.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := &Result{
+		Interrupted: interrupted, StartedAt: b.start.UTC(), Seconds: time.Since(b.start).Seconds(),
+		Seed: l.config.Seed, Mix: l.config.MixName, Rate: l.config.Rate,
+		Payments: l.config.Payments, Sent: b.sent, Dropped: l.dropped, Late: l.late,
+		LateMaxMs: float64(l.lateMax.Microseconds()) / 1e3,
+		Settled:   b.settled, Rejected: b.rejected, DeadLetters: b.lettered, OtherReports: b.elsewhere,
+		FailureCount: b.failed, Failures: b.failures,
+		Latencies: []Latency{latency("producer acknowledgement", b.ack), latency("settled", b.settling), latency("every outcome", b.overall)},
+	}
+	if b.settled > 0 {
+		r.SettledPerSecond = float64(b.settled) / b.lastSettled.Sub(b.start).Seconds()
+	}
+	r.SteadyPerSecond = steady(b.perSecond, int(sentAll.Sub(b.start)/time.Second))
+	for _, c := range mix.Cases() {
+		if count := b.counts[c]; count.Sent > 0 {
+			r.Outcomes = append(r.Outcomes, Outcome{c.String(), c.Expectation().Ending(), count})
+		}
+	}
+	r.Passed = b.failed == 0 && l.dropped == 0 && !interrupted && b.sent == l.config.Payments
+	return r
+}
+
+// steady returns the mean of the middle eight tenths of the sending seconds.
+func steady(perSecond []int, seconds int) float64 {
+	if seconds < 10 {
+		return 0
+	}
+	from, to := seconds/10, seconds-seconds/10
+	sum := 0
+	for _, n := range perSecond[min(from, len(perSecond)):min(to, len(perSecond))] {
+		sum += n
+	}
+	return float64(sum) / float64(to-from)
+}
+
+func latency(kind string, h *hdrhistogram.Histogram) Latency {
+	at := func(quantile float64) float64 { return float64(h.ValueAtQuantile(quantile)) / 1e3 }
+	return Latency{kind, h.TotalCount(), at(50), at(95), at(99), at(99.9), float64(h.Max()) / 1e3}
+}
+
+// Write prints the result for people.
+func (r *Result) Write(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "case\tmust end\tsent\tas expected\texcused\twrong\tmissing\t")
+	var total Count
+	for _, o := range r.Outcomes {
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t\n", o.Case, o.Expected, o.Sent, o.AsExpected, o.Excused, o.Wrong, o.Missing)
+		total.Sent += o.Sent
+		total.AsExpected += o.AsExpected
+		total.Excused += o.Excused
+		total.Wrong += o.Wrong
+		total.Missing += o.Missing
+	}
+	fmt.Fprintf(table, "all\t\t%d\t%d\t%d\t%d\t%d\t\n", total.Sent, total.AsExpected, total.Excused, total.Wrong, total.Missing)
+	table.Flush()
+
+	fmt.Fprintln(w, "\nlatency in ms, from the intended send time:")
+	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "\tcount\tp50\tp95\tp99\tp99.9\tmax\t")
+	for _, l := range r.Latencies {
+		fmt.Fprintf(table, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", l.Kind, l.Count, l.P50, l.P95, l.P99, l.P999, l.Max)
+	}
+	table.Flush()
+
+	fmt.Fprintf(w, "\nsettled %d (%.0f/s", r.Settled, r.SettledPerSecond)
+	if r.SteadyPerSecond > 0 {
+		fmt.Fprintf(w, ", %.0f/s in the steady window", r.SteadyPerSecond)
+	}
+	fmt.Fprintf(w, "), rejected %d, dead letters %d\n", r.Rejected, r.DeadLetters)
+	fmt.Fprintf(w, "sends dropped %d, late %d (more than %v; the latest by %.1f ms)\n", r.Dropped, r.Late, lateAfter, r.LateMaxMs)
+	for _, f := range r.Failures {
+		fmt.Fprintf(w, "WRONG %q (%s, record %s): %s\n", f.EndToEndID, f.Case, f.Record, f.Problem)
+	}
+	if rest := r.FailureCount - len(r.Failures); rest > 0 {
+		fmt.Fprintf(w, "WRONG … and %d more\n", rest)
+	}
+	fmt.Fprintln(w, r.Verdict())
+}
+
+// Verdict is the result in one line.
+func (r *Result) Verdict() string {
+	switch {
+	case r.Passed:
+		return fmt.Sprintf("LOAD PASSED: %d payments sent, every one ended as it must", r.Sent)
+	case r.Interrupted:
+		return fmt.Sprintf("LOAD FAILED: interrupted after %d of %d payments", r.Sent, r.Payments)
+	}
+	return fmt.Sprintf("LOAD FAILED: %d of %d payments ended otherwise than they must or not at all, %d were dropped", r.FailureCount, r.Sent, r.Dropped)
+}

@@ -1,0 +1,124 @@
+// Package mix knows the cases of a load: which messages each sends, and the outcome each
+// must have. The clearing house is judged by it, so nothing here looks at what the
+// clearing house does.
+package mix
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// Case is one kind of payment, or of message that is none.
+type Case uint8
+
+// The cases. The order is that of the outcome table.
+const (
+	Accepted Case = iota
+	SameBank
+	Blocked
+	Closed
+	PayerShort
+	ReserveShort
+	PayeeMissing
+	PayerMissing
+	UnknownPayeePSP
+	UnknownPayerPSP
+	ZeroAmount
+	Silent
+	Late
+	TooOld
+	Twice
+	Again
+	Conflict
+	ConflictAgain
+	Undecodable
+	BadEndToEndID
+	Future
+	Oversized
+	caseCount
+)
+
+// Fate is how a message must end.
+type Fate uint8
+
+const (
+	Settled    Fate = iota // a report ACSC
+	Rejected               // a report RJCT with the reason
+	DeadLetter             // a dead letter with the reason and no report
+)
+
+// Expectation says how every payment of a case must end.
+type Expectation struct {
+	Name    string
+	Meaning string
+	Fate    Fate
+	Reason  pix.Reason
+	// weight is the case's share of the mix "demo", in 1/10000.
+	weight int
+}
+
+var expectations = [caseCount]Expectation{
+	Accepted:        {"accepted", "between two banks, the receiving bank accepts", Settled, pix.ReasonNone, 8400},
+	SameBank:        {"same-bank", "inside one bank, never reaches the reserves", Settled, pix.ReasonNone, 700},
+	Blocked:         {"blocked", "the bank rejects: the payee's account is blocked", Rejected, pix.ReasonPayeeBlocked, 120},
+	Closed:          {"closed", "the bank rejects: the payee's account is closed", Rejected, pix.ReasonPayeeClosed, 80},
+	PayerShort:      {"payer-short", "the amount is more than the payer can own", Rejected, pix.ReasonPayerShort, 100},
+	ReserveShort:    {"reserve-short", "the amount is more than the payer bank's reserve", Rejected, pix.ReasonReserveShort, 40},
+	PayeeMissing:    {"payee-missing", "the payee's account does not exist", Rejected, pix.ReasonPayeeMissing, 60},
+	PayerMissing:    {"payer-missing", "the payer's account does not exist", Rejected, pix.ReasonPayerMissing, 60},
+	UnknownPayeePSP: {"unknown-payee-psp", "no participant has the payee's ISPB", Rejected, pix.ReasonUnknownPayeePSP, 40},
+	UnknownPayerPSP: {"unknown-payer-psp", "no participant has the payer's ISPB", Rejected, pix.ReasonUnknownPayerPSP, 40},
+	ZeroAmount:      {"zero-amount", "the amount is zero", Rejected, pix.ReasonZeroAmount, 20},
+	Silent:          {"silent", "the bank never answers", Rejected, pix.ReasonPayeePSPSilent, 20},
+	Late:            {"late", "the bank accepts, but after the deadline", Rejected, pix.ReasonPayeePSPSilent, 20},
+	TooOld:          {"too-old", "accepted 11 hours ago: past the deadline on arrival", Rejected, pix.ReasonPayeePSPSilent, 30},
+	Twice:           {"twice", "the same message twice at once: one outcome", Settled, pix.ReasonNone, 80},
+	Again:           {"again", "the same message again after it settled: the same report again", Settled, pix.ReasonNone, 40},
+	Conflict:        {"conflict", "two amounts at once: one wins, the other is a dead letter", Settled, pix.ReasonNone, 40},
+	ConflictAgain:   {"conflict-again", "another amount after it settled: a dead letter", Settled, pix.ReasonNone, 30},
+	Undecodable:     {"undecodable", "bytes that are no message", DeadLetter, pix.ReasonMalformed, 20},
+	BadEndToEndID:   {"bad-end-to-end-id", "the EndToEndId is malformed or does not fit the order", DeadLetter, pix.ReasonBadEndToEndID, 20},
+	Future:          {"future", "accepted an hour after it was sent", DeadLetter, pix.ReasonBadAcceptance, 20},
+	Oversized:       {"oversized", "a text or an account part is too long", DeadLetter, pix.ReasonMalformed, 20},
+}
+
+// Cases returns all cases in the order of the outcome table.
+func Cases() []Case {
+	cases := make([]Case, caseCount)
+	for i := range cases {
+		cases[i] = Case(i)
+	}
+	return cases
+}
+
+// Expectation returns how payments of the case must end.
+func (c Case) Expectation() Expectation { return expectations[c] }
+
+func (c Case) String() string { return expectations[c].Name }
+
+// Conflicting tells whether the case sends two contents under one EndToEndId.
+func (c Case) Conflicting() bool { return c == Conflict || c == ConflictAgain }
+
+// Ending describes how payments of the case must end, for people.
+func (e Expectation) Ending() string {
+	switch e.Fate {
+	case Settled:
+		return "settled"
+	case Rejected:
+		return "rejected " + e.Reason.String()
+	}
+	return "dead letter " + e.Reason.String()
+}
+
+func caseNamed(name string) (Case, error) {
+	var names []string
+	for _, c := range Cases() {
+		if c.String() == name {
+			return c, nil
+		}
+		names = append(names, c.String())
+	}
+	return 0, fmt.Errorf("unknown case %q: the cases are %s", name, strings.Join(names, ", "))
+}

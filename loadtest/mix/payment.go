@@ -1,0 +1,228 @@
+package mix
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// Payment is what one place in the schedule sends.
+type Payment struct {
+	Case Case
+	// Name is the text in the EndToEndId field, which may be no EndToEndId.
+	Name  string
+	Payer pix.Account
+	Payee pix.Account
+	First Message
+	// Second is sent along with the first, or, if AfterReport, when the first has its report.
+	// Its Value is nil when there is none.
+	Second      Message
+	AfterReport bool
+}
+
+// Message is one record for pix.payments.
+type Message struct {
+	Value          []byte
+	AmountCentavos uint64
+}
+
+// Generator makes payments. It is not safe for concurrent use.
+type Generator struct {
+	population sandbox.Population
+	random     *rand.Rand
+	// unaffordable is more than all the money there is.
+	unaffordable uint64
+}
+
+// NewGenerator makes a generator whose choices are a function of random's seed.
+func NewGenerator(population sandbox.Population, random *rand.Rand) *Generator {
+	p := population
+	return &Generator{
+		population:   p,
+		random:       random,
+		unaffordable: uint64(p.Customers)*p.DepositCentavos + 3*uint64(p.Banks)*p.ReserveCentavos + 1,
+	}
+}
+
+// ordinaryAmountMaxCentavos keeps customers from running dry: a default deposit is a
+// thousand times as much, and they receive as often as they pay.
+const ordinaryAmountMaxCentavos = 100_000
+
+const (
+	unknownPSP  = "99999999"
+	unknownPSP2 = "ZZUNKNWN" // letters are allowed in an ISPB
+)
+
+// Payment makes a payment of a case that is accepted at an instant. Instants must ascend:
+// the ledger rewards ordered EndToEndIds.
+func (g *Generator) Payment(c Case, at time.Time) Payment {
+	payer, payee := g.customers(c == SameBank)
+	amount := g.amount()
+	accepted := at
+	idTime := at
+	remittance := ""
+	switch c {
+	case Blocked:
+		payee = g.special(payer, sandbox.BlockedBranch)
+	case Closed:
+		payee = g.special(payer, sandbox.ClosedBranch)
+	case Silent:
+		payee = g.special(payer, sandbox.SilentBranch)
+	case Late:
+		payee = g.special(payer, sandbox.LateBranch)
+	case PayerShort:
+		amount = g.unaffordable
+	case ReserveShort:
+		payer = g.population.Special(g.random.IntN(g.population.Banks), sandbox.RichBranch)
+		for payee.ISPB == payer.ISPB {
+			payee = g.customer()
+		}
+		amount = g.population.ReserveCentavos + g.population.ReserveCentavos/2
+	case PayeeMissing:
+		payee = g.missing(payee)
+	case PayerMissing:
+		payer = g.missing(payer)
+	case UnknownPayeePSP:
+		payee.ISPB = g.unknownPSP()
+	case UnknownPayerPSP:
+		payer.ISPB = g.unknownPSP()
+	case ZeroAmount:
+		amount = 0
+	case TooOld:
+		accepted = at.Add(-11 * time.Hour)
+		idTime = accepted
+	case Future:
+		accepted = at.Add(time.Hour)
+	case Oversized:
+		switch g.random.IntN(3) {
+		case 0:
+			remittance = strings.Repeat("x", pix.RemittanceInformationBytesMax+1+g.random.IntN(100_000))
+		case 1:
+			payee.Number = strings.Repeat("9", 21+g.random.IntN(1000))
+		case 2:
+			payer.Branch = "00011"
+		}
+	}
+	id := pix.NewEndToEndID(payer.ISPB, idTime, g.random)
+	order := pixv1.PaymentOrder{
+		EndToEndId:            id.String(),
+		Payer:                 message(payer),
+		Payee:                 message(payee),
+		AmountCentavos:        amount,
+		AcceptedAtUnixMs:      accepted.UnixMilli(),
+		RemittanceInformation: remittance,
+	}
+	if c == BadEndToEndID {
+		g.spoil(&order)
+	}
+	payment := Payment{Case: c, Name: order.EndToEndId, Payer: payer, Payee: payee, First: encode(&order)}
+	switch c {
+	case Twice, Again:
+		// Another acceptance time and text: neither is part of the content.
+		order.AcceptedAtUnixMs++
+		order.RemittanceInformation = "sent again"
+		payment.Second = encode(&order)
+	case Conflict, ConflictAgain:
+		order.AmountCentavos += 1 + g.random.Uint64N(1000)
+		payment.Second = encode(&order)
+	case Undecodable:
+		payment.First.Value = g.garble(payment.First.Value)
+	}
+	payment.AfterReport = c == Again || c == ConflictAgain
+	return payment
+}
+
+// customers picks an ordinary payer and another ordinary payee, inside one bank or not.
+func (g *Generator) customers(sameBank bool) (payer, payee pix.Account) {
+	payer, payee = g.customer(), g.customer()
+	for (payer.ISPB == payee.ISPB) != sameBank || payer == payee {
+		payee = g.customer()
+	}
+	return payer, payee
+}
+
+func (g *Generator) customer() pix.Account {
+	return g.population.Customer(g.random.IntN(g.population.Customers))
+}
+
+// special picks a special account of a bank other than the payer's.
+func (g *Generator) special(payer pix.Account, branch string) pix.Account {
+	for {
+		if account := g.population.Special(g.random.IntN(g.population.Banks), branch); account.ISPB != payer.ISPB {
+			return account
+		}
+	}
+}
+
+func (g *Generator) missing(account pix.Account) pix.Account {
+	account.Number = fmt.Sprint(1_000_000_000 + g.random.Int64N(1_000_000_000))
+	return account
+}
+
+func (g *Generator) unknownPSP() pix.ISPB {
+	if g.random.IntN(2) == 0 {
+		return unknownPSP
+	}
+	return unknownPSP2
+}
+
+func (g *Generator) amount() uint64 { return 1 + g.random.Uint64N(ordinaryAmountMaxCentavos) }
+
+// spoil gives the order an EndToEndId that is wrong in one of the ways there are.
+func (g *Generator) spoil(order *pixv1.PaymentOrder) {
+	id := []byte(order.EndToEndId)
+	switch g.random.IntN(8) {
+	case 0:
+		id = nil
+	case 1:
+		id = id[:31]
+	case 2:
+		id = append(id, '0')
+	case 3:
+		id[0] = 'D'
+	case 4:
+		id[31] = '_'
+	case 5:
+		copy(id[13:], "13") // there is no month 13
+	case 6:
+		copy(id[1:9], unknownPSP) // not the payer's PSP
+	case 7:
+		order.AcceptedAtUnixMs -= (13 * time.Hour).Milliseconds() // too far apart
+	}
+	order.EndToEndId = string(id)
+}
+
+// garble returns bytes that are surely no message.
+func (g *Generator) garble(message []byte) []byte {
+	switch g.random.IntN(4) {
+	case 0:
+		return message[:len(message)-1] // cut inside the last field
+	case 1:
+		return append(message, 0x07) // field 0 of a wire type that does not exist
+	case 2:
+		return []byte(`{"endToEndId":"this is JSON"}`)
+	}
+	noise := bytes.Repeat([]byte{0xff}, 16+g.random.IntN(100_000))
+	for i := 10; i < len(noise); i++ {
+		noise[i] = byte(g.random.Uint32())
+	}
+	return noise // begins with a number of more than 64 bits
+}
+
+func encode(order *pixv1.PaymentOrder) Message {
+	value, err := order.MarshalVT()
+	if err != nil {
+		panic(fmt.Sprintf("cannot encode %v: %v", order, err)) // only invalid UTF-8 could fail, and there is none
+	}
+	return Message{Value: value, AmountCentavos: order.AmountCentavos}
+}
+
+func message(account pix.Account) *pixv1.Account {
+	return &pixv1.Account{Ispb: string(account.ISPB), Branch: account.Branch, Number: account.Number}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// runEnvironment is what run shares with the services.
+type runEnvironment struct {
+	stream.Config
+	sandbox.Population
+	Deadline time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"the engine's deadline; --drain-timeout is this and 30 s unless it is given"`
+}
+
+func (e *runEnvironment) Validate() error {
+	return errors.Join(e.Config.Validate(), e.Population.Validate(), settings.DurationInRange("ENGINE_DEADLINE", e.Deadline, time.Second, time.Hour))
+}
+
+// runFlags are the flags of run.
+type runFlags struct {
+	rate         float64
+	payments     int
+	duration     time.Duration
+	seed         uint64
+	mix          string
+	allow        []string
+	json         string
+	drainTimeout time.Duration
+	outstanding  int
+}
+
+const (
+	rateMax        = 200_000
+	paymentsMax    = 100_000_000
+	outstandingMax = 10_000_000
+	drainMax       = time.Hour
+)
+
+func runCommand() *cobra.Command {
+	var flags runFlags
+	command := &cobra.Command{
+		Use:   "run --rate R (--payments N | --duration D)",
+		Short: "Sends payments at a fixed rate and compares every outcome with the one it must have",
+		Args:  cobra.NoArgs,
+		Example: `  loadtest run --rate 1000 --payments 10000
+  loadtest run --rate 5000 --duration 60s --mix settling --json run.json
+  loadtest run --rate 100 --payments 500 --mix accepted=9,silent=1
+  loadtest run --rate 2000 --duration 30s --allow AB03    # while faults are injected`,
+	}
+	f := command.Flags()
+	f.Float64Var(&flags.rate, "rate", 0, "payments per second, whatever the system does (open loop)")
+	f.IntVar(&flags.payments, "payments", 0, "how many payments to send")
+	f.DurationVar(&flags.duration, "duration", 0, "how long to send, instead of --payments")
+	f.Uint64Var(&flags.seed, "seed", 1, "decides the order of the cases, accounts and amounts")
+	f.StringVar(&flags.mix, "mix", "demo", "a named mix, or weights like accepted=90,silent=10")
+	f.StringSliceVar(&flags.allow, "allow", nil, "reason codes with which any payment may be rejected instead, for runs with faults injected")
+	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
+	f.DurationVar(&flags.drainTimeout, "drain-timeout", 0, "wait for outcomes after the last send; 0 is ENGINE_DEADLINE and 30 s")
+	f.IntVar(&flags.outstanding, "max-outstanding", 500_000, "payments that may wait for their outcome; more are dropped and counted (about 1 KiB each)")
+	environment := &runEnvironment{}
+	command.Long = "Sends payments at a fixed rate straight to Kafka, without any consumer group, and reads the\n" +
+		"reports and dead letters. It knows how every payment must end. Latencies count from the instant\n" +
+		"at which a payment should have been sent, so a stall of the sender or the broker shows in them.\n" +
+		"Exit code 1 when an outcome is wrong or missing, or a send was dropped.\n\n" +
+		mixHelp() + "\nEnvironment:\n" + environmentHelp(environment)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		config, err := flags.config(environment)
+		if err != nil {
+			return err
+		}
+		started = true
+		config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr, term.IsTerminal(int(os.Stderr.Fd())))
+		result, err := load.Run(command.Context(), config)
+		if err != nil {
+			return err
+		}
+		result.Write(os.Stdout)
+		if err := writeJSON(flags.json, result); err != nil {
+			return err
+		}
+		if !result.Passed {
+			return errors.New("the load failed")
+		}
+		return nil
+	}
+	return command
+}
+
+// config checks the flags and the environment.
+func (f runFlags) config(environment *runEnvironment) (config load.Config, err error) {
+	if err := settings.Parse(environment); err != nil {
+		return config, err
+	}
+	if (f.payments > 0) == (f.duration > 0) {
+		return config, fmt.Errorf("--payments is %d and --duration is %v: exactly one of them must be given", f.payments, f.duration)
+	}
+	if f.rate < 0.01 || f.rate > rateMax {
+		return config, fmt.Errorf("--rate is %v: it must be from 0.01 to %d", f.rate, rateMax)
+	}
+	if f.duration > 0 {
+		f.payments = int(min(f.rate*f.duration.Seconds(), 1e15))
+	}
+	weights, err := mix.Parse(f.mix)
+	if err != nil {
+		return config, fmt.Errorf("--mix: %w", err)
+	}
+	var allowed []pix.Reason
+	for _, code := range f.allow {
+		reason, err := pix.ParseReason(code)
+		if err != nil {
+			return config, fmt.Errorf("--allow: %w", err)
+		}
+		allowed = append(allowed, reason)
+	}
+	if f.drainTimeout == 0 {
+		f.drainTimeout = environment.Deadline + 30*time.Second
+	}
+	return load.Config{
+			Stream: environment.Config, Population: environment.Population,
+			Mix: weights, MixName: f.mix, Rate: f.rate, Payments: f.payments, Seed: f.seed,
+			DrainTimeout: f.drainTimeout, OutstandingMax: f.outstanding, Allowed: allowed,
+		}, errors.Join(
+			settings.InRange("the number of payments (--payments, or --rate × --duration)", f.payments, 1, paymentsMax),
+			settings.DurationInRange("--drain-timeout", f.drainTimeout, time.Second, drainMax),
+			settings.InRange("--max-outstanding", f.outstanding, 1, outstandingMax))
+}
+
+// mixHelp explains the mixes and the cases.
+func mixHelp() string {
+	var text strings.Builder
+	text.WriteString("Mixes (--mix), from 1000 payments on with at least 5 of each of their cases:\n")
+	for _, name := range slices.Sorted(maps.Keys(mix.Names)) {
+		fmt.Fprintf(&text, "  %-18s %s\n", name, mix.Names[name])
+	}
+	text.WriteString("\nCases, for weights:\n")
+	for _, c := range mix.Cases() {
+		e := c.Expectation()
+		fmt.Fprintf(&text, "  %-18s %s → %s\n", c, e.Meaning, e.Ending())
+	}
+	return text.String()
+}
+
+// environmentHelp lists the variables of a configuration.
+func environmentHelp(config settings.Validator) string {
+	var text strings.Builder
+	for _, v := range settings.Variables(config) {
+		fmt.Fprintf(&text, "  %-24s %s (default %s)\n", v.Name, v.Meaning, v.Default)
+	}
+	return text.String()
+}

@@ -1,0 +1,72 @@
+# Liquida: everything that a person or CI does with this repo is a target here.
+# The modules are listed once; go.work lists the same.
+MODULES := proto platform services/producer services/clearing-engine services/bank-simulator loadtest deploy
+PACKAGES := $(addprefix ./,$(addsuffix /...,$(MODULES)))
+STACK := bin/stack
+RATE ?= 1000
+DURATION ?= 60s
+export CGO_ENABLED := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-modules ci
+
+help: ## explain every target
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@printf '\nThe first make demo or make test builds the TigerBeetle server (about 2 minutes, then cached).\n'
+
+demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove every centavo
+	@$(STACK) demo
+
+test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 10 minutes)
+	go test -timeout 20m $(PACKAGES)
+
+up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081
+	@$(STACK) up
+
+down: $(STACK) ## stop the stack; the data stays
+	@$(STACK) down
+
+status: $(STACK) ## tell what runs, and what is not ready and why
+	@$(STACK) status
+
+clean: $(STACK) ## remove the stack's data and logs (refused while it runs)
+	@$(STACK) clean
+
+load: build ## fire load at the running stack: make load RATE=1000 DURATION=60s
+	@bin/loadtest run --rate $(RATE) --duration $(DURATION)
+
+audit: build ## prove the running stack's books: one outcome for each payment, every centavo in its place
+	@bin/loadtest audit
+
+build: ## build all programs into bin/
+	go build -o bin/ ./services/producer ./services/clearing-engine ./services/bank-simulator ./loadtest ./deploy/cmd/...
+
+$(STACK): $(shell find deploy platform proto -name '*.go') go.work
+	@mkdir -p bin
+	go build -o $(STACK) ./deploy/cmd/stack
+
+tigerbeetle: ## find or build the TigerBeetle server and say where it is
+	@go run ./deploy/cmd/tigerbeetle
+
+lint: ## vet, formatting and golangci-lint (installed into .cache/tools)
+	@.ci/tools.sh golangci-lint
+	@test -z "$$(gofmt -l $(MODULES) | tee /dev/stderr)" || { echo 'gofmt: the files above are not formatted; run gofmt -w on them' >&2; exit 1; }
+	go vet $(PACKAGES)
+	@for module in $(MODULES); do echo "golangci-lint $$module"; (cd $$module && $(CURDIR)/.cache/tools/golangci-lint run ./...) || exit 1; done
+
+generate: ## make the Go code of the messages anew
+	@proto/generate.sh
+
+check-generated: ## check that the messages are sound, unbroken, and their Go code current
+	@proto/check.sh
+
+settings: build ## write the settings that the programs print with --help into the README
+	@.ci/settings.sh
+
+check-settings: build ## check that the README's settings are current
+	@.ci/settings.sh --check
+
+check-modules: ## check that each module builds alone, without go.work
+	@for module in $(MODULES); do echo "build $$module alone"; (cd $$module && GOWORK=off go build ./... && GOWORK=off go vet ./...) || exit 1; done
+
+ci: test lint check-generated check-settings check-modules ## all that CI checks

@@ -99,19 +99,21 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 }
 
 func TestQueueFillsItsBatches(t *testing.T) {
-	q := newQueue[int, int](10)
-	for i := range 7 {
-		q.put(i, []int{i, i, i})
-	}
-	if q.length() != 7 {
-		t.Errorf("%d jobs wait, want 7", q.length())
-	}
-	var lengths []int
-	for b := q.take(); b != nil; b = q.take() {
-		lengths = append(lengths, len(b.events))
-	}
-	if !slices.Equal(lengths, []int{9, 9, 3}) || q.length() != 0 {
-		t.Errorf("batches of %v events, want 9, 9 and 3 (a chain of 3 does not fit after 9); %d left", lengths, q.length())
+	for eventsMax, want := range map[int][]int{9: {9, 9, 3}, 10: {9, 9, 3}, 11: {9, 9, 3}, 12: {12, 9}} {
+		q := newQueue[int, int](eventsMax)
+		for i := range 7 {
+			q.put(i, []int{i, i, i})
+		}
+		if q.length() != 7 {
+			t.Errorf("%d jobs wait, want 7", q.length())
+		}
+		var lengths []int
+		for b := q.take(); b != nil; b = q.take() {
+			lengths = append(lengths, len(b.events))
+		}
+		if !slices.Equal(lengths, want) || q.length() != 0 {
+			t.Errorf("at most %d: batches of %v events, want %v; %d jobs left", eventsMax, lengths, want, q.length())
+		}
 	}
 }
 

@@ -113,6 +113,15 @@ func TestRefusedEndToEndIDsSayWhy(t *testing.T) {
 	}
 }
 
+func TestTheLastMinuteIsTheLastThatFits(t *testing.T) {
+	if _, err := ParseEndToEndID(textOf("12345678", 1<<minuteBits-1, "00000000000")); err != nil {
+		t.Error(err)
+	}
+	if _, err := ParseEndToEndID(textOf("12345678", 1<<minuteBits, "00000000000")); err == nil || !strings.Contains(err.Error(), "too far in the future") {
+		t.Errorf("the minute after it: %v", err)
+	}
+}
+
 func TestJoinRefusesAMinuteThatDoesNotFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		minute := rapid.Uint64Min(1<<minuteBits).Draw(t, "minute")

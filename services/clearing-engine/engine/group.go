@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -103,6 +104,7 @@ func (e *Engine) lost(_ context.Context, _ *kgo.Client, loss map[string][]int32)
 	}
 	e.commitMu.Unlock()
 	e.release(partitions)
+	e.telemetry.Health.Report(needGroup, errors.New("this engine was silent for too long and lost its partitions"))
 	e.log.Warn("partitions lost: this engine was silent for too long", zap.Int32s("lost", loss[stream.Payments]))
 }
 

@@ -8,8 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/proto"
-
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
@@ -38,8 +36,10 @@ const (
 // made of it. An error means that the record must have a dead letter.
 func readOrder(value []byte, recordTime time.Time) (order, error) {
 	var message pixv1.PaymentOrder
-	// Not the generated fast decoder that the services use.
-	if err := proto.Unmarshal(value, &message); err != nil {
+	// The schema's own decoder, which the services use too: it is stricter than
+	// proto.Unmarshal (a known field of a wrong wire type is an error), and what is
+	// undecodable must be one thing.
+	if err := message.UnmarshalVT(value); err != nil {
 		return order{}, fmt.Errorf("undecodable: %w", err)
 	}
 	id, minutes, err := parseEndToEndID(message.EndToEndId)

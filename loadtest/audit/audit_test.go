@@ -1,0 +1,566 @@
+package audit
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/pix"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// history is all that an audit reads: the records of three topics and the objects of the
+// ledger. A test makes a clean one by hand, spoils one thing and sees it found.
+type history struct {
+	t         *testing.T
+	now       time.Time
+	random    *rand.Rand
+	orders    []Record
+	letters   []Record
+	reports   []Record
+	transfers []tb.Transfer
+	accounts  []tb.Account
+	committed int64 // by the engines' group, in the one partition
+}
+
+var (
+	alice = pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}
+	bruno = pix.Account{ISPB: "10000002", Branch: "0001", Number: "12345678901234567890"}
+	clara = pix.Account{ISPB: "10000001", Branch: "9010", Number: "7"}
+)
+
+const (
+	reserveCentavos = 1_000_000
+	depositCentavos = 50_000
+)
+
+// The payments of the clean history, by their place in orders.
+const (
+	settledOrder  = 0
+	sameBankOrder = 1
+	voidedOrder   = 2
+	receiptOrder  = 3
+	repeatedOrder = 4 // of settledOrder
+	conflictOrder = 5 // with settledOrder
+	garbageOrder  = 6
+	unknownOrder  = 7 // of a PSP that does not exist
+	expiredOrder  = 8 // held, released by the timeout, and refused by a receipt
+)
+
+// clean returns a history in which everything is as it must be.
+func clean(t *testing.T) *history {
+	h := &history{t: t, now: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), random: rand.New(rand.NewPCG(7, 7))}
+	for _, account := range []tb.Account{
+		{ID: toTigerBeetle(issuance), Code: kindIssuance}, {ID: toTigerBeetle(refusals), Code: kindRefusals},
+		h.account(reserveOf(idOf(alice))), h.account(reserveOf(idOf(bruno))),
+		h.account(transitOf(idOf(alice))), h.account(transitOf(idOf(bruno))),
+		h.account(idOf(alice)), h.account(idOf(bruno)), h.account(idOf(clara)),
+	} {
+		account.Ledger = ledgerNumber
+		h.accounts = append(h.accounts, account)
+	}
+	for _, customer := range []pix.Account{alice, bruno, clara} {
+		h.move(codeFunding, transitOf(idOf(customer)), idOf(customer), depositCentavos)
+	}
+	h.move(codeFunding, issuance, reserveOf(idOf(alice)), reserveCentavos)
+	h.move(codeFunding, issuance, reserveOf(idOf(bruno)), reserveCentavos)
+	h.move(codeMarker, issuance, refusals, 0)
+	h.move(codeClockProbe, issuance, refusals, 0)
+
+	settled := h.order(alice, bruno, 1_000)
+	sameBank := h.order(alice, clara, 250)
+	voided := h.order(bruno, alice, 99)
+	receipt := h.order(bruno, alice, 1<<60)
+	h.append(settled)
+	conflict := proto.Clone(settled).(*pixv1.PaymentOrder)
+	conflict.AmountCentavos++
+	h.append(conflict)
+	h.orders = append(h.orders, Record{Offset: int64(len(h.orders)), Time: h.now, Value: []byte{0xff}})
+	unknown := h.order(pix.Account{ISPB: "ZZZZZZZZ", Branch: "0001", Number: "1"}, alice, 5)
+	expired := h.order(alice, bruno, 77)
+
+	h.hold(settled, 1, 2, 3)
+	h.post(settled, 1, 2, 3)
+	h.report(settled, "")
+	h.report(settled, "")
+	h.hold(sameBank, 1, 3)
+	h.post(sameBank, 1, 3)
+	h.report(sameBank, "")
+	h.hold(voided, 1, 2, 3)
+	h.void(voided, "AC06", 1, 2, 3)
+	h.report(voided, "AC06")
+	h.receipt(receipt, "LQ01", transitOf(idOf(bruno)), reserveOf(idOf(bruno)))
+	h.report(receipt, "LQ01")
+	h.receipt(unknown, "RC09", issuance, refusals)
+	h.report(unknown, "RC09")
+	h.hold(expired, 1, 2, 3)
+	h.receipt(expired, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+	h.report(expired, "AB03")
+	h.letter(conflictOrder, "DUPL")
+	h.letter(garbageOrder, "FF01")
+	h.committed = int64(len(h.orders))
+	return h
+}
+
+func (h *history) audit() Verdict {
+	a := NewAuditor()
+	for _, r := range h.letters {
+		a.DeadLetter(r)
+	}
+	for _, r := range h.orders {
+		a.Order(r)
+	}
+	a.EndOfOrders()
+	for _, r := range h.reports {
+		a.Report(r)
+	}
+	for _, account := range h.accounts {
+		a.Account(account)
+	}
+	for _, transfer := range h.transfers {
+		a.Transfer(transfer)
+	}
+	a.GroupLag(0, h.committed, int64(len(h.orders)))
+	return a.Judge()
+}
+
+func TestCleanHistoryPasses(t *testing.T) {
+	verdict := clean(t).audit()
+	if !verdict.Clean {
+		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
+	}
+	s := verdict.Summary
+	if s.Payments != 6 || s.Settled != 2 || total(s.Rejected) != 4 || total(s.DeadLetters) != 2 || s.RepeatedOrders != 1 || s.RepeatedReports != 1 {
+		t.Fatalf("%+v", s)
+	}
+	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments, ") {
+		t.Fatal(verdict)
+	}
+}
+
+func TestEmptyHistoryPasses(t *testing.T) {
+	if verdict := NewAuditor().Judge(); !verdict.Clean {
+		t.Fatalf("%+v", verdict)
+	}
+}
+
+func TestEachFaultIsFound(t *testing.T) {
+	id := func(order int) func(*history) string {
+		return func(h *history) string { return h.message(order).EndToEndId }
+	}
+	at := func(order int) func(*history) string {
+		return func(*history) string { return coordinates{0, int64(order)}.String() }
+	}
+	is := func(text string) func(*history) string { return func(*history) string { return text } }
+	for _, fault := range []struct {
+		name    string
+		spoil   func(*history)
+		kind    string
+		subject func(*history) string
+	}{
+		{"a payment is lost: no report, nothing in the ledger", func(h *history) {
+			h.order(alice, bruno, 5)
+			h.committed++
+		}, NoOutcome, is("")},
+		{"a payment settled and its report is lost", func(h *history) { h.dropReports(voidedOrder) }, NoOutcome, id(voidedOrder)},
+		{"a report with nothing in the ledger", func(h *history) {
+			o := h.order(alice, bruno, 5)
+			h.committed++
+			h.report(o, "AB03")
+		}, NoVerdict, is("")},
+		{"held, reported, and no verdict: only the timeout released it", func(h *history) { h.dropTransfers(expiredOrder, 4) }, NoVerdict, id(expiredOrder)},
+		{"a repeated report with another reason", func(h *history) { h.report(h.message(voidedOrder), "AC07") }, ReportsDiffer, id(voidedOrder)},
+		{"a repeated report with one more byte", func(h *history) {
+			again := h.reports[0]
+			again.Value = append(append([]byte(nil), again.Value...), 0xf8, 0x3f, 0x00) // an unknown field
+			h.reports = append(h.reports, again)
+		}, ReportsDiffer, id(settledOrder)},
+		{"settled by the report, voided in the ledger", func(h *history) {
+			h.dropReports(voidedOrder)
+			h.report(h.message(voidedOrder), "")
+		}, LedgerDisagrees, id(voidedOrder)},
+		{"rejected by the report, posted in the ledger", func(h *history) {
+			h.dropReports(sameBankOrder)
+			h.report(h.message(sameBankOrder), "AB03")
+		}, LedgerDisagrees, id(sameBankOrder)},
+		{"rejected with another reason than the ledger's", func(h *history) {
+			h.dropReports(voidedOrder)
+			h.report(h.message(voidedOrder), "AC07")
+		}, LedgerDisagrees, id(voidedOrder)},
+		{"a leg is posted without the others", func(h *history) { h.dropTransfers(settledOrder, 5, 6) }, LegsDisagree, id(settledOrder)},
+		{"the first leg is not posted, the others are", func(h *history) { h.dropTransfers(settledOrder, 4) }, LegsDisagree, id(settledOrder)},
+		{"a leg is voided, the others are posted", func(h *history) {
+			h.dropTransfers(settledOrder, 6)
+			h.void(h.message(settledOrder), "AB03", 3)
+		}, LegsDisagree, id(settledOrder)},
+		{"a leg was never held", func(h *history) { h.dropTransfers(voidedOrder, 2) }, LegsDisagree, id(voidedOrder)},
+		{"a same-bank payment through the reserves", func(h *history) { h.hold(h.message(sameBankOrder), 2) }, LegsDisagree, id(sameBankOrder)},
+		{"a customer has one centavo too much", func(h *history) { h.add(idOf(alice), 0, 1) }, WrongBalance, is(alice.String())},
+		{"a customer's money went out and in once too often", func(h *history) { h.add(idOf(alice), 9, 9) }, WrongBalance, is(alice.String())},
+		{"one centavo vanished between two banks", func(h *history) { h.add(reserveOf(idOf(bruno)), 1, 0) }, BrokenLaw, is("all banks")},
+		{"a reserve and its transit do not make up the funding", func(h *history) { h.add(transitOf(idOf(alice)), 1, 0) }, BrokenLaw, is("transit of 10000001")},
+		{"money is pending", func(h *history) { h.accountOf(idOf(alice)).DebitsPending = tb.ToUint128(1) }, Pending, is(alice.String())},
+		{"an account is closed", func(h *history) { h.accountOf(idOf(alice)).Flags |= tb.AccountFlags{Closed: true}.ToUint16() }, WrongAccount, is(alice.String())},
+		{"a reserve may be overdrawn", func(h *history) { h.accountOf(reserveOf(idOf(alice))).Flags = 0 }, WrongAccount, is("reserve of 10000001")},
+		{"an account is gone", func(h *history) { h.dropAccount(idOf(clara)) }, WrongBalance, is(clara.String())},
+		{"a leg of a payment that nobody ordered", func(h *history) {
+			o := h.order(alice, bruno, 5)
+			h.orders = h.orders[:len(h.orders)-1]
+			h.hold(o, 1, 2, 3)
+		}, UnexplainedMoney, is("transfer ")},
+		{"a receipt of a payment that nobody ordered", func(h *history) {
+			o := h.order(alice, bruno, 5)
+			h.orders = h.orders[:len(h.orders)-1]
+			h.receipt(o, "AB03", issuance, refusals)
+		}, UnexplainedMoney, is("transfer ")},
+		{"a transfer with a code that does not exist", func(h *history) { h.move(8, issuance, refusals, 0) }, UnexplainedMoney, is("transfer ")},
+		{"a clock probe that moves money", func(h *history) { h.move(codeClockProbe, issuance, refusals, 1) }, UnexplainedMoney, is("transfer ")},
+		{"funding from a customer to another", func(h *history) { h.move(codeFunding, idOf(alice), idOf(bruno), 1) }, UnexplainedMoney, is("transfer ")},
+		{"a transfer in another ledger", func(h *history) { h.transfers[0].Ledger = 840 }, UnexplainedMoney, is("transfer ")},
+		{"a leg to another payee", func(h *history) {
+			h.transfer(settledOrder, 2).CreditAccountID = toTigerBeetle(idOf(clara))
+		}, WrongTransfer, id(settledOrder)},
+		{"a leg of another amount", func(h *history) { h.transfer(settledOrder, 0).Amount = tb.ToUint128(999) }, WrongTransfer, id(settledOrder)},
+		{"a post of less than was held", func(h *history) { h.transfer(settledOrder, 6).Amount = tb.ToUint128(999) }, WrongTransfer, id(settledOrder)},
+		{"a leg that names another payment", func(h *history) { h.transfer(settledOrder, 1).UserData64++ }, WrongTransfer, id(settledOrder)},
+		{"a receipt about another content", func(h *history) { h.transfer(receiptOrder, 4).UserData64++ }, WrongTransfer, id(receiptOrder)},
+		{"a receipt that moves money", func(h *history) { h.transfer(receiptOrder, 4).Amount = tb.ToUint128(1) }, WrongTransfer, id(receiptOrder)},
+		{"a receipt between customers", func(h *history) {
+			h.transfer(receiptOrder, 4).DebitAccountID = toTigerBeetle(idOf(alice))
+		}, WrongTransfer, id(receiptOrder)},
+		{"undecodable bytes without a dead letter", func(h *history) { h.dropLetter(garbageOrder) }, NoDeadLetter, at(garbageOrder)},
+		{"another content without a dead letter", func(h *history) { h.dropLetter(conflictOrder) }, TwoContents, id(conflictOrder)},
+		{"a payment with a report and a dead letter", func(h *history) { h.letter(sameBankOrder, "FF01") }, WrongDeadLetter, id(sameBankOrder)},
+		{"an equal message called a conflict", func(h *history) { h.letter(repeatedOrder, "DUPL") }, WrongDeadLetter, id(repeatedOrder)},
+		{"every message of a payment called a conflict", func(h *history) {
+			h.order(alice, bruno, 5)
+			h.committed++
+			h.letter(len(h.orders)-1, "DUPL")
+		}, WrongDeadLetter, is("record ")},
+		{"garbage called a conflict", func(h *history) { h.dropLetter(garbageOrder); h.letter(garbageOrder, "DUPL") }, WrongDeadLetter, at(garbageOrder)},
+		{"a dead letter with a reason of a report", func(h *history) { h.dropLetter(garbageOrder); h.letter(garbageOrder, "AB03") }, WrongDeadLetter, at(garbageOrder)},
+		{"two dead letters that differ", func(h *history) { h.letter(garbageOrder, "FF08") }, WrongDeadLetter, at(garbageOrder)},
+		{"a dead letter of a record that is not there", func(h *history) {
+			h.letter(garbageOrder, "FF01")
+			h.orders = append(h.orders[:garbageOrder], h.orders[garbageOrder+1:]...)
+			h.committed--
+		}, WrongDeadLetter, at(garbageOrder)},
+		{"a dead letter with another payload", func(h *history) {
+			h.orders[garbageOrder].Value = []byte{0xfe}
+		}, WrongDeadLetter, at(garbageOrder)},
+		{"a dead letter about another topic", func(h *history) {
+			value, _ := proto.Marshal(&pixv1.DeadLetter{Topic: "pix.settlements", ReasonCode: "FF01"})
+			h.letters = append(h.letters, Record{Value: value})
+		}, WrongDeadLetter, is("dead letter ")},
+		{"a report without an order", func(h *history) {
+			o := h.order(alice, bruno, 5)
+			h.orders = h.orders[:len(h.orders)-1]
+			h.report(o, "AB03")
+		}, ReportWithoutOrder, is("E10000001")},
+		{"a report about another amount", func(h *history) {
+			o := h.message(sameBankOrder)
+			h.dropReports(sameBankOrder)
+			o.AmountCentavos++
+			h.report(o, "")
+		}, ReportedContent, id(sameBankOrder)},
+		{"a report that cannot be read", func(h *history) { h.reports = append(h.reports, Record{Value: []byte{0xff}}) }, BadReport, is("report ")},
+		{"a report without a status", func(h *history) {
+			h.dropReports(voidedOrder)
+			h.appendReport(&pixv1.SettlementReport{EndToEndId: h.message(voidedOrder).EndToEndId})
+		}, BadReport, id(voidedOrder)},
+		{"messages that the engines have not finished", func(h *history) { h.committed-- }, Lag, is("partition 0 ")},
+		{"a commit past the end", func(h *history) { h.committed++ }, Lag, is("partition 0 ")},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			h := clean(t)
+			fault.spoil(h)
+			verdict := h.audit()
+			if verdict.Clean || !strings.HasPrefix(verdict.String(), "AUDIT FAILED: ") {
+				t.Fatal("it passes")
+			}
+			for _, f := range verdict.Findings {
+				if f.Kind == fault.kind && strings.HasPrefix(f.Subject, fault.subject(h)) {
+					return
+				}
+			}
+			t.Fatalf("found are %+v; there must be %q about %s", verdict.Findings, fault.kind, fault.subject(h))
+		})
+	}
+}
+
+// A fault that repeats must not push the others out of the list.
+func TestEveryKindIsListed(t *testing.T) {
+	h := clean(t)
+	for range 1000 {
+		h.order(alice, bruno, 5)
+	}
+	h.accountOf(idOf(alice)).DebitsPending = tb.ToUint128(1)
+	verdict := h.audit()
+	if len(verdict.Findings) != findingsMax || verdict.ByKind[NoOutcome] != 1000 {
+		t.Fatalf("%d listed, %v", len(verdict.Findings), verdict.ByKind)
+	}
+	listed := map[string]bool{}
+	for _, f := range verdict.Findings {
+		listed[f.Kind] = true
+	}
+	if len(listed) != len(verdict.ByKind) {
+		t.Fatalf("listed are %v of %v", listed, verdict.ByKind)
+	}
+}
+
+func (h *history) order(payer, payee pix.Account, amount uint64) *pixv1.PaymentOrder {
+	h.now = h.now.Add(time.Second)
+	o := orderMessage(pix.NewEndToEndID(payer.ISPB, h.now, h.random).String(), payer, payee, amount, h.now)
+	h.append(o)
+	return o
+}
+
+func (h *history) append(o *pixv1.PaymentOrder) {
+	h.orders = append(h.orders, Record{Offset: int64(len(h.orders)), Time: h.now, Value: encode(h.t, o)})
+}
+
+func (h *history) message(order int) *pixv1.PaymentOrder {
+	var o pixv1.PaymentOrder
+	if err := proto.Unmarshal(h.orders[order].Value, &o); err != nil {
+		h.t.Fatal(err)
+	}
+	return &o
+}
+
+func (h *history) letter(order int, reason string) {
+	value := h.orders[order].Value
+	letter, err := proto.Marshal(&pixv1.DeadLetter{
+		Topic: paymentsTopic, Offset: int64(order), ReasonCode: reason, Reason: "a test",
+		PayloadSizeBytes: uint64(len(value)), Payload: value,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.letters = append(h.letters, Record{Offset: int64(len(h.letters)), Value: letter})
+}
+
+func (h *history) report(o *pixv1.PaymentOrder, reason string) {
+	status := pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
+	if reason != "" {
+		status = pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT
+	}
+	h.appendReport(&pixv1.SettlementReport{EndToEndId: o.EndToEndId, Status: status, ReasonCode: reason, Payer: o.Payer, Payee: o.Payee, AmountCentavos: o.AmountCentavos})
+}
+
+func (h *history) appendReport(report *pixv1.SettlementReport) {
+	value, err := report.MarshalVT()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.reports = append(h.reports, Record{Offset: int64(len(h.reports)), Value: value})
+}
+
+func (h *history) dropReports(order int) {
+	var kept []Record
+	for _, r := range h.reports {
+		if !strings.Contains(string(r.Value), h.message(order).EndToEndId) {
+			kept = append(kept, r)
+		}
+	}
+	h.reports = kept
+}
+
+func (h *history) dropLetter(order int) {
+	var kept []Record
+	for _, r := range h.letters {
+		var letter pixv1.DeadLetter
+		if err := proto.Unmarshal(r.Value, &letter); err != nil {
+			h.t.Fatal(err)
+		}
+		if letter.Offset != int64(order) {
+			kept = append(kept, r)
+		}
+	}
+	h.letters = kept
+}
+
+// legsOf returns the payment that an order makes, to know its legs by.
+func (h *history) legsOf(o *pixv1.PaymentOrder) (*payment, number128) {
+	read, err := readOrder(encode(h.t, o), h.now)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return &payment{id: read.id, content: read.content, contentHash: read.hash, minutes: uint32(read.minutes)}, paymentKey(read.id, read.minutes)
+}
+
+func (h *history) hold(o *pixv1.PaymentOrder, legs ...int) {
+	p, key := h.legsOf(o)
+	names, ispb := userData(p.id, uint64(p.minutes))
+	for _, leg := range legs {
+		debit, credit := p.leg(leg)
+		h.transfers = append(h.transfers, tb.Transfer{
+			ID: toTigerBeetle(key.slot(leg - 1)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
+			Amount: tb.ToUint128(o.AmountCentavos), UserData128: toTigerBeetle(names), UserData64: ispb,
+			Ledger: ledgerNumber, Code: uint16(leg), Timeout: 60, Flags: tb.TransferFlags{Pending: true}.ToUint16(),
+		})
+	}
+}
+
+func (h *history) post(o *pixv1.PaymentOrder, legs ...int) {
+	p, _ := h.legsOf(o)
+	for _, leg := range legs {
+		debit, credit := p.leg(leg)
+		h.add(debit, int64(o.AmountCentavos), 0)
+		h.add(credit, 0, int64(o.AmountCentavos))
+	}
+	h.resolve(o, tb.TransferFlags{PostPendingTransfer: true}, "", legs)
+}
+
+func (h *history) void(o *pixv1.PaymentOrder, reason string, legs ...int) {
+	h.resolve(o, tb.TransferFlags{VoidPendingTransfer: true}, reason, legs)
+}
+
+func (h *history) resolve(o *pixv1.PaymentOrder, flags tb.TransferFlags, reason string, legs []int) {
+	_, key := h.legsOf(o)
+	for _, leg := range legs {
+		t := *h.find(key.slot(leg - 1))
+		t.ID, t.PendingID = toTigerBeetle(key.slot(resolutionSlot+leg-1)), t.ID
+		t.UserData32, t.Flags, t.Timeout = reasonOf(reason), flags.ToUint16(), 0
+		h.transfers = append(h.transfers, t)
+	}
+}
+
+func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit accountID) {
+	p, key := h.legsOf(o)
+	h.transfers = append(h.transfers, tb.Transfer{
+		ID: toTigerBeetle(key.slot(resolutionSlot)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
+		UserData64: p.contentHash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
+	})
+}
+
+// move adds a transfer that belongs to no payment, and moves the money.
+func (h *history) move(code uint16, debit, credit accountID, amount uint64) {
+	h.transfers = append(h.transfers, tb.Transfer{
+		ID: tb.ToUint128(uint64(len(h.transfers) + 1)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
+		Amount: tb.ToUint128(amount), Ledger: ledgerNumber, Code: code,
+	})
+	h.add(debit, int64(amount), 0)
+	h.add(credit, 0, int64(amount))
+}
+
+func (h *history) transfer(order, slot int) *tb.Transfer {
+	_, key := h.legsOf(h.message(order))
+	return h.find(key.slot(slot))
+}
+
+func (h *history) find(id number128) *tb.Transfer {
+	for i := range h.transfers {
+		if fromTigerBeetle(h.transfers[i].ID) == id {
+			return &h.transfers[i]
+		}
+	}
+	h.t.Fatalf("there is no transfer %x", id)
+	return nil
+}
+
+func (h *history) dropTransfers(order int, slots ...int) {
+	_, key := h.legsOf(h.message(order))
+	for _, slot := range slots {
+		for i := range h.transfers {
+			if fromTigerBeetle(h.transfers[i].ID) == key.slot(slot) {
+				h.transfers = append(h.transfers[:i], h.transfers[i+1:]...)
+				break
+			}
+		}
+	}
+}
+
+func (h *history) account(id accountID) tb.Account {
+	guarded := kindOf(id) == kindReserve || kindOf(id) == kindCustomer
+	return tb.Account{ID: toTigerBeetle(id), Code: uint16(kindOf(id)), Flags: tb.AccountFlags{DebitsMustNotExceedCredits: guarded}.ToUint16()}
+}
+
+func (h *history) accountOf(id accountID) *tb.Account {
+	for i := range h.accounts {
+		if fromTigerBeetle(h.accounts[i].ID) == id {
+			return &h.accounts[i]
+		}
+	}
+	h.t.Fatalf("there is no account %s", nameOf(id))
+	return nil
+}
+
+func (h *history) dropAccount(id accountID) {
+	for i := range h.accounts {
+		if fromTigerBeetle(h.accounts[i].ID) == id {
+			h.accounts = append(h.accounts[:i], h.accounts[i+1:]...)
+			return
+		}
+	}
+}
+
+func (h *history) add(id accountID, debits, credits int64) {
+	account := h.accountOf(id)
+	sum := func(amount *tb.Uint128, more int64) {
+		value, _ := centavos(*amount)
+		*amount = tb.ToUint128(uint64(int64(value) + more))
+	}
+	sum(&account.DebitsPosted, debits)
+	sum(&account.CreditsPosted, credits)
+}
+
+func orderMessage(id string, payer, payee pix.Account, amount uint64, at time.Time) *pixv1.PaymentOrder {
+	account := func(a pix.Account) *pixv1.Account {
+		return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
+	}
+	return &pixv1.PaymentOrder{EndToEndId: id, Payer: account(payer), Payee: account(payee), AmountCentavos: amount, AcceptedAtUnixMs: at.UnixMilli(), RemittanceInformation: "coffee"}
+}
+
+func encode(t *testing.T, o *pixv1.PaymentOrder) []byte {
+	value, err := o.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// judgedByPlatform decodes and validates as the services do.
+func judgedByPlatform(value []byte, recordTime time.Time) error {
+	var m pixv1.PaymentOrder
+	if err := m.UnmarshalVT(value); err != nil {
+		return err
+	}
+	account := func(a *pixv1.Account) pix.Account {
+		return pix.Account{ISPB: pix.ISPB(a.GetIspb()), Branch: a.GetBranch(), Number: a.GetNumber()}
+	}
+	_, err := pix.Draft{
+		EndToEndID: m.EndToEndId, Payer: account(m.Payer), Payee: account(m.Payee), AmountCentavos: m.AmountCentavos,
+		AcceptedAtUnixMs: m.AcceptedAtUnixMs, RemittanceInformation: m.RemittanceInformation,
+	}.Validate(recordTime)
+	return err
+}
+
+func idOf(a pix.Account) accountID {
+	id, err := customerAccount(string(a.ISPB), a.Branch, a.Number)
+	if err != nil {
+		panic(fmt.Sprint(a, err))
+	}
+	return id
+}
+
+func toTigerBeetle(n number128) tb.Uint128 {
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:8], n.low)
+	binary.LittleEndian.PutUint64(b[8:], n.high)
+	return tb.BytesToUint128(b)
+}
+
+func reasonOf(code string) uint32 {
+	reason, err := reasonNumber(code)
+	if err != nil {
+		panic(err)
+	}
+	return reason
+}

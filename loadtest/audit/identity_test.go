@@ -1,0 +1,92 @@
+package audit
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// The audit derives ids with code of its own. Here alone the two derivations meet: where
+// they differ, one of them is not the design's.
+func TestIdentitiesAgreeWithThePlatform(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	ispb := func() string {
+		text := make([]byte, 8)
+		for i := range text {
+			text[i] = base36[random.IntN(36)]
+		}
+		return string(text)
+	}
+	account := func() pix.Account {
+		number := strconv.FormatUint(1+random.Uint64N(1<<random.IntN(63)), 10)
+		if random.IntN(4) == 0 {
+			number = "99999999999999999999"[:20-random.IntN(3)]
+		}
+		return pix.Account{ISPB: pix.ISPB(ispb()), Branch: "000" + strconv.Itoa(random.IntN(10)), Number: number}
+	}
+	for range 10_000 {
+		payer, payee := account(), account()
+		at := pix.Epoch.Add(time.Duration(random.Int64N(100*365*24*60)) * time.Minute)
+		theirs := pix.NewEndToEndID(payer.ISPB, at, random)
+		ours, minutes, err := parseEndToEndID(theirs.String())
+		if err != nil {
+			t.Fatalf("%s: %v", theirs, err)
+		}
+		key := paymentKey(ours, minutes)
+		ids := ledger.IDsOf(theirs)
+		for leg := 1; leg <= 3; leg++ {
+			if fromTigerBeetle(ids.Pending(leg)) != key.slot(leg-1) || fromTigerBeetle(ids.Resolution(leg)) != key.slot(resolutionSlot+leg-1) {
+				t.Fatalf("%s: the ids of leg %d differ", theirs, leg)
+			}
+		}
+		order := pix.Content{Payer: payer, Payee: payee, AmountCentavos: random.Uint64()}
+		names, ispb := userData(ours, minutes)
+		hold := ledger.AppendReserve(nil, theirs, order, 60)[0]
+		if fromTigerBeetle(hold.UserData128) != names || hold.UserData64 != ispb {
+			t.Fatalf("%s: the user data differ", theirs)
+		}
+		customer, err := customerAccount(string(payer.ISPB), payer.Branch, payer.Number)
+		if err != nil || customer != fromTigerBeetle(ledger.CustomerAccount(payer)) {
+			t.Fatalf("%v: the account ids differ: %v", payer, err)
+		}
+		if nameOf(customer) != payer.String() {
+			t.Fatalf("%v is called %s", payer, nameOf(customer))
+		}
+		if reserveOf(customer) != fromTigerBeetle(ledger.ReserveAccount(payer.ISPB)) || transitOf(customer) != fromTigerBeetle(ledger.TransitAccount(payer.ISPB)) {
+			t.Fatalf("%v: the bank's account ids differ", payer)
+		}
+		if message := orderMessage(theirs.String(), payer, payee, order.AmountCentavos, at); contentHash(message) != order.Hash() {
+			t.Fatalf("%v: the content hashes differ", order)
+		}
+	}
+	if issuance != fromTigerBeetle(ledger.IssuanceAccount) || refusals != fromTigerBeetle(ledger.RefusalsAccount) {
+		t.Fatal("the central bank's account ids differ")
+	}
+}
+
+func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
+	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	random := rand.New(rand.NewPCG(3, 4))
+	payer := pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}
+	payee := pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"}
+	good := orderMessage(pix.NewEndToEndID(payer.ISPB, at, random).String(), payer, payee, 5, at)
+	if _, err := readOrder(encode(t, good), at); err != nil {
+		t.Fatalf("a good order is refused: %v", err)
+	}
+	valid := encode(t, good)
+	for i := range 200_000 {
+		value := append([]byte(nil), valid...)
+		for range 1 + random.IntN(3) {
+			value[random.IntN(len(value))] = byte(random.Uint32())
+		}
+		_, ours := readOrder(value, at)
+		theirs := judgedByPlatform(value, at)
+		if (ours == nil) != (theirs == nil) {
+			t.Fatalf("mutation %d, %x: the audit says %v, the platform %v", i, value, ours, theirs)
+		}
+	}
+}

@@ -36,12 +36,15 @@ func request[T any](ctx context.Context, config *Config, ask func() (T, error)) 
 		value T
 		err   error
 	}
+	var none T
+	if ctx.Err() != nil {
+		return none, context.Cause(ctx)
+	}
 	answered := make(chan answer, 1)
 	go func() {
 		value, err := ask()
 		answered <- answer{value, err}
 	}()
-	var none T
 	select {
 	case a := <-answered:
 		if a.err != nil {

@@ -1,0 +1,413 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+func startLedger(t *testing.T) ledger.Config {
+	t.Helper()
+	server, err := ledgertest.Start(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	return server.Config
+}
+
+func startKafka(t *testing.T, options ...kfake.Opt) stream.Config {
+	t.Helper()
+	cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	return stream.Config{Brokers: cluster.ListenAddrs()}
+}
+
+// smallConfig makes many small requests, so that there are many places to be interrupted.
+func smallConfig(t *testing.T) *Config {
+	t.Helper()
+	var config Config
+	if err := settings.Parse(&config); err != nil {
+		t.Fatalf("the defaults are refused: %v", err)
+	}
+	config.Population = sandbox.Population{Banks: 3, Customers: 20, DepositCentavos: 100, ReserveCentavos: 1000}
+	config.EventsMax = 8
+	config.Partitions = 3
+	config.Timeout = 20 * time.Second
+	return &config
+}
+
+// everyAccount is written from the design, not with the code under test.
+func everyAccount(p sandbox.Population) map[ledger.AccountID]int64 {
+	balances := map[ledger.AccountID]int64{ledger.RefusalsAccount: 0, ledger.IssuanceAccount: -int64(p.Banks) * int64(p.ReserveCentavos)}
+	for i := range p.Banks {
+		balances[ledger.ReserveAccount(p.Bank(i))] = int64(p.ReserveCentavos)
+		balances[ledger.TransitAccount(p.Bank(i))] = -2 * int64(p.ReserveCentavos)
+		for _, branch := range []string{"9001", "9002", "9003", "9004"} {
+			balances[ledger.CustomerAccount(pix.Account{ISPB: p.Bank(i), Branch: branch, Number: "1"})] = 0
+		}
+		balances[ledger.CustomerAccount(pix.Account{ISPB: p.Bank(i), Branch: "9010", Number: "1"})] = 2 * int64(p.ReserveCentavos)
+	}
+	for i := range p.Customers {
+		bank := p.Bank(i % p.Banks)
+		balances[ledger.CustomerAccount(pix.Account{ISPB: bank, Branch: "0001", Number: fmt.Sprint(i/p.Banks + 1)})] = int64(p.DepositCentavos)
+		balances[ledger.TransitAccount(bank)] -= int64(p.DepositCentavos)
+	}
+	return balances
+}
+
+// look returns the balances that are there and how many fundings.
+func look(t *testing.T, client tigerbeetle.Client, p sandbox.Population) (accounts map[ledger.AccountID]tb.Account, fundings int, marker bool) {
+	t.Helper()
+	var ids []tb.Uint128
+	for id := range everyAccount(p) {
+		ids = append(ids, id)
+	}
+	found, err := client.LookupAccounts(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts = map[ledger.AccountID]tb.Account{}
+	for _, account := range found {
+		accounts[account.ID] = account
+	}
+	transfers, err := client.LookupTransfers(append(ids, ledger.MarkerID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, transfer := range transfers {
+		if transfer.ID == ledger.MarkerID {
+			marker = true
+		} else {
+			fundings++
+		}
+	}
+	return accounts, fundings, marker
+}
+
+func checkFunded(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
+	t.Helper()
+	accounts, fundings, marker := look(t, client, p)
+	want := everyAccount(p)
+	if len(accounts) != len(want) || !marker {
+		t.Errorf("%d accounts, want %d; marker %v", len(accounts), len(want), marker)
+	}
+	if funded := p.Banks + p.Customers + p.Banks; fundings != funded { // reserves, customers, the rich
+		t.Errorf("%d fundings, want %d", fundings, funded)
+	}
+	for id, balance := range want {
+		account := accounts[id]
+		if got := ledger.Centavos(account.CreditsPosted) - ledger.Centavos(account.DebitsPosted); got != balance {
+			t.Errorf("%s holds %d, want %d", name(id), got, balance)
+		}
+		kind, _ := ledger.UnpackAccount(id)
+		if account.Ledger != 986 || account.Code != uint16(kind) || account.Flags != kind.Flags() {
+			t.Errorf("%s is %+v", name(id), account)
+		}
+	}
+}
+
+// interrupted is the real client, and cancels the run before or after its n-th request.
+type interrupted struct {
+	tigerbeetle.Client
+	requests int
+	cancel   context.CancelFunc
+	answered bool // cancel only when the request was answered
+}
+
+func (c *interrupted) count(request func()) {
+	c.requests--
+	if c.requests == 0 && !c.answered {
+		c.cancel()
+	}
+	request()
+	if c.requests == 0 && c.answered {
+		c.cancel()
+	}
+}
+
+func (c *interrupted) CreateAccounts(accounts []tb.Account) (results []tb.AccountEventResult, err error) {
+	c.count(func() { results, err = c.Client.CreateAccounts(accounts) })
+	return results, err
+}
+
+func (c *interrupted) CreateTransfers(transfers []tb.Transfer) (results []tb.TransferEventResult, err error) {
+	c.count(func() { results, err = c.Client.CreateTransfers(transfers) })
+	return results, err
+}
+
+// A run is interrupted at each of its requests in turn, so that the next one starts from
+// every state that an interruption can leave.
+func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
+	config := smallConfig(t)
+	config.Ledger = startLedger(t)
+	client, err := ledger.Connect(config.Ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	p := config.Population
+	other := *config
+	other.Population.Customers++
+
+	states := map[string]bool{}
+	for requests := 1; ; requests++ {
+		ctx, cancel := context.WithCancel(context.Background())
+		cut := &interrupted{Client: client, requests: requests, cancel: cancel, answered: requests%2 == 0}
+		err := (&books{config, cut}).populate(ctx, func(string, ...any) {})
+		cancel()
+		if cut.requests > 0 { // it ended before the interruption
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		// The last request may win the race against its own interruption.
+		accounts, fundings, marker := look(t, client, p)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if fundings > 0 && len(accounts) < len(everyAccount(p)) {
+			t.Fatalf("%d fundings were sent with %d accounts: those that missed theirs burnt their ids", fundings, len(accounts))
+		}
+		if marker && fundings != 2*p.Banks+p.Customers {
+			t.Fatalf("the marker is there after %d fundings", fundings)
+		}
+		states[fmt.Sprint(len(accounts), fundings, marker)] = true
+
+		// Nobody can go on with another population from here.
+		err = (&books{&other, client}).populate(context.Background(), func(string, ...any) {})
+		if err == nil || !strings.Contains(err.Error(), "SANDBOX_CUSTOMERS is 20 there and 21 here") {
+			t.Fatalf("another population at %d accounts, %d fundings: %v", len(accounts), fundings, err)
+		}
+	}
+	if len(states) < 8 {
+		t.Errorf("only %d different half-done states were seen: %v", len(states), states)
+	}
+	checkFunded(t, client, p)
+}
+
+func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
+	config := smallConfig(t)
+	config.Ledger, config.Stream = startLedger(t), startKafka(t)
+	ended := make(chan error)
+	for range 2 {
+		go func() { ended <- Run(context.Background(), config, io.Discard) }()
+	}
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+	client, err := ledger.Connect(config.Ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	checkFunded(t, client, config.Population)
+
+	var said bytes.Buffer
+	if err := Run(context.Background(), config, &said); err != nil {
+		t.Fatal(err)
+	}
+	if want := "3 PSPs with BRL 10.00 in reserve each and 35 customers, funded by an earlier run"; !strings.Contains(said.String(), want) {
+		t.Errorf("a rerun says:\n%swant ... %s", said.String(), want)
+	}
+	checkFunded(t, client, config.Population)
+
+	for _, c := range []struct {
+		change func(*Config)
+		says   string
+	}{
+		{func(c *Config) { c.Population.Banks = 4 }, "SANDBOX_BANKS is 3 there and 4 here"},
+		{func(c *Config) { c.Population.Customers = 21 }, "SANDBOX_CUSTOMERS is 20 there and 21 here"},
+		{func(c *Config) { c.Population.DepositCentavos = 1 }, "SANDBOX_DEPOSIT_CENTAVOS is 100 there and 1 here"},
+		{func(c *Config) { c.Population.ReserveCentavos = 1 }, "SANDBOX_RESERVE_CENTAVOS is 1000 there and 1 here"},
+		{func(c *Config) { c.Partitions = 4 }, "topic pix.payments has 3 partitions and PARTITIONS is 4"},
+		{func(c *Config) { c.Ledger.ClusterID = 1; c.Timeout = time.Second }, "TIGERBEETLE_CLUSTER_ID 1, has not answered within BOOTSTRAP_TIMEOUT 1s"},
+	} {
+		differing := *config
+		c.change(&differing)
+		if err := Run(context.Background(), &differing, io.Discard); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("got %v, want ... %s", err, c.says)
+		}
+	}
+	checkFunded(t, client, config.Population)
+}
+
+// A server with a lower limit than configured is told apart from one that is away.
+func TestTooLargeRequestsAreRefusedWithTheSettingToLower(t *testing.T) {
+	server, err := ledgertest.Start(t.TempDir(), "--development")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	config := smallConfig(t)
+	config.Ledger, config.Stream = server.Config, startKafka(t)
+	config.Population.Customers, config.EventsMax = 400, 8189
+	if err := Run(context.Background(), config, io.Discard); err == nil || !strings.Contains(err.Error(), "LEDGER_BATCH_EVENTS_MAX is 8189 and must not exceed the server's limit") {
+		t.Fatal(err)
+	}
+	config.EventsMax = 253
+	if err := Run(context.Background(), config, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatIsAwayIsNamed(t *testing.T) {
+	config := smallConfig(t)
+	config.Timeout = time.Second
+	config.Stream.Brokers = []string{"127.0.0.1:1"}
+	if _, err := ensureTopics(context.Background(), config); err == nil || !strings.Contains(err.Error(), "KAFKA_BROKERS [127.0.0.1:1] is not ready after BOOTSTRAP_TIMEOUT 1s") || !strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+	config.Ledger.Addresses = []string{"127.0.0.1:1"}
+	if err := Run(context.Background(), config, io.Discard); err == nil || !strings.Contains(err.Error(), "TIGERBEETLE_ADDRESSES [127.0.0.1:1], TIGERBEETLE_CLUSTER_ID 0, has not answered within BOOTSTRAP_TIMEOUT 1s") {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := Run(ctx, config, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestItWaitsForKafka(t *testing.T) {
+	config := smallConfig(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	config.Stream.Brokers = []string{address}
+	ended := make(chan error)
+	go func() {
+		_, err := ensureTopics(context.Background(), config)
+		ended <- err
+	}()
+	time.Sleep(500 * time.Millisecond)
+	startKafka(t, kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, address) }))
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTopics(t *testing.T) {
+	config := smallConfig(t)
+	config.Stream = startKafka(t, kfake.SeedTopics(3)) // no topics yet
+	client, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	ctx := context.Background()
+
+	created, err := ensureTopics(ctx, config)
+	if err != nil || created != 5 {
+		t.Fatal(created, err)
+	}
+	// An interrupted run has left some.
+	if _, err := admin.DeleteTopics(ctx, stream.Settlements, stream.AuthorizationRequests); err != nil {
+		t.Fatal(err)
+	}
+	if created, err = ensureTopics(ctx, config); err != nil || created != 2 {
+		t.Fatal(created, err)
+	}
+	configs, err := admin.DescribeTopicConfigs(ctx, stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses, stream.Settlements, stream.DeadLetters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range configs {
+		retention := "-1"
+		if strings.HasPrefix(topic.Name, "pix.authorization-") {
+			retention = "3600000"
+		}
+		for _, entry := range topic.Configs {
+			if want := map[string]string{"retention.ms": retention, "retention.bytes": "-1", "max.message.bytes": "1048576", "cleanup.policy": "delete"}[entry.Key]; want != "" && entry.MaybeValue() != want {
+				t.Errorf("%s: %s is %s, want %s", topic.Name, entry.Key, entry.MaybeValue(), want)
+			}
+		}
+	}
+
+	for _, c := range []struct {
+		change func(*Config)
+		says   string
+	}{
+		{func(c *Config) { c.Partitions = 16 }, "topic pix.payments has 3 partitions and PARTITIONS is 16"},
+		{func(c *Config) { c.ReplicationFactor = 3 }, "topic pix.payments has 1 replicas and REPLICATION_FACTOR is 3"},
+		{func(c *Config) { c.TransientRetention = 2 * time.Hour }, "topic pix.authorization-requests has retention.ms=3600000 and must have retention.ms=7200000"},
+	} {
+		differing := *config
+		c.change(&differing)
+		if _, err := ensureTopics(ctx, &differing); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("got %v, want %s", err, c.says)
+		}
+	}
+	compact := "compact"
+	if _, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Name: "cleanup.policy", Value: &compact}}, stream.Payments); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ensureTopics(ctx, config); err == nil || !strings.Contains(err.Error(), "topic pix.payments has cleanup.policy=compact and must have cleanup.policy=delete") {
+		t.Error(err)
+	}
+}
+
+func TestImpossibleTopicsFailAtOnce(t *testing.T) {
+	config := smallConfig(t)
+	config.Stream = startKafka(t)
+	config.ReplicationFactor = 3
+	started := time.Now()
+	_, err := ensureTopics(context.Background(), config)
+	if err == nil || !strings.Contains(err.Error(), "Kafka refuses to create topic pix.payments with PARTITIONS 3 and REPLICATION_FACTOR 3") {
+		t.Error(err)
+	}
+	if took := time.Since(started); took > config.Timeout/2 {
+		t.Errorf("it took %v to give up", took)
+	}
+}
+
+func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Config)
+		says   string
+	}{
+		{func(c *Config) { c.Partitions = 0 }, "PARTITIONS is 0: it must be from 1 to 1024"},
+		{func(c *Config) { c.ReplicationFactor = 10 }, "REPLICATION_FACTOR is 10"},
+		{func(c *Config) { c.TransientRetention = time.Minute }, "TRANSIENT_RETENTION is 1m0s"},
+		{func(c *Config) { c.Timeout = 0 }, "BOOTSTRAP_TIMEOUT is 0s"},
+		{func(c *Config) { c.EventsMax = 8190 }, "LEDGER_BATCH_EVENTS_MAX is 8190: it must be from 8 to 8189"},
+		{func(c *Config) { c.Population.Banks = 1 }, "SANDBOX_BANKS is 1"},
+		{func(c *Config) { c.Ledger.Addresses = []string{"localhost:3001"} }, `TIGERBEETLE_ADDRESSES holds "localhost:3001"`},
+		{func(c *Config) { c.Stream.Brokers = nil }, "KAFKA_BROKERS is empty"},
+	} {
+		config := smallConfig(t)
+		c.change(config)
+		if err := config.Validate(); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("got %v, want %s", err, c.says)
+		}
+	}
+}

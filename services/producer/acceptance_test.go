@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"pgregory.net/rapid"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+const (
+	payer = `{"ispb": "10000001", "branch": "0001", "number": "1"}`
+	payee = `{"ispb": "10000002", "branch": "0001", "number": "2"}`
+	valid = `{"payer": ` + payer + `, "payee": ` + payee + `, "amount_centavos": 12345}`
+)
+
+// published reads so many records of pix.payments.
+func published(t *testing.T, b *broker, count int) []*kgo.Record {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.address), kgo.ConsumeTopics(stream.Payments), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var records []*kgo.Record
+	for len(records) < count {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("%d of %d payments are in the topic", len(records), count)
+		}
+		records = append(records, fetches.Records()...)
+	}
+	return records
+}
+
+func TestAPaymentIsInTheTopicOnceItIsAccepted(t *testing.T) {
+	b := startBroker(t)
+	p := startProgram(t, b, nil)
+	p.await("kafka", false)
+	before := time.Now().Truncate(time.Millisecond)
+	first := p.call("POST", "/v1/payments", valid)
+	if first.code != http.StatusAccepted || string(first.Status) != `"accepted"` {
+		t.Fatalf("%d %s", first.code, first.text)
+	}
+	id, err := pix.ParseEndToEndID(first.EndToEndID)
+	if err != nil || id.Payer() != "10000001" {
+		t.Fatalf("made the id %q: %v", first.EndToEndID, err)
+	}
+	// The same again, under its id and with a remittance.
+	again := p.call("POST", "/v1/payments", fmt.Sprintf(`{"end_to_end_id": %q, "payer": %s, "payee": %s, "amount_centavos": 12345, "remittance_information": "obrigado", "accepted_at": %q}`,
+		first.EndToEndID, payer, payee, before.Format(time.RFC3339Nano)))
+	if again.code != http.StatusAccepted || again.EndToEndID != first.EndToEndID {
+		t.Fatalf("%d %s", again.code, again.text)
+	}
+	records := published(t, b, 2)
+	for i, record := range records {
+		order := &pixv1.PaymentOrder{}
+		if err := order.UnmarshalVT(record.Value); err != nil {
+			t.Fatal(err)
+		}
+		if string(record.Key) != first.EndToEndID || order.EndToEndId != first.EndToEndID || order.AmountCentavos != 12345 ||
+			order.Payer.GetNumber() != "1" || order.Payee.GetIspb() != "10000002" || order.RemittanceInformation != []string{"", "obrigado"}[i] {
+			t.Errorf("record %d: key %s, %v", i, record.Key, order)
+		}
+		if order.AcceptedAtUnixMs < before.UnixMilli() || order.AcceptedAtUnixMs > record.Timestamp.UnixMilli() {
+			t.Errorf("record %d: accepted at %d, sent from %d to %d", i, order.AcceptedAtUnixMs, before.UnixMilli(), record.Timestamp.UnixMilli())
+		}
+		if i > 0 && record.Partition != records[0].Partition {
+			t.Error("the same payment went to two partitions")
+		}
+	}
+	if again := p.call("GET", "/v1/payments/"+first.EndToEndID, ""); again.code != http.StatusServiceUnavailable {
+		t.Errorf("a status without a ledger: %d %s", again.code, again.text)
+	}
+}
+
+func TestBadInputIsRefusedWithTheFieldAndTheValue(t *testing.T) {
+	b := startBroker(t)
+	p := startProgram(t, b, nil)
+	p.await("kafka", false)
+	id := pix.NewEndToEndID("10000001", time.Now(), random).String()
+	with := func(fields string) string { return `{"payer": ` + payer + `, "payee": ` + payee + `, ` + fields + `}` }
+	for _, c := range []struct {
+		name, body         string
+		code               int
+		field, value, says string
+		reason             string
+	}{
+		{"empty body", ``, 400, "", "", "ends too early", ""},
+		{"cut off", valid[:20], 400, "", "", "ends too early", ""},
+		{"no JSON", `amount=1`, 400, "", "", "invalid character", ""},
+		{"not an object", `[1]`, 400, "", `"array"`, "must be an object", ""},
+		{"two objects", valid + valid, 400, "", "", "something follows", ""},
+		{"unknown field", with(`"amount_centavos": 1, "amount": 1`), 400, "amount", "", "not known", ""},
+		{"unknown field inside", `{"payer": {"isbp": "10000001"}}`, 400, "isbp", "", "not known", ""},
+		{"amount as text", with(`"amount_centavos": "1"`), 400, "amount_centavos", `"string"`, "an integer", ""},
+		{"amount with a fraction", with(`"amount_centavos": 1.5`), 400, "amount_centavos", `"number 1.5"`, "an integer", ""},
+		{"negative amount", with(`"amount_centavos": -1`), 400, "amount_centavos", `"number -1"`, "an integer", ""},
+		{"amount past 64 bits", with(`"amount_centavos": 18446744073709551616`), 400, "amount_centavos", `"number 18446744073709551616"`, "an integer", ""},
+		{"branch as a number", `{"payer": {"branch": 1}}`, 400, "payer.branch", `"number"`, "a string", ""},
+		{"too large", with(`"remittance_information": "` + strings.Repeat("x", 16<<10) + `"`), 413, "", "", "16384", ""},
+		{"no amount", with(`"end_to_end_id": ""`), 422, "amount_centavos", "0", "at least 1", "AM01"},
+		{"zero amount", with(`"amount_centavos": 0`), 422, "amount_centavos", "0", "at least 1", "AM01"},
+		{"no payer", `{"payee": ` + payee + `, "amount_centavos": 1}`, 422, "payer", `{"ispb":"","branch":"","number":""}`, "ISPB", "FF01"},
+		{"bad payer ISPB", `{"payer": {"ispb": "1234567a", "branch": "0001", "number": "1"}}`, 422, "payer", `"1234567a"`, "ISPB", "FF01"},
+		{"bad branch", `{"payer": {"ispb": "10000001", "branch": "1", "number": "1"}}`, 422, "payer", `"branch":"1"`, "branch is", "FF01"},
+		{"bad number", `{"payer": ` + payer + `, "payee": {"ispb": "10000002", "branch": "0001", "number": "01"}, "amount_centavos": 1}`, 422, "payee", `"number":"01"`, "account number", "FF01"},
+		{"bad id", with(`"end_to_end_id": "E1", "amount_centavos": 1`), 422, "end_to_end_id", `"E1"`, "32", "FF08"},
+		{"id of another payer", with(`"end_to_end_id": "E10000002` + id[9:] + `", "amount_centavos": 1`), 422, "end_to_end_id", "E10000002", "payer's is 10000001", "FF08"},
+		{"id of another day", with(`"end_to_end_id": "E10000001202001020304` + id[21:] + `", "amount_centavos": 1`), 422, "end_to_end_id", "202001020304", "12 h", "FF08"},
+		{"acceptance that is no time", with(`"accepted_at": "yesterday", "amount_centavos": 1`), 422, "accepted_at", `"yesterday"`, "RFC 3339", "DT02"},
+		{"acceptance in the future", with(`"accepted_at": "` + time.Now().Add(time.Minute).Format(time.RFC3339) + `", "amount_centavos": 1`), 422, "accepted_at", "T", "at most 5 s", "DT02"},
+		{"long remittance", with(`"remittance_information": "` + strings.Repeat("x", 141) + `", "amount_centavos": 1`), 422, "remittance_information", "xxx", "at most 140", "FF01"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := p.call("POST", "/v1/payments", c.body)
+			if got.code != c.code || string(got.Status) != fmt.Sprint(c.code) || got.contentType != "application/problem+json" || got.Type == "" || got.Title == "" {
+				t.Errorf("%d %s %s, want a problem with %d", got.code, got.contentType, got.text, c.code)
+			}
+			if got.Field != c.field || !strings.Contains(string(got.Value), c.value) || !strings.Contains(got.Detail, c.says) || got.Code != c.reason {
+				t.Errorf("%s, want field %q, value %s, code %q and %q in the detail", got.text, c.field, c.value, c.reason, c.says)
+			}
+		})
+	}
+	if got := p.call("GET", "/v1/payments/E1", ""); got.code != 422 || got.Field != "end_to_end_id" || string(got.Value) != `"E1"` || got.Code != "FF08" {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+}
+
+func TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed(t *testing.T) {
+	b := startBroker(t)
+	p := startProgram(t, b, nil, "PUBLISH_TIMEOUT=1s", "PAYMENTS_IN_FLIGHT_MAX=20")
+	p.await("kafka", false)
+	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
+		t.Fatalf("%d %s", got.code, got.text)
+	}
+	b.stop()
+	p.await("kafka", true)
+	// Many at once: each ends in time, and those past the limit at once.
+	ids := make(chan string, 100)
+	var calls sync.WaitGroup
+	for range cap(ids) {
+		calls.Go(func() {
+			started := time.Now()
+			got := p.call("POST", "/v1/payments", valid)
+			if took := time.Since(started); took > 5*time.Second {
+				t.Errorf("it took %v, want about 1s", took)
+			}
+			if got.code != http.StatusServiceUnavailable && got.code != http.StatusTooManyRequests || got.retryAfter == "" {
+				t.Errorf("%d %s Retry-After %q, want 503 or 429", got.code, got.text, got.retryAfter)
+			}
+			if _, err := pix.ParseEndToEndID(got.EndToEndID); err != nil {
+				t.Errorf("%s names no payment: %v", got.text, err)
+			}
+			if got.code == http.StatusServiceUnavailable {
+				ids <- got.EndToEndID
+			}
+		})
+	}
+	calls.Wait()
+	close(ids)
+	if len(ids) == 0 || len(ids) == cap(ids) {
+		t.Errorf("%d of %d with an unknown fate, want some, and some refused by the limit of 20", len(ids), cap(ids))
+	}
+	b.start()
+	p.await("kafka", false)
+	sent := 0
+	for id := range ids {
+		body := `{"end_to_end_id": "` + id + `", ` + valid[1:]
+		await(t, "the payment to be accepted", func() (bool, string) {
+			got := p.call("POST", "/v1/payments", body)
+			return got.code == http.StatusAccepted && got.EndToEndID == id, got.text
+		})
+		sent++
+	}
+	published(t, b, 1+sent)
+}
+
+func TestStoppingFinishesWhatIsInFlight(t *testing.T) {
+	b := startBroker(t)
+	p := startProgram(t, b, nil)
+	p.await("kafka", false)
+	b.stop()
+	p.await("kafka", true)
+	answer := make(chan reply, 1)
+	go func() { answer <- p.call("POST", "/v1/payments", valid) }()
+	await(t, "the payment to be in flight", func() (bool, string) {
+		text := p.metrics()
+		return strings.Contains(text, "pix_producer_requests_in_flight 1\n"), text
+	})
+	_ = p.command.Process.Signal(syscall.SIGTERM)
+	b.start()
+	if got := <-answer; got.code != http.StatusAccepted {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+	// The absent ledger's look-ups never return; that is no failure.
+	if code := p.command.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+}
+
+func (p *program) metrics() string {
+	response, err := http.Get("http://" + p.telemetry + "/metrics")
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	var text strings.Builder
+	if err := response.Write(&text); err != nil {
+		return err.Error()
+	}
+	return text.String()
+}
+
+// What the door lets in, the engine must not put among the dead letters.
+func TestAnAcceptedPaymentIsAValidOrder(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_123)
+	digits := rapid.StringMatching(`[1-9][0-9]{0,21}`)
+	anAccount := rapid.Custom(func(t *rapid.T) account {
+		return account{rapid.StringMatching(`[0-9A-Z]{7,9}`).Draw(t, "ispb"), rapid.StringMatching(`[0-9]{3,5}`).Draw(t, "branch"), digits.Draw(t, "number")}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		body := payment{
+			Payer: anAccount.Draw(t, "payer"), Payee: anAccount.Draw(t, "payee"), AmountCentavos: rapid.Uint64().Draw(t, "amount"),
+			AcceptedAt:            rapid.SampledFrom([]string{"", now.Format(time.RFC3339Nano), now.Add(-11 * time.Hour).Format(time.RFC3339), now.Add(-13 * time.Hour).Format(time.RFC3339)}).Draw(t, "accepted_at"),
+			RemittanceInformation: rapid.StringN(0, 50, 150).Draw(t, "remittance"),
+		}
+		order, problem := body.order(now)
+		if problem != nil {
+			if problem.Field == "" || problem.Detail == "" || problem.Code == "" {
+				t.Fatalf("refused without saying what is wrong: %+v", problem)
+			}
+			return
+		}
+		draft := pix.Draft{
+			EndToEndID: order.EndToEndId, AmountCentavos: order.AmountCentavos, AcceptedAtUnixMs: order.AcceptedAtUnixMs, RemittanceInformation: order.RemittanceInformation,
+			Payer: pix.Account{ISPB: pix.ISPB(order.Payer.Ispb), Branch: order.Payer.Branch, Number: order.Payer.Number},
+			Payee: pix.Account{ISPB: pix.ISPB(order.Payee.Ispb), Branch: order.Payee.Branch, Number: order.Payee.Number},
+		}
+		if _, err := draft.Validate(now); err != nil {
+			t.Fatalf("let in and invalid: %v", err)
+		}
+	})
+}

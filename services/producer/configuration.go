@@ -1,0 +1,57 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/platform/web"
+)
+
+type configuration struct {
+	Stream          stream.Config
+	Ledger          ledger.Config
+	Telemetry       telemetry.Config
+	HTTP            web.Config
+	Accept          AcceptConfig
+	Status          StatusConfig
+	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"longest time from SIGTERM to the end, 1s to 5m"`
+}
+
+// AcceptConfig bounds the taking of payments.
+type AcceptConfig struct {
+	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"5s" help:"for Kafka to acknowledge a payment, 1s to 1m; then the answer is 503, its fate unknown"`
+	InFlightMax    int           `env:"PAYMENTS_IN_FLIGHT_MAX" envDefault:"10000" help:"payments that wait for Kafka's acknowledgement, 1 to 1000000; past it the answer is 429"`
+}
+
+// StatusConfig bounds the asking for the status of payments.
+type StatusConfig struct {
+	Timeout        time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" help:"for the ledger to answer, 100ms to 1m; then the answer is 503"`
+	InFlightMax    int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" help:"questions that wait for the ledger, 1 to 100000; past it the answer is 429"`
+	IDsMax         int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" help:"ids in one look-up, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
+	ClockTolerance time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" help:"how far this clock may be ahead of the ledger's, 0 to 1m; only that long after its timeout is a payment without a verdict called rejected"`
+}
+
+func (c *configuration) Validate() error {
+	if err := errors.Join(
+		c.Stream.Validate(), c.Ledger.Validate(), c.Telemetry.Validate(), c.HTTP.Validate(),
+		settings.DurationInRange("PUBLISH_TIMEOUT", c.Accept.PublishTimeout, time.Second, time.Minute),
+		settings.InRange("PAYMENTS_IN_FLIGHT_MAX", c.Accept.InFlightMax, 1, 1_000_000),
+		settings.DurationInRange("STATUS_TIMEOUT", c.Status.Timeout, 100*time.Millisecond, time.Minute),
+		settings.InRange("STATUS_IN_FLIGHT_MAX", c.Status.InFlightMax, 1, 100_000),
+		settings.InRange("LEDGER_LOOKUP_IDS_MAX", c.Status.IDsMax, 8, 8189),
+		settings.DurationInRange("LEDGER_CLOCK_TOLERANCE", c.Status.ClockTolerance, 0, time.Minute),
+		settings.DurationInRange("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second, 5*time.Minute),
+	); err != nil {
+		return err
+	}
+	// Else the connection is cut before the answer that names the payment.
+	if longest := max(c.Accept.PublishTimeout, c.Status.Timeout) + c.HTTP.ReadTimeout; c.HTTP.WriteTimeout <= longest {
+		return fmt.Errorf("HTTP_WRITE_TIMEOUT is %v: it must be longer than HTTP_READ_TIMEOUT plus the longer of PUBLISH_TIMEOUT and STATUS_TIMEOUT, %v", c.HTTP.WriteTimeout, longest)
+	}
+	return nil
+}

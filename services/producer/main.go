@@ -1,0 +1,90 @@
+// The producer is the front door of the clearing house: payments come in over HTTP and
+// go to Kafka, and their status comes straight from the ledger.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/platform/web"
+)
+
+func main() {
+	config := &configuration{
+		Telemetry: telemetry.Config{Address: "127.0.0.1:9101"},
+		HTTP:      web.Config{Address: "127.0.0.1:8080"},
+	}
+	settings.Load("producer", "the front door: takes payments over HTTP and tells what became of them", config)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if err := run(config, signals); err != nil {
+		fmt.Fprintf(os.Stderr, "producer: %v\n", err)
+		os.Exit(settings.ExitFailure)
+	}
+}
+
+// runningNeed is met from the end of the start to the beginning of the end.
+const runningNeed = "running"
+
+func run(config *configuration, signals <-chan os.Signal) error {
+	started := time.Now()
+	t, err := telemetry.Start("producer", config.Telemetry)
+	if err != nil {
+		return err
+	}
+	for _, need := range []string{runningNeed, stream.KafkaNeed, ledgerNeed} {
+		t.Health.Need(need)
+	}
+	acceptance, err := newAcceptance(config.Accept, config.Stream, t)
+	if err != nil {
+		return err
+	}
+	status, err := newStatus(config.Status, config.Ledger, t)
+	if err != nil {
+		return err
+	}
+	watching, stopWatching := context.WithCancel(context.Background())
+	defer stopWatching()
+	var watchers sync.WaitGroup
+	watchers.Go(func() { stream.Watch(watching, acceptance.client, t, stream.Payments) })
+	watchers.Go(func() { status.watch(watching, t) })
+	api, err := web.Serve(config.HTTP, routes(acceptance, status, t.Registry), t.Log)
+	if err != nil {
+		return err
+	}
+	t.Health.Report(runningNeed, nil)
+	t.Log.Info("started", zap.Duration("took", time.Since(started)), zap.String("http_address", api.Address()))
+
+	var failure error
+	reason := "a failure"
+	select {
+	case failure = <-status.failures:
+	case signal := <-signals:
+		reason = signal.String()
+	}
+	stopping := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), config.ShutdownTimeout)
+	defer cancel()
+	t.Health.Report(runningNeed, errors.New("stopping"))
+	stopWatching()
+	watchers.Wait()
+	for _, stop := range []func(context.Context) error{api.Stop, acceptance.stop, status.stop} {
+		if err := stop(ctx); err != nil {
+			t.Log.Warn("stopped with work left", zap.Error(err))
+		}
+	}
+	t.Log.Info("stopped", zap.String("because_of", reason), zap.Duration("took", time.Since(stopping)))
+	t.Stop(ctx)
+	return failure
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/web"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// payment is the body of POST /v1/payments.
+type payment struct {
+	EndToEndID            string  `json:"end_to_end_id"` // made when it is left out
+	Payer                 account `json:"payer"`
+	Payee                 account `json:"payee"`
+	AmountCentavos        uint64  `json:"amount_centavos"`
+	AcceptedAt            string  `json:"accepted_at"` // RFC 3339; now when it is left out
+	RemittanceInformation string  `json:"remittance_information"`
+}
+
+type account struct {
+	ISPB   string `json:"ispb"`
+	Branch string `json:"branch"`
+	Number string `json:"number"`
+}
+
+// order turns a payment into what is published, or says what is wrong with it. It gives
+// the payment its id and its acceptance time when they are left out.
+func (p *payment) order(now time.Time) (*pixv1.PaymentOrder, *web.Problem) {
+	payer, payee := p.Payer.pix(), p.Payee.pix()
+	if err := payer.Validate(); err != nil { // first, because the id is made from it
+		return nil, invalid(p.EndToEndID, "payer", p.Payer, pix.ReasonMalformed, err.Error())
+	}
+	if p.EndToEndID == "" {
+		p.EndToEndID = pix.NewEndToEndID(payer.ISPB, now, random).String()
+	}
+	accepted := now
+	if p.AcceptedAt != "" {
+		var err error
+		if accepted, err = time.Parse(time.RFC3339, p.AcceptedAt); err != nil {
+			return nil, invalid(p.EndToEndID, "accepted_at", p.AcceptedAt, pix.ReasonBadAcceptance, "it must be a time as in RFC 3339, like "+now.UTC().Format(time.RFC3339))
+		}
+	}
+	// The engine will judge the record by its timestamp, which is now: the same judgement.
+	draft := pix.Draft{
+		EndToEndID: p.EndToEndID, Payer: payer, Payee: payee, AmountCentavos: p.AmountCentavos,
+		AcceptedAtUnixMs: accepted.UnixMilli(), RemittanceInformation: p.RemittanceInformation,
+	}
+	if _, err := draft.Validate(now); err != nil {
+		wrong := new(pix.Invalid)
+		if !errors.As(err, &wrong) {
+			return nil, invalid(p.EndToEndID, "", nil, pix.ReasonMalformed, err.Error())
+		}
+		field, value := p.named(wrong.Field)
+		return nil, invalid(p.EndToEndID, field, value, wrong.Reason, wrong.Detail)
+	}
+	if p.AmountCentavos == 0 {
+		return nil, invalid(p.EndToEndID, "amount_centavos", 0, pix.ReasonZeroAmount, "it must be at least 1")
+	}
+	return &pixv1.PaymentOrder{
+		EndToEndId: p.EndToEndID, Payer: p.Payer.proto(), Payee: p.Payee.proto(), AmountCentavos: p.AmountCentavos,
+		AcceptedAtUnixMs: draft.AcceptedAtUnixMs, RemittanceInformation: p.RemittanceInformation,
+	}, nil
+}
+
+// named translates the field of a draft into the field of the request and its value.
+func (p *payment) named(field string) (string, any) {
+	switch field {
+	case "end_to_end_id":
+		return field, p.EndToEndID
+	case "payer":
+		return field, p.Payer
+	case "payee":
+		return field, p.Payee
+	case "accepted_at_unix_ms":
+		return "accepted_at", p.AcceptedAt
+	case "remittance_information":
+		return field, p.RemittanceInformation
+	}
+	return field, nil
+}
+
+func (a account) pix() pix.Account {
+	return pix.Account{ISPB: pix.ISPB(a.ISPB), Branch: a.Branch, Number: a.Number}
+}
+
+func (a account) proto() *pixv1.Account {
+	return &pixv1.Account{Ispb: a.ISPB, Branch: a.Branch, Number: a.Number}
+}
+
+// invalid is the answer to a value that is wrong. A bad id is not repeated as an id.
+func invalid(endToEndID, field string, value any, code pix.Reason, detail string) *web.Problem {
+	if field == "end_to_end_id" {
+		endToEndID = ""
+	}
+	return &web.Problem{Type: web.Kind("invalid-value"), Title: "Invalid value", Status: http.StatusUnprocessableEntity,
+		Detail: fmt.Sprintf("%s: %s", field, detail), Field: field, Value: value, Code: code.String(), EndToEndID: endToEndID}
+}
+
+// random may be used by many goroutines: its source is the process's own.
+var random = rand.New(processSource{})
+
+type processSource struct{}
+
+func (processSource) Uint64() uint64 { return rand.Uint64() }

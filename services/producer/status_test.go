@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// books opens the accounts that payments from one PSP to another need.
+func books(t *testing.T, l *ledgerServer) tigerbeetle.Client {
+	t.Helper()
+	client, err := ledger.Connect(ledger.Config{Addresses: []string{l.address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	open := func(id ledger.AccountID, kind ledger.AccountKind) tb.Account {
+		return tb.Account{ID: id, Ledger: ledger.Ledger, Code: uint16(kind), Flags: kind.Flags()}
+	}
+	accounts := []tb.Account{open(ledger.IssuanceAccount, ledger.Issuance), open(ledger.CustomerAccount(content.Payer), ledger.Customer), open(ledger.CustomerAccount(content.Payee), ledger.Customer)}
+	for _, psp := range []pix.ISPB{content.Payer.ISPB, content.Payee.ISPB} {
+		accounts = append(accounts, open(ledger.ReserveAccount(psp), ledger.Reserve), open(ledger.TransitAccount(psp), ledger.Transit))
+	}
+	if results, err := client.CreateAccounts(accounts); err != nil || len(results) > 0 {
+		t.Fatalf("%v %v", results, err)
+	}
+	fund := func(debit, credit ledger.AccountID) tb.Transfer {
+		return tb.Transfer{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(1_000_000), Ledger: ledger.Ledger, Code: ledger.CodeFunding}
+	}
+	write(t, client, []tb.Transfer{
+		fund(ledger.IssuanceAccount, ledger.ReserveAccount(content.Payer.ISPB)),
+		fund(ledger.TransitAccount(content.Payer.ISPB), ledger.CustomerAccount(content.Payer)),
+	})
+	return client
+}
+
+func write(t *testing.T, client tigerbeetle.Client, transfers []tb.Transfer) {
+	t.Helper()
+	if results, err := client.CreateTransfers(transfers); err != nil || len(results) > 0 {
+		t.Fatalf("%v %v", results, err)
+	}
+}
+
+var content = pix.Content{
+	Payer:          pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"},
+	Payee:          pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"},
+	AmountCentavos: 100,
+}
+
+func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
+	l := startLedger(t)
+	client := books(t, l)
+	p := startProgram(t, startBroker(t), l, "LEDGER_CLOCK_TOLERANCE=0s")
+	p.await("ledger", false)
+	const long, short = 60, 1
+	for _, c := range []struct {
+		name         string
+		do           func(pix.EndToEndID)
+		code         int
+		status       string
+		reason       string
+		held, judged bool
+	}{
+		{"nothing", func(pix.EndToEndID) {}, 404, "404", "", false, false},
+		{"held", func(id pix.EndToEndID) { write(t, client, ledger.AppendReserve(nil, id, content, long)) }, 200, `"reserved"`, "", true, false},
+		{"posted", func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReserve(nil, id, content, long))
+			write(t, client, ledger.AppendPost(nil, id, false))
+		}, 200, `"settled"`, "", true, true},
+		{"voided", func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReserve(nil, id, content, long))
+			write(t, client, ledger.AppendVoid(nil, id, false, pix.ReasonPayeeBlocked))
+		}, 200, `"rejected"`, "AC06", true, true},
+		{"refused without phase 1", func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReceipt(nil, id, content, pix.ReasonReserveShort, true))
+		}, 200, `"rejected"`, "AM04", false, true},
+		{"held past its timeout", func(id pix.EndToEndID) { write(t, client, ledger.AppendReserve(nil, id, content, short)) }, 200, `"rejected"`, "AB03", true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+			c.do(id)
+			await(t, c.status, func() (bool, string) { // at once, except for the timeout
+				got := p.call("GET", "/v1/payments/"+id.String(), "")
+				return got.code == c.code && string(got.Status) == c.status && got.ReasonCode == c.reason && got.EndToEndID == id.String() &&
+					got.has("reserved_at") == c.held && got.has("decided_at") == c.judged, fmt.Sprint(got.code, got.text)
+			})
+		})
+	}
+}
+
+func TestWithTheLedgerAwayPaymentsAreTakenAndStatusesAreNot(t *testing.T) {
+	l := startLedger(t)
+	client := books(t, l)
+	p := startProgram(t, startBroker(t), l, "STATUS_TIMEOUT=500ms", "STATUS_IN_FLIGHT_MAX=10")
+	p.await("ledger", false)
+	p.await("kafka", false)
+	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	write(t, client, ledger.AppendReserve(nil, id, content, 60))
+	l.kill()
+	p.await("ledger", true)
+	var mu sync.Mutex
+	codes := map[int]int{}
+	var calls sync.WaitGroup
+	for range 30 {
+		calls.Go(func() {
+			started := time.Now()
+			got := p.call("GET", "/v1/payments/"+id.String(), "")
+			if took := time.Since(started); took > 5*time.Second {
+				t.Errorf("it took %v, want about 500ms", took)
+			}
+			if got.retryAfter == "" || got.EndToEndID != id.String() {
+				t.Errorf("%d %s Retry-After %q", got.code, got.text, got.retryAfter)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			codes[got.code]++
+		})
+	}
+	calls.Wait()
+	if codes[http.StatusServiceUnavailable] != 10 || codes[http.StatusTooManyRequests] != 20 {
+		t.Errorf("answers by code %v, want 10 times 503 and, past the limit, 20 times 429", codes)
+	}
+	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+	l.start()
+	p.await("ledger", false)
+	await(t, "the status", func() (bool, string) {
+		got := p.call("GET", "/v1/payments/"+id.String(), "")
+		return string(got.Status) == `"reserved"`, got.text
+	})
+	// Stopping ends in bounded time with the ledger away, too.
+	l.kill()
+	p.await("ledger", true)
+	stopping := time.Now()
+	p.end(syscall.SIGTERM)
+	if took := time.Since(stopping); took > 15*time.Second {
+		t.Errorf("stopping took %v", took)
+	}
+	if code := p.command.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+}

@@ -13,7 +13,8 @@ import (
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
-// KafkaNeed is the name under which Watch reports.
+// KafkaNeed is the name under which Watch reports. Who starts Watch adds the need first,
+// before anyone can ask for health.
 const KafkaNeed = "kafka"
 
 // watchEvery and watchPatience bound how long an absent broker goes unnoticed: their sum.
@@ -25,7 +26,6 @@ const (
 // Watch tells Health, until ctx ends, whether Kafka answers and has the topics. The
 // client itself never says: it retries for as long as it takes.
 func Watch(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, topics ...string) {
-	t.Health.Need(KafkaNeed)
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {

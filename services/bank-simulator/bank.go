@@ -64,7 +64,6 @@ func startBank(config BankConfig, kafka stream.Config, book *decision.Book, t *t
 	b := &bank{config: config, book: book, delayed: newWaitingRoom(), t: t, lines: map[int32]*line{}, rarely: rarely(t.Log)}
 	b.room = sync.NewCond(&b.mu)
 	b.metrics = newMetrics(t.Registry, config.MetricSeriesMax, b)
-	t.Health.Need(assignmentNeed)
 	client, err := stream.Connect(kafka, "bank-simulator", t,
 		kgo.ConsumerGroup(stream.BankGroup),
 		kgo.ConsumeTopics(stream.AuthorizationRequests),
@@ -108,7 +107,6 @@ func startBank(config BankConfig, kafka stream.Config, book *decision.Book, t *t
 // commits and leaves the group, all within the context's time. Answers whose time has
 // not come are not sent: their requests are not committed and come again.
 func (b *bank) stop(ctx context.Context) error {
-	b.t.Health.Report(assignmentNeed, errors.New("stopping"))
 	b.stopFetching()
 	b.fetcher.Wait()
 	flushed := b.client.Flush(ctx)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
 )
@@ -31,17 +33,19 @@ func main() {
 	}
 }
 
+// runningNeed is met from the end of the start to the beginning of the end.
+const runningNeed = "running"
+
 func run(config *configuration, signals <-chan os.Signal) error {
 	started := time.Now()
 	t, err := telemetry.Start("bank-simulator", config.Telemetry)
 	if err != nil {
 		return err
 	}
-	book, err := config.Profiles.book()
-	if err != nil {
-		return err
+	for _, need := range []string{runningNeed, stream.KafkaNeed, assignmentNeed} {
+		t.Health.Need(need)
 	}
-	bank, err := startBank(config.Bank, config.Stream, book, t)
+	book, err := config.Profiles.book()
 	if err != nil {
 		return err
 	}
@@ -49,9 +53,15 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	if err != nil {
 		return err
 	}
+	bank, err := startBank(config.Bank, config.Stream, book, t)
+	if err != nil {
+		return err
+	}
+	t.Health.Report(runningNeed, nil)
 	t.Log.Info("started", zap.Duration("took", time.Since(started)), zap.String("http_address", api.Address()))
 
 	reason := <-signals
+	t.Health.Report(runningNeed, errors.New("stopping"))
 	stopping := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), config.ShutdownTimeout)
 	defer cancel()

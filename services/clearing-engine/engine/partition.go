@@ -52,6 +52,9 @@ type flight struct {
 type arrival struct {
 	order  pix.Order
 	record *kgo.Record
+	// inTime tells that it met a payment whose report was not sent yet: that report is its
+	// answer too. Who sends later gets a report later.
+	inTime bool
 }
 
 type eventKind uint8
@@ -174,10 +177,10 @@ func (p *partition) arrive(record *kgo.Record, now time.Time) {
 	}
 	if f := p.flights[order.ID]; f != nil {
 		p.engine.metrics.joined.Inc()
-		f.waiting = append(f.waiting, arrival{order, record})
+		f.waiting = append(f.waiting, arrival{order, record, !f.payment.Ended()})
 		return
 	}
-	p.begin(arrival{order, record}, nil, now)
+	p.begin(arrival{order: order, record: record}, nil, now)
 }
 
 func (p *partition) begin(a arrival, waiting []arrival, now time.Time) {
@@ -298,8 +301,8 @@ func (f *flight) stopWaiting() {
 }
 
 // end takes the acknowledgement of the report or the dead letter: the record is
-// finished, and so is every equal message that waited. One with other content goes on as
-// a payment of its own, and will find this one in the ledger.
+// finished, and so is every equal message that came before the report was sent. Any other
+// that waited goes on as a payment of its own, and will find this one in the ledger.
 func (p *partition) end(f *flight, now time.Time) {
 	order := &f.payment.Order
 	delete(p.flights, order.ID)
@@ -310,24 +313,20 @@ func (p *partition) end(f *flight, now time.Time) {
 		p.engine.metrics.acceptToReport.Observe(now.Sub(order.AcceptedAt).Seconds())
 	}
 	p.finish(f.record)
-	for i, w := range f.waiting {
-		if isReport && w.order.Content == order.Content {
+	var others []arrival
+	for _, w := range f.waiting {
+		if isReport && w.inTime && w.order.Content == order.Content {
 			p.finish(w.record)
-			continue
+		} else {
+			others = append(others, w)
 		}
-		rest := f.waiting[i+1:]
-		if isReport { // the equal ones are done, wherever they stand
-			rest = nil
-			for _, r := range f.waiting[i+1:] {
-				if r.order.Content == order.Content {
-					p.finish(r.record)
-				} else {
-					rest = append(rest, r)
-				}
-			}
+	}
+	if len(others) > 0 {
+		next, waiting := others[0], others[1:]
+		for i := range waiting {
+			waiting[i].inTime = true
 		}
-		p.begin(w, rest, now)
-		return
+		p.begin(next, waiting, now)
 	}
 }
 

@@ -251,6 +251,9 @@ func (p *Payment) Resolved(answer Resolution) Command {
 // WaitsForBank tells whether the payment waits for the receiving bank's answer.
 func (p *Payment) WaitsForBank() bool { return p.step == authorizing }
 
+// Ended tells whether the payment's report or dead letter is on its way.
+func (p *Payment) Ended() bool { return p.step == ended }
+
 func (p *Payment) void(reason pix.Reason) Command {
 	p.step, p.Outcome = resolving, Outcome{Reason: reason}
 	return Command{Action: Void, Reason: reason}

@@ -1,0 +1,258 @@
+// Package ledgerfacts holds what the engine relies on of the TigerBeetle server, as tests
+// on the real one: what it answers to each chain of a payment, in every order. A new
+// version of the server is taken only when all of them pass.
+package ledgerfacts
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// client is the one client of the one server of all tests.
+var client tigerbeetle.Client
+
+// books is the engine of the tests that need no other.
+var books *engine
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "ledgerfacts")
+		if err != nil {
+			return fail(err)
+		}
+		defer os.RemoveAll(dir)
+		server, err := ledgertest.Start(dir)
+		if err != nil {
+			return fail(err)
+		}
+		defer server.Stop()
+		if client, err = ledger.Connect(server.Config); err != nil {
+			return fail(err)
+		}
+		defer client.Close()
+		if err := createAccounts(ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount)); err != nil {
+			return fail(err)
+		}
+		books = open(ledger.BatchConfig{EventsMax: 8189, InFlightMax: 1})
+		defer books.close()
+		return m.Run()
+	}())
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, "ledgerfacts:", err)
+	return 1
+}
+
+// engine talks to the ledger as an engine does, but asks one question at a time.
+type engine struct {
+	writer *ledger.Writer[chan ledger.Answer]
+	reader *ledger.Reader[chan []tb.Transfer, tb.Transfer]
+	failed chan error
+}
+
+func open(config ledger.BatchConfig) *engine {
+	b := &engine{failed: make(chan error, 10)}
+	registry := prometheus.NewRegistry()
+	failing := func(err error) { b.failed <- err }
+	b.writer = ledger.NewWriter(client, config, registry, func(reply chan ledger.Answer, answer ledger.Answer) { reply <- answer }, failing)
+	b.reader = ledger.NewTransferReader(client, config, registry, func(reply chan []tb.Transfer, found []tb.Transfer) { reply <- found }, failing)
+	return b
+}
+
+func (b *engine) close() { b.writer.Close(); b.reader.Close() }
+
+// write sends a chain and waits for its answer.
+func (b *engine) write(t testing.TB, chain []tb.Transfer) ledger.Answer {
+	t.Helper()
+	reply := make(chan ledger.Answer, 1)
+	b.writer.Write(reply, chain)
+	return receive(t, b, reply)
+}
+
+// trace looks up all that the ledger holds about a payment.
+func (b *engine) trace(t testing.TB, id pix.EndToEndID) ledger.Trace {
+	t.Helper()
+	reply := make(chan []tb.Transfer, 1)
+	b.reader.Read(reply, ledger.AppendTraceIDs(nil, id))
+	return ledger.TraceOf(id, receive(t, b, reply))
+}
+
+func receive[T any](t testing.TB, b *engine, reply chan T) (answer T) {
+	t.Helper()
+	select {
+	case answer = <-reply:
+	case err := <-b.failed:
+		t.Fatal(err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("no answer from the ledger after 30 s")
+	}
+	return answer
+}
+
+func createAccounts(accounts ...tb.Account) error {
+	results, err := client.CreateAccounts(accounts)
+	if err != nil || len(results) > 0 {
+		return fmt.Errorf("creating accounts: %v, %v", results, err)
+	}
+	return nil
+}
+
+func createTransfers(transfers ...tb.Transfer) error {
+	results, err := client.CreateTransfers(transfers)
+	if err != nil || len(results) > 0 {
+		return fmt.Errorf("creating transfers: %v, %v", results, err)
+	}
+	return nil
+}
+
+var serial atomic.Int64
+
+// newPSP creates a PSP with a reserve.
+func newPSP(t testing.TB, reserve uint64) pix.ISPB {
+	t.Helper()
+	psp := pix.ISPB(fmt.Sprintf("%08d", serial.Add(1)))
+	if err := createAccounts(ledger.NewAccount(ledger.ReserveAccount(psp)), ledger.NewAccount(ledger.TransitAccount(psp))); err != nil {
+		t.Fatal(err)
+	}
+	if err := fund(ledger.IssuanceAccount, ledger.ReserveAccount(psp), reserve); err != nil {
+		t.Fatal(err)
+	}
+	return psp
+}
+
+// newCustomer creates a customer with a deposit; noCustomer only a name for one.
+func newCustomer(t testing.TB, psp pix.ISPB, deposit uint64) pix.Account {
+	t.Helper()
+	account := noCustomer(psp)
+	openAccount(t, account, deposit)
+	return account
+}
+
+func noCustomer(psp pix.ISPB) pix.Account {
+	return pix.Account{ISPB: psp, Branch: "0001", Number: fmt.Sprint(serial.Add(1))}
+}
+
+func openAccount(t testing.TB, account pix.Account, deposit uint64) {
+	t.Helper()
+	if err := createAccounts(ledger.NewAccount(ledger.CustomerAccount(account))); err != nil {
+		t.Fatal(err)
+	}
+	if err := fund(ledger.TransitAccount(account.ISPB), ledger.CustomerAccount(account), deposit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fund(debit, credit ledger.AccountID, amount uint64) error {
+	return createTransfers(tb.Transfer{
+		ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(amount),
+		Ledger: ledger.Ledger, Code: ledger.CodeFunding,
+	})
+}
+
+// payment is one payment with all that a test needs to know of it.
+type payment struct {
+	id      pix.EndToEndID
+	content pix.Content
+	timeout uint32
+}
+
+const (
+	deposit = 1000
+	reserve = 1_000_000
+	amount  = 100
+	// longTimeout outlives every test; shortTimeout is the shortest there is.
+	longTimeout, shortTimeout = 600, 1
+)
+
+// newPayment makes accounts and a payment of amount between two new PSPs.
+func newPayment(t testing.TB) *payment {
+	t.Helper()
+	return newPaymentBetween(t, newCustomer(t, newPSP(t, reserve), deposit), newCustomer(t, newPSP(t, reserve), deposit))
+}
+
+func newPaymentBetween(t testing.TB, payer, payee pix.Account) *payment {
+	t.Helper()
+	return &payment{newID(t, payer.ISPB), pix.Content{Payer: payer, Payee: payee, AmountCentavos: amount}, longTimeout}
+}
+
+func newID(t testing.TB, payer pix.ISPB) pix.EndToEndID {
+	t.Helper()
+	id, err := pix.ParseEndToEndID(fmt.Sprintf("E%s202506011200%011d", payer, serial.Add(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (p *payment) reserve() []tb.Transfer {
+	return ledger.AppendReserve(nil, p.id, p.content, p.timeout)
+}
+func (p *payment) post() []tb.Transfer { return ledger.AppendPost(nil, p.id, p.content.SameBank()) }
+func (p *payment) void(reason pix.Reason) []tb.Transfer {
+	return ledger.AppendVoid(nil, p.id, p.content.SameBank(), reason)
+}
+func (p *payment) receipt(reason pix.Reason) []tb.Transfer {
+	return ledger.AppendReceipt(nil, p.id, p.content, reason, true)
+}
+
+// balance is what an account has posted and pending, credits less debits.
+type balance struct{ posted, pending int64 }
+
+func balancesOf(t testing.TB, ids ...ledger.AccountID) []balance {
+	t.Helper()
+	accounts, err := client.LookupAccounts(ids)
+	if err != nil || len(accounts) != len(ids) {
+		t.Fatalf("%d of %d accounts, %v", len(accounts), len(ids), err)
+	}
+	var balances []balance
+	for _, a := range accounts {
+		balances = append(balances, balance{
+			posted:  ledger.Centavos(a.CreditsPosted) - ledger.Centavos(a.DebitsPosted),
+			pending: ledger.Centavos(a.CreditsPending) - ledger.Centavos(a.DebitsPending),
+		})
+	}
+	return balances
+}
+
+// checkMoney says how much of the payment must be held and how much must have moved, on
+// every account that it touches; all of them must be the payment's own.
+func (p *payment) checkMoney(t testing.TB, held, moved int64) {
+	t.Helper()
+	payer, payee := p.content.Payer, p.content.Payee
+	got := balancesOf(t,
+		ledger.CustomerAccount(payer), ledger.TransitAccount(payer.ISPB), ledger.ReserveAccount(payer.ISPB),
+		ledger.ReserveAccount(payee.ISPB), ledger.TransitAccount(payee.ISPB), ledger.CustomerAccount(payee))
+	want := []balance{
+		{deposit - moved, -held}, {-deposit + moved, held}, {reserve - moved, -held},
+		{reserve + moved, held}, {-deposit - moved, -held}, {deposit + moved, held},
+	}
+	for i, name := range []string{"payer", "payer's transit", "payer's reserve", "payee's reserve", "payee's transit", "payee"} {
+		if got[i] != want[i] {
+			t.Errorf("%s: %+v, want %+v", name, got[i], want[i])
+		}
+	}
+}
+
+// waitUntilExpired returns when the server has released the payment's legs.
+func (p *payment) waitUntilExpired(t testing.TB) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if got := balancesOf(t, ledger.CustomerAccount(p.content.Payer))[0]; got.pending == 0 {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the payer still has %d pending, 20 s after a timeout of %d s", got.pending, p.timeout)
+		}
+	}
+}

@@ -102,7 +102,10 @@ func (a *awaited) takeLetter(i int, reason pix.Reason) {
 
 // complete tells whether everything that must come has come. It notes what is wrong
 // with a conflict, which only both outcomes together show.
-func (a *awaited) complete() bool {
+//
+// With faults a message that was sent again may join the first, which the engine has
+// reported but not finished, and then has no report of its own.
+func (a *awaited) complete(faults bool) bool {
 	if a.problem != "" {
 		return true
 	}
@@ -114,7 +117,7 @@ func (a *awaited) complete() bool {
 	}
 	switch a.payment.Case {
 	case mix.Again:
-		return a.sent == 2 && a.reports >= 2
+		return a.sent == 2 && (a.reports >= 2 || faults)
 	case mix.Conflict, mix.ConflictAgain:
 		if a.sent < 2 || a.reports == 0 {
 			return false

@@ -111,7 +111,7 @@ func (b *book) acknowledged(a *awaited, i int, at record, err error) {
 }
 
 // report notes a settlement report. It returns the payment whose second message must go
-// out now, if there is one.
+// out because of it, if there is one.
 func (b *book) report(report *pixv1.SettlementReport, value []byte, now time.Time) (next *awaited) {
 	var id pix.EndToEndID
 	copy(id[:], report.EndToEndId)
@@ -183,7 +183,7 @@ func (b *book) takeLetter(a *awaited, i int, reason pix.Reason, now time.Time) {
 }
 
 func (b *book) finishIfComplete(a *awaited) {
-	if a.finished || !a.complete() {
+	if a.finished || !a.complete(len(b.allowed) > 0) {
 		return
 	}
 	count := &b.counts[a.payment.Case]

@@ -55,6 +55,11 @@ type Snapshot struct {
 // lateAfter is the delay of a send from which it counts as late.
 const lateAfter = 50 * time.Millisecond
 
+// againAfter is the time from a report to the message that is sent again after it. The
+// engine has surely finished the payment by then: a message that it gets before joins
+// the first and has no report of its own.
+const againAfter = time.Second
+
 // loader is one run.
 type loader struct {
 	config   Config
@@ -200,7 +205,7 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 					return // its payment will be missing; the audit names the record
 				}
 				if a := l.book.report(&report, r.Value, now); a != nil {
-					l.produce(a, 1, a.payment.Second.Value)
+					time.AfterFunc(againAfter, func() { l.produce(a, 1, a.payment.Second.Value) })
 				}
 			case stream.DeadLetters:
 				letter.Reset()

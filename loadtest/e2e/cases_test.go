@@ -1,0 +1,17 @@
+package e2e
+
+import "testing"
+
+// Every case of the mix ends as it must, with nothing broken and nothing excused.
+func TestEveryCase(t *testing.T) {
+	s := start(t, 1)
+	result := s.load(500, 5000, "--mix", "demo").wait()
+	if result.Dropped != 0 {
+		t.Errorf("%d sends were dropped", result.Dropped)
+	}
+	s.settledAtLeast(result, 0.9)
+	verdict := s.audit()
+	if verdict.Summary.Settled != result.Settled {
+		t.Errorf("the load saw %d payments settle, the audit %d", result.Settled, verdict.Summary.Settled)
+	}
+}

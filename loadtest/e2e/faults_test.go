@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/deploy/stack"
+)
+
+// duringFaults lets payments end with AB03: an outage may last past their deadline.
+var duringFaults = []string{"--mix", "demo", "--allow", "AB03"}
+
+// The engine is killed again and again in the middle of a load. What it had begun is
+// taken up by its successor, from the ledger and from redelivery alone.
+func TestEngineKilled(t *testing.T) {
+	s := start(t, 1)
+	load := s.load(1000, 20_000, duringFaults...)
+	for range 4 {
+		time.Sleep(3 * time.Second)
+		s.must(s.Kill(stack.EngineName(0)))
+		s.must(s.StartProcess(stack.EngineName(0)))
+		s.ready(stack.EngineName(0))
+	}
+	s.settledAtLeast(load.wait(), 0.6)
+	s.audit()
+}
+
+// Of two engines one is killed and stays away: the other takes over its partitions.
+func TestEngineTakenOver(t *testing.T) {
+	s := start(t, 2)
+	load := s.load(1000, 15_000, duringFaults...)
+	time.Sleep(5 * time.Second)
+	s.must(s.Kill(stack.EngineName(0)))
+	s.settledAtLeast(load.wait(), 0.6)
+	s.audit()
+}
+
+// Engines are restarted in order, one after the other, and one more joins: no payment
+// may notice. Nothing is excused here.
+func TestEnginesRestartedInOrder(t *testing.T) {
+	s := start(t, 2)
+	load := s.load(500, 10_000, "--mix", "demo")
+	for slot := range 2 {
+		time.Sleep(3 * time.Second)
+		s.must(s.Restart(t.Context(), stack.EngineName(slot)))
+	}
+	time.Sleep(2 * time.Second)
+	if _, err := s.AddEngine(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.settledAtLeast(load.wait(), 0.9)
+	s.audit()
+}
+
+// The ledger stops answering for some seconds, and then is killed.
+func TestLedgerAway(t *testing.T) {
+	s := start(t, 1)
+	load := s.load(500, 12_000, duringFaults...)
+	time.Sleep(3 * time.Second)
+	s.must(s.Pause(stack.TigerBeetle))
+	time.Sleep(5 * time.Second)
+	s.must(s.Resume(stack.TigerBeetle))
+	time.Sleep(5 * time.Second)
+	s.must(s.Kill(stack.TigerBeetle))
+	time.Sleep(2 * time.Second)
+	s.must(s.StartProcess(stack.TigerBeetle))
+	s.ready(stack.TigerBeetle, stack.EngineName(0))
+	s.settledAtLeast(load.wait(), 0.4)
+	s.audit()
+}
+
+// The broker is killed and comes back.
+func TestBrokerKilled(t *testing.T) {
+	s := start(t, 1)
+	load := s.load(500, 10_000, duringFaults...)
+	time.Sleep(4 * time.Second)
+	s.must(s.Kill(stack.Broker))
+	time.Sleep(3 * time.Second)
+	s.must(s.StartProcess(stack.Broker))
+	s.ready(stack.Broker, stack.EngineName(0))
+	s.settledAtLeast(load.wait(), 0.4)
+	s.audit()
+}
+
+// The banks go away and come back: they must answer the same question the same way.
+func TestBanksKilled(t *testing.T) {
+	s := start(t, 1)
+	load := s.load(500, 7500, duringFaults...)
+	for range 2 {
+		time.Sleep(4 * time.Second)
+		s.must(s.Kill(stack.Simulator))
+		s.must(s.StartProcess(stack.Simulator))
+		s.ready(stack.Simulator)
+	}
+	s.settledAtLeast(load.wait(), 0.6)
+	s.audit()
+}

@@ -1,0 +1,182 @@
+// Package e2e runs the whole clearing house, breaks it while payments flow, and has the
+// audit prove that no payment was lost, settled twice or half settled.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/load"
+)
+
+// Times are shorter than in production, so that payments end by their deadline within a
+// test. Their order is what matters: bank < engine < ledger.
+const (
+	deadline       = 8 * time.Second
+	pendingTimeout = 14 * time.Second // at least the deadline and 5 s
+	lateDelay      = 10 * time.Second // a late bank answers after the deadline
+	drainTimeout   = 60 * time.Second // longer than any recovery here may take
+)
+
+// binaries is the folder of the programs, built once.
+var binaries string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("end-to-end tests skipped: -short")
+		return
+	}
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	folder, err := os.MkdirTemp("", "liquida-e2e-bin-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	root, err := stack.RepoRoot()
+	if err == nil {
+		err = stack.Build(context.Background(), root, folder)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	binaries = folder
+	return m.Run()
+}
+
+// system is a running clearing house under test.
+type system struct {
+	*stack.Stack
+	t *testing.T
+}
+
+// start runs a fresh clearing house and stops it when the test ends. The logs of a failed
+// test stay.
+func start(t *testing.T, engines int) *system {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "liquida-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := stack.Start(t.Context(), stack.Config{
+		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "256MiB",
+		Env: map[string][]string{
+			stack.Engine:    {"ENGINE_DEADLINE=" + deadline.String(), "ENGINE_PENDING_TIMEOUT=" + pendingTimeout.String()},
+			stack.Simulator: {"SIMULATOR_LATE_DELAY=" + lateDelay.String()},
+		},
+	})
+	if err != nil {
+		t.Fatalf("%v\n(logs in %s)", err, folder)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Errorf("cannot stop in order: %v", err)
+		}
+		for _, crash := range s.Crashes() {
+			t.Errorf("%s ended unasked (%s):\n%s", crash.Name, crash.How, crash.Log)
+		}
+		if t.Failed() {
+			_ = os.RemoveAll(filepath.Join(folder, "data", "tigerbeetle")) // gigabytes
+			t.Logf("logs and topics are in %s", folder)
+			return
+		}
+		_ = os.RemoveAll(folder)
+	})
+	return &system{s, t}
+}
+
+// running is a load under way.
+type running struct {
+	s      *system
+	output bytes.Buffer
+	json   string
+	ended  chan error
+	result load.Result // after wait
+}
+
+// load starts a load in the background.
+func (s *system) load(rate, payments int, arguments ...string) *running {
+	r := &running{s: s, json: filepath.Join(s.t.TempDir(), "run.json"), ended: make(chan error, 1)}
+	arguments = append([]string{"run", "--rate", fmt.Sprint(rate), "--payments", fmt.Sprint(payments),
+		"--json", r.json, "--drain-timeout", drainTimeout.String()}, arguments...)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { r.ended <- s.Run(ctx, &r.output, &r.output, "loadtest", arguments...); close(r.ended) }()
+	s.t.Cleanup(func() { cancel(); <-r.ended }) // for a test that fails before it waits
+	return r
+}
+
+// wait returns when the load has ended, and fails the test unless every payment ended as
+// it must.
+func (r *running) wait() load.Result {
+	t := r.s.t
+	t.Helper()
+	err := <-r.ended
+	t.Logf("load: %s", r.output.String())
+	text, readErr := os.ReadFile(r.json)
+	if readErr == nil {
+		readErr = json.Unmarshal(text, &r.result)
+	}
+	if err != nil || readErr != nil || !r.result.Passed {
+		t.Errorf("the load failed: %v, %v", err, readErr)
+	}
+	return r.result
+}
+
+// audit fails the test unless the audit is clean.
+func (s *system) audit() audit.Verdict {
+	s.t.Helper()
+	path := filepath.Join(s.t.TempDir(), "audit.json")
+	var output bytes.Buffer
+	err := s.Run(s.t.Context(), &output, &output, "loadtest", "audit", "--json", path, "--wait", (pendingTimeout + 20*time.Second).String())
+	s.t.Logf("audit: %s", output.String())
+	var verdict audit.Verdict
+	text, readErr := os.ReadFile(path)
+	if readErr == nil {
+		readErr = json.Unmarshal(text, &verdict)
+	}
+	if err != nil || readErr != nil || !verdict.Clean {
+		s.t.Errorf("the audit is not clean: %v, %v", err, readErr)
+	}
+	if !strings.Contains(output.String(), verdict.String()) {
+		s.t.Errorf("the output does not hold the verdict %q", verdict)
+	}
+	return verdict
+}
+
+// must fails the test on an error of the stack.
+func (s *system) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ready waits until every process is.
+func (s *system) ready(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		s.must(s.WaitReady(s.t.Context(), name))
+	}
+}
+
+// settledAtLeast keeps a test from passing because everything was refused.
+func (s *system) settledAtLeast(result load.Result, share float64) {
+	s.t.Helper()
+	if got := float64(result.Settled) / float64(max(result.Sent, 1)); got < share {
+		s.t.Errorf("%.0f %% of the payments settled, at least %.0f %% must", got*100, share*100)
+	}
+}

@@ -43,13 +43,13 @@ const (
 // broker is an embedded Kafka broker over TCP, which can be stopped and started again
 // with its data and under its address.
 type broker struct {
-	t       *testing.T
+	t       testing.TB
 	address string
 	dir     string
 	cluster *kfake.Cluster
 }
 
-func startBroker(t *testing.T, topics ...string) *broker {
+func startBroker(t testing.TB, topics ...string) *broker {
 	b := &broker{t: t, address: freeAddress(t), dir: t.TempDir()}
 	b.start(topics...)
 	t.Cleanup(b.stop)
@@ -84,7 +84,7 @@ func (b *broker) client(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -96,13 +96,13 @@ func freeAddress(t *testing.T) string {
 
 // program is a running bank simulator.
 type program struct {
-	t               *testing.T
+	t               testing.TB
 	command         *exec.Cmd
 	telemetry, http string
 	exited          chan struct{}
 }
 
-func startProgram(t *testing.T, b *broker, env ...string) *program {
+func startProgram(t testing.TB, b *broker, env ...string) *program {
 	t.Helper()
 	p := &program{t: t, telemetry: freeAddress(t), http: freeAddress(t), exited: make(chan struct{})}
 	p.command = exec.Command(os.Args[0])
@@ -172,7 +172,7 @@ func (p *program) call(method, path, body string) (int, string) {
 	}
 }
 
-func await(t *testing.T, what string, met func() (bool, string)) {
+func await(t testing.TB, what string, met func() (bool, string)) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		ok, state := met()
@@ -188,7 +188,7 @@ func await(t *testing.T, what string, met func() (bool, string)) {
 
 // prefixed sends a program's log to the test's.
 type prefixed struct {
-	t      *testing.T
+	t      testing.TB
 	prefix string
 }
 
@@ -199,7 +199,7 @@ func (p *prefixed) Write(text []byte) (int, error) {
 
 // asker plays the engine: it asks, and collects every answer from the reply partitions.
 type asker struct {
-	t      *testing.T
+	t      testing.TB
 	client *kgo.Client
 	random *rand.Rand
 
@@ -208,7 +208,7 @@ type asker struct {
 	misled  int // answers in another partition than the one asked for
 }
 
-func newAsker(t *testing.T, b *broker) *asker {
+func newAsker(t testing.TB, b *broker) *asker {
 	a := &asker{t: t, random: rand.New(rand.NewPCG(1, 2)), answers: map[string][]*pixv1.AuthorizationResponse{},
 		client: b.client(kgo.ConsumeTopics(stream.AuthorizationResponses), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -489,6 +489,51 @@ func TestKilledUnderLoadItAnswersEverythingAfterARestartAndTheSame(t *testing.T)
 	}
 }
 
+func TestSimulatorsShareTheRequestsAndHandThemOver(t *testing.T) {
+	b := startBroker(t, bothTopics...)
+	// A limit far below the requests that wait: they are taken as fast as answers leave.
+	env := []string{`SIMULATOR_PROFILES={"default": {"delay": {"mean_ms": 50}}}`, "SIMULATOR_UNANSWERED_MAX=1000"}
+	first := startProgram(t, b, env...)
+	first.awaitReady()
+	a := newAsker(t, b)
+	var requests []*pixv1.AuthorizationRequest
+	round := func() {
+		for range 4000 {
+			requests = append(requests, a.request("0001"))
+		}
+		a.ask(requests[len(requests)-4000:]...)
+	}
+	round()
+	second := startProgram(t, b, env...)
+	round()
+	second.awaitReady()
+	round()
+	first.end(syscall.SIGTERM)
+	round()
+	a.awaitAnswers(1, requests...)
+	a.check(requests, func(*pixv1.AuthorizationRequest) string { return accepted })
+}
+
+func TestAnAnswerThatKafkaRefusesDoesNotStopTheOthers(t *testing.T) {
+	b := startBroker(t, bothTopics...)
+	p := startProgram(t, b)
+	p.awaitReady()
+	a := newAsker(t, b)
+	nowhere, plain := a.request("0001"), a.request("0001")
+	nowhere.ReplyPartition = 99
+	value, err := nowhere.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: plain.ReplyPartition, Value: value})
+	a.ask(plain)
+	a.awaitAnswers(1, plain)
+	await(t, "a second try", func() (bool, string) {
+		text := p.metrics()
+		return strings.Contains(text, "pix_simulator_refused_answers_total 2\n"), text
+	})
+}
+
 func TestAnOrderlyStopCommitsAndAnswersNothingTwice(t *testing.T) {
 	b := startBroker(t, bothTopics...)
 	p := startProgram(t, b, "SIMULATOR_COMMIT_INTERVAL=1m")
@@ -560,5 +605,35 @@ func TestItSaysThatTheBrokerIsAwayAndGoesOnWhenItIsBack(t *testing.T) {
 	p.end(syscall.SIGTERM)
 	if took := time.Since(stopping); took > 15*time.Second {
 		t.Errorf("stopping took %v without a broker", took)
+	}
+}
+
+// BenchmarkAnswers measures the program as a whole over a backlog of requests. The broker
+// and the asker take their share of the machine; cpu-us/answer is the simulator's own.
+func BenchmarkAnswers(bench *testing.B) {
+	b := startBroker(bench, bothTopics...)
+	a := newAsker(bench, b)
+	const count = 500_000
+	for bench.Loop() {
+		bench.StopTimer()
+		requests := make([]*pixv1.AuthorizationRequest, count)
+		for i := range requests {
+			requests[i] = a.request("0001")
+		}
+		a.ask(requests...)
+		bench.StartTimer()
+		started := time.Now()
+		p := startProgram(bench, b)
+		await(bench, "all answers", func() (bool, string) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return len(a.answers) == count, fmt.Sprint(len(a.answers))
+		})
+		bench.ReportMetric(count/time.Since(started).Seconds(), "answers/s")
+		p.end(syscall.SIGTERM)
+		state := p.command.ProcessState
+		bench.ReportMetric(float64((state.UserTime()+state.SystemTime()).Microseconds())/count, "cpu-us/answer")
+		bench.ReportMetric(float64(state.SysUsage().(*syscall.Rusage).Maxrss)/1024, "MiB-rss")
+		clear(a.answers)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -258,4 +259,43 @@ func TestAnAcceptedPaymentIsAValidOrder(t *testing.T) {
 			t.Fatalf("let in and invalid: %v", err)
 		}
 	})
+}
+
+// BenchmarkAccept measures the program as a whole, 64 payments at a time; cpu-us/payment
+// is the producer's own.
+func BenchmarkAccept(bench *testing.B) {
+	b := startBroker(bench)
+	p := startProgram(bench, b, nil)
+	p.await("kafka", false)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	const atOnce = 64
+	var left sync.WaitGroup
+	work := make(chan struct{}, atOnce)
+	bench.ResetTimer()
+	for range atOnce {
+		left.Go(func() {
+			for range work {
+				response, err := client.Post("http://"+p.http+"/v1/payments", "application/json", strings.NewReader(valid))
+				if err != nil {
+					bench.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+				if response.StatusCode != http.StatusAccepted {
+					bench.Errorf("%s", response.Status)
+				}
+			}
+		})
+	}
+	for range bench.N {
+		work <- struct{}{}
+	}
+	close(work)
+	left.Wait()
+	bench.StopTimer()
+	bench.ReportMetric(float64(bench.N)/bench.Elapsed().Seconds(), "payments/s")
+	p.end(syscall.SIGTERM)
+	state := p.command.ProcessState
+	bench.ReportMetric(float64((state.UserTime()+state.SystemTime()).Microseconds())/float64(bench.N), "cpu-us/payment")
 }

@@ -37,13 +37,13 @@ const patience = time.Minute // for a condition; no test waits that long unless 
 // broker is an embedded Kafka broker over TCP, which can be stopped and started again
 // with its data and under its address.
 type broker struct {
-	t       *testing.T
+	t       testing.TB
 	address string
 	dir     string
 	cluster *kfake.Cluster
 }
 
-func startBroker(t *testing.T) *broker {
+func startBroker(t testing.TB) *broker {
 	b := &broker{t: t, address: freeAddress(t), dir: t.TempDir()}
 	b.start()
 	t.Cleanup(b.stop)
@@ -70,14 +70,14 @@ func (b *broker) stop() {
 // ledgerServer is a real TigerBeetle server, which can be killed and started again with
 // its data and under its address.
 type ledgerServer struct {
-	t         *testing.T
+	t         testing.TB
 	bin, file string
 	address   string
 	process   *exec.Cmd
 	exited    chan struct{}
 }
 
-func startLedger(t *testing.T) *ledgerServer {
+func startLedger(t testing.TB) *ledgerServer {
 	t.Helper()
 	bin, err := tigerbeetle.Locate(context.Background(), os.Stderr)
 	if err != nil {
@@ -124,7 +124,7 @@ func (l *ledgerServer) kill() {
 	<-l.exited
 }
 
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -136,14 +136,14 @@ func freeAddress(t *testing.T) string {
 
 // program is a running producer.
 type program struct {
-	t               *testing.T
+	t               testing.TB
 	command         *exec.Cmd
 	telemetry, http string
 	exited          chan struct{}
 }
 
 // startProgram starts it; without a ledger its address leads nowhere.
-func startProgram(t *testing.T, b *broker, l *ledgerServer, env ...string) *program {
+func startProgram(t testing.TB, b *broker, l *ledgerServer, env ...string) *program {
 	t.Helper()
 	p := &program{t: t, telemetry: freeAddress(t), http: freeAddress(t), exited: make(chan struct{})}
 	ledgerAddress := freeAddress(t)
@@ -237,7 +237,7 @@ func (p *program) call(method, path, body string) reply {
 // has tells whether the body has a field.
 func (r reply) has(field string) bool { return strings.Contains(r.text, `"`+field+`":`) }
 
-func await(t *testing.T, what string, met func() (bool, string)) {
+func await(t testing.TB, what string, met func() (bool, string)) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		ok, state := met()
@@ -253,7 +253,7 @@ func await(t *testing.T, what string, met func() (bool, string)) {
 
 // prefixed sends a program's log to the test's.
 type prefixed struct {
-	t      *testing.T
+	t      testing.TB
 	prefix string
 }
 

@@ -102,8 +102,9 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(t.brokers...), kgo.ClientID("audit"),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}),
-		// A transaction of another producer ends with a record of the broker: without it
-		// the last offset might never be seen.
+		// What a producer took back was never given. The broker's record that ends a
+		// transaction is kept: without it the last offset might never be seen.
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords())
 	if err != nil {
 		return fmt.Errorf("cannot make the Kafka client: %w", err)

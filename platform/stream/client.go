@@ -44,7 +44,8 @@ func Connect(config Config, name string, t *telemetry.Telemetry, options ...kgo.
 		kgo.ProducerLinger(config.Linger),
 		kgo.ProducerBatchMaxBytes(MessageBytesMax),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
-		// A record's partition is part of its meaning here: who keys it also places it.
+		// An order in a transaction that its producer aborted was never given.
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.DialTimeout(5 * time.Second),
 		kgo.WithLogger(kzap.New(t.Log.Named(name), kzap.Level(kgo.LogLevelWarn))),
 		kgo.WithHooks(kprom.NewMetrics("pix_kafka", kprom.Registerer(t.Registry), kprom.WithClientLabel(), kprom.FetchAndProduceDetail(kprom.ByTopic, kprom.Batches, kprom.Records, kprom.UncompressedBytes))),

@@ -154,6 +154,9 @@ func (e *Engine) start(ctx context.Context) error {
 		kgo.HeartbeatInterval(e.config.SessionTimeout / 6),
 		kgo.RebalanceTimeout(e.config.RevokeDrain + 10*time.Second),
 		kgo.DisableAutoCommit(),
+		// The markers that end a producer's transaction are finished at once: without them
+		// the committed offset would stay below the end for ever, and look like lag.
+		kgo.KeepControlRecords(),
 		// Records are handed out between poll and AllowRebalance, so none can reach a
 		// partition after it was revoked. Nothing blocks in between.
 		kgo.BlockRebalanceOnPoll(),

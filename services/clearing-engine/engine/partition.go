@@ -169,6 +169,10 @@ func (p *partition) arrive(record *kgo.Record, now time.Time) {
 		p.engine.room.give(1, int64(len(record.Value)))
 		return
 	}
+	if record.Attrs.IsControl() {
+		p.finish(record)
+		return
+	}
 	order, err := decodeOrder(&p.order, record)
 	if err != nil {
 		p.deadLetters++

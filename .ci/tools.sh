@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Installs the pinned development tools into .cache/tools, from package registries alone;
+# one that is there in its version is skipped. Without arguments all, else the named ones.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tools=$PWD/.cache/tools
+mkdir -p "$tools"
+
+versions() {
+	cat <<-'END'
+		buf                    1.75.0
+		golangci-lint          v2.15.0
+		protoc-gen-go          v1.36.12
+		protoc-gen-go-vtproto  v0.6.0
+	END
+}
+
+go_install() { # no workspace: a tool's own dependencies are its own
+	GOWORK=off GOFLAGS=-mod=mod GOBIN=$tools go install "$1"
+}
+
+install_tool() { # name version
+	case $1 in
+	buf)
+		command -v npm >/dev/null || { echo "tools: buf comes from npm, and there is no npm: install Node.js, or put buf $2 at $tools/buf and touch $tools/.buf@$2" >&2; exit 1; }
+		npm install --silent --no-audit --no-fund --prefix "$tools/npm" "@bufbuild/buf@$2"
+		ln -sf npm/node_modules/.bin/buf "$tools/buf"
+		;;
+	golangci-lint) go_install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$2" ;;
+	protoc-gen-go) go_install "google.golang.org/protobuf/cmd/protoc-gen-go@$2" ;;
+	protoc-gen-go-vtproto) go_install "github.com/planetscale/vtprotobuf/cmd/protoc-gen-go-vtproto@$2" ;;
+	esac
+}
+
+[ $# -gt 0 ] || set -- $(versions | awk '{print $1}')
+for name in "$@"; do
+	version=$(versions | awk -v name="$name" '$1 == name {print $2}')
+	[ -n "$version" ] || { echo "tools: there is no tool \"$name\"; the tools are:" >&2; versions >&2; exit 2; }
+	stamp=$tools/.$name@$version
+	[ -e "$stamp" ] && [ -x "$tools/$name" ] && continue
+	echo "tools: installing $name $version into $tools" >&2
+	install_tool "$name" "$version"
+	rm -f "$tools/.$name@"*
+	touch "$stamp"
+done

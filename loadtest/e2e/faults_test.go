@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -12,11 +13,11 @@ var duringFaults = []string{"--mix", "demo", "--allow", "AB03"}
 
 // The engine is killed again and again in the middle of a load. What it had begun is
 // taken up by its successor, from the ledger and from redelivery alone.
-func TestEngineKilled(t *testing.T) {
+func TestEngineKilledTenTimes(t *testing.T) {
 	s := start(t, 1)
-	load := s.load(1000, 20_000, duringFaults...)
-	for range 4 {
-		time.Sleep(3 * time.Second)
+	load := s.load(2000, 60_000, duringFaults...)
+	for range 10 {
+		time.Sleep(time.Second + rand.N(time.Second)) // at any point of whatever it does
 		s.must(s.Kill(stack.EngineName(0)))
 		s.must(s.StartProcess(stack.EngineName(0)))
 		s.ready(stack.EngineName(0))
@@ -66,6 +67,27 @@ func TestLedgerAway(t *testing.T) {
 	s.must(s.StartProcess(stack.TigerBeetle))
 	s.ready(stack.TigerBeetle, stack.EngineName(0))
 	s.settledAtLeast(load.wait(), 0.4)
+	s.audit()
+}
+
+// The ledger is away for longer than payments and the money held for them may wait: they
+// are rejected by their deadline, what was held is released, and nothing is half done.
+func TestLedgerAwayPastTheDeadline(t *testing.T) {
+	s := start(t, 1)
+	load := s.load(300, 7500, duringFaults...)
+	time.Sleep(3 * time.Second)
+	s.must(s.Pause(stack.TigerBeetle))
+	time.Sleep(pendingTimeout + 2*time.Second)
+	s.must(s.Resume(stack.TigerBeetle))
+	result := load.wait()
+	s.settledAtLeast(result, 0.2)
+	excused := 0
+	for _, outcome := range result.Outcomes {
+		excused += outcome.Excused
+	}
+	if excused == 0 {
+		t.Error("no payment ended by its deadline: the outage was not what this test is for")
+	}
 	s.audit()
 }
 

@@ -1,0 +1,177 @@
+package load
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// scene is a book with one payment in it, to which a test lets things happen.
+type scene struct {
+	t       *testing.T
+	book    *book
+	payment mix.Payment
+	awaited *awaited
+}
+
+func newScene(t *testing.T, c mix.Case, allowed ...pix.Reason) *scene {
+	population := sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}
+	generator := mix.NewGenerator(population, rand.New(rand.NewPCG(1, 0)))
+	s := &scene{t: t, book: newBook(allowed)}
+	s.book.start = time.Now()
+	s.payment = generator.Payment(c, time.Now())
+	s.awaited = s.book.await(s.payment, time.Now())
+	return s
+}
+
+// ack acknowledges message i, at the offset 10+i.
+func (s *scene) ack(i int) { s.book.acknowledged(s.awaited, i, record{3, int64(10 + i)}, nil) }
+
+func (s *scene) letter(i int, reason pix.Reason) {
+	s.book.letter(record{3, int64(10 + i)}, reason, time.Now())
+}
+
+// report reports the payment with the amount of message i; with no reason as settled.
+func (s *scene) report(i int, reason string, change ...func(*pixv1.SettlementReport)) (next bool) {
+	message := []mix.Message{s.payment.First, s.payment.Second}[i]
+	report := &pixv1.SettlementReport{
+		EndToEndId: s.payment.Name, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, ReasonCode: reason,
+		Payer:          &pixv1.Account{Ispb: string(s.payment.Payer.ISPB), Branch: s.payment.Payer.Branch, Number: s.payment.Payer.Number},
+		Payee:          &pixv1.Account{Ispb: string(s.payment.Payee.ISPB), Branch: s.payment.Payee.Branch, Number: s.payment.Payee.Number},
+		AmountCentavos: message.AmountCentavos,
+	}
+	if reason != "" {
+		report.Status = pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT
+	}
+	for _, c := range change {
+		c(report)
+	}
+	value, err := report.MarshalVT()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.book.report(report, value, time.Now()) != nil
+}
+
+func TestOutcomes(t *testing.T) {
+	const (
+		open     = "open"
+		expected = "as expected"
+		excused  = "excused"
+	)
+	dupl, ab03 := pix.ReasonConflict, pix.ReasonPayeePSPSilent
+	for _, test := range []struct {
+		name    string
+		of      mix.Case
+		allowed []pix.Reason
+		happens func(*scene)
+		want    string // open, as expected, excused, or a part of what is wrong
+	}{
+		{"settles", mix.Accepted, nil, func(s *scene) { s.ack(0); s.report(0, "") }, expected},
+		{"the report comes before the acknowledgement", mix.Accepted, nil, func(s *scene) { s.report(0, ""); s.ack(0) }, expected},
+		{"nothing comes", mix.Accepted, nil, func(s *scene) { s.ack(0) }, open},
+		{"is never acknowledged", mix.Accepted, nil, func(s *scene) { s.report(0, "") }, open},
+		{"cannot be sent", mix.Accepted, nil, func(s *scene) { s.book.acknowledged(s.awaited, 0, record{}, errors.New("no broker")) }, "no broker"},
+		{"is rejected instead", mix.Accepted, nil, func(s *scene) { s.ack(0); s.report(0, "AB03") }, "rejected AB03, but it must be settled"},
+		{"is rejected instead, which is allowed", mix.Accepted, []pix.Reason{ab03}, func(s *scene) { s.ack(0); s.report(0, "AB03") }, excused},
+		{"is rejected with a reason that is not allowed", mix.Accepted, []pix.Reason{ab03}, func(s *scene) { s.ack(0); s.report(0, "AM04") }, "rejected AM04"},
+		{"settles, though it must not", mix.PayerShort, []pix.Reason{ab03}, func(s *scene) { s.ack(0); s.report(0, "") }, "settled, but it must be rejected LQ01"},
+		{"is rejected with another reason", mix.Blocked, nil, func(s *scene) { s.ack(0); s.report(0, "AC07") }, "rejected AC07, but it must be rejected AC06"},
+		{"is rejected as it must", mix.Blocked, nil, func(s *scene) { s.ack(0); s.report(0, "AC06") }, expected},
+		{"settles with a reason", mix.Accepted, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "", func(r *pixv1.SettlementReport) { r.ReasonCode = "AC06" })
+		}, "settled"},
+		{"another amount", mix.Accepted, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "", func(r *pixv1.SettlementReport) { r.AmountCentavos++ })
+		}, "centavos"},
+		{"another payee", mix.Accepted, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "", func(r *pixv1.SettlementReport) { r.Payee.Number = "0" })
+		}, "the report is about"},
+		{"a dead letter instead", mix.Accepted, nil, func(s *scene) { s.ack(0); s.letter(0, dupl) }, "dead letter DUPL, but it must be settled"},
+
+		{"garbage becomes a dead letter", mix.Undecodable, nil, func(s *scene) { s.ack(0); s.letter(0, pix.ReasonMalformed) }, expected},
+		{"its dead letter is read before the acknowledgement", mix.Undecodable, nil, func(s *scene) { s.letter(0, pix.ReasonMalformed); s.ack(0) }, expected},
+		{"garbage vanishes", mix.Undecodable, nil, func(s *scene) { s.ack(0) }, open},
+		{"the dead letter of another record", mix.Undecodable, nil, func(s *scene) { s.ack(0); s.letter(5, pix.ReasonMalformed) }, open},
+		{"a dead letter with another reason", mix.Undecodable, nil, func(s *scene) { s.ack(0); s.letter(0, dupl) }, "dead letter DUPL, but it must be FF01"},
+		{"a report of what must be a dead letter", mix.Future, nil, func(s *scene) { s.ack(0); s.report(0, "AB03") }, "must be a dead letter DT02"},
+
+		{"the same twice: one report", mix.Twice, nil, func(s *scene) { s.ack(0); s.ack(1); s.report(0, "") }, expected},
+		{"the same twice: two equal reports", mix.Twice, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.report(0, ""); s.ack(1) }, expected},
+		{"the same twice: two reports that differ", mix.Twice, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.report(0, "AB03") }, "different bytes"},
+		{"the same twice: one is a dead letter", mix.Twice, nil, func(s *scene) { s.ack(0); s.ack(1); s.letter(1, dupl) }, "dead letter DUPL"},
+
+		{"again: reported again", mix.Again, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.ack(1); s.report(0, "") }, expected},
+		{"again: not reported again", mix.Again, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.ack(1) }, open},
+		{"again, with faults: not reported again", mix.Again, []pix.Reason{ab03}, func(s *scene) { s.ack(0); s.report(0, ""); s.ack(1) }, expected},
+		{"again: reported otherwise", mix.Again, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.ack(1); s.report(0, "AB03") }, "different bytes"},
+
+		{"conflict: the first wins", mix.Conflict, nil, func(s *scene) { s.ack(0); s.ack(1); s.report(0, ""); s.letter(1, dupl) }, expected},
+		{"conflict: the second wins", mix.Conflict, nil, func(s *scene) { s.ack(0); s.ack(1); s.letter(0, dupl); s.report(1, "") }, expected},
+		{"conflict: no dead letter", mix.Conflict, nil, func(s *scene) { s.ack(0); s.ack(1); s.report(0, "") }, open},
+		{"conflict: no report", mix.Conflict, nil, func(s *scene) { s.ack(0); s.ack(1); s.letter(1, dupl) }, open},
+		{"conflict: the winner has the dead letter", mix.Conflict, nil, func(s *scene) { s.ack(0); s.ack(1); s.letter(0, dupl); s.report(0, "") }, "a report and a dead letter"},
+		{"conflict: neither amount", mix.Conflict, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "", func(r *pixv1.SettlementReport) { r.AmountCentavos = 1 << 40 })
+		}, "centavos"},
+		{"conflict after it settled: a dead letter", mix.ConflictAgain, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.ack(1); s.letter(1, dupl) }, expected},
+		{"conflict after it settled: the new amount wins", mix.ConflictAgain, nil, func(s *scene) { s.ack(0); s.report(1, "") }, "centavos"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newScene(t, test.of, test.allowed...)
+			test.happens(s)
+			count := s.book.counts[test.of]
+			got := open
+			switch {
+			case count.AsExpected == 1:
+				got = expected
+			case count.Excused == 1:
+				got = excused
+			case count.Wrong == 1:
+				got = s.book.failures[0].Problem
+			}
+			if !strings.Contains(got, test.want) {
+				t.Fatalf("it is %q, it must be %q", got, test.want)
+			}
+			if ended := got != open; ended != (s.book.waiting() == 0) || ended && len(s.book.byID)+len(s.book.byRecord)+len(s.book.nameless) > 0 {
+				t.Fatalf("%d payments wait, %d, %d and %d are remembered", s.book.waiting(), len(s.book.byID), len(s.book.byRecord), len(s.book.nameless))
+			}
+			s.book.giveUp()
+			if count := s.book.counts[test.of]; (got == open) != (count.Missing == 1) || s.book.waiting() != 0 {
+				t.Fatalf("given up on, it counts as %+v", count)
+			}
+		})
+	}
+}
+
+// A second message goes out once, however often the first is reported.
+func TestSecondMessageGoesOutOnce(t *testing.T) {
+	s := newScene(t, mix.Again)
+	s.ack(0)
+	if !s.report(0, "") || s.report(0, "") {
+		t.Fatal("the second message must go out after the first report and only then")
+	}
+	if s = newScene(t, mix.Accepted); s.report(0, "") {
+		t.Fatal("an accepted payment has no second message")
+	}
+}
+
+func TestReportsOfOthersAreCountedOnly(t *testing.T) {
+	s := newScene(t, mix.Accepted)
+	s.report(0, "", func(r *pixv1.SettlementReport) { r.EndToEndId = "E" })
+	s.report(0, "", func(r *pixv1.SettlementReport) { r.EndToEndId += "0" })
+	if s.book.elsewhere != 2 || s.book.waiting() != 1 {
+		t.Fatalf("%d reports are of others, %d payments wait", s.book.elsewhere, s.book.waiting())
+	}
+}

@@ -1,0 +1,132 @@
+package mix
+
+import (
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+var population = sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}
+
+func count(schedule []Case) (counts [caseCount]int) {
+	for _, c := range schedule {
+		counts[c]++
+	}
+	return counts
+}
+
+func TestScheduleHoldsEveryCaseAndIsAFunctionOfTheSeed(t *testing.T) {
+	for _, name := range []string{"demo", "no-waits", "plain", "settling", "bad-input", "accepted=1000000,silent=1", "silent=1,late=1,again=1"} {
+		mix, err := Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{1, 7, 999, 1000, 1234, 10_000, 300_000} {
+			schedule := mix.Schedule(n, rand.New(rand.NewPCG(5, 0)))
+			if len(schedule) != n {
+				t.Fatalf("%s: %d payments instead of %d", name, len(schedule), n)
+			}
+			counts := count(schedule)
+			for c, weight := range mix {
+				if counts[c] < 0 || weight == 0 && counts[c] > 0 || weight > 0 && n >= 1000 && counts[c] < 5 {
+					t.Errorf("%s: %d of %d payments are %s", name, counts[c], n, Case(c))
+				}
+			}
+			if !reflect.DeepEqual(schedule, mix.Schedule(n, rand.New(rand.NewPCG(5, 0)))) {
+				t.Errorf("%s: the same seed gives another order", name)
+			}
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                    "neither",
+		"nonsense":            "neither",
+		"accepted":            "neither",
+		"acepted=1":           "unknown case \"acepted\"",
+		"accepted=0":          "weight of accepted is \"0\"",
+		"accepted=-1":         "weight",
+		"accepted=1000001":    "weight",
+		"accepted=1,silent=x": "weight of silent is \"x\"",
+	} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: the error is %v, it must say %s", text, err, want)
+		}
+	}
+}
+
+// What a case promises about its messages is what the rules make of them: valid orders
+// but for the cases of dead letters, and those refused for the reason that is expected.
+func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 0))
+	generator := NewGenerator(population, random)
+	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	for range 300 {
+		for _, c := range Cases() {
+			at = at.Add(time.Millisecond)
+			payment := generator.Payment(c, at)
+			expected := c.Expectation()
+			order, err := judge(payment.First.Value, at)
+			if expected.Fate == DeadLetter {
+				var invalid *pix.Invalid
+				undecodable := c == Undecodable && err != nil && !errors.As(err, &invalid)
+				if !undecodable && (!errors.As(err, &invalid) || invalid.Reason != expected.Reason) {
+					t.Fatalf("%s must be refused with %s: %v", c, expected.Reason, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%s must be valid: %v", c, err)
+			}
+			if order.Payer != payment.Payer || order.Payee != payment.Payee || order.AmountCentavos != payment.First.AmountCentavos || order.ID.String() != payment.Name {
+				t.Fatalf("%s: the message is %+v, the payment %+v", c, order, payment)
+			}
+			if (c == SameBank) != order.SameBank() && c != UnknownPayeePSP && c != UnknownPayerPSP {
+				t.Fatalf("%s goes from %v to %v", c, order.Payer, order.Payee)
+			}
+			twoMessages := c == Twice || c == Again || c.Conflicting()
+			if twoMessages != (payment.Second.Value != nil) {
+				t.Fatalf("%s: a second message is %t", c, payment.Second.Value != nil)
+			}
+			if twoMessages {
+				second, err := judge(payment.Second.Value, at)
+				if err != nil || second.ID != order.ID || (second.Content == order.Content) == c.Conflicting() || second.AmountCentavos != payment.Second.AmountCentavos {
+					t.Fatalf("%s: the second message is %+v, the first %+v: %v", c, second, order, err)
+				}
+			}
+		}
+	}
+}
+
+// judge decodes and validates as the clearing house does.
+func judge(value []byte, at time.Time) (pix.Order, error) {
+	var m pixv1.PaymentOrder
+	if err := m.UnmarshalVT(value); err != nil {
+		return pix.Order{}, err
+	}
+	account := func(a *pixv1.Account) pix.Account {
+		return pix.Account{ISPB: pix.ISPB(a.GetIspb()), Branch: a.GetBranch(), Number: a.GetNumber()}
+	}
+	return pix.Draft{
+		EndToEndID: m.EndToEndId, Payer: account(m.Payer), Payee: account(m.Payee), AmountCentavos: m.AmountCentavos,
+		AcceptedAtUnixMs: m.AcceptedAtUnixMs, RemittanceInformation: m.RemittanceInformation,
+	}.Validate(at)
+}
+
+func BenchmarkPayment(b *testing.B) {
+	generator := NewGenerator(population, rand.New(rand.NewPCG(1, 0)))
+	at := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		at = at.Add(time.Microsecond)
+		generator.Payment(Accepted, at)
+	}
+}

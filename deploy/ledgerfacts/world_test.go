@@ -103,18 +103,18 @@ func receive[T any](t testing.TB, b *engine, reply chan T) (answer T) {
 
 func createAccounts(accounts ...tb.Account) error {
 	results, err := client.CreateAccounts(accounts)
-	if err != nil || len(results) > 0 {
-		return fmt.Errorf("creating accounts: %v, %v", results, err)
+	if err == nil && len(results) > 0 {
+		err = fmt.Errorf("creating accounts: %v", results)
 	}
-	return nil
+	return err
 }
 
 func createTransfers(transfers ...tb.Transfer) error {
 	results, err := client.CreateTransfers(transfers)
-	if err != nil || len(results) > 0 {
-		return fmt.Errorf("creating transfers: %v, %v", results, err)
+	if err == nil && len(results) > 0 {
+		err = fmt.Errorf("creating transfers: %v", results)
 	}
-	return nil
+	return err
 }
 
 var serial atomic.Int64

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -146,7 +147,7 @@ func (m requestMetrics) observe(events int, took time.Duration) {
 // register returns the collector that is registered already under the same name, if any.
 func register[C prometheus.Collector](registry prometheus.Registerer, collector C) C {
 	if err := registry.Register(collector); err != nil {
-		if already, ok := err.(prometheus.AlreadyRegisteredError); ok {
+		if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 			return already.ExistingCollector.(C)
 		}
 		panic(err)

@@ -5,11 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
-
 	"github.com/liquida/liquida/platform/settings"
-	"github.com/liquida/liquida/platform/telemetry"
 )
 
 func TestTopics(t *testing.T) {
@@ -50,7 +46,7 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 // A service starts while Kafka is away: it is not ready then, but it lives. And it may
 // have several clients, which share the registry.
 func TestConnectDoesNotWaitForABroker(t *testing.T) {
-	eyes := &telemetry.Telemetry{Log: zap.NewNop(), Registry: prometheus.NewRegistry(), Health: telemetry.NewHealth()}
+	eyes := eyes()
 	for _, name := range []string{"consumer", "producer"} {
 		started := time.Now()
 		client, err := Connect(Config{Brokers: []string{"127.0.0.1:1"}}, name, eyes)

@@ -1,0 +1,113 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/telemetry"
+)
+
+func eyes() *telemetry.Telemetry {
+	return &telemetry.Telemetry{Log: zap.NewNop(), Registry: prometheus.NewRegistry(), Health: telemetry.NewHealth()}
+}
+
+// startKafka serves an address, so that a broker can go and come back.
+func startKafka(t *testing.T, address string, topics ...string) *kfake.Cluster {
+	t.Helper()
+	options := []kfake.Opt{kfake.NumBrokers(1), kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, address) })}
+	if len(topics) > 0 {
+		options = append(options, kfake.SeedTopics(1, topics...))
+	}
+	cluster, err := kfake.NewCluster(options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	return cluster
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func TestWatchTellsTheTruth(t *testing.T) {
+	address, eyes := freeAddress(t), eyes()
+	client, err := Connect(Config{Brokers: []string{address}}, "watcher", eyes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	eyes.Health.Need(KafkaNeed)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		Watch(ctx, client, eyes, Payments, Settlements)
+		close(ended)
+	}()
+	says := func(what, want string) {
+		t.Helper()
+		said := ""
+		for deadline := time.Now().Add(2 * (watchEvery + watchPatience)); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			if said = eyes.Health.Problems()[KafkaNeed]; said == want || want != "" && strings.Contains(said, want) {
+				return
+			}
+		}
+		t.Fatalf("%s: it says %q, want %q", what, said, want)
+	}
+	says("no broker", "no broker of KAFKA_BROKERS answers")
+	cluster := startKafka(t, address, Payments)
+	says("one topic missing", "topic pix.settlements: UNKNOWN_TOPIC_OR_PARTITION")
+	cluster.Close()
+	says("broker gone", "no broker of KAFKA_BROKERS answers")
+	startKafka(t, address, Payments, Settlements)
+	says("all is there", "")
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(watchPatience + time.Second):
+		t.Error("it watches on after its context has ended")
+	}
+}
+
+// Records go where they say; topics are never made by mentioning them.
+func TestProducing(t *testing.T) {
+	address := freeAddress(t)
+	startKafka(t, address, Payments)
+	client, err := Connect(Config{Brokers: []string{address}}, "producer", eyes(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for _, c := range []struct {
+		what   string
+		record kgo.Record
+		want   error
+	}{
+		{"a message", kgo.Record{Topic: Payments, Value: []byte("x")}, nil},
+		{"a dead letter with the largest payload", kgo.Record{Topic: Payments, Value: make([]byte, DeadLetterPayloadBytesMax+1024)}, nil},
+		{"more than fits", kgo.Record{Topic: Payments, Value: make([]byte, MessageBytesMax)}, kerr.MessageTooLarge},
+		{"a topic that nobody made", kgo.Record{Topic: "pix.paymentz", Value: []byte("x")}, kerr.UnknownTopicOrPartition},
+	} {
+		if err := client.ProduceSync(ctx, &c.record).FirstErr(); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", c.what, err, c.want)
+		}
+	}
+}

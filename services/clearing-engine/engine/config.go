@@ -31,6 +31,7 @@ type Config struct {
 	RevokeDrain          time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" help:"how long payments in flight may finish before their partition is handed over; 0s to 10s"`
 	ClockSkewMax         time.Duration `env:"ENGINE_CLOCK_SKEW_MAX" envDefault:"2s" help:"difference to the ledger's clock past which the engine is not ready and fetches nothing; 100ms to 10s"`
 	PulseInterval        time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" help:"how often ledger, its clock and broker are probed; a probe unanswered for half of it means not ready; 1s to 1m"`
+	CrashAt              string        `env:"ENGINE_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-phase-1-answered:100; empty: never"`
 	ShutdownTimeout      time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"bound of an ordered stop: drain, commit, close; 1s to 5m"`
 }
 
@@ -58,6 +59,9 @@ func (c *Config) Validate() error {
 	}
 	if !(c.InFlightPSPShare > 0 && c.InFlightPSPShare <= 1) {
 		return fmt.Errorf("ENGINE_IN_FLIGHT_PSP_SHARE is %v: it must be above 0 and at most 1", c.InFlightPSPShare)
+	}
+	if _, err := parseCrash(c.CrashAt); err != nil {
+		return err
 	}
 	for _, ispb := range c.InactiveParticipants {
 		if _, err := pix.ParseISPB(ispb); err != nil {

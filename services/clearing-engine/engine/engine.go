@@ -48,6 +48,7 @@ type Engine struct {
 	owned    map[int32]*partition
 	commitMu sync.Mutex // held from reading what is finished to its commit: commits never go back
 
+	crash *crash // nil but in tests
 	fatal chan error
 }
 
@@ -68,10 +69,13 @@ func New(config Config, t *telemetry.Telemetry) (*Engine, error) {
 	t.Registry.MustRegister(newWaitingForPSP(e.participants))
 	e.hops, e.responses, e.outcomes, e.statuses = e.metrics.hopObservers(), e.metrics.responseFates(), e.metrics.outcomeCounters(), e.metrics.chainStatuses()
 
+	var err error
+	if e.crash, err = parseCrash(config.CrashAt); err != nil {
+		return nil, err
+	}
 	for _, need := range []string{needLedger, needClock, needBootstrap, needKafka, needGroup} {
 		t.Health.Need(need)
 	}
-	var err error
 	if e.ledger, err = ledger.Connect(config.Ledger); err != nil {
 		return nil, err
 	}
@@ -269,9 +273,7 @@ func (e *Engine) produce(record *kgo.Record, acknowledged func()) {
 	e.direct.Produce(context.Background(), record, func(r *kgo.Record, err error) {
 		switch {
 		case err == nil:
-			if acknowledged != nil {
-				acknowledged()
-			}
+			acknowledged()
 		case errors.Is(err, kgo.ErrClientClosed):
 		default:
 			e.fail(fmt.Errorf("cannot produce to %s, partition %d, key %q: %w", r.Topic, r.Partition, r.Key, err))

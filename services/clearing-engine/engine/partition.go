@@ -164,6 +164,7 @@ func (p *partition) handle(e *event, now time.Time) {
 
 // arrive takes a record from pix.payments.
 func (p *partition) arrive(record *kgo.Record, now time.Time) {
+	p.engine.crash.pass(afterFetch)
 	if p.offsets.begin(record.Offset) {
 		p.engine.metrics.skipped.Inc()
 		p.engine.room.give(1, int64(len(record.Value)))
@@ -208,6 +209,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.engine.accounts.Read(f, p.ids)
 	case payment.Reserve:
 		p.write(f, chainReserve, ledger.AppendReserve(p.chain[:0], order.ID, order.Content, p.engine.pendingTimeoutSeconds))
+		p.engine.crash.pass(afterPhase1Sent)
 	case payment.Post:
 		p.write(f, chainPost, ledger.AppendPost(p.chain[:0], order.ID, order.SameBank()))
 	case payment.Void:
@@ -219,10 +221,11 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		f.hopAt = now
 		f.waits = p.engine.participants.counter(order.Payee.ISPB)
 		f.waits.Add(1)
-		p.engine.produce(p.authorizationRequest(order), nil)
+		p.engine.produce(p.authorizationRequest(order), func() { p.engine.crash.pass(afterRequestProduced) })
 	case payment.Report:
 		f.hopAt = now
 		p.engine.produce(p.settlementReport(f), func() { p.inbox.put(event{kind: reported, flight: f}) })
+		p.engine.crash.pass(afterReportProduced)
 	case payment.DeadLetter:
 		p.deadLetter(f.record, &pix.Invalid{Reason: command.Reason, Field: "end_to_end_id",
 			Detail: fmt.Sprintf("%s is the id of an earlier payment with another payer, payee or amount; that one is untouched", order.ID)},
@@ -236,12 +239,16 @@ func (p *partition) write(f *flight, kind uint16, chain []tb.Transfer) {
 	p.chain = chain // keep what append grew
 	f.writing = kind
 	p.engine.writer.Write(f, chain)
+	if kind != chainReserve {
+		p.engine.crash.pass(afterPhase2Sent)
+	}
 }
 
 // answer takes the ledger's answer to the flight's chain.
 func (p *partition) answer(f *flight, answer ledger.Answer, now time.Time) {
 	p.engine.statuses.count(f.writing, answer.Status)
 	if f.writing == chainReserve {
+		p.engine.crash.pass(afterPhase1Answered)
 		reservation, err := reservationOf(answer)
 		if err != nil {
 			p.engine.fail(fmt.Errorf("payment %s: %w", f.payment.Order.ID, err))
@@ -254,6 +261,7 @@ func (p *partition) answer(f *flight, answer ledger.Answer, now time.Time) {
 		p.perform(f, f.payment.Reserved(reservation), now)
 		return
 	}
+	p.engine.crash.pass(afterPhase2Answered)
 	resolution, err := resolutionOf(answer)
 	if err != nil {
 		p.engine.fail(fmt.Errorf("payment %s: %w", f.payment.Order.ID, err))
@@ -265,6 +273,7 @@ func (p *partition) answer(f *flight, answer ledger.Answer, now time.Time) {
 
 // respond takes a PSP's answer. It is good only for a payment that waits for this PSP.
 func (p *partition) respond(r *response, now time.Time) {
+	p.engine.crash.pass(afterResponseRead)
 	f := p.flights[r.id]
 	switch {
 	case f == nil:
@@ -308,6 +317,7 @@ func (f *flight) stopWaiting() {
 // finished, and so is every equal message that came before the report was sent. Any other
 // that waited goes on as a payment of its own, and will find this one in the ledger.
 func (p *partition) end(f *flight, now time.Time) {
+	p.engine.crash.pass(afterReportAcknowledged)
 	order := &f.payment.Order
 	delete(p.flights, order.ID)
 	isReport := f.payment.Outcome != payment.Outcome{}
@@ -336,6 +346,7 @@ func (p *partition) end(f *flight, now time.Time) {
 
 func (p *partition) finish(record *kgo.Record) {
 	p.offsets.finish(record.Offset)
+	p.engine.crash.pass(afterOffsetMarked)
 	p.engine.room.give(1, int64(len(record.Value)))
 }
 

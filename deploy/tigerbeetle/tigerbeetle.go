@@ -34,11 +34,11 @@ func Locate(ctx context.Context, progress io.Writer) (string, error) {
 		return filepath.Abs(named)
 	}
 	if onPath, err := exec.LookPath("tigerbeetle"); err == nil {
-		if err := check(ctx, onPath); err == nil {
+		err := check(ctx, onPath)
+		if err == nil {
 			return filepath.Abs(onPath)
-		} else {
-			fmt.Fprintf(progress, "not using %s: %v\n", onPath, err)
 		}
+		fmt.Fprintf(progress, "not using %s: %v\n", onPath, err)
 	}
 	cache, err := cacheFolder()
 	if err != nil {

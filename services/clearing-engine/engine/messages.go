@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -20,8 +21,8 @@ func decodeOrder(message *pixv1.PaymentOrder, record *kgo.Record) (pix.Order, *p
 		AmountCentavos: message.AmountCentavos, AcceptedAtUnixMs: message.AcceptedAtUnixMs,
 		RemittanceInformation: message.RemittanceInformation,
 	}.Validate(record.Timestamp)
-	if err != nil {
-		return pix.Order{}, err.(*pix.Invalid)
+	if invalid, ok := errors.AsType[*pix.Invalid](err); ok {
+		return pix.Order{}, invalid
 	}
 	return order, nil
 }

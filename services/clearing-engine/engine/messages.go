@@ -21,10 +21,14 @@ func decodeOrder(message *pixv1.PaymentOrder, record *kgo.Record) (pix.Order, *p
 		AmountCentavos: message.AmountCentavos, AcceptedAtUnixMs: message.AcceptedAtUnixMs,
 		RemittanceInformation: message.RemittanceInformation,
 	}.Validate(record.Timestamp)
-	if invalid, ok := errors.AsType[*pix.Invalid](err); ok {
-		return pix.Order{}, invalid
+	if err == nil {
+		return order, nil
 	}
-	return order, nil
+	invalid, ok := errors.AsType[*pix.Invalid](err)
+	if !ok {
+		invalid = &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: err.Error()}
+	}
+	return pix.Order{}, invalid
 }
 
 // decodeResponse reads a PSP's answer.

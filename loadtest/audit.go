@@ -43,7 +43,7 @@ func auditCommand() *cobra.Command {
   the reserves add up to what was issued.
 It derives ids and laws itself and shares no code with the engine. No load may run
 meanwhile: it waits (--wait) until no payment is under way, then reads. 1 million payments
-need about 0.5 GiB.`,
+need about 0.5 GiB of memory and half a minute.`,
 		Example: "  loadtest audit\n  loadtest audit --json audit.json --wait 0s",
 		Args:    cobra.NoArgs,
 	}

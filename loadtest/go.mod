@@ -2,11 +2,10 @@ module github.com/liquida/liquida/loadtest
 
 go 1.26.0
 
-require github.com/liquida/liquida/platform v0.0.0
-
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
-	github.com/liquida/liquida/deploy v0.0.0-00010101000000-000000000000
+	github.com/liquida/liquida/deploy v0.0.0
+	github.com/liquida/liquida/platform v0.0.0
 	github.com/liquida/liquida/proto v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/tigerbeetle/tigerbeetle-go v0.16.78

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
@@ -84,7 +83,7 @@ func runCommand() *cobra.Command {
 			return err
 		}
 		started = true
-		config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr, term.IsTerminal(int(os.Stderr.Fd())))
+		config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr)
 		result, err := load.Run(command.Context(), config)
 		if err != nil {
 			return err

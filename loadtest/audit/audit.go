@@ -36,7 +36,11 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, err
 	}
-	a := NewAuditor()
+	orders := int64(0)
+	for partition, end := range bounds.ends[paymentsTopic] {
+		orders += end.Offset - bounds.starts[paymentsTopic][partition].Offset
+	}
+	a := NewAuditor(int(orders))
 	for topic, partitions := range bounds.starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {

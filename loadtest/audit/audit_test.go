@@ -110,7 +110,7 @@ func clean(t *testing.T) *history {
 }
 
 func (h *history) audit() Verdict {
-	a := NewAuditor()
+	a := NewAuditor(0)
 	for _, r := range h.letters {
 		a.DeadLetter(r)
 	}
@@ -146,7 +146,7 @@ func TestCleanHistoryPasses(t *testing.T) {
 }
 
 func TestEmptyHistoryPasses(t *testing.T) {
-	if verdict := NewAuditor().Judge(); !verdict.Clean {
+	if verdict := NewAuditor(0).Judge(); !verdict.Clean {
 		t.Fatalf("%+v", verdict)
 	}
 }

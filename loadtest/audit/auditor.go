@@ -137,12 +137,14 @@ func (p *payment) leg(leg int) (debit, credit accountID) {
 	return transitOf(p.content.payee), p.content.payee
 }
 
-// NewAuditor returns an auditor that has seen nothing.
-func NewAuditor() *Auditor {
+// NewAuditor returns an auditor that has seen nothing, with room for so many orders:
+// growing into it would take twice the memory.
+func NewAuditor(orders int) *Auditor {
 	return &Auditor{
 		seed:     maphash.MakeSeed(),
 		letters:  map[coordinates]*letter{},
-		byKey:    map[number128]uint32{},
+		payments: make([]payment, 0, orders),
+		byKey:    make(map[number128]uint32, orders),
 		accounts: map[accountID]account{},
 		expected: map[accountID]movement{},
 		banks:    map[accountID]funding{},

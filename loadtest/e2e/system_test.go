@@ -75,7 +75,12 @@ func start(t *testing.T, engines int) *system {
 	s, err := stack.Start(t.Context(), stack.Config{
 		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "256MiB",
 		Env: map[string][]string{
-			stack.Engine:    {"ENGINE_DEADLINE=" + deadline.String(), "ENGINE_PENDING_TIMEOUT=" + pendingTimeout.String()},
+			stack.Engine: {
+				"ENGINE_DEADLINE=" + deadline.String(), "ENGINE_PENDING_TIMEOUT=" + pendingTimeout.String(),
+				// An engine that stops waits half of it for silent banks, and its partitions
+				// with it: that must be well below the deadline.
+				"SHUTDOWN_TIMEOUT=4s",
+			},
 			stack.Simulator: {"SIMULATOR_LATE_DELAY=" + lateDelay.String()},
 		},
 	})

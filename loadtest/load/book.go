@@ -3,6 +3,8 @@ package load
 import (
 	"fmt"
 	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -224,22 +226,18 @@ func (b *book) fail(a *awaited, problem string) {
 	}
 }
 
-// giveUp counts everything that is still open as missing.
+// giveUp counts everything that is still open as missing. The first sent is listed
+// first: what went wrong began there.
 func (b *book) giveUp() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, a := range b.byID {
-		b.lose(a)
+	open := slices.AppendSeq(slices.Collect(maps.Values(b.byID)), maps.Keys(b.nameless))
+	slices.SortFunc(open, func(x, y *awaited) int { return x.intended.Compare(y.intended) })
+	for _, a := range open {
+		b.counts[a.payment.Case].Missing++
+		b.fail(a, a.missing())
+		b.finish(a)
 	}
-	for a := range b.nameless {
-		b.lose(a)
-	}
-}
-
-func (b *book) lose(a *awaited) {
-	b.counts[a.payment.Case].Missing++
-	b.fail(a, a.missing())
-	b.finish(a)
 }
 
 func (b *book) waiting() int {

@@ -2,14 +2,16 @@ package load
 
 import (
 	"fmt"
-	"io"
+	"os"
 	"time"
+
+	"golang.org/x/term"
 )
 
-// ProgressOn returns a progress function for w, and how often it should be called: one
-// line that is rewritten on a terminal, else a line every few seconds.
-func ProgressOn(w io.Writer, terminal bool) (func(Snapshot), time.Duration) {
-	before := Snapshot{}
+// ProgressOn returns a progress function for a file, and how often it should be called:
+// one line that is rewritten on a terminal, else a line every few seconds.
+func ProgressOn(file *os.File) (func(Snapshot), time.Duration) {
+	var before Snapshot
 	line := func(s Snapshot) string {
 		perSecond := 0.0
 		if since := s.Elapsed - before.Elapsed; since > 0 {
@@ -18,18 +20,28 @@ func ProgressOn(w io.Writer, terminal bool) (func(Snapshot), time.Duration) {
 		before = s
 		text := fmt.Sprintf("%6.1fs  sent %d of %d  settled %d (%.0f/s)  rejected %d  dead letters %d  waiting %d",
 			s.Elapsed.Seconds(), s.Sent, s.Payments, s.Settled, perSecond, s.Rejected, s.DeadLetters, s.Waiting)
-		if s.Failed+s.Dropped+s.Late > 0 {
-			text += fmt.Sprintf("  WRONG %d  dropped %d  late %d", s.Failed, s.Dropped, s.Late)
+		for _, trouble := range []struct {
+			name  string
+			count int
+		}{{"WRONG", s.Failed}, {"dropped", s.Dropped}, {"late", s.Late}} {
+			if trouble.count > 0 {
+				text += fmt.Sprintf("  %s %d", trouble.name, trouble.count)
+			}
 		}
 		return text
 	}
-	if terminal {
-		return func(s Snapshot) {
-			fmt.Fprintf(w, "\r\x1b[K%s", line(s))
-			if s.Sent+s.Dropped == s.Payments && s.Waiting == 0 {
-				fmt.Fprintln(w)
-			}
-		}, 250 * time.Millisecond
+	terminal := int(file.Fd())
+	if !term.IsTerminal(terminal) {
+		return func(s Snapshot) { fmt.Fprintln(file, line(s)) }, 3 * time.Second
 	}
-	return func(s Snapshot) { fmt.Fprintln(w, line(s)) }, 3 * time.Second
+	return func(s Snapshot) {
+		text := line(s)
+		if width, _, err := term.GetSize(terminal); err == nil && width > 0 {
+			text = text[:min(len(text), width-1)] // a line that wraps cannot be rewritten
+		}
+		fmt.Fprintf(file, "\r\x1b[K%s", text)
+		if s.Sent+s.Dropped == s.Payments && s.Waiting == 0 {
+			fmt.Fprintln(file)
+		}
+	}, 250 * time.Millisecond
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,7 +93,8 @@ func (p *process) adopted() bool {
 	return r != nil && r.adopted
 }
 
-func (p *process) start(l *launcher, output io.Writer, detached bool) error {
+// start begins a new run, with more environment variables for this one.
+func (p *process) start(l *launcher, output io.Writer, detached bool, env ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run != nil && !p.run.dead() {
@@ -109,7 +111,7 @@ func (p *process) start(l *launcher, output io.Writer, detached bool) error {
 	}
 	cmd := exec.Command(p.spec.path, p.spec.arguments...)
 	cmd.Dir = filepath.Dir(filepath.Dir(p.logPath)) // the stack's folder, not where the caller happens to be
-	cmd.Env = append(os.Environ(), p.spec.env...)
+	cmd.Env = slices.Concat(os.Environ(), p.spec.env, env)
 	cmd.SysProcAttr = attributes(detached)
 	var ended func()
 	if output == nil {

@@ -313,6 +313,21 @@ func (s *Stack) StartProcess(name string) error {
 	return nil
 }
 
+// StartToDie starts a process that is meant to die by itself, with more environment
+// variables for this one run. Its death is no crash, and is told by the channel.
+func (s *Stack) StartToDie(name string, env ...string) (<-chan struct{}, error) {
+	p, err := s.process(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.start(s.launcher, s.config.Output, s.detached, env...); err != nil {
+		return nil, err
+	}
+	r := p.current()
+	r.asked.Store(true)
+	return r.exited, nil
+}
+
 // watch notes the exit of one run of a process, and starts it again if it should be.
 func (s *Stack) watch(p *process, r *run) {
 	<-r.exited

@@ -41,13 +41,14 @@ func (w *waitingRoom) release(ctx context.Context, send func(*answer)) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var due []*answer
+	var rest time.Duration
 	for {
-		due, timerSet := w.takeDue(due[:0], time.Now())
+		due, rest = w.takeDue(due[:0], time.Now())
 		for i, a := range due {
 			send(a)
 			due[i] = nil
 		}
-		timer.Reset(timerSet)
+		timer.Reset(rest)
 		select {
 		case <-ctx.Done():
 			return

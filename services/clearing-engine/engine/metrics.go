@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"sync"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
@@ -20,11 +23,15 @@ type metrics struct {
 	statuses       *prometheus.CounterVec
 	hops           *prometheus.HistogramVec
 	acceptToReport prometheus.Histogram
+	firstSettled   prometheus.Gauge
+	lastSettled    prometheus.Gauge
 	commits        *prometheus.CounterVec
 	commitSeconds  prometheus.Histogram
 	rebalances     *prometheus.CounterVec
 	partitions     prometheus.Gauge
 	clockSkew      prometheus.Gauge
+
+	firstSettledOnce sync.Once
 }
 
 func newMetrics(registry prometheus.Registerer, r *room) *metrics {
@@ -45,9 +52,13 @@ func newMetrics(registry prometheus.Registerer, r *room) *metrics {
 		statuses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_ledger_chains_total",
 			Help: "Chains of transfers by what they were for and the ledger's one real status."}, []string{"kind", "status"}),
 		hops: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "pix_hop_seconds",
-			Help: "Time of each hop of a payment: reserve (arrival to held), authorize (asked to answered), resolve (answered to posted or voided), report (to acknowledged by Kafka).", Buckets: seconds}, []string{"hop"}),
+			Help: "Time of each hop of a payment: queue (written to pix.payments to arrival here), reserve (arrival to held), authorize (asked to answered), resolve (answered to posted or voided), report (to acknowledged by Kafka).", Buckets: seconds}, []string{"hop"}),
 		acceptToReport: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pix_payment_seconds",
 			Help: "Time from a payment's acceptance by the payer's PSP to its acknowledged report.", Buckets: seconds}),
+		firstSettled: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_first_settled_timestamp_seconds",
+			Help: "When this process settled its first payment, as Unix time; 0 before."}),
+		lastSettled: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_last_settled_timestamp_seconds",
+			Help: "When this process settled its latest payment, as Unix time; 0 before."}),
 		commits: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_offset_commits_total",
 			Help: "Offset commits by result (ok, failed)."}, []string{"result"}),
 		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pix_offset_commit_seconds",
@@ -60,20 +71,37 @@ func newMetrics(registry prometheus.Registerer, r *room) *metrics {
 			Help: "This machine's clock minus the ledger's."}),
 	}
 	registry.MustRegister(m.payments, m.deadLetters, m.redelivered, m.joined, m.skipped, m.responses, m.statuses, m.hops,
-		m.acceptToReport, m.commits, m.commitSeconds, m.rebalances, m.partitions, m.clockSkew,
+		m.acceptToReport, m.firstSettled, m.lastSettled, m.commits, m.commitSeconds, m.rebalances, m.partitions, m.clockSkew,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_payments_in_flight",
 			Help: "Payments fetched and not finished."}, func() float64 { n, _ := r.inFlight(); return float64(n) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_in_flight_bytes",
 			Help: "Bytes of the messages of payments in flight."}, func() float64 { _, b := r.inFlight(); return float64(b) }),
 	)
+	// Known from the start: a rate does not see the first event of a counter that appears with it.
+	for _, result := range []string{"ok", "failed"} {
+		m.commits.WithLabelValues(result)
+	}
+	for _, kind := range []string{"assigned", "revoked", "lost"} {
+		m.rebalances.WithLabelValues(kind)
+	}
+	for _, reason := range []pix.Reason{pix.ReasonMalformed, pix.ReasonBadEndToEndID, pix.ReasonBadAcceptance, pix.ReasonConflict} {
+		m.deadLetters.WithLabelValues(reason.String())
+	}
 	return m
 }
 
+// settled notes that a payment was settled and its report acknowledged.
+func (m *metrics) settled(now time.Time) {
+	at := float64(now.UnixMilli()) / 1000
+	m.lastSettled.Set(at)
+	m.firstSettledOnce.Do(func() { m.firstSettled.Set(at) })
+}
+
 // hops are the observers of pix_hop_seconds, looked up once.
-type hops struct{ reserve, authorize, resolve, report prometheus.Observer }
+type hops struct{ queue, reserve, authorize, resolve, report prometheus.Observer }
 
 func (m *metrics) hopObservers() hops {
-	return hops{m.hops.WithLabelValues("reserve"), m.hops.WithLabelValues("authorize"), m.hops.WithLabelValues("resolve"), m.hops.WithLabelValues("report")}
+	return hops{m.hops.WithLabelValues("queue"), m.hops.WithLabelValues("reserve"), m.hops.WithLabelValues("authorize"), m.hops.WithLabelValues("resolve"), m.hops.WithLabelValues("report")}
 }
 
 // responseFates are the counters of pix_authorization_responses_total, looked up once.

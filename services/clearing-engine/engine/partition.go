@@ -185,6 +185,7 @@ func (p *partition) arrive(record *kgo.Record, now time.Time) {
 		f.waiting = append(f.waiting, arrival{order, record, !f.payment.Ended()})
 		return
 	}
+	p.engine.hops.queue.Observe(now.Sub(record.Timestamp).Seconds())
 	p.begin(arrival{order: order, record: record}, nil, now)
 }
 
@@ -323,6 +324,9 @@ func (p *partition) end(f *flight, now time.Time) {
 	isReport := f.payment.Outcome != payment.Outcome{}
 	if isReport {
 		p.engine.outcomes.count(f.payment.Outcome)
+		if f.payment.Outcome.Settled {
+			p.engine.metrics.settled(now)
+		}
 		p.engine.hops.report.Observe(now.Sub(f.hopAt).Seconds())
 		p.engine.metrics.acceptToReport.Observe(now.Sub(order.AcceptedAt).Seconds())
 	}

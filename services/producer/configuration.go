@@ -19,6 +19,7 @@ type configuration struct {
 	HTTP            web.Config
 	Accept          AcceptConfig
 	Status          StatusConfig
+	BooksInterval   time.Duration `env:"BOOKS_INTERVAL" envDefault:"2s" help:"how often balances and backlog are read and published as metrics, 200ms to 1m"`
 	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"longest time from SIGTERM to the end, 1s to 5m"`
 }
 
@@ -45,6 +46,7 @@ func (c *configuration) Validate() error {
 		settings.InRange("STATUS_IN_FLIGHT_MAX", c.Status.InFlightMax, 1, 100_000),
 		settings.InRange("LEDGER_LOOKUP_IDS_MAX", c.Status.IDsMax, 8, 8189),
 		settings.DurationInRange("LEDGER_CLOCK_TOLERANCE", c.Status.ClockTolerance, 0, time.Minute),
+		settings.DurationInRange("BOOKS_INTERVAL", c.BooksInterval, 200*time.Millisecond, time.Minute),
 		settings.DurationInRange("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second, 5*time.Minute),
 	); err != nil {
 		return err

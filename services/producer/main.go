@@ -59,6 +59,9 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	var watchers sync.WaitGroup
 	watchers.Go(func() { stream.Watch(watching, acceptance.client, t, stream.Payments) })
 	watchers.Go(func() { status.watch(watching, t) })
+	balances, backlog := newBalances(status.client, t), newBacklog(acceptance.client, t)
+	watchers.Go(func() { balances.publish(watching, config.BooksInterval) })
+	watchers.Go(func() { backlog.publish(watching, config.BooksInterval) })
 	api, err := web.Serve(config.HTTP, routes(acceptance, status, t.Registry), t.Log)
 	if err != nil {
 		return err

@@ -347,7 +347,7 @@ func TestTopics(t *testing.T) {
 			retention = "3600000"
 		}
 		for _, entry := range topic.Configs {
-			if want := map[string]string{"retention.ms": retention, "retention.bytes": "-1", "max.message.bytes": "1048576", "cleanup.policy": "delete"}[entry.Key]; want != "" && entry.MaybeValue() != want {
+			if want := map[string]string{"retention.ms": retention, "retention.bytes": "-1", "max.message.bytes": "1048576", "cleanup.policy": "delete", "min.insync.replicas": "1"}[entry.Key]; want != "" && entry.MaybeValue() != want {
 				t.Errorf("%s: %s is %s, want %s", topic.Name, entry.Key, entry.MaybeValue(), want)
 			}
 		}
@@ -373,6 +373,35 @@ func TestTopics(t *testing.T) {
 	}
 	if _, err := ensureTopics(ctx, config); err == nil || !strings.Contains(err.Error(), "topic pix.payments has cleanup.policy=compact and must have cleanup.policy=delete") {
 		t.Error(err)
+	}
+}
+
+// What every service's acks=all means is up to the topic: a majority.
+func TestAnAcknowledgedRecordIsOnAMajority(t *testing.T) {
+	for replicas, want := range map[int]string{1: "1", 2: "2", 3: "2", 5: "3"} {
+		config := smallConfig(t)
+		config.Stream, config.ReplicationFactor = startKafka(t, kfake.NumBrokers(replicas)), replicas
+		if _, err := ensureTopics(context.Background(), config); err != nil {
+			t.Fatal(err)
+		}
+		client, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		configs, err := kadm.NewClient(client).DescribeTopicConfigs(context.Background(), stream.Payments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, entry := range configs[0].Configs {
+			if entry.Key == "min.insync.replicas" {
+				got = entry.MaybeValue()
+			}
+		}
+		if got != want {
+			t.Errorf("with %d replicas min.insync.replicas is %q, want %s", replicas, got, want)
+		}
 	}
 }
 

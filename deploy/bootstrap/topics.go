@@ -18,16 +18,19 @@ import (
 
 // topicConfigs is what a topic's correctness rests on, so it is set and not left to a
 // broker's defaults: a compacted or forgotten payment could never be audited.
-func topicConfigs(topic stream.Topic, transient time.Duration) map[string]string {
-	retention := strconv.FormatInt(transient.Milliseconds(), 10)
+func topicConfigs(topic stream.Topic, config *Config) map[string]string {
+	retention := strconv.FormatInt(config.TransientRetention.Milliseconds(), 10)
 	if topic.KeepForever {
 		retention = "-1"
 	}
 	return map[string]string{
 		"cleanup.policy":    "delete",
 		"max.message.bytes": strconv.Itoa(stream.MessageBytesMax),
-		"retention.bytes":   "-1",
-		"retention.ms":      retention,
+		// All services ask for acks from all in-sync replicas. Only with this many of them is
+		// that a majority, so that whichever minority is lost, no acknowledged record is.
+		"min.insync.replicas": strconv.Itoa(config.ReplicationFactor/2 + 1),
+		"retention.bytes":     "-1",
+		"retention.ms":        retention,
 	}
 }
 
@@ -86,7 +89,7 @@ func createMissing(ctx context.Context, admin *kadm.Client, config *Config) (cre
 			continue
 		}
 		configs := map[string]*string{}
-		for name, value := range topicConfigs(topic, config.TransientRetention) {
+		for name, value := range topicConfigs(topic, config) {
 			configs[name] = &value
 		}
 		response, err := admin.CreateTopic(ctx, int32(config.Partitions), int16(config.ReplicationFactor), configs, topic.Name)
@@ -134,10 +137,10 @@ func verify(topic stream.Topic, detail kadm.TopicDetail, described kadm.Resource
 	for _, entry := range described.Configs {
 		have[entry.Key] = entry.MaybeValue()
 	}
-	want := topicConfigs(topic, config.TransientRetention)
+	want := topicConfigs(topic, config)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if have[name] != want[name] {
-			return fmt.Errorf("topic %s has %s=%s and must have %s=%s: alter the topic with your Kafka tools (retention.ms of the authorization topics follows TRANSIENT_RETENTION), or start with an empty Kafka", topic.Name, name, have[name], name, want[name])
+			return fmt.Errorf("topic %s has %s=%s and must have %s=%s: alter the topic with your Kafka tools (retention.ms of the authorization topics follows TRANSIENT_RETENTION, min.insync.replicas is REPLICATION_FACTOR/2+1), or start with an empty Kafka", topic.Name, name, have[name], name, want[name])
 		}
 	}
 	return nil

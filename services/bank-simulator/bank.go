@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/crash"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -28,6 +29,7 @@ type bank struct {
 	client  *kgo.Client
 	delayed *waitingRoom
 	metrics *metrics
+	crash   *crash.Crash // nil but in tests
 	t       *telemetry.Telemetry
 	rarely  *zap.Logger // for what could come with every record
 
@@ -61,7 +63,11 @@ const assignmentNeed = "assignment"
 
 // startBank joins the group and answers from then on. It does not wait for a broker.
 func startBank(config BankConfig, kafka stream.Config, book *decision.Book, t *telemetry.Telemetry) (*bank, error) {
-	b := &bank{config: config, book: book, delayed: newWaitingRoom(), t: t, lines: map[int32]*line{}, rarely: rarely(t.Log)}
+	crash, err := parseCrash(config.CrashAt)
+	if err != nil {
+		return nil, err
+	}
+	b := &bank{crash: crash, config: config, book: book, delayed: newWaitingRoom(), t: t, lines: map[int32]*line{}, rarely: rarely(t.Log)}
 	b.room = sync.NewCond(&b.mu)
 	b.metrics = newMetrics(t.Registry, config.MetricSeriesMax, b)
 	client, err := stream.Connect(kafka, "bank-simulator", t,
@@ -160,6 +166,7 @@ func (b *bank) take(fetches kgo.Fetches) {
 
 // answer decides a request and sends the answer, or has it wait.
 func (b *bank) answer(line *line, record *kgo.Record, profiles decision.Profiles, now time.Time) {
+	b.crash.Pass(afterFetch)
 	request, err := readRequest(record.Value)
 	if err != nil {
 		b.metrics.invalid.Inc()
@@ -250,6 +257,7 @@ func newAnswer(request *pixv1.AuthorizationRequest, decided decision.Decision) *
 
 func (b *bank) send(a *answer) {
 	b.client.Produce(context.Background(), &a.record, func(_ *kgo.Record, err error) { b.sent(a, err) })
+	b.crash.PassSent(afterAnswerProduced)
 }
 
 // An answer that Kafka refused is tried again, but not for ever: by then the engine has
@@ -277,6 +285,7 @@ func (b *bank) sent(a *answer, err error) {
 		b.metrics.abandoned.Inc()
 	default:
 		b.metrics.answered(a.label)
+		b.crash.Pass(afterAnswerAcknowledged)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -376,5 +385,8 @@ func (b *bank) commit(ctx context.Context, partitions []int32) error {
 			}
 		}
 	})
+	if failed == nil {
+		b.crash.Pass(afterCommit)
+	}
 	return failed
 }

@@ -30,6 +30,7 @@ type BankConfig struct {
 	CommitInterval  time.Duration `env:"SIMULATOR_COMMIT_INTERVAL" envDefault:"500ms" help:"from one commit of offsets to the next, 10ms to 1m"`
 	CommitTimeout   time.Duration `env:"SIMULATOR_COMMIT_TIMEOUT" envDefault:"5s" help:"longest time of one commit, 100ms to 1m"`
 	MetricSeriesMax int           `env:"SIMULATOR_METRIC_SERIES_MAX" envDefault:"1000" help:"combinations of PSP and reason that are counted apart, 1 to 100000; the rest is counted as others"`
+	CrashAt         string        `env:"SIMULATOR_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-answer-produced:100; empty: never"`
 }
 
 // ProfilesConfig is how the banks behave at the start.
@@ -41,6 +42,7 @@ type ProfilesConfig struct {
 
 func (c *configuration) Validate() error {
 	_, err := c.Profiles.book()
+	_, crashErr := parseCrash(c.Bank.CrashAt)
 	return errors.Join(
 		c.Stream.Validate(), c.Telemetry.Validate(), c.HTTP.Validate(),
 		settings.InRange("SIMULATOR_UNANSWERED_MAX", c.Bank.UnansweredMax, 1000, 5_000_000),
@@ -52,7 +54,7 @@ func (c *configuration) Validate() error {
 		settings.DurationInRange("SIMULATOR_LATE_DELAY", c.Profiles.LateDelay, 0, decision.DelayMax),
 		settings.InRange("SIMULATOR_PROFILES_MAX", c.Profiles.Max, 10, 1_000_000),
 		settings.DurationInRange("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second, 5*time.Minute),
-		err,
+		err, crashErr,
 	)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/crash"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
@@ -18,9 +19,14 @@ import (
 type acceptance struct {
 	timeout time.Duration
 	client  *kgo.Client
+	crash   *crash.Crash // nil but in tests
 }
 
 func newAcceptance(config AcceptConfig, kafka stream.Config, t *telemetry.Telemetry) (*acceptance, error) {
+	crash, err := parseCrash(config.CrashAt)
+	if err != nil {
+		return nil, err
+	}
 	client, err := stream.Connect(kafka, "producer", t,
 		// Kafka's own placement by key, so that any producer puts a payment where we do.
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
@@ -35,7 +41,7 @@ func newAcceptance(config AcceptConfig, kafka stream.Config, t *telemetry.Teleme
 	if err != nil {
 		return nil, err
 	}
-	return &acceptance{timeout: config.PublishTimeout, client: client}, nil
+	return &acceptance{timeout: config.PublishTimeout, client: client, crash: crash}, nil
 }
 
 // stop waits for acknowledgements within the context's time.
@@ -54,6 +60,7 @@ func (a *acceptance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
+	a.crash.Pass(afterRequestRead)
 	now := time.Now().Truncate(time.Millisecond) // Kafka keeps milliseconds
 	order, problem := body.order(now)
 	if problem != nil {
@@ -74,6 +81,7 @@ func (a *acceptance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Detail:     fmt.Sprintf("Kafka did not acknowledge the payment (%v), which may have been accepted or not: send the same again with this end_to_end_id, which is safe, or ask for its status", err),
 			EndToEndID: order.EndToEndId}).Write(w)
 	default:
+		a.crash.Pass(afterAcknowledged)
 		web.WriteJSON(w, http.StatusAccepted, accepted{order.EndToEndId, "accepted"})
 	}
 }
@@ -92,6 +100,7 @@ func (a *acceptance) publish(record *kgo.Record) error {
 	acknowledged := make(chan error, 1)
 	// No context of the request: the client would fail the payments of others with it.
 	a.client.TryProduce(context.Background(), record, func(_ *kgo.Record, err error) { acknowledged <- err })
+	a.crash.PassSent(afterPublished)
 	timer := time.NewTimer(a.timeout)
 	defer timer.Stop()
 	select {

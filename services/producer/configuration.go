@@ -27,6 +27,7 @@ type configuration struct {
 type AcceptConfig struct {
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"5s" help:"for Kafka to acknowledge a payment, 1s to 1m; then the answer is 503, its fate unknown"`
 	InFlightMax    int           `env:"PAYMENTS_IN_FLIGHT_MAX" envDefault:"10000" help:"payments that wait for Kafka's acknowledgement, 1 to 1000000; past it the answer is 429"`
+	CrashAt        string        `env:"PRODUCER_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-published:100; empty: never"`
 }
 
 // StatusConfig bounds the asking for the status of payments.
@@ -38,7 +39,9 @@ type StatusConfig struct {
 }
 
 func (c *configuration) Validate() error {
+	_, crashErr := parseCrash(c.Accept.CrashAt)
 	if err := errors.Join(
+		crashErr,
 		c.Stream.Validate(), c.Ledger.Validate(), c.Telemetry.Validate(), c.HTTP.Validate(),
 		settings.DurationInRange("PUBLISH_TIMEOUT", c.Accept.PublishTimeout, time.Second, time.Minute),
 		settings.InRange("PAYMENTS_IN_FLIGHT_MAX", c.Accept.InFlightMax, 1, 1_000_000),

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/crash"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -48,7 +49,7 @@ type Engine struct {
 	owned    map[int32]*partition
 	commitMu sync.Mutex // held from reading what is finished to its commit: commits never go back
 
-	crash *crash // nil but in tests
+	crash *crash.Crash // nil but in tests
 	fatal chan error
 }
 

@@ -232,6 +232,6 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 		return failed
 	}
 	e.metrics.commits.WithLabelValues("ok").Inc()
-	e.crash.pass(afterCommit)
+	e.crash.Pass(afterCommit)
 	return nil
 }

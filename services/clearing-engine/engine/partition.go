@@ -164,7 +164,7 @@ func (p *partition) handle(e *event, now time.Time) {
 
 // arrive takes a record from pix.payments.
 func (p *partition) arrive(record *kgo.Record, now time.Time) {
-	p.engine.crash.pass(afterFetch)
+	p.engine.crash.Pass(afterFetch)
 	if p.offsets.begin(record.Offset) {
 		p.engine.metrics.skipped.Inc()
 		p.engine.room.give(1, int64(len(record.Value)))
@@ -210,7 +210,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.engine.accounts.Read(f, p.ids)
 	case payment.Reserve:
 		p.write(f, chainReserve, ledger.AppendReserve(p.chain[:0], order.ID, order.Content, p.engine.pendingTimeoutSeconds))
-		p.engine.crash.pass(afterPhase1Sent)
+		p.engine.crash.PassSent(afterPhase1Sent)
 	case payment.Post:
 		p.write(f, chainPost, ledger.AppendPost(p.chain[:0], order.ID, order.SameBank()))
 	case payment.Void:
@@ -222,11 +222,11 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		f.hopAt = now
 		f.waits = p.engine.participants.counter(order.Payee.ISPB)
 		f.waits.Add(1)
-		p.engine.produce(p.authorizationRequest(order), func() { p.engine.crash.pass(afterRequestProduced) })
+		p.engine.produce(p.authorizationRequest(order), func() { p.engine.crash.Pass(afterRequestProduced) })
 	case payment.Report:
 		f.hopAt = now
 		p.engine.produce(p.settlementReport(f), func() { p.inbox.put(event{kind: reported, flight: f}) })
-		p.engine.crash.pass(afterReportProduced)
+		p.engine.crash.Pass(afterReportProduced)
 	case payment.DeadLetter:
 		p.deadLetter(f.record, &pix.Invalid{Reason: command.Reason, Field: "end_to_end_id",
 			Detail: fmt.Sprintf("%s is the id of an earlier payment with another payer, payee or amount; that one is untouched", order.ID)},
@@ -241,7 +241,7 @@ func (p *partition) write(f *flight, kind uint16, chain []tb.Transfer) {
 	f.writing = kind
 	p.engine.writer.Write(f, chain)
 	if kind != chainReserve {
-		p.engine.crash.pass(afterPhase2Sent)
+		p.engine.crash.PassSent(afterPhase2Sent)
 	}
 }
 
@@ -249,7 +249,7 @@ func (p *partition) write(f *flight, kind uint16, chain []tb.Transfer) {
 func (p *partition) answer(f *flight, answer ledger.Answer, now time.Time) {
 	p.engine.statuses.count(f.writing, answer.Status)
 	if f.writing == chainReserve {
-		p.engine.crash.pass(afterPhase1Answered)
+		p.engine.crash.Pass(afterPhase1Answered)
 		reservation, err := reservationOf(answer)
 		if err != nil {
 			p.engine.fail(fmt.Errorf("payment %s: %w", f.payment.Order.ID, err))
@@ -262,7 +262,7 @@ func (p *partition) answer(f *flight, answer ledger.Answer, now time.Time) {
 		p.perform(f, f.payment.Reserved(reservation), now)
 		return
 	}
-	p.engine.crash.pass(afterPhase2Answered)
+	p.engine.crash.Pass(afterPhase2Answered)
 	resolution, err := resolutionOf(answer)
 	if err != nil {
 		p.engine.fail(fmt.Errorf("payment %s: %w", f.payment.Order.ID, err))
@@ -274,7 +274,7 @@ func (p *partition) answer(f *flight, answer ledger.Answer, now time.Time) {
 
 // respond takes a PSP's answer. It is good only for a payment that waits for this PSP.
 func (p *partition) respond(r *response, now time.Time) {
-	p.engine.crash.pass(afterResponseRead)
+	p.engine.crash.Pass(afterResponseRead)
 	f := p.flights[r.id]
 	switch {
 	case f == nil:
@@ -318,7 +318,7 @@ func (f *flight) stopWaiting() {
 // finished, and so is every equal message that came before the report was sent. Any other
 // that waited goes on as a payment of its own, and will find this one in the ledger.
 func (p *partition) end(f *flight, now time.Time) {
-	p.engine.crash.pass(afterReportAcknowledged)
+	p.engine.crash.Pass(afterReportAcknowledged)
 	order := &f.payment.Order
 	delete(p.flights, order.ID)
 	isReport := f.payment.Outcome != payment.Outcome{}
@@ -350,7 +350,7 @@ func (p *partition) end(f *flight, now time.Time) {
 
 func (p *partition) finish(record *kgo.Record) {
 	p.offsets.finish(record.Offset)
-	p.engine.crash.pass(afterOffsetMarked)
+	p.engine.crash.Pass(afterOffsetMarked)
 	p.engine.room.give(1, int64(len(record.Value)))
 }
 

@@ -46,6 +46,9 @@ func (s *Stack) specify(name string) (spec, error) {
 	case TigerBeetle:
 		p.path = s.config.TigerBeetleBin
 		p.arguments = tigerbeetle.StartArguments(s.ledgerFile(), s.addresses.of(TigerBeetle), s.config.CacheGrid)
+		if s.config.Observers.StatsdBridge != "" {
+			p.arguments = slices.Insert(p.arguments, 1, "--experimental", "--statsd="+s.addresses.of(statsd))
+		}
 		p.serve(s, TigerBeetle)
 		p.ready = ledgerReady
 	case Broker:
@@ -62,6 +65,10 @@ func (s *Stack) specify(name string) (spec, error) {
 	case Engine:
 		p.env = append(p.env, "ENGINE_INSTANCE_ID="+name)
 		p.tell(s)
+	case Prometheus:
+		s.specifyPrometheus(&p)
+	case StatsdBridge:
+		s.specifyBridge(&p)
 	default:
 		return p, fmt.Errorf("the stack knows no process %q", name)
 	}

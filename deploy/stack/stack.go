@@ -52,6 +52,8 @@ type Config struct {
 	Env      map[string][]string
 	LogLevel string // default info
 
+	Observers Observers // default none
+
 	// InfrastructureOnly leaves it at TigerBeetle and the broker.
 	InfrastructureOnly bool
 	// RestartCrashed starts a process again, with growing pauses, when it exits unasked.
@@ -175,6 +177,9 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 			return nil, err
 		}
 	}
+	if err := s.configureObservers(); err != nil {
+		return nil, err
+	}
 	slices.SortStableFunc(s.processes, func(a, b *process) int { // the adopted came first
 		return slices.Index(names, a.spec.name) - slices.Index(names, b.spec.name)
 	})
@@ -201,7 +206,14 @@ func (s *Stack) wanted() []string {
 	for slot := range s.engines {
 		names = append(names, EngineName(slot))
 	}
-	return append(names, Producer)
+	names = append(names, Producer)
+	if s.config.Observers.StatsdBridge != "" {
+		names = append(names, StatsdBridge)
+	}
+	if s.config.Observers.Prometheus != "" {
+		names = append(names, Prometheus)
+	}
+	return names
 }
 
 // bring starts a process, unless an earlier call of Up left it running, and waits for it.
@@ -422,6 +434,9 @@ func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 	s.engines++
 	s.mu.Unlock()
 	if err := s.add(name); err != nil {
+		return "", err
+	}
+	if err := s.configureObservers(); err != nil {
 		return "", err
 	}
 	return name, s.bring(ctx, name)

@@ -35,7 +35,8 @@ and the producer, each a process of its own.
 
 Each takes --help. Fixed ports of up: producer 8080, bank simulator 8081, Kafka 9092,
 TigerBeetle 3001; telemetry (/metrics, /readyz): producer 9101, bank simulator 9102,
-engines 9103 and up.
+engines 9103 and up. Prometheus (9090) is started too if it is on PATH, and with
+statsd_exporter on PATH it also sees TigerBeetle's own metrics.
 
 The TigerBeetle server is taken from TIGERBEETLE_BIN or PATH, else built once and cached.
 
@@ -207,7 +208,9 @@ func up(ctx context.Context, arguments []string) error {
 	if err := o.build(ctx); err != nil {
 		return err
 	}
-	if err := stack.Up(ctx, o.config()); err != nil {
+	config := o.config()
+	config.Observers = stack.InstalledObservers()
+	if err := stack.Up(ctx, config); err != nil {
 		return err
 	}
 	return show(ctx, o.dir)

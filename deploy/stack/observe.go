@@ -1,0 +1,116 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/liquida/liquida/deploy/prometheus"
+)
+
+// The watchers of a stack. They are no part of the clearing house: it works without them.
+const (
+	Prometheus   = "prometheus"
+	StatsdBridge = "statsd-exporter" // takes TigerBeetle's metrics to Prometheus
+)
+
+// Observers are the programs that watch a stack, as paths. What is empty is not started.
+type Observers struct {
+	Prometheus   string
+	StatsdBridge string // https://github.com/prometheus/statsd_exporter
+}
+
+// InstalledObservers are those on PATH.
+func InstalledObservers() Observers {
+	find := func(name string) string {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			return ""
+		}
+		return path
+	}
+	return Observers{Prometheus: find("prometheus"), StatsdBridge: find("statsd_exporter")}
+}
+
+// statsd is the role of the address to which TigerBeetle emits, over UDP.
+const statsd = "statsd"
+
+func (s *Stack) prometheusFolder() string { return filepath.Join(s.config.Dir, "data", "prometheus") }
+
+func (s *Stack) specifyPrometheus(p *spec) {
+	p.path = s.config.Observers.Prometheus
+	address := s.addresses.of(Prometheus)
+	p.arguments = []string{
+		"--config.file=" + filepath.Join(s.prometheusFolder(), prometheus.ConfigFile),
+		"--storage.tsdb.path=" + filepath.Join(s.prometheusFolder(), "tsdb"),
+		"--web.listen-address=" + address,
+	}
+	p.serve(s, Prometheus)
+	p.ready = httpReady("http://" + address + "/-/ready")
+}
+
+func (s *Stack) specifyBridge(p *spec) {
+	p.path = s.config.Observers.StatsdBridge
+	p.telemetry = s.addresses.of(telemetryOf(StatsdBridge))
+	p.arguments = []string{
+		"--statsd.mapping-config=" + filepath.Join(s.prometheusFolder(), prometheus.BridgeFile),
+		"--statsd.listen-udp=" + s.addresses.of(statsd),
+		"--statsd.listen-tcp=",
+		"--web.listen-address=" + p.telemetry,
+	}
+	p.listens = append(p.listens, telemetryOf(StatsdBridge))
+	p.ready = httpReady("http://" + p.telemetry + "/-/ready")
+}
+
+// configureObservers tells Prometheus whom to watch. It is called again for each new engine.
+func (s *Stack) configureObservers() error {
+	if s.config.Observers == (Observers{}) {
+		return nil
+	}
+	s.mu.Lock()
+	targets := map[string][]string{}
+	for _, p := range s.processes {
+		job := p.spec.name
+		switch {
+		case job == StatsdBridge:
+			job = TigerBeetle
+		case job == Prometheus:
+			targets[job] = append(targets[job], p.spec.address)
+			continue
+		case strings.HasPrefix(job, "engine-"):
+			job = Engine
+		}
+		if p.spec.telemetry != "" {
+			targets[job] = append(targets[job], p.spec.telemetry)
+		}
+	}
+	s.mu.Unlock()
+	if err := prometheus.Local(s.prometheusFolder(), targets); err != nil {
+		return fmt.Errorf("cannot configure Prometheus: %w", err)
+	}
+	return nil
+}
+
+func httpReady(url string) func(context.Context, *process) error {
+	return func(ctx context.Context, _ *process) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := probe.Do(request)
+		if err != nil {
+			return errors.New("it does not answer: " + err.Error())
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			body, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
+			return fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+		}
+		return nil
+	}
+}

@@ -28,7 +28,7 @@ type Config struct {
 	InactiveParticipants []string      `env:"ENGINE_INACTIVE_PARTICIPANTS" help:"ISPBs whose new payments are rejected with DS27, comma-separated"`
 	CommitInterval       time.Duration `env:"ENGINE_COMMIT_INTERVAL" envDefault:"100ms" help:"how often finished offsets are committed; 10ms to 10s"`
 	SessionTimeout       time.Duration `env:"ENGINE_SESSION_TIMEOUT" envDefault:"3s" help:"silence after which another engine takes over; the broker's group.min.session.timeout.ms must allow it; 1s to 1m"`
-	RevokeDrain          time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" help:"how long payments in flight may finish before their partition is handed over; 0s to 10s"`
+	RevokeDrain          time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" help:"how long payments in flight may finish before their partition is handed over or the engine stops; 0s to 10s"`
 	ClockSkewMax         time.Duration `env:"ENGINE_CLOCK_SKEW_MAX" envDefault:"2s" help:"difference to the ledger's clock past which the engine is not ready and fetches nothing; 100ms to 10s"`
 	PulseInterval        time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" help:"how often ledger, its clock and broker are probed; a probe unanswered for half of it means not ready; 1s to 1m"`
 	CrashAt              string        `env:"ENGINE_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-phase-1-answered:100; empty: never"`

@@ -165,7 +165,10 @@ func (e *Engine) start(ctx context.Context) error {
 		// Records are handed out between poll and AllowRebalance, so none can reach a
 		// partition after it was revoked. Nothing blocks in between.
 		kgo.BlockRebalanceOnPoll(),
-		kgo.FetchMaxBytes(8 << 20),
+		// Little of each partition in one fetch: behind a backlog, a fetch full of a few
+		// partitions would keep the others waiting past their deadlines.
+		kgo.FetchMaxPartitionBytes(128 << 10),
+		kgo.FetchMaxBytes(4 << 20),
 		kgo.OnPartitionsAssigned(e.assigned),
 		kgo.OnPartitionsRevoked(e.revoked),
 		kgo.OnPartitionsLost(e.lost),
@@ -240,11 +243,7 @@ func (e *Engine) stop(loops *sync.WaitGroup, fatal error) {
 	go func() {
 		defer close(finished)
 		loops.Wait()
-		partitions := e.partitions()
-		e.drain(ctx, partitions, e.config.ShutdownTimeout/2)
-		if err := e.commit(ctx, partitions, notLast); err != nil {
-			e.log.Warn("cannot commit at the end; the records will be delivered again and absorbed", zap.Error(err))
-		}
+		e.handOver(ctx, e.partitions())
 		e.group.CloseAllowingRebalance()
 		e.direct.Close()
 	}()
@@ -256,8 +255,7 @@ func (e *Engine) stop(loops *sync.WaitGroup, fatal error) {
 	e.writer.Close()
 	e.transfers.Close()
 	e.accounts.Close()
-	payments, _ := e.room.inFlight()
-	e.log.Info("stopped", zap.Duration("took", time.Since(started)), zap.Int("left_in_flight", payments))
+	e.log.Info("stopped", zap.Duration("took", time.Since(started)))
 }
 
 // fail ends the process with an error. The first one counts.

@@ -81,17 +81,21 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 	return true
 }
 
-// revoked hands partitions over: what is in flight may finish for a moment, what is
-// finished is committed, the rest is forgotten and begun again by the next owner.
+// revoked hands partitions over to another engine.
 func (e *Engine) revoked(ctx context.Context, _ *kgo.Client, revocation map[string][]int32) {
 	e.metrics.rebalances.WithLabelValues("revoked").Inc()
-	partitions := e.find(revocation[stream.Payments])
+	e.handOver(ctx, e.find(revocation[stream.Payments]))
+	e.log.Info("partitions handed over", zap.Int32s("revoked", revocation[stream.Payments]))
+}
+
+// handOver ends the work on partitions: what is in flight may finish for a moment, what is
+// finished is committed, the rest is forgotten and begun again by the next owner.
+func (e *Engine) handOver(ctx context.Context, partitions []*partition) {
 	e.drain(ctx, partitions, e.config.RevokeDrain)
 	if err := e.commit(ctx, partitions, last); err != nil {
 		e.log.Warn("cannot commit while handing partitions over; the records will be delivered again and absorbed", zap.Error(err))
 	}
 	e.release(partitions)
-	e.log.Info("partitions handed over", zap.Int32s("revoked", revocation[stream.Payments]))
 }
 
 // lost drops partitions that another engine may own by now: nothing is committed.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/liquida/liquida/deploy/cache"
 )
 
 // The recipe needs package registries only. A crate carries TigerBeetle's source, a Python
@@ -38,10 +39,7 @@ func cached(ctx context.Context, folder string, progress io.Writer) (string, err
 	if check(ctx, bin) == nil {
 		return bin, nil
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", fmt.Errorf("cannot keep the TigerBeetle server in the cache: %w; set LIQUIDA_CACHE to a folder that can be written", err)
-	}
-	unlock, err := lock(ctx, filepath.Join(folder, "lock"), progress)
+	unlock, err := cache.Lock(ctx, folder, progress)
 	if err != nil {
 		return "", err
 	}
@@ -54,34 +52,6 @@ func cached(ctx context.Context, folder string, progress io.Writer) (string, err
 		return "", fmt.Errorf("cannot build TigerBeetle %s: %w", Version, err)
 	}
 	return bin, nil
-}
-
-// lock holds the file at path until unlock is called or the process ends, however it ends.
-func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for told := false; ; {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { file.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			file.Close()
-			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
-		}
-		if !told {
-			told = true
-			fmt.Fprintln(progress, "another process is building TigerBeetle; waiting for it")
-		}
-		select {
-		case <-ctx.Done():
-			file.Close()
-			return nil, fmt.Errorf("waiting for another process to build TigerBeetle: %w", ctx.Err())
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
 
 // build is one run of the recipe.

@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/liquida/liquida/deploy/cache"
 )
 
 // Version is the server's version. It is the client's too: a client newer than the server
@@ -40,27 +42,11 @@ func Locate(ctx context.Context, progress io.Writer) (string, error) {
 		}
 		fmt.Fprintf(progress, "not using %s: %v\n", onPath, err)
 	}
-	cache, err := cacheFolder()
+	folder, err := cache.Folder("tigerbeetle", Version)
 	if err != nil {
 		return "", err
 	}
-	return cached(ctx, cache, progress)
-}
-
-func cacheFolder() (string, error) {
-	cache := os.Getenv("LIQUIDA_CACHE")
-	if cache == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("no folder to keep the TigerBeetle server in: %w; set LIQUIDA_CACHE to one", err)
-		}
-		cache = filepath.Join(user, "liquida")
-	}
-	cache, err := filepath.Abs(cache)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(cache, "tigerbeetle", Version), nil
+	return cached(ctx, folder, progress)
 }
 
 // check refuses a binary that is not a TigerBeetle server of Version.
@@ -80,10 +66,7 @@ func check(ctx context.Context, bin string) error {
 // Format makes the data file of a new one-replica cluster with id 0. It leaves an existing
 // file alone, and an interrupted call leaves none.
 func Format(ctx context.Context, bin, path string) error {
-	switch _, err := os.Stat(path); {
-	case err == nil:
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
+	if there, err := exists(path); there || err != nil {
 		return err
 	}
 	path, err := filepath.Abs(path) // the server panics on a bare file name
@@ -94,24 +77,83 @@ func Format(ctx context.Context, bin, path string) error {
 		return err
 	}
 	unfinished := path + ".formatting"
-	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(unfinished); err != nil {
 		return err
 	}
-	format := exec.CommandContext(ctx, bin, "format", "--cluster=0", "--replica=0", "--replica-count=1", unfinished)
-	if output, err := format.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot make the TigerBeetle data file %s (it takes about 1.1 GiB): %w\n%s", path, err, output)
+	if err := format(ctx, bin, unfinished, 0, 1); err != nil {
+		return err
 	}
 	return os.Rename(unfinished, path)
 }
 
-// StartArguments are the server's arguments to serve the data file at path on address, an
-// IP and port. cacheGrid is the size of its page cache, like "512MiB".
+// FormatCluster makes folder with the data files of a new cluster with id 0, see DataFile.
+// An interrupted call leaves none. It leaves existing files alone, and refuses a folder
+// where some are missing: a replica that forgot what it has promised may lose money.
+func FormatCluster(ctx context.Context, bin, folder string, replicas int) error {
+	there, err := exists(folder)
+	if err != nil {
+		return err
+	}
+	if there {
+		for replica := range replicas {
+			if _, err := os.Stat(DataFile(folder, replica)); err != nil {
+				return fmt.Errorf("the data file of TigerBeetle's replica %d is gone: %w; put it back, have `tigerbeetle recover` make it from the others, or start with no data at all", replica, err)
+			}
+		}
+		return nil
+	}
+	if folder, err = filepath.Abs(folder); err != nil {
+		return err
+	}
+	unfinished := folder + ".formatting"
+	if err := os.RemoveAll(unfinished); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(unfinished, 0o755); err != nil {
+		return err
+	}
+	for replica := range replicas {
+		if err := format(ctx, bin, DataFile(unfinished, replica), replica, replicas); err != nil {
+			return err
+		}
+	}
+	return os.Rename(unfinished, folder)
+}
+
+// DataFile is the data file of one replica in the folder that FormatCluster made.
+func DataFile(folder string, replica int) string {
+	return filepath.Join(folder, fmt.Sprintf("0_%d.tigerbeetle", replica))
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func format(ctx context.Context, bin, path string, replica, replicas int) error {
+	format := exec.CommandContext(ctx, bin, "format", "--cluster=0", fmt.Sprint("--replica=", replica), fmt.Sprint("--replica-count=", replicas), path)
+	if output, err := format.CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot make the TigerBeetle data file %s (it takes about 1.1 GiB): %w\n%s", path, err, output)
+	}
+	return nil
+}
+
+// StartArguments are the server's arguments to serve the data file at path. addresses are
+// the IP:port of all replicas, comma-separated; the data file says which of them it is.
+// cacheGrid is the size of its page cache, like "512MiB".
 //
 // Not --development: it lowers the request limit from 8189 events to 253.
-func StartArguments(path, address, cacheGrid string) []string {
-	return []string{"start", "--addresses=" + address, "--cache-grid=" + cacheGrid, path}
+func StartArguments(path, addresses, cacheGrid string) []string {
+	return []string{"start", "--addresses=" + addresses, "--cache-grid=" + cacheGrid, path}
 }
 
 // Answers tells from what a server has logged since its start whether it answers requests.
-// Its port is no sign of it: it opens before the log is replayed.
-func Answers(log []byte) bool { return bytes.Contains(log, []byte("transition_to_normal")) }
+// Its port is no sign of it: it opens before the log is replayed. One of several replicas
+// answers while it is in touch with a majority of them.
+func Answers(log []byte) bool {
+	last := bytes.LastIndex(log, []byte("transition_to_"))
+	return last >= 0 && bytes.HasPrefix(log[last:], []byte("transition_to_normal"))
+}

@@ -72,6 +72,48 @@ func TestLocate(t *testing.T) {
 	})
 }
 
+// One of several replicas answers only while it is in touch with a majority.
+func TestAnswers(t *testing.T) {
+	for log, want := range map[string]bool{
+		"": false,
+		"0r: transition_to_normal_from_recovering_status: view=0":                                               true,
+		"0r: transition_to_view_change_status: view=1..1":                                                       false,
+		"0r: transition_to_view_change_status\n0n: transition_to_normal_from_view_change_status: backup\nclock": true,
+		"0n: transition_to_normal_from_view_change_status\n0n: transition_to_view_change_status: view=1..2":     false,
+	} {
+		if got := Answers([]byte(log)); got != want {
+			t.Errorf("%q: got %v", log, got)
+		}
+	}
+}
+
+func TestFormatCluster(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "tigerbeetle")
+	// It makes its last argument a file that holds the others.
+	if err := os.WriteFile(bin, []byte("#!/bin/sh\nfor path; do :; done\necho \"$*\" >\"$path\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "data", "ledger")
+	if err := os.MkdirAll(folder+".formatting", 0o755); err != nil { // left by an interrupted call
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := FormatCluster(t.Context(), bin, folder, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said, err := os.ReadFile(DataFile(folder, 2))
+	if err != nil || !strings.Contains(string(said), "--cluster=0 --replica=2 --replica-count=3") {
+		t.Errorf("%q, %v", said, err)
+	}
+	if err := os.Remove(DataFile(folder, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := FormatCluster(t.Context(), bin, folder, 3); err == nil || !strings.Contains(err.Error(), "replica 1 is gone") || !strings.Contains(err.Error(), "recover") {
+		t.Errorf("a replica that forgot everything: %v", err)
+	}
+}
+
 // TestServer takes the real server through what the stack asks of it: a new data file, a
 // start, SIGKILL, and a start that still knows what was answered.
 func TestServer(t *testing.T) {

@@ -1,0 +1,65 @@
+// Package cache is the folder of what is fetched or built once on a machine, for all
+// checkouts and all processes.
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Folder is where one thing is kept: LIQUIDA_CACHE, else liquida in the user's cache
+// folder, and below that the given names. It need not be there yet.
+func Folder(names ...string) (string, error) {
+	root := os.Getenv("LIQUIDA_CACHE")
+	if root == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("there is no cache folder: %w; set LIQUIDA_CACHE to one", err)
+		}
+		root = filepath.Join(user, "liquida")
+	}
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(append([]string{root}, names...)...), nil
+}
+
+// Lock makes the folder and holds it until unlock is called or the process ends, however
+// it ends. While another process holds it, it waits, and tells on progress that it does.
+func Lock(ctx context.Context, folder string, progress io.Writer) (unlock func(), err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot write to the cache: %w; set LIQUIDA_CACHE to a folder that can be written", err)
+	}
+	path := filepath.Join(folder, "lock")
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write to the cache: %w; set LIQUIDA_CACHE to a folder that can be written", err)
+	}
+	for told := false; ; {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			file.Close()
+			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+		}
+		if !told {
+			told = true
+			fmt.Fprintf(progress, "another process is filling %s; waiting for it\n", folder)
+		}
+		select {
+		case <-ctx.Done():
+			file.Close()
+			return nil, fmt.Errorf("waiting for another process to fill %s: %w", folder, ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/deploy/cache"
+)
+
+// ErrMissing is what Locate answers where a tool that it needs is not installed.
+var ErrMissing = errors.New("Apache Kafka cannot run here")
+
+const oldestJava = 17
+
+// maven is the project that names Kafka, and the checksums of all that it may bring along.
+//
+//go:embed maven
+var maven embed.FS
+
+// Kafka is an Apache Kafka that is ready to run.
+type Kafka struct {
+	java    string
+	jars    []string
+	archive string // of class data, made by this very Java
+}
+
+// Locate returns the Apache Kafka in the cache, see cache.Folder. The first call on a
+// machine fetches it with Maven, and archives its classes as loaded once, which makes every
+// later start take a second and not four. What it does is told on progress.
+func Locate(ctx context.Context, progress io.Writer) (*Kafka, error) {
+	java, version, problem := findJava(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	folder, err := cache.Folder("kafka", Version)
+	if err != nil {
+		return nil, err
+	}
+	sums, err := checksums()
+	if err != nil {
+		return nil, err
+	}
+	libs := filepath.Join(folder, "libs")
+	k := &Kafka{java: java, archive: filepath.Join(folder, "java-"+version+".jsa")}
+	for _, sum := range sums {
+		k.jars = append(k.jars, filepath.Join(libs, sum.jar))
+	}
+	fetched, err := exists(libs)
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	if problem != "" {
+		missing = append(missing, problem)
+	}
+	if _, err := exec.LookPath("mvn"); err != nil && !fetched {
+		missing = append(missing, "Maven's mvn, which fetches it (on Debian: maven)")
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("%w: missing %s; install that, or use the embedded broker", ErrMissing, strings.Join(missing, " and "))
+	}
+	if archived, err := exists(k.archive); err != nil || fetched && archived {
+		return k, err
+	}
+
+	unlock, err := cache.Lock(ctx, folder, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	// Both are renamed into place when whole. Another process may have done it by now.
+	if fetched, err = exists(libs); err == nil && !fetched {
+		fmt.Fprintf(progress, "fetching Apache Kafka %s with Maven, once, into %s (44 MB)\n", Version, folder)
+		err = fetch(ctx, folder, libs, sums)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot fetch Apache Kafka %s: %w", Version, err)
+	}
+	archived, err := exists(k.archive)
+	if err == nil && !archived {
+		fmt.Fprintf(progress, "archiving Apache Kafka's classes, once for Java %s (about 10 s)\n", version)
+		err = k.makeArchive(ctx, folder)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot archive the classes of Apache Kafka %s: %w", Version, err)
+	}
+	return k, nil
+}
+
+// exists is of a file or folder that is whole when it is there.
+func exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+var javaVersion = regexp.MustCompile(`version "((?:1\.)?(\d+)[0-9A-Za-z._+-]*)"`)
+
+// findJava returns the path and the version of the Java on PATH, or what is wrong with it.
+func findJava(ctx context.Context) (path, version, problem string) {
+	need := fmt.Sprintf("Java %d or later (on Debian: openjdk-17-jre-headless)", oldestJava)
+	path, err := exec.LookPath("java")
+	if err != nil {
+		return "", "", need
+	}
+	said, err := exec.CommandContext(ctx, path, "-version").CombinedOutput()
+	found := javaVersion.FindSubmatch(said)
+	if err != nil || found == nil {
+		return "", "", fmt.Sprintf("%s; %s does not tell its version (%v): %q", need, path, err, said)
+	}
+	if major, _ := strconv.Atoi(string(found[2])); major < oldestJava {
+		return "", "", fmt.Sprintf("%s; %s is version %s", need, path, found[1])
+	}
+	return path, string(found[1]), ""
+}
+
+type checksum struct{ sha256, jar string }
+
+// checksums are those of every jar, in the order of the class path.
+func checksums() ([]checksum, error) {
+	text, err := maven.ReadFile("maven/jars.sha256")
+	if err != nil {
+		return nil, err
+	}
+	var all []checksum
+	for line := range strings.Lines(string(text)) {
+		sum, jar, ok := strings.Cut(strings.TrimSpace(line), "  ")
+		if !ok {
+			return nil, fmt.Errorf("jars.sha256 holds %q", line)
+		}
+		all = append(all, checksum{sum, jar})
+	}
+	return all, nil
+}
+
+// fetch leaves the verified jars in libs, or nothing.
+func fetch(ctx context.Context, folder, libs string, sums []checksum) error {
+	scratch, err := os.MkdirTemp(folder, "fetch-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	pom, err := maven.ReadFile("maven/pom.xml")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(scratch, "pom.xml"), pom, 0o644); err != nil {
+		return err
+	}
+	c := exec.CommandContext(ctx, "mvn", "--quiet", "--batch-mode", "--strict-checksums",
+		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs")
+	c.Dir = scratch
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // mvn is a script: an interruption ends all of it
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	if said, err := c.CombinedOutput(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("mvn: %w:\n%s\nIt needs a Maven repository to fetch from: see the settings.xml of your Maven", err, lastLines(said))
+	}
+	fetched := filepath.Join(scratch, "libs")
+	for _, sum := range sums {
+		if err := verify(filepath.Join(fetched, sum.jar), sum.sha256); err != nil {
+			return err
+		}
+	}
+	return os.Rename(fetched, libs)
+}
+
+func verify(path, want string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("Maven has not brought all of it: %w", err)
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(hash.Sum(nil)); got != want {
+		return fmt.Errorf("%s has the SHA-256 %s and must have %s: it is not what this project was tested with, ask who runs your Maven repository", filepath.Base(path), got, want)
+	}
+	return nil
+}
+
+// makeArchive runs a broker until it answers and then ends it, upon which Java writes down
+// the classes that it has loaded.
+func (k *Kafka) makeArchive(ctx context.Context, folder string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("it takes longer than two minutes"))
+	defer cancel()
+	scratch, err := os.MkdirTemp(folder, "archive-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	node := Node{Folder: filepath.Join(scratch, "node")}
+	if node.Address, node.Controller, err = twoFreeAddresses(); err != nil {
+		return err
+	}
+	if err := k.Prepare(ctx, node); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(scratch, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	made := filepath.Join(scratch, "jsa")
+	java, arguments := k.command("-XX:ArchiveClassesAtExit="+made, node)
+	// The shell becomes Java, and leaves one behind that kills it when the standard input
+	// ends, which the kernel ends with this process, whatever ends that.
+	c := exec.CommandContext(ctx, "sh", append([]string{"-c", `exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$@"`, "sh", java}, arguments...)...)
+	c.Stdout, c.Stderr = log, log
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	hold, err := c.StdinPipe()
+	if err != nil {
+		return err
+	}
+	defer hold.Close()
+	if err := c.Start(); err != nil {
+		return err
+	}
+	answers := awaitAnswer(ctx, node.Address)
+	_ = c.Process.Signal(syscall.SIGTERM)
+	_ = c.Wait()                                      // a Java that got SIGTERM ends with 143
+	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the shell left behind
+	if answers == nil {
+		if answers = os.Rename(made, k.archive); answers == nil {
+			return nil
+		}
+	}
+	said, _ := os.ReadFile(log.Name())
+	return fmt.Errorf("%w; it logged:\n%s", answers, lastLines(said))
+}
+
+func awaitAnswer(ctx context.Context, address string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(address))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for {
+		err := client.Ping(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the broker does not answer: %w: %w", context.Cause(ctx), err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func twoFreeAddresses() (one, other string, err error) {
+	var addresses []string
+	for range 2 {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", "", err
+		}
+		defer listener.Close() // not before there are two: else they could be the same
+		addresses = append(addresses, listener.Addr().String())
+	}
+	return addresses[0], addresses[1], nil
+}
+
+func lastLines(text []byte) string {
+	lines := strings.Split(string(bytes.TrimSpace(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}

@@ -1,0 +1,111 @@
+// Package kafka fetches Apache Kafka, and says how to run one broker of it on this machine:
+// what a clearing house would run, where the embedded broker is only like it.
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Version is that of Apache Kafka.
+const Version = "4.3.1"
+
+// Node is one broker, which is its own controller.
+type Node struct {
+	Folder     string // of its settings and its data
+	Address    string // IP:port for its clients
+	Controller string // IP:port for itself
+}
+
+func (n Node) settings() string { return filepath.Join(n.Folder, "server.properties") }
+func (n Node) data() string     { return filepath.Join(n.Folder, "data") }
+
+// clusterID is any UUID: there is one node, which meets no other.
+const clusterID = "bGlxdWlkYS1zdGFjay0wMQ"
+
+// properties are the node's settings, with its data in the given folder.
+func (n Node) properties(data string) string {
+	return strings.Join([]string{
+		"process.roles=broker,controller",
+		"node.id=1",
+		"controller.quorum.voters=1@" + n.Controller,
+		"controller.listener.names=CONTROLLER",
+		"inter.broker.listener.name=CLIENT",
+		"listeners=CLIENT://" + n.Address + ",CONTROLLER://" + n.Controller,
+		"advertised.listeners=CLIENT://" + n.Address,
+		"listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"log.dirs=" + data,
+		"offsets.topic.replication.factor=1",
+		"offsets.topic.num.partitions=4", // the default of 50 is for many groups, and takes time at each start
+		"transaction.state.log.replication.factor=1",
+		"transaction.state.log.min.isr=1",
+		"transaction.state.log.num.partitions=4",
+		"share.coordinator.state.topic.replication.factor=1",
+		"share.coordinator.state.topic.min.isr=1",
+		"group.initial.rebalance.delay.ms=0",
+		// After a SIGKILL the controller refuses the new broker for as long as it believes that
+		// the old one lives: 9 s by default.
+		"broker.session.timeout.ms=3000",
+		"broker.heartbeat.interval.ms=500",
+		// The same as the embedded broker's, and for the same reasons: see deploy/cmd/broker.
+		"group.min.session.timeout.ms=1000",
+		"message.max.bytes=1048576",
+		"auto.create.topics.enable=false",
+		"",
+	}, "\n")
+}
+
+// Prepare writes the node's settings, and makes its data folder where there is none. An
+// interrupted call leaves no data folder.
+func (k *Kafka) Prepare(ctx context.Context, node Node) error {
+	if strings.ContainsAny(node.Folder, ",\\\n") {
+		return fmt.Errorf("Apache Kafka cannot keep its data in %q: it takes a comma or a backslash for its own; choose another folder", node.Folder)
+	}
+	if err := os.MkdirAll(node.Folder, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(node.settings(), []byte(node.properties(node.data())), 0o644); err != nil {
+		return err
+	}
+	if _, err := os.Stat(node.data()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	unfinished := node.data() + ".formatting"
+	if err := os.RemoveAll(unfinished); err != nil {
+		return err
+	}
+	settings := node.settings() + ".formatting"
+	if err := os.WriteFile(settings, []byte(node.properties(unfinished)), 0o644); err != nil {
+		return err
+	}
+	defer os.Remove(settings)
+	format := exec.CommandContext(ctx, k.java, k.arguments("kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "--config", settings)...)
+	if said, err := format.CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot make the data folder of Apache Kafka: %w\n%s", err, lastLines(said))
+	}
+	return os.Rename(unfinished, node.data())
+}
+
+// Command is what runs a prepared node until SIGTERM. It logs to its standard output.
+func (k *Kafka) Command(node Node) (path string, arguments []string) {
+	return k.command("-XX:SharedArchiveFile="+k.archive, node)
+}
+
+func (k *Kafka) command(archive string, node Node) (path string, arguments []string) {
+	return k.java, append([]string{archive}, k.arguments("kafka.Kafka", node.settings())...)
+}
+
+// arguments run a class. A small heap and the simplest collector and compiler: it shares
+// the machine with all the rest.
+func (k *Kafka) arguments(class ...string) []string {
+	return append([]string{
+		"-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN",
+		"-cp", strings.Join(k.jars, string(filepath.ListSeparator)),
+	}, class...)
+}

@@ -1,0 +1,171 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// tool puts a program on a PATH that holds nothing else.
+func tool(t *testing.T, folder, name, says string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\necho '"+says+"' >&2\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		java, mvn string
+		says      []string
+	}{
+		"both":       {"", "", []string{"Java 17 or later", "mvn", "Debian", "embedded"}},
+		"an old one": {`java version "1.8.0_292"`, "", []string{"Java 17", "1.8.0_292", "mvn"}},
+		"not Java":   {"gij", "x", []string{"does not tell its version", "gij"}},
+		"Maven":      {`openjdk version "21" 2023-09-19`, "", []string{"missing Maven's mvn"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := t.TempDir()
+			t.Setenv("PATH", path)
+			t.Setenv("LIQUIDA_CACHE", t.TempDir())
+			if c.java != "" {
+				tool(t, path, "java", c.java)
+			}
+			if c.mvn != "" {
+				tool(t, path, "mvn", c.mvn)
+			}
+			_, err := Locate(t.Context(), io.Discard)
+			if !errors.Is(err, ErrMissing) {
+				t.Fatalf("got %v", err)
+			}
+			for _, say := range c.says {
+				if !strings.Contains(err.Error(), say) {
+					t.Errorf("%v does not say %q", err, say)
+				}
+			}
+		})
+	}
+}
+
+func TestMavenThatFailsIsQuoted(t *testing.T) {
+	path, cache := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", path)
+	t.Setenv("LIQUIDA_CACHE", cache)
+	tool(t, path, "java", `openjdk version "17.0.15" 2025-04-15`)
+	if err := os.WriteFile(filepath.Join(path, "mvn"), []byte("#!/bin/sh\necho no route; exit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	_, err := Locate(t.Context(), &said)
+	if err == nil || errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "no route") || !strings.Contains(said.String(), "fetching") {
+		t.Errorf("got %v after %q", err, said.String())
+	}
+	left, err := filepath.Glob(filepath.Join(cache, "kafka", Version, "*"))
+	if err != nil || len(left) != 1 { // the lock
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
+func TestOtherJarsAreRefused(t *testing.T) {
+	jar := filepath.Join(t.TempDir(), "a.jar")
+	if err := os.WriteFile(jar, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := verify(jar, "00"); err == nil || !strings.Contains(err.Error(), "a.jar has the SHA-256 2d711642") {
+		t.Errorf("got %v", err)
+	}
+	sums, err := checksums()
+	if err != nil || len(sums) != 46 {
+		t.Errorf("%d checksums, %v", len(sums), err)
+	}
+}
+
+// TestServer takes the real broker through what the stack asks of it: new data, a start,
+// SIGKILL, and a start that still knows what was acknowledged.
+func TestServer(t *testing.T) {
+	k, err := Locate(t.Context(), os.Stderr)
+	if errors.Is(err, ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := Node{Folder: filepath.Join(t.TempDir(), "node")}
+	if node.Address, node.Controller, err = twoFreeAddresses(); err != nil {
+		t.Fatal(err)
+	}
+	broker := startBroker(t, k, node)
+	client, err := kgo.NewClient(kgo.SeedBrokers(node.Address), kgo.ConsumeTopics("there"), kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "there"); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "nobody.made.it"}).FirstErr(); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		t.Errorf("a topic that was only mentioned: %v", err)
+	}
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "there", Value: []byte("kept")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = broker.Wait()
+	broker = startBroker(t, k, node)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if records := client.PollFetches(ctx).Records(); len(records) != 1 || string(records[0].Value) != "kept" {
+		t.Errorf("after SIGKILL there are %v", records)
+	}
+	// In order: the stack gives it 15 s.
+	if err := broker.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_ = broker.Wait()
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("an orderly stop takes %v", took)
+	}
+}
+
+// startBroker returns when the broker answers, and ends it with the test.
+func startBroker(t *testing.T, k *Kafka, node Node) *exec.Cmd {
+	t.Helper()
+	if err := k.Prepare(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	path, arguments := k.Command(node)
+	broker := exec.Command(path, arguments...)
+	broker.Stdout, broker.Stderr = t.Output(), t.Output()
+	if err := broker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if broker.ProcessState == nil {
+			_ = broker.Process.Kill()
+			_ = broker.Wait()
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	began := time.Now()
+	if err := awaitAnswer(ctx, node.Address); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("it answers after %v", time.Since(began).Round(time.Millisecond))
+	return broker
+}

@@ -16,7 +16,7 @@ type Ports int
 
 const (
 	// FixedPorts are the documented ones, the same at every start: Kafka 9092,
-	// TigerBeetle 3001, producer 8080, bank simulator 8081; telemetry of the producer
+	// TigerBeetle 3001 and on, producer 8080, bank simulator 8081; telemetry of the producer
 	// 9101, of the bank simulator 9102, of engine n 9103+n; Prometheus 9090, its bridge
 	// from TigerBeetle 9099 and, over UDP, 8125.
 	FixedPorts Ports = iota
@@ -25,12 +25,18 @@ const (
 )
 
 var fixedPorts = map[string]int{
-	Broker: 9092, TigerBeetle: 3001, Producer: 8080, Simulator: 8081,
+	Broker: 9092, controllerOf(Broker): 9093, TigerBeetle: 3001, Producer: 8080, Simulator: 8081,
 	telemetryOf(Producer): 9101, telemetryOf(Simulator): 9102,
 	Prometheus: 9090, telemetryOf(StatsdBridge): 9099, statsd: 8125,
 }
 
-const firstEngineTelemetry = 9103
+const (
+	firstReplica         = 3001
+	firstEngineTelemetry = 9103
+)
+
+// controllerOf is the role of the address where Apache Kafka talks to itself.
+func controllerOf(name string) string { return name + " controller" }
 
 // telemetryOf is the role of the address where a process serves its telemetry.
 func telemetryOf(name string) string { return name + " telemetry" }
@@ -53,7 +59,10 @@ func (a *addresses) of(role string) string {
 		return address
 	}
 	port, ok := fixedPorts[role]
-	if !ok { // "engine-3 telemetry"
+	if replica, is := strings.CutPrefix(role, TigerBeetle+"-"); is {
+		number, _ := strconv.Atoi(replica)
+		port = firstReplica + number
+	} else if !ok { // "engine-3 telemetry"
 		slot, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(role, "engine-"), " telemetry"))
 		port = firstEngineTelemetry + slot
 	}

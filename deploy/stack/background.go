@@ -19,6 +19,8 @@ var ErrNotRunning = errors.New("the stack is not running")
 // state is what a background stack leaves for the next call, as JSON in the stack's folder.
 type state struct {
 	Ports     Ports             `json:"ports"`
+	Kafka     string            `json:"kafka"`
+	Replicas  int               `json:"replicas"`
 	Addresses map[string]string `json:"addresses"` // by role
 	Processes []record          `json:"processes"` // in the order of starting
 }
@@ -66,7 +68,7 @@ func load(dir string) (*state, error) {
 // save writes down what runs, whole or not at all. With nothing left there is no state.
 func (s *Stack) save() error {
 	s.mu.Lock()
-	st := state{Ports: s.addresses.ports, Addresses: map[string]string{}}
+	st := state{Ports: s.addresses.ports, Kafka: s.config.Kafka, Replicas: s.config.Replicas, Addresses: map[string]string{}}
 	for _, p := range s.processes {
 		if r := p.current(); r != nil && !r.dead() && !p.spec.oneShot {
 			st.Processes = append(st.Processes, record{p.spec.name, r.pid, r.started, r.began, r.logFrom})
@@ -155,6 +157,8 @@ func Up(ctx context.Context, config Config) error {
 	}
 	if !before.anyAlive() { // its ports may have been taken since
 		before = &state{Ports: config.Ports}
+	} else if before.Kafka != config.Kafka || before.Replicas != config.Replicas {
+		return fmt.Errorf("the running stack has %s and %s: bring it up as that, or stop it first (down)", describeLedger(before.Replicas), describeKafka(before.Kafka))
 	}
 	s, err := start(ctx, config, before)
 	if err != nil {
@@ -177,7 +181,7 @@ func reopen(dir string) (*Stack, *state, error) {
 	if !st.anyAlive() {
 		return nil, nil, ErrNotRunning
 	}
-	config, err := (&Config{Dir: dir, BinDir: dir}).withDefaults()
+	config, err := (&Config{Dir: dir, BinDir: dir, Kafka: st.Kafka, Replicas: st.Replicas}).withDefaults()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -32,29 +32,40 @@ type spec struct {
 // variables and their readiness.
 func (s *Stack) specify(name string) (spec, error) {
 	kind := name
-	if strings.HasPrefix(name, "engine-") {
+	switch {
+	case strings.HasPrefix(name, "engine-"):
 		kind = Engine
+	case strings.HasPrefix(name, TigerBeetle+"-"):
+		kind = TigerBeetle
 	}
 	p := spec{name: name, path: filepath.Join(s.config.BinDir, kind)}
 	p.env = []string{
 		"KAFKA_BROKERS=" + s.addresses.of(Broker),
-		"TIGERBEETLE_ADDRESSES=" + s.addresses.of(TigerBeetle),
+		"TIGERBEETLE_ADDRESSES=" + s.TigerBeetleAddresses(),
 		"TIGERBEETLE_CLUSTER_ID=0",
 		"LOG_LEVEL=" + s.config.LogLevel,
 	}
 	switch kind {
 	case TigerBeetle:
 		p.path = s.config.TigerBeetleBin
-		p.arguments = tigerbeetle.StartArguments(s.ledgerFile(), s.addresses.of(TigerBeetle), s.config.CacheGrid)
+		file := tigerbeetle.DataFile(s.ledgerFolder(), slices.Index(s.Replicas(), name))
+		p.arguments = tigerbeetle.StartArguments(file, s.TigerBeetleAddresses(), s.config.CacheGrid)
 		if s.config.Observers.StatsdBridge != "" {
 			p.arguments = slices.Insert(p.arguments, 1, "--experimental", "--statsd="+s.addresses.of(statsd))
 		}
-		p.serve(s, TigerBeetle)
+		p.serve(s, name)
 		p.ready = ledgerReady
 	case Broker:
-		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+filepath.Join(s.config.Dir, "data", "kafka"))
 		p.serve(s, Broker)
 		p.ready = brokerReady
+		if s.config.Kafka == Apache {
+			if s.kafka != nil { // else it is a stack to look at and to stop
+				p.path, p.arguments = s.kafka.Command(s.kafkaNode())
+			}
+			p.listens = append(p.listens, controllerOf(Broker))
+			break
+		}
+		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.kafkaFolder())
 	case Bootstrap:
 		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0") // gone before anyone could ask
 		p.oneShot = true
@@ -102,7 +113,7 @@ func ledgerReady(_ context.Context, p *process) error {
 		return err
 	}
 	if !tigerbeetle.Answers(log) {
-		return errors.New("it is still reading its data")
+		return errors.New("it is still reading its data, or is looking for a majority of its replicas")
 	}
 	return nil
 }

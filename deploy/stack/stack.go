@@ -1,6 +1,7 @@
-// Package stack runs the whole clearing house on one machine without Docker: a real
-// TigerBeetle server, the embedded Kafka broker, the bootstrap, the bank simulator, the
-// clearing engines and the producer, each a process of its own.
+// Package stack runs the whole clearing house on one machine without Docker: real
+// TigerBeetle, one server or a cluster of three, a Kafka broker, embedded or Apache's, the
+// bootstrap, the bank simulator, the clearing engines and the producer, each a process of
+// its own.
 //
 // Start runs it in the foreground, for tests and the demo: nothing outlives the caller.
 // Up, Down, StatusOf and Clean run it in the background, with a state file between calls.
@@ -20,17 +21,25 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 )
 
-// Names of processes. Engines are EngineName(0), EngineName(1) and so on.
+// Names of processes. Engines are EngineName(0), EngineName(1) and so on; several
+// TigerBeetle servers are named by Stack.Replicas.
 const (
-	TigerBeetle = "tigerbeetle"
+	TigerBeetle = "tigerbeetle" // also the kind of all its replicas, a key of Config.Env
 	Broker      = "broker"
 	Bootstrap   = "bootstrap"
 	Simulator   = "bank-simulator"
 	Engine      = "clearing-engine" // the kind of all engines, a key of Config.Env
 	Producer    = "producer"
+)
+
+// The brokers that Config.Kafka chooses from.
+const (
+	Embedded = "embedded" // deploy/cmd/broker
+	Apache   = "apache"   // deploy/kafka
 )
 
 // EngineName is the name of an engine's process and slot. A slot keeps its partitions
@@ -43,7 +52,9 @@ type Config struct {
 	BinDir string // where Build has put the binaries
 
 	TigerBeetleBin string // default: what tigerbeetle.Locate finds or builds
-	CacheGrid      string // TigerBeetle's page cache; default 512MiB
+	Replicas       int    // TigerBeetle servers, 1 or 3; default 1
+	CacheGrid      string // each server's page cache; default 512MiB, of three 128MiB
+	Kafka          string // Embedded or Apache; default Embedded
 	Engines        int    // default 1
 	Ports          Ports  // default FixedPorts
 
@@ -78,8 +89,23 @@ func (c *Config) withDefaults() (Config, error) {
 		}
 		*path = absolute
 	}
+	if d.Replicas == 0 {
+		d.Replicas = 1
+	}
+	if d.Replicas != 1 && d.Replicas != 3 {
+		return d, fmt.Errorf("stack: %d TigerBeetle replicas: it must be 1 or 3", d.Replicas)
+	}
+	if d.Kafka == "" {
+		d.Kafka = Embedded
+	}
+	if d.Kafka != Embedded && d.Kafka != Apache {
+		return d, fmt.Errorf("stack: Kafka is %q: it must be %s or %s", d.Kafka, Embedded, Apache)
+	}
 	if d.CacheGrid == "" {
 		d.CacheGrid = "512MiB"
+		if d.Replicas > 1 { // each takes 2.1 GiB besides
+			d.CacheGrid = "128MiB"
+		}
 	}
 	if d.Engines == 0 {
 		d.Engines = 1
@@ -104,6 +130,7 @@ type Stack struct {
 	config    Config
 	addresses *addresses
 	launcher  *launcher
+	kafka     *kafka.Kafka // nil unless Apache's is to be started
 	unlock    func()
 	detached  bool
 	stopping  chan struct{}  // closed by Stop: no restarts after it
@@ -171,6 +198,14 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 			return nil, err
 		}
 	}
+	if config.Kafka == Apache {
+		if s.kafka, err = kafka.Locate(ctx, config.Progress); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.refuseOtherData(); err != nil {
+		return nil, err
+	}
 	names := s.wanted()
 	for _, name := range names {
 		if err := s.add(name); err != nil { // looks at the ports of all before any starts
@@ -183,6 +218,11 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	slices.SortStableFunc(s.processes, func(a, b *process) int { // the adopted came first
 		return slices.Index(names, a.spec.name) - slices.Index(names, b.spec.name)
 	})
+	for _, replica := range s.Replicas() { // none is ready before a majority of them runs
+		if err := s.launch(ctx, replica); err != nil {
+			return nil, err
+		}
+	}
 	for _, name := range names {
 		if err := s.bring(ctx, name); err != nil {
 			return nil, err
@@ -194,7 +234,7 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 // wanted is every process in the order of starting. The bank listens before an engine
 // asks it, and the producer takes payments last.
 func (s *Stack) wanted() []string {
-	names := []string{TigerBeetle, Broker}
+	names := append(s.Replicas(), Broker)
 	if s.config.InfrastructureOnly {
 		return names
 	}
@@ -222,15 +262,8 @@ func (s *Stack) bring(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if !p.running() {
-		if name == TigerBeetle {
-			if err := tigerbeetle.Format(ctx, s.config.TigerBeetleBin, s.ledgerFile()); err != nil {
-				return err
-			}
-		}
-		if err := s.StartProcess(name); err != nil {
-			return err
-		}
+	if err := s.launch(ctx, name); err != nil {
+		return err
 	}
 	began := time.Now()
 	if err := s.WaitReady(ctx, name); err != nil {
@@ -238,6 +271,24 @@ func (s *Stack) bring(ctx context.Context, name string) error {
 	}
 	fmt.Fprintf(s.config.Progress, "%-15s ready after %4.1fs  %s\n", name, time.Since(began).Seconds(), p.spec.address)
 	return nil
+}
+
+// launch starts a process, unless it runs, and makes the data that it finds.
+func (s *Stack) launch(ctx context.Context, name string) error {
+	p, err := s.process(name)
+	if err != nil || p.running() {
+		return err
+	}
+	switch {
+	case slices.Contains(s.Replicas(), name):
+		err = tigerbeetle.FormatCluster(ctx, s.config.TigerBeetleBin, s.ledgerFolder(), s.config.Replicas)
+	case name == Broker && s.kafka != nil:
+		err = s.kafka.Prepare(ctx, s.kafkaNode())
+	}
+	if err != nil {
+		return err
+	}
+	return s.StartProcess(name)
 }
 
 // add makes the named process known without starting it.
@@ -490,8 +541,26 @@ func (s *Stack) Log(name string) string { return filepath.Join(s.config.Dir, "lo
 // KafkaAddress is the broker's host:port.
 func (s *Stack) KafkaAddress() string { return s.addresses.of(Broker) }
 
-// TigerBeetleAddress is the server's IP:port; the cluster id is 0.
-func (s *Stack) TigerBeetleAddress() string { return s.addresses.of(TigerBeetle) }
+// Replicas are the names of the TigerBeetle servers.
+func (s *Stack) Replicas() []string {
+	if s.config.Replicas == 1 {
+		return []string{TigerBeetle}
+	}
+	var names []string
+	for replica := range s.config.Replicas {
+		names = append(names, fmt.Sprintf("%s-%d", TigerBeetle, replica))
+	}
+	return names
+}
+
+// TigerBeetleAddresses are the IP:port of all servers, comma-separated; the cluster id is 0.
+func (s *Stack) TigerBeetleAddresses() string {
+	var all []string
+	for _, replica := range s.Replicas() {
+		all = append(all, s.addresses.of(replica))
+	}
+	return strings.Join(all, ",")
+}
 
 // ProducerURL is where payments are posted.
 func (s *Stack) ProducerURL() string { return "http://" + s.addresses.of(Producer) }
@@ -513,7 +582,7 @@ func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program strin
 	cmd := exec.Command(filepath.Join(s.config.BinDir, program), arguments...)
 	cmd.Env = append(os.Environ(),
 		"KAFKA_BROKERS="+s.KafkaAddress(),
-		"TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddress(),
+		"TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddresses(),
 		"TIGERBEETLE_CLUSTER_ID=0",
 		"PRODUCER_URL="+s.ProducerURL(),
 		"SIMULATOR_URL="+s.SimulatorURL(),
@@ -542,8 +611,4 @@ func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program strin
 		<-ended
 	}
 	return fmt.Errorf("%s %s was stopped: %w", program, strings.Join(arguments, " "), context.Cause(ctx))
-}
-
-func (s *Stack) ledgerFile() string {
-	return filepath.Join(s.config.Dir, "data", "tigerbeetle", "0_0.tigerbeetle")
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -52,7 +53,7 @@ func standInLedger() {
 			panic(err)
 		}
 	case "start":
-		fmt.Println("transition_to_normal")
+		fmt.Println(os.Args[1:], "transition_to_normal")
 		select {}
 	}
 }
@@ -225,9 +226,8 @@ func TestForeground(t *testing.T) {
 		if err := s.Pause("engine-0"); err != nil {
 			t.Fatal(err)
 		}
-		if s.Ready(t.Context(), "engine-0") == nil {
-			t.Error("a paused engine answers")
-		}
+		// On a busy machine the signal takes a moment to arrive.
+		eventually(t, "a paused engine does not answer", func() bool { return s.Ready(t.Context(), "engine-0") != nil })
 		if err := s.Resume("engine-0"); err != nil {
 			t.Fatal(err)
 		}
@@ -384,7 +384,8 @@ func TestFixedPortTaken(t *testing.T) {
 func TestFixedPorts(t *testing.T) {
 	a := newAddresses(FixedPorts)
 	for role, want := range map[string]string{
-		Broker: "127.0.0.1:9092", telemetryOf("engine-0"): "127.0.0.1:9103", telemetryOf("engine-12"): "127.0.0.1:9115",
+		Broker: "127.0.0.1:9092", controllerOf(Broker): "127.0.0.1:9093", TigerBeetle: "127.0.0.1:3001",
+		"tigerbeetle-0": "127.0.0.1:3001", "tigerbeetle-2": "127.0.0.1:3003", telemetryOf("engine-0"): "127.0.0.1:9103", telemetryOf("engine-12"): "127.0.0.1:9115",
 	} {
 		if got := a.of(role); got != want {
 			t.Errorf("%s is at %s; want %s", role, got, want)
@@ -517,6 +518,119 @@ func TestBackground(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("clean left %s: %v", dir, err)
+	}
+}
+
+func TestReplicas(t *testing.T) {
+	config := standIns(t)
+	config.Replicas = 3
+	s := started(t, config)
+	replicas := []string{"tigerbeetle-0", "tigerbeetle-1", "tigerbeetle-2"}
+	if got := s.Names()[:4]; !slices.Equal(got, append(replicas, Broker)) {
+		t.Errorf("started %v first", got)
+	}
+	addresses := strings.Split(s.TigerBeetleAddresses(), ",")
+	if slices.Sort(addresses); len(slices.Compact(addresses)) != 3 {
+		t.Errorf("the addresses are %s", s.TigerBeetleAddresses())
+	}
+	for i, replica := range replicas {
+		log := logOf(t, s, replica)
+		for _, want := range []string{"--addresses=" + s.TigerBeetleAddresses() + " ", "--cache-grid=128MiB", fmt.Sprintf("0_%d.tigerbeetle", i)} {
+			if !strings.Contains(log, want) {
+				t.Errorf("%s was started with %q; want %q in it", replica, log, want)
+			}
+		}
+	}
+	before := pids(s)
+	if err := s.Kill("tigerbeetle-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StartProcess("tigerbeetle-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WaitReady(t.Context(), "tigerbeetle-1"); err != nil {
+		t.Fatal(err)
+	}
+	for i, pid := range pids(s) {
+		if (pid == before[i]) != (i != 1) {
+			t.Errorf("the pids were %v and are %v", before, pids(s))
+		}
+	}
+}
+
+func TestWhatThereIsNot(t *testing.T) {
+	for say, change := range map[string]func(*Config){
+		"2 TigerBeetle replicas": func(c *Config) { c.Replicas = 2 },
+		`Kafka is "redpanda"`:    func(c *Config) { c.Kafka = "redpanda" },
+	} {
+		config := standIns(t)
+		change(&config)
+		if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("got %v; want %q in it", err, say)
+		}
+	}
+}
+
+// TestOtherData: a ledger and topics that do not belong together never meet.
+func TestOtherData(t *testing.T) {
+	config := standIns(t)
+	t.Cleanup(func() { _ = Down(context.Background(), config.Dir) })
+	if err := Up(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	other := config
+	other.Replicas = 3
+	if err := Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "down") || !strings.Contains(err.Error(), "one TigerBeetle server") {
+		t.Errorf("up with more replicas than run: %v", err)
+	}
+	if err := Down(t.Context(), config.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "clean") || !strings.Contains(err.Error(), "one TigerBeetle server") {
+		t.Errorf("up with more replicas than there is data of: %v", err)
+	}
+	if err := Clean(config.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := Up(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	status, err := StatusOf(t.Context(), config.Dir)
+	if err != nil || len(status) != 7 || status[2].Name != "tigerbeetle-2" || status[2].Problem != "" {
+		t.Errorf("status %+v, %v", status, err)
+	}
+}
+
+// TestApacheKafka starts the real broker among stand-ins, kills it and starts it again.
+func TestApacheKafka(t *testing.T) {
+	config := standIns(t)
+	config.Kafka = Apache
+	s, err := Start(t.Context(), config)
+	if errors.Is(err, kafka.ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop(context.Background()) })
+	if err := s.Kill(Broker); err != nil {
+		t.Fatal(err)
+	}
+	if s.Ready(t.Context(), Broker) == nil {
+		t.Error("a killed broker is ready")
+	}
+	if err := s.StartProcess(Broker); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WaitReady(t.Context(), Broker); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	config.Kafka = Embedded
+	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), "the apache Kafka") {
+		t.Errorf("the embedded broker on Apache Kafka's ledger: %v", err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/platform/settings"
 )
@@ -23,8 +24,8 @@ import (
 const exitNotRunning = 3
 
 const usage = `stack runs the whole clearing house on this machine, without Docker: a real TigerBeetle
-server, an embedded Kafka broker, the bootstrap, the bank simulator, the clearing engines
-and the producer, each a process of its own.
+server or a cluster of three, a Kafka broker (embedded, or Apache's), the bootstrap, the
+bank simulator, the clearing engines and the producer, each a process of its own.
 
   stack up       build and start everything in the background; starts what is missing of a
                  stack that is partly up
@@ -34,11 +35,12 @@ and the producer, each a process of its own.
   stack demo     start everything on free ports, send a load through it, audit the result, stop
 
 Each takes --help. Fixed ports of up: producer 8080, bank simulator 8081, Kafka 9092,
-TigerBeetle 3001; telemetry (/metrics, /readyz): producer 9101, bank simulator 9102,
+TigerBeetle 3001 (and on); telemetry (/metrics, /readyz): producer 9101, bank simulator 9102,
 engines 9103 and up. Prometheus (9090) is started too if it is on PATH, and with
 statsd_exporter on PATH it also sees TigerBeetle's own metrics.
 
 The TigerBeetle server is taken from TIGERBEETLE_BIN or PATH, else built once and cached.
+Apache Kafka is fetched with Maven once and cached; it needs Java 17 or later.
 
 Exit codes: 0 done (status: all is ready), 1 failed (status: something is not ready),
 2 bad usage, 3 not running (status).
@@ -99,7 +101,9 @@ type options struct {
 	freePorts bool
 	output    bool
 	engines   int
+	replicas  int
 	cacheGrid string
+	kafka     string
 	logLevel  string
 	env       environment
 }
@@ -135,7 +139,9 @@ func (o *options) forStarting() {
 	o.flags.StringVar(&o.bin, "bin", "", "`folder` of the programs (default bin at the root of the repository)")
 	o.flags.BoolVar(&o.noBuild, "no-build", false, "take the programs in --bin as they are")
 	o.flags.IntVar(&o.engines, "engines", 1, "how many clearing engines")
-	o.flags.StringVar(&o.cacheGrid, "cache-grid", "512MiB", "TigerBeetle's page cache; the server takes about 2 GiB more")
+	o.flags.IntVar(&o.replicas, "replicas", 1, "TigerBeetle servers, 1 or 3; a cluster of 3 goes on when one is lost")
+	o.flags.StringVar(&o.cacheGrid, "cache-grid", "", "page `cache` of each TigerBeetle server, which takes 2.1 GiB of memory more (default 512MiB, of three 128MiB)")
+	o.flags.StringVar(&o.kafka, "kafka", stack.Embedded, "the `broker`: embedded, or apache for Apache Kafka "+kafka.Version)
 	o.flags.StringVar(&o.logLevel, "log-level", "info", "of the services: debug, info, warn or error")
 	o.flags.Var(o.env, "env", "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
 }
@@ -154,6 +160,12 @@ func (o *options) parse(arguments []string) error {
 	if o.flags.Lookup("engines") != nil {
 		if err := settings.InRange("--engines", o.engines, 1, 64); err != nil {
 			return usageError{err}
+		}
+		if o.replicas != 1 && o.replicas != 3 {
+			return usageError{fmt.Errorf("--replicas is %d: it must be 1 or 3", o.replicas)}
+		}
+		if o.kafka != stack.Embedded && o.kafka != stack.Apache {
+			return usageError{fmt.Errorf("--kafka is %q: it must be %s or %s", o.kafka, stack.Embedded, stack.Apache)}
 		}
 	}
 	if o.dir != "" && (o.bin != "" || o.flags.Lookup("bin") == nil) {
@@ -186,7 +198,7 @@ func (o *options) build(ctx context.Context) error {
 
 func (o *options) config() stack.Config {
 	config := stack.Config{
-		Dir: o.dir, BinDir: o.bin, CacheGrid: o.cacheGrid, Engines: o.engines,
+		Dir: o.dir, BinDir: o.bin, Replicas: o.replicas, CacheGrid: o.cacheGrid, Kafka: o.kafka, Engines: o.engines,
 		Env: o.env, LogLevel: o.logLevel, Progress: os.Stderr,
 	}
 	if o.freePorts {

@@ -1,0 +1,61 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/liquida/liquida/deploy/kafka"
+)
+
+// Each kind of ledger and broker has a data folder of its own: none can read another's.
+
+var ledgerFolders = map[int]string{1: "tigerbeetle", 3: "tigerbeetle-cluster"}
+
+var kafkaFolders = map[string]string{Embedded: "kafka", Apache: "apache-kafka"}
+
+func describeLedger(replicas int) string {
+	if replicas == 1 {
+		return "one TigerBeetle server"
+	}
+	return fmt.Sprintf("%d TigerBeetle replicas", replicas)
+}
+
+func describeKafka(which string) string { return "the " + which + " Kafka" }
+
+func (s *Stack) data(folder string) string { return filepath.Join(s.config.Dir, "data", folder) }
+
+func (s *Stack) ledgerFolder() string { return s.data(ledgerFolders[s.config.Replicas]) }
+
+func (s *Stack) kafkaFolder() string { return s.data(kafkaFolders[s.config.Kafka]) }
+
+func (s *Stack) kafkaNode() kafka.Node {
+	return kafka.Node{Folder: s.kafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controllerOf(Broker))}
+}
+
+// refuseOtherData stops a ledger from being joined with topics that know nothing of its
+// payments, or the other way round: no audit could tell that from a loss.
+func (s *Stack) refuseOtherData() error {
+	others := map[string]string{} // folder → of what
+	for replicas, folder := range ledgerFolders {
+		if replicas != s.config.Replicas {
+			others[folder] = describeLedger(replicas)
+		}
+	}
+	for which, folder := range kafkaFolders {
+		if which != s.config.Kafka {
+			others[folder] = describeKafka(which)
+		}
+	}
+	for folder, of := range others {
+		switch _, err := os.Stat(s.data(folder)); {
+		case err == nil:
+			return fmt.Errorf("%s holds data of a stack with %s: run that, or remove the data first (clean)", s.config.Dir, of)
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	return nil
+}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
@@ -65,15 +67,16 @@ type system struct {
 }
 
 // start runs a fresh clearing house and stops it when the test ends. The logs of a failed
-// test stay.
-func start(t *testing.T, engines int) *system {
+// test stay. E2E_KAFKA chooses the broker, as stack.Config.Kafka does.
+func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "liquida-e2e-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := stack.Start(t.Context(), stack.Config{
+	config := stack.Config{
 		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "256MiB",
+		Kafka: os.Getenv("E2E_KAFKA"),
 		Env: map[string][]string{
 			stack.Engine: {
 				"ENGINE_DEADLINE=" + deadline.String(), "ENGINE_PENDING_TIMEOUT=" + pendingTimeout.String(),
@@ -83,7 +86,15 @@ func start(t *testing.T, engines int) *system {
 			},
 			stack.Simulator: {"SIMULATOR_LATE_DELAY=" + lateDelay.String()},
 		},
-	})
+	}
+	for _, change := range change {
+		change(&config)
+	}
+	s, err := stack.Start(t.Context(), config)
+	if errors.Is(err, kafka.ErrMissing) {
+		_ = os.RemoveAll(folder)
+		t.Skip(err)
+	}
 	if err != nil {
 		t.Fatalf("%v\n(logs in %s)", err, folder)
 	}

@@ -114,3 +114,6 @@ func httpReady(url string) func(context.Context, *process) error {
 		return nil
 	}
 }
+
+// PrometheusAddress is where Prometheus answers, host:port, if it watches the stack.
+func (s *Stack) PrometheusAddress() string { return s.addresses.of(Prometheus) }

@@ -1,0 +1,203 @@
+// Package dashboards describes the Grafana dashboards: what each panel asks, in few words.
+// `go run ./deploy/cmd/dashboards` turns it into the JSON files that Grafana reads, which
+// are in the repository too; a test keeps both the same.
+package dashboards
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Dashboard is one page. The first row of each answers its main question at a glance.
+type Dashboard struct {
+	UID, Title, Description string
+	Rows                    []Row
+}
+
+// Row is a group of panels under a heading, in lines of 24 columns.
+type Row struct {
+	Title  string
+	Height int
+	Panels []Panel
+}
+
+// Panel asks one question.
+type Panel struct {
+	Title       string // the question
+	Description string // how to read the answer, and what to do about a bad one
+	Kind        Kind
+	Width       int
+	Unit        string // one of Grafana's
+	Queries     []Query
+	// Thresholds color a stat and are lines in a time series, ascending. Below the first
+	// everything is well; FloorColor is the color there, green if empty.
+	Thresholds []Threshold
+	FloorColor string
+	Words      map[string]Word // value → what is shown instead
+	NoData     string          // shown without data
+	Stack      bool
+	Log        bool // logarithmic axis
+	Max        float64
+}
+
+// Kind is how an answer is drawn.
+type Kind string
+
+// The kinds in use.
+const (
+	Stat   Kind = "stat"
+	Series Kind = "timeseries"
+	Table  Kind = "table"
+	States Kind = "state-timeline"
+)
+
+// Query is one expression and the name of its series.
+type Query struct{ Expr, Legend string }
+
+// Threshold is where a color begins.
+type Threshold struct {
+	From  float64
+	Color string
+}
+
+// Word is a text in a color.
+type Word struct{ Text, Color string }
+
+const (
+	green  = "green"
+	orange = "orange"
+	red    = "red"
+)
+
+type object = map[string]any
+
+// datasource is the one that is provisioned.
+var datasource = object{"type": "prometheus", "uid": "prometheus"}
+
+// JSON is the dashboard as Grafana reads it.
+func (d Dashboard) JSON() []byte {
+	var panels []object
+	id, y := 0, 0
+	add := func(panel object, x, width, height int) {
+		id++
+		panel["id"], panel["gridPos"] = id, object{"x": x, "y": y, "w": width, "h": height}
+		panels = append(panels, panel)
+	}
+	for _, row := range d.Rows {
+		add(object{"type": "row", "title": row.Title, "collapsed": false, "panels": []object{}}, 0, 24, 1)
+		y++
+		x := 0
+		for _, p := range row.Panels {
+			if x+p.Width > 24 {
+				x, y = 0, y+row.Height
+			}
+			add(p.json(), x, p.Width, row.Height)
+			x += p.Width
+		}
+		y += row.Height
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(object{
+		"uid": d.UID, "title": d.Title, "description": d.Description, "tags": []string{"liquida"},
+		"schemaVersion": 39, "version": 1, "editable": true, "graphTooltip": 1, // one crosshair for all panels
+		"refresh": "5s", "time": object{"from": "now-15m", "to": "now"}, "timezone": "browser",
+		"links":  []object{{"type": "dashboards", "title": "Liquida", "tags": []string{"liquida"}, "asDropdown": false, "keepTime": true}},
+		"panels": panels, "annotations": object{"list": annotations()},
+	}); err != nil {
+		panic(err) // only maps, texts and numbers
+	}
+	return text.Bytes()
+}
+
+// Annotations mark on every panel what chaos does to a process.
+var Annotations = []struct{ Name, Expr, Text, Color string }{
+	{"Started", `changes(process_start_time_seconds[10s]) > 0`, "{{job}} {{instance}} started anew", "blue"},
+	{"Away", `up == 0`, "{{job}} {{instance}} does not answer", red},
+	{"Rebalance", `sum(increase(pix_rebalances_total{kind=~"revoked|lost"}[10s])) > 0`, "partitions change hands", orange},
+}
+
+func annotations() []object {
+	var list []object
+	for _, a := range Annotations {
+		list = append(list, object{"name": a.Name, "datasource": datasource, "enable": true, "iconColor": a.Color,
+			"expr": a.Expr, "step": "5s", "titleFormat": a.Name, "textFormat": a.Text})
+	}
+	return list
+}
+
+func (p Panel) json() object {
+	floor := p.FloorColor
+	if floor == "" {
+		floor = green
+	}
+	steps := []object{{"color": floor, "value": nil}}
+	for _, t := range p.Thresholds {
+		steps = append(steps, object{"color": t.Color, "value": t.From})
+	}
+	defaults := object{"unit": p.Unit, "thresholds": object{"mode": "absolute", "steps": steps}}
+	if p.NoData != "" {
+		defaults["noValue"] = p.NoData
+	}
+	if p.Max != 0 {
+		defaults["max"] = p.Max
+	}
+	if len(p.Words) > 0 {
+		values := object{}
+		for value, word := range p.Words {
+			values[value] = object{"text": word.Text, "color": word.Color, "index": 0}
+		}
+		defaults["mappings"] = []object{{"type": "value", "options": values}}
+	}
+	var options object
+	switch p.Kind {
+	case Stat:
+		defaults["color"] = object{"mode": "thresholds"}
+		options = object{"colorMode": "background", "graphMode": "none", "textMode": "value", "justifyMode": "center",
+			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}}
+	case Series:
+		defaults["color"] = object{"mode": "palette-classic"}
+		custom := object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "spanNulls": false,
+			"stacking": object{"mode": "none"}, "scaleDistribution": object{"type": "linear"}, "thresholdsStyle": object{"mode": "off"}}
+		if len(p.Thresholds) > 0 {
+			custom["thresholdsStyle"] = object{"mode": "dashed"}
+		}
+		if p.Stack {
+			custom["stacking"] = object{"mode": "normal"}
+			custom["fillOpacity"] = 40
+		}
+		if p.Log {
+			custom["scaleDistribution"] = object{"type": "log", "log": 10}
+		} else {
+			defaults["min"] = 0
+			custom["axisSoftMin"] = 0
+		}
+		if p.Unit == "currencyBRL" || p.Unit == "s" { // balances and differences may be negative, so may clocks
+			delete(defaults, "min")
+		}
+		defaults["custom"] = custom
+		options = object{"legend": object{"displayMode": "list", "placement": "bottom", "showLegend": true}, "tooltip": object{"mode": "multi", "sort": "desc"}}
+	case States:
+		defaults["color"] = object{"mode": "thresholds"}
+		options = object{"mergeValues": true, "showValue": "never", "legend": object{"displayMode": "list", "placement": "bottom", "showLegend": true}}
+	case Table:
+		defaults["color"] = object{"mode": "thresholds"}
+		options = object{"showHeader": true}
+	}
+	var targets []object
+	for i, q := range p.Queries {
+		target := object{"refId": string(rune('A' + i)), "datasource": datasource, "expr": q.Expr, "legendFormat": q.Legend}
+		if p.Kind == Table {
+			target["format"], target["instant"] = "table", true
+		}
+		targets = append(targets, target)
+	}
+	panel := object{"type": string(p.Kind), "title": p.Title, "description": p.Description, "datasource": datasource,
+		"targets": targets, "fieldConfig": object{"defaults": defaults, "overrides": []object{}}, "options": options}
+	if p.Kind == Table { // the labels are what matters
+		panel["transformations"] = []object{{"id": "organize", "options": object{"excludeByName": object{"Time": true, "Value": true}}}}
+	}
+	return panel
+}

@@ -1,0 +1,143 @@
+package dashboards
+
+import (
+	"bytes"
+	"cmp"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"go.yaml.in/yaml/v3"
+)
+
+// Every panel asks a question and can be understood by who has never seen it.
+func TestPanelsExplainThemselves(t *testing.T) {
+	for _, d := range All {
+		for _, row := range d.Rows {
+			for _, p := range row.Panels {
+				where := d.Title + ": " + p.Title
+				if !strings.HasSuffix(p.Title, "?") {
+					t.Errorf("%s: the title must ask a question", where)
+				}
+				if len(p.Description) < 10 || !strings.HasSuffix(p.Description, ".") {
+					t.Errorf("%s: needs a description in whole sentences", where)
+				}
+				if p.Unit == "" {
+					t.Errorf("%s: needs a unit", where)
+				}
+				if p.Kind == Stat && len(p.Thresholds) == 0 {
+					t.Errorf("%s: a single value needs thresholds", where)
+				}
+				if !slices.IsSortedFunc(p.Thresholds, func(a, b Threshold) int { return cmp.Compare(a.From, b.From) }) {
+					t.Errorf("%s: thresholds must ascend", where)
+				}
+				if len(p.Queries) == 0 {
+					t.Errorf("%s: asks nothing", where)
+				}
+			}
+		}
+	}
+}
+
+func TestExpressionsParse(t *testing.T) {
+	for where, expr := range expressions() {
+		if _, err := parser.ParseExpr(forPrometheus(expr)); err != nil {
+			t.Errorf("%s: %v\n%s", where, err, expr)
+		}
+	}
+}
+
+// The JSON files are what Grafana reads; this package is what people review.
+func TestFilesAreCurrent(t *testing.T) {
+	for _, d := range All {
+		path := filepath.Join("..", "grafana", "dashboards", strings.ToLower(d.Title)+".json")
+		text, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(text, d.JSON()) {
+			t.Errorf("%s is not what the package says (%v): go run ./deploy/cmd/dashboards", path, err)
+		}
+	}
+}
+
+// Each alert says what happened, what it means and what to do, and has an entry in the
+// runbook and a test in which it fires.
+func TestAlertsExplainThemselves(t *testing.T) {
+	runbook := read(t, "../runbook.md")
+	tests := read(t, "../prometheus/rules_test.yml")
+	anchors := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(runbook, -1) {
+		anchors[strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
+	}
+	for _, rule := range rules(t) {
+		if _, err := parser.ParseExpr(rule.Expr); err != nil {
+			t.Errorf("%s%s: %v", rule.Alert, rule.Record, err)
+		}
+		if rule.Alert == "" {
+			continue
+		}
+		if len(rule.Annotations["summary"]) < 20 || len(rule.Annotations["description"]) < 60 {
+			t.Errorf("%s must say what happened (summary), what it means and what to do (description)", rule.Alert)
+		}
+		file, anchor, _ := strings.Cut(rule.Annotations["runbook_url"], "#")
+		if !strings.HasSuffix(file, "/deploy/runbook.md") || !anchors[anchor] || anchor != strings.ToLower(rule.Alert) {
+			t.Errorf("%s: runbook_url %q leads to no entry of deploy/runbook.md", rule.Alert, rule.Annotations["runbook_url"])
+		}
+		if severity := rule.Labels["severity"]; severity != "critical" && severity != "warning" {
+			t.Errorf("%s has severity %q", rule.Alert, severity)
+		}
+		if !strings.Contains(tests, `alertname="`+rule.Alert+`"`) {
+			t.Errorf("%s fires in no test of rules_test.yml", rule.Alert)
+		}
+	}
+}
+
+type rule struct {
+	Alert, Record, Expr string
+	Labels, Annotations map[string]string
+}
+
+func rules(t *testing.T) (all []rule) {
+	var file struct{ Groups []struct{ Rules []rule } }
+	if err := yaml.Unmarshal([]byte(read(t, "../prometheus/rules.yml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range file.Groups {
+		all = append(all, group.Rules...)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d rules were read", len(all))
+	}
+	return all
+}
+
+func read(t *testing.T, path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// expressions are those of all panels and annotations, by where they are.
+func expressions() map[string]string {
+	all := map[string]string{}
+	for _, d := range All {
+		for _, row := range d.Rows {
+			for _, p := range row.Panels {
+				for _, q := range p.Queries {
+					all[d.Title+": "+p.Title+" "+q.Legend] = q.Expr
+				}
+			}
+		}
+	}
+	for _, a := range Annotations {
+		all["annotation "+a.Name] = a.Expr
+	}
+	return all
+}
+
+// forPrometheus puts in what Grafana would.
+func forPrometheus(expr string) string { return strings.ReplaceAll(expr, "$__range", "5m") }

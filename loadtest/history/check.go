@@ -1,0 +1,133 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// Violation is something that clients saw and that must not be.
+type Violation struct {
+	Kind    string `json:"kind"`
+	Subject string `json:"subject"` // an EndToEndId, or a bank
+	Detail  string `json:"detail"`
+}
+
+// The kinds of violations.
+const (
+	OutcomeChanged  = "outcome changed"
+	ReportTooEarly  = "report before the ledger's verdict"
+	NeverEnded      = "acknowledged payment never ended"
+	NotOneStory     = "what was seen fits no one order"
+	Undecided       = "history too tangled to be checked in time"
+	MoneyNotInPlace = "law of money broken at an instant"
+	NotChecked      = "payments beyond the recorder's limit"
+)
+
+// Verdict is what the check has shown.
+type Verdict struct {
+	Clean          bool        `json:"clean"`
+	Payments       int         `json:"payments"`         // with their whole story
+	ReportedOnly   int         `json:"payments_by_name"` // with their outcome only
+	Operations     int         `json:"operations"`
+	Reports        int         `json:"reports"`
+	BalanceReads   int         `json:"balance_reads"`
+	ViolationCount int         `json:"violation_count"`
+	Violations     []Violation `json:"violations"` // at most 50
+	ToleranceMs    float64     `json:"clock_tolerance_ms"`
+	Seconds        float64     `json:"seconds"`
+}
+
+const (
+	violationsMax = 50
+	// A story has some ten operations and is checked in microseconds.
+	storyTimeout = 10 * time.Second
+)
+
+// Check judges everything recorded, after the last payment has ended. tolerance is by how
+// much the clocks of engines, ledger and this client may differ: 0 proves most, and is
+// right when they share a machine.
+func (r *Recorder) Check(tolerance time.Duration) Verdict {
+	began := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := Verdict{
+		Payments: len(r.stories), ReportedOnly: len(r.others), Operations: r.events, Reports: r.reports,
+		BalanceReads: r.balanceReads, ToleranceMs: float64(tolerance.Microseconds()) / 1000,
+	}
+	violations := slices.Clone(r.violations)
+	if r.dropped > 0 {
+		violations = append(violations, Violation{NotChecked, "", fmt.Sprintf("%d payments; run shorter or slower", r.dropped)})
+	}
+	for id, s := range r.stories {
+		violations = append(violations, s.check(id, tolerance)...)
+	}
+	slices.SortFunc(violations, func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Subject, b.Subject))
+	})
+	v.ViolationCount = len(violations)
+	v.Violations = violations[:min(len(violations), violationsMax)]
+	v.Clean = len(violations) == 0
+	v.Seconds = time.Since(began).Seconds()
+	return v
+}
+
+func (v Verdict) String() string {
+	seen := fmt.Sprintf("%d payments in %d operations, %d reports of %d others, %d balance reads", v.Payments, v.Operations, v.Reports, v.ReportedOnly, v.BalanceReads)
+	if v.Clean {
+		return "HISTORY CLEAN: " + seen
+	}
+	return fmt.Sprintf("HISTORY FAILED: %d violations in %s", v.ViolationCount, seen)
+}
+
+// check names what is wrong with a story: first what can be said simply, then by trying
+// to find an order of everything that was seen.
+func (s *story) check(id pix.EndToEndID, tolerance time.Duration) []Violation {
+	if len(s.submissions) == 0 {
+		return nil
+	}
+	origin := s.submissions[0].span.From
+	var found []Violation
+	violate := func(kind, format string, arguments ...any) {
+		found = append(found, Violation{kind, id.String(), fmt.Sprintf(format, arguments...) + ": " + s.tell(origin)})
+	}
+	acknowledged := slices.ContainsFunc(s.submissions, func(x submission) bool { return x.acknowledged })
+	if acknowledged && len(s.reports) == 0 {
+		violate(NeverEnded, "no report")
+	}
+	var ends []Outcome
+	for _, x := range s.reports {
+		ends = append(ends, x.outcome)
+	}
+	for _, x := range s.reads {
+		if x.Status == Ended {
+			ends = append(ends, x.Outcome)
+		}
+	}
+	for _, end := range ends {
+		if end != ends[0] {
+			violate(OutcomeChanged, "%v and %v", ends[0], end)
+			return found // and so it has no one story either
+		}
+	}
+	for _, x := range s.reads {
+		for _, report := range s.reports {
+			if !x.DecidedAt.IsZero() && x.DecidedAt.After(report.at.Add(time.Millisecond+tolerance)) {
+				violate(ReportTooEarly, "the ledger decided %v after the report", x.DecidedAt.Sub(report.at))
+				return found
+			}
+		}
+	}
+	switch porcupine.CheckOperationsTimeout(model, s.operations(origin, tolerance), storyTimeout) {
+	case porcupine.Illegal:
+		violate(NotOneStory, "the payment would have to go back")
+	case porcupine.Unknown:
+		violate(Undecided, "no verdict after %v", storyTimeout)
+	}
+	return found
+}

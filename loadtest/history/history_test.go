@@ -1,0 +1,170 @@
+package history
+
+import (
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+var start = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+
+func span(from, to int) Span { return Span{at(from), at(to)} }
+
+var (
+	settled = Outcome{Settled: true}
+	silent  = Outcome{Reason: "AB03"}
+	unknown = Read{Status: Unknown}
+	held    = Read{Status: Reserved}
+)
+
+func ended(o Outcome, decided int) Read {
+	return Read{Status: Ended, Outcome: o, DecidedAt: at(decided)}
+}
+
+// Stories that must be clean, and each with one thing wrong that must be found.
+func TestCheck(t *testing.T) {
+	id := pix.EndToEndID([]byte("E1000000120260504120000000abcdef"))
+	sent := func(r *Recorder) { r.Submitted(id, span(0, 10), true) }
+	for _, test := range []struct {
+		name string
+		want string // kind of the violation; empty: clean
+		tell func(r *Recorder)
+	}{
+		{"a payment's life", "", func(r *Recorder) {
+			r.Read(id, span(11, 12), unknown)
+			r.Read(id, span(13, 14), held)
+			r.Reported(id, at(20), settled)
+			r.Read(id, span(21, 23), ended(settled, 19))
+		}},
+		{"read as ended before its report", "", func(r *Recorder) {
+			r.Read(id, span(15, 16), ended(settled, 12))
+			r.Reported(id, at(20), settled)
+		}},
+		{"a read under way while it ends may say either", "", func(r *Recorder) {
+			r.Reported(id, at(20), settled)
+			r.Read(id, span(15, 30), held)
+			r.Read(id, span(31, 32), ended(settled, 18))
+		}},
+		{"reported twice", "", func(r *Recorder) {
+			r.Reported(id, at(20), settled)
+			r.Reported(id, at(25), settled)
+		}},
+		{"rejected by the ledger's own timeout, before any verdict", "", func(r *Recorder) {
+			r.Read(id, span(15, 16), Read{Status: Ended, Outcome: silent})
+			r.Read(id, span(40, 41), ended(silent, 30))
+			r.Reported(id, at(31), silent)
+		}},
+		{"never reported", NeverEnded, func(r *Recorder) { r.Read(id, span(11, 12), held) }},
+		{"reported as two things", OutcomeChanged, func(r *Recorder) {
+			r.Reported(id, at(20), settled)
+			r.Reported(id, at(25), silent)
+		}},
+		{"read as another thing than reported", OutcomeChanged, func(r *Recorder) {
+			r.Reported(id, at(20), settled)
+			r.Read(id, span(30, 31), ended(silent, 10))
+		}},
+		{"reported, and the ledger only decided later", ReportTooEarly, func(r *Recorder) {
+			r.Reported(id, at(20), settled)
+			r.Read(id, span(30, 31), ended(settled, 22))
+		}},
+		{"reserved after its report", NotOneStory, func(r *Recorder) {
+			r.Reported(id, at(20), settled)
+			r.Read(id, span(22, 23), held)
+		}},
+		{"unknown after its report", NotOneStory, func(r *Recorder) {
+			r.Reported(id, at(20), settled)
+			r.Read(id, span(22, 23), unknown)
+		}},
+		{"unknown after it was reserved", NotOneStory, func(r *Recorder) {
+			r.Read(id, span(11, 12), held)
+			r.Read(id, span(13, 14), unknown)
+			r.Reported(id, at(20), settled)
+		}},
+		{"reserved after it had ended", NotOneStory, func(r *Recorder) {
+			r.Read(id, span(11, 12), ended(settled, 11))
+			r.Read(id, span(13, 14), held)
+			r.Reported(id, at(20), settled)
+		}},
+		{"reserved before it was sent", NotOneStory, func(r *Recorder) {
+			r.Read(id, span(-10, -5), held)
+			r.Reported(id, at(20), settled)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := NewRecorder()
+			r.Submitting(id)
+			sent(r)
+			test.tell(r)
+			v := r.Check(0)
+			switch {
+			case test.want == "" && !v.Clean:
+				t.Errorf("not clean: %v", v.Violations)
+			case test.want != "" && (v.Clean || v.ViolationCount != 1 || v.Violations[0].Kind != test.want):
+				t.Errorf("found %v, must be one %q", v.Violations, test.want)
+			}
+		})
+	}
+}
+
+// A submission without an acknowledgement may arrive much later, or never.
+func TestUnacknowledgedSubmission(t *testing.T) {
+	id := pix.EndToEndID([]byte("E1000000120260504120000000abcdef"))
+	r := NewRecorder()
+	r.Submitting(id)
+	r.Submitted(id, span(0, 10), false)
+	r.Read(id, span(11, 12), unknown)
+	if v := r.Check(0); !v.Clean {
+		t.Errorf("never arrived: %v", v.Violations)
+	}
+	r.Reported(id, at(500), settled)
+	if v := r.Check(0); !v.Clean {
+		t.Errorf("arrived late: %v", v.Violations)
+	}
+}
+
+// The tolerance is what clocks may differ by, and nothing more.
+func TestTolerance(t *testing.T) {
+	id := pix.EndToEndID([]byte("E1000000120260504120000000abcdef"))
+	r := NewRecorder()
+	r.Submitting(id)
+	r.Submitted(id, span(0, 10), true)
+	r.Reported(id, at(20), settled)
+	r.Read(id, span(24, 25), held) // if the engine's clock is 5 ms behind
+	if v := r.Check(5 * time.Millisecond); !v.Clean {
+		t.Errorf("within the tolerance: %v", v.Violations)
+	}
+	if v := r.Check(2 * time.Millisecond); v.Clean {
+		t.Error("not found beyond the tolerance")
+	}
+}
+
+// Payments of others are known by their reports only, and those must agree.
+func TestReportsOfOthers(t *testing.T) {
+	id := pix.EndToEndID([]byte("E1000000120260504120000000abcdef"))
+	r := NewRecorder()
+	r.Reported(id, at(1), settled)
+	r.Reported(id, at(2), settled)
+	if v := r.Check(0); !v.Clean || v.ReportedOnly != 1 || v.Reports != 2 {
+		t.Errorf("repeated: %+v", v)
+	}
+	r.Reported(id, at(3), silent)
+	if v := r.Check(0); v.Clean || v.Violations[0].Kind != OutcomeChanged {
+		t.Errorf("changed: %+v", v)
+	}
+}
+
+func TestBalances(t *testing.T) {
+	r := NewRecorder()
+	r.Balances([]int64{100, 200})
+	r.Balances([]int64{100, 200})
+	if v := r.Check(0); !v.Clean || v.BalanceReads != 2 {
+		t.Errorf("%+v", v)
+	}
+	r.Balances([]int64{99, 201})
+	if v := r.Check(0); v.ViolationCount != 2 || v.Violations[0].Kind != MoneyNotInPlace {
+		t.Errorf("a centavo went from one bank to another: %+v", v)
+	}
+}

@@ -1,0 +1,132 @@
+package link
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// frameBytesMax bounds a frame of the Kafka protocol: larger than any message here.
+const frameBytesMax = 128 << 20
+
+// introduce returns the two directions of a connection to Kafka, as they are, but for the
+// answers that tell where the broker is: they name the link's address.
+func introduce(requests, answers io.Reader, address string) (io.Reader, io.Reader) {
+	host, portText, err := net.SplitHostPort(address)
+	port, portErr := strconv.Atoi(portText)
+	if err = errors.Join(err, portErr); err != nil {
+		panic(fmt.Sprintf("the link listens on %q: %v", address, err)) // a listener's own address
+	}
+	i := &introduction{host: host, port: int32(port), asked: map[int32]request{}}
+	return &frames{from: requests, change: i.request}, &frames{from: answers, change: i.answer}
+}
+
+// introduction remembers which requests will be answered with addresses.
+type introduction struct {
+	host string
+	port int32
+
+	mu    sync.Mutex
+	asked map[int32]request // by correlation id
+}
+
+type request struct{ key, version int16 }
+
+// request notes a request if its answer holds addresses.
+func (i *introduction) request(frame []byte) ([]byte, error) {
+	if len(frame) < 8 {
+		return nil, fmt.Errorf("a request of %d bytes", len(frame))
+	}
+	r := request{int16(binary.BigEndian.Uint16(frame)), int16(binary.BigEndian.Uint16(frame[2:]))}
+	switch kmsg.Key(r.key) {
+	case kmsg.Metadata, kmsg.FindCoordinator, kmsg.DescribeCluster:
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.asked[int32(binary.BigEndian.Uint32(frame[4:]))] = r
+	}
+	return frame, nil
+}
+
+// answer puts the link's address into an answer that holds addresses.
+func (i *introduction) answer(frame []byte) ([]byte, error) {
+	if len(frame) < 4 {
+		return nil, fmt.Errorf("an answer of %d bytes", len(frame))
+	}
+	correlation := int32(binary.BigEndian.Uint32(frame))
+	i.mu.Lock()
+	r, holdsAddresses := i.asked[correlation]
+	delete(i.asked, correlation)
+	i.mu.Unlock()
+	if !holdsAddresses {
+		return frame, nil
+	}
+	response := kmsg.ResponseForKey(r.key)
+	response.SetVersion(r.version)
+	header, body := frame[:4], frame[4:]
+	if response.IsFlexible() { // the header ends with tagged fields, too
+		reader := kbin.Reader{Src: body}
+		kmsg.SkipTags(&reader)
+		if err := reader.Complete(); err != nil {
+			return nil, err
+		}
+		header, body = frame[:len(frame)-len(reader.Src)], reader.Src
+	}
+	if err := response.ReadFrom(body); err != nil {
+		return nil, fmt.Errorf("cannot read an answer to %s: %w", kmsg.NameForKey(r.key), err)
+	}
+	switch response := response.(type) {
+	case *kmsg.MetadataResponse:
+		for b := range response.Brokers {
+			response.Brokers[b].Host, response.Brokers[b].Port = i.host, i.port
+		}
+	case *kmsg.DescribeClusterResponse:
+		for b := range response.Brokers {
+			response.Brokers[b].Host, response.Brokers[b].Port = i.host, i.port
+		}
+	case *kmsg.FindCoordinatorResponse:
+		response.Host, response.Port = i.host, i.port
+		for c := range response.Coordinators {
+			response.Coordinators[c].Host, response.Coordinators[c].Port = i.host, i.port
+		}
+	}
+	return response.AppendTo(append([]byte(nil), header...)), nil
+}
+
+// frames reads frames and gives them on, changed.
+type frames struct {
+	from   io.Reader
+	change func(frame []byte) ([]byte, error)
+	ready  []byte
+}
+
+func (f *frames) Read(p []byte) (int, error) {
+	if len(f.ready) == 0 {
+		var size [4]byte
+		if _, err := io.ReadFull(f.from, size[:]); err != nil {
+			return 0, err
+		}
+		length := binary.BigEndian.Uint32(size[:])
+		if length > frameBytesMax {
+			return 0, fmt.Errorf("a frame of %d bytes: at most %d are allowed", length, frameBytesMax)
+		}
+		frame := make([]byte, length)
+		if _, err := io.ReadFull(f.from, frame); err != nil {
+			return 0, err
+		}
+		changed, err := f.change(frame)
+		if err != nil {
+			return 0, err
+		}
+		f.ready = append(binary.BigEndian.AppendUint32(nil, uint32(len(changed))), changed...)
+	}
+	n := copy(p, f.ready)
+	f.ready = f.ready[n:]
+	return n, nil
+}

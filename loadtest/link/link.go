@@ -1,0 +1,220 @@
+// Package link is a network connection between a client and a server that can be broken:
+// a TCP proxy that cuts, delays or holds what passes. A link to Kafka also puts its own
+// address into the broker's answers, so that no client finds a way around it.
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// State is what a link does with what should pass.
+type State int
+
+const (
+	// Whole passes everything at once.
+	Whole State = iota
+	// Cut closes what is connected and refuses new connections.
+	Cut
+	// Slow delays everything by Link.Delay on its way, in both directions.
+	Slow
+	// HalfOpen lets requests reach the server and holds the answers: the server acts, and
+	// the client does not learn of it. What was held arrives late, when the link is whole.
+	HalfOpen
+	// Stalled holds both directions: nothing passes and nothing is closed, like a cable
+	// pulled out.
+	Stalled
+)
+
+func (s State) String() string {
+	return [...]string{"whole", "cut", "slow", "half-open", "stalled"}[s]
+}
+
+// Link listens on a free port of 127.0.0.1 and connects to one server.
+type Link struct {
+	// Delay is that of a slow link. It must be set before the link is made slow.
+	Delay time.Duration
+
+	listener net.Listener
+	server   string
+	kafka    bool
+	handlers sync.WaitGroup
+
+	mu      sync.Mutex
+	state   State
+	changed chan struct{} // closed at the next change of state
+	closed  bool
+	open    map[net.Conn]struct{}
+}
+
+const (
+	bufferBytes    = 64 << 10
+	connectTimeout = 5 * time.Second
+	connectionsMax = 1000
+)
+
+// Listen opens a whole link to a server that speaks anything over TCP.
+func Listen(server string) (*Link, error) { return listen(server, false) }
+
+// ListenKafka opens a whole link to a Kafka cluster of one broker.
+func ListenKafka(server string) (*Link, error) { return listen(server, true) }
+
+func listen(server string, kafka bool) (*Link, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("cannot open a link to %s: %w", server, err)
+	}
+	l := &Link{listener: listener, server: server, kafka: kafka, changed: make(chan struct{}), open: map[net.Conn]struct{}{}}
+	l.handlers.Go(l.accept)
+	return l, nil
+}
+
+// Address is where the client must connect instead of the server.
+func (l *Link) Address() string { return l.listener.Addr().String() }
+
+// Set changes the state, at once also for what is connected.
+func (l *Link) Set(state State) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = state
+	close(l.changed)
+	l.changed = make(chan struct{})
+	if state == Cut {
+		l.closeAll()
+	}
+}
+
+// Close ends the link and everything connected.
+func (l *Link) Close() {
+	l.mu.Lock()
+	if !l.closed {
+		l.closed = true
+		close(l.changed)
+		l.listener.Close()
+		l.closeAll()
+	}
+	l.mu.Unlock()
+	l.handlers.Wait()
+}
+
+func (l *Link) closeAll() {
+	for connection := range l.open {
+		// Without lingering a close is a reset: the other side gets no orderly end.
+		if tcp, ok := connection.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		connection.Close()
+	}
+}
+
+func (l *Link) accept() {
+	for {
+		client, err := l.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(10 * time.Millisecond) // too many open files: it may pass
+			continue
+		}
+		if !l.enter(client) {
+			client.Close()
+			continue
+		}
+		l.handlers.Go(func() { l.carry(client) })
+	}
+}
+
+// enter notes an open connection, unless the link is cut or full.
+func (l *Link) enter(connection net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.state == Cut || len(l.open) >= connectionsMax {
+		return false
+	}
+	l.open[connection] = struct{}{}
+	return true
+}
+
+func (l *Link) leave(connection net.Conn) {
+	connection.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, connection)
+}
+
+// carry connects a client to the server until either side ends.
+func (l *Link) carry(client net.Conn) {
+	defer l.leave(client)
+	dialer := net.Dialer{Timeout: connectTimeout}
+	server, err := dialer.DialContext(context.Background(), "tcp", l.server)
+	if err != nil {
+		return
+	}
+	if !l.enter(server) {
+		server.Close()
+		return
+	}
+	defer l.leave(server)
+	requests, answers := io.Reader(client), io.Reader(server)
+	if l.kafka {
+		requests, answers = introduce(requests, answers, l.Address())
+	}
+	var both sync.WaitGroup
+	pump := func(to net.Conn, from io.Reader, isAnswer bool) {
+		// Either end ends both: a connection that is half closed is not what Kafka or
+		// TigerBeetle use, and neither pump must outlive the other.
+		defer client.Close()
+		defer server.Close()
+		l.pump(to, from, isAnswer)
+	}
+	both.Go(func() { pump(server, requests, false) })
+	both.Go(func() { pump(client, answers, true) })
+	both.Wait()
+}
+
+func (l *Link) pump(to io.Writer, from io.Reader, isAnswer bool) {
+	buffer := make([]byte, bufferBytes)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			if !l.await(isAnswer) {
+				return
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// await returns when what was read may pass on, or false when the link has closed.
+func (l *Link) await(isAnswer bool) bool {
+	for {
+		l.mu.Lock()
+		state, changed, closed := l.state, l.changed, l.closed
+		l.mu.Unlock()
+		switch {
+		case closed:
+			return false
+		case state == Slow:
+			select {
+			case <-time.After(l.Delay):
+				return true
+			case <-changed: // made whole, or worse
+			}
+		case state == Stalled, state == HalfOpen && isAnswer:
+			<-changed
+		default:
+			return true
+		}
+	}
+}

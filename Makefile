@@ -5,23 +5,28 @@ PACKAGES := $(addprefix ./,$(addsuffix /...,$(MODULES)))
 STACK := bin/stack
 RATE ?= 1000
 DURATION ?= 60s
+KAFKA ?= embedded
+REPLICAS ?= 1
 export CGO_ENABLED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-modules ci
+.PHONY: help bench demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-modules ci
 
 help: ## explain every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@printf '\nThe first make demo or make test builds the TigerBeetle server (about 2 minutes, then cached).\n'
 
-demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove every centavo
-	@$(STACK) demo
+demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove every centavo: make demo KAFKA=apache REPLICAS=3
+	@$(STACK) demo --kafka $(KAFKA) --replicas $(REPLICAS)
 
 test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 10 minutes)
 	go test -timeout 20m $(PACKAGES)
 
-up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081
-	@$(STACK) up
+test-kafka: tigerbeetle ## run some end-to-end tests on Apache Kafka; skipped, with the reason, where Java or Maven is missing (about 5 minutes)
+	E2E_KAFKA=apache go test -count 1 -timeout 20m -v -run '^(TestEveryCase|TestEngineKilledTenTimes|TestEngineTakenOver|TestBrokerKilled)$$' ./loadtest/e2e
+
+up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081: make up KAFKA=apache REPLICAS=3
+	@$(STACK) up --kafka $(KAFKA) --replicas $(REPLICAS)
 
 down: $(STACK) ## stop the stack; the data stays
 	@$(STACK) down
@@ -37,6 +42,9 @@ load: build ## fire load at the running stack: make load RATE=1000 DURATION=60s
 
 audit: build ## prove the running stack's books: one outcome for each payment, every centavo in its place
 	@bin/loadtest audit
+
+bench: build ## measure the ledger's ceiling, the pipeline's maximum, latencies and costs (quiet machine; about 10 minutes)
+	@bin/loadtest bench
 
 build: ## build all programs into bin/
 	go build -o bin/ ./services/producer ./services/clearing-engine ./services/bank-simulator ./loadtest ./deploy/cmd/...

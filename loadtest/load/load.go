@@ -36,6 +36,9 @@ type Config struct {
 	// OutstandingMax bounds the payments that wait for their outcome, and with them the
 	// memory. Beyond it payments are dropped and counted, never delayed.
 	OutstandingMax int
+	// WaitForRoom makes the sender wait at OutstandingMax instead: a closed loop, which
+	// finds the most that the system can take. Latencies then count from the actual send.
+	WaitForRoom bool
 	// Allowed are reasons with which any payment may be rejected instead of its own
 	// outcome, for runs with faults injected.
 	Allowed []pix.Reason
@@ -157,13 +160,21 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 			}
 			early := intended.Sub(now)
 			if early <= 0 {
-				if -early > lateAfter {
-					l.late++
+				if !l.config.WaitForRoom {
+					if -early > lateAfter {
+						l.late++
+					}
+					l.lateMax = max(l.lateMax, -early)
 				}
-				l.lateMax = max(l.lateMax, -early)
 				break
 			}
 			time.Sleep(min(early, 50*time.Millisecond)) // an interrupt is noticed in between
+		}
+		for l.config.WaitForRoom && l.book.waiting() >= l.config.OutstandingMax && ctx.Err() == nil {
+			time.Sleep(200 * time.Microsecond)
+		}
+		if l.config.WaitForRoom {
+			intended = time.Now()
 		}
 		if l.book.waiting() >= l.config.OutstandingMax {
 			l.dropped++

@@ -1,0 +1,108 @@
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+// IDs is an order of transfer ids, to learn what ordering is worth.
+type IDs string
+
+// The orders of ids.
+const (
+	OurIDs        IDs = "ours"       // minute, microseconds, hash
+	SequentialIDs IDs = "sequential" // one after the other
+	RandomIDs     IDs = "random"     // uniformly random
+)
+
+// chainsPerRequest fills a request with chains of three: 8189 transfers are the most.
+const chainsPerRequest = 8189 / 3
+
+// Ceiling is what the ledger alone can do with the transfers of payments.
+type Ceiling struct {
+	IDs               IDs     `json:"ids"`
+	Payments          int     `json:"payments"`
+	Seconds           float64 `json:"seconds"`
+	PaymentsPerSecond float64 `json:"payments_per_second"`
+}
+
+// measureCeiling writes phase 1 and then phase 2 of payments straight to the ledger, in
+// full requests, one at a time: three linked pendings, then three linked posts each.
+func measureCeiling(config ledger.Config, population sandbox.Population, ids IDs, payments int) (Ceiling, error) {
+	client, err := ledger.Connect(config)
+	if err != nil {
+		return Ceiling{}, err
+	}
+	defer client.Close()
+	if _, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID}); err != nil { // a client's first request takes long
+		return Ceiling{}, err
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	send := func(transfers []tb.Transfer) error {
+		refused, err := client.CreateTransfers(transfers)
+		if err != nil {
+			return err
+		}
+		if len(refused) > 0 {
+			return fmt.Errorf("%d of %d transfers were refused, the first with %s", len(refused), len(transfers), refused[0].Result)
+		}
+		return nil
+	}
+	base := rand.Uint64()
+	var holds, posts []tb.Transfer
+	started := time.Now()
+	done := 0
+	for done < payments {
+		holds, posts = holds[:0], posts[:0]
+		for range min(chainsPerRequest, payments-done) {
+			payer := random.IntN(population.Customers)
+			payee := (payer + 1 + random.IntN(population.Banks-1)) % population.Customers // at another bank
+			content := pix.Content{Payer: population.Customer(payer), Payee: population.Customer(payee), AmountCentavos: 1}
+			id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+			from := len(holds)
+			holds = ledger.AppendReserve(holds, id, content, 60)
+			posts = ledger.AppendPost(posts, id, false)
+			if ids != OurIDs {
+				renumber(holds[from:], posts[from:], ids, base, done, random)
+			}
+			done++
+		}
+		if err := send(holds); err != nil {
+			return Ceiling{}, err
+		}
+		if err := send(posts); err != nil {
+			return Ceiling{}, err
+		}
+	}
+	seconds := time.Since(started).Seconds()
+	return Ceiling{ids, payments, seconds, float64(payments) / seconds}, nil
+}
+
+// renumber gives the legs of one payment other ids.
+func renumber(holds, posts []tb.Transfer, ids IDs, base uint64, payment int, random *rand.Rand) {
+	for i := range holds {
+		for j, transfer := range []*tb.Transfer{&holds[i], &posts[i]} {
+			high, low := base>>1, uint64(payment)*8+uint64(2*i+j)+1
+			if ids == RandomIDs {
+				high, low = random.Uint64()>>1, random.Uint64()|1
+			}
+			transfer.ID = uint128(high, low)
+		}
+		posts[i].PendingID = holds[i].ID
+	}
+}
+
+func uint128(high, low uint64) tb.Uint128 {
+	var bytes [16]byte
+	for i := range 8 {
+		bytes[i], bytes[8+i] = byte(low>>(8*i)), byte(high>>(8*i))
+	}
+	return tb.BytesToUint128(bytes)
+}

@@ -70,7 +70,7 @@ type system struct {
 // test stay. E2E_KAFKA chooses the broker, as stack.Config.Kafka does.
 func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "liquida-e2e-")
+	folder, err := os.MkdirTemp("", "liquida-e2e-") //nolint:usetesting // the logs of a failed test must stay
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,6 +43,7 @@ const (
 // Fate is how a message must end.
 type Fate uint8
 
+// The fates.
 const (
 	Settled    Fate = iota // a report ACSC
 	Rejected               // a report RJCT with the reason

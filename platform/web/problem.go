@@ -55,7 +55,7 @@ func ReadJSON(body io.Reader, target any) *Problem {
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(target)
 	if err == nil {
-		if _, err = decoder.Token(); err == io.EOF {
+		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
 			return nil
 		} else if err == nil || !errors.As(err, new(*http.MaxBytesError)) {
 			err = errors.New("something follows the JSON object: send one object and nothing else")

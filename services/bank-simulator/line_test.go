@@ -25,7 +25,7 @@ func TestALineMayBeCommittedUpToItsFirstUnansweredRequest(t *testing.T) {
 				l.pass(next, nil)
 				next++
 			},
-			"acknowledge": func(t *rapid.T) {
+			"acknowledge": func(*rapid.T) {
 				for a := range open { // in any order
 					delete(open, a)
 					l.done(a)

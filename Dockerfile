@@ -3,18 +3,9 @@
 
 FROM golang:1.26-bookworm AS build
 WORKDIR /src
-# The modules' files alone: the layer with the downloads stays while only code changes.
-COPY go.work go.work.sum ./
-COPY proto/go.mod proto/go.sum proto/
-COPY platform/go.mod platform/go.sum platform/
-COPY services/producer/go.mod services/producer/go.sum services/producer/
-COPY services/clearing-engine/go.mod services/clearing-engine/go.sum services/clearing-engine/
-COPY services/bank-simulator/go.mod services/bank-simulator/go.sum services/bank-simulator/
-COPY loadtest/go.mod loadtest/go.sum loadtest/
-COPY deploy/go.mod deploy/go.sum deploy/
-RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
-# cgo, for the TigerBeetle client: it links to glibc, which the image below has.
+# cgo, for the TigerBeetle client: it links to glibc, which the image below has. The caches
+# keep what was downloaded and compiled from one build to the next.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=1 go build -trimpath -ldflags=-s -o /out/ \
     ./services/producer ./services/clearing-engine ./services/bank-simulator \

@@ -114,7 +114,7 @@ func (d Dashboard) JSON() []byte {
 
 // Annotations mark on every panel what chaos does to a process.
 var Annotations = []struct{ Name, Expr, Text, Color string }{
-	{"Started", `changes(process_start_time_seconds[10s]) > 0`, "{{job}} {{instance}} started anew", "blue"},
+	{"Started", `time() - process_start_time_seconds < 4`, "{{job}} {{instance}} started", "blue"},
 	{"Away", `up == 0`, "{{job}} {{instance}} does not answer", red},
 	{"Rebalance", `sum(increase(pix_rebalances_total{kind=~"revoked|lost"}[10s])) > 0`, "partitions change hands", orange},
 }

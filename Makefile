@@ -75,6 +75,6 @@ check-settings: build ## check that the README's settings are current
 	@.ci/settings.sh --check
 
 check-modules: ## check that each module builds alone, without go.work
-	@for module in $(MODULES); do echo "build $$module alone"; (cd $$module && GOWORK=off go build ./... && GOWORK=off go vet ./...) || exit 1; done
+	@for module in $(MODULES); do echo "build $$module alone"; (cd $$module && GOWORK=off go vet ./...) || exit 1; done
 
 ci: test lint check-generated check-settings check-modules ## all that CI checks

@@ -103,7 +103,7 @@ func (c *Config) withDefaults() (Config, error) {
 	}
 	if d.CacheGrid == "" {
 		d.CacheGrid = "512MiB"
-		if d.Replicas > 1 { // each takes 2.1 GiB besides
+		if d.Replicas > 1 { // each takes 2 GiB besides
 			d.CacheGrid = "128MiB"
 		}
 	}

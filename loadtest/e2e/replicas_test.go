@@ -7,17 +7,23 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 )
 
-// Of three TigerBeetle replicas one is killed and comes back, and then another, so that
-// one of them was the primary. The other two go on: nothing is excused by their deadline.
-func TestReplicaKilled(t *testing.T) {
+// Of three TigerBeetle replicas one at a time is lost and comes back: the first two are
+// killed, the third freezes. Mostly each is the primary then, which moves on to the next when
+// it is lost. The other two go on, and nothing is excused.
+func TestReplicaLost(t *testing.T) {
 	s := start(t, 1, func(c *stack.Config) { c.Replicas, c.CacheGrid = 3, "" })
 	load := s.load(200, 8000, "--mix", "demo")
-	for _, replica := range s.Replicas()[:2] {
+	replicas := s.Replicas()
+	for _, replica := range replicas {
+		lose, bring := s.Kill, s.StartProcess
+		if replica == replicas[2] {
+			lose, bring = s.Pause, s.Resume
+		}
 		time.Sleep(3 * time.Second)
-		s.must(s.Kill(replica))
+		s.must(lose(replica))
 		time.Sleep(3 * time.Second)
 		s.ready(stack.EngineName(0)) // on two replicas
-		s.must(s.StartProcess(replica))
+		s.must(bring(replica))
 		s.ready(replica)
 	}
 	s.settledAtLeast(load.wait(), 0.9)

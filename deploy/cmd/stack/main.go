@@ -140,7 +140,7 @@ func (o *options) forStarting() {
 	o.flags.BoolVar(&o.noBuild, "no-build", false, "take the programs in --bin as they are")
 	o.flags.IntVar(&o.engines, "engines", 1, "how many clearing engines")
 	o.flags.IntVar(&o.replicas, "replicas", 1, "TigerBeetle servers, 1 or 3; a cluster of 3 goes on when one is lost")
-	o.flags.StringVar(&o.cacheGrid, "cache-grid", "", "page `cache` of each TigerBeetle server, which takes 2.1 GiB of memory more (default 512MiB, of three 128MiB)")
+	o.flags.StringVar(&o.cacheGrid, "cache-grid", "", "page `cache` of each TigerBeetle server, which takes 2 GiB of memory more (default 512MiB, of three 128MiB)")
 	o.flags.StringVar(&o.kafka, "kafka", stack.Embedded, "the `broker`: embedded, or apache for Apache Kafka "+kafka.Version)
 	o.flags.StringVar(&o.logLevel, "log-level", "info", "of the services: debug, info, warn or error")
 	o.flags.Var(o.env, "env", "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")

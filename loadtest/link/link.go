@@ -21,7 +21,7 @@ const (
 	Whole State = iota
 	// Cut closes what is connected and refuses new connections.
 	Cut
-	// Slow delays everything by Link.Delay on its way, in both directions.
+	// Slow delays everything on its way, in both directions.
 	Slow
 	// HalfOpen lets requests reach the server and holds the answers: the server acts, and
 	// the client does not learn of it. What was held arrives late, when the link is whole.
@@ -37,9 +37,6 @@ func (s State) String() string {
 
 // Link listens on a free port of 127.0.0.1 and connects to one server.
 type Link struct {
-	// Delay is that of a slow link. It must be set before the link is made slow.
-	Delay time.Duration
-
 	listener net.Listener
 	server   string
 	kafka    bool
@@ -47,6 +44,7 @@ type Link struct {
 
 	mu      sync.Mutex
 	state   State
+	delay   time.Duration
 	changed chan struct{} // closed at the next change of state
 	closed  bool
 	open    map[net.Conn]struct{}
@@ -77,11 +75,12 @@ func listen(server string, kafka bool) (*Link, error) {
 // Address is where the client must connect instead of the server.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
-// Set changes the state, at once also for what is connected.
-func (l *Link) Set(state State) {
+// Set changes the state, at once also for what is connected. The delay is that of a slow
+// link; the others need none.
+func (l *Link) Set(state State, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state = state
+	l.state, l.delay = state, delay
 	close(l.changed)
 	l.changed = make(chan struct{})
 	if state == Cut {
@@ -200,14 +199,14 @@ func (l *Link) pump(to io.Writer, from io.Reader, isAnswer bool) {
 func (l *Link) await(isAnswer bool) bool {
 	for {
 		l.mu.Lock()
-		state, changed, closed := l.state, l.changed, l.closed
+		state, delay, changed, closed := l.state, l.delay, l.changed, l.closed
 		l.mu.Unlock()
 		switch {
 		case closed:
 			return false
 		case state == Slow:
 			select {
-			case <-time.After(l.Delay):
+			case <-time.After(delay):
 				return true
 			case <-changed: // made whole, or worse
 			}

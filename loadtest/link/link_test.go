@@ -108,14 +108,14 @@ func TestCutLinkClosesAndRefuses(t *testing.T) {
 	if _, err := hear(t, connection, long); err != nil {
 		t.Fatal(err)
 	}
-	l.Set(Cut)
+	l.Set(Cut, 0)
 	if _, err := hear(t, connection, long); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection is not closed: %v", err)
 	}
 	if _, err := hear(t, dial(t, l), long); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a new connection is not closed: %v", err)
 	}
-	l.Set(Whole)
+	l.Set(Whole, 0)
 	again := dial(t, l)
 	say(t, again, 'b')
 	if got, err := hear(t, again, long); got != 'b' || err != nil {
@@ -127,7 +127,7 @@ func TestHalfOpenLinkHoldsAnswers(t *testing.T) {
 	server, told := echo(t)
 	l := open(t, server)
 	connection := dial(t, l)
-	l.Set(HalfOpen)
+	l.Set(HalfOpen, 0)
 	say(t, connection, 'a')
 	select {
 	case <-told:
@@ -137,7 +137,7 @@ func TestHalfOpenLinkHoldsAnswers(t *testing.T) {
 	if got, err := hear(t, connection, short); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("heard %q, %v: the answer must be held", got, err)
 	}
-	l.Set(Whole)
+	l.Set(Whole, 0)
 	if got, err := hear(t, connection, long); got != 'a' || err != nil {
 		t.Errorf("after it was made whole: heard %q, %v", got, err)
 	}
@@ -147,14 +147,14 @@ func TestStalledLinkHoldsRequests(t *testing.T) {
 	server, told := echo(t)
 	l := open(t, server)
 	connection := dial(t, l)
-	l.Set(Stalled)
+	l.Set(Stalled, 0)
 	say(t, connection, 'a')
 	select {
 	case <-told:
 		t.Error("the request reached the server")
 	case <-time.After(short):
 	}
-	l.Set(Whole)
+	l.Set(Whole, 0)
 	if got, err := hear(t, connection, long); got != 'a' || err != nil {
 		t.Errorf("after it was made whole: heard %q, %v", got, err)
 	}
@@ -163,8 +163,7 @@ func TestStalledLinkHoldsRequests(t *testing.T) {
 func TestSlowLinkDelaysBothWays(t *testing.T) {
 	server, _ := echo(t)
 	l := open(t, server)
-	l.Delay = short
-	l.Set(Slow)
+	l.Set(Slow, short)
 	connection := dial(t, l)
 	began := time.Now()
 	say(t, connection, 'a')
@@ -212,13 +211,13 @@ func TestKafkaClientStaysOnTheLink(t *testing.T) {
 			t.Errorf("the client knows the broker at %s:%d, not at the link's %s", broker.Host, broker.Port, l.Address())
 		}
 	}
-	l.Set(Cut)
+	l.Set(Cut, 0)
 	cut, cancelCut := context.WithTimeout(t.Context(), time.Second)
 	defer cancelCut()
 	if err := client.Ping(cut); err == nil {
 		t.Error("the broker answers around the link")
 	}
-	l.Set(Whole)
+	l.Set(Whole, 0)
 	if err := client.ProduceSync(ctx, &kgo.Record{Topic: "topic", Value: []byte("3")}).FirstErr(); err != nil {
 		t.Errorf("after it was made whole: %v", err)
 	}

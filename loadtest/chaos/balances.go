@@ -1,0 +1,40 @@
+package chaos
+
+import (
+	"context"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+const balancesEvery = 200 * time.Millisecond
+
+// readBalances keeps reading reserve and transit of every bank in one request. It returns
+// when ctx has ended and the ledger has answered.
+func readBalances(ctx context.Context, client tigerbeetle.Client, population sandbox.Population, recorder *history.Recorder) error {
+	var ids []tb.Uint128
+	for bank := range population.Banks {
+		ids = append(ids, ledger.ReserveAccount(population.Bank(bank)), ledger.TransitAccount(population.Bank(bank)))
+	}
+	for ctx.Err() == nil {
+		accounts, err := client.LookupAccounts(ids)
+		if err != nil {
+			return err
+		}
+		funds := make([]int64, len(accounts)/2)
+		for i, account := range accounts {
+			funds[i/2] += ledger.Centavos(account.CreditsPosted) - ledger.Centavos(account.DebitsPosted)
+		}
+		recorder.Balances(funds)
+		select {
+		case <-ctx.Done():
+		case <-time.After(balancesEvery):
+		}
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// Codes that tell in a report who has rejected. The first two may be there; the third
+// would show that the engine believed somebody whom it must not believe.
+var (
+	rejectedByBank = pix.MustReason("AG01")
+	rejectedByRace = pix.MustReason("AG03")
+	forged         = pix.MustReason("FRGD")
+)
+
+// banks changes how the simulated banks behave.
+type banks struct {
+	url        string
+	population sandbox.Population
+	client     http.Client
+}
+
+const (
+	bankCallTimeout = 2 * time.Second
+	bankCallsFor    = 30 * time.Second // the simulator may be down by another fault
+)
+
+// put has a bank behave as a profile says; without one as at the start.
+func (b *banks) put(ctx context.Context, bank pix.ISPB, profile string) error {
+	method := http.MethodPut
+	if profile == "" {
+		method = http.MethodDelete
+	}
+	ctx, cancel := context.WithTimeout(ctx, bankCallsFor)
+	defer cancel()
+	for {
+		err := b.call(ctx, method, "/v1/profiles/"+string(bank), profile)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cannot change the profile of bank %s: %w", bank, err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func (b *banks) call(ctx context.Context, method, path, body string) error {
+	ctx, cancel := context.WithTimeout(ctx, bankCallTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, b.url+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := b.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode/100 != 2 {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
+		return fmt.Errorf("%s: %s", response.Status, text)
+	}
+	return nil
+}
+
+func bankBehaves(profile string) func(context.Context, *world, *fault) error {
+	return func(ctx context.Context, w *world, f *fault) error {
+		bank := w.simulator.population.Bank(f.random.IntN(w.simulator.population.Banks))
+		free, err := w.take(ctx, "bank "+string(bank))
+		if err != nil {
+			return err
+		}
+		defer free()
+		f.Target = "bank " + string(bank)
+		w.begin(f)
+		defer w.end(f)
+		if err := w.simulator.put(ctx, bank, profile); err != nil {
+			return err
+		}
+		f.hold(ctx, 4*time.Second, 8*time.Second)
+		return w.simulator.put(context.WithoutCancel(ctx), bank, "")
+	}
+}
+
+// forgeAnswers writes answers that no bank gave. Three kinds must have no effect, and
+// their code in a report would show it: of another bank than the one asked, about a payment
+// that is not in flight, and against a verdict already reported. The fourth contradicts the
+// bank's own answer and races with it: either may win, but only one.
+func forgeAnswers(ctx context.Context, w *world, f *fault) error {
+	free, err := w.take(ctx, "answers")
+	if err != nil {
+		return err
+	}
+	defer free()
+	f.Target = "answers"
+	client, err := forger(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	w.begin(f)
+	defer w.end(f)
+	ctx, cancel := context.WithTimeout(ctx, f.between(4*time.Second, 8*time.Second))
+	defer cancel()
+	written := 0
+	for ctx.Err() == nil {
+		for _, record := range client.PollRecords(ctx, 1000).Records() {
+			for _, lie := range lies(record, f.random.Uint64()) {
+				client.Produce(context.Background(), lie, nil)
+				written++
+			}
+		}
+	}
+	f.Detail = fmt.Sprintf("%d answers", written)
+	flush, cancelFlush := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancelFlush()
+	if err := client.Flush(flush); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil // lies that the broker did not take are no loss
+}
+
+// forger reads requests and reports from now on, and writes anywhere.
+func forger(ctx context.Context, w *world) (*kgo.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // the broker may be down by another fault
+	defer cancel()
+	var ends kadm.ListedOffsets
+	for {
+		var err error
+		if ends, err = w.admin.ListEndOffsets(ctx, stream.AuthorizationRequests, stream.Settlements); err == nil && ends.Error() == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cannot list the ends of the topics: %w", errors.Join(err, ends.Error()))
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	return kgo.NewClient(kgo.SeedBrokers(w.stack.KafkaAddress()), kgo.ClientID("forger"),
+		kgo.ConsumePartitions(ends.KOffsets()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(100_000))
+}
+
+// unknownSuffix makes another EndToEndId of one.
+const unknownSuffix = "FORGED"
+
+// lies returns the answers to forge for a request or a report.
+func lies(record *kgo.Record, roll uint64) []*kgo.Record {
+	answer := func(id, ispb string, status pixv1.AuthorizationStatus, code pix.Reason) *kgo.Record {
+		value, err := (&pixv1.AuthorizationResponse{EndToEndId: id, Ispb: ispb, Status: status, ReasonCode: code.String()}).MarshalVT()
+		if err != nil {
+			panic(fmt.Sprintf("cannot encode an answer: %v", err)) // the texts come from decoded messages
+		}
+		return &kgo.Record{Topic: stream.AuthorizationResponses, Partition: record.Partition, Key: []byte(id), Value: value}
+	}
+	const accepts, rejects = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP, pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT
+	if record.Topic == stream.Settlements {
+		var report pixv1.SettlementReport
+		if report.UnmarshalVT(record.Value) != nil || report.Payee == nil {
+			return nil
+		}
+		if report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
+			return []*kgo.Record{answer(report.EndToEndId, report.Payee.Ispb, rejects, forged)}
+		}
+		return []*kgo.Record{answer(report.EndToEndId, report.Payee.Ispb, accepts, pix.ReasonNone)}
+	}
+	var request pixv1.AuthorizationRequest
+	if request.UnmarshalVT(record.Value) != nil || request.Payee == nil || request.Payer == nil || len(request.EndToEndId) < len(unknownSuffix) {
+		return nil
+	}
+	id := request.EndToEndId
+	switch roll % 4 {
+	case 0: // of a bank that was not asked
+		if request.Payer.Ispb == request.Payee.Ispb {
+			return nil
+		}
+		return []*kgo.Record{answer(id, request.Payer.Ispb, rejects, forged)}
+	case 1: // about a payment that nobody knows
+		return []*kgo.Record{answer(id[:len(id)-len(unknownSuffix)]+unknownSuffix, request.Payee.Ispb, accepts, pix.ReasonNone)}
+	case 2: // not even an answer
+		return []*kgo.Record{{Topic: stream.AuthorizationResponses, Partition: record.Partition, Key: []byte(id), Value: []byte{0xff, 0x07}}}
+	}
+	if request.Payee.Branch != sandbox.OrdinaryBranch {
+		return nil // what must be rejected for another reason has no choice
+	}
+	return []*kgo.Record{answer(id, request.Payee.Ispb, rejects, rejectedByRace)}
+}

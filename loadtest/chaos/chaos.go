@@ -1,0 +1,310 @@
+// Package chaos runs a clearing house, breaks it at random while payments flow, and has
+// load, audit and history judge what came of it. Everything random follows from a seed.
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// Config says what to run and how to break it.
+type Config struct {
+	Dir        string // the stack's folder; what an earlier run left there is removed
+	Engines    int
+	Replicas   int
+	Kafka      string
+	Population sandbox.Population
+
+	Seed     uint64
+	Rate     float64
+	Duration time.Duration
+	MixName  string
+	Plan     []Planned
+	// Deadline is the engines'. Shorter than in production, a run ends sooner, and more
+	// payments end by it.
+	Deadline time.Duration
+
+	Live *os.File // where to show how far it is
+}
+
+const (
+	faultsAtOnce = 3
+	// The order of the times is what matters: bank < engine < ledger.
+	pendingAfterDeadline = 6 * time.Second
+	lateAfterDeadline    = 4 * time.Second
+	// recovery is more than the last fault may take until everything is ready again.
+	recoveryMax = 90 * time.Second
+	// clientsShare is the payments through the front door for each one of the load.
+	clientsShare   = 0.05
+	clientsRateMax = 50
+)
+
+// allowed are the reasons with which faults may have a good payment rejected.
+var allowed = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, rejectedByBank, rejectedByRace}
+
+// Run breaks a clearing house of its own. An error means that the run could not be
+// carried out; what it has shown is in the Result.
+func Run(ctx context.Context, config Config) (*Result, error) {
+	live := newLive(config.Live)
+	live.planned = len(config.Plan)
+	bin, err := prepare(ctx, config, live)
+	if err != nil {
+		return nil, err
+	}
+	env := map[string][]string{
+		stack.Engine: {"ENGINE_DEADLINE=" + config.Deadline.String(), "ENGINE_PENDING_TIMEOUT=" + (config.Deadline + pendingAfterDeadline).String(),
+			// Half of it is waited for silent banks when an engine stops, and its partitions wait along.
+			"SHUTDOWN_TIMEOUT=4s"},
+		stack.Simulator: {"SIMULATOR_LATE_DELAY=" + (config.Deadline + lateAfterDeadline).String()},
+	}
+	running, err := stack.Start(ctx, stack.Config{
+		Dir: config.Dir, BinDir: bin, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas, Kafka: config.Kafka,
+		CacheGrid: "256MiB", Env: env, ReadyWithin: recoveryMax, RestartCrashed: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	stop := sync.OnceValue(func() error { return running.Stop(context.WithoutCancel(ctx)) })
+	defer func() { _ = stop() }()
+
+	kafka, err := kgo.NewClient(kgo.SeedBrokers(running.KafkaAddress()), kgo.ClientID("chaos"))
+	if err != nil {
+		return nil, err
+	}
+	defer kafka.Close()
+	client, err := ledger.Connect(ledger.Config{Addresses: strings.Split(running.TigerBeetleAddresses(), ",")})
+	if err != nil {
+		return nil, err
+	}
+	// Not closed: that would wait for the ledger, and the process ends soon.
+
+	w := &world{
+		stack: running, admin: kadm.NewClient(kafka), live: live, env: env, links: map[string]*engineLinks{}, taken: map[string]chan struct{}{},
+		engines: []string{stack.EngineName(0)}, simulator: &banks{url: running.SimulatorURL(), population: config.Population},
+	}
+	defer w.close()
+	for len(w.engines) < config.Engines {
+		name, err := w.addEngine(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w.engines, w.linked = append(w.engines, name), append(w.linked, name)
+	}
+	result, err := (&run{config: config, world: w, client: client, kafka: running.KafkaAddress()}).carryOut(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := stop(); err != nil {
+		result.Problems = append(result.Problems, "cannot stop in order: "+err.Error())
+	}
+	for _, crash := range running.Crashes() {
+		result.Problems = append(result.Problems, fmt.Sprintf("%s ended unasked (%s):\n%s", crash.Name, crash.How, crash.Log))
+	}
+	result.judge()
+	if result.Passed {
+		_ = os.RemoveAll(filepath.Join(config.Dir, "data")) // gigabytes; of a failure everything stays
+	}
+	return result, nil
+}
+
+// prepare clears the folder and builds the programs into it.
+func prepare(ctx context.Context, config Config, live *live) (bin string, err error) {
+	if err := stack.Clean(config.Dir); err != nil {
+		return "", err
+	}
+	root, err := stack.RepoRoot()
+	if err != nil {
+		return "", err
+	}
+	live.event("building and starting a stack in %s", config.Dir)
+	bin = filepath.Join(config.Dir, "bin")
+	return bin, stack.Build(ctx, root, bin)
+}
+
+// run is one run on a stack that is up.
+type run struct {
+	config Config
+	world  *world
+	client tigerbeetle.Client
+	kafka  string
+
+	recorder *history.Recorder
+	observer *observer
+	clients  *clients
+	counting *counting
+
+	mu     sync.Mutex
+	events []*Event
+}
+
+func (r *run) carryOut(ctx context.Context) (*Result, error) {
+	config, w := r.config, r.world
+	weights, err := mix.Parse(config.MixName)
+	if err != nil {
+		return nil, err
+	}
+	w.start = time.Now()
+	r.recorder, r.counting = history.NewRecorder(), newCounting()
+	if r.observer, err = observe(ctx, r.kafka, w.admin, r.recorder, w.start); err != nil {
+		return nil, err
+	}
+	r.clients = newClients(w.stack.ProducerURL(), config.Population, r.recorder, r.observer, config.Seed)
+
+	sending, stopSending := context.WithTimeout(ctx, config.Duration)
+	defer stopSending()
+	patience, losePatience := context.WithTimeout(ctx, config.Duration+config.Deadline+recoveryMax)
+	defer losePatience()
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	var background sync.WaitGroup
+	var balancesErr error
+	background.Go(func() { balancesErr = readBalances(watching, r.client, config.Population, r.recorder) })
+	background.Go(func() { r.counting.run(watching, r.engineTelemetry) })
+	background.Go(func() { r.clients.run(sending, patience, min(clientsRateMax, max(1, config.Rate*clientsShare))) })
+	faulted := make(chan struct{})
+	go func() { defer close(faulted); r.inject(ctx) }()
+
+	live := w.live
+	loaded, err := load.Run(ctx, load.Config{
+		Stream: stream.Config{Brokers: []string{r.kafka}}, Population: config.Population,
+		Mix: weights, MixName: config.MixName, Rate: config.Rate, Payments: max(1, int(config.Rate*config.Duration.Seconds())), Seed: config.Seed,
+		DrainTimeout: config.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: allowed,
+		Progress: live.progress, ProgressEvery: live.every,
+	})
+	if live.terminal {
+		fmt.Fprintln(live.file)
+	}
+	<-faulted
+	if err != nil {
+		return nil, err
+	}
+	live.event("the load has drained; clients finish, then audit and history")
+	losing := time.AfterFunc(config.Deadline+30*time.Second, losePatience)
+	r.clients.all.Wait()
+	losing.Stop()
+	stopWatching()
+	background.Wait()
+
+	finish, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := errors.Join(balancesErr, r.observer.finish(finish)); err != nil {
+		return nil, err
+	}
+	verdict, err := audit.Run(ctx, audit.Config{
+		Brokers: []string{r.kafka}, Ledger: r.client, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
+		Tell: func(format string, arguments ...any) { live.event(format, arguments...) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.result(loaded, verdict), nil
+}
+
+// clockTolerance is for the readings of one machine's clock by several processes.
+const clockTolerance = 2 * time.Millisecond
+
+func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
+	result := &Result{
+		Seed: r.config.Seed, Engines: r.config.Engines, Kafka: r.config.Kafka, Replicas: r.config.Replicas,
+		StartedAt: r.world.start.UTC(), DeadlineSeconds: r.config.Deadline.Seconds(),
+		Load: loaded, Audit: verdict, History: r.recorder.Check(clockTolerance), Counters: r.counting.counters(),
+		Clients: r.clients.submitted.Load(), Seconds: r.observer.series(), Rejected: maps.Clone(r.observer.rejected),
+	}
+	if n := r.clients.refused.Load(); n > 0 {
+		result.Problems = append(result.Problems, fmt.Sprintf("the producer gave %d answers that no fault explains, like: %s", n, *r.clients.detail.Load()))
+	}
+	if n := result.Rejected[forged.String()]; n > 0 {
+		result.Problems = append(result.Problems, fmt.Sprintf("%d payments were rejected with %s: a forged answer was believed", n, forged))
+	}
+	if r.config.Engines > 0 && r.clients.submitted.Load() == 0 {
+		result.Problems = append(result.Problems, "the producer took no payment at all")
+	}
+	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {
+		result.Problems = append(result.Problems, fmt.Sprintf("only %.0f %% of the payments settled: the run shows nothing, make it longer or the faults fewer", share*100))
+	}
+	for _, event := range r.events {
+		if event.Problem == "" && event.Ended > 0 {
+			seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+			first, standstill := r.observer.recovery(seconds(event.Began), seconds(event.Ended), event.Partitions)
+			event.FirstSettled, event.Standstill = first.Seconds(), standstill.Seconds()
+		}
+		result.Events = append(result.Events, *event)
+	}
+	return result
+}
+
+// settledShareMin keeps a run from passing because everything was refused.
+const settledShareMin = 0.2
+
+// inject injects every fault of the plan at its time, some at once, and returns when all
+// have passed.
+func (r *run) inject(ctx context.Context) {
+	var all sync.WaitGroup
+	room := make(chan struct{}, faultsAtOnce)
+	for _, planned := range r.config.Plan {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(r.world.start.Add(planned.At))):
+		}
+		room <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		all.Go(func() { defer func() { <-room }(); r.injectOne(ctx, planned) })
+	}
+	all.Wait()
+}
+
+func (r *run) injectOne(ctx context.Context, planned Planned) {
+	event := &Event{Kind: planned.Kind}
+	f := &fault{Event: event, random: rand.New(rand.NewPCG(planned.Roll, 0)), world: r.world}
+	for _, k := range kinds {
+		if k.name != planned.Kind {
+			continue
+		}
+		over := r.world.live.during(planned.Kind)
+		err := k.inject(ctx, r.world, f)
+		over()
+		event.Ready = time.Since(r.world.start).Seconds()
+		if err != nil && ctx.Err() == nil {
+			event.Problem = err.Error()
+			r.world.live.event("PROBLEM %s %s: %v", event.Kind, event.Target, err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, event)
+}
+
+// engineTelemetry lists where the engines tell what they counted.
+func (r *run) engineTelemetry() map[string]string {
+	urls := map[string]string{}
+	for _, name := range r.world.stack.Names() {
+		if strings.HasPrefix(name, "engine-") {
+			urls[name] = r.world.stack.TelemetryURL(name)
+		}
+	}
+	return urls
+}

@@ -1,0 +1,98 @@
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/liquida/liquida/loadtest/load"
+)
+
+// live shows load and faults in one line that is rewritten on a terminal; else as plain
+// lines now and then. Each fault has a line of its own besides.
+type live struct {
+	file     *os.File
+	terminal bool
+	every    time.Duration
+
+	mu      sync.Mutex
+	begun   int
+	planned int
+	active  []string
+	latest  string
+	elapsed time.Duration
+	settled int
+}
+
+func newLive(file *os.File) *live {
+	l := &live{file: file, terminal: term.IsTerminal(int(file.Fd())), every: 3 * time.Second}
+	if l.terminal {
+		l.every = 250 * time.Millisecond
+	}
+	return l
+}
+
+// progress shows how far the load is.
+func (l *live) progress(s load.Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	perSecond := 0.0
+	if since := s.Elapsed - l.elapsed; since > 0 {
+		perSecond = float64(s.Settled-l.settled) / since.Seconds()
+	}
+	l.elapsed, l.settled = s.Elapsed, s.Settled
+	faults := "none now"
+	if len(l.active) > 0 {
+		faults = strings.Join(l.active, ", ")
+	}
+	l.latest = fmt.Sprintf("%6.1fs  sent %d of %d  settled %d (%.0f/s)  waiting %d  wrong %d | faults %d of %d: %s",
+		s.Elapsed.Seconds(), s.Sent, s.Payments, s.Settled, perSecond, s.Waiting, s.Failed, l.begun, l.planned, faults)
+	if !l.terminal {
+		fmt.Fprintln(l.file, l.latest)
+		return
+	}
+	l.redraw()
+}
+
+func (l *live) redraw() {
+	text := l.latest
+	if width, _, err := term.GetSize(int(l.file.Fd())); err == nil && width > 1 {
+		text = text[:min(len(text), width-1)]
+	}
+	fmt.Fprintf(l.file, "\r\x1b[K%s", text)
+}
+
+// event prints a line of its own.
+func (l *live) event(format string, arguments ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.terminal {
+		fmt.Fprint(l.file, "\r\x1b[K")
+	}
+	fmt.Fprintln(l.file, strings.TrimRight("        "+fmt.Sprintf(format, arguments...), " "))
+	if l.terminal && l.latest != "" {
+		l.redraw()
+	}
+}
+
+// during shows a fault as active until the returned function is called.
+func (l *live) during(name string) (over func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begun++
+	l.active = append(l.active, name)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for i, active := range l.active {
+			if active == name {
+				l.active = append(l.active[:i], l.active[i+1:]...)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Planned is a fault and when to begin with it.
+type Planned struct {
+	At   time.Duration // since the first payment
+	Kind string
+	// Roll decides everything that is left to chance inside the fault: whom, for how long,
+	// at which step. The same plan does the same again.
+	Roll uint64
+}
+
+const (
+	// spacing is the mean time between two faults. Faults last longer: they overlap.
+	spacing     = 5 * time.Second
+	plannedMax  = 10_000
+	quietBefore = 5 * time.Second // for the load to run well at first
+	quietAfter  = 5 * time.Second // and to be seen to run again
+)
+
+// Plan deals faults of the kinds over the time of the load like cards: every kind comes
+// once before any comes again. It is a function of its arguments.
+func Plan(seed uint64, duration time.Duration, kinds []string) []Planned {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var plan []Planned
+	var deck []string
+	for at := quietBefore; at < duration-quietAfter && len(plan) < plannedMax; {
+		if len(deck) == 0 {
+			deck = slices.Clone(kinds)
+			random.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		}
+		plan = append(plan, Planned{at, deck[0], random.Uint64()})
+		deck = deck[1:]
+		at += spacing/2 + time.Duration(random.Int64N(int64(spacing)))
+	}
+	return plan
+}
+
+// ParseScript reads faults at given times, one a line or separated by commas, like
+// "12s kill-engine". What each leaves to chance is decided by the seed.
+func ParseScript(text string, seed uint64) ([]Planned, error) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var plan []Planned
+	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == ',' }) {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		if len(fields) != 2 {
+			return nil, fmt.Errorf("script: %q must be a time and a fault, like \"12s kill-engine\"", line)
+		}
+		at, err := time.ParseDuration(fields[0])
+		if err != nil || at < 0 {
+			return nil, fmt.Errorf("script: %q begins with %q: it must be a time like 12s", line, fields[0])
+		}
+		if _, err := kindsNamed(fields[1]); err != nil {
+			return nil, fmt.Errorf("script: %w", err)
+		}
+		plan = append(plan, Planned{at, fields[1], random.Uint64()})
+	}
+	if len(plan) == 0 || len(plan) > plannedMax {
+		return nil, fmt.Errorf("script: it has %d faults: it must have from 1 to %d", len(plan), plannedMax)
+	}
+	slices.SortStableFunc(plan, func(a, b Planned) int { return cmp.Compare(a.At, b.At) })
+	return plan, nil
+}
+
+// ParseKinds reads "all" or names of faults separated by commas.
+func ParseKinds(text string) ([]string, error) {
+	if text == "all" {
+		var names []string
+		for _, k := range kinds {
+			names = append(names, k.name)
+		}
+		return names, nil
+	}
+	return kindsNamed(strings.Split(text, ",")...)
+}
+
+func kindsNamed(names ...string) ([]string, error) {
+	for _, name := range names {
+		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
+			all, _ := ParseKinds("all")
+			return nil, fmt.Errorf("unknown fault %q: the faults are %s", name, strings.Join(all, ", "))
+		}
+	}
+	return names, nil
+}
+
+// Kinds describes every fault, for --help.
+func Kinds() string {
+	var text strings.Builder
+	for _, k := range kinds {
+		fmt.Fprintf(&text, "  %-22s %s\n", k.name, k.meaning)
+	}
+	return text.String()
+}

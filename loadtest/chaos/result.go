@@ -1,0 +1,187 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/loadtest/load"
+)
+
+// Result is what a run has shown.
+type Result struct {
+	Passed          bool            `json:"passed"`
+	Problems        []string        `json:"problems"`
+	Seed            uint64          `json:"seed"`
+	Repeat          string          `json:"repeat"` // the command that does the same again
+	StartedAt       time.Time       `json:"started_at"`
+	Engines         int             `json:"engines"`
+	Kafka           string          `json:"kafka"`
+	Replicas        int             `json:"ledger_replicas"`
+	DeadlineSeconds float64         `json:"deadline_seconds"`
+	Events          []Event         `json:"faults"`
+	Counters        Counters        `json:"engine_counters"`
+	Clients         int64           `json:"payments_by_http"`
+	Rejected        map[string]int  `json:"rejected_by_reason"`
+	Load            *load.Result    `json:"load"`
+	Audit           audit.Verdict   `json:"audit"`
+	History         history.Verdict `json:"history"`
+	Seconds         []Second        `json:"seconds"`
+}
+
+// Event is a fault that was injected. Times are seconds since the first payment.
+type Event struct {
+	Kind   string  `json:"kind"`
+	Target string  `json:"target"`
+	Detail string  `json:"detail,omitempty"`
+	Began  float64 `json:"began"`
+	Ended  float64 `json:"ended"` // the cause was taken away: started again, resumed, healed
+	Ready  float64 `json:"ready"` // everything said that it was ready again
+	// Partitions are those that it was about; none: all.
+	Partitions []int32 `json:"partitions,omitempty"`
+	// FirstSettled is the time from its beginning to the first payment settled in any of
+	// the partitions; negative: none was.
+	FirstSettled float64 `json:"first_settled_seconds"`
+	// Standstill is the longest time in which one of the partitions settled nothing.
+	Standstill float64 `json:"standstill_seconds"`
+	Problem    string  `json:"problem,omitempty"`
+}
+
+// Second is what settled within a second, and how long that had taken.
+type Second struct {
+	Settled int     `json:"settled"`
+	P50     float64 `json:"p50_ms"`
+	P99     float64 `json:"p99_ms"`
+	Max     float64 `json:"max_ms"`
+}
+
+// series sums the seconds up.
+func (o *observer) series() []Second {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	seconds := make([]Second, len(o.waits))
+	for i, waits := range o.waits {
+		if len(waits) == 0 {
+			continue
+		}
+		slices.Sort(waits)
+		at := func(quantile float64) float64 { return float64(waits[int(quantile*float64(len(waits)-1))]) }
+		seconds[i] = Second{len(waits), at(0.5), at(0.99), at(1)}
+	}
+	return seconds
+}
+
+// judge says whether the run has passed.
+func (r *Result) judge() {
+	for _, event := range r.Events {
+		if event.Problem != "" {
+			r.Problems = append(r.Problems, fmt.Sprintf("%s %s: %s", event.Kind, event.Target, event.Problem))
+		}
+	}
+	r.Passed = r.Load.Passed && r.Audit.Clean && r.History.Clean && len(r.Problems) == 0
+}
+
+// KindSummary sums up all faults of a kind.
+type KindSummary struct {
+	Kind                         string
+	Times                        int
+	FirstMedian, FirstMax        float64 // negative: nothing settled
+	StandstillMedian, Standstill float64
+	Problems                     int
+}
+
+// Kinds sums the faults up by kind, the longest standstill first.
+func (r *Result) Kinds() []KindSummary {
+	byKind := map[string][]Event{}
+	for _, event := range r.Events {
+		byKind[event.Kind] = append(byKind[event.Kind], event)
+	}
+	var all []KindSummary
+	for kind, events := range byKind {
+		summary := KindSummary{Kind: kind, Times: len(events)}
+		var firsts, standstills []float64
+		for _, event := range events {
+			if event.Problem != "" {
+				summary.Problems++
+			}
+			firsts, standstills = append(firsts, event.FirstSettled), append(standstills, event.Standstill)
+		}
+		slices.Sort(firsts)
+		slices.Sort(standstills)
+		summary.FirstMedian, summary.FirstMax = firsts[len(firsts)/2], firsts[len(firsts)-1]
+		summary.StandstillMedian, summary.Standstill = standstills[len(standstills)/2], standstills[len(standstills)-1]
+		all = append(all, summary)
+	}
+	slices.SortFunc(all, func(a, b KindSummary) int {
+		return cmp.Or(cmp.Compare(b.Standstill, a.Standstill), cmp.Compare(a.Kind, b.Kind))
+	})
+	return all
+}
+
+// Write prints the result for people; its last line is the verdict.
+func (r *Result) Write(w io.Writer) {
+	r.Load.Write(w)
+	fmt.Fprintln(w)
+	r.Audit.Write(w)
+	for _, violation := range r.History.Violations {
+		fmt.Fprintf(w, "WRONG %s: %s: %s\n", violation.Subject, violation.Kind, violation.Detail)
+	}
+	fmt.Fprintln(w, r.History)
+
+	fmt.Fprintln(w, "\nfaults; seconds from the fault's beginning, in the partitions that it was about:")
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "fault\ttimes\tfirst settled, median\tmax\tlongest standstill, median\tmax\tproblems\t")
+	for _, k := range r.Kinds() {
+		fmt.Fprintf(table, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t\n", k.Kind, k.Times, k.FirstMedian, k.FirstMax, k.StandstillMedian, k.Standstill, k.Problems)
+	}
+	table.Flush()
+	c := r.Counters
+	fmt.Fprintf(w, "\nredelivered and absorbed %.0f, joined one in flight %.0f, skipped by the commit's hint %.0f (at least: an engine takes some counts to its grave)\n", c.Redelivered, c.Joined, c.Skipped)
+	fmt.Fprintf(w, "banks' answers used %.0f, late %.0f, about no payment in flight %.0f, refused %.0f\n", c.AnswersUsed, c.AnswersLate, c.AnswersOdd, c.AnswersForged)
+	fmt.Fprintf(w, "longest wait of any payment %.1f s; good payments that ended otherwise because of a fault: %d of %d\n", r.LongestWait(), r.Excused(), r.Load.Sent)
+	for _, problem := range r.Problems {
+		fmt.Fprintf(w, "PROBLEM %s\n", problem)
+	}
+	fmt.Fprintln(w, r)
+}
+
+// LongestWait is the longest time, in seconds, from when a payment should have been sent
+// to its outcome.
+func (r *Result) LongestWait() float64 {
+	longest := 0.0
+	for _, latency := range r.Load.Latencies {
+		longest = max(longest, latency.Max/1000)
+	}
+	return longest
+}
+
+// Excused counts payments that ended otherwise than without faults, as they may.
+func (r *Result) Excused() (n int) {
+	for _, outcome := range r.Load.Outcomes {
+		n += outcome.Excused
+	}
+	return n
+}
+
+func (r *Result) String() string {
+	if r.Passed {
+		return fmt.Sprintf("CHAOS PASSED: seed %d, %d faults in %.0f s, %d payments of the load and %d by HTTP: nothing lost, nothing twice, nothing in between",
+			r.Seed, len(r.Events), r.Load.Seconds, r.Load.Sent, r.Clients)
+	}
+	var failed []string
+	for _, part := range []struct {
+		name string
+		good bool
+	}{{"the load", r.Load.Passed}, {"the audit", r.Audit.Clean}, {"the history", r.History.Clean}, {"the programs", len(r.Problems) == 0}} {
+		if !part.good {
+			failed = append(failed, part.name)
+		}
+	}
+	return fmt.Sprintf("CHAOS FAILED: seed %d: %s. Repeat it with:\n  %s", r.Seed, strings.Join(failed, ", "), r.Repeat)
+}

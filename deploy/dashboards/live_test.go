@@ -134,6 +134,9 @@ func TestEveryExpressionShowsData(t *testing.T) {
 	}
 	prometheus.checkRules(t)
 	t.Logf("%d expressions and selectors were asked", len(seen))
+	if folder := os.Getenv("LIQUIDA_PICTURES"); folder != "" {
+		prometheus.draw(t, folder, began)
+	}
 }
 
 // selectors are the series that an expression looks at.
@@ -218,6 +221,31 @@ func (c client) query(t *testing.T, expr string, since time.Time) (found []serie
 		}
 	}
 	return found
+}
+
+// draw writes the dashboards as pictures of the run: how those in the README are made.
+func (c client) draw(t *testing.T, folder string, began time.Time) {
+	for _, d := range All {
+		var picture bytes.Buffer
+		err := d.Draw(&picture, func(expr string) (lines []Line, err error) {
+			for _, found := range c.query(t, forPrometheus(expr), began) {
+				line := Line{Labels: found.Metric}
+				for _, v := range found.Values {
+					if number, err := strconv.ParseFloat(v[1].(string), 64); err == nil && !math.IsNaN(number) && !math.IsInf(number, 0) {
+						line.Points = append(line.Points, [2]float64{v[0].(float64), number})
+					}
+				}
+				lines = append(lines, line)
+			}
+			return lines, nil
+		}, float64(began.Unix()), float64(time.Now().Unix()))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, strings.ToLower(d.Title)+".svg"), picture.Bytes(), 0o644)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // checkRules asks Prometheus itself whether it could evaluate each rule.

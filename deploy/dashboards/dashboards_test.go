@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -92,6 +93,30 @@ func TestAlertsExplainThemselves(t *testing.T) {
 			t.Errorf("%s fires in no test of rules_test.yml", rule.Alert)
 		}
 	}
+}
+
+// Each alert fires on its fault, and none in a healthy system: rules_test.yml.
+func TestRules(t *testing.T) {
+	if _, err := exec.LookPath("promtool"); err != nil {
+		missing(t, "promtool")
+	}
+	for _, arguments := range [][]string{{"check", "config", "prometheus.yml"}, {"test", "rules", "rules_test.yml"}} {
+		promtool := exec.Command("promtool", arguments...)
+		promtool.Dir = filepath.Join("..", "prometheus")
+		if output, err := promtool.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(arguments, " "), err, output)
+		}
+	}
+}
+
+// missing skips a test, or fails it where everything must be proven.
+func missing(t *testing.T, program string) {
+	t.Helper()
+	why := program + " is not on PATH (on Debian: apt-get install prometheus)"
+	if os.Getenv("LIQUIDA_NEEDS_PROMETHEUS") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
 }
 
 type rule struct {

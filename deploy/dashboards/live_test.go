@@ -39,10 +39,7 @@ func TestEveryExpressionShowsData(t *testing.T) {
 	}
 	watchers := stack.InstalledObservers()
 	if watchers.Prometheus == "" {
-		if os.Getenv("LIQUIDA_NEEDS_PROMETHEUS") != "" {
-			t.Fatal("prometheus is not on PATH: on Debian, apt-get install prometheus")
-		}
-		t.Skip("prometheus is not on PATH (on Debian: apt-get install prometheus)")
+		missing(t, "prometheus")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()

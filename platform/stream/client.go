@@ -47,6 +47,9 @@ func Connect(config Config, name string, t *telemetry.Telemetry, options ...kgo.
 		// An order in a transaction that its producer aborted was never given.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.DialTimeout(5 * time.Second),
+		// A proxy whose broker is away closes connections at once. That is no reason to give
+		// records up, as the client would, taking it for a wrong configuration.
+		kgo.AlwaysRetryEOF(),
 		kgo.WithLogger(kzap.New(t.Log.Named(name), kzap.Level(kgo.LogLevelWarn))),
 		kgo.WithHooks(kprom.NewMetrics("pix_kafka", kprom.Registerer(t.Registry), kprom.WithClientLabel(), kprom.FetchAndProduceDetail(kprom.ByTopic, kprom.Batches, kprom.Records, kprom.UncompressedBytes))),
 	}

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -252,6 +254,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 		}
 		result.Events = append(result.Events, *event)
 	}
+	slices.SortFunc(result.Events, func(a, b Event) int { return cmp.Compare(a.Began, b.Began) })
 	return result
 }
 

@@ -53,6 +53,12 @@ type Event struct {
 	Problem    string  `json:"problem,omitempty"`
 }
 
+// Lasted is the time until the cause was taken away, in seconds.
+func (e Event) Lasted() float64 { return max(e.Ended-e.Began, 0) }
+
+// ReadyAfter is the time until everything was ready again, in seconds.
+func (e Event) ReadyAfter() float64 { return max(e.Ready-e.Began, 0) }
+
 // Second is what settled within a second, and how long that had taken.
 type Second struct {
 	Settled int     `json:"settled"`

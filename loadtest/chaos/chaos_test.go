@@ -1,0 +1,191 @@
+package chaos
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+func all(t *testing.T) []string {
+	t.Helper()
+	names, err := ParseKinds("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestPlanFollowsFromItsSeed(t *testing.T) {
+	one, same, other := Plan(1, time.Hour, all(t)), Plan(1, time.Hour, all(t)), Plan(2, time.Hour, all(t))
+	if !slices.Equal(one, same) {
+		t.Error("the same seed gave two plans")
+	}
+	if slices.Equal(one, other) {
+		t.Error("two seeds gave one plan")
+	}
+}
+
+func TestPlanDealsEveryKindBeforeAnyAgain(t *testing.T) {
+	names := all(t)
+	plan := Plan(3, time.Hour, names)
+	if len(plan) < 2*len(names) {
+		t.Fatalf("%d faults in an hour", len(plan))
+	}
+	for deck := range 2 {
+		var dealt []string
+		for _, p := range plan[deck*len(names) : (deck+1)*len(names)] {
+			dealt = append(dealt, p.Kind)
+		}
+		slices.Sort(dealt)
+		if want := slices.Sorted(slices.Values(names)); !slices.Equal(dealt, want) {
+			t.Errorf("deck %d has %v, not every kind once", deck, dealt)
+		}
+	}
+	if first, last := plan[0].At, plan[len(plan)-1].At; first < quietBefore || last > time.Hour-quietAfter {
+		t.Errorf("faults from %v to %v: the load must be seen to run before and after", first, last)
+	}
+}
+
+func TestScript(t *testing.T) {
+	plan, err := ParseScript("20s pause-broker # later\n\n 12s kill-engine, 15s bank-silent", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range plan {
+		got = append(got, p.At.String()+" "+p.Kind)
+	}
+	if want := []string{"12s kill-engine", "15s bank-silent", "20s pause-broker"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for _, bad := range []string{"", "kill-engine", "soon kill-engine", "-1s kill-engine", "1s kill-everything", "1s kill-engine now"} {
+		if _, err := ParseScript(bad, 1); err == nil || !strings.Contains(err.Error(), "script") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// What forged answers may and may not do is what makes them a test: each lie is of a
+// kind that must have no effect, but for the one that races with the truth.
+func TestLies(t *testing.T) {
+	const id = "E1000000120260504120000000abcdef"
+	account := func(ispb, branch string) *pixv1.Account {
+		return &pixv1.Account{Ispb: ispb, Branch: branch, Number: "1"}
+	}
+	request := func(branch string) *kgo.Record {
+		value, err := (&pixv1.AuthorizationRequest{EndToEndId: id, Payer: account("10000001", "0001"), Payee: account("10000002", branch), AmountCentavos: 1}).MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &kgo.Record{Topic: stream.AuthorizationRequests, Partition: 7, Value: value}
+	}
+	read := func(records []*kgo.Record) *pixv1.AuthorizationResponse {
+		t.Helper()
+		if len(records) != 1 || records[0].Topic != stream.AuthorizationResponses || records[0].Partition != 7 {
+			t.Fatalf("%d lies, or not into the partition of the request", len(records))
+		}
+		a := &pixv1.AuthorizationResponse{}
+		if err := a.UnmarshalVT(records[0].Value); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	if a := read(lies(request("0001"), 0)); a.Ispb != "10000001" || a.ReasonCode != forged.String() || a.EndToEndId != id {
+		t.Errorf("of a bank that was not asked: %v", a)
+	}
+	if a := read(lies(request("0001"), 1)); a.EndToEndId == id || len(a.EndToEndId) != len(id) {
+		t.Errorf("about an unknown payment: %v", a)
+	}
+	if a := (&pixv1.AuthorizationResponse{}); a.UnmarshalVT(lies(request("0001"), 2)[0].Value) == nil {
+		t.Error("what must be no answer can be read")
+	}
+	if a := read(lies(request("0001"), 3)); a.Ispb != "10000002" || a.ReasonCode != rejectedByRace.String() {
+		t.Errorf("that races: %v", a)
+	}
+	if n := len(lies(request("9003"), 3)); n != 0 {
+		t.Errorf("%d answers race about a payee that the bank rejects for another reason", n)
+	}
+	for _, status := range []pixv1.SettlementStatus{pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT} {
+		value, err := (&pixv1.SettlementReport{EndToEndId: id, Status: status, ReasonCode: "AC06", Payer: account("10000001", "0001"), Payee: account("10000002", "0001")}).MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := read(lies(&kgo.Record{Topic: stream.Settlements, Partition: 7, Value: value}, 0))
+		settled := status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
+		if accepts := a.Status == pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP; accepts == settled {
+			t.Errorf("after %v: %v does not contradict it", status, a)
+		}
+	}
+}
+
+// Recovery figures on reports at known times.
+func TestRecovery(t *testing.T) {
+	s := func(seconds ...float64) (times []time.Duration) {
+		for _, second := range seconds {
+			times = append(times, time.Duration(second*float64(time.Second)))
+		}
+		return times
+	}
+	o := &observer{settled: map[int32][]time.Duration{
+		0: s(1, 2, 3, 4, 5, 6, 7, 8, 9, 30),
+		1: s(1, 2, 3, 6.5, 7, 8),
+		2: s(1, 2, 3, 5, 7, 8),
+	}}
+	first, standstill := o.recovery(3500*time.Millisecond, 6*time.Second, []int32{1, 2})
+	if first != 1500*time.Millisecond || standstill != 3*time.Second {
+		t.Errorf("first %v, standstill %v; must be 1.5s (partition 2) and 3s (partition 1)", first, standstill)
+	}
+	if first, _ = o.recovery(3500*time.Millisecond, 6*time.Second, nil); first != 500*time.Millisecond {
+		t.Errorf("first of all partitions %v, must be 500ms", first)
+	}
+	if _, standstill = o.recovery(3500*time.Millisecond, 6*time.Second, []int32{0}); standstill != time.Second {
+		t.Errorf("standstill %v, must be 1s: what stands still much later is not the fault's doing", standstill)
+	}
+	if first, _ = o.recovery(40*time.Second, 41*time.Second, nil); first >= 0 {
+		t.Errorf("first %v, but nothing settled afterwards", first)
+	}
+}
+
+// The page shows a failure's reason, whatever characters it has, and the way to repeat it.
+func TestReport(t *testing.T) {
+	r := &Result{Seed: 7, Repeat: "loadtest chaos --seed 7", Load: &load.Result{Sent: 10}, Events: []Event{
+		{Kind: "kill-engine", Target: "engine-0", Began: 1, Ended: 2, FirstSettled: 0.5, Standstill: 1.5},
+		{Kind: "kill-engine", Target: "engine-1", Began: 1.5, Ended: 1.6, FirstSettled: -1, Problem: "it did not <come> back"},
+	}, Seconds: []Second{{100, 5, 50, 60}, {}, {90, 6, 5000, 6000}},
+		History: history.Verdict{Clean: true}}
+	r.judge()
+	path := filepath.Join(t.TempDir(), "new folder", "report.html")
+	if err := r.WriteReport(path); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"it did not &lt;come&gt; back", "loadtest chaos --seed 7", "✗ Failed", "<svg", "never", "kill-engine"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the report does not hold %q", want)
+		}
+	}
+	for _, never := range []string{"http://", "https://", "NaN", "Inf", "<come>", "ZgotmplZ"} {
+		if strings.Contains(string(text), never) {
+			t.Errorf("the report holds %q", never)
+		}
+	}
+	if r.Passed {
+		t.Error("a run with a problem has passed")
+	}
+	if k := r.Kinds(); len(k) != 1 || k[0].Times != 2 || k[0].Problems != 1 || k[0].Standstill != 1.5 {
+		t.Errorf("the faults add up to %+v", k)
+	}
+}

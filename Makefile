@@ -10,7 +10,7 @@ REPLICAS ?= 1
 export CGO_ENABLED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-modules ci
+.PHONY: help bench demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-modules dashboards verify-dashboards verify-compose ci
 
 help: ## explain every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,5 +76,14 @@ check-settings: build ## check that the README's settings are current
 
 check-modules: ## check that each module builds alone, without go.work
 	@for module in $(MODULES); do echo "build $$module alone"; (cd $$module && GOWORK=off go vet ./...) || exit 1; done
+
+dashboards: ## write the Grafana dashboards from their source, deploy/dashboards
+	@go run ./deploy/cmd/dashboards
+
+verify-dashboards: tigerbeetle ## ask every expression of every dashboard and rule on a running stack (needs Prometheus)
+	LIQUIDA_NEEDS_PROMETHEUS=1 go test -count=1 -timeout 15m ./deploy/dashboards
+
+verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, about 10 minutes)
+	@deploy/verify-compose.sh
 
 ci: test lint check-generated check-settings check-modules ## all that CI checks

@@ -10,7 +10,7 @@ REPLICAS ?= 1
 export CGO_ENABLED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-modules dashboards verify-dashboards verify-compose ci
+.PHONY: help bench chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-modules dashboards verify-dashboards verify-compose ci
 
 help: ## explain every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,12 @@ audit: build ## prove the running stack's books: one outcome for each payment, e
 
 bench: build ## measure the ledger's ceiling, the pipeline's maximum, latencies and costs (quiet machine; about 10 minutes)
 	@bin/loadtest bench
+
+chaos: build ## break a stack of its own at random while payments flow, then prove that nothing was lost (about 3 minutes): make chaos ARGS='--seed 7 --duration 10m'
+	@bin/loadtest chaos $(ARGS)
+
+correctness: build ## run the tests that prove the promise and print one table of them (half an hour): make correctness ARGS='--count 3'
+	@bin/loadtest correctness $(ARGS)
 
 build: ## build all programs into bin/
 	go build -o bin/ ./services/producer ./services/clearing-engine ./services/bank-simulator ./loadtest ./deploy/cmd/...

@@ -34,6 +34,7 @@ import (
 // Config says what to run and how to break it.
 type Config struct {
 	Dir        string // the stack's folder; what an earlier run left there is removed
+	BinDir     string // where the programs are; empty: they are built into Dir
 	Engines    int
 	Replicas   int
 	Kafka      string
@@ -131,10 +132,13 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	return result, nil
 }
 
-// prepare clears the folder and builds the programs into it.
+// prepare clears the folder and has the programs built.
 func prepare(ctx context.Context, config Config, live *live) (bin string, err error) {
 	if err := stack.Clean(config.Dir); err != nil {
 		return "", err
+	}
+	if config.BinDir != "" {
+		return config.BinDir, nil
 	}
 	root, err := stack.RepoRoot()
 	if err != nil {

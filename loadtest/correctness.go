@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/correctness"
+	"github.com/liquida/liquida/platform/settings"
+)
+
+const correctnessCountMax = 1000
+
+func correctnessCommand() *cobra.Command {
+	var config correctness.Config
+	var json string
+	command := &cobra.Command{
+		Use:   "correctness",
+		Short: "Runs the tests that prove the promise, and prints one table of them",
+		Long: `Runs the end-to-end tests, those of bootstrap and those of the ledger's answers with go test,
+inside the repository, and prints a table in Markdown: each test, how often it passed of how
+many runs, what it checks, on which broker and ledger, and how many payments were audited.
+E2E_KAFKA=apache chooses the broker. All of it once takes about half an hour.`,
+		Example: "  loadtest correctness --count 3 --json correctness.json\n  loadtest correctness --run 'Zombie|Network'",
+		Args:    cobra.NoArgs,
+	}
+	command.Flags().StringVar(&config.Run, "run", "", "only tests whose names match this regular expression")
+	command.Flags().IntVar(&config.Count, "count", 1, "runs of each test")
+	command.Flags().StringVar(&json, "json", "", "write the table to this file as JSON, too")
+	command.RunE = func(command *cobra.Command, _ []string) (err error) {
+		if err := settings.InRange("--count", config.Count, 1, correctnessCountMax); err != nil {
+			return err
+		}
+		if config.Root, err = stack.RepoRoot(); err != nil {
+			return err
+		}
+		started = true
+		config.Output = os.Stderr
+		rows, err := correctness.Run(command.Context(), config)
+		if err != nil {
+			return err
+		}
+		correctness.Write(os.Stdout, rows)
+		if err := writeJSON(json, rows); err != nil {
+			return err
+		}
+		if failed := correctness.Failed(rows); len(failed) > 0 {
+			return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
+		}
+		return nil
+	}
+	return command
+}

@@ -1,0 +1,60 @@
+package correctness
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const events = `
+{"Action":"start","Package":"p"}
+{"Action":"run","Package":"p","Test":"TestOne"}
+{"Action":"output","Package":"p","Test":"TestOne","Output":"        AUDIT CLEAN: 123 payments, every one has exactly one outcome\n"}
+{"Action":"pass","Package":"p","Test":"TestOne","Elapsed":1.5}
+{"Action":"run","Package":"p","Test":"TestOne/sub"}
+{"Action":"fail","Package":"p","Test":"TestOne/sub","Elapsed":1}
+{"Action":"output","Package":"p","Test":"TestOne","Output":"        AUDIT CLEAN: 100 payments, every one has exactly one outcome\n"}
+{"Action":"fail","Package":"p","Test":"TestOne","Elapsed":0.5}
+{"Action":"skip","Package":"p","Test":"TestReplicaLost","Elapsed":0}
+not json
+{"Action":"fail","Package":"p","Elapsed":3}
+`
+
+func TestEventsBecomeRows(t *testing.T) {
+	rows, err := read(strings.NewReader(events), map[string]string{"TestOne": "One thing | and another."}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Row{
+		{Test: "TestOne", Checks: "One thing | and another.", Passed: 1, Runs: 2, Broker: broker(), Ledger: "TigerBeetle", Payments: 223, Seconds: 2},
+		{Test: "TestReplicaLost", Skipped: 1, Broker: broker(), Ledger: "TigerBeetle × 3"},
+	}
+	if !slices.Equal(rows, want) {
+		t.Errorf("got  %+v\nwant %+v", rows, want)
+	}
+	if failed := Failed(rows); !slices.Equal(failed, []string{"TestOne"}) {
+		t.Errorf("failed: %v", failed)
+	}
+	var table strings.Builder
+	Write(&table, rows)
+	if !strings.Contains(table.String(), `| 1 of 2 | One thing \| and another. |`) || !strings.Contains(table.String(), "skipped") {
+		t.Errorf("the table is\n%s", table.String())
+	}
+}
+
+// Every end-to-end test says what it checks: the table lives on it.
+func TestEveryTestSaysWhatItChecks(t *testing.T) {
+	purposes, err := purposesOf("../e2e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(purposes) < 10 {
+		t.Errorf("found %d tests only", len(purposes))
+	}
+	for test, purpose := range purposes {
+		if test != "TestMain" && purpose == "" {
+			t.Errorf("%s does not", test)
+		}
+	}
+}

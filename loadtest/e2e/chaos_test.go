@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/deploy/kafka"
+	"github.com/liquida/liquida/loadtest/chaos"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+// Faults of every kind, at times and in an order that the seed decides.
+func TestChaos(t *testing.T) {
+	names, err := chaos.ParseKinds("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const duration = time.Minute
+	breakIt(t, 300, duration, chaos.Plan(1, duration, names))
+}
+
+// An engine is stopped for longer than its session, so that the other takes over, and then
+// goes on: a zombie, which believes that it owns what is another's by now.
+func TestZombieEngine(t *testing.T) {
+	r := script(t, 300, 45*time.Second, "5s pause-engine, 15s pause-engine, 25s pause-engine")
+	for _, event := range r.Events {
+		if event.Lasted() < 3.5 {
+			t.Errorf("%s was stopped for %.1f s: not past its session, so no zombie", event.Target, event.Lasted())
+		}
+		if len(event.Partitions) == 0 {
+			t.Errorf("%s owned nothing when it was stopped", event.Target)
+		}
+	}
+}
+
+// The network between an engine and Kafka is cut, held up in one and in both directions,
+// and slowed.
+func TestNetworkToKafka(t *testing.T) {
+	script(t, 300, 60*time.Second, "5s cut-kafka, 15s stall-kafka, 25s half-open-kafka, 35s slow-kafka, 45s cut-kafka")
+}
+
+// The same between an engine and the ledger.
+func TestNetworkToLedger(t *testing.T) {
+	script(t, 300, 60*time.Second, "5s cut-ledger, 15s stall-ledger, 25s half-open-ledger, 35s slow-ledger, 45s cut-ledger")
+}
+
+// Banks are silent, late and slow, answer twice and reject; others answer in their place.
+func TestBanksMisbehave(t *testing.T) {
+	r := script(t, 300, 60*time.Second, "5s bank-silent, 7s bank-late, 15s bank-slow, 20s bank-duplicate, 25s bank-rejecting, 30s forge-answers, 40s forge-answers")
+	for what, count := range map[string]float64{
+		"late answers": r.Counters.AnswersLate, "answers about unknown payments": r.Counters.AnswersOdd, "answers of banks not asked": r.Counters.AnswersForged,
+	} {
+		if count == 0 {
+			t.Errorf("the engines saw no %s: the test is not what it says", what)
+		}
+	}
+}
+
+// Engines join and leave, in order and by force.
+func TestEnginesComeAndGo(t *testing.T) {
+	script(t, 300, 60*time.Second, "5s add-engine, 8s remove-engine, 20s kill-engine-takeover, 24s add-engine, 38s restart-engines, 40s add-engine")
+}
+
+func script(t *testing.T, rate float64, duration time.Duration, text string) *chaos.Result {
+	t.Helper()
+	plan, err := chaos.ParseScript(text, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return breakIt(t, rate, duration, plan)
+}
+
+// breakIt runs the plan and fails the test unless the run passes.
+func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.Planned) *chaos.Result {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "liquida-e2e-chaos-") //nolint:usetesting // the logs of a failed test must stay
+	if err != nil {
+		t.Fatal(err)
+	}
+	live, err := os.Create(filepath.Join(folder, "live.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	r, err := chaos.Run(t.Context(), chaos.Config{
+		Dir: folder, BinDir: binaries, Kafka: os.Getenv("E2E_KAFKA"), Engines: 2, Population: population,
+		Seed: 1, Rate: rate, Duration: duration, MixName: "demo", Plan: plan, Deadline: 12 * time.Second, Live: live,
+	})
+	if errors.Is(err, kafka.ErrMissing) {
+		_ = os.RemoveAll(folder)
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n(logs in %s)", err, folder)
+	}
+	var text strings.Builder
+	r.Write(&text)
+	t.Log(text.String())
+	if !r.Passed {
+		t.Errorf("the run failed; data, logs and live.txt are in %s", folder)
+		return r
+	}
+	if len(r.Events) != len(plan) {
+		t.Errorf("%d faults of %d were injected", len(r.Events), len(plan))
+	}
+	_ = os.RemoveAll(folder)
+	return r
+}
+
+// population is the sandbox's default one.
+var population = sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}

@@ -35,9 +35,9 @@ type chaosFlags struct {
 }
 
 const (
-	chaosDurationMin = 15 * time.Second
-	chaosDurationMax = 24 * time.Hour
-	chaosEnginesMax  = 16
+	chaosShortest   = 15 * time.Second
+	chaosLongest    = 24 * time.Hour
+	chaosEnginesMax = 16
 )
 
 func chaosCommand() *cobra.Command {
@@ -119,7 +119,7 @@ func (f *chaosFlags) config(population *sandbox.Population) (config chaos.Config
 		return config, fmt.Errorf("--kafka is %q: it must be %s or %s", f.kafka, stack.Embedded, stack.Apache)
 	}
 	if err := errors.Join(
-		settings.DurationInRange("--duration", f.duration, chaosDurationMin, chaosDurationMax),
+		settings.DurationInRange("--duration", f.duration, chaosShortest, chaosLongest),
 		settings.InRange("--engines", f.engines, 2, chaosEnginesMax),
 		settings.DurationInRange("--deadline", f.deadline, 5*time.Second, 10*time.Minute),
 		settings.InRange("the number of payments (--rate × --duration)", int(f.rate*f.duration.Seconds()), 1, paymentsMax),

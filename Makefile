@@ -19,8 +19,8 @@ help: ## explain every target
 demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove every centavo: make demo KAFKA=apache REPLICAS=3
 	@$(STACK) demo --kafka $(KAFKA) --replicas $(REPLICAS)
 
-test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 10 minutes)
-	go test -timeout 20m $(PACKAGES)
+test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 15 minutes)
+	go test -timeout 40m $(PACKAGES)
 
 test-kafka: tigerbeetle ## run some end-to-end tests on Apache Kafka; skipped, with the reason, where Java or Maven is missing (about 5 minutes)
 	E2E_KAFKA=apache go test -count 1 -timeout 20m -v -run '^(TestEveryCase|TestEngineKilledTenTimes|TestEngineTakenOver|TestBrokerKilled)$$' ./loadtest/e2e

@@ -104,7 +104,7 @@ func (p Panel) draw(out *strings.Builder, f frame, ask func(string) ([]Line, err
 	}
 	fmt.Fprintf(out, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="3" fill="%s" stroke="#2c3235"/>`+"\n", f.x, f.y, f.width, f.height, background)
 	title := p.Title
-	if most := int(f.width/7.2); len(title) > most {
+	if most := int(f.width / 7.2); len(title) > most {
 		title = title[:most-1] + "…"
 	}
 	fmt.Fprintf(out, `<text x="%.1f" y="%.1f" class="title">%s</text>`+"\n", f.x+8, f.y+17, html.EscapeString(title))

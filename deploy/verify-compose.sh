@@ -78,6 +78,11 @@ fi
 # ---- inside: namespaces of our own, no network --------------------------------------------
 work=$VERIFY_WORK
 ip link set lo up
+# What the daemon writes outside of its folders (keys, sockets, plugins) lands in ours.
+for folder in etc opt run; do
+	mkdir -p "$work/over/$folder" "$work/over/$folder-work"
+	mount -t overlay overlay -o "lowerdir=/$folder,upperdir=$work/over/$folder,workdir=$work/over/$folder-work" "/$folder"
+done
 mkdir -p "$work/exec" "$work/bin"
 # The client of the daemon's own package, if another is first on PATH: newer ones build only
 # with a plugin that Debian does not have.

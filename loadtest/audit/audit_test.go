@@ -145,6 +145,29 @@ func TestCleanHistoryPasses(t *testing.T) {
 	}
 }
 
+// A payment that was refused before phase 1 leaves a receipt and no legs. A conflicting
+// message can then hold money under its ids, until the ledger releases it: the message is a
+// dead letter, and the receipt stands.
+func TestConflictingMessageHeldBesideAReceipt(t *testing.T) {
+	h := clean(t)
+	late := h.order(alice, bruno, 500)
+	conflict := proto.Clone(late).(*pixv1.PaymentOrder)
+	conflict.Payee = h.message(sameBankOrder).Payee // leg 1 is the same, the others are not
+	h.append(conflict)
+	h.letter(len(h.orders)-1, "DUPL")
+	h.committed = int64(len(h.orders))
+	h.receipt(late, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+	h.report(late, "AB03")
+	h.hold(conflict, 1, 3)
+	if verdict := h.audit(); !verdict.Clean {
+		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
+	}
+	h.dropTransfers(len(h.orders)-1, 2)
+	if verdict := h.audit(); verdict.ByKind[LegsDisagree] != 1 {
+		t.Fatalf("only a part of it is held, and it is not found: %+v", verdict.Findings)
+	}
+}
+
 func TestEmptyHistoryPasses(t *testing.T) {
 	if verdict := NewAuditor(0).Judge(); !verdict.Clean {
 		t.Fatalf("%+v", verdict)
@@ -200,6 +223,15 @@ func TestEachFaultIsFound(t *testing.T) {
 			h.dropTransfers(settledOrder, 6)
 			h.void(h.message(settledOrder), "AB03", 3)
 		}, LegsDisagree, id(settledOrder)},
+		{"a conflicting message holds money, and the payment is not refused", func(h *history) {
+			h.dropTransfers(settledOrder, 0, 1, 2, 4, 5, 6)
+			h.hold(h.message(conflictOrder), 1, 2, 3)
+		}, LegsDisagree, id(settledOrder)},
+		{"money of a conflicting message was posted", func(h *history) {
+			h.dropTransfers(settledOrder, 0, 1, 2, 4, 5, 6)
+			h.hold(h.message(conflictOrder), 1, 2, 3)
+			h.post(h.message(conflictOrder), 1, 2, 3)
+		}, WrongBalance, is(alice.String())},
 		{"a leg was never held", func(h *history) { h.dropTransfers(voidedOrder, 2) }, LegsDisagree, id(voidedOrder)},
 		{"a same-bank payment through the reserves", func(h *history) { h.hold(h.message(sameBankOrder), 2) }, LegsDisagree, id(sameBankOrder)},
 		{"a customer has one centavo too much", func(h *history) { h.add(idOf(alice), 0, 1) }, WrongBalance, is(alice.String())},

@@ -41,11 +41,13 @@ type Auditor struct {
 	byKey    map[number128]uint32 // index into payments
 	// conflicts are valid orders that have a dead letter DUPL.
 	conflicts []conflict
-	accounts  map[accountID]account
-	expected  map[accountID]movement
-	banks     map[accountID]funding // by the bank's transit account
-	issued    int64
-	summary   Summary
+	// conflicting are the contents of conflicts, by the payment.
+	conflicting map[number128][]content
+	accounts    map[accountID]account
+	expected    map[accountID]movement
+	banks       map[accountID]funding // by the bank's transit account
+	issued      int64
+	summary     Summary
 }
 
 // Summary counts what the audit has read.
@@ -94,6 +96,7 @@ type payment struct {
 	settled     bool // by the report
 	receipt     bool
 	held        legs // pending transfers seen
+	foreign     legs // of these, those of a conflicting message
 	posted      legs
 	voided      legs
 }
@@ -127,28 +130,38 @@ func (p *payment) legs() legs {
 }
 
 // leg returns between which accounts a leg moves money.
-func (p *payment) leg(leg int) (debit, credit accountID) {
+func (p *payment) leg(leg int) (debit, credit accountID) { return p.content.leg(leg) }
+
+func (c content) leg(leg int) (debit, credit accountID) {
 	switch leg {
 	case 1:
-		return p.content.payer, transitOf(p.content.payer)
+		return c.payer, transitOf(c.payer)
 	case 2:
-		return reserveOf(p.content.payer), reserveOf(p.content.payee)
+		return reserveOf(c.payer), reserveOf(c.payee)
 	}
-	return transitOf(p.content.payee), p.content.payee
+	return transitOf(c.payee), c.payee
+}
+
+// moves tells whether a leg is that of a payment with this content.
+func (c content) moves(t tb.Transfer) bool {
+	debit, credit := c.leg(int(t.Code))
+	amount, ok := centavos(t.Amount)
+	return ok && amount == c.centavos && fromTigerBeetle(t.DebitAccountID) == debit && fromTigerBeetle(t.CreditAccountID) == credit
 }
 
 // NewAuditor returns an auditor that has seen nothing, with room for so many orders:
 // growing into it would take twice the memory.
 func NewAuditor(orders int) *Auditor {
 	return &Auditor{
-		seed:     maphash.MakeSeed(),
-		letters:  map[coordinates]*letter{},
-		payments: make([]payment, 0, orders),
-		byKey:    make(map[number128]uint32, orders),
-		accounts: map[accountID]account{},
-		expected: map[accountID]movement{},
-		banks:    map[accountID]funding{},
-		summary:  Summary{Rejected: map[string]int{}, DeadLetters: map[string]int{}},
+		seed:        maphash.MakeSeed(),
+		letters:     map[coordinates]*letter{},
+		payments:    make([]payment, 0, orders),
+		byKey:       make(map[number128]uint32, orders),
+		conflicting: map[number128][]content{},
+		accounts:    map[accountID]account{},
+		expected:    map[accountID]movement{},
+		banks:       map[accountID]funding{},
+		summary:     Summary{Rejected: map[string]int{}, DeadLetters: map[string]int{}},
 	}
 }
 
@@ -238,6 +251,7 @@ func (a *Auditor) addPayment(o order, at coordinates) {
 func (a *Auditor) EndOfOrders() {
 	a.summary.Payments = len(a.payments)
 	for _, c := range a.conflicts {
+		a.conflicting[c.key] = append(a.conflicting[c.key], c.content)
 		index, known := a.byKey[c.key]
 		if !known {
 			a.add(WrongDeadLetter, c.record.String(), "its dead letter says %s, but no other record with its EndToEndId is a payment", conflictReason)
@@ -359,11 +373,21 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 	wrong := func(format string, arguments ...any) {
 		a.add(WrongTransfer, p.id.String(), "leg %d: %s", leg, fmt.Sprintf(format, arguments...))
 	}
-	if debit, credit := p.leg(leg); fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit {
+	of := p.content
+	if flags.Pending && !of.moves(t) {
+		for _, other := range a.conflicting[key] {
+			if other.moves(t) {
+				of = other
+				p.foreign |= bit
+				break
+			}
+		}
+	}
+	if debit, credit := of.leg(leg); fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit {
 		wrong("it moves money from %s to %s", nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)))
 	}
-	if amount, ok := centavos(t.Amount); !ok || amount != p.content.centavos {
-		wrong("its amount is %s centavos, the order's is %d", decimal(t.Amount), p.content.centavos)
+	if amount, ok := centavos(t.Amount); !ok || amount != of.centavos {
+		wrong("its amount is %s centavos, the order's is %d", decimal(t.Amount), of.centavos)
 	}
 	switch {
 	case flags.Pending:
@@ -438,7 +462,13 @@ func (a *Auditor) Judge() Verdict {
 
 func (a *Auditor) judgePayment(p *payment) {
 	all := p.legs()
-	if p.held != 0 && p.held != all {
+	if p.foreign != 0 {
+		// A conflicting message came after the receipt, which phase 1 does not see. It may
+		// have held money; only the receipt lets it be known that nothing came of it.
+		if !p.receipt || p.held != 0b101 && p.held != 0b111 {
+			a.add(LegsDisagree, p.id.String(), "the legs %v are held for a conflicting message, whole and beside a receipt they may be: %s", p.foreign, p.ledgerState())
+		}
+	} else if p.held != 0 && p.held != all {
 		a.add(LegsDisagree, p.id.String(), "all or none of the legs %v must have been held: %s", all, p.ledgerState())
 	}
 	decided := p.receipt || p.posted&firstLeg != 0 || p.voided&firstLeg != 0

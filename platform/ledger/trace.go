@@ -67,7 +67,13 @@ func (t Trace) AmountCentavos() int64 { return Centavos(t.legs[0].Amount) }
 // SameContent tells whether what the ledger holds is the payment with this content. It
 // compares every leg, because the ledger itself compares only the first. A different
 // timeout or code is an older version of ourselves, not another payment.
+//
+// A receipt has decided the payment, whatever is held: phase 1 does not see a receipt, so
+// what is held may be of a conflicting message that came after it.
 func (t Trace) SameContent(id pix.EndToEndID, content pix.Content) bool {
+	if t.verdict != nil && t.verdict.Code == CodeReceipt {
+		return t.verdict.UserData64 == content.Hash()
+	}
 	if t.Held() {
 		var want [legsMax]*tb.Transfer
 		for _, transfer := range AppendReserve(nil, id, content, 0) {
@@ -82,9 +88,6 @@ func (t Trace) SameContent(id pix.EndToEndID, content pix.Content) bool {
 			}
 		}
 		return true
-	}
-	if t.verdict != nil { // a receipt without phase 1
-		return t.verdict.UserData64 == content.Hash()
 	}
 	return false
 }

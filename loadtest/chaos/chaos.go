@@ -89,33 +89,16 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	links := map[string]*engineLinks{}
+	defer func() { // after the engines have stopped, in order
+		for _, of := range links {
+			of.close()
+		}
+	}()
 	stop := sync.OnceValue(func() error { return running.Stop(context.WithoutCancel(ctx)) })
 	defer func() { _ = stop() }()
 
-	kafka, err := kgo.NewClient(kgo.SeedBrokers(running.KafkaAddress()), kgo.ClientID("chaos"))
-	if err != nil {
-		return nil, err
-	}
-	defer kafka.Close()
-	client, err := ledger.Connect(ledger.Config{Addresses: strings.Split(running.TigerBeetleAddresses(), ",")})
-	if err != nil {
-		return nil, err
-	}
-	// Not closed: that would wait for the ledger, and the process ends soon.
-
-	w := &world{
-		stack: running, admin: kadm.NewClient(kafka), live: live, env: env, links: map[string]*engineLinks{}, taken: map[string]chan struct{}{},
-		engines: []string{stack.EngineName(0)}, simulator: &banks{url: running.SimulatorURL(), population: config.Population},
-	}
-	defer w.close()
-	for len(w.engines) < config.Engines {
-		name, err := w.addEngine(ctx)
-		if err != nil {
-			return nil, err
-		}
-		w.engines, w.linked = append(w.engines, name), append(w.linked, name)
-	}
-	result, err := (&run{config: config, world: w, client: client, kafka: running.KafkaAddress()}).carryOut(ctx)
+	result, err := breakIt(ctx, config, running, env, links, live)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +113,41 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 		_ = os.RemoveAll(filepath.Join(config.Dir, "data")) // gigabytes; of a failure everything stays
 	}
 	return result, nil
+}
+
+// breakIt carries a run out on a stack that is up.
+func breakIt(ctx context.Context, config Config, running *stack.Stack, env map[string][]string, links map[string]*engineLinks, live *live) (*Result, error) {
+	kafka, err := kgo.NewClient(kgo.SeedBrokers(running.KafkaAddress()), kgo.ClientID("chaos"))
+	if err != nil {
+		return nil, err
+	}
+	defer kafka.Close()
+	client, err := ledger.Connect(ledger.Config{Addresses: strings.Split(running.TigerBeetleAddresses(), ",")})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		// Before the stack stops: without the ledger it would never return.
+		closed := make(chan struct{})
+		go func() { defer close(closed); client.Close() }()
+		select {
+		case <-closed:
+		case <-time.After(10 * time.Second):
+		}
+	}()
+
+	w := &world{
+		stack: running, admin: kadm.NewClient(kafka), live: live, env: env, links: links, taken: map[string]chan struct{}{},
+		engines: []string{stack.EngineName(0)}, simulator: &banks{url: running.SimulatorURL(), population: config.Population},
+	}
+	for len(w.engines) < config.Engines {
+		name, err := w.addEngine(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w.engines, w.linked = append(w.engines, name), append(w.linked, name)
+	}
+	return (&run{config: config, world: w, client: client, kafka: running.KafkaAddress()}).carryOut(ctx)
 }
 
 // prepare clears the folder and has the programs built.

@@ -87,12 +87,6 @@ func (w *world) addEngine(ctx context.Context) (string, error) {
 	return name, err
 }
 
-func (w *world) close() {
-	for _, links := range w.links {
-		links.close()
-	}
-}
-
 // take reserves a process for one fault.
 func (w *world) take(ctx context.Context, name string) (free func(), err error) {
 	w.mu.Lock()

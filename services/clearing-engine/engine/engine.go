@@ -118,7 +118,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	go func() { started <- e.start(ctx) }()
 	select {
 	case err := <-started:
-		if err != nil {
+		switch {
+		case ctx.Err() != nil: // asked to stop before it began: that is no failure
+			return nil
+		case err != nil:
 			return err
 		}
 	case err := <-e.fatal:

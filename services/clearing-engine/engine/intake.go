@@ -28,14 +28,7 @@ func (e *Engine) intake(ctx context.Context) {
 			if p == nil {
 				return // lost meanwhile; its next owner gets them
 			}
-			var bytes int64
-			for _, record := range fetched.Records {
-				bytes += int64(len(record.Value))
-			}
-			e.room.take(len(fetched.Records), bytes)
-			for _, record := range fetched.Records {
-				p.inbox.put(event{kind: arrived, record: record})
-			}
+			p.take(fetched.Records)
 		})
 		e.group.AllowRebalance()
 	}

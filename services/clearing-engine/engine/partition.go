@@ -27,6 +27,10 @@ type partition struct {
 
 	committed bool // the last commit is done; guarded by the engine's commitMu
 
+	// What this partition's records take of the engine's room. The intake adds, the
+	// partition's goroutine gives back.
+	roomPayments, roomBytes atomic.Int64
+
 	deadLetters int           // produced and not acknowledged yet
 	drained     chan struct{} // closed when nothing is in flight, once somebody asked
 	stop, done  chan struct{}
@@ -128,16 +132,32 @@ func (p *partition) run() {
 // release forgets everything in flight: whoever owns the partition next gets it again.
 func (p *partition) release() {
 	p.inbox.close()
-	payments, bytes := 0, int64(0)
-	count := func(r *kgo.Record) { payments, bytes = payments+1, bytes+int64(len(r.Value)) }
 	for _, f := range p.flights {
 		f.stopWaiting()
-		count(f.record)
-		for _, w := range f.waiting {
-			count(w.record)
-		}
 	}
-	p.engine.room.give(payments, bytes)
+	p.engine.room.give(int(p.roomPayments.Swap(0)), p.roomBytes.Swap(0))
+}
+
+// take lets the records into the engine's room and into the inbox.
+func (p *partition) take(records []*kgo.Record) {
+	var bytes int64
+	for _, record := range records {
+		bytes += int64(len(record.Value))
+	}
+	p.roomPayments.Add(int64(len(records)))
+	p.roomBytes.Add(bytes)
+	p.engine.room.take(len(records), bytes)
+	for _, record := range records {
+		p.inbox.put(event{kind: arrived, record: record})
+	}
+}
+
+// leave gives the room of a record back: nothing remains to be done about it here.
+func (p *partition) leave(record *kgo.Record) {
+	bytes := int64(len(record.Value))
+	p.roomPayments.Add(-1)
+	p.roomBytes.Add(-bytes)
+	p.engine.room.give(1, bytes)
 }
 
 func (p *partition) handle(e *event, now time.Time) {
@@ -167,7 +187,7 @@ func (p *partition) arrive(record *kgo.Record, now time.Time) {
 	p.engine.crash.Pass(afterFetch)
 	if p.offsets.begin(record.Offset) {
 		p.engine.metrics.skipped.Inc()
-		p.engine.room.give(1, int64(len(record.Value)))
+		p.leave(record)
 		return
 	}
 	if record.Attrs.IsControl() {
@@ -351,7 +371,7 @@ func (p *partition) end(f *flight, now time.Time) {
 func (p *partition) finish(record *kgo.Record) {
 	p.offsets.finish(record.Offset)
 	p.engine.crash.Pass(afterOffsetMarked)
-	p.engine.room.give(1, int64(len(record.Value)))
+	p.leave(record)
 }
 
 // deadLetter keeps a record that cannot become a payment, with the reason.

@@ -39,8 +39,9 @@ type book struct {
 	rejected    int
 	lettered    int
 	lastSettled time.Time
-	perSecond   []int // settled payments by second since start
-	elsewhere   int   // reports of payments that nobody waits for: other senders', or repeated
+	perSecond   []Second                // settled payments by second since start
+	thisSecond  *hdrhistogram.Histogram // latencies of the last of perSecond
+	elsewhere   int                     // reports of payments that nobody waits for: other senders', or repeated
 	ack         *hdrhistogram.Histogram
 	settling    *hdrhistogram.Histogram
 	overall     *hdrhistogram.Histogram
@@ -61,7 +62,7 @@ func newBook(allowed []pix.Reason) *book {
 		allowed: allowed, seed: maphash.MakeSeed(),
 		byID: map[pix.EndToEndID]*awaited{}, nameless: map[*awaited]struct{}{},
 		byRecord: map[record]*awaited{}, early: map[record]pix.Reason{},
-		ack: histogram(), settling: histogram(), overall: histogram(),
+		ack: histogram(), settling: histogram(), overall: histogram(), thisSecond: histogram(),
 	}
 }
 
@@ -149,11 +150,22 @@ func (b *book) observe(a *awaited, now time.Time) {
 		b.settled++
 		b.lastSettled = now
 		observe(b.settling, took)
-		second := int(now.Sub(b.start) / time.Second)
-		for len(b.perSecond) <= second {
-			b.perSecond = append(b.perSecond, 0)
+		for second := int(now.Sub(b.start) / time.Second); len(b.perSecond) <= second; {
+			b.closeSecond()
+			b.perSecond = append(b.perSecond, Second{})
 		}
-		b.perSecond[second]++
+		b.perSecond[len(b.perSecond)-1].Settled++
+		observe(b.thisSecond, took)
+	}
+}
+
+// closeSecond notes the latencies of the last second.
+func (b *book) closeSecond() {
+	if len(b.perSecond) > 0 && b.thisSecond.TotalCount() > 0 {
+		l := latency("", b.thisSecond)
+		last := &b.perSecond[len(b.perSecond)-1]
+		last.P50, last.P99, last.Max = l.P50, l.P99, l.Max
+		b.thisSecond.Reset()
 	}
 }
 

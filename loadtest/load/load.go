@@ -39,6 +39,8 @@ type Config struct {
 	// WaitForRoom makes the sender wait at OutstandingMax instead: a closed loop, which
 	// finds the most that the system can take. Latencies then count from the actual send.
 	WaitForRoom bool
+	// FrontDoor is the producer's URL, to pay over HTTP; empty: straight to Kafka.
+	FrontDoor string
 	// Allowed are reasons with which any payment may be rejected instead of its own
 	// outcome, for runs with faults injected.
 	Allowed []pix.Reason
@@ -68,6 +70,7 @@ type loader struct {
 	config   Config
 	book     *book
 	producer *kgo.Client
+	door     *frontDoor // nil: straight to Kafka
 	dropped  int
 	late     int
 	lateMax  time.Duration
@@ -109,6 +112,12 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	generator := mix.NewGenerator(config.Population, random)
 
 	l := &loader{config: config, book: newBook(config.Allowed), producer: producer}
+	if config.FrontDoor != "" {
+		l.door = &frontDoor{config.FrontDoor, NewHTTPClient()}
+		if err := l.door.passes(schedule); err != nil {
+			return nil, err
+		}
+	}
 	l.book.start = time.Now().Add(100 * time.Millisecond)
 	reading, stopReading := context.WithCancel(ctx)
 	read := make(chan struct{})
@@ -190,8 +199,12 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 }
 
 // produce hands message i of a payment to the client, which sends it until it is
-// acknowledged.
+// acknowledged. Posts are in flight at the same time, as many as payments are.
 func (l *loader) produce(a *awaited, i int, value []byte) {
+	if l.door != nil {
+		go func() { l.book.acknowledged(a, i, nowhere, l.door.post(value)) }()
+		return
+	}
 	l.producer.Produce(context.Background(), &kgo.Record{Topic: stream.Payments, Key: []byte(a.payment.Name), Value: value},
 		func(r *kgo.Record, err error) {
 			l.book.acknowledged(a, i, record{r.Partition, r.Offset}, err)

@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"io"
+	"math"
 	"text/tabwriter"
 	"time"
 
@@ -36,6 +37,8 @@ type Result struct {
 	// run of less than 10 s.
 	SteadyPerSecond float64   `json:"settled_per_second_steady"`
 	Outcomes        []Outcome `json:"outcomes"`
+	PerSecond       []Second  `json:"per_second"`
+	Curve           []Point   `json:"settled_by_percentile"`
 	Latencies       []Latency `json:"latencies"`
 	FailureCount    int       `json:"failure_count"`
 	Failures        []Failure `json:"failures"` // the first 50
@@ -62,10 +65,25 @@ type Latency struct {
 	Kind  string  `json:"kind"`
 	Count int64   `json:"count"`
 	P50   float64 `json:"p50_ms"`
+	P90   float64 `json:"p90_ms"`
 	P95   float64 `json:"p95_ms"`
 	P99   float64 `json:"p99_ms"`
 	P999  float64 `json:"p999_ms"`
 	Max   float64 `json:"max_ms"`
+}
+
+// Second is what settled in one second of a run, and its latencies.
+type Second struct {
+	Settled int     `json:"settled"`
+	P50     float64 `json:"p50_ms"`
+	P99     float64 `json:"p99_ms"`
+	Max     float64 `json:"max_ms"`
+}
+
+// Point is one point of the curve of latencies by percentile.
+type Point struct {
+	Percentile float64 `json:"percentile"`
+	Ms         float64 `json:"ms"`
 }
 
 // Failure is a payment whose outcome is wrong or missing.
@@ -92,6 +110,8 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 	if b.settled > 0 {
 		r.SettledPerSecond = float64(b.settled) / b.lastSettled.Sub(b.start).Seconds()
 	}
+	b.closeSecond()
+	r.PerSecond, r.Curve = b.perSecond, curve(b.settling)
 	r.SteadyPerSecond = steady(b.perSecond, int(sentAll.Sub(b.start)/time.Second))
 	for _, c := range mix.Cases() {
 		if count := b.counts[c]; count.Sent > 0 {
@@ -103,21 +123,32 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 }
 
 // steady returns the mean of the middle eight tenths of the sending seconds.
-func steady(perSecond []int, seconds int) float64 {
+func steady(perSecond []Second, seconds int) float64 {
 	if seconds < 10 {
 		return 0
 	}
 	from, to := seconds/10, seconds-seconds/10
 	sum := 0
-	for _, n := range perSecond[min(from, len(perSecond)):min(to, len(perSecond))] {
-		sum += n
+	for _, second := range perSecond[min(from, len(perSecond)):min(to, len(perSecond))] {
+		sum += second.Settled
 	}
 	return float64(sum) / float64(to-from)
 }
 
 func latency(kind string, h *hdrhistogram.Histogram) Latency {
 	at := func(quantile float64) float64 { return float64(h.ValueAtQuantile(quantile)) / 1e3 }
-	return Latency{kind, h.TotalCount(), at(50), at(95), at(99), at(99.9), float64(h.Max()) / 1e3}
+	return Latency{kind, h.TotalCount(), at(50), at(90), at(95), at(99), at(99.9), float64(h.Max()) / 1e3}
+}
+
+// curve goes from the median to where a single payment is left, ten points for each nine.
+func curve(h *hdrhistogram.Histogram) (points []Point) {
+	for i := 3; ; i++ { // the first is the 50th percentile
+		left := math.Pow(10, -float64(i)/10)
+		if left*float64(h.TotalCount()) < 1 {
+			return points
+		}
+		points = append(points, Point{100 * (1 - left), float64(h.ValueAtQuantile(100*(1-left))) / 1e3})
+	}
 }
 
 // Write prints the result for people.

@@ -37,6 +37,7 @@ const (
 	BadEndToEndID
 	Future
 	Oversized
+	Hottest
 	caseCount
 )
 
@@ -63,6 +64,7 @@ type Expectation struct {
 var expectations = [caseCount]Expectation{
 	Accepted:        {"accepted", "between two banks, the receiving bank accepts", Settled, pix.ReasonNone, 8400},
 	SameBank:        {"same-bank", "inside one bank, never reaches the reserves", Settled, pix.ReasonNone, 700},
+	Hottest:         {"hottest", "every one of them to the same payee, at another bank", Settled, pix.ReasonNone, 0},
 	Blocked:         {"blocked", "the bank rejects: the payee's account is blocked", Rejected, pix.ReasonPayeeBlocked, 120},
 	Closed:          {"closed", "the bank rejects: the payee's account is closed", Rejected, pix.ReasonPayeeClosed, 80},
 	PayerShort:      {"payer-short", "the amount is more than the payer can own", Rejected, pix.ReasonPayerShort, 100},

@@ -25,6 +25,7 @@ var Names = map[string]string{
 	"no-waits":  "demo without the cases that wait for the deadline (silent, late)",
 	"plain":     "accepted payments between banks only",
 	"settling":  "plain with one in ten inside a bank",
+	"hottest":   "plain, all to one payee: give the engines ENGINE_IN_FLIGHT_PSP_SHARE=1 for high rates",
 	"bad-input": "six in ten are dead letters of every kind",
 }
 
@@ -42,6 +43,8 @@ func Parse(text string) (Mix, error) {
 		return mix, nil
 	case "plain":
 		return Mix{Accepted: 1}, nil
+	case "hottest":
+		return Mix{Hottest: 1}, nil
 	case "settling":
 		return Mix{Accepted: 9, SameBank: 1}, nil
 	case "bad-input":

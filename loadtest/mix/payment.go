@@ -76,6 +76,11 @@ func (g *Generator) Payment(c Case, at time.Time) Payment {
 		payee = g.special(payer, sandbox.SilentBranch)
 	case Late:
 		payee = g.special(payer, sandbox.LateBranch)
+	case Hottest:
+		payee = g.population.Customer(0)
+		for payer.ISPB == payee.ISPB {
+			payer = g.customer()
+		}
 	case PayerShort:
 		amount = g.unaffordable
 	case ReserveShort:

@@ -39,9 +39,17 @@ func (s *Stack) specify(name string) (spec, error) {
 		kind = TigerBeetle
 	}
 	p := spec{name: name, path: filepath.Join(s.config.BinDir, kind)}
+	brokers, err := s.reach(name, Broker)
+	if err != nil {
+		return p, err
+	}
+	replicas, err := s.reach(name, s.Replicas()...)
+	if err != nil {
+		return p, err
+	}
 	p.env = []string{
-		"KAFKA_BROKERS=" + s.addresses.of(Broker),
-		"TIGERBEETLE_ADDRESSES=" + s.TigerBeetleAddresses(),
+		"KAFKA_BROKERS=" + brokers,
+		"TIGERBEETLE_ADDRESSES=" + replicas,
 		"TIGERBEETLE_CLUSTER_ID=0",
 		"LOG_LEVEL=" + s.config.LogLevel,
 	}
@@ -91,6 +99,22 @@ func (s *Stack) specify(name string) (spec, error) {
 		return p, fmt.Errorf("the environment of %s has %q: it must be NAME=value", name, p.env[i])
 	}
 	return p, nil
+}
+
+// reach tells where a process reaches servers, comma-separated.
+func (s *Stack) reach(process string, servers ...string) (string, error) {
+	var all []string
+	for _, server := range servers {
+		address := s.addresses.of(server)
+		if s.config.Via != nil {
+			var err error
+			if address, err = s.config.Via(process, server, address); err != nil {
+				return "", fmt.Errorf("how %s reaches %s: %w", process, server, err)
+			}
+		}
+		all = append(all, address)
+	}
+	return strings.Join(all, ","), nil
 }
 
 func (p *spec) serve(s *Stack, role string) {

@@ -62,6 +62,9 @@ type Config struct {
 	// ("clearing-engine"; for the others the name is the kind); a name's win over a kind's.
 	Env      map[string][]string
 	LogLevel string // default info
+	// Via, if set, says where a process reaches a server, given the server's own address: for
+	// a proxy in between. It is called when a process is added, and must not call the stack.
+	Via func(process, server, address string) (string, error)
 
 	Observers Observers // default none
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"runtime"
 	"sync"
 	"time"
 
@@ -88,10 +89,21 @@ func (t *Telemetry) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", t.Health.ServeHTTP)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/mutex", contention)
+	mux.HandleFunc("GET /debug/pprof/block", contention)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
+}
+
+// contention records waiting for locks and channels only while it is asked for, with
+// ?seconds=: all the time it would cost every payment.
+func contention(w http.ResponseWriter, r *http.Request) {
+	defer runtime.SetMutexProfileFraction(runtime.SetMutexProfileFraction(10))
+	runtime.SetBlockProfileRate(int(100 * time.Microsecond)) // one sample for so long a wait
+	defer runtime.SetBlockProfileRate(0)
+	pprof.Index(w, r)
 }
 
 // Health is the set of things a process needs to do its work. It is ready when each of

@@ -19,7 +19,7 @@ type Config struct {
 	Ledger    ledger.Config
 	Batch     ledger.BatchConfig
 
-	InstanceID           string        `env:"ENGINE_INSTANCE_ID" help:"name of this engine's slot; a restarted engine of the same name gets its partitions back at once; two running engines must not share one; empty: no slot"`
+	InstanceID           string        `env:"ENGINE_INSTANCE_ID,expand" help:"name of this engine's slot; a restarted engine of the same name gets its partitions back at once; two running engines must not share one; ${HOSTNAME} and other variables are filled in; empty: no slot"`
 	Deadline             time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"how long a payment may take, from its acceptance; past it the answer is AB03; 1s to 10m"`
 	PendingTimeout       time.Duration `env:"ENGINE_PENDING_TIMEOUT" envDefault:"60s" help:"when the ledger itself releases held money; whole seconds, at least ENGINE_DEADLINE + 5s"`
 	InFlightMax          int           `env:"ENGINE_IN_FLIGHT_MAX" envDefault:"20000" help:"payments in this engine at the same time, past it nothing is fetched; 16 to 1000000"`

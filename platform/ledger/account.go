@@ -94,6 +94,24 @@ func UnpackAccount(id AccountID) (AccountKind, pix.Account) {
 	return kind, account
 }
 
+// AccountName returns an account's name for people: its kind, and whose it is.
+func AccountName(id AccountID) string {
+	switch kind, account := UnpackAccount(id); kind {
+	case Issuance:
+		return "issuance"
+	case Reserve:
+		return "reserve/" + string(account.ISPB)
+	case Transit:
+		return "transit/" + string(account.ISPB)
+	case Customer:
+		return "customer/" + account.String()
+	case Refusals:
+		return "refusals"
+	default:
+		return fmt.Sprintf("unknown/%d", kind)
+	}
+}
+
 func packAccount(kind AccountKind, ispb, branch uint64, number uint128) AccountID {
 	v := uint128{low: uint64(kind)}.shiftLeft(ispbBits).or(uint128{low: ispb}).
 		shiftLeft(branchBits).or(uint128{low: branch}).

@@ -64,6 +64,27 @@ func (t Trace) ExpiresAt() time.Time {
 // AmountCentavos returns the amount of the payment. Held must be true.
 func (t Trace) AmountCentavos() int64 { return Centavos(t.legs[0].Amount) }
 
+// Content returns what the held legs move. false: nothing is held, or it is no payment.
+func (t Trace) Content() (pix.Content, bool) {
+	if t.legs[0] == nil || t.legs[2] == nil {
+		return pix.Content{}, false
+	}
+	payerKind, payer := UnpackAccount(t.legs[0].DebitAccountID)
+	payeeKind, payee := UnpackAccount(t.legs[2].CreditAccountID)
+	return pix.Content{Payer: payer, Payee: payee, AmountCentavos: uint64(t.AmountCentavos())}, payerKind == Customer && payeeKind == Customer
+}
+
+// Legs returns the held legs in their order.
+func (t Trace) Legs() []tb.Transfer {
+	var legs []tb.Transfer
+	for _, leg := range t.legs {
+		if leg != nil {
+			legs = append(legs, *leg)
+		}
+	}
+	return legs
+}
+
 // SameContent tells whether what the ledger holds is the payment with this content. It
 // compares every leg, because the ledger itself compares only the first. A different
 // timeout or code is an older version of ourselves, not another payment.

@@ -20,6 +20,7 @@ type Problem struct {
 	Detail     string        `json:"detail"`                  // what is wrong this time and what to do
 	Field      string        `json:"field,omitempty"`         // which field of the request
 	Value      any           `json:"value,omitempty"`         // what it held
+	Rule       string        `json:"rule,omitempty"`          // what it must be
 	Code       string        `json:"code,omitempty"`          // the reason code of the payment system
 	EndToEndID string        `json:"end_to_end_id,omitempty"` // the payment
 	RetryAfter time.Duration `json:"-"`                       // sent as a header, in whole seconds

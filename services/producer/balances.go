@@ -82,9 +82,7 @@ func (b *balances) read() error {
 	if err != nil || len(markers) == 0 {
 		return err // not funded yet
 	}
-	marker := ledger.MarkerOf(markers[0].UserData128, markers[0].UserData64)
-	population := sandbox.Population{Banks: int(marker.Banks), Customers: int(marker.Customers),
-		DepositCentavos: marker.DepositCentavos, ReserveCentavos: marker.ReserveCentavos}
+	population := populationOf(ledger.MarkerOf(markers[0].UserData128, markers[0].UserData64))
 
 	// All in one request: only then do the balances belong to one instant.
 	ids := []tb.Uint128{ledger.IssuanceAccount}

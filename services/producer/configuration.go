@@ -32,10 +32,12 @@ type AcceptConfig struct {
 
 // StatusConfig bounds the asking for the status of payments.
 type StatusConfig struct {
-	Timeout        time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" help:"for the ledger to answer, 100ms to 1m; then the answer is 503"`
-	InFlightMax    int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" help:"questions that wait for the ledger, 1 to 100000; past it the answer is 429"`
-	IDsMax         int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" help:"ids in one look-up, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
-	ClockTolerance time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" help:"how far this clock may be ahead of the ledger's, 0 to 1m; only that long after its timeout is a payment without a verdict called rejected"`
+	Timeout            time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" help:"for the ledger to answer, 100ms to 1m; then the answer is 503"`
+	InFlightMax        int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" help:"payments, and as many accounts, whose look-up waits for the ledger, 1 to 100000; past it the answer is 429"`
+	IDsMax             int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" help:"ids in one look-up, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
+	QueriesInFlightMax int           `env:"LEDGER_QUERIES_IN_FLIGHT_MAX" envDefault:"64" help:"statements and lists that wait for the ledger, 1 to 10000; past it the answer is 429"`
+	PageMax            int           `env:"PAGE_MAX" envDefault:"1000" help:"lines in one page of a statement or list, 1 to 8188; below LEDGER_LOOKUP_IDS_MAX"`
+	ClockTolerance     time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" help:"how far this clock may be ahead of the ledger's, 0 to 1m; only that long after its timeout is a payment without a verdict called rejected"`
 }
 
 func (c *configuration) Validate() error {
@@ -48,11 +50,17 @@ func (c *configuration) Validate() error {
 		settings.DurationInRange("STATUS_TIMEOUT", c.Status.Timeout, 100*time.Millisecond, time.Minute),
 		settings.InRange("STATUS_IN_FLIGHT_MAX", c.Status.InFlightMax, 1, 100_000),
 		settings.InRange("LEDGER_LOOKUP_IDS_MAX", c.Status.IDsMax, 8, 8189),
+		settings.InRange("LEDGER_QUERIES_IN_FLIGHT_MAX", c.Status.QueriesInFlightMax, 1, 10_000),
+		settings.InRange("PAGE_MAX", c.Status.PageMax, 1, 8188),
 		settings.DurationInRange("LEDGER_CLOCK_TOLERANCE", c.Status.ClockTolerance, 0, time.Minute),
 		settings.DurationInRange("BOOKS_INTERVAL", c.BooksInterval, 200*time.Millisecond, time.Minute),
 		settings.DurationInRange("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second, 5*time.Minute),
 	); err != nil {
 		return err
+	}
+	// One line more than a page is asked for, to know whether there are more.
+	if c.Status.PageMax >= c.Status.IDsMax {
+		return fmt.Errorf("PAGE_MAX is %d: it must be below LEDGER_LOOKUP_IDS_MAX, %d", c.Status.PageMax, c.Status.IDsMax)
 	}
 	// Else the connection is cut before the answer that names the payment.
 	if longest := max(c.Accept.PublishTimeout, c.Status.Timeout) + c.HTTP.ReadTimeout; c.HTTP.WriteTimeout <= longest {

@@ -50,7 +50,7 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	if err != nil {
 		return err
 	}
-	status, err := newStatus(config.Status, config.Ledger, t)
+	reads, err := newReads(config.Status, config.Ledger, t)
 	if err != nil {
 		return err
 	}
@@ -58,11 +58,11 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	defer stopWatching()
 	var watchers sync.WaitGroup
 	watchers.Go(func() { stream.Watch(watching, acceptance.client, t, stream.Payments) })
-	watchers.Go(func() { status.watch(watching, t) })
-	balances, backlog := newBalances(status.client, t), newBacklog(acceptance.client, t)
+	watchers.Go(func() { reads.watch(watching, t) })
+	balances, backlog := newBalances(reads.client, t), newBacklog(acceptance.client, t)
 	watchers.Go(func() { balances.publish(watching, config.BooksInterval) })
 	watchers.Go(func() { backlog.publish(watching, config.BooksInterval) })
-	api, err := web.Serve(config.HTTP, routes(acceptance, status, t.Registry), t.Log)
+	api, err := web.Serve(config.HTTP, routes(acceptance, reads, t.Registry), t.Log)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	var failure error
 	reason := "a failure"
 	select {
-	case failure = <-status.failures:
+	case failure = <-reads.failures:
 	case signal := <-signals:
 		reason = signal.String()
 	}
@@ -82,7 +82,7 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	t.Health.Report(runningNeed, errors.New("stopping"))
 	stopWatching()
 	watchers.Wait()
-	for _, stop := range []func(context.Context) error{api.Stop, acceptance.stop, status.stop} {
+	for _, stop := range []func(context.Context) error{api.Stop, acceptance.stop, reads.stop} {
 		if err := stop(ctx); err != nil {
 			t.Log.Warn("stopped with work left", zap.Error(err))
 		}

@@ -84,6 +84,8 @@ func (p *payment) named(field string) (string, any) {
 	return field, nil
 }
 
+func accountOf(a pix.Account) account { return account{string(a.ISPB), a.Branch, a.Number} }
+
 func (a account) pix() pix.Account {
 	return pix.Account{ISPB: pix.ISPB(a.ISPB), Branch: a.Branch, Number: a.Number}
 }
@@ -92,13 +94,29 @@ func (a account) proto() *pixv1.Account {
 	return &pixv1.Account{Ispb: a.ISPB, Branch: a.Branch, Number: a.Number}
 }
 
+// rules says what a field must be, for problems and for the API's description.
+var rules = map[string]string{
+	"end_to_end_id":          "E, the payer's ISPB, yyyyMMddHHmm in UTC within 12 h of the acceptance, 11 of 0-9 A-Z a-z: 32 characters",
+	"payer":                  accountRule,
+	"payee":                  accountRule,
+	"account":                accountRule,
+	"ispb":                   "8 characters of 0-9 A-Z",
+	"amount_centavos":        "an integer from 1 to 2^64-1",
+	"accepted_at":            "a time as in RFC 3339, at most 5 s in the future",
+	"remittance_information": "at most 140 bytes of UTF-8",
+	"limit":                  "an integer from 1 to PAGE_MAX",
+	"cursor":                 "a next_cursor of an earlier answer",
+}
+
+const accountRule = "ispb: 8 characters of 0-9 A-Z; branch: 4 digits; number: 1 to 20 digits without leading zeros"
+
 // invalid is the answer to a value that is wrong. A bad id is not repeated as an id.
 func invalid(endToEndID, field string, value any, code pix.Reason, detail string) *web.Problem {
 	if field == "end_to_end_id" {
 		endToEndID = ""
 	}
 	return &web.Problem{Type: web.Kind("invalid-value"), Title: "Invalid value", Status: http.StatusUnprocessableEntity,
-		Detail: fmt.Sprintf("%s: %s", field, detail), Field: field, Value: value, Code: code.String(), EndToEndID: endToEndID}
+		Detail: fmt.Sprintf("%s: %s", field, detail), Field: field, Value: value, Rule: rules[field], Code: code.String(), EndToEndID: endToEndID}
 }
 
 // random may be used by many goroutines: its source is the process's own.

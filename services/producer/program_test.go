@@ -209,6 +209,7 @@ type reply struct {
 	Detail     string          `json:"detail"`
 	Field      string          `json:"field"`
 	Value      json.RawMessage `json:"value"`
+	Rule       string          `json:"rule"`
 	Code       string          `json:"code"`
 }
 

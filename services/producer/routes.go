@@ -9,7 +9,7 @@ import (
 )
 
 // routes is the HTTP API, measured.
-func routes(acceptance *acceptance, status *status, registry prometheus.Registerer) http.Handler {
+func routes(acceptance *acceptance, reads *reads, registry prometheus.Registerer) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pix_producer_requests_total", Help: "HTTP requests answered, by route and HTTP status.",
 	}, []string{"route", "status"})
@@ -37,7 +37,12 @@ func routes(acceptance *acceptance, status *status, registry prometheus.Register
 		})
 	}
 	measured("POST /v1/payments", acceptance)
-	measured("GET /v1/payments/{endToEndId}", status)
+	measured("GET /v1/payments/{endToEndId}", status{reads})
+	accounts, participants := accounts{reads}, &participants{reads: reads}
+	measured("GET /v1/accounts/{ispb}/{branch}/{number}", accounts)
+	measured("GET /v1/accounts/{ispb}/{branch}/{number}/statement", http.HandlerFunc(accounts.statement))
+	measured("GET /v1/participants", http.HandlerFunc(participants.list))
+	measured("GET /v1/participants/{ispb}", participants)
 	return mux
 }
 

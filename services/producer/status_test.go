@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
@@ -18,11 +19,7 @@ import (
 // books opens the accounts that payments from one PSP to another need.
 func books(t *testing.T, l *ledgerServer) tigerbeetle.Client {
 	t.Helper()
-	client, err := ledger.Connect(ledger.Config{Addresses: []string{l.address}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := connect(t, l)
 	open := func(id ledger.AccountID, kind ledger.AccountKind) tb.Account {
 		return tb.Account{ID: id, Ledger: ledger.Ledger, Code: uint16(kind), Flags: kind.Flags()}
 	}
@@ -40,6 +37,16 @@ func books(t *testing.T, l *ledgerServer) tigerbeetle.Client {
 		fund(ledger.IssuanceAccount, ledger.ReserveAccount(content.Payer.ISPB)),
 		fund(ledger.TransitAccount(content.Payer.ISPB), ledger.CustomerAccount(content.Payer)),
 	})
+	return client
+}
+
+func connect(t *testing.T, l *ledgerServer) tigerbeetle.Client {
+	t.Helper()
+	client, err := ledger.Connect(ledger.Config{Addresses: []string{l.address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
 	return client
 }
 
@@ -69,21 +76,32 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 		status       string
 		reason       string
 		held, judged bool
+		legs         string // what became of them
 	}{
-		{"nothing", func(pix.EndToEndID) {}, 404, "404", "", false, false},
-		{"held", func(id pix.EndToEndID) { write(t, client, ledger.AppendReserve(nil, id, content, long)) }, 200, `"reserved"`, "", true, false},
+		{"nothing", func(pix.EndToEndID) {}, 404, "404", "", false, false, ""},
+		{"held", func(id pix.EndToEndID) { write(t, client, ledger.AppendReserve(nil, id, content, long)) }, 200, `"reserved"`, "", true, false, "held"},
 		{"posted", func(id pix.EndToEndID) {
 			write(t, client, ledger.AppendReserve(nil, id, content, long))
 			write(t, client, ledger.AppendPost(nil, id, false))
-		}, 200, `"settled"`, "", true, true},
+		}, 200, `"settled"`, "", true, true, "posted"},
 		{"voided", func(id pix.EndToEndID) {
 			write(t, client, ledger.AppendReserve(nil, id, content, long))
 			write(t, client, ledger.AppendVoid(nil, id, false, pix.ReasonPayeeBlocked))
-		}, 200, `"rejected"`, "AC06", true, true},
+		}, 200, `"rejected"`, "AC06", true, true, "released"},
 		{"refused without phase 1", func(id pix.EndToEndID) {
 			write(t, client, ledger.AppendReceipt(nil, id, content, pix.ReasonReserveShort, true))
-		}, 200, `"rejected"`, "AM04", false, true},
-		{"held past its timeout", func(id pix.EndToEndID) { write(t, client, ledger.AppendReserve(nil, id, content, short)) }, 200, `"rejected"`, "AB03", true, false},
+		}, 200, `"rejected"`, "AM04", false, true, ""},
+		{"refused, and other content held after it", func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReceipt(nil, id, content, pix.ReasonInactivePSP, true))
+			other := content
+			other.AmountCentavos++
+			write(t, client, ledger.AppendReserve(nil, id, other, long))
+		}, 200, `"rejected"`, "DS27", false, true, ""},
+		{"held past its timeout", func(id pix.EndToEndID) { write(t, client, ledger.AppendReserve(nil, id, content, short)) }, 200, `"rejected"`, "AB03", true, false, "released"},
+		{"expired, with its receipt", func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReserve(nil, id, content, short))
+			write(t, client, ledger.AppendReceipt(nil, id, content, pix.ReasonPayeePSPSilent, true))
+		}, 200, `"rejected"`, "AB03", true, true, "released"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
@@ -91,10 +109,26 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 			await(t, c.status, func() (bool, string) { // at once, except for the timeout
 				got := p.call("GET", "/v1/payments/"+id.String(), "")
 				return got.code == c.code && string(got.Status) == c.status && got.ReasonCode == c.reason && got.EndToEndID == id.String() &&
-					got.has("reserved_at") == c.held && got.has("decided_at") == c.judged, fmt.Sprint(got.code, got.text)
+					got.has("reserved_at") == c.held && got.has("decided_at") == c.judged && legsAre(got, c.legs), fmt.Sprint(got.code, got.text)
 			})
 		})
 	}
+}
+
+// legsAre tells whether an answer shows content's three legs in a state, or none.
+func legsAre(got reply, state string) bool {
+	var shown paymentState
+	if err := json.Unmarshal([]byte(got.text), &shown); state == "" {
+		return !got.has("legs") && !got.has("amount_centavos") && !got.has("payer")
+	} else if err != nil || len(shown.Legs) != 3 || shown.AmountCentavos != 100 || shown.Payer.pix() != content.Payer || shown.Payee.pix() != content.Payee {
+		return false
+	}
+	for i, want := range [][2]string{{"customer/10000001/0001/1", "transit/10000001"}, {"reserve/10000001", "reserve/10000002"}, {"transit/10000002", "customer/10000002/0001/2"}} {
+		if leg := shown.Legs[i]; leg.Leg != i+1 || leg.Debit != want[0] || leg.Credit != want[1] || leg.AmountCentavos != 100 || leg.State != state {
+			return false
+		}
+	}
+	return true
 }
 
 func TestWithTheLedgerAwayPaymentsAreTakenAndStatusesAreNot(t *testing.T) {

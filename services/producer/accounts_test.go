@@ -1,0 +1,200 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+// get reads an answer that must be 200.
+func get[B any](t *testing.T, p *program, path string) (body B) {
+	t.Helper()
+	response, err := http.Get("http://" + p.http + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &body)
+	}
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s %s %v", path, response.Status, text, err)
+	}
+	return body
+}
+
+func TestTheBalanceIsTheLedgers(t *testing.T) {
+	l := startLedger(t)
+	client := books(t, l)
+	p := startProgram(t, startBroker(t), l)
+	p.await("ledger", false)
+	payer, payee := "/v1/accounts/10000001/0001/1", "/v1/accounts/10000002/0001/2"
+	check := func(path string, want balance) {
+		t.Helper()
+		if got := get[accountBalance](t, p, path); got.balance != want || "/v1/accounts/"+got.pix().String() != path {
+			t.Errorf("%s: %+v, want %+v", path, got, want)
+		}
+	}
+	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	check(payer, balance{1_000_000, 0, 0, 1_000_000})
+	write(t, client, ledger.AppendReserve(nil, id, content, 60))
+	check(payer, balance{1_000_000, 100, 0, 999_900})
+	check(payee, balance{0, 0, 100, 0})
+	write(t, client, ledger.AppendPost(nil, id, false))
+	check(payer, balance{999_900, 0, 0, 999_900})
+	check(payee, balance{100, 0, 0, 100})
+	if got := p.call("GET", "/v1/accounts/10000001/0001/99", ""); got.code != http.StatusNotFound || got.Field != "account" {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+	for _, path := range []string{"/v1/accounts/1/0001/1", "/v1/accounts/10000001/1/1", "/v1/accounts/10000001/0001/01", payer + "/statement?limit=0", payer + "/statement?limit=x", payer + "/statement?cursor=-1", "/v1/participants/1", "/v1/participants?limit=1000000"} {
+		if got := p.call("GET", path, ""); got.code != 422 || got.Field == "" || got.Rule == "" || got.Code != "FF01" {
+			t.Errorf("%s: %d %s", path, got.code, got.text)
+		}
+	}
+}
+
+func TestTheStatementNamesEveryMovement(t *testing.T) {
+	l := startLedger(t)
+	client := books(t, l)
+	p := startProgram(t, startBroker(t), l)
+	p.await("ledger", false)
+	settled, voided := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	for _, id := range []pix.EndToEndID{settled, voided} {
+		write(t, client, ledger.AppendReserve(nil, id, content, 60))
+	}
+	write(t, client, ledger.AppendPost(nil, settled, false))
+	write(t, client, ledger.AppendVoid(nil, voided, false, pix.ReasonPayeeBlocked))
+	const path = "/v1/accounts/10000001/0001/1/statement"
+	want := []string{ // newest first
+		fmt.Sprint("released debit 100 1 ", voided, " AC06"),
+		fmt.Sprint("posted debit 100 1 ", settled, " "),
+		fmt.Sprint("held debit 100 1 ", voided, " "),
+		fmt.Sprint("held debit 100 1 ", settled, " "),
+		"posted credit 1000000 9  ",
+	}
+	for limit := 1; limit <= 6; limit++ { // whatever the pages, the same lines
+		var got []string
+		before := time.Now().Add(time.Hour)
+		for cursor := ""; ; {
+			page := get[statement](t, p, fmt.Sprintf("%s?limit=%d%s", path, limit, cursor))
+			if len(page.Lines) > limit {
+				t.Errorf("%d lines in a page of %d", len(page.Lines), limit)
+			}
+			for _, line := range page.Lines {
+				got = append(got, fmt.Sprint(line.Kind, " ", line.Direction, " ", line.AmountCentavos, " ", line.Code, " ", line.EndToEndID, " ", line.ReasonCode))
+				if !line.At.Before(before) {
+					t.Errorf("%v does not come after %v", before, line.At)
+				}
+				before = line.At
+			}
+			if page.NextCursor == "" {
+				break
+			}
+			cursor = "&cursor=" + page.NextCursor
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("in pages of %d: %q, want %q", limit, got, want)
+		}
+	}
+	idle := ledger.NewAccount(ledger.CustomerAccount(pix.Account{ISPB: "10000001", Branch: "0001", Number: "2"}))
+	if results, err := client.CreateAccounts([]tb.Account{idle}); err != nil || len(results) > 0 {
+		t.Fatalf("%v %v", results, err)
+	}
+	if page := get[statement](t, p, "/v1/accounts/10000001/0001/2/statement"); len(page.Lines) != 0 || page.NextCursor != "" {
+		t.Errorf("an account without movements: %+v", page)
+	}
+	if got := p.call("GET", "/v1/accounts/10000001/0001/99/statement", ""); got.code != http.StatusNotFound {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+}
+
+// fund makes a sandbox population of two banks as bootstrap does.
+func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
+	t.Helper()
+	marker := ledger.Marker{Banks: uint32(p.Banks), Customers: uint32(p.Customers), DepositCentavos: p.DepositCentavos, ReserveCentavos: p.ReserveCentavos}
+	opened := []tb.Account{marker.Issuance(), ledger.NewAccount(ledger.RefusalsAccount)}
+	var funding []tb.Transfer
+	move := func(debit, credit ledger.AccountID, amount uint64) {
+		funding = append(funding, tb.Transfer{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(amount), Ledger: ledger.Ledger, Code: ledger.CodeFunding})
+	}
+	customer := func(account pix.Account) {
+		opened = append(opened, ledger.NewAccount(ledger.CustomerAccount(account)))
+		if deposit := p.DepositOf(account); deposit > 0 {
+			move(ledger.TransitAccount(account.ISPB), ledger.CustomerAccount(account), deposit)
+		}
+	}
+	for bank := range p.Banks {
+		psp := p.Bank(bank)
+		opened = append(opened, ledger.NewAccount(ledger.ReserveAccount(psp)), ledger.NewAccount(ledger.TransitAccount(psp)))
+		move(ledger.IssuanceAccount, ledger.ReserveAccount(psp), p.ReserveCentavos)
+		for _, branch := range sandbox.SpecialBranches {
+			customer(p.Special(bank, branch))
+		}
+	}
+	for i := range p.Customers {
+		customer(p.Customer(i))
+	}
+	if results, err := client.CreateAccounts(opened); err != nil || len(results) > 0 {
+		t.Fatalf("%v %v", results, err)
+	}
+	write(t, client, append(funding, marker.Transfer()))
+}
+
+func TestAParticipantsBooksAgree(t *testing.T) {
+	l := startLedger(t)
+	client := connect(t, l)
+	p := startProgram(t, startBroker(t), l)
+	p.await("ledger", false)
+	if page := get[participantPage](t, p, "/v1/participants"); len(page.Participants) != 0 {
+		t.Errorf("participants of an empty ledger: %+v", page)
+	}
+	fund(t, client, sandbox.Population{Banks: 3, Customers: 7, DepositCentavos: 1000, ReserveCentavos: 10_000})
+	check := func(ispb string, reserve, transit balance) {
+		t.Helper()
+		got := get[participant](t, p, "/v1/participants/"+ispb)
+		if got.ISPB != ispb || got.Reserve != reserve || got.Transit != transit || got.Books == nil || !got.Books.Holds || got.Books.DifferenceCentavos != 0 {
+			t.Errorf("%+v %+v, want reserve %+v and transit %+v", got, got.Books, reserve, transit)
+		}
+	}
+	// Deposits: two or three customers, and twice the reserve for the one of the rich branch.
+	check("10000001", balance{10_000, 0, 0, 10_000}, balance{-23_000, 0, 0, -23_000})
+	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	write(t, client, ledger.AppendReserve(nil, id, content, 60))
+	check("10000001", balance{10_000, 100, 0, 9900}, balance{-23_000, 0, 100, -23_000})
+	write(t, client, ledger.AppendPost(nil, id, false))
+	check("10000001", balance{9900, 0, 0, 9900}, balance{-22_900, 0, 0, -22_900})
+	check("10000002", balance{10_100, 0, 0, 10_100}, balance{-22_100, 0, 0, -22_100})
+	var all []string
+	for cursor := ""; ; {
+		page := get[participantPage](t, p, "/v1/participants?limit=2"+cursor)
+		for _, one := range page.Participants {
+			all = append(all, one.ISPB)
+		}
+		if page.NextCursor == "" {
+			break
+		}
+		cursor = "&cursor=" + page.NextCursor
+	}
+	if fmt.Sprint(all) != "[10000001 10000002 10000003]" {
+		t.Errorf("the participants are %v", all)
+	}
+	// Money without a source must show.
+	write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: ledger.TransitAccount("10000003"), CreditAccountID: ledger.RefusalsAccount, Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: 99}})
+	if got := get[participant](t, p, "/v1/participants/10000003"); got.Books.Holds || got.Books.DifferenceCentavos != -1 {
+		t.Errorf("a breach of the law is reported as %+v", got.Books)
+	}
+	if got := p.call("GET", "/v1/participants/99999999", ""); got.code != http.StatusNotFound {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,7 @@ var packages = []string{"loadtest/e2e", "deploy/bootstrap", "deploy/ledgerfacts"
 // Row is one test.
 type Row struct {
 	Test     string  `json:"test"`
+	Proves   string  `json:"proves"` // the promises that rest on it; none: it is shown all the same
 	Checks   string  `json:"checks"`
 	Passed   int     `json:"passed"`
 	Runs     int     `json:"runs"`
@@ -53,12 +55,19 @@ const timeoutMinutesPerCount = 40
 // Run runs the tests, one package after the other. An error means that they could not be
 // run; those that fail are in the rows.
 func Run(ctx context.Context, config Config) ([]Row, error) {
-	var rows []Row
+	purposes := map[string]string{}
 	for _, folder := range packages {
-		purposes, err := purposesOf(filepath.Join(config.Root, folder))
+		of, err := purposesOf(filepath.Join(config.Root, folder))
 		if err != nil {
 			return nil, err
 		}
+		maps.Copy(purposes, of)
+	}
+	if err := refuseBroken(purposes); err != nil {
+		return nil, err
+	}
+	var rows []Row
+	for _, folder := range packages {
 		arguments := []string{"test", "-json", "-count", strconv.Itoa(config.Count), "-timeout", fmt.Sprintf("%dm", timeoutMinutesPerCount*config.Count)}
 		if config.Run != "" {
 			arguments = append(arguments, "-run", config.Run)
@@ -107,12 +116,17 @@ func read(events io.Reader, purposes map[string]string, progress io.Writer) ([]R
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var e event
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Test == "" || strings.Contains(e.Test, "/") {
-			continue // of the package, of a subtest, or of the compiler
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Test == "" {
+			continue // of the package, or of the compiler
 		}
+		test, _, isSubtest := strings.Cut(e.Test, "/")
+		if isSubtest && e.Action != "output" {
+			continue // its payments count, its end is the test's
+		}
+		e.Test = test
 		row := rows[e.Test]
 		if row == nil {
-			row = &Row{Test: e.Test, Checks: purposes[e.Test], Broker: broker(), Ledger: "TigerBeetle"}
+			row = &Row{Test: e.Test, Proves: proves(e.Test), Checks: purposes[e.Test], Broker: broker(), Ledger: "TigerBeetle"}
 			if strings.Contains(e.Test, "Replica") {
 				row.Ledger = "TigerBeetle × 3"
 			}
@@ -171,28 +185,39 @@ func purposesOf(folder string) (map[string]string, error) {
 	return purposes, nil
 }
 
-// Write prints the table in Markdown.
+// Write prints the promises and the tests in Markdown.
 func Write(w io.Writer, rows []Row) {
+	writePromises(w, rows)
 	fmt.Fprintln(w, "| test | passed | what it checks | broker | ledger | payments |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|")
 	for _, row := range rows {
-		passed := fmt.Sprintf("%d of %d", row.Passed, row.Runs)
-		if row.Runs == 0 {
-			passed = "skipped"
-		}
-		payments := ""
-		if row.Payments > 0 {
-			payments = strconv.Itoa(row.Payments)
-		}
-		fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s | %s |\n", row.Test, passed, strings.ReplaceAll(row.Checks, "|", "\\|"), row.Broker, row.Ledger, payments)
+		fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s | %s |\n", row.Test, row.passed(), strings.ReplaceAll(row.Checks, "|", "\\|"), row.Broker, row.Ledger, row.payments())
 	}
 }
 
-// Failed lists the tests that did not always pass.
+func (r Row) passed() string {
+	switch {
+	case r.Runs > 0:
+	case r.Skipped > 0:
+		return "skipped"
+	default:
+		return "not finished"
+	}
+	return fmt.Sprintf("%d of %d", r.Passed, r.Runs)
+}
+
+func (r Row) payments() string {
+	if r.Payments == 0 {
+		return ""
+	}
+	return strconv.Itoa(r.Payments)
+}
+
+// Failed lists the tests that did not always pass, or did not end.
 func Failed(rows []Row) []string {
 	var names []string
 	for _, row := range rows {
-		if row.Passed < row.Runs {
+		if row.Passed < row.Runs || row.Runs+row.Skipped == 0 {
 			names = append(names, row.Test)
 		}
 	}

@@ -2,6 +2,7 @@ package correctness
 
 import (
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +15,10 @@ const events = `
 {"Action":"pass","Package":"p","Test":"TestOne","Elapsed":1.5}
 {"Action":"run","Package":"p","Test":"TestOne/sub"}
 {"Action":"fail","Package":"p","Test":"TestOne/sub","Elapsed":1}
-{"Action":"output","Package":"p","Test":"TestOne","Output":"        AUDIT CLEAN: 100 payments, every one has exactly one outcome\n"}
+{"Action":"output","Package":"p","Test":"TestOne/sub","Output":"        AUDIT CLEAN: 100 payments, every one has exactly one outcome\n"}
 {"Action":"fail","Package":"p","Test":"TestOne","Elapsed":0.5}
 {"Action":"skip","Package":"p","Test":"TestReplicaLost","Elapsed":0}
+{"Action":"run","Package":"p","Test":"TestCutShort"}
 not json
 {"Action":"fail","Package":"p","Elapsed":3}
 `
@@ -28,13 +30,24 @@ func TestEventsBecomeRows(t *testing.T) {
 	}
 	want := []Row{
 		{Test: "TestOne", Checks: "One thing | and another.", Passed: 1, Runs: 2, Broker: broker(), Ledger: "TigerBeetle", Payments: 223, Seconds: 2},
-		{Test: "TestReplicaLost", Skipped: 1, Broker: broker(), Ledger: "TigerBeetle × 3"},
+		{Test: "TestReplicaLost", Proves: "replica loss", Skipped: 1, Broker: broker(), Ledger: "TigerBeetle × 3"},
+		{Test: "TestCutShort", Broker: broker(), Ledger: "TigerBeetle"},
 	}
 	if !slices.Equal(rows, want) {
 		t.Errorf("got  %+v\nwant %+v", rows, want)
 	}
-	if failed := Failed(rows); !slices.Equal(failed, []string{"TestOne"}) {
+	if p := proves("TestReplicaLost"); p != "replica loss" {
+		t.Errorf("TestReplicaLost proves %q", p)
+	}
+	if failed := Failed(rows); !slices.Equal(failed, []string{"TestCutShort", "TestOne"}) {
 		t.Errorf("failed: %v", failed)
+	}
+	var promised strings.Builder
+	writePromises(&promised, []Row{{Test: "TestBadInput", Runs: 2, Passed: 1, Payments: 10}, {Test: "TestZombieEngine", Skipped: 1}})
+	for _, want := range []string{"| poison input | 1 of 2 | 10 | 1 |", "| zombie engine | skipped |"} {
+		if !strings.Contains(promised.String(), want) {
+			t.Errorf("the promises are\n%s", promised.String())
+		}
 	}
 	var table strings.Builder
 	Write(&table, rows)
@@ -56,5 +69,24 @@ func TestEveryTestSaysWhatItChecks(t *testing.T) {
 		if test != "TestMain" && purpose == "" {
 			t.Errorf("%s does not", test)
 		}
+	}
+}
+
+// A test that a promise rests on cannot be renamed or removed unnoticed.
+func TestEveryPromiseRestsOnTestsThatAreThere(t *testing.T) {
+	tests := map[string]string{}
+	for _, folder := range packages {
+		of, err := purposesOf("../../" + folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(tests, of)
+	}
+	if err := refuseBroken(tests); err != nil {
+		t.Error(err)
+	}
+	delete(tests, "TestBadInput")
+	if err := refuseBroken(tests); err == nil || !strings.Contains(err.Error(), "poison input") {
+		t.Errorf("a promise without its test: %v", err)
 	}
 }

@@ -64,6 +64,7 @@ func Start(service string, config Config) (*Telemetry, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	t := &Telemetry{Log: log, Registry: registry, Health: NewHealth()}
+	registry.MustRegister(t.Health)
 	listener, err := net.Listen("tcp", config.Address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve telemetry on TELEMETRY_ADDRESS %s: %w", config.Address, err)
@@ -143,6 +144,24 @@ func (h *Health) Problems() map[string]string {
 		}
 	}
 	return problems
+}
+
+var needMet = prometheus.NewDesc("pix_need_met", "1 while what the process needs for its work is there, else 0; /readyz says why.", []string{"need"}, nil)
+
+// Describe and Collect make the needs a metric, so that who watches sees what is away.
+func (h *Health) Describe(ch chan<- *prometheus.Desc) { ch <- needMet }
+
+// Collect sends one value for each need.
+func (h *Health) Collect(ch chan<- prometheus.Metric) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, wrong := range h.needs {
+		met := 0.0
+		if wrong == "" {
+			met = 1
+		}
+		ch <- prometheus.MustNewConstMetric(needMet, prometheus.GaugeValue, met, name)
+	}
 }
 
 // ServeHTTP answers 200 when ready, else 503 with what is wrong, as JSON.

@@ -2,10 +2,13 @@ package telemetry
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestReadinessTellsWhatIsWrong(t *testing.T) {
@@ -26,6 +29,25 @@ func TestReadinessTellsWhatIsWrong(t *testing.T) {
 	}
 	if !health.Report("tigerbeetle", errors.New("no answer for 3s")) || health.Report("tigerbeetle", errors.New("no answer for 4s")) {
 		t.Fatal("only a change between well and not well is news")
+	}
+}
+
+func TestNeedsAreMetrics(t *testing.T) {
+	health := NewHealth()
+	health.Need("kafka")
+	health.Report("tigerbeetle", nil)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(health)
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 || families[0].GetName() != "pix_need_met" {
+		t.Fatalf("got %v, %v", families, err)
+	}
+	met := map[string]float64{}
+	for _, metric := range families[0].GetMetric() {
+		met[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
+	}
+	if want := map[string]float64{"kafka": 0, "tigerbeetle": 1}; !maps.Equal(met, want) {
+		t.Fatalf("pix_need_met is %v, want %v", met, want)
 	}
 }
 

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,13 +16,16 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/chaos"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 )
 
 // chaosFlags are the flags of chaos.
 type chaosFlags struct {
-	seed     uint64
+	on       string
+	seeds    []uint
+	runs     int
 	rate     float64
 	duration time.Duration
 	mix      string
@@ -30,14 +36,22 @@ type chaosFlags struct {
 	replicas int
 	kafka    string
 	deadline time.Duration
+	allow    []string
 	json     string
 	report   string
 }
+
+// Where chaos breaks.
+const (
+	onLocal   = "local"
+	onCompose = "compose"
+)
 
 const (
 	chaosShortest   = 15 * time.Second
 	chaosLongest    = 24 * time.Hour
 	chaosEnginesMax = 16
+	chaosRunsMax    = 1000
 )
 
 func chaosCommand() *cobra.Command {
@@ -50,112 +64,193 @@ func chaosCommand() *cobra.Command {
 		Example: `  loadtest chaos
   loadtest chaos --seed 7 --rate 1000 --duration 10m
   loadtest chaos --faults kill-engine,pause-ledger
-  loadtest chaos --duration 60s --script "10s kill-broker, 20s cut-kafka, 30s pause-engine"`,
+  loadtest chaos --seed 3,14,15,92,65
+  loadtest chaos --runs 10 --duration 30m
+  loadtest chaos --duration 60s --script "10s kill-broker, 20s cut-kafka, 30s pause-engine"
+  loadtest chaos --on compose --duration 40s     # what docker compose up has started
+
+  # Engines die at 10,000/s while 2 % of the payments get no answer: no other may end as AB03.
+  loadtest chaos --rate 10000 --duration 40s --deadline 40s --mix accepted=88,same-bank=10,silent=2 \
+    --script "10s kill-engine, 25s kill-engine-takeover" --allow none`,
 	}
 	f := command.Flags()
-	f.Uint64Var(&flags.seed, "seed", 0, "decides payments, faults and their times; 0 draws one")
+	f.StringVar(&flags.on, "on", onLocal, "what to break: "+onLocal+", a stack of its own, or "+onCompose+", the running one of this folder's compose file (or COMPOSE_FILE's)")
+	f.UintSliceVar(&flags.seeds, "seed", nil, "decides payments, faults and their times; several make a run each; none draws one")
+	f.IntVar(&flags.runs, "runs", 1, "so many runs, each with the seed after the one before")
 	f.Float64Var(&flags.rate, "rate", 500, "payments per second")
-	f.DurationVar(&flags.duration, "duration", 2*time.Minute, "how long to send and to break; draining and judging come after it")
+	f.DurationVar(&flags.duration, "duration", 2*time.Minute, "how long to send and to break; draining and judging come after it; up to 24h, for a soak")
 	f.StringVar(&flags.mix, "mix", "demo", "what to send, as of run")
 	f.StringVar(&flags.faults, "faults", "all", "names of faults, comma-separated")
 	f.StringVar(&flags.script, "script", "", "faults at given times instead: a file, or text like \"12s kill-engine, 20s pause-broker\"")
 	f.StringVar(&flags.dir, "dir", filepath.Join(".stack", "chaos"), "folder of the stack that is run and broken; what an earlier run left in it is removed")
-	f.IntVar(&flags.engines, "engines", 2, "engines that are there all the time")
+	f.IntVar(&flags.engines, "engines", 2, "engines that are there all the time, at least")
 	f.IntVar(&flags.replicas, "replicas", 1, "TigerBeetle servers, 1 or 3")
 	f.StringVar(&flags.kafka, "kafka", stack.Embedded, "broker: "+stack.Embedded+" or "+stack.Apache)
 	f.DurationVar(&flags.deadline, "deadline", 20*time.Second, "the engines' deadline of a payment")
-	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
-	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML (default report.html in --dir)")
+	f.StringSliceVar(&flags.allow, "allow", reasonCodes(chaos.AllowedByDefault), "reason codes with which a fault may have a good payment rejected, or none")
+	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON; several runs are a list")
+	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML (default report.html in --dir); not with several runs")
 	command.Long = "Starts a stack of its own on free ports, sends load and breaks the stack meanwhile. Clients\n" +
 		"pay through the front door too and keep asking what became of it. Then everything drains and is\n" +
 		"judged: every payment ended as it must (load), every centavo is in its place (audit), and what\n" +
 		"clients saw fits one story of each payment (history). Exit code 1, the seed and the command to\n" +
-		"repeat it if not; data and logs then stay in --dir. Engine 0 reaches broker and ledger directly,\n" +
-		"the others over links that can be broken.\n\nFaults:\n" + chaos.Kinds() + "\nEnvironment:\n" + environmentHelp(environment)
+		"repeat it if not; data and logs then stay in --dir. Every program reaches broker and ledger over\n" +
+		"a link that can be broken.\n\n" +
+		"On compose it needs the docker command, an idle stack, and Linux (the engines' counters are read\n" +
+		"at the containers' own addresses). It kills, stops and pauses containers, adds engines up to\n" +
+		"--engines, and leaves the stack running as it was; deadline, broker and ledger are the stack's.\n\n" +
+		"Faults (those with a star on local only):\n" + chaos.Kinds() + "\nEnvironment:\n" + environmentHelp(environment)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		config, err := flags.config(environment)
+		configs, err := flags.configs(environment)
 		if err != nil {
 			return err
 		}
 		started = true
-		config.Live = os.Stderr
-		fmt.Fprintf(os.Stderr, "seed %d, %d faults\n", config.Seed, len(config.Plan))
-		result, err := chaos.Run(command.Context(), config)
-		if err != nil {
-			return fmt.Errorf("seed %d: %w", config.Seed, err)
+		var results []*chaos.Result
+		for _, config := range configs {
+			result, err := flags.run(command.Context(), config)
+			if err != nil {
+				return fmt.Errorf("seed %d: %w; to repeat it:\n  %s", config.Seed, err, flags.repeat(config.Seed))
+			}
+			results = append(results, result)
 		}
-		result.Repeat = flags.repeat()
-		result.Write(os.Stdout)
-		if err := errors.Join(writeJSON(flags.json, result), result.WriteReport(flags.report)); err != nil {
+		if len(results) == 1 {
+			err = writeJSON(flags.json, results[0])
+		} else {
+			chaos.WriteTable(os.Stdout, results)
+			err = writeJSON(flags.json, results)
+		}
+		if err != nil {
 			return err
 		}
-		fmt.Printf("report: %s\n", flags.report)
-		if !result.Passed {
-			return errors.New("the run failed")
+		if failed := slices.DeleteFunc(results, func(r *chaos.Result) bool { return r.Passed }); len(failed) > 0 {
+			return fmt.Errorf("%d of %d runs failed", len(failed), len(configs))
 		}
 		return nil
 	}
 	return command
 }
 
-// config checks the flags, and fills in what they leave open.
-func (f *chaosFlags) config(population *sandbox.Population) (config chaos.Config, err error) {
+// run carries out one of the runs and says what came of it.
+func (f *chaosFlags) run(ctx context.Context, config chaos.Config) (*chaos.Result, error) {
+	config.Live = os.Stderr
+	fmt.Fprintf(os.Stderr, "seed %d, %d faults\n", config.Seed, len(config.Plan))
+	result, err := chaos.Run(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	result.Repeat = f.repeat(config.Seed)
+	result.Write(os.Stdout)
+	report := cmp.Or(f.report, filepath.Join(config.Dir, "report.html"))
+	if err := result.WriteReport(report); err != nil {
+		return nil, err
+	}
+	fmt.Printf("report: %s\n", report)
+	return result, nil
+}
+
+// configs checks the flags, and fills in what they leave open: one configuration a run.
+func (f *chaosFlags) configs(population *sandbox.Population) ([]chaos.Config, error) {
 	if err := settings.Parse(population); err != nil {
-		return config, err
+		return nil, err
 	}
-	for f.seed == 0 {
-		f.seed = uint64(rand.Uint32()) // short enough to be typed
-	}
-	if f.report == "" {
-		f.report = filepath.Join(f.dir, "report.html")
+	if f.on != onLocal && f.on != onCompose {
+		return nil, fmt.Errorf("--on is %q: it must be %s or %s", f.on, onLocal, onCompose)
 	}
 	if f.rate < 1 || f.rate > rateMax {
-		return config, fmt.Errorf("--rate is %v: it must be from 1 to %d", f.rate, rateMax)
+		return nil, fmt.Errorf("--rate is %v: it must be from 1 to %d", f.rate, rateMax)
 	}
 	if f.replicas != 1 && f.replicas != 3 {
-		return config, fmt.Errorf("--replicas is %d: it must be 1 or 3", f.replicas)
+		return nil, fmt.Errorf("--replicas is %d: it must be 1 or 3", f.replicas)
 	}
 	if f.kafka != stack.Embedded && f.kafka != stack.Apache {
-		return config, fmt.Errorf("--kafka is %q: it must be %s or %s", f.kafka, stack.Embedded, stack.Apache)
+		return nil, fmt.Errorf("--kafka is %q: it must be %s or %s", f.kafka, stack.Embedded, stack.Apache)
+	}
+	allowed := []pix.Reason{}
+	for _, code := range f.allow {
+		if code == "none" && len(f.allow) == 1 {
+			break
+		}
+		reason, err := pix.ParseReason(code)
+		if err != nil {
+			return nil, fmt.Errorf("--allow: %w", err)
+		}
+		allowed = append(allowed, reason)
 	}
 	if err := errors.Join(
 		settings.DurationInRange("--duration", f.duration, chaosShortest, chaosLongest),
 		settings.InRange("--engines", f.engines, 2, chaosEnginesMax),
+		settings.InRange("--runs", f.runs, 1, chaosRunsMax),
+		settings.InRange("the number of seeds (--seed)", len(f.seeds), 0, chaosRunsMax),
 		settings.DurationInRange("--deadline", f.deadline, 5*time.Second, 10*time.Minute),
 		settings.InRange("the number of payments (--rate × --duration)", int(f.rate*f.duration.Seconds()), 1, paymentsMax),
 	); err != nil {
-		return config, err
+		return nil, err
 	}
-	var plan []chaos.Planned
+	if len(f.seeds) == 0 {
+		f.seeds = []uint{1 + uint(rand.Uint32()>>1)} // short enough to be typed
+	}
+	if f.runs > 1 && len(f.seeds) > 1 {
+		return nil, fmt.Errorf("--runs is %d and --seed has %d seeds: with several seeds there is a run of each", f.runs, len(f.seeds))
+	}
+	for run := 1; run < f.runs; run++ {
+		f.seeds = append(f.seeds, f.seeds[0]+uint(run))
+	}
+	if f.report != "" && len(f.seeds) > 1 {
+		return nil, fmt.Errorf("--report is %q with %d runs: each writes a report of its own, in a folder of its seed in --dir", f.report, len(f.seeds))
+	}
+	var configs []chaos.Config
+	for _, seed := range f.seeds {
+		plan, err := f.plan(uint64(seed))
+		if err != nil {
+			return nil, err
+		}
+		dir := f.dir
+		if len(f.seeds) > 1 {
+			dir = filepath.Join(dir, fmt.Sprintf("seed-%d", seed))
+		}
+		configs = append(configs, chaos.Config{
+			Containers: f.on == onCompose, Dir: dir, Engines: f.engines, Replicas: f.replicas, Kafka: f.kafka, Population: *population,
+			Seed: uint64(seed), Rate: f.rate, Duration: f.duration, MixName: f.mix, Plan: plan, Deadline: f.deadline, Allowed: allowed,
+		})
+	}
+	return configs, nil
+}
+
+// plan is what happens when, for a seed.
+func (f *chaosFlags) plan(seed uint64) ([]chaos.Planned, error) {
 	if f.script != "" {
 		text := f.script
 		if file, err := os.ReadFile(text); err == nil {
 			text = string(file)
 		} else if !strings.Contains(text, " ") {
-			return config, fmt.Errorf("--script: %w", err)
+			return nil, fmt.Errorf("--script: %w", err)
 		}
-		if plan, err = chaos.ParseScript(text, f.seed); err != nil {
-			return config, err
-		}
-	} else {
-		names, err := chaos.ParseKinds(f.faults)
-		if err != nil {
-			return config, fmt.Errorf("--faults: %w", err)
-		}
-		plan = chaos.Plan(f.seed, f.duration, names)
+		return chaos.ParseScript(text, seed)
 	}
-	return chaos.Config{
-		Dir: f.dir, Engines: f.engines, Replicas: f.replicas, Kafka: f.kafka, Population: *population,
-		Seed: f.seed, Rate: f.rate, Duration: f.duration, MixName: f.mix, Plan: plan, Deadline: f.deadline,
-	}, nil
+	names, err := chaos.ParseKinds(f.faults)
+	if err != nil {
+		return nil, fmt.Errorf("--faults: %w", err)
+	}
+	if f.on == onCompose && f.faults == "all" {
+		names = chaos.ContainerKinds()
+	}
+	return chaos.Plan(seed, f.duration, names), nil
 }
 
 // repeat is the command that does the same again.
-func (f *chaosFlags) repeat() string {
-	command := fmt.Sprintf("loadtest chaos --seed %d --rate %v --duration %v --mix %s --engines %d --replicas %d --kafka %s --deadline %v",
-		f.seed, f.rate, f.duration, f.mix, f.engines, f.replicas, f.kafka, f.deadline)
+func (f *chaosFlags) repeat(seed uint64) string {
+	command := fmt.Sprintf("loadtest chaos --on %s --seed %d --rate %v --duration %v --mix %s --engines %d --replicas %d --kafka %s --deadline %v --allow %s",
+		f.on, seed, f.rate, f.duration, f.mix, f.engines, f.replicas, f.kafka, f.deadline, strings.Join(f.allow, ","))
 	if f.script != "" {
 		return command + fmt.Sprintf(" --script %q", f.script)
 	}
 	return command + " --faults " + f.faults
+}
+
+func reasonCodes(reasons []pix.Reason) (codes []string) {
+	for _, reason := range reasons {
+		codes = append(codes, reason.String())
+	}
+	return codes
 }

@@ -33,11 +33,15 @@ import (
 
 // Config says what to run and how to break it.
 type Config struct {
+	// Containers breaks what docker compose has started, in place of a stack of processes
+	// that is started for it. The fields up to Engines are of the latter; Deadline is then
+	// what the containers have.
+	Containers bool
 	Dir        string // the stack's folder; what an earlier run left there is removed
 	BinDir     string // where the programs are; empty: they are built into Dir
-	Engines    int
 	Replicas   int
 	Kafka      string
+	Engines    int // at least so many
 	Population sandbox.Population
 
 	Seed     uint64
@@ -48,6 +52,9 @@ type Config struct {
 	// Deadline is the engines'. Shorter than in production, a run ends sooner, and more
 	// payments end by it.
 	Deadline time.Duration
+	// Allowed are the reasons with which faults may have a good payment rejected. nil: those
+	// that faults of every kind together may cause; empty: none.
+	Allowed []pix.Reason
 
 	Live *os.File // where to show how far it is
 }
@@ -64,65 +71,106 @@ const (
 	clientsRateMax = 50
 )
 
-// allowed are the reasons with which faults may have a good payment rejected.
-var allowed = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, rejectedByBank, rejectedByRace}
+// AllowedByDefault are the reasons with which faults of all kinds may have a good payment
+// rejected. A crash alone must not.
+var AllowedByDefault = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, rejectedByBank, rejectedByRace}
 
-// Run breaks a clearing house of its own. An error means that the run could not be
-// carried out; what it has shown is in the Result.
+// Run breaks a clearing house. An error means that the run could not be carried out; what
+// it has shown is in the Result.
 func Run(ctx context.Context, config Config) (*Result, error) {
 	live := newLive(config.Live)
 	live.planned = len(config.Plan)
-	bin, err := prepare(ctx, config, live)
+	if config.Allowed == nil {
+		config.Allowed = AllowedByDefault
+	}
+	w := &world{live: live, taken: map[string]chan struct{}{}}
+	begin := beginProcesses
+	if config.Containers {
+		begin = beginContainers
+	}
+	end, err := begin(ctx, &config, w)
 	if err != nil {
 		return nil, err
 	}
-	env := map[string][]string{
-		stack.Engine: {"ENGINE_DEADLINE=" + config.Deadline.String(), "ENGINE_PENDING_TIMEOUT=" + (config.Deadline + pendingAfterDeadline).String(),
-			// Half of it is waited for silent banks when an engine stops, and its partitions wait along.
-			"SHUTDOWN_TIMEOUT=4s"},
-		stack.Simulator: {"SIMULATOR_LATE_DELAY=" + (config.Deadline + lateAfterDeadline).String()},
-	}
-	running, err := stack.Start(ctx, stack.Config{
-		Dir: config.Dir, BinDir: bin, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas, Kafka: config.Kafka,
-		CacheGrid: "256MiB", Env: env, ReadyWithin: recoveryMax, RestartCrashed: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	links := map[string]*engineLinks{}
-	defer func() { // after the engines have stopped, in order
-		for _, of := range links {
-			of.close()
-		}
-	}()
-	stop := sync.OnceValue(func() error { return running.Stop(context.WithoutCancel(ctx)) })
+	stop := sync.OnceValue(func() error { return end(context.WithoutCancel(ctx)) })
 	defer func() { _ = stop() }()
 
-	result, err := breakIt(ctx, config, running, env, links, live)
+	result, err := breakIt(ctx, config, w)
 	if err != nil {
 		return nil, err
 	}
 	if err := stop(); err != nil {
 		result.Problems = append(result.Problems, "cannot stop in order: "+err.Error())
 	}
-	for _, crash := range running.Crashes() {
+	for _, crash := range w.Crashes() {
 		result.Problems = append(result.Problems, fmt.Sprintf("%s ended unasked (%s):\n%s", crash.Name, crash.How, crash.Log))
 	}
 	result.judge()
-	if result.Passed {
+	if result.Passed && !config.Containers {
 		_ = os.RemoveAll(filepath.Join(config.Dir, "data")) // gigabytes; of a failure everything stays
 	}
 	return result, nil
 }
 
-// breakIt carries a run out on a stack that is up.
-func breakIt(ctx context.Context, config Config, running *stack.Stack, env map[string][]string, links map[string]*engineLinks, live *live) (*Result, error) {
-	kafka, err := kgo.NewClient(kgo.SeedBrokers(running.KafkaAddress()), kgo.ClientID("chaos"))
+// beginProcesses starts a stack whose programs reach their servers over links.
+func beginProcesses(ctx context.Context, config *Config, w *world) (end func(context.Context) error, err error) {
+	bin, err := prepare(ctx, *config, w.live)
+	if err != nil {
+		return nil, err
+	}
+	w.links = &links{of: map[string]*programLinks{}}
+	running, err := stack.Start(ctx, stack.Config{
+		Dir: config.Dir, BinDir: bin, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas, Kafka: config.Kafka,
+		CacheGrid: "256MiB", ReadyWithin: recoveryMax, RestartCrashed: true, Via: w.links.via,
+		Env: map[string][]string{
+			stack.Engine: {"ENGINE_DEADLINE=" + config.Deadline.String(), "ENGINE_PENDING_TIMEOUT=" + (config.Deadline + pendingAfterDeadline).String(),
+				// Half of it is waited for silent banks when an engine stops, and its partitions wait along.
+				"SHUTDOWN_TIMEOUT=4s"},
+			stack.Simulator: {"SIMULATOR_LATE_DELAY=" + (config.Deadline + lateAfterDeadline).String()},
+		},
+	})
+	if err != nil {
+		w.links.close()
+		return nil, err
+	}
+	w.system, w.processes, w.engines = running, running, []string{stack.EngineName(0)}
+	w.clears = func(engine string, member kadm.DescribedGroupMember) bool {
+		return member.InstanceID != nil && *member.InstanceID == engine
+	}
+	return func(ctx context.Context) error {
+		defer w.links.close() // after the programs have stopped, in order
+		return running.Stop(ctx)
+	}, nil
+}
+
+// beginContainers finds what docker compose has started.
+func beginContainers(ctx context.Context, config *Config, w *world) (end func(context.Context) error, err error) {
+	if err := refuseInContainers(config.Plan); err != nil {
+		return nil, err
+	}
+	found, err := findContainers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.system, w.engines = found, found.Engines()
+	w.clears = func(engine string, member kadm.DescribedGroupMember) bool {
+		return strings.TrimPrefix(member.ClientHost, "/") == found.address(engine)
+	}
+	if config.Deadline, err = found.deadline(); err != nil {
+		return nil, errors.Join(err, found.Stop(context.WithoutCancel(ctx)))
+	}
+	config.Replicas, config.Kafka = len(found.Replicas()), found.image(stack.Broker)
+	return found.Stop, nil
+}
+
+// breakIt carries a run out on a clearing house that is up.
+func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
+	kafka, err := kgo.NewClient(kgo.SeedBrokers(w.KafkaAddress()), kgo.ClientID("chaos"))
 	if err != nil {
 		return nil, err
 	}
 	defer kafka.Close()
-	client, err := ledger.Connect(ledger.Config{Addresses: strings.Split(running.TigerBeetleAddresses(), ",")})
+	client, err := ledger.Connect(ledger.Config{Addresses: strings.Split(w.TigerBeetleAddresses(), ",")})
 	if err != nil {
 		return nil, err
 	}
@@ -136,18 +184,15 @@ func breakIt(ctx context.Context, config Config, running *stack.Stack, env map[s
 		}
 	}()
 
-	w := &world{
-		stack: running, admin: kadm.NewClient(kafka), live: live, env: env, links: links, taken: map[string]chan struct{}{},
-		engines: []string{stack.EngineName(0)}, simulator: &banks{url: running.SimulatorURL(), population: config.Population},
-	}
+	w.admin, w.simulator = kadm.NewClient(kafka), &banks{url: w.SimulatorURL(), population: config.Population}
 	for len(w.engines) < config.Engines {
-		name, err := w.addEngine(ctx)
+		name, err := w.AddEngine(ctx)
 		if err != nil {
 			return nil, err
 		}
-		w.engines, w.linked = append(w.engines, name), append(w.linked, name)
+		w.engines = append(w.engines, name)
 	}
-	return (&run{config: config, world: w, client: client, kafka: running.KafkaAddress()}).carryOut(ctx)
+	return (&run{config: config, world: w, client: client, kafka: w.KafkaAddress()}).carryOut(ctx)
 }
 
 // prepare clears the folder and has the programs built.
@@ -194,7 +239,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	if r.observer, err = observe(ctx, r.kafka, w.admin, r.recorder, w.start); err != nil {
 		return nil, err
 	}
-	r.clients = newClients(w.stack.ProducerURL(), config.Population, r.recorder, r.observer, config.Seed)
+	r.clients = newClients(w.ProducerURL(), config.Population, r.recorder, r.observer, config.Seed)
 
 	sending, stopSending := context.WithTimeout(ctx, config.Duration)
 	defer stopSending()
@@ -214,7 +259,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	loaded, err := load.Run(ctx, load.Config{
 		Stream: stream.Config{Brokers: []string{r.kafka}}, Population: config.Population,
 		Mix: weights, MixName: config.MixName, Rate: config.Rate, Payments: max(1, int(config.Rate*config.Duration.Seconds())), Seed: config.Seed,
-		DrainTimeout: config.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: allowed,
+		DrainTimeout: config.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: config.Allowed, Faults: true,
 		Progress: live.progress, ProgressEvery: live.every,
 	})
 	if live.terminal {
@@ -251,7 +296,7 @@ const clockTolerance = 2 * time.Millisecond
 
 func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 	result := &Result{
-		Seed: r.config.Seed, Engines: r.config.Engines, Kafka: r.config.Kafka, Replicas: r.config.Replicas,
+		Seed: r.config.Seed, Engines: len(r.world.engines), Kafka: r.config.Kafka, Replicas: r.config.Replicas,
 		StartedAt: r.world.start.UTC(), DeadlineSeconds: r.config.Deadline.Seconds(),
 		Load: loaded, Audit: verdict, History: r.recorder.Check(clockTolerance), Counters: r.counting.counters(),
 		Clients: r.clients.submitted.Load(), Seconds: r.observer.series(), Rejected: maps.Clone(r.observer.rejected),
@@ -262,7 +307,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 	if n := result.Rejected[forged.String()]; n > 0 {
 		result.Problems = append(result.Problems, fmt.Sprintf("%d payments were rejected with %s: a forged answer was believed", n, forged))
 	}
-	if r.config.Engines > 0 && r.clients.submitted.Load() == 0 {
+	if r.clients.submitted.Load() == 0 {
 		result.Problems = append(result.Problems, "the producer took no payment at all")
 	}
 	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {
@@ -326,9 +371,9 @@ func (r *run) injectOne(ctx context.Context, planned Planned) {
 // engineTelemetry lists where the engines tell what they counted.
 func (r *run) engineTelemetry() map[string]string {
 	urls := map[string]string{}
-	for _, name := range r.world.stack.Names() {
-		if strings.HasPrefix(name, "engine-") {
-			urls[name] = r.world.stack.TelemetryURL(name)
+	for _, name := range r.world.allEngines() {
+		if url := r.world.TelemetryURL(name); url != "" {
+			urls[name] = url
 		}
 	}
 	return urls

@@ -156,6 +156,86 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
+// Containers have no links and no environment of one start: such a fault is refused before
+// anything is broken.
+func TestContainersHaveNotEveryFault(t *testing.T) {
+	possible := ContainerKinds()
+	if slices.Contains(possible, "cut-kafka") || slices.Contains(possible, "crash-engine") || !slices.Contains(possible, "kill-engine") {
+		t.Errorf("containers have %v", possible)
+	}
+	if err := refuseInContainers(Plan(1, time.Hour, possible)); err != nil {
+		t.Error(err)
+	}
+	if err := refuseInContainers([]Planned{{Kind: "stall-bank"}}); err == nil || !strings.Contains(err.Error(), "stall-bank") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Every program has links of its own, and a broken one is broken for it alone.
+func TestLinksOfEachProgram(t *testing.T) {
+	l := &links{of: map[string]*programLinks{}}
+	defer l.close()
+	addresses := map[string]bool{}
+	for _, process := range []string{"engine-0", "engine-1", "producer", "bank-simulator"} {
+		for _, server := range []string{"broker", "tigerbeetle-0", "tigerbeetle-1"} {
+			address, err := l.via(process, server, "127.0.0.1:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if process == "bank-simulator" && server != "broker" {
+				if address != "127.0.0.1:1" {
+					t.Errorf("the bank simulator, which has no ledger, has a link to %s", server)
+				}
+				continue
+			}
+			if addresses[address] || address == "127.0.0.1:1" {
+				t.Errorf("%s reaches %s at %s: not over a link of its own", process, server, address)
+			}
+			addresses[address] = true
+		}
+	}
+	if address, err := l.via("broker", "tigerbeetle-0", "127.0.0.1:1"); err != nil || address != "127.0.0.1:1" {
+		t.Errorf("the broker has a link: %s, %v", address, err)
+	}
+	if both, err := l.between("engine-1", toLedger); err != nil || len(both) != 2 {
+		t.Errorf("%d links to two servers, %v", len(both), err)
+	}
+	if _, err := l.between("bank-simulator", toLedger); err == nil {
+		t.Error("links of the bank simulator to the ledger")
+	}
+}
+
+func TestRecoveryFigures(t *testing.T) {
+	r := &Result{Load: &load.Result{
+		GoodRejected: map[string]int{"AB03": 2}, Latencies: []load.Latency{{Kind: "settled", Max: 1500}, {Kind: "every outcome", Max: 40100}},
+		Outcomes: []load.Outcome{{Case: "accepted", Expected: "settled", Count: load.Count{Sent: 98}}, {Case: "silent", Count: load.Count{Sent: 4, AsExpected: 3}}},
+	}, Events: []Event{
+		{Kind: "kill-engine", FirstSettled: 1}, {Kind: "crash-engine", FirstSettled: 3}, {Kind: "kill-engine", FirstSettled: -1},
+		{Kind: "kill-engine-takeover", FirstSettled: 4}, {Kind: "kill-engine", FirstSettled: 9, Problem: "it did not come back"},
+	}}
+	var text strings.Builder
+	for _, figure := range r.Recovery() {
+		text.WriteString(figure.Value + "\n")
+	}
+	for _, want := range []string{"longest 3.00 s, of 2", "longest 4.00 s, of 1", "40.1 s", "1.5 s", "2 of 98: AB03 2", "4, of which 3 ended as AB03"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in\n%s", want, text.String())
+		}
+	}
+}
+
+func TestTableOfRuns(t *testing.T) {
+	good := &Result{Seed: 3, Passed: true, Load: &load.Result{Sent: 10}}
+	bad := &Result{Seed: 4, Repeat: "loadtest chaos --seed 4", Load: &load.Result{Sent: 10}}
+	var text strings.Builder
+	WriteTable(&text, []*Result{good, bad})
+	for _, want := range []string{"passed", "FAILED", "loadtest chaos --seed 4", "1 of 2 runs passed"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in\n%s", want, text.String())
+		}
+	}
+}
+
 // The page shows a failure's reason, whatever characters it has, and the way to repeat it.
 func TestReport(t *testing.T) {
 	r := &Result{Seed: 7, Repeat: "loadtest chaos --seed 7", Load: &load.Result{Sent: 10}, Events: []Event{

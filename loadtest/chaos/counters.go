@@ -49,8 +49,15 @@ func newCounting() *counting {
 	return &counting{client: http.Client{Timeout: time.Second}, before: map[string]map[string]float64{}, total: map[string]float64{}}
 }
 
-// run asks every engine there is until ctx ends, and once more.
+// run asks every engine there is until ctx ends, and once more. What they have counted
+// before is not counted.
 func (c *counting) run(ctx context.Context, engines func() map[string]string) {
+	for name, url := range engines() {
+		c.ask(name, url)
+	}
+	c.mu.Lock()
+	clear(c.total)
+	c.mu.Unlock()
 	for last := false; !last; {
 		select {
 		case <-ctx.Done():

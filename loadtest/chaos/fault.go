@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
@@ -15,8 +16,18 @@ import (
 type kind struct {
 	name    string
 	meaning string
+	where   where
 	inject  func(ctx context.Context, w *world, f *fault) error
 }
+
+// where says what a kind of fault needs.
+type where int
+
+const (
+	anywhere where = iota
+	// processesOnly are the faults that need a program's environment or its connections.
+	processesOnly
+)
 
 // fault is one that is being injected.
 type fault struct {
@@ -30,35 +41,42 @@ var kinds []kind
 
 func init() {
 	kinds = []kind{
-		{"kill-engine", "SIGKILL, and started again at once", killEngine(0, 0)},
-		{"kill-engine-takeover", "SIGKILL, and away for 6 to 10 s: another engine takes over", killEngine(6*time.Second, 10*time.Second)},
-		{"pause-engine", "SIGSTOP for 4 to 9 s, past its session: a zombie when it goes on", pauseEngine},
-		{"restart-engines", "every engine restarted in order, one after the other", restartEngines},
-		{"add-engine", "one more engine joins for 5 to 10 s and leaves again", addEngine},
-		{"remove-engine", "an engine leaves in order for 5 to 10 s", removeEngine},
-		{"crash-engine", "an engine dies by itself at a step of a payment", crashAt(engineCrash)},
-		{"crash-bank", "the bank simulator dies by itself at a step of an answer", crashAt(bankCrash)},
-		{"crash-producer", "the producer dies by itself at a step of taking a payment", crashAt(producerCrash)},
-		{"kill-ledger", "SIGKILL of a TigerBeetle server, started again within 2 s", killServer(ledgerServer)},
-		{"pause-ledger", "SIGSTOP of a TigerBeetle server for 2 to 6 s", pauseServer(ledgerServer)},
-		{"kill-broker", "SIGKILL of the Kafka broker, started again within 2 s", killServer(brokerServer)},
-		{"pause-broker", "SIGSTOP of the Kafka broker for 2 to 6 s", pauseServer(brokerServer)},
-		{"kill-bank", "SIGKILL of the bank simulator, started again within 2 s", killServer(bankServer)},
-		{"kill-producer", "SIGKILL of the producer, started again within 2 s", killServer(producerServer)},
-		{"bank-silent", "a bank answers nothing for 4 to 8 s", bankBehaves(`{"silent_share": 1}`)},
-		{"bank-late", "a bank accepts for 4 to 8 s everything, but after the deadline", bankBehaves(`{"late_share": 1}`)},
-		{"bank-slow", "a bank takes 0.5 to 8 s for its answers for 4 to 8 s", bankBehaves(`{"delay": {"min_ms": 500, "mean_ms": 2000, "max_ms": 8000}}`)},
-		{"bank-duplicate", "a bank answers everything twice for 4 to 8 s", bankBehaves(`{"duplicate_share": 1}`)},
-		{"bank-rejecting", "a bank rejects half of everything for 4 to 8 s", bankBehaves(`{"accept_share": 0.5, "reject_codes": ["` + rejectedByBank.String() + `"]}`)},
-		{"forge-answers", "for 4 to 8 s answers of other banks, about unknown payments, against the verdict, and that race with the true ones", forgeAnswers},
-		{"cut-kafka", "the connections of an engine to Kafka are reset and refused for 2 to 6 s", breakLink(toKafka, link.Cut)},
-		{"stall-kafka", "nothing passes between an engine and Kafka for 2 to 6 s", breakLink(toKafka, link.Stalled)},
-		{"half-open-kafka", "an engine's requests reach Kafka, the answers are held for 2 to 6 s", breakLink(toKafka, link.HalfOpen)},
-		{"slow-kafka", "100 to 500 ms more each way between an engine and Kafka for 2 to 6 s", breakLink(toKafka, link.Slow)},
-		{"cut-ledger", "the connections of an engine to the ledger are reset and refused for 2 to 6 s", breakLink(toLedger, link.Cut)},
-		{"stall-ledger", "nothing passes between an engine and the ledger for 2 to 6 s", breakLink(toLedger, link.Stalled)},
-		{"half-open-ledger", "an engine's requests reach the ledger, the answers are held for 2 to 6 s", breakLink(toLedger, link.HalfOpen)},
-		{"slow-ledger", "100 to 500 ms more each way between an engine and the ledger for 2 to 6 s", breakLink(toLedger, link.Slow)},
+		{"kill-engine", "SIGKILL, and started again at once", anywhere, killEngine(0, 0)},
+		{"kill-engine-takeover", "SIGKILL, and away for 6 to 10 s: another engine takes over", anywhere, killEngine(6*time.Second, 10*time.Second)},
+		{"pause-engine", "SIGSTOP for 4 to 9 s, past its session: a zombie when it goes on", anywhere, pauseEngine},
+		{"restart-engines", "every engine restarted in order, one after the other", anywhere, restartEngines},
+		{"add-engine", "one more engine joins for 5 to 10 s and leaves again", anywhere, addEngine},
+		{"remove-engine", "an engine leaves in order for 5 to 10 s", anywhere, removeEngine},
+		{"crash-engine", "an engine dies by itself at a step of a payment", processesOnly, crashAt(engineCrash)},
+		{"crash-bank", "the bank simulator dies by itself at a step of an answer", processesOnly, crashAt(bankCrash)},
+		{"crash-producer", "the producer dies by itself at a step of taking a payment", processesOnly, crashAt(producerCrash)},
+		{"kill-ledger", "SIGKILL of a TigerBeetle server, started again within 2 s", anywhere, killServer(ledgerServer)},
+		{"pause-ledger", "SIGSTOP of a TigerBeetle server for 2 to 6 s", anywhere, pauseServer(ledgerServer)},
+		{"kill-broker", "SIGKILL of the Kafka broker, started again within 2 s", anywhere, killServer(brokerServer)},
+		{"pause-broker", "SIGSTOP of the Kafka broker for 2 to 6 s", anywhere, pauseServer(brokerServer)},
+		{"kill-bank", "SIGKILL of the bank simulator, started again within 2 s", anywhere, killServer(bankServer)},
+		{"kill-producer", "SIGKILL of the producer, started again within 2 s", anywhere, killServer(producerServer)},
+		{"bank-silent", "a bank answers nothing for 4 to 8 s", anywhere, bankBehaves(`{"silent_share": 1}`)},
+		{"bank-late", "a bank accepts for 4 to 8 s everything, but after the deadline", anywhere, bankBehaves(`{"late_share": 1}`)},
+		{"bank-slow", "a bank takes 0.5 to 8 s for its answers for 4 to 8 s", anywhere, bankBehaves(`{"delay": {"min_ms": 500, "mean_ms": 2000, "max_ms": 8000}}`)},
+		{"bank-duplicate", "a bank answers everything twice for 4 to 8 s", anywhere, bankBehaves(`{"duplicate_share": 1}`)},
+		{"bank-rejecting", "a bank rejects half of everything for 4 to 8 s", anywhere, bankBehaves(`{"accept_share": 0.5, "reject_codes": ["` + rejectedByBank.String() + `"]}`)},
+		{"forge-answers", "for 4 to 8 s answers of other banks, about unknown payments, against the verdict, and that race with the true ones", anywhere, forgeAnswers},
+	}
+	for _, at := range []struct {
+		name, meaning string
+		breaks        linked
+	}{
+		{"kafka", "between an engine and Kafka", linkOfEngine(toKafka)},
+		{"ledger", "between an engine and the ledger", linkOfEngine(toLedger)},
+		{"bank", "between the bank simulator and Kafka", linkOf(stack.Simulator, toKafka)},
+		{"producer", "between the producer and Kafka or the ledger", linkOf(stack.Producer, toKafka, toLedger)},
+	} {
+		kinds = append(kinds,
+			kind{"cut-" + at.name, "connections " + at.meaning + " are reset and refused for 2 to 6 s", processesOnly, breakLink(at.breaks, link.Cut)},
+			kind{"stall-" + at.name, "nothing passes " + at.meaning + " for 2 to 6 s", processesOnly, breakLink(at.breaks, link.Stalled)},
+			kind{"half-open-" + at.name, "requests pass " + at.meaning + ", the answers are held for 2 to 6 s", processesOnly, breakLink(at.breaks, link.HalfOpen)},
+			kind{"slow-" + at.name, "100 to 500 ms more each way " + at.meaning + " for 2 to 6 s", processesOnly, breakLink(at.breaks, link.Slow)})
 	}
 }
 
@@ -96,10 +114,10 @@ func killEngine(low, high time.Duration) func(context.Context, *world, *fault) e
 			return err
 		}
 		defer free()
-		w.begin(f)
-		if err := w.stack.Kill(name); err != nil {
+		if err := w.Kill(name); err != nil {
 			return err
 		}
+		w.begin(f) // it is dead now: whatever settles from here on, another life has settled
 		f.hold(ctx, low, high)
 		return w.bring(ctx, f, name)
 	}
@@ -123,7 +141,11 @@ func restartEngines(ctx context.Context, w *world, f *fault) error {
 		if err != nil {
 			return err
 		}
-		err = w.stack.Restart(ctx, name)
+		if err = w.StopProcess(ctx, name); err == nil {
+			if err = w.StartProcess(name); err == nil {
+				err = w.WaitReady(ctx, name)
+			}
+		}
 		free()
 		if err != nil {
 			return err
@@ -141,7 +163,7 @@ func addEngine(ctx context.Context, w *world, f *fault) error {
 	}
 	f.Target = name
 	f.hold(ctx, 5*time.Second, 10*time.Second)
-	return w.stack.StopProcess(ctx, name)
+	return w.StopProcess(ctx, name)
 }
 
 func removeEngine(ctx context.Context, w *world, f *fault) error {
@@ -151,7 +173,7 @@ func removeEngine(ctx context.Context, w *world, f *fault) error {
 	}
 	defer free()
 	w.begin(f)
-	if err := w.stack.StopProcess(ctx, name); err != nil {
+	if err := w.StopProcess(ctx, name); err != nil {
 		return err
 	}
 	f.hold(ctx, 5*time.Second, 10*time.Second)
@@ -194,10 +216,10 @@ func crashAt(c crashing) func(context.Context, *world, *fault) error {
 		}
 		f.Detail = fmt.Sprintf("%s:%d", point, passage)
 		w.begin(f)
-		if err := w.stack.Kill(name); err != nil {
+		if err := w.Kill(name); err != nil {
 			return err
 		}
-		died, err := w.stack.StartToDie(name, c.variable+"="+f.Detail)
+		died, err := w.processes.StartToDie(name, c.variable+"="+f.Detail)
 		if err != nil {
 			return err
 		}
@@ -212,7 +234,7 @@ func crashAt(c crashing) func(context.Context, *world, *fault) error {
 }
 
 var (
-	ledgerServer   = func(w *world, f *fault) string { r := w.stack.Replicas(); return r[f.random.IntN(len(r))] }
+	ledgerServer   = func(w *world, f *fault) string { r := w.Replicas(); return r[f.random.IntN(len(r))] }
 	brokerServer   = func(*world, *fault) string { return stack.Broker }
 	bankServer     = func(*world, *fault) string { return stack.Simulator }
 	producerServer = func(*world, *fault) string { return stack.Producer }
@@ -228,7 +250,7 @@ func killServer(which func(*world, *fault) string) func(context.Context, *world,
 		defer free()
 		f.Target = name
 		w.begin(f)
-		if err := w.stack.Kill(name); err != nil {
+		if err := w.Kill(name); err != nil {
 			return err
 		}
 		f.hold(ctx, 0, 2*time.Second)
@@ -249,26 +271,40 @@ func pauseServer(which func(*world, *fault) string) func(context.Context, *world
 	}
 }
 
-// destination is where a link of an engine leads.
-type destination int
+// linked chooses whose link to where breaks, and reserves that program.
+type linked func(ctx context.Context, w *world, f *fault) (program string, to destination, free func(), err error)
 
-const (
-	toKafka destination = iota
-	toLedger
-)
+func linkOfEngine(to destination) linked {
+	return func(ctx context.Context, w *world, f *fault) (string, destination, func(), error) {
+		name, free, err := f.takeEngine(ctx, w.engines)
+		return name, to, free, err
+	}
+}
 
-func breakLink(to destination, state link.State) func(context.Context, *world, *fault) error {
+func linkOf(program string, destinations ...destination) linked {
+	return func(ctx context.Context, w *world, f *fault) (string, destination, func(), error) {
+		to := destinations[f.random.IntN(len(destinations))]
+		f.Target, f.Detail = program, "to "+to.String()
+		free, err := w.take(ctx, program)
+		return program, to, free, err
+	}
+}
+
+func breakLink(choose linked, state link.State) func(context.Context, *world, *fault) error {
 	return func(ctx context.Context, w *world, f *fault) error {
-		name, free, err := f.takeEngine(ctx, w.linked)
+		name, to, free, err := choose(ctx, w, f)
 		if err != nil {
 			return err
 		}
 		defer free()
 		delay := f.between(100*time.Millisecond, 500*time.Millisecond)
 		if state == link.Slow {
-			f.Detail = fmt.Sprintf("%d ms each way", delay.Milliseconds())
+			f.Detail = strings.TrimSpace(fmt.Sprintf("%s %d ms each way", f.Detail, delay.Milliseconds()))
 		}
-		links := w.links[name].to(to)
+		links, err := w.links.between(name, to)
+		if err != nil {
+			return err
+		}
 		w.begin(f)
 		for _, l := range links {
 			l.Set(state, delay)
@@ -278,6 +314,6 @@ func breakLink(to destination, state link.State) func(context.Context, *world, *
 			l.Set(link.Whole, 0)
 		}
 		w.end(f)
-		return w.stack.WaitReady(ctx, name)
+		return w.WaitReady(ctx, name)
 	}
 }

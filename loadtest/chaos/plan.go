@@ -86,6 +86,28 @@ func ParseKinds(text string) ([]string, error) {
 	return kindsNamed(strings.Split(text, ",")...)
 }
 
+// ContainerKinds are the names of the faults that containers can have.
+func ContainerKinds() []string {
+	var names []string
+	for _, k := range kinds {
+		if k.where == anywhere {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
+// refuseInContainers names a fault of a plan that containers cannot have.
+func refuseInContainers(plan []Planned) error {
+	possible := ContainerKinds()
+	for _, planned := range plan {
+		if !slices.Contains(possible, planned.Kind) {
+			return fmt.Errorf("fault %q needs processes of a stack of its own: in containers there are %s", planned.Kind, strings.Join(possible, ", "))
+		}
+	}
+	return nil
+}
+
 func kindsNamed(names ...string) ([]string, error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
@@ -96,11 +118,15 @@ func kindsNamed(names ...string) ([]string, error) {
 	return names, nil
 }
 
-// Kinds describes every fault, for --help.
+// Kinds describes every fault, for --help; those that containers cannot have with a star.
 func Kinds() string {
 	var text strings.Builder
 	for _, k := range kinds {
-		fmt.Fprintf(&text, "  %-22s %s\n", k.name, k.meaning)
+		only := ""
+		if k.where == processesOnly {
+			only = " *"
+		}
+		fmt.Fprintf(&text, "  %-22s %s%s\n", k.name, k.meaning, only)
 	}
 	return text.String()
 }

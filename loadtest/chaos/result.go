@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -12,6 +13,7 @@ import (
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/mix"
 )
 
 // Result is what a run has shown.
@@ -147,24 +149,118 @@ func (r *Result) Write(w io.Writer) {
 		fmt.Fprintf(table, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t\n", k.Kind, k.Times, k.FirstMedian, k.FirstMax, k.StandstillMedian, k.Standstill, k.Problems)
 	}
 	table.Flush()
-	c := r.Counters
-	fmt.Fprintf(w, "\nredelivered and absorbed %.0f, joined one in flight %.0f, skipped by the commit's hint %.0f (at least: an engine takes some counts to its grave)\n", c.Redelivered, c.Joined, c.Skipped)
-	fmt.Fprintf(w, "banks' answers used %.0f, late %.0f, about no payment in flight %.0f, refused %.0f\n", c.AnswersUsed, c.AnswersLate, c.AnswersOdd, c.AnswersForged)
-	fmt.Fprintf(w, "longest wait of any payment %.1f s; good payments that ended otherwise because of a fault: %d of %d\n", r.LongestWait(), r.Excused(), r.Load.Sent)
+	fmt.Fprintln(w, "\nrecovery:")
+	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, figure := range r.Recovery() {
+		fmt.Fprintf(table, "%s\t%s\n", figure.What, figure.Value)
+	}
+	table.Flush()
 	for _, problem := range r.Problems {
 		fmt.Fprintf(w, "PROBLEM %s\n", problem)
 	}
 	fmt.Fprintln(w, r)
 }
 
+// Figure is one of a list, for people.
+type Figure struct{ What, Value string }
+
+// Recovery says what dying and coming back have cost.
+func (r *Result) Recovery() []Figure {
+	c := r.Counters
+	return []Figure{
+		{"kill to the first settled payment, the same engine restarted", r.firstSettled("kill-engine", "crash-engine")},
+		{"kill to the first settled payment, another engine taking over", r.firstSettled("kill-engine-takeover")},
+		{"payments redelivered", fmt.Sprintf("%.0f, and %.0f skipped by the commit's hint (at least: an engine takes some counts to its grave)", c.Redelivered, c.Skipped)},
+		{"duplicates absorbed", fmt.Sprintf("%.0f that joined one in flight, %.0f answers of banks (%.0f late, %.0f about none in flight), %d repeated reports",
+			c.Joined, c.AnswersLate+c.AnswersOdd, c.AnswersLate, c.AnswersOdd, r.Audit.Summary.RepeatedReports)},
+		{"answers refused, of banks that were not asked", fmt.Sprintf("%.0f", c.AnswersForged)},
+		{"longest wait of any payment", fmt.Sprintf("%.1f s", r.LongestWait())},
+		{"longest wait of a settled payment", fmt.Sprintf("%.1f s", r.longest("settled"))},
+		{"good payments rejected", r.goodRejected()},
+		{"payments that must wait for the deadline", r.waiting()},
+	}
+}
+
+// firstSettled sums up the faults of some kinds: the partitions of the engine that died,
+// from its death to the first payment that any of them settled.
+func (r *Result) firstSettled(kinds ...string) string {
+	var seconds []float64
+	for _, event := range r.Events {
+		if slices.Contains(kinds, event.Kind) && event.Problem == "" && event.FirstSettled >= 0 {
+			seconds = append(seconds, event.FirstSettled)
+		}
+	}
+	if len(seconds) == 0 {
+		return "none in this run"
+	}
+	slices.Sort(seconds)
+	return fmt.Sprintf("median %.2f s, longest %.2f s, of %d", seconds[len(seconds)/2], seconds[len(seconds)-1], len(seconds))
+}
+
+// goodRejected counts the payments that should have settled and were rejected.
+func (r *Result) goodRejected() string {
+	good, total := 0, 0
+	for _, outcome := range r.Load.Outcomes {
+		if outcome.Expected == "settled" {
+			good += outcome.Sent
+		}
+	}
+	var reasons []string
+	for _, reason := range slices.Sorted(maps.Keys(r.Load.GoodRejected)) {
+		total += r.Load.GoodRejected[reason]
+		reasons = append(reasons, fmt.Sprintf("%s %d", reason, r.Load.GoodRejected[reason]))
+	}
+	if total == 0 {
+		return fmt.Sprintf("0 of %d", good)
+	}
+	return fmt.Sprintf("%d of %d: %s", total, good, strings.Join(reasons, ", "))
+}
+
+// waiting counts the payments whose bank does not answer in time.
+func (r *Result) waiting() string {
+	sent, ended := 0, 0
+	for _, outcome := range r.Load.Outcomes {
+		if outcome.Case == mix.Silent.String() || outcome.Case == mix.Late.String() {
+			sent += outcome.Sent
+			ended += outcome.AsExpected
+		}
+	}
+	return fmt.Sprintf("%d, of which %d ended as AB03", sent, ended)
+}
+
 // LongestWait is the longest time, in seconds, from when a payment should have been sent
 // to its outcome.
-func (r *Result) LongestWait() float64 {
-	longest := 0.0
+func (r *Result) LongestWait() float64 { return r.longest("every outcome") }
+
+func (r *Result) longest(kind string) float64 {
 	for _, latency := range r.Load.Latencies {
-		longest = max(longest, latency.Max/1000)
+		if latency.Kind == kind {
+			return latency.Max / 1000
+		}
 	}
-	return longest
+	return 0
+}
+
+// WriteTable prints several runs, one a line, and how to repeat those that failed.
+func WriteTable(w io.Writer, results []*Result) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "\nseed\tverdict\tfaults\tpayments\tgood ones rejected\tredelivered\tlongest wait\t")
+	passed := 0
+	for _, r := range results {
+		verdict := "FAILED"
+		if r.Passed {
+			verdict = "passed"
+			passed++
+		}
+		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%d\t%.0f\t%.1f s\t\n", r.Seed, verdict, len(r.Events), int64(r.Load.Sent)+r.Clients, r.Excused(), r.Counters.Redelivered, r.LongestWait())
+	}
+	table.Flush()
+	for _, r := range results {
+		if !r.Passed {
+			fmt.Fprintln(w, r)
+		}
+	}
+	fmt.Fprintf(w, "%d of %d runs passed\n", passed, len(results))
 }
 
 // Excused counts payments that ended otherwise than without faults, as they may.

@@ -2,89 +2,77 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/loadtest/link"
 	"github.com/liquida/liquida/platform/stream"
 )
 
+// system is a clearing house that can be broken: processes of this machine (*stack.Stack),
+// or containers that docker compose has started (*containers).
+type system interface {
+	KafkaAddress() string
+	TigerBeetleAddresses() string
+	ProducerURL() string
+	SimulatorURL() string
+	TelemetryURL(name string) string
+	Replicas() []string
+
+	StartProcess(name string) error
+	WaitReady(ctx context.Context, name string) error
+	StopProcess(ctx context.Context, name string) error
+	Kill(name string) error
+	Pause(name string) error
+	Resume(name string) error
+	AddEngine(ctx context.Context) (string, error)
+
+	Crashes() []stack.Crash
+	Stop(ctx context.Context) error
+}
+
 // world is the clearing house that is being broken.
 type world struct {
-	stack     *stack.Stack
+	system
 	admin     *kadm.Client
 	simulator *banks
 	live      *live
 
-	// engines are those that are there from beginning to end. The first of them reaches
-	// broker and ledger directly, the others, the linked ones, over links that break.
+	// processes and links are those of a stack of processes, nil in containers: nothing else
+	// can be led over links, or told to die at a step of a payment.
+	processes *stack.Stack
+	links     *links
+	// clears tells whether a member of the engines' group is the named engine.
+	clears func(engine string, member kadm.DescribedGroupMember) bool
+	// engines are those that are there from beginning to end.
 	engines []string
-	linked  []string
-	links   map[string]*engineLinks
-	env     map[string][]string // the stack's: read when an engine is added
 
 	start time.Time // of the load
 
 	mu    sync.Mutex
 	taken map[string]chan struct{} // by process: holds a token while a fault is at it
-
-	addMu sync.Mutex
+	extra []string                 // engines that a fault has added
 }
 
-// engineLinks are the links of one engine.
-type engineLinks struct {
-	kafka  *link.Link
-	ledger []*link.Link // one for each server
-}
-
-func (l *engineLinks) to(d destination) []*link.Link {
-	if d == toKafka {
-		return []*link.Link{l.kafka}
-	}
-	return l.ledger
-}
-
-func (l *engineLinks) close() {
-	for _, one := range append(l.ledger, l.kafka) {
-		if one != nil {
-			one.Close()
-		}
-	}
-}
-
-// addEngine starts one more engine, over links of its own.
+// addEngine starts one more engine.
 func (w *world) addEngine(ctx context.Context) (string, error) {
-	w.addMu.Lock()
-	defer w.addMu.Unlock()
-	next := stack.EngineName(len(w.links) + 1) // engine-0 has none
-	links := &engineLinks{}
-	var err error
-	if links.kafka, err = link.ListenKafka(w.stack.KafkaAddress()); err != nil {
-		return "", err
-	}
-	var addresses []string
-	for _, server := range strings.Split(w.stack.TigerBeetleAddresses(), ",") {
-		l, err := link.Listen(server)
-		if err != nil {
-			links.close()
-			return "", err
-		}
-		links.ledger = append(links.ledger, l)
-		addresses = append(addresses, l.Address())
-	}
-	w.links[next] = links
-	w.env[next] = []string{"KAFKA_BROKERS=" + links.kafka.Address(), "TIGERBEETLE_ADDRESSES=" + strings.Join(addresses, ",")}
-	name, err := w.stack.AddEngine(ctx)
-	if err == nil && name != next {
-		err = fmt.Errorf("the stack added %s, its links were made for %s", name, next)
+	name, err := w.AddEngine(ctx)
+	if name != "" {
+		w.mu.Lock()
+		w.extra = append(w.extra, name)
+		w.mu.Unlock()
 	}
 	return name, err
+}
+
+// allEngines are those that are there, or were.
+func (w *world) allEngines() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Concat(w.engines, w.extra)
 }
 
 // take reserves a process for one fault.
@@ -118,25 +106,25 @@ func (w *world) end(f *fault) {
 
 // bring starts a process that a fault has ended and waits until it is ready.
 func (w *world) bring(ctx context.Context, f *fault, name string) error {
-	if err := w.stack.StartProcess(name); err != nil {
+	if err := w.StartProcess(name); err != nil {
 		return err
 	}
 	w.end(f)
-	return w.stack.WaitReady(ctx, name)
+	return w.WaitReady(ctx, name)
 }
 
 func (w *world) pause(ctx context.Context, f *fault, name string, low, high time.Duration) error {
 	w.begin(f)
-	if err := w.stack.Pause(name); err != nil {
+	if err := w.Pause(name); err != nil {
 		return err
 	}
 	f.hold(ctx, low, high)
-	err := w.stack.Resume(name)
+	err := w.Resume(name)
 	w.end(f)
 	if err != nil {
 		return err
 	}
-	return w.stack.WaitReady(ctx, name)
+	return w.WaitReady(ctx, name)
 }
 
 // partitionsOf asks the group which partitions an engine clears. Without an answer it
@@ -150,7 +138,7 @@ func (w *world) partitionsOf(ctx context.Context, engine string) []int32 {
 	}
 	var partitions []int32
 	for _, member := range groups[stream.EngineGroup].Members {
-		if member.InstanceID == nil || *member.InstanceID != engine {
+		if !w.clears(engine, member) {
 			continue
 		}
 		if assigned, ok := member.Assigned.AsConsumer(); ok {

@@ -19,6 +19,7 @@ import (
 // One lock is enough: it is held for some hundred nanoseconds, three times a payment.
 type book struct {
 	allowed []pix.Reason
+	faults  bool
 	start   time.Time
 	seed    maphash.Seed
 
@@ -31,7 +32,8 @@ type book struct {
 	// they are, and those of other senders.
 	early map[record]pix.Reason
 
-	counts      [256]Count // by case
+	counts      [256]Count     // by case
+	turned      map[string]int // good payments that were rejected, by reason
 	failures    []Failure
 	failed      int
 	sent        int
@@ -54,12 +56,12 @@ const (
 	latencyDigits = 3
 )
 
-func newBook(allowed []pix.Reason) *book {
+func newBook(allowed []pix.Reason, faults bool) *book {
 	histogram := func() *hdrhistogram.Histogram {
 		return hdrhistogram.New(1, latencyMax.Microseconds(), latencyDigits)
 	}
 	return &book{
-		allowed: allowed, seed: maphash.MakeSeed(),
+		allowed: allowed, faults: faults || len(allowed) > 0, seed: maphash.MakeSeed(), turned: map[string]int{},
 		byID: map[pix.EndToEndID]*awaited{}, nameless: map[*awaited]struct{}{},
 		byRecord: map[record]*awaited{}, early: map[record]pix.Reason{},
 		ack: histogram(), settling: histogram(), overall: histogram(), thisSecond: histogram(),
@@ -146,6 +148,9 @@ func (b *book) observe(a *awaited, now time.Time) {
 		b.lettered++
 	case !a.first.settled:
 		b.rejected++
+		if a.payment.Case.Expectation().Fate == mix.Settled {
+			b.turned[a.first.reason]++
+		}
 	default:
 		b.settled++
 		b.lastSettled = now
@@ -197,7 +202,7 @@ func (b *book) takeLetter(a *awaited, i int, reason pix.Reason, now time.Time) {
 }
 
 func (b *book) finishIfComplete(a *awaited) {
-	if a.finished || !a.complete(len(b.allowed) > 0) {
+	if a.finished || !a.complete(b.faults) {
 		return
 	}
 	count := &b.counts[a.payment.Case]

@@ -24,7 +24,7 @@ type scene struct {
 func newScene(t *testing.T, c mix.Case, allowed ...pix.Reason) *scene {
 	population := sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}
 	generator := mix.NewGenerator(population, rand.New(rand.NewPCG(1, 0)))
-	s := &scene{t: t, book: newBook(allowed)}
+	s := &scene{t: t, book: newBook(allowed, false)}
 	s.book.start = time.Now()
 	s.payment = generator.Payment(c, time.Now())
 	s.awaited = s.book.await(s.payment, time.Now())

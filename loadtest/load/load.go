@@ -44,6 +44,9 @@ type Config struct {
 	// Allowed are reasons with which any payment may be rejected instead of its own
 	// outcome, for runs with faults injected.
 	Allowed []pix.Reason
+	// Faults tells that engines may die meanwhile, which Allowed implies: a message that is
+	// sent again may then join the first, and have no report of its own.
+	Faults bool
 	// Progress is told how far the run is, every ProgressEvery.
 	Progress      func(Snapshot)
 	ProgressEvery time.Duration
@@ -111,7 +114,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	schedule := config.Mix.Schedule(config.Payments, random)
 	generator := mix.NewGenerator(config.Population, random)
 
-	l := &loader{config: config, book: newBook(config.Allowed), producer: producer}
+	l := &loader{config: config, book: newBook(config.Allowed, config.Faults), producer: producer}
 	if config.FrontDoor != "" {
 		l.door = &frontDoor{config.FrontDoor, NewHTTPClient()}
 		if err := l.door.passes(schedule); err != nil {

@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"text/tabwriter"
 	"time"
@@ -29,6 +30,8 @@ type Result struct {
 	Settled     int       `json:"settled"`
 	Rejected    int       `json:"rejected"`
 	DeadLetters int       `json:"dead_letters"`
+	// GoodRejected counts by reason the payments that were rejected and should have settled.
+	GoodRejected map[string]int `json:"good_rejected"`
 	// OtherReports are repeated reports and those of other senders.
 	OtherReports int `json:"other_reports"`
 	// SettledPerSecond counts from the first intended send to the last settled report.
@@ -103,7 +106,7 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 		Seed: l.config.Seed, Mix: l.config.MixName, Rate: l.config.Rate,
 		Payments: l.config.Payments, Sent: b.sent, Dropped: l.dropped, Late: l.late,
 		LateMaxMs: float64(l.lateMax.Microseconds()) / 1e3,
-		Settled:   b.settled, Rejected: b.rejected, DeadLetters: b.lettered, OtherReports: b.elsewhere,
+		Settled:   b.settled, Rejected: b.rejected, DeadLetters: b.lettered, GoodRejected: maps.Clone(b.turned), OtherReports: b.elsewhere,
 		FailureCount: b.failed, Failures: b.failures,
 		Latencies: []Latency{latency("producer acknowledgement", b.ack), latency("settled", b.settling), latency("every outcome", b.overall)},
 	}

@@ -104,8 +104,8 @@ func (d Dashboard) JSON() []byte {
 		"uid": d.UID, "title": d.Title, "description": d.Description, "tags": []string{"liquida"},
 		"schemaVersion": 39, "version": 1, "editable": true, "graphTooltip": 1, // one crosshair for all panels
 		"refresh": "5s", "time": object{"from": "now-15m", "to": "now"}, "timezone": "browser",
-		"links":  []object{{"type": "dashboards", "title": "Liquida", "tags": []string{"liquida"}, "asDropdown": false, "keepTime": true}},
-		"panels": panels, "annotations": object{"list": annotations()},
+		"links":  []object{{"type": "dashboards", "title": "Liquida", "icon": "", "tooltip": "", "tags": []string{"liquida"}, "asDropdown": false, "keepTime": true}},
+		"panels": panels, "templating": object{"list": []object{}}, "annotations": object{"list": annotations()},
 	}); err != nil {
 		panic(err) // only maps, texts and numbers
 	}
@@ -155,7 +155,7 @@ func (p Panel) json() object {
 	switch p.Kind {
 	case Stat:
 		defaults["color"] = object{"mode": "thresholds"}
-		options = object{"colorMode": "background", "graphMode": "none", "textMode": "value", "justifyMode": "center",
+		options = object{"colorMode": "background", "graphMode": "none", "textMode": "value", "justifyMode": "center", "orientation": "auto",
 			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}}
 	case Series:
 		defaults["color"] = object{"mode": "palette-classic"}
@@ -181,7 +181,7 @@ func (p Panel) json() object {
 		options = object{"legend": object{"displayMode": "list", "placement": "bottom", "showLegend": true}, "tooltip": object{"mode": "multi", "sort": "desc"}}
 	case States:
 		defaults["color"] = object{"mode": "thresholds"}
-		options = object{"mergeValues": true, "showValue": "never", "legend": object{"displayMode": "list", "placement": "bottom", "showLegend": true}}
+		options = object{"mergeValues": true, "showValue": "never", "legend": object{"displayMode": "list", "placement": "bottom", "showLegend": true}, "tooltip": object{"mode": "single", "sort": "none"}}
 	case Table:
 		defaults["color"] = object{"mode": "thresholds"}
 		options = object{"showHeader": true}
@@ -196,8 +196,15 @@ func (p Panel) json() object {
 	}
 	panel := object{"type": string(p.Kind), "title": p.Title, "description": p.Description, "datasource": datasource,
 		"targets": targets, "fieldConfig": object{"defaults": defaults, "overrides": []object{}}, "options": options}
-	if p.Kind == Table { // the labels are what matters
-		panel["transformations"] = []object{{"id": "organize", "options": object{"excludeByName": object{"Time": true, "Value": true}}}}
+	if p.Kind == Table { // the labels are what matters; critical comes before warning
+		panel["transformations"] = []object{
+			{"id": "sortBy", "options": object{"sort": []object{{"field": "severity"}}}},
+			{"id": "organize", "options": object{
+				"excludeByName": object{"Time": true, "job": true, "need": true, "ispb": true, "reason": true},
+				"indexByName":   object{"alertname": 0, "about": 1, "Value": 2, "alertstate": 3, "severity": 4},
+				"renameByName":  object{"alertname": "alert", "Value": "of them", "alertstate": "state"},
+			}},
+		}
 	}
 	return panel
 }

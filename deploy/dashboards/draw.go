@@ -114,17 +114,17 @@ func (p Panel) draw(out *strings.Builder, f frame, ask func(string) ([]Line, err
 		return nil
 	case Table:
 		y := f.y + 36
+		sort.SliceStable(lines, func(i, j int) bool { return lines[i].Labels["severity"] < lines[j].Labels["severity"] })
 		for _, line := range lines {
-			if n := len(line.Points); n == 0 || line.Points[n-1][0] < to-10 || y > f.y+f.height {
+			n := len(line.Points)
+			if n == 0 || line.Points[n-1][0] < to-2 || y > f.y+f.height {
 				continue
 			}
-			var about []string
-			for _, label := range []string{"severity", "job", "instance", "ispb", "reason"} {
-				if value := line.Labels[label]; value != "" {
-					about = append(about, value)
-				}
+			about := fmt.Sprintf("%s · %s, %s", strings.Join(strings.Fields(line.Labels["about"]), " "), line.Labels["alertstate"], line.Labels["severity"])
+			if count := line.Points[n-1][1]; count > 1 {
+				about = fmt.Sprintf("%.0f of them: %s", count, about)
 			}
-			fmt.Fprintf(out, `<text x="%.1f" y="%.1f">%s  <tspan class="small">%s</tspan></text>`+"\n", f.x+8, y, line.Labels["alertname"], html.EscapeString(strings.Join(about, ", ")))
+			fmt.Fprintf(out, `<text x="%.1f" y="%.1f">%s  <tspan class="small">%s</tspan></text>`+"\n", f.x+8, y, line.Labels["alertname"], html.EscapeString(strings.TrimPrefix(about, " · ")))
 			y += 16
 		}
 		if y == f.y+36 {

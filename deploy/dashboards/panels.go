@@ -12,8 +12,8 @@ var (
 		Queries:     []Query{{`max(abs(pix_books_difference_centavos) / 100) + max(abs(pix_conservation_difference_centavos) / 100)`, "difference"}},
 		Thresholds:  []Threshold{{0.001, red}}, Words: map[string]Word{"0": yes}}
 	sinceSettled = Panel{Title: "When did the last payment settle?", Kind: Stat, Width: 4, Unit: "s",
-		Description: "Time since the latest settlement. Without load it just grows; under load it should stay below a second or two.",
-		Queries:     []Query{{`pix:seconds_since_settled`, "ago"}}, Thresholds: []Threshold{{15, orange}, {60, "blue"}}}
+		Description: "Time since the latest settlement, while payments are offered: it should stay below a second or two. Red: nothing settles.",
+		Queries:     []Query{{`pix:seconds_since_settled and on() pix:offered:rate30s > 0.5`, "ago"}}, Thresholds: []Threshold{{5, orange}, {15, red}}, NoData: "no load"}
 	oldest = Panel{Title: "How old is the oldest unfinished payment?", Kind: Series, Width: 12, Unit: "s",
 		Description: "Age of the oldest record that is not committed. A payment may wait for a silent bank up to the deadline (40 s, orange); past 60 s (red) the ledger itself releases its money, and a payment that old is in no engine's hands.",
 		Queries:     []Query{{`max(pix_lag_seconds)`, "oldest"}}, Thresholds: []Threshold{{40, orange}, {60, red}}}
@@ -27,12 +27,17 @@ var (
 
 var payments = Dashboard{UID: "liquida-payments", Title: "Payments", Description: "Is everything all right? What happens to payments, and how fast?", Rows: []Row{
 	{"Is everything all right?", 5, []Panel{
-		{Title: "Is everything all right?", Kind: Stat, Width: 4, Unit: "suffix: alerts",
-			Description: "Alerts that fire now. The list beside it says which; each has an entry in deploy/runbook.md.",
-			Queries:     []Query{{`count(ALERTS{alertstate="firing"}) or vector(0)`, "alerts"}}, Thresholds: []Threshold{{1, red}}, Words: map[string]Word{"0": yes}},
+		{Title: "Is everything all right?", Kind: Stat, Width: 4, Unit: "none",
+			Description: "From the alerts. NO: a critical one fires. NO?: its condition has just become true, and it fires if that lasts. LOOK: a warning fires, nothing is lost. The list beside says which; deploy/runbook.md what to do.",
+			Queries: []Query{{`max(
+  ALERTS{alertstate="firing", severity="warning"}
+  or 2 * ALERTS{alertstate="pending", severity="critical"}
+  or 3 * ALERTS{alertstate="firing", severity="critical"}
+) or vector(0)`, "worst"}},
+			Thresholds: []Threshold{{1, orange}, {2, red}}, Words: map[string]Word{"0": yes, "1": {"LOOK", orange}, "2": {"NO?", red}, "3": {"NO", red}}},
 		{Title: "If not, what is wrong?", Kind: Table, Width: 8, Unit: "none",
-			Description: "The alerts that fire, with what they are about. Their text and what to do: deploy/runbook.md, under the alert's name.",
-			Queries:     []Query{{`sum by (alertname, severity, job, instance, ispb, reason) (ALERTS{alertstate="firing"})`, ""}}, Thresholds: []Threshold{{1, red}}},
+			Description: "Each alert, what it is about and for how many. Pending: true, but not yet for as long as the alert wants. What to do: deploy/runbook.md, under the alert's name.",
+			Queries:     []Query{{`label_join(sum by (alertname, severity, alertstate, job, need, ispb, reason) (ALERTS), "about", " ", "job", "need", "ispb", "reason")`, ""}}, Thresholds: []Threshold{{1, red}}},
 		moneyAddsUp,
 		{Title: "Does everything offered get an outcome?", Kind: Stat, Width: 4, Unit: "percentunit",
 			Description: "The ratio gate: settled, rejected, dead-lettered and joined payments against records offered, over one minute. Below 100 % a backlog grows; above, it shrinks. Every record must get its outcome in the end.",

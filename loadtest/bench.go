@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,93 +22,140 @@ type benchEnvironment struct{ sandbox.Population }
 
 func (e *benchEnvironment) Validate() error { return e.Population.Validate() }
 
+// benchFlags are the flags of bench that are not its configuration as they stand.
+type benchFlags struct {
+	set                         []string
+	json, from, compare, report string
+	worseMax                    float64
+}
+
 func benchCommand() *cobra.Command {
 	var config bench.Config
-	var ids []string
-	var set []string
-	var json string
-	var fsync bool
+	var flags benchFlags
 	environment := &benchEnvironment{}
 	command := &cobra.Command{
 		Use:   "bench",
 		Short: "Measures how many payments a second this machine settles, everything included",
-		Long: `Starts stacks of its own, one for each measurement, and prints:
-  what the ledger alone can do with the transfers of payments, in full requests;
-  the most that the whole pipeline settles, and its ratio to that;
-  latencies at fixed rates, from the intended send to the settlement report;
-  what each process costs for a payment.
-A run whose outcomes are wrong, that dropped a send, or whose audit fails gives no figure.
-Run it on a quiet machine; a million payments write about 10 GB.`,
 		Example: `  loadtest bench
-  loadtest bench --payments 1000000 --rates 1000,5000,10000,20000 --json bench.json
-  loadtest bench --ids ours,sequential,random --payments 0 --rates ""
-  loadtest bench --fsync --rates ""
-  loadtest bench --env clearing-engine:LEDGER_REQUEST_PAUSE=0s --payments 0 --rates 1000`,
+  loadtest bench --parts all --runs 3 --json now.json --report now.html --compare earlier.json
+  loadtest bench --parts latency --rates 1000 --env clearing-engine:ENGINE_COMMIT_INTERVAL=1s
+  loadtest bench --parts profile
+  loadtest bench --from now.json --compare earlier.json    # measures nothing`,
 		Args: cobra.NoArgs,
 	}
 	f := command.Flags()
-	f.IntVar(&config.Payments, "payments", 1_000_000, "payments of the pipeline's maximum; 0 leaves it out")
-	f.IntVar(&config.CeilingPayments, "ceiling-payments", 500_000, "payments of each ceiling")
-	f.StringSliceVar(&ids, "ids", []string{string(bench.OurIDs)}, "ids of the ceilings: ours, sequential, random; empty leaves them out")
-	f.IntVar(&config.OutstandingMax, "outstanding", 15_000, "payments in flight while the maximum is searched")
-	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the latencies; empty leaves them out")
+	f.StringSliceVar(&config.Parts, "parts", bench.DefaultParts, "what to measure; all for everything")
+	f.IntVar(&config.Passes, "runs", 1, "how often to measure everything, one pass after the other; the tables then show the spread")
+	f.IntVar(&config.Payments, "payments", 1_000_000, "payments of each maximum")
+	f.IntVar(&config.CeilingPayments, "ceiling-payments", 500_000, "payments of the ledger alone")
+	f.IntVar(&config.GrowthPayments, "growth-payments", 4_000_000, "payments of each growth, told in four stages")
+	f.StringSliceVar(&config.GrowthCaches, "growth-caches", []string{"1GiB", "6GiB"}, "the ledger's page cache in each growth")
+	f.IntVar(&config.Customers, "customers", 1_000_000, "customers of the part customers")
+	f.IntVar(&config.OutstandingMax, "outstanding", 15_000, "payments in flight while a maximum is searched")
+	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
-	f.IntVar(&config.Engines, "engines", 1, "clearing engines")
 	f.StringVar(&config.CacheGrid, "cache-grid", "1GiB", "the ledger's page cache")
-	f.StringVar(&config.Kafka, "kafka", stack.Embedded, "the broker: embedded, or apache for Apache Kafka")
-	f.BoolVar(&fsync, "fsync", false, "the embedded broker syncs each batch before it acknowledges")
-	f.StringSliceVar(&set, "env", nil, "more environment variables of a process, PROCESS:NAME=value")
-	f.StringVar(&json, "json", "", "write the result to this file as JSON")
-	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)
+	f.StringSliceVar(&flags.set, "env", nil, "more environment variables of a process in every row, PROCESS:NAME=value")
+	f.StringVar(&config.Profiles, "profile", "", "measure the part profile too, and keep the profiles in this folder (default .stack/profiles)")
+	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
+	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML")
+	f.StringVar(&flags.from, "from", "", "measure nothing: show, compare and report the result that --json once wrote to this file")
+	f.StringVar(&flags.compare, "compare", "", "tell what is slower or faster than in this earlier result, a file that --json wrote")
+	f.Float64Var(&flags.worseMax, "worse-max", 0.1, "exit code 1 when a compared figure is worse by more than this share")
+	command.Long = `Starts stacks of its own, one for each row, and measures on it. Parts:
+` + bench.PartsHelp() + `
+A row whose outcomes are wrong, that dropped a send, or whose audit fails gives no figure, and
+exit code 1. Latencies count from the intended send; at a maximum, where the sender waits for
+room, from the send. Run it on a quiet machine. A million payments take about 10 GB of disk while
+they are measured; a row that the disk has no room for is refused before anything starts.
+
+Comparing: ` + bench.CompareRule + `
+
+Environment:
+` + environmentHelp(environment)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if err := settings.Parse(environment); err != nil {
+		if err := flags.complete(&config, environment); err != nil {
 			return err
 		}
-		config.Population = environment.Population
-		for _, name := range ids {
-			switch order := bench.IDs(name); order {
-			case bench.OurIDs, bench.SequentialIDs, bench.RandomIDs:
-				config.CeilingIDs = append(config.CeilingIDs, order)
-			default:
-				return fmt.Errorf("--ids holds %q: it must be ours, sequential or random", name)
+		var earlier *bench.Result
+		if flags.compare != "" { // read first: a wrong name must not show after an hour
+			var err error
+			if earlier, err = bench.Read(flags.compare); err != nil {
+				return fmt.Errorf("--compare: %w", err)
 			}
 		}
-		if err := errors.Join(
-			settings.InRange("--payments", config.Payments, 0, paymentsMax),
-			settings.InRange("--ceiling-payments", config.CeilingPayments, 1, paymentsMax),
-			settings.InRange("--outstanding", config.OutstandingMax, 1, outstandingMax),
-			settings.InRange("--engines", config.Engines, 1, 16),
-			settings.DurationInRange("--rate-duration", config.RateDuration, time.Second, time.Hour)); err != nil {
-			return err
-		}
-		for _, rate := range config.Rates {
-			if err := settings.InRange("--rates", rate, 1, rateMax); err != nil {
-				return err
-			}
-		}
+		var result *bench.Result
 		var err error
-		if config.Environment, err = variablesByProcess(set); err != nil {
-			return err
+		if flags.from != "" {
+			if result, err = bench.Read(flags.from); err != nil {
+				return fmt.Errorf("--from: %w", err)
+			}
+			started = true
+		} else {
+			started = true
+			config.ProgressOn, config.Tell = os.Stderr, os.Stderr
+			result, err = bench.Measure(command.Context(), config)
 		}
-		if fsync {
-			config.Environment[stack.Broker] = append(config.Environment[stack.Broker], "BROKER_SYNC_WRITES=true")
-		}
-		program, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		root, err := stack.RepoRoot()
-		if err != nil {
-			return err
-		}
-		started = true
-		config.BinDir, config.Dir = filepath.Dir(program), filepath.Join(root, ".stack", "bench")
-		config.ProgressOn, config.Tell = os.Stderr, os.Stderr
-		result, err := bench.Measure(command.Context(), config)
 		result.Write(os.Stdout) // what was valid until then
-		return errors.Join(err, writeJSON(json, result))
+		err = errors.Join(err, writeJSON(flags.json, result), result.WriteReport(flags.report))
+		if earlier != nil {
+			err = errors.Join(err, result.WriteComparison(os.Stdout, earlier, flags.worseMax))
+		}
+		return err
 	}
 	return command
+}
+
+// complete checks the flags and the environment.
+func (f *benchFlags) complete(config *bench.Config, environment *benchEnvironment) error {
+	if err := settings.Parse(environment); err != nil {
+		return err
+	}
+	config.Population = environment.Population
+	if slices.Equal(config.Parts, []string{"all"}) {
+		config.Parts = bench.AllParts()
+	}
+	if config.Profiles != "" && !slices.Contains(config.Parts, "profile") {
+		config.Parts = append(config.Parts, "profile")
+	}
+	many := config.Population
+	many.Customers = config.Customers
+	if err := errors.Join(
+		bench.CheckParts(config.Parts),
+		many.Validate(),
+		settings.InRange("--runs", config.Passes, 1, 100),
+		settings.InRange("--payments", config.Payments, 1, paymentsMax),
+		settings.InRange("--ceiling-payments", config.CeilingPayments, 1, paymentsMax),
+		settings.InRange("--growth-payments", config.GrowthPayments, 4, paymentsMax),
+		settings.InRange("--outstanding", config.OutstandingMax, 1, outstandingMax),
+		settings.DurationInRange("--rate-duration", config.RateDuration, time.Second, time.Hour)); err != nil {
+		return err
+	}
+	if f.worseMax < 0 || f.worseMax > 10 {
+		return fmt.Errorf("--worse-max is %v: it must be from 0 to 10", f.worseMax)
+	}
+	for _, rate := range config.Rates {
+		if err := settings.InRange("--rates", rate, 1, rateMax); err != nil {
+			return err
+		}
+	}
+	var err error
+	if config.Environment, err = variablesByProcess(f.set); err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	root, err := stack.RepoRoot()
+	if err != nil {
+		return err
+	}
+	config.BinDir, config.Dir = filepath.Dir(program), filepath.Join(root, ".stack", "bench")
+	if config.Profiles == "" {
+		config.Profiles = filepath.Join(root, ".stack", "profiles")
+	}
+	return nil
 }
 
 // variablesByProcess reads PROCESS:NAME=value.

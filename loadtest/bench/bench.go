@@ -8,15 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -27,159 +30,369 @@ import (
 type Config struct {
 	Dir, BinDir      string
 	Population       sandbox.Population
-	Payments         int   // of the pipeline's maximum
-	CeilingPayments  int   // of each ceiling
-	CeilingIDs       []IDs // the first is what the pipeline is compared with
-	OutstandingMax   int   // in flight while the maximum is searched
-	Rates            []int // of the latencies
+	Parts            []string
+	Passes           int      // how often everything is measured
+	Payments         int      // of each maximum
+	CeilingPayments  int      // of each ceiling
+	GrowthPayments   int      // of each growth
+	GrowthCaches     []string // the ledger's page cache in each growth
+	Customers        int      // of the part of that name
+	OutstandingMax   int      // in flight while a maximum is searched
+	Rates            []int    // of the latencies
 	RateDuration     time.Duration
-	Engines          int
-	CacheGrid        string
-	Kafka            string              // stack.Embedded or stack.Apache
-	Environment      map[string][]string // more variables, by process
+	CacheGrid        string              // the ledger's page cache
+	Environment      map[string][]string // more variables of every row, by process
+	Profiles         string              // folder of the part profile
 	ProgressOn, Tell io.Writer
 }
 
 // Result is what was measured.
 type Result struct {
 	StartedAt time.Time `json:"started_at"`
+	Seconds   float64   `json:"seconds"`
 	Hardware  string    `json:"hardware"`
 	Settings  string    `json:"settings"`
-	Ceilings  []Ceiling `json:"ledger_ceilings"`
-	Pipeline  *Run      `json:"pipeline_maximum,omitempty"`
-	Latencies []Run     `json:"latencies"`
+	Passes    int       `json:"passes"`
+	Rows      []Row     `json:"rows"`
 }
 
-// Run is one valid run of the whole pipeline.
+// Row is what one row has shown in each pass.
+type Row struct {
+	Part    string `json:"part"`
+	Name    string `json:"name"`
+	Differs string `json:"differs,omitempty"`
+	Runs    []Run  `json:"runs"`
+	// Invalid says why a run gives no figure.
+	Invalid []string `json:"invalid,omitempty"`
+}
+
+// Run is one valid run.
 type Run struct {
-	RatePerSecond    int          `json:"rate_per_second,omitempty"` // 0: as fast as it goes
-	Payments         int          `json:"payments"`
-	SettledPerSecond float64      `json:"settled_per_second_steady"`
-	RatioToCeiling   float64      `json:"ratio_to_ceiling,omitempty"`
-	Latency          load.Latency `json:"latency"`
-	LateSends        int          `json:"late_sends"`
-	Costs            []Cost       `json:"costs"`
-	Audit            string       `json:"audit"`
+	OfferedPerSecond int           `json:"offered_per_second,omitempty"` // 0: as fast as it goes
+	Payments         int           `json:"payments"`
+	PerSecond        float64       `json:"payments_per_second"`        // settled in the steady window; of the ledger alone: over all
+	Ratio            float64       `json:"ratio_to_ceiling,omitempty"` // of the same pass
+	Latency          *load.Latency `json:"latency,omitempty"`          // settled
+	Reads            *load.Latency `json:"reads,omitempty"`            // balance reads meanwhile
+	Costs            []meter.Cost  `json:"costs"`                      // by process
+	StoredBytes      float64       `json:"stored_bytes_per_payment"`   // that ledger and topics have grown by
+	Stages           []Stage       `json:"stages,omitempty"`           // of a growth
+	Hops             []meter.Hop   `json:"hops,omitempty"`             // where the time goes
+	Ledger           meter.Ledger  `json:"ledger_requests"`            // of the engines
+	Profile          *Profile      `json:"profile,omitempty"`          // of the first engine
+	Load             *load.Result  `json:"load,omitempty"`             // its course
+	Audit            string        `json:"audit,omitempty"`            // its verdict
+	LoadBefore       float64       `json:"load_average_before"`        // of the machine: a quiet one has next to none
 }
 
-// Measure runs everything that config asks for. Each part has a stack of its own, so
-// that none inherits the data of another.
+// Stage is a part of a long run.
+type Stage struct {
+	Payments    int          `json:"payments"` // settled at its end
+	PerSecond   float64      `json:"settled_per_second"`
+	Costs       []meter.Cost `json:"costs"`
+	StoredBytes float64      `json:"stored_bytes_per_payment"`
+}
+
+// Measure runs every row that config asks for, as many times as it says. Each run has a
+// stack of its own, so that none inherits the data of another. A row that fails gives no
+// figure and does not keep the others from theirs.
 func Measure(ctx context.Context, config Config) (*Result, error) {
-	r := &Result{StartedAt: time.Now().UTC(), Hardware: hardware(), Settings: config.settings()}
-	for _, ids := range config.CeilingIDs {
-		fmt.Fprintf(config.Tell, "ledger ceiling, %s ids: %d payments\n", ids, config.CeilingPayments)
-		err := config.onStack(ctx, func(s *stack.Stack) error {
-			ceiling, err := measureCeiling(ledgerConfig(s), config.Population, ids, config.CeilingPayments)
-			r.Ceilings = append(r.Ceilings, ceiling)
-			return err
-		})
-		if err != nil {
-			return r, fmt.Errorf("ledger ceiling with %s ids: %w", ids, err)
+	r := &Result{StartedAt: time.Now().UTC(), Hardware: hardware(), Settings: config.settings(), Passes: config.Passes}
+	rows := config.rows()
+	most := row{}
+	for _, row := range rows {
+		r.Rows = append(r.Rows, Row{Part: row.part, Name: row.name, Differs: row.differs()})
+		if row.payments > most.payments {
+			most = row
 		}
 	}
-	if config.Payments > 0 {
-		fmt.Fprintf(config.Tell, "pipeline maximum: %d payments, at most %d in flight\n", config.Payments, config.OutstandingMax)
-		err := config.onStack(ctx, func(s *stack.Stack) error {
-			run, err := config.run(ctx, s, 0, config.Payments)
-			r.Pipeline = run
-			return err
-		})
-		if err != nil {
-			return r, fmt.Errorf("pipeline maximum: %w", err)
-		}
-		if len(r.Ceilings) > 0 {
-			r.Pipeline.RatioToCeiling = r.Pipeline.SettledPerSecond / r.Ceilings[0].PaymentsPerSecond
-		}
+	if err := config.roomFor(most); err != nil {
+		return r, err
 	}
-	for _, rate := range config.Rates {
-		fmt.Fprintf(config.Tell, "latency at %d/s for %v\n", rate, config.RateDuration)
-		err := config.onStack(ctx, func(s *stack.Stack) error {
-			run, err := config.run(ctx, s, rate, int(float64(rate)*config.RateDuration.Seconds()))
-			if err == nil {
-				r.Latencies = append(r.Latencies, *run)
+	var failed error
+	for pass := range config.Passes {
+		var ceiling, maximum float64
+		for i, row := range rows {
+			if row.half {
+				row.rate = int(maximum/2) / 100 * 100
+				row.payments = int(float64(row.rate) * config.RateDuration.Seconds())
 			}
-			return err
-		})
-		if err != nil {
-			return r, fmt.Errorf("latency at %d/s: %w", rate, err)
+			fmt.Fprintf(config.Tell, "%s%s: %s payments\n", config.passName(pass), row.name, thousands(row.payments))
+			run, err := config.measure(ctx, row)
+			if err == nil && row.half && maximum == 0 {
+				err = errors.New("there is no maximum in this pass to halve")
+			}
+			if err != nil {
+				err = fmt.Errorf("%s: %w", row.name, err)
+				fmt.Fprintln(config.Tell, err)
+				r.Rows[i].Invalid = append(r.Rows[i].Invalid, err.Error())
+				failed = errors.Join(failed, err)
+				if ctx.Err() != nil {
+					return r, failed
+				}
+				continue
+			}
+			switch {
+			case row.part == "ceiling":
+				ceiling = run.PerSecond
+			case maximum == 0 && row.part == "maximum":
+				maximum = run.PerSecond
+			}
+			if ceiling > 0 && row.rate == 0 && row.part != "ceiling" {
+				run.Ratio = run.PerSecond / ceiling
+			}
+			r.Rows[i].Runs = append(r.Rows[i].Runs, *run)
+			r.Seconds = time.Since(r.StartedAt).Seconds()
 		}
 	}
-	return r, nil
+	return r, failed
 }
 
-// onStack starts a fresh stack, measures on it and removes it.
-func (c Config) onStack(ctx context.Context, measure func(*stack.Stack) error) (err error) {
-	if err := os.RemoveAll(c.Dir); err != nil {
+func (c Config) passName(pass int) string {
+	if c.Passes == 1 {
+		return ""
+	}
+	return fmt.Sprintf("pass %d of %d: ", pass+1, c.Passes)
+}
+
+// What a payment takes on the disk, generously, and what a stack takes before the first.
+const (
+	bytesPerPayment = 11_000
+	bytesOfStack    = 4 << 30
+)
+
+// roomFor refuses a row that the disk has no room for: a full disk would end it after
+// minutes, and take down whatever else runs here.
+func (c Config) roomFor(r row) error {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
 	}
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(c.Dir, &disk); err != nil {
+		return fmt.Errorf("cannot tell how much room there is in %s: %w", c.Dir, err)
+	}
+	free, needed := int64(disk.Bavail)*disk.Bsize, int64(r.payments)*bytesPerPayment+bytesOfStack
+	if free < needed {
+		return fmt.Errorf("%s has %d GB of room, and %s payments (%s) need %d GB: free some, or measure with fewer payments", c.Dir, free/1e9, thousands(r.payments), r.name, needed/1e9)
+	}
+	return nil
+}
+
+// measure runs one row on a fresh stack and removes that.
+func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
+	if r.payments == 0 {
+		return nil, errors.New("there are no payments to send")
+	}
+	if err := os.RemoveAll(c.Dir); err != nil {
+		return nil, err
+	}
+	if err := c.roomFor(r); err != nil {
+		return nil, err
+	}
+	before := loadAverage()
+	population := c.Population
+	if r.banks > 0 {
+		population.Banks = r.banks
+	}
+	if r.customers > 0 {
+		population.Customers = r.customers
+	}
+	environment := map[string][]string{stack.Bootstrap: {fmt.Sprint("SANDBOX_BANKS=", population.Banks), fmt.Sprint("SANDBOX_CUSTOMERS=", population.Customers)}}
+	for _, more := range []map[string][]string{c.Environment, r.env} {
+		for process, variables := range more {
+			environment[process] = append(environment[process], variables...)
+		}
+	}
+	if r.cacheGrid == "" {
+		r.cacheGrid = c.CacheGrid
+	}
+	started := time.Now()
 	s, err := stack.Start(ctx, stack.Config{
-		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: c.Engines, CacheGrid: c.CacheGrid, Kafka: c.Kafka, Env: c.Environment,
+		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: r.engines, CacheGrid: r.cacheGrid, Kafka: r.kafka, Env: environment,
+		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
 		err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)), os.RemoveAll(filepath.Join(c.Dir, "data")))
 	}()
-	return measure(s)
+	fmt.Fprintf(c.Tell, "ready with %s customers after %.1f s\n", thousands(population.Customers), time.Since(started).Seconds())
+	if r.ids != "" {
+		run, err = c.ledgerAlone(s, population, r)
+	} else {
+		run, err = c.pipeline(ctx, s, population, r)
+	}
+	if run != nil {
+		run.LoadBefore = before
+	}
+	return run, err
 }
 
-// run sends payments and refuses to give a figure unless the run is valid.
-func (c Config) run(ctx context.Context, s *stack.Stack, rate, payments int) (*Run, error) {
-	weights, err := mix.Parse("settling")
+// ledgerAlone measures a ceiling, and what it costs.
+func (c Config) ledgerAlone(s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
+	processes, data := processesOf(s), filepath.Join(c.Dir, "data")
+	client, err := ledger.Connect(ledgerConfig(s))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	before, err := meter.Read(processes, data)
+	if err != nil {
+		return nil, err
+	}
+	ceiling, err := MeasureCeiling(client, population, r.ids, r.payments)
+	if err != nil {
+		return nil, err
+	}
+	after, err := meter.Read(processes, data)
+	if err != nil {
+		return nil, err
+	}
+	return &Run{Payments: r.payments, PerSecond: ceiling.PaymentsPerSecond, Costs: meter.Costs(processes, before, after, r.payments),
+		StoredBytes: perPayment(before, after, r.payments)}, nil
+}
+
+// pipeline sends payments and refuses to give a figure unless the run is valid.
+func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
+	if r.mix == "" {
+		r.mix = "settling"
+	}
+	weights, err := mix.Parse(r.mix)
 	if err != nil {
 		return nil, err
 	}
 	config := load.Config{
-		Stream: stream.Config{Brokers: []string{s.KafkaAddress()}}, Population: c.Population, Mix: weights, MixName: "settling",
-		Rate: float64(rate), Payments: payments, Seed: 1, DrainTimeout: 5 * time.Minute, OutstandingMax: 1_000_000,
+		Stream: stream.Config{Brokers: []string{s.KafkaAddress()}}, Population: population, Mix: weights, MixName: r.mix,
+		Rate: float64(r.rate), Payments: r.payments, Seed: 1, DrainTimeout: 5 * time.Minute, OutstandingMax: 1_000_000,
 	}
-	if rate == 0 {
+	if r.rate == 0 {
 		config.Rate, config.WaitForRoom, config.OutstandingMax = 1e6, true, c.OutstandingMax
+	}
+	if r.reads > 0 {
+		config.FrontDoor = s.ProducerURL()
 	}
 	if file, ok := c.ProgressOn.(*os.File); ok {
 		config.Progress, config.ProgressEvery = load.ProgressOn(file)
 	}
-	pids, order := map[string]int{"load generator": os.Getpid()}, []string{"load generator"}
-	for _, name := range s.Names() {
-		if pid := s.PID(name); pid != 0 && name != stack.Bootstrap {
-			pids[name] = pid
-			order = append(order, name)
-		}
-	}
-	meter, err := startMeter(pids, order)
+	processes, data, engines := processesOf(s), filepath.Join(c.Dir, "data"), enginesOf(s)
+	before, err := meter.Read(processes, data)
 	if err != nil {
 		return nil, err
 	}
-	result, err := load.Run(ctx, config)
+	countedBefore, err := meter.ReadEngines(ctx, engines)
 	if err != nil {
+		return nil, err
+	}
+	run := &Run{OfferedPerSecond: r.rate, Payments: r.payments}
+	stages := watchStages(&config, r.stage, processes, data, before)
+	readBalances := func() error { return nil }
+	if r.reads > 0 {
+		readBalances = startReads(ctx, s.ProducerURL(), population, r.reads, c.RateDuration, &run.Reads)
+	}
+	profile := func() (*Profile, error) { return nil, nil }
+	if r.profiled {
+		profile = startProfile(ctx, engines[0], c.Profiles)
+	}
+	var after meter.Sample
+	var counted meter.Engines
+	var readErr, unmeasured error
+	config.AtEnd = func() {
+		readErr = readBalances()
+		after, unmeasured = meter.Read(processes, data)
+		if unmeasured == nil {
+			counted, unmeasured = meter.ReadEngines(ctx, engines)
+		}
+		counted = counted.Since(countedBefore)
+	}
+	result, err := load.Run(ctx, config)
+	if err := errors.Join(err, readErr, unmeasured); err != nil {
 		return nil, err
 	}
 	if !result.Passed {
 		result.Write(c.Tell)
 		return nil, errors.New("the run is not valid: " + result.Verdict())
 	}
-	costs, err := meter.costs(payments)
-	if err != nil {
+	if run.Profile, err = profile(); err != nil {
 		return nil, err
 	}
-	verdict, err := c.audit(ctx, s)
-	if err != nil {
+	if run.Stages, err = stages(); err != nil {
 		return nil, err
 	}
-	run := &Run{
-		RatePerSecond: rate, Payments: payments, SettledPerSecond: result.SteadyPerSecond,
-		LateSends: result.Late, Costs: costs, Audit: verdict,
+	if run.Audit, err = c.audit(ctx, s); err != nil {
+		return nil, err
 	}
-	if run.SettledPerSecond == 0 { // too short for a steady window
-		run.SettledPerSecond = result.SettledPerSecond
+	run.Costs, run.StoredBytes = meter.Costs(processes, before, after, r.payments), perPayment(before, after, r.payments)
+	run.Hops, run.Ledger, run.Load = counted.Hops(), counted.Ledger(), result
+	run.PerSecond = result.SteadyPerSecond
+	if run.PerSecond == 0 { // too short for a steady window
+		run.PerSecond = result.SettledPerSecond
 	}
 	for _, latency := range result.Latencies {
 		if latency.Kind == "settled" {
-			run.Latency = latency
+			run.Latency = &latency
 		}
 	}
+	if run.Profile != nil {
+		run.Profile.count(counted, run.Costs, r.payments)
+	}
 	return run, nil
+}
+
+func perPayment(before, after meter.Sample, payments int) float64 {
+	return float64(after.Stored-before.Stored) / float64(payments)
+}
+
+// watchStages samples the processes when each so many payments are settled, as the
+// progress of the load tells it.
+func watchStages(config *load.Config, every int, processes []meter.Process, data string, first meter.Sample) func() ([]Stage, error) {
+	if every == 0 {
+		return func() ([]Stage, error) { return nil, nil }
+	}
+	var stages []Stage
+	var failed error
+	show, showEvery := config.Progress, config.ProgressEvery
+	before, done, shown := first, 0, time.Now()
+	config.ProgressEvery = 50 * time.Millisecond
+	config.Progress = func(s load.Snapshot) {
+		if show != nil && (time.Since(shown) >= showEvery || s.Settled == s.Payments) {
+			show(s)
+			shown = time.Now()
+		}
+		if failed != nil || s.Settled-done < every {
+			return
+		}
+		after, err := meter.Read(processes, data)
+		if err != nil {
+			failed = err
+			return
+		}
+		n := s.Settled - done
+		stages = append(stages, Stage{s.Settled, float64(n) / after.At.Sub(before.At).Seconds(), meter.Costs(processes, before, after, n), perPayment(before, after, n)})
+		before, done = after, s.Settled
+	}
+	return func() ([]Stage, error) { return stages, failed }
+}
+
+// processesOf lists what is measured: the load generator, which is this process, first.
+func processesOf(s *stack.Stack) []meter.Process {
+	processes := []meter.Process{{Name: "load generator", PID: os.Getpid()}}
+	for _, name := range s.Names() {
+		if pid := s.PID(name); pid != 0 && name != stack.Bootstrap {
+			processes = append(processes, meter.Process{Name: name, PID: pid})
+		}
+	}
+	return processes
+}
+
+// enginesOf lists where the engines serve their metrics.
+func enginesOf(s *stack.Stack) (urls []string) {
+	for _, name := range s.Names() {
+		if strings.HasPrefix(name, "engine-") {
+			urls = append(urls, s.TelemetryURL(name))
+		}
+	}
+	return urls
 }
 
 func (c Config) audit(ctx context.Context, s *stack.Stack) (string, error) {
@@ -206,20 +419,10 @@ func ledgerConfig(s *stack.Stack) ledger.Config {
 }
 
 func (c Config) settings() string {
-	text := fmt.Sprintf("%s Kafka, %d engine(s), TigerBeetle %s of cache, fresh data each, %d PSPs, %d customers, banks answer at once", c.Kafka, c.Engines, c.CacheGrid, c.Population.Banks, c.Population.Customers)
-	for process, variables := range c.Environment {
-		text += fmt.Sprintf("; %s %s", process, strings.Join(variables, " "))
+	text := fmt.Sprintf("as shipped but for what a row says: embedded broker without fsync, one engine, %s of cache for TigerBeetle, %d PSPs, %s customers, banks that answer at once, fresh data in every run; at a maximum %s payments in flight",
+		c.CacheGrid, c.Population.Banks, thousands(c.Population.Customers), thousands(c.OutstandingMax))
+	for _, process := range slices.Sorted(maps.Keys(c.Environment)) {
+		text += fmt.Sprintf("; %s %s", process, strings.Join(c.Environment[process], " "))
 	}
 	return text
-}
-
-func hardware() string {
-	memory := "unknown memory"
-	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
-		var kib int64
-		if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kib); err == nil {
-			memory = fmt.Sprintf("%.0f GiB", float64(kib)/(1<<20))
-		}
-	}
-	return fmt.Sprintf("%d cores, %s, %s/%s, load generator included", runtime.NumCPU(), memory, runtime.GOOS, runtime.GOARCH)
 }

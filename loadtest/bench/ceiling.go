@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/ledger"
@@ -33,14 +34,9 @@ type Ceiling struct {
 	PaymentsPerSecond float64 `json:"payments_per_second"`
 }
 
-// measureCeiling writes phase 1 and then phase 2 of payments straight to the ledger, in
+// MeasureCeiling writes phase 1 and then phase 2 of payments straight to the ledger, in
 // full requests, one at a time: three linked pendings, then three linked posts each.
-func measureCeiling(config ledger.Config, population sandbox.Population, ids IDs, payments int) (Ceiling, error) {
-	client, err := ledger.Connect(config)
-	if err != nil {
-		return Ceiling{}, err
-	}
-	defer client.Close()
+func MeasureCeiling(client tigerbeetle.Client, population sandbox.Population, ids IDs, payments int) (Ceiling, error) {
 	if _, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID}); err != nil { // a client's first request takes long
 		return Ceiling{}, err
 	}
@@ -57,8 +53,7 @@ func measureCeiling(config ledger.Config, population sandbox.Population, ids IDs
 	}
 	base := rand.Uint64()
 	var holds, posts []tb.Transfer
-	started := time.Now()
-	done := 0
+	started, done := time.Now(), 0
 	for done < payments {
 		holds, posts = holds[:0], posts[:0]
 		for range min(chainsPerRequest, payments-done) {

@@ -47,6 +47,8 @@ type Config struct {
 	// Faults tells that engines may die meanwhile, which Allowed implies: a message that is
 	// sent again may then join the first, and have no report of its own.
 	Faults bool
+	// AtEnd is called when the last outcome is there, before any connection is closed.
+	AtEnd func()
 	// Progress is told how far the run is, every ProgressEvery.
 	Progress      func(Snapshot)
 	ProgressEvery time.Duration
@@ -130,6 +132,9 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	l.send(ctx, schedule, generator)
 	sentAll := time.Now()
 	l.drain(ctx)
+	if config.AtEnd != nil {
+		config.AtEnd()
+	}
 	interrupted := ctx.Err() != nil
 	stopReading()
 	<-read

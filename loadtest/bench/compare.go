@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"github.com/liquida/liquida/loadtest/report"
+)
+
+// Read reads a result that was stored as JSON.
+func Read(path string) (*Result, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s is no result of bench: %w", path, err)
+	}
+	if len(r.Rows) == 0 {
+		return nil, fmt.Errorf("%s holds no rows: it must be what bench --json wrote", path)
+	}
+	return r, nil
+}
+
+// compared are the figures that two results are compared by. noise is how far two good
+// medians may lie apart for nothing: a tail varies more than a mean.
+var compared = []struct {
+	figure
+	more  bool // more is better
+	noise float64
+}{
+	{perSecond, true, 0.05},
+	{p50, false, 0.15},
+	{p99, false, 0.30},
+	{cpu, false, 0.05},
+}
+
+// CompareRule says when a figure has changed.
+const CompareRule = "A figure has changed when its medians differ by more than noise (payments/s and CPU 5 %, p50 15 %, p99 30 %)\nand the runs of one result do not reach into those of the other."
+
+// Change is a figure that has become better or worse.
+type Change struct {
+	Row, Figure string
+	Before, Now float64
+	Worse       float64 // share of the earlier; below 0: better
+}
+
+// Compare finds what has changed since an earlier result, in the rows that both have. The
+// rate of a row that offers a fixed one is no figure: it is what was offered.
+func (r *Result) Compare(earlier *Result) (changes []Change, rows int) {
+	for _, row := range r.Rows {
+		for _, other := range earlier.Rows {
+			if row.Name != other.Name || len(row.Runs) == 0 || len(other.Runs) == 0 {
+				continue
+			}
+			rows++
+			for _, c := range compared {
+				now, before := row.spread(c.of), other.spread(c.of)
+				if before.median == 0 || now.median == 0 || c.name == perSecond.name && row.Runs[0].OfferedPerSecond > 0 {
+					continue
+				}
+				worse := now.median/before.median - 1
+				if c.more {
+					worse = before.median/now.median - 1
+				}
+				overlap := now.min <= before.max && before.min <= now.max
+				if math.Abs(worse) > c.noise && !overlap {
+					changes = append(changes, Change{row.Name, c.name, before.median, now.median, worse})
+				}
+			}
+		}
+	}
+	return changes, rows
+}
+
+// WriteComparison prints what has changed, and fails when a figure is worse by more than a share.
+func (r *Result) WriteComparison(w io.Writer, earlier *Result, worseMax float64) error {
+	changes, rows := r.Compare(earlier)
+	if rows == 0 {
+		return fmt.Errorf("the earlier result has none of the rows of this one: there is nothing to compare")
+	}
+	table := report.Table{Title: fmt.Sprintf("Against the result of %s, %d rows", earlier.StartedAt.Format("2006-01-02 15:04"), rows), Note: CompareRule,
+		Head: []string{"", "figure", "before", "now", ""}}
+	if earlier.Hardware != r.Hardware || earlier.Settings != r.Settings {
+		table.Note += "\nHARDWARE OR SETTINGS DIFFER. Before: " + earlier.Hardware + "; " + earlier.Settings
+	}
+	failed := 0
+	for _, c := range changes {
+		verdict := fmt.Sprintf("better by %.0f %%", -100*c.Worse)
+		if c.Worse > 0 {
+			verdict = fmt.Sprintf("WORSE by %.0f %%", 100*c.Worse)
+		}
+		if c.Worse > worseMax {
+			failed++
+		}
+		table.Add(c.Row, c.Figure, ms(c.Before), ms(c.Now), verdict)
+	}
+	table.Write(w)
+	if len(changes) == 0 {
+		fmt.Fprintln(w, "nothing has changed")
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d figures are worse by more than %.0f %%", failed, 100*worseMax)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+// readsInFlightMax bounds the reads that wait for their answer; one more makes the run invalid.
+const readsInFlightMax = 20_000
+
+// startReads reads balances of random customers at a fixed rate, whatever the answers do.
+// Latencies count from when a read should have been sent. The function that it returns
+// waits for the last answer and says what went wrong.
+func startReads(ctx context.Context, url string, population sandbox.Population, rate int, lasts time.Duration, into **load.Latency) func() error {
+	client := load.NewHTTPClient()
+	recorder := load.NewRecorder()
+	var answered sync.WaitGroup
+	var failed error
+	var once sync.Once
+	fail := func(err error) {
+		once.Do(func() { failed = fmt.Errorf("the run is not valid: a balance read failed: %w", err) })
+	}
+	read := func(url string, intended time.Time) error {
+		response, err := client.Get(url)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+		if err == nil && response.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s answers %s: %s", url, response.Status, body)
+		}
+		recorder.Record(time.Since(intended))
+		return err
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		random := rand.New(rand.NewPCG(3, 0))
+		room := make(chan struct{}, readsInFlightMax)
+		start := time.Now()
+		for i := range int(float64(rate) * lasts.Seconds()) {
+			intended := start.Add(time.Duration(i) * time.Second / time.Duration(rate))
+			time.Sleep(time.Until(intended))
+			if ctx.Err() != nil {
+				return
+			}
+			select {
+			case room <- struct{}{}:
+			default:
+				fail(fmt.Errorf("%d wait for their answer", readsInFlightMax))
+				return
+			}
+			account := population.Customer(random.IntN(population.Customers))
+			answered.Go(func() {
+				defer func() { <-room }()
+				if err := read(fmt.Sprintf("%s/v1/accounts/%s/%s/%s", url, account.ISPB, account.Branch, account.Number), intended); err != nil {
+					fail(err)
+				}
+			})
+		}
+	}()
+	return func() error {
+		<-sent
+		answered.Wait()
+		client.CloseIdleConnections()
+		latency := recorder.Latency("balance read")
+		*into = &latency
+		return failed
+	}
+}

@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/liquida/liquida/deploy/stack"
+)
+
+// row is one line of the bench: what is measured, and what differs from the settings as
+// they are shipped.
+type row struct {
+	part, name string
+
+	ids      IDs // the ledger alone, with ids of this order; empty: the whole pipeline
+	payments int
+	rate     int  // payments offered a second; 0: as fast as it goes
+	half     bool // the rate is half of the maximum that the same pass has found
+	reads    int  // balance reads a second meanwhile, payments through the front door too
+	stage    int  // costs are told for each so many payments
+	profiled bool // the engine is profiled meanwhile
+
+	kafka     string
+	engines   int
+	banks     int
+	customers int
+	cacheGrid string
+	mix       string
+	env       map[string][]string
+}
+
+// parts are what can be asked for, in the order of measuring.
+var parts = []struct{ name, what string }{
+	{"ceiling", "what the ledger alone can do with the transfers of payments, in full requests"},
+	{"maximum", "the most that the whole pipeline settles: embedded broker without and with fsync, Apache Kafka"},
+	{"latency", "latencies at fixed rates, the lowest also without a pause between requests to the ledger"},
+	{"half", "latency at half of the maximum; needs maximum"},
+	{"reads", "1,200 payments/s and 3,600 balance reads/s at once, through the front door"},
+	{"ids", "the ledger alone with sequential and with random ids"},
+	{"engines", "the maximum with two and with four engines"},
+	{"banks", "the maximum with 50 and with 500 banks"},
+	{"hottest", "the maximum with all payments to one payee"},
+	{"customers", "the maximum with many customers"},
+	{"growth", "rate and costs from million to million, with two sizes of the ledger's cache"},
+	{"profile", "profiles of the engine at the maximum"},
+}
+
+// DefaultParts take a quarter of an hour, all of them about three times as long.
+var DefaultParts = []string{"ceiling", "maximum", "latency", "half", "reads"}
+
+// PartsHelp explains the parts.
+func PartsHelp() string {
+	var text strings.Builder
+	for _, part := range parts {
+		fmt.Fprintf(&text, "  %-10s %s\n", part.name, part.what)
+	}
+	return text.String()
+}
+
+// CheckParts refuses names that are none, and parts without those that they need.
+func CheckParts(names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(parts, func(p struct{ name, what string }) bool { return p.name == name }) {
+			return fmt.Errorf("--parts holds %q: it must be all, or some of\n%s", name, PartsHelp())
+		}
+	}
+	if slices.Contains(names, "half") && !slices.Contains(names, "maximum") {
+		return fmt.Errorf("--parts holds half without maximum: half of what the part maximum finds is offered, so name both")
+	}
+	return nil
+}
+
+// AllParts names every part.
+func AllParts() (names []string) {
+	for _, part := range parts {
+		names = append(names, part.name)
+	}
+	return names
+}
+
+// rows are all that the chosen parts measure.
+func (c Config) rows() (chosen []row) {
+	maximum := row{part: "maximum", name: "maximum", payments: c.Payments}
+	with := func(part, name string, change func(*row)) row {
+		r := maximum
+		r.part, r.name = part, "maximum, "+name
+		change(&r)
+		return r
+	}
+	all := []row{
+		{part: "ceiling", name: "ledger alone", ids: OurIDs, payments: c.CeilingPayments},
+		{part: "ids", name: "ledger alone, sequential ids", ids: SequentialIDs, payments: c.CeilingPayments},
+		{part: "ids", name: "ledger alone, random ids", ids: RandomIDs, payments: c.CeilingPayments},
+		maximum,
+		with("maximum", "broker with fsync", func(r *row) { r.env = map[string][]string{stack.Broker: {"BROKER_SYNC_WRITES=true"}} }),
+		with("maximum", "Apache Kafka", func(r *row) { r.kafka = stack.Apache }),
+	}
+	at := func(rate int) row {
+		return row{part: "latency", name: thousands(rate) + "/s", rate: rate, payments: int(float64(rate) * c.RateDuration.Seconds())}
+	}
+	for i, rate := range c.Rates {
+		if i == 0 {
+			unpaused := at(rate)
+			unpaused.name += ", no pause"
+			unpaused.env = map[string][]string{stack.Engine: {"LEDGER_REQUEST_PAUSE=0s"}}
+			all = append(all, unpaused)
+		}
+		all = append(all, at(rate))
+	}
+	reads := at(1200)
+	reads.part, reads.name, reads.reads = "reads", "1,200/s and 3,600 reads/s", 3600
+	all = append(all,
+		row{part: "half", name: "half of the maximum", half: true},
+		reads,
+		with("engines", "2 engines", func(r *row) { r.engines = 2 }),
+		with("engines", "4 engines", func(r *row) { r.engines = 4 }),
+		with("banks", "50 banks", func(r *row) { r.banks = 50 }),
+		with("banks", "500 banks", func(r *row) { r.banks = 500 }),
+		with("hottest", "one payee", func(r *row) {
+			r.mix = "hottest" // all wait for the same bank, which must not be refused for it
+			r.env = map[string][]string{stack.Engine: {"ENGINE_IN_FLIGHT_PSP_SHARE=1"}}
+		}),
+		with("customers", thousands(c.Customers)+" customers", func(r *row) { r.customers = c.Customers }),
+	)
+	for _, cache := range c.GrowthCaches {
+		all = append(all, row{part: "growth", name: fmt.Sprintf("%s payments, %s of cache", thousands(c.GrowthPayments), cache),
+			payments: c.GrowthPayments, stage: c.GrowthPayments / 4, cacheGrid: cache})
+	}
+	all = append(all, with("profile", "while profiled", func(r *row) { r.profiled = true }))
+	for _, r := range all {
+		if slices.Contains(c.Parts, r.part) {
+			chosen = append(chosen, r)
+		}
+	}
+	return chosen
+}
+
+// differs says what is not as it is shipped.
+func (r row) differs() string {
+	var all []string
+	for _, process := range []string{stack.Broker, stack.Engine} {
+		for _, variable := range r.env[process] {
+			all = append(all, process+" "+variable)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// thousands writes 1000000 as 1,000,000.
+func thousands(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,170 @@
+package meter
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Engines is what the engines have counted since they began, all together.
+type Engines struct {
+	hops     map[string]histogram
+	requests histogram // transfers in a write request to the ledger
+	answers  histogram // time of a write request
+	counters map[string]float64
+}
+
+// histogram is a histogram of Prometheus: how many values were at most so much.
+type histogram struct {
+	count   uint64
+	sum     float64
+	buckets map[float64]uint64
+}
+
+// Hop is where a part of a payment's time goes. The percentiles are as exact as the
+// buckets of the engine's histogram, which double.
+type Hop struct {
+	Name   string  `json:"hop"`
+	Count  uint64  `json:"count"`
+	MeanMs float64 `json:"mean_ms"`
+	P50Ms  float64 `json:"p50_ms"`
+	P99Ms  float64 `json:"p99_ms"`
+}
+
+// Ledger is how the engines write to the ledger.
+type Ledger struct {
+	Requests            uint64  `json:"requests"`
+	TransfersPerRequest float64 `json:"transfers_per_request"`
+	MeanMs              float64 `json:"mean_ms"`
+	P99Ms               float64 `json:"p99_ms"`
+}
+
+// HopNames are the hops in the order of a payment's way.
+var HopNames = []string{"queue", "reserve", "authorize", "resolve", "report"}
+
+// ReadEngines asks every engine for its metrics; the URLs are those of their telemetry.
+func ReadEngines(ctx context.Context, urls []string) (Engines, error) {
+	e := Engines{hops: map[string]histogram{}, counters: map[string]float64{}}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, url := range urls {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
+		if err != nil {
+			return e, err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return e, fmt.Errorf("cannot ask the engine for its metrics: %w", err)
+		}
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(response.Body)
+		response.Body.Close()
+		if err != nil {
+			return e, fmt.Errorf("cannot read %s/metrics: %w", url, err)
+		}
+		for name, family := range families {
+			for _, metric := range family.Metric {
+				e.add(name, metric)
+			}
+		}
+	}
+	return e, nil
+}
+
+func (e *Engines) add(name string, metric *dto.Metric) {
+	label := ""
+	if len(metric.Label) == 1 {
+		label = metric.Label[0].GetValue()
+	}
+	switch {
+	case name == "pix_hop_seconds":
+		e.hops[label] = e.hops[label].with(metric.Histogram)
+	case name == "pix_ledger_request_events" && label == "write":
+		e.requests = e.requests.with(metric.Histogram)
+	case name == "pix_ledger_request_seconds" && label == "write":
+		e.answers = e.answers.with(metric.Histogram)
+	case metric.Counter != nil:
+		e.counters[name] += metric.Counter.GetValue()
+	}
+}
+
+func (h histogram) with(more *dto.Histogram) histogram {
+	if h.buckets == nil {
+		h.buckets = map[float64]uint64{}
+	}
+	h.count += more.GetSampleCount()
+	h.sum += more.GetSampleSum()
+	for _, bucket := range more.GetBucket() {
+		h.buckets[bucket.GetUpperBound()] += bucket.GetCumulativeCount()
+	}
+	return h
+}
+
+// Since returns what was counted since an earlier reading of the same engines.
+func (e Engines) Since(before Engines) Engines {
+	d := Engines{hops: map[string]histogram{}, counters: map[string]float64{}, requests: e.requests.since(before.requests), answers: e.answers.since(before.answers)}
+	for name, h := range e.hops {
+		d.hops[name] = h.since(before.hops[name])
+	}
+	for name, value := range e.counters {
+		d.counters[name] = value - before.counters[name]
+	}
+	return d
+}
+
+func (h histogram) since(before histogram) histogram {
+	d := histogram{count: h.count - before.count, sum: h.sum - before.sum, buckets: map[float64]uint64{}}
+	for bound, n := range h.buckets {
+		d.buckets[bound] = n - before.buckets[bound]
+	}
+	return d
+}
+
+// Counter is the sum of a counter over its labels.
+func (e Engines) Counter(name string) float64 { return e.counters[name] }
+
+// Hops returns the budget of a payment's time in the engines.
+func (e Engines) Hops() (hops []Hop) {
+	for _, name := range HopNames {
+		if h := e.hops[name]; h.count > 0 {
+			hops = append(hops, Hop{name, h.count, 1e3 * h.mean(), 1e3 * h.quantile(0.5), 1e3 * h.quantile(0.99)})
+		}
+	}
+	return hops
+}
+
+// Ledger returns how the ledger was written to.
+func (e Engines) Ledger() Ledger {
+	return Ledger{e.requests.count, e.requests.mean(), 1e3 * e.answers.mean(), 1e3 * e.answers.quantile(0.99)}
+}
+
+func (h histogram) mean() float64 {
+	if h.count == 0 {
+		return 0
+	}
+	return h.sum / float64(h.count)
+}
+
+// quantile takes the values of a bucket as evenly spread in it, as Prometheus does.
+func (h histogram) quantile(q float64) float64 {
+	rank, below, floor := q*float64(h.count), 0.0, 0.0
+	for _, bound := range slices.Sorted(maps.Keys(h.buckets)) {
+		if n := float64(h.buckets[bound]); n >= rank && n > below {
+			if math.IsInf(bound, 1) {
+				break
+			}
+			return floor + (bound-floor)*(rank-below)/(n-below)
+		} else {
+			below, floor = n, bound
+		}
+	}
+	return floor // more than the last bound
+}

@@ -1,0 +1,158 @@
+// Package meter measures what processes use and where the engines say that the time of
+// payments goes.
+package meter
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Process is a process to measure.
+type Process struct {
+	Name string
+	PID  int
+}
+
+// Sample is what processes have used until an instant.
+type Sample struct {
+	At      time.Time
+	Usages  []Usage // as the processes are given
+	sockets map[socket]traffic
+	Stored  int64 // bytes that the folder takes on the disk
+}
+
+// Usage is what a process has used since it began.
+type Usage struct {
+	CPU          time.Duration
+	WrittenBytes int64 // to the disk, as the kernel accounts it
+	RSSBytes     int64
+	Syscalls     int64 // of the families of read and write
+	Waits        int64 // voluntary context switches of all threads that still are
+}
+
+// Cost is what one process used for each payment of a run.
+type Cost struct {
+	Process         string  `json:"process"`
+	CPUMicroseconds float64 `json:"cpu_microseconds_per_payment"`
+	NetworkBytes    float64 `json:"network_bytes_per_payment"` // sent and received
+	DiskBytes       float64 `json:"disk_bytes_written_per_payment"`
+	MemoryBytes     int64   `json:"memory_bytes_at_end"`
+	Syscalls        float64 `json:"reads_and_writes_per_payment"`
+	Waits           float64 `json:"voluntary_context_switches_per_payment"`
+}
+
+// Read samples processes, and a folder.
+func Read(processes []Process, folder string) (Sample, error) {
+	s := Sample{At: time.Now()}
+	for _, p := range processes {
+		usage, err := usageOf(p.PID)
+		if err != nil {
+			return s, fmt.Errorf("cannot measure %s: %w", p.Name, err)
+		}
+		s.Usages = append(s.Usages, usage)
+	}
+	var err error
+	if s.sockets, err = readSockets(); err != nil {
+		return s, err
+	}
+	s.Stored, err = stored(folder)
+	return s, err
+}
+
+// Costs returns what was used between two samples, for each payment.
+func Costs(processes []Process, before, after Sample, payments int) (costs []Cost) {
+	n := float64(max(payments, 1))
+	bytes := networkBytes(before.sockets, after.sockets)
+	for i, p := range processes {
+		from, to := before.Usages[i], after.Usages[i]
+		costs = append(costs, Cost{
+			Process:         p.Name,
+			CPUMicroseconds: float64((to.CPU - from.CPU).Microseconds()) / n,
+			NetworkBytes:    float64(bytes[p.PID]) / n,
+			DiskBytes:       float64(to.WrittenBytes-from.WrittenBytes) / n,
+			MemoryBytes:     to.RSSBytes,
+			Syscalls:        float64(to.Syscalls-from.Syscalls) / n,
+			Waits:           float64(to.Waits-from.Waits) / n,
+		})
+	}
+	return costs
+}
+
+// clockTicks per second: what /proc counts CPU time in, on every Linux that Go runs on.
+const clockTicks = 100
+
+func usageOf(pid int) (u Usage, err error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return u, err
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name may hold spaces
+	if len(fields) < 22 {
+		return u, fmt.Errorf("/proc/%d/stat has %d fields after the name", pid, len(fields))
+	}
+	number := func(text string) int64 { n, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64); return n }
+	u.CPU = time.Duration(number(fields[11])+number(fields[12])) * time.Second / clockTicks
+	u.RSSBytes = number(fields[21]) * int64(os.Getpagesize())
+	counts := func(path string, each func(name string, value int64)) error {
+		text, err := os.ReadFile(path)
+		for line := range strings.Lines(string(text)) {
+			if name, value, ok := strings.Cut(line, ":"); ok {
+				each(name, number(value))
+			}
+		}
+		return err
+	}
+	err = counts(fmt.Sprintf("/proc/%d/io", pid), func(name string, value int64) {
+		switch name {
+		case "write_bytes":
+			u.WrittenBytes = value
+		case "syscr", "syscw":
+			u.Syscalls += value
+		}
+	})
+	if err != nil {
+		return u, err
+	}
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, thread := range threads {
+		_ = counts(thread, func(name string, value int64) { // a thread may end meanwhile
+			if name == "voluntary_ctxt_switches" {
+				u.Waits += value
+			}
+		})
+	}
+	return u, err
+}
+
+// stored adds up the blocks of the files in a folder: a file may have holes.
+func stored(folder string) (bytes int64, err error) {
+	err = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return skipGone(err)
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return skipGone(err)
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			bytes += stat.Blocks * 512
+		}
+		return nil
+	})
+	return bytes, err
+}
+
+// skipGone passes over what was removed between its listing and now.
+func skipGone(err error) error {
+	if os.IsNotExist(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,47 @@
+// Package report tells people what loads and measurements have shown: as text, and as one
+// HTML file that needs nothing else.
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// Table is shown alike as text and as HTML. The first column is text, the others figures.
+type Table struct {
+	Title string
+	Note  string // how to read it
+	Head  []string
+	Rows  [][]string
+}
+
+// Add appends a row.
+func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// Write prints the table for people.
+func (t Table) Write(w io.Writer) {
+	widths := make([]int, len(t.Head))
+	for _, row := range append([][]string{t.Head}, t.Rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	fmt.Fprintf(w, "\n%s\n", t.Title)
+	if t.Note != "" {
+		fmt.Fprintln(w, t.Note)
+	}
+	for _, row := range append([][]string{t.Head}, t.Rows...) {
+		var line strings.Builder
+		for i, cell := range row {
+			gap := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i == 0 {
+				line.WriteString(cell + gap)
+			} else {
+				line.WriteString("  " + gap + cell)
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+	}
+}

@@ -180,12 +180,14 @@ compose ps --format 'table {{.Service}}\t{{.Status}}'
 
 say "every container: health, limits, restarts, user, file system, ports"
 for id in $(docker ps -q); do
-	docker inspect -f '{{index .Config.Labels "com.docker.compose.service"}} health={{with .State.Health}}{{.Status}}{{else}}none{{end}} memory={{.HostConfig.Memory}} cpus={{.HostConfig.NanoCpus}} restart={{.HostConfig.RestartPolicy.Name}} user={{.Config.User}} read_only={{.HostConfig.ReadonlyRootfs}} ports={{range $p, $b := .NetworkSettings.Ports}}{{range $b}}{{.HostIp}},{{end}}{{end}}' "$id"
+	docker inspect -f '{{index .Config.Labels "com.docker.compose.service"}} health={{with .State.Health}}{{.Status}}{{else}}none{{end}} memory={{.HostConfig.Memory}} cpus={{.HostConfig.NanoCpus}} restart={{.HostConfig.RestartPolicy.Name}} user={{.Config.User}} read_only={{.HostConfig.ReadonlyRootfs}} security={{join .HostConfig.SecurityOpt ","}} caps=-{{join .HostConfig.CapDrop ","}} ports={{range $p, $b := .NetworkSettings.Ports}}{{range $b}}{{.HostIp}},{{end}}{{end}}' "$id"
 done | tee "$work/containers"
-grep -v -E '^[a-z-]+ health=healthy memory=[1-9][0-9]* cpus=[1-9][0-9]* restart=unless-stopped user=[1-9a-z][^ ]* read_only=(true|false) ports=(127\.0\.0\.1,)*$' "$work/containers" && fail "the containers above are not as they must be"
+grep -v -E '^[a-z-]+ health=healthy memory=[1-9][0-9]* cpus=[1-9][0-9]* restart=unless-stopped user=[1-9a-z][^ ]* read_only=(true|false) security=(seccomp=unconfined,)?no-new-privileges=true caps=-ALL ports=(127\.0\.0\.1,)*$' "$work/containers" && fail "the containers above are not as they must be"
 grep -v '^redpanda ' "$work/containers" | grep read_only=false && fail "only Redpanda may write to its root"
+grep -v -E '^(tigerbeetle|producer|clearing-engine) ' "$work/containers" | grep seccomp=unconfined && fail "only the ledger and its clients need io_uring"
 expect "services up, Redpanda's own metrics aside" 'count(up{job!="redpanda"} == 1)' 5
 expect "TigerBeetle's status, through the bridge" 'max(tb_replica_status)' 0
+expect "needs that are not met" 'count(pix_need_met == 0) or vector(0)' 0
 
 say "load, and kill -9 of the engine's process"
 load() { compose run --rm -T --no-deps loadtest run --rate 200 --duration "$1" --mix no-waits --allow AB03 --drain-timeout 60s 2>&1 | tail -n 4; }
@@ -197,6 +199,7 @@ sleep 1
 wait "$loading" || { cat "$work/load"; fail "the load failed"; }
 cat "$work/load"; grep -q 'LOAD PASSED' "$work/load" || fail "the load did not pass"
 [ "$(docker inspect -f '{{.RestartCount}}' "$engine")" = 1 ] || fail "the engine was not restarted once"
+docker logs "$engine" 2>&1 | grep '"msg":"started"' | grep -q "\"instance\":\"${engine:0:12}\"" || fail "the engine's slot is not its container's name"
 expect "centavos missing" 'max(abs(pix_books_difference_centavos)) + max(abs(pix_conservation_difference_centavos))' 0
 
 say "three engines"

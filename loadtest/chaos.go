@@ -240,8 +240,12 @@ func (f *chaosFlags) plan(seed uint64) ([]chaos.Planned, error) {
 
 // repeat is the command that does the same again.
 func (f *chaosFlags) repeat(seed uint64) string {
-	command := fmt.Sprintf("loadtest chaos --on %s --seed %d --rate %v --duration %v --mix %s --engines %d --replicas %d --kafka %s --deadline %v --allow %s",
-		f.on, seed, f.rate, f.duration, f.mix, f.engines, f.replicas, f.kafka, f.deadline, strings.Join(f.allow, ","))
+	command := fmt.Sprintf("loadtest chaos --seed %d --rate %v --duration %v --mix %s --engines %d --allow %s", seed, f.rate, f.duration, f.mix, f.engines, strings.Join(f.allow, ","))
+	if f.on == onCompose { // the rest is the stack's
+		command += " --on " + onCompose
+	} else {
+		command += fmt.Sprintf(" --replicas %d --kafka %s --deadline %v", f.replicas, f.kafka, f.deadline)
+	}
 	if f.script != "" {
 		return command + fmt.Sprintf(" --script %q", f.script)
 	}

@@ -151,7 +151,7 @@ func forger(ctx context.Context, w *world) (*kgo.Client, error) {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	return kgo.NewClient(kgo.SeedBrokers(w.KafkaAddress()), kgo.ClientID("forger"),
+	return kgo.NewClient(kgo.SeedBrokers(w.KafkaAddress()), kgo.ClientID("forger"), kgo.AlwaysRetryEOF(),
 		kgo.ConsumePartitions(ends.KOffsets()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(100_000))
 }
 

@@ -165,7 +165,7 @@ func beginContainers(ctx context.Context, config *Config, w *world) (end func(co
 
 // breakIt carries a run out on a clearing house that is up.
 func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
-	kafka, err := kgo.NewClient(kgo.SeedBrokers(w.KafkaAddress()), kgo.ClientID("chaos"))
+	kafka, err := kgo.NewClient(kgo.SeedBrokers(w.KafkaAddress()), kgo.ClientID("chaos"), kgo.AlwaysRetryEOF())
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func observe(ctx context.Context, broker string, admin *kadm.Client, recorder *h
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the ends of %s: %w", stream.Settlements, err)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.ClientID("chaos-observer"), kgo.ConsumePartitions(ends.KOffsets()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.ClientID("chaos-observer"), kgo.AlwaysRetryEOF(), kgo.ConsumePartitions(ends.KOffsets()))
 	if err != nil {
 		return nil, err
 	}

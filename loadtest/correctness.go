@@ -21,8 +21,10 @@ func correctnessCommand() *cobra.Command {
 		Use:   "correctness",
 		Short: "Runs the tests that prove the promise, and prints one table of them",
 		Long: `Runs the end-to-end tests, those of bootstrap and those of the ledger's answers with go test,
-inside the repository, and prints a table in Markdown: each test, how often it passed of how
-many runs, what it checks, on which broker and ledger, and how many payments were audited.
+inside the repository, and prints two tables in Markdown: each promise with the tests that it
+rests on, and each test, how often it passed of how many runs, what it checks, on which broker
+and ledger, and how many payments were audited. A new test is in the second table by itself; a
+promise whose test is gone is refused before anything runs.
 E2E_KAFKA=apache chooses the broker. All of it once takes about half an hour.`,
 		Example: "  loadtest correctness --count 3 --json correctness.json\n  loadtest correctness --run 'Zombie|Network'",
 		Args:    cobra.NoArgs,

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // attributes keep a child out of the terminal's process group, so that Ctrl-C reaches the
@@ -34,4 +36,15 @@ func startTime(pid int) (string, error) {
 		return "", fmt.Errorf("process %d has ended", pid) // a zombie where nobody collects it
 	}
 	return fields[19], nil
+}
+
+// limitFiles lets no file of a running process grow past so many bytes, until it ends: a
+// write beyond fails, as on a full disk.
+func limitFiles(pid int, bytes uint64) error {
+	var limit unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &limit); err != nil {
+		return err
+	}
+	limit.Cur = min(bytes, limit.Max)
+	return unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil)
 }

@@ -3,6 +3,7 @@
 package stack
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
@@ -27,4 +28,8 @@ func startTime(pid int) (string, error) {
 		return "", fmt.Errorf("no process %d", pid)
 	}
 	return strings.TrimSpace(started), nil
+}
+
+func limitFiles(int, uint64) error {
+	return fmt.Errorf("limiting the files of a running process needs Linux: %w", errors.ErrUnsupported)
 }

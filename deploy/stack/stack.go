@@ -481,6 +481,19 @@ func (s *Stack) signal(name string, signal os.Signal) error {
 	return p.signal(signal)
 }
 
+// LimitFiles lets no file of a process grow past so many bytes, until it ends: to it the
+// disk is full. Its log is a file too. It needs no privileges, but Linux.
+func (s *Stack) LimitFiles(name string, bytes uint64) error {
+	pid := s.PID(name)
+	if pid == 0 {
+		return fmt.Errorf("cannot limit the files of %s: it is not running", name)
+	}
+	if err := limitFiles(pid, bytes); err != nil {
+		return fmt.Errorf("cannot limit the files of %s (pid %d): %w", name, pid, err)
+	}
+	return nil
+}
+
 // AddEngine starts one more engine in a new slot, waits until it is ready and returns its name.
 func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 	s.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/liquida/liquida/platform/settings"
@@ -63,13 +64,18 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	if err := own(config.DataDir); err != nil {
 		return nil, err
 	}
+	for _, log := range []string{"groups.log", "pids.log"} {
+		if err := cutTornEnd(filepath.Join(config.DataDir, log)); err != nil {
+			return nil, fmt.Errorf("BROKER_DATA_DIR: %w", err)
+		}
+	}
 	options := []kfake.Opt{
 		kfake.NumBrokers(1),
 		kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, config.Address) }),
 		kfake.ClusterID("liquida"),
 		kfake.DataDir(config.DataDir),
 		kfake.BrokerConfigs(brokerConfigs),
-		kfake.WithLogger(kfake.BasicLogger(os.Stderr, kfake.LogLevelWarn)),
+		kfake.WithLogger(loudDisk{kfake.BasicLogger(os.Stderr, kfake.LogLevelWarn), config.DataDir}),
 	}
 	if config.SyncWrites {
 		options = append(options, kfake.SyncWrites())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -50,10 +51,10 @@ func (b *broker) command(address string) *exec.Cmd {
 	return cmd
 }
 
-func (b *broker) start() {
+func (b *broker) start(says ...io.Writer) {
 	b.t.Helper()
 	b.cmd = b.command(b.address)
-	b.cmd.Stderr = os.Stderr
+	b.cmd.Stderr = io.MultiWriter(append(says, os.Stderr)...)
 	if err := b.cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sys/unix"
+
+	"github.com/liquida/liquida/platform/settings"
+)
+
+// fillDisk repeats work while no file of the broker can grow past 64 KiB. The broker must end
+// by itself, and say why; it must not answer with an error and go on.
+func (b *broker) fillDisk(said *bytes.Buffer, work func(ctx context.Context) error) {
+	t := b.t
+	t.Helper()
+	limit := unix.Rlimit{Cur: 64 << 10, Max: unix.RLIM_INFINITY}
+	if err := unix.Prlimit(b.cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	alive, ended := context.WithTimeout(t.Context(), 30*time.Second)
+	gone := make(chan struct{})
+	go func() { _ = b.cmd.Wait(); ended(); close(gone) }()
+	var failed error
+	for alive.Err() == nil && failed == nil {
+		failed = work(alive)
+	}
+	select {
+	case <-gone:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("the broker lives on with a full disk; it answered %v", failed)
+	}
+	if code := b.cmd.ProcessState.ExitCode(); code != settings.ExitFailure {
+		t.Errorf("it ended with exit code %d; want %d", code, settings.ExitFailure)
+	}
+	if want := "BROKER_DATA_DIR " + b.dir; !strings.Contains(said.String(), want) {
+		t.Errorf("it said %q; want %q in it", said, want)
+	}
+}
+
+// What was acknowledged before the disk was full is there when there is room again.
+func TestFullDisk(t *testing.T) {
+	t.Run("records", func(t *testing.T) {
+		b := newBroker(t)
+		var said bytes.Buffer
+		b.start(&said)
+		b.createTopic("payments", 1)
+		producer := b.client(kgo.DefaultProduceTopic("payments"), kgo.ProducerBatchCompression(kgo.NoCompression()),
+			kgo.AllowIdempotentProduceCancellation()) // of the record that meets the full disk
+		var acknowledged []string
+		produce := func(ctx context.Context) error {
+			value := fmt.Sprintf("%d %s", len(acknowledged), strings.Repeat("x", 1000))
+			err := producer.ProduceSync(ctx, kgo.StringRecord(value)).FirstErr()
+			if err == nil {
+				acknowledged = append(acknowledged, value)
+			}
+			return err
+		}
+		b.fillDisk(&said, produce)
+		if len(acknowledged) == 0 {
+			t.Fatal("no record was acknowledged")
+		}
+
+		b.start()
+		if err := produce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		consumer := b.client(kgo.ConsumeTopics("payments"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		for next := 0; next < len(acknowledged); {
+			fetches := consumer.PollFetches(t.Context())
+			if err := fetches.Err(); err != nil {
+				t.Fatal(err)
+			}
+			fetches.EachRecord(func(r *kgo.Record) { // the one that met the full disk may be there or not
+				if next < len(acknowledged) && string(r.Value) == acknowledged[next] {
+					next++
+				}
+			})
+		}
+	})
+	t.Run("offsets", func(t *testing.T) {
+		b := newBroker(t)
+		var said bytes.Buffer
+		b.start(&said)
+		b.createTopic("payments", 1)
+		admin := kadm.NewClient(b.client())
+		acknowledged := int64(0)
+		commit := func(ctx context.Context) error {
+			offsets := kadm.Offsets{}
+			offsets.Add(kadm.Offset{Topic: "payments", Partition: 0, At: acknowledged + 1, LeaderEpoch: -1, Metadata: strings.Repeat("x", 1000)})
+			err := admin.CommitAllOffsets(ctx, "engine", offsets)
+			if err == nil {
+				acknowledged++
+			}
+			return err
+		}
+		check := func() {
+			t.Helper()
+			fetched, err := admin.FetchOffsets(t.Context(), "engine")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if committed, _ := fetched.Lookup("payments", 0); committed.At != acknowledged {
+				t.Errorf("the group's offset is %d, the last one that was acknowledged %d", committed.At, acknowledged)
+			}
+		}
+		b.fillDisk(&said, commit)
+		b.start()
+		check()
+		// Behind the entry that met the full disk, the next ones must be read again too.
+		if err := commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.end(syscall.SIGKILL)
+		b.start()
+		check()
+	})
+}

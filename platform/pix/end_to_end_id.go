@@ -48,8 +48,9 @@ func ParseEndToEndID(text string) (EndToEndID, error) {
 		}
 	}
 	copy(id[:], text)
+	year, month, day, hour, minute := id.moment()
 	t := id.Time()
-	if t.Format(minuteLayout) != text[minuteStart:suffixStart] {
+	if y, m, d := t.Date(); y != year || m != month || d != day || t.Hour() != hour || t.Minute() != minute {
 		return EndToEndID{}, fmt.Errorf("EndToEndId %s holds the time %s, which does not exist", quote(text), quote(text[minuteStart:suffixStart]))
 	}
 	if t.Before(Epoch) {
@@ -96,13 +97,19 @@ func (id EndToEndID) Payer() ISPB { return ISPB(id[1:minuteStart]) }
 
 // Time returns the minute inside the id, in UTC.
 func (id EndToEndID) Time() time.Time {
+	year, month, day, hour, minute := id.moment()
+	return time.Date(year, month, day, hour, minute, 0, 0, time.UTC)
+}
+
+// moment reads the digits of the time, which may name one that does not exist.
+func (id *EndToEndID) moment() (year int, month time.Month, day, hour, minute int) {
 	number := func(from, to int) (n int) {
 		for _, c := range id[from:to] {
 			n = n*10 + int(c-'0')
 		}
 		return n
 	}
-	return time.Date(number(9, 13), time.Month(number(13, 15)), number(15, 17), number(17, 19), number(19, 21), 0, 0, time.UTC)
+	return number(9, 13), time.Month(number(13, 15)), number(15, 17), number(17, 19), number(19, 21)
 }
 
 // Minute returns the minutes from Epoch to the id's time, below 2^26.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -215,10 +216,10 @@ func (b *bank) note(line *line, offset int64, a *answer) {
 	}
 }
 
-// readRequest refuses what cannot be answered.
+// readRequest refuses what cannot be answered. The request's texts lie in value.
 func readRequest(value []byte) (*pixv1.AuthorizationRequest, error) {
 	request := &pixv1.AuthorizationRequest{}
-	if err := request.UnmarshalVT(value); err != nil {
+	if err := request.UnmarshalVTUnsafe(value); err != nil {
 		return nil, err
 	}
 	if _, err := pix.ParseEndToEndID(request.EndToEndId); err != nil {
@@ -241,16 +242,18 @@ func newAnswer(request *pixv1.AuthorizationRequest, decided decision.Decision) *
 	if decided.RejectCode != "" {
 		response.Status = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT
 	}
-	// The key is copied: the request's own would keep its whole fetch in memory.
-	value := make([]byte, response.SizeVT())
+	// Everything is copied: what lies in the request would keep its whole fetch in memory.
+	keyed := make([]byte, len(request.EndToEndId)+response.SizeVT())
+	key, value := keyed[:len(request.EndToEndId):len(request.EndToEndId)], keyed[len(request.EndToEndId):]
+	copy(key, request.EndToEndId)
 	if _, err := response.MarshalToSizedBufferVT(value); err != nil {
 		panic(fmt.Sprintf("cannot encode an answer to %s: %v", request.EndToEndId, err)) // the sizes are ours
 	}
 	return &answer{
-		label: label{ispb: request.Payee.Ispb, reason: decided.RejectCode},
+		label: label{ispb: strings.Clone(request.Payee.Ispb), reason: decided.RejectCode},
 		record: kgo.Record{
 			Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition,
-			Key: []byte(request.EndToEndId), Value: value,
+			Key: key, Value: value,
 		},
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/stream"
-	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 // intake fetches payments while there is room for them.
@@ -49,7 +48,6 @@ func (e *Engine) fetchError(ctx context.Context, topic string, partition int32, 
 
 // readResponses reads the PSPs' answers for the partitions that this engine owns.
 func (e *Engine) readResponses(ctx context.Context) {
-	var message pixv1.AuthorizationResponse
 	warned := time.Time{}
 	for ctx.Err() == nil {
 		fetches := e.direct.PollFetches(ctx)
@@ -60,7 +58,7 @@ func (e *Engine) readResponses(ctx context.Context) {
 				return
 			}
 			for _, record := range fetched.Records {
-				r, err := decodeResponse(&message, record.Value)
+				r, err := decodeResponse(record.Value)
 				if err != nil {
 					e.responses.invalid.Inc()
 					if time.Since(warned) > time.Second { // hostile input must not flood the log

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -114,7 +115,7 @@ func (p *participants) counter(psp pix.ISPB) *atomic.Int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting[psp] == nil {
-		p.waiting[psp] = new(atomic.Int64)
+		p.waiting[pix.ISPB(strings.Clone(string(psp)))] = new(atomic.Int64) // psp lies in a record, which must not be kept for it
 	}
 	return p.waiting[psp]
 }

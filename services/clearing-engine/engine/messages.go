@@ -10,10 +10,19 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// decodeOrder reads and validates a payment order: a pure function of the record.
-func decodeOrder(message *pixv1.PaymentOrder, record *kgo.Record) (pix.Order, *pix.Invalid) {
-	message.Reset()
-	if err := message.UnmarshalVT(record.Value); err != nil {
+// orderMessage is reused from order to order.
+type orderMessage struct {
+	order        pixv1.PaymentOrder
+	payer, payee pixv1.Account
+}
+
+// decode reads and validates a payment order: a pure function of the record. The
+// order's texts lie in the record's value.
+func (m *orderMessage) decode(record *kgo.Record) (pix.Order, *pix.Invalid) {
+	m.payer, m.payee = pixv1.Account{}, pixv1.Account{}
+	m.order = pixv1.PaymentOrder{Payer: &m.payer, Payee: &m.payee}
+	message := &m.order
+	if err := message.UnmarshalVTUnsafe(record.Value); err != nil {
 		return pix.Order{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: fmt.Sprintf("%d bytes that are not a pix.v1.PaymentOrder: %v", len(record.Value), err)}
 	}
 	order, err := pix.Draft{
@@ -31,10 +40,10 @@ func decodeOrder(message *pixv1.PaymentOrder, record *kgo.Record) (pix.Order, *p
 	return pix.Order{}, invalid
 }
 
-// decodeResponse reads a PSP's answer.
-func decodeResponse(message *pixv1.AuthorizationResponse, value []byte) (response, error) {
-	message.Reset()
-	if err := message.UnmarshalVT(value); err != nil {
+// decodeResponse reads a PSP's answer. Its texts lie in value.
+func decodeResponse(value []byte) (response, error) {
+	var message pixv1.AuthorizationResponse
+	if err := message.UnmarshalVTUnsafe(value); err != nil {
 		return response{}, fmt.Errorf("%d bytes that are not a pix.v1.AuthorizationResponse: %w", len(value), err)
 	}
 	id, err := pix.ParseEndToEndID(message.EndToEndId)
@@ -56,5 +65,5 @@ func decodeResponse(message *pixv1.AuthorizationResponse, value []byte) (respons
 }
 
 func accountOf(message *pixv1.Account) pix.Account {
-	return pix.Account{ISPB: pix.ISPB(message.GetIspb()), Branch: message.GetBranch(), Number: message.GetNumber()}
+	return pix.Account{ISPB: pix.ISPB(message.Ispb), Branch: message.Branch, Number: message.Number}
 }

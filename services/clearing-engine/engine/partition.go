@@ -35,9 +35,10 @@ type partition struct {
 	drained     chan struct{} // closed when nothing is in flight, once somebody asked
 	stop, done  chan struct{}
 
-	order pixv1.PaymentOrder // reused
-	chain []tb.Transfer      // reused
-	ids   []tb.Uint128       // reused
+	message orderMessage  // reused
+	chain   []tb.Transfer // reused
+	ids     []tb.Uint128  // reused
+	page    []byte        // keys and values of records are cut from it
 }
 
 // flight is a payment in this engine.
@@ -114,10 +115,10 @@ func (p *partition) run() {
 			p.release()
 			return
 		case <-ticker.C:
-			p.tick(time.Now())
+			p.tick(p.engine.now())
 		case <-p.inbox.ready:
 			events = p.inbox.take(events)
-			now := time.Now()
+			now := p.engine.now()
 			for i := range events {
 				p.handle(&events[i], now)
 			}
@@ -194,7 +195,7 @@ func (p *partition) arrive(record *kgo.Record, now time.Time) {
 		p.finish(record)
 		return
 	}
-	order, err := decodeOrder(&p.order, record)
+	order, err := p.message.decode(record)
 	if err != nil {
 		p.deadLetters++
 		p.deadLetter(record, err, func() { p.inbox.put(event{kind: deadLettered, record: record}) })
@@ -383,22 +384,28 @@ func (p *partition) deadLetter(record *kgo.Record, invalid *pix.Invalid, acknowl
 }
 
 func (p *partition) authorizationRequest(order *pix.Order) *kgo.Record {
-	return p.record(stream.AuthorizationRequests, order.ID, &pixv1.AuthorizationRequest{
-		EndToEndId: order.ID.String(), Payer: accountMessage(order.Payer), Payee: accountMessage(order.Payee),
-		AmountCentavos: order.AmountCentavos, ReplyPartition: p.number,
-	})
+	payer, payee := accountMessage(order.Payer), accountMessage(order.Payee)
+	message := pixv1.AuthorizationRequest{
+		EndToEndId: order.ID.String(), Payer: &payer, Payee: &payee, AmountCentavos: order.AmountCentavos, ReplyPartition: p.number,
+	}
+	key, value := p.cut(&order.ID, message.SizeVT())
+	_, err := message.MarshalToSizedBufferVT(value)
+	return p.record(stream.AuthorizationRequests, key, value, err)
 }
 
 func (p *partition) settlementReport(f *flight) *kgo.Record {
 	order, outcome := &f.payment.Order, f.payment.Outcome
-	status := pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT
-	if outcome.Settled {
-		status = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
+	payer, payee := accountMessage(order.Payer), accountMessage(order.Payee)
+	message := pixv1.SettlementReport{
+		EndToEndId: order.ID.String(), Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: outcome.Reason.String(),
+		Payer: &payer, Payee: &payee, AmountCentavos: order.AmountCentavos,
 	}
-	return p.record(stream.Settlements, order.ID, &pixv1.SettlementReport{
-		EndToEndId: order.ID.String(), Status: status, ReasonCode: outcome.Reason.String(),
-		Payer: accountMessage(order.Payer), Payee: accountMessage(order.Payee), AmountCentavos: order.AmountCentavos,
-	})
+	if outcome.Settled {
+		message.Status = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
+	}
+	key, value := p.cut(&order.ID, message.SizeVT())
+	_, err := message.MarshalToSizedBufferVT(value)
+	return p.record(stream.Settlements, key, value, err)
 }
 
 func (p *partition) deadLetterRecord(source *kgo.Record, invalid *pix.Invalid) *kgo.Record {
@@ -417,14 +424,28 @@ func (p *partition) deadLetterRecord(source *kgo.Record, invalid *pix.Invalid) *
 // keyBytesMax bounds the key of a dead letter: a source's key may be anything.
 const keyBytesMax = 256
 
-func (p *partition) record(topic string, key pix.EndToEndID, message interface{ MarshalVT() ([]byte, error) }) *kgo.Record {
-	value, err := message.MarshalVT()
+// pageBytes holds the records of some hundred payments: one allocation for all of them.
+const pageBytes = 64 << 10
+
+// cut returns the key of a payment's record, and room for its value.
+func (p *partition) cut(key *pix.EndToEndID, valueBytes int) (_, value []byte) {
+	need := len(key) + valueBytes
+	if len(p.page) < need {
+		p.page = make([]byte, max(pageBytes, need))
+	}
+	cut := p.page[:need:need]
+	p.page = p.page[need:]
+	copy(cut, key[:])
+	return cut[:len(key):len(key)], cut[len(key):]
+}
+
+func (p *partition) record(topic string, key, value []byte, err error) *kgo.Record {
 	if err != nil {
 		panic(fmt.Sprintf("a message for %s cannot be encoded: %v", topic, err))
 	}
-	return &kgo.Record{Topic: topic, Partition: p.number, Key: key[:], Value: value}
+	return &kgo.Record{Topic: topic, Partition: p.number, Key: key, Value: value}
 }
 
-func accountMessage(account pix.Account) *pixv1.Account {
-	return &pixv1.Account{Ispb: string(account.ISPB), Branch: account.Branch, Number: account.Number}
+func accountMessage(account pix.Account) pixv1.Account {
+	return pixv1.Account{Ispb: string(account.ISPB), Branch: account.Branch, Number: account.Number}
 }

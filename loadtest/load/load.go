@@ -190,7 +190,7 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 			time.Sleep(min(early, 50*time.Millisecond)) // an interrupt is noticed in between
 		}
 		for l.config.WaitForRoom && l.book.waiting() >= l.config.OutstandingMax && ctx.Err() == nil {
-			time.Sleep(200 * time.Microsecond)
+			time.Sleep(2 * time.Millisecond) // shorter sleeps cost more CPU than the sends
 		}
 		if l.config.WaitForRoom {
 			intended = time.Now()

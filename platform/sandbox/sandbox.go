@@ -49,7 +49,7 @@ const (
 var SpecialBranches = []string{SilentBranch, LateBranch, BlockedBranch, ClosedBranch, RichBranch}
 
 // Bank returns the ISPB of PSP i, 0 ≤ i < Banks.
-func (p Population) Bank(i int) pix.ISPB { return pix.ISPB(fmt.Sprintf("%08d", 10_000_001+i)) }
+func (p Population) Bank(i int) pix.ISPB { return pix.ISPB(strconv.Itoa(10_000_001 + i)) }
 
 // Customer returns ordinary customer i, 0 ≤ i < Customers; its PSP is Bank(i mod Banks).
 func (p Population) Customer(i int) pix.Account {

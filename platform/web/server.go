@@ -24,6 +24,8 @@ type Config struct {
 	IdleTimeout    time.Duration `env:"HTTP_IDLE_TIMEOUT" envDefault:"1m" help:"how long an unused connection is kept, 1s to 1h"`
 	BodyBytesMax   int64         `env:"HTTP_BODY_BYTES_MAX" envDefault:"16384" help:"bytes in the body of a request, 1024 to 1048576"`
 	ConnectionsMax int           `env:"HTTP_CONNECTIONS_MAX" envDefault:"4096" help:"connections at the same time, 1 to 100000; more wait in the kernel"`
+
+	LargerBodies map[string]int64 // by path: those that take more than BodyBytesMax
 }
 
 // headerBytesMax is far above what the APIs need and far below what hurts.
@@ -56,7 +58,7 @@ func Serve(config Config, handler http.Handler, log *zap.Logger) (*Server, error
 		return nil, fmt.Errorf("cannot serve on HTTP_ADDRESS %s: %w", config.Address, err)
 	}
 	s := &Server{address: listener.Addr().String(), http: &http.Server{
-		Handler:           http.MaxBytesHandler(handler, config.BodyBytesMax),
+		Handler:           config.limitBodies(handler),
 		ReadHeaderTimeout: config.ReadTimeout, ReadTimeout: config.ReadTimeout,
 		WriteTimeout: config.WriteTimeout, IdleTimeout: config.IdleTimeout,
 		MaxHeaderBytes: headerBytesMax, ErrorLog: zap.NewStdLog(log.Named("http")),
@@ -68,6 +70,17 @@ func Serve(config Config, handler http.Handler, log *zap.Logger) (*Server, error
 		}
 	}()
 	return s, nil
+}
+
+func (c Config) limitBodies(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit, ok := c.LargerBodies[r.URL.Path]
+		if !ok {
+			limit = c.BodyBytesMax
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // Address is where the server listens; it tells the port that HTTP_ADDRESS left open.

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/crash"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
@@ -20,6 +21,7 @@ type acceptance struct {
 	timeout time.Duration
 	client  *kgo.Client
 	crash   *crash.Crash // nil but in tests
+	follow  *follow      // for those who wait for the outcome
 }
 
 func newAcceptance(config AcceptConfig, kafka stream.Config, t *telemetry.Telemetry) (*acceptance, error) {
@@ -61,29 +63,29 @@ func (a *acceptance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.crash.Pass(afterRequestRead)
-	now := time.Now().Truncate(time.Millisecond) // Kafka keeps milliseconds
-	order, problem := body.order(now)
+	record, problem := body.record(time.Now())
 	if problem != nil {
 		problem.Write(w)
 		return
 	}
-	value, err := order.MarshalVT()
-	if err == nil {
-		err = a.publish(&kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value, Timestamp: now})
+	if err := a.send(record, nil).wait(); err != nil {
+		notPublished(body.EndToEndID, err).Write(w)
+		return
 	}
-	switch {
-	case errors.Is(err, kgo.ErrMaxBuffered):
-		(&web.Problem{Type: web.Kind("busy"), Title: "Too many payments in flight", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
-			Detail:     "nothing was sent: send the payment again, with this end_to_end_id, after a pause",
-			EndToEndID: order.EndToEndId}).Write(w)
-	case err != nil:
-		(&web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
-			Detail:     fmt.Sprintf("Kafka did not acknowledge the payment (%v), which may have been accepted or not: send the same again with this end_to_end_id, which is safe, or ask for its status", err),
-			EndToEndID: order.EndToEndId}).Write(w)
-	default:
-		a.crash.Pass(afterAcknowledged)
-		web.WriteJSON(w, http.StatusAccepted, accepted{order.EndToEndId, "accepted"})
+	a.crash.Pass(afterAcknowledged)
+	if longest, wanted := preferredWait(r.Header, a.follow.config.WaitMax); wanted {
+		id, err := pix.ParseEndToEndID(body.EndToEndID) // it was published, so it is valid
+		if err == nil {
+			if outcome, applied := a.follow.wait(w, r, id, longest); applied {
+				w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", longest/time.Second))
+				if outcome.final() {
+					web.WriteJSON(w, http.StatusOK, outcome)
+					return
+				}
+			}
+		}
 	}
+	web.WriteJSON(w, http.StatusAccepted, accepted{body.EndToEndID, "accepted"})
 }
 
 type accepted struct {
@@ -91,22 +93,59 @@ type accepted struct {
 	Status     string `json:"status"`
 }
 
+// notPublished says what an error of publishing means for a payment.
+func notPublished(endToEndID string, err error) *web.Problem {
+	if errors.Is(err, kgo.ErrMaxBuffered) {
+		return tooManyInFlight(endToEndID)
+	}
+	return &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		Detail:     fmt.Sprintf("Kafka did not acknowledge the payment (%v), which may have been accepted or not: send the same again with this end_to_end_id, which is safe, or ask for its status", err),
+		EndToEndID: endToEndID}
+}
+
+func tooManyInFlight(endToEndID string) *web.Problem {
+	return &web.Problem{Type: web.Kind("busy"), Title: "Too many payments in flight", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
+		Detail:     "nothing was sent: send the payment again, with this end_to_end_id, after a pause",
+		EndToEndID: endToEndID}
+}
+
 // errNotInTime says that a record was given up by its request, not by the client: one in
 // a request without an answer may still be acknowledged.
 var errNotInTime = errors.New("no acknowledgement within PUBLISH_TIMEOUT")
 
-// publish returns nil once Kafka has acknowledged, and in any case within the timeout.
-func (a *acceptance) publish(record *kgo.Record) error {
-	acknowledged := make(chan error, 1)
+// sent is a payment on its way to Kafka.
+type sent struct {
+	acknowledged chan error
+	until        time.Time
+}
+
+// send begins to publish; done, if any, is called when Kafka has answered, however late.
+func (a *acceptance) send(record *kgo.Record, done func()) *sent {
+	s := &sent{make(chan error, 1), time.Now().Add(a.timeout)}
 	// No context of the request: the client would fail the payments of others with it.
-	a.client.TryProduce(context.Background(), record, func(_ *kgo.Record, err error) { acknowledged <- err })
+	a.client.TryProduce(context.Background(), record, func(_ *kgo.Record, err error) {
+		s.acknowledged <- err
+		if done != nil {
+			done()
+		}
+	})
 	a.crash.PassSent(afterPublished)
-	timer := time.NewTimer(a.timeout)
+	return s
+}
+
+// wait returns nil once Kafka has acknowledged, and in any case within the timeout.
+func (s *sent) wait() error {
+	timer := time.NewTimer(time.Until(s.until))
 	defer timer.Stop()
 	select {
-	case err := <-acknowledged:
+	case err := <-s.acknowledged:
 		return err
 	case <-timer.C:
-		return errNotInTime
+		select { // both may be so when nobody looked for long
+		case err := <-s.acknowledged:
+			return err
+		default:
+			return errNotInTime
+		}
 	}
 }

@@ -19,6 +19,8 @@ type configuration struct {
 	HTTP            web.Config
 	Accept          AcceptConfig
 	Status          StatusConfig
+	Batch           BatchConfig
+	Follow          FollowConfig
 	BooksInterval   time.Duration `env:"BOOKS_INTERVAL" envDefault:"2s" help:"how often balances and backlog are read and published as metrics, 200ms to 1m"`
 	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"longest time from SIGTERM to the end, 1s to 5m"`
 }
@@ -40,6 +42,26 @@ type StatusConfig struct {
 	ClockTolerance     time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" help:"how far this clock may be ahead of the ledger's, 0 to 1m; only that long after its timeout is a payment without a verdict called rejected"`
 }
 
+// BatchConfig bounds the taking of payments in batches.
+type BatchConfig struct {
+	LinesMax   int           `env:"BATCH_LINES_MAX" envDefault:"10000" help:"payments in one batch, 1 to 100000"`
+	BytesMax   int64         `env:"BATCH_BYTES_MAX" envDefault:"4194304" help:"bytes in one batch, 1024 to 67108864; a line has at most HTTP_BODY_BYTES_MAX"`
+	BatchesMax int           `env:"BATCHES_MAX" envDefault:"16" help:"batches at the same time, 1 to 1000; past it the answer is 429"`
+	Timeout    time.Duration `env:"BATCH_TIMEOUT" envDefault:"1m" help:"for a whole batch to arrive, 1s to 10m"`
+}
+
+// FollowConfig bounds the waiting for payments and the following of them.
+type FollowConfig struct {
+	WaitMax       time.Duration `env:"WAIT_MAX" envDefault:"30s" help:"longest wait of a submission for its outcome (Prefer: wait=N), 1s to 5m"`
+	WaitsMax      int           `env:"WAITS_MAX" envDefault:"1000" help:"submissions that wait at the same time, 1 to 100000; past it the wait is not applied"`
+	AskAgain      time.Duration `env:"ASK_AGAIN_INTERVAL" envDefault:"1s" help:"how often the ledger is asked for a payment that someone follows, when no settlement report says that it is time, 10ms to 1m"`
+	StreamsMax    int           `env:"STREAMS_MAX" envDefault:"1000" help:"open streams of events, 1 to 100000; past it the answer is 429"`
+	StreamTimeMax time.Duration `env:"STREAM_TIME_MAX" envDefault:"1h" help:"how long a stream stays open, 1s to 24h; its client goes on with a new one"`
+	KeepAlive     time.Duration `env:"STREAM_KEEP_ALIVE" envDefault:"15s" help:"how often a comment says that a silent stream lives, 100ms to 5m"`
+	WritePatience time.Duration `env:"STREAM_WRITE_TIMEOUT" envDefault:"10s" help:"for one event to be written, 100ms to 1m; then the stream ends"`
+	HistoriesMax  int           `env:"SETTLEMENT_HISTORIES_MAX" envDefault:"4" help:"streams that read past settlements from Kafka at the same time, 1 to 64; others wait for their turn"`
+}
+
 func (c *configuration) Validate() error {
 	_, crashErr := parseCrash(c.Accept.CrashAt)
 	if err := errors.Join(
@@ -53,6 +75,18 @@ func (c *configuration) Validate() error {
 		settings.InRange("LEDGER_QUERIES_IN_FLIGHT_MAX", c.Status.QueriesInFlightMax, 1, 10_000),
 		settings.InRange("PAGE_MAX", c.Status.PageMax, 1, 8188),
 		settings.DurationInRange("LEDGER_CLOCK_TOLERANCE", c.Status.ClockTolerance, 0, time.Minute),
+		settings.InRange("BATCH_LINES_MAX", c.Batch.LinesMax, 1, 100_000),
+		settings.InRange("BATCH_BYTES_MAX", c.Batch.BytesMax, 1<<10, 64<<20),
+		settings.InRange("BATCHES_MAX", c.Batch.BatchesMax, 1, 1000),
+		settings.DurationInRange("BATCH_TIMEOUT", c.Batch.Timeout, time.Second, 10*time.Minute),
+		settings.DurationInRange("WAIT_MAX", c.Follow.WaitMax, time.Second, 5*time.Minute),
+		settings.InRange("WAITS_MAX", c.Follow.WaitsMax, 1, 100_000),
+		settings.DurationInRange("ASK_AGAIN_INTERVAL", c.Follow.AskAgain, 10*time.Millisecond, time.Minute),
+		settings.InRange("STREAMS_MAX", c.Follow.StreamsMax, 1, 100_000),
+		settings.DurationInRange("STREAM_TIME_MAX", c.Follow.StreamTimeMax, time.Second, 24*time.Hour),
+		settings.DurationInRange("STREAM_KEEP_ALIVE", c.Follow.KeepAlive, 100*time.Millisecond, 5*time.Minute),
+		settings.DurationInRange("STREAM_WRITE_TIMEOUT", c.Follow.WritePatience, 100*time.Millisecond, time.Minute),
+		settings.InRange("SETTLEMENT_HISTORIES_MAX", c.Follow.HistoriesMax, 1, 64),
 		settings.DurationInRange("BOOKS_INTERVAL", c.BooksInterval, 200*time.Millisecond, time.Minute),
 		settings.DurationInRange("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second, 5*time.Minute),
 	); err != nil {
@@ -61,6 +95,10 @@ func (c *configuration) Validate() error {
 	// One line more than a page is asked for, to know whether there are more.
 	if c.Status.PageMax >= c.Status.IDsMax {
 		return fmt.Errorf("PAGE_MAX is %d: it must be below LEDGER_LOOKUP_IDS_MAX, %d", c.Status.PageMax, c.Status.IDsMax)
+	}
+	// Else those who only wait could keep everyone else out.
+	if waiting := c.Follow.WaitsMax + c.Follow.StreamsMax; waiting >= c.HTTP.ConnectionsMax {
+		return fmt.Errorf("HTTP_CONNECTIONS_MAX is %d: it must be more than WAITS_MAX and STREAMS_MAX together, %d", c.HTTP.ConnectionsMax, waiting)
 	}
 	// Else the connection is cut before the answer that names the payment.
 	if longest := max(c.Accept.PublishTimeout, c.Status.Timeout) + c.HTTP.ReadTimeout; c.HTTP.WriteTimeout <= longest {

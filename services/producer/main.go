@@ -59,10 +59,15 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	var watchers sync.WaitGroup
 	watchers.Go(func() { stream.Watch(watching, acceptance.client, t, stream.Payments) })
 	watchers.Go(func() { reads.watch(watching, t) })
+	settlements := newSettlements(acceptance.client, config.Stream, t)
+	watchers.Go(func() { settlements.run(watching) })
+	acceptance.follow = newFollow(watching, config.Follow, reads, settlements, t.Registry)
+	batches := newBatches(config.Batch, int(config.HTTP.BodyBytesMax), acceptance, t.Registry)
 	balances, backlog := newBalances(reads.client, t), newBacklog(acceptance.client, t)
 	watchers.Go(func() { balances.publish(watching, config.BooksInterval) })
 	watchers.Go(func() { backlog.publish(watching, config.BooksInterval) })
-	api, err := web.Serve(config.HTTP, routes(acceptance, reads, t.Registry), t.Log)
+	config.HTTP.LargerBodies = map[string]int64{batchPath: config.Batch.BytesMax}
+	api, err := web.Serve(config.HTTP, routes(acceptance, batches, reads, t.Registry), t.Log)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/web"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -26,6 +29,20 @@ type account struct {
 	ISPB   string `json:"ispb"`
 	Branch string `json:"branch"`
 	Number string `json:"number"`
+}
+
+// record makes what is published of a payment.
+func (p *payment) record(now time.Time) (*kgo.Record, *web.Problem) {
+	now = now.Truncate(time.Millisecond) // Kafka keeps milliseconds
+	order, problem := p.order(now)
+	if problem != nil {
+		return nil, problem
+	}
+	value, err := order.MarshalVT()
+	if err != nil {
+		return nil, invalid(p.EndToEndID, "", nil, pix.ReasonMalformed, err.Error())
+	}
+	return &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value, Timestamp: now}, nil
 }
 
 // order turns a payment into what is published, or says what is wrong with it. It gives
@@ -104,6 +121,8 @@ var rules = map[string]string{
 	"amount_centavos":        "an integer from 1 to 2^64-1",
 	"accepted_at":            "a time as in RFC 3339, at most 5 s in the future",
 	"remittance_information": "at most 140 bytes of UTF-8",
+	"participant":            "an ISPB: 8 characters of 0-9 A-Z",
+	"from":                   "start, end, or the id of an event of this stream",
 	"limit":                  "an integer from 1 to PAGE_MAX",
 	"cursor":                 "a next_cursor of an earlier answer",
 }

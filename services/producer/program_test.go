@@ -52,7 +52,7 @@ func startBroker(t testing.TB) *broker {
 
 func (b *broker) start() {
 	b.t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(b.dir), kfake.SeedTopics(4, stream.Payments),
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(b.dir), kfake.SeedTopics(4, stream.Payments, stream.Settlements),
 		kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, b.address) }))
 	if err != nil {
 		b.t.Fatal(err)

@@ -161,14 +161,14 @@ func (r *reads) watch(ctx context.Context, t *telemetry.Telemetry) {
 		case <-ctx.Done():
 			return
 		case <-time.After(watchPatience):
-			report(t, fmt.Errorf("no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchPatience))
+			tell(t, fmt.Errorf("no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchPatience))
 			select {
 			case err = <-answers:
 			case <-ctx.Done():
 				return
 			}
 		}
-		report(t, err)
+		tell(t, err)
 		if err != nil {
 			r.failed(fmt.Errorf("the ledger's client has failed: %w", err))
 		}
@@ -180,7 +180,7 @@ func (r *reads) watch(ctx context.Context, t *telemetry.Telemetry) {
 	}
 }
 
-func report(t *telemetry.Telemetry, err error) {
+func tell(t *telemetry.Telemetry, err error) {
 	if !t.Health.Report(ledgerNeed, err) {
 		return
 	}

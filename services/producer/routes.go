@@ -8,8 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// batchPath may have a larger body than other paths.
+const batchPath = "/v1/payments:batch"
+
 // routes is the HTTP API, measured.
-func routes(acceptance *acceptance, reads *reads, registry prometheus.Registerer) http.Handler {
+func routes(acceptance *acceptance, batches *batches, reads *reads, registry prometheus.Registerer) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pix_producer_requests_total", Help: "HTTP requests answered, by route and HTTP status.",
 	}, []string{"route", "status"})
@@ -37,7 +40,10 @@ func routes(acceptance *acceptance, reads *reads, registry prometheus.Registerer
 		})
 	}
 	measured("POST /v1/payments", acceptance)
+	measured("POST "+batchPath, batches)
 	measured("GET /v1/payments/{endToEndId}", status{reads})
+	measured("GET /v1/payments/{endToEndId}/events", http.HandlerFunc(acceptance.follow.events))
+	measured("GET /v1/settlements", http.HandlerFunc(acceptance.follow.stream))
 	accounts, participants := accounts{reads}, &participants{reads: reads}
 	measured("GET /v1/accounts/{ispb}/{branch}/{number}", accounts)
 	measured("GET /v1/accounts/{ispb}/{branch}/{number}/statement", http.HandlerFunc(accounts.statement))
@@ -50,6 +56,16 @@ func routes(acceptance *acceptance, reads *reads, registry prometheus.Registerer
 type statusWriter struct {
 	http.ResponseWriter
 	status int
+}
+
+// Unwrap lets a stream reach the deadlines and the flushing of what is wrapped.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *statusWriter) Write(text []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(text)
 }
 
 func (w *statusWriter) WriteHeader(status int) {

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// batch sends a body and reads all results.
+func (p *program) batch(body string) (results []batchResult) {
+	p.t.Helper()
+	response, err := http.Post("http://"+p.http+batchPath, "application/x-ndjson", strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != 200 || response.Header.Get("Content-Type") != "application/x-ndjson" {
+		p.t.Fatalf("%s %v", response.Status, response.Header)
+	}
+	decoder := json.NewDecoder(response.Body)
+	for {
+		var one batchResult
+		if err := decoder.Decode(&one); err == io.EOF {
+			return results
+		} else if err != nil {
+			p.t.Fatal(err)
+		}
+		results = append(results, one)
+	}
+}
+
+func TestEachLineOfABatchStandsForItself(t *testing.T) {
+	b := startBroker(t)
+	p := startProgram(t, b, nil, "BATCH_LINES_MAX=1000", "BATCH_BYTES_MAX=1048576", "HTTP_BODY_BYTES_MAX=1024", "PAYMENTS_IN_FLIGHT_MAX=300")
+	p.await("kafka", false)
+	id := pix.NewEndToEndID("10000001", time.Now(), random).String()
+	got := p.batch(strings.Join([]string{
+		valid, "", `{"end_to_end_id": "` + id + `", ` + valid[1:], `{"amount_centavos": "1"}`, `{"payer": ` + payer + `, "payee": ` + payee + `, "amount_centavos": 0}`, "x", `{"isbp": 1}`, valid,
+	}, "\n"))
+	published(t, b, 3)
+	want := []struct {
+		line   int
+		status int // 0: accepted
+		field  string
+	}{{1, 0, ""}, {3, 0, ""}, {4, 400, "amount_centavos"}, {5, 422, "amount_centavos"}, {6, 400, ""}, {7, 400, "isbp"}, {8, 0, ""}}
+	if len(got) != len(want) {
+		t.Fatalf("%d results, want %d: %+v", len(got), len(want), got)
+	}
+	for i, w := range want {
+		g := got[i]
+		if g.Line != w.line || (g.Problem == nil) != (w.status == 0) || g.Problem != nil && (g.Problem.Status != w.status || g.Problem.Field != w.field || g.Status != "") ||
+			g.Problem == nil && (g.Status != "accepted" || len(g.EndToEndID) != 32) {
+			t.Errorf("result %d is %+v %+v, want %+v", i, g, g.Problem, w)
+		}
+	}
+	if got[1].EndToEndID != id {
+		t.Errorf("the id of line 3 is %s", got[1].EndToEndID)
+	}
+	first := got
+	t.Run("more lines than the window and the limit", func(t *testing.T) {
+		got := p.batch(strings.Repeat(valid+"\n", 1200))
+		if len(got) != 1001 || got[1000].Problem == nil || got[1000].Problem.Status != 413 || got[1000].Line != 1001 {
+			t.Fatalf("%d results, the last %+v", len(got), got[len(got)-1])
+		}
+		ids := map[string]bool{}
+		for _, g := range first {
+			ids[g.EndToEndID] = true
+		}
+		for i, g := range got[:1000] {
+			if g.Line != i+1 || g.Status != "accepted" {
+				t.Fatalf("%+v %+v", g, g.Problem)
+			}
+			ids[g.EndToEndID] = true
+		}
+		for _, record := range published(t, b, 1003) {
+			if !ids[string(record.Key)] {
+				t.Fatalf("%s was published and not answered", record.Key)
+			}
+		}
+	})
+	t.Run("a line that is too long ends it", func(t *testing.T) {
+		got := p.batch(valid + "\n" + strings.Repeat("x", 2000) + "\n" + valid)
+		if len(got) != 2 || got[0].Status != "accepted" || got[1].Problem == nil || got[1].Problem.Status != 413 || got[1].Line != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("no line", func(t *testing.T) {
+		if got := p.batch("\n\n"); len(got) != 1 || got[0].Problem == nil || got[0].Problem.Status != 400 {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("too many bytes, declared", func(t *testing.T) {
+		if got := p.call("POST", batchPath, strings.Repeat(" ", 1<<20+1)); got.code != 413 {
+			t.Errorf("%d %s", got.code, got.text)
+		}
+	})
+	t.Run("too many bytes, not declared", func(t *testing.T) {
+		response, err := http.Post("http://"+p.http+batchPath, "application/x-ndjson", io.MultiReader(strings.NewReader(valid+"\n"), strings.NewReader(strings.Repeat(strings.Repeat(" ", 1000)+"\n", 1100))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
+		if lines := bytes.Split(bytes.TrimSpace(text), []byte("\n")); len(lines) != 2 || !bytes.Contains(lines[0], []byte(`"accepted"`)) || !bytes.Contains(lines[1], []byte(`"status":413`)) {
+			t.Errorf("%s", text)
+		}
+	})
+	if !strings.Contains(p.metrics(), `pix_producer_batch_lines_total{result="accepted"} 1005`) {
+		t.Error("the metric does not count 1005 accepted lines")
+	}
+}
+
+// Results come while lines are still being sent.
+func TestABatchStreams(t *testing.T) {
+	p := startProgram(t, startBroker(t), nil, "HTTP_READ_TIMEOUT=150ms")
+	p.await("kafka", false)
+	body, feed := io.Pipe()
+	response := make(chan *http.Response, 1)
+	go func() {
+		r, err := http.Post("http://"+p.http+batchPath, "application/x-ndjson", body)
+		if err != nil {
+			t.Error(err)
+		}
+		response <- r
+	}()
+	var results *bufio.Scanner
+	for line := 1; line <= 3; line++ {
+		if _, err := io.WriteString(feed, valid+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if results == nil {
+			r := <-response
+			if r == nil {
+				t.FailNow()
+			}
+			defer r.Body.Close()
+			results = bufio.NewScanner(r.Body)
+		}
+		if !results.Scan() || !strings.HasPrefix(results.Text(), fmt.Sprintf(`{"line":%d,"end_to_end_id":"E10000001`, line)) {
+			t.Fatalf("line %d: %q %v", line, results.Text(), results.Err())
+		}
+		time.Sleep(200 * time.Millisecond) // longer than HTTP_READ_TIMEOUT, which must not end it
+	}
+	feed.Close()
+	if results.Scan() {
+		t.Errorf("after the end: %s", results.Text())
+	}
+}
+
+func TestABatchWithTheBrokerAwayNamesEveryPayment(t *testing.T) {
+	b := startBroker(t)
+	p := startProgram(t, b, nil, "PUBLISH_TIMEOUT=1s", "BATCHES_MAX=1")
+	p.await("kafka", false)
+	b.stop()
+	p.await("kafka", true)
+	ended := make(chan []batchResult)
+	go func() { ended <- p.batch(strings.Repeat(valid+"\n", 300)) }()
+	await(t, "another batch to be refused", func() (bool, string) {
+		response, err := http.Post("http://"+p.http+batchPath, "application/x-ndjson", strings.NewReader(""))
+		if err != nil {
+			return false, err.Error()
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusTooManyRequests, response.Status
+	})
+	got := <-ended
+	if len(got) != 300 {
+		t.Fatalf("%d results, want 300", len(got))
+	}
+	unknown := 0
+	for i, g := range got {
+		if g.Line != i+1 || g.Problem == nil || g.Problem.Status != 503 && g.Problem.Status != 429 || len(g.Problem.EndToEndID) != 32 {
+			t.Fatalf("%+v %+v", g, g.Problem)
+		}
+		if g.Problem.Status == 503 {
+			unknown++
+		}
+	}
+	if unknown < batchWindow {
+		t.Errorf("%d of unknown fate, want at least the %d that were in flight", unknown, batchWindow)
+	}
+}

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// send makes a request whose answer is still being written.
+func (p *program) send(ctx context.Context, method, path, body string, header ...string) *http.Response {
+	p.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+p.http+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { response.Body.Close() })
+	return response
+}
+
+// awaitSettlements waits until the program follows pix.settlements.
+func (p *program) awaitSettlements() {
+	p.t.Helper()
+	await(p.t, "the settlements to be followed", func() (bool, string) {
+		return strings.Contains(p.metrics(), `client_id="producer-settlements"`), ""
+	})
+}
+
+// event is a server-sent event.
+type event struct{ id, kind, data string }
+
+// events reads a stream's events; the channel closes with the stream.
+func events(response *http.Response) <-chan event {
+	out := make(chan event, 10_000)
+	go func() {
+		defer close(out)
+		var e event
+		lines := bufio.NewScanner(response.Body)
+		for lines.Scan() {
+			name, value, _ := strings.Cut(lines.Text(), ": ")
+			switch name {
+			case "id":
+				e.id = value
+			case "event":
+				e.kind = value
+			case "data":
+				e.data = value
+			case "":
+				if lines.Text() == "" {
+					if e.data != "" {
+						out <- e
+					}
+					e.kind, e.data = "", ""
+				}
+			}
+		}
+	}()
+	return out
+}
+
+func next(t *testing.T, from <-chan event) event {
+	t.Helper()
+	select {
+	case e, more := <-from:
+		if !more {
+			t.Fatal("the stream has ended")
+		}
+		return e
+	case <-time.After(patience):
+		t.Fatal("no event comes")
+	}
+	return event{}
+}
+
+// reports writes settlement reports as an engine does.
+func reports(t *testing.T, b *broker, partition int32, between ...[2]string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.address), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var records []*kgo.Record
+	for i, names := range between {
+		message := &pixv1.SettlementReport{EndToEndId: names[0], Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, AmountCentavos: uint64(i + 1),
+			Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"}, Payee: &pixv1.Account{Ispb: names[1], Branch: "0001", Number: "2"}}
+		value, err := message.MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, &kgo.Record{Topic: stream.Settlements, Partition: partition, Key: []byte(names[0]), Value: value})
+	}
+	if err := client.ProduceSync(context.Background(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The time limits of a request must not cut what is meant to last.
+var lasting = []string{"HTTP_READ_TIMEOUT=150ms", "STREAM_KEEP_ALIVE=100ms", "HTTP_WRITE_TIMEOUT=6s"}
+
+func TestASubmissionWaitsForItsOutcome(t *testing.T) {
+	l := startLedger(t)
+	client := books(t, l)
+	b := startBroker(t)
+	// Only a report can wake it in time.
+	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s", "WAITS_MAX=1")...)
+	p.await("ledger", false)
+	p.await("kafka", false)
+	p.awaitSettlements()
+	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	body := fmt.Sprintf(`{"end_to_end_id": %q, "payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "2"}, "amount_centavos": 100}`, id)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		published(t, b, 1)
+		await(t, "the submission to wait", func() (bool, string) {
+			return strings.Contains(p.metrics(), "pix_producer_waits 1\n"), ""
+		})
+		time.Sleep(300 * time.Millisecond) // longer than HTTP_READ_TIMEOUT, which must not end it
+		// One more than may wait is answered at once, and says that it did not wait.
+		if second := p.send(context.Background(), "POST", "/v1/payments", valid, "Prefer", "wait=50"); second.StatusCode != 202 || second.Header.Get("Preference-Applied") != "" {
+			t.Errorf("past WAITS_MAX: %s, %v", second.Status, second.Header)
+		}
+		write(t, client, ledger.AppendReserve(nil, id, content, 60))
+		write(t, client, ledger.AppendPost(nil, id, false))
+		reports(t, b, 1, [2]string{id.String(), "10000002"})
+	}()
+	response := p.send(context.Background(), "POST", "/v1/payments", body, "Prefer", "respond-async, wait=600")
+	var state paymentState
+	if err := json.NewDecoder(response.Body).Decode(&state); err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != 200 || response.Header.Get("Preference-Applied") != "wait=60" || state.Status != "settled" || len(state.Legs) != 3 {
+		t.Errorf("%s %v %+v", response.Status, response.Header, state)
+	}
+	<-ended
+	// Known already: no report comes any more.
+	if again := p.send(context.Background(), "POST", "/v1/payments", body, "Prefer", "wait=60"); again.StatusCode != 200 {
+		t.Errorf("the same payment again: %s", again.Status)
+	}
+	started := time.Now()
+	if never := p.send(context.Background(), "POST", "/v1/payments", valid, "Prefer", "wait=1"); never.StatusCode != 202 || never.Header.Get("Preference-Applied") != "wait=1" || time.Since(started) < time.Second {
+		t.Errorf("one that does not end: %s after %v", never.Status, time.Since(started))
+	}
+	if plain := p.send(context.Background(), "POST", "/v1/payments", valid); plain.StatusCode != 202 || plain.Header.Get("Preference-Applied") != "" {
+		t.Errorf("without the preference: %s", plain.Status)
+	}
+}
+
+func TestPreferredWait(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": 0, "wait": 0, "wait=0": 0, "wait=-1": 0, "wait=x": 0, "wait=99999999999": 0, "respond-async": 0, "waiting=3": 0,
+		"wait=3": 3 * time.Second, "WAIT=3": 3 * time.Second, `wait="3"`: 3 * time.Second, "respond-async, wait=3;x=y": 3 * time.Second, "wait = 3": 3 * time.Second, "wait=100": 30 * time.Second, "wait=3, wait=4": 3 * time.Second,
+	} {
+		if got, ok := preferredWait(http.Header{"Prefer": {text}}, 30*time.Second); got != want || ok != (want > 0) {
+			t.Errorf("Prefer: %s: %v %v, want %v", text, got, ok, want)
+		}
+	}
+}
+
+func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
+	l := startLedger(t)
+	client := books(t, l)
+	p := startProgram(t, startBroker(t), l, append(lasting, "ASK_AGAIN_INTERVAL=50ms", "STREAMS_MAX=1")...)
+	p.await("ledger", false)
+	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	path := "/v1/payments/" + id.String() + "/events"
+	response := p.send(context.Background(), "GET", path, "")
+	if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%s %v", response.Status, response.Header)
+	}
+	stream := events(response)
+	expect := func(status string, legs int) {
+		t.Helper()
+		e := next(t, stream)
+		var state paymentState
+		if err := json.Unmarshal([]byte(e.data), &state); err != nil || e.kind != "state" || e.id != status || state.Status != status || state.EndToEndID != id.String() || len(state.Legs) != legs {
+			t.Errorf("%+v %v, want %s with %d legs", e, err, status, legs)
+		}
+	}
+	expect("unknown", 0)
+	if got := p.call("GET", path, ""); got.code != http.StatusTooManyRequests || got.retryAfter == "" {
+		t.Errorf("past STREAMS_MAX: %d %s", got.code, got.text)
+	}
+	time.Sleep(300 * time.Millisecond) // longer than HTTP_READ_TIMEOUT, which must not end it
+	write(t, client, ledger.AppendReserve(nil, id, content, 60))
+	expect("reserved", 3)
+	write(t, client, ledger.AppendVoid(nil, id, false, pix.ReasonPayeeClosed))
+	expect("rejected", 3)
+	select {
+	case e, more := <-stream:
+		if more {
+			t.Errorf("after the end: %+v", e)
+		}
+	case <-time.After(patience):
+		t.Error("the stream does not end")
+	}
+	if got := p.call("GET", "/v1/payments/E1/events", ""); got.code != 422 || got.Field != "end_to_end_id" {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+}
+
+func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
+	b := startBroker(t)
+	p := startProgram(t, b, nil, append(lasting, "SETTLEMENT_HISTORIES_MAX=1")...)
+	p.await("kafka", false)
+	p.awaitSettlements()
+	open := func(query string, header ...string) (<-chan event, func()) {
+		t.Helper()
+		ctx, end := context.WithCancel(context.Background())
+		response := p.send(ctx, "GET", "/v1/settlements?participant=10000002"+query, "", header...)
+		if response.StatusCode != 200 {
+			t.Fatal(response.Status)
+		}
+		return events(response), end
+	}
+	named := func(e event) string {
+		t.Helper()
+		var s settlement
+		if err := json.Unmarshal([]byte(e.data), &s); err != nil || e.kind != "settlement" || s.Status != "settled" || s.Payee.ISPB != "10000002" || s.AmountCentavos == 0 || s.ReportedAt.IsZero() {
+			t.Fatalf("%+v %v", e, err)
+		}
+		return s.EndToEndID
+	}
+	live, endLive := open("")
+	var sent []string
+	const rounds, each = 5, 20
+	for round := range rounds { // in one partition after the other, every second for somebody else
+		var between [][2]string
+		for i := range each {
+			id := fmt.Sprintf("E-%d-%d", round, i)
+			between = append(between, [2]string{id, "10000002"}, [2]string{"other-" + id, "10000003"})
+			sent = append(sent, id)
+		}
+		reports(t, b, int32(round%4), between...)
+	}
+	for i, want := range sent {
+		if got := named(next(t, live)); i < each && got != want { // within a partition in order
+			t.Errorf("event %d is %s, want %s", i, got, want)
+		}
+	}
+	endLive()
+	past, endPast := open("&from=start")
+	cursors := map[string]string{}
+	for range sent {
+		e := next(t, past)
+		cursors[e.id] = named(e)
+	}
+	// Caught up: now it follows.
+	reports(t, b, 3, [2]string{"E-live", "10000002"})
+	if got := named(next(t, past)); got != "E-live" {
+		t.Errorf("after the past comes %s", got)
+	}
+	endPast()
+	if len(cursors) != len(sent) {
+		t.Fatalf("%d different cursors for %d events", len(cursors), len(sent))
+	}
+	// From any event on: all that had not come, none of what had.
+	tried := 0
+	for cursor := range cursors {
+		if tried++; tried > 8 {
+			break
+		}
+		query, header := "&from="+cursor, []string(nil)
+		if tried%2 == 0 { // as a browser comes back
+			query, header = "&from=start", []string{"Last-Event-ID", cursor}
+		}
+		before, end := open("&from=start")
+		left := map[string]bool{"E-live": true}
+		for seen := false; ; {
+			e := next(t, before)
+			name := named(e)
+			if seen {
+				left[name] = true
+			}
+			seen = seen || e.id == cursor
+			if name == "E-live" {
+				break
+			}
+		}
+		end()
+		rest, end := open(query, header...)
+		for n := len(left); n > 0; n-- {
+			name := named(next(t, rest))
+			if !left[name] {
+				t.Errorf("from %s: %s comes again", cursor, name)
+			}
+			delete(left, name)
+		}
+		end()
+	}
+	for _, bad := range []string{"?participant=1", "", "?participant=10000002&from=x", "?participant=10000002&from=" + position{1 << 40, 0, 0, 0}.cursor(), "?participant=10000002&from=" + position{0}.cursor()} {
+		if got := p.call("GET", "/v1/settlements"+bad, ""); got.code != 422 || got.Field == "" || got.Rule == "" {
+			t.Errorf("%s: %d %s", bad, got.code, got.text)
+		}
+	}
+}
+
+// Who does not keep up is cut off, so that he reads the topic again; nobody else notices.
+func TestFallingBehindEndsOnlyTheOneWhoDoes(t *testing.T) {
+	s := newSettlements(nil, stream.Config{}, nil)
+	s.next = position{0}
+	slow, endSlow := s.follow("10000002")
+	defer endSlow()
+	message := &pixv1.SettlementReport{EndToEndId: "E", Payer: &pixv1.Account{Ispb: "10000001"}, Payee: &pixv1.Account{Ispb: "10000002"}}
+	value, err := message.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for offset := range int64(followingMax + 10) {
+		fast, end := s.follow("10000001")
+		s.spread([]*kgo.Record{{Key: []byte("E"), Value: value, Offset: offset}})
+		if r := <-fast.reports; r.offset != offset || fast.from[0] != offset {
+			t.Fatalf("%+v from %v, want offset %d", r, fast.from, offset)
+		}
+		end()
+	}
+	n := int64(0)
+	for r := range slow.reports {
+		if r.offset != n {
+			t.Fatalf("offset %d, want %d", r.offset, n)
+		}
+		n++
+	}
+	if n != followingMax || len(s.following) != 0 {
+		t.Errorf("%d reports kept, %d still followed", n, len(s.following))
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/telemetry"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// settlements follows pix.settlements from its end: one consumer for everyone who waits
+// for a payment or follows a participant. For a payment it only wakes; what became of it
+// the ledger says. So a report that is missed costs time, never truth.
+type settlements struct {
+	kafka stream.Config
+	t     *telemetry.Telemetry
+	admin *kadm.Client
+
+	mu        sync.Mutex
+	next      position // where each partition goes on; nil until the broker has told
+	waiting   map[string]map[chan struct{}]struct{}
+	following map[pix.ISPB]map[*following]struct{}
+}
+
+// report is a record of pix.settlements: its place, and what it says.
+type report struct {
+	partition int32
+	offset    int64
+	body      settlement
+	between   [2]pix.ISPB
+}
+
+// settlement is the data of an event of GET /v1/settlements.
+type settlement struct {
+	EndToEndID     string    `json:"end_to_end_id"`
+	Status         string    `json:"status"`
+	ReasonCode     string    `json:"reason_code,omitempty"`
+	Payer          account   `json:"payer"`
+	Payee          account   `json:"payee"`
+	AmountCentavos uint64    `json:"amount_centavos"`
+	ReportedAt     time.Time `json:"reported_at"`
+}
+
+// following is what one stream has not taken yet. Its channel closes when it falls behind.
+type following struct {
+	from    position // what comes through the channel begins here
+	reports chan report
+}
+
+// followingMax bounds what a stream may fall behind before it reads from the topic again.
+const followingMax = 1000
+
+func newSettlements(client *kgo.Client, kafka stream.Config, t *telemetry.Telemetry) *settlements {
+	return &settlements{kafka: kafka, t: t, admin: kadm.NewClient(client),
+		waiting: map[string]map[chan struct{}]struct{}{}, following: map[pix.ISPB]map[*following]struct{}{}}
+}
+
+// run follows the topic until ctx ends.
+func (s *settlements) run(ctx context.Context) {
+	ends := s.ends(ctx)
+	if ends == nil {
+		return
+	}
+	client, err := stream.Connect(s.kafka, "producer-settlements", s.t, kgo.ConsumePartitions(ends.offsets()))
+	if err != nil { // a wrong option: no broker is asked here
+		s.t.Log.Error("cannot follow the settlements: waits and streams are slow or unavailable", zap.Error(err))
+		return
+	}
+	defer client.Close()
+	s.mu.Lock()
+	s.next = ends
+	s.mu.Unlock()
+	for {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		fetches.EachError(func(topic string, partition int32, err error) {
+			s.t.Log.Warn("cannot read a partition, trying again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+		})
+		s.spread(fetches.Records())
+	}
+}
+
+// ends asks until the broker tells where the topic ends; nil: ctx has ended.
+func (s *settlements) ends(ctx context.Context) position {
+	for {
+		at, err := endOf(ctx, s.admin)
+		if err == nil {
+			return at
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// spread wakes and hands over under one lock, so that who begins to follow sees all from
+// the position that he was told.
+func (s *settlements) spread(records []*kgo.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, record := range records {
+		if int(record.Partition) < len(s.next) {
+			s.next[record.Partition] = record.Offset + 1
+		}
+		for wake := range s.waiting[string(record.Key)] {
+			select {
+			case wake <- struct{}{}:
+			default: // awake already
+			}
+		}
+		if len(s.following) == 0 {
+			continue
+		}
+		r, ok := reportOf(record)
+		if !ok {
+			continue
+		}
+		s.hand(r, r.between[0])
+		if r.between[1] != r.between[0] {
+			s.hand(r, r.between[1])
+		}
+	}
+}
+
+func (s *settlements) hand(r report, to pix.ISPB) {
+	for f := range s.following[to] {
+		select {
+		case f.reports <- r:
+		default:
+			s.drop(to, f)
+		}
+	}
+}
+
+// drop ends a following; the lock is held.
+func (s *settlements) drop(participant pix.ISPB, f *following) {
+	if _, ok := s.following[participant][f]; !ok {
+		return
+	}
+	close(f.reports)
+	delete(s.following[participant], f)
+	if len(s.following[participant]) == 0 {
+		delete(s.following, participant)
+	}
+}
+
+// wake returns a channel that says when a payment is worth asking for again.
+func (s *settlements) wake(id pix.EndToEndID) (woken <-chan struct{}, forget func()) {
+	wake, key := make(chan struct{}, 1), id.String()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting[key] == nil {
+		s.waiting[key] = map[chan struct{}]struct{}{}
+	}
+	s.waiting[key][wake] = struct{}{}
+	return wake, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.waiting[key], wake)
+		if len(s.waiting[key]) == 0 {
+			delete(s.waiting, key)
+		}
+	}
+}
+
+// follow begins to hand over a participant's reports; nil while the broker has not told
+// where the topic ends.
+func (s *settlements) follow(participant pix.ISPB) (f *following, end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		return nil, nil
+	}
+	f = &following{from: append(position(nil), s.next...), reports: make(chan report, followingMax)}
+	if s.following[participant] == nil {
+		s.following[participant] = map[*following]struct{}{}
+	}
+	s.following[participant][f] = struct{}{}
+	return f, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.drop(participant, f)
+	}
+}
+
+// reportOf reads a record; false: it cannot be read, which the audit will tell.
+func reportOf(record *kgo.Record) (report, bool) {
+	message := &pixv1.SettlementReport{}
+	if err := message.UnmarshalVT(record.Value); err != nil {
+		return report{}, false
+	}
+	r := report{partition: record.Partition, offset: record.Offset, body: settlement{
+		EndToEndID: message.EndToEndId, Status: stateRejected, ReasonCode: message.ReasonCode, AmountCentavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
+		Payer: account{message.Payer.GetIspb(), message.Payer.GetBranch(), message.Payer.GetNumber()},
+		Payee: account{message.Payee.GetIspb(), message.Payee.GetBranch(), message.Payee.GetNumber()},
+	}}
+	if message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
+		r.body.Status = stateSettled
+	}
+	r.between = [2]pix.ISPB{pix.ISPB(r.body.Payer.ISPB), pix.ISPB(r.body.Payee.ISPB)}
+	return r, true
+}

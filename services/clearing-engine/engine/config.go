@@ -32,6 +32,7 @@ type Config struct {
 	ClockSkewMax         time.Duration `env:"ENGINE_CLOCK_SKEW_MAX" envDefault:"2s" help:"difference to the ledger's clock past which the engine is not ready and fetches nothing; 100ms to 10s"`
 	PulseInterval        time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" help:"how often ledger, its clock and broker are probed; a probe unanswered for half of it means not ready; 1s to 1m"`
 	CrashAt              string        `env:"ENGINE_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-phase-1-answered:100; empty: never"`
+	ClockOffset          time.Duration `env:"ENGINE_CLOCK_OFFSET" envDefault:"0s" help:"for tests only: the engine takes its clock to be wrong by this much; -24h to 24h"`
 	ShutdownTimeout      time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"bound of an ordered stop: drain, commit, close; 1s to 5m"`
 }
 
@@ -48,6 +49,7 @@ func (c *Config) Validate() error {
 		settings.DurationInRange("ENGINE_REVOKE_DRAIN", c.RevokeDrain, 0, 10*time.Second),
 		settings.DurationInRange("ENGINE_CLOCK_SKEW_MAX", c.ClockSkewMax, 100*time.Millisecond, 10*time.Second),
 		settings.DurationInRange("ENGINE_PULSE_INTERVAL", c.PulseInterval, time.Second, time.Minute),
+		settings.DurationInRange("ENGINE_CLOCK_OFFSET", c.ClockOffset, -24*time.Hour, 24*time.Hour),
 		settings.DurationInRange("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second, 5*time.Minute),
 	} {
 		if err != nil {

@@ -61,6 +61,10 @@ func (e *Engine) pulse(ctx context.Context) {
 	}
 }
 
+// now is this machine's clock, which a test can make wrong. Whatever is compared with
+// another clock is read here; durations are not.
+func (e *Engine) now() time.Time { return time.Now().Add(e.config.ClockOffset) }
+
 type pulse struct {
 	skew time.Duration // this clock minus the ledger's, as far as it exceeds the probe's own time
 	// unfunded tells that the accounts of the probe do not exist yet.
@@ -70,12 +74,12 @@ type pulse struct {
 
 func (e *Engine) probe() pulse {
 	id := tb.ID()
-	before := time.Now()
+	before := e.now()
 	_, err := e.ledger.CreateTransfers([]tb.Transfer{{
 		ID: id, DebitAccountID: ledger.IssuanceAccount, CreditAccountID: ledger.RefusalsAccount,
 		Ledger: ledger.Ledger, Code: ledger.CodeClockProbe,
 	}})
-	after := time.Now()
+	after := e.now()
 	if err != nil {
 		return pulse{err: fmt.Errorf("the ledger refused a probe: %w", err)}
 	}

@@ -11,7 +11,7 @@ var (
 		Description: "The largest breach of the laws of money, computed live from the ledger: reserve + transit of each bank against its funding, and all reserves against issuance. Anything but YES is a bug: stop the engines, keep the data, run the audit.",
 		Queries:     []Query{{`max(abs(pix_books_difference_centavos) / 100) + max(abs(pix_conservation_difference_centavos) / 100)`, "difference"}},
 		Thresholds:  []Threshold{{0.001, red}}, Words: map[string]Word{"0": yes}}
-	sinceSettled = Panel{Title: "When did the last payment settle?", Kind: Stat, Width: 4, Unit: "s",
+	sinceSettled = Panel{Title: "When did one settle last?", Kind: Stat, Width: 4, Unit: "s",
 		Description: "Time since the latest settlement, while payments are offered: it should stay below a second or two. Red: nothing settles.",
 		Queries:     []Query{{`pix:seconds_since_settled and on() pix:offered:rate30s > 0.5`, "ago"}}, Thresholds: []Threshold{{5, orange}, {15, red}}, NoData: "no load"}
 	oldest = Panel{Title: "How old is the oldest unfinished payment?", Kind: Series, Width: 12, Unit: "s",
@@ -39,7 +39,7 @@ var payments = Dashboard{UID: "liquida-payments", Title: "Payments", Description
 			Description: "Each alert, what it is about and for how many. Pending: true, but not yet for as long as the alert wants. What to do: deploy/runbook.md, under the alert's name.",
 			Queries:     []Query{{`label_join(sum by (alertname, severity, alertstate, job, need, ispb, reason) (ALERTS), "about", " ", "job", "need", "ispb", "reason")`, ""}}, Thresholds: []Threshold{{1, red}}},
 		moneyAddsUp,
-		{Title: "Does everything offered get an outcome?", Kind: Stat, Width: 4, Unit: "percentunit",
+		{Title: "Does every order end?", Kind: Stat, Width: 4, Unit: "percentunit",
 			Description: "The ratio gate: settled, rejected, dead-lettered and joined payments against records offered, over one minute. Below 100 % a backlog grows; above, it shrinks. Every record must get its outcome in the end.",
 			Queries: []Query{{`(sum(rate(pix_payments_total[1m])) + sum(rate(pix_dead_letters_total[1m])) + sum(rate(pix_payments_joined_total[1m])) + sum(rate(pix_payments_skipped_total[1m])))
   / (sum(max by (partition) (rate(pix_topic_end_offset{topic="pix.payments"}[1m]))) > 0)`, "outcomes per offered"}},

@@ -57,6 +57,7 @@ if [ "${1:-}" != inside ]; then
 	say "what the image is built from"
 	CGO_ENABLED=0 GOFLAGS= GOBIN="$cache" go install "github.com/prometheus/statsd_exporter@$bridge_version"
 	tigerbeetle=$(go run ./deploy/cmd/tigerbeetle)
+	go build -o "$cache/loadtest" ./loadtest
 	# The modules that the programs need, as a folder that serves them: no network inside.
 	GOMODCACHE="$cache/modules" GOFLAGS=-modcacherw GOPROXY="file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)" \
 		go list -deps ./services/producer ./services/clearing-engine ./services/bank-simulator ./loadtest ./deploy/cmd/bootstrap ./deploy/cmd/ready >/dev/null
@@ -71,7 +72,7 @@ if [ "${1:-}" != inside ]; then
 	leftover=$(find /sys/fs/cgroup -type d -path "*/$(basename "$work")*" 2>/dev/null | head -3)
 	[ -z "$leftover" ] || fail "control groups are left: $leftover"
 	[ $status = 0 ] || fail "FAILED (exit code $status)"
-	say "VERIFIED: up, load, kill -9, three engines, down and up, audit; nothing is left but $cache"
+	say "VERIFIED: up, load, kill -9, three engines, chaos, down and up, audit; nothing is left but $cache"
 	exit 0
 fi
 
@@ -208,6 +209,10 @@ expect "engines that Prometheus finds" 'count(up{job="clearing-engine"} == 1)' 3
 expect "partitions owned" 'sum(pix_partitions_owned)' 16
 load 20s >"$work/load" || true
 cat "$work/load"; grep -q 'LOAD PASSED' "$work/load" || fail "the load on three engines did not pass"
+
+say "chaos"
+COMPOSE_FILE=docker-compose.yml:deploy/compose/verify.yml "$cache/loadtest" chaos --on compose --seed 1 --duration 40s --rate 100 --dir "$work/chaos" >"$work/chaos.log" 2>&1 || { tail -n 60 "$work/chaos.log"; fail "chaos found something"; }
+tail -n 6 "$work/chaos.log"
 
 say "down, up, audit"
 compose down >/dev/null 2>&1

@@ -10,7 +10,7 @@ REPLICAS ?= 1
 export CGO_ENABLED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-modules dashboards verify-dashboards verify-compose ci
+.PHONY: help bench bench-postgres chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-modules dashboards verify-dashboards verify-compose ci
 
 help: ## explain every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ audit: build ## prove the running stack's books: one outcome for each payment, e
 
 bench: build ## measure the ledger's ceiling, the pipeline's maximum, latencies and costs (quiet machine; about 10 minutes)
 	@bin/loadtest bench
+
+bench-postgres: build ## measure PostgreSQL and TigerBeetle side by side with the same payments (needs PostgreSQL 15; quiet machine; about 20 minutes): make bench-postgres ARGS='--json FILE'
+	@bin/loadtest bench-postgres $(ARGS)
 
 chaos: build ## break a stack of its own at random while payments flow, then prove that nothing was lost (about 3 minutes): make chaos ARGS='--seed 7 --duration 10m'
 	@bin/loadtest chaos $(ARGS)

@@ -30,7 +30,7 @@ Exit codes: 0 it is as it must be, 1 it is not or could not be shown, 2 bad usag
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), auditCommand(), benchCommand(), chaosCommand(), correctnessCommand())
+	root.AddCommand(runCommand(), auditCommand(), benchCommand(), benchPostgresCommand(), chaosCommand(), correctnessCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	if command, err := root.ExecuteContextC(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)

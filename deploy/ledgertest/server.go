@@ -20,6 +20,7 @@ import (
 // Server is a running TigerBeetle server with a data file of its own.
 type Server struct {
 	Config ledger.Config // where it is
+	PID    int
 
 	process *exec.Cmd
 	hold    io.Closer
@@ -28,7 +29,10 @@ type Server struct {
 
 // Start runs a server on the data file in dir, made when it is not there, and returns when
 // it answers. It never outlives the test's process. extra are more arguments of the server.
-func Start(dir string, extra ...string) (*Server, error) {
+func Start(dir string, extra ...string) (*Server, error) { return StartCached(dir, "128MiB", extra...) }
+
+// StartCached is Start with another size of the server's page cache.
+func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // building a server once takes minutes
 	defer cancel()
 	bin, err := tigerbeetle.Locate(ctx, os.Stderr)
@@ -48,7 +52,7 @@ func Start(dir string, extra ...string) (*Server, error) {
 		return nil, err
 	}
 	defer log.Close()
-	arguments := slices.Insert(tigerbeetle.StartArguments(file, address, "128MiB"), 1, extra...)
+	arguments := slices.Insert(tigerbeetle.StartArguments(file, address, cacheGrid), 1, extra...)
 	// The shell becomes the server, and leaves one behind that kills it when the standard
 	// input ends, which the kernel ends with the test's process, whatever ends that.
 	s := &Server{
@@ -63,6 +67,7 @@ func Start(dir string, extra ...string) (*Server, error) {
 	if err := s.process.Start(); err != nil {
 		return nil, err
 	}
+	s.PID = s.process.Process.Pid
 	go func() {
 		_ = s.process.Wait() // how it ends is in the log
 		close(s.ended)

@@ -1,0 +1,202 @@
+// Package postgres runs a PostgreSQL server of the system's packages on data of its own,
+// for comparisons and tests. Nothing else of the project needs PostgreSQL.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// ErrNotInstalled says what to do where there is no server.
+var ErrNotInstalled = errors.New("PostgreSQL is not installed: no postgres and initdb on PATH or in /usr/lib/postgresql/*/bin; install it with: apt-get install postgresql")
+
+// Locate returns the folder of the server's programs: that of PATH, else the newest of
+// Debian's packages, which keep them off PATH.
+func Locate() (string, error) {
+	folders, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil {
+		return "", err
+	}
+	slices.SortFunc(folders, func(a, b string) int { return version(b) - version(a) })
+	if onPath, err := exec.LookPath("postgres"); err == nil {
+		if onPath, err = filepath.EvalSymlinks(onPath); err == nil { // initdb stands beside the file, not the link
+			folders = slices.Insert(folders, 0, filepath.Dir(onPath))
+		}
+	}
+	for _, folder := range folders {
+		if _, err := exec.LookPath(filepath.Join(folder, "initdb")); err == nil {
+			return folder, nil
+		}
+	}
+	return "", ErrNotInstalled
+}
+
+// version reads 15 out of /usr/lib/postgresql/15/bin.
+func version(folder string) int {
+	number, _ := strconv.Atoi(filepath.Base(filepath.Dir(folder)))
+	return number
+}
+
+// Server is a running server with a new, empty cluster.
+type Server struct {
+	URL     string // of its database, for any client
+	Version string
+	PID     int // of the postmaster; its children do the work
+
+	dir     string
+	process *exec.Cmd
+	hold    io.Closer
+	ended   chan struct{}
+}
+
+// answerTimeout is generous: the machine may be busy.
+const answerTimeout = time.Minute
+
+// Start makes a cluster in dir, which must not exist, and runs a server on it until Stop.
+// It never outlives this process. settings are NAME=value of postgresql.conf. It listens
+// on a free port of 127.0.0.1 only, where everybody of this machine may come in.
+func Start(ctx context.Context, dir string, settings []string) (s *Server, err error) {
+	bin, err := Locate()
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	s = &Server{dir: dir, ended: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	account, err := serverAccount(dir)
+	if err != nil {
+		return nil, err
+	}
+	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "--pgdata", filepath.Join(dir, "data"),
+		"--username=liquida", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync") // no-sync: nothing is in it yet
+	initdb.SysProcAttr, initdb.Dir = account, dir
+	if output, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("cannot make a PostgreSQL cluster in %s: %w\n%s", dir, err, output)
+	}
+	said, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output()
+	if err != nil {
+		return nil, err
+	}
+	s.Version = string(said[:max(0, len(said)-1)])
+	return s, s.run(bin, account, settings)
+}
+
+func (s *Server) run(bin string, account *syscall.SysProcAttr, settings []string) error {
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(s.dir, "postgres.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	arguments := []string{filepath.Join(bin, "postgres"), "-D", filepath.Join(s.dir, "data"),
+		"-c", "listen_addresses=127.0.0.1", "-c", "port=" + strconv.Itoa(address.Port), "-c", "unix_socket_directories="}
+	for _, setting := range settings {
+		arguments = append(arguments, "-c", setting)
+	}
+	// The shell becomes the server, and leaves one behind that stops it when the standard
+	// input ends, which the kernel ends with this process, whatever ends that.
+	s.process = exec.Command("sh", append([]string{"-c", `exec 3<&0; (cat <&3 >/dev/null; kill -QUIT $$) & exec "$@" </dev/null 3<&-`, "sh"}, arguments...)...)
+	s.process.SysProcAttr, s.process.Dir, s.process.Stdout, s.process.Stderr = account, s.dir, log, log
+	if s.hold, err = s.process.StdinPipe(); err != nil {
+		return err
+	}
+	if err := s.process.Start(); err != nil {
+		return err
+	}
+	s.PID = s.process.Process.Pid
+	s.URL = fmt.Sprintf("postgres://liquida@%s/postgres?sslmode=disable", address)
+	go func() {
+		_ = s.process.Wait() // how it ends is in the log
+		close(s.ended)
+	}()
+	deadline := time.After(answerTimeout)
+	ready := exec.Command(filepath.Join(bin, "pg_isready"), "--quiet", "--host=127.0.0.1", "--port="+strconv.Itoa(address.Port))
+	for {
+		again := *ready
+		if again.Run() == nil {
+			return nil
+		}
+		said, _ := os.ReadFile(log.Name())
+		select {
+		case <-s.ended:
+			return fmt.Errorf("the PostgreSQL server on %s has ended; it said:\n%s", address, said)
+		case <-deadline:
+			return errors.Join(fmt.Errorf("the PostgreSQL server on %s does not answer after %v; it said:\n%s", address, answerTimeout, said), s.Stop())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the server at once and removes its data.
+func (s *Server) Stop() error {
+	s.hold.Close()
+	<-s.ended
+	return os.RemoveAll(s.dir)
+}
+
+// serverAccount is whom the server runs as: PostgreSQL refuses to run as root. It gets dir.
+func serverAccount(dir string) (*syscall.SysProcAttr, error) {
+	attributes := &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; we stop the server
+	if os.Geteuid() != 0 {
+		return attributes, nil
+	}
+	other, err := user.Lookup("postgres") // the packages make it
+	if err != nil {
+		if other, err = user.Lookup("nobody"); err != nil {
+			return nil, fmt.Errorf("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody: %w", err)
+		}
+	}
+	uid, err := strconv.Atoi(other.Uid)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.Atoi(other.Gid)
+	if err != nil {
+		return nil, err
+	}
+	attributes.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	if err := os.Chown(dir, uid, gid); err != nil {
+		return nil, err
+	}
+	look := exec.Command("ls", dir)
+	look.SysProcAttr = attributes
+	if output, err := look.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("PostgreSQL refuses to run as root, and user %s cannot reach %s (each folder above it needs the permission x for others): %w\n%s", other.Username, dir, err, output)
+	}
+	return attributes, nil
+}
+
+func freeAddress() (*net.TCPAddr, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr), nil
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/rivals"
+	"github.com/liquida/liquida/platform/settings"
+)
+
+func benchPostgresCommand() *cobra.Command {
+	config := rivals.Config{Tell: os.Stderr}
+	var json string
+	environment := &benchEnvironment{}
+	command := &cobra.Command{
+		Use:   "bench-postgres",
+		Short: "Measures PostgreSQL against TigerBeetle with the same payments, side by side",
+		Long: `Takes the same payments (three legs, two phases, limited balances) through a real
+PostgreSQL and a real TigerBeetle, one by one and in batches, each on fresh data, in turn.
+Clients wait for both phases of what they have sent before they send more (closed loop).
+A run whose books are not exactly as they must be gives no figure.
+PostgreSQL 15 or later must be installed (apt-get install postgresql). Started as root, its
+server runs as user postgres, or nobody. Run it on a quiet machine; about 20 minutes, 15 GB.`,
+		Example: `  loadtest bench-postgres
+  loadtest bench-postgres --clients 8 --batches 1000 --batch-clients 2 --duration 60s --json postgres.json
+  loadtest bench-postgres --systems PostgreSQL --set commit_delay=100 --set wal_compression=off`,
+		Args: cobra.NoArgs,
+	}
+	f := command.Flags()
+	f.StringArrayVar(&config.Systems, "systems", rivals.Systems, "a system to measure; may be given again")
+	f.IntSliceVar(&config.Clients, "clients", []int{1, 8, 32}, "clients that send payments one by one; empty leaves them out")
+	f.IntSliceVar(&config.Batches, "batches", []int{100, 1000, 2500}, "payments of a batch; empty leaves batches out")
+	f.IntSliceVar(&config.BatchClients, "batch-clients", []int{1, 2, 4}, "clients that send batches")
+	f.DurationVar(&config.Duration, "duration", 20*time.Second, "how long each run takes, its warm-up of a fifth included")
+	f.IntVar(&config.VoidedPercent, "voided", 5, "payments of a hundred that the receiving bank rejects")
+	f.StringVar(&config.CacheGrid, "cache-grid", "1GiB", "TigerBeetle's page cache")
+	f.StringArrayVar(&config.Settings, "set", nil, "a setting of PostgreSQL, NAME=value, over "+strings.Join(rivals.Tuning, " "))
+	f.StringVar(&json, "json", "", "write the result to this file as JSON")
+	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if err := settings.Parse(environment); err != nil {
+			return err
+		}
+		config.Population = environment.Population
+		checks := []error{
+			settings.DurationInRange("--duration", config.Duration, time.Second, time.Hour),
+			settings.InRange("--voided", config.VoidedPercent, 0, 100),
+		}
+		for flag, values := range map[string][]int{"--clients": config.Clients, "--batch-clients": config.BatchClients} {
+			for _, clients := range values {
+				checks = append(checks, settings.InRange(flag, clients, 1, 128))
+			}
+		}
+		for _, batch := range config.Batches {
+			checks = append(checks, settings.InRange("--batches", batch, 2, 2729)) // as many as fit into one request to TigerBeetle
+		}
+		for _, system := range config.Systems {
+			if !slices.Contains(rivals.Systems, system) {
+				checks = append(checks, fmt.Errorf("--systems holds %q: it must be one of %q", system, rivals.Systems))
+			}
+		}
+		for _, setting := range config.Settings {
+			if name, _, ok := strings.Cut(setting, "="); !ok || name == "" {
+				checks = append(checks, fmt.Errorf("--set holds %q: it must be NAME=value, like commit_delay=100", setting))
+			}
+		}
+		if err := errors.Join(checks...); err != nil {
+			return err
+		}
+		root, err := stack.RepoRoot()
+		if err != nil {
+			return err
+		}
+		started = true
+		config.Dir = filepath.Join(root, ".stack", "bench-postgres")
+		result, err := rivals.Measure(command.Context(), config)
+		result.Write(os.Stdout) // what was valid until then
+		return errors.Join(err, writeJSON(json, result))
+	}
+	return command
+}

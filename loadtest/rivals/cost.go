@@ -1,0 +1,136 @@
+package rivals
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"github.com/prometheus/procfs/blockdevice"
+	"golang.org/x/sys/unix"
+)
+
+// usage is what has been used since the server, this process and the machine began.
+type usage struct {
+	server, client time.Duration // of CPU
+	written        int64         // bytes that the server has given to the disk
+	stored         int64         // bytes on the disk now
+	flushes        int64         // of the device; -1: unknown
+}
+
+// usageOf reads what a server and its children have used, those that have ended included:
+// the kernel adds them to their parent.
+func usageOf(pid int, dir string) (u usage, err error) {
+	self, err := procfs.Self()
+	if err != nil {
+		return u, err
+	}
+	stat, err := self.Stat()
+	if err != nil {
+		return u, err
+	}
+	u.client = ticks(stat.UTime + stat.STime)
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return u, err
+	}
+	for _, process := range all {
+		stat, err := process.Stat()
+		if err != nil || process.PID != pid && stat.PPID != pid {
+			continue // not ours, or just gone
+		}
+		u.server += ticks(stat.UTime + stat.STime)
+		if process.PID == pid {
+			u.server += ticks(uint(stat.CUTime + stat.CSTime))
+		}
+		io, err := process.IO()
+		if err != nil {
+			return u, fmt.Errorf("cannot read what process %d has written: %w", process.PID, err)
+		}
+		u.written += int64(io.WriteBytes)
+	}
+	if u.stored, err = stored(dir); err != nil {
+		return u, err
+	}
+	u.flushes, err = flushes(dir)
+	return u, err
+}
+
+// ticks are hundredths of a second on every Linux that Go runs on.
+func ticks(n uint) time.Duration { return time.Duration(n) * time.Second / 100 }
+
+// stored is what a folder takes on the disk: a data file may have holes.
+func stored(dir string) (bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return ignoreGone(err)
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return ignoreGone(err)
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			bytes += stat.Blocks * 512
+		}
+		return nil
+	})
+	return bytes, err
+}
+
+func ignoreGone(err error) error {
+	if os.IsNotExist(err) {
+		return nil
+	}
+	return err
+}
+
+// flushes is how often the device that holds dir was made to bring its cache to the medium.
+func flushes(dir string) (int64, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(dir, &stat); err != nil {
+		return 0, err
+	}
+	proc, err := blockdevice.NewFS("/proc", "/sys")
+	if err != nil {
+		return 0, err
+	}
+	devices, err := proc.ProcDiskstats()
+	if err != nil {
+		return 0, err
+	}
+	for _, device := range devices {
+		if device.MajorNumber == unix.Major(uint64(stat.Dev)) && device.MinorNumber == unix.Minor(uint64(stat.Dev)) && device.IoStatsCount >= 20 {
+			return int64(device.FlushRequestsCompleted), nil
+		}
+	}
+	return -1, nil // a file system without a device of its own
+}
+
+// cost tells what the payments have used, the disk aside.
+func (r *Run) cost(before, after usage) {
+	r.ServerCPU = perPayment(r, (after.server - before.server).Microseconds())
+	r.ClientCPU = perPayment(r, (after.client - before.client).Microseconds())
+	r.DeviceFlushes = -1
+	if before.flushes >= 0 && after.flushes >= 0 {
+		r.DeviceFlushes = perPayment(r, after.flushes-before.flushes)
+	}
+}
+
+func perPayment(r *Run, n int64) float64 { return float64(n) / float64(r.Payments) }
+
+func hardware() string {
+	processor, memory := "unknown processor", 0.0
+	if proc, err := procfs.NewDefaultFS(); err == nil {
+		if cpus, err := proc.CPUInfo(); err == nil && len(cpus) > 0 {
+			processor = cpus[0].ModelName
+		}
+		if info, err := proc.Meminfo(); err == nil && info.MemTotal != nil {
+			memory = float64(*info.MemTotal) / (1 << 20)
+		}
+	}
+	return fmt.Sprintf("%d × %s, %.0f GiB, %s/%s, clients included", runtime.NumCPU(), processor, memory, runtime.GOOS, runtime.GOARCH)
+}

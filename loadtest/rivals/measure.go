@@ -1,0 +1,356 @@
+package rivals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/deploy/postgres"
+	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+// The systems that are compared.
+const (
+	OnTigerBeetle = "TigerBeetle"
+	OnPostgreSQL  = "PostgreSQL"
+	EarlyRelease  = "PostgreSQL, locks released early"
+)
+
+// Systems lists them all.
+var Systems = []string{OnTigerBeetle, OnPostgreSQL, EarlyRelease}
+
+// Config says what to measure.
+type Config struct {
+	Dir           string // for data, removed afterwards
+	Population    sandbox.Population
+	Systems       []string
+	Clients       []int // who send payments one by one
+	Batches       []int // payments in a batch
+	BatchClients  []int // who send batches
+	Duration      time.Duration
+	VoidedPercent int
+	CacheGrid     string   // of TigerBeetle
+	Settings      []string // of PostgreSQL
+	Tell          io.Writer
+}
+
+// Tuning is how PostgreSQL is set up unless told otherwise: everything is on disk before an
+// answer, and a checkpoint is rare.
+var Tuning = []string{
+	"fsync=on", "synchronous_commit=on", "full_page_writes=on", "wal_compression=lz4",
+	"shared_buffers=2GB", "wal_buffers=64MB", "max_wal_size=8GB", "min_wal_size=1GB", "checkpoint_timeout=15min",
+	"commit_delay=0", "commit_siblings=5", "max_connections=200", "jit=off",
+}
+
+// Run is one valid run of one system.
+type Run struct {
+	System            string  `json:"system"`
+	Clients           int     `json:"clients"`
+	Batch             int     `json:"payments_per_batch"`
+	Payments          int     `json:"payments"`
+	PaymentsPerSecond float64 `json:"payments_per_second"`
+	P50               float64 `json:"p50_ms"` // of both phases of a payment together
+	P95               float64 `json:"p95_ms"`
+	P99               float64 `json:"p99_ms"`
+	P999              float64 `json:"p999_ms"`
+	Max               float64 `json:"max_ms"`
+	ServerCPU         float64 `json:"server_cpu_microseconds_per_payment"`
+	ClientCPU         float64 `json:"client_cpu_microseconds_per_payment"`
+	WrittenBytes      float64 `json:"disk_bytes_written_per_payment"`
+	StoredBytes       float64 `json:"bytes_stored_per_payment"`
+	DeviceFlushes     float64 `json:"device_flushes_per_payment"` // of all that runs on the machine; -1: unknown
+	WALSyncs          float64 `json:"wal_syncs_per_payment"`      // of PostgreSQL; -1: has none
+	Deadlocks         int     `json:"deadlocks"`
+	HOTUpdates        float64 `json:"hot_updates_percent"` // of PostgreSQL; -1: has none
+}
+
+// Result is what was measured.
+type Result struct {
+	StartedAt time.Time `json:"started_at"`
+	Hardware  string    `json:"hardware"`
+	Workload  string    `json:"workload"`
+	Settings  []string  `json:"settings"`
+	Lines     []Lines   `json:"code_lines"`
+	Runs      []Run     `json:"runs"`
+}
+
+// Measure runs everything that config asks for, each on a fresh server.
+func Measure(ctx context.Context, config Config) (*Result, error) {
+	r := &Result{StartedAt: time.Now().UTC(), Hardware: hardware(), Workload: config.workload()}
+	var err error
+	if r.Lines, err = countLines(); err != nil {
+		return r, err
+	}
+	var shapes [][2]int // clients, batch
+	for _, clients := range config.Clients {
+		shapes = append(shapes, [2]int{clients, 1})
+	}
+	for _, batch := range config.Batches {
+		for _, clients := range config.BatchClients {
+			shapes = append(shapes, [2]int{clients, batch})
+		}
+	}
+	for _, shape := range shapes { // the systems in turn, so that all meet the same hour
+		for _, system := range config.Systems {
+			run := &Run{System: system, Clients: shape[0], Batch: shape[1]}
+			if err := config.measure(ctx, run, r); err != nil {
+				return r, fmt.Errorf("%s, %d clients, batches of %d: %w", system, run.Clients, run.Batch, err)
+			}
+			r.Runs = append(r.Runs, *run)
+			fmt.Fprintf(config.Tell, "%-34s %3d clients  batches of %4d  %7.0f payments/s  p50 %7.2f ms  p99 %7.2f ms\n",
+				system, run.Clients, run.Batch, run.PaymentsPerSecond, run.P50, run.P99)
+		}
+	}
+	return r, nil
+}
+
+func (c Config) measure(ctx context.Context, run *Run, r *Result) (err error) {
+	if err := os.RemoveAll(c.Dir); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(c.Dir)) }()
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return err
+	}
+	if run.System == OnTigerBeetle {
+		return c.measureTigerBeetle(ctx, run, r)
+	}
+	return c.measurePostgreSQL(ctx, run, r)
+}
+
+func (c Config) measureTigerBeetle(ctx context.Context, run *Run, r *Result) error {
+	server, err := ledgertest.StartCached(c.Dir, c.CacheGrid)
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
+	store, err := CreateTigerBeetle(server.Config, c.Population)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	r.settings(OnTigerBeetle, tigerbeetle.Version, "--cache-grid="+c.CacheGrid, "one replica, O_DIRECT and O_DSYNC, no pending timeout")
+	before, err := usageOf(server.PID, c.Dir)
+	if err != nil {
+		return err
+	}
+	if err := c.fire(ctx, run, store); err != nil {
+		return err
+	}
+	after, err := usageOf(server.PID, c.Dir)
+	if err != nil {
+		return err
+	}
+	run.cost(before, after)
+	run.WrittenBytes = perPayment(run, after.written-before.written)
+	run.StoredBytes = perPayment(run, after.stored-before.stored)
+	run.WALSyncs, run.HOTUpdates = -1, -1
+	return c.checkBooks(ctx, run, store)
+}
+
+func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err error) {
+	server, err := postgres.Start(ctx, filepath.Join(c.Dir, "postgres"), append(append([]string{}, Tuning...), c.Settings...))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	if err := CreatePostgreSQL(ctx, server.URL, c.Population); err != nil {
+		return err
+	}
+	db, err := pgx.Connect(ctx, server.URL)
+	if err != nil {
+		return err
+	}
+	defer db.Close(context.WithoutCancel(ctx))
+	var settings string
+	var size int64
+	if err := db.QueryRow(ctx, `SELECT string_agg(name || '=' || current_setting(name), ' ' ORDER BY name), pg_database_size(current_database())
+		FROM pg_settings WHERE name IN ('wal_sync_method', 'autovacuum', 'wal_level') OR source = 'command line'
+		AND name NOT IN ('listen_addresses', 'port', 'unix_socket_directories', 'config_file', 'data_directory', 'hba_file', 'ident_file')`).Scan(&settings, &size); err != nil {
+		return err
+	}
+	r.settings(OnPostgreSQL, server.Version, settings)
+	if _, err := db.Exec(ctx, "CHECKPOINT; SELECT pg_stat_reset_shared('wal')"); err != nil {
+		return err
+	}
+	store, err := OpenPostgreSQL(ctx, server.URL, run.Clients, run.System == EarlyRelease)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	before, err := usageOf(server.PID, c.Dir)
+	if err != nil {
+		return err
+	}
+	if err := c.fire(ctx, run, store); err != nil {
+		return err
+	}
+	after, err := usageOf(server.PID, c.Dir)
+	if err != nil {
+		return err
+	}
+	run.cost(before, after)
+	if err := c.checkBooks(ctx, run, store); err != nil {
+		return err
+	}
+	store.Close() // connections tell their statistics when they end
+	var syncs, sizeAfter int64
+	if err := db.QueryRow(ctx, `SELECT wal_sync, deadlocks, (SELECT 100.0 * n_tup_hot_upd / greatest(1, n_tup_upd) FROM pg_stat_user_tables WHERE relname = 'account')::float8
+		FROM pg_stat_wal, pg_stat_database WHERE datname = current_database()`).Scan(&syncs, &run.Deadlocks, &run.HOTUpdates); err != nil {
+		return err
+	}
+	run.WALSyncs = perPayment(run, syncs)
+	// What is still in memory belongs to the cost: a checkpoint brings it to the disk.
+	if _, err := db.Exec(ctx, "CHECKPOINT"); err != nil {
+		return err
+	}
+	if after, err = usageOf(server.PID, c.Dir); err != nil {
+		return err
+	}
+	run.WrittenBytes = perPayment(run, after.written-before.written)
+	if err := db.QueryRow(ctx, "SELECT pg_database_size(current_database())").Scan(&sizeAfter); err != nil {
+		return err
+	}
+	run.StoredBytes = perPayment(run, sizeAfter-size)
+	return checkPostgreSQL(ctx, db, Opening(c.Population), run.Payments)
+}
+
+// fire is a closed loop: each client takes the next payments, holds them, resolves them,
+// and then takes more. The first fifth of the time is not measured.
+func (c Config) fire(ctx context.Context, run *Run, store Ledger) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	started := time.Now()
+	from, until := started.Add(c.Duration/5), started.Add(c.Duration)
+	var next, measured atomic.Int64
+	latencies := hdrhistogram.New(1, time.Minute.Microseconds(), 3)
+	var merge sync.Mutex
+	var clients sync.WaitGroup
+	for client := range run.Clients {
+		clients.Go(func() {
+			own := hdrhistogram.New(1, time.Minute.Microseconds(), 3)
+			ids := rand.New(rand.NewPCG(uint64(client), uint64(started.UnixNano())))
+			for ctx.Err() == nil && time.Now().Before(until) {
+				first := int(next.Add(int64(run.Batch))) - run.Batch
+				payments, decisions := c.take(first, run.Batch, ids)
+				sent := time.Now()
+				if err := both(ctx, store, payments, decisions); err != nil {
+					cancel(err)
+					return
+				}
+				if ended := time.Now(); sent.After(from) && ended.Before(until) {
+					if err := own.RecordValues(ended.Sub(sent).Microseconds(), int64(run.Batch)); err != nil {
+						cancel(err)
+						return
+					}
+				}
+				if ended := time.Now(); ended.After(from) && ended.Before(until) {
+					measured.Add(int64(run.Batch))
+				}
+			}
+			merge.Lock()
+			defer merge.Unlock()
+			latencies.Merge(own)
+		})
+	}
+	clients.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if measured.Load() == 0 || latencies.TotalCount() == 0 {
+		return fmt.Errorf("no payment began and ended in the measured part of %v: make the run longer", c.Duration)
+	}
+	ms := func(quantile float64) float64 { return float64(latencies.ValueAtQuantile(quantile)) / 1e3 }
+	run.Payments = int(next.Load())
+	run.PaymentsPerSecond = float64(measured.Load()) / until.Sub(from).Seconds()
+	run.P50, run.P95, run.P99, run.P999, run.Max = ms(50), ms(95), ms(99), ms(99.9), float64(latencies.Max())/1e3
+	return nil
+}
+
+// both takes payments through their two phases. All must be accepted as new.
+func both(ctx context.Context, store Ledger, payments []Payment, decisions []Decision) error {
+	answers, err := store.Hold(ctx, payments)
+	if err != nil {
+		return err
+	}
+	for i, answer := range answers {
+		if answer != (Answer{Outcome: Held}) {
+			return fmt.Errorf("phase 1 of %s was answered %+v", payments[i].ID, answer)
+		}
+	}
+	if answers, err = store.Resolve(ctx, decisions); err != nil {
+		return err
+	}
+	for i, answer := range answers {
+		want := Answer{Outcome: Posted}
+		if !decisions[i].Accept {
+			want = Answer{Outcome: Voided, Reason: decisions[i].Reason}
+		}
+		if answer != want {
+			return fmt.Errorf("phase 2 of %s was answered %+v", payments[i].ID, answer)
+		}
+	}
+	return nil
+}
+
+// take makes the payments from number first on.
+func (c Config) take(first, n int, ids *rand.Rand) ([]Payment, []Decision) {
+	payments, decisions := make([]Payment, n), make([]Decision, n)
+	for i := range n {
+		content, accept := c.content(first + i)
+		payments[i] = Payment{pix.NewEndToEndID(content.Payer.ISPB, time.Now(), ids), content}
+		decisions[i] = Decision{Payment: payments[i], Accept: accept}
+		if !accept {
+			decisions[i].Reason = pix.ReasonPayeeBlocked
+		}
+	}
+	return payments, decisions
+}
+
+// content is a function of the payment's number, so that every system gets the same. The
+// payee is at another bank: three legs.
+func (c Config) content(number int) (content pix.Content, accept bool) {
+	random := rand.New(rand.NewPCG(1, uint64(number)))
+	payer, payee := random.IntN(c.Population.Customers), random.IntN(c.Population.Customers)
+	for payee%c.Population.Banks == payer%c.Population.Banks {
+		payee = random.IntN(c.Population.Customers)
+	}
+	content = pix.Content{Payer: c.Population.Customer(payer), Payee: c.Population.Customer(payee), AmountCentavos: 1 + random.Uint64N(10_000)}
+	return content, random.IntN(100) >= c.VoidedPercent
+}
+
+// checkBooks wants exactly the balances that the payments must leave.
+func (c Config) checkBooks(ctx context.Context, run *Run, store Ledger) error {
+	opening, want := Opening(c.Population), Opening(c.Population)
+	for number := range run.Payments {
+		if content, accept := c.content(number); accept {
+			want.Settle(content)
+		}
+	}
+	books, err := store.Balances(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(books.Check(opening), books.Differ(want)); err != nil {
+		return fmt.Errorf("the run is not valid: %w", err)
+	}
+	return nil
+}
+
+func (c Config) workload() string {
+	return fmt.Sprintf("%d banks, %d customers, every payment between two banks, %d %% voided; closed loop, %v each of which the first fifth is not measured; TCP on loopback, fresh data each",
+		c.Population.Banks, c.Population.Customers, c.VoidedPercent, c.Duration)
+}

@@ -1,0 +1,154 @@
+package rivals
+
+import (
+	"context"
+	_ "embed" // the schema
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+//go:embed schema.sql
+var schema string
+
+// PostgreSQL is the ledger on PostgreSQL. Each call is one transaction and one round trip.
+type PostgreSQL struct {
+	pool          *pgxpool.Pool
+	hold, resolve string
+}
+
+// CreatePostgreSQL makes schema, accounts and opening balances in an empty database.
+func CreatePostgreSQL(ctx context.Context, url string, population sandbox.Population) error {
+	db, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer db.Close(context.WithoutCancel(ctx))
+	if _, err := db.Exec(ctx, schema); err != nil {
+		return fmt.Errorf("schema.sql: %w", err)
+	}
+	var accounts, banks [][]any
+	for id, balance := range Opening(population) {
+		accounts = append(accounts, []any{uuid(id), balance.DebitsPosted, balance.CreditsPosted, limited(id)})
+	}
+	for i := range population.Banks {
+		ispb := population.Bank(i)
+		banks = append(banks, []any{number(ispb), uuid(ledger.TransitAccount(ispb)), uuid(ledger.ReserveAccount(ispb))})
+	}
+	if _, err := db.CopyFrom(ctx, pgx.Identifier{"account"}, []string{"id", "debits_posted", "credits_posted", "limited"}, pgx.CopyFromRows(accounts)); err != nil {
+		return err
+	}
+	if _, err := db.CopyFrom(ctx, pgx.Identifier{"bank"}, []string{"ispb", "transit", "reserve"}, pgx.CopyFromRows(banks)); err != nil {
+		return err
+	}
+	_, err = db.Exec(ctx, "VACUUM ANALYZE")
+	return err
+}
+
+// OpenPostgreSQL connects to a database that CreatePostgreSQL has made. With early, locks
+// are released before the commit is on disk, and answers given after (schema.sql).
+func OpenPostgreSQL(ctx context.Context, url string, connections int, early bool) (*PostgreSQL, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = int32(connections)
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	p := &PostgreSQL{pool: pool,
+		hold:    "SELECT outcomes, reasons, again FROM hold($1, $2, $3, $4, $5, $6, $7)",
+		resolve: "SELECT outcomes, reasons, again FROM resolve($1, $2, $3)"}
+	if early {
+		p.hold = "CALL hold_early($1, $2, $3, $4, $5, $6, $7, NULL, NULL, NULL)"
+		p.resolve = "CALL resolve_early($1, $2, $3, NULL, NULL, NULL)"
+	}
+	return p, nil
+}
+
+// Close closes all connections.
+func (p *PostgreSQL) Close() { p.pool.Close() }
+
+// Hold does phase 1 of a batch in one transaction.
+func (p *PostgreSQL) Hold(ctx context.Context, payments []Payment) ([]Answer, error) {
+	n := len(payments)
+	ids, payers, payees := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
+	texts, amounts := make([]string, n), make([]int64, n)
+	payerBanks, payeeBanks := make([]int32, n), make([]int32, n)
+	for i, payment := range payments {
+		ids[i], texts[i] = uuid(ledger.IDsOf(payment.ID).Pending(1)), payment.ID.String()
+		payers[i], payees[i] = uuid(ledger.CustomerAccount(payment.Payer)), uuid(ledger.CustomerAccount(payment.Payee))
+		payerBanks[i], payeeBanks[i] = number(payment.Payer.ISPB), number(payment.Payee.ISPB)
+		amounts[i] = int64(payment.AmountCentavos)
+	}
+	return p.ask(ctx, n, p.hold, ids, texts, payers, payees, payerBanks, payeeBanks, amounts)
+}
+
+// Resolve does phase 2 of a batch in one transaction.
+func (p *PostgreSQL) Resolve(ctx context.Context, decisions []Decision) ([]Answer, error) {
+	n := len(decisions)
+	ids, accepts, reasons := make([][16]byte, n), make([]bool, n), make([]string, n)
+	for i, decision := range decisions {
+		ids[i], accepts[i] = uuid(ledger.IDsOf(decision.ID).Pending(1)), decision.Accept
+		if !decision.Accept {
+			reasons[i] = decision.Reason.String()
+		}
+	}
+	return p.ask(ctx, n, p.resolve, ids, accepts, reasons)
+}
+
+func (p *PostgreSQL) ask(ctx context.Context, n int, statement string, batch ...any) ([]Answer, error) {
+	var outcomes, reasons []string
+	var again []bool
+	if err := p.pool.QueryRow(ctx, statement, batch...).Scan(&outcomes, &reasons, &again); err != nil {
+		return nil, err
+	}
+	if len(outcomes) != n {
+		return nil, fmt.Errorf("PostgreSQL gave %d answers for %d payments", len(outcomes), n)
+	}
+	answers := make([]Answer, n)
+	for i := range answers {
+		answers[i] = Answer{Outcome: Outcome(outcomes[i]), Again: again[i]}
+		if reasons[i] != "" {
+			var err error
+			if answers[i].Reason, err = pix.ParseReason(reasons[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return answers, nil
+}
+
+// Balances reads all accounts in one snapshot.
+func (p *PostgreSQL) Balances(ctx context.Context) (Books, error) { return balances(ctx, p.pool) }
+
+func balances(ctx context.Context, db interface {
+	Query(context.Context, string, ...any) (pgx.Rows, error)
+}) (Books, error) {
+	rows, err := db.Query(ctx, "SELECT id, debits_pending, debits_posted, credits_pending, credits_posted FROM account")
+	if err != nil {
+		return nil, err
+	}
+	books, id, b := Books{}, [16]byte{}, Balance{}
+	_, err = pgx.ForEachRow(rows, []any{&id, &b.DebitsPending, &b.DebitsPosted, &b.CreditsPending, &b.CreditsPosted}, func() error {
+		books[fromUUID(id)] = b
+		return nil
+	})
+	return books, err
+}
+
+// number is the ISPB as PostgreSQL keeps it. The sandbox has ISPBs of digits only.
+func number(ispb pix.ISPB) int32 {
+	n, err := strconv.ParseInt(string(ispb), 10, 32)
+	if err != nil {
+		panic(fmt.Sprintf("ISPB %q is no number: %v", ispb, err))
+	}
+	return int32(n)
+}

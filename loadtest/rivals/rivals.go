@@ -1,0 +1,116 @@
+// Package rivals puts the same payments on PostgreSQL and on TigerBeetle: three legs, two
+// phases, idempotent, limited balances. It proves that both keep the same books, and
+// measures them side by side.
+package rivals
+
+import (
+	"context"
+	"encoding/binary"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+// Payment is what phase 1 holds.
+type Payment struct {
+	ID pix.EndToEndID
+	pix.Content
+}
+
+// Decision is what phase 2 does to a payment.
+type Decision struct {
+	Payment
+	Accept bool
+	Reason pix.Reason // of a void
+}
+
+// Outcome is what stands in the ledger for a payment after a request.
+type Outcome string
+
+// The outcomes.
+const (
+	Held     Outcome = "held"
+	Posted   Outcome = "posted"
+	Voided   Outcome = "voided"
+	Refused  Outcome = "refused"
+	Conflict Outcome = "conflict" // another payment has this EndToEndId
+	Unknown  Outcome = "unknown"  // phase 2 of a payment that never came
+)
+
+// Answer is a ledger's answer for one payment.
+type Answer struct {
+	Outcome Outcome
+	Reason  pix.Reason // of voided and refused
+	Again   bool       // nothing was written: it was there
+}
+
+// Ledger keeps payments. Both phases answer in the order of what they are given, as if
+// each payment came alone.
+type Ledger interface {
+	Hold(context.Context, []Payment) ([]Answer, error)
+	Resolve(context.Context, []Decision) ([]Answer, error)
+	Balances(context.Context) (Books, error)
+	Close()
+}
+
+// Books are the balances of all accounts.
+type Books map[ledger.AccountID]Balance
+
+// Balance is the balance of one account in centavos.
+type Balance struct{ DebitsPending, DebitsPosted, CreditsPending, CreditsPosted int64 }
+
+// Move books an amount between two accounts.
+func (b Books) Move(debit, credit ledger.AccountID, centavos uint64) {
+	from := b[debit]
+	from.DebitsPosted += int64(centavos)
+	b[debit] = from
+	to := b[credit]
+	to.CreditsPosted += int64(centavos)
+	b[credit] = to
+}
+
+// Settle books the legs of a payment that is posted.
+func (b Books) Settle(c pix.Content) {
+	b.Move(ledger.CustomerAccount(c.Payer), ledger.TransitAccount(c.Payer.ISPB), c.AmountCentavos)
+	if !c.SameBank() {
+		b.Move(ledger.ReserveAccount(c.Payer.ISPB), ledger.ReserveAccount(c.Payee.ISPB), c.AmountCentavos)
+	}
+	b.Move(ledger.TransitAccount(c.Payee.ISPB), ledger.CustomerAccount(c.Payee), c.AmountCentavos)
+}
+
+// Opening is the population's books before the first payment, ordinary customers only.
+func Opening(p sandbox.Population) Books {
+	books := Books{}
+	for i := range p.Banks {
+		books.Move(ledger.IssuanceAccount, ledger.ReserveAccount(p.Bank(i)), p.ReserveCentavos)
+	}
+	for i := range p.Customers {
+		customer := p.Customer(i)
+		books.Move(ledger.TransitAccount(customer.ISPB), ledger.CustomerAccount(customer), p.DepositCentavos)
+	}
+	return books
+}
+
+// limited tells whether an account's debits must not exceed its credits.
+func limited(id ledger.AccountID) bool {
+	kind, _ := ledger.UnpackAccount(id)
+	return kind.Flags() == tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16()
+}
+
+// uuid turns an id of TigerBeetle into one of PostgreSQL, which compares the first byte first.
+func uuid(id tb.Uint128) (u [16]byte) {
+	little := id.Bytes()
+	binary.BigEndian.PutUint64(u[:8], binary.LittleEndian.Uint64(little[8:]))
+	binary.BigEndian.PutUint64(u[8:], binary.LittleEndian.Uint64(little[:8]))
+	return u
+}
+
+func fromUUID(u [16]byte) tb.Uint128 {
+	var little [16]byte
+	binary.LittleEndian.PutUint64(little[8:], binary.BigEndian.Uint64(u[:8]))
+	binary.LittleEndian.PutUint64(little[:8], binary.BigEndian.Uint64(u[8:]))
+	return tb.BytesToUint128(little)
+}

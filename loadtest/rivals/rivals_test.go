@@ -1,0 +1,306 @@
+package rivals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
+	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/deploy/postgres"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+// poor is a population where funds and reserves are often short.
+var poor = sandbox.Population{Banks: 2, Customers: 8, DepositCentavos: 1000, ReserveCentavos: 2500}
+
+// startPostgreSQL runs a real server, or skips the test where there is none.
+func startPostgreSQL(t *testing.T, population sandbox.Population) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // the server is another user when we are root
+		t.Fatal(err)
+	}
+	server, err := postgres.Start(t.Context(), filepath.Join(dir, "postgres"), nil)
+	if errors.Is(err, postgres.ErrNotInstalled) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := CreatePostgreSQL(t.Context(), server.URL, population); err != nil {
+		t.Fatal(err)
+	}
+	return server.URL
+}
+
+func openPostgreSQL(t *testing.T, url string, connections int, early bool) *PostgreSQL {
+	t.Helper()
+	store, err := OpenPostgreSQL(t.Context(), url, connections, early)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+func startTigerBeetle(t *testing.T, population sandbox.Population) *TigerBeetle {
+	t.Helper()
+	server, err := ledgertest.Start(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	store, err := CreateTigerBeetle(server.Config, population)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// checkAtEnd must run when all stores are closed.
+func checkAtEnd(t *testing.T, url string, population sandbox.Population, payments int) {
+	t.Helper()
+	db, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.WithoutCancel(t.Context()))
+	if err := checkPostgreSQL(t.Context(), db, Opening(population), payments); err != nil {
+		t.Error(err)
+	}
+}
+
+var random = rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)) //nolint:gosec // ids of tests
+
+func newPayment(population sandbox.Population, payer, payee int, centavos uint64) Payment {
+	content := pix.Content{Payer: population.Customer(payer), Payee: population.Customer(payee), AmountCentavos: centavos}
+	return Payment{ID: pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), Content: content}
+}
+
+// TestAnswers states what each request is answered, and what it leaves in the balances.
+// Customers 0, 2, 4, 6 are at one bank, 1, 3, 5, 7 at the other; each owns 1000, each bank 2500.
+func TestAnswers(t *testing.T) {
+	url := startPostgreSQL(t, poor)
+	early := startPostgreSQL(t, poor)
+	for name, store := range map[string]Ledger{
+		"PostgreSQL":                openPostgreSQL(t, url, 2, false),
+		"PostgreSQL, early release": openPostgreSQL(t, early, 2, true),
+		"TigerBeetle":               startTigerBeetle(t, poor),
+	} {
+		t.Run(name, func(t *testing.T) { answers(t, store) })
+	}
+}
+
+func answers(t *testing.T, store Ledger) {
+	opening := Opening(poor)
+	hold := func(want []Answer, payments ...Payment) {
+		t.Helper()
+		got, err := store.Hold(t.Context(), payments)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("Hold answers %v, %v; want %v", got, err, want)
+		}
+	}
+	resolve := func(want []Answer, decisions ...Decision) {
+		t.Helper()
+		got, err := store.Resolve(t.Context(), decisions)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("Resolve answers %v, %v; want %v", got, err, want)
+		}
+	}
+	balances := func(want Books) {
+		t.Helper()
+		got, err := store.Balances(t.Context())
+		if err = errors.Join(err, got.Check(opening)); err != nil {
+			t.Error(err)
+		}
+		if err := got.Differ(want); want != nil && err != nil {
+			t.Error(err)
+		}
+	}
+
+	// One payer, three payments in one batch: the second does not fit behind the first, the third does.
+	first, second, third := newPayment(poor, 0, 1, 600), newPayment(poor, 0, 1, 600), newPayment(poor, 0, 2, 400)
+	short := Answer{Outcome: Refused, Reason: pix.ReasonPayerShort}
+	hold([]Answer{{Outcome: Held}, short, {Outcome: Held}}, first, second, third)
+	balances(nil)
+
+	// Again: the same answers, nothing written. With other content: a conflict.
+	shortAgain := short
+	shortAgain.Again = true
+	more, elsewhere := first, first
+	more.AmountCentavos++
+	elsewhere.Payee = poor.Customer(3)
+	hold([]Answer{{Outcome: Held, Again: true}, shortAgain, {Outcome: Conflict, Again: true}, {Outcome: Conflict, Again: true}}, first, second, more, elsewhere)
+
+	// A void returns what was held; a post moves it; the first verdict stands.
+	blocked := Decision{third, false, pix.ReasonPayeeBlocked}
+	resolve([]Answer{{Outcome: Posted}, {Outcome: Voided, Reason: pix.ReasonPayeeBlocked}}, Decision{Payment: first, Accept: true}, blocked)
+	after := Opening(poor)
+	after.Settle(first.Content)
+	balances(after)
+	resolve([]Answer{{Outcome: Posted, Again: true}, {Outcome: Voided, Reason: pix.ReasonPayeeBlocked, Again: true}, shortAgain},
+		Decision{first, false, pix.ReasonPayeePSPSilent}, Decision{Payment: third, Accept: true}, Decision{Payment: second, Accept: true})
+	hold([]Answer{{Outcome: Posted, Again: true}}, first)
+	balances(after)
+
+	// Twice in one batch; within one bank; a reserve that is short although no payer is; nobody there.
+	twice := newPayment(poor, 2, 4, 10)
+	hold([]Answer{{Outcome: Held}, {Outcome: Held, Again: true}}, twice, twice)
+	resolve([]Answer{{Outcome: Posted}, {Outcome: Posted, Again: true}}, Decision{Payment: twice, Accept: true}, Decision{Payment: twice, Accept: true})
+	after.Settle(twice.Content)
+	balances(after)
+	all, last := []Payment{newPayment(poor, 2, 1, 900), newPayment(poor, 4, 1, 900)}, newPayment(poor, 6, 1, 900)
+	hold([]Answer{{Outcome: Held}, {Outcome: Held}, {Outcome: Refused, Reason: pix.ReasonReserveShort}}, all[0], all[1], last)
+	missing := newPayment(poor, 1, 2, 5)
+	missing.Payee.Number = "77"
+	nobody := newPayment(poor, 1, 2, 5)
+	nobody.Payer.Number = "77"
+	hold([]Answer{{Outcome: Refused, Reason: pix.ReasonPayeeMissing}, {Outcome: Refused, Reason: pix.ReasonPayerMissing}}, missing, nobody)
+	balances(nil)
+}
+
+// TestSameBooks gives both ledgers the same random requests and wants the same answers and
+// the same balances, after each.
+func TestSameBooks(t *testing.T) {
+	url := startPostgreSQL(t, poor)
+	elephant, beetle := openPostgreSQL(t, url, 1, false), startTigerBeetle(t, poor)
+	var seen []Payment
+	outcomes := map[Outcome]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		pick := func(name string, n int) int { return rapid.IntRange(0, n-1).Draw(t, name) }
+		var batch []Payment
+		for range 1 + pick("size", 12) {
+			switch kind := pick("kind", 8); {
+			case kind == 0 && len(seen) > 0: // again, maybe one of this very batch
+				batch = append(batch, seen[max(0, len(seen)-1-pick("which", 40))])
+			case kind == 1 && len(seen) > 0: // with other content, and the same banks: between refusal and receipt TigerBeetle knows only the legs
+				other := seen[max(0, len(seen)-1-pick("which", 40))]
+				other.AmountCentavos += 1 + uint64(pick("more", 3))
+				batch = append(batch, other)
+			default:
+				payer := pick("payer", poor.Customers)
+				payment := newPayment(poor, payer, (payer+1+pick("payee", poor.Customers-1))%poor.Customers, 1+uint64(pick("centavos", 700)))
+				if pick("missing", 20) == 0 {
+					payment.Payee.Number = "77"
+				}
+				batch, seen = append(batch, payment), append(seen, payment)
+			}
+		}
+		var decisions []Decision
+		for range pick("decisions", 12) { // also again, also against an earlier verdict
+			decision := Decision{Payment: seen[max(0, len(seen)-1-pick("which", 40))], Accept: pick("accept", 3) > 0}
+			if !decision.Accept {
+				decision.Reason = pix.ReasonPayeeBlocked
+			}
+			decisions = append(decisions, decision)
+		}
+		check := func(what string, ask func(Ledger) ([]Answer, error)) {
+			a, err := ask(elephant)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := ask(beetle)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range max(len(a), len(b)) {
+				if a[i] != b[i] {
+					t.Fatalf("%s, payment %d: PostgreSQL answers %+v, TigerBeetle %+v", what, i, a[i], b[i])
+				}
+				outcomes[a[i].Outcome]++
+			}
+		}
+		check("hold", func(l Ledger) ([]Answer, error) { return l.Hold(context.Background(), batch) })
+		if len(decisions) > 0 {
+			check("resolve", func(l Ledger) ([]Answer, error) { return l.Resolve(context.Background(), decisions) })
+		}
+		a, errA := elephant.Balances(context.Background())
+		b, errB := beetle.Balances(context.Background())
+		if err := errors.Join(errA, errB, a.Differ(b), a.Check(Opening(poor))); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for _, outcome := range []Outcome{Held, Posted, Voided, Refused, Conflict} {
+		if outcomes[outcome] == 0 {
+			t.Errorf("no payment was ever answered %s: %v", outcome, outcomes)
+		}
+	}
+}
+
+// TestConcurrent lets many connections hold and resolve payments of the same few accounts,
+// each batch sent twice and in opposite orders, while a reader looks for an overdraft.
+func TestConcurrent(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		t.Run(fmt.Sprintf("early=%v", early), func(t *testing.T) {
+			const connections, rounds, size = 8, 30, 20
+			url := startPostgreSQL(t, poor)
+			store := openPostgreSQL(t, url, 2*connections+1, early)
+			opening := Opening(poor)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var writers, reader sync.WaitGroup
+			reader.Go(func() {
+				for ctx.Err() == nil {
+					books, err := store.Balances(t.Context())
+					if err = errors.Join(err, books.Check(opening)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			for connection := range connections {
+				var batches [rounds][]Payment
+				for round := range batches {
+					for range size {
+						payer := random.IntN(poor.Customers)
+						batches[round] = append(batches[round], newPayment(poor, payer, (payer+1+random.IntN(poor.Customers-1))%poor.Customers, 1+random.Uint64N(200)))
+					}
+				}
+				work := func(reverse bool) {
+					for _, batch := range batches {
+						if reverse {
+							batch = slices.Clone(batch)
+							slices.Reverse(batch)
+						}
+						if _, err := store.Hold(t.Context(), batch); err != nil {
+							t.Error(err)
+							return
+						}
+						var decisions []Decision
+						for i, payment := range batch {
+							decisions = append(decisions, Decision{payment, (connection+i)%5 > 0 != reverse, pix.ReasonPayeeClosed})
+						}
+						if _, err := store.Resolve(t.Context(), decisions); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				}
+				writers.Go(func() { work(false) })
+				writers.Go(func() { work(true) })
+			}
+			writers.Wait()
+			stop()
+			reader.Wait()
+			store.Close()
+			checkAtEnd(t, url, poor, connections*rounds*size)
+		})
+	}
+}

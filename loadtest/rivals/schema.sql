@@ -1,0 +1,225 @@
+-- The payments of the clearing house on PostgreSQL: three legs, two phases, one verdict.
+
+-- Keyed as in TigerBeetle: kind, ISPB, branch and number, so that no id is ever looked up.
+-- No index but the key, and half of each page free: every update of a balance is HOT.
+CREATE TABLE account (
+    id              uuid    PRIMARY KEY,
+    debits_pending  bigint  NOT NULL DEFAULT 0 CHECK (debits_pending >= 0),
+    debits_posted   bigint  NOT NULL DEFAULT 0,
+    credits_pending bigint  NOT NULL DEFAULT 0 CHECK (credits_pending >= 0),
+    credits_posted  bigint  NOT NULL DEFAULT 0,
+    limited         boolean NOT NULL,
+    CONSTRAINT debits_must_not_exceed_credits
+        CHECK (NOT limited OR debits_pending + debits_posted <= credits_posted)
+) WITH (fillfactor = 50);
+
+CREATE TABLE bank (
+    ispb    integer PRIMARY KEY,
+    transit uuid    NOT NULL REFERENCES account,
+    reserve uuid    NOT NULL REFERENCES account
+);
+
+-- One row holds the three legs, for they are a function of it: view entry. The key is made
+-- of the EndToEndId, its time first. Accounts are not foreign keys: hold() has locked them,
+-- and what names a missing one is kept too, with its refusal.
+CREATE TABLE payment (
+    id            uuid        PRIMARY KEY,
+    payer         uuid        NOT NULL,
+    payee         uuid        NOT NULL,
+    amount        bigint      NOT NULL CHECK (amount > 0),
+    held_at       timestamptz NOT NULL DEFAULT now(),
+    payer_bank    integer     NOT NULL,
+    payee_bank    integer     NOT NULL,
+    end_to_end_id text        NOT NULL
+);
+
+CREATE TYPE outcome AS ENUM ('posted', 'voided', 'refused');
+
+-- The key is what makes a payment end once, whoever races with whom.
+CREATE TABLE verdict (
+    payment    uuid        PRIMARY KEY,
+    decided_at timestamptz NOT NULL DEFAULT now(),
+    outcome    outcome     NOT NULL,
+    reason     text        NOT NULL
+);
+
+-- Both sides of each leg. Within one bank a payment does not reach the reserves.
+CREATE VIEW entry AS
+SELECT p.id AS payment, e.leg, e.account, e.debit, e.credit
+  FROM payment p
+  JOIN bank a ON a.ispb = p.payer_bank
+  JOIN bank b ON b.ispb = p.payee_bank,
+       LATERAL (VALUES (1, p.payer,   p.amount, 0), (1, a.transit, 0, p.amount),
+                       (2, a.reserve, p.amount, 0), (2, b.reserve, 0, p.amount),
+                       (3, b.transit, p.amount, 0), (3, p.payee,   0, p.amount)) e (leg, account, debit, credit)
+ WHERE e.leg <> 2 OR p.payer_bank <> p.payee_bank;
+
+-- The one lock order: customers (their ids are the highest), transits, and last the few
+-- reserves, for which everybody waits. A sort before the lock, since UPDATE promises no order.
+CREATE FUNCTION lock_accounts(payments uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM account
+      WHERE id IN (SELECT account FROM entry WHERE payment = ANY (payments))
+      ORDER BY id DESC FOR NO KEY UPDATE;
+END $$;
+
+-- Phase 1 of a batch, as if its payments came one after the other. One that is refused
+-- disturbs no other. A payment that comes again is told what became of the first.
+CREATE FUNCTION hold(
+    ids uuid[], end_to_end_ids text[], payers uuid[], payees uuid[], payer_banks integer[], payee_banks integer[], amounts bigint[],
+    OUT outcomes text[], OUT reasons text[], OUT again boolean[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    fresh         uuid[];     -- in the order of the batch
+    held          uuid[] := '{}';
+    refused       uuid[] := '{}';
+    refusals      text[] := '{}';
+    payer_spent   bigint[];   -- by this batch so far, by the rank of the payer in it
+    reserve_spent bigint[];
+    p             record;
+    refusal       text;
+BEGIN
+    -- In the order of the key, so that two batches with the same payments do not wait for each other.
+    WITH input AS (
+        SELECT * FROM unnest(ids, end_to_end_ids, payers, payees, payer_banks, payee_banks, amounts)
+            WITH ORDINALITY AS i (id, end_to_end_id, payer, payee, payer_bank, payee_bank, amount, position)
+    ), inserted AS (
+        INSERT INTO payment (id, end_to_end_id, payer, payee, payer_bank, payee_bank, amount)
+        SELECT DISTINCT ON (id) id, end_to_end_id, payer, payee, payer_bank, payee_bank, amount FROM input ORDER BY id, position
+        ON CONFLICT DO NOTHING
+        RETURNING id
+    )
+    SELECT coalesce(array_agg(id ORDER BY position), '{}') INTO fresh
+      FROM (SELECT id, min(position) AS position FROM input JOIN inserted USING (id) GROUP BY id) first;
+
+    PERFORM lock_accounts(fresh);
+
+    payer_spent := array_fill(0::bigint, ARRAY[cardinality(fresh)]);
+    reserve_spent := payer_spent;
+    FOR p IN
+        SELECT f.id, f.position, m.amount, m.payer_bank = m.payee_bank AS same_bank,
+               payer.id IS NOT NULL AS payer_known, payee.id IS NOT NULL AS payee_known,
+               b.ispb IS NOT NULL AS payee_bank_known,
+               payer.credits_posted - payer.debits_posted - payer.debits_pending AS payer_has,
+               reserve.credits_posted - reserve.debits_posted - reserve.debits_pending AS reserve_has,
+               dense_rank() OVER (ORDER BY m.payer) AS payer_rank,
+               dense_rank() OVER (ORDER BY m.payer_bank) AS reserve_rank
+          FROM unnest(fresh) WITH ORDINALITY AS f (id, position)
+          JOIN payment m ON m.id = f.id
+          LEFT JOIN account payer ON payer.id = m.payer
+          LEFT JOIN account payee ON payee.id = m.payee
+          LEFT JOIN bank a ON a.ispb = m.payer_bank
+          LEFT JOIN bank b ON b.ispb = m.payee_bank
+          LEFT JOIN account reserve ON reserve.id = a.reserve
+         ORDER BY f.position
+    LOOP
+        refusal := CASE
+            WHEN NOT p.payer_known THEN 'AC02'
+            WHEN p.payer_has < payer_spent[p.payer_rank] + p.amount THEN 'LQ01'
+            WHEN NOT p.payee_bank_known THEN 'RC10'
+            WHEN NOT p.same_bank AND p.reserve_has < reserve_spent[p.reserve_rank] + p.amount THEN 'AM04'
+            WHEN NOT p.payee_known THEN 'AC03'
+        END;
+        IF refusal IS NULL THEN
+            payer_spent[p.payer_rank] := payer_spent[p.payer_rank] + p.amount;
+            IF NOT p.same_bank THEN
+                reserve_spent[p.reserve_rank] := reserve_spent[p.reserve_rank] + p.amount;
+            END IF;
+            held := held || p.id;
+        ELSE
+            refused := refused || p.id;
+            refusals := refusals || refusal;
+        END IF;
+    END LOOP;
+
+    -- However many payments of the batch meet in one account, it is written once.
+    UPDATE account a
+       SET debits_pending = a.debits_pending + d.debits, credits_pending = a.credits_pending + d.credits
+      FROM (SELECT account, sum(debit)::bigint AS debits, sum(credit)::bigint AS credits
+              FROM entry WHERE payment = ANY (held) GROUP BY account) d
+     WHERE a.id = d.account;
+
+    INSERT INTO verdict (payment, outcome, reason)
+    SELECT payment, 'refused', reason FROM unnest(refused, refusals) AS r (payment, reason);
+
+    SELECT array_agg(CASE WHEN same THEN coalesce(outcome::text, 'held') ELSE 'conflict' END ORDER BY position),
+           array_agg(CASE WHEN same THEN coalesce(reason, '') ELSE '' END ORDER BY position),
+           array_agg(id <> ALL (fresh) OR not_first ORDER BY position)
+      INTO outcomes, reasons, again
+      FROM (SELECT i.id, i.position, v.outcome, v.reason,
+                   (m.payer, m.payee, m.payer_bank, m.payee_bank, m.amount) = (i.payer, i.payee, i.payer_bank, i.payee_bank, i.amount) AS same,
+                   row_number() OVER (PARTITION BY i.id ORDER BY i.position) > 1 AS not_first
+              FROM unnest(ids, payers, payees, payer_banks, payee_banks, amounts)
+                   WITH ORDINALITY AS i (id, payer, payee, payer_bank, payee_bank, amount, position)
+              JOIN payment m ON m.id = i.id
+              LEFT JOIN verdict v ON v.payment = i.id) answer;
+END $$;
+
+-- Phase 2 of a batch: each payment is posted, or voided with a reason. The answer is the
+-- verdict that stands, whoever gave it.
+CREATE FUNCTION resolve(
+    ids uuid[], accepts boolean[], void_reasons text[],
+    OUT outcomes text[], OUT reasons text[], OUT again boolean[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    posted uuid[];
+    voided uuid[];
+BEGIN
+    WITH inserted AS (
+        INSERT INTO verdict (payment, outcome, reason)
+        SELECT DISTINCT ON (i.id) i.id, (CASE WHEN i.accept THEN 'posted' ELSE 'voided' END)::outcome, i.reason
+          FROM unnest(ids, accepts, void_reasons) WITH ORDINALITY AS i (id, accept, reason, position)
+          JOIN payment p ON p.id = i.id
+         ORDER BY i.id, i.position
+        ON CONFLICT DO NOTHING
+        RETURNING payment, outcome
+    )
+    SELECT coalesce(array_agg(payment) FILTER (WHERE outcome = 'posted'), '{}'),
+           coalesce(array_agg(payment) FILTER (WHERE outcome = 'voided'), '{}')
+      INTO posted, voided FROM inserted;
+
+    PERFORM lock_accounts(posted || voided);
+
+    UPDATE account a
+       SET debits_pending = a.debits_pending - d.debits, credits_pending = a.credits_pending - d.credits,
+           debits_posted = a.debits_posted + d.debits_posted, credits_posted = a.credits_posted + d.credits_posted
+      FROM (SELECT account, sum(debit)::bigint AS debits, sum(credit)::bigint AS credits,
+                   coalesce(sum(debit) FILTER (WHERE payment = ANY (posted)), 0)::bigint AS debits_posted,
+                   coalesce(sum(credit) FILTER (WHERE payment = ANY (posted)), 0)::bigint AS credits_posted
+              FROM entry WHERE payment = ANY (posted || voided) GROUP BY account) d
+     WHERE a.id = d.account;
+
+    SELECT array_agg(coalesce(v.outcome::text, 'unknown') ORDER BY i.position),
+           array_agg(coalesce(v.reason, '') ORDER BY i.position),
+           array_agg(i.id <> ALL (posted || voided) OR i.nth > 1 ORDER BY i.position)
+      INTO outcomes, reasons, again
+      FROM (SELECT id, position, row_number() OVER (PARTITION BY id ORDER BY position) AS nth
+              FROM unnest(ids) WITH ORDINALITY AS u (id, position)) i
+      LEFT JOIN verdict v ON v.payment = i.id;
+END $$;
+
+-- The same with the locks released before the disk has the commit: it is committed without
+-- waiting, and answered after a second, empty commit that waits. The log is written in order,
+-- so what is answered is as durable as ever, and nobody waits for a reserve while a disk
+-- turns. Only a reader may see a balance a moment before it is durable.
+CREATE PROCEDURE hold_early(
+    ids uuid[], end_to_end_ids text[], payers uuid[], payees uuid[], payer_banks integer[], payee_banks integer[], amounts bigint[],
+    INOUT outcomes text[], INOUT reasons text[], INOUT again boolean[]
+) LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL synchronous_commit = off;
+    SELECT * INTO outcomes, reasons, again FROM hold(ids, end_to_end_ids, payers, payees, payer_banks, payee_banks, amounts);
+    COMMIT; -- ends SET LOCAL
+    PERFORM pg_logical_emit_message(true, 'durable', '');
+END $$;
+
+CREATE PROCEDURE resolve_early(
+    ids uuid[], accepts boolean[], void_reasons text[],
+    INOUT outcomes text[], INOUT reasons text[], INOUT again boolean[]
+) LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL synchronous_commit = off;
+    SELECT * INTO outcomes, reasons, again FROM resolve(ids, accepts, void_reasons);
+    COMMIT;
+    PERFORM pg_logical_emit_message(true, 'durable', '');
+END $$;

@@ -28,9 +28,9 @@ var (
 var payments = Dashboard{UID: "liquida-payments", Title: "Payments", Description: "Is everything all right? What happens to payments, and how fast?", Rows: []Row{
 	{"Is everything all right?", 5, []Panel{
 		{Title: "Is everything all right?", Kind: Stat, Width: 4, Unit: "none",
-			Description: "From the alerts. NO: a critical one fires. NO?: its condition has just become true, and it fires if that lasts. LOOK: a warning fires, nothing is lost. The list beside says which; deploy/runbook.md what to do.",
+			Description: "From the alerts. NO: a critical one fires. NO?: its condition has just become true, and it fires if that lasts. LOOK: a warning. The list beside says which; deploy/runbook.md what to do.",
 			Queries: []Query{{`max(
-  ALERTS{alertstate="firing", severity="warning"}
+  ALERTS{severity="warning"}
   or 2 * ALERTS{alertstate="pending", severity="critical"}
   or 3 * ALERTS{alertstate="firing", severity="critical"}
 ) or vector(0)`, "worst"}},

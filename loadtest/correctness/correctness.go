@@ -22,10 +22,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // packages hold the tests, as folders of the repository.
-var packages = []string{"loadtest/e2e", "deploy/bootstrap", "deploy/ledgerfacts"}
+var packages = []string{endToEnd, "deploy/bootstrap", "deploy/ledgerfacts"}
+
+const endToEnd = "loadtest/e2e"
 
 // Row is one test.
 type Row struct {
@@ -83,7 +86,7 @@ func Run(ctx context.Context, config Config) ([]Row, error) {
 		if err := command.Start(); err != nil {
 			return nil, err
 		}
-		found, err := read(output, purposes, config.Output)
+		found, err := read(output, purposes, brokerOf(folder), config.Output)
 		_, _ = io.Copy(io.Discard, output)
 		failed := command.Wait() // because a test failed, or because nothing could be run
 		if err == nil && failed != nil && len(found) == 0 {
@@ -109,7 +112,7 @@ type event struct {
 }
 
 // read turns the events of a package's tests into rows, in the order of the tests.
-func read(events io.Reader, purposes map[string]string, progress io.Writer) ([]Row, error) {
+func read(events io.Reader, purposes map[string]string, broker string, progress io.Writer) ([]Row, error) {
 	rows := map[string]*Row{}
 	var order []string
 	lines := bufio.NewScanner(events)
@@ -126,7 +129,7 @@ func read(events io.Reader, purposes map[string]string, progress io.Writer) ([]R
 		e.Test = test
 		row := rows[e.Test]
 		if row == nil {
-			row = &Row{Test: e.Test, Proves: proves(e.Test), Checks: purposes[e.Test], Broker: broker(), Ledger: "TigerBeetle"}
+			row = &Row{Test: e.Test, Proves: proves(e.Test), Checks: purposes[e.Test], Broker: broker, Ledger: "TigerBeetle"}
 			if strings.Contains(e.Test, "Replica") {
 				row.Ledger = "TigerBeetle × 3"
 			}
@@ -160,11 +163,19 @@ func read(events io.Reader, purposes map[string]string, progress io.Writer) ([]R
 	return all, lines.Err()
 }
 
-func broker() string {
-	return cmp.Or(os.Getenv("E2E_KAFKA"), "embedded")
+// brokerOf is the broker that the tests of a folder run on.
+func brokerOf(folder string) string {
+	switch folder {
+	case endToEnd:
+		return cmp.Or(os.Getenv("E2E_KAFKA"), "embedded")
+	case "deploy/bootstrap":
+		return "embedded"
+	}
+	return "none"
 }
 
-// purposesOf reads what each test of a folder checks: the first sentence above it.
+// purposesOf reads what each test of a folder checks: the first sentence above it, or its
+// name as a sentence.
 func purposesOf(folder string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
 	if err != nil || len(files) == 0 {
@@ -178,11 +189,25 @@ func purposesOf(folder string) (map[string]string, error) {
 		}
 		for _, declaration := range file.Decls {
 			if f, ok := declaration.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Test") {
-				purposes[f.Name.Name] = strings.Join(strings.Fields(new(doc.Package).Synopsis(f.Doc.Text())), " ")
+				said := strings.Join(strings.Fields(new(doc.Package).Synopsis(f.Doc.Text())), " ")
+				purposes[f.Name.Name] = cmp.Or(said, sentence(strings.TrimPrefix(f.Name.Name, "Test")))
 			}
 		}
 	}
 	return purposes, nil
+}
+
+// sentence makes "ItWaitsForKafka" one.
+func sentence(name string) string {
+	var text strings.Builder
+	for i, r := range name {
+		if i > 0 && unicode.IsUpper(r) {
+			text.WriteByte(' ')
+			r = unicode.ToLower(r)
+		}
+		text.WriteRune(r)
+	}
+	return text.String() + "."
 }
 
 // Write prints the promises and the tests in Markdown.

@@ -218,7 +218,7 @@ func (f *chaosFlags) configs(population *sandbox.Population) ([]chaos.Config, er
 }
 
 // plan is what happens when, for a seed.
-func (f *chaosFlags) plan(seed uint64) ([]chaos.Planned, error) {
+func (f *chaosFlags) plan(seed uint64) (plan []chaos.Planned, err error) {
 	if f.script != "" {
 		text := f.script
 		if file, err := os.ReadFile(text); err == nil {
@@ -226,16 +226,21 @@ func (f *chaosFlags) plan(seed uint64) ([]chaos.Planned, error) {
 		} else if !strings.Contains(text, " ") {
 			return nil, fmt.Errorf("--script: %w", err)
 		}
-		return chaos.ParseScript(text, seed)
+		plan, err = chaos.ParseScript(text, seed)
+	} else {
+		names, unknown := chaos.ParseKinds(f.faults)
+		if unknown != nil {
+			return nil, fmt.Errorf("--faults: %w", unknown)
+		}
+		if f.on == onCompose && f.faults == "all" {
+			names = chaos.ContainerKinds()
+		}
+		plan = chaos.Plan(seed, f.duration, names)
 	}
-	names, err := chaos.ParseKinds(f.faults)
-	if err != nil {
-		return nil, fmt.Errorf("--faults: %w", err)
+	if err == nil && f.on == onCompose {
+		err = chaos.RefuseInContainers(plan)
 	}
-	if f.on == onCompose && f.faults == "all" {
-		names = chaos.ContainerKinds()
-	}
-	return chaos.Plan(seed, f.duration, names), nil
+	return plan, err
 }
 
 // repeat is the command that does the same again.

@@ -107,7 +107,9 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	}
 	result.judge()
 	if result.Passed && !config.Containers {
-		_ = os.RemoveAll(filepath.Join(config.Dir, "data")) // gigabytes; of a failure everything stays
+		for _, folder := range []string{"data", "bin"} { // gigabytes; of a failure everything stays
+			_ = os.RemoveAll(filepath.Join(config.Dir, folder))
+		}
 	}
 	return result, nil
 }
@@ -145,7 +147,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 
 // beginContainers finds what docker compose has started.
 func beginContainers(ctx context.Context, config *Config, w *world) (end func(context.Context) error, err error) {
-	if err := refuseInContainers(config.Plan); err != nil {
+	if err := RefuseInContainers(config.Plan); err != nil {
 		return nil, err
 	}
 	found, err := findContainers(ctx)

@@ -163,10 +163,10 @@ func TestContainersHaveNotEveryFault(t *testing.T) {
 	if slices.Contains(possible, "cut-kafka") || slices.Contains(possible, "crash-engine") || !slices.Contains(possible, "kill-engine") {
 		t.Errorf("containers have %v", possible)
 	}
-	if err := refuseInContainers(Plan(1, time.Hour, possible)); err != nil {
+	if err := RefuseInContainers(Plan(1, time.Hour, possible)); err != nil {
 		t.Error(err)
 	}
-	if err := refuseInContainers([]Planned{{Kind: "stall-bank"}}); err == nil || !strings.Contains(err.Error(), "stall-bank") {
+	if err := RefuseInContainers([]Planned{{Kind: "stall-bank"}}); err == nil || !strings.Contains(err.Error(), "stall-bank") {
 		t.Errorf("got %v", err)
 	}
 }

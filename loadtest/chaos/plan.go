@@ -97,8 +97,8 @@ func ContainerKinds() []string {
 	return names
 }
 
-// refuseInContainers names a fault of a plan that containers cannot have.
-func refuseInContainers(plan []Planned) error {
+// RefuseInContainers names a fault of a plan that containers cannot have.
+func RefuseInContainers(plan []Planned) error {
 	possible := ContainerKinds()
 	for _, planned := range plan {
 		if !slices.Contains(possible, planned.Kind) {

@@ -61,7 +61,7 @@ var payments = Dashboard{UID: "liquida-payments", Title: "Payments", Description
 		{Title: "How many payments are in flight?", Kind: Series, Width: 8, Unit: "short", Stack: true,
 			Description: "Fetched and not finished, by engine. At ENGINE_IN_FLIGHT_MAX (20,000 by default, red) an engine fetches no more.",
 			Queries:     []Query{{`pix_payments_in_flight`, "{{instance}}"}}, Thresholds: []Threshold{{20000, red}}},
-		{Title: "Which bank keeps payments waiting?", Kind: Series, Width: 8, Unit: "short", Stack: true,
+		{Title: "Which bank keeps payments waiting?", Kind: Series, Width: 8, Unit: "short",
 			Description: "Payments that wait for a receiving bank's answer. At a quarter of what an engine may hold (5,000, red) that bank's new payments are refused with LQ02, so that it stops nobody else.",
 			Queries:     []Query{{`sum by (ispb) (pix_payments_waiting_for_psp)`, "{{ispb}}"}}, Thresholds: []Threshold{{5000, red}}},
 		{Title: "Does the front door answer?", Kind: Series, Width: 8, Unit: "suffix: /s",

@@ -10,7 +10,7 @@ REPLICAS ?= 1
 export CGO_ENABLED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-postgres chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-modules dashboards verify-dashboards verify-compose ci
+.PHONY: help bench bench-postgres chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api check-modules dashboards verify-dashboards verify-compose ci
 
 help: ## explain every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ settings: build ## write the settings that the programs print with --help into t
 
 check-settings: build ## check that the README's settings are current
 	@.ci/settings.sh --check
+
+openapi: ## write the description of the producer's HTTP API, services/producer/openapi.json
+	@LIQUIDA_WRITE_OPENAPI=1 go test -count=1 -run '^TestTheDescriptionIsTheCodes$$' ./services/producer
 
 check-modules: ## check that each module builds alone, without go.work
 	@for module in $(MODULES); do echo "build $$module alone"; (cd $$module && GOWORK=off go vet ./...) || exit 1; done

@@ -90,7 +90,7 @@ func (a *acceptance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 type accepted struct {
 	EndToEndID string `json:"end_to_end_id"`
-	Status     string `json:"status"`
+	Status     string `json:"status" enum:"accepted"`
 }
 
 // notPublished says what an error of publishing means for a payment.

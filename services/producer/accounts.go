@@ -19,16 +19,21 @@ type accounts struct{ *reads }
 
 // accountBalance is the body of GET /v1/accounts/{ispb}/{branch}/{number}.
 type accountBalance struct {
-	account
-	balance
+	ISPB               string `json:"ispb"`
+	Branch             string `json:"branch"`
+	Number             string `json:"number"`
+	PostedCentavos     int64  `json:"posted_centavos" doc:"What is in it."`
+	PendingOutCentavos int64  `json:"pending_out_centavos" doc:"The part that payments under way hold."`
+	PendingInCentavos  int64  `json:"pending_in_centavos" doc:"What payments under way would add."`
+	AvailableCentavos  int64  `json:"available_centavos" doc:"Posted less what is held."`
 }
 
 // balance is what an account holds at one instant.
 type balance struct {
-	PostedCentavos     int64 `json:"posted_centavos"`      // what is in it
-	PendingOutCentavos int64 `json:"pending_out_centavos"` // the part that payments under way hold
-	PendingInCentavos  int64 `json:"pending_in_centavos"`  // what payments under way would add
-	AvailableCentavos  int64 `json:"available_centavos"`   // posted less what is held
+	PostedCentavos     int64 `json:"posted_centavos" doc:"What is in it."`
+	PendingOutCentavos int64 `json:"pending_out_centavos" doc:"The part that payments under way hold."`
+	PendingInCentavos  int64 `json:"pending_in_centavos" doc:"What payments under way would add."`
+	AvailableCentavos  int64 `json:"available_centavos" doc:"Posted less what is held."`
 }
 
 func balanceOf(a tb.Account) balance {
@@ -43,7 +48,8 @@ func (a accounts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var found []tb.Account
 		if found, problem = a.accounts.ask(r.Context(), []tb.Uint128{ledger.CustomerAccount(named)}); problem == nil {
 			if len(found) == 1 {
-				web.WriteJSON(w, http.StatusOK, accountBalance{accountOf(named), balanceOf(found[0])})
+				b := balanceOf(found[0])
+				web.WriteJSON(w, http.StatusOK, accountBalance{string(named.ISPB), named.Branch, named.Number, b.PostedCentavos, b.PendingOutCentavos, b.PendingInCentavos, b.AvailableCentavos})
 				return
 			}
 			problem = unknownAccount(named)
@@ -54,18 +60,18 @@ func (a accounts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // statement is the body of GET /v1/accounts/{ispb}/{branch}/{number}/statement.
 type statement struct {
-	Lines      []statementLine `json:"lines"`                 // newest first
-	NextCursor string          `json:"next_cursor,omitempty"` // asks for older lines; left out when there are none
+	Lines      []statementLine `json:"lines" nullable:"false" doc:"Newest first."`
+	NextCursor string          `json:"next_cursor,omitempty" doc:"Asks for older lines; left out when there are none."`
 }
 
 // statementLine is one movement. What a payment holds and never resolves is released by
 // the ledger at its expiry, which makes no line.
 type statementLine struct {
-	At             time.Time `json:"at"` // by the ledger's clock
-	Kind           string    `json:"kind"`
-	Direction      string    `json:"direction"`
+	At             time.Time `json:"at" doc:"By the ledger's clock."`
+	Kind           string    `json:"kind" enum:"held,posted,released"`
+	Direction      string    `json:"direction" enum:"debit,credit"`
 	AmountCentavos int64     `json:"amount_centavos"`
-	Code           uint16    `json:"code"`
+	Code           uint16    `json:"code" doc:"Kind and leg: 1 a payment out, 3 a payment in, 9 funding."`
 	EndToEndID     string    `json:"end_to_end_id,omitempty"`
 	ReasonCode     string    `json:"reason_code,omitempty"`
 }

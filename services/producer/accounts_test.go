@@ -42,7 +42,7 @@ func TestTheBalanceIsTheLedgers(t *testing.T) {
 	payer, payee := "/v1/accounts/10000001/0001/1", "/v1/accounts/10000002/0001/2"
 	check := func(path string, want balance) {
 		t.Helper()
-		if got := get[accountBalance](t, p, path); got.balance != want || "/v1/accounts/"+got.pix().String() != path {
+		if got := get[accountBalance](t, p, path); (balance{got.PostedCentavos, got.PendingOutCentavos, got.PendingInCentavos, got.AvailableCentavos}) != want || "/v1/accounts/"+got.ISPB+"/"+got.Branch+"/"+got.Number != path {
 			t.Errorf("%s: %+v, want %+v", path, got, want)
 		}
 	}

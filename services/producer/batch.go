@@ -40,7 +40,7 @@ func newBatches(config BatchConfig, lineMax int, acceptance *acceptance, registr
 type batchResult struct {
 	Line       int          `json:"line"`
 	EndToEndID string       `json:"end_to_end_id,omitempty"`
-	Status     string       `json:"status,omitempty"`
+	Status     string       `json:"status,omitempty" enum:"accepted"`
 	Problem    *web.Problem `json:"problem,omitempty"`
 }
 

@@ -5,6 +5,7 @@ go 1.26.0
 require github.com/liquida/liquida/platform v0.0.0
 
 require (
+	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/liquida/liquida/proto v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	go.uber.org/zap v1.28.0

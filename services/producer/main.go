@@ -67,12 +67,12 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	watchers.Go(func() { balances.publish(watching, config.BooksInterval) })
 	watchers.Go(func() { backlog.publish(watching, config.BooksInterval) })
 	config.HTTP.LargerBodies = map[string]int64{batchPath: config.Batch.BytesMax}
-	api, err := web.Serve(config.HTTP, routes(acceptance, batches, reads, t.Registry), t.Log)
+	server, err := web.Serve(config.HTTP, routes(api(acceptance, batches, reads), t.Registry), t.Log)
 	if err != nil {
 		return err
 	}
 	t.Health.Report(runningNeed, nil)
-	t.Log.Info("started", zap.Duration("took", time.Since(started)), zap.String("http_address", api.Address()))
+	t.Log.Info("started", zap.Duration("took", time.Since(started)), zap.String("http_address", server.Address()))
 
 	var failure error
 	reason := "a failure"
@@ -87,7 +87,7 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	t.Health.Report(runningNeed, errors.New("stopping"))
 	stopWatching()
 	watchers.Wait()
-	for _, stop := range []func(context.Context) error{api.Stop, acceptance.stop, reads.stop} {
+	for _, stop := range []func(context.Context) error{server.Stop, acceptance.stop, reads.stop} {
 		if err := stop(ctx); err != nil {
 			t.Log.Warn("stopped with work left", zap.Error(err))
 		}

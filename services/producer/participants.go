@@ -26,7 +26,7 @@ type participant struct {
 	ISPB    string     `json:"ispb"`
 	Reserve balance    `json:"reserve"`
 	Transit balance    `json:"transit"`
-	Books   *threeLegs `json:"three_leg_invariant,omitempty"` // left out where the funding is not known
+	Books   *threeLegs `json:"three_leg_invariant,omitempty" doc:"Left out where the funding is not known."`
 }
 
 // threeLegs is the law that reserve and transit together keep what the bank was funded
@@ -34,13 +34,13 @@ type participant struct {
 type threeLegs struct {
 	FundedCentavos     int64 `json:"funded_centavos"`
 	DepositsCentavos   int64 `json:"deposits_centavos"`
-	DifferenceCentavos int64 `json:"difference_centavos"` // reserve + transit - (funded - deposits)
+	DifferenceCentavos int64 `json:"difference_centavos" doc:"reserve + transit - (funded - deposits)"`
 	Holds              bool  `json:"holds"`
 }
 
 // participantPage is the body of GET /v1/participants.
 type participantPage struct {
-	Participants []participant `json:"participants"`
+	Participants []participant `json:"participants" nullable:"false"`
 	NextCursor   string        `json:"next_cursor,omitempty"`
 }
 

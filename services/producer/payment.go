@@ -17,18 +17,18 @@ import (
 
 // payment is the body of POST /v1/payments.
 type payment struct {
-	EndToEndID            string  `json:"end_to_end_id"` // made when it is left out
+	EndToEndID            string  `json:"end_to_end_id" required:"false" pattern:"^(E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11})?$" doc:"Its identity; made when left out. The ISPB is the payer's, the minute (UTC) within 12 h of the acceptance."`
 	Payer                 account `json:"payer"`
 	Payee                 account `json:"payee"`
-	AmountCentavos        uint64  `json:"amount_centavos"`
-	AcceptedAt            string  `json:"accepted_at"` // RFC 3339; now when it is left out
-	RemittanceInformation string  `json:"remittance_information"`
+	AmountCentavos        uint64  `json:"amount_centavos" minimum:"1"`
+	AcceptedAt            string  `json:"accepted_at" required:"false" format:"date-time" doc:"When the payer's bank accepted it, at most 5 s in the future; now when left out."`
+	RemittanceInformation string  `json:"remittance_information" required:"false" maxLength:"140" doc:"At most 140 bytes."`
 }
 
 type account struct {
-	ISPB   string `json:"ispb"`
-	Branch string `json:"branch"`
-	Number string `json:"number"`
+	ISPB   string `json:"ispb" pattern:"^[0-9A-Z]{8}$" example:"10000001" doc:"The bank."`
+	Branch string `json:"branch" pattern:"^[0-9]{4}$" example:"0001"`
+	Number string `json:"number" pattern:"^[1-9][0-9]{0,19}$" example:"1"`
 }
 
 // record makes what is published of a payment.

@@ -1,18 +1,142 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/liquida/liquida/platform/web"
 )
 
 // batchPath may have a larger body than other paths.
 const batchPath = "/v1/payments:batch"
 
-// routes is the HTTP API, measured.
-func routes(acceptance *acceptance, batches *batches, reads *reads, registry prometheus.Registerer) http.Handler {
+// route is one operation of the API: what answers it and how it is described. The served
+// description is made of these, so there is none that it leaves out.
+type route struct {
+	method, path string
+	handler      http.HandlerFunc
+	lasts        bool // a stream: HEAD would wait for its end
+
+	id, summary, description string
+	parameters               []string // names in parameters; those of the path need not be listed
+	body                     message
+	answers                  map[int]message
+	problems                 []int
+}
+
+// message is a body: its media type, and a value of its Go type.
+type message struct {
+	description, mediaType string
+	of                     any
+}
+
+func api(acceptance *acceptance, batches *batches, reads *reads) []route {
+	const asJSON, asNDJSON, asEvents = "application/json", "application/x-ndjson", "text/event-stream"
+	accounts, participants := accounts{reads}, &participants{reads: reads}
+	return []route{
+		{
+			method: "POST", path: "/v1/payments", handler: acceptance.ServeHTTP, id: "pay",
+			summary: "Send a payment",
+			description: "Answers once Kafka has acknowledged. 503 with an end_to_end_id means that its fate is unknown: send the same again, which is safe. " +
+				"With Prefer: wait=N the answer is held until the outcome (200) or for N seconds (202).",
+			parameters: []string{"Prefer"}, body: message{"The payment.", asJSON, payment{}},
+			answers: map[int]message{
+				http.StatusAccepted: {"Taken: it will be settled or rejected.", asJSON, accepted{}},
+				http.StatusOK:       {"Its outcome, when the wait was preferred and long enough.", asJSON, paymentState{}},
+			},
+			problems: []int{400, 413, 422, 429, 503},
+		},
+		{
+			method: "POST", path: batchPath, handler: batches.ServeHTTP, id: "payBatch",
+			summary: "Send many payments",
+			description: "One payment a line in, one result a line out, in the same order, each once Kafka has acknowledged it. A line that is wrong does not touch the others. " +
+				"Empty lines are passed over. The answer begins before the request has ended. A result with status 413 or one that says that the body ended early is the last: neither its line nor what follows was sent.",
+			body: message{"One payment a line.", asNDJSON, payment{}},
+			answers: map[int]message{
+				http.StatusOK: {"One result a line.", asNDJSON, batchResult{}},
+			},
+			problems: []int{413, 429},
+		},
+		{
+			method: "GET", path: "/v1/payments/{endToEndId}", handler: status{reads}.ServeHTTP, id: "payment",
+			summary: "What became of a payment", description: "Computed from the ledger alone. 404: not in the ledger (yet).",
+			answers:  map[int]message{http.StatusOK: {"Its state.", asJSON, paymentState{}}},
+			problems: []int{404, 422, 429, 503},
+		},
+		{
+			method: "GET", path: "/v1/payments/{endToEndId}/events", handler: acceptance.follow.events, lasts: true, id: "paymentEvents",
+			summary:     "The states of a payment as they come",
+			description: "Server-sent events named state, the data as of GET /v1/payments/{endToEndId} or with the status unknown. The stream ends after settled or rejected.",
+			answers:     map[int]message{http.StatusOK: {"Events; the data of each is a PaymentState.", asEvents, ""}},
+			problems:    []int{422, 429},
+		},
+		{
+			method: "GET", path: "/v1/settlements", handler: acceptance.follow.stream, lasts: true, id: "settlements",
+			summary: "What became of a participant's payments, as it comes",
+			description: "Server-sent events named settlement, for payments that the participant pays or receives. The id of an event is the position after it: give it as from, or as Last-Event-ID, to go on. " +
+				"Delivered at least once: compare end_to_end_id. Payments of one partition come in order, others in any.",
+			parameters: []string{"participant", "from", "Last-Event-ID"},
+			answers:    map[int]message{http.StatusOK: {"Events; the data of each is a Settlement.", asEvents, ""}},
+			problems:   []int{422, 429, 503},
+		},
+		{
+			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}", handler: accounts.ServeHTTP, id: "account",
+			summary:  "What a customer's account holds",
+			answers:  map[int]message{http.StatusOK: {"Its balance.", asJSON, accountBalance{}}},
+			problems: []int{404, 422, 429, 503},
+		},
+		{
+			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}/statement", handler: accounts.statement, id: "statement",
+			summary:     "What moved a customer's account, newest first",
+			description: "held lines change what is pending, posted lines the balance, released lines give back what was held. What is held past its expiry is released without a line.",
+			parameters:  []string{"limit", "cursor"},
+			answers:     map[int]message{http.StatusOK: {"A page of lines.", asJSON, statement{}}},
+			problems:    []int{404, 422, 429, 503},
+		},
+		{
+			method: "GET", path: "/v1/participants", handler: participants.list, id: "participants",
+			summary: "All participants", parameters: []string{"limit", "cursor"},
+			answers:  map[int]message{http.StatusOK: {"A page of participants.", asJSON, participantPage{}}},
+			problems: []int{422, 429, 503},
+		},
+		{
+			method: "GET", path: "/v1/participants/{ispb}", handler: participants.ServeHTTP, id: "participant",
+			summary: "A participant's reserve and transit, and whether its books agree", description: "Both accounts are of one instant.",
+			answers:  map[int]message{http.StatusOK: {"The participant.", asJSON, participant{}}},
+			problems: []int{404, 422, 429, 503},
+		},
+	}
+}
+
+// parameters are those of path, query and header, by name.
+var parameters = map[string]*huma.Param{
+	"endToEndId":    {In: "path", Required: true, Description: rules["end_to_end_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: endToEndIDPattern}},
+	"ispb":          {In: "path", Required: true, Description: rules["ispb"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9A-Z]{8}$"}},
+	"branch":        {In: "path", Required: true, Description: "4 digits", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{4}$"}},
+	"number":        {In: "path", Required: true, Description: "1 to 20 digits without leading zeros", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[1-9][0-9]{0,19}$"}},
+	"limit":         {In: "query", Description: rules["limit"] + "; 100 when left out", Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: ptr(1.0)}},
+	"cursor":        {In: "query", Description: rules["cursor"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]+$"}},
+	"participant":   {In: "query", Required: true, Description: rules["participant"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9A-Z]{8}$"}},
+	"from":          {In: "query", Description: rules["from"] + "; end when left out", Schema: &huma.Schema{Type: huma.TypeString}},
+	"Last-Event-ID": {In: "header", Description: "The id of the last event that was taken; goes before from.", Schema: &huma.Schema{Type: huma.TypeString}},
+	"Prefer":        {In: "header", Description: "wait=N: hold the answer for the outcome, at most N seconds (RFC 7240); Preference-Applied tells how long it may be held.", Schema: &huma.Schema{Type: huma.TypeString}},
+}
+
+const endToEndIDPattern = "^E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$"
+
+func ptr[V any](value V) *V { return &value }
+
+// routes is the HTTP API, measured, and its description.
+func routes(api []route, registry prometheus.Registerer) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pix_producer_requests_total", Help: "HTTP requests answered, by route and HTTP status.",
 	}, []string{"route", "status"})
@@ -26,30 +150,52 @@ func routes(acceptance *acceptance, batches *batches, reads *reads, registry pro
 	registry.MustRegister(requests, acceptSeconds, inFlight)
 
 	mux := http.NewServeMux()
-	measured := func(route string, handler http.Handler) {
-		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
+	methods := map[string][]string{}
+	for _, route := range api {
+		methods[route.path] = append(methods[route.path], route.method)
+		pattern := route.method + " " + route.path
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			inFlight.Inc()
 			defer inFlight.Dec()
 			started := time.Now()
 			answer := &statusWriter{ResponseWriter: w}
-			handler.ServeHTTP(answer, r)
-			requests.WithLabelValues(route, strconv.Itoa(answer.status)).Inc()
-			if answer.status == http.StatusAccepted {
+			route.handler(answer, r)
+			requests.WithLabelValues(pattern, strconv.Itoa(answer.status)).Inc()
+			if answer.status == http.StatusAccepted && !answer.waited() {
 				acceptSeconds.Observe(time.Since(started).Seconds())
 			}
 		})
+		if route.lasts {
+			mux.HandleFunc("HEAD "+route.path, notAllowed([]string{route.method}))
+		}
 	}
-	measured("POST /v1/payments", acceptance)
-	measured("POST "+batchPath, batches)
-	measured("GET /v1/payments/{endToEndId}", status{reads})
-	measured("GET /v1/payments/{endToEndId}/events", http.HandlerFunc(acceptance.follow.events))
-	measured("GET /v1/settlements", http.HandlerFunc(acceptance.follow.stream))
-	accounts, participants := accounts{reads}, &participants{reads: reads}
-	measured("GET /v1/accounts/{ispb}/{branch}/{number}", accounts)
-	measured("GET /v1/accounts/{ispb}/{branch}/{number}/statement", http.HandlerFunc(accounts.statement))
-	measured("GET /v1/participants", http.HandlerFunc(participants.list))
-	measured("GET /v1/participants/{ispb}", participants)
+	for path, allowed := range methods {
+		mux.HandleFunc(path, notAllowed(allowed))
+	}
+	description := describe(api)
+	mux.HandleFunc("GET /openapi.json", serve("application/json", description))
+	mux.HandleFunc("GET /docs", serve("text/html; charset=utf-8", page(api)))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		(&web.Problem{Type: web.Kind("unknown-path"), Title: "Unknown path", Status: http.StatusNotFound, Field: "path", Value: r.URL.Path, Rule: "a path of /openapi.json",
+			Detail: "there is nothing here: GET /openapi.json describes what there is"}).Write(w)
+	})
 	return mux
+}
+
+func serve(mediaType string, text []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", mediaType)
+		_, _ = w.Write(text) // the client has gone: nobody to tell
+	}
+}
+
+func notAllowed(allowed []string) http.HandlerFunc {
+	allow := strings.Join(slices.Sorted(slices.Values(allowed)), ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", allow)
+		(&web.Problem{Type: web.Kind("method-not-allowed"), Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Field: "method", Value: r.Method, Rule: allow,
+			Detail: fmt.Sprintf("%s is not possible here: use %s", r.Method, allow)}).Write(w)
+	}
 }
 
 // statusWriter remembers the HTTP status.
@@ -57,6 +203,9 @@ type statusWriter struct {
 	http.ResponseWriter
 	status int
 }
+
+// waited tells whether the answer was held on purpose.
+func (w *statusWriter) waited() bool { return w.Header().Get("Preference-Applied") != "" }
 
 // Unwrap lets a stream reach the deadlines and the flushing of what is wrapped.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -71,4 +220,18 @@ func (w *statusWriter) Write(text []byte) (int, error) {
 func (w *statusWriter) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// indented is JSON for people and for comparing.
+func indented(value any) []byte {
+	text, err := json.Marshal(value)
+	var out bytes.Buffer
+	if err == nil {
+		err = json.Indent(&out, text, "", "  ")
+	}
+	if err != nil {
+		panic(err) // of our own types: a test sees it
+	}
+	out.WriteByte('\n')
+	return out.Bytes()
 }

@@ -40,12 +40,12 @@ type report struct {
 // settlement is the data of an event of GET /v1/settlements.
 type settlement struct {
 	EndToEndID     string    `json:"end_to_end_id"`
-	Status         string    `json:"status"`
+	Status         string    `json:"status" enum:"settled,rejected"`
 	ReasonCode     string    `json:"reason_code,omitempty"`
 	Payer          account   `json:"payer"`
 	Payee          account   `json:"payee"`
 	AmountCentavos uint64    `json:"amount_centavos"`
-	ReportedAt     time.Time `json:"reported_at"`
+	ReportedAt     time.Time `json:"reported_at" doc:"When the report was written."`
 }
 
 // following is what one stream has not taken yet. Its channel closes when it falls behind.

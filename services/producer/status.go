@@ -18,25 +18,25 @@ type status struct{ *reads }
 // paymentState is the body of GET /v1/payments/{endToEndId}. All times are the ledger's.
 type paymentState struct {
 	EndToEndID string     `json:"end_to_end_id"`
-	Status     string     `json:"status"` // settled, rejected or reserved
-	ReasonCode string     `json:"reason_code,omitempty"`
+	Status     string     `json:"status" enum:"unknown,reserved,settled,rejected"`
+	ReasonCode string     `json:"reason_code,omitempty" doc:"Why it was rejected."`
 	ReservedAt *time.Time `json:"reserved_at,omitempty"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty" doc:"When the ledger itself releases what is held."`
 	DecidedAt  *time.Time `json:"decided_at,omitempty"`
 	// What follows is known where money was held; a refusal keeps only a hash of it.
 	AmountCentavos int64        `json:"amount_centavos,omitempty"`
 	Payer          *account     `json:"payer,omitempty"`
 	Payee          *account     `json:"payee,omitempty"`
-	Legs           []paymentLeg `json:"legs,omitempty"`
+	Legs           []paymentLeg `json:"legs,omitempty" nullable:"false"`
 }
 
 // paymentLeg is one movement of a payment: all of them are held, posted or released together.
 type paymentLeg struct {
 	Leg            int    `json:"leg"`
-	Debit          string `json:"debit"`
-	Credit         string `json:"credit"`
+	Debit          string `json:"debit" example:"customer/10000001/0001/1"`
+	Credit         string `json:"credit" example:"transit/10000001"`
 	AmountCentavos int64  `json:"amount_centavos"`
-	State          string `json:"state"`
+	State          string `json:"state" enum:"held,posted,released"`
 }
 
 // The states of a payment; one that the ledger does not know has none yet.

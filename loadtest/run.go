@@ -41,6 +41,8 @@ type runFlags struct {
 	json         string
 	drainTimeout time.Duration
 	outstanding  int
+	report       string
+	engines      []string
 }
 
 const (
@@ -57,7 +59,7 @@ func runCommand() *cobra.Command {
 		Short: "Sends payments at a fixed rate and compares every outcome with the one it must have",
 		Args:  cobra.NoArgs,
 		Example: `  loadtest run --rate 1000 --payments 10000
-  loadtest run --rate 5000 --duration 60s --mix settling --json run.json
+  loadtest run --rate 5000 --duration 60s --mix settling --json run.json --report run.html
   loadtest run --rate 100 --payments 500 --mix accepted=9,silent=1
   loadtest run --rate 2000 --duration 30s --allow AB03    # while faults are injected`,
 	}
@@ -69,6 +71,8 @@ func runCommand() *cobra.Command {
 	f.StringVar(&flags.mix, "mix", "demo", "a named mix, or weights like accepted=90,silent=10")
 	f.StringSliceVar(&flags.allow, "allow", nil, "reason codes with which any payment may be rejected instead, for runs with faults injected")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
+	f.StringVar(&flags.report, "report", "", "write a report to this file as HTML")
+	f.StringSliceVar(&flags.engines, "engines", []string{"127.0.0.1:9103"}, "telemetry addresses of all engines, host:port, for the report's budget of a payment's time; empty: none")
 	f.DurationVar(&flags.drainTimeout, "drain-timeout", 0, "wait for outcomes after the last send; 0 is ENGINE_DEADLINE and 30 s")
 	f.IntVar(&flags.outstanding, "max-outstanding", 500_000, "payments that may wait for their outcome; more are dropped and counted (about 1 KiB each)")
 	environment := &runEnvironment{}
@@ -84,12 +88,13 @@ func runCommand() *cobra.Command {
 		}
 		started = true
 		config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr)
+		budget := flags.startBudget(command.Context())
 		result, err := load.Run(command.Context(), config)
 		if err != nil {
 			return err
 		}
 		result.Write(os.Stdout)
-		if err := writeJSON(flags.json, result); err != nil {
+		if err := errors.Join(writeJSON(flags.json, result), runPage(result, budget(), environment).Write(flags.report)); err != nil {
 			return err
 		}
 		if !result.Passed {

@@ -97,7 +97,7 @@ type Stage struct {
 // stack of its own, so that none inherits the data of another. A row that fails gives no
 // figure and does not keep the others from theirs.
 func Measure(ctx context.Context, config Config) (*Result, error) {
-	r := &Result{StartedAt: time.Now().UTC(), Hardware: hardware(), Settings: config.settings(), Passes: config.Passes}
+	r := &Result{StartedAt: time.Now().UTC(), Hardware: Hardware(), Settings: config.settings(), Passes: config.Passes}
 	rows := config.rows()
 	most := row{}
 	for _, row := range rows {

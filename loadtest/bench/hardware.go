@@ -9,8 +9,8 @@ import (
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 )
 
-// hardware says what the figures were measured on.
-func hardware() string {
+// Hardware says what the figures were measured on.
+func Hardware() string {
 	return fmt.Sprintf("%d × %s, %.0f GiB, Linux %s, everything on it, load generator included; TigerBeetle %s, %s",
 		runtime.NumCPU(), field("/proc/cpuinfo", "model name", "unknown processor"), memoryGiB(), kernel(), tigerbeetle.Version, runtime.Version())
 }

@@ -86,7 +86,7 @@ func Budget(rows []report.Amounts) *report.Bars {
 // headline is what of a row stands in large on the report.
 func (r Row) headline() []report.Fact {
 	rate := fmt.Sprintf("%s/s", thousands(int(r.spread(perSecond.of).median)))
-	latency := func(l *load.Latency) string { return fmt.Sprintf("%.1f / %.1f ms", l.P50, l.P99) }
+	latency := func(l *load.Latency) string { return report.Amount(l.P50) + " / " + report.Amount(l.P99) + " ms" }
 	run := r.Runs[0]
 	switch {
 	case r.Part == "ceiling":

@@ -250,9 +250,9 @@ func NewBars(title, note, unit string, shares bool, legend []string, rows []Amou
 		if shares {
 			scale = length / max(all, 1e-9)
 		}
-		bar := Bar{Name: row.Name, Total: amount(all) + " " + unit, Y: float64(i*height) + 4, End: left}
+		bar := Bar{Name: row.Name, Total: Amount(all) + " " + unit, Y: float64(i*height) + 4, End: left}
 		for j, v := range row.Values {
-			bar.Parts = append(bar.Parts, Part{bar.End, v * scale, j % palette, fmt.Sprintf("%s %s %s", strings.Join(legend[j:j+1], ""), amount(v), unit)})
+			bar.Parts = append(bar.Parts, Part{bar.End, v * scale, j % palette, fmt.Sprintf("%s %s %s", strings.Join(legend[j:j+1], ""), Amount(v), unit)})
 			bar.End += v * scale
 		}
 		b.Rows = append(b.Rows, bar)
@@ -260,8 +260,8 @@ func NewBars(title, note, unit string, shares bool, legend []string, rows []Amou
 	return b
 }
 
-// amount writes a figure with as many digits as say something.
-func amount(v float64) string {
+// Amount writes a figure with as many digits as say something.
+func Amount(v float64) string {
 	switch {
 	case v >= 1000:
 		n := fmt.Sprintf("%.0f", v)

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/liquida/liquida/loadtest/bench"
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/meter"
+	"github.com/liquida/liquida/loadtest/report"
+)
+
+// hopBudget is where the time of payments went in the engines, or why that is not known.
+type hopBudget struct {
+	hops   []meter.Hop
+	ledger meter.Ledger
+	why    string
+}
+
+// startBudget begins to watch the engines, if there is to be a report. A load must not
+// fail for them: without them the report says so.
+func (f *runFlags) startBudget(ctx context.Context) func() hopBudget {
+	if f.report == "" || len(f.engines) == 0 {
+		return func() hopBudget { return hopBudget{why: "no engine was asked (--engines)"} }
+	}
+	var urls []string
+	for _, address := range f.engines {
+		urls = append(urls, "http://"+address)
+	}
+	before, err := meter.ReadEngines(ctx, urls)
+	return func() hopBudget {
+		if err != nil {
+			return hopBudget{why: err.Error()}
+		}
+		after, err := meter.ReadEngines(ctx, urls)
+		if err != nil {
+			return hopBudget{why: err.Error()}
+		}
+		counted := after.Since(before)
+		return hopBudget{counted.Hops(), counted.Ledger(), ""}
+	}
+}
+
+// runPage is the report of a load.
+func runPage(r *load.Result, budget hopBudget, environment *runEnvironment) report.Page {
+	p := report.Page{
+		Title: "Liquida load", StartedAt: r.StartedAt, Passed: r.Passed, Verdict: r.Verdict(),
+		Facts: []report.Fact{
+			{Name: "hardware", Value: bench.Hardware()},
+			{Name: "load", Value: fmt.Sprintf("%d payments at %v/s, mix %s, seed %d, %d PSPs, %d customers, Kafka at %s", r.Payments, r.Rate, r.Mix, r.Seed, environment.Banks, environment.Customers, strings.Join(environment.Brokers, ", "))},
+			{Name: "audit", Value: "not part of a load: run loadtest audit"},
+			{Name: "sends", Value: fmt.Sprintf("%d dropped, %d late, the latest by %.1f ms", r.Dropped, r.Late, r.LateMaxMs)},
+		},
+		Courses: []*report.Course{report.NewCourse("settled", r.Rate, r.PerSecond)},
+		Latencies: report.NewCurves("Latency by percentile", "Of settled payments, from the intended send to the settlement report; both axes logarithmic.",
+			[]report.Series{{Name: "settled", Points: r.Curve}}),
+		Gate: []report.Verdict{{Name: "load", Passed: r.Passed, Text: r.Verdict()}},
+	}
+	rate := r.SteadyPerSecond
+	if rate == 0 {
+		rate = r.SettledPerSecond
+	}
+	p.Figures = append(p.Figures, report.Fact{Name: "settled a second", Value: fmt.Sprintf("%.0f", rate)})
+	latencies := report.Table{Title: "Latency in ms, from the intended send", Head: []string{"", "count", "p50", "p90", "p95", "p99", "p99.9", "max"}}
+	for _, l := range r.Latencies {
+		cells := []string{l.Kind, fmt.Sprint(l.Count)}
+		for _, v := range []float64{l.P50, l.P90, l.P95, l.P99, l.P999, l.Max} {
+			cells = append(cells, fmt.Sprintf("%.1f", v))
+		}
+		latencies.Add(cells...)
+		if l.Kind == "settled" {
+			p.Figures = append(p.Figures, report.Fact{Name: "median until settled", Value: fmt.Sprintf("%.1f ms", l.P50)}, report.Fact{Name: "99th percentile", Value: fmt.Sprintf("%.1f ms", l.P99)}, report.Fact{Name: "slowest", Value: fmt.Sprintf("%.1f ms", l.Max)})
+		}
+	}
+	outcomes := report.Table{Title: "How payments ended", Head: []string{"case", "must end", "sent", "as expected", "excused", "wrong", "missing"}}
+	for _, o := range r.Outcomes {
+		outcomes.Add(o.Case, o.Expected, fmt.Sprint(o.Sent), fmt.Sprint(o.AsExpected), fmt.Sprint(o.Excused), fmt.Sprint(o.Wrong), fmt.Sprint(o.Missing))
+	}
+	p.Tables = []report.Table{latencies, outcomes}
+	if budget.why != "" {
+		p.Facts = append(p.Facts, report.Fact{Name: "budget of the time", Value: "unknown: " + budget.why})
+	} else if len(budget.hops) > 0 {
+		means, table := report.Amounts{Name: "all payments"}, report.Table{Title: "Hops in the engine, ms", Head: []string{"hop", "count", "mean", "p50", "p99"}}
+		for _, hop := range budget.hops {
+			means.Values = append(means.Values, hop.MeanMs)
+			table.Add(hop.Name, fmt.Sprint(hop.Count), fmt.Sprintf("%.1f", hop.MeanMs), fmt.Sprintf("%.1f", hop.P50Ms), fmt.Sprintf("%.1f", hop.P99Ms))
+		}
+		table.Note = fmt.Sprintf("Percentiles as exact as the engine's buckets. %d write requests to the ledger with %.0f transfers each, mean %.1f ms.", budget.ledger.Requests, budget.ledger.TransfersPerRequest, budget.ledger.MeanMs)
+		p.Budgets, p.Tables = bench.Budget([]report.Amounts{means}), append(p.Tables, table)
+	}
+	for _, f := range r.Failures {
+		p.Problems = append(p.Problems, fmt.Sprintf("%s (%s, record %s): %s", f.EndToEndID, f.Case, f.Record, f.Problem))
+	}
+	return p
+}

@@ -10,7 +10,7 @@ REPLICAS ?= 1
 export CGO_ENABLED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-postgres chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api check-modules dashboards verify-dashboards verify-compose ci
+.PHONY: help bench bench-all bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api check-modules dashboards verify-dashboards verify-compose ci
 
 help: ## explain every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,8 +43,14 @@ load: build ## fire load at the running stack: make load RATE=1000 DURATION=60s
 audit: build ## prove the running stack's books: one outcome for each payment, every centavo in its place
 	@bin/loadtest audit
 
-bench: build ## measure the ledger's ceiling, the pipeline's maximum, latencies and costs (quiet machine; about 10 minutes)
-	@bin/loadtest bench
+bench: build ## measure the ledger's ceiling, the pipeline's maximum, latencies, costs and reads (quiet machine; a quarter of an hour): make bench ARGS='--runs 3 --compare FILE'
+	@bin/loadtest bench --json .stack/bench.json --report .stack/bench.html $(ARGS)
+
+bench-all: build ## measure ids, engines, banks, payees, customers and growth to four million too (an hour; 50 GB of disk)
+	@bin/loadtest bench --parts all --json .stack/bench.json --report .stack/bench.html $(ARGS)
+
+profile: build ## show where the engine spends time and memory at its maximum; the profiles stay in .stack/profiles
+	@bin/loadtest bench --parts profile $(ARGS)
 
 bench-postgres: build ## measure PostgreSQL and TigerBeetle side by side with the same payments (needs PostgreSQL 15; quiet machine; about 20 minutes): make bench-postgres ARGS='--json FILE'
 	@bin/loadtest bench-postgres $(ARGS)

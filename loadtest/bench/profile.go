@@ -144,15 +144,16 @@ func topOf(p *profile.Profile, sample string) (top Top, collecting float64) {
 	for _, s := range p.Sample {
 		value := float64(s.Value[index])
 		top.Total += value
-		seen, collects := map[string]bool{}, false
-		for i, location := range s.Location {
-			for j, line := range location.Line { // inlined callees come first
+		seen, collects, self := map[string]bool{}, false, selfOf(s, sample)
+		for _, location := range s.Location {
+			for _, line := range location.Line { // inlined callees come first
 				name := line.Function.Name
 				if byName[name] == nil {
 					byName[name] = &Shared{Name: name}
 				}
-				if i == 0 && j == 0 {
+				if name == self {
 					byName[name].Self += value
+					self = ""
 				}
 				if !seen[name] {
 					byName[name].All += value
@@ -166,6 +167,9 @@ func topOf(p *profile.Profile, sample string) (top Top, collecting float64) {
 		}
 	}
 	for _, function := range byName {
+		if function.Name == "" {
+			function.Name = "(without a name: the kernel's vDSO)"
+		}
 		function.Self, function.All = function.Self/max(top.Total, 1), function.All/max(top.Total, 1)
 		if function.Self > 0 {
 			top.Functions = append(top.Functions, *function)
@@ -173,6 +177,20 @@ func topOf(p *profile.Profile, sample string) (top Top, collecting float64) {
 	}
 	slices.SortFunc(top.Functions, func(a, b Shared) int { return cmp.Or(cmp.Compare(b.Self, a.Self), strings.Compare(a.Name, b.Name)) })
 	return top, collecting / max(top.Total, 1)
+}
+
+// selfOf is the function that a sample counts for: where it was taken, or, of a wait, what
+// waited, and not the lock or the channel itself.
+func selfOf(s *profile.Sample, sample string) string {
+	for _, location := range s.Location {
+		for _, line := range location.Line {
+			name := line.Function.Name
+			if sample != "delay" || !strings.HasPrefix(name, "runtime.") && !strings.HasPrefix(name, "sync.") && !strings.HasPrefix(name, "internal/") {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // count fills in what is known of the whole run.

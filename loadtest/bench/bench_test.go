@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/meter"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+var everything = Config{
+	Parts: AllParts(), Payments: 1_000_000, CeilingPayments: 500_000, GrowthPayments: 4_000_000, GrowthCaches: []string{"1GiB", "6GiB"},
+	Customers: 1_000_000, Rates: []int{1000, 20_000}, RateDuration: 30 * time.Second, Population: sandbox.Population{Banks: 5, Customers: 5000},
+}
+
+// Results are compared by the names of their rows.
+func TestRowsHaveNamesOfTheirOwnAndEveryPartHasSome(t *testing.T) {
+	seen, covered := map[string]bool{}, map[string]bool{}
+	for _, row := range everything.rows() {
+		if seen[row.name] {
+			t.Errorf("two rows are named %q", row.name)
+		}
+		seen[row.name], covered[row.part] = true, true
+		if row.payments == 0 && !row.half {
+			t.Errorf("%s sends nothing", row.name)
+		}
+	}
+	for _, part := range AllParts() {
+		if !covered[part] {
+			t.Errorf("the part %s has no rows", part)
+		}
+	}
+	if err := CheckParts(DefaultParts); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range [][]string{{"speed"}, {"half"}, {""}} {
+		if CheckParts(bad) == nil {
+			t.Errorf("%q is taken for parts", bad)
+		}
+	}
+}
+
+func TestRowWithoutRoomOnTheDiskIsRefused(t *testing.T) {
+	config := Config{Dir: t.TempDir()}
+	if err := config.roomFor(row{name: "small", payments: 1}); err != nil && !strings.Contains(err.Error(), "GB of room") {
+		t.Error(err)
+	}
+	err := config.roomFor(row{name: "huge", payments: 1_000_000_000_000})
+	if err == nil || !strings.Contains(err.Error(), "huge") || !strings.Contains(err.Error(), "1,000,000,000,000") {
+		t.Errorf("the error is %v: it must name the row and its payments", err)
+	}
+}
+
+// runs makes a row of one run for each rate, with latencies and costs that fit.
+func runs(name string, rates ...float64) Row {
+	row := Row{Name: name, Part: "maximum"}
+	for _, rate := range rates {
+		row.Runs = append(row.Runs, Run{Payments: 1000, PerSecond: rate, Latency: &load.Latency{P50: 10, P99: 20},
+			Costs: []meter.Cost{{Process: "engine-0", CPUMicroseconds: 4}, {Process: "engine-1", CPUMicroseconds: 6}, {Process: "tigerbeetle", CPUMicroseconds: 20}}})
+	}
+	return row
+}
+
+func TestComparisonTellsChangesFromNoise(t *testing.T) {
+	earlier := &Result{Rows: []Row{runs("maximum", 1000, 1010, 1020)}}
+	for _, test := range []struct {
+		name  string
+		rates []float64
+		worse float64 // of the one change; 0: none
+	}{
+		{"within the noise", []float64{960, 970, 980}, 0},
+		{"its runs reach into the earlier ones", []float64{500, 600, 1005}, 0},
+		{"slower", []float64{700, 800, 900}, 1010.0/800 - 1},
+		{"faster", []float64{2000, 2020, 2040}, 1010.0/2020 - 1},
+	} {
+		changes, rows := (&Result{Rows: []Row{runs("maximum", test.rates...), runs("new", 1)}}).Compare(earlier)
+		if rows != 1 {
+			t.Errorf("%s: %d rows are compared", test.name, rows)
+		}
+		if test.worse == 0 && len(changes) > 0 || test.worse != 0 && (len(changes) != 1 || math.Abs(changes[0].Worse-test.worse) > 1e-9) {
+			t.Errorf("%s: the changes are %+v", test.name, changes)
+		}
+	}
+	var text bytes.Buffer
+	slower := &Result{Rows: []Row{runs("maximum", 700)}}
+	if err := slower.WriteComparison(&text, earlier, 0.1); err == nil || !strings.Contains(text.String(), "WORSE by 44 %") {
+		t.Errorf("the error is %v, the text %s", err, &text)
+	}
+	if err := slower.WriteComparison(&text, earlier, 0.5); err != nil {
+		t.Errorf("44 %% is less than the half that is allowed: %v", err)
+	}
+	if slower.WriteComparison(&text, &Result{Rows: []Row{runs("other", 1)}}, 0.1) == nil {
+		t.Error("results without a row in common are compared")
+	}
+}
+
+func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
+	r := &Result{Rows: []Row{runs("maximum", 30_000, 10_000, 20_000), {Name: "broken", Invalid: []string{"broken: <the audit failed>"}}}}
+	var text bytes.Buffer
+	r.Write(&text)
+	for _, want := range []string{"20000", "least", "10000", "most", "30000", "broken: INVALID, no figure", "INVALID broken: <the audit failed>"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is missing in %s", want, &text)
+		}
+	}
+	i := slices.Index(columns, "engines")
+	for _, table := range r.Tables() {
+		if strings.HasPrefix(table.Title, "CPU") && table.Rows[0][i+1] != "10.0" {
+			t.Errorf("two engines of 4 and 6 µs are %s", table.Rows[0][i+1])
+		}
+	}
+	path := filepath.Join(t.TempDir(), "new", "report.html")
+	if err := r.WriteReport(path); err != nil {
+		t.Fatal(err)
+	}
+	html, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(html, []byte("&lt;the audit failed&gt;")) || bytes.Contains(html, []byte("http")) || bytes.Contains(html, []byte("NaN")) || bytes.Contains(html, []byte("ZgotmplZ")) {
+		t.Error("the report must say what failed, refer to nothing outside, and hold numbers only")
+	}
+}

@@ -1,0 +1,94 @@
+package meter
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Both ends of a connection belong to this process: what one sends the other receives.
+func TestNetworkBytesCountBothEnds(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	here, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	there, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	folder, self := t.TempDir(), []Process{{"this", os.Getpid()}}
+	before, err := Read(self, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const bytes = 100_000
+	go here.Write(make([]byte, bytes))
+	if _, err := io.ReadFull(there, make([]byte, bytes)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "file"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after, err := Read(self, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := Costs(self, before, after, 1)[0]
+	if cost.NetworkBytes < bytes || cost.NetworkBytes > 2*bytes {
+		t.Errorf("%.0f bytes are counted, %d were sent and as many received", cost.NetworkBytes, bytes)
+	}
+	if cost.MemoryBytes == 0 || cost.Syscalls == 0 {
+		t.Errorf("nothing was used: %+v", cost)
+	}
+	if after.At.Before(before.At) || after.Stored < before.Stored {
+		t.Errorf("%d bytes were stored before a file was written, %d after it", before.Stored, after.Stored)
+	}
+}
+
+func TestHopsAreWhatWasCountedBetweenTwoReadings(t *testing.T) {
+	scrape := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		scrape++
+		n := 100 * scrape // the first hundred are before the run
+		fmt.Fprintf(w, "# TYPE pix_hop_seconds histogram\n"+
+			"pix_hop_seconds_bucket{hop=\"queue\",le=\"0.001\"} %d\npix_hop_seconds_bucket{hop=\"queue\",le=\"0.002\"} %d\npix_hop_seconds_bucket{hop=\"queue\",le=\"+Inf\"} %d\n"+
+			"pix_hop_seconds_sum{hop=\"queue\"} %g\npix_hop_seconds_count{hop=\"queue\"} %d\n"+
+			"# TYPE go_memstats_mallocs_total counter\ngo_memstats_mallocs_total %d\n", n/2, n, n, float64(n)*0.001, n, n*7)
+	}))
+	defer server.Close()
+	before, err := ReadEngines(context.Background(), []string{server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := ReadEngines(context.Background(), []string{server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := after.Since(before)
+	hops := counted.Hops()
+	if len(hops) != 1 || hops[0].Name != "queue" || hops[0].Count != 100 {
+		t.Fatalf("the hops are %+v", hops)
+	}
+	for name, pair := range map[string][2]float64{"mean": {hops[0].MeanMs, 1}, "median": {hops[0].P50Ms, 1}, "99th percentile": {hops[0].P99Ms, 1.98}, "allocations": {counted.Counter("go_memstats_mallocs_total"), 700}} {
+		if math.Abs(pair[0]-pair[1]) > 1e-9 {
+			t.Errorf("the %s is %v, it must be %v", name, pair[0], pair[1])
+		}
+	}
+	if _, err := ReadEngines(context.Background(), []string{"http://127.0.0.1:1"}); err == nil {
+		t.Error("an engine that is away is counted")
+	}
+}

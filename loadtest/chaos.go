@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -107,26 +106,31 @@ func chaosCommand() *cobra.Command {
 		}
 		started = true
 		var results []*chaos.Result
+		var problem error // of a run that could not be carried out: it ends the others, too
 		for _, config := range configs {
 			result, err := flags.run(command.Context(), config)
 			if err != nil {
-				return fmt.Errorf("seed %d: %w; to repeat it:\n  %s", config.Seed, err, flags.repeat(config.Seed))
+				problem = fmt.Errorf("seed %d: %w; to repeat it:\n  %s", config.Seed, err, flags.repeat(config.Seed))
+				break
 			}
 			results = append(results, result)
 		}
-		if len(results) == 1 {
-			err = writeJSON(flags.json, results[0])
-		} else {
+		if len(configs) > 1 {
 			chaos.WriteTable(os.Stdout, results)
-			err = writeJSON(flags.json, results)
+			problem = errors.Join(problem, writeJSON(flags.json, results))
+		} else if len(results) == 1 {
+			problem = errors.Join(problem, writeJSON(flags.json, results[0]))
 		}
-		if err != nil {
-			return err
+		failed := 0
+		for _, result := range results {
+			if !result.Passed {
+				failed++
+			}
 		}
-		if failed := slices.DeleteFunc(results, func(r *chaos.Result) bool { return r.Passed }); len(failed) > 0 {
-			return fmt.Errorf("%d of %d runs failed", len(failed), len(configs))
+		if failed > 0 {
+			problem = errors.Join(problem, fmt.Errorf("%d of %d runs failed", failed, len(configs)))
 		}
-		return nil
+		return problem
 	}
 	return command
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,7 +33,11 @@ func TestClockWrong(t *testing.T) {
 			err := s.Ready(t.Context(), engine)
 			return err != nil && strings.Contains(err.Error(), "clock: this machine's clock differs")
 		})
-		if skew := s.clockSkew(engine); (skew - offset).Abs() > 10*time.Second {
+		if owned := s.metric(engine, "pix_partitions_owned"); owned != 0 {
+			t.Errorf("the engine owns %v partitions, which others could clear", owned)
+		}
+		skew := time.Duration(s.metric(engine, "pix_ledger_clock_skew_seconds") * float64(time.Second))
+		if (skew - offset).Abs() > 10*time.Second {
 			t.Errorf("the engine's metric says that its clock is off by %s: it is by %s", skew, offset)
 		}
 		if load == nil {
@@ -105,23 +108,23 @@ func (s *system) ends(topic string) int64 {
 	return records
 }
 
-var clockSkew = regexp.MustCompile(`(?m)^pix_ledger_clock_skew_seconds (\S+)$`)
-
-// clockSkew is the metric that an alert watches.
-func (s *system) clockSkew(engine string) time.Duration {
+// metric is the value of an engine's metric without labels.
+func (s *system) metric(engine, name string) float64 {
 	s.t.Helper()
 	response, err := http.Get(s.TelemetryURL(engine) + "/metrics")
 	s.must(err)
 	defer response.Body.Close()
 	metrics, err := io.ReadAll(response.Body)
 	s.must(err)
-	match := clockSkew.FindSubmatch(metrics)
-	if match == nil {
-		s.t.Fatal("the engine has no metric pix_ledger_clock_skew_seconds")
+	for line := range strings.Lines(string(metrics)) {
+		if text, found := strings.CutPrefix(line, name+" "); found {
+			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			s.must(err)
+			return value
+		}
 	}
-	seconds, err := strconv.ParseFloat(string(match[1]), 64)
-	s.must(err)
-	return time.Duration(seconds * float64(time.Second))
+	s.t.Fatalf("%s has no metric %s", engine, name)
+	return 0
 }
 
 func (s *system) eventually(what string, holds func() bool) {

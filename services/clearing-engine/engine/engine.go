@@ -153,6 +153,9 @@ func (e *Engine) start(ctx context.Context) error {
 	if err := e.awaitTopics(ctx); err != nil {
 		return err
 	}
+	if e.room.wait(ctx) == 0 { // one that is not well takes no partitions from those that are
+		return ctx.Err()
+	}
 	options := []kgo.Opt{
 		kgo.ConsumerGroup(stream.EngineGroup),
 		kgo.ConsumeTopics(stream.Payments),
@@ -247,7 +250,9 @@ func (e *Engine) stop(loops *sync.WaitGroup, fatal error) {
 		defer close(finished)
 		loops.Wait()
 		e.handOver(ctx, e.partitions())
+		member, _ := e.group.GroupMetadata()
 		e.group.CloseAllowingRebalance()
+		e.leave(ctx, member)
 		e.direct.Close()
 	}()
 	select {

@@ -112,6 +112,32 @@ func (e *Engine) lost(_ context.Context, _ *kgo.Client, loss map[string][]int32)
 	e.log.Warn("partitions lost: this engine was silent for too long", zap.Int32s("lost", loss[stream.Payments]))
 }
 
+// leave ends the membership of an engine that stops in order. The client does that only for
+// members without an instance id; whoever has one may come back, and the others would wait for
+// it until its session ends. The member's own id keeps a zombie from ending its successor's.
+func (e *Engine) leave(ctx context.Context, member string) {
+	if e.config.InstanceID == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	request := kmsg.NewPtrLeaveGroupRequest()
+	request.Group = stream.EngineGroup
+	leaving := kmsg.NewLeaveGroupRequestMember()
+	leaving.MemberID, leaving.InstanceID = member, &e.config.InstanceID
+	request.Members = append(request.Members, leaving)
+	response, err := request.RequestWith(ctx, e.direct)
+	if err == nil {
+		err = kerr.ErrorForCode(response.ErrorCode)
+		for _, left := range response.Members {
+			err = errors.Join(err, kerr.ErrorForCode(left.ErrorCode))
+		}
+	}
+	if err != nil && !errors.Is(err, kerr.UnknownMemberID) {
+		e.log.Warn("cannot leave the group; the other engines take over when this one's session has ended", zap.Error(err))
+	}
+}
+
 func (e *Engine) find(numbers []int32) []*partition {
 	var found []*partition
 	for _, number := range numbers {

@@ -181,9 +181,9 @@ compose ps --format 'table {{.Service}}\t{{.Status}}'
 
 say "every container: health, limits, restarts, user, file system, ports"
 for id in $(docker ps -q); do
-	docker inspect -f '{{index .Config.Labels "com.docker.compose.service"}} health={{with .State.Health}}{{.Status}}{{else}}none{{end}} memory={{.HostConfig.Memory}} cpus={{.HostConfig.NanoCpus}} restart={{.HostConfig.RestartPolicy.Name}} user={{.Config.User}} read_only={{.HostConfig.ReadonlyRootfs}} security={{join .HostConfig.SecurityOpt ","}} caps=-{{join .HostConfig.CapDrop ","}} ports={{range $p, $b := .NetworkSettings.Ports}}{{range $b}}{{.HostIp}},{{end}}{{end}}' "$id"
+	docker inspect -f '{{index .Config.Labels "com.docker.compose.service"}} health={{with .State.Health}}{{.Status}}{{else}}none{{end}} memory={{.HostConfig.Memory}} cpus={{.HostConfig.NanoCpus}} restart={{.HostConfig.RestartPolicy.Name}} user={{.Config.User}} read_only={{.HostConfig.ReadonlyRootfs}} security={{range .HostConfig.SecurityOpt}}{{.}},{{end}} dropped={{range .HostConfig.CapDrop}}{{.}},{{end}} ports={{range $p, $b := .NetworkSettings.Ports}}{{range $b}}{{.HostIp}},{{end}}{{end}}' "$id"
 done | tee "$work/containers"
-grep -v -E '^[a-z-]+ health=healthy memory=[1-9][0-9]* cpus=[1-9][0-9]* restart=unless-stopped user=[1-9a-z][^ ]* read_only=(true|false) security=(seccomp=unconfined,)?no-new-privileges=true caps=-ALL ports=(127\.0\.0\.1,)*$' "$work/containers" && fail "the containers above are not as they must be"
+grep -v -E '^[a-z-]+ health=healthy memory=[1-9][0-9]* cpus=[1-9][0-9]* restart=unless-stopped user=[1-9a-z][^ ]* read_only=(true|false) security=(seccomp=unconfined,)?no-new-privileges=true,(seccomp=unconfined,)? dropped=ALL, ports=(127\.0\.0\.1,)*$' "$work/containers" && fail "the containers above are not as they must be"
 grep -v '^redpanda ' "$work/containers" | grep read_only=false && fail "only Redpanda may write to its root"
 grep -v -E '^(tigerbeetle|producer|clearing-engine) ' "$work/containers" | grep seccomp=unconfined && fail "only the ledger and its clients need io_uring"
 expect "services up, Redpanda's own metrics aside" 'count(up{job!="redpanda"} == 1)' 5

@@ -3,10 +3,12 @@ package rivals
 import (
 	"context"
 	_ "embed" // the schema
+	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/liquida/liquida/platform/ledger"
@@ -19,8 +21,8 @@ var schema string
 
 // PostgreSQL is the ledger on PostgreSQL. Each call is one transaction and one round trip.
 type PostgreSQL struct {
-	pool          *pgxpool.Pool
-	hold, resolve string
+	pool  *pgxpool.Pool
+	early bool
 }
 
 // CreatePostgreSQL makes schema, accounts and opening balances in an empty database.
@@ -63,14 +65,7 @@ func OpenPostgreSQL(ctx context.Context, url string, connections int, early bool
 	if err != nil {
 		return nil, err
 	}
-	p := &PostgreSQL{pool: pool,
-		hold:    "SELECT outcomes, reasons, again FROM hold($1, $2, $3, $4, $5, $6, $7)",
-		resolve: "SELECT outcomes, reasons, again FROM resolve($1, $2, $3)"}
-	if early {
-		p.hold = "CALL hold_early($1, $2, $3, $4, $5, $6, $7, NULL, NULL, NULL)"
-		p.resolve = "CALL resolve_early($1, $2, $3, NULL, NULL, NULL)"
-	}
-	return p, nil
+	return &PostgreSQL{pool, early}, nil
 }
 
 // Close closes all connections.
@@ -88,7 +83,13 @@ func (p *PostgreSQL) Hold(ctx context.Context, payments []Payment) ([]Answer, er
 		payerBanks[i], payeeBanks[i] = number(payment.Payer.ISPB), number(payment.Payee.ISPB)
 		amounts[i] = int64(payment.AmountCentavos)
 	}
-	return p.ask(ctx, n, p.hold, ids, texts, payers, payees, payerBanks, payeeBanks, amounts)
+	if n == 1 {
+		straight, err := p.straight(ctx, "CALL hold_one($1, $2, $3, $4, $5, $6, $7, $8)", ids[0], texts[0], payers[0], payees[0], payerBanks[0], payeeBanks[0], amounts[0])
+		if straight || err != nil {
+			return []Answer{{Outcome: Held}}, err
+		}
+	}
+	return p.ask(ctx, n, "CALL hold($1, $2, $3, $4, $5, $6, $7, $8, NULL, NULL, NULL)", ids, texts, payers, payees, payerBanks, payeeBanks, amounts)
 }
 
 // Resolve does phase 2 of a batch in one transaction.
@@ -101,13 +102,36 @@ func (p *PostgreSQL) Resolve(ctx context.Context, decisions []Decision) ([]Answe
 			reasons[i] = decision.Reason.String()
 		}
 	}
-	return p.ask(ctx, n, p.resolve, ids, accepts, reasons)
+	if n == 1 {
+		straight, err := p.straight(ctx, "CALL resolve_one($1, $2, $3, $4)", ids[0], accepts[0], reasons[0])
+		if straight && accepts[0] || err != nil {
+			return []Answer{{Outcome: Posted}}, err
+		}
+		if straight {
+			return []Answer{{Outcome: Voided, Reason: decisions[0].Reason}}, nil
+		}
+	}
+	return p.ask(ctx, n, "CALL resolve($1, $2, $3, $4, NULL, NULL, NULL)", ids, accepts, reasons)
+}
+
+// straight tries one payment the straight way. It answers false when the payment is not
+// new, not covered or names what is not there: then nothing was written.
+func (p *PostgreSQL) straight(ctx context.Context, statement string, payment ...any) (bool, error) {
+	_, err := p.pool.Exec(ctx, statement, append([]any{p.early}, payment...)...)
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		switch refused.Code {
+		case "23505", "23514", "P0002": // unique_violation, check_violation, no_data_found
+			return false, nil
+		}
+	}
+	return err == nil, err
 }
 
 func (p *PostgreSQL) ask(ctx context.Context, n int, statement string, batch ...any) ([]Answer, error) {
 	var outcomes, reasons []string
 	var again []bool
-	if err := p.pool.QueryRow(ctx, statement, batch...).Scan(&outcomes, &reasons, &again); err != nil {
+	if err := p.pool.QueryRow(ctx, statement, append([]any{p.early}, batch...)...).Scan(&outcomes, &reasons, &again); err != nil {
 		return nil, err
 	}
 	if len(outcomes) != n {

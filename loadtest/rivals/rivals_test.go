@@ -185,13 +185,19 @@ func TestSameBooks(t *testing.T) {
 	outcomes := map[Outcome]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		pick := func(name string, n int) int { return rapid.IntRange(0, n-1).Draw(t, name) }
-		var batch []Payment
+		recent := func(name string) Payment { return seen[max(0, len(seen)-1-pick(name, 40))] }
+		var batch, fresh []Payment
 		for range 1 + pick("size", 12) {
 			switch kind := pick("kind", 8); {
-			case kind == 0 && len(seen) > 0: // again, maybe one of this very batch
-				batch = append(batch, seen[max(0, len(seen)-1-pick("which", 40))])
+			case kind == 0 && len(seen) > 0: // again
+				batch = append(batch, recent("again"))
+			case kind == 2 && len(fresh) > 0: // twice in one batch
+				batch = append(batch, fresh[pick("twice", len(fresh))])
 			case kind == 1 && len(seen) > 0: // with other content, and the same banks: between refusal and receipt TigerBeetle knows only the legs
-				other := seen[max(0, len(seen)-1-pick("which", 40))]
+				other := recent("conflict")
+				if len(fresh) > 0 && pick("in this batch", 2) == 0 {
+					other = fresh[pick("conflict", len(fresh))]
+				}
 				other.AmountCentavos += 1 + uint64(pick("more", 3))
 				batch = append(batch, other)
 			default:
@@ -200,16 +206,8 @@ func TestSameBooks(t *testing.T) {
 				if pick("missing", 20) == 0 {
 					payment.Payee.Number = "77"
 				}
-				batch, seen = append(batch, payment), append(seen, payment)
+				batch, fresh = append(batch, payment), append(fresh, payment)
 			}
-		}
-		var decisions []Decision
-		for range pick("decisions", 12) { // also again, also against an earlier verdict
-			decision := Decision{Payment: seen[max(0, len(seen)-1-pick("which", 40))], Accept: pick("accept", 3) > 0}
-			if !decision.Accept {
-				decision.Reason = pix.ReasonPayeeBlocked
-			}
-			decisions = append(decisions, decision)
 		}
 		check := func(what string, ask func(Ledger) ([]Answer, error)) {
 			a, err := ask(elephant)
@@ -228,6 +226,15 @@ func TestSameBooks(t *testing.T) {
 			}
 		}
 		check("hold", func(l Ledger) ([]Answer, error) { return l.Hold(context.Background(), batch) })
+		seen = append(seen, fresh...) // only now: phase 2 before phase 1 burns the payment's ids in TigerBeetle
+		var decisions []Decision
+		for range pick("decisions", 12) { // also again, also against an earlier verdict
+			decision := Decision{Payment: recent("which"), Accept: pick("accept", 3) > 0}
+			if !decision.Accept {
+				decision.Reason = pix.ReasonPayeeBlocked
+			}
+			decisions = append(decisions, decision)
+		}
 		if len(decisions) > 0 {
 			check("resolve", func(l Ledger) ([]Answer, error) { return l.Resolve(context.Background(), decisions) })
 		}

@@ -63,11 +63,17 @@ BEGIN
       ORDER BY id DESC FOR NO KEY UPDATE;
 END $$;
 
+-- Each phase can release its locks early. It then commits without waiting for the disk, and
+-- answers after a second, empty commit that waits. The log is written in order, so what is
+-- answered is as durable as ever, and nobody waits for a reserve while a disk writes. Only a
+-- reader may see a balance a moment before it is durable.
+
 -- Phase 1 of a batch, as if its payments came one after the other. One that is refused
 -- disturbs no other. A payment that comes again is told what became of the first.
-CREATE FUNCTION hold(
+CREATE PROCEDURE hold(
+    early boolean,
     ids uuid[], end_to_end_ids text[], payers uuid[], payees uuid[], payer_banks integer[], payee_banks integer[], amounts bigint[],
-    OUT outcomes text[], OUT reasons text[], OUT again boolean[]
+    INOUT outcomes text[], INOUT reasons text[], INOUT again boolean[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     fresh         uuid[];     -- in the order of the batch
@@ -79,6 +85,7 @@ DECLARE
     p             record;
     refusal       text;
 BEGIN
+    IF early THEN SET LOCAL synchronous_commit = off; END IF;
     -- In the order of the key, so that two batches with the same payments do not wait for each other.
     WITH input AS (
         SELECT * FROM unnest(ids, end_to_end_ids, payers, payees, payer_banks, payee_banks, amounts)
@@ -142,6 +149,17 @@ BEGIN
     INSERT INTO verdict (payment, outcome, reason)
     SELECT payment, 'refused', reason FROM unnest(refused, refusals) AS r (payment, reason);
 
+    IF early THEN
+        COMMIT; -- ends SET LOCAL
+        PERFORM pg_logical_emit_message(true, 'durable', '');
+    END IF;
+
+    IF cardinality(held) = cardinality(ids) THEN -- all new and none refused, as nearly always
+        outcomes := array_fill('held'::text, ARRAY[cardinality(ids)]);
+        reasons := array_fill(''::text, ARRAY[cardinality(ids)]);
+        again := array_fill(false, ARRAY[cardinality(ids)]);
+        RETURN;
+    END IF;
     SELECT array_agg(CASE WHEN same THEN coalesce(outcome::text, 'held') ELSE 'conflict' END ORDER BY position),
            array_agg(CASE WHEN same THEN coalesce(reason, '') ELSE '' END ORDER BY position),
            array_agg(id <> ALL (fresh) OR not_first ORDER BY position)
@@ -157,14 +175,16 @@ END $$;
 
 -- Phase 2 of a batch: each payment is posted, or voided with a reason. The answer is the
 -- verdict that stands, whoever gave it.
-CREATE FUNCTION resolve(
+CREATE PROCEDURE resolve(
+    early boolean,
     ids uuid[], accepts boolean[], void_reasons text[],
-    OUT outcomes text[], OUT reasons text[], OUT again boolean[]
+    INOUT outcomes text[], INOUT reasons text[], INOUT again boolean[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    posted uuid[];
-    voided uuid[];
+    decided uuid[];
+    posts   boolean[];
 BEGIN
+    IF early THEN SET LOCAL synchronous_commit = off; END IF;
     WITH inserted AS (
         INSERT INTO verdict (payment, outcome, reason)
         SELECT DISTINCT ON (i.id) i.id, (CASE WHEN i.accept THEN 'posted' ELSE 'voided' END)::outcome, i.reason
@@ -174,52 +194,81 @@ BEGIN
         ON CONFLICT DO NOTHING
         RETURNING payment, outcome
     )
-    SELECT coalesce(array_agg(payment) FILTER (WHERE outcome = 'posted'), '{}'),
-           coalesce(array_agg(payment) FILTER (WHERE outcome = 'voided'), '{}')
-      INTO posted, voided FROM inserted;
+    SELECT coalesce(array_agg(payment), '{}'), coalesce(array_agg(outcome = 'posted'), '{}')
+      INTO decided, posts FROM inserted;
 
-    PERFORM lock_accounts(posted || voided);
+    PERFORM lock_accounts(decided);
 
     UPDATE account a
        SET debits_pending = a.debits_pending - d.debits, credits_pending = a.credits_pending - d.credits,
            debits_posted = a.debits_posted + d.debits_posted, credits_posted = a.credits_posted + d.credits_posted
-      FROM (SELECT account, sum(debit)::bigint AS debits, sum(credit)::bigint AS credits,
-                   coalesce(sum(debit) FILTER (WHERE payment = ANY (posted)), 0)::bigint AS debits_posted,
-                   coalesce(sum(credit) FILTER (WHERE payment = ANY (posted)), 0)::bigint AS credits_posted
-              FROM entry WHERE payment = ANY (posted || voided) GROUP BY account) d
+      FROM (SELECT e.account, sum(e.debit)::bigint AS debits, sum(e.credit)::bigint AS credits,
+                   coalesce(sum(e.debit) FILTER (WHERE v.post), 0)::bigint AS debits_posted,
+                   coalesce(sum(e.credit) FILTER (WHERE v.post), 0)::bigint AS credits_posted
+              FROM unnest(decided, posts) AS v (payment, post) JOIN entry e ON e.payment = v.payment GROUP BY e.account) d
      WHERE a.id = d.account;
+
+    IF early THEN
+        COMMIT; -- ends SET LOCAL
+        PERFORM pg_logical_emit_message(true, 'durable', '');
+    END IF;
 
     SELECT array_agg(coalesce(v.outcome::text, 'unknown') ORDER BY i.position),
            array_agg(coalesce(v.reason, '') ORDER BY i.position),
-           array_agg(i.id <> ALL (posted || voided) OR i.nth > 1 ORDER BY i.position)
+           array_agg(i.nth > 1 OR d.id IS NULL ORDER BY i.position)
       INTO outcomes, reasons, again
       FROM (SELECT id, position, row_number() OVER (PARTITION BY id ORDER BY position) AS nth
               FROM unnest(ids) WITH ORDINALITY AS u (id, position)) i
+      LEFT JOIN unnest(decided) AS d (id) ON d.id = i.id
       LEFT JOIN verdict v ON v.payment = i.id;
 END $$;
 
--- The same with the locks released before the disk has the commit: it is committed without
--- waiting, and answered after a second, empty commit that waits. The log is written in order,
--- so what is answered is as durable as ever, and nobody waits for a reserve while a disk
--- turns. Only a reader may see a balance a moment before it is durable.
-CREATE PROCEDURE hold_early(
-    ids uuid[], end_to_end_ids text[], payers uuid[], payees uuid[], payer_banks integer[], payee_banks integer[], amounts bigint[],
-    INOUT outcomes text[], INOUT reasons text[], INOUT again boolean[]
-) LANGUAGE plpgsql AS $$
+-- One payment alone, the straight way: what is new and covered. All else is an error (a key
+-- that is taken, a limit, nobody there), which leaves nothing behind; hold and resolve answer it.
+
+-- Adds to the balances of a payment's accounts, in the order of locks.
+CREATE FUNCTION book(id uuid, pending integer, posted integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    e record;
 BEGIN
-    SET LOCAL synchronous_commit = off;
-    SELECT * INTO outcomes, reasons, again FROM hold(ids, end_to_end_ids, payers, payees, payer_banks, payee_banks, amounts);
-    COMMIT; -- ends SET LOCAL
-    PERFORM pg_logical_emit_message(true, 'durable', '');
+    FOR e IN SELECT account, sum(debit)::bigint AS debit, sum(credit)::bigint AS credit
+               FROM entry WHERE payment = book.id GROUP BY account ORDER BY account DESC
+    LOOP
+        UPDATE account a
+           SET debits_pending = debits_pending + pending * e.debit, credits_pending = credits_pending + pending * e.credit,
+               debits_posted = debits_posted + posted * e.debit, credits_posted = credits_posted + posted * e.credit
+         WHERE a.id = e.account;
+        IF NOT FOUND THEN
+            RAISE no_data_found USING MESSAGE = 'there is no account ' || e.account;
+        END IF;
+    END LOOP;
+    IF NOT FOUND THEN
+        RAISE no_data_found USING MESSAGE = 'there is no payment ' || book.id || ' between known banks';
+    END IF;
 END $$;
 
-CREATE PROCEDURE resolve_early(
-    ids uuid[], accepts boolean[], void_reasons text[],
-    INOUT outcomes text[], INOUT reasons text[], INOUT again boolean[]
+CREATE PROCEDURE hold_one(
+    early boolean, id uuid, end_to_end_id text, payer uuid, payee uuid, payer_bank integer, payee_bank integer, amount bigint
 ) LANGUAGE plpgsql AS $$
 BEGIN
-    SET LOCAL synchronous_commit = off;
-    SELECT * INTO outcomes, reasons, again FROM resolve(ids, accepts, void_reasons);
-    COMMIT;
-    PERFORM pg_logical_emit_message(true, 'durable', '');
+    IF early THEN SET LOCAL synchronous_commit = off; END IF;
+    INSERT INTO payment (id, end_to_end_id, payer, payee, payer_bank, payee_bank, amount)
+    VALUES (hold_one.id, hold_one.end_to_end_id, hold_one.payer, hold_one.payee, hold_one.payer_bank, hold_one.payee_bank, hold_one.amount);
+    PERFORM book(hold_one.id, 1, 0);
+    IF early THEN
+        COMMIT;
+        PERFORM pg_logical_emit_message(true, 'durable', '');
+    END IF;
+END $$;
+
+CREATE PROCEDURE resolve_one(early boolean, id uuid, accept boolean, reason text) LANGUAGE plpgsql AS $$
+BEGIN
+    IF early THEN SET LOCAL synchronous_commit = off; END IF;
+    INSERT INTO verdict (payment, outcome, reason)
+    VALUES (id, (CASE WHEN accept THEN 'posted' ELSE 'voided' END)::outcome, resolve_one.reason);
+    PERFORM book(id, -1, accept::integer);
+    IF early THEN
+        COMMIT;
+        PERFORM pg_logical_emit_message(true, 'durable', '');
+    END IF;
 END $$;

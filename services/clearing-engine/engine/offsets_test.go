@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -119,4 +120,34 @@ func TestFinishingTwiceIsNoticed(t *testing.T) {
 		}
 	}()
 	o.finish(2)
+}
+
+// At 10,000 payments/s on 16 partitions, 2 % of them with a silent bank and a deadline of
+// 40 s, what a partition has unfinished fits into the hint: a crash then costs a
+// redelivery of the silent ones, not of everything behind them.
+func TestHintHoldsADeadlineOfSilentPayments(t *testing.T) {
+	const perSecond, deadline, silentPercent = 10_000 / 16, 40, 2
+	random := rand.New(rand.NewPCG(1, 0))
+	var window []tracked
+	silent := 0
+	for offset := range int64(perSecond * deadline) {
+		finished := random.IntN(100) >= silentPercent
+		if !finished {
+			silent++
+		}
+		window = append(window, tracked{offset, finished})
+	}
+	text := encodeHint(0, window)
+	if len(text) > 4096 {
+		t.Fatalf("the hint has %d bytes, a broker takes 4096", len(text))
+	}
+	h, again := decodeHint(0, text), 0
+	for _, record := range window {
+		if !h.holds(record.offset) {
+			again++
+		}
+	}
+	if again != silent {
+		t.Errorf("%d records would be delivered again, %d are unfinished; the hint has %d bytes", again, silent, len(text))
+	}
 }

@@ -359,7 +359,7 @@ func watchStages(config *load.Config, every int, processes []meter.Process, data
 			show(s)
 			shown = time.Now()
 		}
-		if failed != nil || s.Settled-done < every {
+		if failed != nil || s.Settled < every*(len(stages)+1) {
 			return
 		}
 		after, err := meter.Read(processes, data)

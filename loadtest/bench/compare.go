@@ -65,7 +65,7 @@ func (r *Result) Compare(earlier *Result) (changes []Change, rows int) {
 				}
 				worse := now.median/before.median - 1
 				if c.more {
-					worse = before.median/now.median - 1
+					worse = 1 - now.median/before.median
 				}
 				overlap := now.min <= before.max && before.min <= now.max
 				if math.Abs(worse) > c.noise && !overlap {

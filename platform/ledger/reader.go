@@ -45,7 +45,7 @@ func startReader[T, O any](r *Reader[T, O]) *Reader[T, O] {
 }
 
 // Read queues a look-up. The slice is copied.
-func (r *Reader[T, O]) Read(tag T, ids []tb.Uint128) { r.queue.put(tag, ids) }
+func (r *Reader[T, O]) Read(tag T, ids []tb.Uint128) { r.queue.put(0, tag, ids) }
 
 // Close stops sending; see Writer.Close.
 func (r *Reader[T, O]) Close() { r.queue.close() }

@@ -10,7 +10,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// Writer sends the chains of all payments to the ledger, phase 1 and phase 2 mixed. It
+// Writer sends the chains of all payments to the ledger, of phase 1 and of phase 2. It
 // batches naturally: while requests are in flight, chains gather; when one returns,
 // everything waiting goes out, up to the request limit, never cutting a chain. An idle
 // system answers in one round trip, a loaded one fills its batches.
@@ -67,8 +67,21 @@ func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry pr
 	return w
 }
 
+// Holds and what decides them go in requests of their own when there is more than one
+// request's worth: mixed, they cost the ledger more CPU and disk.
+const (
+	holding kind = iota
+	deciding
+)
+
 // Write queues a chain: transfers that are linked, in order. The slice is copied.
-func (w *Writer[T]) Write(tag T, chain []tb.Transfer) { w.queue.put(tag, chain) }
+func (w *Writer[T]) Write(tag T, chain []tb.Transfer) {
+	kind := deciding
+	if chain[0].TransferFlags().Pending {
+		kind = holding
+	}
+	w.queue.put(kind, tag, chain)
+}
 
 // Close stops sending. A request that waits for an absent server stays where it is: the
 // client has no way to give up, so the process ends without it.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/liquida/liquida/loadtest/report"
 )
 
 // WriteReport writes the result as one HTML file that needs nothing else.
@@ -64,9 +66,9 @@ type plot struct {
 	Area          float64 // height of each of the two
 	Settled       template.HTMLAttr
 	P50, P99      template.HTMLAttr
-	SettledTicks  []tick
-	LatencyTicks  []tick
-	TimeTicks     []tick
+	SettledTicks  []report.Tick
+	LatencyTicks  []report.Tick
+	TimeTicks     []report.Tick
 	Bottom        float64
 }
 
@@ -77,11 +79,6 @@ type mark struct {
 	Kind, Target string
 	Began, Ended float64
 	Failed       bool
-}
-
-type tick struct {
-	At   float64
-	Text string
 }
 
 const (
@@ -127,11 +124,11 @@ func newPlot(r *Result) plot {
 	for _, s := range r.Seconds {
 		most, slowest = max(most, float64(s.Settled)), max(slowest, s.P99)
 	}
-	step := nice(most / 4)
+	step := report.Nice(most / 4)
 	top := math.Ceil(most/step) * step
 	settledY := func(v float64) float64 { return p.SettledTop + areaHeight*(1-v/top) }
 	for v := 0.0; v <= top; v += step {
-		p.SettledTicks = append(p.SettledTicks, tick{settledY(v), fmt.Sprintf("%.0f", v)})
+		p.SettledTicks = append(p.SettledTicks, report.Tick{At: settledY(v), Text: fmt.Sprintf("%.0f", v)})
 	}
 	// Latencies span four decades: logarithmic, from 1 ms.
 	decades := math.Ceil(math.Log10(slowest))
@@ -143,11 +140,11 @@ func newPlot(r *Result) plot {
 		if d >= 3 {
 			text = fmt.Sprintf("%.0f s", math.Pow(10, d-3))
 		}
-		p.LatencyTicks = append(p.LatencyTicks, tick{latencyY(math.Pow(10, d)), text})
+		p.LatencyTicks = append(p.LatencyTicks, report.Tick{At: latencyY(math.Pow(10, d)), Text: text})
 	}
-	every := nice(seconds / 10)
+	every := report.Nice(seconds / 10)
 	for second := 0.0; second <= seconds; second += every {
-		p.TimeTicks = append(p.TimeTicks, tick{x(second), fmt.Sprintf("%.0f s", second)})
+		p.TimeTicks = append(p.TimeTicks, report.Tick{At: x(second), Text: fmt.Sprintf("%.0f s", second)})
 	}
 
 	var settled, p50, p99 strings.Builder
@@ -164,20 +161,6 @@ func newPlot(r *Result) plot {
 		pen = "L"
 	}
 	fmt.Fprintf(&settled, "L%.1f %.1f", x(float64(len(r.Seconds))), settledY(0))
-	p.Settled, p.P50, p.P99 = path(settled.String()), path(p50.String()), path(p99.String())
+	p.Settled, p.P50, p.P99 = report.Path(settled.String()), report.Path(p50.String()), report.Path(p99.String())
 	return p
-}
-
-// path is the attribute d of numbers that were formatted here: nothing to escape.
-func path(d string) template.HTMLAttr { return template.HTMLAttr(`d="` + d + `"`) }
-
-// nice rounds a step up to 1, 2 or 5 times a power of ten.
-func nice(step float64) float64 {
-	power := math.Pow(10, math.Floor(math.Log10(max(step, 1))))
-	for _, factor := range []float64{1, 2, 5} {
-		if step <= factor*power {
-			return factor * power
-		}
-	}
-	return 10 * power
 }

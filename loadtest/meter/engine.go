@@ -162,9 +162,8 @@ func (h histogram) quantile(q float64) float64 {
 				break
 			}
 			return floor + (bound-floor)*(rank-below)/(n-below)
-		} else {
-			below, floor = n, bound
 		}
+		below, floor = float64(h.buckets[bound]), bound
 	}
 	return floor // more than the last bound
 }

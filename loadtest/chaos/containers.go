@@ -56,7 +56,7 @@ type container struct {
 		Healthcheck *struct{ Test []string }
 	}
 	NetworkSettings struct {
-		Ports    map[string][]struct{ HostIp, HostPort string } //nolint:revive // docker's name
+		Ports    map[string][]struct{ HostIP, HostPort string }
 		Networks map[string]struct{ IPAddress string }
 	}
 }
@@ -376,7 +376,7 @@ func (c *containers) published(name, port string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, at := range c.known[name].NetworkSettings.Ports[port] {
-		return net.JoinHostPort(at.HostIp, at.HostPort)
+		return net.JoinHostPort(at.HostIP, at.HostPort)
 	}
 	return name + " does not publish " + port
 }

@@ -1,0 +1,34 @@
+package stack
+
+import (
+	"slices"
+	"testing"
+)
+
+// A process is told where the proxy is, each for itself; a server serves where it serves.
+func TestViaLeadsProcessesToTheirServers(t *testing.T) {
+	asked := map[string]string{}
+	s := &Stack{addresses: newAddresses(FreePorts), config: Config{Replicas: 3, Via: func(process, server, address string) (string, error) {
+		asked[process+" to "+server] = address
+		return process + "-to-" + server, nil
+	}}}
+	engine, err := s.specify("engine-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"KAFKA_BROKERS=engine-0-to-broker", "TIGERBEETLE_ADDRESSES=engine-0-to-tigerbeetle-0,engine-0-to-tigerbeetle-1,engine-0-to-tigerbeetle-2"} {
+		if !slices.Contains(engine.env, want) {
+			t.Errorf("the engine's environment has no %s: %v", want, engine.env)
+		}
+	}
+	if asked["engine-0 to broker"] != s.KafkaAddress() {
+		t.Errorf("the proxy was told that the broker is at %q, it is at %s", asked["engine-0 to broker"], s.KafkaAddress())
+	}
+	broker, err := s.specify(Broker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(broker.env, "BROKER_ADDRESS="+s.KafkaAddress()) {
+		t.Errorf("the broker does not serve at its own address: %v", broker.env)
+	}
+}

@@ -47,12 +47,12 @@ func runPage(r *load.Result, budget hopBudget, environment *runEnvironment) repo
 	p := report.Page{
 		Title: "Liquida load", StartedAt: r.StartedAt, Passed: r.Passed, Verdict: r.Verdict(),
 		Facts: []report.Fact{
-			{Name: "hardware", Value: bench.Hardware()},
+			{Name: "this machine", Value: bench.Hardware()},
 			{Name: "load", Value: fmt.Sprintf("%d payments at %v/s, mix %s, seed %d, %d PSPs, %d customers, Kafka at %s", r.Payments, r.Rate, r.Mix, r.Seed, environment.Banks, environment.Customers, strings.Join(environment.Brokers, ", "))},
 			{Name: "audit", Value: "not part of a load: run loadtest audit"},
 			{Name: "sends", Value: fmt.Sprintf("%d dropped, %d late, the latest by %.1f ms", r.Dropped, r.Late, r.LateMaxMs)},
 		},
-		Courses: []*report.Course{report.NewCourse("settled", r.Rate, r.PerSecond)},
+		Courses: []*report.Course{report.NewCourse("", report.FullWidth, r.Rate, r.PerSecond)},
 		Latencies: report.NewCurves("Latency by percentile", "Of settled payments, from the intended send to the settlement report; both axes logarithmic.",
 			[]report.Series{{Name: "settled", Points: r.Curve}}),
 		Gate: []report.Verdict{{Name: "load", Passed: r.Passed, Text: r.Verdict()}},

@@ -11,12 +11,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
@@ -97,7 +99,7 @@ type Stage struct {
 // stack of its own, so that none inherits the data of another. A row that fails gives no
 // figure and does not keep the others from theirs.
 func Measure(ctx context.Context, config Config) (*Result, error) {
-	r := &Result{StartedAt: time.Now().UTC(), Hardware: Hardware(), Settings: config.settings(), Passes: config.Passes}
+	r := &Result{StartedAt: time.Now().UTC(), Hardware: Hardware() + ", everything on it, load generator included", Settings: config.settings(), Passes: config.Passes}
 	rows := config.rows()
 	most := row{}
 	for _, row := range rows {
@@ -419,8 +421,8 @@ func ledgerConfig(s *stack.Stack) ledger.Config {
 }
 
 func (c Config) settings() string {
-	text := fmt.Sprintf("as shipped but for what a row says: embedded broker without fsync, one engine, %s of cache for TigerBeetle, %d PSPs, %s customers, banks that answer at once, fresh data in every run; at a maximum %s payments in flight",
-		c.CacheGrid, c.Population.Banks, thousands(c.Population.Customers), thousands(c.OutstandingMax))
+	text := fmt.Sprintf("TigerBeetle %s, %s; as shipped but for what a row says: embedded broker without fsync, one engine, %s of cache for TigerBeetle, %d PSPs, %s customers, banks that answer at once, fresh data in every run; at a maximum %s payments in flight",
+		tigerbeetle.Version, runtime.Version(), c.CacheGrid, c.Population.Banks, thousands(c.Population.Customers), thousands(c.OutstandingMax))
 	for _, process := range slices.Sorted(maps.Keys(c.Environment)) {
 		text += fmt.Sprintf("; %s %s", process, strings.Join(c.Environment[process], " "))
 	}

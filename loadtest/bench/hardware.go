@@ -5,14 +5,12 @@ import (
 	"os"
 	"runtime"
 	"strings"
-
-	"github.com/liquida/liquida/deploy/tigerbeetle"
 )
 
-// Hardware says what the figures were measured on.
+// Hardware describes this machine.
 func Hardware() string {
-	return fmt.Sprintf("%d × %s, %.0f GiB, Linux %s, everything on it, load generator included; TigerBeetle %s, %s",
-		runtime.NumCPU(), field("/proc/cpuinfo", "model name", "unknown processor"), memoryGiB(), kernel(), tigerbeetle.Version, runtime.Version())
+	return fmt.Sprintf("%d × %s, %.0f GiB, Linux %s",
+		runtime.NumCPU(), field("/proc/cpuinfo", "model name", "unknown processor"), memoryGiB(), kernel())
 }
 
 func memoryGiB() float64 {

@@ -59,7 +59,7 @@ func (r *Result) page() report.Page {
 			budgets = append(budgets, budget)
 		}
 		if run.Load != nil {
-			p.Courses = append(p.Courses, report.NewCourse(row.Name, float64(run.OfferedPerSecond), run.Load.PerSecond))
+			p.Courses = append(p.Courses, report.NewCourse(row.Name, report.HalfWidth, float64(run.OfferedPerSecond), run.Load.PerSecond))
 			if run.OfferedPerSecond > 0 {
 				curves = append(curves, report.Series{Name: row.Name, Points: run.Load.Curve})
 			}

@@ -97,10 +97,16 @@ type Course struct {
 	Offered                            float64 // where the offered rate is; 0: none
 }
 
+// HalfWidth is for drawings of which two stand side by side, FullWidth for one alone.
+const (
+	FullWidth = 1120
+	HalfWidth = 560
+)
+
 // NewCourse draws the seconds of a run. offered is the rate that was offered, 0 for none.
-func NewCourse(name string, offered float64, seconds []load.Second) *Course {
+func NewCourse(name string, width, offered float64, seconds []load.Second) *Course {
 	const area, gap = 120, 34
-	c := &Course{Name: name, Width: 560, Left: 52, Right: 538, RateTop: 24, Area: area}
+	c := &Course{Name: name, Width: width, Left: 52, Right: width - 22, RateTop: 24, Area: area}
 	c.LatencyTop = c.RateTop + area + gap
 	c.Bottom = c.LatencyTop + area
 	c.Height = c.Bottom + 24
@@ -119,7 +125,7 @@ func NewCourse(name string, offered float64, seconds []load.Second) *Course {
 	if offered > 0 {
 		c.Offered = rate(offered)
 	}
-	every := Nice(n / 8)
+	every := Nice(n / (width / 70))
 	for second := 0.0; second <= n; second += every {
 		c.TimeTicks = append(c.TimeTicks, Tick{x(second), fmt.Sprintf("%g s", second)})
 	}
@@ -154,7 +160,7 @@ type Series struct {
 
 // NewCurves draws series; nil when there are none.
 func NewCurves(title, note string, all []Series) *Curves {
-	c := &Curves{Title: title, Note: note, Width: 1120, Height: 400, Left: 60, Right: 1090, Top: 16, Bottom: 364}
+	c := &Curves{Title: title, Note: note, Width: FullWidth, Height: 400, Left: 60, Right: 1090, Top: 16, Bottom: 364}
 	least, most, nines := math.Inf(1), 1.0, 2.0
 	for _, series := range all {
 		for _, p := range series.Points {
@@ -227,7 +233,7 @@ type Amounts struct {
 // compare shares; nil when there are none.
 func NewBars(title, note, unit string, shares bool, legend []string, rows []Amounts) *Bars {
 	const height, left, length = 24, 230, 740
-	b := &Bars{Title: title, Note: note, Width: 1120, Left: left, Height: float64(len(rows)*height) + 6}
+	b := &Bars{Title: title, Note: note, Width: FullWidth, Left: left, Height: float64(len(rows)*height) + 6}
 	if len(rows) == 0 {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 // Counters are what the engines counted, all together. An engine that is killed takes
 // along what it counted after it was last asked, so they are at least so many.
 type Counters struct {
+	Reached       bool    `json:"reached"` // any engine could be asked
 	Redelivered   float64 `json:"redelivered"`
 	Joined        float64 `json:"joined"`
 	Skipped       float64 `json:"skipped"`
@@ -41,6 +42,7 @@ type counting struct {
 	mu     sync.Mutex
 	before map[string]map[string]float64 // by engine and line
 	total  map[string]float64
+	asked  bool
 }
 
 const countEvery = 500 * time.Millisecond
@@ -99,12 +101,13 @@ func (c *counting) ask(name, url string) {
 		}
 	}
 	c.before[name] = now
+	c.asked = true
 }
 
 func (c *counting) counters() Counters {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var counters Counters
+	counters := Counters{Reached: c.asked}
 	for line, field := range counters.fields() {
 		*field = c.total[line]
 	}

@@ -167,10 +167,14 @@ type Figure struct{ What, Value string }
 // Recovery says what dying and coming back have cost.
 func (r *Result) Recovery() []Figure {
 	c := r.Counters
+	redelivered := fmt.Sprintf("%.0f, and %.0f skipped by the commit's hint (at least: an engine takes some counts to its grave)", c.Redelivered, c.Skipped)
+	if !c.Reached {
+		redelivered = "not known, nor what follows from the engines' counters: none of them could be asked"
+	}
 	return []Figure{
 		{"kill to the first settled payment, the same engine restarted", r.firstSettled("kill-engine", "crash-engine")},
 		{"kill to the first settled payment, another engine taking over", r.firstSettled("kill-engine-takeover")},
-		{"payments redelivered", fmt.Sprintf("%.0f, and %.0f skipped by the commit's hint (at least: an engine takes some counts to its grave)", c.Redelivered, c.Skipped)},
+		{"payments redelivered", redelivered},
 		{"duplicates absorbed", fmt.Sprintf("%.0f that joined one in flight, %.0f answers of banks (%.0f late, %.0f about none in flight), %d repeated reports",
 			c.Joined, c.AnswersLate+c.AnswersOdd, c.AnswersLate, c.AnswersOdd, r.Audit.Summary.RepeatedReports)},
 		{"answers refused, of banks that were not asked", fmt.Sprintf("%.0f", c.AnswersForged)},

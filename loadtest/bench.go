@@ -26,6 +26,7 @@ func (e *benchEnvironment) Validate() error { return e.Population.Validate() }
 type benchFlags struct {
 	set                         []string
 	json, from, compare, report string
+	drawings                    string
 	worseMax                    float64
 }
 
@@ -59,6 +60,7 @@ func benchCommand() *cobra.Command {
 	f.StringVar(&config.Profiles, "profile", "", "measure the part profile too, and keep the profiles in this folder (default .stack/profiles)")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
 	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML")
+	f.StringVar(&flags.drawings, "drawings", "", "write the report's drawings to this folder as SVG")
 	f.StringVar(&flags.from, "from", "", "measure nothing: show, compare and report the result that --json once wrote to this file")
 	f.StringVar(&flags.compare, "compare", "", "tell what is slower or faster than in this earlier result, a file that --json wrote")
 	f.Float64Var(&flags.worseMax, "worse-max", 0.1, "exit code 1 when a compared figure is worse by more than this share")
@@ -97,7 +99,7 @@ Environment:
 			result, err = bench.Measure(command.Context(), config)
 		}
 		result.Write(os.Stdout) // what was valid until then
-		err = errors.Join(err, writeJSON(flags.json, result), result.WriteReport(flags.report))
+		err = errors.Join(err, writeJSON(flags.json, result), result.WriteReport(flags.report, flags.drawings))
 		if earlier != nil {
 			err = errors.Join(err, result.WriteComparison(os.Stdout, earlier, flags.worseMax))
 		}

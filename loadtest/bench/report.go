@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/liquida/liquida/loadtest/load"
@@ -8,8 +9,12 @@ import (
 	"github.com/liquida/liquida/loadtest/report"
 )
 
-// WriteReport writes the result as one HTML file, if a path is given.
-func (r *Result) WriteReport(path string) error { return r.page().Write(path) }
+// WriteReport writes the result as one HTML file, and its drawings as SVG into a folder,
+// if a path and a folder are given.
+func (r *Result) WriteReport(path, drawings string) error {
+	p := r.page()
+	return errors.Join(p.Write(path), p.WriteDrawings(drawings))
+}
 
 // page draws the first valid run of each row, and tables all of them.
 func (r *Result) page() report.Page {

@@ -7,6 +7,7 @@ RATE ?= 1000
 DURATION ?= 60s
 KAFKA ?= embedded
 REPLICAS ?= 1
+FUZZ_TIME ?= 20s
 export CGO_ENABLED := 1
 
 .DEFAULT_GOAL := help
@@ -91,6 +92,13 @@ check-settings: build ## check that the README's settings are current
 
 openapi: ## write the description of the producer's HTTP API, services/producer/openapi.json
 	@LIQUIDA_WRITE_OPENAPI=1 go test -count=1 -run '^TestTheDescriptionIsTheCodes$$' ./services/producer
+
+fuzz: ## look for inputs that break a decoder, each for FUZZ_TIME; what is found is kept in testdata: make fuzz FUZZ_TIME=5m
+	@for target in FuzzPayment FuzzBatch FuzzCursor FuzzPrefer; do (cd services/producer && go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) .) || exit 1; done
+	@cd platform/pix && go test -run '^$$' -fuzz '^FuzzEndToEndID$$' -fuzztime $(FUZZ_TIME) .
+
+test-api: build tigerbeetle ## try the HTTP API with requests made from its OpenAPI description (schemathesis, into .cache/tools; skipped, with a line, where it cannot be had)
+	@.ci/test-api.sh
 
 check-modules: ## check that each module builds alone, without go.work
 	@for module in $(MODULES); do echo "build $$module alone"; (cd $$module && GOWORK=off go vet ./...) || exit 1; done

@@ -39,6 +39,13 @@ type message struct {
 	of                     any
 }
 
+// serverEvent is one event of a stream as clients see it; data is JSON.
+type serverEvent struct {
+	ID    string `json:"id,omitempty"`
+	Event string `json:"event,omitempty" enum:"state,settlement"`
+	Data  string `json:"data,omitempty" doc:"JSON; left out in what only keeps the stream alive."`
+}
+
 func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 	const asJSON, asNDJSON, asEvents = "application/json", "application/x-ndjson", "text/event-stream"
 	accounts, participants := accounts{reads}, &participants{reads: reads}
@@ -76,7 +83,7 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 			method: "GET", path: "/v1/payments/{endToEndId}/events", handler: acceptance.follow.events, lasts: true, id: "paymentEvents",
 			summary:     "The states of a payment as they come",
 			description: "Server-sent events named state, the data as of GET /v1/payments/{endToEndId} or with the status unknown. The stream ends after settled or rejected.",
-			answers:     map[int]message{http.StatusOK: {"Events; the data of each is a PaymentState.", asEvents, ""}},
+			answers:     map[int]message{http.StatusOK: {"Events; the data of each is a PaymentState.", asEvents, serverEvent{}}},
 			problems:    []int{422, 429},
 		},
 		{
@@ -85,7 +92,7 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 			description: "Server-sent events named settlement, for payments that the participant pays or receives. The id of an event is the position after it: give it as from, or as Last-Event-ID, to go on. " +
 				"Delivered at least once: compare end_to_end_id. Payments of one partition come in order, others in any.",
 			parameters: []string{"participant", "from", "Last-Event-ID"},
-			answers:    map[int]message{http.StatusOK: {"Events; the data of each is a Settlement.", asEvents, ""}},
+			answers:    map[int]message{http.StatusOK: {"Events; the data of each is a Settlement.", asEvents, serverEvent{}}},
 			problems:   []int{422, 429, 503},
 		},
 		{

@@ -1,0 +1,28 @@
+package pix
+
+import "testing"
+
+// What is read as an EndToEndId is written the same, and its parts make it again, which is
+// how the ledger keeps it.
+func FuzzEndToEndID(f *testing.F) {
+	for _, text := range []string{"", "E", "E1000000120260101000000000000000", "E10000001209912312359zzzzzzzzzzz", "E10000001202602300000ABCDEFGHIJK", "e1000000120260101000000000000000", "E1000000a202601010000ABCDEFGHIJK"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		id, err := ParseEndToEndID(text)
+		if err != nil {
+			if id != (EndToEndID{}) && len(err.Error()) == 0 {
+				t.Fatal("refused without a reason")
+			}
+			return
+		}
+		if id.String() != text {
+			t.Fatalf("%q is read as %q", text, id)
+		}
+		var payer [8]byte
+		copy(payer[:], id.Payer())
+		if again, err := JoinEndToEndID(payer, id.Minute(), id.Suffix()); err != nil || again != id {
+			t.Fatalf("%q comes back from its parts as %q: %v", text, again, err)
+		}
+	})
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+// Requests made from the description, right ones and wrong ones: none is answered with a
+// 5xx, and every answer is as described. make test-api installs the tool and runs this.
+func TestNoRequestBreaksTheAPI(t *testing.T) {
+	tool := os.Getenv("SCHEMATHESIS")
+	if tool == "" {
+		t.Skip("SCHEMATHESIS does not name the tool: make test-api does")
+	}
+	l := startLedger(t)
+	fund(t, connect(t, l), sandbox.Population{Banks: 3, Customers: 7, DepositCentavos: 1000, ReserveCentavos: 10_000})
+	p := startProgram(t, startBroker(t), l, "STREAM_TIME_MAX=1s", "WAIT_MAX=1s")
+	p.await("ledger", false)
+	p.await("kafka", false)
+	p.awaitSettlements()
+	command := exec.Command(tool, "--no-color", "run", "http://"+p.http+"/openapi.json", "--phases", "examples,coverage,fuzzing",
+		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance",
+		"--max-examples", "40", "--seed", "1", "--request-timeout", "20", "--continue-on-failure",
+		"--exclude-path", batchPath) // NDJSON is nothing that the tool can make: FuzzBatch does
+	command.Dir = t.TempDir() // it may write files
+	said, err := command.CombinedOutput()
+	t.Logf("%s", said)
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -103,7 +103,7 @@ func flushes(dir string) (int64, error) {
 		return 0, err
 	}
 	for _, device := range devices {
-		if device.MajorNumber == unix.Major(uint64(stat.Dev)) && device.MinorNumber == unix.Minor(uint64(stat.Dev)) && device.IoStatsCount >= 20 {
+		if device.MajorNumber == unix.Major(stat.Dev) && device.MinorNumber == unix.Minor(stat.Dev) && device.IoStatsCount >= 20 {
 			return int64(device.FlushRequestsCompleted), nil
 		}
 	}
@@ -121,6 +121,19 @@ func (r *Run) cost(before, after usage) {
 }
 
 func perPayment(r *Run, n int64) float64 { return float64(n) / float64(r.Payments) }
+
+// loadAverage is how many processes wanted to run in the last minute.
+func loadAverage() float64 {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0
+	}
+	load, err := proc.LoadAvg()
+	if err != nil {
+		return 0
+	}
+	return load.Load1
+}
 
 func hardware() string {
 	processor, memory := "unknown processor", 0.0

@@ -60,6 +60,7 @@ type Run struct {
 	System            string  `json:"system"`
 	Clients           int     `json:"clients"`
 	Batch             int     `json:"payments_per_batch"`
+	LoadAverage       float64 `json:"load_average_before"`
 	Payments          int     `json:"payments"`
 	PaymentsPerSecond float64 `json:"payments_per_second"`
 	P50               float64 `json:"p50_ms"` // of both phases of a payment together
@@ -105,7 +106,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 	}
 	for _, shape := range shapes { // the systems in turn, so that all meet the same hour
 		for _, system := range config.Systems {
-			run := &Run{System: system, Clients: shape[0], Batch: shape[1]}
+			run := &Run{System: system, Clients: shape[0], Batch: shape[1], LoadAverage: loadAverage()}
 			if err := config.measure(ctx, run, r); err != nil {
 				return r, fmt.Errorf("%s, %d clients, batches of %d: %w", system, run.Clients, run.Batch, err)
 			}

@@ -256,7 +256,7 @@ func TestSameBooks(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		t.Run(fmt.Sprintf("early=%v", early), func(t *testing.T) {
-			const connections, rounds, size = 8, 30, 20
+			const connections, rounds, size = 6, 15, 20
 			url := startPostgreSQL(t, poor)
 			store := openPostgreSQL(t, url, 2*connections+1, early)
 			opening := Opening(poor)

@@ -1,7 +1,8 @@
 -- The payments of the clearing house on PostgreSQL: three legs, two phases, one verdict.
 
 -- Keyed as in TigerBeetle: kind, ISPB, branch and number, so that no id is ever looked up.
--- No index but the key, and half of each page free: every update of a balance is HOT.
+-- No index but the key, and most of each page free: updates of balances are HOT, also while
+-- others hold snapshots.
 CREATE TABLE account (
     id              uuid    PRIMARY KEY,
     debits_pending  bigint  NOT NULL DEFAULT 0 CHECK (debits_pending >= 0),
@@ -11,7 +12,7 @@ CREATE TABLE account (
     limited         boolean NOT NULL,
     CONSTRAINT debits_must_not_exceed_credits
         CHECK (NOT limited OR debits_pending + debits_posted <= credits_posted)
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 25);
 
 CREATE TABLE bank (
     ispb    integer PRIMARY KEY,
@@ -58,6 +59,9 @@ SELECT p.id AS payment, e.leg, e.account, e.debit, e.credit
 -- reserves, for which everybody waits. A sort before the lock, since UPDATE promises no order.
 CREATE FUNCTION lock_accounts(payments uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    -- Batches meet in the reserves anyway. They wait here instead, before the next statement
+    -- takes its snapshot: else each would look up anew every row that the one before it has changed.
+    PERFORM pg_advisory_xact_lock(986);
     PERFORM FROM account
       WHERE id IN (SELECT account FROM entry WHERE payment = ANY (payments))
       ORDER BY id DESC FOR NO KEY UPDATE;

@@ -120,11 +120,9 @@ func (f *benchFlags) complete(config *bench.Config, environment *benchEnvironmen
 	if config.Profiles != "" && !slices.Contains(config.Parts, "profile") {
 		config.Parts = append(config.Parts, "profile")
 	}
-	many := config.Population
-	many.Customers = config.Customers
 	if err := errors.Join(
 		bench.CheckParts(config.Parts),
-		many.Validate(),
+		settings.InRange("--customers", config.Customers, 2*config.Population.Banks, 2_000_000),
 		settings.InRange("--runs", config.Passes, 1, 100),
 		settings.InRange("--payments", config.Payments, 1, paymentsMax),
 		settings.InRange("--ceiling-payments", config.CeilingPayments, 1, paymentsMax),
@@ -138,6 +136,11 @@ func (f *benchFlags) complete(config *bench.Config, environment *benchEnvironmen
 	}
 	for _, rate := range config.Rates {
 		if err := settings.InRange("--rates", rate, 1, rateMax); err != nil {
+			return err
+		}
+	}
+	for _, path := range []string{f.json, f.report} { // now: after an hour it would be too late
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
 	}

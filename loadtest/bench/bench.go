@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -191,6 +192,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if err := c.roomFor(r); err != nil {
 		return nil, err
 	}
+	debug.FreeOSMemory() // what the audit before held is no memory of this row
 	before := loadAverage()
 	population := c.Population
 	if r.banks > 0 {

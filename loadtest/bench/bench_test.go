@@ -40,7 +40,7 @@ func TestRowsHaveNamesOfTheirOwnAndEveryPartHasSome(t *testing.T) {
 	if err := CheckParts(DefaultParts); err != nil {
 		t.Error(err)
 	}
-	for _, bad := range [][]string{{"speed"}, {"half"}, {""}} {
+	for _, bad := range [][]string{{"speed"}, {"half"}, {""}, nil} {
 		if CheckParts(bad) == nil {
 			t.Errorf("%q is taken for parts", bad)
 		}

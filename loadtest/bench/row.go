@@ -60,6 +60,9 @@ func PartsHelp() string {
 
 // CheckParts refuses names that are none, and parts without those that they need.
 func CheckParts(names []string) error {
+	if len(names) == 0 {
+		return fmt.Errorf("--parts is empty: it must be all, or some of\n%s", PartsHelp())
+	}
 	for _, name := range names {
 		if !slices.ContainsFunc(parts, func(p struct{ name, what string }) bool { return p.name == name }) {
 			return fmt.Errorf("--parts holds %q: it must be all, or some of\n%s", name, PartsHelp())

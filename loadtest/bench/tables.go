@@ -3,6 +3,8 @@ package bench
 import (
 	"fmt"
 	"io"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -233,13 +235,20 @@ func (r *Result) profileTables() (tables []report.Table) {
 			for _, top := range p.Tops {
 				table := report.Table{Title: fmt.Sprintf("Profile: %s, %.4g %s in all", top.Profile, top.Total, top.Unit), Head: []string{"function", "itself", "with all it calls"}}
 				for _, f := range top.Functions {
-					table.Add(f.Name, percent(f.Self), percent(f.All))
+					table.Add(shortName(f.Name), percent(f.Self), percent(f.All))
 				}
 				tables = append(tables, table)
 			}
 		}
 	}
 	return tables
+}
+
+var typeArguments = regexp.MustCompile(`\[.*\]`)
+
+// shortName leaves of a function's name what tells it from others: package, type, name.
+func shortName(function string) string {
+	return path.Base(typeArguments.ReplaceAllString(function, "[…]"))
 }
 
 func ms(v float64) string      { return fmt.Sprintf("%.1f", v) }

@@ -48,7 +48,7 @@ func benchCommand() *cobra.Command {
 	f.StringSliceVar(&config.Parts, "parts", bench.DefaultParts, "what to measure; all for everything")
 	f.IntVar(&config.Passes, "runs", 1, "how often to measure everything, one pass after the other; the tables then show the spread")
 	f.IntVar(&config.Payments, "payments", 1_000_000, "payments of each maximum")
-	f.IntVar(&config.CeilingPayments, "ceiling-payments", 500_000, "payments of the ledger alone")
+	f.IntVar(&config.CeilingPayments, "ceiling-payments", 1_000_000, "payments of the ledger alone; as many as of a maximum, for it slows down as it grows")
 	f.IntVar(&config.GrowthPayments, "growth-payments", 4_000_000, "payments of each growth, told in four stages")
 	f.StringSliceVar(&config.GrowthCaches, "growth-caches", []string{"1GiB", "6GiB"}, "the ledger's page cache in each growth")
 	f.IntVar(&config.Customers, "customers", 1_000_000, "customers of the part customers")

@@ -92,6 +92,9 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 			if (c == SameBank) != order.SameBank() && c != UnknownPayeePSP && c != UnknownPayerPSP {
 				t.Fatalf("%s goes from %v to %v", c, order.Payer, order.Payee)
 			}
+			if c == Hottest && payment.Payee != population.Customer(0) {
+				t.Fatalf("%s goes to %v", c, payment.Payee)
+			}
 			twoMessages := c == Twice || c == Again || c.Conflicting()
 			if twoMessages != (payment.Second.Value != nil) {
 				t.Fatalf("%s: a second message is %t", c, payment.Second.Value != nil)

@@ -36,7 +36,7 @@ server runs as user postgres, or nobody. Run it on a quiet machine; about 20 min
 	}
 	f := command.Flags()
 	f.StringArrayVar(&config.Systems, "systems", rivals.Systems, "a system to measure; may be given again")
-	f.IntSliceVar(&config.Clients, "clients", []int{1, 8, 32}, "clients that send payments one by one; 0 leaves them out")
+	f.IntSliceVar(&config.Clients, "clients", []int{1, 8, 32, 128}, "clients that send payments one by one; 0 leaves them out")
 	f.IntSliceVar(&config.Batches, "batches", []int{100, 1000, 2500}, "payments of a batch; 0 leaves batches out")
 	f.IntSliceVar(&config.BatchClients, "batch-clients", []int{1, 2, 4}, "clients that send batches")
 	f.DurationVar(&config.Duration, "duration", 20*time.Second, "how long each run takes, its warm-up of a fifth included")

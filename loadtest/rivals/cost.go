@@ -17,9 +17,17 @@ import (
 // usage is what has been used since the server, this process and the machine began.
 type usage struct {
 	server, client time.Duration // of CPU
-	written        int64         // bytes that the server has given to the disk
+	direct         int64         // bytes that the server has written past the page cache, see device
 	stored         int64         // bytes on the disk now
-	flushes        int64         // of the device; -1: unknown
+	device         device
+}
+
+// device is what the device under a folder has written. The kernel's count for a process
+// (/proc/PID/io) will not do for files in the page cache: where that keeps them in large
+// folios, each small write counts as the whole folio once more after each sync.
+type device struct {
+	known          bool
+	bytes, flushes int64
 }
 
 // usageOf reads what a server and its children have used, those that have ended included:
@@ -51,12 +59,12 @@ func usageOf(pid int, dir string) (u usage, err error) {
 		if err != nil {
 			return u, fmt.Errorf("cannot read what process %d has written: %w", process.PID, err)
 		}
-		u.written += int64(io.WriteBytes)
+		u.direct += int64(io.WriteBytes)
 	}
 	if u.stored, err = stored(dir); err != nil {
 		return u, err
 	}
-	u.flushes, err = flushes(dir)
+	u.device, err = deviceOf(dir)
 	return u, err
 }
 
@@ -88,35 +96,43 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// flushes is how often the device that holds dir was made to bring its cache to the medium.
-func flushes(dir string) (int64, error) {
+// deviceOf reads what the device that holds dir has written, and how often it was made to
+// bring its cache to the medium.
+func deviceOf(dir string) (device, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(dir, &stat); err != nil {
-		return 0, err
+		return device{}, err
 	}
 	proc, err := blockdevice.NewFS("/proc", "/sys")
 	if err != nil {
-		return 0, err
+		return device{}, err
 	}
-	devices, err := proc.ProcDiskstats()
+	disks, err := proc.ProcDiskstats()
 	if err != nil {
-		return 0, err
+		return device{}, err
 	}
-	for _, device := range devices {
-		if device.MajorNumber == unix.Major(stat.Dev) && device.MinorNumber == unix.Minor(stat.Dev) && device.IoStatsCount >= 20 {
-			return int64(device.FlushRequestsCompleted), nil
+	for _, disk := range disks {
+		if disk.MajorNumber == unix.Major(stat.Dev) && disk.MinorNumber == unix.Minor(stat.Dev) && disk.IoStatsCount >= 20 {
+			return device{true, 512 * int64(disk.WriteSectors), int64(disk.FlushRequestsCompleted)}, nil
 		}
 	}
-	return -1, nil // a file system without a device of its own
+	return device{}, nil // a file system without a device of its own
 }
 
-// cost tells what the payments have used, the disk aside.
+// cost tells what the payments have used, what was written aside.
 func (r *Run) cost(before, after usage) {
 	r.ServerCPU = perPayment(r, (after.server - before.server).Microseconds())
 	r.ClientCPU = perPayment(r, (after.client - before.client).Microseconds())
 	r.DeviceFlushes = -1
-	if before.flushes >= 0 && after.flushes >= 0 {
-		r.DeviceFlushes = perPayment(r, after.flushes-before.flushes)
+	if after.device.known {
+		r.DeviceFlushes = perPayment(r, after.device.flushes-before.device.flushes)
+	}
+}
+
+func (r *Run) written(before, after usage) {
+	r.DeviceBytes = -1
+	if after.device.known {
+		r.DeviceBytes = perPayment(r, after.device.bytes-before.device.bytes)
 	}
 }
 

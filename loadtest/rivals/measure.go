@@ -70,7 +70,8 @@ type Run struct {
 	Max               float64 `json:"max_ms"`
 	ServerCPU         float64 `json:"server_cpu_microseconds_per_payment"`
 	ClientCPU         float64 `json:"client_cpu_microseconds_per_payment"`
-	WrittenBytes      float64 `json:"disk_bytes_written_per_payment"`
+	DeviceBytes       float64 `json:"device_bytes_written_per_payment"` // of all that runs on the machine; -1: unknown
+	OwnBytes          float64 `json:"own_bytes_written_per_payment"`    // TigerBeetle: all that it writes; PostgreSQL: its log
 	StoredBytes       float64 `json:"bytes_stored_per_payment"`
 	DeviceFlushes     float64 `json:"device_flushes_per_payment"` // of all that runs on the machine; -1: unknown
 	WALSyncs          float64 `json:"wal_syncs_per_payment"`      // of PostgreSQL; -1: has none
@@ -156,7 +157,8 @@ func (c Config) measureTigerBeetle(ctx context.Context, run *Run, r *Result) err
 		return err
 	}
 	run.cost(before, after)
-	run.WrittenBytes = perPayment(run, after.written-before.written)
+	run.written(before, after)
+	run.OwnBytes = perPayment(run, after.direct-before.direct)
 	run.StoredBytes = perPayment(run, after.stored-before.stored)
 	run.WALSyncs, run.HOTUpdates = -1, -1
 	return c.checkBooks(ctx, run, store)
@@ -208,12 +210,12 @@ func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err
 		return err
 	}
 	store.Close() // connections tell their statistics when they end
-	var syncs, sizeAfter int64
-	if err := db.QueryRow(ctx, `SELECT wal_sync, deadlocks, (SELECT 100.0 * n_tup_hot_upd / greatest(1, n_tup_upd) FROM pg_stat_user_tables WHERE relname = 'account')::float8
-		FROM pg_stat_wal, pg_stat_database WHERE datname = current_database()`).Scan(&syncs, &run.Deadlocks, &run.HOTUpdates); err != nil {
+	var syncs, logged, sizeAfter int64
+	if err := db.QueryRow(ctx, `SELECT wal_sync, wal_bytes::bigint, deadlocks, (SELECT 100.0 * n_tup_hot_upd / greatest(1, n_tup_upd) FROM pg_stat_user_tables WHERE relname = 'account')::float8
+		FROM pg_stat_wal, pg_stat_database WHERE datname = current_database()`).Scan(&syncs, &logged, &run.Deadlocks, &run.HOTUpdates); err != nil {
 		return err
 	}
-	run.WALSyncs = perPayment(run, syncs)
+	run.WALSyncs, run.OwnBytes = perPayment(run, syncs), perPayment(run, logged)
 	// What is still in memory belongs to the cost: a checkpoint brings it to the disk.
 	if _, err := db.Exec(ctx, "CHECKPOINT"); err != nil {
 		return err
@@ -221,7 +223,7 @@ func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err
 	if after, err = usageOf(server.PID, c.Dir); err != nil {
 		return err
 	}
-	run.WrittenBytes = perPayment(run, after.written-before.written)
+	run.written(before, after)
 	if err := db.QueryRow(ctx, "SELECT pg_database_size(current_database())").Scan(&sizeAfter); err != nil {
 		return err
 	}

@@ -23,9 +23,10 @@ func (r *Result) Write(w io.Writer) {
 	fmt.Fprintln(w, "\nthe best of each:")
 	writeRuns(w, r.best())
 	fmt.Fprintln(w, `
-written   bytes that the server gave to the disk; with PostgreSQL the checkpoint that ends the run is included
+written   bytes that the whole device has written, so nothing else may write; with PostgreSQL the checkpoint that ends the run is included
+own       bytes by the server's own account: all that TigerBeetle writes; of PostgreSQL its log without the checkpoint
 stored    growth of TigerBeetle's data file, or of PostgreSQL's tables and indexes, without the log that it recycles
-flushes   cache flushes of the whole device, so nothing else may write; WAL syncs are PostgreSQL's own count
+flushes   cache flushes of the whole device; WAL syncs are PostgreSQL's own count
 load      processes that wanted to run in the minute before, those of the run before included
 valid     every run: all balances equal to what the payments must leave, nothing pending, the three-leg invariant,
           every payment answered as new in both phases; PostgreSQL: one verdict each, balances recomputed from its entries, no deadlock`)
@@ -44,11 +45,11 @@ func (r *Result) settings(parts ...string) {
 
 func writeRuns(w io.Writer, runs []Run) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "system\tclients\tbatch\tpayments/s\tp50\tp95\tp99\tp99.9\tmax\tserver CPU µs\tclient CPU µs\twritten\tstored\tflushes\tWAL syncs\tHOT %\tdeadlocks\tload before\t")
+	fmt.Fprintln(table, "system\tclients\tbatch\tpayments/s\tp50\tp95\tp99\tp99.9\tmax\tserver CPU µs\tclient CPU µs\twritten\town\tstored\tflushes\tWAL syncs\tHOT %\tdeadlocks\tload before\t")
 	for _, run := range runs {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%s\t%s\t%d\t%.1f\t\n",
+		fmt.Fprintf(table, "%s\t%d\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%s\t%.0f\t%.0f\t%s\t%s\t%s\t%d\t%.1f\t\n",
 			run.System, run.Clients, run.Batch, run.PaymentsPerSecond, run.P50, run.P95, run.P99, run.P999, run.Max,
-			run.ServerCPU, run.ClientCPU, run.WrittenBytes, run.StoredBytes,
+			run.ServerCPU, run.ClientCPU, known("%.0f", run.DeviceBytes), run.OwnBytes, run.StoredBytes,
 			known("%.4f", run.DeviceFlushes), known("%.4f", run.WALSyncs), known("%.0f", run.HOTUpdates), run.Deadlocks, run.LoadAverage)
 	}
 	table.Flush()
@@ -94,7 +95,7 @@ func (r *Result) writeWinners(w io.Writer) {
 		{"p50 ms", func(run Run) float64 { return run.P50 }, false},
 		{"p99 ms", func(run Run) float64 { return run.P99 }, false},
 		{"server CPU µs", func(run Run) float64 { return run.ServerCPU }, false},
-		{"bytes written", func(run Run) float64 { return run.WrittenBytes }, false},
+		{"bytes written", func(run Run) float64 { return run.DeviceBytes }, false},
 		{"bytes stored", func(run Run) float64 { return run.StoredBytes }, false},
 		{"device flushes", func(run Run) float64 { return run.DeviceFlushes }, false},
 	}

@@ -70,10 +70,11 @@ func ReadJSON(body io.Reader, target any) *Problem {
 	problem := &Problem{Type: Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest, Detail: err.Error()}
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(err, &wrongType) {
-		problem.Field, problem.Value = wrongType.Field, wrongType.Value
+		problem.Field, problem.Value, problem.Rule = wrongType.Field, wrongType.Value, described(wrongType.Type)
 		problem.Detail = fmt.Sprintf("%s is %s: it must be %s", nameOf(wrongType.Field), wrongType.Value, described(wrongType.Type))
 	} else if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
 		problem.Field, _ = strconv.Unquote(name)
+		problem.Rule = "a field that the API's description names"
 		problem.Detail = fmt.Sprintf("field %s is not known: remove it or correct its name", name)
 	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		problem.Detail = "the JSON object ends too early, or the body is empty: send one whole object"

@@ -120,12 +120,12 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 
 // Results come while lines are still being sent.
 func TestABatchStreams(t *testing.T) {
-	p := startProgram(t, startBroker(t), nil, "HTTP_READ_TIMEOUT=150ms")
+	p := startProgram(t, startBroker(t), nil, "HTTP_READ_TIMEOUT=150ms", "BATCHES_MAX=1")
 	p.await("kafka", false)
 	body, feed := io.Pipe()
 	response := make(chan *http.Response, 1)
 	go func() {
-		r, err := http.Post("http://"+p.http+batchPath, "application/x-ndjson", body)
+		r, err := http.Post("http://"+p.http+batchPath, "application/x-ndjson", body) //nolint:bodyclose // by who receives it
 		if err != nil {
 			t.Error(err)
 		}
@@ -149,6 +149,9 @@ func TestABatchStreams(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond) // longer than HTTP_READ_TIMEOUT, which must not end it
 	}
+	if got := p.call("POST", batchPath, valid); got.code != http.StatusTooManyRequests || got.retryAfter == "" {
+		t.Errorf("past BATCHES_MAX: %d %s", got.code, got.text)
+	}
 	feed.Close()
 	if results.Scan() {
 		t.Errorf("after the end: %s", results.Text())
@@ -157,21 +160,11 @@ func TestABatchStreams(t *testing.T) {
 
 func TestABatchWithTheBrokerAwayNamesEveryPayment(t *testing.T) {
 	b := startBroker(t)
-	p := startProgram(t, b, nil, "PUBLISH_TIMEOUT=1s", "BATCHES_MAX=1")
+	p := startProgram(t, b, nil, "PUBLISH_TIMEOUT=1s")
 	p.await("kafka", false)
 	b.stop()
 	p.await("kafka", true)
-	ended := make(chan []batchResult)
-	go func() { ended <- p.batch(strings.Repeat(valid+"\n", 300)) }()
-	await(t, "another batch to be refused", func() (bool, string) {
-		response, err := http.Post("http://"+p.http+batchPath, "application/x-ndjson", strings.NewReader(""))
-		if err != nil {
-			return false, err.Error()
-		}
-		defer response.Body.Close()
-		return response.StatusCode == http.StatusTooManyRequests, response.Status
-	})
-	got := <-ended
+	got := p.batch(strings.Repeat(valid+"\n", 300))
 	if len(got) != 300 {
 		t.Fatalf("%d results, want 300", len(got))
 	}

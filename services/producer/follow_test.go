@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -18,8 +19,16 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// send makes a request whose answer is still being written.
-func (p *program) send(ctx context.Context, method, path, body string, header ...string) *http.Response {
+// answer is one that may still be being written; it is closed with the test.
+type answer struct {
+	StatusCode int
+	Status     string
+	Header     http.Header
+	Body       io.Reader
+}
+
+// send makes a request and returns with the answer's header.
+func (p *program) send(ctx context.Context, method, path, body string, header ...string) answer {
 	p.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+p.http+path, strings.NewReader(body))
 	if err != nil {
@@ -33,7 +42,7 @@ func (p *program) send(ctx context.Context, method, path, body string, header ..
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { response.Body.Close() })
-	return response
+	return answer{response.StatusCode, response.Status, response.Header, response.Body}
 }
 
 // awaitSettlements waits until the program follows pix.settlements.
@@ -48,7 +57,7 @@ func (p *program) awaitSettlements() {
 type event struct{ id, kind, data string }
 
 // events reads a stream's events; the channel closes with the stream.
-func events(response *http.Response) <-chan event {
+func events(response answer) <-chan event {
 	out := make(chan event, 10_000)
 	go func() {
 		defer close(out)

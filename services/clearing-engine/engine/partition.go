@@ -31,6 +31,10 @@ type partition struct {
 	// partition's goroutine gives back.
 	roomPayments, roomBytes atomic.Int64
 
+	// nextDue is at or before the deadline of every payment that waits for its PSP: until
+	// then none of them needs a look. Zero when none waits.
+	nextDue time.Time
+
 	deadLetters int           // produced and not acknowledged yet
 	drained     chan struct{} // closed when nothing is in flight, once somebody asked
 	stop, done  chan struct{}
@@ -243,6 +247,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		f.hopAt = now
 		f.waits = p.engine.participants.counter(order.Payee.ISPB)
 		f.waits.Add(1)
+		p.noteDue(f)
 		p.engine.produce(p.authorizationRequest(order), func() { p.engine.crash.Pass(afterRequestProduced) })
 	case payment.Report:
 		f.hopAt = now
@@ -319,12 +324,27 @@ func (p *partition) respond(r *response, now time.Time) {
 
 // tick ends the wait of payments whose deadline has passed.
 func (p *partition) tick(now time.Time) {
+	if p.nextDue.IsZero() || now.Before(p.nextDue) {
+		return
+	}
+	p.nextDue = time.Time{}
 	for _, f := range p.flights {
+		if !f.payment.WaitsForBank() {
+			continue
+		}
 		if command := f.payment.Tick(now); command.Action != payment.Wait {
 			f.stopWaiting()
 			f.hopAt = now
 			p.perform(f, command, now)
+		} else {
+			p.noteDue(f)
 		}
+	}
+}
+
+func (p *partition) noteDue(f *flight) {
+	if due := f.payment.DueAt(); p.nextDue.IsZero() || due.Before(p.nextDue) {
+		p.nextDue = due
 	}
 }
 

@@ -248,6 +248,9 @@ func (p *Payment) Resolved(answer Resolution) Command {
 	return Command{Action: Inspect}
 }
 
+// DueAt is the payment's deadline by the process's monotonic clock.
+func (p *Payment) DueAt() time.Time { return p.dueAt }
+
 // WaitsForBank tells whether the payment waits for the receiving bank's answer.
 func (p *Payment) WaitsForBank() bool { return p.step == authorizing }
 

@@ -51,33 +51,53 @@ func MeasureCeiling(client tigerbeetle.Client, population sandbox.Population, id
 		}
 		return nil
 	}
-	base := rand.Uint64()
-	var holds, posts []tb.Transfer
-	started, done := time.Now(), 0
-	for done < payments {
-		holds, posts = holds[:0], posts[:0]
-		for range min(chainsPerRequest, payments-done) {
-			payer := random.IntN(population.Customers)
-			payee := (payer + 1 + random.IntN(population.Banks-1)) % population.Customers // at another bank
-			content := pix.Content{Payer: population.Customer(payer), Payee: population.Customer(payee), AmountCentavos: 1}
-			id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
-			from := len(holds)
-			holds = ledger.AppendReserve(holds, id, content, 60)
-			posts = ledger.AppendPost(posts, id, false)
-			if ids != OurIDs {
-				renumber(holds[from:], posts[from:], ids, base, done, random)
-			}
-			done++
+	batches := make(chan phases, 1)
+	go func() {
+		defer close(batches)
+		makePhases(batches, population, ids, payments, random)
+	}()
+	defer func() { // after an error nobody else takes them
+		for range batches {
 		}
-		if err := send(holds); err != nil {
+	}()
+	first := <-batches
+	started := time.Now()
+	for batch := first; batch.holds != nil; batch = <-batches {
+		if err := send(batch.holds); err != nil {
 			return Ceiling{}, err
 		}
-		if err := send(posts); err != nil {
+		if err := send(batch.posts); err != nil {
 			return Ceiling{}, err
 		}
 	}
 	seconds := time.Since(started).Seconds()
 	return Ceiling{ids, payments, seconds, float64(payments) / seconds}, nil
+}
+
+// phases are two full requests: the held legs of payments, and the posts of the same.
+type phases struct{ holds, posts []tb.Transfer }
+
+// makePhases makes the requests while the ledger works on earlier ones: it must never
+// wait for them.
+func makePhases(batches chan<- phases, population sandbox.Population, ids IDs, payments int, random *rand.Rand) {
+	base := rand.Uint64()
+	for done := 0; done < payments; {
+		batch := phases{make([]tb.Transfer, 0, 3*chainsPerRequest), make([]tb.Transfer, 0, 3*chainsPerRequest)}
+		for range min(chainsPerRequest, payments-done) {
+			payer := random.IntN(population.Customers)
+			payee := (payer + 1 + random.IntN(population.Banks-1)) % population.Customers // at another bank
+			content := pix.Content{Payer: population.Customer(payer), Payee: population.Customer(payee), AmountCentavos: 1}
+			id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+			from := len(batch.holds)
+			batch.holds = ledger.AppendReserve(batch.holds, id, content, 60)
+			batch.posts = ledger.AppendPost(batch.posts, id, false)
+			if ids != OurIDs {
+				renumber(batch.holds[from:], batch.posts[from:], ids, base, done, random)
+			}
+			done++
+		}
+		batches <- batch
+	}
 }
 
 // renumber gives the legs of one payment other ids.

@@ -163,7 +163,8 @@ func (e *Engine) start(ctx context.Context) error {
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.SessionTimeout(e.config.SessionTimeout),
 		kgo.HeartbeatInterval(e.config.SessionTimeout / 6),
-		kgo.RebalanceTimeout(e.config.RevokeDrain + 10*time.Second),
+		// Everybody waits for the slowest to join again, and so for one that died in between.
+		kgo.RebalanceTimeout(e.config.RevokeDrain + e.config.SessionTimeout),
 		kgo.DisableAutoCommit(),
 		// The markers that end a producer's transaction are finished at once: without them
 		// the committed offset would stay below the end for ever, and look like lag.

@@ -16,7 +16,7 @@ import (
 )
 
 // What a bank can send must not end the process, and what is refused must say why. The
-// inputs found are kept in testdata/fuzz and tried by every go test; make fuzz looks for more.
+// inputs in testdata/fuzz, named for what they show, are tried by every go test; make fuzz looks for more.
 
 func FuzzPayment(f *testing.F) {
 	for _, text := range []string{valid, ``, `{}`, `[]`, `null`, `{"payer": null}`, valid + `x`, `{"amount_centavos": 1e3}`, `{"payer": {"ispb": "ÀÀÀÀ"}}`, `{"accepted_at": "2026-01-01T00:00:00+99:99"}`} {

@@ -17,6 +17,10 @@ const (
 	CodeReceipt    uint16 = 7
 	CodeFunding    uint16 = 9
 	CodeMarker     uint16 = 10 // bootstrap has finished
+	CodeReturnLeg1 uint16 = 11 // a return: the legs of a payment from its payee to its payer
+	CodeReturnLeg2 uint16 = 12
+	CodeReturnLeg3 uint16 = 13
+	CodeReturn     uint16 = 17 // the verdict of a return
 	CodeClockProbe uint16 = 19 // an engine reads the ledger's clock
 )
 
@@ -37,7 +41,11 @@ type PaymentIDs struct{ base uint128 }
 
 // IDsOf returns the ids of a payment's transfers.
 func IDsOf(id pix.EndToEndID) PaymentIDs {
-	sum := sha256.Sum256(id[:])
+	return idsAt(id, sha256.Sum256(id[:]))
+}
+
+// idsAt makes ids that stand in the ledger's order where those of a payment stand.
+func idsAt(id pix.EndToEndID, sum [sha256.Size]byte) PaymentIDs {
 	hash := uint128{high: uint64(sum[0] >> 4), low: uint64(sum[0]&0xf)<<60 | binary.BigEndian.Uint64(sum[1:9])>>4}
 	v := uint128{low: id.Minute()<<30 | id.OrderedSuffix()}.shiftLeft(hashBits).or(hash).shiftLeft(slotBits)
 	return PaymentIDs{base: v}
@@ -82,27 +90,27 @@ func EndToEndIDOf(leg tb.Transfer) (pix.EndToEndID, error) {
 // AppendReserve appends phase 1 of a payment: its legs as linked pending transfers. The
 // timeout must be the same at every try, or the ledger calls the retry a different one.
 func AppendReserve(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, timeoutSeconds uint32) []tb.Transfer {
-	ids := IDsOf(id)
+	return appendHold(chain, IDsOf(id), content, CodeLeg1, tb.Transfer{
+		UserData128: userData128(id), UserData64: userData64(id), Timeout: timeoutSeconds,
+	})
+}
+
+// appendHold appends the legs that move a content; hold is what all of them share.
+func appendHold(chain []tb.Transfer, ids PaymentIDs, content pix.Content, codeOfLeg1 uint16, hold tb.Transfer) []tb.Transfer {
 	payerTransit := TransitAccount(content.Payer.ISPB)
 	payeeTransit := payerTransit
-	hold := tb.Transfer{
-		Amount:      tb.ToUint128(content.AmountCentavos),
-		UserData128: userData128(id),
-		UserData64:  userData64(id),
-		Timeout:     timeoutSeconds,
-		Ledger:      Ledger,
-	}
-	leg := func(leg int, code uint16, debit, credit AccountID) {
-		hold.ID, hold.Code, hold.DebitAccountID, hold.CreditAccountID = ids.Pending(leg), code, debit, credit
-		hold.Flags = tb.TransferFlags{Pending: true, Linked: code != CodeLeg3}.ToUint16()
+	hold.Amount, hold.Ledger = tb.ToUint128(content.AmountCentavos), Ledger
+	leg := func(leg int, debit, credit AccountID) {
+		hold.ID, hold.Code, hold.DebitAccountID, hold.CreditAccountID = ids.Pending(leg), codeOfLeg1+uint16(leg-1), debit, credit
+		hold.Flags = tb.TransferFlags{Pending: true, Linked: leg != 3}.ToUint16()
 		chain = append(chain, hold)
 	}
-	leg(1, CodeLeg1, CustomerAccount(content.Payer), payerTransit)
+	leg(1, CustomerAccount(content.Payer), payerTransit)
 	if !content.SameBank() {
 		payeeTransit = TransitAccount(content.Payee.ISPB)
-		leg(2, CodeLeg2, ReserveAccount(content.Payer.ISPB), ReserveAccount(content.Payee.ISPB))
+		leg(2, ReserveAccount(content.Payer.ISPB), ReserveAccount(content.Payee.ISPB))
 	}
-	leg(3, CodeLeg3, payeeTransit, CustomerAccount(content.Payee))
+	leg(3, payeeTransit, CustomerAccount(content.Payee))
 	return chain
 }
 
@@ -111,16 +119,15 @@ var wholeAmount = uint128{high: 1<<64 - 1, low: 1<<64 - 1}.toTB()
 
 // AppendPost appends phase 2 of an accepted payment: every leg posted in full.
 func AppendPost(chain []tb.Transfer, id pix.EndToEndID, sameBank bool) []tb.Transfer {
-	return appendResolution(chain, id, sameBank, tb.TransferFlags{PostPendingTransfer: true}, wholeAmount, pix.ReasonNone)
+	return appendResolution(chain, IDsOf(id), sameBank, tb.TransferFlags{PostPendingTransfer: true}, wholeAmount, pix.ReasonNone)
 }
 
 // AppendVoid appends phase 2 of a rejected payment: every leg voided, with the reason.
 func AppendVoid(chain []tb.Transfer, id pix.EndToEndID, sameBank bool, reason pix.Reason) []tb.Transfer {
-	return appendResolution(chain, id, sameBank, tb.TransferFlags{VoidPendingTransfer: true}, tb.Uint128{}, reason)
+	return appendResolution(chain, IDsOf(id), sameBank, tb.TransferFlags{VoidPendingTransfer: true}, tb.Uint128{}, reason)
 }
 
-func appendResolution(chain []tb.Transfer, id pix.EndToEndID, sameBank bool, flags tb.TransferFlags, amount tb.Uint128, reason pix.Reason) []tb.Transfer {
-	ids := IDsOf(id)
+func appendResolution(chain []tb.Transfer, ids PaymentIDs, sameBank bool, flags tb.TransferFlags, amount tb.Uint128, reason pix.Reason) []tb.Transfer {
 	for leg := 1; leg <= 3; leg++ {
 		if leg == 2 && sameBank {
 			continue

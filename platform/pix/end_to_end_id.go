@@ -26,38 +26,41 @@ var Epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 const minuteBits = 26
 
 // ParseEndToEndID refuses anything that is not an EndToEndId and says what is wrong with it.
-func ParseEndToEndID(text string) (EndToEndID, error) {
+func ParseEndToEndID(text string) (EndToEndID, error) { return parseID("EndToEndId", 'E', text) }
+
+// parseID reads an id of the form that payments and returns share, which differ in the letter.
+func parseID(kind string, letter byte, text string) (EndToEndID, error) {
 	var id EndToEndID
 	if len(text) != endToEndIDLength {
-		return id, fmt.Errorf("EndToEndId %s has %d characters: it must have %d", quote(text), len(text), endToEndIDLength)
+		return id, fmt.Errorf("%s %s has %d characters: it must have %d", kind, quote(text), len(text), endToEndIDLength)
 	}
-	if text[0] != 'E' {
-		return id, fmt.Errorf("EndToEndId %s begins with %s: it must begin with \"E\"", quote(text), quote(text[:1]))
+	if text[0] != letter {
+		return id, fmt.Errorf("%s %s begins with %s: it must begin with %q", kind, quote(text), quote(text[:1]), string(letter))
 	}
 	if _, err := ParseISPB(text[1:minuteStart]); err != nil {
-		return id, fmt.Errorf("EndToEndId %s: %w", quote(text), err)
+		return id, fmt.Errorf("%s %s: %w", kind, quote(text), err)
 	}
 	for i := minuteStart; i < suffixStart; i++ {
 		if text[i] < '0' || text[i] > '9' {
-			return id, fmt.Errorf("EndToEndId %s has %s at position %d: the time must be digits, yyyyMMddHHmm", quote(text), quote(text[i:i+1]), i+1)
+			return id, fmt.Errorf("%s %s has %s at position %d: the time must be digits, yyyyMMddHHmm", kind, quote(text), quote(text[i:i+1]), i+1)
 		}
 	}
 	for i := suffixStart; i < endToEndIDLength; i++ {
 		if _, ok := base62(text[i]); !ok {
-			return id, fmt.Errorf("EndToEndId %s has %s at position %d: only 0-9, A-Z and a-z are allowed", quote(text), quote(text[i:i+1]), i+1)
+			return id, fmt.Errorf("%s %s has %s at position %d: only 0-9, A-Z and a-z are allowed", kind, quote(text), quote(text[i:i+1]), i+1)
 		}
 	}
 	copy(id[:], text)
 	year, month, day, hour, minute := id.moment()
 	t := id.Time()
 	if y, m, d := t.Date(); y != year || m != month || d != day || t.Hour() != hour || t.Minute() != minute {
-		return EndToEndID{}, fmt.Errorf("EndToEndId %s holds the time %s, which does not exist", quote(text), quote(text[minuteStart:suffixStart]))
+		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s, which does not exist", kind, quote(text), quote(text[minuteStart:suffixStart]))
 	}
 	if t.Before(Epoch) {
-		return EndToEndID{}, fmt.Errorf("EndToEndId %s holds the time %s: it must not be before %s", quote(text), quote(text[minuteStart:suffixStart]), Epoch.Format(minuteLayout))
+		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s: it must not be before %s", kind, quote(text), quote(text[minuteStart:suffixStart]), Epoch.Format(minuteLayout))
 	}
 	if minutesSinceEpoch(t) >= 1<<minuteBits {
-		return EndToEndID{}, fmt.Errorf("EndToEndId %s holds the time %s: it is too far in the future", quote(text), quote(text[minuteStart:suffixStart]))
+		return EndToEndID{}, fmt.Errorf("%s %s holds the time %s: it is too far in the future", kind, quote(text), quote(text[minuteStart:suffixStart]))
 	}
 	return id, nil
 }
@@ -66,10 +69,14 @@ func ParseEndToEndID(text string) (EndToEndID, error) {
 // with the microseconds within the minute, so that ids made one after the other are in
 // order, which the ledger rewards; the other 6 characters are random.
 func NewEndToEndID(payer ISPB, at time.Time, random *rand.Rand) EndToEndID {
+	return newID('E', payer, at, random)
+}
+
+func newID(letter byte, psp ISPB, at time.Time, random *rand.Rand) EndToEndID {
 	at = at.UTC()
 	var id EndToEndID
-	id[0] = 'E'
-	copy(id[1:minuteStart], payer)
+	id[0] = letter
+	copy(id[1:minuteStart], psp)
 	at.AppendFormat(id[minuteStart:minuteStart:suffixStart], minuteLayout)
 	microseconds := uint64(at.Second())*1_000_000 + uint64(at.Nanosecond())/1_000
 	for i := suffixStart + orderedSuffixLength - 1; i >= suffixStart; i-- {
@@ -131,11 +138,15 @@ func (id EndToEndID) Suffix() [suffixLength]byte { return [suffixLength]byte(id[
 
 // JoinEndToEndID puts an id together from its parts, as the ledger keeps them.
 func JoinEndToEndID(payer [ispbLength]byte, minute uint64, suffix [suffixLength]byte) (EndToEndID, error) {
+	return joinID("EndToEndId", 'E', payer, minute, suffix)
+}
+
+func joinID(kind string, letter byte, psp [ispbLength]byte, minute uint64, suffix [suffixLength]byte) (EndToEndID, error) {
 	if minute >= 1<<minuteBits {
-		return EndToEndID{}, fmt.Errorf("minute %d of an EndToEndId does not fit %d bits", minute, minuteBits) // and could overflow below
+		return EndToEndID{}, fmt.Errorf("minute %d of an %s does not fit %d bits", minute, kind, minuteBits) // and could overflow below
 	}
 	at := Epoch.Add(time.Duration(minute) * time.Minute)
-	return ParseEndToEndID("E" + string(payer[:]) + at.Format(minuteLayout) + string(suffix[:]))
+	return parseID(kind, letter, string(letter)+string(psp[:])+at.Format(minuteLayout)+string(suffix[:]))
 }
 
 func minutesSinceEpoch(t time.Time) uint64 { return uint64(t.Unix()-Epoch.Unix()) / 60 }

@@ -29,6 +29,23 @@ var (
 	ReasonNone            Reason
 )
 
+// The reasons for which a return is refused, besides those of payments.
+var (
+	ReasonReturnExceeds  = MustReason("AM09") // more than what is left of the payment
+	ReasonReturnTooLate  = MustReason("DT05") // more than ReturnDaysMax days after the payment settled
+	ReasonNothingSettled = MustReason("LQ04") // the ledger holds no settled payment with the original's EndToEndId
+	ReasonNotThePayee    = MustReason("LQ05") // the RtrId is not of the PSP that received the payment
+	ReasonReturnsUsedUp  = MustReason("LQ06") // all the payment's slots for returns are used
+)
+
+// ReturnReasons are the reasons that a return may be made for.
+var ReturnReasons = []Reason{
+	MustReason("MD06"), // the payee gives it back
+	MustReason("BE08"), // the bank's own error
+	MustReason("FR01"), // fraud
+	MustReason("SL02"), // the payee's withdrawal or change service
+}
+
 // VerdictReasons lists the reasons that a rejected payment can have, except those that a
 // bank makes up.
 var VerdictReasons = []Reason{

@@ -1,0 +1,268 @@
+package ledgerfacts
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+)
+
+var givenBack = pix.ReturnReasons[0] // MD06
+
+func newReturnID(t testing.TB, psp pix.ISPB) pix.ReturnID {
+	t.Helper()
+	id, err := pix.ParseReturnID("D" + newID(t, psp).String()[1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// giving is a return with all that a test needs to know of it.
+type giving struct {
+	id      pix.ReturnID
+	content pix.ReturnContent
+	of      *payment
+}
+
+func (p *payment) giveBack(t testing.TB, centavos uint64) *giving {
+	return &giving{newReturnID(t, p.content.Payee.ISPB), pix.ReturnContent{Original: p.id, AmountCentavos: centavos, Reason: givenBack}, p}
+}
+
+func (g *giving) reserve(slot int) []tb.Transfer {
+	return ledger.AppendReturnReserve(nil, g.id, g.content, slot, g.of.content, g.of.timeout)
+}
+func (g *giving) post(slot int) []tb.Transfer {
+	return ledger.AppendReturnPost(nil, g.id, g.content, slot, g.of.content.SameBank())
+}
+func (g *giving) void(slot int, reason pix.Reason) []tb.Transfer {
+	return ledger.AppendReturnVoid(nil, g.id, g.content, slot, g.of.content.SameBank(), reason)
+}
+func (g *giving) receipt(reason pix.Reason) []tb.Transfer {
+	return ledger.AppendReturnReceipt(nil, g.id, g.content, reason, true)
+}
+
+func (b *engine) lookup(t testing.TB, ids []tb.Uint128) []tb.Transfer {
+	t.Helper()
+	reply := make(chan []tb.Transfer, 1)
+	b.reader.Read(reply, ids)
+	return receive(t, b, reply)
+}
+
+func (b *engine) returnTrace(t testing.TB, g *giving) ledger.ReturnTrace {
+	t.Helper()
+	return ledger.ReturnTraceOf(g.id, g.content, b.lookup(t, ledger.AppendReturnTraceIDs(nil, g.id, g.content.Original)))
+}
+
+// The answers to the chains of a return, of a payment that has settled.
+func TestAnswersToReturns(t *testing.T) {
+	for name, steps := range map[string]func(t *testing.T, p *payment){
+		"part of it, and everything again": func(t *testing.T, p *payment) {
+			g := p.giveBack(t, 40)
+			run(t, step{g.reserve(0), ok, 0}, step{g.reserve(0), tb.TransferExists, 0}, step{g.post(0), ok, 0},
+				step{g.post(0), tb.TransferExists, 0}, step{g.reserve(0), tb.TransferExists, 0})
+			p.checkMoney(t, 0, amount-40)
+		},
+		"a void after the post, and a receipt": func(t *testing.T, p *payment) {
+			g := p.giveBack(t, 40)
+			run(t, step{g.reserve(0), ok, 0}, step{g.post(0), ok, 0},
+				step{g.void(0, silent), tb.TransferExistsWithDifferentUserData32, 0},
+				step{g.receipt(silent), tb.TransferExistsWithDifferentFlags, 0})
+			p.checkMoney(t, 0, amount-40)
+		},
+		"a post after the receipt changes nothing": func(t *testing.T, p *payment) {
+			g := p.giveBack(t, 40)
+			run(t, step{g.reserve(0), ok, 0}, step{g.receipt(silent), ok, 0}, step{g.receipt(silent), tb.TransferExists, 0},
+				step{g.post(0), tb.TransferExistsWithDifferentFlags, 0}, step{g.void(0, silent), tb.TransferExistsWithDifferentFlags, 0})
+			p.checkMoney(t, -40, amount)
+		},
+		"voided": func(t *testing.T, p *payment) {
+			g := p.giveBack(t, 40)
+			run(t, step{g.reserve(0), ok, 0}, step{g.void(0, closed), ok, 0}, step{g.void(0, closed), tb.TransferExists, 0},
+				step{g.post(0), tb.TransferExistsWithDifferentUserData32, 0})
+			p.checkMoney(t, 0, amount)
+		},
+		"another return in the same slot": func(t *testing.T, p *payment) {
+			run(t, step{p.giveBack(t, 40).reserve(0), ok, 0}, step{p.giveBack(t, 40).reserve(0), tb.TransferExistsWithDifferentUserData128, 0})
+			p.checkMoney(t, -40, amount)
+		},
+		"refused, and nobody can have the slot": func(t *testing.T, p *payment) {
+			g, other := p.giveBack(t, amount+deposit+1), p.giveBack(t, 1)
+			run(t, step{g.reserve(0), tb.TransferExceedsCredits, 0}, step{other.reserve(0), tb.TransferIDAlreadyFailed, 0}, step{other.reserve(1), ok, 0})
+			p.checkMoney(t, -1, amount)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPayment(t)
+			run(t, step{p.reserve(), ok, 0}, step{p.post(), ok, 0})
+			steps(t, p)
+		})
+	}
+}
+
+func TestAnExpiredReturnLeavesAReceipt(t *testing.T) {
+	p := newPayment(t)
+	run(t, step{p.reserve(), ok, 0}, step{p.post(), ok, 0})
+	p.timeout = shortTimeout
+	g := p.giveBack(t, 40)
+	run(t, step{g.reserve(0), ok, 0})
+	(&payment{p.id, ledger.Backwards(p.content, 40), shortTimeout}).waitUntilExpired(t)
+	// The verdict stands before the legs in the chain, so it is leg 1 that says it.
+	run(t, step{g.post(0), tb.TransferPendingTransferExpired, 1})
+	// Until a verdict says so, nobody counts the money as free: only the ledger's clock knows.
+	other := p.giveBack(t, amount)
+	trace := books.returnTrace(t, other)
+	if left := trace.Left(books.lookup(t, trace.AppendOthers(nil))); left != amount-40 {
+		t.Fatalf("%d is left without a verdict", left)
+	}
+	run(t, step{g.receipt(silent), ok, 0})
+	if left := trace.Left(books.lookup(t, trace.AppendOthers(nil))); left != amount {
+		t.Fatalf("%d is left, want all", left)
+	}
+	p.checkMoney(t, 0, amount)
+}
+
+// ended is how a return ended, as one engine saw it.
+type ended struct {
+	settled bool
+	reason  pix.Reason
+}
+
+// clear does with a return what an engine does: it reads the slots, and takes the first
+// that is free if enough is left. accept is the receiving bank's answer.
+func (b *engine) clear(t testing.TB, g *giving, accept bool) ended {
+	var burnt ledger.BurntSlots
+	for {
+		trace := b.returnTrace(t, g)
+		if verdict, decided := trace.Verdict(); decided {
+			return ended{verdict.Settled, verdict.Reason}
+		}
+		slot, held := trace.Slot()
+		refusal := pix.ReasonNone
+		if !held {
+			var free bool
+			if slot, free = trace.FreeSlot(burnt); !free {
+				refusal = pix.ReasonReturnsUsedUp
+			} else if trace.Left(b.lookup(t, trace.AppendOthers(nil))) < g.content.AmountCentavos {
+				refusal = pix.ReasonReturnExceeds
+			} else {
+				switch answer := b.write(t, g.reserve(slot)); {
+				case answer.OK():
+				case answer.Exists():
+					continue // somebody took it, or an earlier try of ours did
+				case answer.Status == tb.TransferIDAlreadyFailed:
+					burnt = burnt.Add(slot)
+					continue
+				case answer.Status == tb.TransferExceedsCredits:
+					refusal = pix.ReasonPayerShort
+				default:
+					t.Errorf("phase 1 of a return: %+v", answer)
+					return ended{}
+				}
+			}
+		}
+		chain := g.post(slot)
+		switch {
+		case refusal != pix.ReasonNone:
+			chain = g.receipt(refusal)
+		case !accept:
+			chain = g.void(slot, closed)
+		}
+		if answer := b.write(t, chain); !answer.OK() && (!answer.Exists() || answer.Index != 0) {
+			t.Errorf("phase 2 of a return: %+v", answer)
+			return ended{}
+		}
+	}
+}
+
+// Many returns of one payment, each cleared by several engines at once that know nothing of
+// each other, some refused by the bank, some where the payee has not the money: never is
+// more given back than was paid, every engine sees the same end of each, and it is in one slot.
+func TestReturnsRace(t *testing.T) {
+	for round := range 20 {
+		random := rand.New(rand.NewPCG(uint64(round), 77))
+		poor := round%2 == 1
+		payer, payeeBank := newCustomer(t, newPSP(t, reserve), deposit), newPSP(t, reserve)
+		payee := newCustomer(t, payeeBank, 1)
+		if round%4 >= 2 {
+			payee = newCustomer(t, payer.ISPB, 1)
+		}
+		p := newPaymentBetween(t, payer, payee)
+		run(t, step{p.reserve(), ok, 0}, step{p.post(), ok, 0})
+		owns := int64(amount + 1)
+		if poor {
+			spent := newPaymentBetween(t, payee, newCustomer(t, payeeBank, 1))
+			spent.content.AmountCentavos = 60
+			run(t, step{spent.reserve(), ok, 0}, step{spent.post(), ok, 0})
+			owns -= 60
+		}
+		engines := []*engine{open(ledger.BatchConfig{EventsMax: 8189, InFlightMax: 1}), open(ledger.BatchConfig{EventsMax: 200, InFlightMax: 2}), books}
+		const returns = 10
+		var ends [returns][]ended
+		givings := [returns]*giving{}
+		var all sync.WaitGroup
+		for i := range returns {
+			g, accept := p.giveBack(t, 1+random.Uint64N(60)), random.IntN(4) > 0
+			givings[i], ends[i] = g, make([]ended, len(engines))
+			for k, b := range engines {
+				all.Go(func() { ends[i][k] = b.clear(t, g, accept) })
+			}
+		}
+		all.Wait()
+		engines[0].close()
+		engines[1].close()
+		if t.Failed() {
+			return
+		}
+		var back uint64
+		slots := map[int]pix.ReturnID{}
+		summary := ""
+		for i, g := range givings {
+			for _, end := range ends[i] {
+				if end != ends[i][0] {
+					t.Fatalf("round %d: one engine saw %+v, another %+v", round, ends[i][0], end)
+				}
+			}
+			summary += fmt.Sprintf(" %d:%t%s", g.content.AmountCentavos, ends[i][0].settled, ends[i][0].reason)
+			if ends[i][0].settled {
+				back += g.content.AmountCentavos
+			}
+			trace := books.returnTrace(t, g)
+			if slot, held := trace.Slot(); held {
+				if before, taken := slots[slot]; taken {
+					t.Fatalf("round %d: %s and %s are in the slot %d", round, before, g.id, slot)
+				}
+				slots[slot] = g.id
+			} else if ends[i][0].settled {
+				t.Fatalf("round %d: %s settled without a slot", round, g.id)
+			}
+		}
+		t.Logf("round %d, %d of %d given back:%s", round, back, amount, summary)
+		if back > amount || int64(back) > owns {
+			t.Fatalf("round %d: %d given back of %d, the payee had %d", round, back, amount, owns)
+		}
+		if got := balancesOf(t, ledger.CustomerAccount(payee), ledger.CustomerAccount(payer)); got[0].posted != owns-int64(back) || got[1].posted != deposit-amount+int64(back) {
+			t.Fatalf("round %d: %+v after %d was given back", round, got, back)
+		}
+	}
+}
+
+// A payment has so many slots, and then no more.
+func TestTheSlotsOfAPaymentAreUsedUp(t *testing.T) {
+	p := newPayment(t)
+	run(t, step{p.reserve(), ok, 0}, step{p.post(), ok, 0})
+	for i := range ledger.ReturnSlots {
+		if end := books.clear(t, p.giveBack(t, 1), true); !end.settled {
+			t.Fatalf("return %d: %+v", i+1, end)
+		}
+	}
+	if end := books.clear(t, p.giveBack(t, 1), true); end.reason != pix.ReasonReturnsUsedUp {
+		t.Fatalf("%+v", end)
+	}
+	p.checkMoney(t, 0, amount-ledger.ReturnSlots)
+}

@@ -1,0 +1,207 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// ReturnSlots is how many returns of one payment the ledger has room for. A return that was
+// held keeps its slot for good, whatever became of it.
+const ReturnSlots = 64
+
+// ReturnIDs returns the transfer ids of a slot, 0 to ReturnSlots-1, for a return of a
+// payment. They stand where the payment's own stand, but the hash is of "R", the payment's
+// EndToEndId and the slot: whoever returns that payment must pass through the same slots.
+func ReturnIDs(original pix.EndToEndID, slot int) PaymentIDs {
+	text := make([]byte, 0, 2+len(original))
+	text = append(append(append(text, 'R'), original[:]...), byte(slot))
+	return idsAt(original, sha256.Sum256(text))
+}
+
+// ReturnVerdict returns the one id that decides a return. It is a function of the RtrId
+// alone, so that the return can hold one verdict only, whatever slot it was held in, and
+// one that is refused takes none.
+func ReturnVerdict(id pix.ReturnID) tb.Uint128 { return IDsOf(pix.EndToEndID(id)).Verdict() }
+
+// ReturnIDOf reads the RtrId back from a leg of a return.
+func ReturnIDOf(leg tb.Transfer) (pix.ReturnID, error) {
+	v := fromTB(leg.UserData128)
+	var ispb [8]byte
+	binary.BigEndian.PutUint64(ispb[:], leg.UserData64)
+	var suffix [11]byte
+	suffix[0], suffix[1], suffix[2] = byte(v.high>>16), byte(v.high>>8), byte(v.high)
+	binary.BigEndian.PutUint64(suffix[3:], v.low)
+	return pix.JoinReturnID(ispb, v.high>>24, suffix)
+}
+
+// Backwards returns what a return of so much of a payment moves.
+func Backwards(payment pix.Content, amountCentavos uint64) pix.Content {
+	return pix.Content{Payer: payment.Payee, Payee: payment.Payer, AmountCentavos: amountCentavos}
+}
+
+// AppendReturnReserve appends phase 1 of a return in a slot: the legs of the payment
+// backwards. They name the return, and why it is made.
+func AppendReturnReserve(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, payment pix.Content, timeoutSeconds uint32) []tb.Transfer {
+	return appendHold(chain, ReturnIDs(content.Original, slot), Backwards(payment, content.AmountCentavos), CodeReturnLeg1, tb.Transfer{
+		UserData128: userData128(pix.EndToEndID(id)), UserData64: userData64(pix.EndToEndID(id)), UserData32: uint32(content.Reason),
+		Timeout: timeoutSeconds,
+	})
+}
+
+// AppendReturnPost appends phase 2 of an accepted return: its verdict, and every leg
+// posted. The chain is atomic, so nothing is posted where another verdict stands.
+func AppendReturnPost(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, sameBank bool) []tb.Transfer {
+	chain = appendReturnVerdict(chain, id, content, pix.ReasonNone, true, true)
+	return appendResolution(chain, ReturnIDs(content.Original, slot), sameBank, tb.TransferFlags{PostPendingTransfer: true}, wholeAmount, pix.ReasonNone)
+}
+
+// AppendReturnVoid appends phase 2 of a rejected return: its verdict, and every leg voided.
+func AppendReturnVoid(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, sameBank bool, reason pix.Reason) []tb.Transfer {
+	chain = appendReturnVerdict(chain, id, content, reason, true, true)
+	return appendResolution(chain, ReturnIDs(content.Original, slot), sameBank, tb.TransferFlags{VoidPendingTransfer: true}, tb.Uint128{}, reason)
+}
+
+// AppendReturnReceipt appends the verdict of a refused return, which resolves no leg. With
+// payerKnown the accounts of the PSP that paid the original must exist.
+func AppendReturnReceipt(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, reason pix.Reason, payerKnown bool) []tb.Transfer {
+	return appendReturnVerdict(chain, id, content, reason, payerKnown, false)
+}
+
+// appendReturnVerdict appends a transfer of zero that names the original: minute and
+// suffix in user_data_128, its PSP in the accounts. The reason is none when it settles.
+func appendReturnVerdict(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, reason pix.Reason, payerKnown, linked bool) []tb.Transfer {
+	debit, credit := IssuanceAccount, RefusalsAccount
+	if payerKnown {
+		debit, credit = TransitAccount(content.Original.Payer()), ReserveAccount(content.Original.Payer())
+	}
+	return append(chain, tb.Transfer{
+		ID: ReturnVerdict(id), DebitAccountID: debit, CreditAccountID: credit,
+		UserData128: userData128(content.Original), UserData64: content.Hash(), UserData32: uint32(reason),
+		Ledger: Ledger, Code: CodeReturn, Flags: tb.TransferFlags{Linked: linked}.ToUint16(),
+	})
+}
+
+// ReturnTrace is what the ledger holds about a return: the original, who is in its slots,
+// and the verdict.
+type ReturnTrace struct {
+	Original Trace
+	slots    [ReturnSlots]*tb.Transfer // leg 1 of each return of the original
+	own      *tb.Transfer
+	id       pix.ReturnID
+	content  pix.ReturnContent
+}
+
+// AppendReturnTraceIDs appends the ids whose look-up makes a ReturnTrace.
+func AppendReturnTraceIDs(ids []tb.Uint128, id pix.ReturnID, original pix.EndToEndID) []tb.Uint128 {
+	ids = append(AppendTraceIDs(ids, original), ReturnVerdict(id))
+	for slot := range ReturnSlots {
+		ids = append(ids, ReturnIDs(original, slot).Pending(1))
+	}
+	return ids
+}
+
+// ReturnTraceOf puts the trace together from the transfers found under its ids.
+func ReturnTraceOf(id pix.ReturnID, content pix.ReturnContent, found []tb.Transfer) ReturnTrace {
+	trace := ReturnTrace{Original: TraceOf(content.Original, found), id: id, content: content}
+	byID := make(map[tb.Uint128]*tb.Transfer, len(found))
+	for i := range found {
+		byID[found[i].ID] = &found[i]
+	}
+	trace.own = byID[ReturnVerdict(id)]
+	for slot := range ReturnSlots {
+		trace.slots[slot] = byID[ReturnIDs(content.Original, slot).Pending(1)]
+	}
+	return trace
+}
+
+// Slot returns the slot that holds this return.
+func (t *ReturnTrace) Slot() (slot int, held bool) {
+	for slot, leg := range t.slots {
+		if leg != nil && t.isOf(leg) {
+			return slot, true
+		}
+	}
+	return 0, false
+}
+
+func (t *ReturnTrace) isOf(leg *tb.Transfer) bool {
+	return leg.UserData128 == userData128(pix.EndToEndID(t.id)) && leg.UserData64 == userData64(pix.EndToEndID(t.id))
+}
+
+// SameContent tells whether what the ledger holds under the RtrId is this return. As with
+// payments, a verdict has decided, whatever is held.
+func (t *ReturnTrace) SameContent() bool {
+	if t.own != nil {
+		return t.own.UserData64 == t.content.Hash()
+	}
+	slot, held := t.Slot()
+	return held && fromTB(t.slots[slot].Amount) == uint128{low: t.content.AmountCentavos} && t.slots[slot].UserData32 == uint32(t.content.Reason)
+}
+
+// Verdict returns how the return ended, if it ended.
+func (t *ReturnTrace) Verdict() (Verdict, bool) {
+	if t.own == nil {
+		return Verdict{}, false
+	}
+	return Verdict{Settled: t.own.UserData32 == 0, Reason: pix.Reason(t.own.UserData32), Time: timeOf(t.own)}, true
+}
+
+// AppendOthers appends the verdict ids of the other returns in the slots. Their look-up
+// tells what they leave of the payment.
+func (t *ReturnTrace) AppendOthers(ids []tb.Uint128) []tb.Uint128 {
+	for _, leg := range t.slots {
+		if leg != nil && !t.isOf(leg) {
+			if id, err := ReturnIDOf(*leg); err == nil {
+				ids = append(ids, ReturnVerdict(id))
+			}
+		}
+	}
+	return ids
+}
+
+// Left returns what is left of the payment for a return: its amount less every return in a
+// slot, but not one whose verdict rejects it or is of another content: that one can never be
+// posted. Nothing else frees a slot's amount; what seems expired by a clock of ours could
+// still be posted by the ledger's. The original must be held.
+func (t *ReturnTrace) Left(verdicts []tb.Transfer) uint64 {
+	byID := make(map[tb.Uint128]*tb.Transfer, len(verdicts))
+	for i := range verdicts {
+		byID[verdicts[i].ID] = &verdicts[i]
+	}
+	left := uint64(t.Original.AmountCentavos())
+	for _, leg := range t.slots {
+		if leg == nil || t.isOf(leg) {
+			continue
+		}
+		held := pix.ReturnContent{Original: t.content.Original, AmountCentavos: uint64(Centavos(leg.Amount)), Reason: pix.Reason(leg.UserData32)}
+		if id, err := ReturnIDOf(*leg); err == nil {
+			if verdict := byID[ReturnVerdict(id)]; verdict != nil && (verdict.UserData32 != 0 || verdict.UserData64 != held.Hash()) {
+				continue
+			}
+		}
+		left -= min(left, held.AmountCentavos)
+	}
+	return left
+}
+
+// BurntSlots are slots of a payment that the ledger has answered with id_already_failed: a
+// return was refused in them by phase 1, so nobody can ever be held there.
+type BurntSlots uint64
+
+// Add returns the slots with one more.
+func (b BurntSlots) Add(slot int) BurntSlots { return b | 1<<slot }
+
+// FreeSlot returns the first slot that a return could be held in. It must be the first: a
+// return in slot k was judged by the slots below k, so nobody may come below it later.
+func (t *ReturnTrace) FreeSlot(burnt BurntSlots) (slot int, free bool) {
+	for slot, leg := range t.slots {
+		if leg == nil && burnt&(1<<slot) == 0 {
+			return slot, true
+		}
+	}
+	return 0, false
+}

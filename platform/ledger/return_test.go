@@ -1,0 +1,238 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"math/big"
+	"slices"
+	"testing"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+func returnIDs() *rapid.Generator[pix.ReturnID] {
+	return rapid.Custom(func(t *rapid.T) pix.ReturnID {
+		id, err := pix.ParseReturnID("D" + endToEndIDs().Draw(t, "id").String()[1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	})
+}
+
+func returnContents() *rapid.Generator[pix.ReturnContent] {
+	return rapid.Custom(func(t *rapid.T) pix.ReturnContent {
+		return pix.ReturnContent{
+			Original: endToEndIDs().Draw(t, "original"), AmountCentavos: rapid.Uint64Range(1, 1<<63-1).Draw(t, "amount"),
+			Reason: rapid.SampledFrom(pix.ReturnReasons).Draw(t, "reason"),
+		}
+	})
+}
+
+// The layout stands in the ledger for good, so it is built here a second time: what stands
+// before the hash is the payment's, the hash is of "R", its EndToEndId and the slot.
+func TestReturnIDLayout(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		original, slot := endToEndIDs().Draw(t, "original"), rapid.IntRange(0, ReturnSlots-1).Draw(t, "slot")
+		want := bigOf(fromTB(IDsOf(original).Pending(1)))
+		want.Lsh(want.Rsh(want, 72), 68)
+		sum := sha256.Sum256(append([]byte("R"+original.String()), byte(slot)))
+		hash := new(big.Int).SetBytes(sum[:])
+		want.Or(want, hash.Rsh(hash, 256-68))
+		want.Lsh(want, 4)
+		if got := bigOf(fromTB(ReturnIDs(original, slot).Pending(1))); got.Cmp(want) != 0 {
+			t.Fatalf("slot %d of %s: got %x, want %x", slot, original, got, want)
+		}
+	})
+}
+
+func TestReturnIDsAreNobodyElses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		original, id := endToEndIDs().Draw(t, "original"), returnIDs().Draw(t, "return")
+		seen := map[tb.Uint128]bool{ReturnVerdict(id): true}
+		all := []PaymentIDs{IDsOf(original)}
+		for slot := range ReturnSlots {
+			all = append(all, ReturnIDs(original, slot))
+		}
+		for _, ids := range all {
+			for leg := 1; leg <= legsMax; leg++ {
+				for _, transfer := range []tb.Uint128{ids.Pending(leg), ids.Resolution(leg)} {
+					if seen[transfer] {
+						t.Fatalf("%s twice", transfer)
+					}
+					seen[transfer] = true
+				}
+			}
+		}
+	})
+}
+
+func TestReturnChains(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id, content, payment := returnIDs().Draw(t, "return"), returnContents().Draw(t, "content"), contents().Draw(t, "payment")
+		slot, rejection := rapid.IntRange(0, ReturnSlots-1).Draw(t, "slot"), pix.ReasonPayeeBlocked
+		ids := ReturnIDs(content.Original, slot)
+		legs := []int{1, 2, 3}
+		if payment.SameBank() {
+			legs = []int{1, 3}
+		}
+		reserve := AppendReturnReserve(nil, id, content, slot, payment, 60)
+		// The same legs as those of a payment from the payee to the payer.
+		forwards := AppendReserve(nil, content.Original, pix.Content{Payer: payment.Payee, Payee: payment.Payer, AmountCentavos: content.AmountCentavos}, 60)
+		post, void := AppendReturnPost(nil, id, content, slot, payment.SameBank()), AppendReturnVoid(nil, id, content, slot, payment.SameBank(), rejection)
+		if len(reserve) != len(legs) || len(post) != 1+len(legs) || len(void) != 1+len(legs) {
+			t.Fatalf("%d legs, %d in the post, %d in the void", len(reserve), len(post), len(void))
+		}
+		for i, leg := range legs {
+			want := forwards[i]
+			want.ID, want.Code, want.UserData32 = ids.Pending(leg), uint16(10+leg), uint32(content.Reason)
+			want.UserData128, want.UserData64 = userData128(pix.EndToEndID(id)), userData64(pix.EndToEndID(id))
+			if reserve[i] != want {
+				t.Fatalf("leg %d: got %+v, want %+v", leg, reserve[i], want)
+			}
+			if back, err := ReturnIDOf(reserve[i]); err != nil || back != id {
+				t.Fatalf("leg %d names %s: %v", leg, back, err)
+			}
+			linked := i < len(legs)-1
+			if want := (tb.Transfer{ID: ids.Resolution(leg), PendingID: ids.Pending(leg), Amount: wholeAmount,
+				Flags: tb.TransferFlags{PostPendingTransfer: true, Linked: linked}.ToUint16()}); post[1+i] != want {
+				t.Fatalf("post %d: got %+v, want %+v", leg, post[1+i], want)
+			}
+			if want := (tb.Transfer{ID: ids.Resolution(leg), PendingID: ids.Pending(leg), UserData32: uint32(rejection),
+				Flags: tb.TransferFlags{VoidPendingTransfer: true, Linked: linked}.ToUint16()}); void[1+i] != want {
+				t.Fatalf("void %d: got %+v, want %+v", leg, void[1+i], want)
+			}
+		}
+		psp := content.Original.Payer()
+		verdict := tb.Transfer{
+			ID: IDsOf(pix.EndToEndID(id)).Verdict(), DebitAccountID: TransitAccount(psp), CreditAccountID: ReserveAccount(psp),
+			UserData128: userData128(content.Original), UserData64: content.Hash(), Ledger: 986, Code: 17, Flags: tb.TransferFlags{Linked: true}.ToUint16(),
+		}
+		if post[0] != verdict {
+			t.Fatalf("verdict: got %+v, want %+v", post[0], verdict)
+		}
+		verdict.UserData32 = uint32(rejection)
+		if void[0] != verdict {
+			t.Fatalf("verdict: got %+v, want %+v", void[0], verdict)
+		}
+		verdict.Flags = 0
+		if receipt := AppendReturnReceipt(nil, id, content, rejection, true); len(receipt) != 1 || receipt[0] != verdict {
+			t.Fatalf("receipt: got %+v, want %+v", receipt, verdict)
+		}
+		verdict.DebitAccountID, verdict.CreditAccountID = IssuanceAccount, RefusalsAccount
+		if receipt := AppendReturnReceipt(nil, id, content, rejection, false); len(receipt) != 1 || receipt[0] != verdict {
+			t.Fatalf("receipt: got %+v, want %+v", receipt, verdict)
+		}
+	})
+}
+
+// What is left of a payment is its amount less the returns in its slots that can still be
+// posted or have been: a model of it counts them by hand.
+func TestLeftAndSlots(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		payment := contents().Draw(t, "payment")
+		payment.AmountCentavos = rapid.Uint64Range(1, 1000).Draw(t, "amount")
+		own, content := returnIDs().Draw(t, "own"), returnContents().Draw(t, "content")
+		content.AmountCentavos = 1
+		found := AppendReserve(nil, content.Original, payment, 60)
+		var verdicts []tb.Transfer
+		left, mine, firstFree, burnt := int64(payment.AmountCentavos), -1, -1, BurntSlots(0)
+		taken := map[pix.ReturnID]bool{own: true}
+		for slot := range rapid.IntRange(0, 8).Draw(t, "slots") {
+			other := returnIDs().Draw(t, "other")
+			if taken[other] {
+				continue
+			}
+			taken[other] = true
+			held := pix.ReturnContent{Original: content.Original, AmountCentavos: rapid.Uint64Range(1, 100).Draw(t, "held"), Reason: pix.ReturnReasons[0]}
+			state := rapid.SampledFrom([]string{"held", "posted", "voided", "refused", "of another content", "burnt", "mine", "free"}).Draw(t, "state")
+			if state == "mine" && mine >= 0 || state == "free" && firstFree >= 0 {
+				state = "burnt"
+			}
+			switch state {
+			case "free":
+				firstFree = slot
+				continue
+			case "burnt":
+				burnt = burnt.Add(slot)
+				continue
+			case "mine":
+				mine = slot
+				found = append(found, AppendReturnReserve(nil, own, content, slot, payment, 60)[0])
+				continue
+			case "posted":
+				verdicts = append(verdicts, AppendReturnPost(nil, other, held, slot, false)[0])
+			case "voided":
+				verdicts = append(verdicts, AppendReturnVoid(nil, other, held, slot, false, pix.ReasonPayeeClosed)[0])
+			case "refused":
+				verdicts = append(verdicts, AppendReturnReceipt(nil, other, held, pix.ReasonPayeePSPSilent, true)[0])
+			case "of another content":
+				another := held
+				another.AmountCentavos++
+				verdicts = append(verdicts, AppendReturnPost(nil, other, another, slot, false)[0])
+			}
+			if state == "held" || state == "posted" {
+				left -= int64(held.AmountCentavos)
+			}
+			found = append(found, AppendReturnReserve(nil, other, held, slot, payment, 60)[0])
+		}
+		trace := ReturnTraceOf(own, content, rapid.Permutation(found).Draw(t, "found"))
+		if got := trace.Left(verdicts); got != uint64(max(0, left)) {
+			t.Fatalf("left %d, want %d", got, left)
+		}
+		if slot, held := trace.Slot(); held != (mine >= 0) || held && slot != mine || held != trace.SameContent() {
+			t.Fatalf("mine is in %d, %t; want %d", slot, held, mine)
+		}
+		slot, free := trace.FreeSlot(burnt)
+		if firstFree >= 0 && slot != firstFree || !free || trace.slots[slot] != nil || burnt&(1<<slot) != 0 {
+			t.Fatalf("free is %d, %t; want %d", slot, free, firstFree)
+		}
+		for _, verdict := range verdicts {
+			if !slices.Contains(trace.AppendOthers(nil), verdict.ID) {
+				t.Fatalf("the verdict %s is not asked for", verdict.ID)
+			}
+		}
+	})
+}
+
+func TestNoSlotIsFree(t *testing.T) {
+	var trace ReturnTrace
+	var burnt BurntSlots
+	for range ReturnSlots {
+		slot, free := trace.FreeSlot(burnt)
+		if !free {
+			t.Fatal("too early")
+		}
+		burnt = burnt.Add(slot)
+	}
+	if slot, free := trace.FreeSlot(burnt); free {
+		t.Fatalf("slot %d is free", slot)
+	}
+}
+
+func TestSameContentOfAReturn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id, content, payment := returnIDs().Draw(t, "return"), returnContents().Draw(t, "content"), contents().Draw(t, "payment")
+		other := content
+		switch rapid.IntRange(0, 2).Draw(t, "differing") {
+		case 0:
+			other.AmountCentavos++
+		case 1:
+			other.Reason = rapid.SampledFrom(pix.ReturnReasons).Draw(t, "other reason")
+		}
+		held := AppendReturnReserve(nil, id, content, 3, payment, 60)
+		if trace := ReturnTraceOf(id, other, held); trace.SameContent() != (other == content) {
+			t.Fatalf("held for %v, asked for %v: %t", content, other, trace.SameContent())
+		}
+		// A verdict has decided, also one of a return of another payment with this RtrId.
+		decided := AppendReturnPost(nil, id, content, 3, false)[:1]
+		if trace := ReturnTraceOf(id, other, append(held, decided...)); trace.SameContent() != (other == content) {
+			t.Fatalf("decided for %v, asked for %v: %t", content, other, trace.SameContent())
+		}
+		if verdict, ok := (&ReturnTrace{own: &decided[0]}).Verdict(); !ok || !verdict.Settled {
+			t.Fatalf("%+v", verdict)
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package pix
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// ReturnID (RtrId) is the identity of a return: "D", the ISPB of the PSP that gives the
+// money back, and the rest as in an EndToEndId.
+type ReturnID [endToEndIDLength]byte
+
+// ParseReturnID refuses anything that is not an RtrId and says what is wrong with it.
+func ParseReturnID(text string) (ReturnID, error) {
+	id, err := parseID("RtrId", 'D', text)
+	return ReturnID(id), err
+}
+
+// NewReturnID makes an RtrId as NewEndToEndID makes an EndToEndId.
+func NewReturnID(psp ISPB, at time.Time, random *rand.Rand) ReturnID {
+	return ReturnID(newID('D', psp, at, random))
+}
+
+// JoinReturnID puts an id together from its parts, as the ledger keeps them.
+func JoinReturnID(psp [ispbLength]byte, minute uint64, suffix [suffixLength]byte) (ReturnID, error) {
+	id, err := joinID("RtrId", 'D', psp, minute, suffix)
+	return ReturnID(id), err
+}
+
+func (id ReturnID) String() string { return string(id[:]) }
+
+// PSP returns the ISPB inside the id: who gives the money back.
+func (id ReturnID) PSP() ISPB { return EndToEndID(id).Payer() }
+
+// Time returns the minute inside the id, in UTC.
+func (id ReturnID) Time() time.Time { return EndToEndID(id).Time() }
+
+// ReturnContent is what makes two messages with one RtrId the same return. Between whom
+// the money moves is the original's to say, so it is no part of a return.
+type ReturnContent struct {
+	Original       EndToEndID
+	AmountCentavos uint64
+	Reason         Reason // why it is given back, one of ReturnReasons
+}
+
+// Hash returns the first 64 bits of the SHA-256 of the content. The verdict of a return
+// keeps it, so that another content under the same RtrId is noticed.
+func (c ReturnContent) Hash() uint64 {
+	text := make([]byte, 0, 64)
+	text = append(append(text, c.Original[:]...), '/')
+	text = append(append(text, c.Reason.String()...), '/')
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, c.AmountCentavos))
+	return binary.BigEndian.Uint64(sum[:8])
+}
+
+// Return is a return order whose form is valid.
+type Return struct {
+	ID ReturnID
+	ReturnContent
+	AcceptedAt time.Time
+}
+
+// ReturnDaysMax is how long after its settlement a payment can be returned.
+const ReturnDaysMax = 90
+
+// InTime tells whether a return accepted at an instant is not too late for a payment
+// settled at another. It is a function of the record and the ledger, never of the clock.
+func (r Return) InTime(settledAt time.Time) bool {
+	return r.AcceptedAt.Sub(settledAt) <= ReturnDaysMax*24*time.Hour
+}
+
+// ReturnDraft is a return order as it arrives, before anything about it is believed.
+type ReturnDraft struct {
+	ReturnID           string
+	OriginalEndToEndID string
+	AmountCentavos     uint64
+	ReasonCode         string
+	AcceptedAtUnixMs   int64
+}
+
+// Validate turns a draft into a return, or returns an *Invalid. As for payments, it is a
+// pure function of the draft and the record's timestamp. That a return is of no return
+// needs no rule: the original's id begins with E.
+func (d ReturnDraft) Validate(recordTime time.Time) (Return, error) {
+	id, err := ParseReturnID(d.ReturnID)
+	if err != nil {
+		return Return{}, &Invalid{ReasonBadEndToEndID, "return_id", err.Error()}
+	}
+	original, err := ParseEndToEndID(d.OriginalEndToEndID)
+	if err != nil {
+		return Return{}, &Invalid{ReasonBadEndToEndID, "original_end_to_end_id", err.Error()}
+	}
+	reason, err := ParseReason(d.ReasonCode)
+	if err != nil {
+		return Return{}, &Invalid{ReasonMalformed, "reason_code", err.Error()}
+	}
+	if !slices.Contains(ReturnReasons, reason) {
+		return Return{}, &Invalid{ReasonMalformed, "reason_code", fmt.Sprintf("%s is no reason for a return: it must be one of %s", reason, ReturnReasons)}
+	}
+	accepted := time.UnixMilli(d.AcceptedAtUnixMs).UTC()
+	if apart := accepted.Sub(id.Time()).Abs(); apart > ToleranceHours*time.Hour {
+		return Return{}, &Invalid{ReasonBadEndToEndID, "return_id", fmt.Sprintf("RtrId %s is %s away from the acceptance at %s: at most %d h are allowed", id, apart.Round(time.Minute), accepted.Format(time.RFC3339), ToleranceHours)}
+	}
+	if ahead := accepted.Sub(recordTime); ahead > AcceptanceAheadSecondsMax*time.Second {
+		return Return{}, &Invalid{ReasonBadAcceptance, "accepted_at_unix_ms", fmt.Sprintf("%d is %s after the record's timestamp: at most %d s are allowed", d.AcceptedAtUnixMs, ahead, AcceptanceAheadSecondsMax)}
+	}
+	return Return{ID: id, ReturnContent: ReturnContent{original, d.AmountCentavos, reason}, AcceptedAt: accepted}, nil
+}

@@ -1,6 +1,6 @@
 # Liquida: everything that a person or CI does with this repo is a target here.
 # The modules are listed once; go.work lists the same.
-MODULES := proto platform services/producer services/clearing-engine services/bank-simulator loadtest deploy
+MODULES := proto platform services/producer services/clearing-engine services/bank-simulator client loadtest deploy
 PACKAGES := $(addprefix ./,$(addsuffix /...,$(MODULES)))
 STACK := bin/stack
 RATE ?= 1000
@@ -63,7 +63,7 @@ correctness: build ## run the tests that prove the promise and print one table o
 	@bin/loadtest correctness $(ARGS)
 
 build: ## build all programs into bin/
-	go build -o bin/ ./services/producer ./services/clearing-engine ./services/bank-simulator ./loadtest ./deploy/cmd/...
+	go build -o bin/ ./services/producer ./services/clearing-engine ./services/bank-simulator ./client/liquida ./loadtest ./deploy/cmd/...
 
 $(STACK): $(shell find deploy platform proto -name '*.go') go.work
 	@mkdir -p bin
@@ -112,4 +112,5 @@ verify-dashboards: tigerbeetle ## ask every expression of every dashboard and ru
 verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, about 10 minutes)
 	@deploy/verify-compose.sh
 
-ci: test test-kafka lint check-generated check-settings check-modules ## all that CI checks
+ci: FUZZ_TIME = 5s
+ci: test test-kafka lint check-generated check-settings check-modules test-api fuzz ## all that CI checks

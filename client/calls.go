@@ -1,0 +1,142 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// preferMax is how long the API is asked to hold its answer; longer waits follow the events.
+const preferMax = 10 * time.Second
+
+// UnknownFate is the error of a payment that may or may not have been made.
+type UnknownFate struct {
+	EndToEndID string
+	Err        error // of the last try
+}
+
+func (e *UnknownFate) Error() string {
+	return fmt.Sprintf("%v\nThe fate of payment %s is unknown: send the same again with this id, which is safe, or ask for its status", e.Err, e.EndToEndID)
+}
+func (e *UnknownFate) Unwrap() error { return e.Err }
+
+// Pay sends a payment until it is acknowledged, each time with the same EndToEndId, which
+// is made first when there is none: so it is made once, whatever breaks. It then waits so
+// long for the outcome; the state returned is not final when that was too short, and
+// Accepted when wait is 0. An *UnknownFate says that no try was acknowledged.
+func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (PaymentState, error) {
+	if payment.EndToEndID == "" {
+		payer := payment.Payer
+		if _, err := ParseAccount(payer.String()); err != nil { // the id is made of it
+			return PaymentState{}, fmt.Errorf("payer: %w", err)
+		}
+		payment.EndToEndID = pix.NewEndToEndID(pix.ISPB(payer.ISPB), time.Now(), random).String()
+	}
+	until := time.Now().Add(wait)
+	call := call{operation: opPay, body: payment}
+	if held := min(wait, preferMax).Truncate(time.Second); held > 0 {
+		call.longer = held
+		call.header = map[string]string{"Prefer": fmt.Sprintf("wait=%d", held/time.Second)}
+	}
+	var state PaymentState
+	if err := c.ask(ctx, call, &state); err != nil {
+		if TryAgain(err) {
+			err = &UnknownFate{payment.EndToEndID, err}
+		}
+		return PaymentState{EndToEndID: payment.EndToEndID, Status: Unknown}, err
+	}
+	if state.Final() || !time.Now().Before(until) {
+		return state, nil
+	}
+	waiting, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	seen, err := c.Follow(waiting, state.EndToEndID, nil)
+	if seen.Status != "" {
+		state = seen
+	}
+	if waiting.Err() != nil && ctx.Err() == nil { // it was acknowledged; only the wait is over
+		err = nil
+	}
+	return state, err
+}
+
+// Payment asks what became of a payment. An error that NotFound tells: the ledger does not
+// know it (yet).
+func (c *Client) Payment(ctx context.Context, endToEndID string) (PaymentState, error) {
+	var state PaymentState
+	err := c.ask(ctx, call{operation: opPayment, values: []string{endToEndID}}, &state)
+	return state, err
+}
+
+// Balance asks what an account holds.
+func (c *Client) Balance(ctx context.Context, account Account) (AccountBalance, error) {
+	var balance AccountBalance
+	err := c.ask(ctx, call{operation: opAccount, values: account.path()}, &balance)
+	return balance, err
+}
+
+func (a Account) path() []string { return []string{a.ISPB, a.Branch, a.Number} }
+
+// Statement yields what moved an account, newest first, asking for page after page of at
+// most so many lines (0: as many as the server likes); it ends after an error.
+func (c *Client) Statement(ctx context.Context, account Account, page int) iter.Seq2[StatementLine, error] {
+	return pages(page, func(query url.Values) ([]StatementLine, string, error) {
+		var statement Statement
+		err := c.ask(ctx, call{operation: opStatement, values: account.path(), query: query}, &statement)
+		return statement.Lines, statement.NextCursor, err
+	})
+}
+
+// Participants yields all participants; it ends after an error.
+func (c *Client) Participants(ctx context.Context) iter.Seq2[Participant, error] {
+	return pages(0, func(query url.Values) ([]Participant, string, error) {
+		var page ParticipantPage
+		err := c.ask(ctx, call{operation: opParticipants, query: query}, &page)
+		return page.Participants, page.NextCursor, err
+	})
+}
+
+// Participant asks for one.
+func (c *Client) Participant(ctx context.Context, ispb string) (Participant, error) {
+	var participant Participant
+	err := c.ask(ctx, call{operation: opParticipant, values: []string{ispb}}, &participant)
+	return participant, err
+}
+
+func pages[V any](limit int, ask func(url.Values) ([]V, string, error)) iter.Seq2[V, error] {
+	return func(yield func(V, error) bool) {
+		query := url.Values{}
+		if limit > 0 {
+			query.Set("limit", strconv.Itoa(limit))
+		}
+		for {
+			values, next, err := ask(query)
+			if err != nil {
+				yield(*new(V), err)
+				return
+			}
+			for _, value := range values {
+				if !yield(value, nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			query.Set("cursor", next)
+		}
+	}
+}
+
+// random may be used by many goroutines: its source is the process's own.
+var random = rand.New(processSource{})
+
+type processSource struct{}
+
+func (processSource) Uint64() uint64 { return rand.Uint64() }

@@ -1,0 +1,278 @@
+// Package client talks to Liquida's HTTP API: it sends payments so that each is made once
+// whatever breaks on the way, and reads states, balances, statements and streams.
+//
+// It is written by hand from services/producer/openapi.json; a test holds it against that.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultURL is where make up serves the API.
+const DefaultURL = "http://127.0.0.1:8080"
+
+// Limits of what is taken from a server, which may be any.
+const (
+	answerBytesMax = 64 << 20
+	keyBytesMax    = 4096
+	retryAfterMax  = 30 * time.Second
+)
+
+// Client is safe for use by many goroutines. Its times may be set before the first use.
+type Client struct {
+	// Timeout bounds one request, but for the time that an outcome is waited for; of a stream
+	// it bounds the beginning. Default 10 s.
+	Timeout time.Duration
+	// RetryFor bounds how long a request that was not answered, or answered with 429 or 5xx, is
+	// tried again: the first try is always made. Default 30 s.
+	RetryFor time.Duration
+
+	base *url.URL
+	key  string
+	http *http.Client
+}
+
+// New makes a client of the API at an address such as DefaultURL. The key, if any, is sent
+// with every request (Authorization: Bearer).
+func New(address, key string) (*Client, error) {
+	base, err := url.Parse(address)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return nil, fmt.Errorf("the address of the API is %q: it must be like %s", address, DefaultURL)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	return &Client{Timeout: 10 * time.Second, RetryFor: 30 * time.Second, base: base, key: key, http: &http.Client{
+		Transport: transport,
+		// The API redirects nowhere, and a payment must not go where nobody sent it.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// ReadKey reads the key that a file holds on its only line.
+func ReadKey(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the key: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, keyBytesMax+1))
+	if err != nil {
+		return "", fmt.Errorf("cannot read the key: %w", err)
+	}
+	key := strings.TrimSpace(string(text))
+	if key == "" || len(text) > keyBytesMax || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		// Its content is a secret, also when it is wrong.
+		return "", fmt.Errorf("%s must hold a key and nothing else: one line of at most %d visible characters", path, keyBytesMax)
+	}
+	return key, nil
+}
+
+// operation is one of the API's, by its name in the description.
+type operation struct{ id, method, path string }
+
+var (
+	opPay           = operation{"pay", "POST", "/v1/payments"}
+	opPayment       = operation{"payment", "GET", "/v1/payments/{endToEndId}"}
+	opPaymentEvents = operation{"paymentEvents", "GET", "/v1/payments/{endToEndId}/events"}
+	opSettlements   = operation{"settlements", "GET", "/v1/settlements"}
+	opAccount       = operation{"account", "GET", "/v1/accounts/{ispb}/{branch}/{number}"}
+	opStatement     = operation{"statement", "GET", "/v1/accounts/{ispb}/{branch}/{number}/statement"}
+	opParticipants  = operation{"participants", "GET", "/v1/participants"}
+	opParticipant   = operation{"participant", "GET", "/v1/participants/{ispb}"}
+)
+
+// call is a request to be made, perhaps more than once.
+type call struct {
+	operation
+	values []string   // of the path, in order
+	query  url.Values // parameters
+	header map[string]string
+	body   any
+	longer time.Duration // time beyond Timeout
+}
+
+func (c *Client) request(ctx context.Context, call call) (*http.Request, error) {
+	path := call.path
+	for _, value := range call.values {
+		open, end := strings.IndexByte(path, '{'), strings.IndexByte(path, '}')
+		path = path[:open] + url.PathEscape(value) + path[end+1:]
+	}
+	address := strings.TrimSuffix(c.base.String(), "/") + path
+	if len(call.query) > 0 {
+		address += "?" + call.query.Encode()
+	}
+	var body io.Reader
+	if call.body != nil {
+		text, err := json.Marshal(call.body)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, call.method, address, body)
+	if err != nil {
+		return nil, err
+	}
+	if call.body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.key != "" {
+		request.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	for name, value := range call.header {
+		request.Header.Set(name, value)
+	}
+	return request, nil
+}
+
+// once makes a request and decodes its answer.
+func (c *Client) once(ctx context.Context, call call, into any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout+call.longer, fmt.Errorf("no answer within %v", c.Timeout+call.longer))
+	defer cancel()
+	request, err := c.request(ctx, call)
+	if err != nil {
+		return err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return unanswered(ctx, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, answerBytesMax+1))
+	if err != nil {
+		return unanswered(ctx, err)
+	}
+	if response.StatusCode/100 != 2 {
+		return problemOf(response, text)
+	}
+	if len(text) > answerBytesMax {
+		return fmt.Errorf("%s answered with more than %d bytes: ask for less", call.path, answerBytesMax)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s answered what is not the API's (%w): is %s Liquida's address?", call.path, err, c.base)
+	}
+	return nil
+}
+
+// ask makes a request, again while the answer says so, within RetryFor. Every request of
+// this API may be made again: a payment has its identity in it.
+func (c *Client) ask(ctx context.Context, call call, into any) error {
+	retries := c.retries()
+	for {
+		err := c.once(ctx, call, into)
+		if err == nil || !TryAgain(err) || !retries.pause(ctx, err) {
+			return err
+		}
+	}
+}
+
+// retries bounds how long one thing is tried again.
+type retries struct {
+	until time.Time
+	next  time.Duration
+}
+
+func (c *Client) retries() *retries {
+	return &retries{time.Now().Add(c.RetryFor), 200 * time.Millisecond}
+}
+
+// pause waits before the next try, as long as the server asks for or a growing time; false
+// says that the bound is reached.
+func (r *retries) pause(ctx context.Context, err error) bool {
+	pause := r.next/2 + rand.N(r.next) // many clients must not come back at once
+	r.next = min(2*r.next, 5*time.Second)
+	if problem := new(Problem); errors.As(err, &problem) && problem.RetryAfter > 0 {
+		pause = min(problem.RetryAfter, retryAfterMax)
+	}
+	if time.Now().Add(pause).After(r.until) {
+		return false
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Unanswered is a request without a whole answer: what it did is not known.
+type Unanswered struct{ Err error }
+
+func (e *Unanswered) Error() string { return e.Err.Error() }
+func (e *Unanswered) Unwrap() error { return e.Err }
+
+func unanswered(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w (%w)", err, cause)
+	}
+	return &Unanswered{err}
+}
+
+// Problem is an answer that is an error (RFC 9457).
+type Problem struct {
+	Type       string          `json:"type"`
+	Title      string          `json:"title"`
+	Status     int             `json:"status"`
+	Detail     string          `json:"detail"`                  // what is wrong and what to do
+	Field      string          `json:"field,omitempty"`         // which field of the request
+	Value      json.RawMessage `json:"value,omitempty"`         // what it held
+	Rule       string          `json:"rule,omitempty"`          // what it must be
+	Code       string          `json:"code,omitempty"`          // the reason code of the payment system
+	EndToEndID string          `json:"end_to_end_id,omitempty"` // the payment
+	RetryAfter time.Duration   `json:"-"`
+}
+
+func (p *Problem) Error() string {
+	text := fmt.Sprintf("%s (%d): %s", p.Title, p.Status, p.Detail)
+	if len(p.Value) > 0 {
+		text += "\n  value: " + string(p.Value)
+	}
+	if p.Rule != "" {
+		text += "\n  rule: " + p.Rule
+	}
+	if p.Code != "" {
+		text += "\n  code: " + p.Code
+	}
+	return text
+}
+
+// problemOf reads an error; what stands between client and API may answer something else.
+func problemOf(response *http.Response, text []byte) error {
+	problem := new(Problem)
+	if json.Unmarshal(text, problem) != nil || problem.Title == "" {
+		problem = &Problem{Title: http.StatusText(response.StatusCode), Detail: fmt.Sprintf("the answer is no problem document: %.200q", text)}
+	}
+	problem.Status = response.StatusCode
+	if seconds, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 31); err == nil {
+		problem.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return problem
+}
+
+// TryAgain tells whether an error leaves the outcome open or may pass: there was no answer,
+// or 429, or one that the server is to blame for.
+func TryAgain(err error) bool {
+	if problem := new(Problem); errors.As(err, &problem) {
+		return problem.Status == http.StatusTooManyRequests || problem.Status >= 500
+	}
+	return errors.As(err, new(*Unanswered))
+}
+
+// NotFound tells whether an error says that the ledger does not know what was asked for.
+func NotFound(err error) bool {
+	problem := new(Problem)
+	return errors.As(err, &problem) && problem.Status == http.StatusNotFound
+}

@@ -1,0 +1,148 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a real API answers is tried in liquida's tests, on a real stack. Here is what stands
+// between: an API that is not one, and answers that no test can make the real one give at will.
+
+func at(t *testing.T, key string, answer http.HandlerFunc) *Client {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	c, err := New(server.URL+"/", key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.RetryFor = time.Minute
+	return c
+}
+
+func TestTheKeyIsSentAndNotFollowedAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	key, err := ReadKey(path)
+	if err != nil || key != "secret" {
+		t.Fatal(key, err)
+	}
+	asked := 0
+	c := at(t, key, func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if r.Header.Get("Authorization") != "Bearer secret" || r.URL.Path != "/v1/participants/10000001" {
+			t.Errorf("%s %v", r.URL, r.Header)
+		}
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	})
+	_, err = c.Participant(t.Context(), "10000001")
+	if problem := new(Problem); !errors.As(err, &problem) || problem.Status != 307 || TryAgain(err) || asked != 1 {
+		t.Errorf("asked %d times, %v", asked, err)
+	}
+	for _, wrong := range []string{"", "\n", "two words", "two\nlines", strings.Repeat("k", 5000)} {
+		if err := os.WriteFile(path, []byte(wrong), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadKey(path); err == nil || strings.Contains(err.Error(), "two") {
+			t.Errorf("%.20q: %v", wrong, err)
+		}
+	}
+}
+
+func TestTheSamePaymentIsSentUntilItIsAcknowledged(t *testing.T) {
+	var bodies []string
+	c := at(t, "", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, string(body))
+		switch len(bodies) {
+		case 1: // no answer at all
+			panic(http.ErrAbortHandler)
+		case 2: // something between that is not the API
+			http.Error(w, "bad gateway", http.StatusBadGateway)
+		case 3:
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, `{"title": "Fate unknown", "detail": "again", "status": 503}`)
+		default:
+			w.WriteHeader(http.StatusAccepted)
+			fmt.Fprint(w, `{"end_to_end_id": "E", "status": "accepted"}`)
+		}
+	})
+	payer := Account{"10000001", "0001", "1"}
+	state, err := c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, 0)
+	if err != nil || state.Status != Accepted || len(bodies) != 4 || len(slices.Compact(bodies)) != 1 || !strings.Contains(bodies[0], `"end_to_end_id":"E10000001`) {
+		t.Errorf("%+v %v %q", state, err, bodies)
+	}
+	c.RetryFor = 0
+	bodies = nil
+	_, err = c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, 0)
+	if unknown := new(UnknownFate); !errors.As(err, &unknown) || len(bodies) != 1 || !strings.Contains(bodies[0], unknown.EndToEndID) || !TryAgain(err) {
+		t.Errorf("%v after %q", err, bodies)
+	}
+}
+
+func TestEventsAreRead(t *testing.T) {
+	for text, want := range map[string]string{
+		"id: a\nevent: n\ndata: 1\n\n: alive\n\nid: b\n\ndata: 2\n\n": "{a n 1} {b  } {b  2} ",
+		"data: 1\ndata:2\nother: x\n\n":                               "{  1\n2} ",
+		"data: cut off\n":                                             "",
+		": alive\n\n\n":                                               "",
+	} {
+		lines, got := strings.Split(text, "\n"), ""
+		lines = lines[:len(lines)-1]
+		err := readEvents(func() (line string, more bool) {
+			if len(lines) == 0 {
+				return "", false
+			}
+			line, lines = lines[0], lines[1:]
+			return line, true
+		}, func(e event) (bool, error) {
+			got += fmt.Sprint(e) + " "
+			return false, nil
+		})
+		if err != nil || got != want {
+			t.Errorf("%q is read as %q, not %q (%v)", text, got, want, err)
+		}
+	}
+}
+
+func TestAStreamGoesOnWhereItBroke(t *testing.T) {
+	from := []string{}
+	c := at(t, "", func(w http.ResponseWriter, r *http.Request) {
+		from = append(from, r.URL.Query().Get("from"))
+		if len(from) < 3 {
+			fmt.Fprintf(w, "id: %d\ndata: {\"end_to_end_id\": \"E%d\"}\n\n: then it breaks\n", len(from), len(from))
+			return
+		}
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprint(w, `{"title": "Invalid value", "detail": "from: no", "value": "2"}`)
+	})
+	err := c.Settlements(t.Context(), "10000001", "start", func(s Settlement, position string) (bool, error) {
+		if s.EndToEndID != "E"+position {
+			t.Errorf("%+v at %s", s, position)
+		}
+		return false, nil
+	})
+	if problem := new(Problem); !errors.As(err, &problem) || problem.Status != 422 || !slices.Equal(from, []string{"start", "1", "2"}) {
+		t.Errorf("%v after %q", err, from)
+	}
+}
+
+func TestBadAddresses(t *testing.T) {
+	for _, address := range []string{"", "localhost:8080", "ftp://x", "http://", "http://[::1"} {
+		if _, err := New(address, ""); err == nil || !strings.Contains(err.Error(), DefaultURL) {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	// silenceMax is how long a stream may say nothing; the server sends comments more often.
+	silenceMax    = time.Minute
+	eventBytesMax = 1 << 20
+)
+
+var (
+	errSilent = fmt.Errorf("the stream was silent for %v", silenceMax)
+	errEnded  = errors.New("the stream ended")
+)
+
+// event is one of a stream; id is the position after it.
+type event struct{ id, name, data string }
+
+// Follow tells each new state of a payment until the final one, which it returns. It goes
+// on over breaks of the connection, within RetryFor each, until the context ends; with an
+// error it returns the last state that it saw.
+func (c *Client) Follow(ctx context.Context, endToEndID string, each func(PaymentState)) (PaymentState, error) {
+	var last PaymentState
+	err := c.stream(ctx, func() call { return call{operation: opPaymentEvents, values: []string{endToEndID}} },
+		func(e event) (bool, error) {
+			if e.data == "" {
+				return false, nil
+			}
+			var state PaymentState
+			if err := json.Unmarshal([]byte(e.data), &state); err != nil {
+				return false, fmt.Errorf("event %q: %w", e.name, err)
+			}
+			if state.Status != last.Status {
+				last = state
+				if each != nil {
+					each(state)
+				}
+			}
+			return state.Final(), nil
+		})
+	return last, err
+}
+
+// Settlements tells how a participant's payments ended: from "start", from "end" (now), or
+// from a position told earlier. It is told at least once: compare EndToEndID. The position
+// is where to go on after this settlement. It goes on over breaks of the connection, until
+// each asks it to stop or the context ends.
+func (c *Client) Settlements(ctx context.Context, participant, from string, each func(s Settlement, position string) (stop bool, err error)) error {
+	return c.stream(ctx, func() call {
+		return call{operation: opSettlements, query: url.Values{"participant": {participant}, "from": {from}}}
+	}, func(e event) (bool, error) {
+		if e.id != "" {
+			from = e.id // after a break the stream goes on here
+		}
+		if e.data == "" {
+			return false, nil
+		}
+		var s Settlement
+		if err := json.Unmarshal([]byte(e.data), &s); err != nil {
+			return false, fmt.Errorf("event %q: %w", e.id, err)
+		}
+		return each(s, e.id)
+	})
+}
+
+// stream reads events until take asks it to stop; a stream that breaks is opened again.
+func (c *Client) stream(ctx context.Context, next func() call, take func(event) (stop bool, err error)) error {
+	retries := c.retries()
+	for {
+		stopped, err := c.streamOnce(ctx, next(), func(e event) (bool, error) {
+			retries = c.retries() // it works
+			return take(e)
+		})
+		switch {
+		case stopped || err != nil && !TryAgain(err):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !retries.pause(ctx, err):
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return err
+		}
+	}
+}
+
+// streamOnce reads one stream; its end is an error that TryAgain tells, unless take ended it.
+func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bool, error)) (stopped bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(c.Timeout, func() { cancel(fmt.Errorf("no answer within %v", c.Timeout)) })
+	defer silence.Stop()
+	request, err := c.request(ctx, call)
+	if err != nil {
+		return false, err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return false, unanswered(ctx, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != 200 {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, eventBytesMax)) // a part tells enough
+		return false, problemOf(response, text)
+	}
+	silence.Stop()
+	silence = time.AfterFunc(silenceMax, func() { cancel(errSilent) })
+	defer silence.Stop()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, eventBytesMax)
+	err = readEvents(func() (string, bool) {
+		silence.Reset(silenceMax)
+		more := lines.Scan()
+		silence.Stop() // what is done with an event may take its time
+		return lines.Text(), more
+	}, func(e event) (bool, error) {
+		stopped, err = take(e)
+		return stopped, err
+	})
+	switch {
+	case stopped || err != nil:
+		return stopped, err
+	case errors.Is(lines.Err(), bufio.ErrTooLong):
+		return false, fmt.Errorf("an event has a line of more than %d bytes", eventBytesMax)
+	case lines.Err() != nil:
+		return false, unanswered(ctx, lines.Err())
+	}
+	return false, &Unanswered{errEnded}
+}
+
+// readEvents reads server-sent events. Told are those with data, and those that only move
+// the position on, which this API sends to keep a stream alive.
+func readEvents(next func() (string, bool), take func(event) (stop bool, err error)) error {
+	var e event
+	told := e.id
+	for {
+		line, more := next()
+		if !more {
+			return nil // what was not ended by an empty line is cut off, and not told
+		}
+		if line == "" {
+			if e.data != "" || e.id != told {
+				told = e.id
+				if stop, err := take(e); stop || err != nil {
+					return err
+				}
+			}
+			e = event{id: e.id}
+			continue
+		}
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch name {
+		case "id":
+			e.id = value
+		case "event":
+			e.name = value
+		case "data":
+			if e.data != "" {
+				e.data += "\n"
+			}
+			e.data += value
+		}
+		if len(e.data) > eventBytesMax {
+			return fmt.Errorf("an event has more than %d bytes", eventBytesMax)
+		}
+	}
+}

@@ -1,0 +1,323 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// options are those of every command.
+type options struct {
+	url, keyFile      string
+	json              bool
+	timeout, retryFor time.Duration
+
+	out     io.Writer
+	api     *client.Client
+	started bool // the arguments and the environment were good
+}
+
+func (o *options) flags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.StringVar(&o.url, "url", cmp.Or(os.Getenv("LIQUIDA_URL"), client.DefaultURL), "address of the API, or LIQUIDA_URL")
+	flags.StringVar(&o.keyFile, "key-file", os.Getenv("LIQUIDA_KEY_FILE"), "file that holds the participant's key, or LIQUIDA_KEY_FILE")
+	flags.BoolVar(&o.json, "json", false, "print JSON, as the API gives it")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "for the answer to one request, 100ms to 5m")
+	flags.DurationVar(&o.retryFor, "retry-for", 30*time.Second, "how long what was not answered, or answered with 429 or 503, is tried again, 0 to 1h")
+}
+
+func (o *options) connect(*cobra.Command, []string) error {
+	key := ""
+	if o.keyFile != "" {
+		var err error
+		if key, err = client.ReadKey(o.keyFile); err != nil {
+			return fmt.Errorf("%w (--key-file or LIQUIDA_KEY_FILE)", err)
+		}
+	}
+	if err := within("--timeout", o.timeout, 100*time.Millisecond, 5*time.Minute); err != nil {
+		return err
+	}
+	if err := within("--retry-for", o.retryFor, 0, time.Hour); err != nil {
+		return err
+	}
+	api, err := client.New(o.url, key)
+	if err != nil {
+		return fmt.Errorf("%w (--url or LIQUIDA_URL)", err)
+	}
+	api.Timeout, api.RetryFor, o.api = o.timeout, o.retryFor, api
+	return nil
+}
+
+func within(flag string, value, least, most time.Duration) error {
+	if value < least || value > most {
+		return fmt.Errorf("%s is %v: it must be %v to %v", flag, value, least, most)
+	}
+	return nil
+}
+
+// openOutcome is the error of a payment whose end is not known yet.
+type openOutcome struct{ error }
+
+// outcome tells a state, and makes of it what the exit code says.
+func (o *options) outcome(state client.PaymentState) error {
+	if err := o.show(state, func() { printState(o.out, state) }); err != nil {
+		return err
+	}
+	return verdict(state)
+}
+
+func verdict(state client.PaymentState) error {
+	switch state.Status {
+	case client.Settled:
+		return nil
+	case client.Rejected:
+		return fmt.Errorf("rejected: %s", reason(state.ReasonCode))
+	}
+	return &openOutcome{fmt.Errorf("not decided yet: ask with liquida status %s, or liquida watch", state.EndToEndID)}
+}
+
+// show prints JSON on one line, or for people.
+func (o *options) show(value any, forPeople func()) error {
+	if !o.json {
+		forPeople()
+		return nil
+	}
+	return json.NewEncoder(o.out).Encode(value)
+}
+
+func payCommand(o *options) *cobra.Command {
+	var payment client.Payment
+	var wait time.Duration
+	command := &cobra.Command{
+		Use: "pay PAYER PAYEE AMOUNT", Short: "Pay, and tell the outcome", Args: cobra.ExactArgs(3),
+		Long: `Pay, and tell the outcome. While the answer is that the payment's fate is unknown, the same
+is sent again with the same EndToEndId, so the payment is made once. Exit codes: 0 settled
+(with --wait 0s: taken), 1 rejected or refused, 3 not known: send it again with --id.`,
+		Example: "  liquida pay 10000001/0001/1 10000002/0001/1 12.34 --info 'order 7'",
+		RunE: func(command *cobra.Command, arguments []string) (err error) {
+			if payment.Payer, err = client.ParseAccount(arguments[0]); err != nil {
+				return fmt.Errorf("PAYER: %w", err)
+			}
+			if payment.Payee, err = client.ParseAccount(arguments[1]); err != nil {
+				return fmt.Errorf("PAYEE: %w", err)
+			}
+			if payment.AmountCentavos, err = centavos(arguments[2]); err != nil {
+				return err
+			}
+			if payment.EndToEndID != "" {
+				if err := endToEndID("--id", payment.EndToEndID); err != nil {
+					return err
+				}
+			}
+			if err := within("--wait", wait, 0, time.Hour); err != nil {
+				return err
+			}
+			o.started = true
+			state, err := o.api.Pay(command.Context(), payment, wait)
+			if unknown := new(client.UnknownFate); errors.As(err, &unknown) {
+				return fmt.Errorf("%w\nNothing is lost by doing so: liquida pay %s --id %s", err, strings.Join(arguments, " "), unknown.EndToEndID)
+			}
+			if err != nil {
+				return err
+			}
+			if wait == 0 {
+				return o.show(state, func() { printState(o.out, state) })
+			}
+			return o.outcome(state)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&payment.EndToEndID, "id", "", "EndToEndId, to send the same payment again; made when left out")
+	flags.StringVar(&payment.RemittanceInformation, "info", "", "remittance information, at most 140 bytes")
+	flags.DurationVar(&wait, "wait", time.Minute, "how long to wait for the outcome, 0s to 1h")
+	return command
+}
+
+func statusCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "status ENDTOENDID", Short: "Tell what became of a payment", Args: cobra.ExactArgs(1),
+		Long: "Tell what became of a payment, by the ledger. Exit codes: 0 settled, 1 rejected, 3 held or not known (yet).",
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := endToEndID("ENDTOENDID", arguments[0]); err != nil {
+				return err
+			}
+			o.started = true
+			state, err := o.api.Payment(command.Context(), arguments[0])
+			if client.NotFound(err) {
+				return &openOutcome{err}
+			}
+			if err != nil {
+				return err
+			}
+			return o.outcome(state)
+		},
+	}
+}
+
+func watchCommand(o *options) *cobra.Command {
+	var from string
+	var count int
+	var longest time.Duration
+	command := &cobra.Command{
+		Use: "watch ENDTOENDID | ISPB", Short: "Watch a payment to its end, or a participant's payments end", Args: cobra.ExactArgs(1),
+		Long: `Watch a payment to its end (exit codes as of status), or how a participant's payments end,
+until a signal, --count or --for says so (exit code 0). A settlement may be told more than
+once. With --json each has a position: --from goes on after it.`,
+		Example: "  liquida watch 10000002 --from start --count 10",
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if count < 0 {
+				return fmt.Errorf("--count is %d: it must be 0 (no end) or more", count)
+			}
+			if err := within("--for", longest, 0, 1000*time.Hour); err != nil {
+				return err
+			}
+			ctx := command.Context()
+			if longest > 0 {
+				limited, cancel := context.WithTimeout(ctx, longest)
+				defer cancel()
+				ctx = limited
+			}
+			_, notID := pix.ParseEndToEndID(arguments[0])
+			if _, notISPB := pix.ParseISPB(arguments[0]); notID != nil && notISPB != nil {
+				return fmt.Errorf("%q is neither an EndToEndId (32 characters) nor an ISPB (8 characters)", arguments[0])
+			}
+			o.started = true
+			var err error
+			if notID == nil {
+				var last client.PaymentState
+				last, err = o.api.Follow(ctx, arguments[0], func(state client.PaymentState) {
+					_ = o.show(state, func() { printState(o.out, state) })
+				})
+				if err != nil && ctx.Err() == nil {
+					return err
+				}
+				last.EndToEndID = arguments[0] // also when no state was seen
+				return verdict(last)
+			}
+			told := 0
+			err = o.api.Settlements(ctx, arguments[0], from, func(s client.Settlement, position string) (bool, error) {
+				told++
+				return told == count, o.show(struct {
+					client.Settlement
+					Position string `json:"position"`
+				}{s, position}, func() { printSettlement(o.out, s) })
+			})
+			if ctx.Err() != nil && count == 0 { // the end that was asked for
+				return nil
+			}
+			if ctx.Err() != nil {
+				return &openOutcome{fmt.Errorf("%d of %d settlements came", told, count)}
+			}
+			return err
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&from, "from", "end", "of a participant: start (the first payment ever), end (now), or a position")
+	flags.IntVar(&count, "count", 0, "of a participant: end after so many; 0: no end")
+	flags.DurationVar(&longest, "for", 0, "end after this time; 0s: no end")
+	return command
+}
+
+func balanceCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "balance ACCOUNT", Short: "Tell what an account holds", Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			account, err := client.ParseAccount(arguments[0])
+			if err != nil {
+				return err
+			}
+			o.started = true
+			balance, err := o.api.Balance(command.Context(), account)
+			if err != nil {
+				return err
+			}
+			return o.show(balance, func() { printBalance(o.out, balance) })
+		},
+	}
+}
+
+func statementCommand(o *options) *cobra.Command {
+	var limit int
+	command := &cobra.Command{
+		Use: "statement ACCOUNT", Short: "Tell what moved an account, newest first", Args: cobra.ExactArgs(1),
+		Long: `Tell what moved an account, newest first. Only posted lines move the balance: held and
+released ones tell what payments under way take and give back.`,
+		RunE: func(command *cobra.Command, arguments []string) error {
+			account, err := client.ParseAccount(arguments[0])
+			if err != nil {
+				return err
+			}
+			if limit < 1 {
+				return fmt.Errorf("--limit is %d: it must be at least 1", limit)
+			}
+			o.started = true
+			for line, err := range o.api.Statement(command.Context(), account, min(limit, 100)) {
+				if err == nil {
+					err = o.show(line, func() { printLine(o.out, line) })
+				}
+				if err != nil {
+					return err
+				}
+				if limit--; limit == 0 {
+					break
+				}
+			}
+			return nil
+		},
+	}
+	command.Flags().IntVar(&limit, "limit", 20, "lines, at least 1")
+	return command
+}
+
+func participantsCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "participants [ISPB]", Short: "Tell the banks' reserves and whether their books agree", Args: cobra.MaximumNArgs(1),
+		Long: "Tell the banks' reserves and transits, and whether they agree with the funding; exit code 1 if one does not.",
+		RunE: func(command *cobra.Command, arguments []string) error {
+			all := o.api.Participants(command.Context())
+			if len(arguments) == 1 {
+				if _, err := pix.ParseISPB(arguments[0]); err != nil {
+					return fmt.Errorf("ISPB: %w", err)
+				}
+				all = func(yield func(client.Participant, error) bool) {
+					yield(o.api.Participant(command.Context(), arguments[0]))
+				}
+			}
+			o.started = true
+			var wrong []string
+			for participant, err := range all {
+				if err == nil {
+					err = o.show(participant, func() { printParticipant(o.out, participant) })
+				}
+				if err != nil {
+					return err
+				}
+				if participant.ThreeLegs != nil && !participant.ThreeLegs.Holds {
+					wrong = append(wrong, participant.ISPB)
+				}
+			}
+			if len(wrong) > 0 {
+				return fmt.Errorf("the books of %s do not agree: run make audit", strings.Join(wrong, ", "))
+			}
+			return nil
+		},
+	}
+}
+
+func endToEndID(what, text string) error {
+	if _, err := pix.ParseEndToEndID(text); err != nil {
+		return fmt.Errorf("%s %q: %w", what, text, err)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+// The liquida command is Liquida's API for people and scripts.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/liquida/liquida/client"
+)
+
+// The exit codes are a promise to scripts.
+const (
+	exitDone     = 0
+	exitNot      = 1
+	exitBadUsage = 2
+	exitUnknown  = 3
+)
+
+const long = `liquida pays, asks and watches over the HTTP API of Liquida's producer.
+
+Accounts are written ISPB/BRANCH/NUMBER, like 10000001/0001/1; amounts in reais with two
+decimals, like 12.34. With --json every answer is JSON, in centavos, as the API gives it;
+lists and streams are one object a line.
+
+Exit codes:
+  0  settled, or as asked
+  1  rejected, refused, not found, or books that do not agree
+  2  bad usage; nothing was sent
+  3  not known (yet), or no answer: do the same again, with pay by the same --id`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+func run(ctx context.Context, arguments []string) int {
+	o := &options{out: os.Stdout}
+	root := &cobra.Command{
+		Use: "liquida", Short: "Liquida's API for people and scripts", Long: long, SilenceUsage: true, SilenceErrors: true,
+		Example: "  liquida pay 10000001/0001/1 10000002/0001/1 12.34",
+		// What follows has understood its arguments: from here on an error is no bad usage.
+		PersistentPreRunE: o.connect,
+	}
+	o.flags(root)
+	root.AddCommand(payCommand(o), statusCommand(o), watchCommand(o), balanceCommand(o), statementCommand(o), participantsCommand(o))
+	root.SetArgs(arguments)
+	command, err := root.ExecuteContextC(ctx)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
+	}
+	switch {
+	case err == nil:
+		return exitDone
+	case !o.started:
+		fmt.Fprintf(os.Stderr, "See %s --help.\n", command.CommandPath())
+		return exitBadUsage
+	case errors.As(err, new(*openOutcome)), client.TryAgain(err), ctx.Err() != nil:
+		return exitUnknown
+	}
+	return exitNot
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/liquida/liquida/client"
+)
+
+var amountPattern = regexp.MustCompile(`^[0-9]{1,16}\.[0-9]{2}$`)
+
+// centavos reads reais. The two decimals are asked for: nobody may mistake one for the other.
+func centavos(text string) (int64, error) {
+	if !amountPattern.MatchString(text) {
+		return 0, fmt.Errorf("AMOUNT %q: it must be in reais with two decimals, like 12.34", text)
+	}
+	amount, err := strconv.ParseInt(strings.Replace(text, ".", "", 1), 10, 64)
+	if err == nil && amount == 0 {
+		err = fmt.Errorf("AMOUNT %q: it must be at least 0.01", text)
+	}
+	return amount, err
+}
+
+func reais(centavos int64) string {
+	sign, magnitude := "", uint64(centavos)
+	if centavos < 0 {
+		sign, magnitude = "-", -magnitude
+	}
+	return fmt.Sprintf("%sBRL %d.%02d", sign, magnitude/100, magnitude%100)
+}
+
+// meanings are those of the codes that the clearing house itself gives, and the banks' usual ones.
+var meanings = map[string]string{
+	"AB03": "the payee's bank did not answer in time",
+	"AC02": "the payer's account does not exist",
+	"AC03": "the payee's account does not exist",
+	"AC06": "the payee's account is blocked",
+	"AC07": "the payee's account is closed",
+	"AM01": "the amount is zero",
+	"AM04": "the reserve of the payer's bank is short",
+	"DS27": "a participant is switched off",
+	"LQ01": "the payer's account is short of money",
+	"LQ02": "too many payments wait for the payee's bank: pay again later, with a new id",
+	"LQ03": "the payee's bank gave no reason that can be read",
+	"RC09": "the payer's bank is not known",
+	"RC10": "the payee's bank is not known",
+}
+
+func reason(code string) string {
+	if meaning := meanings[code]; meaning != "" {
+		return code + ", " + meaning
+	}
+	return code
+}
+
+func printState(w io.Writer, s client.PaymentState) {
+	text := s.EndToEndID + " " + s.Status
+	if s.ReasonCode != "" && s.Status == client.Rejected {
+		text += " " + s.ReasonCode
+	}
+	if s.Payer != nil && s.Payee != nil {
+		text += fmt.Sprintf("  %s from %s to %s", reais(s.AmountCentavos), s.Payer, s.Payee)
+	}
+	if s.DecidedAt != nil {
+		text += "  " + s.DecidedAt.Format(time.RFC3339)
+	}
+	fmt.Fprintln(w, text)
+}
+
+func printSettlement(w io.Writer, s client.Settlement) {
+	printState(w, client.PaymentState{EndToEndID: s.EndToEndID, Status: s.Status, ReasonCode: s.ReasonCode,
+		AmountCentavos: s.AmountCentavos, Payer: &s.Payer, Payee: &s.Payee, DecidedAt: &s.ReportedAt})
+}
+
+func printBalance(w io.Writer, b client.AccountBalance) {
+	fmt.Fprintf(w, "%s  available %s  posted %s  held %s  coming %s\n", b.Account,
+		reais(b.AvailableCentavos), reais(b.PostedCentavos), reais(b.PendingOutCentavos), reais(b.PendingInCentavos))
+}
+
+func printLine(w io.Writer, l client.StatementLine) {
+	sign := "+"
+	if l.Direction == "debit" {
+		sign = "-"
+	}
+	what := l.EndToEndID
+	if what == "" {
+		what = "code " + strconv.Itoa(l.Code)
+	}
+	fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%s  %-8s  %s%-18s  %s  %s", l.At.Format(time.RFC3339), l.Kind, sign, reais(l.AmountCentavos), what, l.ReasonCode), " "))
+}
+
+func printParticipant(w io.Writer, p client.Participant) {
+	books := "funding not known"
+	if p.ThreeLegs != nil {
+		books = "books agree"
+		if !p.ThreeLegs.Holds {
+			books = "BOOKS DIFFER by " + reais(p.ThreeLegs.DifferenceCentavos)
+		}
+	}
+	fmt.Fprintf(w, "%s  reserve %s  transit %s  %s\n", p.ISPB, reais(p.Reserve.PostedCentavos), reais(p.Transit.PostedCentavos), books)
+}

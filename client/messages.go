@@ -1,0 +1,141 @@
+package client
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// Payment is what is sent.
+type Payment struct {
+	EndToEndID            string  `json:"end_to_end_id,omitempty"` // its identity; made when left out
+	Payer                 Account `json:"payer"`
+	Payee                 Account `json:"payee"`
+	AmountCentavos        int64   `json:"amount_centavos"`
+	AcceptedAt            string  `json:"accepted_at,omitempty"` // RFC 3339; now when left out
+	RemittanceInformation string  `json:"remittance_information,omitempty"`
+}
+
+// Account is a customer's account.
+type Account struct {
+	ISPB   string `json:"ispb"`
+	Branch string `json:"branch"`
+	Number string `json:"number"`
+}
+
+func (a Account) String() string { return a.ISPB + "/" + a.Branch + "/" + a.Number }
+
+// ParseAccount reads ISPB/BRANCH/NUMBER.
+func ParseAccount(text string) (Account, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) != 3 {
+		return Account{}, fmt.Errorf("account %q: it must be ISPB/BRANCH/NUMBER, like 10000001/0001/1", text)
+	}
+	a := Account{parts[0], parts[1], parts[2]}
+	if err := (pix.Account{ISPB: pix.ISPB(a.ISPB), Branch: a.Branch, Number: a.Number}).Validate(); err != nil {
+		return Account{}, fmt.Errorf("account %q: %w", text, err)
+	}
+	return a, nil
+}
+
+// The states of a payment. Accepted says that it will be settled or rejected and that the
+// outcome was not waited for; unknown, that the ledger does not know it (yet).
+const (
+	Accepted = "accepted"
+	Unknown  = "unknown"
+	Reserved = "reserved"
+	Settled  = "settled"
+	Rejected = "rejected"
+)
+
+// PaymentState is what became of a payment, by the ledger.
+type PaymentState struct {
+	EndToEndID     string     `json:"end_to_end_id"`
+	Status         string     `json:"status"`
+	ReasonCode     string     `json:"reason_code,omitempty"` // why it was rejected
+	ReservedAt     *time.Time `json:"reserved_at,omitempty"`
+	ExpiresAt      *time.Time `json:"expires_at,omitempty"`
+	DecidedAt      *time.Time `json:"decided_at,omitempty"`
+	AmountCentavos int64      `json:"amount_centavos,omitempty"`
+	Payer          *Account   `json:"payer,omitempty"`
+	Payee          *Account   `json:"payee,omitempty"`
+	Legs           []Leg      `json:"legs,omitempty"`
+}
+
+// Final tells whether nothing can follow.
+func (s PaymentState) Final() bool { return s.Status == Settled || s.Status == Rejected }
+
+// Leg is one movement of a payment.
+type Leg struct {
+	Leg            int    `json:"leg"`
+	Debit          string `json:"debit"`
+	Credit         string `json:"credit"`
+	AmountCentavos int64  `json:"amount_centavos"`
+	State          string `json:"state"` // held, posted or released
+}
+
+// Balance is what an account holds: available is posted less what payments under way hold.
+type Balance struct {
+	PostedCentavos     int64 `json:"posted_centavos"`
+	PendingOutCentavos int64 `json:"pending_out_centavos"`
+	PendingInCentavos  int64 `json:"pending_in_centavos"`
+	AvailableCentavos  int64 `json:"available_centavos"`
+}
+
+// AccountBalance is the balance of a customer's account.
+type AccountBalance struct {
+	Account
+	Balance
+}
+
+// Statement is a page of what moved an account, newest first.
+type Statement struct {
+	Lines      []StatementLine `json:"lines"`
+	NextCursor string          `json:"next_cursor,omitempty"` // asks for older lines; empty at the end
+}
+
+// StatementLine is one movement. Only a posted one moves the balance.
+type StatementLine struct {
+	At             time.Time `json:"at"`
+	Kind           string    `json:"kind"`      // held, posted or released
+	Direction      string    `json:"direction"` // debit or credit
+	AmountCentavos int64     `json:"amount_centavos"`
+	Code           int       `json:"code"` // kind and leg: 1 a payment out, 3 a payment in, 9 funding
+	EndToEndID     string    `json:"end_to_end_id,omitempty"`
+	ReasonCode     string    `json:"reason_code,omitempty"`
+}
+
+// Participant is a bank: its reserve at the central bank and its transit, of one instant.
+type Participant struct {
+	ISPB      string     `json:"ispb"`
+	Reserve   Balance    `json:"reserve"`
+	Transit   Balance    `json:"transit"`
+	ThreeLegs *ThreeLegs `json:"three_leg_invariant,omitempty"` // nil where the funding is not known
+}
+
+// ThreeLegs tells whether a bank's reserve and transit agree with its funding.
+type ThreeLegs struct {
+	FundedCentavos     int64 `json:"funded_centavos"`
+	DepositsCentavos   int64 `json:"deposits_centavos"`
+	DifferenceCentavos int64 `json:"difference_centavos"`
+	Holds              bool  `json:"holds"`
+}
+
+// ParticipantPage is a page of all participants.
+type ParticipantPage struct {
+	Participants []Participant `json:"participants"`
+	NextCursor   string        `json:"next_cursor,omitempty"`
+}
+
+// Settlement is how a payment ended.
+type Settlement struct {
+	EndToEndID     string    `json:"end_to_end_id"`
+	Status         string    `json:"status"` // settled or rejected
+	ReasonCode     string    `json:"reason_code,omitempty"`
+	Payer          Account   `json:"payer"`
+	Payee          Account   `json:"payee"`
+	AmountCentavos int64     `json:"amount_centavos"`
+	ReportedAt     time.Time `json:"reported_at"`
+}

@@ -43,11 +43,16 @@ type Auditor struct {
 	conflicts []conflict
 	// conflicting are the contents of conflicts, by the payment.
 	conflicting map[number128][]content
-	accounts    map[accountID]account
-	expected    map[accountID]movement
-	banks       map[accountID]funding // by the bank's transit account
-	issued      int64
-	summary     Summary
+	// returnConflicts are valid returns that have a dead letter DUPL.
+	returnConflicts []returnConflict
+	returns         map[endToEndID]*giving
+	verdicts        map[number128]*giving // returns by the ids of their verdicts
+	originals       map[number128]*original
+	accounts        map[accountID]account
+	expected        map[accountID]movement
+	banks           map[accountID]funding // by the bank's transit account
+	issued          int64
+	summary         Summary
 }
 
 // Summary counts what the audit has read.
@@ -58,6 +63,10 @@ type Summary struct {
 	SettledCentavos  uint64         `json:"settled_centavos"`
 	Rejected         map[string]int `json:"rejected"`     // by reason
 	DeadLetters      map[string]int `json:"dead_letters"` // by reason
+	Returns          int            `json:"returns"`
+	Returned         int            `json:"returned"`
+	ReturnedCentavos uint64         `json:"returned_centavos"`
+	ReturnsRejected  map[string]int `json:"returns_rejected"` // by reason
 	RepeatedOrders   int            `json:"repeated_orders"`
 	RepeatedReports  int            `json:"repeated_reports"`
 	Transfers        int            `json:"transfers"`
@@ -129,6 +138,12 @@ func (p *payment) legs() legs {
 	return 0b111
 }
 
+// settledInLedger tells whether the ledger has posted all of it.
+func (p *payment) settledInLedger() bool {
+	all := p.legs()
+	return p.posted == all && p.held == all && p.voided == 0 && !p.receipt
+}
+
 // leg returns between which accounts a leg moves money.
 func (p *payment) leg(leg int) (debit, credit accountID) { return p.content.leg(leg) }
 
@@ -161,7 +176,9 @@ func NewAuditor(orders int) *Auditor {
 		accounts:    map[accountID]account{},
 		expected:    map[accountID]movement{},
 		banks:       map[accountID]funding{},
-		summary:     Summary{Rejected: map[string]int{}, DeadLetters: map[string]int{}},
+		returns:     map[endToEndID]*giving{},
+		originals:   map[number128]*original{},
+		summary:     Summary{Rejected: map[string]int{}, DeadLetters: map[string]int{}, ReturnsRejected: map[string]int{}},
 	}
 }
 
@@ -210,6 +227,10 @@ func (a *Auditor) Order(r Record) {
 			a.add(NoDeadLetter, at.String(), "%v, and it has no dead letter", invalid)
 			return
 		}
+		if order.back != nil {
+			a.addReturn(order, at)
+			return
+		}
 		a.addPayment(order, at)
 		return
 	}
@@ -222,6 +243,8 @@ func (a *Auditor) Order(r Record) {
 		a.add(WrongDeadLetter, at.String(), "its dead letter says %s, but it is no payment at all: %v", letter.reason, invalid)
 	case invalid == nil && letter.reason != conflictReason:
 		a.add(WrongDeadLetter, order.id.String(), "%v is a valid payment, and it has a dead letter %s", at, letter.reason)
+	case invalid == nil && order.back != nil:
+		a.returnConflicts = append(a.returnConflicts, returnConflict{order.id, *order.back, at})
 	case invalid == nil:
 		key := paymentKey(order.id, order.minutes)
 		a.conflicts = append(a.conflicts, conflict{key, order.content, at})
@@ -250,6 +273,7 @@ func (a *Auditor) addPayment(o order, at coordinates) {
 // EndOfOrders compares what only the whole topic shows.
 func (a *Auditor) EndOfOrders() {
 	a.summary.Payments = len(a.payments)
+	a.endOfReturns()
 	for _, c := range a.conflicts {
 		a.conflicting[c.key] = append(a.conflicting[c.key], c.content)
 		index, known := a.byKey[c.key]
@@ -273,7 +297,14 @@ func (a *Auditor) Report(r Record) {
 		a.add(BadReport, "report "+r.String(), "undecodable: %v", err)
 		return
 	}
+	if len(message.EndToEndId) > 0 && message.EndToEndId[0] == 'D' {
+		a.returnReport(r, &message)
+		return
+	}
 	id, minutes, err := parseEndToEndID(message.EndToEndId)
+	if err == nil && message.OriginalEndToEndId != "" {
+		err = fmt.Errorf("EndToEndId %s is of a payment, and the report names %.64q as its original", id, message.OriginalEndToEndId)
+	}
 	if err != nil {
 		a.add(BadReport, "report "+r.String(), "%v", err)
 		return
@@ -331,6 +362,8 @@ const (
 	codeReceipt    = 7
 	codeFunding    = 9
 	codeMarker     = 10
+	codeReturnLeg1 = 11
+	codeReturn     = 17
 	codeClockProbe = 19
 )
 
@@ -347,6 +380,10 @@ func (a *Auditor) Transfer(t tb.Transfer) {
 	switch t.Code {
 	case 1, 2, 3:
 		a.takeLeg(t)
+	case codeReturnLeg1, codeReturnLeg1 + 1, codeReturnLeg1 + 2:
+		a.takeReturnLeg(t)
+	case codeReturn:
+		a.takeReturnVerdict(t)
 	case codeReceipt:
 		a.takeReceipt(t)
 	case codeFunding:
@@ -412,6 +449,9 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 	}
 	if leg == 1 {
 		p.verdict = t.UserData32
+		if o := a.originals[key]; o != nil && flags.PostPendingTransfer {
+			o.settledAt = t.Timestamp
+		}
 	}
 }
 
@@ -453,6 +493,7 @@ func (a *Auditor) Judge() Verdict {
 	for i := range a.payments {
 		a.judgePayment(&a.payments[i])
 	}
+	a.judgeReturns()
 	a.judgeAccounts()
 	a.summary.Accounts = len(a.accounts)
 	a.summary.IssuanceCentavos = a.issued
@@ -484,7 +525,7 @@ func (a *Auditor) judgePayment(p *payment) {
 		}
 		return
 	}
-	settled := p.posted == all && p.held == all && p.voided == 0 && !p.receipt
+	settled := p.settledInLedger()
 	rejected := p.posted == 0 && (p.voided == all && p.held == all && !p.receipt || p.voided == 0 && p.receipt)
 	switch {
 	case !settled && !rejected:

@@ -31,6 +31,8 @@ const (
 	BrokenLaw          = "law of money broken"
 	Lag                = "engine has not finished its messages"
 	TopicCut           = "topic that is not whole"
+	ReturnedTooMuch    = "more was returned than was paid"
+	WrongReturn        = "return that must not have settled"
 	IDsCollide         = "two EndToEndIds with one transfer id"
 )
 

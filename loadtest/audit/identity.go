@@ -33,8 +33,13 @@ const minutesMax = 1<<26 - 1
 
 // parseEndToEndID returns the id and the minutes since epoch inside it.
 func parseEndToEndID(text string) (id endToEndID, minutes uint64, err error) {
-	if len(text) != len(id) || text[0] != 'E' {
-		return id, 0, fmt.Errorf("EndToEndId %.64q is not an E and 31 more characters", text)
+	return parseIDOf('E', text)
+}
+
+// parseIDOf reads an id that begins with the letter: E of payments, D of returns.
+func parseIDOf(letter byte, text string) (id endToEndID, minutes uint64, err error) {
+	if len(text) != len(id) || text[0] != letter {
+		return id, 0, fmt.Errorf("EndToEndId %.64q is not an %c and 31 more characters", text, letter)
 	}
 	if _, err := packISPB(text[1:9]); err != nil {
 		return id, 0, fmt.Errorf("EndToEndId %q: %w", text, err)
@@ -88,12 +93,15 @@ func packISPB(text string) (uint64, error) {
 // paymentKey is the id of a payment's transfers with the slot 0: minutes (26 bits), the
 // first 5 characters of the suffix in base 62 (30), 68 bits of SHA-256, slot (4).
 func paymentKey(id endToEndID, minutes uint64) number128 {
+	return keyWith(id, minutes, sha256.Sum256(id[:]))
+}
+
+func keyWith(id endToEndID, minutes uint64, hash [sha256.Size]byte) number128 {
 	var suffix uint64
 	for _, c := range id[21:26] {
 		digit, _ := digitOf(c, base62)
 		suffix = suffix*62 + digit
 	}
-	hash := sha256.Sum256(id[:])
 	return number128{
 		high: minutes<<38 | suffix<<8 | uint64(hash[0]),
 		low:  binary.BigEndian.Uint64(hash[1:9]) &^ 15,

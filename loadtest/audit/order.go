@@ -16,7 +16,8 @@ type order struct {
 	id      endToEndID
 	minutes uint64
 	content content
-	hash    uint64 // of the content, as receipts carry it
+	hash    uint64         // of the content, as receipts carry it
+	back    *returnContent // of a return, whose id begins with D; nil for a payment
 }
 
 // content is what makes a payment the same payment.
@@ -42,6 +43,9 @@ func readOrder(value []byte, recordTime time.Time) (order, error) {
 	if err := message.UnmarshalVT(value); err != nil {
 		return order{}, fmt.Errorf("undecodable: %w", err)
 	}
+	if message.ReturnOrder != nil {
+		return readReturn(&message, recordTime)
+	}
 	id, minutes, err := parseEndToEndID(message.EndToEndId)
 	if err != nil {
 		return order{}, err
@@ -56,15 +60,21 @@ func readOrder(value []byte, recordTime time.Time) (order, error) {
 	if len(message.RemittanceInformation) > remittanceBytesMax || !utf8.ValidString(message.RemittanceInformation) {
 		return order{}, errors.New("the remittance information is too long or not UTF-8")
 	}
-	accepted := message.AcceptedAtUnixMs
+	if err := checkAcceptance(message.AcceptedAtUnixMs, minutes, recordTime); err != nil {
+		return order{}, err
+	}
+	return order{id: id, minutes: minutes, content: content, hash: contentHash(&message)}, nil
+}
+
+func checkAcceptance(accepted int64, minutes uint64, recordTime time.Time) error {
 	minute := epoch.UnixMilli() + int64(minutes)*time.Minute.Milliseconds()
 	if accepted < minute-tolerance.Milliseconds() || accepted > minute+tolerance.Milliseconds() {
-		return order{}, fmt.Errorf("accepted at %d ms, more than %v from the EndToEndId's minute", accepted, tolerance)
+		return fmt.Errorf("accepted at %d ms, more than %v from the id's minute", accepted, tolerance)
 	}
 	if accepted > recordTime.UnixMilli()+acceptanceAheadMax.Milliseconds() {
-		return order{}, fmt.Errorf("accepted at %d ms, more than %v after the record's timestamp", accepted, acceptanceAheadMax)
+		return fmt.Errorf("accepted at %d ms, more than %v after the record's timestamp", accepted, acceptanceAheadMax)
 	}
-	return order{id, minutes, content, contentHash(&message)}, nil
+	return nil
 }
 
 func readContent(payer, payee *pixv1.Account, centavos uint64) (c content, err error) {

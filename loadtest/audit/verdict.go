@@ -25,6 +25,10 @@ func (v Verdict) Write(w io.Writer) {
 	fmt.Fprintf(w, "read    %d orders, %d transfers, %d accounts\n", s.Orders, s.Transfers, s.Accounts)
 	fmt.Fprintf(w, "payments %d: settled %d (%d centavos), rejected %d%s; dead letters %d%s\n",
 		s.Payments, s.Settled, s.SettledCentavos, total(s.Rejected), byReason(s.Rejected), total(s.DeadLetters), byReason(s.DeadLetters))
+	if s.Returns > 0 {
+		fmt.Fprintf(w, "returns %d: settled %d (%d centavos), rejected %d%s\n",
+			s.Returns, s.Returned, s.ReturnedCentavos, total(s.ReturnsRejected), byReason(s.ReturnsRejected))
+	}
 	fmt.Fprintf(w, "repeated %d orders, %d reports (each equal to the first, or it is listed)\n", s.RepeatedOrders, s.RepeatedReports)
 	fmt.Fprintf(w, "money   %d centavos issued\n", s.IssuanceCentavos)
 	for _, f := range v.Findings {
@@ -41,6 +45,9 @@ func (v Verdict) Write(w io.Writer) {
 
 func (v Verdict) String() string {
 	if v.Clean {
+		if v.Summary.Returns > 0 {
+			return fmt.Sprintf("AUDIT CLEAN: %d payments and %d returns, every one has exactly one outcome, every centavo is where it should be", v.Summary.Payments, v.Summary.Returns)
+		}
 		return fmt.Sprintf("AUDIT CLEAN: %d payments, every one has exactly one outcome, every centavo is where it should be", v.Summary.Payments)
 	}
 	kinds := slices.Sorted(maps.Keys(v.ByKind))

@@ -79,16 +79,19 @@ func (AuthorizationStatus) EnumDescriptor() ([]byte, []int) {
 // pix.authorization-requests, keyed by end_to_end_id, in the partition of the order.
 // It may be delivered more than once; the answer must then be the same.
 type AuthorizationRequest struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	EndToEndId string                 `protobuf:"bytes,1,opt,name=end_to_end_id,json=endToEndId,proto3" json:"end_to_end_id,omitempty"`
-	Payer      *Account               `protobuf:"bytes,2,opt,name=payer,proto3" json:"payer,omitempty"`
-	Payee      *Account               `protobuf:"bytes,3,opt,name=payee,proto3" json:"payee,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The EndToEndId, or the RtrId of a return. The answer repeats it.
+	EndToEndId string   `protobuf:"bytes,1,opt,name=end_to_end_id,json=endToEndId,proto3" json:"end_to_end_id,omitempty"`
+	Payer      *Account `protobuf:"bytes,2,opt,name=payer,proto3" json:"payer,omitempty"`
+	Payee      *Account `protobuf:"bytes,3,opt,name=payee,proto3" json:"payee,omitempty"`
 	// Amount in centavos of BRL.
 	AmountCentavos uint64 `protobuf:"varint,4,opt,name=amount_centavos,json=amountCentavos,proto3" json:"amount_centavos,omitempty"`
 	// The partition of pix.authorization-responses in which the asking engine listens.
 	ReplyPartition int32 `protobuf:"varint,5,opt,name=reply_partition,json=replyPartition,proto3" json:"reply_partition,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The payment that a return gives back; empty for a payment.
+	OriginalEndToEndId string `protobuf:"bytes,6,opt,name=original_end_to_end_id,json=originalEndToEndId,proto3" json:"original_end_to_end_id,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *AuthorizationRequest) Reset() {
@@ -156,11 +159,19 @@ func (x *AuthorizationRequest) GetReplyPartition() int32 {
 	return 0
 }
 
+func (x *AuthorizationRequest) GetOriginalEndToEndId() string {
+	if x != nil {
+		return x.OriginalEndToEndId
+	}
+	return ""
+}
+
 // AuthorizationResponse answers an AuthorizationRequest. Topic:
 // pix.authorization-responses, keyed by end_to_end_id, in the request's reply_partition.
 type AuthorizationResponse struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	EndToEndId string                 `protobuf:"bytes,1,opt,name=end_to_end_id,json=endToEndId,proto3" json:"end_to_end_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in the request.
+	EndToEndId string `protobuf:"bytes,1,opt,name=end_to_end_id,json=endToEndId,proto3" json:"end_to_end_id,omitempty"`
 	// The PSP that answers; it must be the payee's, else the answer is counted and dropped.
 	Ispb   string              `protobuf:"bytes,2,opt,name=ispb,proto3" json:"ispb,omitempty"`
 	Status AuthorizationStatus `protobuf:"varint,3,opt,name=status,proto3,enum=pix.v1.AuthorizationStatus" json:"status,omitempty"`
@@ -232,14 +243,15 @@ var File_pix_v1_authorization_proto protoreflect.FileDescriptor
 
 const file_pix_v1_authorization_proto_rawDesc = "" +
 	"\n" +
-	"\x1apix/v1/authorization.proto\x12\x06pix.v1\x1a\x1apix/v1/payment_order.proto\"\xd9\x01\n" +
+	"\x1apix/v1/authorization.proto\x12\x06pix.v1\x1a\x1apix/v1/payment_order.proto\"\x8d\x02\n" +
 	"\x14AuthorizationRequest\x12!\n" +
 	"\rend_to_end_id\x18\x01 \x01(\tR\n" +
 	"endToEndId\x12%\n" +
 	"\x05payer\x18\x02 \x01(\v2\x0f.pix.v1.AccountR\x05payer\x12%\n" +
 	"\x05payee\x18\x03 \x01(\v2\x0f.pix.v1.AccountR\x05payee\x12'\n" +
 	"\x0famount_centavos\x18\x04 \x01(\x04R\x0eamountCentavos\x12'\n" +
-	"\x0freply_partition\x18\x05 \x01(\x05R\x0ereplyPartition\"\xa4\x01\n" +
+	"\x0freply_partition\x18\x05 \x01(\x05R\x0ereplyPartition\x122\n" +
+	"\x16original_end_to_end_id\x18\x06 \x01(\tR\x12originalEndToEndId\"\xa4\x01\n" +
 	"\x15AuthorizationResponse\x12!\n" +
 	"\rend_to_end_id\x18\x01 \x01(\tR\n" +
 	"endToEndId\x12\x12\n" +

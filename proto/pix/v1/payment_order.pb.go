@@ -107,8 +107,11 @@ type PaymentOrder struct {
 	AcceptedAtUnixMs int64 `protobuf:"varint,5,opt,name=accepted_at_unix_ms,json=acceptedAtUnixMs,proto3" json:"accepted_at_unix_ms,omitempty"`
 	// Free text from payer to payee, at most 140 bytes of UTF-8. Not part of the content.
 	RemittanceInformation string `protobuf:"bytes,6,opt,name=remittance_information,json=remittanceInformation,proto3" json:"remittance_information,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// When set, this is no payment but a return, keyed by the EndToEndId of its original, and
+	// every other field is left out.
+	ReturnOrder   *ReturnOrder `protobuf:"bytes,7,opt,name=return_order,json=returnOrder,proto3" json:"return_order,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PaymentOrder) Reset() {
@@ -183,15 +186,22 @@ func (x *PaymentOrder) GetRemittanceInformation() string {
 	return ""
 }
 
+func (x *PaymentOrder) GetReturnOrder() *ReturnOrder {
+	if x != nil {
+		return x.ReturnOrder
+	}
+	return nil
+}
+
 var File_pix_v1_payment_order_proto protoreflect.FileDescriptor
 
 const file_pix_v1_payment_order_proto_rawDesc = "" +
 	"\n" +
-	"\x1apix/v1/payment_order.proto\x12\x06pix.v1\"M\n" +
+	"\x1apix/v1/payment_order.proto\x12\x06pix.v1\x1a\x19pix/v1/return_order.proto\"M\n" +
 	"\aAccount\x12\x12\n" +
 	"\x04ispb\x18\x01 \x01(\tR\x04ispb\x12\x16\n" +
 	"\x06branch\x18\x02 \x01(\tR\x06branch\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\tR\x06number\"\x8e\x02\n" +
+	"\x06number\x18\x03 \x01(\tR\x06number\"\xc6\x02\n" +
 	"\fPaymentOrder\x12!\n" +
 	"\rend_to_end_id\x18\x01 \x01(\tR\n" +
 	"endToEndId\x12%\n" +
@@ -199,7 +209,8 @@ const file_pix_v1_payment_order_proto_rawDesc = "" +
 	"\x05payee\x18\x03 \x01(\v2\x0f.pix.v1.AccountR\x05payee\x12'\n" +
 	"\x0famount_centavos\x18\x04 \x01(\x04R\x0eamountCentavos\x12-\n" +
 	"\x13accepted_at_unix_ms\x18\x05 \x01(\x03R\x10acceptedAtUnixMs\x125\n" +
-	"\x16remittance_information\x18\x06 \x01(\tR\x15remittanceInformationB/Z-github.com/liquida/liquida/proto/pix/v1;pixv1b\x06proto3"
+	"\x16remittance_information\x18\x06 \x01(\tR\x15remittanceInformation\x126\n" +
+	"\freturn_order\x18\a \x01(\v2\x13.pix.v1.ReturnOrderR\vreturnOrderB/Z-github.com/liquida/liquida/proto/pix/v1;pixv1b\x06proto3"
 
 var (
 	file_pix_v1_payment_order_proto_rawDescOnce sync.Once
@@ -217,15 +228,17 @@ var file_pix_v1_payment_order_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_pix_v1_payment_order_proto_goTypes = []any{
 	(*Account)(nil),      // 0: pix.v1.Account
 	(*PaymentOrder)(nil), // 1: pix.v1.PaymentOrder
+	(*ReturnOrder)(nil),  // 2: pix.v1.ReturnOrder
 }
 var file_pix_v1_payment_order_proto_depIdxs = []int32{
 	0, // 0: pix.v1.PaymentOrder.payer:type_name -> pix.v1.Account
 	0, // 1: pix.v1.PaymentOrder.payee:type_name -> pix.v1.Account
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2, // 2: pix.v1.PaymentOrder.return_order:type_name -> pix.v1.ReturnOrder
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_pix_v1_payment_order_proto_init() }
@@ -233,6 +246,7 @@ func file_pix_v1_payment_order_proto_init() {
 	if File_pix_v1_payment_order_proto != nil {
 		return
 	}
+	file_pix_v1_return_order_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

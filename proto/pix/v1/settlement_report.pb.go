@@ -79,18 +79,24 @@ func (SettlementStatus) EnumDescriptor() ([]byte, []int) {
 // delivered more than once and is then equal byte for byte; for that it holds nothing
 // but what the order's content and the ledger's verdict determine. The record's
 // timestamp tells when.
+//
+// The report of a return is keyed by the original's EndToEndId. Its payer is who gives the
+// money back; a return that is rejected names neither payer nor payee.
 type SettlementReport struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	EndToEndId string                 `protobuf:"bytes,1,opt,name=end_to_end_id,json=endToEndId,proto3" json:"end_to_end_id,omitempty"`
-	Status     SettlementStatus       `protobuf:"varint,2,opt,name=status,proto3,enum=pix.v1.SettlementStatus" json:"status,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The EndToEndId, or the RtrId of a return.
+	EndToEndId string           `protobuf:"bytes,1,opt,name=end_to_end_id,json=endToEndId,proto3" json:"end_to_end_id,omitempty"`
+	Status     SettlementStatus `protobuf:"varint,2,opt,name=status,proto3,enum=pix.v1.SettlementStatus" json:"status,omitempty"`
 	// The reason as stored in the ledger: 4 characters; empty when status is ACSC.
 	ReasonCode string   `protobuf:"bytes,3,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"`
 	Payer      *Account `protobuf:"bytes,4,opt,name=payer,proto3" json:"payer,omitempty"`
 	Payee      *Account `protobuf:"bytes,5,opt,name=payee,proto3" json:"payee,omitempty"`
 	// Amount in centavos of BRL.
 	AmountCentavos uint64 `protobuf:"varint,6,opt,name=amount_centavos,json=amountCentavos,proto3" json:"amount_centavos,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The payment that a return gives back; empty in the report of a payment.
+	OriginalEndToEndId string `protobuf:"bytes,7,opt,name=original_end_to_end_id,json=originalEndToEndId,proto3" json:"original_end_to_end_id,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *SettlementReport) Reset() {
@@ -165,11 +171,18 @@ func (x *SettlementReport) GetAmountCentavos() uint64 {
 	return 0
 }
 
+func (x *SettlementReport) GetOriginalEndToEndId() string {
+	if x != nil {
+		return x.OriginalEndToEndId
+	}
+	return ""
+}
+
 var File_pix_v1_settlement_report_proto protoreflect.FileDescriptor
 
 const file_pix_v1_settlement_report_proto_rawDesc = "" +
 	"\n" +
-	"\x1epix/v1/settlement_report.proto\x12\x06pix.v1\x1a\x1apix/v1/payment_order.proto\"\xff\x01\n" +
+	"\x1epix/v1/settlement_report.proto\x12\x06pix.v1\x1a\x1apix/v1/payment_order.proto\"\xb3\x02\n" +
 	"\x10SettlementReport\x12!\n" +
 	"\rend_to_end_id\x18\x01 \x01(\tR\n" +
 	"endToEndId\x120\n" +
@@ -178,7 +191,8 @@ const file_pix_v1_settlement_report_proto_rawDesc = "" +
 	"reasonCode\x12%\n" +
 	"\x05payer\x18\x04 \x01(\v2\x0f.pix.v1.AccountR\x05payer\x12%\n" +
 	"\x05payee\x18\x05 \x01(\v2\x0f.pix.v1.AccountR\x05payee\x12'\n" +
-	"\x0famount_centavos\x18\x06 \x01(\x04R\x0eamountCentavos*m\n" +
+	"\x0famount_centavos\x18\x06 \x01(\x04R\x0eamountCentavos\x122\n" +
+	"\x16original_end_to_end_id\x18\a \x01(\tR\x12originalEndToEndId*m\n" +
 	"\x10SettlementStatus\x12!\n" +
 	"\x1dSETTLEMENT_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SETTLEMENT_STATUS_ACSC\x10\x01\x12\x1a\n" +

@@ -1,0 +1,420 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// Returns: derived anew, like all else here.
+
+const (
+	returnSlots    = 64
+	returnDaysMax  = 90
+	nanosecondsDay = uint64(24 * time.Hour)
+)
+
+var returnReasons = []string{"MD06", "BE08", "FR01", "SL02"}
+
+// returnContent is what makes a return the same return, and when it was accepted.
+type returnContent struct {
+	original   endToEndID
+	minutes    uint64 // in the original's id
+	centavos   uint64
+	reason     uint32
+	acceptedMs int64 // no part of the content: of the first record
+}
+
+func (c returnContent) same(other returnContent) bool {
+	return c.original == other.original && c.centavos == other.centavos && c.reason == other.reason
+}
+
+// slot returns the slot of the original whose transfers have the key.
+func (c returnContent) slot(key number128) (int, bool) {
+	for slot := range returnSlots {
+		if returnKey(c.original, c.minutes, slot) == key {
+			return slot, true
+		}
+	}
+	return 0, false
+}
+
+// returnKey is the id of the transfers in a slot of a payment, with the low bits 0: as the
+// payment's own, but the hash is of "R", its EndToEndId and the slot.
+func returnKey(original endToEndID, minutes uint64, slot int) number128 {
+	return keyWith(original, minutes, sha256.Sum256(append(append([]byte{'R'}, original[:]...), byte(slot))))
+}
+
+// idIn reads the id that a transfer's user_data holds, with the letter before it.
+func idIn(letter byte, t tb.Transfer) (endToEndID, error) {
+	n := fromTigerBeetle(t.UserData128)
+	minutes := n.high >> 24
+	if minutes > minutesMax {
+		return endToEndID{}, fmt.Errorf("%d minutes since 2020 are too many", minutes)
+	}
+	text := append([]byte{letter}, binary.BigEndian.AppendUint64(nil, t.UserData64)...)
+	text = epoch.Add(time.Duration(minutes)*time.Minute).AppendFormat(text, "200601021504")
+	text = append(text, byte(n.high>>16), byte(n.high>>8), byte(n.high))
+	id, _, err := parseIDOf(letter, string(binary.BigEndian.AppendUint64(text, n.low)))
+	return id, err
+}
+
+// readReturn judges a return order; an error means that it must have a dead letter.
+func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, error) {
+	m := message.ReturnOrder
+	if message.EndToEndId != "" || message.Payer != nil || message.Payee != nil || message.AmountCentavos != 0 || message.AcceptedAtUnixMs != 0 || message.RemittanceInformation != "" {
+		return order{}, errors.New("it is a return, and has fields of a payment")
+	}
+	id, minutes, err := parseIDOf('D', m.ReturnId)
+	if err != nil {
+		return order{}, err
+	}
+	original, originalMinutes, err := parseEndToEndID(m.OriginalEndToEndId)
+	if err != nil {
+		return order{}, err
+	}
+	if !slices.Contains(returnReasons, m.ReasonCode) {
+		return order{}, fmt.Errorf("%.64q is no reason for a return", m.ReasonCode)
+	}
+	if err := checkAcceptance(m.AcceptedAtUnixMs, minutes, recordTime); err != nil {
+		return order{}, err
+	}
+	text := append(append(original[:], '/'), m.ReasonCode+"/"...)
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, m.AmountCentavos))
+	reason, err := reasonNumber(m.ReasonCode)
+	return order{id: id, minutes: minutes, hash: binary.BigEndian.Uint64(sum[:]), back: &returnContent{
+		original: original, minutes: originalMinutes, centavos: m.AmountCentavos, reason: reason, acceptedMs: m.AcceptedAtUnixMs,
+	}}, err
+}
+
+// giving is all that is kept about one return.
+type giving struct {
+	id          endToEndID
+	key         number128 // of its verdict
+	content     returnContent
+	contentHash uint64
+	reportHash  uint64
+	reason      uint32 // of the report
+	verdict     uint32 // reason in the ledger, none when it settled
+	decidedAt   uint64 // the ledger's time of the verdict, 0: there is none
+	slotKey     number128
+	reported    bool
+	settled     bool // by the report
+	held        legs
+	foreign     legs // held for a conflicting message
+	posted      legs
+	voided      legs
+	conflicts   []returnContent
+}
+
+// original is what returns need to know of a payment besides what is known of each.
+type original struct {
+	settledAt uint64 // by the ledger's clock, 0: it did not settle
+	returned  uint64 // centavos, in the ledger
+}
+
+type returnConflict struct {
+	id      endToEndID
+	content returnContent
+	record  coordinates
+}
+
+func (a *Auditor) addReturn(o order, at coordinates) {
+	before := a.returns[o.id]
+	switch {
+	case before == nil:
+		g := &giving{id: o.id, key: paymentKey(o.id, o.minutes), content: *o.back, contentHash: o.hash}
+		a.returns[o.id] = g
+		if key := paymentKey(o.back.original, o.back.minutes); a.originals[key] == nil {
+			a.originals[key] = &original{}
+		}
+	case !before.content.same(*o.back):
+		a.add(TwoContents, o.id.String(), "%v has another content than an earlier record, and neither has a dead letter", at)
+	default:
+		// Equal copies may name different times of acceptance; the earliest is the most lenient.
+		before.content.acceptedMs = min(before.content.acceptedMs, o.back.acceptedMs)
+		a.summary.RepeatedOrders++
+	}
+}
+
+func (a *Auditor) endOfReturns() {
+	a.summary.Returns = len(a.returns)
+	for _, c := range a.returnConflicts {
+		switch g := a.returns[c.id]; {
+		case g == nil:
+			a.add(WrongDeadLetter, c.record.String(), "its dead letter says %s, but no other record with its RtrId is a return", conflictReason)
+		case g.content.same(c.content):
+			a.add(WrongDeadLetter, g.id.String(), "the dead letter of %v says %s, but its content is that of the return", c.record, conflictReason)
+		default:
+			g.conflicts = append(g.conflicts, c.content)
+		}
+	}
+}
+
+// originalOf returns the payment that a return gives back, nil if no record is that payment.
+func (a *Auditor) originalOf(c returnContent) *payment {
+	if p := a.find(paymentKey(c.original, c.minutes)); p != nil && p.id == c.original {
+		return p
+	}
+	return nil
+}
+
+// backwards returns what so much of a payment moves when it is given back.
+func (p *payment) backwards(centavos uint64) content {
+	return content{payer: p.content.payee, payee: p.content.payer, centavos: centavos}
+}
+
+// returnReport takes a record of pix.settlements that is about a return.
+func (a *Auditor) returnReport(r Record, message *pixv1.SettlementReport) {
+	id, _, err := parseIDOf('D', message.EndToEndId)
+	if err != nil {
+		a.add(BadReport, "report "+r.String(), "%v", err)
+		return
+	}
+	g := a.returns[id]
+	if g == nil {
+		a.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is this return", r, paymentsTopic)
+		return
+	}
+	hash := maphash.Bytes(a.seed, r.Value)
+	if g.reported {
+		a.summary.RepeatedReports++
+		if hash != g.reportHash {
+			a.add(ReportsDiffer, id.String(), "report %v is not equal to an earlier one", r)
+		}
+		return
+	}
+	g.reported, g.reportHash = true, hash
+	if message.OriginalEndToEndId != g.content.original.String() || message.AmountCentavos != g.content.centavos {
+		a.add(ReportedContent, id.String(), "report %v names another original or amount than the order", r)
+	}
+	if g.reason, err = reasonNumber(message.ReasonCode); err != nil {
+		a.add(BadReport, id.String(), "report %v: %v", r, err)
+	}
+	switch message.Status {
+	case pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC:
+		g.settled = true
+		a.summary.Returned++
+		a.summary.ReturnedCentavos += g.content.centavos
+		if g.reason != 0 {
+			a.add(BadReport, id.String(), "report %v says settled, with the reason %s", r, message.ReasonCode)
+		}
+		p := a.originalOf(g.content)
+		if p == nil {
+			a.add(WrongReturn, id.String(), "it settled, and no record of %s is its original %s", paymentsTopic, g.content.original)
+			return
+		}
+		back := p.backwards(g.content.centavos)
+		if moved, err := readContent(message.Payer, message.Payee, message.AmountCentavos); err != nil || moved != back {
+			a.add(ReportedContent, id.String(), "report %v does not name the original's payee and payer", r)
+		}
+		a.expectSettled(&payment{id: id, content: back})
+	case pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT:
+		a.summary.ReturnsRejected[message.ReasonCode]++
+		if g.reason == 0 {
+			a.add(BadReport, id.String(), "report %v says rejected, without a reason", r)
+		}
+		if message.Payer != nil || message.Payee != nil {
+			a.add(BadReport, id.String(), "report %v says rejected, and names accounts", r)
+		}
+	default:
+		a.add(BadReport, id.String(), "report %v has the status %v", r, message.Status)
+	}
+}
+
+func (a *Auditor) takeReturnLeg(t tb.Transfer) {
+	id, err := idIn('D', t)
+	g := a.returns[id]
+	if err != nil || g == nil {
+		a.add(UnexplainedMoney, transferName(t), "leg %d of a return that no record of %s explains", t.Code-codeReturnLeg1+1, paymentsTopic)
+		return
+	}
+	leg := int(t.Code) - codeReturnLeg1 + 1
+	bit := firstLeg << (leg - 1)
+	key, low := split(fromTigerBeetle(t.ID))
+	flags := t.TransferFlags()
+	wrong := func(format string, arguments ...any) {
+		a.add(WrongTransfer, g.id.String(), "leg %d: %s", leg, fmt.Sprintf(format, arguments...))
+	}
+	amount, ok := centavos(t.Amount)
+	matches := func(c returnContent) bool {
+		_, inSlot := c.slot(key)
+		return ok && inSlot && amount == c.centavos && (!flags.Pending || t.UserData32 == c.reason)
+	}
+	of, foreign := g.content, false
+	if !matches(of) {
+		i := slices.IndexFunc(g.conflicts, matches)
+		if i < 0 || !flags.Pending {
+			wrong("%s centavos, the reason %s: not what the order gives back, or not in a slot of its original", decimal(t.Amount), reasonText(t.UserData32))
+			return
+		}
+		of, foreign = g.conflicts[i], true
+	}
+	p := a.originalOf(of)
+	if p == nil {
+		wrong("no record of %s is its original %s", paymentsTopic, of.original)
+		return
+	}
+	if debit, credit := p.backwards(of.centavos).leg(leg); fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit {
+		wrong("it moves money from %s to %s", nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)))
+	}
+	if p.legs()&bit == 0 {
+		wrong("the original has no such leg")
+	}
+	switch {
+	case flags.Pending && foreign:
+		g.foreign |= bit
+	case flags.Pending:
+		if g.held != 0 && g.slotKey != key {
+			wrong("it is in two slots")
+		}
+		g.held |= bit
+		g.slotKey = key
+	case flags.PostPendingTransfer:
+		g.posted |= bit
+	case flags.VoidPendingTransfer:
+		g.voided |= bit
+	default:
+		wrong("it is neither held nor resolved: flags %#x", t.Flags)
+		return
+	}
+	if flags.Pending {
+		if low != leg-1 {
+			wrong("it is held under the low bits %d", low)
+		}
+	} else if low != resolutionSlot+leg-1 || fromTigerBeetle(t.PendingID) != key.slot(leg-1) {
+		wrong("its resolution has the low bits %d and resolves %x", low, t.PendingID.Bytes())
+	}
+}
+
+func (a *Auditor) takeReturnVerdict(t tb.Transfer) {
+	g := a.byVerdict()[fromTigerBeetle(t.ID)]
+	if g == nil {
+		a.add(UnexplainedMoney, transferName(t), "the verdict of a return that no record of %s explains", paymentsTopic)
+		return
+	}
+	g.verdict, g.decidedAt = t.UserData32, t.Timestamp
+	wrong := func(format string, arguments ...any) {
+		a.add(WrongTransfer, g.id.String(), "verdict: %s", fmt.Sprintf(format, arguments...))
+	}
+	psp, err := packISPB(string(g.content.original[1:9]))
+	if err != nil {
+		wrong("%v", err) // it was parsed before
+	}
+	ofPayer := accountID{high: kindCustomer<<kindShift | psp<<ispbShift}
+	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+	if (debit != transitOf(ofPayer) || credit != reserveOf(ofPayer)) && (debit != issuance || credit != refusals) {
+		wrong("it stands between %s and %s", nameOf(debit), nameOf(credit))
+	}
+	if t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 {
+		wrong("it moves %s centavos with the flags %#x, and it must move none", decimal(t.Amount), t.Flags)
+	}
+	if names, _ := userData(g.content.original, g.content.minutes); fromTigerBeetle(t.UserData128) != names {
+		wrong("its user_data does not name the original")
+	}
+	if t.UserData64 != g.contentHash {
+		wrong("it is about another content")
+	}
+}
+
+// byVerdict returns the returns by the ids of their verdicts.
+func (a *Auditor) byVerdict() map[number128]*giving {
+	if a.verdicts == nil {
+		a.verdicts = make(map[number128]*giving, len(a.returns))
+		for _, g := range a.returns {
+			a.verdicts[g.key.slot(resolutionSlot)] = g
+		}
+	}
+	return a.verdicts
+}
+
+func (a *Auditor) judgeReturns() {
+	for _, g := range a.returns {
+		a.judgeReturn(g)
+	}
+	for key, o := range a.originals {
+		if p := a.find(key); p != nil && o.returned > p.content.centavos {
+			a.add(ReturnedTooMuch, p.id.String(), "%d centavos were paid, and %d returned", p.content.centavos, o.returned)
+		}
+	}
+}
+
+func (a *Auditor) judgeReturn(g *giving) {
+	subject := g.id.String()
+	p := a.originalOf(g.content)
+	all := legs(0)
+	if p != nil {
+		all = p.legs()
+	}
+	if g.foreign != 0 && (g.decidedAt == 0 || g.foreign != 0b101 && g.foreign != 0b111) {
+		a.add(LegsDisagree, subject, "the legs %v are held for a conflicting message, whole and beside a verdict they may be: %s", g.foreign, g.ledgerState())
+	}
+	if g.held != 0 && g.held != all {
+		a.add(LegsDisagree, subject, "all or none of the legs %v must have been held: %s", all, g.ledgerState())
+	}
+	if !g.reported {
+		a.add(NoOutcome, subject, "no report and no dead letter; in the ledger: %s", g.ledgerState())
+	}
+	if g.decidedAt == 0 {
+		if g.reported {
+			a.add(NoVerdict, subject, "%s", g.ledgerState())
+		}
+		if g.posted|g.voided != 0 {
+			a.add(LegsDisagree, subject, "%s", g.ledgerState())
+		}
+		return
+	}
+	settled := g.verdict == 0 && all != 0 && g.held == all && g.posted == all && g.voided == 0
+	rejected := g.verdict != 0 && g.posted == 0 && (g.voided == 0 || g.voided == all && g.held == all)
+	switch {
+	case !settled && !rejected:
+		a.add(LegsDisagree, subject, "neither all posted nor none, as the verdict says: %s", g.ledgerState())
+	case g.reported && g.settled != settled:
+		a.add(LedgerDisagrees, subject, "reported otherwise than %s", g.ledgerState())
+	case g.reported && g.reason != g.verdict:
+		a.add(LedgerDisagrees, subject, "reported with the reason %s, the ledger's is %s", reasonText(g.reason), reasonText(g.verdict))
+	}
+	if settled {
+		a.judgeSettledReturn(g, p)
+	}
+}
+
+// judgeSettledReturn checks what a return must be to settle.
+func (a *Auditor) judgeSettledReturn(g *giving, p *payment) {
+	o := a.originals[paymentKey(p.id, uint64(p.minutes))]
+	o.returned += min(g.content.centavos, centavosMax-min(o.returned, centavosMax))
+	wrong := func(format string, arguments ...any) {
+		a.add(WrongReturn, g.id.String(), format, arguments...)
+	}
+	switch {
+	case !p.settledInLedger() || o.settledAt == 0 || o.settledAt >= g.decidedAt:
+		wrong("its original %s had not settled before", p.id)
+	case g.content.acceptedMs > 0 && uint64(g.content.acceptedMs)*uint64(time.Millisecond) > o.settledAt+returnDaysMax*nanosecondsDay:
+		wrong("it was accepted more than %d days after its original settled", returnDaysMax)
+	}
+	if psp, err := packISPB(string(g.id[1:9])); err != nil || p.content.payee.high&ispbMask != psp<<ispbShift {
+		wrong("its RtrId is not of the PSP that received the original")
+	}
+	if g.content.centavos == 0 {
+		wrong("it gives nothing back")
+	}
+}
+
+func (g *giving) ledgerState() string {
+	verdict := "no verdict"
+	switch {
+	case g.decidedAt != 0 && g.verdict == 0:
+		verdict = "the verdict settled"
+	case g.decidedAt != 0:
+		verdict = "the verdict " + reasonText(g.verdict)
+	}
+	return fmt.Sprintf("legs held %v, posted %v, voided %v, %s", g.held, g.posted, g.voided, verdict)
+}

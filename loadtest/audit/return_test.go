@@ -1,0 +1,352 @@
+package audit
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// The ids, chains and hashes of these histories are made by the services' packages, so every
+// test here also compares the audit's own derivations with theirs.
+
+// giver is a return, as the services see it.
+type giver struct {
+	h       *history
+	id      pix.ReturnID
+	content pix.ReturnContent
+	payment pix.Content // the original's
+	message *pixv1.PaymentOrder
+}
+
+const backCentavos = 300
+
+// withReturns is the clean history with returns of settledOrder (alice paid bruno 1,000)
+// and of sameBankOrder (alice paid clara 250).
+func withReturns(t *testing.T) (h *history, settled, voided, refused, sameBank *giver) {
+	h = clean(t)
+	h.stamp()
+	settled = h.giveBack(settledOrder, backCentavos)
+	settled.hold(0)
+	settled.post(0)
+	settled.report("")
+	settled.report("")
+	voided = h.giveBack(settledOrder, backCentavos)
+	voided.hold(2) // the slot 1 is burnt
+	voided.void(2, "AC06")
+	voided.report("AC06")
+	refused = h.giveBack(settledOrder, 900)
+	refused.receipt("AM09", true)
+	refused.report("AM09")
+	sameBank = h.giveBack(sameBankOrder, 250)
+	sameBank.hold(0)
+	sameBank.post(0)
+	sameBank.report("")
+	h.orders = append(h.orders, h.orders[len(h.orders)-1])
+	h.commit()
+	return h, settled, voided, refused, sameBank
+}
+
+// stamp gives every transfer that has none its time by the ledger's clock.
+func (h *history) stamp() {
+	for i := range h.transfers {
+		if h.transfers[i].Timestamp == 0 {
+			h.transfers[i].Timestamp = uint64(h.now.UnixNano()) + uint64(i)
+		}
+	}
+}
+
+func (h *history) commit() { h.stamp(); h.committed = int64(len(h.orders)) }
+
+func (h *history) giveBack(order int, centavos uint64) *giver {
+	o := h.message(order)
+	account := func(a *pixv1.Account) pix.Account {
+		return pix.Account{ISPB: pix.ISPB(a.Ispb), Branch: a.Branch, Number: a.Number}
+	}
+	original, err := pix.ParseEndToEndID(o.EndToEndId)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	payment := pix.Content{Payer: account(o.Payer), Payee: account(o.Payee), AmountCentavos: o.AmountCentavos}
+	g := &giver{h, pix.NewReturnID(payment.Payee.ISPB, h.now, h.random), pix.ReturnContent{Original: original, AmountCentavos: centavos, Reason: pix.ReturnReasons[0]}, payment, nil}
+	g.message = &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
+		ReturnId: g.id.String(), OriginalEndToEndId: original.String(), AmountCentavos: centavos, ReasonCode: g.content.Reason.String(), AcceptedAtUnixMs: h.now.UnixMilli(),
+	}}
+	g.append()
+	return g
+}
+
+func (g *giver) append() {
+	g.h.orders = append(g.h.orders, Record{Offset: int64(len(g.h.orders)), Time: g.h.now, Value: encode(g.h.t, g.message)})
+}
+
+// write keeps a chain as the ledger does: a resolution takes from its pending what it leaves out.
+func (h *history) write(chain []tb.Transfer) {
+	for _, t := range chain {
+		if t.PendingID != (tb.Uint128{}) {
+			pending := *h.find(fromTigerBeetle(t.PendingID))
+			t.DebitAccountID, t.CreditAccountID, t.Amount = pending.DebitAccountID, pending.CreditAccountID, pending.Amount
+			t.UserData128, t.UserData64, t.Ledger, t.Code = pending.UserData128, pending.UserData64, pending.Ledger, pending.Code
+			if t.UserData32 == 0 {
+				t.UserData32 = pending.UserData32
+			}
+			if t.TransferFlags().PostPendingTransfer {
+				amount, _ := centavos(t.Amount)
+				h.add(fromTigerBeetle(t.DebitAccountID), int64(amount), 0)
+				h.add(fromTigerBeetle(t.CreditAccountID), 0, int64(amount))
+			}
+		}
+		h.transfers = append(h.transfers, t)
+	}
+	h.stamp()
+}
+
+func (g *giver) hold(slot int) {
+	g.h.write(ledger.AppendReturnReserve(nil, g.id, g.content, slot, g.payment, 60))
+}
+func (g *giver) post(slot int) {
+	g.h.write(ledger.AppendReturnPost(nil, g.id, g.content, slot, g.payment.SameBank()))
+}
+func (g *giver) void(slot int, reason string) {
+	g.h.write(ledger.AppendReturnVoid(nil, g.id, g.content, slot, g.payment.SameBank(), pix.MustReason(reason)))
+}
+func (g *giver) receipt(reason string, payerKnown bool) {
+	g.h.write(ledger.AppendReturnReceipt(nil, g.id, g.content, pix.MustReason(reason), payerKnown))
+}
+
+func (g *giver) report(reason string) {
+	report := &pixv1.SettlementReport{
+		EndToEndId: g.id.String(), OriginalEndToEndId: g.content.Original.String(), AmountCentavos: g.content.AmountCentavos,
+		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: reason,
+	}
+	if reason == "" {
+		account := func(a pix.Account) *pixv1.Account {
+			return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
+		}
+		report.Status, report.Payer, report.Payee = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, account(g.payment.Payee), account(g.payment.Payer)
+	}
+	value, err := report.MarshalVT()
+	if err != nil {
+		g.h.t.Fatal(err)
+	}
+	g.h.reports = append(g.h.reports, Record{Offset: int64(len(g.h.reports)), Time: g.h.now, Value: value})
+}
+
+func (g *giver) dropReports() {
+	g.h.reports = slices.DeleteFunc(g.h.reports, func(r Record) bool { return strings.Contains(string(r.Value), g.id.String()) })
+}
+
+func (g *giver) drop(ids ...tb.Uint128) {
+	g.h.transfers = slices.DeleteFunc(g.h.transfers, func(t tb.Transfer) bool { return slices.Contains(ids, t.ID) })
+}
+
+func (g *giver) ids(slot int) ledger.PaymentIDs { return ledger.ReturnIDs(g.content.Original, slot) }
+
+func TestCleanReturnsPass(t *testing.T) {
+	h, _, _, _, _ := withReturns(t)
+	verdict := h.audit()
+	if !verdict.Clean {
+		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
+	}
+	s := verdict.Summary
+	if s.Payments != 6 || s.Returns != 4 || s.Returned != 2 || s.ReturnedCentavos != 550 || total(s.ReturnsRejected) != 2 || s.RepeatedOrders != 2 || s.RepeatedReports != 2 {
+		t.Fatalf("%+v", s)
+	}
+	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments and 4 returns, ") {
+		t.Fatal(verdict)
+	}
+}
+
+// What may be beside a verdict: a hold that its timeout released, one of a conflicting
+// message, and a return of a payment that nobody knows.
+func TestWhatMayBeBesideTheVerdictOfAReturn(t *testing.T) {
+	h, settled, _, _, _ := withReturns(t)
+	expired := h.giveBack(settledOrder, 10)
+	expired.hold(3)
+	expired.receipt("AB03", true)
+	expired.report("AB03")
+	conflict := *settled
+	conflict.content.AmountCentavos++
+	conflict.message = proto.Clone(settled.message).(*pixv1.PaymentOrder)
+	conflict.message.ReturnOrder.AmountCentavos++
+	conflict.append()
+	h.letter(len(h.orders)-1, "DUPL")
+	conflict.hold(4)
+	unknown := h.giveBack(settledOrder, 10)
+	unknown.content.Original[31] ^= 1
+	unknown.message.ReturnOrder.OriginalEndToEndId = unknown.content.Original.String()
+	h.orders = h.orders[:len(h.orders)-1]
+	unknown.append()
+	unknown.receipt("LQ04", false)
+	unknown.report("LQ04")
+	malformed := *settled
+	malformed.message = proto.Clone(settled.message).(*pixv1.PaymentOrder)
+	malformed.message.ReturnOrder.ReasonCode = "AB03"
+	malformed.append()
+	h.letter(len(h.orders)-1, "FF01")
+	h.commit()
+	if verdict := h.audit(); !verdict.Clean {
+		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
+	}
+}
+
+func TestEachFaultOfAReturnIsFound(t *testing.T) {
+	for _, fault := range []struct {
+		name  string
+		spoil func(h *history, settled, voided, refused, sameBank *giver)
+		kind  string
+	}{
+		{"lost", func(h *history, _, _, _, _ *giver) { h.giveBack(settledOrder, 1); h.commit() }, NoOutcome},
+		{"its report is lost", func(_ *history, g, _, _, _ *giver) { g.dropReports() }, NoOutcome},
+		{"reported, nothing in the ledger", func(h *history, _, _, _, _ *giver) { h.giveBack(settledOrder, 1).report("AB03"); h.commit() }, NoVerdict},
+		{"repeated reports differ", func(_ *history, _, v, _, _ *giver) { v.report("AC07") }, ReportsDiffer},
+		{"settled by the report, voided in the ledger", func(_ *history, _, v, _, _ *giver) { v.dropReports(); v.report("") }, LedgerDisagrees},
+		{"another reason than the ledger's", func(_ *history, _, v, _, _ *giver) { v.dropReports(); v.report("AC07") }, LedgerDisagrees},
+		{"a leg is not posted", func(_ *history, g, _, _, _ *giver) { g.drop(g.ids(0).Resolution(3)) }, LegsDisagree},
+		{"a leg is not held", func(_ *history, g, _, _, _ *giver) { g.drop(g.ids(0).Pending(2)) }, LegsDisagree},
+		{"posted under a verdict that rejects", func(h *history, g, _, _, _ *giver) {
+			h.find(fromTigerBeetle(ledger.ReturnVerdict(g.id))).UserData32 = reasonOf("AC06")
+		}, LegsDisagree},
+		{"posted without a verdict", func(_ *history, g, _, _, _ *giver) { g.drop(ledger.ReturnVerdict(g.id)) }, LegsDisagree},
+		{"more than was paid", func(h *history, _, _, _, _ *giver) {
+			g := h.giveBack(settledOrder, 701)
+			g.hold(1)
+			g.post(1)
+			g.report("")
+			h.commit()
+		}, ReturnedTooMuch},
+		{"of a payment that was rejected", func(h *history, _, _, _, _ *giver) {
+			g := h.giveBack(voidedOrder, 9)
+			g.hold(0)
+			g.post(0)
+			g.report("")
+			h.commit()
+		}, WrongReturn},
+		{"settled before its original", func(h *history, g, _, _, _ *giver) {
+			h.find(fromTigerBeetle(ledger.ReturnVerdict(g.id))).Timestamp = 1
+		}, WrongReturn},
+		{"by a PSP that did not receive it", func(h *history, _, _, _, _ *giver) {
+			g := h.giveBack(settledOrder, 9)
+			h.orders = h.orders[:len(h.orders)-1]
+			g.id = pix.NewReturnID(alice.ISPB, h.now, h.random)
+			g.message.ReturnOrder.ReturnId = g.id.String()
+			g.append()
+			g.hold(1)
+			g.post(1)
+			g.report("")
+			h.commit()
+		}, WrongReturn},
+		{"after 90 days", func(h *history, _, _, _, _ *giver) {
+			h.now = h.now.AddDate(0, 0, 90).Add(time.Minute)
+			g := h.giveBack(settledOrder, 9)
+			g.hold(1)
+			g.post(1)
+			g.report("")
+			h.commit()
+		}, WrongReturn},
+		{"in a slot that is none", func(_ *history, g, _, _, _ *giver) { g.hold(64) }, WrongTransfer},
+		{"in two slots", func(_ *history, _, _, _, g *giver) { g.hold(1) }, WrongTransfer},
+		{"a leg between others", func(h *history, g, _, _, _ *giver) {
+			h.find(fromTigerBeetle(g.ids(0).Pending(3))).CreditAccountID = toTigerBeetle(idOf(clara))
+		}, WrongTransfer},
+		{"a verdict about another content", func(h *history, g, _, _, _ *giver) {
+			h.find(fromTigerBeetle(ledger.ReturnVerdict(g.id))).UserData64++
+		}, WrongTransfer},
+		{"a verdict that names another original", func(h *history, g, _, _, _ *giver) {
+			h.find(fromTigerBeetle(ledger.ReturnVerdict(g.id))).UserData128 = tb.ToUint128(5)
+		}, WrongTransfer},
+		{"money of no return", func(_ *history, g, _, _, _ *giver) {
+			other := *g
+			other.id[31] ^= 1
+			other.hold(1)
+		}, UnexplainedMoney},
+		{"a verdict of no return", func(_ *history, g, _, _, _ *giver) {
+			other := *g
+			other.id[31] ^= 1
+			other.receipt("AM09", true)
+		}, UnexplainedMoney},
+		{"a report of no return", func(_ *history, g, _, _, _ *giver) {
+			other := *g
+			other.id[31] ^= 1
+			other.report("AM09")
+		}, ReportWithoutOrder},
+		{"a report of another amount", func(_ *history, _, _, g, _ *giver) {
+			g.dropReports()
+			other := *g
+			other.content.AmountCentavos++
+			other.report("AM09")
+		}, ReportedContent},
+		{"a report to the wrong account", func(_ *history, g, _, _, _ *giver) {
+			g.dropReports()
+			other := *g
+			other.payment.Payer = clara
+			other.report("")
+		}, ReportedContent},
+		{"money posted that no report tells of", func(h *history, g, _, _, _ *giver) {
+			g.dropReports()
+			g.report("AC06")
+		}, WrongBalance},
+		{"a valid return has a dead letter", func(h *history, _, _, _, _ *giver) {
+			h.giveBack(settledOrder, 1)
+			h.letter(len(h.orders)-1, "FF08")
+			h.commit()
+		}, WrongDeadLetter},
+		{"two contents", func(h *history, g, _, _, _ *giver) {
+			g.message.ReturnOrder.AmountCentavos++
+			g.append()
+			h.commit()
+		}, TwoContents},
+		{"a return with fields of a payment and no dead letter", func(h *history, g, _, _, _ *giver) {
+			g.message.RemittanceInformation = "coffee"
+			g.append()
+			h.commit()
+		}, NoDeadLetter},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			h, settled, voided, refused, sameBank := withReturns(t)
+			fault.spoil(h, settled, voided, refused, sameBank)
+			if verdict := h.audit(); verdict.ByKind[fault.kind] == 0 {
+				t.Fatalf("no %q: %+v", fault.kind, verdict.Findings)
+			}
+		})
+	}
+}
+
+// The audit and the services must call the same messages returns.
+func TestTheAuditAgreesWithTheServicesOnWhatIsAReturn(t *testing.T) {
+	h, settled, _, _, _ := withReturns(t)
+	for name, spoil := range map[string]func(*pixv1.ReturnOrder){
+		"good":            func(*pixv1.ReturnOrder) {},
+		"zero":            func(m *pixv1.ReturnOrder) { m.AmountCentavos = 0 },
+		"no id":           func(m *pixv1.ReturnOrder) { m.ReturnId = "" },
+		"E":               func(m *pixv1.ReturnOrder) { m.ReturnId = m.OriginalEndToEndId },
+		"of a return":     func(m *pixv1.ReturnOrder) { m.OriginalEndToEndId = m.ReturnId },
+		"no original":     func(m *pixv1.ReturnOrder) { m.OriginalEndToEndId = "" },
+		"no reason":       func(m *pixv1.ReturnOrder) { m.ReasonCode = "" },
+		"another reason":  func(m *pixv1.ReturnOrder) { m.ReasonCode = "SL02" },
+		"unknown reason":  func(m *pixv1.ReturnOrder) { m.ReasonCode = "XX01" },
+		"in 5 s":          func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs += 5000 },
+		"later than that": func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs += 5001 },
+		"13 h ago":        func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs -= 13 * 3600 * 1000 },
+		"never":           func(m *pixv1.ReturnOrder) { m.AcceptedAtUnixMs = -1 << 63 },
+	} {
+		message := proto.Clone(settled.message).(*pixv1.PaymentOrder)
+		spoil(message.ReturnOrder)
+		m := message.ReturnOrder
+		read, err := readOrder(encode(t, message), h.now)
+		want, wantErr := pix.ReturnDraft{
+			ReturnID: m.ReturnId, OriginalEndToEndID: m.OriginalEndToEndId, AmountCentavos: m.AmountCentavos, ReasonCode: m.ReasonCode, AcceptedAtUnixMs: m.AcceptedAtUnixMs,
+		}.Validate(h.now)
+		if (err == nil) != (wantErr == nil) || err == nil && read.hash != want.Hash() {
+			t.Errorf("%s: the audit says %v, the services %v", name, err, wantErr)
+		}
+	}
+}

@@ -10,9 +10,12 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     CGO_ENABLED=1 go build -trimpath -ldflags=-s -o /out/ \
     ./services/producer ./services/clearing-engine ./services/bank-simulator \
     ./loadtest ./deploy/cmd/bootstrap ./deploy/cmd/ready
+# A volume that is mounted here first gets the folder's owner. No key is ever in the image.
+RUN mkdir -p /keys/clients /keys/producer && chmod 700 /keys/clients /keys/producer
 
 # glibc, certificates and a user that is not root; no shell and nothing else.
 FROM gcr.io/distroless/base-debian12:nonroot
 COPY --from=build /out/ /usr/local/bin/
+COPY --from=build --chown=65532:65532 /keys /keys
 # No health check here: only the services have one, and compose and Kubernetes say it.
 USER nonroot

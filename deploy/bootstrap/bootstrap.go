@@ -10,6 +10,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
@@ -26,6 +27,8 @@ type Config struct {
 	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" help:"replicas of every partition, 1 to 9; at most the number of brokers"`
 	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" help:"retention of the two authorization topics, 5m to 720h; the others keep everything"`
 	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"accounts or transfers in one request to the ledger, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
+	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the front door: those that are missing are made, readable for their owner only; empty: none"`
+	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digests of the keys in CLIENT_KEYS_DIR, for the producer to know them by; needed with it"`
 	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" help:"how long to wait for Kafka, and for each answer of the ledger, 1s to 1h"`
 }
 
@@ -41,6 +44,9 @@ func (c *Config) Validate() error {
 	}
 	if err := settings.InRange("REPLICATION_FACTOR", c.ReplicationFactor, 1, 9); err != nil {
 		return err
+	}
+	if (c.ClientKeysDir == "") != (c.DigestsFile == "") {
+		return fmt.Errorf("CLIENT_KEYS_DIR is %q and HTTP_KEYS_FILE %q: give both or none", c.ClientKeysDir, c.DigestsFile)
 	}
 	// A response must outlive the payment that waits for it.
 	if err := settings.DurationInRange("TRANSIENT_RETENTION", c.TransientRetention, 5*time.Minute, 720*time.Hour); err != nil {
@@ -87,11 +93,26 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 		}
 	}
 	p, since := config.Population, "now"
+	if config.ClientKeysDir != "" {
+		if err := keys.Make(config.ClientKeysDir, config.DigestsFile, holders(p)); err != nil {
+			return fmt.Errorf("cannot make the keys of CLIENT_KEYS_DIR and HTTP_KEYS_FILE: %w", err)
+		}
+		say("keys for %d PSPs and the central bank are in %s", p.Banks, config.ClientKeysDir)
+	}
 	if done {
 		since = "by an earlier run"
 	}
 	say("ready: %d PSPs with %s in reserve each and %d customers, funded %s", p.Banks, reais(p.ReserveCentavos), customerCount(p), since)
 	return nil
+}
+
+// holders are those who get a key.
+func holders(p sandbox.Population) []string {
+	all := []string{keys.CentralBank}
+	for bank := range p.Banks {
+		all = append(all, string(p.Bank(bank)))
+	}
+	return all
 }
 
 func reais(centavos uint64) string {

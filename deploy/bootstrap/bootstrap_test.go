@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -212,6 +215,7 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	config := smallConfig(t)
 	config.Ledger, config.Stream = startLedger(t), startKafka(t)
+	config.ClientKeysDir, config.DigestsFile = filepath.Join(t.TempDir(), "keys"), filepath.Join(t.TempDir(), "digests")
 	ended := make(chan error)
 	for range 2 {
 		go func() { ended <- Run(context.Background(), config, io.Discard) }()
@@ -227,6 +231,24 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	}
 	defer client.Close()
 	checkFunded(t, client, config.Population)
+	checkKeys := func() map[string]string {
+		t.Helper()
+		all, err := keys.ReadAll(config.ClientKeysDir)
+		if err != nil || len(all) != config.Population.Banks+1 {
+			t.Fatalf("%d keys: %v", len(all), err)
+		}
+		digests, err := keys.ReadDigests(config.DigestsFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for holder, key := range all {
+			if got, ok := digests.Holder(key); !ok || got != holder {
+				t.Errorf("the key of %s would not be known", holder)
+			}
+		}
+		return all
+	}
+	made := checkKeys()
 
 	var said bytes.Buffer
 	if err := Run(context.Background(), config, &said); err != nil {
@@ -236,6 +258,9 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 		t.Errorf("a rerun says:\n%swant ... %s", said.String(), want)
 	}
 	checkFunded(t, client, config.Population)
+	if !maps.Equal(made, checkKeys()) {
+		t.Error("a rerun made other keys")
+	}
 
 	for _, c := range []struct {
 		change func(*Config)
@@ -431,6 +456,7 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 		{func(c *Config) { c.EventsMax = 8190 }, "LEDGER_BATCH_EVENTS_MAX is 8190: it must be from 8 to 8189"},
 		{func(c *Config) { c.Population.Banks = 1 }, "SANDBOX_BANKS is 1"},
 		{func(c *Config) { c.Ledger.Addresses = []string{"localhost:3001"} }, `TIGERBEETLE_ADDRESSES holds "localhost:3001"`},
+		{func(c *Config) { c.ClientKeysDir = "keys" }, `CLIENT_KEYS_DIR is "keys" and HTTP_KEYS_FILE "": give both or none`},
 		{func(c *Config) { c.Stream.Brokers = nil }, "KAFKA_BROKERS is empty"},
 	} {
 		config := smallConfig(t)

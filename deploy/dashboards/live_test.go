@@ -80,7 +80,11 @@ func TestEveryExpressionShowsData(t *testing.T) {
 	go func() {
 		loaded <- s.Run(ctx, &output, &output, "loadtest", "run", "--rate=200", "--duration=60s", "--allow=AB03", "--drain-timeout=30s")
 	}()
-	go knock(ctx, s.ProducerURL())
+	keys, err := s.Keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go knock(ctx, s.ProducerURL(), keys["10000001"])
 	time.Sleep(20 * time.Second)
 	if err := s.Kill(stack.EngineName(0)); err != nil {
 		t.Fatal(err)
@@ -154,15 +158,18 @@ func selectors(t *testing.T, expr string) (all []string) {
 }
 
 // knock uses the front door, which the load does not: some payments, and a bad one.
-func knock(ctx context.Context, producer string) {
+func knock(ctx context.Context, producer, key string) {
 	for i := 0; ctx.Err() == nil; i++ {
 		amount := 100
 		if i%10 == 9 {
 			amount = -1
 		}
 		body := fmt.Sprintf(`{"payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "1"}, "amount_centavos": %d}`, amount)
-		if response, err := http.Post(producer+"/v1/payments", "application/json", strings.NewReader(body)); err == nil {
-			response.Body.Close()
+		if request, err := http.NewRequestWithContext(ctx, http.MethodPost, producer+"/v1/payments", strings.NewReader(body)); err == nil {
+			request.Header.Set("Authorization", "Bearer "+key)
+			if response, err := http.DefaultClient.Do(request); err == nil {
+				response.Body.Close()
+			}
 		}
 		select {
 		case <-ctx.Done():

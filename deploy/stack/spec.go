@@ -75,12 +75,16 @@ func (s *Stack) specify(name string) (spec, error) {
 		}
 		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.kafkaFolder())
 	case Bootstrap:
-		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0") // gone before anyone could ask
+		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0", // gone before anyone could ask
+			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile())
 		p.oneShot = true
 	case Simulator, Producer:
 		p.env = append(p.env, "HTTP_ADDRESS="+s.addresses.of(kind))
 		p.serve(s, kind)
 		p.tell(s)
+		if kind == Producer {
+			p.env = append(p.env, "HTTP_KEYS_FILE="+s.digestsFile())
+		}
 	case Engine:
 		p.env = append(p.env, "ENGINE_INSTANCE_ID="+name)
 		p.tell(s)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/liquida/liquida/platform/keys"
 )
 
 // Names of processes. Engines are EngineName(0), EngineName(1) and so on; several
@@ -580,6 +581,15 @@ func (s *Stack) TigerBeetleAddresses() string {
 
 // ProducerURL is where payments are posted.
 func (s *Stack) ProducerURL() string { return "http://" + s.addresses.of(Producer) }
+
+// Keys are those with which participants call the producer, by ISPB, and that of
+// keys.CentralBank. Bootstrap makes them at the first start.
+func (s *Stack) Keys() (map[string]string, error) { return keys.ReadAll(s.keysDir()) }
+
+func (s *Stack) keysDir() string { return filepath.Join(s.config.Dir, "keys") }
+
+// digestsFile is what the producer knows the keys by.
+func (s *Stack) digestsFile() string { return filepath.Join(s.config.Dir, "key-digests") }
 
 // SimulatorURL is where the banks' behaviour is changed.
 func (s *Stack) SimulatorURL() string { return "http://" + s.addresses.of(Simulator) }

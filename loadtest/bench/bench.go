@@ -273,8 +273,12 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	if r.rate == 0 {
 		config.Rate, config.WaitForRoom, config.OutstandingMax = 1e6, true, c.OutstandingMax
 	}
+	callers, err := s.Keys()
+	if err != nil {
+		return nil, err
+	}
 	if r.reads > 0 {
-		config.FrontDoor = s.ProducerURL()
+		config.FrontDoor, config.Keys = s.ProducerURL(), callers
 	}
 	if file, ok := c.ProgressOn.(*os.File); ok {
 		config.Progress, config.ProgressEvery = load.ProgressOn(file)
@@ -292,7 +296,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	stages := watchStages(&config, r.stage, processes, data, before)
 	readBalances := func() error { return nil }
 	if r.reads > 0 {
-		readBalances = startReads(ctx, s.ProducerURL(), population, r.reads, c.RateDuration, &run.Reads)
+		readBalances = startReads(ctx, s.ProducerURL(), callers, population, r.reads, c.RateDuration, &run.Reads)
 	}
 	profile := func() (*Profile, error) { return nil, nil }
 	if r.profiled {

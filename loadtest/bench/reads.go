@@ -19,7 +19,7 @@ const readsInFlightMax = 20_000
 // startReads reads balances of random customers at a fixed rate, whatever the answers do.
 // Latencies count from when a read should have been sent. The function that it returns
 // waits for the last answer and says what went wrong.
-func startReads(ctx context.Context, url string, population sandbox.Population, rate int, lasts time.Duration, into **load.Latency) func() error {
+func startReads(ctx context.Context, url string, keys map[string]string, population sandbox.Population, rate int, lasts time.Duration, into **load.Latency) func() error {
 	client := load.NewHTTPClient()
 	recorder := load.NewRecorder()
 	var answered sync.WaitGroup
@@ -28,8 +28,13 @@ func startReads(ctx context.Context, url string, population sandbox.Population, 
 	fail := func(err error) {
 		once.Do(func() { failed = fmt.Errorf("the run is not valid: a balance read failed: %w", err) })
 	}
-	read := func(url string, intended time.Time) error {
-		response, err := client.Get(url)
+	read := func(url, key string, intended time.Time) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Authorization", "Bearer "+key)
+		response, err := client.Do(request)
 		if err != nil {
 			return err
 		}
@@ -62,7 +67,7 @@ func startReads(ctx context.Context, url string, population sandbox.Population, 
 			account := population.Customer(random.IntN(population.Customers))
 			answered.Go(func() {
 				defer func() { <-room }()
-				if err := read(fmt.Sprintf("%s/v1/accounts/%s/%s/%s", url, account.ISPB, account.Branch, account.Number), intended); err != nil {
+				if err := read(fmt.Sprintf("%s/v1/accounts/%s/%s/%s", url, account.ISPB, account.Branch, account.Number), keys[string(account.ISPB)], intended); err != nil {
 					fail(err)
 				}
 			})

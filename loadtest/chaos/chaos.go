@@ -241,7 +241,11 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	if r.observer, err = observe(ctx, r.kafka, w.admin, r.recorder, w.start); err != nil {
 		return nil, err
 	}
-	r.clients = newClients(w.ProducerURL(), config.Population, r.recorder, r.observer, config.Seed)
+	callers, err := w.Keys()
+	if err != nil {
+		return nil, err
+	}
+	r.clients = newClients(w.ProducerURL(), callers, config.Population, r.recorder, r.observer, config.Seed)
 
 	sending, stopSending := context.WithTimeout(ctx, config.Duration)
 	defer stopSending()

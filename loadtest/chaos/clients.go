@@ -21,6 +21,7 @@ import (
 // keep asking what became of their payment. All they see goes into the history.
 type clients struct {
 	url        string
+	keys       map[string]string // by ISPB
 	population sandbox.Population
 	recorder   *history.Recorder
 	observer   *observer
@@ -44,9 +45,9 @@ const (
 	specialClientShare = 20   // of which one pays to a blocked account
 )
 
-func newClients(url string, population sandbox.Population, recorder *history.Recorder, o *observer, seed uint64) *clients {
+func newClients(url string, keys map[string]string, population sandbox.Population, recorder *history.Recorder, o *observer, seed uint64) *clients {
 	return &clients{
-		url: url, population: population, recorder: recorder, observer: o, random: rand.New(rand.NewPCG(seed, 2)),
+		url: url, keys: keys, population: population, recorder: recorder, observer: o, random: rand.New(rand.NewPCG(seed, 2)),
 		http: http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}},
 	}
 }
@@ -130,7 +131,7 @@ func (c *clients) submit(ctx context.Context, payment sample) bool {
 	defer cancel()
 	for {
 		from := time.Now()
-		status, answer, err := c.ask(ctx, http.MethodPost, "/v1/payments", payment.body)
+		status, answer, err := c.ask(ctx, payment.id, http.MethodPost, "/v1/payments", payment.body)
 		acknowledged := err == nil && status == http.StatusAccepted
 		c.recorder.Submitted(payment.id, history.Span{From: from, To: time.Now()}, acknowledged)
 		if acknowledged {
@@ -150,7 +151,7 @@ func (c *clients) submit(ctx context.Context, payment sample) bool {
 
 func (c *clients) read(ctx context.Context, id pix.EndToEndID) {
 	from := time.Now()
-	status, answer, err := c.ask(ctx, http.MethodGet, "/v1/payments/"+id.String(), nil)
+	status, answer, err := c.ask(ctx, id, http.MethodGet, "/v1/payments/"+id.String(), nil)
 	if err != nil || status/100 == 5 || status == http.StatusTooManyRequests {
 		return // nobody answered
 	}
@@ -175,11 +176,13 @@ func (c *clients) read(ctx context.Context, id pix.EndToEndID) {
 	}
 }
 
-func (c *clients) ask(ctx context.Context, method, path string, body []byte) (status int, answer []byte, err error) {
+// ask asks as the payer's bank.
+func (c *clients) ask(ctx context.Context, id pix.EndToEndID, method, path string, body []byte) (status int, answer []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
+	request.Header.Set("Authorization", "Bearer "+c.keys[string(id.Payer())])
 	response, err := c.http.Do(request)
 	if err != nil {
 		return 0, nil, err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/keys"
 )
 
 // Services of docker-compose.yml whose name is not that of their process in a local stack.
@@ -364,6 +366,20 @@ func (c *containers) TigerBeetleAddresses() string {
 
 // ProducerURL is where payments are posted.
 func (c *containers) ProducerURL() string { return "http://" + c.published(stack.Producer, "8080/tcp") }
+
+// Keys are those to the front door, from where bootstrap has put them.
+func (c *containers) Keys() (map[string]string, error) {
+	folder, err := os.MkdirTemp("", "liquida-keys-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	// Its container has ended; the volume is still there.
+	if _, err := docker(context.Background(), "compose", "cp", stack.Bootstrap+":/keys/clients/.", folder); err != nil {
+		return nil, fmt.Errorf("cannot copy the keys to the front door: %w", err)
+	}
+	return keys.ReadAll(folder)
+}
 
 // SimulatorURL is where the banks' behaviour is changed.
 func (c *containers) SimulatorURL() string {

@@ -18,6 +18,7 @@ type system interface {
 	KafkaAddress() string
 	TigerBeetleAddresses() string
 	ProducerURL() string
+	Keys() (map[string]string, error)
 	SimulatorURL() string
 	TelemetryURL(name string) string
 	Replicas() []string

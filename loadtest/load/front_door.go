@@ -15,6 +15,7 @@ import (
 // frontDoor sends payments as a bank's customer does, by POST /v1/payments.
 type frontDoor struct {
 	url    string
+	keys   map[string]string // of the banks, by ISPB
 	client *http.Client
 }
 
@@ -63,7 +64,12 @@ func (m *frontDoor) post(value []byte) error {
 	if err != nil {
 		return err
 	}
-	response, err := m.client.Post(m.url+"/v1/payments", "application/json", bytes.NewReader(body))
+	request, err := http.NewRequest(http.MethodPost, m.url+"/v1/payments", bytes.NewReader(body)) //nolint:noctx // the client has a timeout
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+m.keys[order.Payer.Ispb])
+	response, err := m.client.Do(request)
 	if err != nil {
 		return err
 	}

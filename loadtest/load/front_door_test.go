@@ -22,14 +22,14 @@ func TestFrontDoorPostsTheOrderAndTellsARefusal(t *testing.T) {
 		AmountCentavos uint64 `json:"amount_centavos"`
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || r.URL.Path != "/v1/payments" {
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || r.URL.Path != "/v1/payments" || r.Header.Get("Authorization") != "Bearer the key" {
 			t.Errorf("%s is posted to: %v", r.URL.Path, err)
 		}
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte("the reason"))
 	}))
 	defer server.Close()
-	door := frontDoor{server.URL, NewHTTPClient()}
+	door := frontDoor{server.URL, map[string]string{string(payment.Payer.ISPB): "the key"}, NewHTTPClient()}
 	if err := door.post(payment.First.Value); err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,8 @@ type Config struct {
 	WaitForRoom bool
 	// FrontDoor is the producer's URL, to pay over HTTP; empty: straight to Kafka.
 	FrontDoor string
+	// Keys are the banks' to the front door, by ISPB.
+	Keys map[string]string
 	// Allowed are reasons with which any payment may be rejected instead of its own
 	// outcome, for runs with faults injected.
 	Allowed []pix.Reason
@@ -120,7 +122,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 
 	l := &loader{config: config, book: newBook(config.Allowed, config.Faults), producer: producer}
 	if config.FrontDoor != "" {
-		l.door = &frontDoor{config.FrontDoor, NewHTTPClient()}
+		l.door = &frontDoor{config.FrontDoor, config.Keys, NewHTTPClient()}
 		if err := l.door.passes(schedule); err != nil {
 			return nil, err
 		}

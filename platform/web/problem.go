@@ -24,6 +24,7 @@ type Problem struct {
 	Code       string        `json:"code,omitempty"`          // the reason code of the payment system
 	EndToEndID string        `json:"end_to_end_id,omitempty"` // the payment
 	RetryAfter time.Duration `json:"-"`                       // sent as a header, in whole seconds
+	Challenge  string        `json:"-"`                       // sent as the header WWW-Authenticate
 }
 
 // Kind makes the type of a problem from its short name.
@@ -33,6 +34,9 @@ func Kind(name string) string { return "urn:liquida:problem:" + name }
 func (p *Problem) Write(w http.ResponseWriter) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(p.RetryAfter.Seconds()))))
+	}
+	if p.Challenge != "" {
+		w.Header().Set("WWW-Authenticate", p.Challenge)
 	}
 	write(w, "application/problem+json", p.Status, p)
 }

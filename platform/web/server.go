@@ -4,6 +4,7 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -26,6 +27,7 @@ type Config struct {
 	ConnectionsMax int           `env:"HTTP_CONNECTIONS_MAX" envDefault:"4096" help:"connections at the same time, 1 to 100000; more wait in the kernel"`
 
 	LargerBodies map[string]int64 // by path: those that take more than BodyBytesMax
+	TLS          *tls.Config      // nil: plain HTTP
 }
 
 // headerBytesMax is far above what the APIs need and far below what hurts.
@@ -45,6 +47,13 @@ func (c Config) Validate() error {
 	)
 }
 
+// Loopback tells whether only this machine can reach the address.
+func (c Config) Loopback() bool {
+	host, _, err := net.SplitHostPort(c.Address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
 // Server serves one handler on one address.
 type Server struct {
 	http    *http.Server
@@ -61,11 +70,17 @@ func Serve(config Config, handler http.Handler, log *zap.Logger) (*Server, error
 		Handler:           config.limitBodies(handler),
 		ReadHeaderTimeout: config.ReadTimeout, ReadTimeout: config.ReadTimeout,
 		WriteTimeout: config.WriteTimeout, IdleTimeout: config.IdleTimeout,
-		MaxHeaderBytes: headerBytesMax, ErrorLog: zap.NewStdLog(log.Named("http")),
+		MaxHeaderBytes: headerBytesMax, ErrorLog: zap.NewStdLog(log.Named("http")), TLSConfig: config.TLS,
+		Protocols: new(http.Protocols),
 	}}
+	s.http.Protocols.SetHTTP1(true) // HTTP/2 has many requests in a connection, which ConnectionsMax would not bound
 	go func() {
 		limited := &limitedListener{listener, make(chan struct{}, config.ConnectionsMax)}
-		if err := s.http.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
+		serve := s.http.Serve
+		if config.TLS != nil {
+			serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") } // the certificate is in config.TLS
+		}
+		if err := serve(limited); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the HTTP API stopped serving", zap.Error(err))
 		}
 	}()

@@ -68,6 +68,10 @@ func (a *acceptance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
+	if problem := callerOf(r).pays(&body); problem != nil {
+		problem.Write(w)
+		return
+	}
 	if err := a.send(record, nil).wait(); err != nil {
 		notPublished(body.EndToEndID, err).Write(w)
 		return

@@ -72,7 +72,7 @@ func (b *batches) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	// Room for all, so that a client that reads only after it has written is served too.
 	lines := make(chan *batchLine, b.config.LinesMax+1)
-	go b.read(r.Body, lines)
+	go b.read(callerOf(r), r.Body, lines)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
 	buffer := bufio.NewWriterSize(w, 16<<10)
@@ -116,7 +116,7 @@ func (b *batches) flush(buffer *bufio.Writer, control *http.ResponseController) 
 
 // read sends the payments of the body and hands their lines over in order, until the body
 // ends or breaks a limit of the whole batch.
-func (b *batches) read(body io.Reader, lines chan<- *batchLine) {
+func (b *batches) read(who caller, body io.Reader, lines chan<- *batchLine) {
 	defer close(lines)
 	reader := bufio.NewReaderSize(body, b.lineMax+2) // and the end of the line
 	window := make(chan struct{}, batchWindow)
@@ -146,7 +146,7 @@ func (b *batches) read(body io.Reader, lines chan<- *batchLine) {
 					Detail: fmt.Sprintf("more than BATCH_LINES_MAX lines (%d): neither this line nor what follows was sent, send it in another batch", b.config.LinesMax)})
 				return
 			}
-			lines <- b.take(number, text, window)
+			lines <- b.take(who, number, text, window)
 		}
 		if err == nil {
 			continue
@@ -164,13 +164,16 @@ func (b *batches) tooManyBytes() *web.Problem {
 }
 
 // take sends one payment, or says what is wrong with it.
-func (b *batches) take(number int, text []byte, window chan struct{}) *batchLine {
+func (b *batches) take(who caller, number int, text []byte, window chan struct{}) *batchLine {
 	line := &batchLine{result: batchResult{Line: number}}
 	var body payment
 	if line.result.Problem = web.ReadJSON(bytes.NewReader(text), &body); line.result.Problem != nil {
 		return line
 	}
 	record, problem := body.record(time.Now())
+	if problem == nil {
+		problem = who.pays(&body)
+	}
 	if problem != nil {
 		line.result.Problem = problem
 		return line

@@ -17,6 +17,7 @@ type configuration struct {
 	Ledger          ledger.Config
 	Telemetry       telemetry.Config
 	HTTP            web.Config
+	Door            DoorConfig
 	Accept          AcceptConfig
 	Status          StatusConfig
 	Batch           BatchConfig
@@ -67,6 +68,7 @@ func (c *configuration) Validate() error {
 	if err := errors.Join(
 		crashErr,
 		c.Stream.Validate(), c.Ledger.Validate(), c.Telemetry.Validate(), c.HTTP.Validate(),
+		c.Door.Validate(c.HTTP.Loopback()),
 		settings.DurationInRange("PUBLISH_TIMEOUT", c.Accept.PublishTimeout, time.Second, time.Minute),
 		settings.InRange("PAYMENTS_IN_FLIGHT_MAX", c.Accept.InFlightMax, 1, 1_000_000),
 		settings.DurationInRange("STATUS_TIMEOUT", c.Status.Timeout, 100*time.Millisecond, time.Minute),

@@ -143,6 +143,12 @@ func preferredWait(header http.Header, longest time.Duration) (wait time.Duratio
 // events answers GET /v1/payments/{endToEndId}/events.
 func (f *follow) events(w http.ResponseWriter, r *http.Request) {
 	id, problem := endToEndIDOf(r)
+	if who := callerOf(r); problem == nil && who.readsOf(id.Payer()) != nil { // the payee is known to the ledger only
+		var state paymentState
+		if state, problem = f.status.of(r.Context(), id); problem == nil {
+			problem = who.reads(state, id)
+		}
+	}
 	if problem == nil && !f.streams.take() {
 		problem = f.tooManyStreams()
 	}

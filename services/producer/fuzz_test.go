@@ -60,7 +60,7 @@ func FuzzBatch(f *testing.F) {
 		b := &batches{config: BatchConfig{LinesMax: 10, BytesMax: 1000}, lineMax: 100}
 		lines := make(chan *batchLine, b.config.LinesMax+1)
 		// It must never wait for somebody to take its results.
-		b.read(http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(text)), b.config.BytesMax), lines)
+		b.read(caller{}, http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(text)), b.config.BytesMax), lines)
 		last := 0
 		for line := range lines {
 			if line.result.Line <= last || line.result.Problem == nil {

@@ -46,6 +46,10 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	for _, need := range []string{runningNeed, stream.KafkaNeed, ledgerNeed} {
 		t.Health.Need(need)
 	}
+	door, err := newDoor(config.Door)
+	if err != nil {
+		return err
+	}
 	acceptance, err := newAcceptance(config.Accept, config.Stream, t)
 	if err != nil {
 		return err
@@ -67,7 +71,8 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	watchers.Go(func() { balances.publish(watching, config.BooksInterval) })
 	watchers.Go(func() { backlog.publish(watching, config.BooksInterval) })
 	config.HTTP.LargerBodies = map[string]int64{batchPath: config.Batch.BytesMax}
-	server, err := web.Serve(config.HTTP, routes(api(acceptance, batches, reads), t.Registry), t.Log)
+	config.HTTP.TLS = door.tls
+	server, err := web.Serve(config.HTTP, routes(api(acceptance, batches, reads), door, t.Registry), t.Log)
 	if err != nil {
 		return err
 	}

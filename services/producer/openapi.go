@@ -17,6 +17,8 @@ import (
 // problemAnswers says what each status of a problem means.
 var problemAnswers = map[int]string{
 	400: "Malformed: no JSON object with these fields.",
+	401: "Unknown caller: no key or certificate, or one that is not known.",
+	403: "The caller may not do this: field, value and rule say why.",
 	404: "The ledger does not know it.",
 	413: "Too large.",
 	422: "A value is wrong: field, value, rule and code say which and why.",
@@ -25,6 +27,11 @@ var problemAnswers = map[int]string{
 }
 
 var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
+
+// allProblems are those of the route and of the door.
+func (r route) allProblems() []int {
+	return append([]int{http.StatusUnauthorized, http.StatusForbidden}, r.problems...)
+}
 
 // allParameters are those of the path, then the others.
 func (r route) allParameters() (all []*huma.Param) {
@@ -50,7 +57,11 @@ func describe(api []route) []byte {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{Title: "Liquida", Version: "1", License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 			Description: "The front door of a PIX-style clearing house. Money is an integer count of centavos. Every answer about a payment comes from the ledger. Answers may get more fields."},
-		Components: &huma.Components{Schemas: schemas},
+		Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
+			"key":         {Type: "http", Scheme: "bearer", Description: "The key of a participant, who pays from its own accounts and reads its own data, or of the central bank, which reads all."},
+			"certificate": {Type: "mutualTLS", Description: "A client certificate with the URI " + certificateName + "participant:ISPB or " + certificateName + "central-bank among its subject alternative names."},
+		}},
+		Security: []map[string][]string{{"key": {}}, {"certificate": {}}},
 	}
 	body := func(c message) map[string]*huma.MediaType {
 		return map[string]*huma.MediaType{c.mediaType: {Schema: schemas.Schema(reflect.TypeOf(c.of), true, "")}}
@@ -70,10 +81,13 @@ func describe(api []route) []byte {
 				operation.Responses["200"].Headers = map[string]*huma.Param{"Preference-Applied": {Schema: &huma.Schema{Type: huma.TypeString}, Description: "wait=N: how long the answer may have been held."}}
 			}
 		}
-		for _, status := range route.problems {
+		for _, status := range route.allProblems() {
 			response := &huma.Response{Description: problemAnswers[status], Content: body(message{mediaType: "application/problem+json", of: web.Problem{}})}
 			if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 				response.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait."}}
+			}
+			if status == http.StatusUnauthorized {
+				response.Headers = map[string]*huma.Param{"WWW-Authenticate": {Schema: &huma.Schema{Type: huma.TypeString}, Description: "Bearer, and what is wrong with the key."}}
 			}
 			operation.Responses[strconv.Itoa(status)] = response
 		}
@@ -104,7 +118,7 @@ func page(api []route) []byte {
 		for status, answer := range route.answers {
 			one.Answers[status] = answer.description
 		}
-		for _, status := range route.problems {
+		for _, status := range route.allProblems() {
 			one.Answers[status] = problemAnswers[status]
 		}
 		all = append(all, one)

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -140,6 +141,7 @@ type program struct {
 	command         *exec.Cmd
 	telemetry, http string
 	exited          chan struct{}
+	log             *prefixed
 }
 
 // startProgram starts it; without a ledger its address leads nowhere.
@@ -154,7 +156,7 @@ func startProgram(t testing.TB, b *broker, l *ledgerServer, env ...string) *prog
 	p.command.Env = append(append(os.Environ(), asProgram+"=1", "KAFKA_BROKERS="+b.address, "TIGERBEETLE_ADDRESSES="+ledgerAddress,
 		"TELEMETRY_ADDRESS="+p.telemetry, "HTTP_ADDRESS="+p.http), env...)
 	log := &prefixed{t: t, prefix: "producer: "}
-	p.command.Stdout, p.command.Stderr = log, log
+	p.command.Stdout, p.command.Stderr, p.log = log, log, log
 	// It must not outlive the test, whatever ends that.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.command.Start(); err != nil {
@@ -256,9 +258,21 @@ func await(t testing.TB, what string, met func() (bool, string)) {
 type prefixed struct {
 	t      testing.TB
 	prefix string
+
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+func (p *prefixed) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.String()
 }
 
 func (p *prefixed) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	p.said.Write(text)
+	p.mu.Unlock()
 	p.t.Log(p.prefix + strings.TrimRight(string(text), "\n"))
 	return len(text), nil
 }

@@ -24,7 +24,8 @@ const batchPath = "/v1/payments:batch"
 type route struct {
 	method, path string
 	handler      http.HandlerFunc
-	lasts        bool // a stream: HEAD would wait for its end
+	allows       permission // nil: the central bank only
+	lasts        bool       // a stream: HEAD would wait for its end
 
 	id, summary, description string
 	parameters               []string // names in parameters; those of the path need not be listed
@@ -51,7 +52,7 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 	accounts, participants := accounts{reads}, &participants{reads: reads}
 	return []route{
 		{
-			method: "POST", path: "/v1/payments", handler: acceptance.ServeHTTP, id: "pay",
+			method: "POST", path: "/v1/payments", handler: acceptance.ServeHTTP, allows: decidedInside, id: "pay",
 			summary: "Send a payment",
 			description: "Answers once Kafka has acknowledged. 503 with an end_to_end_id means that its fate is unknown: send the same again, which is safe. " +
 				"With Prefer: wait=N the answer is held until the outcome (200) or for N seconds (202).",
@@ -63,7 +64,7 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 			problems: []int{400, 413, 422, 429, 503},
 		},
 		{
-			method: "POST", path: batchPath, handler: batches.ServeHTTP, id: "payBatch",
+			method: "POST", path: batchPath, handler: batches.ServeHTTP, allows: decidedInside, id: "payBatch",
 			summary: "Send many payments",
 			description: "One payment a line in, one result a line out, in the same order, each once Kafka has acknowledged it. A line that is wrong does not touch the others. " +
 				"Empty lines are passed over. The answer begins before the request has ended. A result with status 413 or one that says that the body ended early is the last: neither its line nor what follows was sent.",
@@ -74,20 +75,20 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 			problems: []int{413, 429},
 		},
 		{
-			method: "GET", path: "/v1/payments/{endToEndId}", handler: status{reads}.ServeHTTP, id: "payment",
+			method: "GET", path: "/v1/payments/{endToEndId}", handler: status{reads}.ServeHTTP, allows: decidedInside, id: "payment",
 			summary: "What became of a payment", description: "Computed from the ledger alone. 404: not in the ledger (yet).",
 			answers:  map[int]message{http.StatusOK: {"Its state.", asJSON, paymentState{}}},
 			problems: []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/payments/{endToEndId}/events", handler: acceptance.follow.events, lasts: true, id: "paymentEvents",
+			method: "GET", path: "/v1/payments/{endToEndId}/events", handler: acceptance.follow.events, allows: decidedInside, lasts: true, id: "paymentEvents",
 			summary:     "The states of a payment as they come",
 			description: "Server-sent events named state, the data as of GET /v1/payments/{endToEndId} or with the status unknown. The stream ends after settled or rejected.",
 			answers:     map[int]message{http.StatusOK: {"Events; the data of each is a PaymentState.", asEvents, serverEvent{}}},
-			problems:    []int{422, 429},
+			problems:    []int{422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/settlements", handler: acceptance.follow.stream, lasts: true, id: "settlements",
+			method: "GET", path: "/v1/settlements", handler: acceptance.follow.stream, allows: ownParticipant, lasts: true, id: "settlements",
 			summary: "What became of a participant's payments, as it comes",
 			description: "Server-sent events named settlement, for payments that the participant pays or receives. The id of an event is the position after it: give it as from, or as Last-Event-ID, to go on. " +
 				"Delivered at least once: compare end_to_end_id. Payments of one partition come in order, others in any.",
@@ -96,13 +97,13 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 			problems:   []int{422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}", handler: accounts.ServeHTTP, id: "account",
+			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}", handler: accounts.ServeHTTP, allows: ownPath, id: "account",
 			summary:  "What a customer's account holds",
 			answers:  map[int]message{http.StatusOK: {"Its balance.", asJSON, accountBalance{}}},
 			problems: []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}/statement", handler: accounts.statement, id: "statement",
+			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}/statement", handler: accounts.statement, allows: ownPath, id: "statement",
 			summary:     "What moved a customer's account, newest first",
 			description: "held lines change what is pending, posted lines the balance, released lines give back what was held. What is held past its expiry is released without a line.",
 			parameters:  []string{"limit", "cursor"},
@@ -110,13 +111,13 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 			problems:    []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/participants", handler: participants.list, id: "participants",
-			summary: "All participants", parameters: []string{"limit", "cursor"},
+			method: "GET", path: "/v1/participants", handler: participants.list, allows: centralBankOnly, id: "participants",
+			summary: "All participants", description: "For the central bank only.", parameters: []string{"limit", "cursor"},
 			answers:  map[int]message{http.StatusOK: {"A page of participants.", asJSON, participantPage{}}},
 			problems: []int{422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/participants/{ispb}", handler: participants.ServeHTTP, id: "participant",
+			method: "GET", path: "/v1/participants/{ispb}", handler: participants.ServeHTTP, allows: ownPath, id: "participant",
 			summary: "A participant's reserve and transit, and whether its books agree", description: "Both accounts are of one instant.",
 			answers:  map[int]message{http.StatusOK: {"The participant.", asJSON, participant{}}},
 			problems: []int{404, 422, 429, 503},
@@ -142,8 +143,15 @@ const endToEndIDPattern = "^E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$"
 
 func ptr[V any](value V) *V { return &value }
 
-// routes is the HTTP API, measured, and its description.
-func routes(api []route, registry prometheus.Registerer) http.Handler {
+func (r route) permits(who caller, request *http.Request) *web.Problem {
+	if r.allows == nil {
+		return centralBankOnly(who, request)
+	}
+	return r.allows(who, request)
+}
+
+// routes is the HTTP API, locked, measured, and its description.
+func routes(api []route, door *door, registry prometheus.Registerer) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pix_producer_requests_total", Help: "HTTP requests answered, by route and HTTP status.",
 	}, []string{"route", "status"})
@@ -166,7 +174,15 @@ func routes(api []route, registry prometheus.Registerer) http.Handler {
 			defer inFlight.Dec()
 			started := time.Now()
 			answer := &statusWriter{ResponseWriter: w}
-			route.handler(answer, r)
+			who, problem := door.admit(r)
+			if problem == nil {
+				problem = route.permits(who, r)
+			}
+			if problem != nil {
+				problem.Write(answer)
+			} else {
+				route.handler(answer, withCaller(r, who))
+			}
 			requests.WithLabelValues(pattern, strconv.Itoa(answer.status)).Inc()
 			if answer.status == http.StatusAccepted && !answer.waited() {
 				acceptSeconds.Observe(time.Since(started).Seconds())

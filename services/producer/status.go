@@ -58,6 +58,9 @@ func (s status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer, problem := s.of(r.Context(), id)
+	if problem == nil {
+		problem = callerOf(r).reads(answer, id)
+	}
 	if problem == nil && answer.Status == stateUnknown {
 		problem = &web.Problem{Type: web.Kind("unknown-payment"), Title: "Unknown payment", Status: http.StatusNotFound, EndToEndID: id.String(),
 			Detail: "not in the ledger yet: it was never sent, or waits to be taken up, or was refused to the dead letters as no valid payment"}

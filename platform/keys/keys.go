@@ -1,0 +1,181 @@
+// Package keys makes the bearer keys with which participants call the front door, and
+// checks them. Who checks knows digests only. A key is 256 random bits, so a plain hash of
+// it cannot be turned back by guessing, as one of a password could.
+package keys
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// CentralBank holds a key beside the participants, which are named by their ISPB.
+const CentralBank = "central-bank"
+
+const (
+	secretBytes = 32
+	// perHolderMax is for the time in which a key is replaced: the old and the new, and room.
+	perHolderMax = 8
+	fileBytesMax = 1 << 20
+)
+
+// digest is what remains of a key that need only be recognized.
+type digest [sha256.Size]byte
+
+// Digests are the digests of the keys of each holder.
+type Digests map[string][]digest
+
+// create makes a key. It begins with its holder, so that the digests that it may have are few.
+func create(holder string) string {
+	secret := make([]byte, secretBytes)
+	_, _ = rand.Read(secret) // never fails: it ends the process instead
+	return holder + "." + hex.EncodeToString(secret)
+}
+
+// ReadDigests reads a file of lines "HOLDER SHA-256 of the key in hex"; # begins a comment.
+func ReadDigests(file string) (Digests, error) {
+	text, err := readSmall(file)
+	if err != nil {
+		return nil, err
+	}
+	digests := Digests{}
+	for number, line := range strings.Split(string(text), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		// The line itself is not shown: it may hold a key by mistake.
+		wrong := func(what string) error { return fmt.Errorf("%s, line %d: %s", file, number+1, what) }
+		if len(fields) != 2 {
+			return nil, wrong("it must be a holder and the SHA-256 of its key in hex")
+		}
+		if err := checkHolder(fields[0]); err != nil {
+			return nil, wrong("the holder must be an ISPB or " + CentralBank)
+		}
+		var d digest
+		if n, err := hex.Decode(d[:], []byte(fields[1][:min(len(fields[1]), 2*len(d))])); err != nil || n != len(d) || len(fields[1]) != 2*len(d) {
+			return nil, wrong("the second field must be 64 hexadecimal digits, the SHA-256 of a key")
+		}
+		if digests[fields[0]] = append(digests[fields[0]], d); len(digests[fields[0]]) > perHolderMax {
+			return nil, wrong(fmt.Sprintf("%s has more than %d keys: remove those that are not used", fields[0], perHolderMax))
+		}
+	}
+	if len(digests) == 0 {
+		return nil, fmt.Errorf("%s holds no key: nobody could call", file)
+	}
+	return digests, nil
+}
+
+func checkHolder(holder string) error {
+	if holder == CentralBank {
+		return nil
+	}
+	_, err := pix.ParseISPB(holder)
+	return err
+}
+
+// Holder returns whose key it is.
+func (d Digests) Holder(key string) (string, bool) {
+	holder, _, _ := strings.Cut(key, ".")
+	of := digest(sha256.Sum256([]byte(key)))
+	found := 0
+	for _, known := range d[holder] { // the time tells how many keys a holder has, and nothing of them
+		found |= subtle.ConstantTimeCompare(known[:], of[:])
+	}
+	return holder, found == 1
+}
+
+// Make makes the keys that are missing, each in a file of its own in dir, named by its
+// holder, and writes the digests of all. It may be run again: a key that is there stays.
+func Make(dir, digestsFile string, holders []string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var digests bytes.Buffer
+	digests.WriteString("# Digests of the keys with which participants call: HOLDER SHA-256 in hex.\n")
+	for _, holder := range holders {
+		key, err := Read(dir, holder)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = write(filepath.Join(dir, holder), []byte(create(holder)+"\n"), os.Link) // fails where another has just made it
+			if err == nil || errors.Is(err, fs.ErrExist) {
+				key, err = Read(dir, holder)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&digests, "%s %x\n", holder, sha256.Sum256([]byte(key)))
+	}
+	return write(digestsFile, digests.Bytes(), os.Rename)
+}
+
+// Read returns the key of a holder from the folder that Make wrote.
+func Read(dir, holder string) (string, error) {
+	if err := checkHolder(holder); err != nil { // and so it is no path
+		return "", fmt.Errorf("a key's holder is %q: it must be an ISPB or %s", holder, CentralBank)
+	}
+	file := filepath.Join(dir, holder)
+	text, err := readSmall(file)
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(text))
+	if named, _, _ := strings.Cut(key, "."); named != holder {
+		return "", fmt.Errorf("%s does not hold a key of %s: remove the file, and bootstrap makes a new key", file, holder)
+	}
+	return key, nil
+}
+
+// ReadAll returns all keys of a folder, by holder.
+func ReadAll(dir string) (map[string]string, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, file := range files {
+		if checkHolder(file.Name()) != nil {
+			continue
+		}
+		if all[file.Name()], err = Read(dir, file.Name()); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func readSmall(file string) ([]byte, error) {
+	about, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if about.Size() > fileBytesMax {
+		return nil, fmt.Errorf("%s has %d bytes: a file of keys has at most %d", file, about.Size(), fileBytesMax)
+	}
+	return os.ReadFile(file)
+}
+
+// write puts a whole file in place, as place does it, that only its owner may read.
+func write(file string, text []byte, place func(from, to string) error) error {
+	temporary, err := os.CreateTemp(filepath.Dir(file), ".new-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name())
+	_, err = temporary.Write(text)
+	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
+		return err
+	}
+	return place(temporary.Name(), file)
+}

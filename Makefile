@@ -1,6 +1,6 @@
 # Liquida: everything that a person or CI does with this repo is a target here.
 # The modules are listed once; go.work lists the same.
-MODULES := proto platform services/producer services/clearing-engine services/bank-simulator client loadtest deploy
+MODULES := proto platform services/producer services/clearing-engine services/bank-simulator client examples loadtest deploy
 PACKAGES := $(addprefix ./,$(addsuffix /...,$(MODULES)))
 STACK := bin/stack
 RATE ?= 1000

@@ -26,17 +26,25 @@ func (e *UnknownFate) Error() string {
 }
 func (e *UnknownFate) Unwrap() error { return e.Err }
 
+// NewEndToEndID makes the identity of a payment that is sent within 12 hours. Who writes it
+// down before sending can send the same payment again after a crash.
+func NewEndToEndID(payer Account) (string, error) {
+	if _, err := ParseAccount(payer.String()); err != nil { // the id is made of it
+		return "", fmt.Errorf("payer: %w", err)
+	}
+	return pix.NewEndToEndID(pix.ISPB(payer.ISPB), time.Now(), random).String(), nil
+}
+
 // Pay sends a payment until it is acknowledged, each time with the same EndToEndId, which
 // is made first when there is none: so it is made once, whatever breaks. It then waits so
 // long for the outcome; the state returned is not final when that was too short, and
 // Accepted when wait is 0. An *UnknownFate says that no try was acknowledged.
 func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (PaymentState, error) {
 	if payment.EndToEndID == "" {
-		payer := payment.Payer
-		if _, err := ParseAccount(payer.String()); err != nil { // the id is made of it
-			return PaymentState{}, fmt.Errorf("payer: %w", err)
+		var err error
+		if payment.EndToEndID, err = NewEndToEndID(payment.Payer); err != nil {
+			return PaymentState{}, err
 		}
-		payment.EndToEndID = pix.NewEndToEndID(pix.ISPB(payer.ISPB), time.Now(), random).String()
 	}
 	until := time.Now().Add(wait)
 	call := call{operation: opPay, body: payment}

@@ -1,0 +1,100 @@
+// Package examples runs the examples on a real stack.
+package examples
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/deploy/stack"
+)
+
+func TestExamplesPayWaitAndReconcile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a whole stack, which -short does not start")
+	}
+	folder := t.TempDir()
+	root, err := stack.RepoRoot()
+	if err == nil {
+		err = stack.Build(t.Context(), root, folder+"/bin")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", folder+"/bin/example", "./go")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	s, err := stack.Start(t.Context(), stack.Config{Dir: folder + "/stack", BinDir: folder + "/bin", Ports: stack.FreePorts, CacheGrid: "128MiB"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, c := range []struct {
+		name    string
+		command []string
+		payer   client.Account
+	}{
+		{"go", []string{folder + "/bin/example"}, client.Account{ISPB: "10000003", Branch: "0001", Number: "7"}},
+		{"python", []string{"python3", "python/payer.py"}, client.Account{ISPB: "10000004", Branch: "0001", Number: "7"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := exec.LookPath(c.command[0]); err != nil {
+				t.Skip("there is no ", c.command[0])
+			}
+			book := filepath.Join(t.TempDir(), "book.jsonl")
+			run := func(code int, holds string) {
+				t.Helper()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer cancel()
+				command := exec.CommandContext(ctx, c.command[0], append(c.command[1:], "--book", book, "--count", "2")...)
+				command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "LIQUIDA_KEY_FILE=")
+				said, _ := command.CombinedOutput() // how it ended is the code
+				if got := command.ProcessState.ExitCode(); got != code || !strings.Contains(string(said), holds) {
+					t.Fatalf("exit code %d, not %d, or no %q:\n%s", got, code, holds, said)
+				}
+			}
+			run(0, "reconciled: 2 payments in the book, 2 of them left the account")
+
+			// It ended after it had written two payments down: before one was sent, and after the
+			// other was, without knowing its outcome.
+			unsent, err := client.NewEndToEndID(c.payer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(book)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.SplitAfter(string(text), "\n")
+			lines = lines[:len(lines)-2] // the last outcome, and what follows the last line
+			payment := strings.Join(strings.Fields(lines[len(lines)-1]), "")
+			id := payment[strings.Index(payment, `"E`)+1:][:32]
+			lines = append(lines, strings.Replace(lines[len(lines)-1], id, unsent, 1))
+			if err := os.WriteFile(book, []byte(strings.Join(lines, "")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			run(0, "reconciled: 5 payments in the book, 5 of them left the account")
+
+			// Somebody pays from the account without the book.
+			api, err := client.New(s.ProducerURL(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			stray, err := api.Pay(t.Context(), client.Payment{Payer: c.payer, Payee: c.payer, AmountCentavos: 1}, 2*time.Minute)
+			if err != nil || stray.Status != client.Settled {
+				t.Fatalf("%+v %v", stray, err)
+			}
+			run(1, "DIFFERENCE: "+stray.EndToEndID+" is not in the book")
+		})
+	}
+}

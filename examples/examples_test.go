@@ -51,13 +51,14 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 			if _, err := exec.LookPath(c.command[0]); err != nil {
 				t.Skip("there is no ", c.command[0])
 			}
+			keyFile := folder + "/stack/keys/" + c.payer.ISPB
 			book := filepath.Join(t.TempDir(), "book.jsonl")
 			run := func(code int, holds string) {
 				t.Helper()
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer cancel()
 				command := exec.CommandContext(ctx, c.command[0], append(c.command[1:], "--book", book, "--count", "2")...)
-				command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "LIQUIDA_KEY_FILE=")
+				command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "LIQUIDA_KEY_FILE="+keyFile)
 				said, _ := command.CombinedOutput() // how it ended is the code
 				if got := command.ProcessState.ExitCode(); got != code || !strings.Contains(string(said), holds) {
 					t.Fatalf("exit code %d, not %d, or no %q:\n%s", got, code, holds, said)
@@ -86,7 +87,11 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 			run(0, "reconciled: 5 payments in the book, 5 of them left the account")
 
 			// Somebody pays from the account without the book.
-			api, err := client.New(s.ProducerURL(), "")
+			key, err := client.ReadKey(keyFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			api, err := client.New(s.ProducerURL(), key)
 			if err != nil {
 				t.Fatal(err)
 			}

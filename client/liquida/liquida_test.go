@@ -13,6 +13,7 @@ import (
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/keys"
 )
 
 // The tests run the real program, this test binary started again under another name, on a
@@ -33,12 +34,12 @@ type said struct {
 	code     int
 }
 
-func liquida(t *testing.T, url string, arguments ...string) said {
+func liquida(t *testing.T, url, keyFile string, arguments ...string) said {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, os.Args[0], arguments...)
-	command.Env = append(os.Environ(), asProgram+"=1", "LIQUIDA_URL="+url)
+	command.Env = append(os.Environ(), asProgram+"=1", "LIQUIDA_URL="+url, "LIQUIDA_KEY_FILE="+keyFile)
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
 	if err := command.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
@@ -107,7 +108,7 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		{"participants --no-such-flag", "no-such-flag"},
 		{"no-such-command", "no-such-command"},
 	} {
-		got := liquida(t, nowhere, strings.Fields(c.arguments)...).is(t, exitBadUsage, c.says, "--help")
+		got := liquida(t, nowhere, "", strings.Fields(c.arguments)...).is(t, exitBadUsage, c.says, "--help")
 		if got.out != "" {
 			t.Errorf("%s: said %s", c.arguments, got.out)
 		}
@@ -116,13 +117,13 @@ func TestBadUsageSendsNothing(t *testing.T) {
 
 func TestNobodyAnswers(t *testing.T) {
 	for _, command := range []string{"pay 10000001/0001/1 10000002/0001/1 1.00", "participants", "balance 10000001/0001/1", "watch 10000001", "statement 10000001/0001/1"} {
-		liquida(t, nowhere, append(strings.Fields(command), "--retry-for", "0s")...).is(t, exitUnknown, "connection refused")
+		liquida(t, nowhere, "", append(strings.Fields(command), "--retry-for", "0s")...).is(t, exitUnknown, "connection refused")
 	}
 }
 
 func TestCompletion(t *testing.T) {
-	liquida(t, nowhere, "completion", "bash").is(t, exitDone, "__start_liquida")
-	liquida(t, nowhere, "__complete", "st").is(t, exitDone, "statement", "status")
+	liquida(t, nowhere, "", "completion", "bash").is(t, exitDone, "__start_liquida")
+	liquida(t, nowhere, "", "__complete", "st").is(t, exitDone, "statement", "status")
 }
 
 func TestOnARealStack(t *testing.T) {
@@ -153,7 +154,13 @@ func TestOnARealStack(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	do := func(arguments ...string) said { t.Helper(); return liquida(t, s.ProducerURL(), arguments...) }
+	as := func(holder string) func(...string) said {
+		return func(arguments ...string) said {
+			t.Helper()
+			return liquida(t, s.ProducerURL(), folder+"/stack/keys/"+holder, arguments...)
+		}
+	}
+	do, other, centralBank := as("10000001"), as("10000002"), as(keys.CentralBank)
 	const payer, payee = "10000001/0001/1", "10000002/0001/1"
 	posted := func(account string) int64 {
 		t.Helper()
@@ -178,23 +185,24 @@ func TestOnARealStack(t *testing.T) {
 	// Rejected, refused, not known, not decided yet.
 	rejected := do("pay", payer, "10000002/9003/1", "1.00").is(t, exitNot, "rejected AC06", "the payee's account is blocked")
 	do("status", strings.Fields(rejected.out)[0]).is(t, exitNot, "rejected AC06")
-	do("pay", "99999999/0001/1", payee, "1.00").is(t, exitNot, "RC09")
+	do("pay", payee, payer, "1.00").is(t, exitNot, "Not yours (403)", "payer.ispb")
+	liquida(t, s.ProducerURL(), "", "pay", payer, payee, "1.00").is(t, exitNot, "Unknown caller (401)", "--key-file")
 	do("status", "E10000001202601010000ABCDEFGHIJK").is(t, exitUnknown, "not in the ledger yet")
 	do("pay", payer, payee, "1.00", "--id", "E10000001202001010000ABCDEFGHIJK").is(t, exitNot, "end_to_end_id", "rule: ")
 	do("balance", "10000001/0001/99999999").is(t, exitNot, "404")
-	do("participants", "99999999").is(t, exitNot, "404")
+	centralBank("participants", "99999999").is(t, exitNot, "404")
 	open := do("pay", payer, "10000002/9001/1", "1.00", "--wait", "1s").is(t, exitUnknown, "not decided yet", "liquida status E10000001")
 	do("watch", strings.Fields(open.out)[0]).is(t, exitNot, "rejected AB03")
 
 	// Lists and streams.
-	if lines := read[client.StatementLine](t, do("statement", payee, "--limit", "2", "--json").is(t, exitDone)); len(lines) != 2 {
+	if lines := read[client.StatementLine](t, other("statement", payee, "--limit", "2", "--json").is(t, exitDone)); len(lines) != 2 {
 		t.Errorf("%+v", lines)
 	}
 	do("statement", payer, "--limit", "200").is(t, exitDone, "posted    -BRL 12.34", settled.EndToEndID, "+BRL 1000000.00")
-	if all := read[client.Participant](t, do("participants", "--json").is(t, exitDone)); len(all) != 5 || all[0].ThreeLegs == nil {
+	if all := read[client.Participant](t, centralBank("participants", "--json").is(t, exitDone)); len(all) != 5 || all[0].ThreeLegs == nil {
 		t.Errorf("%+v", all)
 	}
-	do("participants", "10000002").is(t, exitDone, "10000002  reserve BRL ", "books agree")
+	centralBank("participants", "10000002").is(t, exitDone, "10000002  reserve BRL ", "books agree")
 	type told struct {
 		client.Settlement
 		Position string

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -54,6 +55,9 @@ func run(ctx context.Context, arguments []string) int {
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
+		if problem := new(client.Problem); errors.As(err, &problem) && problem.Status == http.StatusUnauthorized {
+			fmt.Fprintln(os.Stderr, "Give the participant's key with --key-file or LIQUIDA_KEY_FILE, such as .stack/keys/10000001 after make up.")
+		}
 	}
 	switch {
 	case err == nil:

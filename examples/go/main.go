@@ -2,7 +2,7 @@
 // reconciles the account's statement with the book. Kill it at any moment and run it again:
 // what was under way is finished, once.
 //
-//	go run ./examples/go --book /tmp/book-of-go.jsonl
+//	LIQUIDA_KEY_FILE=.stack/keys/10000003 go run ./examples/go --book /tmp/book-of-go.jsonl
 package main
 
 import (

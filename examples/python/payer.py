@@ -3,7 +3,7 @@
 for each outcome, and reconciles the account's statement with the book. Kill it at any moment
 and run it again: what was under way is finished, once.
 
-    python3 examples/python/payer.py --book /tmp/book-of-python.jsonl
+    LIQUIDA_KEY_FILE=.stack/keys/10000004 python3 examples/python/payer.py --book /tmp/book-of-python.jsonl
 """
 
 import argparse

@@ -70,7 +70,7 @@ func idIn(letter byte, t tb.Transfer) (endToEndID, error) {
 // readReturn judges a return order; an error means that it must have a dead letter.
 func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, error) {
 	m := message.ReturnOrder
-	if message.EndToEndId != "" || message.Payer != nil || message.Payee != nil || message.AmountCentavos != 0 || message.AcceptedAtUnixMs != 0 || message.RemittanceInformation != "" {
+	if message.EndToEndId != "" || message.Payer.SizeVT()+message.Payee.SizeVT() > 0 || message.AmountCentavos != 0 || message.AcceptedAtUnixMs != 0 || message.RemittanceInformation != "" {
 		return order{}, errors.New("it is a return, and has fields of a payment")
 	}
 	id, minutes, err := parseIDOf('D', m.ReturnId)

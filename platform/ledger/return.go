@@ -3,6 +3,7 @@ package ledger
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
@@ -127,6 +128,9 @@ func (t *ReturnTrace) Slot() (slot int, held bool) {
 	}
 	return 0, false
 }
+
+// HeldAt returns when the return in a slot was held, by the ledger's clock.
+func (t *ReturnTrace) HeldAt(slot int) time.Time { return timeOf(t.slots[slot]) }
 
 func (t *ReturnTrace) isOf(leg *tb.Transfer) bool {
 	return leg.UserData128 == userData128(pix.EndToEndID(t.id)) && leg.UserData64 == userData64(pix.EndToEndID(t.id))

@@ -19,6 +19,16 @@ func ParseReturnID(text string) (ReturnID, error) {
 	return ReturnID(id), err
 }
 
+// ParsePaymentOrReturnID reads the id of either, as the messages between clearing house and
+// banks have it. What it returns names either; only its letter tells which.
+func ParsePaymentOrReturnID(text string) (EndToEndID, error) {
+	if text != "" && text[0] == 'D' {
+		id, err := ParseReturnID(text)
+		return EndToEndID(id), err
+	}
+	return ParseEndToEndID(text)
+}
+
 // NewReturnID makes an RtrId as NewEndToEndID makes an EndToEndId.
 func NewReturnID(psp ISPB, at time.Time, random *rand.Rand) ReturnID {
 	return ReturnID(newID('D', psp, at, random))

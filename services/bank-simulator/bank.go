@@ -222,7 +222,7 @@ func readRequest(value []byte) (*pixv1.AuthorizationRequest, error) {
 	if err := request.UnmarshalVTUnsafe(value); err != nil {
 		return nil, err
 	}
-	if _, err := pix.ParseEndToEndID(request.EndToEndId); err != nil {
+	if _, err := pix.ParsePaymentOrReturnID(request.EndToEndId); err != nil {
 		return nil, fmt.Errorf("end_to_end_id: %w", err)
 	}
 	if _, err := pix.ParseISPB(request.GetPayee().GetIspb()); err != nil {

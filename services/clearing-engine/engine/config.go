@@ -65,6 +65,9 @@ func (c *Config) Validate() error {
 	if _, err := parseCrash(c.CrashAt); err != nil {
 		return err
 	}
+	if least := len(ledger.AppendReturnTraceIDs(nil, pix.ReturnID{}, pix.EndToEndID{})); c.Batch.EventsMax < least {
+		return fmt.Errorf("LEDGER_BATCH_EVENTS_MAX is %d: for an engine it must be at least %d, because a return is looked up with all slots of its payment", c.Batch.EventsMax, least)
+	}
 	for _, ispb := range c.InactiveParticipants {
 		if _, err := pix.ParseISPB(ispb); err != nil {
 			return fmt.Errorf("ENGINE_INACTIVE_PARTICIPANTS: %w", err)

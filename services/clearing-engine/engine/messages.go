@@ -8,6 +8,7 @@ import (
 
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
 
 // orderMessage is reused from order to order.
@@ -18,12 +19,15 @@ type orderMessage struct {
 
 // decode reads and validates a payment order: a pure function of the record. The
 // order's texts lie in the record's value.
-func (m *orderMessage) decode(record *kgo.Record) (pix.Order, *pix.Invalid) {
+func (m *orderMessage) decode(record *kgo.Record) (arrival, *pix.Invalid) {
 	m.payer, m.payee = pixv1.Account{}, pixv1.Account{}
 	m.order = pixv1.PaymentOrder{Payer: &m.payer, Payee: &m.payee}
 	message := &m.order
 	if err := message.UnmarshalVTUnsafe(record.Value); err != nil {
-		return pix.Order{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: fmt.Sprintf("%d bytes that are not a pix.v1.PaymentOrder: %v", len(record.Value), err)}
+		return arrival{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: fmt.Sprintf("%d bytes that are not a pix.v1.PaymentOrder: %v", len(record.Value), err)}
+	}
+	if message.ReturnOrder != nil {
+		return m.decodeReturn(record)
 	}
 	order, err := pix.Draft{
 		EndToEndID: message.EndToEndId, Payer: accountOf(message.Payer), Payee: accountOf(message.Payee),
@@ -31,13 +35,35 @@ func (m *orderMessage) decode(record *kgo.Record) (pix.Order, *pix.Invalid) {
 		RemittanceInformation: message.RemittanceInformation,
 	}.Validate(record.Timestamp)
 	if err == nil {
-		return order, nil
+		return arrival{order: order, record: record}, nil
 	}
+	return arrival{}, invalidOf(err)
+}
+
+func invalidOf(err error) *pix.Invalid {
 	invalid, ok := errors.AsType[*pix.Invalid](err)
 	if !ok {
 		invalid = &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: err.Error()}
 	}
-	return pix.Order{}, invalid
+	return invalid
+}
+
+// decodeReturn reads a return, which stands alone in its message.
+func (m *orderMessage) decodeReturn(record *kgo.Record) (arrival, *pix.Invalid) {
+	o := &m.order
+	// A decoder leaves an account that is missing as it was: empty.
+	if o.EndToEndId != "" || m.payer.SizeVT()+m.payee.SizeVT() > 0 || o.AmountCentavos != 0 || o.AcceptedAtUnixMs != 0 || o.RemittanceInformation != "" {
+		return arrival{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "return_order", Detail: "a return must not have the fields of a payment beside it"}
+	}
+	message := o.ReturnOrder
+	back, err := pix.ReturnDraft{
+		ReturnID: message.ReturnId, OriginalEndToEndID: message.OriginalEndToEndId, AmountCentavos: message.AmountCentavos,
+		ReasonCode: message.ReasonCode, AcceptedAtUnixMs: message.AcceptedAtUnixMs,
+	}.Validate(record.Timestamp)
+	if err != nil {
+		return arrival{}, invalidOf(err)
+	}
+	return arrival{order: payment.OrderOf(back), back: &back, record: record}, nil
 }
 
 // decodeResponse reads a PSP's answer. Its texts lie in value.
@@ -46,7 +72,7 @@ func decodeResponse(value []byte) (response, error) {
 	if err := message.UnmarshalVTUnsafe(value); err != nil {
 		return response{}, fmt.Errorf("%d bytes that are not a pix.v1.AuthorizationResponse: %w", len(value), err)
 	}
-	id, err := pix.ParseEndToEndID(message.EndToEndId)
+	id, err := pix.ParsePaymentOrReturnID(message.EndToEndId)
 	if err != nil {
 		return response{}, fmt.Errorf("end_to_end_id: %w", err)
 	}

@@ -53,6 +53,7 @@ type flight struct {
 	waiting   []arrival     // messages with the same EndToEndId that came meanwhile
 	writing   uint16        // what the chain at the writer is for, one of the chain kinds
 	waits     *atomic.Int64 // the count of payments that wait for the same PSP, while this one does
+	back      *returning    // of a return; nil for a payment
 
 	hopAt time.Time // when the present hop began
 }
@@ -60,6 +61,7 @@ type flight struct {
 // arrival is a valid order and the record that brought it.
 type arrival struct {
 	order  pix.Order
+	back   *pix.Return // of a return; nil for a payment
 	record *kgo.Record
 	// inTime tells that it met a payment whose report was not sent yet: that report is its
 	// answer too. Who sends later gets a report later.
@@ -172,6 +174,10 @@ func (p *partition) handle(e *event, now time.Time) {
 	case answered:
 		p.answer(e.flight, e.answer, now)
 	case inspected:
+		if e.flight.back != nil {
+			p.inspectedReturn(e.flight, e.transfers, now)
+			return
+		}
 		p.perform(e.flight, e.flight.payment.Inspected(traceOf(&e.flight.payment.Order, e.transfers), now), now)
 	case diagnosed:
 		p.perform(e.flight, e.flight.payment.Diagnosed(accountsOf(&e.flight.payment.Order, e.accounts)), now)
@@ -199,32 +205,42 @@ func (p *partition) arrive(record *kgo.Record, now time.Time) {
 		p.finish(record)
 		return
 	}
-	order, err := p.message.decode(record)
+	a, err := p.message.decode(record)
 	if err != nil {
 		p.deadLetters++
 		p.deadLetter(record, err, func() { p.inbox.put(event{kind: deadLettered, record: record}) })
 		return
 	}
-	if f := p.flights[order.ID]; f != nil {
+	if f := p.flights[a.order.ID]; f != nil {
 		p.engine.metrics.joined.Inc()
-		f.waiting = append(f.waiting, arrival{order, record, !f.payment.Ended()})
+		a.inTime = !f.payment.Ended()
+		f.waiting = append(f.waiting, a)
 		return
 	}
 	p.engine.hops.queue.Observe(now.Sub(record.Timestamp).Seconds())
-	p.begin(arrival{order: order, record: record}, nil, now)
+	p.begin(a, nil, now)
 }
 
 func (p *partition) begin(a arrival, waiting []arrival, now time.Time) {
 	f := &flight{partition: p, record: a.record, waiting: waiting, hopAt: now}
 	p.flights[a.order.ID] = f
 	var command payment.Command
-	f.payment, command = payment.Begin(a.order, now, p.engine.config.Deadline, p.engine.participants.refusal(&a.order))
+	refusal := p.engine.participants.refusal(&a.order)
+	if a.back != nil {
+		f.back = &returning{}
+		f.payment, command = payment.BeginReturn(*a.back, now, p.engine.config.Deadline, refusal)
+	} else {
+		f.payment, command = payment.Begin(a.order, now, p.engine.config.Deadline, refusal)
+	}
 	p.perform(f, command, now)
 }
 
 // perform carries out what the payment asks for. The answer comes back as an event.
 func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 	order := &f.payment.Order
+	if f.back != nil && p.performReturn(f, command) {
+		return
+	}
 	switch command.Action {
 	case payment.Wait:
 	case payment.Inspect:
@@ -248,18 +264,25 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		f.waits = p.engine.participants.counter(order.Payee.ISPB)
 		f.waits.Add(1)
 		p.noteDue(f)
-		p.engine.produce(p.authorizationRequest(order), func() { p.engine.crash.Pass(afterRequestProduced) })
+		p.engine.produce(p.authorizationRequest(&f.payment), func() { p.engine.crash.Pass(afterRequestProduced) })
 	case payment.Report:
 		f.hopAt = now
 		p.engine.produce(p.settlementReport(f), func() { p.inbox.put(event{kind: reported, flight: f}) })
 		p.engine.crash.Pass(afterReportProduced)
 	case payment.DeadLetter:
 		p.deadLetter(f.record, &pix.Invalid{Reason: command.Reason, Field: "end_to_end_id",
-			Detail: fmt.Sprintf("%s is the id of an earlier payment with another payer, payee or amount; that one is untouched", order.ID)},
+			Detail: conflictDetail(&f.payment)},
 			func() { p.inbox.put(event{kind: reported, flight: f}) })
 	case payment.Halt:
 		p.engine.fail(fmt.Errorf("partition %d, offset %d: %s", p.number, f.record.Offset, command.Detail))
 	}
+}
+
+func conflictDetail(of *payment.Payment) string {
+	if of.Return != nil {
+		return fmt.Sprintf("%s is the id of an earlier return of another payment, amount or reason; that one is untouched", of.Return.ID)
+	}
+	return fmt.Sprintf("%s is the id of an earlier payment with another payer, payee or amount; that one is untouched", of.Order.ID)
 }
 
 func (p *partition) write(f *flight, kind uint16, chain []tb.Transfer) {
@@ -277,6 +300,9 @@ func (p *partition) answer(f *flight, answer ledger.Answer, now time.Time) {
 	if f.writing == chainReserve {
 		p.engine.crash.Pass(afterPhase1Answered)
 		reservation, err := reservationOf(answer)
+		if f.back != nil {
+			reservation, err = f.back.reservationOf(answer)
+		}
 		if err != nil {
 			p.engine.fail(fmt.Errorf("payment %s: %w", f.payment.Order.ID, err))
 			return
@@ -290,6 +316,9 @@ func (p *partition) answer(f *flight, answer ledger.Answer, now time.Time) {
 	}
 	p.engine.crash.Pass(afterPhase2Answered)
 	resolution, err := resolutionOf(answer)
+	if f.back != nil {
+		resolution, err = returnResolutionOf(answer)
+	}
 	if err != nil {
 		p.engine.fail(fmt.Errorf("payment %s: %w", f.payment.Order.ID, err))
 		return
@@ -374,7 +403,7 @@ func (p *partition) end(f *flight, now time.Time) {
 	p.finish(f.record)
 	var others []arrival
 	for _, w := range f.waiting {
-		if isReport && w.inTime && w.order.Content == order.Content {
+		if isReport && w.inTime && w.same(&f.payment) {
 			p.finish(w.record)
 		} else {
 			others = append(others, w)
@@ -387,6 +416,14 @@ func (p *partition) end(f *flight, now time.Time) {
 		}
 		p.begin(next, waiting, now)
 	}
+}
+
+// same tells whether a message with the id of a payment or return is the same one.
+func (a *arrival) same(as *payment.Payment) bool {
+	if as.Return != nil {
+		return a.back != nil && a.back.ReturnContent == as.Return.ReturnContent
+	}
+	return a.order.Content == as.Order.Content
 }
 
 func (p *partition) finish(record *kgo.Record) {
@@ -403,14 +440,19 @@ func (p *partition) deadLetter(record *kgo.Record, invalid *pix.Invalid, acknowl
 	p.engine.produce(p.deadLetterRecord(record, invalid), acknowledged)
 }
 
-func (p *partition) authorizationRequest(order *pix.Order) *kgo.Record {
+func (p *partition) authorizationRequest(of *payment.Payment) *kgo.Record {
+	order := &of.Order
 	payer, payee := accountMessage(order.Payer), accountMessage(order.Payee)
 	message := pixv1.AuthorizationRequest{
 		EndToEndId: order.ID.String(), Payer: &payer, Payee: &payee, AmountCentavos: order.AmountCentavos, ReplyPartition: p.number,
 	}
-	key, value := p.cut(&order.ID, message.SizeVT())
+	key := &order.ID
+	if of.Return != nil {
+		key, message.OriginalEndToEndId = &of.Return.Original, of.Return.Original.String()
+	}
+	keyBytes, value := p.cut(key, message.SizeVT())
 	_, err := message.MarshalToSizedBufferVT(value)
-	return p.record(stream.AuthorizationRequests, key, value, err)
+	return p.record(stream.AuthorizationRequests, keyBytes, value, err)
 }
 
 func (p *partition) settlementReport(f *flight) *kgo.Record {
@@ -423,9 +465,17 @@ func (p *partition) settlementReport(f *flight) *kgo.Record {
 	if outcome.Settled {
 		message.Status = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 	}
-	key, value := p.cut(&order.ID, message.SizeVT())
+	key := &order.ID
+	if r := f.payment.Return; r != nil {
+		key, message.OriginalEndToEndId = &r.Original, r.Original.String()
+		if !outcome.Settled {
+			// Whether they are known may differ from report to report.
+			message.Payer, message.Payee = nil, nil
+		}
+	}
+	keyBytes, value := p.cut(key, message.SizeVT())
 	_, err := message.MarshalToSizedBufferVT(value)
-	return p.record(stream.Settlements, key, value, err)
+	return p.record(stream.Settlements, keyBytes, value, err)
 }
 
 func (p *partition) deadLetterRecord(source *kgo.Record, invalid *pix.Invalid) *kgo.Record {

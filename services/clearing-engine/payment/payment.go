@@ -58,9 +58,12 @@ type Outcome struct {
 	Reason  pix.Reason // ReasonNone when settled
 }
 
-// Payment is the state of one payment in flight.
+// Payment is the state of one payment in flight, or of one return.
 type Payment struct {
-	Order pix.Order
+	// Order is the payment. Of a return it is the payment that would do the same: the RtrId,
+	// and the original backwards; its accounts are known from Inspected on.
+	Order  pix.Order
+	Return *pix.Return // nil for a payment
 	// Outcome is what was reported, from the command Report on; it is zero when the
 	// payment ended as a dead letter.
 	Outcome Outcome
@@ -81,6 +84,16 @@ type Payment struct {
 // how long a payment may take. refusal is why this engine would not take a new payment
 // (a participant is inactive, the payee's bank is busy), or ReasonNone.
 func Begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (Payment, Command) {
+	p := newPayment(order, now, patience, refusal)
+	if p.refusal != pix.ReasonNone {
+		p.step = inspecting
+		return p, Command{Action: Inspect}
+	}
+	p.step = reserving
+	return p, Command{Action: Reserve}
+}
+
+func newPayment(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) Payment {
 	p := Payment{Order: order, patience: patience, dueAt: now.Add(patience), refusal: refusal}
 	p.bringForward(order.AcceptedAt, now)
 	switch {
@@ -90,12 +103,7 @@ func Begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.R
 	case p.due(now):
 		p.refusal = pix.ReasonPayeePSPSilent
 	}
-	if p.refusal != pix.ReasonNone {
-		p.step = inspecting
-		return p, Command{Action: Inspect}
-	}
-	p.step = reserving
-	return p, Command{Action: Reserve}
+	return p
 }
 
 // bringForward moves the deadline to start plus patience if that is earlier.
@@ -110,7 +118,7 @@ func (p *Payment) due(now time.Time) bool { return !now.Before(p.dueAt) }
 // Reservation is the ledger's answer to phase 1.
 type Reservation struct {
 	Held  bool // the money is held now
-	Taken bool // phase 1 is in the ledger already, of this payment or of another
+	Taken bool // phase 1 is in the ledger already, of this payment or of another; of a return: its slot cannot be had
 	// Otherwise it was refused: at Leg, for Reason, or for a reason that only the
 	// accounts can tell (ReasonNone).
 	Leg    int
@@ -131,6 +139,8 @@ func (p *Payment) Reserved(answer Reservation) Command {
 		return Command{Action: Inspect}
 	case answer.Reason != pix.ReasonNone:
 		return p.refuse(answer.Reason)
+	case p.Return != nil:
+		return p.halt("a refusal of phase 1 without a reason")
 	}
 	p.step, p.refusedLeg = diagnosing, answer.Leg
 	return Command{Action: Diagnose}

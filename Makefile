@@ -11,7 +11,7 @@ FUZZ_TIME ?= 20s
 export CGO_ENABLED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api check-modules dashboards verify-dashboards verify-compose ci
+.PHONY: help bench bench-all bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api test-foreign-client check-modules dashboards verify-dashboards verify-compose ci
 
 help: ## explain every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ fuzz: ## look for inputs that break a decoder, each for FUZZ_TIME; what is found
 test-api: build tigerbeetle ## try the HTTP API with requests made from its OpenAPI description (schemathesis, into .cache/tools; skipped, with a line, where it cannot be had)
 	@.ci/test-api.sh
 
+test-foreign-client: tigerbeetle ## have openapi-python-client make a client of the API's description, and pay with it (into .cache/tools; skipped, with a line, where it cannot be had)
+	@.ci/test-foreign-client.sh
+
 check-modules: ## check that each module builds alone, without go.work
 	@for module in $(MODULES); do echo "build $$module alone"; (cd $$module && GOWORK=off go vet ./...) || exit 1; done
 
@@ -113,4 +116,4 @@ verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (roo
 	@deploy/verify-compose.sh
 
 ci: FUZZ_TIME = 5s
-ci: test test-kafka lint check-generated check-settings check-modules test-api fuzz ## all that CI checks
+ci: test test-kafka lint check-generated check-settings check-modules test-api test-foreign-client fuzz ## all that CI checks

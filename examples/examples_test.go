@@ -12,13 +12,16 @@ import (
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/keys"
 )
 
-func TestExamplesPayWaitAndReconcile(t *testing.T) {
+// start runs a fresh stack until the test ends, and returns its folder too.
+func start(t *testing.T) (s *stack.Stack, folder string) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a whole stack, which -short does not start")
 	}
-	folder := t.TempDir()
+	folder = t.TempDir()
 	root, err := stack.RepoRoot()
 	if err == nil {
 		err = stack.Build(t.Context(), root, folder+"/bin")
@@ -26,19 +29,56 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s, err = stack.Start(t.Context(), stack.Config{Dir: folder + "/stack", BinDir: folder + "/bin", Ports: stack.FreePorts, CacheGrid: "128MiB"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, folder
+}
+
+// A client that a foreign generator makes of the API's description works: the description
+// is true, and others can read it.
+func TestAForeignClientIsGeneratedAndPays(t *testing.T) {
+	generator := os.Getenv("FOREIGN_CLIENT_GENERATOR")
+	if generator == "" {
+		t.Skip("FOREIGN_CLIENT_GENERATOR is empty: make test-foreign-client fetches openapi-python-client and sets it")
+	}
+	s, _ := start(t)
+	made := t.TempDir()
+	generate := exec.Command(generator, "generate", "--path", "../services/producer/openapi.json", "--output-path", made+"/foreign", "--meta", "none")
+	said, err := generate.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	// It makes no NDJSON, and so no batches; anything else that it left out is ours to mend.
+	if left := strings.Count(string(said), "will not be generated"); left != 1 || !strings.Contains(string(said), "Unsupported content type application/x-ndjson") {
+		t.Errorf("it left %d endpoints out:\n%s", left, said)
+	}
+	all, err := s.Keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, filepath.Join(filepath.Dir(generator), "python"), "testdata/pays.py")
+	command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "PAYER_KEY="+all["10000001"], "CENTRAL_BANK_KEY="+all[keys.CentralBank],
+		"PYTHONPATH="+made, "PYTHONDONTWRITEBYTECODE=1")
+	if said, err := command.CombinedOutput(); err != nil || !strings.Contains(string(said), "paid, polled, streamed and read") {
+		t.Fatalf("%v\n%s", err, said)
+	}
+}
+
+func TestExamplesPayWaitAndReconcile(t *testing.T) {
+	s, folder := start(t)
 	build := exec.Command("go", "build", "-o", folder+"/bin/example", "./go")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	s, err := stack.Start(t.Context(), stack.Config{Dir: folder + "/stack", BinDir: folder + "/bin", Ports: stack.FreePorts, CacheGrid: "128MiB"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
 	for _, c := range []struct {
 		name    string
 		command []string

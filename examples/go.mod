@@ -5,11 +5,11 @@ go 1.26.0
 require (
 	github.com/liquida/liquida/client v0.0.0
 	github.com/liquida/liquida/deploy v0.0.0
+	github.com/liquida/liquida/platform v0.0.0
 )
 
 require (
 	github.com/klauspost/compress v1.20.3 // indirect
-	github.com/liquida/liquida/platform v0.0.0 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/twmb/franz-go v1.22.2 // indirect
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect

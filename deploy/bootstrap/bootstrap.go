@@ -12,6 +12,7 @@ import (
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
@@ -29,6 +30,7 @@ type Config struct {
 	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"accounts or transfers in one request to the ledger, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
 	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the front door: those that are missing are made, readable for their owner only; empty: none"`
 	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digests of the keys in CLIENT_KEYS_DIR, for the producer to know them by; needed with it"`
+	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"file for the secrets with which banks seal their answers, for engines and bank simulator: those that are missing are made, readable for their owner only; empty: none"`
 	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" help:"how long to wait for Kafka, and for each answer of the ledger, 1s to 1h"`
 }
 
@@ -102,6 +104,11 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	if done {
 		since = "by an earlier run"
 	}
+	if config.AnswerKeysFile != "" {
+		if err := keys.MakeSeals(config.AnswerKeysFile, banks(p)); err != nil {
+			return fmt.Errorf("cannot make the secrets of ANSWER_KEYS_FILE: %w", err)
+		}
+	}
 	say("ready: %d PSPs with %s in reserve each and %d customers, funded %s", p.Banks, reais(p.ReserveCentavos), customerCount(p), since)
 	return nil
 }
@@ -109,8 +116,16 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 // holders are those who get a key.
 func holders(p sandbox.Population) []string {
 	all := []string{keys.CentralBank}
+	for _, bank := range banks(p) {
+		all = append(all, string(bank))
+	}
+	return all
+}
+
+func banks(p sandbox.Population) []pix.ISPB {
+	var all []pix.ISPB
 	for bank := range p.Banks {
-		all = append(all, string(p.Bank(bank)))
+		all = append(all, p.Bank(bank))
 	}
 	return all
 }

@@ -253,7 +253,7 @@ func Clean(dir string) error {
 		return fmt.Errorf("the stack in %s is running: stop it first (down), its data would be removed under it", dir)
 	}
 	// By name: a folder that was given by mistake loses nothing else.
-	for _, name := range []string{"data", "logs", "keys", "key-digests", "state.json", "state.json.new", "lock"} {
+	for _, name := range []string{"data", "logs", "keys", "key-digests", "answer-keys", "state.json", "state.json.new", "lock"} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.kafkaFolder())
 	case Bootstrap:
 		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0", // gone before anyone could ask
-			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile())
+			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile(), "ANSWER_KEYS_FILE="+s.answerKeysFile())
 		p.oneShot = true
 	case Simulator, Producer:
 		p.env = append(p.env, "HTTP_ADDRESS="+s.addresses.of(kind))
@@ -84,9 +84,11 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.tell(s)
 		if kind == Producer {
 			p.env = append(p.env, "HTTP_KEYS_FILE="+s.digestsFile())
+		} else {
+			p.env = append(p.env, "ANSWER_KEYS_FILE="+s.answerKeysFile())
 		}
 	case Engine:
-		p.env = append(p.env, "ENGINE_INSTANCE_ID="+name)
+		p.env = append(p.env, "ENGINE_INSTANCE_ID="+name, "ANSWER_KEYS_FILE="+s.answerKeysFile())
 		p.tell(s)
 	case Prometheus:
 		s.specifyPrometheus(&p)

@@ -591,6 +591,9 @@ func (s *Stack) keysDir() string { return filepath.Join(s.config.Dir, "keys") }
 // digestsFile is what the producer knows the keys by.
 func (s *Stack) digestsFile() string { return filepath.Join(s.config.Dir, "key-digests") }
 
+// answerKeysFile holds the secrets with which banks seal their answers.
+func (s *Stack) answerKeysFile() string { return filepath.Join(s.config.Dir, "answer-keys") }
+
 // SimulatorURL is where the banks' behaviour is changed.
 func (s *Stack) SimulatorURL() string { return "http://" + s.addresses.of(Simulator) }
 

@@ -182,11 +182,18 @@ func NewAuditor(orders int) *Auditor {
 	}
 }
 
+// forgedAnswer is what a dead letter of an answer counts as: it is about no payment's message.
+const forgedAnswer = "forged answer"
+
 // DeadLetter takes a record of pix.dead-letters.
 func (a *Auditor) DeadLetter(r Record) {
 	var message pixv1.DeadLetter
 	if err := proto.Unmarshal(r.Value, &message); err != nil {
 		a.add(WrongDeadLetter, "dead letter "+r.String(), "undecodable: %v", err)
+		return
+	}
+	if message.Topic == answersTopic {
+		a.summary.DeadLetters[forgedAnswer]++ // nothing that was sent to be cleared
 		return
 	}
 	if message.Topic != paymentsTopic {

@@ -16,6 +16,7 @@ const (
 	paymentsTopic    = "pix.payments"
 	settlementsTopic = "pix.settlements"
 	deadLettersTopic = "pix.dead-letters"
+	answersTopic     = "pix.authorization-responses"
 	engineGroup      = "clearing-engine"
 )
 

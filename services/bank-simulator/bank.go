@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/crash"
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -30,6 +31,7 @@ type bank struct {
 	client  *kgo.Client
 	delayed *waitingRoom
 	metrics *metrics
+	seals   keys.Seals   // nil: answers have no seal
 	crash   *crash.Crash // nil but in tests
 	t       *telemetry.Telemetry
 	rarely  *zap.Logger // for what could come with every record
@@ -69,6 +71,11 @@ func startBank(config BankConfig, kafka stream.Config, book *decision.Book, t *t
 		return nil, err
 	}
 	b := &bank{crash: crash, config: config, book: book, delayed: newWaitingRoom(), t: t, lines: map[int32]*line{}, rarely: rarely(t.Log)}
+	if config.AnswerKeysFile != "" {
+		if b.seals, err = keys.ReadSeals(config.AnswerKeysFile); err != nil {
+			return nil, fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
+		}
+	}
 	b.room = sync.NewCond(&b.mu)
 	b.metrics = newMetrics(t.Registry, config.MetricSeriesMax, b)
 	client, err := stream.Connect(kafka, "bank-simulator", t,
@@ -184,6 +191,9 @@ func (b *bank) answer(line *line, record *kgo.Record, profiles decision.Profiles
 		return
 	}
 	a := newAnswer(request, decided)
+	if seal := b.seals.Seal(pix.ISPB(payee.Ispb), a.record.Value); seal != nil { // here, where only the fetching goroutine comes
+		a.record.Headers = []kgo.RecordHeader{{Key: keys.SealHeader, Value: seal}}
+	}
 	// From when it was asked, so that a backlog after a restart does not wait again.
 	asked := record.Timestamp
 	if asked.After(now) {

@@ -205,7 +205,8 @@ type asker struct {
 
 	mu      sync.Mutex
 	answers map[string][]*pixv1.AuthorizationResponse
-	misled  int // answers in another partition than the one asked for
+	misled  int           // answers in another partition than the one asked for
+	records []*kgo.Record // all of them
 }
 
 func newAsker(t testing.TB, b *broker) *asker {
@@ -237,6 +238,7 @@ func (a *asker) collect(record *kgo.Record) {
 	if string(record.Key) != response.EndToEndId {
 		a.t.Errorf("an answer to %s has the key %s", response.EndToEndId, record.Key)
 	}
+	a.records = append(a.records, record)
 	a.answers[response.EndToEndId] = append(a.answers[response.EndToEndId], response)
 }
 

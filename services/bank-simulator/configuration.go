@@ -30,6 +30,7 @@ type BankConfig struct {
 	CommitInterval  time.Duration `env:"SIMULATOR_COMMIT_INTERVAL" envDefault:"500ms" help:"from one commit of offsets to the next, 10ms to 1m"`
 	CommitTimeout   time.Duration `env:"SIMULATOR_COMMIT_TIMEOUT" envDefault:"5s" help:"longest time of one commit, 100ms to 1m"`
 	MetricSeriesMax int           `env:"SIMULATOR_METRIC_SERIES_MAX" envDefault:"1000" help:"combinations of PSP and reason that are counted apart, 1 to 100000; the rest is counted as others"`
+	AnswerKeysFile  string        `env:"ANSWER_KEYS_FILE" help:"secrets with which the banks seal their answers, as bootstrap writes them; read at the start; empty: answers have no seal"`
 	CrashAt         string        `env:"SIMULATOR_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-answer-produced:100; empty: never"`
 }
 

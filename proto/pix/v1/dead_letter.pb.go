@@ -24,7 +24,9 @@ const (
 // DeadLetter keeps an input record that cannot become a payment: undecodable, invalid,
 // or in conflict with an earlier payment of the same end_to_end_id. Nothing was moved
 // for it. Topic: pix.dead-letters, in the partition of the source record. It may be
-// delivered more than once: topic, partition and offset identify the source.
+// delivered more than once: topic, partition and offset identify the source. An answer in
+// pix.authorization-responses without the seal of the bank that it names is kept here too
+// (FF01), as long as they are few.
 type DeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Coordinates of the source record.

@@ -26,6 +26,7 @@ type Config struct {
 	InFlightBytesMax     int64         `env:"ENGINE_IN_FLIGHT_BYTES_MAX" envDefault:"67108864" help:"bytes of messages in this engine at the same time, past it nothing is fetched; 1 MiB to 4 GiB"`
 	InFlightPSPShare     float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for one PSP's answer; past it that PSP's new payments are rejected with LQ02; above 0, up to 1"`
 	InactiveParticipants []string      `env:"ENGINE_INACTIVE_PARTICIPANTS" help:"ISPBs whose new payments are rejected with DS27, comma-separated"`
+	AnswerKeysFile       string        `env:"ANSWER_KEYS_FILE" help:"secrets with which banks seal their answers, as bootstrap writes them; an answer without its bank's seal is forged: it goes to the dead letters; read at the start; empty: seals are not asked for"`
 	CommitInterval       time.Duration `env:"ENGINE_COMMIT_INTERVAL" envDefault:"100ms" help:"how often finished offsets are committed; 10ms to 10s"`
 	SessionTimeout       time.Duration `env:"ENGINE_SESSION_TIMEOUT" envDefault:"3s" help:"silence after which another engine takes over; the broker's group.min.session.timeout.ms must allow it; 1s to 1m"`
 	RevokeDrain          time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" help:"how long payments in flight may finish before their partition is handed over or the engine stops; 0s to 10s"`

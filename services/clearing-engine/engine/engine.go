@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/crash"
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -49,6 +50,7 @@ type Engine struct {
 	owned    map[int32]*partition
 	commitMu sync.Mutex // held from reading what is finished to its commit: commits never go back
 
+	seals keys.Seals   // nil: answers are taken as they come
 	crash *crash.Crash // nil but in tests
 	fatal chan error
 }
@@ -74,6 +76,11 @@ func New(config Config, t *telemetry.Telemetry) (*Engine, error) {
 	if e.crash, err = parseCrash(config.CrashAt); err != nil {
 		return nil, err
 	}
+	if config.AnswerKeysFile != "" {
+		if e.seals, err = keys.ReadSeals(config.AnswerKeysFile); err != nil {
+			return nil, fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
+		}
+	}
 	for _, need := range []string{needLedger, needClock, needBootstrap, needKafka, needGroup} {
 		t.Health.Need(need)
 	}
@@ -93,7 +100,7 @@ func New(config Config, t *telemetry.Telemetry) (*Engine, error) {
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		// A payment has at most a request, a report or a dead letter on the way at a
 		// time; with twice that, producing never blocks a partition.
-		kgo.MaxBufferedRecords(2*config.InFlightMax),
+		kgo.MaxBufferedRecords(2*config.InFlightMax+forgedInFlightMax),
 	)
 	return e, err
 }

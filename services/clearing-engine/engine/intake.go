@@ -49,6 +49,7 @@ func (e *Engine) fetchError(ctx context.Context, topic string, partition int32, 
 // readResponses reads the PSPs' answers for the partitions that this engine owns.
 func (e *Engine) readResponses(ctx context.Context) {
 	warned := time.Time{}
+	forged := &forgeries{engine: e}
 	for ctx.Err() == nil {
 		fetches := e.direct.PollFetches(ctx)
 		fetches.EachError(func(topic string, partition int32, err error) { e.fetchError(ctx, topic, partition, err) })
@@ -66,6 +67,10 @@ func (e *Engine) readResponses(ctx context.Context) {
 						e.log.Warn("dropped an answer that cannot be read", zap.String("topic", stream.AuthorizationResponses),
 							zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset), zap.Error(err))
 					}
+					continue
+				}
+				if e.seals != nil && !e.seals.Genuine(r.psp, record.Value, sealOf(record)) {
+					forged.keep(p, record, r)
 					continue
 				}
 				p.inbox.offer(event{kind: responded, response: r})

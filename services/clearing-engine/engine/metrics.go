@@ -20,6 +20,7 @@ type metrics struct {
 	joined         prometheus.Counter
 	skipped        prometheus.Counter
 	responses      *prometheus.CounterVec
+	forged         prometheus.Counter
 	statuses       *prometheus.CounterVec
 	hops           *prometheus.HistogramVec
 	acceptToReport prometheus.Histogram
@@ -49,6 +50,8 @@ func newMetrics(registry prometheus.Registerer, r *room) *metrics {
 			Help: "Records delivered again although the last commit knew them as finished."}),
 		responses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_authorization_responses_total",
 			Help: "Answers of receiving PSPs: used, late (the payment no longer waits), unknown (no such payment in flight), invalid (undecodable, or of another PSP)."}, []string{"fate"}),
+		forged: prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_responses_forged_total",
+			Help: "Answers without the seal of the bank that they name: not used, and some of them kept as dead letters."}),
 		statuses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_ledger_chains_total",
 			Help: "Chains of transfers by what they were for and the ledger's one real status."}, []string{"kind", "status"}),
 		hops: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "pix_hop_seconds",
@@ -70,7 +73,7 @@ func newMetrics(registry prometheus.Registerer, r *room) *metrics {
 		clockSkew: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_ledger_clock_skew_seconds",
 			Help: "This machine's clock minus the ledger's."}),
 	}
-	registry.MustRegister(m.payments, m.deadLetters, m.redelivered, m.joined, m.skipped, m.responses, m.statuses, m.hops,
+	registry.MustRegister(m.payments, m.deadLetters, m.redelivered, m.joined, m.skipped, m.responses, m.forged, m.statuses, m.hops,
 		m.acceptToReport, m.firstSettled, m.lastSettled, m.commits, m.commitSeconds, m.rebalances, m.partitions, m.clockSkew,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_payments_in_flight",
 			Help: "Payments fetched and not finished."}, func() float64 { n, _ := r.inFlight(); return float64(n) }),

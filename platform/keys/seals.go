@@ -1,0 +1,130 @@
+package keys
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// SealHeader is the header of a record that holds its seal.
+const SealHeader = "seal"
+
+// Seals are the secrets with which banks seal their answers: the HMAC-SHA-256 of the
+// record's value. Whoever may write to the topic can so answer only for banks whose secret
+// he has. Not for use by several goroutines at once: the states are kept, which halves the cost.
+type Seals map[pix.ISPB][]hash.Hash
+
+// ReadSeals reads a file of lines "ISPB secret of 32 bytes in hex"; # begins a comment. The
+// first secret of a bank seals, all of them are taken.
+func ReadSeals(file string) (Seals, error) {
+	text, err := readSmall(file)
+	if err != nil {
+		return nil, err
+	}
+	seals := Seals{}
+	for number, line := range strings.Split(string(text), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		// The line itself is not shown: it holds a secret.
+		wrong := func(what string) error { return fmt.Errorf("%s, line %d: %s", file, number+1, what) }
+		if len(fields) != 2 {
+			return nil, wrong("it must be an ISPB and a secret in hex")
+		}
+		bank, err := pix.ParseISPB(fields[0])
+		if err != nil {
+			return nil, wrong("it must begin with an ISPB")
+		}
+		secret, err := hex.DecodeString(fields[1])
+		if err != nil || len(secret) != secretBytes {
+			return nil, wrong(fmt.Sprintf("the secret must be %d hexadecimal digits", 2*secretBytes))
+		}
+		if seals[bank] = append(seals[bank], hmac.New(sha256.New, secret)); len(seals[bank]) > perHolderMax {
+			return nil, wrong(fmt.Sprintf("%s has more than %d secrets: remove those that are not used", bank, perHolderMax))
+		}
+	}
+	if len(seals) == 0 {
+		return nil, fmt.Errorf("%s holds no secret: no answer could be genuine", file)
+	}
+	return seals, nil
+}
+
+// Seal returns the seal of a bank's message; nil: the bank has no secret here.
+func (s Seals) Seal(bank pix.ISPB, message []byte) []byte {
+	if len(s[bank]) == 0 {
+		return nil
+	}
+	return sum(s[bank][0], message, nil)
+}
+
+func sum(mac hash.Hash, message, into []byte) []byte {
+	mac.Reset()
+	mac.Write(message)
+	return mac.Sum(into)
+}
+
+// Genuine tells whether a bank has sealed the message.
+func (s Seals) Genuine(bank pix.ISPB, message, seal []byte) bool {
+	var room [sha256.Size]byte
+	for _, mac := range s[bank] {
+		if hmac.Equal(sum(mac, message, room[:0]), seal) {
+			return true
+		}
+	}
+	return false
+}
+
+// MakeSeals writes a file with a secret for each bank, unless there is one; banks that it
+// lacks are added.
+func MakeSeals(file string, banks []pix.ISPB) error {
+	text, err := readSmall(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	missing := errors.Is(err, fs.ErrNotExist)
+	known := Seals{}
+	if !missing {
+		if known, err = ReadSeals(file); err != nil {
+			return err
+		}
+	}
+	all := bytes.NewBuffer(text)
+	if missing {
+		all.WriteString("# Secrets with which banks seal their answers: ISPB HMAC-SHA-256 key in hex.\n")
+	}
+	before := all.Len()
+	for _, bank := range banks {
+		if known[bank] == nil {
+			secret := make([]byte, secretBytes)
+			_, _ = rand.Read(secret) // never fails: it ends the process instead
+			fmt.Fprintf(all, "%s %x\n", bank, secret)
+		}
+	}
+	if all.Len() == before {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if !missing {
+		return write(file, all.Bytes(), os.Rename)
+	}
+	// Of two that run at once the first one's stands.
+	if err := write(file, all.Bytes(), os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}

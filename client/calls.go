@@ -38,7 +38,7 @@ func NewEndToEndID(payer Account) (string, error) {
 // Pay sends a payment until it is acknowledged, each time with the same EndToEndId, which
 // is made first when there is none: so it is made once, whatever breaks. It then waits so
 // long for the outcome; the state returned is not final when that was too short, and
-// Accepted when wait is 0. An *UnknownFate says that no try was acknowledged.
+// Accepted when wait is 0. An *UnknownFate says that no try was acknowledged, though one may have been taken.
 func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (PaymentState, error) {
 	if payment.EndToEndID == "" {
 		var err error
@@ -53,8 +53,8 @@ func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (
 		call.header = map[string]string{"Prefer": fmt.Sprintf("wait=%d", held/time.Second)}
 	}
 	var state PaymentState
-	if err := c.ask(ctx, call, &state); err != nil {
-		if TryAgain(err) {
+	if open, err := c.ask(ctx, call, &state); err != nil {
+		if open {
 			err = &UnknownFate{payment.EndToEndID, err}
 		}
 		return PaymentState{EndToEndID: payment.EndToEndID, Status: Unknown}, err
@@ -68,24 +68,24 @@ func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (
 	if seen.Status != "" {
 		state = seen
 	}
-	if waiting.Err() != nil && ctx.Err() == nil { // it was acknowledged; only the wait is over
-		err = nil
+	if err == nil || waiting.Err() != nil && ctx.Err() == nil { // it was acknowledged; only the wait is over
+		return state, nil
 	}
-	return state, err
+	return state, fmt.Errorf("payment %s was taken, but its outcome was not seen: %w", state.EndToEndID, err)
 }
 
 // Payment asks what became of a payment. An error that NotFound tells: the ledger does not
 // know it (yet).
 func (c *Client) Payment(ctx context.Context, endToEndID string) (PaymentState, error) {
 	var state PaymentState
-	err := c.ask(ctx, call{operation: opPayment, values: []string{endToEndID}}, &state)
+	_, err := c.ask(ctx, call{operation: opPayment, values: []string{endToEndID}}, &state)
 	return state, err
 }
 
 // Balance asks what an account holds.
 func (c *Client) Balance(ctx context.Context, account Account) (AccountBalance, error) {
 	var balance AccountBalance
-	err := c.ask(ctx, call{operation: opAccount, values: account.path()}, &balance)
+	_, err := c.ask(ctx, call{operation: opAccount, values: account.path()}, &balance)
 	return balance, err
 }
 
@@ -96,7 +96,7 @@ func (a Account) path() []string { return []string{a.ISPB, a.Branch, a.Number} }
 func (c *Client) Statement(ctx context.Context, account Account, page int) iter.Seq2[StatementLine, error] {
 	return pages(page, func(query url.Values) ([]StatementLine, string, error) {
 		var statement Statement
-		err := c.ask(ctx, call{operation: opStatement, values: account.path(), query: query}, &statement)
+		_, err := c.ask(ctx, call{operation: opStatement, values: account.path(), query: query}, &statement)
 		return statement.Lines, statement.NextCursor, err
 	})
 }
@@ -105,7 +105,7 @@ func (c *Client) Statement(ctx context.Context, account Account, page int) iter.
 func (c *Client) Participants(ctx context.Context) iter.Seq2[Participant, error] {
 	return pages(0, func(query url.Values) ([]Participant, string, error) {
 		var page ParticipantPage
-		err := c.ask(ctx, call{operation: opParticipants, query: query}, &page)
+		_, err := c.ask(ctx, call{operation: opParticipants, query: query}, &page)
 		return page.Participants, page.NextCursor, err
 	})
 }
@@ -113,7 +113,7 @@ func (c *Client) Participants(ctx context.Context) iter.Seq2[Participant, error]
 // Participant asks for one.
 func (c *Client) Participant(ctx context.Context, ispb string) (Participant, error) {
 	var participant Participant
-	err := c.ask(ctx, call{operation: opParticipant, values: []string{ispb}}, &participant)
+	_, err := c.ask(ctx, call{operation: opParticipant, values: []string{ispb}}, &participant)
 	return participant, err
 }
 

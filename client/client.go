@@ -166,13 +166,20 @@ func (c *Client) once(ctx context.Context, call call, into any) error {
 }
 
 // ask makes a request, again while the answer says so, within RetryFor. Every request of
-// this API may be made again: a payment has its identity in it.
-func (c *Client) ask(ctx context.Context, call call, into any) error {
+// this API may be made again: a payment has its identity in it. With an error, open tells
+// whether one of the tries may have done what was asked: 429 and what is final have not.
+func (c *Client) ask(ctx context.Context, call call, into any) (open bool, err error) {
 	retries := c.retries()
 	for {
-		err := c.once(ctx, call, into)
-		if err == nil || !TryAgain(err) || !retries.pause(ctx, err) {
-			return err
+		if err = c.once(ctx, call, into); err == nil {
+			return false, nil
+		}
+		again := TryAgain(err)
+		if problem := new(Problem); again && (!errors.As(err, &problem) || problem.Status != http.StatusTooManyRequests) {
+			open = true
+		}
+		if !again || !retries.pause(ctx, err) {
+			return open, err
 		}
 	}
 }

@@ -92,6 +92,35 @@ func TestTheSamePaymentIsSentUntilItIsAcknowledged(t *testing.T) {
 	}
 }
 
+func TestBusyIsNotUnknown(t *testing.T) {
+	c := at(t, "", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprint(w, `{"title": "Too many", "detail": "nothing was sent"}`)
+	})
+	c.RetryFor = time.Second
+	payer := Account{"10000001", "0001", "1"}
+	_, err := c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, 0)
+	if errors.As(err, new(*UnknownFate)) || !TryAgain(err) {
+		t.Error(err)
+	}
+}
+
+func TestAnOutcomeNotSeenIsTold(t *testing.T) {
+	c := at(t, "", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "POST" {
+			w.WriteHeader(http.StatusAccepted)
+			fmt.Fprint(w, `{"end_to_end_id": "E", "status": "accepted"}`)
+			return
+		}
+		http.Error(w, "", http.StatusForbidden)
+	})
+	payer := Account{"10000001", "0001", "1"}
+	state, err := c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, time.Minute)
+	if state.Status != Accepted || err == nil || !strings.Contains(err.Error(), "payment E was taken") {
+		t.Errorf("%+v %v", state, err)
+	}
+}
+
 func TestEventsAreRead(t *testing.T) {
 	for text, want := range map[string]string{
 		"id: a\nevent: n\ndata: 1\n\n: alive\n\nid: b\n\ndata: 2\n\n": "{a n 1} {b  } {b  2} ",

@@ -126,7 +126,10 @@ is sent again with the same EndToEndId, so the payment is made once. Exit codes:
 			o.started = true
 			state, err := o.api.Pay(command.Context(), payment, wait)
 			if unknown := new(client.UnknownFate); errors.As(err, &unknown) {
-				return fmt.Errorf("%w\nNothing is lost by doing so: liquida pay %s --id %s", err, strings.Join(arguments, " "), unknown.EndToEndID)
+				return &openOutcome{fmt.Errorf("%w\nThat is: liquida pay %s --id %s", err, strings.Join(arguments, " "), unknown.EndToEndID)}
+			}
+			if err != nil && state.Status != client.Unknown && state.EndToEndID != "" { // taken
+				return &openOutcome{fmt.Errorf("%w\nAsk with liquida status %s", err, state.EndToEndID)}
 			}
 			if err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -111,6 +112,24 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		got := liquida(t, nowhere, "", strings.Fields(c.arguments)...).is(t, exitBadUsage, c.says, "--help")
 		if got.out != "" {
 			t.Errorf("%s: said %s", c.arguments, got.out)
+		}
+	}
+}
+
+func TestAmounts(t *testing.T) {
+	for text, want := range map[string]int64{"0.01": 1, "12.34": 1234, "007.00": 700, "9999999999999999.99": 999999999999999999} {
+		if got, err := centavos(text); got != want || err != nil {
+			t.Errorf("%s is read as %d, not %d (%v)", text, got, want, err)
+		}
+	}
+	for _, text := range []string{"", "1", "1.2", "1,23", "-1.00", "1.234", "1e2.00", "99999999999999999.00", " 1.00", "١.٠٠"} {
+		if got, err := centavos(text); err == nil {
+			t.Errorf("%q is read as %d", text, got)
+		}
+	}
+	for amount, want := range map[int64]string{0: "BRL 0.00", 5: "BRL 0.05", -1234: "-BRL 12.34", math.MinInt64: "-BRL 92233720368547758.08"} {
+		if got := reais(amount); got != want {
+			t.Errorf("%d is written %s, not %s", amount, got, want)
 		}
 	}
 }

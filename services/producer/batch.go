@@ -174,6 +174,9 @@ func (b *batches) take(who caller, number int, text []byte, window chan struct{}
 	if problem == nil {
 		problem = who.pays(&body)
 	}
+	if problem == nil {
+		problem = who.takesTurn()
+	}
 	if problem != nil {
 		line.result.Problem = problem
 		return line

@@ -9,10 +9,14 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/web"
 )
 
@@ -21,6 +25,8 @@ type DoorConfig struct {
 	KeysFile     string `env:"HTTP_KEYS_FILE" help:"digests of the bearer keys with which participants call, lines of HOLDER and SHA-256 in hex; read at the start; empty: no keys"`
 	CertFile     string `env:"HTTP_TLS_CERT_FILE" help:"this server's certificate chain, PEM; empty: plain HTTP"`
 	KeyFile      string `env:"HTTP_TLS_KEY_FILE" help:"the private key of HTTP_TLS_CERT_FILE, PEM"`
+	RateMax      int    `env:"CALLER_RATE_MAX" envDefault:"5000" help:"requests, and lines of batches, a second of each participant, 1 to 1000000; past it the answer is 429"`
+	BurstMax     int    `env:"CALLER_BURST_MAX" envDefault:"10000" help:"requests and lines that a participant that was silent may send at once, 1 to 1000000"`
 	ClientCAFile string `env:"HTTP_TLS_CLIENT_CA_FILE" help:"authorities, PEM, whose client certificates name participants; empty: no certificates. Without keys and certificates everyone may do everything, which is refused unless HTTP_ADDRESS is on loopback"`
 }
 
@@ -34,7 +40,7 @@ func (c DoorConfig) Validate(loopback bool) error {
 	case c.KeysFile == "" && c.ClientCAFile == "" && !loopback:
 		return errors.New("HTTP_KEYS_FILE and HTTP_TLS_CLIENT_CA_FILE are empty and HTTP_ADDRESS is not on loopback: anyone could pay from every account; give one of them")
 	}
-	return nil
+	return errors.Join(settings.InRange("CALLER_RATE_MAX", c.RateMax, 1, 1_000_000), settings.InRange("CALLER_BURST_MAX", c.BurstMax, 1, 1_000_000))
 }
 
 // door lets callers in who prove who they are.
@@ -42,10 +48,13 @@ type door struct {
 	keys         keys.Digests // nil: no keys
 	tls          *tls.Config  // nil: plain HTTP
 	certificates bool
+	rate         rate.Limit
+	burst        int
+	limiters     sync.Map // by holder, of whom there are as many as keys and certificates name
 }
 
 func newDoor(config DoorConfig) (*door, error) {
-	d := &door{certificates: config.ClientCAFile != ""}
+	d := &door{certificates: config.ClientCAFile != "", rate: rate.Limit(config.RateMax), burst: config.BurstMax}
 	var err error
 	if config.KeysFile != "" {
 		if d.keys, err = keys.ReadDigests(config.KeysFile); err != nil {
@@ -75,10 +84,36 @@ func newDoor(config DoorConfig) (*door, error) {
 }
 
 // caller is who asks: a participant or the central bank.
-type caller struct{ holder string } // empty: everyone, on a door without locks
+type caller struct {
+	holder  string        // empty: everyone, on a door without locks
+	limiter *rate.Limiter // nil there
+}
 
-// admit finds out who asks.
+// admit finds out who asks, and whether it asks too often.
 func (d *door) admit(r *http.Request) (caller, *web.Problem) {
+	who, problem := d.identify(r)
+	if problem != nil || who.holder == "" {
+		return who, problem
+	}
+	limiter, known := d.limiters.Load(who.holder)
+	if !known {
+		limiter, _ = d.limiters.LoadOrStore(who.holder, rate.NewLimiter(d.rate, d.burst))
+	}
+	who.limiter = limiter.(*rate.Limiter)
+	return who, who.takesTurn()
+}
+
+// takesTurn counts a request, or a line of a batch, against the caller's limit.
+func (c caller) takesTurn() *web.Problem {
+	if c.limiter == nil || c.limiter.Allow() {
+		return nil
+	}
+	return &web.Problem{Type: web.Kind("too-often"), Title: "Too often", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
+		Rule:   fmt.Sprintf("at most %v requests and lines of batches a second (CALLER_RATE_MAX), %d at once (CALLER_BURST_MAX)", c.limiter.Limit(), c.limiter.Burst()),
+		Detail: c.holder + " asks more often than it may: nothing was done, send it again after a pause"}
+}
+
+func (d *door) identify(r *http.Request) (caller, *web.Problem) {
 	if d.keys == nil && !d.certificates {
 		return caller{}, nil
 	}
@@ -107,7 +142,7 @@ func (d *door) admit(r *http.Request) (caller, *web.Problem) {
 	case who.holder != "" && who.holder != holder:
 		return caller{}, unknown("invalid_token", "the key is not that of "+who.holder+", whom the certificate names: send one of them, or both of the same holder")
 	}
-	return caller{holder}, nil
+	return caller{holder: holder}, nil
 }
 
 // certificateName begins the URI among a certificate's names that says whose it is.

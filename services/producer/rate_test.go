@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/platform/web"
+)
+
+func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
+	r := makeRing(t)
+	// So slow that no turn comes back while the test runs its course, or nearly none.
+	b := startBroker(t)
+	p := startProgram(t, b, nil, "HTTP_KEYS_FILE="+r.digests, "CALLER_RATE_MAX=1", "CALLER_BURST_MAX=5")
+	p.await("kafka", false)
+	one, other := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002")
+	taken, refused := 0, 0
+	began := time.Now()
+	for refused < 3 {
+		code, header, problem, text := p.as(one, "POST", "/v1/payments", valid)
+		switch code {
+		case http.StatusAccepted:
+			taken++
+		case http.StatusTooManyRequests:
+			if refused++; header.Get("Retry-After") != "1" || problem.Type != web.Kind("too-often") || problem.Rule == "" {
+				t.Errorf("%s %s", header, text)
+			}
+		default:
+			t.Fatalf("%d %s", code, text)
+		}
+		if taken > 5+int(time.Since(began).Seconds())+1 {
+			t.Fatalf("%d were taken in %v", taken, time.Since(began))
+		}
+	}
+	if taken < 5 {
+		t.Errorf("only %d were taken", taken)
+	}
+	if code, _, _, text := p.as(other, "POST", "/v1/payments", strings.Replace(valid, "10000001", "10000002", 1)); code != http.StatusAccepted {
+		t.Errorf("another participant: %d %s", code, text)
+	}
+	// Four turns are left to it, and a batch is no way around: its lines count.
+	_, _, _, text := p.as(other, "POST", batchPath, strings.Repeat(strings.Replace(valid, "10000001", "10000002", 1)+"\n", 50))
+	lines := 0
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		var result batchResult
+		if err := json.Unmarshal([]byte(line), &result); err != nil {
+			t.Fatal(err)
+		}
+		if result.Problem == nil {
+			lines++
+		} else if result.Problem.Status != http.StatusTooManyRequests {
+			t.Errorf("%s", line)
+		}
+	}
+	if most := 3 + int(time.Since(began).Seconds()) + 1; lines < 3 || lines > most {
+		t.Errorf("%d lines of the batch were taken, at least 3 and at most %d may be", lines, most)
+	}
+	if records := published(t, b, taken+1+lines); len(records) != taken+1+lines {
+		t.Errorf("%d payments were written, %d were accepted", len(records), taken+1+lines)
+	}
+}

@@ -290,7 +290,7 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			other.payment.Payer = clara
 			other.report("")
 		}, ReportedContent},
-		{"money posted that no report tells of", func(h *history, g, _, _, _ *giver) {
+		{"money posted that no report tells of", func(_ *history, g, _, _, _ *giver) {
 			g.dropReports()
 			g.report("AC06")
 		}, WrongBalance},

@@ -151,7 +151,72 @@ func (t *ReturnTrace) Verdict() (Verdict, bool) {
 	if t.own == nil {
 		return Verdict{}, false
 	}
-	return Verdict{Settled: t.own.UserData32 == 0, Reason: pix.Reason(t.own.UserData32), Time: timeOf(t.own)}, true
+	return ReturnVerdictOf(*t.own), true
+}
+
+// ReturnVerdictOf reads a verdict.
+func ReturnVerdictOf(verdict tb.Transfer) Verdict {
+	return Verdict{Settled: verdict.UserData32 == 0, Reason: pix.Reason(verdict.UserData32), Time: timeOf(&verdict)}
+}
+
+// OriginalOf reads from the verdict of a return which payment it gives back. false: the
+// payment's PSP is unknown, and so is the payment.
+func OriginalOf(verdict tb.Transfer) (pix.EndToEndID, bool) {
+	kind, of := UnpackAccount(verdict.DebitAccountID)
+	if kind != Transit {
+		return pix.EndToEndID{}, false
+	}
+	verdict.UserData64 = binary.BigEndian.Uint64([]byte(of.ISPB))
+	id, err := EndToEndIDOf(verdict)
+	return id, err == nil
+}
+
+// returnLegsMax bounds what is read of the legs of one RtrId: three held and resolved, and
+// the same again of messages that conflict with it.
+const returnLegsMax = 64
+
+// ReturnLegs asks for all that was held and resolved under an RtrId, whatever its original.
+func ReturnLegs(id pix.ReturnID) tb.QueryFilter {
+	return tb.QueryFilter{UserData128: userData128(pix.EndToEndID(id)), UserData64: userData64(pix.EndToEndID(id)), Ledger: Ledger, Limit: returnLegsMax}
+}
+
+// HeldReturn is what is or was held for a return.
+type HeldReturn struct {
+	Content       pix.Content // what it moves
+	Reason        pix.Reason  // why it is given back
+	At, ExpiresAt time.Time
+}
+
+// HeldReturnOf finds what was held for a return among what ReturnLegs found. A verdict, if
+// there is one, tells it from what a conflicting message held.
+func HeldReturnOf(verdict, legs []tb.Transfer) (held HeldReturn, found bool) {
+	for i := range legs {
+		first := &legs[i]
+		if first.Code != CodeReturnLeg1 || !first.TransferFlags().Pending {
+			continue
+		}
+		if len(verdict) > 0 {
+			original, known := OriginalOf(verdict[0])
+			content := pix.ReturnContent{Original: original, AmountCentavos: uint64(Centavos(first.Amount)), Reason: pix.Reason(first.UserData32)}
+			if !known || content.Hash() != verdict[0].UserData64 {
+				continue
+			}
+		}
+		third := fromTB(first.ID)
+		third.low += 2 // the low bits of leg 1 are 0, of leg 3 they are 2
+		for k := range legs {
+			if fromTB(legs[k].ID) != third {
+				continue
+			}
+			_, payer := UnpackAccount(first.DebitAccountID)
+			_, payee := UnpackAccount(legs[k].CreditAccountID)
+			return HeldReturn{
+				Content: pix.Content{Payer: payer, Payee: payee, AmountCentavos: uint64(Centavos(first.Amount))}, Reason: pix.Reason(first.UserData32),
+				At: timeOf(first), ExpiresAt: timeOf(first).Add(time.Duration(first.Timeout) * time.Second),
+			}, true
+		}
+	}
+	return HeldReturn{}, false
 }
 
 // AppendOthers appends the verdict ids of the other returns in the slots. Their look-up

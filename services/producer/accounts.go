@@ -71,8 +71,9 @@ type statementLine struct {
 	Kind           string    `json:"kind" enum:"held,posted,released"`
 	Direction      string    `json:"direction" enum:"debit,credit"`
 	AmountCentavos int64     `json:"amount_centavos"`
-	Code           uint16    `json:"code" doc:"Kind and leg: 1 a payment out, 3 a payment in, 9 funding."`
+	Code           uint16    `json:"code" doc:"Kind and leg: 1 a payment out, 3 a payment in, 9 funding, 11 a return out, 13 a return in."`
 	EndToEndID     string    `json:"end_to_end_id,omitempty"`
+	ReturnID       string    `json:"return_id,omitempty"`
 	ReasonCode     string    `json:"reason_code,omitempty"`
 }
 
@@ -140,6 +141,11 @@ func lineOf(transfer tb.Transfer, of ledger.AccountID) statementLine {
 	if transfer.Code >= ledger.CodeLeg1 && transfer.Code <= ledger.CodeLeg3 {
 		if id, err := ledger.EndToEndIDOf(transfer); err == nil {
 			line.EndToEndID = id.String()
+		}
+	}
+	if transfer.Code >= ledger.CodeReturnLeg1 && transfer.Code <= ledger.CodeReturnLeg3 {
+		if id, err := ledger.ReturnIDOf(transfer); err == nil {
+			line.ReturnID = id.String()
 		}
 	}
 	return line

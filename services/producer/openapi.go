@@ -95,7 +95,7 @@ func describe(api []route) []byte {
 	}
 	schemas.Schema(reflect.TypeOf(settlement{}), true, "") // the data of events, which OpenAPI cannot tell
 	for name, schema := range schemas.Map() {
-		if name != "Payment" && name != "Account" { // what is sent is taken as it stands; answers may get more fields
+		if name != "Payment" && name != "Account" && name != "ReturnOrder" { // what is sent is taken as it stands; answers may get more fields
 			schema.AdditionalProperties = true
 		}
 	}

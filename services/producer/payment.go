@@ -114,6 +114,9 @@ func (a account) proto() *pixv1.Account {
 // rules says what a field must be, for problems and for the API's description.
 var rules = map[string]string{
 	"end_to_end_id":          "E, the payer's ISPB, yyyyMMddHHmm in UTC within 12 h of the acceptance, 11 of 0-9 A-Z a-z: 32 characters",
+	"return_id":              "D, the ISPB of the bank that gives back, yyyyMMddHHmm in UTC within 12 h of the acceptance, 11 of 0-9 A-Z a-z: 32 characters",
+	"original_end_to_end_id": "the EndToEndId of a payment",
+	"reason_code":            "MD06, BE08, FR01 or SL02",
 	"payer":                  accountRule,
 	"payee":                  accountRule,
 	"account":                accountRule,

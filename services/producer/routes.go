@@ -88,6 +88,21 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 			problems:    []int{422, 429, 503},
 		},
 		{
+			method: "POST", path: "/v1/returns", handler: returns{acceptance, reads}.take, allows: decidedInside, id: "giveBack",
+			summary: "Give a payment back, all of it or a part",
+			description: "Within 90 days of its settlement, by the bank that received it, as often as there is something left. Answers once Kafka has acknowledged; " +
+				"503 with an end_to_end_id, which is the return's, means that its fate is unknown: send the same again, which is safe.",
+			body:     message{"The return.", asJSON, returnOrder{}},
+			answers:  map[int]message{http.StatusAccepted: {"Taken: it will be settled or rejected.", asJSON, acceptedReturn{}}},
+			problems: []int{400, 413, 422, 429, 503},
+		},
+		{
+			method: "GET", path: "/v1/returns/{returnId}", handler: returns{acceptance, reads}.status, allows: decidedInside, id: "return",
+			summary: "What became of a return", description: "Computed from the ledger alone. 404: not in the ledger (yet).",
+			answers:  map[int]message{http.StatusOK: {"Its state.", asJSON, returnState{}}},
+			problems: []int{404, 422, 429, 503},
+		},
+		{
 			method: "GET", path: "/v1/settlements", handler: acceptance.follow.stream, allows: ownParticipant, lasts: true, id: "settlements",
 			summary: "What became of a participant's payments, as it comes",
 			description: "Server-sent events named settlement, for payments that the participant pays or receives. The id of an event is the position after it: give it as from, or as Last-Event-ID, to go on. " +
@@ -128,6 +143,7 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 // parameters are those of path, query and header, by name.
 var parameters = map[string]*huma.Param{
 	"endToEndId":    {In: "path", Required: true, Description: rules["end_to_end_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: endToEndIDPattern}},
+	"returnId":      {In: "path", Required: true, Description: rules["return_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^D[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$"}},
 	"ispb":          {In: "path", Required: true, Description: rules["ispb"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9A-Z]{8}$"}},
 	"branch":        {In: "path", Required: true, Description: "4 digits", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{4}$"}},
 	"number":        {In: "path", Required: true, Description: "1 to 20 digits without leading zeros", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[1-9][0-9]{0,19}$"}},

@@ -39,13 +39,14 @@ type report struct {
 
 // settlement is the data of an event of GET /v1/settlements.
 type settlement struct {
-	EndToEndID     string    `json:"end_to_end_id"`
-	Status         string    `json:"status" enum:"settled,rejected"`
-	ReasonCode     string    `json:"reason_code,omitempty"`
-	Payer          account   `json:"payer"`
-	Payee          account   `json:"payee"`
-	AmountCentavos uint64    `json:"amount_centavos"`
-	ReportedAt     time.Time `json:"reported_at" doc:"When the report was written."`
+	EndToEndID         string    `json:"end_to_end_id" doc:"Of a payment (E…), or the RtrId of a return (D…)."`
+	OriginalEndToEndID string    `json:"original_end_to_end_id,omitempty" doc:"The payment that a return gives back."`
+	Status             string    `json:"status" enum:"settled,rejected"`
+	ReasonCode         string    `json:"reason_code,omitempty"`
+	Payer              *account  `json:"payer,omitempty" doc:"Left out for a rejected return."`
+	Payee              *account  `json:"payee,omitempty" doc:"Left out for a rejected return."`
+	AmountCentavos     uint64    `json:"amount_centavos"`
+	ReportedAt         time.Time `json:"reported_at" doc:"When the report was written."`
 }
 
 // following is what one stream has not taken yet. Its channel closes when it falls behind.
@@ -201,13 +202,23 @@ func reportOf(record *kgo.Record) (report, bool) {
 		return report{}, false
 	}
 	r := report{partition: record.Partition, offset: record.Offset, body: settlement{
-		EndToEndID: message.EndToEndId, Status: stateRejected, ReasonCode: message.ReasonCode, AmountCentavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
-		Payer: account{message.Payer.GetIspb(), message.Payer.GetBranch(), message.Payer.GetNumber()},
-		Payee: account{message.Payee.GetIspb(), message.Payee.GetBranch(), message.Payee.GetNumber()},
+		EndToEndID: message.EndToEndId, OriginalEndToEndID: message.OriginalEndToEndId, Status: stateRejected, ReasonCode: message.ReasonCode, AmountCentavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
 	}}
+	accountIn := func(a *pixv1.Account) *account {
+		if a == nil {
+			return nil
+		}
+		return &account{a.Ispb, a.Branch, a.Number}
+	}
+	r.body.Payer, r.body.Payee = accountIn(message.Payer), accountIn(message.Payee)
 	if message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
 		r.body.Status = stateSettled
 	}
-	r.between = [2]pix.ISPB{pix.ISPB(r.body.Payer.ISPB), pix.ISPB(r.body.Payee.ISPB)}
+	r.between = [2]pix.ISPB{pix.ISPB(message.Payer.GetIspb()), pix.ISPB(message.Payee.GetIspb())}
+	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil { // its ids name both, also when it is rejected
+		if original, err := pix.ParseEndToEndID(message.OriginalEndToEndId); err == nil {
+			r.between = [2]pix.ISPB{id.PSP(), original.Payer()}
+		}
+	}
 	return r, true
 }

@@ -183,7 +183,7 @@ func (b *engine) clear(t testing.TB, g *giving, accept bool) ended {
 // Many returns of one payment, each cleared by several engines at once that know nothing of
 // each other, some refused by the bank, some where the payee has not the money: never is
 // more given back than was paid, every engine sees the same end of each, and it is in one slot.
-func TestReturnsRace(t *testing.T) {
+func TestNoMoreIsGivenBackThanWasPaidWhoeverRaces(t *testing.T) {
 	for round := range 20 {
 		random := rand.New(rand.NewPCG(uint64(round), 77))
 		poor := round%2 == 1

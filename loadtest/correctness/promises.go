@@ -28,6 +28,7 @@ var promises = []promise{
 	{"broker loss", []string{"TestBrokerKilled"}},
 	{"bank misbehaviour", []string{"TestBanksMisbehave", "TestBanksKilled"}},
 	{"partitions", []string{"TestNetworkToKafka", "TestNetworkToLedger"}},
+	{"returns within the payment", []string{"TestReturnsRace", "TestNoMoreIsGivenBackThanWasPaidWhoeverRaces"}},
 	{"poison input", []string{"TestBadInput"}},
 	{"idempotent bootstrap", []string{"TestTwoAtOnceFromNothingAndThenAgain", "TestItGoesOnFromAnyHalfDoneState"}},
 }

@@ -15,14 +15,14 @@ import (
 // preferMax is how long the API is asked to hold its answer; longer waits follow the events.
 const preferMax = 10 * time.Second
 
-// UnknownFate is the error of a payment that may or may not have been made.
+// UnknownFate is the error of a payment, or a return, that may or may not have been made.
 type UnknownFate struct {
-	EndToEndID string
-	Err        error // of the last try
+	EndToEndID string // or the return's id
+	Err        error  // of the last try
 }
 
 func (e *UnknownFate) Error() string {
-	return fmt.Sprintf("%v\nThe fate of payment %s is unknown: send the same again with this id, which is safe, or ask for its status", e.Err, e.EndToEndID)
+	return fmt.Sprintf("%v\nThe fate of %s is unknown: send the same again with this id, which is safe, or ask for its status", e.Err, e.EndToEndID)
 }
 func (e *UnknownFate) Unwrap() error { return e.Err }
 
@@ -79,6 +79,58 @@ func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (
 func (c *Client) Payment(ctx context.Context, endToEndID string) (PaymentState, error) {
 	var state PaymentState
 	_, err := c.ask(ctx, call{operation: opPayment, values: []string{endToEndID}}, &state)
+	return state, err
+}
+
+// GiveBack sends a return as Pay does a payment. Its id names the bank that gives back, the
+// payee's of the original: to make one, the original is asked for.
+func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Duration) (ReturnState, error) {
+	if order.ReturnID == "" {
+		original, err := c.Payment(ctx, order.OriginalEndToEndID)
+		if err == nil && original.Payee == nil {
+			err = fmt.Errorf("payment %s was refused before money was held: there is nothing to give back", order.OriginalEndToEndID)
+		}
+		if err != nil {
+			return ReturnState{}, err
+		}
+		order.ReturnID = pix.NewReturnID(pix.ISPB(original.Payee.ISPB), time.Now(), random).String()
+	}
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	state := ReturnState{ReturnID: order.ReturnID, Status: Unknown}
+	if open, err := c.ask(ctx, call{operation: opGiveBack, body: order}, &state); err != nil {
+		if open {
+			err = &UnknownFate{order.ReturnID, err}
+		}
+		return state, err
+	}
+	for !state.Final() { // there is no stream of a return's states
+		timer := time.NewTimer(askAgain)
+		select {
+		case <-timer.C:
+		case <-waiting.Done():
+			timer.Stop()
+			if ctx.Err() != nil {
+				return state, fmt.Errorf("return %s was taken, but its outcome was not seen: %w", state.ReturnID, ctx.Err())
+			}
+			return state, nil
+		}
+		if now, err := c.Return(waiting, order.ReturnID); err == nil {
+			state = now
+		} else if !NotFound(err) && waiting.Err() == nil {
+			return state, fmt.Errorf("return %s was taken, but its outcome was not seen: %w", state.ReturnID, err)
+		}
+	}
+	return state, nil
+}
+
+// askAgain is how often a return's state is asked for while its outcome is waited for.
+const askAgain = 200 * time.Millisecond
+
+// Return asks what became of a return, as Payment does of a payment.
+func (c *Client) Return(ctx context.Context, returnID string) (ReturnState, error) {
+	var state ReturnState
+	_, err := c.ask(ctx, call{operation: opReturn, values: []string{returnID}}, &state)
 	return state, err
 }
 

@@ -85,6 +85,8 @@ var (
 	opPay           = operation{"pay", "POST", "/v1/payments"}
 	opPayment       = operation{"payment", "GET", "/v1/payments/{endToEndId}"}
 	opPaymentEvents = operation{"paymentEvents", "GET", "/v1/payments/{endToEndId}/events"}
+	opGiveBack      = operation{"giveBack", "POST", "/v1/returns"}
+	opReturn        = operation{"return", "GET", "/v1/returns/{returnId}"}
 	opSettlements   = operation{"settlements", "GET", "/v1/settlements"}
 	opAccount       = operation{"account", "GET", "/v1/accounts/{ispb}/{branch}/{number}"}
 	opStatement     = operation{"statement", "GET", "/v1/accounts/{ispb}/{branch}/{number}/statement"}

@@ -48,7 +48,7 @@ func described(t *testing.T) (d description) {
 func TestTheClientIsTheDescriptions(t *testing.T) {
 	d := described(t)
 	for op, parameters := range map[operation][]string{
-		opPay: {"Prefer"}, opPayment: nil, opPaymentEvents: nil, opSettlements: {"participant", "from"},
+		opPay: {"Prefer"}, opPayment: nil, opPaymentEvents: nil, opGiveBack: nil, opReturn: nil, opSettlements: {"participant", "from"},
 		opAccount: nil, opStatement: {"limit", "cursor"}, opParticipants: {"limit", "cursor"}, opParticipant: nil,
 	} {
 		has, ok := d.Paths[op.path][strings.ToLower(op.method)]
@@ -70,9 +70,9 @@ func TestTheClientIsTheDescriptions(t *testing.T) {
 	}
 	for name, value := range map[string]any{
 		"Payment": Payment{}, "PaymentState": PaymentState{}, "AccountBalance": AccountBalance{}, "Statement": Statement{},
-		"ParticipantPage": ParticipantPage{}, "Settlement": Settlement{}, "Problem": Problem{},
+		"ParticipantPage": ParticipantPage{}, "ReturnOrder": ReturnOrder{}, "ReturnState": ReturnState{}, "Settlement": Settlement{}, "Problem": Problem{},
 	} {
-		d.compare(t, name, schema{Ref: name}, reflect.TypeOf(value), name == "Payment")
+		d.compare(t, name, schema{Ref: name}, reflect.TypeOf(value), name == "Payment" || name == "ReturnOrder")
 	}
 }
 

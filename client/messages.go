@@ -67,6 +67,33 @@ type PaymentState struct {
 // Final tells whether nothing can follow.
 func (s PaymentState) Final() bool { return s.Status == Settled || s.Status == Rejected }
 
+// ReturnOrder asks to give a payment back, all of it or a part.
+type ReturnOrder struct {
+	ReturnID           string `json:"return_id,omitempty"` // its identity; made when left out
+	OriginalEndToEndID string `json:"original_end_to_end_id"`
+	AmountCentavos     int64  `json:"amount_centavos"`
+	ReasonCode         string `json:"reason_code"`           // MD06, BE08, FR01 or SL02
+	AcceptedAt         string `json:"accepted_at,omitempty"` // RFC 3339; now when left out
+}
+
+// ReturnState is what became of a return, by the ledger.
+type ReturnState struct {
+	ReturnID           string     `json:"return_id"`
+	OriginalEndToEndID string     `json:"original_end_to_end_id,omitempty"`
+	Status             string     `json:"status"`
+	ReasonCode         string     `json:"reason_code,omitempty"` // why it was rejected
+	ReservedAt         *time.Time `json:"reserved_at,omitempty"`
+	ExpiresAt          *time.Time `json:"expires_at,omitempty"`
+	DecidedAt          *time.Time `json:"decided_at,omitempty"`
+	ReturnReasonCode   string     `json:"return_reason_code,omitempty"` // why it is given back
+	AmountCentavos     int64      `json:"amount_centavos,omitempty"`
+	Payer              *Account   `json:"payer,omitempty"` // who gives back
+	Payee              *Account   `json:"payee,omitempty"`
+}
+
+// Final tells whether nothing can follow.
+func (s ReturnState) Final() bool { return s.Status == Settled || s.Status == Rejected }
+
 // Leg is one movement of a payment.
 type Leg struct {
 	Leg            int    `json:"leg"`

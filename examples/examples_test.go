@@ -66,9 +66,9 @@ func TestAForeignClientIsGeneratedAndPays(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(filepath.Dir(generator), "python"), "testdata/pays.py")
-	command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "PAYER_KEY="+all["10000001"], "CENTRAL_BANK_KEY="+all[keys.CentralBank],
+	command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "PAYER_KEY="+all["10000001"], "PAYEE_KEY="+all["10000002"], "CENTRAL_BANK_KEY="+all[keys.CentralBank],
 		"PYTHONPATH="+made, "PYTHONDONTWRITEBYTECODE=1")
-	if said, err := command.CombinedOutput(); err != nil || !strings.Contains(string(said), "paid, polled, streamed and read") {
+	if said, err := command.CombinedOutput(); err != nil || !strings.Contains(string(said), "paid, polled, streamed, read and gave back") {
 		t.Fatalf("%v\n%s", err, said)
 	}
 }

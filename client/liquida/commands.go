@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +78,14 @@ func (o *options) outcome(state client.PaymentState) error {
 	return verdict(state)
 }
 
+// outcomeOfReturn is the same for a return.
+func (o *options) outcomeOfReturn(state client.ReturnState) error {
+	if err := o.show(state, func() { printReturn(o.out, state) }); err != nil {
+		return err
+	}
+	return verdict(client.PaymentState{EndToEndID: state.ReturnID, Status: state.Status, ReasonCode: state.ReasonCode})
+}
+
 func verdict(state client.PaymentState) error {
 	switch state.Status {
 	case client.Settled:
@@ -84,7 +93,7 @@ func verdict(state client.PaymentState) error {
 	case client.Rejected:
 		return fmt.Errorf("rejected: %s", reason(state.ReasonCode))
 	}
-	return &openOutcome{fmt.Errorf("not decided yet: ask with liquida status %s, or liquida watch", state.EndToEndID)}
+	return &openOutcome{fmt.Errorf("not decided yet: ask with liquida status %s", state.EndToEndID)}
 }
 
 // show prints JSON on one line, or for people.
@@ -147,11 +156,75 @@ is sent again with the same EndToEndId, so the payment is made once. Exit codes:
 	return command
 }
 
+func returnCommand(o *options) *cobra.Command {
+	var order client.ReturnOrder
+	var wait time.Duration
+	command := &cobra.Command{
+		Use: "return ENDTOENDID AMOUNT", Short: "Give a payment back, all of it or a part, and tell the outcome", Args: cobra.ExactArgs(2),
+		Long: `Give a payment back, all of it or a part: by the bank that received it, within 90 days.
+Exit codes as of pay; the id of a return begins with D, and status knows it.`,
+		Example: "  liquida return E100000012026… 2.34 --reason MD06",
+		RunE: func(command *cobra.Command, arguments []string) (err error) {
+			if err := endToEndID("ENDTOENDID", arguments[0]); err != nil {
+				return err
+			}
+			order.OriginalEndToEndID = arguments[0]
+			if order.AmountCentavos, err = centavos(arguments[1]); err != nil {
+				return err
+			}
+			if order.ReturnID != "" {
+				if _, err := pix.ParseReturnID(order.ReturnID); err != nil {
+					return fmt.Errorf("--id %q: %w", order.ReturnID, err)
+				}
+			}
+			if !slices.Contains(returnReasons, order.ReasonCode) {
+				return fmt.Errorf("--reason is %q: it must be one of %s", order.ReasonCode, strings.Join(returnReasons, ", "))
+			}
+			if err := within("--wait", wait, 0, time.Hour); err != nil {
+				return err
+			}
+			o.started = true
+			state, err := o.api.GiveBack(command.Context(), order, wait)
+			if unknown := new(client.UnknownFate); errors.As(err, &unknown) {
+				return &openOutcome{fmt.Errorf("%w\nThat is: liquida return %s --reason %s --id %s", err, strings.Join(arguments, " "), order.ReasonCode, unknown.EndToEndID)}
+			}
+			if err != nil && state.Status != client.Unknown && state.ReturnID != "" { // taken
+				return &openOutcome{fmt.Errorf("%w\nAsk with liquida status %s", err, state.ReturnID)}
+			}
+			if err != nil {
+				return err
+			}
+			if wait == 0 {
+				return o.show(state, func() { printReturn(o.out, state) })
+			}
+			return o.outcomeOfReturn(state)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&order.ReturnID, "id", "", "the return's id, to send the same return again; made when left out")
+	flags.StringVar(&order.ReasonCode, "reason", "MD06", "why it is given back: "+strings.Join(returnReasons, ", "))
+	flags.DurationVar(&wait, "wait", time.Minute, "how long to wait for the outcome, 0s to 1h")
+	return command
+}
+
+var returnReasons = []string{"MD06", "BE08", "FR01", "SL02"}
+
 func statusCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "status ENDTOENDID", Short: "Tell what became of a payment", Args: cobra.ExactArgs(1),
-		Long: "Tell what became of a payment, by the ledger. Exit codes: 0 settled, 1 rejected, 3 held or not known (yet).",
+		Use: "status ENDTOENDID | RETURNID", Short: "Tell what became of a payment or a return", Args: cobra.ExactArgs(1),
+		Long: "Tell what became of a payment or a return, by the ledger. Exit codes: 0 settled, 1 rejected, 3 held or not known (yet).",
 		RunE: func(command *cobra.Command, arguments []string) error {
+			if _, err := pix.ParseReturnID(arguments[0]); err == nil {
+				o.started = true
+				state, err := o.api.Return(command.Context(), arguments[0])
+				if client.NotFound(err) {
+					return &openOutcome{err}
+				}
+				if err != nil {
+					return err
+				}
+				return o.outcomeOfReturn(state)
+			}
 			if err := endToEndID("ENDTOENDID", arguments[0]); err != nil {
 				return err
 			}

@@ -97,6 +97,9 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		{"pay 10000001/0001/1 10000002/0001/1 1.00 --id E1", "--id"},
 		{"pay 10000001/0001/1 10000002/0001/1 1.00 --wait 2h", "--wait is 2h0m0s: it must be 0s to 1h0m0s"},
 		{"status E1", "ENDTOENDID"},
+		{"return E1 1.00", "ENDTOENDID"},
+		{"return E10000001202601010000ABCDEFGHIJK 1.00 --reason XX01", "MD06, BE08"},
+		{"return E10000001202601010000ABCDEFGHIJK 1.00 --id E10000001202601010000ABCDEFGHIJK", "--id"},
 		{"balance 1", "ISPB/BRANCH/NUMBER"},
 		{"statement 10000001/0001/1 --limit 0", "--limit is 0"},
 		{"participants 1", "ISPB"},
@@ -212,6 +215,14 @@ func TestOnARealStack(t *testing.T) {
 	centralBank("participants", "99999999").is(t, exitNot, "404")
 	open := do("pay", payer, "10000002/9001/1", "1.00", "--wait", "1s").is(t, exitUnknown, "not decided yet", "liquida status E10000001")
 	do("watch", strings.Fields(open.out)[0]).is(t, exitNot, "rejected AB03")
+
+	// Given back in two parts, by the bank that received it; more than all of it is not.
+	back := other("return", settled.EndToEndID, "2.34").is(t, exitDone, "settled  BRL 2.34 from "+payee+" to "+payer)
+	other("status", strings.Fields(back.out)[0]).is(t, exitDone, "settled  BRL 2.34")
+	other("return", settled.EndToEndID, "10.01", "--reason", "FR01").is(t, exitNot, "rejected")
+	other("return", settled.EndToEndID, "10.00", "--reason", "FR01", "--json").is(t, exitDone, `"return_reason_code":"FR01"`)
+	do("return", settled.EndToEndID, "0.01").is(t, exitNot, "403")
+	other("status", "D10000002202601010000ABCDEFGHIJK").is(t, exitUnknown, "404")
 
 	// Lists and streams.
 	if lines := read[client.StatementLine](t, other("statement", payee, "--limit", "2", "--json").is(t, exitDone)); len(lines) != 2 {

@@ -50,7 +50,7 @@ func run(ctx context.Context, arguments []string) int {
 		PersistentPreRunE: o.connect,
 	}
 	o.flags(root)
-	root.AddCommand(payCommand(o), statusCommand(o), watchCommand(o), balanceCommand(o), statementCommand(o), participantsCommand(o))
+	root.AddCommand(payCommand(o), returnCommand(o), statusCommand(o), watchCommand(o), balanceCommand(o), statementCommand(o), participantsCommand(o))
 	root.SetArgs(arguments)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
 """Pays, polls, streams and reads with the client that was generated into the package foreign.
-LIQUIDA_URL is the address, PAYER_KEY the key of 10000001, CENTRAL_BANK_KEY that of the central bank."""
+LIQUIDA_URL is the address, PAYER_KEY the key of 10000001, PAYEE_KEY of 10000002, CENTRAL_BANK_KEY that of the central bank."""
 
 import itertools
 import json
@@ -7,12 +7,13 @@ import os
 import time
 
 from foreign import AuthenticatedClient
-from foreign.api.default import account, participant, participants, pay, payment, payment_events, settlements, statement
-from foreign.models import Accepted, Account, AccountBalance, Participant, ParticipantPage, Payment, PaymentState, Problem, Settlement, Statement
+from foreign.api.default import account, give_back, participant, participants, pay, payment, payment_events, return_, settlements, statement
+from foreign.models import Accepted, Account, AccountBalance, Participant, ParticipantPage, Payment, PaymentState, Problem, ReturnOrder, ReturnOrderReasonCode, ReturnState, Settlement, Statement
 
 address = os.environ["LIQUIDA_URL"]
 # An answer with a status that the description does not name is an error.
 client = AuthenticatedClient(base_url=address, token=os.environ["PAYER_KEY"], raise_on_unexpected_status=True, timeout=60)
+receiver = AuthenticatedClient(base_url=address, token=os.environ["PAYEE_KEY"], raise_on_unexpected_status=True, timeout=60)
 central_bank = AuthenticatedClient(base_url=address, token=os.environ["CENTRAL_BANK_KEY"], raise_on_unexpected_status=True, timeout=60)
 
 
@@ -60,9 +61,22 @@ assert isinstance(bank, Participant) and bank.three_leg_invariant.holds, bank
 banks = participants.sync(client=central_bank)
 assert isinstance(banks, ParticipantPage) and len(banks.participants) == 5, banks
 
+# Give a part of it back, by the bank that received it, and poll.
+order = ReturnOrder(original_end_to_end_id=outcome.end_to_end_id, amount_centavos=234, reason_code=ReturnOrderReasonCode.MD06)
+given = give_back.sync(client=receiver, body=order)
+for _ in range(600):
+    back = return_.sync(given.return_id, client=receiver)
+    if isinstance(back, ReturnState) and back.status.value != "reserved":
+        break
+    time.sleep(0.1)
+assert isinstance(back, ReturnState) and back.status.value == "settled" and back.amount_centavos == 234, back
+order.return_id = given.return_id
+refused = give_back.sync(client=client, body=order)  # not by the bank that paid
+assert isinstance(refused, Problem) and refused.status == 403, refused
+
 # What is wrong is told as the description says.
 wrong = pay.sync(client=client, body=Payment(payer=payer, payee=Account(ispb="x", branch="0001", number="1"), amount_centavos=1))
 assert isinstance(wrong, Problem) and wrong.status == 422 and wrong.field == "payee", wrong
 nobody = account.sync("10000001", "0001", "99999999", client=client)
 assert isinstance(nobody, Problem) and nobody.status == 404, nobody
-print("the foreign client paid, polled, streamed and read")
+print("the foreign client paid, polled, streamed, read and gave back")

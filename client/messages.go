@@ -132,6 +132,7 @@ type StatementLine struct {
 	Code           int       `json:"code"` // kind and leg: 1 a payment out, 3 a payment in, 9 funding
 	EndToEndID     string    `json:"end_to_end_id,omitempty"`
 	ReasonCode     string    `json:"reason_code,omitempty"`
+	ReturnID       string    `json:"return_id,omitempty"` // of a return
 }
 
 // Participant is a bank: its reserve at the central bank and its transit, of one instant.
@@ -158,11 +159,13 @@ type ParticipantPage struct {
 
 // Settlement is how a payment ended.
 type Settlement struct {
-	EndToEndID     string    `json:"end_to_end_id"`
-	Status         string    `json:"status"` // settled or rejected
-	ReasonCode     string    `json:"reason_code,omitempty"`
-	Payer          Account   `json:"payer"`
-	Payee          Account   `json:"payee"`
-	AmountCentavos int64     `json:"amount_centavos"`
-	ReportedAt     time.Time `json:"reported_at"`
+	EndToEndID     string   `json:"end_to_end_id"`
+	Status         string   `json:"status"` // settled or rejected
+	ReasonCode     string   `json:"reason_code,omitempty"`
+	Payer          *Account `json:"payer,omitempty"` // nil where no money was held for a return
+	Payee          *Account `json:"payee,omitempty"`
+	AmountCentavos int64    `json:"amount_centavos"`
+	// OriginalEndToEndID is that of the payment that is given back, of a return alone.
+	OriginalEndToEndID string    `json:"original_end_to_end_id,omitempty"`
+	ReportedAt         time.Time `json:"reported_at"`
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"regexp"
@@ -78,7 +79,7 @@ func printReturn(w io.Writer, s client.ReturnState) {
 
 func printSettlement(w io.Writer, s client.Settlement) {
 	printState(w, client.PaymentState{EndToEndID: s.EndToEndID, Status: s.Status, ReasonCode: s.ReasonCode,
-		AmountCentavos: s.AmountCentavos, Payer: &s.Payer, Payee: &s.Payee, DecidedAt: &s.ReportedAt})
+		AmountCentavos: s.AmountCentavos, Payer: s.Payer, Payee: s.Payee, DecidedAt: &s.ReportedAt})
 }
 
 func printBalance(w io.Writer, b client.AccountBalance) {
@@ -91,7 +92,7 @@ func printLine(w io.Writer, l client.StatementLine) {
 	if l.Direction == "debit" {
 		sign = "-"
 	}
-	what := l.EndToEndID
+	what := cmp.Or(l.ReturnID, l.EndToEndID)
 	if what == "" {
 		what = "code " + strconv.Itoa(l.Code)
 	}

@@ -102,6 +102,10 @@ func (b *batches) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			gone = b.flush(buffer, control) != nil
 		}
 	}
+	// What is left of a body that broke a limit, bounded by BATCH_BYTES_MAX and
+	// BATCH_TIMEOUT: with full duplex the server itself would read on while it awaits the
+	// next request of the connection, and panic.
+	_, _ = io.Copy(io.Discard, r.Body)
 }
 
 func (b *batches) flush(buffer *bufio.Writer, control *http.ResponseController) error {

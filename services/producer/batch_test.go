@@ -14,12 +14,10 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// batch sends a body and reads all results, on a connection of its own: the server closes
-// one whose body it has not read to the end, and the next request could go out on it before.
+// batch sends a body and reads all results.
 func (p *program) batch(body string) (results []batchResult) {
 	p.t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Post("http://"+p.http+batchPath, "application/x-ndjson", strings.NewReader(body))
+	response, err := http.Post("http://"+p.http+batchPath, "application/x-ndjson", strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}

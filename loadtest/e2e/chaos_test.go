@@ -40,12 +40,12 @@ func TestZombieEngine(t *testing.T) {
 // The network between an engine and Kafka is cut, held up in one and in both directions,
 // and slowed.
 func TestNetworkToKafka(t *testing.T) {
-	script(t, 300, 60*time.Second, "5s cut-kafka, 15s stall-kafka, 25s half-open-kafka, 35s slow-kafka, 45s cut-kafka")
+	script(t, 300, 45*time.Second, "5s cut-kafka, 12s stall-kafka, 19s half-open-kafka, 26s slow-kafka, 33s cut-kafka")
 }
 
 // The same between an engine and the ledger.
 func TestNetworkToLedger(t *testing.T) {
-	script(t, 300, 60*time.Second, "5s cut-ledger, 15s stall-ledger, 25s half-open-ledger, 35s slow-ledger, 45s cut-ledger")
+	script(t, 300, 45*time.Second, "5s cut-ledger, 12s stall-ledger, 19s half-open-ledger, 26s slow-ledger, 33s cut-ledger")
 }
 
 // Banks are silent, late and slow, answer twice and reject; others answer in their place.

@@ -27,7 +27,7 @@ type Writer[T any] struct {
 
 // BatchConfig bounds what is sent to the ledger.
 type BatchConfig struct {
-	EventsMax   int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"transfers in one request to the ledger, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
+	EventsMax   int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"transfers in one request to the ledger, 8 to 8189, for an engine 70 at least; at most the server's own limit (253 for a server started with --development)"`
 	InFlightMax int           `env:"LEDGER_REQUESTS_IN_FLIGHT_MAX" envDefault:"1" help:"write requests to the ledger at the same time, 1 to 8; more than 1 has shown no gain"`
 	Pause       time.Duration `env:"LEDGER_REQUEST_PAUSE" envDefault:"2ms" help:"shortest time from one write request to the next, 0 to 1s; small requests are expensive for the ledger's disk"`
 }

@@ -1,11 +1,14 @@
 package correctness
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/liquida/liquida/loadtest/audit"
 )
 
 const events = `
@@ -13,11 +16,15 @@ const events = `
 {"Action":"run","Package":"p","Test":"TestOne"}
 {"Action":"output","Package":"p","Test":"TestOne","Output":"        AUDIT CLEAN: 123 payments, every one has exactly one outcome\n"}
 {"Action":"pass","Package":"p","Test":"TestOne","Elapsed":1.5}
+{"Action":"run","Package":"p","Test":"TestOne"}
 {"Action":"run","Package":"p","Test":"TestOne/sub"}
 {"Action":"fail","Package":"p","Test":"TestOne/sub","Elapsed":1}
 {"Action":"output","Package":"p","Test":"TestOne/sub","Output":"        AUDIT CLEAN: 100 payments, every one has exactly one outcome\n"}
 {"Action":"fail","Package":"p","Test":"TestOne","Elapsed":0.5}
+{"Action":"run","Package":"p","Test":"TestReplicaLost"}
 {"Action":"skip","Package":"p","Test":"TestReplicaLost","Elapsed":0}
+{"Action":"run","Package":"p","Test":"TestCutShort"}
+{"Action":"pass","Package":"p","Test":"TestCutShort","Elapsed":0}
 {"Action":"run","Package":"p","Test":"TestCutShort"}
 not json
 {"Action":"fail","Package":"p","Elapsed":3}
@@ -31,7 +38,7 @@ func TestEventsBecomeRows(t *testing.T) {
 	want := []Row{
 		{Test: "TestOne", Checks: "One thing | and another.", Passed: 1, Runs: 2, Broker: "embedded", Ledger: "TigerBeetle", Payments: 223, Seconds: 2},
 		{Test: "TestReplicaLost", Proves: "replica loss", Skipped: 1, Broker: "embedded", Ledger: "TigerBeetle × 3"},
-		{Test: "TestCutShort", Broker: "embedded", Ledger: "TigerBeetle"},
+		{Test: "TestCutShort", Passed: 1, Runs: 2, Broker: "embedded", Ledger: "TigerBeetle"},
 	}
 	if !slices.Equal(rows, want) {
 		t.Errorf("got  %+v\nwant %+v", rows, want)
@@ -43,8 +50,9 @@ func TestEventsBecomeRows(t *testing.T) {
 		t.Errorf("failed: %v", failed)
 	}
 	var promised strings.Builder
-	writePromises(&promised, []Row{{Test: "TestBadInput", Runs: 2, Passed: 1, Payments: 10}, {Test: "TestZombieEngine", Skipped: 1}})
-	for _, want := range []string{"| poison input | 1 of 2 | 10 | 1 |", "| zombie engine | skipped |"} {
+	writePromises(&promised, []Row{{Test: "TestBadInput", Runs: 2, Passed: 1, Payments: 10}, {Test: "TestZombieEngine", Skipped: 1},
+		{Test: "TestBanksMisbehave", Runs: 1, Passed: 1}, {Test: "TestBanksKilled", Skipped: 1}})
+	for _, want := range []string{"| poison input | 1 of 2 | 10 | 1 |", "| zombie engine | skipped |", "| bank misbehaviour | 1 of 1, 1 skipped |"} {
 		if !strings.Contains(promised.String(), want) {
 			t.Errorf("the promises are\n%s", promised.String())
 		}
@@ -53,6 +61,18 @@ func TestEventsBecomeRows(t *testing.T) {
 	Write(&table, rows)
 	if !strings.Contains(table.String(), `| 1 of 2 | One thing \| and another. |`) || !strings.Contains(table.String(), "skipped") {
 		t.Errorf("the table is\n%s", table.String())
+	}
+}
+
+// The payments are counted from the words of the audit's verdict.
+func TestAuditedPaymentsAreFound(t *testing.T) {
+	for returns := range 2 {
+		verdict := audit.Verdict{Clean: true, Summary: audit.Summary{Payments: 7, Returns: returns}}.String()
+		events := fmt.Sprintf(`{"Action":"output","Test":"TestOne","Output":%q}`, verdict+"\n")
+		rows, err := read(strings.NewReader(events), nil, "", io.Discard)
+		if err != nil || len(rows) != 1 || rows[0].Payments != 7 {
+			t.Errorf("%q: %+v, %v", verdict, rows, err)
+		}
 	}
 }
 

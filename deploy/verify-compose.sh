@@ -63,14 +63,34 @@ if [ "${1:-}" != inside ]; then
 		go list -deps ./services/producer ./services/clearing-engine ./services/bank-simulator ./loadtest ./deploy/cmd/bootstrap ./deploy/cmd/ready >/dev/null
 
 	work=$(mktemp -d /tmp/liquida-verify-XXXXXX)
+	inside=
+	# However this ends, Ctrl-C too: the namespaces and all that runs in them, then the daemon's
+	# control groups, the one thing that no namespace ends, and its data.
+	put_back() {
+		trap - EXIT
+		if [ -n "$inside" ]; then
+			kill -KILL "$inside" 2>/dev/null || true
+			wait "$inside" 2>/dev/null || true
+		fi
+		local leftover=
+		for _ in $(seq 50); do # what was killed needs a moment to be gone
+			find /sys/fs/cgroup -depth -type d -path "*/$(basename "$work")*" -exec rmdir {} + 2>/dev/null || true
+			rm -rf "$work" 2>/dev/null || true
+			leftover=$(find /sys/fs/cgroup "$work" -type d -path "*/$(basename "$work")*" 2>/dev/null | head -n 3) || true
+			[ -n "$leftover" ] || return 0
+			sleep 0.2
+		done
+		fail "cannot put back: $leftover"
+	}
+	trap put_back EXIT
 	status=0
+	# In the background, so that a signal to this shell is not kept until it ends.
 	VERIFY_WORK=$work VERIFY_TIGERBEETLE=$tigerbeetle \
-		unshare --net --mount --pid --fork --kill-child --mount-proc "$root/deploy/verify-compose.sh" inside || status=$?
-	# The daemon's control groups are the one thing that no namespace ends.
-	find /sys/fs/cgroup -depth -type d -path "*/$(basename "$work")*" -exec rmdir {} + 2>/dev/null || true
-	rm -rf "$work" || fail "cannot remove $work"
-	leftover=$(find /sys/fs/cgroup -type d -path "*/$(basename "$work")*" 2>/dev/null | head -3)
-	[ -z "$leftover" ] || fail "control groups are left: $leftover"
+		unshare --net --mount --pid --fork --kill-child --mount-proc "$root/deploy/verify-compose.sh" inside &
+	inside=$!
+	wait "$inside" || status=$?
+	inside=
+	put_back
 	[ $status = 0 ] || fail "FAILED (exit code $status)"
 	say "VERIFIED: up, load, kill -9, three engines, chaos, down and up, audit; nothing is left but $cache"
 	exit 0

@@ -105,6 +105,9 @@ func MakeSeals(file string, banks []pix.ISPB) error {
 	if missing {
 		all.WriteString("# Secrets with which banks seal their answers: ISPB HMAC-SHA-256 key in hex.\n")
 	}
+	if n := len(text); n > 0 && text[n-1] != '\n' {
+		all.WriteByte('\n') // or the first secret to add would spoil the last one that is there
+	}
 	before := all.Len()
 	for _, bank := range banks {
 		if known[bank] == nil {

@@ -56,6 +56,20 @@ func TestOnlyTheBankItselfSealsItsAnswers(t *testing.T) {
 	}
 }
 
+// Editors and shells leave the last line without an end.
+func TestASecretIsAddedBehindAnUnfinishedLine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "answers")
+	if err := os.WriteFile(file, []byte("10000001 "+strings.Repeat("ab", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeSeals(file, []pix.ISPB{"10000001", "10000002"}); err != nil {
+		t.Fatal(err)
+	}
+	if seals, err := ReadSeals(file); err != nil || len(seals) != 2 {
+		t.Fatalf("%d banks: %v", len(seals), err)
+	}
+}
+
 func TestASecretIsReplacedWhileBothAreTaken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "answers")
 	old, next := "10000001 "+strings.Repeat("ab", 32)+"\n", "10000001 "+strings.Repeat("cd", 32)+"\n"

@@ -96,7 +96,9 @@ Environment:
 		} else {
 			started = true
 			config.ProgressOn, config.Tell = os.Stderr, os.Stderr
-			result, err = bench.Measure(command.Context(), config)
+			if result, err = bench.Measure(command.Context(), config); result == nil {
+				return err
+			}
 		}
 		result.Write(os.Stdout) // what was valid until then
 		err = errors.Join(err, writeJSON(flags.json, result), result.WriteReport(flags.report, flags.drawings))

@@ -98,7 +98,8 @@ type Stage struct {
 
 // Measure runs every row that config asks for, as many times as it says. Each run has a
 // stack of its own, so that none inherits the data of another. A row that fails gives no
-// figure and does not keep the others from theirs.
+// figure and does not keep the others from theirs. There is no result when the disk has no
+// room for the largest row: an earlier result must not be overwritten by nothing.
 func Measure(ctx context.Context, config Config) (*Result, error) {
 	r := &Result{StartedAt: time.Now().UTC(), Hardware: Hardware() + ", everything on it, load generator included", Settings: config.settings(), Passes: config.Passes}
 	rows := config.rows()
@@ -110,7 +111,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 		}
 	}
 	if err := config.roomFor(most); err != nil {
-		return r, err
+		return nil, err
 	}
 	var failed error
 	for pass := range config.Passes {

@@ -58,6 +58,18 @@ func TestRowWithoutRoomOnTheDiskIsRefused(t *testing.T) {
 	}
 }
 
+// A report of nothing must not look like one of valid runs, nor replace an earlier one.
+func TestNothingMeasuredIsNoValidResult(t *testing.T) {
+	if p := (&Result{Rows: []Row{{Name: "maximum"}}}).page(); p.Passed {
+		t.Errorf("a result without a run is valid: %s", p.Verdict)
+	}
+	config := everything
+	config.Dir, config.Payments = t.TempDir(), 1_000_000_000_000
+	if result, err := Measure(t.Context(), config); err == nil || result != nil {
+		t.Errorf("without room on the disk the result is %+v, the error %v", result, err)
+	}
+}
+
 // runs makes a row of one run for each rate, with latencies and costs that fit.
 func runs(name string, rates ...float64) Row {
 	row := Row{Name: name, Part: "maximum"}

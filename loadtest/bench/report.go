@@ -35,7 +35,7 @@ func (r *Result) page() report.Page {
 		}
 		for _, run := range row.Runs {
 			runs++
-			text := "the ledger refused no transfer"
+			text := "the ledger refused no transfer; not audited"
 			if run.Load != nil {
 				text = run.Load.Verdict() + ". " + run.Audit
 			}
@@ -70,9 +70,9 @@ func (r *Result) page() report.Page {
 			}
 		}
 	}
-	p.Verdict = fmt.Sprintf("%d runs, each with every payment ended as it must and a clean audit.", runs)
-	if !p.Passed {
-		p.Verdict = fmt.Sprintf("%d runs are valid, %d are not and give no figure.", runs, len(p.Problems))
+	p.Verdict = fmt.Sprintf("%d runs: of the pipeline each with every payment ended as it must and a clean audit, of the ledger alone with no transfer refused.", runs)
+	if !p.Passed || runs == 0 {
+		p.Passed, p.Verdict = false, fmt.Sprintf("%d runs are valid, %d are not and give no figure.", runs, len(p.Problems))
 	}
 	p.Throughput = report.NewBars("As fast as it goes", "Payments a second: of the ledger alone, and settled by the whole pipeline in the steady window.", "/s", false, []string{"payments"}, throughput)
 	p.Latencies = report.NewCurves("Latency by percentile, at fixed rates", "From the intended send to the settlement report; both axes logarithmic, the right end is the slowest payment of so many.", curves)

@@ -246,7 +246,7 @@ func (c Config) ledgerAlone(s *stack.Stack, population sandbox.Population, r row
 	if err != nil {
 		return nil, err
 	}
-	ceiling, err := MeasureCeiling(client, population, r.ids, r.payments)
+	ceiling, err := MeasureCeiling(client, population, r.ids, r.mixed, r.payments)
 	if err != nil {
 		return nil, err
 	}

@@ -35,8 +35,9 @@ type Ceiling struct {
 }
 
 // MeasureCeiling writes phase 1 and then phase 2 of payments straight to the ledger, in
-// full requests, one at a time: three linked pendings, then three linked posts each.
-func MeasureCeiling(client tigerbeetle.Client, population sandbox.Population, ids IDs, payments int) (Ceiling, error) {
+// full requests, one at a time: three linked pendings, then three linked posts each. Mixed,
+// half of each request holds and half posts what the request before has held.
+func MeasureCeiling(client tigerbeetle.Client, population sandbox.Population, ids IDs, mixed bool, payments int) (Ceiling, error) {
 	if _, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID}); err != nil { // a client's first request takes long
 		return Ceiling{}, err
 	}
@@ -54,7 +55,11 @@ func MeasureCeiling(client tigerbeetle.Client, population sandbox.Population, id
 	batches := make(chan phases, 1)
 	go func() {
 		defer close(batches)
-		makePhases(batches, population, ids, payments, random)
+		chains := chainsPerRequest
+		if mixed {
+			chains /= 2
+		}
+		makePhases(batches, population, ids, payments, chains, random)
 	}()
 	defer func() { // after an error nobody else takes them
 		for range batches {
@@ -62,28 +67,36 @@ func MeasureCeiling(client tigerbeetle.Client, population sandbox.Population, id
 	}()
 	first := <-batches
 	started := time.Now()
+	var posts []tb.Transfer // of what is held, still to be sent
 	for batch := first; batch.holds != nil; batch = <-batches {
-		if err := send(batch.holds); err != nil {
+		if !mixed && posts != nil {
+			if err := send(posts); err != nil {
+				return Ceiling{}, err
+			}
+			posts = nil
+		}
+		if err := send(append(posts, batch.holds...)); err != nil {
 			return Ceiling{}, err
 		}
-		if err := send(batch.posts); err != nil {
-			return Ceiling{}, err
-		}
+		posts = batch.posts
+	}
+	if err := send(posts); err != nil {
+		return Ceiling{}, err
 	}
 	seconds := time.Since(started).Seconds()
 	return Ceiling{ids, payments, seconds, float64(payments) / seconds}, nil
 }
 
-// phases are two full requests: the held legs of payments, and the posts of the same.
+// phases are the held legs of payments, and the posts of the same.
 type phases struct{ holds, posts []tb.Transfer }
 
 // makePhases makes the requests while the ledger works on earlier ones: it must never
 // wait for them.
-func makePhases(batches chan<- phases, population sandbox.Population, ids IDs, payments int, random *rand.Rand) {
+func makePhases(batches chan<- phases, population sandbox.Population, ids IDs, payments, chains int, random *rand.Rand) {
 	base := rand.Uint64()
 	for done := 0; done < payments; {
-		batch := phases{make([]tb.Transfer, 0, 3*chainsPerRequest), make([]tb.Transfer, 0, 3*chainsPerRequest)}
-		for range min(chainsPerRequest, payments-done) {
+		batch := phases{make([]tb.Transfer, 0, 3*chains), make([]tb.Transfer, 0, 6*chains)}
+		for range min(chains, payments-done) {
 			payer := random.IntN(population.Customers)
 			payee := (payer + 1 + random.IntN(population.Banks-1)) % population.Customers // at another bank
 			content := pix.Content{Payer: population.Customer(payer), Payee: population.Customer(payee), AmountCentavos: 1}

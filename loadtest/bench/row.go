@@ -13,7 +13,8 @@ import (
 type row struct {
 	part, name string
 
-	ids      IDs // the ledger alone, with ids of this order; empty: the whole pipeline
+	ids      IDs  // the ledger alone, with ids of this order; empty: the whole pipeline
+	mixed    bool // of the ledger alone: holds and posts share requests
 	payments int
 	rate     int  // payments offered a second; 0: as fast as it goes
 	half     bool // the rate is half of the maximum that the same pass has found
@@ -37,7 +38,7 @@ var parts = []struct{ name, what string }{
 	{"latency", "latencies at fixed rates, the lowest also without a pause between requests to the ledger"},
 	{"half", "latency at half of the maximum; needs maximum"},
 	{"reads", "1,200 payments/s and 3,600 balance reads/s at once, through the front door"},
-	{"ids", "the ledger alone with sequential and with random ids"},
+	{"ids", "the ledger alone with sequential and with random ids, and with holds and posts in one request"},
 	{"engines", "the maximum with two and with four engines"},
 	{"banks", "the maximum with 50 and with 500 banks"},
 	{"hottest", "the maximum with all payments to one payee"},
@@ -95,6 +96,7 @@ func (c Config) rows() (chosen []row) {
 		{part: "ceiling", name: "ledger alone", ids: OurIDs, payments: c.CeilingPayments},
 		{part: "ids", name: "ledger alone, sequential ids", ids: SequentialIDs, payments: c.CeilingPayments},
 		{part: "ids", name: "ledger alone, random ids", ids: RandomIDs, payments: c.CeilingPayments},
+		{part: "ids", name: "ledger alone, holds and posts mixed", ids: OurIDs, mixed: true, payments: c.CeilingPayments},
 		maximum,
 		with("maximum", "broker with fsync", func(r *row) { r.env = map[string][]string{stack.Broker: {"BROKER_SYNC_WRITES=true"}} }),
 		with("maximum", "Apache Kafka", func(r *row) { r.kafka = stack.Apache }),

@@ -13,6 +13,7 @@ import (
 // thousands of payments ask at once what became of them.
 type Reader[T, O any] struct {
 	queue   *queue[T, tb.Uint128]
+	pause   time.Duration
 	lookup  func([]tb.Uint128) ([]O, error)
 	idOf    func(*O) tb.Uint128
 	deliver func(T, []O)
@@ -24,7 +25,7 @@ type Reader[T, O any] struct {
 // ids asked for; it must not block. fail is called when the client can never answer again.
 func NewTransferReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, []tb.Transfer), fail func(error)) *Reader[T, tb.Transfer] {
 	return startReader(&Reader[T, tb.Transfer]{
-		queue: newQueue[T, tb.Uint128](config.EventsMax), lookup: client.LookupTransfers,
+		queue: newQueue[T, tb.Uint128](config.EventsMax), pause: config.Pause, lookup: client.LookupTransfers,
 		idOf:    func(t *tb.Transfer) tb.Uint128 { return t.ID },
 		deliver: deliver, fail: fail, metrics: newRequestMetrics(registry, "look up transfers"),
 	})
@@ -33,7 +34,7 @@ func NewTransferReader[T any](client tigerbeetle.Client, config BatchConfig, reg
 // NewAccountReader starts a reader of accounts, like NewTransferReader.
 func NewAccountReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, []tb.Account), fail func(error)) *Reader[T, tb.Account] {
 	return startReader(&Reader[T, tb.Account]{
-		queue: newQueue[T, tb.Uint128](config.EventsMax), lookup: client.LookupAccounts,
+		queue: newQueue[T, tb.Uint128](config.EventsMax), pause: config.Pause, lookup: client.LookupAccounts,
 		idOf:    func(a *tb.Account) tb.Uint128 { return a.ID },
 		deliver: deliver, fail: fail, metrics: newRequestMetrics(registry, "look up accounts"),
 	})
@@ -51,12 +52,14 @@ func (r *Reader[T, O]) Read(tag T, ids []tb.Uint128) { r.queue.put(0, tag, ids) 
 func (r *Reader[T, O]) Close() { r.queue.close() }
 
 func (r *Reader[T, O]) send() {
+	var started time.Time
 	for r.queue.wait() {
+		time.Sleep(r.pause - time.Since(started)) // a look-up is a request like any other to the ledger's disk
 		batch := r.queue.take()
 		if batch == nil {
 			continue
 		}
-		started := time.Now()
+		started = time.Now()
 		objects, err := r.lookup(batch.events)
 		if err != nil {
 			r.fail(fmt.Errorf("the ledger refused a look-up of %d ids (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(batch.events), err))

@@ -29,7 +29,7 @@ type Writer[T any] struct {
 type BatchConfig struct {
 	EventsMax   int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"transfers in one request to the ledger, 8 to 8189, for an engine 70 at least; at most the server's own limit (253 for a server started with --development)"`
 	InFlightMax int           `env:"LEDGER_REQUESTS_IN_FLIGHT_MAX" envDefault:"1" help:"write requests to the ledger at the same time, 1 to 8; more than 1 has shown no gain"`
-	Pause       time.Duration `env:"LEDGER_REQUEST_PAUSE" envDefault:"2ms" help:"shortest time from one write request to the next, 0 to 1s; small requests are expensive for the ledger's disk"`
+	Pause       time.Duration `env:"LEDGER_REQUEST_PAUSE" envDefault:"4ms" help:"shortest time from one request to the next of the same kind, 0 to 1s; small requests are expensive for the ledger's disk"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -89,22 +89,20 @@ func (w *Writer[T]) Close() { w.queue.close() }
 
 func (w *Writer[T]) send() {
 	var answers []Answer
-	var last time.Time
+	var started time.Time
 	for w.queue.wait() {
-		if rest := w.pause - time.Since(last); rest > 0 {
-			time.Sleep(rest)
-		}
+		time.Sleep(w.pause - time.Since(started))
 		batch := w.queue.take()
 		if batch == nil {
 			continue
 		}
-		last = time.Now()
+		started = time.Now()
 		results, err := w.client.CreateTransfers(batch.events)
 		if err != nil {
 			w.fail(fmt.Errorf("the ledger refused a write request of %d transfers (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(batch.events), err))
 			return
 		}
-		w.metrics.observe(len(batch.events), time.Since(last))
+		w.metrics.observe(len(batch.events), time.Since(started))
 		answers = classify(answers[:0], batch, results)
 		for i, tag := range batch.tags {
 			w.deliver(tag, answers[i])

@@ -36,7 +36,7 @@ func newReads(config StatusConfig, at ledger.Config, t *telemetry.Telemetry) (*r
 		return nil, err
 	}
 	r := &reads{config: config, client: client, failures: make(chan error, 1), queries: make(chan struct{}, config.QueriesInFlightMax)}
-	batch := ledger.BatchConfig{EventsMax: config.IDsMax}
+	batch := ledger.BatchConfig{EventsMax: config.IDsMax, Pause: config.LookupPause}
 	r.transfers = newLookups[tb.Transfer](config)
 	r.transfers.reader = ledger.NewTransferReader(client, batch, t.Registry, r.transfers.deliver, r.failed)
 	r.accounts = newLookups[tb.Account](config)

@@ -94,7 +94,7 @@ openapi: ## write the description of the producer's HTTP API, services/producer/
 	@LIQUIDA_WRITE_OPENAPI=1 go test -count=1 -run '^TestTheDescriptionIsTheCodes$$' ./services/producer
 
 fuzz: ## look for inputs that break a decoder, each for FUZZ_TIME; what is found is kept in testdata: make fuzz FUZZ_TIME=5m
-	@for target in FuzzPayment FuzzBatch FuzzCursor FuzzPrefer; do (cd services/producer && go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) .) || exit 1; done
+	@for target in FuzzPayment FuzzReturn FuzzBatch FuzzCursor FuzzPrefer; do (cd services/producer && go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) .) || exit 1; done
 	@cd platform/pix && go test -run '^$$' -fuzz '^FuzzEndToEndID$$' -fuzztime $(FUZZ_TIME) .
 
 test-api: build tigerbeetle ## try the HTTP API with requests made from its OpenAPI description (schemathesis, into .cache/tools; skipped, with a line, where it cannot be had)

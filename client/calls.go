@@ -47,31 +47,42 @@ func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (
 		}
 	}
 	until := time.Now().Add(wait)
-	call := call{operation: opPay, body: payment}
-	if held := min(wait, preferMax).Truncate(time.Second); held > 0 {
-		call.longer = held
-		call.header = map[string]string{"Prefer": fmt.Sprintf("wait=%d", held/time.Second)}
-	}
 	var state PaymentState
-	if open, err := c.ask(ctx, call, &state); err != nil {
+	if open, err := c.ask(ctx, call{operation: opPay, body: payment}.held(wait), &state); err != nil {
 		if open {
 			err = &UnknownFate{payment.EndToEndID, err}
 		}
 		return PaymentState{EndToEndID: payment.EndToEndID, Status: Unknown}, err
 	}
+	return awaitEnd(ctx, "payment "+payment.EndToEndID, state, until, func(ctx context.Context) (PaymentState, error) {
+		return c.Follow(ctx, payment.EndToEndID, nil)
+	})
+}
+
+// held asks to hold the answer of a call for the outcome.
+func (c call) held(wait time.Duration) call {
+	if wait = min(wait, preferMax).Truncate(time.Second); wait > 0 {
+		c.longer = wait
+		c.header = map[string]string{"Prefer": fmt.Sprintf("wait=%d", wait/time.Second)}
+	}
+	return c
+}
+
+// awaitEnd follows what was taken to its end, or for so long.
+func awaitEnd[S outcome](ctx context.Context, what string, state S, until time.Time, follow func(context.Context) (S, error)) (S, error) {
 	if state.Final() || !time.Now().Before(until) {
 		return state, nil
 	}
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	seen, err := c.Follow(waiting, state.EndToEndID, nil)
-	if seen.Status != "" {
+	seen, err := follow(waiting)
+	if seen.reached() != "" {
 		state = seen
 	}
-	if err == nil || waiting.Err() != nil && ctx.Err() == nil { // it was acknowledged; only the wait is over
+	if err == nil || waiting.Err() != nil && ctx.Err() == nil { // only the wait is over
 		return state, nil
 	}
-	return state, fmt.Errorf("payment %s was taken, but its outcome was not seen: %w", state.EndToEndID, err)
+	return state, fmt.Errorf("%s was taken, but its outcome was not seen: %w", what, err)
 }
 
 // Payment asks what became of a payment. An error that NotFound tells: the ledger does not
@@ -95,37 +106,18 @@ func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Dura
 		}
 		order.ReturnID = pix.NewReturnID(pix.ISPB(original.Payee.ISPB), time.Now(), random).String()
 	}
-	waiting, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	state := ReturnState{ReturnID: order.ReturnID, Status: Unknown}
-	if open, err := c.ask(ctx, call{operation: opGiveBack, body: order}, &state); err != nil {
+	until := time.Now().Add(wait)
+	var state ReturnState
+	if open, err := c.ask(ctx, call{operation: opGiveBack, body: order}.held(wait), &state); err != nil {
 		if open {
 			err = &UnknownFate{order.ReturnID, err}
 		}
-		return state, err
+		return ReturnState{ReturnID: order.ReturnID, Status: Unknown}, err
 	}
-	for !state.Final() { // there is no stream of a return's states
-		timer := time.NewTimer(askAgain)
-		select {
-		case <-timer.C:
-		case <-waiting.Done():
-			timer.Stop()
-			if ctx.Err() != nil {
-				return state, fmt.Errorf("return %s was taken, but its outcome was not seen: %w", state.ReturnID, ctx.Err())
-			}
-			return state, nil
-		}
-		if now, err := c.Return(waiting, order.ReturnID); err == nil {
-			state = now
-		} else if !NotFound(err) && waiting.Err() == nil {
-			return state, fmt.Errorf("return %s was taken, but its outcome was not seen: %w", state.ReturnID, err)
-		}
-	}
-	return state, nil
+	return awaitEnd(ctx, "return "+order.ReturnID, state, until, func(ctx context.Context) (ReturnState, error) {
+		return c.FollowReturn(ctx, order.ReturnID, nil)
+	})
 }
-
-// askAgain is how often a return's state is asked for while its outcome is waited for.
-const askAgain = 200 * time.Millisecond
 
 // Return asks what became of a return, as Payment does of a payment.
 func (c *Client) Return(ctx context.Context, returnID string) (ReturnState, error) {

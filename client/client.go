@@ -87,6 +87,7 @@ var (
 	opPaymentEvents = operation{"paymentEvents", "GET", "/v1/payments/{endToEndId}/events"}
 	opGiveBack      = operation{"giveBack", "POST", "/v1/returns"}
 	opReturn        = operation{"return", "GET", "/v1/returns/{returnId}"}
+	opReturnEvents  = operation{"returnEvents", "GET", "/v1/returns/{returnId}/events"}
 	opSettlements   = operation{"settlements", "GET", "/v1/settlements"}
 	opAccount       = operation{"account", "GET", "/v1/accounts/{ispb}/{branch}/{number}"}
 	opStatement     = operation{"statement", "GET", "/v1/accounts/{ispb}/{branch}/{number}/statement"}

@@ -48,7 +48,7 @@ func described(t *testing.T) (d description) {
 func TestTheClientIsTheDescriptions(t *testing.T) {
 	d := described(t)
 	for op, parameters := range map[operation][]string{
-		opPay: {"Prefer"}, opPayment: nil, opPaymentEvents: nil, opGiveBack: nil, opReturn: nil, opSettlements: {"participant", "from"},
+		opPay: {"Prefer"}, opPayment: nil, opPaymentEvents: nil, opGiveBack: {"Prefer"}, opReturn: nil, opReturnEvents: nil, opSettlements: {"participant", "from"},
 		opAccount: nil, opStatement: {"limit", "cursor"}, opParticipants: {"limit", "cursor"}, opParticipant: nil,
 	} {
 		has, ok := d.Paths[op.path][strings.ToLower(op.method)]

@@ -30,17 +30,32 @@ type event struct{ id, name, data string }
 // on over breaks of the connection, within RetryFor each, until the context ends; with an
 // error it returns the last state that it saw.
 func (c *Client) Follow(ctx context.Context, endToEndID string, each func(PaymentState)) (PaymentState, error) {
-	var last PaymentState
-	err := c.stream(ctx, func() call { return call{operation: opPaymentEvents, values: []string{endToEndID}} },
+	return followStates(ctx, c, call{operation: opPaymentEvents, values: []string{endToEndID}}, each)
+}
+
+// FollowReturn is Follow for a return.
+func (c *Client) FollowReturn(ctx context.Context, returnID string, each func(ReturnState)) (ReturnState, error) {
+	return followStates(ctx, c, call{operation: opReturnEvents, values: []string{returnID}}, each)
+}
+
+// outcome is the state of a payment or a return.
+type outcome interface {
+	reached() string
+	Final() bool
+}
+
+func followStates[S outcome](ctx context.Context, c *Client, events call, each func(S)) (S, error) {
+	var last S
+	err := c.stream(ctx, func() call { return events },
 		func(e event) (bool, error) {
 			if e.data == "" {
 				return false, nil
 			}
-			var state PaymentState
+			var state S
 			if err := json.Unmarshal([]byte(e.data), &state); err != nil {
 				return false, fmt.Errorf("event %q: %w", e.name, err)
 			}
-			if state.Status != last.Status {
+			if state.reached() != last.reached() {
 				last = state
 				if each != nil {
 					each(state)

@@ -62,10 +62,26 @@ type PaymentState struct {
 	Payer          *Account   `json:"payer,omitempty"`
 	Payee          *Account   `json:"payee,omitempty"`
 	Legs           []Leg      `json:"legs,omitempty"`
+	// What Payment alone tells: what was given back, and every return for which money is or was held.
+	ReturnedCentavos int64           `json:"returned_centavos,omitempty"`
+	Returns          []PaymentReturn `json:"returns,omitempty"`
 }
+
+func (s PaymentState) reached() string { return s.Status }
 
 // Final tells whether nothing can follow.
 func (s PaymentState) Final() bool { return s.Status == Settled || s.Status == Rejected }
+
+// PaymentReturn is a return of a payment, by the ledger.
+type PaymentReturn struct {
+	ReturnID         string     `json:"return_id"`
+	AmountCentavos   int64      `json:"amount_centavos"`
+	ReturnReasonCode string     `json:"return_reason_code"` // why it is given back
+	Status           string     `json:"status"`
+	ReasonCode       string     `json:"reason_code,omitempty"` // why it was rejected
+	ReservedAt       time.Time  `json:"reserved_at"`
+	DecidedAt        *time.Time `json:"decided_at,omitempty"`
+}
 
 // ReturnOrder asks to give a payment back, all of it or a part.
 type ReturnOrder struct {
@@ -76,7 +92,7 @@ type ReturnOrder struct {
 	AcceptedAt         string `json:"accepted_at,omitempty"` // RFC 3339; now when left out
 }
 
-// ReturnState is what became of a return, by the ledger.
+// ReturnState is what became of a return, by the ledger. Its states are those of a payment.
 type ReturnState struct {
 	ReturnID           string     `json:"return_id"`
 	OriginalEndToEndID string     `json:"original_end_to_end_id,omitempty"`
@@ -90,6 +106,8 @@ type ReturnState struct {
 	Payer              *Account   `json:"payer,omitempty"` // who gives back
 	Payee              *Account   `json:"payee,omitempty"`
 }
+
+func (s ReturnState) reached() string { return s.Status }
 
 // Final tells whether nothing can follow.
 func (s ReturnState) Final() bool { return s.Status == Settled || s.Status == Rejected }

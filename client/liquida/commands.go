@@ -246,10 +246,10 @@ func watchCommand(o *options) *cobra.Command {
 	var count int
 	var longest time.Duration
 	command := &cobra.Command{
-		Use: "watch ENDTOENDID | ISPB", Short: "Watch a payment to its end, or a participant's payments end", Args: cobra.ExactArgs(1),
-		Long: `Watch a payment to its end (exit codes as of status), or how a participant's payments end,
-until a signal, --count or --for says so (exit code 0). A settlement may be told more than
-once. With --json each has a position: --from goes on after it.`,
+		Use: "watch ENDTOENDID | RETURNID | ISPB", Short: "Watch a payment or a return to its end, or a participant's payments end", Args: cobra.ExactArgs(1),
+		Long: `Watch a payment or a return to its end (exit codes as of status), or how a participant's
+payments and returns end, until a signal, --count or --for says so (exit code 0). A settlement
+may be told more than once. With --json each has a position: --from goes on after it.`,
 		Example: "  liquida watch 10000002 --from start --count 10",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if count < 0 {
@@ -264,25 +264,34 @@ once. With --json each has a position: --from goes on after it.`,
 				defer cancel()
 				ctx = limited
 			}
-			_, notID := pix.ParseEndToEndID(arguments[0])
+			_, notID := pix.ParsePaymentOrReturnID(arguments[0])
 			if _, notISPB := pix.ParseISPB(arguments[0]); notID != nil && notISPB != nil {
-				return fmt.Errorf("%q is neither an EndToEndId (32 characters) nor an ISPB (8 characters)", arguments[0])
+				return fmt.Errorf("%q is neither an EndToEndId or a return's id (32 characters) nor an ISPB (8 characters)", arguments[0])
 			}
 			o.started = true
-			var err error
 			if notID == nil {
-				var last client.PaymentState
-				last, err = o.api.Follow(ctx, arguments[0], func(state client.PaymentState) {
-					_ = o.show(state, func() { printState(o.out, state) })
-				})
+				last := client.PaymentState{EndToEndID: arguments[0]} // also when no state is seen
+				var err error
+				if _, notReturn := pix.ParseReturnID(arguments[0]); notReturn == nil {
+					var state client.ReturnState
+					state, err = o.api.FollowReturn(ctx, arguments[0], func(state client.ReturnState) {
+						_ = o.show(state, func() { printReturn(o.out, state) })
+					})
+					last.Status, last.ReasonCode = state.Status, state.ReasonCode
+				} else {
+					var state client.PaymentState
+					state, err = o.api.Follow(ctx, arguments[0], func(state client.PaymentState) {
+						_ = o.show(state, func() { printState(o.out, state) })
+					})
+					last.Status, last.ReasonCode = state.Status, state.ReasonCode
+				}
 				if err != nil && ctx.Err() == nil {
 					return err
 				}
-				last.EndToEndID = arguments[0] // also when no state was seen
 				return verdict(last)
 			}
 			told := 0
-			err = o.api.Settlements(ctx, arguments[0], from, func(s client.Settlement, position string) (bool, error) {
+			err := o.api.Settlements(ctx, arguments[0], from, func(s client.Settlement, position string) (bool, error) {
 				told++
 				return told == count, o.show(struct {
 					client.Settlement

@@ -104,6 +104,7 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		{"statement 10000001/0001/1 --limit 0", "--limit is 0"},
 		{"participants 1", "ISPB"},
 		{"watch 1", "neither"},
+		{"watch D1", "neither"},
 		{"watch 10000001 --count -1", "--count"},
 		{"participants --timeout 1ms", "--timeout"},
 		{"participants --retry-for -1s", "--retry-for"},
@@ -219,9 +220,13 @@ func TestOnARealStack(t *testing.T) {
 	// Given back in two parts, by the bank that received it; more than all of it is not.
 	back := other("return", settled.EndToEndID, "2.34").is(t, exitDone, "settled  BRL 2.34 from "+payee+" to "+payer)
 	other("status", strings.Fields(back.out)[0]).is(t, exitDone, "settled  BRL 2.34")
-	other("return", settled.EndToEndID, "10.01", "--reason", "FR01").is(t, exitNot, "rejected")
+	other("return", settled.EndToEndID, "10.01", "--reason", "FR01").is(t, exitNot, "rejected AM09", "more than what is left")
 	other("return", settled.EndToEndID, "10.00", "--reason", "FR01", "--json").is(t, exitDone, `"return_reason_code":"FR01"`)
 	do("return", settled.EndToEndID, "0.01").is(t, exitNot, "403")
+	do("status", settled.EndToEndID).is(t, exitDone, "returned BRL 12.34 of BRL 12.34", strings.Fields(back.out)[0]+" settled  BRL 2.34 for MD06", "settled  BRL 10.00 for FR01")
+	for _, both := range []func(...string) said{do, other} { // the bank that gives back, and the one that gets it back
+		both("watch", strings.Fields(back.out)[0]).is(t, exitDone, "settled  BRL 2.34 from "+payee+" to "+payer)
+	}
 	other("status", "D10000002202601010000ABCDEFGHIJK").is(t, exitUnknown, "404")
 
 	// Lists and streams.

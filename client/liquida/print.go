@@ -43,10 +43,15 @@ var meanings = map[string]string{
 	"AC07": "the payee's account is closed",
 	"AM01": "the amount is zero",
 	"AM04": "the reserve of the payer's bank is short",
+	"AM09": "it is more than what is left of the payment",
 	"DS27": "a participant is switched off",
+	"DT05": "the payment settled more than 90 days before",
 	"LQ01": "the payer's account is short of money",
 	"LQ02": "too many payments wait for the payee's bank: pay again later, with a new id",
 	"LQ03": "the payee's bank gave no reason that can be read",
+	"LQ04": "there is no such settled payment",
+	"LQ05": "another bank received the payment",
+	"LQ06": "the payment has no room for another return",
 	"RC09": "the payer's bank is not known",
 	"RC10": "the payee's bank is not known",
 }
@@ -70,6 +75,16 @@ func printState(w io.Writer, s client.PaymentState) {
 		text += "  " + s.DecidedAt.Format(time.RFC3339)
 	}
 	fmt.Fprintln(w, text)
+	if s.ReturnedCentavos > 0 {
+		fmt.Fprintf(w, "  returned %s of %s\n", reais(s.ReturnedCentavos), reais(s.AmountCentavos))
+	}
+	for _, r := range s.Returns {
+		state := r.Status
+		if r.ReasonCode != "" {
+			state += " " + r.ReasonCode
+		}
+		fmt.Fprintf(w, "  %s %s  %s for %s\n", r.ReturnID, state, reais(r.AmountCentavos), r.ReturnReasonCode)
+	}
 }
 
 func printReturn(w io.Writer, s client.ReturnState) {

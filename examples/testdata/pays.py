@@ -7,7 +7,7 @@ import os
 import time
 
 from foreign import AuthenticatedClient
-from foreign.api.default import account, give_back, participant, participants, pay, payment, payment_events, return_, settlements, statement
+from foreign.api.default import account, give_back, participant, participants, pay, payment, payment_events, return_, return_events, settlements, statement
 from foreign.models import Accepted, Account, AccountBalance, Participant, ParticipantPage, Payment, PaymentState, Problem, ReturnOrder, ReturnOrderReasonCode, ReturnState, Settlement, Statement
 
 address = os.environ["LIQUIDA_URL"]
@@ -61,15 +61,16 @@ assert isinstance(bank, Participant) and bank.three_leg_invariant.holds, bank
 banks = participants.sync(client=central_bank)
 assert isinstance(banks, ParticipantPage) and len(banks.participants) == 5, banks
 
-# Give a part of it back, by the bank that received it, and poll.
+# Give a part of it back, by the bank that received it, holding the answer for the outcome; then
+# follow and poll it: the same end, and the payment tells it.
 order = ReturnOrder(original_end_to_end_id=outcome.end_to_end_id, amount_centavos=234, reason_code=ReturnOrderReasonCode.MD06)
-given = give_back.sync(client=receiver, body=order)
-for _ in range(600):
-    back = return_.sync(given.return_id, client=receiver)
-    if isinstance(back, ReturnState) and back.status.value != "reserved":
-        break
-    time.sleep(0.1)
-assert isinstance(back, ReturnState) and back.status.value == "settled" and back.amount_centavos == 234, back
+given = give_back.sync(client=receiver, body=order, prefer="wait=30")
+assert isinstance(given, ReturnState) and given.status.value == "settled" and given.amount_centavos == 234, given
+*_, last = events(return_events._get_kwargs(given.return_id), ReturnState)
+back = return_.sync(given.return_id, client=receiver)
+assert given == last == back, (given, last, back)
+whole = payment.sync(outcome.end_to_end_id, client=client)
+assert whole.returned_centavos == 234 and [r.return_id for r in whole.returns] == [given.return_id], whole
 order.return_id = given.return_id
 refused = give_back.sync(client=client, body=order)  # not by the bank that paid
 assert isinstance(refused, Problem) and refused.status == 403, refused

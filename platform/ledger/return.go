@@ -98,7 +98,11 @@ type ReturnTrace struct {
 
 // AppendReturnTraceIDs appends the ids whose look-up makes a ReturnTrace.
 func AppendReturnTraceIDs(ids []tb.Uint128, id pix.ReturnID, original pix.EndToEndID) []tb.Uint128 {
-	ids = append(AppendTraceIDs(ids, original), ReturnVerdict(id))
+	return AppendSlotIDs(append(AppendTraceIDs(ids, original), ReturnVerdict(id)), original)
+}
+
+// AppendSlotIDs appends the ids under which the returns of a payment are held.
+func AppendSlotIDs(ids []tb.Uint128, original pix.EndToEndID) []tb.Uint128 {
 	for slot := range ReturnSlots {
 		ids = append(ids, ReturnIDs(original, slot).Pending(1))
 	}
@@ -273,4 +277,47 @@ func (t *ReturnTrace) FreeSlot(burnt BurntSlots) (slot int, free bool) {
 		}
 	}
 	return 0, false
+}
+
+// SlotReturn is a return in a slot of its payment: money is or was held for it.
+type SlotReturn struct {
+	ID             pix.ReturnID
+	AmountCentavos int64
+	Reason         pix.Reason // why it is given back
+	At, ExpiresAt  time.Time
+	Decided        bool
+	Verdict        Verdict // if it is decided
+}
+
+// ReturnsOf lists the returns in the slots of a payment, in their order, from what was found
+// under its slot ids and under the ids of their verdicts. It returns these ids too: who has
+// not asked for all of them asks for both again, in one look-up, for an answer of one instant.
+//
+// What a message held that conflicts with a decided return is no return.
+func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotReturn, verdicts []tb.Uint128) {
+	byID := make(map[tb.Uint128]*tb.Transfer, len(found))
+	for i := range found {
+		byID[found[i].ID] = &found[i]
+	}
+	for slot := range ReturnSlots {
+		leg := byID[ReturnIDs(original, slot).Pending(1)]
+		if leg == nil {
+			continue
+		}
+		id, err := ReturnIDOf(*leg)
+		if err != nil {
+			continue
+		}
+		verdicts = append(verdicts, ReturnVerdict(id))
+		r := SlotReturn{ID: id, AmountCentavos: Centavos(leg.Amount), Reason: pix.Reason(leg.UserData32), At: timeOf(leg)}
+		r.ExpiresAt = r.At.Add(time.Duration(leg.Timeout) * time.Second)
+		if verdict := byID[ReturnVerdict(id)]; verdict != nil {
+			if verdict.UserData64 != (pix.ReturnContent{Original: original, AmountCentavos: uint64(r.AmountCentavos), Reason: r.Reason}).Hash() {
+				continue
+			}
+			r.Decided, r.Verdict = true, ReturnVerdictOf(*verdict)
+		}
+		returns = append(returns, r)
+	}
+	return returns, verdicts
 }

@@ -185,6 +185,22 @@ func TestLeftAndSlots(t *testing.T) {
 		if slot, held := trace.Slot(); held != (mine >= 0) || held && slot != mine || held != trace.SameContent() {
 			t.Fatalf("mine is in %d, %t; want %d", slot, held, mine)
 		}
+		// The list holds the same: what is not rejected in it is what is not left.
+		returns, asked := ReturnsOf(content.Original, append(slices.Clone(found), verdicts...))
+		given := int64(0)
+		for _, r := range returns {
+			if r.ID != own && (!r.Decided || r.Verdict.Settled) {
+				given += r.AmountCentavos
+			}
+		}
+		if want := int64(payment.AmountCentavos) - left; given != want {
+			t.Fatalf("%d are or may be given back, want %d: %+v", given, want, returns)
+		}
+		for _, verdict := range trace.AppendOthers(nil) {
+			if !slices.Contains(asked, verdict) {
+				t.Fatalf("the verdict %s is not asked for", verdict)
+			}
+		}
 		slot, free := trace.FreeSlot(burnt)
 		if firstFree >= 0 && slot != firstFree || !free || trace.slots[slot] != nil || burnt&(1<<slot) != 0 {
 			t.Fatalf("free is %d, %t; want %d", slot, free, firstFree)

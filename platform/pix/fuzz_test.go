@@ -9,6 +9,17 @@ func FuzzEndToEndID(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
+		// An RtrId differs by its letter alone, and one is never read as the other.
+		if len(text) > 0 && text[0] == 'E' {
+			id, err := ParseEndToEndID(text)
+			back, backErr := ParseReturnID("D" + text[1:])
+			if (err == nil) != (backErr == nil) || err == nil && (string(back[1:]) != text[1:] || back.PSP() != id.Payer()) {
+				t.Fatalf("%q is read as %q (%v), and as a return's id as %q (%v)", text, id, err, back, backErr)
+			}
+			if _, err := ParseReturnID(text); err == nil {
+				t.Fatalf("%q is read as a return's id", text)
+			}
+		}
 		id, err := ParseEndToEndID(text)
 		if err != nil {
 			if id != (EndToEndID{}) && len(err.Error()) == 0 {

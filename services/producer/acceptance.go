@@ -77,19 +77,8 @@ func (a *acceptance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.crash.Pass(afterAcknowledged)
-	if longest, wanted := preferredWait(r.Header, a.follow.config.WaitMax); wanted {
-		id, err := pix.ParseEndToEndID(body.EndToEndID) // it was published, so it is valid
-		if err == nil {
-			if outcome, applied := a.follow.wait(w, r, id, longest); applied {
-				w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", longest/time.Second))
-				if outcome.final() {
-					web.WriteJSON(w, http.StatusOK, outcome)
-					return
-				}
-			}
-		}
-	}
-	web.WriteJSON(w, http.StatusAccepted, accepted{body.EndToEndID, "accepted"})
+	id, _ := pix.ParseEndToEndID(body.EndToEndID) // valid: it was published
+	answerTaken(a.follow, w, r, a.follow.payment(id), accepted{body.EndToEndID, "accepted"})
 }
 
 type accepted struct {

@@ -37,7 +37,7 @@ type AcceptConfig struct {
 type StatusConfig struct {
 	Timeout            time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" help:"for the ledger to answer, 100ms to 1m; then the answer is 503"`
 	InFlightMax        int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" help:"payments, and as many accounts, whose look-up waits for the ledger, 1 to 100000; past it the answer is 429"`
-	IDsMax             int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" help:"ids in one look-up, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
+	IDsMax             int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" help:"ids in one look-up, 133 to 8189; at most the server's own limit (253 for a server started with --development)"`
 	LookupPause        time.Duration `env:"LEDGER_LOOKUP_PAUSE" envDefault:"4ms" help:"shortest time from one look-up to the next of the same kind, 0 to 1s; what is asked meanwhile shares a request"`
 	QueriesInFlightMax int           `env:"LEDGER_QUERIES_IN_FLIGHT_MAX" envDefault:"64" help:"statements and lists that wait for the ledger, 1 to 10000; past it the answer is 429"`
 	PageMax            int           `env:"PAGE_MAX" envDefault:"1000" help:"lines in one page of a statement or list, 1 to 8188; below LEDGER_LOOKUP_IDS_MAX"`
@@ -74,8 +74,8 @@ func (c *configuration) Validate() error {
 		settings.InRange("PAYMENTS_IN_FLIGHT_MAX", c.Accept.InFlightMax, 1, 1_000_000),
 		settings.DurationInRange("STATUS_TIMEOUT", c.Status.Timeout, 100*time.Millisecond, time.Minute),
 		settings.InRange("STATUS_IN_FLIGHT_MAX", c.Status.InFlightMax, 1, 100_000),
+		settings.InRange("LEDGER_LOOKUP_IDS_MAX", c.Status.IDsMax, 133, 8189), // a payment, its returns and their verdicts
 		settings.DurationInRange("LEDGER_LOOKUP_PAUSE", c.Status.LookupPause, 0, time.Second),
-		settings.InRange("LEDGER_LOOKUP_IDS_MAX", c.Status.IDsMax, 8, 8189),
 		settings.InRange("LEDGER_QUERIES_IN_FLIGHT_MAX", c.Status.QueriesInFlightMax, 1, 10_000),
 		settings.InRange("PAGE_MAX", c.Status.PageMax, 1, 8188),
 		settings.DurationInRange("LEDGER_CLOCK_TOLERANCE", c.Status.ClockTolerance, 0, time.Minute),
@@ -105,8 +105,8 @@ func (c *configuration) Validate() error {
 		return fmt.Errorf("HTTP_CONNECTIONS_MAX is %d: it must be more than WAITS_MAX and STREAMS_MAX together, %d", c.HTTP.ConnectionsMax, waiting)
 	}
 	// Else the connection is cut before the answer that names the payment.
-	if longest := max(c.Accept.PublishTimeout, c.Status.Timeout) + c.HTTP.ReadTimeout; c.HTTP.WriteTimeout <= longest {
-		return fmt.Errorf("HTTP_WRITE_TIMEOUT is %v: it must be longer than HTTP_READ_TIMEOUT plus the longer of PUBLISH_TIMEOUT and STATUS_TIMEOUT, %v", c.HTTP.WriteTimeout, longest)
+	if longest := max(c.Accept.PublishTimeout, c.Status.Timeout) + c.Status.Timeout + c.HTTP.ReadTimeout; c.HTTP.WriteTimeout <= longest {
+		return fmt.Errorf("HTTP_WRITE_TIMEOUT is %v: it must be longer than HTTP_READ_TIMEOUT plus STATUS_TIMEOUT plus the longer of PUBLISH_TIMEOUT and STATUS_TIMEOUT, %v", c.HTTP.WriteTimeout, longest)
 	}
 	return nil
 }

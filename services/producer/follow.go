@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,8 +15,8 @@ import (
 	"github.com/liquida/liquida/platform/web"
 )
 
-// follow lets clients follow payments to their end: those that wait for the answer, and
-// those that want every state as it comes.
+// follow lets clients follow payments and returns to their end: those that wait for the
+// answer, and those that want every state as it comes.
 type follow struct {
 	config      FollowConfig
 	status      status
@@ -72,26 +73,43 @@ func (f *follow) lasting(r *http.Request, longest time.Duration) (context.Contex
 	return ctx, func() { stop(); cancel() }
 }
 
-// states sends each new state of a payment, the first at once, and closes after the final
-// one or when ctx ends. A settlement report gives a reason to ask, and so does the clock:
-// the broker may be away. While the ledger is away nothing comes.
-func (f *follow) states(ctx context.Context, id pix.EndToEndID) <-chan paymentState {
-	states := make(chan paymentState)
+// outcome is the state of a payment or a return.
+type outcome interface {
+	reached() string
+	final() bool
+}
+
+// followed is a payment or a return that somebody follows: its id, and how the ledger is
+// asked for its state.
+type followed[S outcome] struct {
+	id string
+	of func(context.Context) (S, *web.Problem)
+}
+
+func (f *follow) payment(id pix.EndToEndID) followed[paymentState] {
+	return followed[paymentState]{id.String(), func(ctx context.Context) (paymentState, *web.Problem) { return f.status.of(ctx, id) }}
+}
+
+// statesOf sends each new state, the first at once, and closes after the final one or when
+// ctx ends. A settlement report gives a reason to ask, and so does the clock: the broker may
+// be away. While the ledger is away nothing comes.
+func statesOf[S outcome](ctx context.Context, f *follow, what followed[S]) <-chan S {
+	states := make(chan S)
 	go func() {
 		defer close(states)
-		woken, forget := f.settlements.wake(id) // before the first question, so that no end is missed
+		woken, forget := f.settlements.wake(what.id) // before the first question, so that no end is missed
 		defer forget()
 		again := time.NewTicker(f.config.AskAgain)
 		defer again.Stop()
 		for last := ""; ; {
-			state, problem := f.status.of(ctx, id)
-			if problem == nil && state.Status != last {
+			state, problem := what.of(ctx)
+			if problem == nil && state.reached() != last {
 				select {
 				case states <- state:
 				case <-ctx.Done():
 					return
 				}
-				if last = state.Status; state.final() {
+				if last = state.reached(); state.final() {
 					return
 				}
 			}
@@ -106,20 +124,35 @@ func (f *follow) states(ctx context.Context, id pix.EndToEndID) <-chan paymentSt
 	return states
 }
 
-// wait returns the final state of a payment if it comes within the time. applied is false
-// when too many wait already.
-func (f *follow) wait(w http.ResponseWriter, r *http.Request, id pix.EndToEndID, longest time.Duration) (outcome paymentState, applied bool) {
+// answerTaken answers for a payment or a return that Kafka has acknowledged: with its
+// outcome, if the caller prefers to wait for it and it comes in time, else that it is taken.
+func answerTaken[S outcome](f *follow, w http.ResponseWriter, r *http.Request, what followed[S], taken any) {
+	if longest, wanted := preferredWait(r.Header, f.config.WaitMax); wanted {
+		if end, applied := waitFor(f, w, r, what, longest); applied {
+			w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", longest/time.Second))
+			if end.final() {
+				web.WriteJSON(w, http.StatusOK, end)
+				return
+			}
+		}
+	}
+	web.WriteJSON(w, http.StatusAccepted, taken)
+}
+
+// waitFor returns the final state if it comes within the time. applied is false when too
+// many wait already.
+func waitFor[S outcome](f *follow, w http.ResponseWriter, r *http.Request, what followed[S], longest time.Duration) (end S, applied bool) {
 	if !f.waits.take() {
-		return outcome, false
+		return end, false
 	}
 	defer f.waits.leave()
 	web.NoReadDeadline(w)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(longest + f.config.WritePatience))
 	ctx, done := f.lasting(r, longest)
 	defer done()
-	for outcome = range f.states(ctx, id) {
+	for end = range statesOf(ctx, f, what) {
 	}
-	return outcome, true
+	return end, true
 }
 
 // preferredWait reads "Prefer: wait=N" (RFC 7240), in whole seconds and at most so long.
@@ -149,11 +182,17 @@ func (f *follow) events(w http.ResponseWriter, r *http.Request) {
 			problem = who.reads(state, id)
 		}
 	}
-	if problem == nil && !f.streams.take() {
-		problem = f.tooManyStreams()
-	}
 	if problem != nil {
 		problem.Write(w)
+		return
+	}
+	sendStates(f, w, r, f.payment(id))
+}
+
+// sendStates answers with a stream of states.
+func sendStates[S outcome](f *follow, w http.ResponseWriter, r *http.Request, what followed[S]) {
+	if !f.streams.take() {
+		f.tooManyStreams().Write(w)
 		return
 	}
 	defer f.streams.leave()
@@ -163,7 +202,7 @@ func (f *follow) events(w http.ResponseWriter, r *http.Request) {
 	if stream.KeepAlive("") != nil { // says at once that the stream is open
 		return
 	}
-	states := f.states(ctx, id)
+	states := statesOf(ctx, f, what)
 	keepAlive := time.NewTicker(f.config.KeepAlive)
 	defer keepAlive.Stop()
 	for {
@@ -173,7 +212,7 @@ func (f *follow) events(w http.ResponseWriter, r *http.Request) {
 			if !more {
 				return
 			}
-			err = stream.Send(state.Status, "state", state)
+			err = stream.Send(state.reached(), "state", state)
 		case <-keepAlive.C:
 			err = stream.KeepAlive("")
 		}

@@ -123,7 +123,7 @@ func reports(t *testing.T, b *broker, partition int32, between ...[2]string) {
 }
 
 // The time limits of a request must not cut what is meant to last.
-var lasting = []string{"HTTP_READ_TIMEOUT=150ms", "STREAM_KEEP_ALIVE=100ms", "HTTP_WRITE_TIMEOUT=6s"}
+var lasting = []string{"HTTP_READ_TIMEOUT=150ms", "STREAM_KEEP_ALIVE=100ms", "HTTP_WRITE_TIMEOUT=10s"}
 
 func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 	l := startLedger(t)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -12,7 +13,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/web"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 // What a bank can send must not end the process, and what is refused must say why. The
@@ -34,6 +38,34 @@ func FuzzPayment(f *testing.F) {
 		}
 		if problem != nil {
 			checkProblem(t, problem)
+		}
+	})
+}
+
+func FuzzReturn(f *testing.F) {
+	now := time.Now()
+	order := fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 1, "reason_code": "MD06"}`,
+		pix.NewReturnID("10000002", now, random), pix.NewEndToEndID("10000001", now, random))
+	for _, text := range []string{order, ``, `{}`, `[]`, `null`, order + `x`, strings.Replace(order, "1,", "1e3,", 1), strings.Replace(order, `"D`, `"E`, 1), strings.Replace(order, "MD06", "ÀÀÀÀ", 1), `{"accepted_at": "2026-01-01T00:00:00+99:99"}`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, who := range []caller{{}, {holder: "10000002"}, {holder: keys.CentralBank}} {
+			var body returnOrder
+			problem := web.ReadJSON(bytes.NewReader(text), &body)
+			if problem == nil {
+				var record *kgo.Record
+				if record, problem = body.record(who, now); problem == nil {
+					// What is published is what the engine takes.
+					var order pixv1.PaymentOrder
+					if err := order.UnmarshalVT(record.Value); err != nil || order.ReturnOrder.GetReturnId() != body.ReturnID || who.holder == keys.CentralBank {
+						t.Fatalf("%q publishes %v: %v", who.holder, &order, err)
+					}
+				}
+			}
+			if problem != nil {
+				checkProblem(t, problem)
+			}
 		}
 	})
 }

@@ -58,6 +58,23 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 	if most := 3 + int(time.Since(began).Seconds()) + 1; lines < 3 || lines > most {
 		t.Errorf("%d lines of the batch were taken, at least 3 and at most %d may be", lines, most)
 	}
+	// Returns count, whatever becomes of them.
+	third, passed := "Bearer "+r.of(t, "10000003"), 0
+	for refused = 0; refused < 3; {
+		switch code, _, _, text := p.as(third, "POST", "/v1/returns", "{}"); code {
+		case http.StatusUnprocessableEntity:
+			if passed++; passed > 5+int(time.Since(began).Seconds())+1 {
+				t.Fatalf("%d returns were looked at in %v", passed, time.Since(began))
+			}
+		case http.StatusTooManyRequests:
+			refused++
+		default:
+			t.Fatalf("%d %s", code, text)
+		}
+	}
+	if passed < 5 {
+		t.Errorf("only %d returns were looked at", passed)
+	}
 	if records := published(t, b, taken+1+lines); len(records) != taken+1+lines {
 		t.Errorf("%d payments were written, %d were accepted", len(records), taken+1+lines)
 	}

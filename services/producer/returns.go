@@ -51,12 +51,40 @@ func (s returns) take(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
+	if problem := s.receivedBy(r.Context(), who, body.OriginalEndToEndID); problem != nil {
+		problem.Write(w)
+		return
+	}
 	if err := s.send(record, nil).wait(); err != nil {
 		notPublished(body.ReturnID, err).Write(w)
 		return
 	}
 	s.crash.Pass(afterAcknowledged)
-	web.WriteJSON(w, http.StatusAccepted, acceptedReturn{body.ReturnID, "accepted"})
+	id, _ := pix.ParseReturnID(body.ReturnID) // valid: it was published
+	answerTaken(s.follow, w, r, s.followed(id), acceptedReturn{body.ReturnID, "accepted"})
+}
+
+// receivedBy tells why a participant may not give a payment back: the ledger does not show
+// that one of its customers received it. The answer does not tell whether there is such a
+// payment. The engine judges all of it again.
+func (s returns) receivedBy(ctx context.Context, who caller, original string) *web.Problem {
+	if who.holder == "" { // a door without locks
+		return nil
+	}
+	id, _ := pix.ParseEndToEndID(original) // valid, or there would be no record
+	payment, problem := status{s.reads}.of(ctx, id)
+	if problem != nil {
+		problem.EndToEndID, problem.Detail = "", "nothing was sent: "+problem.Detail
+		return problem
+	}
+	if payment.Payee != nil && payment.Payee.ISPB == who.holder {
+		return nil
+	}
+	return forbidden("original_end_to_end_id", original, "a participant gives back only payments that its own customers received, once the ledger holds money for them", who, "")
+}
+
+func (s returns) followed(id pix.ReturnID) followed[returnState] {
+	return followed[returnState]{id.String(), func(ctx context.Context) (returnState, *web.Problem) { return s.of(ctx, id) }}
 }
 
 // record makes what is published of a return, or says what is wrong with it.
@@ -114,7 +142,7 @@ func (o *returnOrder) record(who caller, now time.Time) (*kgo.Record, *web.Probl
 type returnState struct {
 	ReturnID           string     `json:"return_id"`
 	OriginalEndToEndID string     `json:"original_end_to_end_id,omitempty" doc:"Known once it is decided, where the original's payer bank exists."`
-	Status             string     `json:"status" enum:"reserved,settled,rejected"`
+	Status             string     `json:"status" enum:"unknown,reserved,settled,rejected"`
 	ReasonCode         string     `json:"reason_code,omitempty" doc:"Why it was rejected."`
 	ReservedAt         *time.Time `json:"reserved_at,omitempty"`
 	ExpiresAt          *time.Time `json:"expires_at,omitempty" doc:"When the ledger itself releases what is held."`
@@ -126,22 +154,47 @@ type returnState struct {
 	Payee            *account `json:"payee,omitempty"`
 }
 
-// status answers GET /v1/returns/{returnId}.
-func (s returns) status(w http.ResponseWriter, r *http.Request) {
+func (s returnState) reached() string { return s.Status }
+
+// final tells whether nothing can follow.
+func (s returnState) final() bool { return s.Status == stateSettled || s.Status == stateRejected }
+
+// readsReturn tells why the caller may not read a return.
+func (c caller) readsReturn(state returnState, id pix.ReturnID) *web.Problem {
+	if c.readsOf(id.PSP()) == nil || state.Payee != nil && c.holder == state.Payee.ISPB {
+		return nil
+	}
+	return forbidden("return_id", id.String(), "a participant reads only returns that it makes, and those that it receives once the ledger holds money for them", c, "")
+}
+
+// permitted reads which return is asked for, and its state.
+func (s returns) permitted(r *http.Request) (id pix.ReturnID, state returnState, problem *web.Problem) {
 	text := r.PathValue("returnId")
 	id, err := pix.ParseReturnID(text)
 	if err != nil {
-		invalid("", "return_id", text, pix.ReasonBadEndToEndID, err.Error()).Write(w)
+		return id, state, invalid("", "return_id", text, pix.ReasonBadEndToEndID, err.Error())
+	}
+	if state, problem = s.of(r.Context(), id); problem == nil {
+		problem = callerOf(r).readsReturn(state, id)
+	}
+	return id, state, problem
+}
+
+// events answers GET /v1/returns/{returnId}/events.
+func (s returns) events(w http.ResponseWriter, r *http.Request) {
+	id, _, problem := s.permitted(r)
+	if problem != nil {
+		problem.Write(w)
 		return
 	}
-	answer, problem := s.of(r.Context(), id)
-	who := callerOf(r)
-	switch {
-	case problem != nil:
-	case who.readsOf(id.PSP()) != nil && (answer.Payee == nil || who.holder != answer.Payee.ISPB):
-		problem = forbidden("return_id", text, "a participant reads only returns that it makes, and those that it receives once the ledger holds money for them", who, "")
-	case answer.Status == stateUnknown:
-		problem = &web.Problem{Type: web.Kind("unknown-return"), Title: "Unknown return", Status: http.StatusNotFound, Field: "return_id", Value: text,
+	sendStates(s.follow, w, r, s.followed(id))
+}
+
+// status answers GET /v1/returns/{returnId}.
+func (s returns) status(w http.ResponseWriter, r *http.Request) {
+	id, answer, problem := s.permitted(r)
+	if problem == nil && answer.Status == stateUnknown {
+		problem = &web.Problem{Type: web.Kind("unknown-return"), Title: "Unknown return", Status: http.StatusNotFound, Field: "return_id", Value: id.String(),
 			Detail: "not in the ledger yet: it was never sent, or waits to be taken up, or was refused to the dead letters as no valid return"}
 	}
 	if problem != nil {
@@ -154,6 +207,8 @@ func (s returns) status(w http.ResponseWriter, r *http.Request) {
 // of asks the ledger for the state of a return: first for its verdict, so that the legs of
 // one that has settled are seen for certain.
 func (s returns) of(ctx context.Context, id pix.ReturnID) (returnState, *web.Problem) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout) // for both questions
+	defer cancel()
 	asked := time.Now().Add(-s.config.ClockTolerance) // as for payments: before the question
 	found, problem := s.transfers.ask(ctx, []tb.Uint128{ledger.ReturnVerdict(id)})
 	if problem != nil {

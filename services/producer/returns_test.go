@@ -1,18 +1,23 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/web"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
@@ -85,6 +90,284 @@ func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 				t.Errorf("the statement does not show the return: %s", text)
 			}
 		}
+	}
+}
+
+// What was given back of a payment is computed from the ledger alone, at every instant.
+func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
+	l := startLedger(t)
+	client := books(t, l)
+	p := startProgram(t, startBroker(t), l, "LEDGER_CLOCK_TOLERANCE=0s", "LEDGER_LOOKUP_IDS_MAX=133", "PAGE_MAX=100")
+	p.await("ledger", false)
+	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	path := "/v1/payments/" + original.String()
+	state := func() (s paymentState, text string) {
+		t.Helper()
+		got := p.call("GET", path, "")
+		if err := json.Unmarshal([]byte(got.text), &s); err != nil || got.code != 200 {
+			t.Fatalf("%d %s: %v", got.code, got.text, err)
+		}
+		return s, got.text
+	}
+	write(t, client, ledger.AppendReserve(nil, original, content, 60))
+	if _, text := state(); strings.Contains(text, "return") {
+		t.Errorf("held: %s", text)
+	}
+	write(t, client, ledger.AppendPost(nil, original, false))
+	if _, text := state(); strings.Contains(text, "return") {
+		t.Errorf("nothing was given back: %s", text)
+	}
+	var want []string
+	returned := int64(0)
+	told := func(after string) {
+		t.Helper()
+		s, text := state()
+		var got []string
+		for _, r := range s.Returns {
+			got = append(got, fmt.Sprint(r.ReturnID, " ", r.AmountCentavos, " ", r.ReturnReasonCode, " ", r.Status, r.ReasonCode, " ", !r.ReservedAt.IsZero(), r.DecidedAt != nil))
+		}
+		if !slices.Equal(got, want) || s.ReturnedCentavos != returned || s.Status != stateSettled || s.AmountCentavos != int64(content.AmountCentavos) {
+			t.Fatalf("after %s: want %v and %d centavos in %s", after, want, returned, text)
+		}
+	}
+	give := func(centavos uint64) (pix.ReturnID, pix.ReturnContent) {
+		id, back := newReturn(t, original)
+		back.AmountCentavos = centavos
+		return id, back
+	}
+	posted, first := give(40)
+	write(t, client, ledger.AppendReturnReserve(nil, posted, first, 0, content, 60))
+	want = []string{posted.String() + " 40 MD06 reserved true false"}
+	told("the first was held")
+	write(t, client, ledger.AppendReturnPost(nil, posted, first, 0, false))
+	want[0], returned = posted.String()+" 40 MD06 settled true true", 40
+	told("the first was posted")
+	voided, second := give(30) // slot 1 is burnt
+	write(t, client, ledger.AppendReturnReserve(nil, voided, second, 2, content, 60))
+	write(t, client, ledger.AppendReturnVoid(nil, voided, second, 2, false, pix.ReasonPayeeClosed))
+	want = append(want, voided.String()+" 30 MD06 rejectedAC07 true true")
+	told("the second was voided")
+	conflict := first // another content under the id of the first: no return
+	conflict.AmountCentavos = 1
+	write(t, client, ledger.AppendReturnReserve(nil, posted, conflict, 3, content, 60))
+	told("a conflicting message was held")
+	refused, third := give(100)
+	write(t, client, ledger.AppendReturnReceipt(nil, refused, third, pix.ReasonReturnExceeds, true))
+	told("one was refused, which takes no slot")
+	last, all := give(59)
+	write(t, client, ledger.AppendReturnReserve(nil, last, all, ledger.ReturnSlots-1, content, 1))
+	want = append(want, last.String()+" 59 MD06 rejectedAB03 true false")
+	await(t, "the last one to expire", func() (bool, string) {
+		s, text := state()
+		return len(s.Returns) == 3 && s.Returns[2].Status == stateRejected, text
+	})
+	told("the last one expired without a verdict")
+}
+
+// back writes the report of a return as an engine does: keyed by the original.
+func back(t *testing.T, b *broker, id pix.ReturnID, original pix.EndToEndID, settled bool) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	report := &pixv1.SettlementReport{EndToEndId: id.String(), OriginalEndToEndId: original.String(), AmountCentavos: 40, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: "AM09"}
+	if settled {
+		report.Status, report.ReasonCode = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, ""
+		report.Payer, report.Payee = accountOf(content.Payee).proto(), accountOf(content.Payer).proto()
+	}
+	value, err := report.MarshalVT()
+	if err == nil {
+		err = client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Settlements, Key: []byte(original.String()), Value: value}).FirstErr()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
+	l := startLedger(t)
+	client := books(t, l)
+	b := startBroker(t)
+	// Only a report can wake it in time.
+	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
+	p.await("ledger", false)
+	p.await("kafka", false)
+	p.awaitSettlements()
+	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	write(t, client, ledger.AppendReserve(nil, original, content, 60))
+	write(t, client, ledger.AppendPost(nil, original, false))
+	id, of := newReturn(t, original)
+	settle := func() {
+		write(t, client, ledger.AppendReturnReserve(nil, id, of, 0, content, 60))
+		write(t, client, ledger.AppendReturnPost(nil, id, of, 0, false))
+		back(t, b, id, original, true)
+	}
+	following := events(p.send(t.Context(), "GET", "/v1/returns/"+id.String()+"/events", ""))
+	expect := func(status string) {
+		t.Helper()
+		e := next(t, following)
+		var state returnState
+		if err := json.Unmarshal([]byte(e.data), &state); err != nil || e.kind != "state" || e.id != status || state.Status != status || state.ReturnID != id.String() {
+			t.Errorf("%+v %v, want %s", e, err, status)
+		}
+	}
+	expect(stateUnknown)
+	var settling sync.WaitGroup
+	settling.Go(func() {
+		await(t, "the submission to wait", func() (bool, string) {
+			return strings.Contains(p.metrics(), "pix_producer_waits 1\n"), ""
+		})
+		settle()
+	})
+	body := fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "MD06"}`, id, original)
+	for range 2 { // the second time it is known already
+		response := p.send(t.Context(), "POST", "/v1/returns", body, "Prefer", "wait=600")
+		var state returnState
+		if err := json.NewDecoder(response.Body).Decode(&state); err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != 200 || response.Header.Get("Preference-Applied") != "wait=60" || state.Status != stateSettled || state.AmountCentavos != 40 || state.OriginalEndToEndID != original.String() {
+			t.Errorf("%s %v %+v", response.Status, response.Header, state)
+		}
+	}
+	settling.Wait()
+	expect(stateSettled)
+	select {
+	case e, more := <-following:
+		if more {
+			t.Errorf("after the end: %+v", e)
+		}
+	case <-time.After(patience):
+		t.Error("the stream does not end")
+	}
+	other, _ := newReturn(t, original)
+	never := p.send(t.Context(), "POST", "/v1/returns", strings.Replace(body, id.String(), other.String(), 1), "Prefer", "wait=1")
+	if never.StatusCode != 202 || never.Header.Get("Preference-Applied") != "wait=1" {
+		t.Errorf("one that does not end: %s", never.Status)
+	}
+	if got := p.call("GET", "/v1/returns/"+original.String()+"/events", ""); got.code != 422 || got.Field != "return_id" {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+}
+
+func TestBothBanksAreToldHowAReturnEnds(t *testing.T) {
+	b := startBroker(t)
+	p := startProgram(t, b, nil, lasting...)
+	p.await("kafka", false)
+	p.awaitSettlements()
+	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	settled, _ := newReturn(t, original)
+	rejected, _ := newReturn(t, original)
+	follow := func(participant pix.ISPB, from string) <-chan event {
+		return events(p.send(t.Context(), "GET", "/v1/settlements?participant="+string(participant)+"&from="+from, ""))
+	}
+	both := []<-chan event{follow("10000001", "end"), follow("10000002", "end")}
+	third := follow("10000003", "end")
+	back(t, b, settled, original, true)
+	back(t, b, rejected, original, false)
+	both = append(both, follow("10000001", "start"), follow("10000002", "start")) // and those who come later
+	for i, told := range both {
+		for _, want := range []string{settled.String() + " settled", rejected.String() + " rejectedAM09"} { // one key, so in order
+			var s settlement
+			if err := json.Unmarshal([]byte(next(t, told).data), &s); err != nil || s.EndToEndID+" "+s.Status+s.ReasonCode != want || s.OriginalEndToEndID != original.String() || s.AmountCentavos != 40 || (s.Payer != nil) != (s.Status == stateSettled) {
+				t.Errorf("stream %d: %+v %v, want %s", i, s, err, want)
+			}
+		}
+	}
+	select {
+	case e := <-third:
+		t.Errorf("a bank that has no part in it is told %+v", e)
+	default: // all was handed over under the same lock
+	}
+}
+
+// Whatever id a return has: who did not receive the payment is refused, and nothing is written.
+func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
+	r := makeRing(t)
+	l := startLedger(t)
+	client := books(t, l)
+	b := startBroker(t)
+	p := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests, "STREAM_TIME_MAX=1s", "STATUS_TIMEOUT=1s")
+	p.await("kafka", false)
+	p.await("ledger", false)
+	original, nowhere := pix.NewEndToEndID("10000001", time.Now(), random), pix.NewEndToEndID("10000001", time.Now(), random)
+	write(t, client, ledger.AppendReserve(nil, original, content, 60))
+	write(t, client, ledger.AppendPost(nil, original, false))
+	payer, payee, third, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"), "Bearer "+r.of(t, "10000003"), "Bearer "+r.of(t, keys.CentralBank)
+	own := pix.NewReturnID("10000002", time.Now(), random).String()
+	of := func(id string, original pix.EndToEndID) string {
+		return fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "FR01"}`, id, original)
+	}
+	for _, c := range []struct {
+		as, body string
+		code     int
+		field    string
+	}{
+		{payer, of("", original), 403, "original_end_to_end_id"},
+		{third, of("", original), 403, "original_end_to_end_id"},
+		{third, of("", nowhere), 403, "original_end_to_end_id"}, // the same answer: it does not tell what there is
+		{payee, of("", nowhere), 403, "original_end_to_end_id"},
+		{third, of(pix.NewReturnID("10000003", time.Now(), random).String(), original), 403, "original_end_to_end_id"},
+		{payer, of(own, original), 403, "return_id"},
+		{bank, of(own, original), 403, "return_id"},
+		{bank, of("", original), 422, "return_id"},
+		{payee, of(own, original), 202, ""},
+		{payee, of(own, original), 202, ""}, // again: the engine tells that it is the same
+		{payee, of("", original), 202, ""},
+	} {
+		code, _, problem, text := p.as(c.as, "POST", "/v1/returns", c.body)
+		if code != c.code || problem.Field != c.field || code == 403 && (problem.Type != web.Kind("not-yours") || problem.Rule == "") {
+			t.Errorf("%.20s %s: %d %s, want %d", c.as, c.body, code, text, c.code)
+		}
+	}
+	var named []string
+	for _, record := range published(t, b, 3) {
+		var order pixv1.PaymentOrder
+		if err := order.UnmarshalVT(record.Value); err != nil || order.ReturnOrder == nil {
+			t.Fatalf("%v %v", &order, err)
+		}
+		named = append(named, order.ReturnOrder.ReturnId)
+	}
+	if named[0] != own || named[1] != own || named[2] == own || !strings.HasPrefix(named[2], "D10000002") {
+		t.Errorf("written were %v", named)
+	}
+
+	// Read by who gives back, by who gets it back, and by the central bank.
+	id, content40 := newReturn(t, original)
+	unsent, _ := newReturn(t, original)
+	write(t, client, ledger.AppendReturnReserve(nil, id, content40, 0, content, 600))
+	for _, c := range []struct {
+		as   string
+		id   pix.ReturnID
+		code int
+	}{
+		{payee, id, 200}, {payer, id, 200}, {bank, id, 200}, {third, id, 403},
+		{payee, unsent, 404}, {payer, unsent, 403}, {third, unsent, 403}, {bank, unsent, 404},
+	} {
+		for _, path := range []string{"/v1/returns/" + c.id.String(), "/v1/returns/" + c.id.String() + "/events"} {
+			want := c.code
+			if want == 404 && strings.HasSuffix(path, "/events") {
+				want = 200 // it may come
+			}
+			if code, _, problem, text := p.as(c.as, "GET", path, ""); code != want || code == 403 && problem.Field != "return_id" {
+				t.Errorf("%.20s %s: %d %s, want %d", c.as, path, code, text, want)
+			}
+		}
+	}
+	for _, as := range []string{payer, payee, bank} {
+		if _, _, _, text := p.as(as, "GET", "/v1/payments/"+original.String(), ""); !strings.Contains(text, id.String()) {
+			t.Errorf("%.20s is not told of the return: %s", as, text)
+		}
+	}
+
+	// Without the ledger nobody knows who received it: nothing is sent, which the missing id says.
+	l.kill()
+	p.await("ledger", true)
+	code, header, problem, text := p.as(payee, "POST", "/v1/returns", of("", original))
+	if code != 503 || problem.EndToEndID != "" || header.Get("Retry-After") == "" || !strings.Contains(problem.Detail, "nothing was sent") {
+		t.Errorf("%d %s", code, text)
 	}
 }
 

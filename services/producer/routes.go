@@ -76,7 +76,7 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 		},
 		{
 			method: "GET", path: "/v1/payments/{endToEndId}", handler: status{reads}.ServeHTTP, allows: decidedInside, id: "payment",
-			summary: "What became of a payment", description: "Computed from the ledger alone. 404: not in the ledger (yet).",
+			summary: "What became of a payment", description: "Computed from the ledger alone, with what was given back of it. 404: not in the ledger (yet).",
 			answers:  map[int]message{http.StatusOK: {"Its state.", asJSON, paymentState{}}},
 			problems: []int{404, 422, 429, 503},
 		},
@@ -91,9 +91,13 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 			method: "POST", path: "/v1/returns", handler: returns{acceptance, reads}.take, allows: decidedInside, id: "giveBack",
 			summary: "Give a payment back, all of it or a part",
 			description: "Within 90 days of its settlement, by the bank that received it, as often as there is something left. Answers once Kafka has acknowledged; " +
-				"503 with an end_to_end_id, which is the return's, means that its fate is unknown: send the same again, which is safe.",
-			body:     message{"The return.", asJSON, returnOrder{}},
-			answers:  map[int]message{http.StatusAccepted: {"Taken: it will be settled or rejected.", asJSON, acceptedReturn{}}},
+				"503 with an end_to_end_id, which is the return's, means that its fate is unknown: send the same again, which is safe. " +
+				"With Prefer: wait=N the answer is held until the outcome (200) or for N seconds (202).",
+			parameters: []string{"Prefer"}, body: message{"The return.", asJSON, returnOrder{}},
+			answers: map[int]message{
+				http.StatusAccepted: {"Taken: it will be settled or rejected.", asJSON, acceptedReturn{}},
+				http.StatusOK:       {"Its outcome, when the wait was preferred and long enough.", asJSON, returnState{}},
+			},
 			problems: []int{400, 413, 422, 429, 503},
 		},
 		{
@@ -103,9 +107,16 @@ func api(acceptance *acceptance, batches *batches, reads *reads) []route {
 			problems: []int{404, 422, 429, 503},
 		},
 		{
+			method: "GET", path: "/v1/returns/{returnId}/events", handler: returns{acceptance, reads}.events, allows: decidedInside, lasts: true, id: "returnEvents",
+			summary:     "The states of a return as they come",
+			description: "Server-sent events named state, the data as of GET /v1/returns/{returnId} or with the status unknown. The stream ends after settled or rejected.",
+			answers:     map[int]message{http.StatusOK: {"Events; the data of each is a ReturnState.", asEvents, serverEvent{}}},
+			problems:    []int{422, 429, 503},
+		},
+		{
 			method: "GET", path: "/v1/settlements", handler: acceptance.follow.stream, allows: ownParticipant, lasts: true, id: "settlements",
-			summary: "What became of a participant's payments, as it comes",
-			description: "Server-sent events named settlement, for payments that the participant pays or receives. The id of an event is the position after it: give it as from, or as Last-Event-ID, to go on. " +
+			summary: "What became of a participant's payments and returns, as it comes",
+			description: "Server-sent events named settlement, for payments and returns that the participant pays or receives. The id of an event is the position after it: give it as from, or as Last-Event-ID, to go on. " +
 				"Delivered at least once: compare end_to_end_id. Payments of one partition come in order, others in any.",
 			parameters: []string{"participant", "from", "Last-Event-ID"},
 			answers:    map[int]message{http.StatusOK: {"Events; the data of each is a Settlement.", asEvents, serverEvent{}}},

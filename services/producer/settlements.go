@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 )
 
 // settlements follows pix.settlements from its end: one consumer for everyone who waits
-// for a payment or follows a participant. For a payment it only wakes; what became of it
-// the ledger says. So a report that is missed costs time, never truth.
+// for a payment or a return, or follows a participant. Who waits is only woken; what became
+// of it the ledger says. So a report that is missed costs time, never truth.
 type settlements struct {
 	kafka stream.Config
 	t     *telemetry.Telemetry
@@ -26,6 +27,7 @@ type settlements struct {
 	mu        sync.Mutex
 	next      position // where each partition goes on; nil until the broker has told
 	waiting   map[string]map[chan struct{}]struct{}
+	returns   int // how many of waiting wait for a return, which only a report's value names
 	following map[pix.ISPB]map[*following]struct{}
 }
 
@@ -114,22 +116,29 @@ func (s *settlements) spread(records []*kgo.Record) {
 		if int(record.Partition) < len(s.next) {
 			s.next[record.Partition] = record.Offset + 1
 		}
-		for wake := range s.waiting[string(record.Key)] {
-			select {
-			case wake <- struct{}{}:
-			default: // awake already
-			}
-		}
-		if len(s.following) == 0 {
+		wakeAll(s.waiting[string(record.Key)])
+		if len(s.following) == 0 && s.returns == 0 {
 			continue
 		}
 		r, ok := reportOf(record)
 		if !ok {
 			continue
 		}
+		if r.body.OriginalEndToEndID != "" { // a return: its record has the original's key
+			wakeAll(s.waiting[r.body.EndToEndID])
+		}
 		s.hand(r, r.between[0])
 		if r.between[1] != r.between[0] {
 			s.hand(r, r.between[1])
+		}
+	}
+}
+
+func wakeAll(waiting map[chan struct{}]struct{}) {
+	for wake := range waiting {
+		select {
+		case wake <- struct{}{}:
+		default: // awake already
 		}
 	}
 }
@@ -156,21 +165,26 @@ func (s *settlements) drop(participant pix.ISPB, f *following) {
 	}
 }
 
-// wake returns a channel that says when a payment is worth asking for again.
-func (s *settlements) wake(id pix.EndToEndID) (woken <-chan struct{}, forget func()) {
-	wake, key := make(chan struct{}, 1), id.String()
+// wake returns a channel that says when a payment, or a return, is worth asking for again.
+func (s *settlements) wake(id string) (woken <-chan struct{}, forget func()) {
+	wake, ofReturn := make(chan struct{}, 1), 0
+	if strings.HasPrefix(id, "D") {
+		ofReturn = 1
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting[key] == nil {
-		s.waiting[key] = map[chan struct{}]struct{}{}
+	if s.waiting[id] == nil {
+		s.waiting[id] = map[chan struct{}]struct{}{}
 	}
-	s.waiting[key][wake] = struct{}{}
+	s.waiting[id][wake] = struct{}{}
+	s.returns += ofReturn
 	return wake, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.waiting[key], wake)
-		if len(s.waiting[key]) == 0 {
-			delete(s.waiting, key)
+		s.returns -= ofReturn
+		delete(s.waiting[id], wake)
+		if len(s.waiting[id]) == 0 {
+			delete(s.waiting, id)
 		}
 	}
 }

@@ -28,6 +28,9 @@ type paymentState struct {
 	Payer          *account     `json:"payer,omitempty"`
 	Payee          *account     `json:"payee,omitempty"`
 	Legs           []paymentLeg `json:"legs,omitempty" nullable:"false"`
+	// What follows is told of a payment that has settled, and by GET /v1/payments/{endToEndId} alone.
+	ReturnedCentavos int64           `json:"returned_centavos,omitempty" doc:"What the settled ones of its returns have given back. Told by GET /v1/payments/{endToEndId} alone, as are the returns."`
+	Returns          []paymentReturn `json:"returns,omitempty" nullable:"false" doc:"Its returns for which money is or was held, the oldest first, as they are at one instant. One that was refused before that is told by GET /v1/returns/{returnId} alone."`
 }
 
 // paymentLeg is one movement of a payment: all of them are held, posted or released together.
@@ -39,6 +42,17 @@ type paymentLeg struct {
 	State          string `json:"state" enum:"held,posted,released"`
 }
 
+// paymentReturn is a return of a payment. All times are the ledger's.
+type paymentReturn struct {
+	ReturnID         string     `json:"return_id"`
+	AmountCentavos   int64      `json:"amount_centavos"`
+	ReturnReasonCode string     `json:"return_reason_code" doc:"Why it is given back."`
+	Status           string     `json:"status" enum:"reserved,settled,rejected"`
+	ReasonCode       string     `json:"reason_code,omitempty" doc:"Why it was rejected."`
+	ReservedAt       time.Time  `json:"reserved_at"`
+	DecidedAt        *time.Time `json:"decided_at,omitempty"`
+}
+
 // The states of a payment; one that the ledger does not know has none yet.
 const (
 	stateUnknown  = "unknown"
@@ -46,6 +60,8 @@ const (
 	stateSettled  = "settled"
 	stateRejected = "rejected"
 )
+
+func (s paymentState) reached() string { return s.Status }
 
 // final tells whether nothing can follow.
 func (s paymentState) final() bool { return s.Status == stateSettled || s.Status == stateRejected }
@@ -57,7 +73,7 @@ func (s status) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
-	answer, problem := s.of(r.Context(), id)
+	answer, problem := s.whole(r.Context(), id)
 	if problem == nil {
 		problem = callerOf(r).reads(answer, id)
 	}
@@ -92,6 +108,47 @@ func (s status) of(ctx context.Context, id pix.EndToEndID) (paymentState, *web.P
 		return paymentState{}, problem
 	}
 	return stateOf(id, found, asked), nil
+}
+
+// whole asks the ledger for the state of a payment with its returns, for an answer of one
+// instant. Slots only fill, and whose verdicts to ask for is known when the slots are: all is
+// asked for together until no new one shows.
+func (s status) whole(ctx context.Context, id pix.EndToEndID) (paymentState, *web.Problem) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout) // for all of it
+	defer cancel()
+	for verdicts := []tb.Uint128(nil); ; {
+		asked := time.Now().Add(-s.config.ClockTolerance) // as in of: before the question
+		found, problem := s.transfers.ask(ctx, append(ledger.AppendSlotIDs(ledger.AppendTraceIDs(nil, id), id), verdicts...))
+		if problem != nil {
+			problem.EndToEndID = id.String()
+			return paymentState{}, problem
+		}
+		held, all := ledger.ReturnsOf(id, found)
+		if len(all) == len(verdicts) {
+			answer := stateOf(id, found, asked)
+			answer.add(held, asked)
+			return answer, nil
+		}
+		verdicts = all
+	}
+}
+
+// add tells what was given back.
+func (s *paymentState) add(held []ledger.SlotReturn, now time.Time) {
+	for _, h := range held {
+		r := paymentReturn{ReturnID: h.ID.String(), AmountCentavos: h.AmountCentavos, ReturnReasonCode: h.Reason.String(), Status: stateReserved, ReservedAt: h.At}
+		switch {
+		case h.Decided:
+			r.Status, r.ReasonCode, r.DecidedAt = stateRejected, h.Verdict.Reason.String(), &h.Verdict.Time
+			if h.Verdict.Settled {
+				r.Status = stateSettled
+				s.ReturnedCentavos += h.AmountCentavos
+			}
+		case now.After(h.ExpiresAt): // no verdict but this one can follow
+			r.Status, r.ReasonCode = stateRejected, pix.ReasonPayeePSPSilent.String()
+		}
+		s.Returns = append(s.Returns, r)
+	}
 }
 
 // stateOf says what the ledger's transfers mean for a payment. now is by the ledger's

@@ -40,8 +40,8 @@ var payments = Dashboard{UID: "liquida-payments", Title: "Payments", Description
 			Queries:     []Query{{`label_join(sum by (alertname, severity, alertstate, job, need, ispb, reason) (ALERTS), "about", " ", "job", "need", "ispb", "reason")`, ""}}, Thresholds: []Threshold{{1, red}}},
 		moneyAddsUp,
 		{Title: "Does every order end?", Kind: Stat, Width: 4, Unit: "percentunit",
-			Description: "The ratio gate: settled, rejected, dead-lettered and joined payments against records offered, over one minute. Below 100 % a backlog grows; above, it shrinks. Every record must get its outcome in the end.",
-			Queries: []Query{{`(sum(rate(pix_payments_total[1m])) + sum(rate(pix_dead_letters_total[1m])) + sum(rate(pix_payments_joined_total[1m])) + sum(rate(pix_payments_skipped_total[1m])))
+			Description: "The ratio gate: settled, rejected, dead-lettered and joined payments and returns against records offered, over one minute. Below 100 % a backlog grows; above, it shrinks. Every record must get its outcome in the end.",
+			Queries: []Query{{`(sum(rate(pix_payments_total[1m])) + sum(rate(pix_returns_total[1m])) + sum(rate(pix_dead_letters_total[1m])) + sum(rate(pix_payments_joined_total[1m])) + sum(rate(pix_payments_skipped_total[1m])))
   / (sum(max by (partition) (rate(pix_topic_end_offset{topic="pix.payments"}[1m]))) > 0)`, "outcomes per offered"}},
 			FloorColor: red, Thresholds: []Threshold{{0.9, orange}, {0.97, green}}, NoData: "no load"},
 		sinceSettled,
@@ -252,6 +252,14 @@ var money = Dashboard{UID: "liquida-money", Title: "Money", Description: "Is eve
 		{Title: "Are payments rejected for money?", Kind: Series, Width: 12, Unit: "suffix: /s",
 			Description: "AM04: the payer bank's reserve is short. LQ01: the payer's account is. Some of the second is life; the first is the bank's to mend.",
 			Queries:     []Query{{`sum by (reason) (pix:rejected:rate30s{reason=~"AM04|LQ01"})`, "{{reason}}"}}},
+		{Title: "How much is given back?", Kind: Series, Width: 12, Unit: "currencyBRL",
+			Description: "Money of settled returns per second. It leaves the payee's bank as a payment does, so all the laws above hold for it.",
+			Queries:     []Query{{`sum(rate(pix_returned_centavos_total[30s])) / 100`, "returned per second"}}},
+		{Title: "What becomes of returns?", Kind: Series, Width: 12, Unit: "suffix: /s", Stack: true,
+			Description: "Settled, and rejected by reason: AM09 more than what is left of the payment, LQ04 no such settled payment, LQ05 another bank received it, DT05 too late, LQ06 too many. Many of AM09 and LQ05 are somebody who tries.",
+			Queries: []Query{
+				{`sum(rate(pix_returns_total{status="ACSC"}[30s]))`, "settled"},
+				{`sum by (reason) (rate(pix_returns_total{status="RJCT"}[30s])) > 0`, "rejected {{reason}}"}}},
 		{Title: "What does watching cost the ledger?", Kind: Series, Width: 12, Unit: "s", Log: true,
 			Description: "Time of the one look-up that reads all balances.",
 			Queries:     []Query{{`histogram_quantile(0.99, sum by (le) (rate(pix_books_read_seconds_bucket[1m])))`, "p99"}}, Thresholds: []Threshold{{1, orange}}},

@@ -54,6 +54,13 @@ var VerdictReasons = []Reason{
 	ReasonPayerShort, ReasonPayeePSPBusy, ReasonBankUnspecified,
 }
 
+// ReturnVerdictReasons is the same of rejected returns. Whether accounts exist the original tells.
+var ReturnVerdictReasons = []Reason{
+	ReasonReturnExceeds, ReasonReturnTooLate, ReasonNothingSettled, ReasonNotThePayee, ReasonReturnsUsedUp,
+	ReasonPayeePSPSilent, ReasonReserveShort, ReasonZeroAmount, ReasonPayeeBlocked, ReasonPayeeClosed,
+	ReasonInactivePSP, ReasonPayerShort, ReasonPayeePSPBusy, ReasonBankUnspecified,
+}
+
 // ParseReason reads 4 characters of [0-9A-Z].
 func ParseReason(text string) (Reason, error) {
 	if len(text) != 4 {

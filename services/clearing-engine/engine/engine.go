@@ -18,6 +18,7 @@ import (
 	"github.com/liquida/liquida/platform/crash"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 )
@@ -38,13 +39,14 @@ type Engine struct {
 	group  *kgo.Client // member of the group: pix.payments
 	direct *kgo.Client // everything produced, and the answers of our partitions
 
-	room         *room
-	participants *participants
-	metrics      *metrics
-	hops         hops
-	responses    responseFates
-	outcomes     outcomes
-	statuses     chainStatuses
+	room           *room
+	participants   *participants
+	metrics        *metrics
+	hops           hops
+	responses      responseFates
+	outcomes       outcomes
+	returnOutcomes outcomes
+	statuses       chainStatuses
 
 	ownedMu  sync.RWMutex
 	owned    map[int32]*partition
@@ -70,7 +72,8 @@ func New(config Config, t *telemetry.Telemetry) (*Engine, error) {
 	e.room.shut(true) // until the first pulse is well
 	e.metrics = newMetrics(t.Registry, e.room)
 	t.Registry.MustRegister(newWaitingForPSP(e.participants))
-	e.hops, e.responses, e.outcomes, e.statuses = e.metrics.hopObservers(), e.metrics.responseFates(), e.metrics.outcomeCounters(), e.metrics.chainStatuses()
+	e.hops, e.responses, e.statuses = e.metrics.hopObservers(), e.metrics.responseFates(), e.metrics.chainStatuses()
+	e.outcomes, e.returnOutcomes = outcomesOf(e.metrics.payments, pix.VerdictReasons), outcomesOf(e.metrics.returns, pix.ReturnVerdictReasons)
 
 	var err error
 	if e.crash, err = parseCrash(config.CrashAt); err != nil {

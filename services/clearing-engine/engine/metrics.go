@@ -15,6 +15,8 @@ import (
 // reason codes that banks invent are folded into "other".
 type metrics struct {
 	payments       *prometheus.CounterVec
+	returns        *prometheus.CounterVec
+	returned       prometheus.Counter
 	deadLetters    *prometheus.CounterVec
 	redelivered    prometheus.Counter
 	joined         prometheus.Counter
@@ -40,6 +42,10 @@ func newMetrics(registry prometheus.Registerer, r *room) *metrics {
 	m := &metrics{
 		payments: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_payments_total",
 			Help: "Payments reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again."}, []string{"status", "reason"}),
+		returns: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_returns_total",
+			Help: "Returns reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again."}, []string{"status", "reason"}),
+		returned: prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_returned_centavos_total",
+			Help: "What returns that were reported as settled have given back; a redelivery that reports again counts again. The ledger says what was."}),
 		deadLetters: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_dead_letters_total",
 			Help: "Messages that could not become a payment, by reason code."}, []string{"reason"}),
 		redelivered: prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_payments_redelivered_total",
@@ -73,7 +79,7 @@ func newMetrics(registry prometheus.Registerer, r *room) *metrics {
 		clockSkew: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_ledger_clock_skew_seconds",
 			Help: "This machine's clock minus the ledger's."}),
 	}
-	registry.MustRegister(m.payments, m.deadLetters, m.redelivered, m.joined, m.skipped, m.responses, m.forged, m.statuses, m.hops,
+	registry.MustRegister(m.payments, m.returns, m.returned, m.deadLetters, m.redelivered, m.joined, m.skipped, m.responses, m.forged, m.statuses, m.hops,
 		m.acceptToReport, m.firstSettled, m.lastSettled, m.commits, m.commitSeconds, m.rebalances, m.partitions, m.clockSkew,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_payments_in_flight",
 			Help: "Payments fetched and not finished."}, func() float64 { n, _ := r.inFlight(); return float64(n) }),
@@ -114,18 +120,18 @@ func (m *metrics) responseFates() responseFates {
 	return responseFates{m.responses.WithLabelValues("used"), m.responses.WithLabelValues("late"), m.responses.WithLabelValues("unknown"), m.responses.WithLabelValues("invalid")}
 }
 
-// outcomes counts reported payments. The set of reasons is closed.
+// outcomes counts reported payments, or returns. The set of reasons is closed.
 type outcomes struct {
 	known    map[payment.Outcome]prometheus.Counter
 	rejected prometheus.Counter // with a code that a bank made up
 }
 
-func (m *metrics) outcomeCounters() outcomes {
+func outcomesOf(counters *prometheus.CounterVec, reasons []pix.Reason) outcomes {
 	o := outcomes{known: map[payment.Outcome]prometheus.Counter{
-		{Settled: true}: m.payments.WithLabelValues("ACSC", ""),
-	}, rejected: m.payments.WithLabelValues("RJCT", "other")}
-	for _, reason := range pix.VerdictReasons {
-		o.known[payment.Outcome{Reason: reason}] = m.payments.WithLabelValues("RJCT", reason.String())
+		{Settled: true}: counters.WithLabelValues("ACSC", ""),
+	}, rejected: counters.WithLabelValues("RJCT", "other")}
+	for _, reason := range reasons {
+		o.known[payment.Outcome{Reason: reason}] = counters.WithLabelValues("RJCT", reason.String())
 	}
 	return o
 }

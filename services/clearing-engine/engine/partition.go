@@ -393,7 +393,14 @@ func (p *partition) end(f *flight, now time.Time) {
 	delete(p.flights, order.ID)
 	isReport := f.payment.Outcome != payment.Outcome{}
 	if isReport {
-		p.engine.outcomes.count(f.payment.Outcome)
+		if f.back == nil {
+			p.engine.outcomes.count(f.payment.Outcome)
+		} else {
+			p.engine.returnOutcomes.count(f.payment.Outcome)
+			if f.payment.Outcome.Settled {
+				p.engine.metrics.returned.Add(float64(order.AmountCentavos))
+			}
+		}
 		if f.payment.Outcome.Settled {
 			p.engine.metrics.settled(now)
 		}

@@ -79,12 +79,10 @@ func (s *Stack) specify(name string) (spec, error) {
 			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile(), "ANSWER_KEYS_FILE="+s.answerKeysFile())
 		p.oneShot = true
 	case Simulator, Producer:
-		p.env = append(p.env, "HTTP_ADDRESS="+s.addresses.of(kind))
+		p.env = append(p.env, "HTTP_ADDRESS="+s.addresses.of(kind), "HTTP_KEYS_FILE="+s.digestsFile())
 		p.serve(s, kind)
 		p.tell(s)
-		if kind == Producer {
-			p.env = append(p.env, "HTTP_KEYS_FILE="+s.digestsFile())
-		} else {
+		if kind == Simulator {
 			p.env = append(p.env, "ANSWER_KEYS_FILE="+s.answerKeysFile())
 		}
 	case Engine:

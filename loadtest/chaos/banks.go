@@ -29,6 +29,7 @@ var (
 // banks changes how the simulated banks behave.
 type banks struct {
 	url        string
+	key        string // of the central bank, which alone may
 	population sandbox.Population
 	client     http.Client
 }
@@ -66,6 +67,7 @@ func (b *banks) call(ctx context.Context, method, path, body string) error {
 	if err != nil {
 		return err
 	}
+	request.Header.Set("Authorization", "Bearer "+b.key)
 	response, err := b.client.Do(request)
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -186,7 +187,12 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		}
 	}()
 
-	w.admin, w.simulator = kadm.NewClient(kafka), &banks{url: w.SimulatorURL(), population: config.Population}
+	callers, err := w.Keys()
+	if err != nil {
+		return nil, err
+	}
+	w.admin = kadm.NewClient(kafka)
+	w.simulator = &banks{url: w.SimulatorURL(), key: callers[keys.CentralBank], population: config.Population}
 	for len(w.engines) < config.Engines {
 		name, err := w.AddEngine(ctx)
 		if err != nil {
@@ -194,7 +200,7 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		}
 		w.engines = append(w.engines, name)
 	}
-	return (&run{config: config, world: w, client: client, kafka: w.KafkaAddress()}).carryOut(ctx)
+	return (&run{config: config, world: w, client: client, kafka: w.KafkaAddress(), callers: callers}).carryOut(ctx)
 }
 
 // prepare clears the folder and has the programs built.
@@ -216,10 +222,11 @@ func prepare(ctx context.Context, config Config, live *live) (bin string, err er
 
 // run is one run on a stack that is up.
 type run struct {
-	config Config
-	world  *world
-	client tigerbeetle.Client
-	kafka  string
+	config  Config
+	world   *world
+	client  tigerbeetle.Client
+	kafka   string
+	callers map[string]string // keys by holder
 
 	recorder *history.Recorder
 	observer *observer
@@ -241,11 +248,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	if r.observer, err = observe(ctx, r.kafka, w.admin, r.recorder, w.start); err != nil {
 		return nil, err
 	}
-	callers, err := w.Keys()
-	if err != nil {
-		return nil, err
-	}
-	r.clients = newClients(w.ProducerURL(), callers, config.Population, r.recorder, r.observer, config.Seed)
+	r.clients = newClients(w.ProducerURL(), r.callers, config.Population, r.recorder, r.observer, config.Seed)
 
 	sending, stopSending := context.WithTimeout(ctx, config.Duration)
 	defer stopSending()

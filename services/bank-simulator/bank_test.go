@@ -150,11 +150,15 @@ func (p *program) awaitReady() {
 	})
 }
 
-func (p *program) call(method, path, body string) (int, string) {
+// call makes a request with a header, if its name and value are given.
+func (p *program) call(method, path, body string, header ...string) (int, string) {
 	p.t.Helper()
 	request, err := http.NewRequest(method, "http://"+p.http+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
+	}
+	if len(header) == 2 {
+		request.Header.Set(header[0], header[1])
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

@@ -16,6 +16,7 @@ type configuration struct {
 	Stream          stream.Config
 	Telemetry       telemetry.Config
 	HTTP            web.Config
+	Lock            LockConfig
 	Bank            BankConfig
 	Profiles        ProfilesConfig
 	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"longest time from SIGTERM to the end, 1s to 5m"`
@@ -45,7 +46,7 @@ func (c *configuration) Validate() error {
 	_, err := c.Profiles.book()
 	_, crashErr := parseCrash(c.Bank.CrashAt)
 	return errors.Join(
-		c.Stream.Validate(), c.Telemetry.Validate(), c.HTTP.Validate(),
+		c.Stream.Validate(), c.Telemetry.Validate(), c.HTTP.Validate(), c.Lock.Validate(c.HTTP.Loopback()),
 		settings.InRange("SIMULATOR_UNANSWERED_MAX", c.Bank.UnansweredMax, 1000, 5_000_000),
 		settings.InRange("SIMULATOR_POLL_RECORDS_MAX", c.Bank.PollRecordsMax, 1, 100_000),
 		settings.DurationInRange("SIMULATOR_SESSION_TIMEOUT", c.Bank.SessionTimeout, time.Second, time.Minute),

@@ -49,7 +49,11 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	if err != nil {
 		return err
 	}
-	api, err := web.Serve(config.HTTP, profilesAPI(book, t.Log), t.Log)
+	locked, err := config.Lock.lock(profilesAPI(book, t.Log))
+	if err != nil {
+		return err
+	}
+	api, err := web.Serve(config.HTTP, locked, t.Log)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/web"
+)
+
+// LockConfig says who may change how the banks behave.
+type LockConfig struct {
+	KeysFile string `env:"HTTP_KEYS_FILE" help:"digests of bearer keys, as the producer's; the key of central-bank is asked for, and read at the start; empty: everyone may call, which is refused unless HTTP_ADDRESS is on loopback"`
+}
+
+// Validate names the variable that is missing.
+func (c LockConfig) Validate(loopback bool) error {
+	if c.KeysFile == "" && !loopback {
+		return errors.New("HTTP_KEYS_FILE is empty and HTTP_ADDRESS is not on loopback: anyone could have payments accepted or rejected; give the file, or serve loopback only")
+	}
+	return nil
+}
+
+// lock lets only the central bank in: whoever decides what banks answer decides where money goes.
+func (c LockConfig) lock(handler http.Handler) (http.Handler, error) {
+	if c.KeysFile == "" {
+		return handler, nil
+	}
+	digests, err := keys.ReadDigests(c.KeysFile)
+	if err != nil {
+		return nil, fmt.Errorf("HTTP_KEYS_FILE: %w", err)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		switch holder, known := digests.Holder(strings.TrimSpace(key)); {
+		case !strings.EqualFold(scheme, "Bearer") || !known: // no answer repeats a key
+			(&web.Problem{Type: web.Kind("unknown-caller"), Title: "Unknown caller", Status: http.StatusUnauthorized, Field: "Authorization", Rule: "Bearer KEY",
+				Detail: "no key, or one that is not known: send the key of " + keys.CentralBank, Challenge: `Bearer realm="liquida"`}).Write(w)
+		case holder != keys.CentralBank:
+			(&web.Problem{Type: web.Kind("not-yours"), Title: "Not yours", Status: http.StatusForbidden, Field: "Authorization", Rule: "the key of " + keys.CentralBank,
+				Detail: "the caller is " + holder + ": nothing was done; only " + keys.CentralBank + " sees and changes how banks behave"}).Write(w)
+		default:
+			handler.ServeHTTP(w, r)
+		}
+	}), nil
+}

@@ -225,6 +225,9 @@ func (e *Unanswered) Error() string { return e.Err.Error() }
 func (e *Unanswered) Unwrap() error { return e.Err }
 
 func unanswered(ctx context.Context, err error) error {
+	if notTrusted(err) {
+		return err // nothing was sent that the server would read
+	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}

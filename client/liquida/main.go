@@ -46,17 +46,22 @@ func run(ctx context.Context, arguments []string) int {
 	root := &cobra.Command{
 		Use: "liquida", Short: "Liquida's API for people and scripts", Long: long, SilenceUsage: true, SilenceErrors: true,
 		Example: "  liquida pay 10000001/0001/1 10000002/0001/1 12.34",
-		// What follows has understood its arguments: from here on an error is no bad usage.
-		PersistentPreRunE: o.connect,
 	}
 	o.flags(root)
-	root.AddCommand(payCommand(o), returnCommand(o), statusCommand(o), watchCommand(o), balanceCommand(o), statementCommand(o), participantsCommand(o))
+	certificates := certificateFlags(root)
+	root.PersistentPreRunE = func(command *cobra.Command, arguments []string) error {
+		if err := o.connect(command, arguments); err != nil {
+			return err
+		}
+		return useCertificates(o.api, certificates)
+	}
+	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), watchCommand(o), balanceCommand(o), statementCommand(o), participantsCommand(o))
 	root.SetArgs(arguments)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
 		if problem := new(client.Problem); errors.As(err, &problem) && problem.Status == http.StatusUnauthorized {
-			fmt.Fprintln(os.Stderr, "Give the participant's key with --key-file or LIQUIDA_KEY_FILE, such as .stack/keys/10000001 after make up.")
+			fmt.Fprintln(os.Stderr, "Give the participant's key with --key-file or LIQUIDA_KEY_FILE, such as .stack/keys/10000001 after make up, or its certificate with --cert and --key.")
 		}
 	}
 	switch {

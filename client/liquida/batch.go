@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/liquida/liquida/client"
+)
+
+const (
+	batchLinesMax     = 10_000   // BATCH_LINES_MAX as it is shipped
+	batchLineBytesMax = 16 << 10 // HTTP_BODY_BYTES_MAX as it is shipped
+	askAgain          = 200 * time.Millisecond
+)
+
+// batch pays what the lines of a file say.
+type batch struct {
+	*options
+	lines   int // of a request
+	wait    time.Duration
+	makeIDs bool
+
+	count, not, open int // payments; of them refused or rejected, not known
+}
+
+func batchCommand(o *options) *cobra.Command {
+	b := &batch{options: o}
+	command := &cobra.Command{
+		Use: "batch FILE", Short: "Pay what the lines of a file say, one payment each", Args: cobra.ExactArgs(1),
+		Long: `Pay what the lines of a file (- for standard input) say, each a payment as the API takes it, in
+JSON. For each line one line is printed, in order: its number, the EndToEndId, and what became of
+it; empty lines are passed over. A line that is wrong does not touch the others.
+Exit codes: 0 all settled (with --wait 0s: taken), 1 some were rejected or refused, 3 of some it is
+not known: do the same again. That is safe for lines with an end_to_end_id: --make-ids gives them one.`,
+		Example: `  liquida batch --make-ids payments.ndjson > ready.ndjson    # sends nothing
+  liquida batch ready.ndjson                                 # as often as it takes`,
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if b.lines < 1 || b.lines > batchLinesMax {
+				return fmt.Errorf("--lines is %d: it must be 1 to %d", b.lines, batchLinesMax)
+			}
+			if err := within("--wait", b.wait, 0, time.Hour); err != nil {
+				return err
+			}
+			file := os.Stdin
+			if arguments[0] != "-" {
+				var err error
+				if file, err = os.Open(arguments[0]); err != nil {
+					return fmt.Errorf("FILE: %w", err)
+				}
+				defer file.Close()
+			}
+			o.started = true
+			return b.run(command.Context(), file)
+		},
+	}
+	flags := command.Flags()
+	flags.IntVar(&b.lines, "lines", 500, "payments of one request, 1 to 10000")
+	flags.DurationVar(&b.wait, "wait", time.Minute, "how long to wait for the outcomes of a request's payments, 0s to 1h")
+	flags.BoolVar(&b.makeIDs, "make-ids", false, "send nothing: print the lines, each with an end_to_end_id")
+	return command
+}
+
+// line is one of the file.
+type line struct {
+	number  int
+	payment client.Payment
+	err     error // it is no payment
+}
+
+func (b *batch) run(ctx context.Context, file io.Reader) error {
+	reader := bufio.NewReaderSize(file, batchLineBytesMax+2) // and the end of the line
+	var lines []line
+	for number := 1; ; number++ {
+		text, err := reader.ReadSlice('\n')
+		ended := errors.Is(err, io.EOF)
+		if err != nil && !ended && !errors.Is(err, bufio.ErrBufferFull) {
+			return fmt.Errorf("line %d cannot be read: %w", number, err)
+		}
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		if text = bytes.TrimSpace(text); len(text) > 0 {
+			l := line{number: number}
+			if tooLong {
+				l.err = fmt.Errorf("it has more than %d bytes", batchLineBytesMax)
+			} else {
+				l.payment, l.err = parsePayment(text)
+			}
+			lines = append(lines, l)
+		}
+		for tooLong {
+			_, err = reader.ReadSlice('\n')
+			tooLong, ended = errors.Is(err, bufio.ErrBufferFull), errors.Is(err, io.EOF)
+		}
+		if len(lines) == b.lines || ended {
+			if err := b.take(ctx, lines); err != nil {
+				return err
+			}
+			lines = lines[:0]
+		}
+		if ended || ctx.Err() != nil {
+			break
+		}
+	}
+	switch {
+	case b.count == 0:
+		return errors.New("there is no payment: give one JSON object a line")
+	case b.open > 0:
+		return &openOutcome{fmt.Errorf("of %d of %d payments it is not known what became of them: send those lines again with their end_to_end_id", b.open, b.count)}
+	case b.not > 0:
+		return fmt.Errorf("%d of %d payments were rejected or refused", b.not, b.count)
+	}
+	return ctx.Err()
+}
+
+func parsePayment(text []byte) (p client.Payment, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err = decoder.Decode(&p); err == nil {
+		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("something follows the JSON object")
+		}
+	}
+	if err == nil && p.EndToEndID == "" { // made here, so that a try can be repeated
+		p.EndToEndID, err = client.NewEndToEndID(p.Payer)
+	}
+	return p, err
+}
+
+// take sends payments and prints what became of each.
+func (b *batch) take(ctx context.Context, lines []line) error {
+	var payments []client.Payment
+	for _, l := range lines {
+		if l.err == nil {
+			payments = append(payments, l.payment)
+		}
+	}
+	if b.makeIDs {
+		return b.complete(lines)
+	}
+	results, err := b.api.PayBatch(ctx, payments)
+	if err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, b.wait)
+	defer cancel()
+	for _, l := range lines {
+		said := batchAnswer{Line: l.number}
+		if l.err != nil {
+			said.refuse(l.err)
+		} else {
+			said.of(results[0])
+			results = results[1:]
+		}
+		if said.Status == client.Accepted && b.wait > 0 {
+			said.end(b.outcomeOf(waiting, said.EndToEndID))
+		}
+		b.count++
+		switch {
+		case said.Status == client.Rejected || said.Status == refused:
+			b.not++
+		case said.Status != client.Settled && (said.Status != client.Accepted || b.wait > 0):
+			b.open++
+		}
+		if err := b.show(said, func() { said.print(b.out) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete prints the lines with their ids.
+func (b *batch) complete(lines []line) error {
+	for _, l := range lines {
+		b.count++
+		if l.err != nil {
+			b.not++
+			fmt.Fprintf(os.Stderr, "line %d: %v\n", l.number, l.err)
+		} else if err := json.NewEncoder(b.out).Encode(l.payment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outcomeOf asks for a payment until it has ended or the time is over.
+func (b *batch) outcomeOf(ctx context.Context, id string) (state client.PaymentState, err error) {
+	for {
+		state, err = b.api.Payment(ctx, id)
+		if err == nil && state.Final() || err != nil && !client.NotFound(err) && !client.TryAgain(err) {
+			return state, err
+		}
+		timer := time.NewTimer(askAgain)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return state, err
+		}
+	}
+}
+
+// refused is the state of a line that nothing was done for.
+const refused = "refused"
+
+// batchAnswer is what became of a line.
+type batchAnswer struct {
+	Line       int             `json:"line"`
+	EndToEndID string          `json:"end_to_end_id,omitempty"`
+	Status     string          `json:"status"`
+	ReasonCode string          `json:"reason_code,omitempty"`
+	Error      string          `json:"error,omitempty"`
+	Problem    *client.Problem `json:"problem,omitempty"`
+}
+
+func (a *batchAnswer) of(result client.BatchResult) {
+	a.EndToEndID, a.Status = result.EndToEndID, client.Accepted
+	if result.Err == nil {
+		return
+	}
+	if client.TryAgain(result.Err) || errors.As(result.Err, new(*client.UnknownFate)) {
+		a.Status, a.Error = client.Unknown, result.Err.Error()
+		if cause := errors.Unwrap(result.Err); cause != nil {
+			a.Error = cause.Error()
+		}
+		errors.As(result.Err, &a.Problem)
+	} else {
+		a.refuse(result.Err)
+	}
+}
+
+func (a *batchAnswer) refuse(why error) {
+	a.Status, a.Error = refused, why.Error()
+	if errors.As(why, &a.Problem) {
+		a.Error = fmt.Sprintf("%s (%d): %s", a.Problem.Title, a.Problem.Status, a.Problem.Detail)
+	}
+}
+
+func (a *batchAnswer) end(state client.PaymentState, err error) {
+	if err == nil {
+		a.Status, a.ReasonCode = state.Status, state.ReasonCode
+	} else if !client.NotFound(err) {
+		a.Error = err.Error()
+	}
+}
+
+// print writes one line for people.
+func (a *batchAnswer) print(w io.Writer) {
+	id := a.EndToEndID
+	if id == "" {
+		id = "-"
+	}
+	text := fmt.Sprintf("%d %s %s", a.Line, id, a.Status)
+	if a.ReasonCode != "" {
+		text += " " + reason(a.ReasonCode)
+	}
+	if a.Error != "" {
+		text += "  " + string(bytes.ReplaceAll([]byte(a.Error), []byte("\n"), []byte("; ")))
+	}
+	fmt.Fprintln(w, text)
+}

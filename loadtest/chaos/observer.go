@@ -73,11 +73,17 @@ func (o *observer) read() {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.next[r.Partition] = r.Offset + 1
+			outcome := history.Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}
+			told := history.Report{At: r.Timestamp, Outcome: outcome, AmountCentavos: report.AmountCentavos}
+			if back, notReturn := pix.ParseReturnID(report.EndToEndId); notReturn == nil {
+				original, _ := pix.ParseEndToEndID(report.OriginalEndToEndId) // what is none was paid by nobody
+				o.recorder.ReturnReported(back, original, told)
+				return
+			}
 			if err != nil {
 				return // the audit names it
 			}
-			outcome := history.Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}
-			o.recorder.Reported(id, r.Timestamp, outcome)
+			o.recorder.Reported(id, told)
 			o.count(id, r, outcome)
 			if waiting := o.awaited[id]; waiting != nil {
 				close(waiting)

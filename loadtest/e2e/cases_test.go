@@ -14,4 +14,11 @@ func TestEveryCase(t *testing.T) {
 	if verdict.Summary.Settled != result.Settled {
 		t.Errorf("the load saw %d payments settle, the audit %d", result.Settled, verdict.Summary.Settled)
 	}
+	rejected := 0
+	for _, n := range verdict.Summary.ReturnsRejected {
+		rejected += n
+	}
+	if result.Returned == 0 || verdict.Summary.Returned != result.Returned || rejected != result.ReturnsRejected {
+		t.Errorf("the load saw %d returns settle and %d rejected, the audit %d and %v", result.Returned, result.ReturnsRejected, verdict.Summary.Returned, verdict.Summary.ReturnsRejected)
+	}
 }

@@ -26,6 +26,7 @@ const (
 	NotOneStory     = "what was seen fits no one order"
 	Undecided       = "history too tangled to be checked in time"
 	MoneyNotInPlace = "law of money broken at an instant"
+	ReturnedTooMuch = "more given back than was paid"
 	NotChecked      = "payments beyond the recorder's limit"
 )
 
@@ -34,6 +35,7 @@ type Verdict struct {
 	Clean          bool        `json:"clean"`
 	Payments       int         `json:"payments"`         // with their whole story
 	ReportedOnly   int         `json:"payments_by_name"` // with their outcome only
+	Returns        int         `json:"returns"`
 	Operations     int         `json:"operations"`
 	Reports        int         `json:"reports"`
 	BalanceReads   int         `json:"balance_reads"`
@@ -57,7 +59,7 @@ func (r *Recorder) Check(tolerance time.Duration) Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := Verdict{
-		Payments: len(r.stories), ReportedOnly: len(r.others), Operations: r.events, Reports: r.reports,
+		Payments: len(r.stories), ReportedOnly: len(r.others), Returns: len(r.returns), Operations: r.events, Reports: r.reports,
 		BalanceReads: r.balanceReads, ToleranceMs: float64(tolerance.Microseconds()) / 1000,
 	}
 	violations := slices.Clone(r.violations)
@@ -67,6 +69,7 @@ func (r *Recorder) Check(tolerance time.Duration) Verdict {
 	for id, s := range r.stories {
 		violations = append(violations, s.check(id, tolerance)...)
 	}
+	violations = append(violations, r.checkReturns()...)
 	slices.SortFunc(violations, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Subject, b.Subject))
 	})
@@ -78,11 +81,34 @@ func (r *Recorder) Check(tolerance time.Duration) Verdict {
 }
 
 func (v Verdict) String() string {
-	seen := fmt.Sprintf("%d payments in %d operations, %d reports of %d others, %d balance reads", v.Payments, v.Operations, v.Reports, v.ReportedOnly, v.BalanceReads)
+	seen := fmt.Sprintf("%d payments in %d operations, %d reports of %d others and %d returns, %d balance reads", v.Payments, v.Operations, v.Reports, v.ReportedOnly, v.Returns, v.BalanceReads)
 	if v.Clean {
 		return "HISTORY CLEAN: " + seen
 	}
 	return fmt.Sprintf("HISTORY FAILED: %d violations in %s", v.ViolationCount, seen)
+}
+
+// checkReturns compares what was given back of each payment with what was paid. The lock is held.
+func (r *Recorder) checkReturns() (found []Violation) {
+	given := map[pix.EndToEndID]uint64{}
+	for _, back := range r.returns {
+		if back.Settled {
+			given[back.original] += back.centavos
+		}
+	}
+	for original, centavos := range given {
+		paid, known := r.others[original]
+		if s := r.stories[original]; s != nil && len(s.reports) > 0 {
+			paid, known = s.reports[0].ending(), true
+		}
+		switch {
+		case !known && r.dropped == 0, known && !paid.Settled:
+			found = append(found, Violation{ReturnedTooMuch, original.String(), fmt.Sprintf("%d centavos of a payment that was not reported as settled", centavos)})
+		case known && centavos > paid.centavos:
+			found = append(found, Violation{ReturnedTooMuch, original.String(), fmt.Sprintf("%d centavos, and %d were paid", centavos, paid.centavos)})
+		}
+	}
+	return found
 }
 
 // check names what is wrong with a story: first what can be said simply, then by trying
@@ -102,7 +128,11 @@ func (s *story) check(id pix.EndToEndID, tolerance time.Duration) []Violation {
 	}
 	var ends []Outcome
 	for _, x := range s.reports {
-		ends = append(ends, x.outcome)
+		ends = append(ends, x.Outcome)
+		if first := s.reports[0].AmountCentavos; x.AmountCentavos != first {
+			violate(OutcomeChanged, "reported with %d centavos and later with %d", first, x.AmountCentavos)
+			return found
+		}
 	}
 	for _, x := range s.reads {
 		if x.Status == Ended {
@@ -117,8 +147,8 @@ func (s *story) check(id pix.EndToEndID, tolerance time.Duration) []Violation {
 	}
 	for _, x := range s.reads {
 		for _, report := range s.reports {
-			if !x.DecidedAt.IsZero() && x.DecidedAt.After(report.at.Add(time.Millisecond+tolerance)) {
-				violate(ReportTooEarly, "the ledger decided %v after the report", x.DecidedAt.Sub(report.at))
+			if !x.DecidedAt.IsZero() && x.DecidedAt.After(report.At.Add(time.Millisecond+tolerance)) {
+				violate(ReportTooEarly, "the ledger decided %v after the report", x.DecidedAt.Sub(report.At))
 				return found
 			}
 		}

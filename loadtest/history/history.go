@@ -1,6 +1,6 @@
 // Package history records what clients of the clearing house saw while it was being
 // broken, and checks that it fits one story per payment: sent, reserved, ended, in this
-// order and with one end.
+// order and with one end. Returns have one end each, too, and never give back more than was paid.
 //
 // It is about what is seen from outside and when. The audit proves what is true in the end.
 package history
@@ -15,11 +15,13 @@ import (
 )
 
 // Recorder takes what clients see. It may be used from any goroutine. It keeps the whole
-// story of the payments whose submission it saw, and of any other payment how it ended.
+// story of the payments whose submission it saw, and of any other payment, and of returns,
+// how it ended.
 type Recorder struct {
 	mu      sync.Mutex
 	stories map[pix.EndToEndID]*story
-	others  map[pix.EndToEndID]Outcome
+	others  map[pix.EndToEndID]ending
+	returns map[pix.ReturnID]returned
 	reports int
 	events  int
 	dropped int
@@ -35,7 +37,7 @@ const paymentsMax = 20_000_000
 
 // NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
-	return &Recorder{stories: map[pix.EndToEndID]*story{}, others: map[pix.EndToEndID]Outcome{}}
+	return &Recorder{stories: map[pix.EndToEndID]*story{}, others: map[pix.EndToEndID]ending{}, returns: map[pix.ReturnID]returned{}}
 }
 
 // Outcome is how a payment ended.
@@ -50,6 +52,22 @@ func (o Outcome) String() string {
 	}
 	return "rejected " + o.Reason
 }
+
+// ending is what a report says of a payment besides its accounts.
+type ending struct {
+	Outcome
+	centavos uint64
+}
+
+func (e ending) String() string { return fmt.Sprintf("%v, %d centavos", e.Outcome, e.centavos) }
+
+// returned is what a report says of a return.
+type returned struct {
+	ending
+	original pix.EndToEndID
+}
+
+func (r returned) String() string { return fmt.Sprintf("%v of %s", r.ending, r.original) }
 
 // Span is the time of a request, from its sending to its answer, by the client's clock.
 type Span struct{ From, To time.Time }
@@ -78,7 +96,7 @@ func (s Status) String() string { return [...]string{"unsent", "unknown", "reser
 type story struct {
 	submissions []submission
 	reads       []read
-	reports     []report
+	reports     []Report
 }
 
 type submission struct {
@@ -91,12 +109,15 @@ type read struct {
 	Read
 }
 
-// report is a settlement report. at is by the clock of the engine, which wrote it after
-// the ledger had answered.
-type report struct {
-	at      time.Time
-	outcome Outcome
+// Report is a settlement report. At is by the clock of the engine, which wrote it after the
+// ledger had answered.
+type Report struct {
+	At             time.Time
+	Outcome        Outcome
+	AmountCentavos uint64
 }
+
+func (r Report) ending() ending { return ending{r.Outcome, r.AmountCentavos} }
 
 // Submitting tells that a payment is about to be submitted: its whole story is kept from now on.
 func (r *Recorder) Submitting(id pix.EndToEndID) {
@@ -130,24 +151,47 @@ func (r *Recorder) Read(id pix.EndToEndID, span Span, answer Read) {
 	}
 }
 
-// Reported notes a settlement report with its record's timestamp.
-func (r *Recorder) Reported(id pix.EndToEndID, at time.Time, outcome Outcome) {
+// Reported notes the settlement report of a payment.
+func (r *Recorder) Reported(id pix.EndToEndID, report Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reports++
 	if s := r.stories[id]; s != nil {
 		r.events++
-		s.reports = append(s.reports, report{at, outcome})
+		s.reports = append(s.reports, report)
 		return
 	}
-	before, known := r.others[id]
+	keep(r, r.others, id, report.ending())
+}
+
+// ReturnReported notes the settlement report of a return, and which payment it gives back.
+func (r *Recorder) ReturnReported(id pix.ReturnID, original pix.EndToEndID, report Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reports++
+	keep(r, r.returns, id, returned{report.ending(), original})
+}
+
+// keep notes how something ended; a later report must say the same. The lock is held.
+func keep[I interface {
+	comparable
+	fmt.Stringer
+}, E comparable](r *Recorder, ends map[I]E, id I, end E) {
+	before, known := ends[id]
 	switch {
-	case known && before != outcome:
-		r.violations = append(r.violations, Violation{OutcomeChanged, id.String(), fmt.Sprintf("reported as %v and later as %v", before, outcome)})
-	case !known && len(r.stories)+len(r.others) >= paymentsMax:
+	case known && before != end:
+		r.violate(OutcomeChanged, id.String(), "reported as %v and later as %v", before, end)
+	case !known && len(r.stories)+len(r.others)+len(r.returns) >= paymentsMax:
 		r.dropped++
 	case !known:
-		r.others[id] = outcome
+		ends[id] = end
+	}
+}
+
+// violate notes what shows at once. The lock is held.
+func (r *Recorder) violate(kind, subject, format string, arguments ...any) {
+	if len(r.violations) < violationsMax {
+		r.violations = append(r.violations, Violation{kind, subject, fmt.Sprintf(format, arguments...)})
 	}
 }
 
@@ -161,9 +205,8 @@ func (r *Recorder) Balances(funds []int64) {
 		r.bankFunds = slices.Clone(funds)
 	}
 	for bank := range funds {
-		if funds[bank] != r.bankFunds[bank] && len(r.violations) < violationsMax {
-			r.violations = append(r.violations, Violation{MoneyNotInPlace, fmt.Sprintf("bank %d", bank),
-				fmt.Sprintf("reserve + transit are %d centavos, at first they were %d", funds[bank], r.bankFunds[bank])})
+		if funds[bank] != r.bankFunds[bank] {
+			r.violate(MoneyNotInPlace, fmt.Sprintf("bank %d", bank), "reserve + transit are %d centavos, at first they were %d", funds[bank], r.bankFunds[bank])
 		}
 	}
 }

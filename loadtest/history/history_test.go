@@ -20,6 +20,10 @@ var (
 	held    = Read{Status: Reserved}
 )
 
+func reported(ms int, o Outcome) Report {
+	return Report{At: at(ms), Outcome: o, AmountCentavos: 100}
+}
+
 func ended(o Outcome, decided int) Read {
 	return Read{Status: Ended, Outcome: o, DecidedAt: at(decided)}
 }
@@ -36,61 +40,65 @@ func TestCheck(t *testing.T) {
 		{"a payment's life", "", func(r *Recorder) {
 			r.Read(id, span(11, 12), unknown)
 			r.Read(id, span(13, 14), held)
-			r.Reported(id, at(20), settled)
+			r.Reported(id, reported(20, settled))
 			r.Read(id, span(21, 23), ended(settled, 19))
 		}},
 		{"read as ended before its report", "", func(r *Recorder) {
 			r.Read(id, span(15, 16), ended(settled, 12))
-			r.Reported(id, at(20), settled)
+			r.Reported(id, reported(20, settled))
 		}},
 		{"a read under way while it ends may say either", "", func(r *Recorder) {
-			r.Reported(id, at(20), settled)
+			r.Reported(id, reported(20, settled))
 			r.Read(id, span(15, 30), held)
 			r.Read(id, span(31, 32), ended(settled, 18))
 		}},
 		{"reported twice", "", func(r *Recorder) {
-			r.Reported(id, at(20), settled)
-			r.Reported(id, at(25), settled)
+			r.Reported(id, reported(20, settled))
+			r.Reported(id, reported(25, settled))
 		}},
 		{"rejected by the ledger's own timeout, before any verdict", "", func(r *Recorder) {
 			r.Read(id, span(15, 16), Read{Status: Ended, Outcome: silent})
 			r.Read(id, span(40, 41), ended(silent, 30))
-			r.Reported(id, at(31), silent)
+			r.Reported(id, reported(31, silent))
 		}},
 		{"never reported", NeverEnded, func(r *Recorder) { r.Read(id, span(11, 12), held) }},
 		{"reported as two things", OutcomeChanged, func(r *Recorder) {
-			r.Reported(id, at(20), settled)
-			r.Reported(id, at(25), silent)
+			r.Reported(id, reported(20, settled))
+			r.Reported(id, reported(25, silent))
+		}},
+		{"reported with two amounts", OutcomeChanged, func(r *Recorder) {
+			r.Reported(id, reported(20, settled))
+			r.Reported(id, Report{At: at(25), Outcome: settled, AmountCentavos: 101})
 		}},
 		{"read as another thing than reported", OutcomeChanged, func(r *Recorder) {
-			r.Reported(id, at(20), settled)
+			r.Reported(id, reported(20, settled))
 			r.Read(id, span(30, 31), ended(silent, 10))
 		}},
 		{"reported, and the ledger only decided later", ReportTooEarly, func(r *Recorder) {
-			r.Reported(id, at(20), settled)
+			r.Reported(id, reported(20, settled))
 			r.Read(id, span(30, 31), ended(settled, 22))
 		}},
 		{"reserved after its report", NotOneStory, func(r *Recorder) {
-			r.Reported(id, at(20), settled)
+			r.Reported(id, reported(20, settled))
 			r.Read(id, span(22, 23), held)
 		}},
 		{"unknown after its report", NotOneStory, func(r *Recorder) {
-			r.Reported(id, at(20), settled)
+			r.Reported(id, reported(20, settled))
 			r.Read(id, span(22, 23), unknown)
 		}},
 		{"unknown after it was reserved", NotOneStory, func(r *Recorder) {
 			r.Read(id, span(11, 12), held)
 			r.Read(id, span(13, 14), unknown)
-			r.Reported(id, at(20), settled)
+			r.Reported(id, reported(20, settled))
 		}},
 		{"reserved after it had ended", NotOneStory, func(r *Recorder) {
 			r.Read(id, span(11, 12), ended(settled, 11))
 			r.Read(id, span(13, 14), held)
-			r.Reported(id, at(20), settled)
+			r.Reported(id, reported(20, settled))
 		}},
 		{"reserved before it was sent", NotOneStory, func(r *Recorder) {
 			r.Read(id, span(-10, -5), held)
-			r.Reported(id, at(20), settled)
+			r.Reported(id, reported(20, settled))
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -119,7 +127,7 @@ func TestUnacknowledgedSubmission(t *testing.T) {
 	if v := r.Check(0); !v.Clean {
 		t.Errorf("never arrived: %v", v.Violations)
 	}
-	r.Reported(id, at(500), settled)
+	r.Reported(id, reported(500, settled))
 	if v := r.Check(0); !v.Clean {
 		t.Errorf("arrived late: %v", v.Violations)
 	}
@@ -131,7 +139,7 @@ func TestTolerance(t *testing.T) {
 	r := NewRecorder()
 	r.Submitting(id)
 	r.Submitted(id, span(0, 10), true)
-	r.Reported(id, at(20), settled)
+	r.Reported(id, reported(20, settled))
 	r.Read(id, span(24, 25), held) // if the engine's clock is 5 ms behind
 	if v := r.Check(5 * time.Millisecond); !v.Clean {
 		t.Errorf("within the tolerance: %v", v.Violations)
@@ -145,14 +153,59 @@ func TestTolerance(t *testing.T) {
 func TestReportsOfOthers(t *testing.T) {
 	id := pix.EndToEndID([]byte("E1000000120260504120000000abcdef"))
 	r := NewRecorder()
-	r.Reported(id, at(1), settled)
-	r.Reported(id, at(2), settled)
+	r.Reported(id, reported(1, settled))
+	r.Reported(id, reported(2, settled))
 	if v := r.Check(0); !v.Clean || v.ReportedOnly != 1 || v.Reports != 2 {
 		t.Errorf("repeated: %+v", v)
 	}
-	r.Reported(id, at(3), silent)
+	r.Reported(id, reported(3, silent))
 	if v := r.Check(0); v.Clean || v.Violations[0].Kind != OutcomeChanged {
 		t.Errorf("changed: %+v", v)
+	}
+}
+
+// Returns have one end each, and together never give back more than was paid.
+func TestReturns(t *testing.T) {
+	paid, other := pix.EndToEndID([]byte("E1000000120260504120000000abcdef")), pix.EndToEndID([]byte("E1000000120260504120000000abcdeg"))
+	first, second := pix.ReturnID([]byte("D1000000220260504120000000abcdef")), pix.ReturnID([]byte("D1000000220260504120000000abcdeg"))
+	give := func(r *Recorder, id pix.ReturnID, of pix.EndToEndID, centavos uint64, o Outcome) {
+		r.ReturnReported(id, of, Report{At: at(30), Outcome: o, AmountCentavos: centavos})
+	}
+	for _, test := range []struct {
+		name string
+		want string // kind of the violation; empty: clean
+		tell func(r *Recorder)
+	}{
+		{"all of it, in parts", "", func(r *Recorder) { give(r, first, paid, 40, settled); give(r, second, paid, 60, settled) }},
+		{"reported twice", "", func(r *Recorder) { give(r, first, paid, 60, settled); give(r, first, paid, 60, settled) }},
+		{"too much, of which one is rejected", "", func(r *Recorder) {
+			give(r, first, paid, 60, settled)
+			give(r, second, paid, 60, Outcome{Reason: "AM09"})
+		}},
+		{"reported before its payment", "", func(r *Recorder) { give(r, first, other, 100, settled); r.Reported(other, reported(40, settled)) }},
+		{"too much", ReturnedTooMuch, func(r *Recorder) { give(r, first, paid, 41, settled); give(r, second, paid, 60, settled) }},
+		{"of a payment that was rejected", ReturnedTooMuch, func(r *Recorder) { r.Reported(other, reported(20, silent)); give(r, first, other, 1, settled) }},
+		{"of a payment that nobody made", ReturnedTooMuch, func(r *Recorder) { give(r, first, other, 1, settled) }},
+		{"two ends", OutcomeChanged, func(r *Recorder) { give(r, first, paid, 60, silent); give(r, first, paid, 60, settled) }},
+		{"two amounts", OutcomeChanged, func(r *Recorder) { give(r, first, paid, 60, settled); give(r, first, paid, 61, settled) }},
+		{"two originals", OutcomeChanged, func(r *Recorder) { give(r, first, paid, 60, settled); give(r, first, other, 60, settled) }},
+	} {
+		for _, story := range []bool{false, true} { // of the payment: by name only, and whole
+			r := NewRecorder()
+			if story {
+				r.Submitting(paid)
+				r.Submitted(paid, span(0, 10), true)
+			}
+			r.Reported(paid, reported(20, settled))
+			test.tell(r)
+			v := r.Check(0)
+			switch {
+			case test.want == "" && !v.Clean:
+				t.Errorf("%s: not clean: %v", test.name, v.Violations)
+			case test.want != "" && (v.Clean || v.ViolationCount != 1 || v.Violations[0].Kind != test.want):
+				t.Errorf("%s: found %v, must be one %q", test.name, v.Violations, test.want)
+			}
+		}
 	}
 }
 

@@ -67,7 +67,7 @@ func (s *story) operations(origin time.Time, tolerance time.Duration) []porcupin
 	}
 	for _, x := range s.reports {
 		// The ledger had decided when the report was written. Kafka keeps milliseconds.
-		all = append(all, porcupine.Operation{Input: reporting, Output: state{Ended, x.outcome}, Call: since(x.at.Add(-tolerance)), Return: since(x.at.Add(time.Millisecond + tolerance))})
+		all = append(all, porcupine.Operation{Input: reporting, Output: state{Ended, x.Outcome}, Call: since(x.At.Add(-tolerance)), Return: since(x.At.Add(time.Millisecond + tolerance))})
 	}
 	for i := range all {
 		all[i].ClientId = i
@@ -89,7 +89,7 @@ func (s *story) tell(origin time.Time) string {
 		}
 	}
 	for _, x := range s.reports {
-		text += fmt.Sprintf("; report of %s: %v", at(x.at), x.outcome)
+		text += fmt.Sprintf("; report of %s: %v", at(x.At), x.Outcome)
 	}
 	if len(text) > storyBytesMax {
 		text = text[:storyBytesMax] + "…"

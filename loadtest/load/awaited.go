@@ -19,20 +19,34 @@ type record struct {
 // awaited is a payment that was sent and has not had its whole outcome.
 type awaited struct {
 	payment  mix.Payment
-	id       pix.EndToEndID // zero when the name is none
+	id       pix.EndToEndID // or a return's id; zero when the name is neither
 	intended time.Time
 
 	sent    int // messages
 	acked   int
-	records [2]record     // of the acknowledged messages
-	letters [2]pix.Reason // dead letters of the messages
+	records [messagesMax]record     // of the acknowledged messages
+	letters [messagesMax]pix.Reason // dead letters of the messages
 
 	reports    int
 	first      outcome
-	firstBytes uint64 // hash of the first report: a repeated one must be equal
-	problem    string // what is wrong, once something is
-	excused    bool   // ended otherwise, with a reason that the run allows
+	firstBytes uint64                   // hash of the first report: a repeated one must be equal
+	returns    [mix.ReturnsMax]returned // by the first place of a return in payment.Returns
+	problem    string                   // what is wrong, once something is
+	excused    bool                     // ended otherwise, with a reason that the run allows
 	finished   bool
+}
+
+// The messages of a payment: the first, the second, and its returns.
+const (
+	firstReturn = 2
+	messagesMax = firstReturn + mix.ReturnsMax
+)
+
+// returned is a return's outcome.
+type returned struct {
+	reports    int
+	first      outcome
+	firstBytes uint64
 }
 
 // outcome is what a report says.
@@ -80,6 +94,74 @@ func (a *awaited) takeReport(report *pixv1.SettlementReport, hash uint64, allowe
 	}
 }
 
+// takeReturnReport notes a report about the payment's return k. isFirst tells that it
+// is the first one.
+func (a *awaited) takeReturnReport(k int, report *pixv1.SettlementReport, hash uint64, allowed []pix.Reason) (isFirst bool) {
+	r, seen := a.payment.Returns[k], &a.returns[k]
+	wrong := func(format string, arguments ...any) {
+		a.problem = fmt.Sprintf("its return %s: %s", r.ID, fmt.Sprintf(format, arguments...))
+	}
+	seen.reports++
+	if seen.reports > 1 {
+		if hash != seen.firstBytes {
+			wrong("two reports with different bytes")
+		}
+		return false
+	}
+	got := outcome{report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, report.ReasonCode, report.AmountCentavos}
+	seen.first, seen.firstBytes = got, hash
+	rejected := func(reason pix.Reason) bool { return !got.settled && got.reason == reason.String() }
+	switch {
+	case got.amountCentavos != r.AmountCentavos || report.OriginalEndToEndId != r.Original:
+		wrong("the report is about %d centavos of %s, sent were %d of %s", got.amountCentavos, report.OriginalEndToEndId, r.AmountCentavos, r.Original)
+	case got.settled && (!names(report.Payer, a.payment.Payee) || !names(report.Payee, a.payment.Payer)):
+		wrong("the report is about %v to %v, the payment was the other way from %v to %v", report.Payer, report.Payee, a.payment.Payer, a.payment.Payee)
+	case !got.settled && (report.Payer != nil || report.Payee != nil):
+		wrong("it is rejected, and the report names accounts")
+	case got.settled && got.reason != "":
+		wrong("settled, with the reason %s", got.reason)
+	case got.settled && r.Ends.Fate == mix.Settled, r.Ends.Fate == mix.Rejected && rejected(r.Ends.Reason):
+	case r.Racing && rejected(pix.ReasonReturnExceeds):
+	case slices.ContainsFunc(allowed, rejected):
+		a.excused = true
+	default:
+		wrong("%v, but it must be %s", got, r.Ends)
+	}
+	return true
+}
+
+// returnsComplete tells whether every return has its outcome, and notes what is wrong with
+// all of them together.
+func (a *awaited) returnsComplete() bool {
+	var given uint64
+	racing, settled := false, 0
+	for k, r := range a.payment.Returns {
+		if a.returnNamed(r.ID.String()) != k {
+			continue // the same again
+		}
+		if a.returns[k].reports == 0 {
+			return false
+		}
+		racing = racing || r.Racing
+		if a.returns[k].first.settled {
+			given += r.AmountCentavos
+			settled++
+		}
+	}
+	switch {
+	case given > a.first.amountCentavos:
+		a.problem = fmt.Sprintf("%d centavos were paid, and %d given back", a.first.amountCentavos, given)
+	case racing && settled != 1 && !a.excused:
+		a.problem = fmt.Sprintf("%d of its returns settled, one of them must", settled)
+	}
+	return true
+}
+
+// returnNamed returns the first place of a return with an id, or -1.
+func (a *awaited) returnNamed(id string) int {
+	return slices.IndexFunc(a.payment.Returns, func(r mix.Return) bool { return r.ID.String() == id })
+}
+
 // takeLetter notes a dead letter of message i.
 func (a *awaited) takeLetter(i int, reason pix.Reason) {
 	if a.letters[i] != pix.ReasonNone && a.letters[i] != reason {
@@ -87,6 +169,10 @@ func (a *awaited) takeLetter(i int, reason pix.Reason) {
 		return
 	}
 	a.letters[i] = reason
+	if i >= firstReturn {
+		a.problem = fmt.Sprintf("its return %s: dead letter %s, but it must be %s", a.payment.Returns[i-firstReturn].ID, reason, a.payment.Returns[i-firstReturn].Ends)
+		return
+	}
 	expected := a.payment.Case.Expectation()
 	want := pix.ReasonConflict
 	if expected.Fate == mix.DeadLetter {
@@ -132,7 +218,7 @@ func (a *awaited) complete(faults bool) bool {
 		}
 		return a.letters[loser] != pix.ReasonNone
 	}
-	return a.reports > 0
+	return a.reports > 0 && (!a.first.settled || a.returnsComplete())
 }
 
 // missing says what has not come.
@@ -146,6 +232,11 @@ func (a *awaited) missing() string {
 		return "no report, it must be " + a.payment.Case.Expectation().Ending()
 	case a.payment.Case == mix.Again:
 		return "sent again after its report, and not reported again"
+	}
+	for k, r := range a.payment.Returns {
+		if a.returns[k].reports == 0 && a.returnNamed(r.ID.String()) == k {
+			return fmt.Sprintf("its return %s has no report, it must be %s", r.ID, r.Ends)
+		}
 	}
 	return "the message that lost against the same EndToEndId with another amount has no dead letter DUPL"
 }

@@ -39,6 +39,8 @@ type book struct {
 	sent        int
 	settled     int
 	rejected    int
+	returned    int // returns that settled
+	unreturned  int // and that were rejected
 	lettered    int
 	lastSettled time.Time
 	perSecond   []Second                // settled payments by second since start
@@ -71,6 +73,9 @@ func newBook(allowed []pix.Reason, faults bool) *book {
 // await notes a payment before its first message goes out.
 func (b *book) await(payment mix.Payment, intended time.Time) *awaited {
 	a := &awaited{payment: payment, intended: intended, sent: 1}
+	for i := range a.records {
+		a.records[i] = nowhere
+	}
 	if payment.Second.Value != nil && !payment.AfterReport {
 		a.sent = 2
 	}
@@ -80,11 +85,14 @@ func (b *book) await(payment mix.Payment, intended time.Time) *awaited {
 	b.open++
 	b.sent++
 	b.counts[payment.Case].Sent++
-	if id, err := pix.ParseEndToEndID(payment.Name); err == nil {
+	if id, err := pix.ParsePaymentOrReturnID(payment.Name); err == nil {
 		a.id = id
 		b.byID[id] = a
 	} else {
 		b.nameless[a] = struct{}{}
+	}
+	for _, r := range payment.Returns {
+		b.byID[pix.EndToEndID(r.ID)] = a
 	}
 	return a
 }
@@ -115,8 +123,8 @@ func (b *book) acknowledged(a *awaited, i int, at record, err error) {
 	b.finishIfComplete(a)
 }
 
-// report notes a settlement report. It returns the payment whose second message must go
-// out because of it, if there is one.
+// report notes a settlement report. It returns the payment whose second message, or whose
+// returns, must go out because of it, if there are any.
 func (b *book) report(report *pixv1.SettlementReport, value []byte, now time.Time) (next *awaited) {
 	var id pix.EndToEndID
 	copy(id[:], report.EndToEndId)
@@ -128,19 +136,41 @@ func (b *book) report(report *pixv1.SettlementReport, value []byte, now time.Tim
 		b.elsewhere++
 		return nil
 	}
+	if id != a.id {
+		if k := a.returnNamed(report.EndToEndId); a.takeReturnReport(k, report, hash, b.allowed) {
+			b.countReturn(a.returns[k].first)
+		}
+		b.finishIfComplete(a)
+		return nil
+	}
 	a.takeReport(report, hash, b.allowed)
 	if a.reports == 1 {
 		b.observe(a, now)
 		if a.payment.AfterReport {
 			a.sent, next = 2, a
 		}
+		if len(a.payment.Returns) > 0 && a.first.settled {
+			a.sent, next = a.sent+len(a.payment.Returns), a
+		}
 	}
 	b.finishIfComplete(a)
 	return next
 }
 
+func (b *book) countReturn(first outcome) {
+	if first.settled {
+		b.returned++
+	} else {
+		b.unreturned++
+	}
+}
+
 // observe counts the first outcome of a payment and how long it took.
 func (b *book) observe(a *awaited, now time.Time) {
+	if a.reports > 0 && a.id[0] == 'D' {
+		b.countReturn(a.first)
+		return
+	}
 	took := now.Sub(a.intended)
 	observe(b.overall, took)
 	switch {
@@ -185,10 +215,7 @@ func (b *book) letter(of record, reason pix.Reason, now time.Time) {
 		}
 		return
 	}
-	i := 0
-	if a.records[0] != of {
-		i = 1
-	}
+	i := slices.Index(a.records[:], of)
 	b.takeLetter(a, i, reason, now)
 	b.finishIfComplete(a)
 }
@@ -225,6 +252,9 @@ func (b *book) finish(a *awaited) {
 	if b.byID[a.id] == a {
 		delete(b.byID, a.id)
 	}
+	for _, r := range a.payment.Returns {
+		delete(b.byID, pix.EndToEndID(r.ID))
+	}
 	for _, r := range a.records {
 		if b.byRecord[r] == a {
 			delete(b.byRecord, r)
@@ -251,6 +281,9 @@ func (b *book) giveUp() {
 	open := slices.AppendSeq(slices.Collect(maps.Values(b.byID)), maps.Keys(b.nameless))
 	slices.SortFunc(open, func(x, y *awaited) int { return x.intended.Compare(y.intended) })
 	for _, a := range open {
+		if a.finished {
+			continue // met before, under another of its ids
+		}
 		b.counts[a.payment.Case].Missing++
 		b.fail(a, a.missing())
 		b.finish(a)

@@ -60,6 +60,40 @@ func (s *scene) report(i int, reason string, change ...func(*pixv1.SettlementRep
 	return s.book.report(report, value, time.Now()) != nil
 }
 
+// back reports the payment's return k; with no reason as settled.
+func (s *scene) back(k int, reason string, change ...func(*pixv1.SettlementReport)) {
+	r := s.payment.Returns[k]
+	report := &pixv1.SettlementReport{EndToEndId: r.ID.String(), OriginalEndToEndId: r.Original, AmountCentavos: r.AmountCentavos,
+		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: reason}
+	if reason == "" {
+		account := func(a pix.Account) *pixv1.Account {
+			return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
+		}
+		report.Status, report.Payer, report.Payee = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, account(s.payment.Payee), account(s.payment.Payer)
+	}
+	for _, c := range change {
+		c(report)
+	}
+	value, err := report.MarshalVT()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if s.book.report(report, value, time.Now()) != nil {
+		s.t.Fatal("the report of a return lets something be sent")
+	}
+}
+
+// paid lets the payment settle and its returns be acknowledged.
+func (s *scene) paid() {
+	s.ack(0)
+	if !s.report(0, "") {
+		s.t.Fatal("the returns of a settled payment must be sent")
+	}
+	for k := range s.payment.Returns {
+		s.ack(firstReturn + k)
+	}
+}
+
 func TestOutcomes(t *testing.T) {
 	const (
 		open     = "open"
@@ -126,6 +160,54 @@ func TestOutcomes(t *testing.T) {
 			s.report(0, "", func(r *pixv1.SettlementReport) { r.AmountCentavos = 1 << 40 })
 		}, "centavos"},
 		{"conflict after it settled: a dead letter", mix.ConflictAgain, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.ack(1); s.letter(1, dupl) }, expected},
+		{"returned: settles, once for both messages", mix.Returned, nil, func(s *scene) { s.paid(); s.back(0, "") }, expected},
+		{"returned: two equal reports", mix.Returned, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "")
+			s.ack(2)
+			s.back(0, "")
+			s.back(0, "")
+			s.ack(3)
+		}, expected},
+		{"returned: two reports that differ", mix.Returned, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.back(0, ""); s.back(0, "AM09") }, "different bytes"},
+		{"returned: no report", mix.Returned, nil, func(s *scene) { s.paid() }, open},
+		{"returned: is never acknowledged", mix.Returned, nil, func(s *scene) { s.ack(0); s.report(0, ""); s.ack(2); s.back(0, "") }, open},
+		{"returned: rejected instead", mix.Returned, nil, func(s *scene) { s.paid(); s.back(0, "AM09") }, "rejected AM09, but it must be settled"},
+		{"returned: rejected instead, which is allowed", mix.Returned, []pix.Reason{ab03}, func(s *scene) { s.paid(); s.back(0, "AB03") }, excused},
+		{"returned: the payment is rejected, which is allowed", mix.Returned, []pix.Reason{ab03}, func(s *scene) { s.ack(0); s.report(0, "AB03") }, excused},
+		{"returned: a dead letter", mix.Returned, nil, func(s *scene) { s.paid(); s.letter(3, dupl) }, "dead letter DUPL, but it must be settled"},
+		{"returned: another amount", mix.Returned, nil, func(s *scene) {
+			s.paid()
+			s.back(0, "", func(r *pixv1.SettlementReport) { r.AmountCentavos++ })
+		}, "centavos"},
+		{"returned: of another payment", mix.Returned, nil, func(s *scene) {
+			s.paid()
+			s.back(0, "", func(r *pixv1.SettlementReport) { r.OriginalEndToEndId = "E" })
+		}, "centavos of E"},
+		{"returned: forwards again", mix.Returned, nil, func(s *scene) {
+			s.paid()
+			s.back(0, "", func(r *pixv1.SettlementReport) { r.Payer, r.Payee = r.Payee, r.Payer })
+		}, "the other way"},
+		{"in parts: both settle", mix.ReturnedInParts, nil, func(s *scene) { s.paid(); s.back(1, ""); s.back(0, "") }, expected},
+		{"in parts: one is missing", mix.ReturnedInParts, nil, func(s *scene) { s.paid(); s.back(1, "") }, open},
+		{"race: the first settles", mix.ReturnsRace, nil, func(s *scene) { s.paid(); s.back(0, ""); s.back(1, "AM09") }, expected},
+		{"race: the second settles", mix.ReturnsRace, nil, func(s *scene) { s.paid(); s.back(0, "AM09"); s.back(1, "") }, expected},
+		{"race: both settle", mix.ReturnsRace, nil, func(s *scene) { s.paid(); s.back(0, ""); s.back(1, "") }, "given back"},
+		{"race: neither settles", mix.ReturnsRace, nil, func(s *scene) { s.paid(); s.back(0, "AM09"); s.back(1, "AM09") }, "0 of its returns settled"},
+		{"race: one timed out and the other was too much, which is allowed", mix.ReturnsRace, []pix.Reason{ab03}, func(s *scene) { s.paid(); s.back(0, "AB03"); s.back(1, "AM09") }, excused},
+		{"too much: is refused", mix.ReturnTooMuch, nil, func(s *scene) { s.paid(); s.back(0, "AM09") }, expected},
+		{"too much: settles", mix.ReturnTooMuch, nil, func(s *scene) { s.paid(); s.back(0, "") }, "settled, but it must be rejected AM09"},
+		{"too much: refused, and the report names accounts", mix.ReturnTooMuch, nil, func(s *scene) {
+			s.paid()
+			s.back(0, "AM09", func(r *pixv1.SettlementReport) { r.Payer = &pixv1.Account{} })
+		}, "names accounts"},
+		{"of nothing: is refused", mix.ReturnOfNothing, nil, func(s *scene) {
+			s.ack(0)
+			s.report(0, "LQ04", func(r *pixv1.SettlementReport) { r.Payer, r.Payee = nil, nil })
+		}, expected},
+		{"of nothing: settles", mix.ReturnOfNothing, nil, func(s *scene) { s.ack(0); s.report(0, "") }, "settled, but it must be rejected LQ04"},
+		{"of a return: a dead letter", mix.ReturnOfReturn, nil, func(s *scene) { s.ack(0); s.letter(0, pix.ReasonBadEndToEndID) }, expected},
+
 		{"conflict after it settled: the new amount wins", mix.ConflictAgain, nil, func(s *scene) { s.ack(0); s.report(1, "") }, "centavos"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

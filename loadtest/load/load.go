@@ -96,8 +96,8 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 		kgo.ProducerLinger(config.Stream.Linger),
 		kgo.ProducerBatchMaxBytes(stream.MessageBytesMax),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
-		// Never the limit: OutstandingMax is, and a payment has two messages at most.
-		kgo.MaxBufferedRecords(2*config.OutstandingMax+1),
+		// Never the limit: OutstandingMax is, and a payment has so many messages at most.
+		kgo.MaxBufferedRecords(messagesMax*config.OutstandingMax+1),
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the Kafka producer: %w", err)
@@ -203,21 +203,33 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 		}
 		payment := generator.Payment(c, intended)
 		a := l.book.await(payment, intended)
-		l.produce(a, 0, payment.First.Value)
+		l.produce(a, 0, payment.First)
 		if payment.Second.Value != nil && !payment.AfterReport {
-			l.produce(a, 1, payment.Second.Value)
+			l.produce(a, 1, payment.Second)
 		}
+	}
+}
+
+// sendAfterReport sends what follows the first report of a payment: the message again, later,
+// or its returns, at once. The ledger knows that it has settled before any report says so.
+func (l *loader) sendAfterReport(a *awaited) {
+	if a.payment.Second.Value != nil {
+		time.AfterFunc(againAfter, func() { l.produce(a, 1, a.payment.Second) })
+	}
+	now := time.Now()
+	for k, back := range a.payment.Returns {
+		l.produce(a, firstReturn+k, back.Message(now))
 	}
 }
 
 // produce hands message i of a payment to the client, which sends it until it is
 // acknowledged. Posts are in flight at the same time, as many as payments are.
-func (l *loader) produce(a *awaited, i int, value []byte) {
+func (l *loader) produce(a *awaited, i int, message mix.Message) {
 	if l.door != nil {
-		go func() { l.book.acknowledged(a, i, nowhere, l.door.post(value)) }()
+		go func() { l.book.acknowledged(a, i, nowhere, l.door.post(message.Value)) }()
 		return
 	}
-	l.producer.Produce(context.Background(), &kgo.Record{Topic: stream.Payments, Key: []byte(a.payment.Name), Value: value},
+	l.producer.Produce(context.Background(), &kgo.Record{Topic: stream.Payments, Key: []byte(message.Key), Value: message.Value},
 		func(r *kgo.Record, err error) {
 			l.book.acknowledged(a, i, record{r.Partition, r.Offset}, err)
 		})
@@ -241,7 +253,7 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 					return // its payment will be missing; the audit names the record
 				}
 				if a := l.book.report(&report, r.Value, now); a != nil {
-					time.AfterFunc(againAfter, func() { l.produce(a, 1, a.payment.Second.Value) })
+					l.sendAfterReport(a)
 				}
 			case stream.DeadLetters:
 				letter.Reset()

@@ -30,6 +30,9 @@ type Result struct {
 	Settled     int       `json:"settled"`
 	Rejected    int       `json:"rejected"`
 	DeadLetters int       `json:"dead_letters"`
+	// Returned and ReturnsRejected count returns, which are counted nowhere else here.
+	Returned        int `json:"returned"`
+	ReturnsRejected int `json:"returns_rejected"`
 	// GoodRejected counts by reason the payments that were rejected and should have settled.
 	GoodRejected map[string]int `json:"good_rejected"`
 	// OtherReports are repeated reports and those of other senders.
@@ -106,7 +109,7 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 		Seed: l.config.Seed, Mix: l.config.MixName, Rate: l.config.Rate,
 		Payments: l.config.Payments, Sent: b.sent, Dropped: l.dropped, Late: l.late,
 		LateMaxMs: float64(l.lateMax.Microseconds()) / 1e3,
-		Settled:   b.settled, Rejected: b.rejected, DeadLetters: b.lettered, GoodRejected: maps.Clone(b.turned), OtherReports: b.elsewhere,
+		Settled:   b.settled, Rejected: b.rejected, DeadLetters: b.lettered, Returned: b.returned, ReturnsRejected: b.unreturned, GoodRejected: maps.Clone(b.turned), OtherReports: b.elsewhere,
 		FailureCount: b.failed, Failures: b.failures,
 		Latencies: []Latency{latency("producer acknowledgement", b.ack), latency("settled", b.settling), latency("every outcome", b.overall)},
 	}
@@ -183,6 +186,9 @@ func (r *Result) Write(w io.Writer) {
 		fmt.Fprintf(w, ", %.0f/s in the steady window", r.SteadyPerSecond)
 	}
 	fmt.Fprintf(w, "), rejected %d, dead letters %d\n", r.Rejected, r.DeadLetters)
+	if r.Returned+r.ReturnsRejected > 0 {
+		fmt.Fprintf(w, "returns settled %d, rejected %d\n", r.Returned, r.ReturnsRejected)
+	}
 	fmt.Fprintf(w, "sends dropped %d, late %d (more than %v; the latest by %.1f ms)\n", r.Dropped, r.Late, lateAfter, r.LateMaxMs)
 	for _, f := range r.Failures {
 		fmt.Fprintf(w, "WRONG %q (%s, record %s): %s\n", f.EndToEndID, f.Case, f.Record, f.Problem)

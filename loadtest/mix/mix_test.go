@@ -2,6 +2,7 @@ package mix
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -74,6 +75,13 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 			at = at.Add(time.Millisecond)
 			payment := generator.Payment(c, at)
 			expected := c.Expectation()
+			if payment.Payer == (pix.Account{}) { // a return without a payment
+				back, err := judgeReturn(payment.First, at)
+				if (err == nil) == (expected.Fate == DeadLetter) || err == nil && (back.ID.String() != payment.Name || back.AmountCentavos != payment.First.AmountCentavos) {
+					t.Fatalf("%s: the message is %+v, %v", c, back, err)
+				}
+				continue
+			}
 			order, err := judge(payment.First.Value, at)
 			if expected.Fate == DeadLetter {
 				var invalid *pix.Invalid
@@ -95,6 +103,7 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 			if c == Hottest && payment.Payee != population.Customer(0) {
 				t.Fatalf("%s goes to %v", c, payment.Payee)
 			}
+			checkReturns(t, payment, order, at)
 			twoMessages := c == Twice || c == Again || c.Conflicting()
 			if twoMessages != (payment.Second.Value != nil) {
 				t.Fatalf("%s: a second message is %t", c, payment.Second.Value != nil)
@@ -107,6 +116,62 @@ func TestMessagesAreWhatTheirCaseSays(t *testing.T) {
 			}
 		}
 	}
+}
+
+// checkReturns checks that the returns of a payment are what its case says.
+func checkReturns(t *testing.T, payment Payment, order pix.Order, at time.Time) {
+	t.Helper()
+	var sum uint64
+	settling, ids := 0, map[pix.ReturnID]bool{}
+	for _, r := range payment.Returns {
+		message := r.Message(at)
+		back, err := judgeReturn(message, at)
+		if err != nil || back.ID != r.ID || back.Original != order.ID || back.AmountCentavos != r.AmountCentavos || back.AmountCentavos != message.AmountCentavos || message.Key != payment.Name {
+			t.Fatalf("%s: the return is %+v, the message %+v, of %+v: %v", payment.Case, r, back, order, err)
+		}
+		if ours := r.ID.PSP() == payment.Payee.ISPB; ours != (r.Ends.Reason != pix.ReasonNotThePayee) {
+			t.Fatalf("%s: %s gives back what %s received", payment.Case, r.ID.PSP(), payment.Payee.ISPB)
+		}
+		if r.Racing != (payment.Case == ReturnsRace) || r.Racing && r.AmountCentavos <= order.AmountCentavos/2 {
+			t.Fatalf("%s: %+v of %d", payment.Case, r, order.AmountCentavos)
+		}
+		if ids[r.ID] {
+			continue // the same again
+		}
+		ids[r.ID] = true
+		if r.Ends.Fate == Settled {
+			sum += r.AmountCentavos
+			settling++
+		}
+	}
+	want := map[Case]string{Returned: "2 messages, 1 settle, all", ReturnsRace: "2 messages, 2 settle, too much", ReturnTooMuch: "1 messages, 0 settle, nothing", ReturnByStranger: "1 messages, 0 settle, nothing", ReturnedInParts: "2 messages, 2 settle, all"}[payment.Case]
+	got := fmt.Sprintf("%d messages, %d settle, ", len(payment.Returns), settling)
+	switch {
+	case sum == 0:
+		got += "nothing"
+	case sum == order.AmountCentavos:
+		got += "all"
+	case sum > order.AmountCentavos:
+		got += "too much"
+	}
+	if len(payment.Returns) == 0 && want == "" || payment.Case == ReturnedInParts && got == "1 messages, 1 settle, all" {
+		return
+	}
+	if got != want || len(payment.Returns) > ReturnsMax {
+		t.Fatalf("%s: the returns are %s, they must be %s: %+v", payment.Case, got, want, payment.Returns)
+	}
+}
+
+// judgeReturn decodes and validates a return as the clearing house does.
+func judgeReturn(message Message, at time.Time) (pix.Return, error) {
+	var m pixv1.PaymentOrder
+	if err := m.UnmarshalVT(message.Value); err != nil {
+		return pix.Return{}, err
+	}
+	o := m.GetReturnOrder()
+	return pix.ReturnDraft{
+		ReturnID: o.GetReturnId(), OriginalEndToEndID: o.GetOriginalEndToEndId(), AmountCentavos: o.GetAmountCentavos(), ReasonCode: o.GetReasonCode(), AcceptedAtUnixMs: o.GetAcceptedAtUnixMs(),
+	}.Validate(at)
 }
 
 // judge decodes and validates as the clearing house does.

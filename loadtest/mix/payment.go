@@ -24,12 +24,42 @@ type Payment struct {
 	// Its Value is nil when there is none.
 	Second      Message
 	AfterReport bool
+	// Returns are sent when the payment is reported as settled. One that is in it twice is
+	// sent twice.
+	Returns []Return
 }
+
+// ReturnsMax is how many messages the returns of a payment are at most.
+const ReturnsMax = 2
 
 // Message is one record for pix.payments.
 type Message struct {
+	Key            string
 	Value          []byte
 	AmountCentavos uint64
+}
+
+// Return gives a payment back, or tries to.
+type Return struct {
+	ID             pix.ReturnID
+	Original       string // an EndToEndId, or what is none
+	AmountCentavos uint64
+	Reason         pix.Reason
+	Ends           End
+	// Racing tells that the returns of the payment are together too much: one of them settles,
+	// and those that come too late are rejected with AM09.
+	Racing bool
+}
+
+// Message is what is sent of a return that is accepted at an instant.
+func (r Return) Message(accepted time.Time) Message {
+	value, err := (&pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
+		ReturnId: r.ID.String(), OriginalEndToEndId: r.Original, AmountCentavos: r.AmountCentavos, ReasonCode: r.Reason.String(), AcceptedAtUnixMs: accepted.UnixMilli(),
+	}}).MarshalVT()
+	if err != nil {
+		panic(fmt.Sprintf("cannot encode %v: %v", r, err)) // ids and numbers
+	}
+	return Message{Key: r.Original, Value: value, AmountCentavos: r.AmountCentavos}
 }
 
 // Generator makes payments. It is not safe for concurrent use.
@@ -62,6 +92,9 @@ const (
 // Payment makes a payment of a case that is accepted at an instant. Instants must ascend:
 // the ledger rewards ordered EndToEndIds.
 func (g *Generator) Payment(c Case, at time.Time) Payment {
+	if c == ReturnOfNothing || c == ReturnOfReturn {
+		return g.lonelyReturn(c, at)
+	}
 	payer, payee := g.customers(c == SameBank)
 	amount := g.amount()
 	accepted := at
@@ -140,7 +173,57 @@ func (g *Generator) Payment(c Case, at time.Time) Payment {
 		payment.First.Value = g.garble(payment.First.Value)
 	}
 	payment.AfterReport = c == Again || c == ConflictAgain
+	payment.Returns = g.returns(payment, at)
 	return payment
+}
+
+// returns makes the returns that the payment's case sends after it has settled.
+func (g *Generator) returns(p Payment, at time.Time) []Return {
+	paid, by := p.First.AmountCentavos, p.Payee.ISPB
+	giveBack := func(centavos uint64, ends End, racing bool) Return {
+		return Return{pix.NewReturnID(by, at, g.random), p.Name, centavos, g.returnReason(), ends, racing}
+	}
+	settles := End{Fate: Settled}
+	switch p.Case {
+	case Returned:
+		whole := giveBack(paid, settles, false)
+		return []Return{whole, whole}
+	case ReturnedInParts:
+		part := 1 + g.random.Uint64N(paid)
+		if part == paid {
+			return []Return{giveBack(paid, settles, false)}
+		}
+		return []Return{giveBack(part, settles, false), giveBack(paid-part, settles, false)}
+	case ReturnsRace:
+		more := func() uint64 { return paid/2 + 1 + g.random.Uint64N(paid-paid/2) } // than half
+		return []Return{giveBack(more(), settles, true), giveBack(more(), settles, true)}
+	case ReturnTooMuch:
+		return []Return{giveBack(paid+1+g.random.Uint64N(paid), End{Rejected, pix.ReasonReturnExceeds}, false)}
+	case ReturnByStranger:
+		if by = p.Payer.ISPB; g.random.IntN(2) == 0 {
+			by = unknownPSP
+		}
+		return []Return{giveBack(1+g.random.Uint64N(paid), End{Rejected, pix.ReasonNotThePayee}, false)}
+	}
+	return nil
+}
+
+// lonelyReturn makes a return without a payment: the message itself is one.
+func (g *Generator) lonelyReturn(c Case, at time.Time) Payment {
+	payer, payee := g.customers(false)
+	original := pix.NewEndToEndID(payer.ISPB, at, g.random).String()
+	switch {
+	case c == ReturnOfReturn:
+		original = pix.NewReturnID(payer.ISPB, at, g.random).String()
+	case g.random.IntN(2) == 0:
+		original = pix.NewEndToEndID(g.unknownPSP(), at, g.random).String()
+	}
+	r := Return{pix.NewReturnID(payee.ISPB, at, g.random), original, g.amount(), g.returnReason(), c.Expectation().End, false}
+	return Payment{Case: c, Name: r.ID.String(), First: r.Message(at)}
+}
+
+func (g *Generator) returnReason() pix.Reason {
+	return pix.ReturnReasons[g.random.IntN(len(pix.ReturnReasons))]
 }
 
 // customers picks an ordinary payer and another ordinary payee, inside one bank or not.
@@ -225,7 +308,7 @@ func encode(order *pixv1.PaymentOrder) Message {
 	if err != nil {
 		panic(fmt.Sprintf("cannot encode %v: %v", order, err)) // only invalid UTF-8 could fail, and there is none
 	}
-	return Message{Value: value, AmountCentavos: order.AmountCentavos}
+	return Message{Key: order.EndToEndId, Value: value, AmountCentavos: order.AmountCentavos}
 }
 
 func message(account pix.Account) *pixv1.Account {

@@ -13,10 +13,18 @@ import (
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
-// Config says where Kafka is. It is embedded in the configuration of services.
+// Config says where Kafka is and what its locks need. It is part of the configuration of
+// every program that talks to Kafka.
 type Config struct {
 	Brokers []string      `env:"KAFKA_BROKERS" envDefault:"127.0.0.1:9092" help:"Kafka bootstrap addresses, host:port, comma-separated"`
 	Linger  time.Duration `env:"KAFKA_LINGER" envDefault:"0s" help:"how long a record waits for company before it is sent, 0 to 1s"`
+
+	TLS              bool   `env:"KAFKA_TLS" envDefault:"false" help:"true: talk to Kafka over TLS"`
+	TLSCAFile        string `env:"KAFKA_TLS_CA_FILE" help:"authorities, PEM, of the brokers' certificates; empty: those of the system"`
+	TLSCertFile      string `env:"KAFKA_TLS_CERT_FILE" help:"this program's own certificate and chain, PEM, for brokers that ask for one"`
+	TLSKeyFile       string `env:"KAFKA_TLS_KEY_FILE" help:"the private key of KAFKA_TLS_CERT_FILE, PEM"`
+	SASLUser         string `env:"KAFKA_SASL_USER" help:"who this program is to Kafka, by SASL/SCRAM-SHA-512; empty: it does not say"`
+	SASLPasswordFile string `env:"KAFKA_SASL_PASSWORD_FILE" help:"file with the password of KAFKA_SASL_USER; read for each connection, so that a new password needs no restart"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -29,7 +37,11 @@ func (c Config) Validate() error {
 			return fmt.Errorf("KAFKA_BROKERS holds %q: it must be host:port", address)
 		}
 	}
-	return settings.DurationInRange("KAFKA_LINGER", c.Linger, 0, time.Second)
+	if err := settings.DurationInRange("KAFKA_LINGER", c.Linger, 0, time.Second); err != nil {
+		return err
+	}
+	_, err := c.Options() // reads what the files hold
+	return err
 }
 
 // Connect makes a client with the settings that every service shares: acks from all
@@ -37,8 +49,11 @@ func (c Config) Validate() error {
 //
 // name tells the clients of a process apart in logs, in metrics and at the broker.
 func Connect(config Config, name string, t *telemetry.Telemetry, options ...kgo.Opt) (*kgo.Client, error) {
-	shared := []kgo.Opt{
-		kgo.SeedBrokers(config.Brokers...),
+	shared, err := config.Options()
+	if err != nil {
+		return nil, err
+	}
+	shared = append(shared,
 		kgo.ClientID(name),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(config.Linger),
@@ -46,13 +61,9 @@ func Connect(config Config, name string, t *telemetry.Telemetry, options ...kgo.
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		// An order in a transaction that its producer aborted was never given.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.DialTimeout(5 * time.Second),
-		// A proxy whose broker is away closes connections at once. That is no reason to give
-		// records up, as the client would, taking it for a wrong configuration.
-		kgo.AlwaysRetryEOF(),
 		kgo.WithLogger(kzap.New(t.Log.Named(name), kzap.Level(kgo.LogLevelWarn))),
 		kgo.WithHooks(kprom.NewMetrics("pix_kafka", kprom.Registerer(t.Registry), kprom.WithClientLabel(), kprom.FetchAndProduceDetail(kprom.ByTopic, kprom.Batches, kprom.Records, kprom.UncompressedBytes))),
-	}
+	)
 	client, err := kgo.NewClient(append(shared, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the Kafka client %s: %w", name, err)

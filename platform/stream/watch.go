@@ -51,10 +51,10 @@ func Watch(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, topi
 func probe(ctx context.Context, client *kgo.Client, topics []string) error {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
-	// Ping first: it tries once and says why it failed, where Request would retry until
+	// Reach first: it tries once and says why it failed, where Request would retry until
 	// the time is up and say only that.
-	if err := client.Ping(ctx); err != nil {
-		return fmt.Errorf("no broker of KAFKA_BROKERS answers: %w", err)
+	if err := Reach(ctx, client); err != nil {
+		return err
 	}
 	request := kmsg.NewPtrMetadataRequest()
 	for _, topic := range topics {
@@ -68,7 +68,7 @@ func probe(ctx context.Context, client *kgo.Client, topics []string) error {
 	}
 	for _, topic := range response.Topics {
 		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil {
-			return fmt.Errorf("topic %s: %w; bootstrap creates the topics", *topic.Topic, err)
+			return fmt.Errorf("topic %s: %w; bootstrap creates the topics and says who may use them", *topic.Topic, err)
 		}
 	}
 	return nil

@@ -40,6 +40,8 @@ func (e *Engine) fetchError(ctx context.Context, topic string, partition int32, 
 	case ctx.Err() != nil, errors.Is(err, kgo.ErrClientClosed):
 	case errors.Is(err, kerr.FencedInstanceID):
 		e.fail(fmt.Errorf("another engine runs under ENGINE_INSTANCE_ID %q: give every slot its own", e.config.InstanceID))
+	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed):
+		e.fail(fmt.Errorf("Kafka does not let KAFKA_SASL_USER %q read %s as a member of the group %s: %w; bootstrap says who may do what", e.config.Stream.SASLUser, topic, stream.EngineGroup, err))
 	default:
 		e.log.Warn("cannot fetch", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
 		sleep(ctx, 100*time.Millisecond)

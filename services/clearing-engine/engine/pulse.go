@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // pulse keeps asking the ledger what time it is: one transfer of zero, looked up again.
@@ -104,7 +105,7 @@ func (e *Engine) probe() pulse {
 func (e *Engine) pingKafka(ctx context.Context) {
 	for {
 		ping, cancel := context.WithTimeout(ctx, e.config.PulseInterval/2)
-		err := e.direct.Ping(ping)
+		err := stream.Reach(ping, e.direct)
 		cancel()
 		if ctx.Err() != nil {
 			return

@@ -1,0 +1,125 @@
+package stream
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/liquida/liquida/platform/keys"
+)
+
+// Options are what every client of Kafka needs: where the brokers are, how to know them,
+// and who it is to them.
+func (c Config) Options() ([]kgo.Opt, error) {
+	options := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...),
+		kgo.DialTimeout(5 * time.Second),
+		// A proxy whose broker is away closes connections at once. That is no reason to give
+		// records up, as the client would, taking it for a wrong configuration.
+		kgo.AlwaysRetryEOF(),
+	}
+	secured, err := c.tls()
+	if err != nil {
+		return nil, err
+	}
+	if secured != nil {
+		options = append(options, kgo.DialTLSConfig(secured))
+	}
+	if _, err := c.password(); err != nil {
+		return nil, err
+	}
+	if c.SASLUser != "" {
+		options = append(options, kgo.SASL(scram.Sha512(func(context.Context) (scram.Auth, error) {
+			password, err := c.password()
+			return scram.Auth{User: c.SASLUser, Pass: password}, err
+		})))
+	}
+	return slices.Clip(options), nil // or two that append to it would share what they append
+}
+
+// tls returns nil without TLS.
+func (c Config) tls() (*tls.Config, error) {
+	if !c.TLS {
+		for _, file := range []struct{ variable, value string }{
+			{"KAFKA_TLS_CA_FILE", c.TLSCAFile}, {"KAFKA_TLS_CERT_FILE", c.TLSCertFile}, {"KAFKA_TLS_KEY_FILE", c.TLSKeyFile},
+		} {
+			if file.value != "" {
+				return nil, fmt.Errorf("%s is %q, but KAFKA_TLS is false: set KAFKA_TLS=true, or leave it empty", file.variable, file.value)
+			}
+		}
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.TLSCAFile != "" {
+		authorities, err := os.ReadFile(c.TLSCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("KAFKA_TLS_CA_FILE: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(authorities) {
+			return nil, fmt.Errorf("KAFKA_TLS_CA_FILE: %s holds no certificate in PEM", c.TLSCAFile)
+		}
+	}
+	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
+		return nil, fmt.Errorf("KAFKA_TLS_CERT_FILE is %q and KAFKA_TLS_KEY_FILE %q: give both or none", c.TLSCertFile, c.TLSKeyFile)
+	}
+	if c.TLSCertFile != "" {
+		certificate, err := tls.LoadX509KeyPair(c.TLSCertFile, c.TLSKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("KAFKA_TLS_CERT_FILE %s and KAFKA_TLS_KEY_FILE %s: %w", c.TLSCertFile, c.TLSKeyFile, err)
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	return config, nil
+}
+
+func (c Config) password() (string, error) {
+	if (c.SASLUser == "") != (c.SASLPasswordFile == "") {
+		return "", fmt.Errorf("KAFKA_SASL_USER is %q and KAFKA_SASL_PASSWORD_FILE %q: give both or none", c.SASLUser, c.SASLPasswordFile)
+	}
+	if c.SASLUser == "" {
+		return "", nil
+	}
+	password, err := keys.ReadPassword(c.SASLPasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("KAFKA_SASL_PASSWORD_FILE: %w", err)
+	}
+	return password, nil
+}
+
+// Reach asks once whether a broker answers, and says what its refusal means: the client
+// itself tries again for as long as it takes, and does not say why.
+func Reach(ctx context.Context, client *kgo.Client) error {
+	err := client.Ping(ctx)
+	var untrusted *tls.CertificateVerificationError
+	var unencrypted tls.RecordHeaderError
+	because := ""
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		because = "KAFKA_SASL_USER or the password in KAFKA_SASL_PASSWORD_FILE is wrong, or bootstrap has not made the user yet"
+	case errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
+		because = "KAFKA_SASL_USER is set, and the broker does not take SCRAM-SHA-512"
+	case errors.As(err, &untrusted):
+		because = "KAFKA_TLS_CA_FILE must hold the authority of the brokers' certificates, and these must name the addresses of KAFKA_BROKERS"
+	case errors.As(err, &unencrypted):
+		because = "KAFKA_TLS is true, and the broker does not talk TLS"
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		because = "a broker may end a connection like this where KAFKA_TLS, KAFKA_SASL_USER or its password is missing or wrong"
+	default:
+		return fmt.Errorf("no broker of KAFKA_BROKERS answers: %w", err)
+	}
+	return fmt.Errorf("no broker of KAFKA_BROKERS answers: %w; %s", err, because)
+}

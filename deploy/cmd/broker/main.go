@@ -19,6 +19,10 @@ type configuration struct {
 	Address    string `env:"BROKER_ADDRESS" envDefault:"127.0.0.1:9092" help:"IP and port to listen on; clients are sent to the same"`
 	DataDir    string `env:"BROKER_DATA_DIR" envDefault:"broker-data" help:"folder of the data; survives restarts and SIGKILL"`
 	SyncWrites bool   `env:"BROKER_SYNC_WRITES" envDefault:"false" help:"fsync each batch before it is acknowledged"`
+
+	AdminPasswordFile string `env:"BROKER_ADMIN_PASSWORD_FILE" help:"file with the password of the superuser admin: clients must prove who they are (SASL/SCRAM) and may do only what rights (ACLs) allow; fixed once there is data; empty: everyone may do everything"`
+	TLSCertFile       string `env:"BROKER_TLS_CERT_FILE" help:"certificate and chain, PEM: clients must talk TLS; empty: they must not"`
+	TLSKeyFile        string `env:"BROKER_TLS_KEY_FILE" help:"the private key of BROKER_TLS_CERT_FILE, PEM; it may be the same file"`
 }
 
 func (c *configuration) Validate() error {
@@ -30,7 +34,8 @@ func (c *configuration) Validate() error {
 	if c.DataDir == "" {
 		return errors.New("BROKER_DATA_DIR is empty: name a folder for the data")
 	}
-	return nil
+	_, err = c.locks() // reads what the files hold
+	return err
 }
 
 // brokerConfigs are Kafka's own names, so that a real broker can be given the same.
@@ -69,14 +74,21 @@ func start(config *configuration) (*kfake.Cluster, error) {
 			return nil, fmt.Errorf("BROKER_DATA_DIR: %w", err)
 		}
 	}
-	options := []kfake.Opt{
+	if err := lockData(config); err != nil {
+		return nil, err
+	}
+	options, err := config.locks()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options,
 		kfake.NumBrokers(1),
 		kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, config.Address) }),
 		kfake.ClusterID("liquida"),
 		kfake.DataDir(config.DataDir),
 		kfake.BrokerConfigs(brokerConfigs),
 		kfake.WithLogger(loudDisk{kfake.BasicLogger(os.Stderr, kfake.LogLevelWarn), config.DataDir}),
-	}
+	)
 	if config.SyncWrites {
 		options = append(options, kfake.SyncWrites())
 	}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// locksOf makes what a broker with locks needs: its environment, and how its admin gets in.
+func locksOf(t *testing.T, b *broker) (env []string, admin stream.Config) {
+	t.Helper()
+	folder := t.TempDir()
+	pair := httptest.NewTLSServer(nil) // for its certificate, which is good for 127.0.0.1
+	pair.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(pair.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, password := filepath.Join(folder, "broker.pem"), filepath.Join(folder, "password")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw})
+	text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
+	if err := errors.Join(os.WriteFile(certificate, text, 0o600), keys.MakePassword(password)); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"BROKER_ADMIN_PASSWORD_FILE=" + password, "BROKER_TLS_CERT_FILE=" + certificate, "BROKER_TLS_KEY_FILE=" + certificate},
+		stream.Config{Brokers: []string{b.address}, TLS: true, TLSCAFile: certificate, SASLUser: stream.Admin, SASLPasswordFile: password}
+}
+
+// Users and rights are data: they survive what everything else survives.
+func TestLocksSurvive(t *testing.T) {
+	b := newBroker(t)
+	env, admin := locksOf(t, b)
+	password := filepath.Join(t.TempDir(), "password")
+	if err := keys.MakePassword(password); err != nil {
+		t.Fatal(err)
+	}
+	for run, signal := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		b.startLocked(env, admin)
+		if run == 0 {
+			secret, err := keys.ReadPassword(password)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := kadm.NewClient(b.as(admin))
+			created, err := client.CreateTopics(t.Context(), 1, 1, nil, "payments", "settlements")
+			if err := errors.Join(err, created.Error()); err != nil {
+				t.Fatal(err)
+			}
+			made, err := client.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "producer", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: secret}})
+			if err := errors.Join(err, made.Error()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.CreateACLs(t.Context(), kadm.NewACLs().Allow("User:producer").Topics("payments").Operations(kadm.OpWrite)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		user := admin
+		user.SASLUser, user.SASLPasswordFile = "producer", password
+		producer := b.as(user)
+		for topic, want := range map[string]error{"payments": nil, "settlements": kerr.TopicAuthorizationFailed} {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			if err := producer.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr(); !errors.Is(err, want) {
+				t.Errorf("run %d: writing to %s: got %v, want %v", run, topic, err, want)
+			}
+			cancel()
+		}
+		b.end(signal)
+	}
+	// It holds what is enough to log in.
+	if about, err := os.Stat(b.dir); err != nil || about.Mode().Perm() != 0o700 {
+		t.Errorf("the data: %v, %v", about.Mode(), err)
+	}
+	if said, code := b.refused(); !strings.Contains(said, "was made with locks and BROKER_ADMIN_PASSWORD_FILE is empty") || code != settings.ExitFailure {
+		t.Errorf("without locks, on data with locks, it ends with %d and says %q", code, said)
+	}
+}
+
+func TestLocksThatDoNotFitAreRefused(t *testing.T) {
+	b := newBroker(t)
+	env, _ := locksOf(t, b)
+	b.start()
+	b.end(syscall.SIGKILL)
+	if said, code := b.refused(env...); !strings.Contains(said, "was made without locks") || code != settings.ExitFailure {
+		t.Errorf("with locks, on data without, it ends with %d and says %q", code, said)
+	}
+	for _, c := range []struct{ env, says string }{
+		{"BROKER_ADMIN_PASSWORD_FILE=" + b.dir + "/nothing", "BROKER_ADMIN_PASSWORD_FILE: stat " + b.dir + "/nothing"},
+		{"BROKER_TLS_CERT_FILE=" + b.dir + "/nothing", `BROKER_TLS_KEY_FILE "": give both or none`},
+	} {
+		if said, code := b.refused(c.env); !strings.Contains(said, c.says) || code != settings.ExitBadUsage {
+			t.Errorf("%s: it ends with %d and says %q", c.env, code, said)
+		}
+	}
+}
+
+func (b *broker) startLocked(env []string, admin stream.Config) {
+	b.t.Helper()
+	b.cmd = b.command(b.address)
+	b.cmd.Env = append(b.cmd.Env, env...)
+	b.cmd.Stderr = os.Stderr
+	if err := b.cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	client := b.as(admin)
+	eventually(b.t, "the broker answers", func() error {
+		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
+		defer cancel()
+		return stream.Reach(ctx, client)
+	})
+}
+
+// as is a client of a broker with locks.
+func (b *broker) as(config stream.Config) *kgo.Client {
+	b.t.Helper()
+	options, err := config.Options()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return b.client(options...)
+}
+
+// refused runs a broker that must end by itself.
+func (b *broker) refused(env ...string) (said string, code int) {
+	b.t.Helper()
+	cmd := b.command(b.address)
+	cmd.Env = append(cmd.Env, env...)
+	var output bytes.Buffer
+	cmd.Stderr = &output
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
+	_ = cmd.Wait()
+	return output.String(), cmd.ProcessState.ExitCode()
+}

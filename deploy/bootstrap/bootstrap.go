@@ -28,6 +28,7 @@ type Config struct {
 	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" help:"replicas of every partition, 1 to 9; at most the number of brokers"`
 	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" help:"retention of the two authorization topics, 5m to 720h; the others keep everything"`
 	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"accounts or transfers in one request to the ledger, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
+	PasswordsDir       string        `env:"KAFKA_PASSWORDS_DIR" help:"folder of the passwords of Kafka's users, in USER/password: those that are missing are made, readable for their owner only, and Kafka is told the users and their rights; empty: none, for a Kafka without locks"`
 	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the front door: those that are missing are made, readable for their owner only; empty: none"`
 	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digests of the keys in CLIENT_KEYS_DIR, for the producer to know them by; needed with it"`
 	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"file for the secrets with which banks seal their answers, for engines and bank simulator: those that are missing are made, readable for their owner only; empty: none"`
@@ -46,6 +47,9 @@ func (c *Config) Validate() error {
 	}
 	if err := settings.InRange("REPLICATION_FACTOR", c.ReplicationFactor, 1, 9); err != nil {
 		return err
+	}
+	if c.PasswordsDir != "" && c.Stream.SASLUser == "" {
+		return fmt.Errorf("KAFKA_PASSWORDS_DIR is %q and KAFKA_SASL_USER is empty: name the user that may make others", c.PasswordsDir)
 	}
 	if (c.ClientKeysDir == "") != (c.DigestsFile == "") {
 		return fmt.Errorf("CLIENT_KEYS_DIR is %q and HTTP_KEYS_FILE %q: give both or none", c.ClientKeysDir, c.DigestsFile)
@@ -84,11 +88,14 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 		return err
 	}
 	say("asking Kafka at %v for the topics", config.Stream.Brokers)
-	created, err := ensureTopics(ctx, config)
+	created, err := ensureKafka(ctx, config, say)
 	if err != nil {
 		return err
 	}
 	say("%d topics with %d partitions each, %d of them new", len(stream.Topics), config.Partitions, created)
+	if config.PasswordsDir != "" {
+		say("%d users of Kafka with their rights; their passwords are in %s", len(stream.Accesses), config.PasswordsDir)
+	}
 	if !done {
 		if err := books.populate(ctx, say); err != nil {
 			return err

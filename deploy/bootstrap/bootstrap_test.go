@@ -38,6 +38,8 @@ func startLedger(t *testing.T) ledger.Config {
 	return server.Config
 }
 
+func quietly(string, ...any) {}
+
 func startKafka(t *testing.T, options ...kfake.Opt) stream.Config {
 	t.Helper()
 	cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, options...)...)
@@ -305,7 +307,7 @@ func TestWhatIsAwayIsNamed(t *testing.T) {
 	config := smallConfig(t)
 	config.Timeout = time.Second
 	config.Stream.Brokers = []string{"127.0.0.1:1"}
-	if _, err := ensureTopics(context.Background(), config); err == nil || !strings.Contains(err.Error(), "KAFKA_BROKERS [127.0.0.1:1] is not ready after BOOTSTRAP_TIMEOUT 1s") || !strings.Contains(err.Error(), "refused") {
+	if _, err := ensureKafka(context.Background(), config, quietly); err == nil || !strings.Contains(err.Error(), "KAFKA_BROKERS [127.0.0.1:1] is not ready after BOOTSTRAP_TIMEOUT 1s") || !strings.Contains(err.Error(), "refused") {
 		t.Error(err)
 	}
 	config.Ledger.Addresses = []string{"127.0.0.1:1"}
@@ -330,7 +332,7 @@ func TestItWaitsForKafka(t *testing.T) {
 	config.Stream.Brokers = []string{address}
 	ended := make(chan error)
 	go func() {
-		_, err := ensureTopics(context.Background(), config)
+		_, err := ensureKafka(context.Background(), config, quietly)
 		ended <- err
 	}()
 	time.Sleep(500 * time.Millisecond)
@@ -351,7 +353,7 @@ func TestTopics(t *testing.T) {
 	admin := kadm.NewClient(client)
 	ctx := context.Background()
 
-	created, err := ensureTopics(ctx, config)
+	created, err := ensureKafka(ctx, config, quietly)
 	if err != nil || created != 5 {
 		t.Fatal(created, err)
 	}
@@ -359,7 +361,7 @@ func TestTopics(t *testing.T) {
 	if _, err := admin.DeleteTopics(ctx, stream.Settlements, stream.AuthorizationRequests); err != nil {
 		t.Fatal(err)
 	}
-	if created, err = ensureTopics(ctx, config); err != nil || created != 2 {
+	if created, err = ensureKafka(ctx, config, quietly); err != nil || created != 2 {
 		t.Fatal(created, err)
 	}
 	configs, err := admin.DescribeTopicConfigs(ctx, stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses, stream.Settlements, stream.DeadLetters)
@@ -388,7 +390,7 @@ func TestTopics(t *testing.T) {
 	} {
 		differing := *config
 		c.change(&differing)
-		if _, err := ensureTopics(ctx, &differing); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := ensureKafka(ctx, &differing, quietly); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("got %v, want %s", err, c.says)
 		}
 	}
@@ -396,7 +398,7 @@ func TestTopics(t *testing.T) {
 	if _, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Name: "cleanup.policy", Value: &compact}}, stream.Payments); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ensureTopics(ctx, config); err == nil || !strings.Contains(err.Error(), "topic pix.payments has cleanup.policy=compact and must have cleanup.policy=delete") {
+	if _, err := ensureKafka(ctx, config, quietly); err == nil || !strings.Contains(err.Error(), "topic pix.payments has cleanup.policy=compact and must have cleanup.policy=delete") {
 		t.Error(err)
 	}
 }
@@ -406,7 +408,7 @@ func TestAnAcknowledgedRecordIsOnAMajority(t *testing.T) {
 	for replicas, want := range map[int]string{1: "1", 2: "2", 3: "2", 5: "3"} {
 		config := smallConfig(t)
 		config.Stream, config.ReplicationFactor = startKafka(t, kfake.NumBrokers(replicas)), replicas
-		if _, err := ensureTopics(context.Background(), config); err != nil {
+		if _, err := ensureKafka(context.Background(), config, quietly); err != nil {
 			t.Fatal(err)
 		}
 		client, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...))
@@ -435,7 +437,7 @@ func TestImpossibleTopicsFailAtOnce(t *testing.T) {
 	config.Stream = startKafka(t)
 	config.ReplicationFactor = 3
 	started := time.Now()
-	_, err := ensureTopics(context.Background(), config)
+	_, err := ensureKafka(context.Background(), config, quietly)
 	if err == nil || !strings.Contains(err.Error(), "Kafka refuses to create topic pix.payments with PARTITIONS 3 and REPLICATION_FACTOR 3") {
 		t.Error(err)
 	}

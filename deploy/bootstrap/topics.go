@@ -34,24 +34,28 @@ func topicConfigs(topic stream.Topic, config *Config) map[string]string {
 	}
 }
 
-// ensureTopics creates the topics that are missing, refuses those that are there and
-// different, and returns how many it created.
-func ensureTopics(ctx context.Context, config *Config) (created int, err error) {
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(config.Stream.Brokers...), kgo.ClientID("bootstrap"), kgo.DialTimeout(2*time.Second),
+// ensureKafka creates the topics that are missing, refuses those that are there and
+// different, and returns how many it created. Where the broker has locks it makes its users too.
+func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) (created int, err error) {
+	options, err := config.Stream.Options()
+	if err != nil {
+		return 0, err
+	}
+	client, err := kgo.NewClient(append(options,
+		kgo.ClientID("bootstrap"), kgo.DialTimeout(2*time.Second),
 		kgo.RequestRetries(0),                    // a retry of the client's own would hide why the broker is away
 		kgo.MetadataMinAge(100*time.Millisecond), // the default of 5 s would hide the topics just created
-	)
+	)...)
 	if err != nil {
 		return 0, fmt.Errorf("cannot make a Kafka client: %w", err)
 	}
 	defer client.Close()
-	admin := kadm.NewClient(client)
 	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
 
-	for {
-		made, err := createMissing(ctx, admin, config)
+	var why error // it is waiting; told after 2 s, then every 5
+	for told := time.Now().Add(-3 * time.Second); ; {
+		made, err := ensureOnce(ctx, client, config)
 		created += made
 		var away *awayError
 		switch {
@@ -59,13 +63,29 @@ func ensureTopics(ctx context.Context, config *Config) (created int, err error) 
 			return created, nil
 		case !errors.As(err, &away):
 			return created, err
+		case why == nil || ctx.Err() == nil: // that the time is up is no reason
+			why = away.err
+		}
+		if time.Since(told) > 5*time.Second {
+			told = time.Now()
+			say("waiting for Kafka: %v", why)
 		}
 		select {
 		case <-ctx.Done():
-			return created, fmt.Errorf("Kafka at KAFKA_BROKERS %v is not ready after BOOTSTRAP_TIMEOUT %v: %w; start it, or correct the address", config.Stream.Brokers, config.Timeout, away.err)
+			return created, fmt.Errorf("Kafka at KAFKA_BROKERS %v is not ready after BOOTSTRAP_TIMEOUT %v: %w; start it, or correct the settings KAFKA_…", config.Stream.Brokers, config.Timeout, why)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+func ensureOnce(ctx context.Context, client *kgo.Client, config *Config) (created int, err error) {
+	if err := stream.Reach(ctx, client); err != nil { // wrong locks too: who is right may just be being made
+		return 0, &awayError{err}
+	}
+	if created, err = createMissing(ctx, kadm.NewClient(client), config); err == nil && config.PasswordsDir != "" {
+		err = ensureAccess(ctx, client, config)
+	}
+	return created, err
 }
 
 // awayError is a failure that may pass.

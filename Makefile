@@ -6,9 +6,19 @@ STACK := bin/stack
 RATE ?= 1000
 DURATION ?= 60s
 KAFKA ?= embedded
+KAFKA_LOCKS ?= off
 REPLICAS ?= 1
 FUZZ_TIME ?= 20s
 export CGO_ENABLED := 1
+
+# Of a stack with locks: who the load and the audit are to its broker.
+ifeq ($(KAFKA_LOCKS),on)
+LOCKS := --kafka-locks
+load audit: export KAFKA_TLS := true
+load audit: export KAFKA_TLS_CA_FILE := .stack/kafka-keys/ca.pem
+load audit: export KAFKA_SASL_USER := loadtest
+load audit: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/password
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help bench bench-all bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api test-foreign-client check-modules dashboards verify-dashboards verify-compose ci
@@ -18,7 +28,7 @@ help: ## explain every target
 	@printf '\nThe first make demo or make test builds the TigerBeetle server (about 2 minutes, then cached).\n'
 
 demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove every centavo: make demo KAFKA=apache REPLICAS=3
-	@$(STACK) demo --kafka $(KAFKA) --replicas $(REPLICAS)
+	@$(STACK) demo --kafka $(KAFKA) $(LOCKS) --replicas $(REPLICAS)
 
 test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 20 minutes)
 	go test -timeout 40m $(PACKAGES)
@@ -26,8 +36,8 @@ test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker ov
 test-kafka: tigerbeetle ## run some end-to-end tests on Apache Kafka; skipped, with the reason, where Java or Maven is missing (about 4 minutes)
 	E2E_KAFKA=apache go test -count 1 -timeout 20m -v -run '^(TestEngineKilledTenTimes|TestEngineTakenOver|TestZombieEngine|TestBrokerKilled)$$' ./loadtest/e2e
 
-up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081: make up KAFKA=apache REPLICAS=3
-	@$(STACK) up --kafka $(KAFKA) --replicas $(REPLICAS)
+up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081: make up KAFKA=apache REPLICAS=3 KAFKA_LOCKS=on
+	@$(STACK) up --kafka $(KAFKA) $(LOCKS) --replicas $(REPLICAS)
 
 down: $(STACK) ## stop the stack; the data stays
 	@$(STACK) down
@@ -44,7 +54,7 @@ load: build ## fire load at the running stack: make load RATE=1000 DURATION=60s
 audit: build ## prove the running stack's books: one outcome for each payment, every centavo in its place
 	@bin/loadtest audit
 
-bench: build ## measure the ledger's ceiling, the pipeline's maximum, latencies, costs and reads (quiet machine; a quarter of an hour): make bench ARGS='--runs 3 --compare FILE'
+bench: build ## measure the ledger's ceiling, the pipeline's maximum, latencies, costs, reads and the front door (quiet machine; twenty minutes): make bench ARGS='--runs 3 --compare FILE'
 	@bin/loadtest bench --json .stack/bench.json --report .stack/bench.html $(ARGS)
 
 bench-all: build ## measure ids, engines, banks, payees, customers and growth to four million too (an hour; 50 GB of disk)

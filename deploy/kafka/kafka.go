@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/liquida/liquida/platform/keys"
 )
 
 // Version is that of Apache Kafka.
@@ -21,7 +23,20 @@ type Node struct {
 	Folder     string // of its settings and its data
 	Address    string // IP:port for its clients
 	Controller string // IP:port for itself
+	Locks      *Locks // nil: everyone may do everything
 }
+
+// Locks are what a node knows its clients by, and they the node. The controller's listener
+// is locked too, by the node's own certificate: who reaches it may change users and rights.
+type Locks struct {
+	AuthorityFile     string // PEM: vouches for the node's certificate, and for no other
+	CertificateFile   string // PEM: certificate and key (PKCS 8), of the common name BrokerName
+	Admin             string // the superuser
+	AdminPasswordFile string
+}
+
+// BrokerName is the common name in the certificate of a node with locks.
+const BrokerName = "liquida-broker"
 
 func (n Node) settings() string { return filepath.Join(n.Folder, "server.properties") }
 func (n Node) data() string     { return filepath.Join(n.Folder, "data") }
@@ -30,17 +45,32 @@ func (n Node) data() string     { return filepath.Join(n.Folder, "data") }
 const clusterID = "bGlxdWlkYS1zdGFjay0wMQ"
 
 // properties are the node's settings, with its data in the given folder.
-func (n Node) properties(data string) string {
-	return strings.Join([]string{
+func (n Node) properties(data, adminPassword string) string {
+	locks := []string{"listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+	if n.Locks != nil {
+		locks = []string{
+			"listener.security.protocol.map=CLIENT:SASL_SSL,CONTROLLER:SSL",
+			"sasl.enabled.mechanisms=SCRAM-SHA-512",
+			"sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512", // the node as its own client
+			fmt.Sprintf("listener.name.client.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=%q password=%q;", n.Locks.Admin, adminPassword),
+			"ssl.keystore.type=PEM",
+			"ssl.keystore.location=" + n.Locks.CertificateFile,
+			"ssl.truststore.type=PEM",
+			"ssl.truststore.location=" + n.Locks.AuthorityFile,
+			"listener.name.controller.ssl.client.auth=required",
+			"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+			"super.users=User:" + n.Locks.Admin + ";User:CN=" + BrokerName,
+		}
+	}
+	return strings.Join(append(locks,
 		"process.roles=broker,controller",
 		"node.id=1",
-		"controller.quorum.voters=1@" + n.Controller,
+		"controller.quorum.voters=1@"+n.Controller,
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=CLIENT",
-		"listeners=CLIENT://" + n.Address + ",CONTROLLER://" + n.Controller,
-		"advertised.listeners=CLIENT://" + n.Address,
-		"listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-		"log.dirs=" + data,
+		"listeners=CLIENT://"+n.Address+",CONTROLLER://"+n.Controller,
+		"advertised.listeners=CLIENT://"+n.Address,
+		"log.dirs="+data,
 		"offsets.topic.replication.factor=1",
 		"offsets.topic.num.partitions=4", // the default of 50 is for many groups, and takes time at each start
 		"transaction.state.log.replication.factor=1",
@@ -58,7 +88,7 @@ func (n Node) properties(data string) string {
 		"message.max.bytes=1048576",
 		"auto.create.topics.enable=false",
 		"",
-	}, "\n")
+	), "\n")
 }
 
 // Prepare writes the node's settings, and makes its data folder where there is none. An
@@ -70,7 +100,15 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 	if err := os.MkdirAll(node.Folder, 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(node.settings(), []byte(node.properties(node.data())), 0o644); err != nil {
+	adminPassword := ""
+	if node.Locks != nil {
+		var err error
+		if adminPassword, err = keys.ReadPassword(node.Locks.AdminPasswordFile); err != nil {
+			return err
+		}
+	}
+	// The settings hold the password of the admin.
+	if err := os.WriteFile(node.settings(), []byte(node.properties(node.data(), adminPassword)), 0o600); err != nil {
 		return err
 	}
 	if _, err := os.Stat(node.data()); !errors.Is(err, fs.ErrNotExist) {
@@ -81,11 +119,25 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 		return err
 	}
 	settings := node.settings() + ".formatting"
-	if err := os.WriteFile(settings, []byte(node.properties(unfinished)), 0o644); err != nil {
+	if err := os.WriteFile(settings, []byte(node.properties(unfinished, adminPassword)), 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(settings)
-	format := exec.CommandContext(ctx, k.java, k.arguments("kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "--config", settings)...)
+	arguments := []string{"kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "--config", settings}
+	if node.Locks != nil {
+		arguments = append(arguments, "--add-scram", fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", node.Locks.Admin, adminPassword))
+	}
+	// From a file, which nobody else can read, as everyone can a command line.
+	command := node.settings() + ".command"
+	var quoted strings.Builder
+	for _, argument := range k.arguments(arguments...) {
+		fmt.Fprintf(&quoted, "%q\n", argument)
+	}
+	if err := os.WriteFile(command, []byte(quoted.String()), 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(command)
+	format := exec.CommandContext(ctx, k.java, "@"+command)
 	if said, err := format.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot make the data folder of Apache Kafka: %w\n%s", err, lastLines(said))
 	}

@@ -14,7 +14,15 @@ import (
 
 var ledgerFolders = map[int]string{1: "tigerbeetle", 3: "tigerbeetle-cluster"}
 
-var kafkaFolders = map[string]string{Embedded: "kafka", Apache: "apache-kafka"}
+var kafkaFolders = map[kafkaKind]string{
+	{Embedded, false}: "kafka", {Embedded, true}: "kafka-locked",
+	{Apache, false}: "apache-kafka", {Apache, true}: "apache-kafka-locked",
+}
+
+type kafkaKind struct {
+	which  string
+	locked bool
+}
 
 func describeLedger(replicas int) string {
 	if replicas == 1 {
@@ -23,16 +31,23 @@ func describeLedger(replicas int) string {
 	return fmt.Sprintf("%d TigerBeetle replicas", replicas)
 }
 
-func describeKafka(which string) string { return "the " + which + " Kafka" }
+func (k kafkaKind) String() string {
+	if k.locked {
+		return "the " + k.which + " Kafka with locks"
+	}
+	return "the " + k.which + " Kafka"
+}
+
+func (c *Config) kafkaKind() kafkaKind { return kafkaKind{c.Kafka, c.KafkaLocks} }
 
 func (s *Stack) data(folder string) string { return filepath.Join(s.config.Dir, "data", folder) }
 
 func (s *Stack) ledgerFolder() string { return s.data(ledgerFolders[s.config.Replicas]) }
 
-func (s *Stack) kafkaFolder() string { return s.data(kafkaFolders[s.config.Kafka]) }
+func (s *Stack) kafkaFolder() string { return s.data(kafkaFolders[s.config.kafkaKind()]) }
 
 func (s *Stack) kafkaNode() kafka.Node {
-	return kafka.Node{Folder: s.kafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controllerOf(Broker))}
+	return kafka.Node{Locks: s.kafkaLocks(), Folder: s.kafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controllerOf(Broker))}
 }
 
 // refuseOtherData stops a ledger from being joined with topics that know nothing of its
@@ -44,9 +59,9 @@ func (s *Stack) refuseOtherData() error {
 			others[folder] = describeLedger(replicas)
 		}
 	}
-	for which, folder := range kafkaFolders {
-		if which != s.config.Kafka {
-			others[folder] = describeKafka(which)
+	for kind, folder := range kafkaFolders {
+		if kind != s.config.kafkaKind() {
+			others[folder] = kind.String()
 		}
 	}
 	for folder, of := range others {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/liquida/liquida/platform/stream"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -47,12 +48,15 @@ func (s *Stack) specify(name string) (spec, error) {
 	if err != nil {
 		return p, err
 	}
-	p.env = []string{
-		"KAFKA_BROKERS=" + brokers,
-		"TIGERBEETLE_ADDRESSES=" + replicas,
-		"TIGERBEETLE_CLUSTER_ID=0",
-		"LOG_LEVEL=" + s.config.LogLevel,
+	user := kind // at the broker
+	if kind == Bootstrap {
+		user = stream.Admin
 	}
+	p.env = append(s.kafkaEnvironment(user, brokers),
+		"TIGERBEETLE_ADDRESSES="+replicas,
+		"TIGERBEETLE_CLUSTER_ID=0",
+		"LOG_LEVEL="+s.config.LogLevel,
+	)
 	switch kind {
 	case TigerBeetle:
 		p.path = s.config.TigerBeetleBin
@@ -65,7 +69,7 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.ready = ledgerReady
 	case Broker:
 		p.serve(s, Broker)
-		p.ready = brokerReady
+		p.ready = s.brokerReady
 		if s.config.Kafka == Apache {
 			if s.kafka != nil { // else it is a stack to look at and to stop
 				p.path, p.arguments = s.kafka.Command(s.kafkaNode())
@@ -74,9 +78,16 @@ func (s *Stack) specify(name string) (spec, error) {
 			break
 		}
 		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.kafkaFolder())
+		if s.config.KafkaLocks {
+			p.env = append(p.env, "BROKER_ADMIN_PASSWORD_FILE="+s.passwordFile(stream.Admin),
+				"BROKER_TLS_CERT_FILE="+s.certificateFile(), "BROKER_TLS_KEY_FILE="+s.certificateFile())
+		}
 	case Bootstrap:
 		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0", // gone before anyone could ask
 			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile(), "ANSWER_KEYS_FILE="+s.answerKeysFile())
+		if s.config.KafkaLocks {
+			p.env = append(p.env, "KAFKA_PASSWORDS_DIR="+s.locksFolder())
+		}
 		p.oneShot = true
 	case Simulator, Producer:
 		p.env = append(p.env, "HTTP_ADDRESS="+s.addresses.of(kind), "HTTP_KEYS_FILE="+s.digestsFile())
@@ -147,13 +158,17 @@ func ledgerReady(_ context.Context, p *process) error {
 }
 
 // brokerReady asks for an answer: the port opens before the data is read.
-func brokerReady(ctx context.Context, p *process) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(p.spec.address))
+func (s *Stack) brokerReady(ctx context.Context, _ *process) error {
+	options, err := s.Kafka().Options()
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	return client.Ping(ctx)
+	return stream.Reach(ctx, client)
 }
 
 // probe leaves no connection open behind it.

@@ -56,6 +56,7 @@ type Config struct {
 	Replicas       int    // TigerBeetle servers, 1 or 3; default 1
 	CacheGrid      string // each server's page cache; default 512MiB, of three 128MiB
 	Kafka          string // Embedded or Apache; default Embedded
+	KafkaLocks     bool   // TLS, users and rights at the broker; default none
 	Engines        int    // default 1
 	Ports          Ports  // default FixedPorts
 
@@ -286,8 +287,13 @@ func (s *Stack) launch(ctx context.Context, name string) error {
 	switch {
 	case slices.Contains(s.Replicas(), name):
 		err = tigerbeetle.FormatCluster(ctx, s.config.TigerBeetleBin, s.ledgerFolder(), s.config.Replicas)
-	case name == Broker && s.kafka != nil:
-		err = s.kafka.Prepare(ctx, s.kafkaNode())
+	case name == Broker:
+		if s.config.KafkaLocks {
+			err = s.makeLocks()
+		}
+		if err == nil && s.kafka != nil {
+			err = s.kafka.Prepare(ctx, s.kafkaNode())
+		}
 	}
 	if err != nil {
 		return err
@@ -609,8 +615,7 @@ func (s *Stack) TelemetryURL(name string) string {
 // Like the stack it dies with this process.
 func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program string, arguments ...string) error {
 	cmd := exec.Command(filepath.Join(s.config.BinDir, program), arguments...)
-	cmd.Env = append(os.Environ(),
-		"KAFKA_BROKERS="+s.KafkaAddress(),
+	cmd.Env = append(append(os.Environ(), s.kafkaEnvironment("loadtest", s.KafkaAddress())...),
 		"TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddresses(),
 		"TIGERBEETLE_CLUSTER_ID=0",
 		"PRODUCER_URL="+s.ProducerURL(),

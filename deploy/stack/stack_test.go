@@ -583,11 +583,21 @@ func TestOtherData(t *testing.T) {
 	if err := Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "down") || !strings.Contains(err.Error(), "one TigerBeetle server") {
 		t.Errorf("up with more replicas than run: %v", err)
 	}
+	other.Replicas, other.KafkaLocks = 0, true
+	if err := Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "down") || !strings.Contains(err.Error(), "the embedded Kafka:") {
+		t.Errorf("up with locks on a stack that runs without: %v", err)
+	}
+	other.Replicas, other.KafkaLocks = 3, false
 	if err := Down(t.Context(), config.Dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "clean") || !strings.Contains(err.Error(), "one TigerBeetle server") {
 		t.Errorf("up with more replicas than there is data of: %v", err)
+	}
+	locked := config
+	locked.KafkaLocks = true
+	if err := Up(t.Context(), locked); err == nil || !strings.Contains(err.Error(), "clean") || !strings.Contains(err.Error(), "the embedded Kafka:") {
+		t.Errorf("up with locks on data without: %v", err)
 	}
 	if err := Clean(config.Dir); err != nil {
 		t.Fatal(err)

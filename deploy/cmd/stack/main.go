@@ -104,6 +104,7 @@ type options struct {
 	replicas  int
 	cacheGrid string
 	kafka     string
+	locks     bool
 	logLevel  string
 	env       environment
 }
@@ -142,6 +143,7 @@ func (o *options) forStarting() {
 	o.flags.IntVar(&o.replicas, "replicas", 1, "TigerBeetle servers, 1 or 3; a cluster of 3 goes on when one is lost")
 	o.flags.StringVar(&o.cacheGrid, "cache-grid", "", "page `cache` of each TigerBeetle server, which takes 2 GiB of memory more (default 512MiB, of three 128MiB)")
 	o.flags.StringVar(&o.kafka, "kafka", stack.Embedded, "the `broker`: embedded, or apache for Apache Kafka "+kafka.Version)
+	o.flags.BoolVar(&o.locks, "kafka-locks", false, "lock the broker: TLS, passwords, and rights for each service; keys are in kafka-keys of --dir")
 	o.flags.StringVar(&o.logLevel, "log-level", "info", "of the services: debug, info, warn or error")
 	o.flags.Var(o.env, "env", "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
 }
@@ -198,7 +200,7 @@ func (o *options) build(ctx context.Context) error {
 
 func (o *options) config() stack.Config {
 	config := stack.Config{
-		Dir: o.dir, BinDir: o.bin, Replicas: o.replicas, CacheGrid: o.cacheGrid, Kafka: o.kafka, Engines: o.engines,
+		Dir: o.dir, BinDir: o.bin, Replicas: o.replicas, CacheGrid: o.cacheGrid, Kafka: o.kafka, KafkaLocks: o.locks, Engines: o.engines,
 		Env: o.env, LogLevel: o.logLevel, Progress: os.Stderr,
 	}
 	if o.freePorts {

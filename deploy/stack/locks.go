@@ -1,0 +1,130 @@
+package stack
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/liquida/liquida/deploy/kafka"
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// With Config.KafkaLocks clients talk TLS with the broker, each is the user that has its name
+// in stream.Accesses, and may do what stands there and nothing else.
+
+// locksFolder holds the broker's certificate and the passwords of all users.
+func (s *Stack) locksFolder() string { return filepath.Join(s.config.Dir, "kafka-keys") }
+
+func (s *Stack) authorityFile() string { return filepath.Join(s.locksFolder(), "ca.pem") }
+
+func (s *Stack) certificateFile() string { return filepath.Join(s.locksFolder(), "broker.pem") }
+
+func (s *Stack) passwordFile(user string) string {
+	return keys.PasswordFile(s.locksFolder(), user)
+}
+
+// makeLocks makes what the broker needs before anyone can talk to it. Bootstrap, which is
+// Admin, makes the other users.
+func (s *Stack) makeLocks() error {
+	return errors.Join(makeCertificate(s.authorityFile(), s.certificateFile()), keys.MakePassword(s.passwordFile(stream.Admin)))
+}
+
+// Kafka is how to reach the broker, as one who may do everything.
+func (s *Stack) Kafka() stream.Config { return s.kafkaAs(stream.Admin, s.KafkaAddress()) }
+
+func (s *Stack) kafkaAs(user, brokers string) stream.Config {
+	config := stream.Config{Brokers: strings.Split(brokers, ",")}
+	if s.config.KafkaLocks {
+		config.TLS, config.TLSCAFile = true, s.authorityFile()
+		config.SASLUser, config.SASLPasswordFile = user, s.passwordFile(user)
+	}
+	return config
+}
+
+// kafkaEnvironment are the settings of a program that is the given user.
+func (s *Stack) kafkaEnvironment(user, brokers string) []string {
+	config := s.kafkaAs(user, brokers)
+	env := []string{"KAFKA_BROKERS=" + brokers}
+	if s.config.KafkaLocks {
+		env = append(env, "KAFKA_TLS=true", "KAFKA_TLS_CA_FILE="+config.TLSCAFile,
+			"KAFKA_SASL_USER="+config.SASLUser, "KAFKA_SASL_PASSWORD_FILE="+config.SASLPasswordFile)
+	}
+	return env
+}
+
+// kafkaLocks are those of Apache Kafka's node; nil without.
+func (s *Stack) kafkaLocks() *kafka.Locks {
+	if !s.config.KafkaLocks {
+		return nil
+	}
+	return &kafka.Locks{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(), Admin: stream.Admin, AdminPasswordFile: s.passwordFile(stream.Admin)}
+}
+
+// makeCertificate makes a certificate and its key for a broker on this machine, both in one
+// file, and the file of the authority that vouches for it, unless they are there. The
+// authority's key is forgotten: it vouches for nobody else.
+func makeCertificate(authorityFile, certificateFile string) error {
+	if _, err := os.Stat(certificateFile); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	brokerKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	began := time.Now().Add(-time.Hour) // for a clock that is set back
+	authority := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "liquida local stack"},
+		NotBefore: began, NotAfter: began.AddDate(10, 0, 0), // as long as the data may stay
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	broker := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: kafka.BrokerName},
+		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // Apache Kafka also talks to itself
+	}
+	authorityCertificate, err := x509.CreateCertificate(rand.Reader, authority, authority, authorityKey.Public(), authorityKey)
+	if err != nil {
+		return err
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, broker, authority, brokerKey.Public(), authorityKey)
+	if err != nil {
+		return err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(brokerKey)
+	if err != nil {
+		return err
+	}
+	block := func(kind string, bytes []byte) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes})
+	}
+	if err := os.MkdirAll(filepath.Dir(certificateFile), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(authorityFile, block("CERTIFICATE", authorityCertificate), 0o600); err != nil {
+		return err
+	}
+	// Last: where it is, the other is too.
+	unfinished := certificateFile + ".new"
+	if err := os.WriteFile(unfinished, append(block("PRIVATE KEY", key), block("CERTIFICATE", certificate)...), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, certificateFile)
+}

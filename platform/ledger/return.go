@@ -293,7 +293,8 @@ type SlotReturn struct {
 // under its slot ids and under the ids of their verdicts. It returns these ids too: who has
 // not asked for all of them asks for both again, in one look-up, for an answer of one instant.
 //
-// What a message held that conflicts with a decided return is no return.
+// What a message held that conflicts with a decided return can never be posted: it is
+// rejected, for the reason of its dead letter.
 func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotReturn, verdicts []tb.Uint128) {
 	byID := make(map[tb.Uint128]*tb.Transfer, len(found))
 	for i := range found {
@@ -312,10 +313,10 @@ func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotRetu
 		r := SlotReturn{ID: id, AmountCentavos: Centavos(leg.Amount), Reason: pix.Reason(leg.UserData32), At: timeOf(leg)}
 		r.ExpiresAt = r.At.Add(time.Duration(leg.Timeout) * time.Second)
 		if verdict := byID[ReturnVerdict(id)]; verdict != nil {
-			if verdict.UserData64 != (pix.ReturnContent{Original: original, AmountCentavos: uint64(r.AmountCentavos), Reason: r.Reason}).Hash() {
-				continue
-			}
 			r.Decided, r.Verdict = true, ReturnVerdictOf(*verdict)
+			if verdict.UserData64 != (pix.ReturnContent{Original: original, AmountCentavos: uint64(r.AmountCentavos), Reason: r.Reason}).Hash() {
+				r.Verdict.Settled, r.Verdict.Reason = false, pix.ReasonConflict
+			}
 		}
 		returns = append(returns, r)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
@@ -159,12 +160,13 @@ func (s returnState) reached() string { return s.Status }
 // final tells whether nothing can follow.
 func (s returnState) final() bool { return s.Status == stateSettled || s.Status == stateRejected }
 
-// readsReturn tells why the caller may not read a return.
+// readsReturn tells why the caller may not read a return: participants read those that they
+// make and, as far as the ledger tells, those of payments that they have paid.
 func (c caller) readsReturn(state returnState, id pix.ReturnID) *web.Problem {
-	if c.readsOf(id.PSP()) == nil || state.Payee != nil && c.holder == state.Payee.ISPB {
+	if c.readsOf(id.PSP()) == nil || state.Payee != nil && c.holder == state.Payee.ISPB || strings.HasPrefix(state.OriginalEndToEndID, "E"+c.holder) {
 		return nil
 	}
-	return forbidden("return_id", id.String(), "a participant reads only returns that it makes, and those that it receives once the ledger holds money for them", c, "")
+	return forbidden("return_id", id.String(), "a participant reads only returns that it makes, and those of payments that it has paid once the ledger holds money for them or has decided them", c, "")
 }
 
 // permitted reads which return is asked for, and its state.

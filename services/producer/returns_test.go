@@ -147,9 +147,10 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	write(t, client, ledger.AppendReturnVoid(nil, voided, second, 2, false, pix.ReasonPayeeClosed))
 	want = append(want, voided.String()+" 30 MD06 rejectedAC07 true true")
 	told("the second was voided")
-	conflict := first // another content under the id of the first: no return
+	conflict := first // another content under the id of the first, which can never be posted
 	conflict.AmountCentavos = 1
 	write(t, client, ledger.AppendReturnReserve(nil, posted, conflict, 3, content, 60))
+	want = append(want, posted.String()+" 1 MD06 rejectedDUPL true true")
 	told("a conflicting message was held")
 	refused, third := give(100)
 	write(t, client, ledger.AppendReturnReceipt(nil, refused, third, pix.ReasonReturnExceeds, true))
@@ -159,7 +160,7 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	want = append(want, last.String()+" 59 MD06 rejectedAB03 true false")
 	await(t, "the last one to expire", func() (bool, string) {
 		s, text := state()
-		return len(s.Returns) == 3 && s.Returns[2].Status == stateRejected, text
+		return len(s.Returns) == 4 && s.Returns[3].Status == stateRejected, text
 	})
 	told("the last one expired without a verdict")
 }
@@ -337,6 +338,8 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 	// Read by who gives back, by who gets it back, and by the central bank.
 	id, content40 := newReturn(t, original)
 	unsent, _ := newReturn(t, original)
+	refused, tooMuch := newReturn(t, original)
+	write(t, client, ledger.AppendReturnReceipt(nil, refused, tooMuch, pix.ReasonReturnExceeds, true))
 	write(t, client, ledger.AppendReturnReserve(nil, id, content40, 0, content, 600))
 	for _, c := range []struct {
 		as   string
@@ -344,6 +347,7 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 		code int
 	}{
 		{payee, id, 200}, {payer, id, 200}, {bank, id, 200}, {third, id, 403},
+		{payee, refused, 200}, {payer, refused, 200}, {bank, refused, 200}, {third, refused, 403},
 		{payee, unsent, 404}, {payer, unsent, 403}, {third, unsent, 403}, {bank, unsent, 404},
 	} {
 		for _, path := range []string{"/v1/returns/" + c.id.String(), "/v1/returns/" + c.id.String() + "/events"} {

@@ -27,6 +27,7 @@ const (
 	Undecided       = "history too tangled to be checked in time"
 	MoneyNotInPlace = "law of money broken at an instant"
 	ReturnedTooMuch = "more given back than was paid"
+	ReturnedDiffers = "read as given back otherwise than reported"
 	NotChecked      = "payments beyond the recorder's limit"
 )
 
@@ -153,6 +154,9 @@ func (s *story) check(id pix.EndToEndID, tolerance time.Duration) []Violation {
 			}
 		}
 	}
+	if differs := s.checkReturned(tolerance); differs != "" {
+		violate(ReturnedDiffers, "%s", differs)
+	}
 	switch porcupine.CheckOperationsTimeout(model, s.operations(origin, tolerance), storyTimeout) {
 	case porcupine.Illegal:
 		violate(NotOneStory, "the payment would have to go back")
@@ -160,4 +164,27 @@ func (s *story) check(id pix.EndToEndID, tolerance time.Duration) []Violation {
 		violate(Undecided, "no verdict after %v", storyTimeout)
 	}
 	return found
+}
+
+// checkReturned compares what reads told of what was given back: never less than was reported
+// before they were sent, or than an earlier one told, and never more than ever was.
+func (s *story) checkReturned(tolerance time.Duration) string {
+	for _, x := range s.reads {
+		var least, most uint64
+		for _, g := range s.given {
+			most += g.AmountCentavos
+			if g.At.Add(time.Millisecond + tolerance).Before(x.span.From) {
+				least += g.AmountCentavos
+			}
+		}
+		for _, y := range s.reads {
+			if y.span.To.Before(x.span.From) {
+				least = max(least, y.ReturnedCentavos)
+			}
+		}
+		if x.ReturnedCentavos < least || x.ReturnedCentavos > most {
+			return fmt.Sprintf("%d centavos are returned, it must be %d to %d", x.ReturnedCentavos, least, most)
+		}
+	}
+	return ""
 }

@@ -72,11 +72,12 @@ func (r returned) String() string { return fmt.Sprintf("%v of %s", r.ending, r.o
 // Span is the time of a request, from its sending to its answer, by the client's clock.
 type Span struct{ From, To time.Time }
 
-// Read is an answer to GET /v1/payments/{endToEndId}.
+// Read is an answer to GET /v1/payments/{endToEndId}, or to GET /v1/returns/{returnId}.
 type Read struct {
-	Status    Status
-	Outcome   Outcome   // if it has Ended
-	DecidedAt time.Time // by the ledger's clock; zero if the ledger has no verdict yet
+	Status           Status
+	Outcome          Outcome   // if it has Ended
+	DecidedAt        time.Time // by the ledger's clock; zero if the ledger has no verdict yet
+	ReturnedCentavos uint64    // of a payment
 }
 
 // Status is how far a payment is.
@@ -92,11 +93,17 @@ const (
 
 func (s Status) String() string { return [...]string{"unsent", "unknown", "reserved", "ended"}[s] }
 
-// story is everything seen of one payment.
+// story is everything seen of one payment, or of one return.
 type story struct {
 	submissions []submission
 	reads       []read
 	reports     []Report
+	given       []givenBack // of a payment: its returns that settled
+}
+
+type givenBack struct {
+	id pix.ReturnID
+	Report
 }
 
 type submission struct {
@@ -119,7 +126,8 @@ type Report struct {
 
 func (r Report) ending() ending { return ending{r.Outcome, r.AmountCentavos} }
 
-// Submitting tells that a payment is about to be submitted: its whole story is kept from now on.
+// Submitting tells that a payment, or a return, is about to be submitted: its whole story is
+// kept from now on.
 func (r *Recorder) Submitting(id pix.EndToEndID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,6 +177,13 @@ func (r *Recorder) ReturnReported(id pix.ReturnID, original pix.EndToEndID, repo
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reports++
+	if s := r.stories[pix.EndToEndID(id)]; s != nil {
+		r.events++
+		s.reports = append(s.reports, report)
+	}
+	if s := r.stories[original]; s != nil && report.Outcome.Settled && !slices.ContainsFunc(s.given, func(g givenBack) bool { return g.id == id }) {
+		s.given = append(s.given, givenBack{id, report})
+	}
 	keep(r, r.returns, id, returned{report.ending(), original})
 }
 

@@ -209,6 +209,66 @@ func TestReturns(t *testing.T) {
 	}
 }
 
+// What is read of a payment never tells less than was given back before, nor more than ever was.
+func TestReadsOfWhatWasGivenBack(t *testing.T) {
+	paid := pix.EndToEndID([]byte("E1000000120260504120000000abcdef"))
+	first, second := pix.ReturnID([]byte("D1000000220260504120000000abcdef")), pix.ReturnID([]byte("D1000000220260504120000000abcdeg"))
+	read := func(r *Recorder, from, to int, returned uint64) {
+		x := ended(settled, 15)
+		x.ReturnedCentavos = returned
+		r.Read(paid, span(from, to), x)
+	}
+	for _, test := range []struct {
+		name string
+		want string
+		tell func(r *Recorder)
+	}{
+		{"as they come", "", func(r *Recorder) {
+			read(r, 21, 22, 0)
+			read(r, 28, 29, 40) // the ledger knows before the report
+			read(r, 45, 46, 40)
+			read(r, 55, 56, 100)
+		}},
+		{"a read under way may say either", "", func(r *Recorder) { read(r, 25, 60, 0); read(r, 25, 60, 100); read(r, 25, 60, 40) }},
+		{"less than was reported", ReturnedDiffers, func(r *Recorder) { read(r, 45, 46, 0) }},
+		{"less than was read", ReturnedDiffers, func(r *Recorder) { read(r, 21, 22, 40); read(r, 23, 24, 0) }},
+		{"more than ever was", ReturnedDiffers, func(r *Recorder) { read(r, 55, 56, 101) }},
+	} {
+		r := NewRecorder()
+		r.Submitting(paid)
+		r.Submitted(paid, span(0, 10), true)
+		r.Reported(paid, reported(20, settled))
+		for range 2 { // the engine may report again
+			r.ReturnReported(first, paid, Report{At: at(30), Outcome: settled, AmountCentavos: 40})
+		}
+		r.ReturnReported(second, paid, Report{At: at(50), Outcome: settled, AmountCentavos: 60})
+		test.tell(r)
+		v := r.Check(0)
+		if v.Clean != (test.want == "") || !v.Clean && (v.ViolationCount != 1 || v.Violations[0].Kind != test.want) {
+			t.Errorf("%s: found %v, want %q", test.name, v.Violations, test.want)
+		}
+	}
+}
+
+// A return that a client sends has a story as a payment has.
+func TestTheStoryOfAReturn(t *testing.T) {
+	paid, back := pix.EndToEndID([]byte("E1000000120260504120000000abcdef")), pix.ReturnID([]byte("D1000000220260504120000000abcdef"))
+	for _, goesBack := range []bool{false, true} {
+		r := NewRecorder()
+		r.Reported(paid, reported(5, settled))
+		r.Submitting(pix.EndToEndID(back))
+		r.Submitted(pix.EndToEndID(back), span(10, 12), true)
+		r.ReturnReported(back, paid, reported(20, settled))
+		r.Read(pix.EndToEndID(back), span(22, 23), ended(settled, 19))
+		if goesBack {
+			r.Read(pix.EndToEndID(back), span(25, 26), held)
+		}
+		if v := r.Check(0); v.Clean == goesBack || v.Returns != 1 {
+			t.Errorf("goes back: %t, found %v", goesBack, v)
+		}
+	}
+}
+
 func TestBalances(t *testing.T) {
 	r := NewRecorder()
 	r.Balances([]int64{100, 200})

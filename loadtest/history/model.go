@@ -86,6 +86,9 @@ func (s *story) tell(origin time.Time) string {
 		text += fmt.Sprintf("; read %s to %s: %v", at(x.span.From), at(x.span.To), x.Status)
 		if x.Status == Ended {
 			text += ", " + x.Outcome.String()
+			if x.ReturnedCentavos > 0 {
+				text += fmt.Sprintf(", %d centavos returned", x.ReturnedCentavos)
+			}
 		}
 	}
 	for _, x := range s.reports {

@@ -230,6 +230,7 @@ type run struct {
 
 	recorder *history.Recorder
 	observer *observer
+	answers  *answers
 	clients  *clients
 	counting *counting
 
@@ -244,11 +245,13 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	w.start = time.Now()
+	payments, clientsRate := max(1, int(config.Rate*config.Duration.Seconds())), min(clientsRateMax, max(1, config.Rate*clientsShare))
 	r.recorder, r.counting = history.NewRecorder(), newCounting()
-	if r.observer, err = observe(ctx, r.kafka, w.admin, r.recorder, w.start); err != nil {
+	r.answers = newAnswers(payments + int(clientsRate*config.Duration.Seconds()))
+	if r.observer, err = observe(ctx, r.kafka, w.admin, r.recorder, r.answers, w.start); err != nil {
 		return nil, err
 	}
-	r.clients = newClients(w.ProducerURL(), r.callers, config.Population, r.recorder, r.observer, config.Seed)
+	r.clients = newClients(w.ProducerURL(), r.callers, config.Population, r.recorder, r.answers, r.observer, config.Seed)
 
 	sending, stopSending := context.WithTimeout(ctx, config.Duration)
 	defer stopSending()
@@ -260,15 +263,17 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	var balancesErr error
 	background.Go(func() { balancesErr = readBalances(watching, r.client, config.Population, r.recorder) })
 	background.Go(func() { r.counting.run(watching, r.engineTelemetry) })
-	background.Go(func() { r.clients.run(sending, patience, min(clientsRateMax, max(1, config.Rate*clientsShare))) })
+	background.Go(func() { r.clients.run(sending, patience, clientsRate) })
+	background.Go(func() { r.clients.askAround(watching) })
 	faulted := make(chan struct{})
 	go func() { defer close(faulted); r.inject(ctx) }()
 
 	live := w.live
 	loaded, err := load.Run(ctx, load.Config{
 		Stream: stream.Config{Brokers: []string{r.kafka}}, Population: config.Population,
-		Mix: weights, MixName: config.MixName, Rate: config.Rate, Payments: max(1, int(config.Rate*config.Duration.Seconds())), Seed: config.Seed,
+		Mix: weights, MixName: config.MixName, Rate: config.Rate, Payments: payments, Seed: config.Seed,
 		DrainTimeout: config.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: config.Allowed, Faults: true,
+		Sending:  func(id pix.EndToEndID) { r.answers.choose(id) },
 		Progress: live.progress, ProgressEvery: live.every,
 	})
 	if live.terminal {
@@ -285,19 +290,22 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	stopWatching()
 	background.Wait()
 
-	finish, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := errors.Join(balancesErr, r.observer.finish(finish)); err != nil {
-		return nil, err
-	}
 	verdict, err := audit.Run(ctx, audit.Config{
 		Brokers: []string{r.kafka}, Ledger: r.client, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
 		Tell: func(format string, arguments ...any) { live.event(format, arguments...) },
 	})
-	if err != nil {
+	// Only now: the audit has waited until nothing is under way.
+	finish, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := errors.Join(err, balancesErr, r.observer.finish(finish)); err != nil {
 		return nil, err
 	}
-	return r.result(loaded, verdict), nil
+	untold := r.clients.confirm(finish)
+	result := r.result(loaded, verdict)
+	if untold > 0 {
+		result.Problems = append(result.Problems, fmt.Sprintf("in the end the producer did not tell of %d payments within a minute", untold))
+	}
+	return result, nil
 }
 
 // clockTolerance is for the readings of one machine's clock by several processes.
@@ -307,7 +315,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 	result := &Result{
 		Seed: r.config.Seed, Engines: len(r.world.engines), Kafka: r.config.Kafka, Replicas: r.config.Replicas,
 		StartedAt: r.world.start.UTC(), DeadlineSeconds: r.config.Deadline.Seconds(),
-		Load: loaded, Audit: verdict, History: r.recorder.Check(clockTolerance), Counters: r.counting.counters(),
+		Load: loaded, Audit: verdict, History: r.recorder.Check(clockTolerance), Answers: r.answers.conclude(), Counters: r.counting.counters(),
 		Clients: r.clients.submitted.Load(), Seconds: r.observer.series(), Rejected: maps.Clone(r.observer.rejected),
 	}
 	if n := r.clients.refused.Load(); n > 0 {
@@ -315,6 +323,9 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 	}
 	if n := result.Rejected[forged.String()]; n > 0 {
 		result.Problems = append(result.Problems, fmt.Sprintf("%d payments were rejected with %s: a forged answer was believed", n, forged))
+	}
+	if result.Answers.Answers == 0 {
+		result.Problems = append(result.Problems, "the producer told of no payment at all")
 	}
 	if r.clients.submitted.Load() == 0 {
 		result.Problems = append(result.Problems, "the producer took no payment at all")

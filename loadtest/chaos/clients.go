@@ -1,35 +1,45 @@
 package chaos
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
 // clients are payers who use the front door: they submit until it is acknowledged, and
-// keep asking what became of their payment. All they see goes into the history.
+// keep asking what became of their payment. All they see goes into the history. They ask
+// about some payments of the load, too, and compare the answers.
 type clients struct {
 	url        string
 	keys       map[string]string // by ISPB
 	population sandbox.Population
 	recorder   *history.Recorder
+	answers    *answers
 	observer   *observer
+	seed       uint64
 	random     *rand.Rand
 	http       http.Client
+	streams    http.Client
 
 	all       sync.WaitGroup
 	waiting   atomic.Int64
+	following atomic.Int64
 	submitted atomic.Int64
 	refused   atomic.Int64 // with an answer that no fault explains
 	detail    atomic.Pointer[string]
@@ -43,12 +53,21 @@ const (
 	clientAnswerMax    = 64 << 10
 	clientAmountMax    = 1000 // centavos: the load must not run short for it
 	specialClientShare = 20   // of which one pays to a blocked account
+
+	// Those who ask about any of the chosen payments, under way and finished.
+	asksPerSecond = 100
+	asksAtOnce    = 16
+	askAgain      = 200 * time.Millisecond // after no answer
+	followedShare = 10                     // of the chosen payments of clients, of which one is followed by events
+	followedMax   = 20                     // at the same time
+	streamFor     = time.Minute            // then a stream is opened again
 )
 
-func newClients(url string, keys map[string]string, population sandbox.Population, recorder *history.Recorder, o *observer, seed uint64) *clients {
+func newClients(url string, keys map[string]string, population sandbox.Population, recorder *history.Recorder, answers *answers, o *observer, seed uint64) *clients {
 	return &clients{
-		url: url, keys: keys, population: population, recorder: recorder, observer: o, random: rand.New(rand.NewPCG(seed, 2)),
-		http: http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}},
+		url: url, keys: keys, population: population, recorder: recorder, answers: answers, observer: o, seed: seed, random: rand.New(rand.NewPCG(seed, 2)),
+		http:    http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}},
+		streams: http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 }
 
@@ -87,15 +106,10 @@ func (c *clients) payment(now time.Time) sample {
 	if c.random.IntN(specialClientShare) == 0 {
 		payee = c.population.Special(c.random.IntN(c.population.Banks), sandbox.BlockedBranch)
 	}
-	type account struct {
-		ISPB   string `json:"ispb"`
-		Branch string `json:"branch"`
-		Number string `json:"number"`
-	}
 	id := pix.NewEndToEndID(payer.ISPB, now, c.random)
 	body, err := json.Marshal(map[string]any{
 		"end_to_end_id": id.String(), "amount_centavos": 1 + c.random.IntN(clientAmountMax), "accepted_at": now.UTC().Format(time.RFC3339),
-		"payer": account{string(payer.ISPB), payer.Branch, payer.Number}, "payee": account{string(payee.ISPB), payee.Branch, payee.Number},
+		"payer": bankAccount{string(payer.ISPB), payer.Branch, payer.Number}, "payee": bankAccount{string(payee.ISPB), payee.Branch, payee.Number},
 	})
 	if err != nil {
 		panic(fmt.Sprintf("cannot encode a payment: %v", err)) // texts and numbers
@@ -107,6 +121,12 @@ func (c *clients) payment(now time.Time) sample {
 func (c *clients) pay(ctx context.Context, payment sample, random *rand.Rand) {
 	reported := c.observer.await(payment.id)
 	c.recorder.Submitting(payment.id)
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	var followed sync.WaitGroup
+	if c.answers.choose(payment.id) && random.IntN(followedShare) == 0 {
+		followed.Go(func() { c.follow(following, payment.id) })
+	}
 	if !c.submit(ctx, payment) {
 		return // its fate stays open, which the history knows
 	}
@@ -124,6 +144,7 @@ func (c *clients) pay(ctx context.Context, payment sample, random *rand.Rand) {
 			c.read(ctx, payment.id)
 		}
 	}
+	followed.Wait()
 }
 
 func (c *clients) submit(ctx context.Context, payment sample) bool {
@@ -144,46 +165,151 @@ func (c *clients) submit(ctx context.Context, payment sample) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(askAgain):
 		}
 	}
 }
 
-func (c *clients) read(ctx context.Context, id pix.EndToEndID) {
-	from := time.Now()
-	status, answer, err := c.ask(ctx, id, http.MethodGet, "/v1/payments/"+id.String(), nil)
-	if err != nil || status/100 == 5 || status == http.StatusTooManyRequests {
-		return // nobody answered
-	}
-	span := history.Span{From: from, To: time.Now()}
-	var body struct {
-		Status     string    `json:"status"`
-		ReasonCode string    `json:"reason_code"`
-		DecidedAt  time.Time `json:"decided_at"`
-	}
-	switch {
-	case status == http.StatusNotFound:
-		c.recorder.Read(id, span, history.Read{Status: history.Unknown})
-	case status != http.StatusOK || json.Unmarshal(answer, &body) != nil:
-		c.refuse("%s: GET answered %d: %s", id, status, answer)
-	case body.Status == "reserved":
-		c.recorder.Read(id, span, history.Read{Status: history.Reserved})
-	case body.Status == "settled", body.Status == "rejected":
-		outcome := history.Outcome{Settled: body.Status == "settled", Reason: body.ReasonCode}
-		c.recorder.Read(id, span, history.Read{Status: history.Ended, Outcome: outcome, DecidedAt: body.DecidedAt})
-	default:
-		c.refuse("%s: GET answered the status %q", id, body.Status)
+// askAround keeps asking about the chosen payments, also of the load, until the context ends.
+func (c *clients) askAround(ctx context.Context) {
+	random := rand.New(rand.NewPCG(c.seed, 3))
+	room := make(chan struct{}, asksAtOnce)
+	tick := time.NewTicker(time.Second / asksPerSecond)
+	defer tick.Stop()
+	var asks sync.WaitGroup
+	defer asks.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if id, any := c.answers.pick(random); any {
+			select {
+			case room <- struct{}{}:
+				asks.Go(func() { defer func() { <-room }(); c.read(ctx, id) })
+			default: // the front door is slow now: it is not asked more
+			}
+		}
 	}
 }
 
-// ask asks as the payer's bank.
-func (c *clients) ask(ctx context.Context, id pix.EndToEndID, method, path string, body []byte) (status int, answer []byte, err error) {
+// confirm asks once more about each chosen payment, and says of how many it was not told.
+func (c *clients) confirm(ctx context.Context) (untold int64) {
+	var without atomic.Int64
+	var asks sync.WaitGroup
+	room := make(chan struct{}, asksAtOnce)
+	for _, id := range c.answers.chosen() {
+		room <- struct{}{}
+		asks.Go(func() {
+			defer func() { <-room }()
+			for !c.read(ctx, id) {
+				select {
+				case <-ctx.Done():
+					without.Add(1)
+					return
+				case <-time.After(askAgain):
+				}
+			}
+		})
+	}
+	asks.Wait()
+	return without.Load()
+}
+
+// follow reads the events of a payment until its end, over as many streams as it takes.
+func (c *clients) follow(ctx context.Context, id pix.EndToEndID) {
+	defer c.following.Add(-1)
+	if c.following.Add(1) > followedMax {
+		return
+	}
+	for !c.stream(ctx, id) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// stream reads one stream of events; true says that there is no more to read of the payment.
+func (c *clients) stream(ctx context.Context, id pix.EndToEndID) bool {
+	ctx, cancel := context.WithTimeout(ctx, streamFor)
+	defer cancel()
+	from := time.Now()
+	response, err := c.request(ctx, &c.streams, id, http.MethodGet, "/v1/payments/"+id.String()+"/events", nil)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		explained := response.StatusCode/100 == 5 || response.StatusCode == http.StatusTooManyRequests
+		if !explained {
+			c.refuse("%s: the events answered %d", id, response.StatusCode)
+		}
+		return !explained
+	}
+	var before *answer
+	data := ""
+	lines := bufio.NewScanner(io.LimitReader(response.Body, clientAnswerMax))
+	for lines.Scan() {
+		if text, found := strings.CutPrefix(lines.Text(), "data: "); found {
+			data = text
+		}
+		if lines.Text() != "" || data == "" {
+			continue // an event that is cut off has no empty line, and is none
+		}
+		now, err := parseAnswer([]byte(data), history.Span{From: from, To: time.Now()})
+		if err != nil {
+			c.refuse("%s: the event %q: %v", id, data, err)
+			return true
+		}
+		now.event = true
+		c.answers.take(id, now, before)
+		if now.Status == history.Ended {
+			return true
+		}
+		before, data = &now, ""
+	}
+	return false
+}
+
+// read asks what became of a payment; false: nobody answered.
+func (c *clients) read(ctx context.Context, id pix.EndToEndID) bool {
+	from := time.Now()
+	status, text, err := c.ask(ctx, id, http.MethodGet, "/v1/payments/"+id.String(), nil)
+	if err != nil || status/100 == 5 || status == http.StatusTooManyRequests {
+		return false
+	}
+	seen := answer{Span: history.Span{From: from, To: time.Now()}, Status: history.Unknown}
+	if status != http.StatusNotFound {
+		if status != http.StatusOK {
+			err = errors.New("that is no state")
+		} else {
+			seen, err = parseAnswer(text, seen.Span)
+		}
+		if err != nil {
+			c.refuse("%s: GET answered %d: %s (%v)", id, status, text, err)
+			return true
+		}
+	}
+	c.recorder.Read(id, seen.Span, history.Read{Status: seen.Status, Outcome: seen.Outcome, DecidedAt: seen.DecidedAt})
+	c.answers.take(id, seen, nil)
+	return true
+}
+
+// request asks as the payer's bank, or, where that is none of ours, as the central bank.
+func (c *clients) request(ctx context.Context, client *http.Client, id pix.EndToEndID, method, path string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	request.Header.Set("Authorization", "Bearer "+c.keys[string(id.Payer())])
-	response, err := c.http.Do(request)
+	request.Header.Set("Authorization", "Bearer "+cmp.Or(c.keys[string(id.Payer())], c.keys[keys.CentralBank]))
+	return client.Do(request)
+}
+
+func (c *clients) ask(ctx context.Context, id pix.EndToEndID, method, path string, body []byte) (status int, answer []byte, err error) {
+	response, err := c.request(ctx, &c.http, id, method, path, body)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -21,6 +21,7 @@ type observer struct {
 	client   *kgo.Client
 	admin    *kadm.Client
 	recorder *history.Recorder
+	answers  *answers
 	start    time.Time
 	done     chan struct{}
 
@@ -35,7 +36,7 @@ type observer struct {
 // secondsMax bounds the series.
 const secondsMax = 24 * 60 * 60
 
-func observe(ctx context.Context, broker string, admin *kadm.Client, recorder *history.Recorder, start time.Time) (*observer, error) {
+func observe(ctx context.Context, broker string, admin *kadm.Client, recorder *history.Recorder, answers *answers, start time.Time) (*observer, error) {
 	ends, err := admin.ListEndOffsets(ctx, stream.Settlements)
 	if err == nil {
 		err = ends.Error()
@@ -48,7 +49,7 @@ func observe(ctx context.Context, broker string, admin *kadm.Client, recorder *h
 		return nil, err
 	}
 	o := &observer{
-		client: client, admin: admin, recorder: recorder, start: start, done: make(chan struct{}),
+		client: client, admin: admin, recorder: recorder, answers: answers, start: start, done: make(chan struct{}),
 		next: map[int32]int64{}, settled: map[int32][]time.Duration{}, rejected: map[string]int{}, awaited: map[pix.EndToEndID]chan struct{}{},
 	}
 	ends.Each(func(end kadm.ListedOffset) { o.next[end.Partition] = end.Offset })
@@ -78,12 +79,16 @@ func (o *observer) read() {
 			if back, notReturn := pix.ParseReturnID(report.EndToEndId); notReturn == nil {
 				original, _ := pix.ParseEndToEndID(report.OriginalEndToEndId) // what is none was paid by nobody
 				o.recorder.ReturnReported(back, original, told)
+				if outcome.Settled {
+					o.answers.reportedBack(original, &report)
+				}
 				return
 			}
 			if err != nil {
 				return // the audit names it
 			}
 			o.recorder.Reported(id, told)
+			o.answers.reported(id, r.Timestamp, outcome, &report)
 			o.count(id, r, outcome)
 			if waiting := o.awaited[id]; waiting != nil {
 				close(waiting)

@@ -34,6 +34,7 @@ type Result struct {
 	Load            *load.Result    `json:"load"`
 	Audit           audit.Verdict   `json:"audit"`
 	History         history.Verdict `json:"history"`
+	Answers         AnswersVerdict  `json:"answers"`
 	Seconds         []Second        `json:"seconds"`
 }
 
@@ -92,7 +93,7 @@ func (r *Result) judge() {
 			r.Problems = append(r.Problems, fmt.Sprintf("%s %s: %s", event.Kind, event.Target, event.Problem))
 		}
 	}
-	r.Passed = r.Load.Passed && r.Audit.Clean && r.History.Clean && len(r.Problems) == 0
+	r.Passed = r.Load.Passed && r.Audit.Clean && r.History.Clean && r.Answers.Clean && len(r.Problems) == 0
 }
 
 // KindSummary sums up all faults of a kind.
@@ -141,6 +142,10 @@ func (r *Result) Write(w io.Writer) {
 		fmt.Fprintf(w, "WRONG %s: %s: %s\n", violation.Subject, violation.Kind, violation.Detail)
 	}
 	fmt.Fprintln(w, r.History)
+	for _, contradiction := range r.Answers.Contradictions {
+		fmt.Fprintf(w, "WRONG %v\n", contradiction)
+	}
+	fmt.Fprintln(w, r.Answers)
 
 	fmt.Fprintln(w, "\nfaults; seconds from the fault's beginning, in the partitions that it was about:")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -284,7 +289,7 @@ func (r *Result) String() string {
 	for _, part := range []struct {
 		name string
 		good bool
-	}{{"the load", r.Load.Passed}, {"the audit", r.Audit.Clean}, {"the history", r.History.Clean}, {"the programs", len(r.Problems) == 0}} {
+	}{{"the load", r.Load.Passed}, {"the audit", r.Audit.Clean}, {"the history", r.History.Clean}, {"the answers", r.Answers.Clean}, {"the programs", len(r.Problems) == 0}} {
 		if !part.good {
 			failed = append(failed, part.name)
 		}

@@ -29,6 +29,7 @@ var promises = []promise{
 	{"bank misbehaviour", []string{"TestBanksMisbehave", "TestBanksKilled"}},
 	{"partitions", []string{"TestNetworkToKafka", "TestNetworkToLedger"}},
 	{"returns within the payment", []string{"TestReturnsRace", "TestNoMoreIsGivenBackThanWasPaidWhoeverRaces"}},
+	{"no answer taken back", []string{"TestChaos", "TestNetworkToLedger", "TestEnginesComeAndGo"}},
 	{"poison input", []string{"TestBadInput"}},
 	{"idempotent bootstrap", []string{"TestTwoAtOnceFromNothingAndThenAgain", "TestItGoesOnFromAnyHalfDoneState"}},
 }

@@ -49,6 +49,8 @@ type Config struct {
 	// Faults tells that engines may die meanwhile, which Allowed implies: a message that is
 	// sent again may then join the first, and have no report of its own.
 	Faults bool
+	// Sending is told the EndToEndId of each payment that has one, before it is sent.
+	Sending func(pix.EndToEndID)
 	// AtEnd is called when the last outcome is there, before any connection is closed.
 	AtEnd func()
 	// Progress is told how far the run is, every ProgressEvery.
@@ -203,6 +205,9 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 		}
 		payment := generator.Payment(c, intended)
 		a := l.book.await(payment, intended)
+		if l.config.Sending != nil && a.id[0] == 'E' {
+			l.config.Sending(a.id)
+		}
 		l.produce(a, 0, payment.First)
 		if payment.Second.Value != nil && !payment.AfterReport {
 			l.produce(a, 1, payment.Second)

@@ -1,0 +1,382 @@
+package chaos
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/platform/pix"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// answers compares all that the front door says of some payments, from before they are sent
+// until everything has ended: a payment never goes back, and what was once told of it (its
+// end, its amount, its times) stays. In the end it is what the settlement report says, which
+// the audit holds against the ledger.
+type answers struct {
+	every int // one payment of so many is asked about
+
+	mu       sync.Mutex
+	payments int // seen
+	of       map[pix.EndToEndID]*told
+	all      []pix.EndToEndID
+	underWay []underWay
+	count    int
+	verdict  AnswersVerdict
+}
+
+const (
+	// askedMax bounds the payments that are asked about, spread over the whole run.
+	askedMax = 2000
+	// underWayFor is how long a payment without an end is asked about more often than others:
+	// some never become payments.
+	underWayFor       = 2 * time.Minute
+	contradictionsMax = 50
+)
+
+type underWay struct {
+	id    pix.EndToEndID
+	since time.Time
+}
+
+// AnswersVerdict is what comparing the answers has shown.
+type AnswersVerdict struct {
+	Clean              bool            `json:"clean"`
+	Payments           int             `json:"payments"` // asked about
+	Answers            int             `json:"answers"`
+	Events             int             `json:"events"` // of them, from streams
+	ContradictionCount int             `json:"contradiction_count"`
+	Contradictions     []Contradiction `json:"contradictions"` // the first 50
+}
+
+// Contradiction is two answers that cannot both be true.
+type Contradiction struct {
+	EndToEndID string `json:"end_to_end_id"`
+	What       string `json:"what"`
+	Earlier    string `json:"earlier"`
+	Later      string `json:"later"`
+}
+
+func (c Contradiction) String() string {
+	return fmt.Sprintf("%s: %s\n  %s\n  %s", c.EndToEndID, c.What, c.Earlier, c.Later)
+}
+
+func (v AnswersVerdict) String() string {
+	asked := fmt.Sprintf("%d answers (%d of them events) about %d payments, each in the end as its settlement report", v.Answers, v.Events, v.Payments)
+	if v.Clean {
+		return "ANSWERS CLEAN: " + asked
+	}
+	return fmt.Sprintf("ANSWERS FAILED: %d contradictions; %d answers (%d of them events) about %d payments", v.ContradictionCount, v.Answers, v.Events, v.Payments)
+}
+
+// answer is what the front door said of a payment. It was true at some instant between the
+// two times: from when it was asked (of an event: from when its stream was asked for) to
+// when the answer was there.
+type answer struct {
+	history.Span
+	history.Status
+	history.Outcome // if it has ended
+	event           bool
+	// ReturnedCentavos is what was given back, of which events tell nothing.
+	ReturnedCentavos uint64
+	paymentFacts
+}
+
+// paymentFacts are those that do not change. Each is left out by some answers.
+type paymentFacts struct {
+	AmountCentavos uint64       `json:"amount_centavos"`
+	Payer          *bankAccount `json:"payer"`
+	Payee          *bankAccount `json:"payee"`
+	ReservedAt     time.Time    `json:"reserved_at"`
+	ExpiresAt      time.Time    `json:"expires_at"`
+	DecidedAt      time.Time    `json:"decided_at"`
+}
+
+type bankAccount struct {
+	ISPB   string `json:"ispb"`
+	Branch string `json:"branch"`
+	Number string `json:"number"`
+}
+
+// parseAnswer reads the body of a state, as GET and the events give it.
+func parseAnswer(text []byte, span history.Span) (answer, error) {
+	var body struct {
+		Status     string `json:"status"`
+		ReasonCode string `json:"reason_code"`
+		Returned   uint64 `json:"returned_centavos"`
+		paymentFacts
+	}
+	a := answer{Span: span}
+	if err := json.Unmarshal(text, &body); err != nil {
+		return a, err
+	}
+	a.paymentFacts, a.ReturnedCentavos = body.paymentFacts, body.Returned
+	switch body.Status {
+	case "unknown":
+		a.Status = history.Unknown
+	case "reserved":
+		a.Status = history.Reserved
+	case "settled", "rejected":
+		a.Status, a.Outcome = history.Ended, history.Outcome{Settled: body.Status == "settled", Reason: body.ReasonCode}
+	default:
+		return a, fmt.Errorf("the status is %q", body.Status)
+	}
+	return a, nil
+}
+
+// words tell an answer, with its times.
+func (a answer) words() string {
+	how := "asked"
+	if a.event {
+		how = "stream opened"
+	}
+	return fmt.Sprintf("%s %s, answered %s: %s", how, a.From.UTC().Format(timeOfDay), a.To.UTC().Format(timeOfDay), a.says())
+}
+
+const timeOfDay = "15:04:05.000000"
+
+func (a answer) says() string {
+	text := a.Status.String()
+	if a.Status == history.Ended {
+		text = a.Outcome.String()
+	}
+	if a.AmountCentavos > 0 {
+		text += fmt.Sprintf(", %d centavos", a.AmountCentavos)
+	}
+	if a.Payer != nil && a.Payee != nil {
+		text += fmt.Sprintf(" from %v to %v", *a.Payer, *a.Payee)
+	}
+	if a.ReturnedCentavos > 0 {
+		text += fmt.Sprintf(", %d given back", a.ReturnedCentavos)
+	}
+	for _, at := range []struct {
+		name string
+		time.Time
+	}{{"reserved", a.ReservedAt}, {"expires", a.ExpiresAt}, {"decided", a.DecidedAt}} {
+		if !at.IsZero() {
+			text += fmt.Sprintf(", %s %s", at.name, at.UTC().Format(timeOfDay))
+		}
+	}
+	return text
+}
+
+// told is what was said of one payment, as much as later answers are compared with.
+type told struct {
+	earliest [history.Ended + 1]*answer // of each status, the one that was there first
+	latest   [history.Ended + 1]*answer // and the one that was asked for last
+	facts    map[string]*answer         // who told a fact first
+	returned *answer                    // who told first that the most was given back
+	report   *answer                    // its settlement report
+	back     map[string]uint64          // what its returns gave back, by their reports
+}
+
+// newAnswers compares answers about some of so many payments.
+func newAnswers(payments int) *answers {
+	return &answers{every: 1 + max(0, payments-1)/askedMax, of: map[pix.EndToEndID]*told{}}
+}
+
+// choose decides, before a payment is sent, whether it is asked about.
+func (a *answers) choose(id pix.EndToEndID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.payments++
+	if a.payments%a.every != 0 || len(a.all) >= askedMax {
+		return false
+	}
+	if a.of[id] == nil {
+		a.of[id] = &told{facts: map[string]*answer{}, back: map[string]uint64{}}
+		a.all = append(a.all, id)
+		a.underWay = append(a.underWay, underWay{id, time.Now()})
+	}
+	return true
+}
+
+// pick names a payment to ask about: one under way or, as often, any.
+func (a *answers) pick(random *rand.Rand) (id pix.EndToEndID, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for random.IntN(2) == 0 && len(a.underWay) > 0 {
+		i := random.IntN(len(a.underWay))
+		chosen := a.underWay[i]
+		if a.of[chosen.id].earliest[history.Ended] == nil && time.Since(chosen.since) < underWayFor {
+			return chosen.id, true
+		}
+		last := len(a.underWay) - 1
+		a.underWay[i] = a.underWay[last]
+		a.underWay = a.underWay[:last]
+	}
+	if len(a.all) == 0 {
+		return id, false
+	}
+	return a.all[random.IntN(len(a.all))], true
+}
+
+// chosen are all payments that are asked about.
+func (a *answers) chosen() []pix.EndToEndID {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.all)
+}
+
+// take compares an answer with all earlier ones. before is the last event of the same
+// stream, of which one is known to come after the other.
+func (a *answers) take(id pix.EndToEndID, now answer, before *answer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.of[id]
+	if t == nil {
+		return // not chosen
+	}
+	a.verdict.Answers++
+	if now.event {
+		a.verdict.Events++
+	}
+	if before != nil && before.Status > now.Status {
+		a.contradict(id, "the stream's later event goes back", before, &now)
+	}
+	for status := history.Unknown; status <= history.Ended; status++ {
+		// Answers that were under way at the same time may be told in either order.
+		if e := t.earliest[status]; e != nil && status > now.Status && e.To.Before(now.From) {
+			a.contradict(id, "the later answer goes back", e, &now)
+			break
+		}
+		if l := t.latest[status]; l != nil && status < now.Status && now.To.Before(l.From) {
+			a.contradict(id, "the later answer goes back", &now, l)
+			break
+		}
+	}
+	if e := t.earliest[history.Ended]; e != nil && now.Status == history.Ended && e.Outcome != now.Outcome {
+		a.contradict(id, "the end has changed", e, &now)
+	}
+	for name, value := range now.facts() {
+		switch first := t.facts[name]; {
+		case first == nil:
+			t.facts[name] = &now
+		case first.facts()[name] != value:
+			a.contradict(id, name+" has changed", first, &now)
+		}
+	}
+	if now.ReturnedCentavos > now.AmountCentavos {
+		a.contradict(id, "more was given back than was paid", nil, &now)
+	}
+	switch r := t.returned; {
+	case r == nil || now.ReturnedCentavos > r.ReturnedCentavos:
+		t.returned = &now
+	case !now.event && now.ReturnedCentavos < r.ReturnedCentavos && r.To.Before(now.From):
+		a.contradict(id, "the later answer has less given back", r, &now)
+	}
+	if e := t.earliest[now.Status]; e == nil || now.To.Before(e.To) {
+		t.earliest[now.Status] = &now
+	}
+	if l := t.latest[now.Status]; l == nil || now.From.After(l.From) {
+		t.latest[now.Status] = &now
+	}
+}
+
+// facts are those that the answer tells, as they can be compared.
+func (f paymentFacts) facts() map[string]string {
+	told := map[string]string{}
+	if f.AmountCentavos > 0 {
+		told["amount_centavos"] = fmt.Sprint(f.AmountCentavos)
+	}
+	for name, account := range map[string]*bankAccount{"payer": f.Payer, "payee": f.Payee} {
+		if account != nil {
+			told[name] = fmt.Sprint(*account)
+		}
+	}
+	for name, at := range map[string]time.Time{"reserved_at": f.ReservedAt, "expires_at": f.ExpiresAt, "decided_at": f.DecidedAt} {
+		if !at.IsZero() {
+			told[name] = at.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	return told
+}
+
+// reported notes the settlement report of a payment.
+func (a *answers) reported(id pix.EndToEndID, at time.Time, outcome history.Outcome, report *pixv1.SettlementReport) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.of[id]
+	if t == nil || t.report != nil {
+		return // that repeated reports are equal is the audit's
+	}
+	account := func(x *pixv1.Account) *bankAccount {
+		return &bankAccount{x.GetIspb(), x.GetBranch(), x.GetNumber()}
+	}
+	t.report = &answer{Span: history.Span{From: at, To: at}, Status: history.Ended, Outcome: outcome,
+		paymentFacts: paymentFacts{AmountCentavos: report.AmountCentavos, Payer: account(report.Payer), Payee: account(report.Payee)}}
+}
+
+// reportedBack notes the settlement report of a return that has settled.
+func (a *answers) reportedBack(original pix.EndToEndID, report *pixv1.SettlementReport) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := a.of[original]; t != nil {
+		t.back[report.EndToEndId] = report.AmountCentavos
+	}
+}
+
+// conclude compares each payment's last answer with its settlement report, after both are
+// there for good, and returns what everything has shown.
+func (a *answers) conclude() AnswersVerdict {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range a.all {
+		t := a.of[id]
+		var last *answer
+		for _, l := range t.latest {
+			if l != nil && (last == nil || l.From.After(last.From)) {
+				last = l
+			}
+		}
+		switch {
+		case last == nil:
+			a.contradict(id, "it was never told of, in the end neither", nil, nil)
+		case t.report == nil && last.Status != history.Unknown:
+			a.contradict(id, "it has no settlement report", last, nil)
+		case t.report == nil:
+		case last.Status != history.Ended || last.Outcome != t.report.Outcome:
+			a.contradict(id, "its settlement report says another end than the last answer", t.report, last)
+		default:
+			back := uint64(0)
+			for _, centavos := range t.back {
+				back += centavos
+			}
+			if last.ReturnedCentavos != back {
+				a.contradict(id, fmt.Sprintf("the settlement reports of its returns give %d centavos back", back), t.report, last)
+			}
+			reported := t.report.facts()
+			for name, value := range last.facts() {
+				if of, tells := reported[name]; tells && of != value {
+					a.contradict(id, "its settlement report says another "+name+" than the last answer", t.report, last)
+				}
+			}
+		}
+	}
+	a.verdict.Payments = len(a.all)
+	a.verdict.Clean = a.verdict.ContradictionCount == 0
+	slices.SortStableFunc(a.verdict.Contradictions, func(x, y Contradiction) int { return cmp.Compare(x.EndToEndID, y.EndToEndID) })
+	return a.verdict
+}
+
+func (a *answers) contradict(id pix.EndToEndID, what string, earlier, later *answer) {
+	a.verdict.ContradictionCount++
+	if len(a.verdict.Contradictions) >= contradictionsMax {
+		return
+	}
+	words := func(x *answer) string {
+		switch {
+		case x == nil:
+			return "none"
+		case x == a.of[id].report:
+			return fmt.Sprintf("reported %s: %s", x.From.UTC().Format(timeOfDay), x.says())
+		}
+		return x.words()
+	}
+	a.verdict.Contradictions = append(a.verdict.Contradictions, Contradiction{id.String(), what, words(earlier), words(later)})
+}

@@ -1,0 +1,282 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+var (
+	paid      = pix.EndToEndID([]byte("E1000000120260504120000000abcdef"))
+	noon      = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	isSettled = history.Outcome{Settled: true}
+	isSilent  = history.Outcome{Reason: "AB03"}
+)
+
+func millisecond(n int) time.Time { return noon.Add(time.Duration(n) * time.Millisecond) }
+
+// of is an answer with so many centavos, if any.
+func of(from, to int, status history.Status, outcome history.Outcome, centavos uint64) answer {
+	return answer{Span: history.Span{From: millisecond(from), To: millisecond(to)}, Status: status, Outcome: outcome, paymentFacts: paymentFacts{AmountCentavos: centavos}}
+}
+
+// Answers that agree, and each with one thing that contradicts another.
+func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
+	const unknown, reserved, ended = history.Unknown, history.Reserved, history.Ended
+	none := history.Outcome{}
+	settles := func(a *answers) {
+		a.reported(paid, millisecond(50), isSettled, &pixv1.SettlementReport{AmountCentavos: 500, Payer: &pixv1.Account{Ispb: "10000001"}})
+		a.take(paid, of(90, 91, ended, isSettled, 500), nil)
+	}
+	with := func(x answer, change func(*answer)) answer { change(&x); return x }
+	for _, c := range []struct {
+		name string
+		want string // what is contradicted; empty: nothing is
+		tell func(a *answers)
+	}{
+		{"a payment's life", "", func(a *answers) {
+			a.take(paid, of(1, 2, unknown, none, 0), nil)
+			a.take(paid, of(3, 4, reserved, none, 500), nil)
+			a.take(paid, of(5, 6, ended, isSettled, 500), nil)
+			settles(a)
+		}},
+		{"answers under way at the same time come in either order", "", func(a *answers) {
+			a.take(paid, of(1, 9, ended, isSettled, 500), nil)
+			a.take(paid, of(2, 10, unknown, none, 0), nil)
+			a.take(paid, of(8, 12, reserved, none, 500), nil)
+			settles(a)
+		}},
+		{"rejected by the ledger's timeout, decided later", "", func(a *answers) {
+			a.take(paid, of(1, 2, ended, isSilent, 500), nil)
+			a.take(paid, with(of(3, 4, ended, isSilent, 500), func(x *answer) { x.DecidedAt = millisecond(3) }), nil)
+			a.reported(paid, millisecond(5), isSilent, &pixv1.SettlementReport{AmountCentavos: 500})
+		}},
+		{"never sent", "", func(a *answers) { a.take(paid, of(1, 2, unknown, none, 0), nil) }},
+		{"reserved after it had ended", "goes back", func(a *answers) {
+			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
+			a.take(paid, of(3, 4, reserved, none, 500), nil)
+			settles(a)
+		}},
+		{"the same, and told the other way round", "goes back", func(a *answers) {
+			a.take(paid, of(3, 4, reserved, none, 500), nil)
+			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
+			settles(a)
+		}},
+		{"unknown after it was reserved", "goes back", func(a *answers) {
+			a.take(paid, of(1, 2, reserved, none, 500), nil)
+			a.take(paid, of(3, 4, unknown, none, 0), nil)
+			settles(a)
+		}},
+		{"a stream goes back", "stream's later event", func(a *answers) {
+			before := with(of(1, 5, reserved, none, 500), func(x *answer) { x.event = true })
+			a.take(paid, before, nil)
+			a.take(paid, with(of(1, 6, unknown, none, 0), func(x *answer) { x.event = true }), &before)
+			settles(a)
+		}},
+		{"another end", "the end has changed", func(a *answers) {
+			a.take(paid, of(1, 2, ended, isSilent, 500), nil)
+			settles(a)
+		}},
+		{"another reason", "the end has changed", func(a *answers) {
+			a.take(paid, of(1, 2, ended, isSilent, 500), nil)
+			a.take(paid, of(3, 4, ended, history.Outcome{Reason: "AC06"}, 500), nil)
+			a.reported(paid, millisecond(5), history.Outcome{Reason: "AC06"}, &pixv1.SettlementReport{AmountCentavos: 500})
+		}},
+		{"another amount", "amount_centavos has changed", func(a *answers) {
+			a.take(paid, of(1, 2, reserved, none, 501), nil)
+			settles(a)
+		}},
+		{"another payee", "payee has changed", func(a *answers) {
+			a.take(paid, with(of(1, 2, reserved, none, 500), func(x *answer) { x.Payee = &bankAccount{"10000002", "0001", "1"} }), nil)
+			a.take(paid, with(of(3, 4, ended, isSettled, 500), func(x *answer) { x.Payee = &bankAccount{"10000002", "0001", "2"} }), nil)
+			settles(a)
+		}},
+		{"decided at another time", "decided_at has changed", func(a *answers) {
+			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.DecidedAt = millisecond(1) }), nil)
+			a.take(paid, with(of(3, 4, ended, isSettled, 500), func(x *answer) { x.DecidedAt = millisecond(2) }), nil)
+			settles(a)
+		}},
+		{"the report says another end", "another end", func(a *answers) {
+			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
+			a.reported(paid, millisecond(5), isSilent, &pixv1.SettlementReport{AmountCentavos: 500})
+		}},
+		{"the report says another amount", "another amount_centavos", func(a *answers) {
+			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
+			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 5000})
+		}},
+		{"reported, and in the end still reserved", "another end", func(a *answers) {
+			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
+			a.take(paid, of(10, 12, reserved, none, 500), nil)
+		}},
+		{"given back, more and more", "", func(a *answers) {
+			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 100 }), nil)
+			a.take(paid, with(of(3, 4, ended, isSettled, 500), func(x *answer) { x.event = true }), nil) // events do not tell
+			a.take(paid, with(of(5, 6, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 500 }), nil)
+			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
+			for _, part := range []*pixv1.SettlementReport{{EndToEndId: "D1", AmountCentavos: 100}, {EndToEndId: "D2", AmountCentavos: 400}, {EndToEndId: "D1", AmountCentavos: 100}} {
+				a.reportedBack(paid, part)
+			}
+		}},
+		{"less is given back", "less given back", func(a *answers) {
+			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 100 }), nil)
+			settles(a)
+		}},
+		{"more is given back than was paid", "more was given back", func(a *answers) {
+			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 501 }), nil)
+			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
+			a.reportedBack(paid, &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 501})
+		}},
+		{"the reports of the returns say another sum", "give 200 centavos back", func(a *answers) {
+			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 100 }), nil)
+			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
+			a.reportedBack(paid, &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 200})
+		}},
+		{"ended, and never reported", "no settlement report", func(a *answers) { a.take(paid, of(1, 2, ended, isSettled, 500), nil) }},
+		{"never told of", "never told of", func(*answers) {}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newAnswers(1)
+			if !a.choose(paid) {
+				t.Fatal("the only payment was not chosen")
+			}
+			c.tell(a)
+			v := a.conclude()
+			if c.want == "" && (!v.Clean || !strings.HasPrefix(v.String(), "ANSWERS CLEAN")) {
+				t.Errorf("%v: %v", v, v.Contradictions)
+			}
+			if c.want != "" && (v.Clean || v.ContradictionCount != 1 || !strings.Contains(v.Contradictions[0].What, c.want) || v.Contradictions[0].EndToEndID != paid.String()) {
+				t.Errorf("%v: %v, want one %q", v, v.Contradictions, c.want)
+			}
+			r := &Result{Load: settledLoad(), Answers: v}
+			r.Audit.Clean, r.History.Clean = true, true
+			r.judge()
+			if r.Passed != (c.want == "") {
+				t.Errorf("the run has passed: %v", r.Passed)
+			}
+		})
+	}
+}
+
+// The finding names both answers and when they came.
+func TestAContradictionTellsBothAnswers(t *testing.T) {
+	a := newAnswers(1)
+	a.choose(paid)
+	a.take(paid, of(1, 2, history.Ended, isSilent, 500), nil)
+	a.take(paid, of(3, 4, history.Reserved, history.Outcome{}, 500), nil)
+	r := &Result{Load: settledLoad(), Answers: a.conclude()}
+	r.judge()
+	var text strings.Builder
+	r.Write(&text)
+	for _, want := range []string{paid.String(), "asked 12:00:00.001000, answered 12:00:00.002000: rejected AB03, 500 centavos", "asked 12:00:00.003000, answered 12:00:00.004000: reserved", "the answers", "CHAOS FAILED"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in\n%s", want, text.String())
+		}
+	}
+}
+
+func TestOnlySoManyPaymentsAreAskedAbout(t *testing.T) {
+	const payments = 50 * askedMax
+	a, random := newAnswers(payments), rand.New(rand.NewPCG(1, 0))
+	first, last := 0, 0
+	for i := range payments + 1000 {
+		if a.choose(pix.NewEndToEndID("10000001", noon, random)) {
+			if last = i; first == 0 {
+				first = i
+			}
+		}
+	}
+	if n := len(a.chosen()); n != askedMax {
+		t.Errorf("%d are asked about, not %d", n, askedMax)
+	}
+	if first > payments/100 || last < payments*99/100 {
+		t.Errorf("they are the %dth to the %dth of %d: not spread over the run", first, last, payments)
+	}
+	ended := a.chosen()[0]
+	a.take(ended, of(1, 2, history.Ended, isSettled, 1), nil)
+	again := false
+	for range 200_000 {
+		id, any := a.pick(random)
+		if !any {
+			t.Fatal("there is nothing to ask about")
+		}
+		again = again || id == ended
+	}
+	if !again {
+		t.Error("a payment that has ended is never asked about again")
+	}
+}
+
+// A front door that lies is found out through its own interface: by questions, by events,
+// and at the end.
+func TestALyingFrontDoorIsFoundOut(t *testing.T) {
+	state := func(status string) string {
+		return fmt.Sprintf(`{"end_to_end_id": "%s", "status": "%s", "amount_centavos": 500}`, paid, status)
+	}
+	event := func(text string) string { return "event: state\ndata: " + text + "\n\n: keep-alive\n\n" }
+	unknown := event(`{"status": "unknown"}`)
+	for _, c := range []struct {
+		name    string
+		streams []string // of events, read before GET; the last one from then on
+		states  []string // answers to GET, the last one from then on
+		want    string
+	}{
+		{"honest", []string{unknown + event(state("reserved")), event(state("settled"))}, []string{"settled"}, ""},
+		{"an event that is cut off is none", []string{unknown + "data: {", "data: " + state("reserved"), event(state("settled"))}, []string{"settled"}, ""},
+		{"an answer goes back", []string{event(state("settled"))}, []string{"reserved", "settled"}, "the later answer goes back"},
+		{"a payment is forgotten", []string{event(state("settled"))}, []string{"", "settled"}, "the later answer goes back"},
+		{"an event goes back", []string{event(state("reserved")) + unknown + event(state("settled"))}, []string{"settled"}, "the stream's later event goes back"},
+		{"the end changes", []string{event(state("rejected"))}, []string{"settled"}, "the end has changed"},
+		{"not what the report says", []string{event(state("rejected"))}, []string{"rejected"}, "another end"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var asked, streamed atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/events") {
+					fmt.Fprint(w, c.streams[min(int(streamed.Add(1)), len(c.streams))-1])
+					return
+				}
+				n := min(int(asked.Add(1)), len(c.states)) - 1
+				if c.states[n] == "" {
+					http.Error(w, "{}", http.StatusNotFound)
+					return
+				}
+				fmt.Fprint(w, state(c.states[n]))
+			}))
+			defer server.Close()
+			a := newAnswers(1)
+			a.choose(paid)
+			clients := newClients(server.URL, nil, sandbox.Population{}, history.NewRecorder(), a, nil, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			clients.follow(ctx, paid)
+			for range c.states {
+				if !clients.read(ctx, paid) {
+					t.Fatal("nobody answered")
+				}
+			}
+			a.reported(paid, time.Now(), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
+			if untold := clients.confirm(ctx); untold != 0 || clients.refused.Load() != 0 {
+				t.Fatalf("%d untold, %d refused", untold, clients.refused.Load())
+			}
+			v := a.conclude()
+			found := fmt.Sprint(v.Contradictions)
+			if v.Events == 0 || v.Answers < len(c.states)+1 || v.Clean != (c.want == "") || !strings.Contains(found, c.want) {
+				t.Errorf("%v: %s, want %q", v, found, c.want)
+			}
+		})
+	}
+}
+
+func settledLoad() *load.Result { return &load.Result{Passed: true, Sent: 10, Settled: 10} }

@@ -55,6 +55,9 @@ func benchCommand() *cobra.Command {
 	f.IntVar(&config.OutstandingMax, "outstanding", 15_000, "payments in flight while a maximum is searched")
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
+	f.IntVar(&config.DoorPayments, "door-payments", 200_000, "payments that the front door takes, one by one and in batches")
+	f.IntVar(&config.DoorConnections, "door-connections", 64, "connections to the front door, each with one request at a time")
+	f.IntVar(&config.BatchLines, "batch-lines", 500, "payments of a batch at the front door")
 	f.StringVar(&config.CacheGrid, "cache-grid", "1GiB", "the ledger's page cache")
 	f.StringSliceVar(&flags.set, "env", nil, "more environment variables of a process in every row, PROCESS:NAME=value")
 	f.StringVar(&config.Profiles, "profile", "", "measure the part profile too, and keep the profiles in this folder (default .stack/profiles)")
@@ -129,6 +132,9 @@ func (f *benchFlags) complete(config *bench.Config, environment *benchEnvironmen
 		settings.InRange("--payments", config.Payments, 1, paymentsMax),
 		settings.InRange("--ceiling-payments", config.CeilingPayments, 1, paymentsMax),
 		settings.InRange("--growth-payments", config.GrowthPayments, 4, paymentsMax),
+		settings.InRange("--door-payments", config.DoorPayments, 1, paymentsMax),
+		settings.InRange("--door-connections", config.DoorConnections, 1, bench.DoorConnectionsMax),
+		settings.InRange("--batch-lines", config.BatchLines, 1, bench.BatchLinesMax),
 		settings.InRange("--outstanding", config.OutstandingMax, 1, outstandingMax),
 		settings.DurationInRange("--rate-duration", config.RateDuration, time.Second, time.Hour)); err != nil {
 		return err

@@ -43,6 +43,9 @@ type Config struct {
 	OutstandingMax   int      // in flight while a maximum is searched
 	Rates            []int    // of the latencies
 	RateDuration     time.Duration
+	DoorPayments     int                 // of each row of the front door that pays
+	DoorConnections  int                 // to the front door, each with one request at a time
+	BatchLines       int                 // payments of a batch
 	CacheGrid        string              // the ledger's page cache
 	Environment      map[string][]string // more variables of every row, by process
 	Profiles         string              // folder of the part profile
@@ -73,11 +76,12 @@ type Row struct {
 type Run struct {
 	OfferedPerSecond int           `json:"offered_per_second,omitempty"` // 0: as fast as it goes
 	Payments         int           `json:"payments"`
-	PerSecond        float64       `json:"payments_per_second"`        // settled in the steady window; of the ledger alone: over all
+	PerSecond        float64       `json:"payments_per_second"`        // settled in the steady window; of the ledger alone: over all; at the front door: its operations
 	Ratio            float64       `json:"ratio_to_ceiling,omitempty"` // of the same pass
-	Latency          *load.Latency `json:"latency,omitempty"`          // settled
+	Latency          *load.Latency `json:"latency,omitempty"`          // settled; at the front door: of a request
 	Reads            *load.Latency `json:"reads,omitempty"`            // balance reads meanwhile
-	Costs            []meter.Cost  `json:"costs"`                      // by process
+	Costs            []meter.Cost  `json:"costs"`                      // by process; at the front door: of an operation
+	Door             *Door         `json:"front_door,omitempty"`       // what was asked of it, as fast as it answers
 	StoredBytes      float64       `json:"stored_bytes_per_payment"`   // that ledger and topics have grown by
 	Stages           []Stage       `json:"stages,omitempty"`           // of a growth
 	Hops             []meter.Hop   `json:"hops,omitempty"`             // where the time goes
@@ -142,7 +146,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 			case maximum == 0 && row.part == "maximum":
 				maximum = run.PerSecond
 			}
-			if ceiling > 0 && row.rate == 0 && row.part != "ceiling" {
+			if ceiling > 0 && row.rate == 0 && row.part != "ceiling" && row.asks == "" {
 				run.Ratio = run.PerSecond / ceiling
 			}
 			r.Rows[i].Runs = append(r.Rows[i].Runs, *run)
@@ -223,9 +227,12 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 		err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)), os.RemoveAll(filepath.Join(c.Dir, "data")))
 	}()
 	fmt.Fprintf(c.Tell, "ready with %s customers after %.1f s\n", thousands(population.Customers), time.Since(started).Seconds())
-	if r.ids != "" {
+	switch {
+	case r.ids != "":
 		run, err = c.ledgerAlone(s, population, r)
-	} else {
+	case r.asks != "":
+		run, err = c.frontDoor(ctx, s, population, r)
+	default:
 		run, err = c.pipeline(ctx, s, population, r)
 	}
 	if run != nil {
@@ -328,9 +335,11 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	if run.Stages, err = stages(); err != nil {
 		return nil, err
 	}
-	if run.Audit, err = c.audit(ctx, s); err != nil {
+	verdict, err := c.audit(ctx, s)
+	if err != nil {
 		return nil, err
 	}
+	run.Audit = verdict.String()
 	run.Costs, run.StoredBytes = meter.Costs(processes, before, after, r.payments), perPayment(before, after, r.payments)
 	run.Hops, run.Ledger, run.Load = counted.Hops(), counted.Ledger(), result
 	run.PerSecond = result.SteadyPerSecond
@@ -404,23 +413,20 @@ func enginesOf(s *stack.Stack) (urls []string) {
 	return urls
 }
 
-func (c Config) audit(ctx context.Context, s *stack.Stack) (string, error) {
+func (c Config) audit(ctx context.Context, s *stack.Stack) (verdict audit.Verdict, err error) {
 	client, err := ledger.Connect(ledgerConfig(s))
 	if err != nil {
-		return "", err
+		return verdict, err
 	}
 	defer client.Close()
-	verdict, err := audit.Run(ctx, audit.Config{
+	verdict, err = audit.Run(ctx, audit.Config{
 		Brokers: []string{s.KafkaAddress()}, Ledger: client, Wait: 70 * time.Second, Tell: func(string, ...any) {},
 	})
-	if err != nil {
-		return "", err
-	}
-	if !verdict.Clean {
+	if err == nil && !verdict.Clean {
 		verdict.Write(c.Tell)
-		return "", errors.New("the run is not valid: " + verdict.String())
+		err = errors.New("the run is not valid: " + verdict.String())
 	}
-	return verdict.String(), nil
+	return verdict, err
 }
 
 func ledgerConfig(s *stack.Stack) ledger.Config {

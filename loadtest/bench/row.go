@@ -16,11 +16,12 @@ type row struct {
 	ids      IDs  // the ledger alone, with ids of this order; empty: the whole pipeline
 	mixed    bool // of the ledger alone: holds and posts share requests
 	payments int
-	rate     int  // payments offered a second; 0: as fast as it goes
-	half     bool // the rate is half of the maximum that the same pass has found
-	reads    int  // balance reads a second meanwhile, payments through the front door too
-	stage    int  // costs are told for each so many payments
-	profiled bool // the engine is profiled meanwhile
+	rate     int    // payments offered a second; 0: as fast as it goes
+	half     bool   // the rate is half of the maximum that the same pass has found
+	reads    int    // balance reads a second meanwhile, payments through the front door too
+	asks     asking // of the front door, as fast as its connections go; empty: nothing
+	stage    int    // costs are told for each so many payments
+	profiled bool   // the engine is profiled meanwhile
 
 	kafka     string
 	engines   int
@@ -31,6 +32,8 @@ type row struct {
 	env       map[string][]string
 }
 
+const doorPart = "door"
+
 // parts are what can be asked for, in the order of measuring.
 var parts = []struct{ name, what string }{
 	{"ceiling", "what the ledger alone can do with the transfers of payments, in full requests"},
@@ -38,6 +41,7 @@ var parts = []struct{ name, what string }{
 	{"latency", "latencies at fixed rates, the lowest also without a pause between requests to the ledger"},
 	{"half", "latency at half of the maximum; needs maximum"},
 	{"reads", "1,200 payments/s and 3,600 balance reads/s at once, through the front door"},
+	{doorPart, "what the front door takes and answers as fast as its connections go: payments one by one and in batches, states, balances while payments settle"},
 	{"ids", "the ledger alone with sequential and with random ids, and with holds and posts in one request"},
 	{"engines", "the maximum with two and with four engines"},
 	{"banks", "the maximum with 50 and with 500 banks"},
@@ -47,8 +51,8 @@ var parts = []struct{ name, what string }{
 	{"profile", "profiles of the engine at the maximum"},
 }
 
-// DefaultParts take a quarter of an hour, all of them about three times as long.
-var DefaultParts = []string{"ceiling", "maximum", "latency", "half", "reads"}
+// DefaultParts take some twenty minutes, all of them about three times as long.
+var DefaultParts = []string{"ceiling", "maximum", "latency", "half", "reads", doorPart}
 
 // PartsHelp explains the parts.
 func PartsHelp() string {
@@ -118,6 +122,10 @@ func (c Config) rows() (chosen []row) {
 	all = append(all,
 		row{part: "half", name: "half of the maximum", half: true},
 		reads,
+		c.door("payments one by one", payOne, c.DoorPayments),
+		c.door(fmt.Sprintf("payments in batches of %d", c.BatchLines), payBatch, c.DoorPayments),
+		c.door("states", readStates, statesOf),
+		c.door(fmt.Sprintf("balances while %s/s settle", thousands(settlingRate)), readBalances, int(settlingRate*c.RateDuration.Seconds())),
 		with("engines", "2 engines", func(r *row) { r.engines = 2 }),
 		with("engines", "4 engines", func(r *row) { r.engines = 4 }),
 		with("banks", "50 banks", func(r *row) { r.banks = 50 }),
@@ -141,10 +149,16 @@ func (c Config) rows() (chosen []row) {
 	return chosen
 }
 
+// door is a row of the front door. No bank shall be told that it asks too often.
+func (c Config) door(name string, asks asking, payments int) row {
+	return row{part: doorPart, name: "front door, " + name, asks: asks, payments: payments,
+		env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}}
+}
+
 // differs says what is not as it is shipped.
 func (r row) differs() string {
 	var all []string
-	for _, process := range []string{stack.Broker, stack.Engine} {
+	for _, process := range []string{stack.Broker, stack.Engine, stack.Producer} {
 		for _, variable := range r.env[process] {
 			all = append(all, process+" "+variable)
 		}

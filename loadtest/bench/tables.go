@@ -40,6 +40,7 @@ var (
 	perSecond = figure{"payments/s", "%.0f", func(r Run) float64 { return r.PerSecond }}
 	p50       = settled("p50", func(r Run) float64 { return r.Latency.P50 })
 	p99       = settled("p99", func(r Run) float64 { return r.Latency.P99 })
+	slowest   = settled("max", func(r Run) float64 { return r.Latency.Max })
 	cpu       = figure{"CPU µs", "%.1f", func(r Run) float64 {
 		return sum(r.Costs, "", func(c meter.Cost) float64 { return c.CPUMicroseconds })
 	}}
@@ -50,7 +51,7 @@ var (
 		settled("p95", func(r Run) float64 { return r.Latency.P95 }),
 		p99,
 		settled("p99.9", func(r Run) float64 { return r.Latency.P999 }),
-		settled("max", func(r Run) float64 { return r.Latency.Max }),
+		slowest,
 		cpu,
 		{"ledger writes", "%.0f", func(r Run) float64 {
 			return sum(r.Costs, "ledger", func(c meter.Cost) float64 { return c.DiskBytes })
@@ -120,6 +121,9 @@ func (r *Result) Tables() (tables []report.Table) {
 		main.Head = append(main.Head, f.name)
 	}
 	for _, row := range r.Rows {
+		if row.Part == doorPart {
+			continue // its figures are of other things
+		}
 		line := func(name string, pick func(spread) float64) {
 			cells := []string{name}
 			for _, f := range figures {
@@ -138,11 +142,11 @@ func (r *Result) Tables() (tables []report.Table) {
 			main.Add(row.Name + ": INVALID, no figure")
 		}
 	}
-	tables = append(tables, main, r.readsTable())
+	tables = append(tables, main, r.readsTable(), r.doorTable(), r.doorCostTable())
 	for _, kind := range kinds {
 		table := report.Table{Title: kind.title, Head: append([]string{""}, columns...)}
 		for _, row := range r.Rows {
-			if len(row.Runs) == 0 {
+			if len(row.Runs) == 0 || row.Part == doorPart {
 				continue
 			}
 			cells := []string{row.Name}
@@ -173,6 +177,54 @@ func (r *Result) readsTable() report.Table {
 			l = run.Reads
 			table.Add("balance reads", thousands(int(l.Count)), ms(l.P50), ms(l.P90), ms(l.P99), ms(l.Max))
 		}
+	}
+	return table
+}
+
+// doorTable tells what the front door takes and answers.
+func (r *Result) doorTable() report.Table {
+	table := report.Table{Title: "The front door, as fast as its connections go", Head: []string{"", "counted", "at once", "count", "a second", "p50", "p99", "max"},
+		Note: "ms, from a request to the end of its answer (of a batch: all its lines). Each connection sends its next request then. A run counts when every answer was right, every payment settled and the audit is clean"}
+	for _, row := range r.Rows {
+		if row.Part != doorPart {
+			continue
+		}
+		line := func(name string, pick func(spread) float64) {
+			door := row.Runs[0].Door
+			cells := []string{name, string(door.Operation), fmt.Sprint(door.Connections), thousands(door.Count)}
+			for _, f := range []figure{perSecond, p50, p99, slowest} {
+				cells = append(cells, f.text(pick(row.spread(f.of))))
+			}
+			table.Add(cells...)
+		}
+		if len(row.Runs) > 0 {
+			line(row.Name, func(s spread) float64 { return s.median })
+		}
+		if len(row.Runs) > 1 {
+			line("    least", func(s spread) float64 { return s.min })
+			line("    most", func(s spread) float64 { return s.max })
+		}
+		for range row.Invalid {
+			table.Add(row.Name + ": INVALID, no figure")
+		}
+	}
+	return table
+}
+
+func (r *Result) doorCostTable() report.Table {
+	table := report.Table{Title: "CPU of what the front door was asked for, µs each", Head: append([]string{""}, columns...),
+		Note: "with all that became of it until the payments had settled; of balances with the payments that settled meanwhile"}
+	for _, row := range r.Rows {
+		if row.Part != doorPart || len(row.Runs) == 0 {
+			continue
+		}
+		cells := []string{row.Name}
+		for _, column := range columns {
+			cells = append(cells, ms(row.spread(func(run Run) float64 {
+				return sum(run.Costs, column, func(c meter.Cost) float64 { return c.CPUMicroseconds })
+			}).median))
+		}
+		table.Add(cells...)
 	}
 	return table
 }

@@ -1,0 +1,398 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/meter"
+	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// asking is what a row asks the front door for, over and over: on each of so many
+// connections the next request goes out when the whole answer to the last is there.
+type asking string
+
+const (
+	payOne       asking = "payments accepted"
+	payBatch     asking = "payments accepted in batches"
+	readStates   asking = "states of settled payments read"
+	readBalances asking = "balances read while payments settle"
+)
+
+// Door is what the front door was asked for in a run.
+type Door struct {
+	Operation   asking `json:"operation"` // that the run's figures count
+	Connections int    `json:"connections"`
+	Lines       int    `json:"lines_of_a_batch,omitempty"`
+	Count       int    `json:"count"`
+}
+
+// What the front door allows as it is shipped: statuses in flight (of which the client's
+// connections are fewer), lines of a batch.
+const (
+	DoorConnectionsMax = 256
+	BatchLinesMax      = 10_000
+)
+
+const (
+	// batchesAtOnce is below BATCHES_MAX.
+	batchesAtOnce = 8
+	// statesOf is how many payments there are to ask about.
+	statesOf = 20_000
+	// settlingRate of payments leaves the machine to those who read.
+	settlingRate = 1000
+	reportsMax   = 5 * time.Minute
+	answerMax    = 4 << 20
+)
+
+// callers ask the front door as the banks.
+type callers struct {
+	url    string
+	keys   map[string]string // by ISPB
+	client *http.Client
+}
+
+// call makes a request and reads the whole answer, which must have a status and hold a text
+// so many times.
+func (c *callers) call(ctx context.Context, method, path, ispb string, body []byte, status int, text string, times int) error {
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.keys[ispb])
+	response, err := c.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
+	if err != nil {
+		return err
+	}
+	if n := bytes.Count(answer, []byte(text)); response.StatusCode != status || n != times {
+		return fmt.Errorf("%s %s answers %s with %s %d times in place of %d: %.500s", method, path, response.Status, text, n, times, answer)
+	}
+	return nil
+}
+
+// sending is a request that pays.
+type sending struct {
+	ispb     string
+	body     []byte
+	payments int
+}
+
+func (c *callers) pay(ctx context.Context, s sending) error {
+	return c.call(ctx, http.MethodPost, "/v1/payments", s.ispb, s.body, http.StatusAccepted, `"status":"accepted"`, 1)
+}
+
+func (c *callers) payBatch(ctx context.Context, s sending) error {
+	return c.call(ctx, http.MethodPost, "/v1/payments:batch", s.ispb, s.body, http.StatusOK, `"status":"accepted"`, s.payments)
+}
+
+// order is a payment as the front door takes it.
+type order struct {
+	EndToEndID     string  `json:"end_to_end_id"`
+	Payer          account `json:"payer"`
+	Payee          account `json:"payee"`
+	AmountCentavos uint64  `json:"amount_centavos"`
+}
+
+type account struct {
+	ISPB   string `json:"ispb"`
+	Branch string `json:"branch"`
+	Number string `json:"number"`
+}
+
+// orders makes payments that must settle, before any clock runs.
+func orders(population sandbox.Population, n int) ([]order, error) {
+	random := rand.New(rand.NewPCG(1, 0))
+	generator := mix.NewGenerator(population, random)
+	settling, err := mix.Parse("settling")
+	if err != nil {
+		return nil, err
+	}
+	start, all := time.Now(), make([]order, 0, n)
+	var message pixv1.PaymentOrder
+	for i, c := range settling.Schedule(n, random) {
+		payment := generator.Payment(c, start.Add(time.Duration(i)*time.Microsecond))
+		message.Reset()
+		if err := message.UnmarshalVT(payment.First.Value); err != nil {
+			return nil, err
+		}
+		all = append(all, order{message.EndToEndId, account{message.Payer.Ispb, message.Payer.Branch, message.Payer.Number},
+			account{message.Payee.Ispb, message.Payee.Branch, message.Payee.Number}, message.AmountCentavos})
+	}
+	return all, nil
+}
+
+// sendings puts orders into requests of at most so many, each of one bank's.
+func sendings(orders []order, lines int) (all []sending, err error) {
+	open := map[string]*sending{}
+	for _, o := range orders {
+		s := open[o.Payer.ISPB]
+		if s == nil {
+			s = &sending{ispb: o.Payer.ISPB}
+			open[o.Payer.ISPB] = s
+		}
+		line, err := json.Marshal(o)
+		if err != nil {
+			return nil, err
+		}
+		s.body, s.payments = append(append(s.body, line...), '\n'), s.payments+1
+		if s.payments == lines {
+			all = append(all, *s)
+			delete(open, o.Payer.ISPB)
+		}
+	}
+	for _, s := range open {
+		all = append(all, *s)
+	}
+	return all, nil
+}
+
+// asked is what came of asking.
+type asked struct {
+	requests int
+	took     time.Duration // from the first request to the last answer
+	latency  load.Latency  // of a request, to the end of its answer
+}
+
+// askOver asks on so many connections, on each again after the answer, until next has no
+// more. One answer that is not as it must be makes the whole invalid.
+func askOver(ctx context.Context, connections int, next func() (ask func(context.Context) error)) (asked, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	recorder := load.NewRecorder()
+	var requests atomic.Int64
+	var all sync.WaitGroup
+	began := time.Now()
+	for range connections {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				ask := next()
+				if ask == nil {
+					return
+				}
+				sent := time.Now()
+				if err := ask(ctx); err != nil {
+					cancel(fmt.Errorf("the run is not valid: %w", err))
+					return
+				}
+				recorder.Record(time.Since(sent))
+				requests.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return asked{int(requests.Load()), time.Since(began), recorder.Latency("request")}, context.Cause(ctx)
+}
+
+// each asks for each of a list, once.
+func each[V any](list []V, ask func(context.Context, V) error) func() func(context.Context) error {
+	var taken atomic.Int64
+	return func() func(context.Context) error {
+		i := int(taken.Add(1)) - 1
+		if i >= len(list) {
+			return nil
+		}
+		return func(ctx context.Context) error { return ask(ctx, list[i]) }
+	}
+}
+
+// anyFor asks for any of so many, for a time.
+func anyFor(lasts time.Duration, n int, ask func(context.Context, int) error) func() func(context.Context) error {
+	until := time.Now().Add(lasts)
+	return func() func(context.Context) error {
+		if time.Now().After(until) {
+			return nil
+		}
+		i := rand.IntN(n)
+		return func(ctx context.Context) error { return ask(ctx, i) }
+	}
+}
+
+// frontDoor measures what the front door answers, and refuses to give a figure unless every
+// answer was right, every payment settled, and the audit is clean.
+func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
+	keys, err := s.Keys()
+	if err != nil {
+		return nil, err
+	}
+	callers := &callers{s.ProducerURL(), keys, load.NewHTTPClient()}
+	defer callers.client.CloseIdleConnections()
+	door := &Door{Operation: r.asks, Connections: c.DoorConnections}
+	run := &Run{Payments: r.payments, Door: door}
+	var before, after meter.Sample
+	processes, data := processesOf(s), filepath.Join(c.Dir, "data")
+	measured := func(measure func() error) (err error) {
+		if before, err = meter.Read(processes, data); err == nil {
+			err = measure()
+		}
+		if err == nil {
+			after, err = meter.Read(processes, data)
+		}
+		return err
+	}
+
+	var got asked
+	switch r.asks {
+	case payOne, payBatch:
+		got, err = c.payAtDoor(ctx, s, callers, population, r, door, measured)
+	case readStates:
+		got, err = c.readStates(ctx, s, callers, population, r, measured)
+	case readBalances:
+		got, err = c.readBalances(ctx, s, callers, population, r, run, measured)
+	default:
+		err = fmt.Errorf("the front door is not asked for %q", r.asks)
+	}
+	if err != nil {
+		return nil, err
+	}
+	verdict, err := c.audit(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if verdict.Summary.Settled != r.payments || verdict.Summary.Payments != r.payments {
+		return nil, fmt.Errorf("the run is not valid: of %d payments that were accepted the audit found %d, of which %d settled", r.payments, verdict.Summary.Payments, verdict.Summary.Settled)
+	}
+	run.Audit = verdict.String()
+	if door.Count == 0 {
+		door.Count = got.requests
+	}
+	run.PerSecond, run.Latency = float64(door.Count)/got.took.Seconds(), &got.latency
+	run.Costs = meter.Costs(processes, before, after, door.Count)
+	run.StoredBytes = float64(after.Stored-before.Stored) / float64(door.Count)
+	return run, nil
+}
+
+// payAtDoor sends payments one by one or in batches. Costs are told when all have settled.
+func (c Config) payAtDoor(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, door *Door, measured func(func() error) error) (got asked, err error) {
+	connections, lines, pay := c.DoorConnections, 1, callers.pay
+	if r.asks == payBatch {
+		connections, lines, pay = batchesAtOnce, c.BatchLines, callers.payBatch
+		door.Connections, door.Lines = connections, lines
+	}
+	made, err := orders(population, r.payments)
+	if err != nil {
+		return got, err
+	}
+	requests, err := sendings(made, lines)
+	if err != nil {
+		return got, err
+	}
+	door.Count = r.payments
+	err = measured(func() error {
+		if got, err = askOver(ctx, connections, each(requests, pay)); err != nil {
+			return err
+		}
+		return awaitReports(ctx, s, r.payments)
+	})
+	return got, err
+}
+
+// readStates asks for payments that have settled before.
+func (c Config) readStates(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, measured func(func() error) error) (got asked, err error) {
+	made, err := orders(population, r.payments)
+	if err != nil {
+		return got, err
+	}
+	requests, err := sendings(made, c.BatchLines)
+	if err != nil {
+		return got, err
+	}
+	if _, err := askOver(ctx, batchesAtOnce, each(requests, callers.payBatch)); err != nil {
+		return got, err
+	}
+	if err := awaitReports(ctx, s, r.payments); err != nil {
+		return got, err
+	}
+	err = measured(func() error {
+		got, err = askOver(ctx, c.DoorConnections, anyFor(c.RateDuration, len(made), func(ctx context.Context, i int) error {
+			return callers.call(ctx, http.MethodGet, "/v1/payments/"+made[i].EndToEndID, made[i].Payer.ISPB, nil, http.StatusOK, `"status":"settled"`, 1)
+		}))
+		return err
+	})
+	return got, err
+}
+
+// readBalances asks for balances while payments come through the front door at a fixed rate.
+func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, run *Run, measured func(func() error) error) (got asked, err error) {
+	settling, err := mix.Parse("settling")
+	if err != nil {
+		return got, err
+	}
+	err = measured(func() error {
+		reading := make(chan error, 1)
+		go func() {
+			var err error
+			got, err = askOver(ctx, c.DoorConnections, anyFor(c.RateDuration, population.Customers, func(ctx context.Context, i int) error {
+				customer := population.Customer(i)
+				return callers.call(ctx, http.MethodGet, fmt.Sprintf("/v1/accounts/%s/%s/%s", customer.ISPB, customer.Branch, customer.Number), string(customer.ISPB), nil,
+					http.StatusOK, `"posted_centavos":`, 1)
+			}))
+			reading <- err
+		}()
+		result, err := load.Run(ctx, load.Config{
+			Stream: stream.Config{Brokers: []string{s.KafkaAddress()}}, Population: population, Mix: settling, MixName: "settling",
+			Rate: settlingRate, Payments: r.payments, Seed: 1, DrainTimeout: reportsMax, OutstandingMax: 1_000_000, FrontDoor: callers.url, Keys: callers.keys,
+		})
+		if err := errors.Join(err, <-reading); err != nil {
+			return err
+		}
+		if run.Load = result; !result.Passed {
+			result.Write(c.Tell)
+			return errors.New("the run is not valid: " + result.Verdict())
+		}
+		return nil
+	})
+	return got, err
+}
+
+// awaitReports returns when there are so many settlement reports.
+func awaitReports(ctx context.Context, s *stack.Stack, n int) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.KafkaAddress()), kgo.ClientID("bench"))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeoutCause(ctx, reportsMax, fmt.Errorf("not reported within %v", reportsMax))
+	defer cancel()
+	for {
+		ends, err := kadm.NewClient(client).ListEndOffsets(ctx, stream.Settlements)
+		if err == nil {
+			err = ends.Error()
+		}
+		if err != nil {
+			return fmt.Errorf("cannot list the ends of %s: %w", stream.Settlements, err)
+		}
+		reports := 0
+		ends.Each(func(end kadm.ListedOffset) { reports += int(end.Offset) })
+		if reports >= n {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d payments have a settlement report: %w", reports, n, context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

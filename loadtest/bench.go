@@ -24,10 +24,11 @@ func (e *benchEnvironment) Validate() error { return e.Population.Validate() }
 
 // benchFlags are the flags of bench that are not its configuration as they stand.
 type benchFlags struct {
-	set                         []string
-	json, from, compare, report string
-	drawings                    string
-	worseMax                    float64
+	set           []string
+	json, report  string
+	from, compare []string
+	drawings      string
+	worseMax      float64
 }
 
 func benchCommand() *cobra.Command {
@@ -41,7 +42,7 @@ func benchCommand() *cobra.Command {
   loadtest bench --parts all --runs 3 --json now.json --report now.html --compare earlier.json
   loadtest bench --parts latency --rates 1000 --env clearing-engine:ENGINE_COMMIT_INTERVAL=1s
   loadtest bench --parts profile
-  loadtest bench --from now.json --compare earlier.json    # measures nothing`,
+  loadtest bench --from 1.json,2.json,3.json --compare earlier.json    # measures nothing`,
 		Args: cobra.NoArgs,
 	}
 	f := command.Flags()
@@ -64,8 +65,8 @@ func benchCommand() *cobra.Command {
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
 	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML")
 	f.StringVar(&flags.drawings, "drawings", "", "write the report's drawings to this folder as SVG")
-	f.StringVar(&flags.from, "from", "", "measure nothing: show, compare and report the result that --json once wrote to this file")
-	f.StringVar(&flags.compare, "compare", "", "tell what is slower or faster than in this earlier result, a file that --json wrote")
+	f.StringSliceVar(&flags.from, "from", nil, "measure nothing: show, compare and report the result that --json once wrote to this file; several files are joined")
+	f.StringSliceVar(&flags.compare, "compare", nil, "tell what is slower or faster than in this earlier result, a file that --json wrote; several files are joined")
 	f.Float64Var(&flags.worseMax, "worse-max", 0.1, "exit code 1 when a compared figure is worse by more than this share")
 	command.Long = `Starts stacks of its own, one for each row, and measures on it. Parts:
 ` + bench.PartsHelp() + `
@@ -83,7 +84,7 @@ Environment:
 			return err
 		}
 		var earlier *bench.Result
-		if flags.compare != "" { // read first: a wrong name must not show after an hour
+		if len(flags.compare) > 0 { // read first: a wrong name must not show after an hour
 			var err error
 			if earlier, err = bench.Read(flags.compare); err != nil {
 				return fmt.Errorf("--compare: %w", err)
@@ -91,7 +92,7 @@ Environment:
 		}
 		var result *bench.Result
 		var err error
-		if flags.from != "" {
+		if len(flags.from) > 0 {
 			if result, err = bench.Read(flags.from); err != nil {
 				return fmt.Errorf("--from: %w", err)
 			}

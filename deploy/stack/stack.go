@@ -55,6 +55,7 @@ type Config struct {
 	TigerBeetleBin string // default: what tigerbeetle.Locate finds or builds
 	Replicas       int    // TigerBeetle servers, 1 or 3; default 1
 	CacheGrid      string // each server's page cache; default 512MiB, of three 128MiB
+	LedgerReserve  int64  // bytes of the disk reserved for each server's new data file to grow into; default none
 	Kafka          string // Embedded or Apache; default Embedded
 	KafkaLocks     bool   // TLS, users and rights at the broker; default none
 	Engines        int    // default 1
@@ -286,7 +287,7 @@ func (s *Stack) launch(ctx context.Context, name string) error {
 	}
 	switch {
 	case slices.Contains(s.Replicas(), name):
-		err = tigerbeetle.FormatCluster(ctx, s.config.TigerBeetleBin, s.ledgerFolder(), s.config.Replicas)
+		err = tigerbeetle.FormatCluster(ctx, s.config.TigerBeetleBin, s.ledgerFolder(), s.config.Replicas, s.config.LedgerReserve)
 	case name == Broker:
 		if s.config.KafkaLocks {
 			err = s.makeLocks()

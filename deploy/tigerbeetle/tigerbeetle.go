@@ -89,7 +89,10 @@ func Format(ctx context.Context, bin, path string) error {
 // FormatCluster makes folder with the data files of a new cluster with id 0, see DataFile.
 // An interrupted call leaves none. It leaves existing files alone, and refuses a folder
 // where some are missing: a replica that forgot what it has promised may lose money.
-func FormatCluster(ctx context.Context, bin, folder string, replicas int) error {
+//
+// reserveBytes of the disk are reserved for each file to grow into: a file that grows with
+// each write holds up all other writes to it.
+func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserveBytes int64) error {
 	there, err := exists(folder)
 	if err != nil {
 		return err
@@ -113,8 +116,12 @@ func FormatCluster(ctx context.Context, bin, folder string, replicas int) error 
 		return err
 	}
 	for replica := range replicas {
-		if err := format(ctx, bin, DataFile(unfinished, replica), replica, replicas); err != nil {
+		file := DataFile(unfinished, replica)
+		if err := format(ctx, bin, file, replica, replicas); err != nil {
 			return err
+		}
+		if err := reserve(file, reserveBytes); err != nil {
+			return fmt.Errorf("cannot reserve %d MiB of the disk for the TigerBeetle data file %s: %w; reserve less (--ledger-reserve), or free some", reserveBytes>>20, file, err)
 		}
 	}
 	return os.Rename(unfinished, folder)

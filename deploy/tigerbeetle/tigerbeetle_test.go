@@ -98,7 +98,7 @@ func TestFormatCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := FormatCluster(t.Context(), bin, folder, 3); err != nil {
+		if err := FormatCluster(t.Context(), bin, folder, 3, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,7 +109,7 @@ func TestFormatCluster(t *testing.T) {
 	if err := os.Remove(DataFile(folder, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := FormatCluster(t.Context(), bin, folder, 3); err == nil || !strings.Contains(err.Error(), "replica 1 is gone") || !strings.Contains(err.Error(), "recover") {
+	if err := FormatCluster(t.Context(), bin, folder, 3, 0); err == nil || !strings.Contains(err.Error(), "replica 1 is gone") || !strings.Contains(err.Error(), "recover") {
 		t.Errorf("a replica that forgot everything: %v", err)
 	}
 }
@@ -121,9 +121,10 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "0_0.tigerbeetle")
+	folder := filepath.Join(t.TempDir(), "ledger")
+	path := DataFile(folder, 0)
 	for range 2 { // the second finds the file and leaves it alone
-		if err := Format(t.Context(), bin, path); err != nil {
+		if err := FormatCluster(t.Context(), bin, folder, 1, 64<<20); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -138,5 +139,35 @@ func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
 	}
 	if !bytes.Contains(html, []byte("&lt;the audit failed&gt;")) || bytes.Contains(html, []byte("src=")) || bytes.Contains(html, []byte("href=")) || bytes.Contains(html, []byte("NaN")) || bytes.Contains(html, []byte("ZgotmplZ")) {
 		t.Error("the report must say what failed, refer to nothing outside, and hold numbers only")
+	}
+}
+
+// Results of several days count as passes of one, but only if they are of one machine and setting.
+func TestResultsAreJoined(t *testing.T) {
+	store := func(r Result) string {
+		path := filepath.Join(t.TempDir(), "result.json")
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	failed := runs("maximum", 10_000)
+	failed.Invalid = []string{"the audit failed"}
+	one := store(Result{Passes: 1, Settings: "as shipped", Rows: []Row{runs("maximum", 20_000)}})
+	two := store(Result{Passes: 2, Settings: "as shipped", Rows: []Row{failed, runs("ceiling", 40_000)}})
+	other := store(Result{Passes: 1, Settings: "changed", Rows: []Row{runs("maximum", 1)}})
+	r, err := Read([]string{one, two})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Passes != 3 || len(r.Rows) != 2 || len(r.Rows[0].Runs) != 2 || len(r.Rows[0].Invalid) != 1 || len(r.Rows[1].Runs) != 1 {
+		t.Errorf("joined to %+v", r)
+	}
+	if _, err := Read([]string{one, other}); err == nil || !strings.Contains(err.Error(), `"changed"`) || !strings.Contains(err.Error(), other) {
+		t.Errorf("another setting: %v", err)
 	}
 }

@@ -124,7 +124,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 	w.links = &links{of: map[string]*programLinks{}}
 	running, err := stack.Start(ctx, stack.Config{
 		Dir: config.Dir, BinDir: bin, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas, Kafka: config.Kafka,
-		CacheGrid: "256MiB", ReadyWithin: recoveryMax, RestartCrashed: true, Via: w.links.via,
+		CacheGrid: "256MiB", LedgerReserve: 1 << 30, ReadyWithin: recoveryMax, RestartCrashed: true, Via: w.links.via,
 		Env: map[string][]string{
 			stack.Engine: {"ENGINE_DEADLINE=" + config.Deadline.String(), "ENGINE_PENDING_TIMEOUT=" + (config.Deadline + pendingAfterDeadline).String(),
 				// Half of it is waited for silent banks when an engine stops, and its partitions wait along.

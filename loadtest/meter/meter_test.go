@@ -2,6 +2,7 @@ package meter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -56,6 +58,35 @@ func TestNetworkBytesCountBothEnds(t *testing.T) {
 	}
 	if after.At.Before(before.At) || after.Stored < before.Stored {
 		t.Errorf("%d bytes were stored before a file was written, %d after it", before.Stored, after.Stored)
+	}
+}
+
+// What is reserved for a file to grow into is not stored yet.
+func TestReservedIsNotStored(t *testing.T) {
+	folder := t.TempDir()
+	file, err := os.Create(filepath.Join(folder, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const reserved, wrote = 64 << 20, 1 << 20
+	if err := syscall.Fallocate(int(file.Fd()), 0, 0, reserved); errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Skip("the file system reserves nothing")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt(make([]byte, wrote), reserved/2); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	sample, err := Read(nil, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sample.Stored < wrote || sample.Stored > wrote+1<<16 {
+		t.Errorf("%d bytes are stored, %d were written and %d reserved", sample.Stored, wrote, reserved)
 	}
 }
 

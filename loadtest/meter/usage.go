@@ -4,6 +4,7 @@ package meter
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -131,22 +132,41 @@ func usageOf(pid int) (u Usage, err error) {
 	return u, err
 }
 
-// stored adds up the blocks of the files in a folder: a file may have holes.
+// stored adds up what has been written of the files in a folder: a file may have holes, and
+// blocks that are reserved for it.
 func stored(folder string) (bytes int64, err error) {
-	err = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return skipGone(err)
 		}
-		info, err := entry.Info()
-		if err != nil {
-			return skipGone(err)
-		}
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			bytes += stat.Blocks * 512
-		}
-		return nil
+		n, err := written(path)
+		bytes += n
+		return skipGone(err)
 	})
 	return bytes, err
+}
+
+// written adds up the parts of a file that hold data.
+func written(path string) (bytes int64, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	const seekData, seekHole = 3, 4
+	for end := int64(0); ; {
+		begin, err := file.Seek(end, seekData)
+		if errors.Is(err, syscall.ENXIO) { // nothing behind
+			return bytes, nil
+		}
+		if err == nil {
+			end, err = file.Seek(begin, seekHole)
+		}
+		if err != nil {
+			return bytes, err
+		}
+		bytes += end - begin
+	}
 }
 
 // skipGone passes over what was removed between its listing and now.

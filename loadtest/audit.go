@@ -55,13 +55,17 @@ need about 0.5 GiB of memory and half a minute.`,
 			return err
 		}
 		started = true
+		kafka, err := reach(command.Context(), environment.Stream)
+		if err != nil {
+			return err
+		}
 		client, err := ledger.Connect(environment.Ledger)
 		if err != nil {
 			return err
 		}
 		// Not closed: that would wait for the ledger, and the process ends now anyway.
 		verdict, err := audit.Run(command.Context(), audit.Config{
-			Brokers: environment.Stream.Brokers, Ledger: client, Wait: wait,
+			Kafka: kafka, Ledger: client, Wait: wait,
 			Tell: func(format string, arguments ...any) { fmt.Fprintf(os.Stderr, format+"\n", arguments...) },
 		})
 		if err != nil {

@@ -87,6 +87,9 @@ func runCommand() *cobra.Command {
 			return err
 		}
 		started = true
+		if _, err := reach(command.Context(), environment.Config); err != nil {
+			return err
+		}
 		config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr)
 		budget := flags.startBudget(command.Context())
 		result, err := load.Run(command.Context(), config)

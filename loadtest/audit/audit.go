@@ -7,12 +7,14 @@ import (
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Config says what to audit.
 type Config struct {
-	Brokers []string
-	Ledger  tigerbeetle.Client
+	// Kafka says where Kafka is and how to get in. From the caller: the audit shares no code.
+	Kafka  []kgo.Opt
+	Ledger tigerbeetle.Client
 	// Wait bounds how long the audit waits for payments under way to end. A payment whose
 	// pending legs nobody resolves is released by the ledger's own timeout.
 	Wait time.Duration
@@ -24,7 +26,7 @@ type Config struct {
 // that the audit could not be carried out.
 func Run(ctx context.Context, config Config) (Verdict, error) {
 	began := time.Now()
-	topics, err := openTopics(config.Brokers)
+	topics, err := openTopics(config.Kafka)
 	if err != nil {
 		return Verdict{}, err
 	}

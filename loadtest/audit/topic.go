@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -22,17 +23,18 @@ const (
 
 // topics reads topics whole, without any consumer group.
 type topics struct {
-	brokers []string
-	client  *kgo.Client
-	admin   *kadm.Client
+	kafka  []kgo.Opt
+	client *kgo.Client
+	admin  *kadm.Client
 }
 
-func openTopics(brokers []string) (*topics, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ClientID("audit"))
+func openTopics(kafka []kgo.Opt) (*topics, error) {
+	kafka = append(slices.Clone(kafka), kgo.ClientID("audit"))
+	client, err := kgo.NewClient(kafka...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the Kafka client: %w", err)
 	}
-	return &topics{brokers, client, kadm.NewClient(client)}, nil
+	return &topics{kafka, client, kadm.NewClient(client)}, nil
 }
 
 func (t *topics) close() { t.client.Close() }
@@ -54,7 +56,7 @@ func (t *topics) bounds(ctx context.Context) (b bounds, err error) {
 		}
 	}
 	if err != nil {
-		return b, fmt.Errorf("cannot list the offsets of %v at KAFKA_BROKERS %v: %w", names, t.brokers, err)
+		return b, fmt.Errorf("cannot list the offsets of %v at KAFKA_BROKERS: %w", names, err)
 	}
 	return b, nil
 }
@@ -101,12 +103,12 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 	if len(left) == 0 {
 		return nil
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(t.brokers...), kgo.ClientID("audit"),
+	client, err := kgo.NewClient(append(slices.Clip(t.kafka),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}),
 		// What a producer took back was never given. The broker's record that ends a
 		// transaction is kept: without it the last offset might never be seen.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords())
+		kgo.KeepControlRecords())...)
 	if err != nil {
 		return fmt.Errorf("cannot make the Kafka client: %w", err)
 	}

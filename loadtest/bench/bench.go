@@ -26,7 +26,6 @@ import (
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
-	"github.com/liquida/liquida/platform/stream"
 )
 
 // Config says what to measure.
@@ -276,7 +275,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 		return nil, err
 	}
 	config := load.Config{
-		Stream: stream.Config{Brokers: []string{s.KafkaAddress()}}, Population: population, Mix: weights, MixName: r.mix,
+		Stream: s.Kafka(), Population: population, Mix: weights, MixName: r.mix,
 		Rate: float64(r.rate), Payments: r.payments, Seed: 1, DrainTimeout: 5 * time.Minute, OutstandingMax: 1_000_000,
 	}
 	if r.rate == 0 {
@@ -420,8 +419,12 @@ func (c Config) audit(ctx context.Context, s *stack.Stack) (verdict audit.Verdic
 		return verdict, err
 	}
 	defer client.Close()
+	kafka, err := s.Kafka().Options()
+	if err != nil {
+		return verdict, err
+	}
 	verdict, err = audit.Run(ctx, audit.Config{
-		Brokers: []string{s.KafkaAddress()}, Ledger: client, Wait: 70 * time.Second, Tell: func(string, ...any) {},
+		Kafka: kafka, Ledger: client, Wait: 70 * time.Second, Tell: func(string, ...any) {},
 	})
 	if err == nil && !verdict.Clean {
 		verdict.Write(c.Tell)

@@ -153,8 +153,12 @@ func forger(ctx context.Context, w *world) (*kgo.Client, error) {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	return kgo.NewClient(kgo.SeedBrokers(w.KafkaAddress()), kgo.ClientID("forger"), kgo.AlwaysRetryEOF(),
-		kgo.ConsumePartitions(ends.KOffsets()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(100_000))
+	options, err := w.Kafka().Options()
+	if err != nil {
+		return nil, err
+	}
+	return kgo.NewClient(append(options, kgo.ClientID("forger"),
+		kgo.ConsumePartitions(ends.KOffsets()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(100_000))...)
 }
 
 // unknownSuffix makes another EndToEndId of one.

@@ -29,7 +29,6 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
-	"github.com/liquida/liquida/platform/stream"
 )
 
 // Config says what to run and how to break it.
@@ -168,7 +167,11 @@ func beginContainers(ctx context.Context, config *Config, w *world) (end func(co
 
 // breakIt carries a run out on a clearing house that is up.
 func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
-	kafka, err := kgo.NewClient(kgo.SeedBrokers(w.KafkaAddress()), kgo.ClientID("chaos"), kgo.AlwaysRetryEOF())
+	options, err := w.Kafka().Options()
+	if err != nil {
+		return nil, err
+	}
+	kafka, err := kgo.NewClient(append(options, kgo.ClientID("chaos"))...)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +203,7 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		}
 		w.engines = append(w.engines, name)
 	}
-	return (&run{config: config, world: w, client: client, kafka: w.KafkaAddress(), callers: callers}).carryOut(ctx)
+	return (&run{config: config, world: w, client: client, kafka: options, callers: callers}).carryOut(ctx)
 }
 
 // prepare clears the folder and has the programs built.
@@ -225,7 +228,7 @@ type run struct {
 	config  Config
 	world   *world
 	client  tigerbeetle.Client
-	kafka   string
+	kafka   []kgo.Opt
 	callers map[string]string // keys by holder
 
 	recorder *history.Recorder
@@ -270,7 +273,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 
 	live := w.live
 	loaded, err := load.Run(ctx, load.Config{
-		Stream: stream.Config{Brokers: []string{r.kafka}}, Population: config.Population,
+		Stream: r.world.Kafka(), Population: config.Population,
 		Mix: weights, MixName: config.MixName, Rate: config.Rate, Payments: payments, Seed: config.Seed,
 		DrainTimeout: config.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: config.Allowed, Faults: true,
 		Sending:  func(id pix.EndToEndID) { r.answers.choose(id) },
@@ -291,7 +294,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	background.Wait()
 
 	verdict, err := audit.Run(ctx, audit.Config{
-		Brokers: []string{r.kafka}, Ledger: r.client, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
+		Kafka: r.kafka, Ledger: r.client, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
 		Tell: func(format string, arguments ...any) { live.event(format, arguments...) },
 	})
 	// Only now: the audit has waited until nothing is under way.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // Services of docker-compose.yml whose name is not that of their process in a local stack.
@@ -32,6 +34,7 @@ const dockerTimeout = time.Minute
 // containers are a clearing house that `docker compose up` has started, on this machine.
 // It must be idle; when it has been broken, it is left running as it was.
 type containers struct {
+	secrets  string // a folder with the password of Kafka's admin, until Stop
 	watching func() // ends the watch for deaths
 	watched  chan struct{}
 
@@ -84,8 +87,11 @@ func findContainers(ctx context.Context) (*containers, error) {
 	if len(c.engines) == 0 {
 		return nil, errors.New("the compose stack has no running clearing-engine: start it first (docker compose up -d --wait)")
 	}
-	if err := c.watch(ctx); err != nil {
+	if c.secrets, err = copyFromBootstrap(ctx, "/keys/kafka/admin"); err != nil {
 		return nil, err
+	}
+	if err := c.watch(ctx); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(c.secrets))
 	}
 	return c, nil
 }
@@ -316,7 +322,7 @@ func (c *containers) Stop(ctx context.Context) error {
 	}
 	c.watching()
 	<-c.watched
-	return errors.Join(problems...)
+	return errors.Join(append(problems, os.RemoveAll(c.secrets))...)
 }
 
 // Crashes are the deaths that no fault has ordered.
@@ -352,8 +358,13 @@ func digits(text string) bool {
 	return err == nil
 }
 
-// KafkaAddress is the published one: the broker sends clients that come there to it again.
-func (c *containers) KafkaAddress() string { return c.published(stack.Broker, "19092/tcp") }
+// Kafka is at the published address: the broker sends clients that come there to it again.
+func (c *containers) Kafka() stream.Config {
+	return stream.Config{
+		Brokers:  []string{c.published(stack.Broker, "19092/tcp")},
+		SASLUser: stream.Admin, SASLPasswordFile: filepath.Join(c.secrets, "password"),
+	}
+}
 
 // TigerBeetleAddresses are the published ones of all replicas.
 func (c *containers) TigerBeetleAddresses() string {
@@ -369,16 +380,24 @@ func (c *containers) ProducerURL() string { return "http://" + c.published(stack
 
 // Keys are those to the front door, from where bootstrap has put them.
 func (c *containers) Keys() (map[string]string, error) {
-	folder, err := os.MkdirTemp("", "liquida-keys-")
+	folder, err := copyFromBootstrap(context.Background(), "/keys/clients")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(folder)
-	// Its container has ended; the volume is still there.
-	if _, err := docker(context.Background(), "compose", "cp", stack.Bootstrap+":/keys/clients/.", folder); err != nil {
-		return nil, fmt.Errorf("cannot copy the keys to the front door: %w", err)
-	}
 	return keys.ReadAll(folder)
+}
+
+// copyFromBootstrap copies what is in a folder of bootstrap's container to a new one here.
+// The container has ended; its volumes are still there.
+func copyFromBootstrap(ctx context.Context, from string) (folder string, err error) {
+	if folder, err = os.MkdirTemp("", "liquida-keys-"); err != nil {
+		return "", err
+	}
+	if _, err := docker(ctx, "compose", "cp", stack.Bootstrap+":"+from+"/.", folder); err != nil {
+		return "", errors.Join(fmt.Errorf("cannot copy %s of the bootstrap: %w", from, err), os.RemoveAll(folder))
+	}
+	return folder, nil
 }
 
 // SimulatorURL is where the banks' behaviour is changed.

@@ -36,7 +36,7 @@ type observer struct {
 // secondsMax bounds the series.
 const secondsMax = 24 * 60 * 60
 
-func observe(ctx context.Context, broker string, admin *kadm.Client, recorder *history.Recorder, answers *answers, start time.Time) (*observer, error) {
+func observe(ctx context.Context, kafka []kgo.Opt, admin *kadm.Client, recorder *history.Recorder, answers *answers, start time.Time) (*observer, error) {
 	ends, err := admin.ListEndOffsets(ctx, stream.Settlements)
 	if err == nil {
 		err = ends.Error()
@@ -44,7 +44,7 @@ func observe(ctx context.Context, broker string, admin *kadm.Client, recorder *h
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the ends of %s: %w", stream.Settlements, err)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.ClientID("chaos-observer"), kgo.AlwaysRetryEOF(), kgo.ConsumePartitions(ends.KOffsets()))
+	client, err := kgo.NewClient(append(slices.Clip(kafka), kgo.ClientID("chaos-observer"), kgo.ConsumePartitions(ends.KOffsets()))...)
 	if err != nil {
 		return nil, err
 	}

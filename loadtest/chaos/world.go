@@ -15,7 +15,7 @@ import (
 // system is a clearing house that can be broken: processes of this machine (*stack.Stack),
 // or containers that docker compose has started (*containers).
 type system interface {
-	KafkaAddress() string
+	Kafka() stream.Config // as one who may do everything
 	TigerBeetleAddresses() string
 	ProducerURL() string
 	Keys() (map[string]string, error)

@@ -88,8 +88,9 @@ type loader struct {
 // Run sends the load and waits for every outcome. An error means that it could not be
 // carried out; whether the outcomes are right is in the Result.
 func Run(ctx context.Context, config Config) (*Result, error) {
-	connection := []kgo.Opt{kgo.SeedBrokers(config.Stream.Brokers...), kgo.DialTimeout(5 * time.Second),
-		kgo.AlwaysRetryEOF(), // a proxy in front of a broker that is away closes what it has accepted
+	connection, err := config.Stream.Options()
+	if err != nil {
+		return nil, err
 	}
 	producer, err := kgo.NewClient(append(connection,
 		kgo.ClientID("loadtest"),

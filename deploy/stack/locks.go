@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -53,15 +54,15 @@ func (s *Stack) kafkaAs(user, brokers string) stream.Config {
 	return config
 }
 
-// kafkaEnvironment are the settings of a program that is the given user.
+// kafkaEnvironment are the settings of a program that is the given user: all of them, for
+// the caller's own environment may be about another Kafka.
 func (s *Stack) kafkaEnvironment(user, brokers string) []string {
 	config := s.kafkaAs(user, brokers)
-	env := []string{"KAFKA_BROKERS=" + brokers}
-	if s.config.KafkaLocks {
-		env = append(env, "KAFKA_TLS=true", "KAFKA_TLS_CA_FILE="+config.TLSCAFile,
-			"KAFKA_SASL_USER="+config.SASLUser, "KAFKA_SASL_PASSWORD_FILE="+config.SASLPasswordFile)
+	return []string{
+		"KAFKA_BROKERS=" + brokers,
+		"KAFKA_TLS=" + strconv.FormatBool(config.TLS), "KAFKA_TLS_CA_FILE=" + config.TLSCAFile, "KAFKA_TLS_CERT_FILE=", "KAFKA_TLS_KEY_FILE=",
+		"KAFKA_SASL_USER=" + config.SASLUser, "KAFKA_SASL_PASSWORD_FILE=" + config.SASLPasswordFile,
 	}
-	return env
 }
 
 // kafkaLocks are those of Apache Kafka's node; nil without.

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"net/http/httptest"
@@ -144,6 +146,39 @@ func TestWhoHasNotIsToldWhy(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestABrokerMayAskForACertificateToo(t *testing.T) {
+	pair := httptest.NewTLSServer(nil)
+	pair.Close()
+	asking := pair.TLS.Clone()
+	asking.ClientAuth = tls.RequireAnyClientCert
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.TLS(asking))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(pair.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificateFile, keyFile := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	if err := errors.Join(
+		os.WriteFile(certificateFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw}), 0o600),
+		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	config := Config{Brokers: cluster.ListenAddrs(), TLS: true, TLSCAFile: certificateFile}
+	if err := Reach(ctx, connected(t, config)); err == nil {
+		t.Error("the broker lets in who has no certificate: nothing is tested")
+	}
+	config.TLSCertFile, config.TLSKeyFile = certificateFile, keyFile
+	if err := Reach(ctx, connected(t, config)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -11,7 +11,8 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     ./services/producer ./services/clearing-engine ./services/bank-simulator \
     ./loadtest ./deploy/cmd/bootstrap ./deploy/cmd/ready
 # A volume that is mounted here first gets the folder's owner. No key is ever in the image.
-RUN mkdir -p /keys/answers /keys/clients /keys/producer && chmod 700 /keys/*
+RUN mkdir -p /keys/answers /keys/clients /keys/producer && \
+    cd /keys && mkdir -p kafka/producer kafka/clearing-engine kafka/bank-simulator kafka/loadtest && chmod 700 * kafka/*
 
 # glibc, certificates and a user that is not root; no shell and nothing else.
 FROM gcr.io/distroless/base-debian12:nonroot

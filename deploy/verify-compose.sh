@@ -210,6 +210,14 @@ expect "services up, Redpanda's own metrics aside" 'count(up{job!="redpanda"} ==
 expect "TigerBeetle's status, through the bridge" 'max(tb_replica_status)' 0
 expect "needs that are not met" 'count(pix_need_met == 0) or vector(0)' 0
 
+say "locks: who does not say who he is, or says it with another's password"
+locked() { # variable=value...
+	if compose run --rm -T --no-deps "${@/#/-e}" loadtest audit >"$work/locks" 2>&1; then fail "Kafka let in $*"; fi
+	grep -o 'no broker of KAFKA_BROKERS answers.*' "$work/locks" || { cat "$work/locks"; fail "the audit does not say that Kafka keeps it out"; }
+}
+locked KAFKA_SASL_USER= KAFKA_SASL_PASSWORD_FILE=
+locked KAFKA_SASL_USER=admin
+
 say "load, and kill -9 of the engine's process"
 load() { compose run --rm -T --no-deps loadtest run --rate 200 --duration "$1" --mix no-waits --allow AB03 --drain-timeout 60s 2>&1 | tail -n 4; }
 load 40s >"$work/load" & loading=$!

@@ -55,8 +55,6 @@ const (
 const (
 	// batchesAtOnce is below BATCHES_MAX.
 	batchesAtOnce = 8
-	// statesOf is how many payments there are to ask about.
-	statesOf = 20_000
 	// settlingRate of payments leaves the machine to those who read.
 	settlingRate = 1000
 	reportsMax   = 5 * time.Minute
@@ -352,7 +350,7 @@ func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *calle
 			reading <- err
 		}()
 		result, err := load.Run(ctx, load.Config{
-			Stream: stream.Config{Brokers: []string{s.KafkaAddress()}}, Population: population, Mix: settling, MixName: "settling",
+			Stream: s.Kafka(), Population: population, Mix: settling, MixName: "settling",
 			Rate: settlingRate, Payments: r.payments, Seed: 1, DrainTimeout: reportsMax, OutstandingMax: 1_000_000, FrontDoor: callers.url, Keys: callers.keys,
 		})
 		if err := errors.Join(err, <-reading); err != nil {
@@ -369,7 +367,11 @@ func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *calle
 
 // awaitReports returns when there are so many settlement reports.
 func awaitReports(ctx context.Context, s *stack.Stack, n int) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.KafkaAddress()), kgo.ClientID("bench"))
+	options, err := s.Kafka().Options()
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(append(options, kgo.ClientID("bench"))...)
 	if err != nil {
 		return err
 	}

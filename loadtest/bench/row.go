@@ -124,7 +124,7 @@ func (c Config) rows() (chosen []row) {
 		reads,
 		c.door("payments one by one", payOne, c.DoorPayments),
 		c.door(fmt.Sprintf("payments in batches of %d", c.BatchLines), payBatch, c.DoorPayments),
-		c.door("states", readStates, statesOf),
+		c.door("states", readStates, c.DoorPayments),
 		c.door(fmt.Sprintf("balances while %s/s settle", thousands(settlingRate)), readBalances, int(settlingRate*c.RateDuration.Seconds())),
 		with("engines", "2 engines", func(r *row) { r.engines = 2 }),
 		with("engines", "4 engines", func(r *row) { r.engines = 4 }),

@@ -26,7 +26,6 @@ type answers struct {
 	of       map[pix.EndToEndID]*told
 	all      []pix.EndToEndID
 	underWay []underWay
-	count    int
 	verdict  AnswersVerdict
 }
 
@@ -370,10 +369,10 @@ func (a *answers) contradict(id pix.EndToEndID, what string, earlier, later *ans
 		return
 	}
 	words := func(x *answer) string {
-		switch {
-		case x == nil:
+		switch x {
+		case nil:
 			return "none"
-		case x == a.of[id].report:
+		case a.of[id].report:
 			return fmt.Sprintf("reported %s: %s", x.From.UTC().Format(timeOfDay), x.says())
 		}
 		return x.words()

@@ -207,8 +207,8 @@ func TestOnlySoManyPaymentsAreAskedAbout(t *testing.T) {
 	a.take(ended, of(1, 2, history.Ended, isSettled, 1), nil)
 	again := false
 	for range 200_000 {
-		id, any := a.pick(random)
-		if !any {
+		id, found := a.pick(random)
+		if !found {
 			t.Fatal("there is nothing to ask about")
 		}
 		again = again || id == ended

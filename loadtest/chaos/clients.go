@@ -184,7 +184,7 @@ func (c *clients) askAround(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if id, any := c.answers.pick(random); any {
+		if id, found := c.answers.pick(random); found {
 			select {
 			case room <- struct{}{}:
 				asks.Go(func() { defer func() { <-room }(); c.read(ctx, id) })

@@ -35,7 +35,7 @@ func (p *payment) giveBack(t testing.TB, centavos uint64) *giving {
 }
 
 func (g *giving) reserve(slot int) []tb.Transfer {
-	return ledger.AppendReturnReserve(nil, g.id, g.content, slot, g.of.content, g.of.timeout)
+	return ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, g.id, g.content, slot, g.of.content, g.of.timeout), g.content.Original)
 }
 func (g *giving) post(slot int) []tb.Transfer {
 	return ledger.AppendReturnPost(nil, g.id, g.content, slot, g.of.content.SameBank())
@@ -243,6 +243,9 @@ func TestNoMoreIsGivenBackThanWasPaidWhoeverRaces(t *testing.T) {
 			}
 		}
 		t.Logf("round %d, %d of %d given back:%s", round, back, amount, summary)
+		if marked := len(books.lookup(t, []tb.Uint128{ledger.ReturnedMark(p.id)})) == 1; !marked {
+			t.Fatalf("round %d: the payment is not marked, and %d returns are in its slots", round, len(slots))
+		}
 		if back > amount || int64(back) > owns {
 			t.Fatalf("round %d: %d given back of %d, the payee had %d", round, back, amount, owns)
 		}

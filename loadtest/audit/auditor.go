@@ -371,11 +371,16 @@ const (
 	codeMarker     = 10
 	codeReturnLeg1 = 11
 	codeReturn     = 17
+	codeReturned   = 18
 	codeClockProbe = 19
 )
 
 // resolutionSlot is the slot of leg 1's post or void, or of the receipt: the verdict.
-const resolutionSlot = 4
+// returnedSlot is that of the mark of a payment of which returns were held.
+const (
+	resolutionSlot = 4
+	returnedSlot   = 8
+)
 
 // Transfer takes a transfer of the ledger.
 func (a *Auditor) Transfer(t tb.Transfer) {
@@ -391,6 +396,8 @@ func (a *Auditor) Transfer(t tb.Transfer) {
 		a.takeReturnLeg(t)
 	case codeReturn:
 		a.takeReturnVerdict(t)
+	case codeReturned:
+		a.takeReturnedMark(t)
 	case codeReceipt:
 		a.takeReceipt(t)
 	case codeFunding:

@@ -33,6 +33,7 @@ const (
 	TopicCut           = "topic that is not whole"
 	ReturnedTooMuch    = "more was returned than was paid"
 	WrongReturn        = "return that must not have settled"
+	NoMark             = "return that nobody would look for"
 	IDsCollide         = "two EndToEndIds with one transfer id"
 )
 

@@ -119,6 +119,7 @@ type giving struct {
 type original struct {
 	settledAt uint64 // by the ledger's clock, 0: it did not settle
 	returned  uint64 // centavos, in the ledger
+	marked    bool   // as one of which returns were held
 }
 
 type returnConflict struct {
@@ -325,6 +326,26 @@ func (a *Auditor) takeReturnVerdict(t tb.Transfer) {
 	}
 }
 
+// takeReturnedMark takes the mark of a payment, without which nobody would look for its returns.
+func (a *Auditor) takeReturnedMark(t tb.Transfer) {
+	key, slot := split(fromTigerBeetle(t.ID))
+	p, o := a.find(key), a.originals[key]
+	ofConflict := slices.ContainsFunc(a.returnConflicts, func(c returnConflict) bool { return paymentKey(c.content.original, c.content.minutes) == key })
+	if p == nil || o == nil && !ofConflict {
+		a.add(UnexplainedMoney, transferName(t), "the mark of a payment of which no record of %s is a return", paymentsTopic)
+		return
+	}
+	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+	names, ispb := userData(p.id, uint64(p.minutes))
+	if slot != returnedSlot || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != transitOf(p.content.payer) || credit != reserveOf(p.content.payer) ||
+		fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
+		a.add(WrongTransfer, p.id.String(), "its mark has the low bits %d, moves %s centavos from %s to %s with the flags %#x, or names another payment", slot, decimal(t.Amount), nameOf(debit), nameOf(credit), t.Flags)
+	}
+	if o != nil {
+		o.marked = true
+	}
+}
+
 // byVerdict returns the returns by the ids of their verdicts.
 func (a *Auditor) byVerdict() map[number128]*giving {
 	if a.verdicts == nil {
@@ -359,6 +380,9 @@ func (a *Auditor) judgeReturn(g *giving) {
 	}
 	if g.held != 0 && g.held != all {
 		a.add(LegsDisagree, subject, "all or none of the legs %v must have been held: %s", all, g.ledgerState())
+	}
+	if o := a.originals[paymentKey(g.content.original, g.content.minutes)]; g.held != 0 && !o.marked {
+		a.add(NoMark, subject, "held, and nothing marks its original %s as one to look for returns of", g.content.original)
 	}
 	if !g.reported {
 		a.add(NoOutcome, subject, "no report and no dead letter; in the ledger: %s", g.ledgerState())

@@ -110,8 +110,13 @@ func (h *history) write(chain []tb.Transfer) {
 }
 
 func (g *giver) hold(slot int) {
-	g.h.write(ledger.AppendReturnReserve(nil, g.id, g.content, slot, g.payment, 60))
+	chain := ledger.AppendReturnReserve(nil, g.id, g.content, slot, g.payment, 60)
+	if !slices.ContainsFunc(g.h.transfers, func(t tb.Transfer) bool { return t.ID == g.mark() }) {
+		chain = ledger.AppendReturnedMark(chain, g.content.Original)
+	}
+	g.h.write(chain)
 }
+func (g *giver) mark() tb.Uint128 { return ledger.ReturnedMark(g.content.Original) }
 func (g *giver) post(slot int) {
 	g.h.write(ledger.AppendReturnPost(nil, g.id, g.content, slot, g.payment.SameBank()))
 }
@@ -267,6 +272,14 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			other := *g
 			other.id[31] ^= 1
 			other.hold(1)
+		}, UnexplainedMoney},
+		{"held, and the payment is not marked", func(_ *history, g, _, _, _ *giver) { g.drop(g.mark()) }, NoMark},
+		{"a mark that moves money", func(h *history, g, _, _, _ *giver) { h.find(fromTigerBeetle(g.mark())).Amount = tb.ToUint128(1) }, WrongTransfer},
+		{"a mark that names another payment", func(h *history, g, _, _, _ *giver) { h.find(fromTigerBeetle(g.mark())).UserData64++ }, WrongTransfer},
+		{"a mark of a payment of which nothing was given back", func(h *history, _, _, _, _ *giver) {
+			g := h.giveBack(voidedOrder, 9)
+			h.orders = h.orders[:len(h.orders)-1]
+			h.write(ledger.AppendReturnedMark(nil, g.content.Original))
 		}, UnexplainedMoney},
 		{"a verdict of no return", func(_ *history, g, _, _, _ *giver) {
 			other := *g

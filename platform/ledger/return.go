@@ -53,6 +53,19 @@ func AppendReturnReserve(chain []tb.Transfer, id pix.ReturnID, content pix.Retur
 	})
 }
 
+// ReturnedMark returns the id of the mark of a payment of which returns were held: whoever
+// finds none need not look into its slots, which costs the ledger ten times as much.
+func ReturnedMark(original pix.EndToEndID) tb.Uint128 { return IDsOf(original).slot(slotReturned) }
+
+// AppendReturnedMark appends the mark behind phase 1 of a return, and outside of its chain: so it
+// is there from the instant in which the first return is held, and may be written again.
+func AppendReturnedMark(chain []tb.Transfer, original pix.EndToEndID) []tb.Transfer {
+	return append(chain, tb.Transfer{
+		ID: ReturnedMark(original), DebitAccountID: TransitAccount(original.Payer()), CreditAccountID: ReserveAccount(original.Payer()),
+		UserData128: userData128(original), UserData64: userData64(original), Ledger: Ledger, Code: CodeReturned,
+	})
+}
+
 // AppendReturnPost appends phase 2 of an accepted return: its verdict, and every leg
 // posted. The chain is atomic, so nothing is posted where another verdict stands.
 func AppendReturnPost(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, sameBank bool) []tb.Transfer {

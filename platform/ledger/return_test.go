@@ -52,6 +52,7 @@ func TestReturnIDsAreNobodyElses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		original, id := endToEndIDs().Draw(t, "original"), returnIDs().Draw(t, "return")
 		seen := map[tb.Uint128]bool{ReturnVerdict(id): true}
+		seen[ReturnedMark(original)] = true
 		all := []PaymentIDs{IDsOf(original)}
 		for slot := range ReturnSlots {
 			all = append(all, ReturnIDs(original, slot))
@@ -81,6 +82,13 @@ func TestReturnChains(t *testing.T) {
 		reserve := AppendReturnReserve(nil, id, content, slot, payment, 60)
 		// The same legs as those of a payment from the payee to the payer.
 		forwards := AppendReserve(nil, content.Original, pix.Content{Payer: payment.Payee, Payee: payment.Payer, AmountCentavos: content.AmountCentavos}, 60)
+		mark := tb.Transfer{DebitAccountID: TransitAccount(content.Original.Payer()), CreditAccountID: ReserveAccount(content.Original.Payer()),
+			UserData128: userData128(content.Original), UserData64: userData64(content.Original), Ledger: 986, Code: 18}
+		id128 := fromTB(IDsOf(content.Original).Pending(1))
+		id128.low += 8
+		if mark.ID = id128.toTB(); AppendReturnedMark(nil, content.Original)[0] != mark {
+			t.Fatalf("mark: got %+v, want %+v", AppendReturnedMark(nil, content.Original), mark)
+		}
 		post, void := AppendReturnPost(nil, id, content, slot, payment.SameBank()), AppendReturnVoid(nil, id, content, slot, payment.SameBank(), rejection)
 		if len(reserve) != len(legs) || len(post) != 1+len(legs) || len(void) != 1+len(legs) {
 			t.Fatalf("%d legs, %d in the post, %d in the void", len(reserve), len(post), len(void))

@@ -21,14 +21,16 @@ const (
 	CodeReturnLeg2 uint16 = 12
 	CodeReturnLeg3 uint16 = 13
 	CodeReturn     uint16 = 17 // the verdict of a return
+	CodeReturned   uint16 = 18 // the mark of a payment of which returns were held
 	CodeClockProbe uint16 = 19 // an engine reads the ledger's clock
 )
 
 // Slots are the low 4 bits of a transfer id: 0-3 the pendings of legs 1-4, 4-7 their
-// resolutions, 8-15 reserved.
+// resolutions, 8 the mark of returns, 9-15 reserved.
 const (
 	slotBits       = 4
 	slotResolution = 4
+	slotReturned   = 8
 	legsMax        = 4
 	hashBits       = 68
 )

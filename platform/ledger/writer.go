@@ -74,7 +74,8 @@ const (
 	deciding
 )
 
-// Write queues a chain: transfers that are linked, in order. The slice is copied.
+// Write queues a chain: transfers that are linked, in order, and behind those of a return its
+// payment's mark. The slice is copied.
 func (w *Writer[T]) Write(tag T, chain []tb.Transfer) {
 	kind := deciding
 	if chain[0].TransferFlags().Pending {
@@ -118,8 +119,9 @@ func classify[T any](answers []Answer, batch *batch[T, tb.Transfer], results []t
 	for _, end := range batch.ends {
 		var answer Answer
 		for len(results) > 0 && int(results[0].Index) < end {
-			if status := results[0].Result; status != tb.TransferLinkedEventFailed {
-				index := int(results[0].Index)
+			index := int(results[0].Index)
+			isMark := batch.events[index].Code == CodeReturned // behind the chain; that it exists says nothing of it
+			if status := results[0].Result; status != tb.TransferLinkedEventFailed && (!isMark || status != tb.TransferExists) {
 				answer = Answer{Status: status, Code: batch.events[index].Code, Index: index - start}
 			}
 			results = results[1:]

@@ -37,7 +37,7 @@ type AcceptConfig struct {
 type StatusConfig struct {
 	Timeout            time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" help:"for the ledger to answer, 100ms to 1m; then the answer is 503"`
 	InFlightMax        int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" help:"payments, and as many accounts, whose look-up waits for the ledger, 1 to 100000; past it the answer is 429"`
-	IDsMax             int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" help:"ids in one look-up, 133 to 8189; at most the server's own limit (253 for a server started with --development)"`
+	IDsMax             int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" help:"ids in one look-up, 134 to 8189; at most the server's own limit (253 for a server started with --development)"`
 	LookupPause        time.Duration `env:"LEDGER_LOOKUP_PAUSE" envDefault:"4ms" help:"shortest time from one look-up to the next of the same kind, 0 to 1s; what is asked meanwhile shares a request"`
 	QueriesInFlightMax int           `env:"LEDGER_QUERIES_IN_FLIGHT_MAX" envDefault:"64" help:"statements and lists that wait for the ledger, 1 to 10000; past it the answer is 429"`
 	PageMax            int           `env:"PAGE_MAX" envDefault:"1000" help:"lines in one page of a statement or list, 1 to 8188; below LEDGER_LOOKUP_IDS_MAX"`
@@ -74,7 +74,7 @@ func (c *configuration) Validate() error {
 		settings.InRange("PAYMENTS_IN_FLIGHT_MAX", c.Accept.InFlightMax, 1, 1_000_000),
 		settings.DurationInRange("STATUS_TIMEOUT", c.Status.Timeout, 100*time.Millisecond, time.Minute),
 		settings.InRange("STATUS_IN_FLIGHT_MAX", c.Status.InFlightMax, 1, 100_000),
-		settings.InRange("LEDGER_LOOKUP_IDS_MAX", c.Status.IDsMax, 133, 8189), // a payment, its returns and their verdicts
+		settings.InRange("LEDGER_LOOKUP_IDS_MAX", c.Status.IDsMax, 134, 8189), // a payment, its returns and their verdicts
 		settings.DurationInRange("LEDGER_LOOKUP_PAUSE", c.Status.LookupPause, 0, time.Second),
 		settings.InRange("LEDGER_QUERIES_IN_FLIGHT_MAX", c.Status.QueriesInFlightMax, 1, 10_000),
 		settings.InRange("PAGE_MAX", c.Status.PageMax, 1, 8188),

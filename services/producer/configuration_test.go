@@ -21,7 +21,7 @@ func TestLimitsThatContradictEachOtherAreRefused(t *testing.T) {
 		name, value, says string
 	}{
 		{"PAGE_MAX", "8189", "PAGE_MAX is 8189: it must be from 1 to 8188"},
-		{"LEDGER_LOOKUP_IDS_MAX", "132", "LEDGER_LOOKUP_IDS_MAX is 132: it must be from 133 to 8189"},
+		{"LEDGER_LOOKUP_IDS_MAX", "133", "LEDGER_LOOKUP_IDS_MAX is 133: it must be from 134 to 8189"},
 		{"LEDGER_LOOKUP_IDS_MAX", "1000", "PAGE_MAX is 1000: it must be below LEDGER_LOOKUP_IDS_MAX, 1000"},
 		{"HTTP_CONNECTIONS_MAX", "2000", "HTTP_CONNECTIONS_MAX is 2000: it must be more than WAITS_MAX and STREAMS_MAX together, 2000"},
 		{"HTTP_WRITE_TIMEOUT", "10s", "HTTP_WRITE_TIMEOUT is 10s: it must be longer"},

@@ -97,7 +97,7 @@ func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
-	p := startProgram(t, startBroker(t), l, "LEDGER_CLOCK_TOLERANCE=0s", "LEDGER_LOOKUP_IDS_MAX=133", "PAGE_MAX=100")
+	p := startProgram(t, startBroker(t), l, "LEDGER_CLOCK_TOLERANCE=0s", "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100")
 	p.await("ledger", false)
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	path := "/v1/payments/" + original.String()
@@ -136,7 +136,7 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 		return id, back
 	}
 	posted, first := give(40)
-	write(t, client, ledger.AppendReturnReserve(nil, posted, first, 0, content, 60))
+	write(t, client, ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, posted, first, 0, content, 60), original)) // as the engine does, with each
 	want = []string{posted.String() + " 40 MD06 reserved true false"}
 	told("the first was held")
 	write(t, client, ledger.AppendReturnPost(nil, posted, first, 0, false))
@@ -340,7 +340,7 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 	unsent, _ := newReturn(t, original)
 	refused, tooMuch := newReturn(t, original)
 	write(t, client, ledger.AppendReturnReceipt(nil, refused, tooMuch, pix.ReasonReturnExceeds, true))
-	write(t, client, ledger.AppendReturnReserve(nil, id, content40, 0, content, 600))
+	write(t, client, ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, id, content40, 0, content, 600), original))
 	for _, c := range []struct {
 		as   string
 		id   pix.ReturnID

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -111,17 +112,22 @@ func (s status) of(ctx context.Context, id pix.EndToEndID) (paymentState, *web.P
 }
 
 // whole asks the ledger for the state of a payment with its returns, for an answer of one
-// instant. Slots only fill, and whose verdicts to ask for is known when the slots are: all is
-// asked for together until no new one shows.
+// instant. Only a payment that is marked has returns in its slots. These only fill, and whose
+// verdicts to ask for is known when the slots are: all is asked for together until no new one shows.
 func (s status) whole(ctx context.Context, id pix.EndToEndID) (paymentState, *web.Problem) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout) // for all of it
 	defer cancel()
-	for verdicts := []tb.Uint128(nil); ; {
+	ids, marked, verdicts := append(ledger.AppendTraceIDs(nil, id), ledger.ReturnedMark(id)), false, []tb.Uint128(nil)
+	for {
 		asked := time.Now().Add(-s.config.ClockTolerance) // as in of: before the question
-		found, problem := s.transfers.ask(ctx, append(ledger.AppendSlotIDs(ledger.AppendTraceIDs(nil, id), id), verdicts...))
+		found, problem := s.transfers.ask(ctx, append(slices.Clip(ids), verdicts...))
 		if problem != nil {
 			problem.EndToEndID = id.String()
 			return paymentState{}, problem
+		}
+		if !marked && slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.Code == ledger.CodeReturned }) {
+			ids, marked = ledger.AppendSlotIDs(ids, id), true
+			continue
 		}
 		held, all := ledger.ReturnsOf(id, found)
 		if len(all) == len(verdicts) {

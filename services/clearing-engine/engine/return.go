@@ -30,7 +30,8 @@ func (p *partition) performReturn(f *flight, command payment.Command) bool {
 		p.engine.transfers.Read(f, p.ids)
 	case payment.Reserve:
 		original := ledger.Backwards(order.Content, 0) // the amount is the return's
-		p.write(f, chainReserve, ledger.AppendReturnReserve(p.chain[:0], r.ID, r.ReturnContent, f.back.slot, original, p.engine.pendingTimeoutSeconds))
+		chain := ledger.AppendReturnReserve(p.chain[:0], r.ID, r.ReturnContent, f.back.slot, original, p.engine.pendingTimeoutSeconds)
+		p.write(f, chainReserve, ledger.AppendReturnedMark(chain, r.Original))
 		p.engine.crash.PassSent(afterPhase1Sent)
 	case payment.Post:
 		p.write(f, chainPost, ledger.AppendReturnPost(p.chain[:0], r.ID, r.ReturnContent, f.back.slot, order.SameBank()))

@@ -88,7 +88,7 @@ type Run struct {
 	Profile          *Profile      `json:"profile,omitempty"`          // of the first engine
 	Load             *load.Result  `json:"load,omitempty"`             // its course
 	Audit            string        `json:"audit,omitempty"`            // its verdict
-	LoadBefore       float64       `json:"load_average_before"`        // of the machine: a quiet one has next to none
+	BusyBefore       float64       `json:"busy_share_before"`          // of the processors, in the second before the run
 }
 
 // Stage is a part of a long run.
@@ -197,7 +197,10 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 		return nil, err
 	}
 	debug.FreeOSMemory() // what the audit before held is no memory of this row
-	before := loadAverage()
+	before := busyShare()
+	if before > busyMax {
+		fmt.Fprintf(c.Tell, "the machine is not quiet: %.0f %% of it is used by others\n", 100*before)
+	}
 	population := c.Population
 	if r.banks > 0 {
 		population.Banks = r.banks
@@ -236,7 +239,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 		run, err = c.pipeline(ctx, s, population, r)
 	}
 	if run != nil {
-		run.LoadBefore = before
+		run.BusyBefore = before
 	}
 	return run, err
 }

@@ -59,6 +59,20 @@ func TestRowWithoutRoomOnTheDiskIsRefused(t *testing.T) {
 	}
 }
 
+// A figure of a busy machine is told for what it is.
+func TestABusyMachineIsTold(t *testing.T) {
+	row := runs("maximum", 20_000, 30_000)
+	row.Runs[1].BusyBefore = 0.55
+	var text bytes.Buffer
+	(&Result{Rows: []Row{row}}).Write(&text)
+	if n := strings.Count(text.String(), "NOT QUIET maximum: others used 55 % of the machine before it"); n != 1 {
+		t.Errorf("said %d times in %s", n, &text)
+	}
+	if share := busyShare(); share < 0 || share > 1 {
+		t.Errorf("the machine is used by %v", share)
+	}
+}
+
 // A report of nothing must not look like one of valid runs, nor replace an earlier one.
 func TestNothingMeasuredIsNoValidResult(t *testing.T) {
 	if p := (&Result{Rows: []Row{{Name: "maximum"}}}).page(); p.Passed {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Hardware describes this machine.
@@ -25,10 +27,31 @@ func kernel() string {
 	return version
 }
 
-// loadAverage is how many processes wanted to run in the last minute.
-func loadAverage() (average float64) {
-	_, _ = fmt.Sscan(read("/proc/loadavg"), &average)
-	return average
+// busyMax is the share of the processors that others may use before a run.
+const busyMax = 0.1
+
+// busyShare is how much of the processors is used in the second that it takes.
+func busyShare() float64 {
+	busy, all := processorTime()
+	time.Sleep(time.Second)
+	busyThen, allThen := processorTime()
+	return float64(busyThen-busy) / float64(max(1, allThen-all))
+}
+
+// processorTime is the time of all processors since the start, in ticks.
+func processorTime() (busy, all int64) {
+	line, _, _ := strings.Cut(read("/proc/stat"), "\n")
+	for i, text := range strings.Fields(line) {
+		ticks, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || i > 8 { // the name; guests count as users, too
+			continue
+		}
+		all += ticks
+		if i != 4 && i != 5 { // idle, or waiting for a disk
+			busy += ticks
+		}
+	}
+	return busy, all
 }
 
 // field is the first value of a name in a file of /proc.

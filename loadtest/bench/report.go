@@ -42,7 +42,7 @@ func (r *Result) page() report.Page {
 			case run.Audit != "":
 				text = "every answer was right. " + run.Audit
 			}
-			p.Gate = append(p.Gate, report.Verdict{Name: row.Name, Passed: true, Text: fmt.Sprintf("%s; load average of the machine before it %.1f", text, run.LoadBefore)})
+			p.Gate = append(p.Gate, report.Verdict{Name: row.Name, Passed: true, Text: fmt.Sprintf("%s; %.0f %% of the machine was used by others before it", text, 100*run.BusyBefore)})
 		}
 		if len(row.Runs) == 0 {
 			continue

@@ -321,5 +321,10 @@ func (r *Result) Write(w io.Writer) {
 		for _, why := range row.Invalid {
 			fmt.Fprintf(w, "INVALID %s\n", why)
 		}
+		for _, run := range row.Runs {
+			if run.BusyBefore > busyMax {
+				fmt.Fprintf(w, "NOT QUIET %s: others used %.0f %% of the machine before it\n", row.Name, 100*run.BusyBefore)
+			}
+		}
 	}
 }

@@ -53,6 +53,7 @@ const (
 	clientAnswerMax    = 64 << 10
 	clientAmountMax    = 1000 // centavos: the load must not run short for it
 	specialClientShare = 20   // of which one pays to a blocked account
+	givingBackShare    = 4    // of the payments of clients, of which a part of one is given back
 
 	// Those who ask about any of the chosen payments, under way and finished.
 	asksPerSecond = 100
@@ -96,8 +97,9 @@ func (c *clients) run(sending, patience context.Context, rate float64) {
 
 // sample is a payment of a client.
 type sample struct {
-	id   pix.EndToEndID
-	body []byte
+	id    pix.EndToEndID // or a return's
+	payee pix.ISPB       // the bank that may give it back
+	body  []byte
 }
 
 func (c *clients) payment(now time.Time) sample {
@@ -114,23 +116,25 @@ func (c *clients) payment(now time.Time) sample {
 	if err != nil {
 		panic(fmt.Sprintf("cannot encode a payment: %v", err)) // texts and numbers
 	}
-	return sample{id, body}
+	return sample{id, payee.ISPB, body}
 }
 
-// pay submits a payment and watches it to its end.
+// pay submits a payment, or a return, and watches it to its end.
 func (c *clients) pay(ctx context.Context, payment sample, random *rand.Rand) {
 	reported := c.observer.await(payment.id)
 	c.recorder.Submitting(payment.id)
 	following, stop := context.WithCancel(ctx)
 	defer stop()
 	var followed sync.WaitGroup
-	if c.answers.choose(payment.id) && random.IntN(followedShare) == 0 {
+	if payment.payee != "" && c.answers.choose(payment.id) && random.IntN(followedShare) == 0 {
 		followed.Go(func() { c.follow(following, payment.id) })
 	}
 	if !c.submit(ctx, payment) {
 		return // its fate stays open, which the history knows
 	}
-	c.submitted.Add(1)
+	if payment.payee != "" {
+		c.submitted.Add(1)
+	}
 	for afterwards := 0; afterwards < readsAfterwards && ctx.Err() == nil; {
 		pause := time.Duration(random.Int64N(int64(300 * time.Millisecond)))
 		select {
@@ -145,14 +149,45 @@ func (c *clients) pay(ctx context.Context, payment sample, random *rand.Rand) {
 		}
 	}
 	followed.Wait()
+	if payment.payee != "" && random.IntN(givingBackShare) == 0 {
+		c.giveBack(ctx, payment, random)
+	}
 }
+
+// giveBack has the bank that received a payment give a part of it back, if it has settled,
+// and looks what the payment tells of that.
+func (c *clients) giveBack(ctx context.Context, payment sample, random *rand.Rand) {
+	status, text, err := c.ask(ctx, payment.id, http.MethodGet, statePath(payment.id), nil)
+	if err != nil || status != http.StatusOK {
+		return // that was read before, and judged
+	}
+	paid, err := parseAnswer(text, history.Span{})
+	if err != nil || !paid.Settled {
+		return
+	}
+	now := time.Now()
+	back := pix.NewReturnID(payment.payee, now, random)
+	c.pay(ctx, sample{id: pix.EndToEndID(back), body: fmt.Appendf(nil, `{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": %d, "reason_code": "MD06", "accepted_at": %q}`,
+		back, payment.id, 1+random.Uint64N(paid.AmountCentavos), now.UTC().Format(time.RFC3339))}, random)
+	c.read(ctx, payment.id)
+}
+
+// collection is where payments, or returns, are sent to.
+func collection(id pix.EndToEndID) string {
+	if id[0] == 'D' {
+		return "/v1/returns"
+	}
+	return "/v1/payments"
+}
+
+func statePath(id pix.EndToEndID) string { return collection(id) + "/" + id.String() }
 
 func (c *clients) submit(ctx context.Context, payment sample) bool {
 	ctx, cancel := context.WithTimeout(ctx, submitFor)
 	defer cancel()
 	for {
 		from := time.Now()
-		status, answer, err := c.ask(ctx, payment.id, http.MethodPost, "/v1/payments", payment.body)
+		status, answer, err := c.ask(ctx, payment.id, http.MethodPost, collection(payment.id), payment.body)
 		acknowledged := err == nil && status == http.StatusAccepted
 		c.recorder.Submitted(payment.id, history.Span{From: from, To: time.Now()}, acknowledged)
 		if acknowledged {
@@ -274,10 +309,10 @@ func (c *clients) stream(ctx context.Context, id pix.EndToEndID) bool {
 	return false
 }
 
-// read asks what became of a payment; false: nobody answered.
+// read asks what became of a payment, or of a return; false: nobody answered.
 func (c *clients) read(ctx context.Context, id pix.EndToEndID) bool {
 	from := time.Now()
-	status, text, err := c.ask(ctx, id, http.MethodGet, "/v1/payments/"+id.String(), nil)
+	status, text, err := c.ask(ctx, id, http.MethodGet, statePath(id), nil)
 	if err != nil || status/100 == 5 || status == http.StatusTooManyRequests {
 		return false
 	}
@@ -293,12 +328,12 @@ func (c *clients) read(ctx context.Context, id pix.EndToEndID) bool {
 			return true
 		}
 	}
-	c.recorder.Read(id, seen.Span, history.Read{Status: seen.Status, Outcome: seen.Outcome, DecidedAt: seen.DecidedAt})
+	c.recorder.Read(id, seen.Span, history.Read{Status: seen.Status, Outcome: seen.Outcome, DecidedAt: seen.DecidedAt, ReturnedCentavos: seen.ReturnedCentavos})
 	c.answers.take(id, seen, nil)
 	return true
 }
 
-// request asks as the payer's bank, or, where that is none of ours, as the central bank.
+// request asks as the payer's bank (of a return: who gives back), or, where that is none of ours, as the central bank.
 func (c *clients) request(ctx context.Context, client *http.Client, id pix.EndToEndID, method, path string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {

@@ -82,6 +82,7 @@ func (o *observer) read() {
 				if outcome.Settled {
 					o.answers.reportedBack(original, &report)
 				}
+				o.tell(pix.EndToEndID(back))
 				return
 			}
 			if err != nil {
@@ -90,11 +91,16 @@ func (o *observer) read() {
 			o.recorder.Reported(id, told)
 			o.answers.reported(id, r.Timestamp, outcome, &report)
 			o.count(id, r, outcome)
-			if waiting := o.awaited[id]; waiting != nil {
-				close(waiting)
-				delete(o.awaited, id)
-			}
+			o.tell(id)
 		})
+	}
+}
+
+// tell tells who waits for a report that it is there. The lock is held.
+func (o *observer) tell(id pix.EndToEndID) {
+	if waiting := o.awaited[id]; waiting != nil {
+		close(waiting)
+		delete(o.awaited, id)
 	}
 }
 
@@ -120,8 +126,8 @@ func intended(id pix.EndToEndID) time.Time {
 	return id.Time().Add(time.Duration(id.OrderedSuffix()) * time.Microsecond)
 }
 
-// await returns a channel that is closed when the payment has its report. It must be
-// asked for before the payment is sent.
+// await returns a channel that is closed when the payment, or the return, has its report. It
+// must be asked for before it is sent.
 func (o *observer) await(id pix.EndToEndID) <-chan struct{} {
 	reported := make(chan struct{})
 	o.mu.Lock()

@@ -60,7 +60,7 @@ func (r *Recorder) Check(tolerance time.Duration) Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := Verdict{
-		Payments: len(r.stories), ReportedOnly: len(r.others), Returns: len(r.returns), Operations: r.events, Reports: r.reports,
+		ReportedOnly: len(r.others), Returns: len(r.returns), Operations: r.events, Reports: r.reports,
 		BalanceReads: r.balanceReads, ToleranceMs: float64(tolerance.Microseconds()) / 1000,
 	}
 	violations := slices.Clone(r.violations)
@@ -68,6 +68,9 @@ func (r *Recorder) Check(tolerance time.Duration) Verdict {
 		violations = append(violations, Violation{NotChecked, "", fmt.Sprintf("%d payments; run shorter or slower", r.dropped)})
 	}
 	for id, s := range r.stories {
+		if id[0] != 'D' { // a return is counted as such
+			v.Payments++
+		}
 		violations = append(violations, s.check(id, tolerance)...)
 	}
 	violations = append(violations, r.checkReturns()...)

@@ -56,7 +56,7 @@ func benchCommand() *cobra.Command {
 	f.IntVar(&config.OutstandingMax, "outstanding", 15_000, "payments in flight while a maximum is searched")
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
-	f.IntVar(&config.DoorPayments, "door-payments", 200_000, "payments that the front door takes, one by one and in batches, and of which it tells the states")
+	f.IntVar(&config.DoorPayments, "door-payments", 200_000, "payments of which the front door tells the states; of those that it takes in a row at most 200,000, for more would wait past their deadline")
 	f.IntVar(&config.DoorConnections, "door-connections", 64, "connections to the front door, each with one request at a time")
 	f.IntVar(&config.BatchLines, "batch-lines", 500, "payments of a batch at the front door")
 	f.StringVar(&config.CacheGrid, "cache-grid", "1GiB", "the ledger's page cache")

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,9 @@ const (
 const (
 	// batchesAtOnce is below BATCHES_MAX.
 	batchesAtOnce = 8
+	// waitingMax is how many payments are sent before any has settled: the front door takes them
+	// faster than they settle, and more would wait past their deadline.
+	waitingMax = 200_000
 	// settlingRate of payments leaves the machine to those who read.
 	settlingRate = 1000
 	reportsMax   = 5 * time.Minute
@@ -317,11 +321,17 @@ func (c Config) readStates(ctx context.Context, s *stack.Stack, callers *callers
 	if err != nil {
 		return got, err
 	}
-	if _, err := askOver(ctx, batchesAtOnce, each(requests, callers.payBatch)); err != nil {
-		return got, err
-	}
-	if err := awaitReports(ctx, s, r.payments); err != nil {
-		return got, err
+	paid := 0
+	for part := range slices.Chunk(requests, max(1, waitingMax/c.BatchLines)) {
+		if _, err := askOver(ctx, batchesAtOnce, each(part, callers.payBatch)); err != nil {
+			return got, err
+		}
+		for _, request := range part {
+			paid += request.payments
+		}
+		if err := awaitReports(ctx, s, paid); err != nil {
+			return got, err
+		}
 	}
 	err = measured(func() error {
 		got, err = askOver(ctx, c.DoorConnections, anyFor(c.RateDuration, len(made), func(ctx context.Context, i int) error {

@@ -136,7 +136,7 @@ func (e End) String() string {
 }
 
 // Ending describes how payments of the case must end, for people.
-func (e Expectation) Ending() string { return e.End.String() }
+func (e Expectation) Ending() string { return e.String() }
 
 func caseNamed(name string) (Case, error) {
 	var names []string

@@ -38,6 +38,6 @@ cat >/tmp/format <<P
 kafka.tools.StorageTool format --ignore-formatted --cluster-id bGlxdWlkYS1zdGFjay0wMQ
 --config /tmp/server.properties --add-scram "SCRAM-SHA-512=[name=admin,password=$password]"
 P
-java -cp "/kafka/*" @/tmp/format
+java -cp "/kafka/*" @/tmp/format >/dev/null # it would print what it makes of the password
 rm /tmp/format
 exec java -Xms256m -Xmx512m -XX:+UseSerialGC -cp "/kafka/*" kafka.Kafka /tmp/server.properties

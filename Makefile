@@ -14,10 +14,10 @@ export CGO_ENABLED := 1
 # Of a stack with locks: who the load and the audit are to its broker.
 ifeq ($(KAFKA_LOCKS),on)
 LOCKS := --kafka-locks
-load audit: export KAFKA_TLS := true
-load audit: export KAFKA_TLS_CA_FILE := .stack/kafka-keys/ca.pem
-load audit: export KAFKA_SASL_USER := loadtest
-load audit: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/password
+audit load: export KAFKA_TLS := true
+audit load: export KAFKA_TLS_CA_FILE := .stack/kafka-keys/ca.pem
+audit load: export KAFKA_SASL_USER := loadtest
+audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/password
 endif
 
 .DEFAULT_GOAL := help

@@ -54,8 +54,8 @@ func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (
 		}
 		return PaymentState{EndToEndID: payment.EndToEndID, Status: Unknown}, err
 	}
-	return awaitEnd(ctx, "payment "+payment.EndToEndID, state, until, func(ctx context.Context) (PaymentState, error) {
-		return c.Follow(ctx, payment.EndToEndID, nil)
+	return awaitEnd(ctx, "payment "+state.EndToEndID, state, until, func(ctx context.Context) (PaymentState, error) {
+		return c.Follow(ctx, state.EndToEndID, nil)
 	})
 }
 
@@ -114,8 +114,8 @@ func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Dura
 		}
 		return ReturnState{ReturnID: order.ReturnID, Status: Unknown}, err
 	}
-	return awaitEnd(ctx, "return "+order.ReturnID, state, until, func(ctx context.Context) (ReturnState, error) {
-		return c.FollowReturn(ctx, order.ReturnID, nil)
+	return awaitEnd(ctx, "return "+state.ReturnID, state, until, func(ctx context.Context) (ReturnState, error) {
+		return c.FollowReturn(ctx, state.ReturnID, nil)
 	})
 }
 

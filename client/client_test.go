@@ -121,6 +121,27 @@ func TestAnOutcomeNotSeenIsTold(t *testing.T) {
 	}
 }
 
+func TestAReturnIsWaitedForAndThenFollowed(t *testing.T) {
+	const id, original = "D10000002202601010000ABCDEFGHIJK", "E10000001202601010000ABCDEFGHIJK"
+	var asked []string
+	c := at(t, "", func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.Path+" "+r.Header.Get("Prefer"))
+		if r.Method == "POST" {
+			w.WriteHeader(http.StatusAccepted)
+			fmt.Fprintf(w, `{"return_id": %q, "status": "accepted"}`, id)
+			return
+		}
+		fmt.Fprintf(w, "event: state\ndata: {\"return_id\": %q, \"status\": \"reserved\"}\n\nevent: state\ndata: {\"return_id\": %q, \"status\": \"rejected\", \"reason_code\": \"AM09\"}\n\n", id, id)
+	})
+	state, err := c.GiveBack(t.Context(), ReturnOrder{ReturnID: id, OriginalEndToEndID: original, AmountCentavos: 1, ReasonCode: "MD06"}, time.Minute)
+	if err != nil || state.ReturnID != id || !state.Final() || state.ReasonCode != "AM09" {
+		t.Errorf("%+v %v", state, err)
+	}
+	if want := "POST /v1/returns wait=10, GET /v1/returns/" + id + "/events "; strings.Join(asked, ", ") != want {
+		t.Errorf("asked %q, want %q", asked, want)
+	}
+}
+
 func TestEventsAreRead(t *testing.T) {
 	for text, want := range map[string]string{
 		"id: a\nevent: n\ndata: 1\n\n: alive\n\nid: b\n\ndata: 2\n\n": "{a n 1} {b  } {b  2} ",

@@ -28,8 +28,9 @@ var promises = []promise{
 	{"broker loss", []string{"TestBrokerKilled"}},
 	{"bank misbehaviour", []string{"TestBanksMisbehave", "TestBanksKilled"}},
 	{"partitions", []string{"TestNetworkToKafka", "TestNetworkToLedger"}},
-	{"returns within the payment", []string{"TestReturnsRace", "TestNoMoreIsGivenBackThanWasPaidWhoeverRaces"}},
+	{"returns within the payment", []string{"TestReturnsRace", "TestReturnsAtTheFrontDoor", "TestNoMoreIsGivenBackThanWasPaidWhoeverRaces"}},
 	{"no answer taken back", []string{"TestChaos", "TestNetworkToLedger", "TestEnginesComeAndGo"}},
+	{"rights at Kafka", []string{"TestLockedKafka"}},
 	{"poison input", []string{"TestBadInput"}},
 	{"idempotent bootstrap", []string{"TestTwoAtOnceFromNothingAndThenAgain", "TestItGoesOnFromAnyHalfDoneState"}},
 }

@@ -122,7 +122,7 @@ func (p *process) start(l *launcher, output io.Writer, detached bool, env ...str
 			return err
 		}
 	}
-	if err := l.start(cmd); err != nil {
+	if err := l.start(cmd, p.spec.cores); err != nil {
 		if ended != nil {
 			ended()
 		}
@@ -343,6 +343,7 @@ type launcher struct {
 
 type launch struct {
 	cmd    *exec.Cmd
+	cores  *cores // nil: all
 	result chan error
 }
 
@@ -354,7 +355,11 @@ func newLauncher() *launcher {
 		for {
 			select {
 			case launch := <-l.commands:
-				launch.result <- launch.cmd.Start()
+				err := confineThread(launch.cores)
+				if err == nil {
+					err = launch.cmd.Start()
+				}
+				launch.result <- err
 			case <-l.closed:
 				return
 			}
@@ -363,8 +368,8 @@ func newLauncher() *launcher {
 	return l
 }
 
-func (l *launcher) start(cmd *exec.Cmd) error {
-	launch := launch{cmd, make(chan error, 1)}
+func (l *launcher) start(cmd *exec.Cmd, cores *cores) error {
+	launch := launch{cmd, cores, make(chan error, 1)}
 	select {
 	case l.commands <- launch:
 		return <-launch.result

@@ -26,7 +26,20 @@ type spec struct {
 	telemetry string // where it serves telemetry; empty without
 	oneShot   bool   // ready when it has ended well
 	listens   []string
+	cores     *cores // that it runs on; nil: all
 	ready     func(context.Context, *process) error
+}
+
+// coresOf returns the processors of a kind of process; nil means all.
+func (s *Stack) coresOf(kind string) *cores {
+	if !s.config.LedgerCore {
+		return nil
+	}
+	ledger, others := splitCores()
+	if kind == TigerBeetle {
+		return ledger
+	}
+	return others
 }
 
 // specify writes down what the stack agrees with its programs: their environment
@@ -39,7 +52,7 @@ func (s *Stack) specify(name string) (spec, error) {
 	case strings.HasPrefix(name, TigerBeetle+"-"):
 		kind = TigerBeetle
 	}
-	p := spec{name: name, path: filepath.Join(s.config.BinDir, kind)}
+	p := spec{name: name, path: filepath.Join(s.config.BinDir, kind), cores: s.coresOf(kind)}
 	brokers, err := s.reach(name, Broker)
 	if err != nil {
 		return p, err

@@ -56,10 +56,13 @@ type Config struct {
 	Replicas       int    // TigerBeetle servers, 1 or 3; default 1
 	CacheGrid      string // each server's page cache; default 512MiB, of three 128MiB
 	LedgerReserve  int64  // bytes of the disk reserved for each server's new data file to grow into; default none
-	Kafka          string // Embedded or Apache; default Embedded
-	KafkaLocks     bool   // TLS, users and rights at the broker; default none
-	Engines        int    // default 1
-	Ports          Ports  // default FixedPorts
+	// LedgerCore gives the one TigerBeetle server a processor of its own and leaves the others
+	// to all else, the calling process included, which makes the load. Default: all share.
+	LedgerCore bool
+	Kafka      string // Embedded or Apache; default Embedded
+	KafkaLocks bool   // TLS, users and rights at the broker; default none
+	Engines    int    // default 1
+	Ports      Ports  // default FixedPorts
 
 	// Env adds environment variables, NAME=value, by process name ("engine-0") or kind
 	// ("clearing-engine"; for the others the name is the kind); a name's win over a kind's.
@@ -106,6 +109,9 @@ func (c *Config) withDefaults() (Config, error) {
 	}
 	if d.Kafka != Embedded && d.Kafka != Apache {
 		return d, fmt.Errorf("stack: Kafka is %q: it must be %s or %s", d.Kafka, Embedded, Apache)
+	}
+	if d.Replicas > 1 {
+		d.LedgerCore = false // they would share it
 	}
 	if d.CacheGrid == "" {
 		d.CacheGrid = "512MiB"
@@ -211,6 +217,11 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	}
 	if err := s.refuseOtherData(); err != nil {
 		return nil, err
+	}
+	if !s.detached { // else the load comes from somewhere else
+		if err := confineProcess(s.coresOf("")); err != nil { // an earlier stack may have left fewer
+			return nil, fmt.Errorf("cannot share out the processors: %w", err)
+		}
 	}
 	names := s.wanted()
 	for _, name := range names {
@@ -625,7 +636,7 @@ func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program strin
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = attributes(false)
 	cmd.WaitDelay = time.Second
-	if err := s.launcher.start(cmd); err != nil {
+	if err := s.launcher.start(cmd, s.coresOf(program)); err != nil {
 		return fmt.Errorf("cannot run %s: %w", program, err)
 	}
 	ended := make(chan error, 1)

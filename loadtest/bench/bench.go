@@ -220,8 +220,8 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	started := time.Now()
 	s, err := stack.Start(ctx, stack.Config{
 		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: r.engines, CacheGrid: r.cacheGrid, Kafka: r.kafka, Env: environment,
-		LedgerReserve: int64(r.payments) * bytesPerPayment,
-		ReadyWithin:   5 * time.Minute, StopWithin: time.Minute,
+		LedgerReserve: int64(r.payments) * bytesPerPayment, LedgerCore: !r.sharedCores,
+		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
 	})
 	if err != nil {
 		return nil, err
@@ -441,7 +441,7 @@ func ledgerConfig(s *stack.Stack) ledger.Config {
 }
 
 func (c Config) settings() string {
-	text := fmt.Sprintf("TigerBeetle %s, %s; as shipped but for what a row says: embedded broker without fsync, one engine, %s of cache for TigerBeetle, its file reserved for the payments of the run, %d PSPs, %s customers, banks that answer at once, fresh data in every run; at a maximum %s payments in flight",
+	text := fmt.Sprintf("TigerBeetle %s, %s; as shipped but for what a row says: embedded broker without fsync, one engine, %s of cache for TigerBeetle, its file reserved for the payments of the run, a processor of its own for it, %d PSPs, %s customers, banks that answer at once, fresh data in every run; at a maximum %s payments in flight",
 		tigerbeetle.Version, runtime.Version(), c.CacheGrid, c.Population.Banks, thousands(c.Population.Customers), thousands(c.OutstandingMax))
 	for _, process := range slices.Sorted(maps.Keys(c.Environment)) {
 		text += fmt.Sprintf("; %s %s", process, strings.Join(c.Environment[process], " "))

@@ -23,13 +23,14 @@ type row struct {
 	stage    int    // costs are told for each so many payments
 	profiled bool   // the engine is profiled meanwhile
 
-	kafka     string
-	engines   int
-	banks     int
-	customers int
-	cacheGrid string
-	mix       string
-	env       map[string][]string
+	kafka       string
+	sharedCores bool // the ledger has no processor of its own
+	engines     int
+	banks       int
+	customers   int
+	cacheGrid   string
+	mix         string
+	env         map[string][]string
 }
 
 const doorPart = "door"
@@ -37,7 +38,7 @@ const doorPart = "door"
 // parts are what can be asked for, in the order of measuring.
 var parts = []struct{ name, what string }{
 	{"ceiling", "what the ledger alone can do with the transfers of payments, in full requests"},
-	{"maximum", "the most that the whole pipeline settles: embedded broker without and with fsync, Apache Kafka"},
+	{"maximum", "the most that the whole pipeline settles: embedded broker without and with fsync, all processors shared, Apache Kafka"},
 	{"latency", "latencies at fixed rates, the lowest also without a pause between requests to the ledger"},
 	{"half", "latency at half of the maximum; needs maximum"},
 	{"reads", "1,200 payments/s and 3,600 balance reads/s at once, through the front door"},
@@ -103,6 +104,7 @@ func (c Config) rows() (chosen []row) {
 		{part: "ids", name: "ledger alone, holds and posts mixed", ids: OurIDs, mixed: true, payments: c.CeilingPayments},
 		maximum,
 		with("maximum", "broker with fsync", func(r *row) { r.env = map[string][]string{stack.Broker: {"BROKER_SYNC_WRITES=true"}} }),
+		with("maximum", "shared cores", func(r *row) { r.sharedCores = true }),
 		with("maximum", "Apache Kafka", func(r *row) { r.kafka = stack.Apache }),
 	}
 	at := func(rate int) row {

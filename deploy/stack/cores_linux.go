@@ -1,0 +1,72 @@
+package stack
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// cores are processors that a process may run on. Where they are asked for, nil means all.
+type cores struct{ unix.CPUSet }
+
+// allowed are the processors that this process had when it began.
+var allowed = func() (all cores) {
+	if err := unix.SchedGetaffinity(0, &all.CPUSet); err != nil {
+		return cores{}
+	}
+	return all
+}()
+
+// splitCores takes the last processor for the ledger and leaves the others to all else. With
+// fewer than two there is nothing to split.
+func splitCores() (ledger, others *cores) {
+	if allowed.Count() < 2 {
+		return nil, nil
+	}
+	ledger, others = &cores{}, &cores{allowed.CPUSet}
+	for core := range len(allowed.CPUSet) * strconv.IntSize {
+		if allowed.IsSet(core) {
+			ledger.Zero()
+			ledger.Set(core)
+		}
+	}
+	for core := range len(allowed.CPUSet) * strconv.IntSize {
+		if ledger.IsSet(core) {
+			others.Clear(core)
+		}
+	}
+	return ledger, others
+}
+
+// confineThread puts the calling thread, and what it starts, on processors.
+func confineThread(to *cores) error {
+	if to == nil {
+		to = &allowed
+	}
+	return unix.SchedSetaffinity(0, &to.CPUSet)
+}
+
+// confineProcess puts all threads of this process on processors. Threads to come are made
+// by those that are there, and stay with them.
+func confineProcess(to *cores) error {
+	if to == nil {
+		to = &allowed
+	}
+	for range 2 { // one may begin during the first round
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return err
+		}
+		for _, thread := range threads {
+			id, err := strconv.Atoi(thread.Name())
+			if err != nil {
+				continue
+			}
+			if err := unix.SchedSetaffinity(id, &to.CPUSet); err != nil && err != unix.ESRCH { // it may end meanwhile
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package stack
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestTheLedgerHasAProcessorOfItsOwn(t *testing.T) {
+	if allowed.Count() < 2 {
+		t.Skip("there is one processor")
+	}
+	t.Cleanup(func() {
+		if err := confineProcess(nil); err != nil {
+			t.Error(err)
+		}
+	})
+	of := func(pid int) unix.CPUSet {
+		t.Helper()
+		var set unix.CPUSet
+		if err := unix.SchedGetaffinity(pid, &set); err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	config := standIns(t)
+	config.LedgerCore = true
+	s := started(t, config)
+	ledger := of(s.PID(TigerBeetle))
+	if ledger.Count() != 1 {
+		t.Errorf("the ledger has %d processors", ledger.Count())
+	}
+	for _, name := range append(s.Names(), "this process") {
+		set := of(s.PID(name)) // 0: this thread
+		for core := range allowed.Count() {
+			if name != TigerBeetle && set.IsSet(core) == ledger.IsSet(core) {
+				t.Errorf("%s and the ledger share processor %d, or both leave it", name, core)
+			}
+		}
+	}
+	config = standIns(t)
+	s = started(t, config)
+	for _, name := range append(s.Names(), "this process") {
+		if set := of(s.PID(name)); set != allowed.CPUSet {
+			t.Errorf("without a processor of the ledger's own, %s has %d of %d", name, set.Count(), allowed.Count())
+		}
+	}
+}

@@ -21,7 +21,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api test-foreign-client check-modules dashboards verify-dashboards verify-compose ci
+.PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api test-foreign-client check-modules dashboards verify-dashboards verify-compose ci
 
 help: ## explain every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ audit: build ## prove the running stack's books: one outcome for each payment, e
 
 bench: build ## measure the ledger's ceiling, the pipeline's maximum, latencies, costs, reads and the front door (quiet machine; twenty minutes): make bench ARGS='--runs 3 --compare FILE'
 	@bin/loadtest bench --json .stack/bench.json --report .stack/bench.html $(ARGS)
+
+drawings: build ## draw the plots of FINDINGS.md from the result in findings/
+	@bin/loadtest bench --from findings/bench.json --drawings findings >/dev/null
 
 bench-all: build ## measure ids, engines, banks, payees, customers and growth to four million too (an hour; 50 GB of disk)
 	@bin/loadtest bench --parts all --json .stack/bench.json --report .stack/bench.html $(ARGS)

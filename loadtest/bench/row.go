@@ -121,6 +121,7 @@ func (c Config) rows() (chosen []row) {
 	}
 	reads := at(1200)
 	reads.part, reads.name, reads.reads = "reads", "1,200/s and 3,600 reads/s", 3600
+	reads.sharedCores = true // HTTP needs more than what the ledger leaves of two
 	all = append(all,
 		row{part: "half", name: "half of the maximum", half: true},
 		reads,
@@ -160,6 +161,9 @@ func (c Config) door(name string, asks asking, payments int) row {
 // differs says what is not as it is shipped.
 func (r row) differs() string {
 	var all []string
+	if r.sharedCores {
+		all = append(all, "all share the processors")
+	}
 	for _, process := range []string{stack.Broker, stack.Engine, stack.Producer} {
 		for _, variable := range r.env[process] {
 			all = append(all, process+" "+variable)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -145,7 +146,7 @@ func (o *options) forStarting() {
 	o.flags.IntVar(&o.replicas, "replicas", 1, "TigerBeetle servers, 1 or 3; a cluster of 3 goes on when one is lost")
 	o.flags.StringVar(&o.cacheGrid, "cache-grid", "", "page `cache` of each TigerBeetle server, which takes 2 GiB of memory more (default 512MiB, of three 128MiB)")
 	o.flags.Int64Var(&o.reserve, "ledger-reserve", 4096, "`MiB` of the disk reserved for each TigerBeetle server's new data file, 0 to 1048576: it is faster while it need not grow; a payment takes about 9 KB")
-	o.flags.BoolVar(&o.core, "ledger-core", true, "give a single TigerBeetle server a processor of its own, if there are two: what runs beside it costs it more than one processor less costs the others")
+	o.flags.BoolVar(&o.core, "ledger-core", runtime.NumCPU() > 2, "give a single TigerBeetle server a processor of its own (default with more than two): more payments and shorter tails, but of two processors the other is not enough for many HTTP requests")
 	o.flags.StringVar(&o.kafka, "kafka", stack.Embedded, "the `broker`: embedded, or apache for Apache Kafka "+kafka.Version)
 	o.flags.BoolVar(&o.locks, "kafka-locks", false, "lock the broker: TLS, passwords, and rights for each service; keys are in kafka-keys of --dir")
 	o.flags.StringVar(&o.logLevel, "log-level", "info", "of the services: debug, info, warn or error")

@@ -54,7 +54,7 @@ load: build ## fire load at the running stack: make load RATE=1000 DURATION=60s
 audit: build ## prove the running stack's books: one outcome for each payment, every centavo in its place
 	@bin/loadtest audit
 
-bench: build ## measure the ledger's ceiling, the pipeline's maximum, latencies, costs, reads and the front door (quiet machine; twenty minutes): make bench ARGS='--runs 3 --compare FILE'
+bench: build ## measure the ledger's ceiling, the pipeline's maximum, latencies, costs, reads and the front door (quiet machine; a quarter of an hour): make bench ARGS='--runs 3 --compare FILE'
 	@bin/loadtest bench --json .stack/bench.json --report .stack/bench.html $(ARGS)
 
 drawings: build ## draw the plots of FINDINGS.md from the result in findings/

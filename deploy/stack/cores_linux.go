@@ -24,18 +24,16 @@ func splitCores() (ledger, others *cores) {
 	if allowed.Count() < 2 {
 		return nil, nil
 	}
-	ledger, others = &cores{}, &cores{allowed.CPUSet}
-	for core := range len(allowed.CPUSet) * strconv.IntSize {
+	last := 0
+	for core, left := 0, allowed.Count(); left > 0; core++ {
 		if allowed.IsSet(core) {
-			ledger.Zero()
-			ledger.Set(core)
+			last = core
+			left--
 		}
 	}
-	for core := range len(allowed.CPUSet) * strconv.IntSize {
-		if ledger.IsSet(core) {
-			others.Clear(core)
-		}
-	}
+	ledger, others = &cores{}, &cores{allowed.CPUSet}
+	ledger.Set(last)
+	others.Clear(last)
 	return ledger, others
 }
 

@@ -217,10 +217,14 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if r.cacheGrid == "" {
 		r.cacheGrid = c.CacheGrid
 	}
+	reserve := int64(r.payments) * bytesPerPayment
+	if r.growingFile {
+		reserve = 0
+	}
 	started := time.Now()
 	s, err := stack.Start(ctx, stack.Config{
 		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: r.engines, CacheGrid: r.cacheGrid, Kafka: r.kafka, Env: environment,
-		LedgerReserve: int64(r.payments) * bytesPerPayment, LedgerCore: !r.sharedCores,
+		LedgerReserve: reserve, LedgerCore: !r.sharedCores,
 		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
 	})
 	if err != nil {

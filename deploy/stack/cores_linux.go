@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"errors"
 	"os"
 	"strconv"
 
@@ -38,19 +39,11 @@ func splitCores() (ledger, others *cores) {
 }
 
 // confineThread puts the calling thread, and what it starts, on processors.
-func confineThread(to *cores) error {
-	if to == nil {
-		to = &allowed
-	}
-	return unix.SchedSetaffinity(0, &to.CPUSet)
-}
+func confineThread(to *cores) error { return confine(0, to) }
 
 // confineProcess puts all threads of this process on processors. Threads to come are made
 // by those that are there, and stay with them.
 func confineProcess(to *cores) error {
-	if to == nil {
-		to = &allowed
-	}
 	for range 2 { // one may begin during the first round
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
@@ -61,10 +54,23 @@ func confineProcess(to *cores) error {
 			if err != nil {
 				continue
 			}
-			if err := unix.SchedSetaffinity(id, &to.CPUSet); err != nil && err != unix.ESRCH { // it may end meanwhile
+			if err := confine(id, to); err != nil && !errors.Is(err, unix.ESRCH) { // it may end meanwhile
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// confine asks for nothing that is so already: where processors cannot be chosen, a stack
+// that does not want to runs all the same.
+func confine(thread int, to *cores) error {
+	if to == nil {
+		to = &allowed
+	}
+	var now unix.CPUSet
+	if err := unix.SchedGetaffinity(thread, &now); err != nil || now == to.CPUSet || to.Count() == 0 {
+		return nil
+	}
+	return unix.SchedSetaffinity(thread, &to.CPUSet)
 }

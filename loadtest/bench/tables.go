@@ -124,23 +124,7 @@ func (r *Result) Tables() (tables []report.Table) {
 		if row.Part == doorPart {
 			continue // its figures are of other things
 		}
-		line := func(name string, pick func(spread) float64) {
-			cells := []string{name}
-			for _, f := range figures {
-				cells = append(cells, f.text(pick(row.spread(f.of))))
-			}
-			main.Add(cells...)
-		}
-		if len(row.Runs) > 0 {
-			line(row.Name, func(s spread) float64 { return s.median })
-		}
-		if len(row.Runs) > 1 {
-			line("    least", func(s spread) float64 { return s.min })
-			line("    most", func(s spread) float64 { return s.max })
-		}
-		for range row.Invalid {
-			main.Add(row.Name + ": INVALID, no figure")
-		}
+		row.addTo(&main, figures)
 	}
 	tables = append(tables, main, r.readsTable(), r.doorTable(), r.doorCostTable())
 	for _, kind := range kinds {
@@ -189,26 +173,35 @@ func (r *Result) doorTable() report.Table {
 		if row.Part != doorPart {
 			continue
 		}
-		line := func(name string, pick func(spread) float64) {
-			door := row.Runs[0].Door
-			cells := []string{name, string(door.Operation), fmt.Sprint(door.Connections), thousands(door.Count)}
-			for _, f := range []figure{perSecond, p50, p99, slowest} {
-				cells = append(cells, f.text(pick(row.spread(f.of))))
-			}
-			table.Add(cells...)
-		}
+		var of []string
 		if len(row.Runs) > 0 {
-			line(row.Name, func(s spread) float64 { return s.median })
+			door := row.Runs[0].Door
+			of = []string{string(door.Operation), fmt.Sprint(door.Connections), thousands(door.Count)}
 		}
-		if len(row.Runs) > 1 {
-			line("    least", func(s spread) float64 { return s.min })
-			line("    most", func(s spread) float64 { return s.max })
-		}
-		for range row.Invalid {
-			table.Add(row.Name + ": INVALID, no figure")
-		}
+		row.addTo(&table, []figure{perSecond, p50, p99, slowest}, of...)
 	}
 	return table
+}
+
+// addTo adds the medians of a row, the spread of more than one run, and what gives no figure.
+func (row Row) addTo(table *report.Table, figures []figure, of ...string) {
+	line := func(name string, pick func(spread) float64) {
+		cells := append([]string{name}, of...)
+		for _, f := range figures {
+			cells = append(cells, f.text(pick(row.spread(f.of))))
+		}
+		table.Add(cells...)
+	}
+	if len(row.Runs) > 0 {
+		line(row.Name, func(s spread) float64 { return s.median })
+	}
+	if len(row.Runs) > 1 {
+		line("    least", func(s spread) float64 { return s.min })
+		line("    most", func(s spread) float64 { return s.max })
+	}
+	for range row.Invalid {
+		table.Add(row.Name + ": INVALID, no figure")
+	}
 }
 
 func (r *Result) doorCostTable() report.Table {

@@ -52,6 +52,7 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
+	deadline, _ := ctx.Deadline() // a connection looks at it, and a busy machine may end ctx only later
 
 	var why error // it is waiting; told after 2 s, then every 5
 	for told := time.Now().Add(-3 * time.Second); ; {
@@ -63,7 +64,7 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 			return created, nil
 		case !errors.As(err, &away):
 			return created, err
-		case why == nil || ctx.Err() == nil: // that the time is up is no reason
+		case why == nil || time.Now().Before(deadline): // that the time is up is no reason
 			why = away.err
 		}
 		if time.Since(told) > 5*time.Second {

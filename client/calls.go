@@ -79,7 +79,7 @@ func awaitEnd[S outcome](ctx context.Context, what string, state S, until time.T
 	if seen.reached() != "" {
 		state = seen
 	}
-	if err == nil || waiting.Err() != nil && ctx.Err() == nil { // only the wait is over
+	if err == nil || !time.Now().Before(until) && ctx.Err() == nil { // only the wait is over
 		return state, nil
 	}
 	return state, fmt.Errorf("%s was taken, but its outcome was not seen: %w", what, err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -102,32 +101,12 @@ func (a *authority) participant(ispb string, until time.Time) (certificate, key 
 
 // A front door with certificates, and payments by the batch through it.
 func TestOverTLSOnARealStack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a whole stack, which -short does not start")
-	}
 	ca := newAuthority(t)
 	serverCert, serverKey := ca.issue("server", &x509.Certificate{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	folder := t.TempDir()
-	root, err := stack.RepoRoot()
-	if err == nil {
-		err = stack.Build(t.Context(), root, folder+"/bin")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := stack.Start(t.Context(), stack.Config{
-		Dir: folder + "/stack", BinDir: folder + "/bin", Ports: stack.FreePorts, CacheGrid: "128MiB",
-		Env: map[string][]string{stack.Producer: {"HTTP_TLS_CERT_FILE=" + serverCert, "HTTP_TLS_KEY_FILE=" + serverKey, "HTTP_TLS_CLIENT_CA_FILE=" + ca.folder + "/ca.pem"}},
+	s, folder := startStack(t, map[string][]string{
+		stack.Producer: {"HTTP_TLS_CERT_FILE=" + serverCert, "HTTP_TLS_KEY_FILE=" + serverKey, "HTTP_TLS_CLIENT_CA_FILE=" + ca.folder + "/ca.pem"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
 	address := strings.Replace(s.ProducerURL(), "http:", "https:", 1)
 	as := func(certificate, key string) func(...string) said {
 		return func(arguments ...string) said {

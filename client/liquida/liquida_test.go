@@ -149,34 +149,37 @@ func TestCompletion(t *testing.T) {
 	liquida(t, nowhere, "", "__complete", "st").is(t, exitDone, "statement", "status")
 }
 
-func TestOnARealStack(t *testing.T) {
+// startStack starts a stack with such settings, in the folder "stack" of the one it returns.
+func startStack(t *testing.T, env map[string][]string) (s *stack.Stack, folder string) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a whole stack, which -short does not start")
 	}
-	folder := t.TempDir()
+	folder = t.TempDir()
 	root, err := stack.RepoRoot()
 	if err == nil {
 		err = stack.Build(t.Context(), root, folder+"/bin")
 	}
+	if err == nil {
+		s, err = stack.Start(t.Context(), stack.Config{Dir: folder + "/stack", BinDir: folder + "/bin", Ports: stack.FreePorts, CacheGrid: "128MiB", Env: env})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := stack.Start(t.Context(), stack.Config{
-		Dir: folder + "/stack", BinDir: folder + "/bin", Ports: stack.FreePorts, CacheGrid: "128MiB",
-		Env: map[string][]string{
-			// Shorter than in production, so that a silent bank's payment ends within the test.
-			stack.Engine:   {"ENGINE_DEADLINE=15s", "ENGINE_PENDING_TIMEOUT=25s", "SHUTDOWN_TIMEOUT=4s"},
-			stack.Producer: {"PUBLISH_TIMEOUT=1s"},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := s.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return s, folder
+}
+
+func TestOnARealStack(t *testing.T) {
+	s, folder := startStack(t, map[string][]string{
+		// Shorter than in production, so that a silent bank's payment ends within the test.
+		stack.Engine:   {"ENGINE_DEADLINE=15s", "ENGINE_PENDING_TIMEOUT=25s", "SHUTDOWN_TIMEOUT=4s"},
+		stack.Producer: {"PUBLISH_TIMEOUT=1s"},
+	})
 	as := func(holder string) func(...string) said {
 		return func(arguments ...string) said {
 			t.Helper()

@@ -69,7 +69,7 @@ func confine(thread int, to *cores) error {
 		to = &allowed
 	}
 	var now unix.CPUSet
-	if err := unix.SchedGetaffinity(thread, &now); err != nil || now == to.CPUSet || to.Count() == 0 {
+	if to.Count() == 0 || unix.SchedGetaffinity(thread, &now) == nil && now == to.CPUSet {
 		return nil
 	}
 	return unix.SchedSetaffinity(thread, &to.CPUSet)

@@ -184,23 +184,23 @@ func (r *Result) doorTable() report.Table {
 }
 
 // addTo adds the medians of a row, the spread of more than one run, and what gives no figure.
-func (row Row) addTo(table *report.Table, figures []figure, of ...string) {
+func (r Row) addTo(table *report.Table, figures []figure, of ...string) {
 	line := func(name string, pick func(spread) float64) {
 		cells := append([]string{name}, of...)
 		for _, f := range figures {
-			cells = append(cells, f.text(pick(row.spread(f.of))))
+			cells = append(cells, f.text(pick(r.spread(f.of))))
 		}
 		table.Add(cells...)
 	}
-	if len(row.Runs) > 0 {
-		line(row.Name, func(s spread) float64 { return s.median })
+	if len(r.Runs) > 0 {
+		line(r.Name, func(s spread) float64 { return s.median })
 	}
-	if len(row.Runs) > 1 {
+	if len(r.Runs) > 1 {
 		line("    least", func(s spread) float64 { return s.min })
 		line("    most", func(s spread) float64 { return s.max })
 	}
-	for range row.Invalid {
-		table.Add(row.Name + ": INVALID, no figure")
+	for range r.Invalid {
+		table.Add(r.Name + ": INVALID, no figure")
 	}
 }
 

@@ -268,10 +268,12 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 	}
 	endLive()
 	past, endPast := open("&from=start")
-	cursors := map[string]string{}
+	var came []string // in the order of this stream: another may mix the partitions otherwise
+	var cursors []string
+	distinct := map[string]bool{}
 	for range sent {
 		e := next(t, past)
-		cursors[e.id] = named(e)
+		came, cursors, distinct[e.id] = append(came, named(e)), append(cursors, e.id), true
 	}
 	// Caught up: now it follows.
 	reports(t, b, 3, [2]string{"E-live", "10000002"})
@@ -279,38 +281,24 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 		t.Errorf("after the past comes %s", got)
 	}
 	endPast()
-	if len(cursors) != len(sent) {
-		t.Fatalf("%d different cursors for %d events", len(cursors), len(sent))
+	if len(distinct) != len(sent) {
+		t.Fatalf("%d different cursors for %d events", len(distinct), len(sent))
 	}
 	// From any event on: all that had not come, none of what had.
-	tried := 0
-	for cursor := range cursors {
-		if tried++; tried > 8 {
-			break
+	for i := 0; i < len(cursors); i += 9 {
+		query, header := "&from="+cursors[i], []string(nil)
+		if i%2 == 0 { // as a browser comes back
+			query, header = "&from=start", []string{"Last-Event-ID", cursors[i]}
 		}
-		query, header := "&from="+cursor, []string(nil)
-		if tried%2 == 0 { // as a browser comes back
-			query, header = "&from=start", []string{"Last-Event-ID", cursor}
-		}
-		before, end := open("&from=start")
 		left := map[string]bool{"E-live": true}
-		for seen := false; ; {
-			e := next(t, before)
-			name := named(e)
-			if seen {
-				left[name] = true
-			}
-			seen = seen || e.id == cursor
-			if name == "E-live" {
-				break
-			}
+		for _, name := range came[i+1:] {
+			left[name] = true
 		}
-		end()
 		rest, end := open(query, header...)
 		for n := len(left); n > 0; n-- {
 			name := named(next(t, rest))
 			if !left[name] {
-				t.Errorf("from %s: %s comes again", cursor, name)
+				t.Errorf("from %s: %s comes again", cursors[i], name)
 			}
 			delete(left, name)
 		}

@@ -186,13 +186,18 @@ func TestTimestampsAreTimes(t *testing.T) {
 // The marker is written once and refuses to be another.
 func TestMarker(t *testing.T) {
 	marker := ledger.Marker{Banks: 5, Customers: 5000, DepositCentavos: 1e12, ReserveCentavos: 1e15}
-	if found, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID}); err != nil || len(found) != 0 {
-		t.Fatalf("%v, %v", found, err)
+	first := ok
+	found, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) > 0 { // an earlier pass of -count has written it
+		first = tb.TransferExists
 	}
 	other := marker
 	other.Banks++
-	run(t, step{[]tb.Transfer{marker.Transfer()}, ok, 0}, step{[]tb.Transfer{marker.Transfer()}, tb.TransferExists, 0}, step{[]tb.Transfer{other.Transfer()}, tb.TransferExistsWithDifferentUserData64, 0})
-	found, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
+	run(t, step{[]tb.Transfer{marker.Transfer()}, first, 0}, step{[]tb.Transfer{marker.Transfer()}, tb.TransferExists, 0}, step{[]tb.Transfer{other.Transfer()}, tb.TransferExistsWithDifferentUserData64, 0})
+	found, err = client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
 	if err != nil || len(found) != 1 || ledger.MarkerOf(found[0].UserData128, found[0].UserData64) != marker {
 		t.Errorf("%v, %v", found, err)
 	}

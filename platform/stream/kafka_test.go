@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/telemetry"
@@ -109,5 +111,40 @@ func TestProducing(t *testing.T) {
 		if err := client.ProduceSync(ctx, &c.record).FirstErr(); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", c.what, err, c.want)
 		}
+	}
+}
+
+// A client begins to fetch with the first partition that it knows the offset of, and asks for
+// the others only when that fetch has ended. With nothing to fetch they would wait with it.
+func TestAPartitionThatComesLaterDoesNotWaitLong(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, Settlements))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	fetching := make(chan struct{})
+	var once sync.Once
+	cluster.ControlKey(kmsg.Fetch.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		once.Do(func() { close(fetching) })
+		return nil, nil, false
+	})
+	only := func(partition int32) map[string]map[int32]kgo.Offset {
+		return map[string]map[int32]kgo.Offset{Settlements: {partition: kgo.NewOffset().AtStart()}}
+	}
+	client, err := Connect(Config{Brokers: cluster.ListenAddrs()}, "both", eyes(),
+		kgo.ConsumePartitions(only(0)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	<-fetching
+	client.AddConsumePartitions(only(1))
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	defer cancel()
+	if err := client.ProduceSync(ctx, &kgo.Record{Topic: Settlements, Partition: 1, Value: []byte("x")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if fetches := client.PollFetches(ctx); fetches.NumRecords() != 1 {
+		t.Errorf("%v", fetches.Err())
 	}
 }

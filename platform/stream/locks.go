@@ -19,6 +19,9 @@ import (
 	"github.com/liquida/liquida/platform/keys"
 )
 
+// fetchWaitMax is how long a fetch waits at the broker when there is nothing to fetch.
+const fetchWaitMax = 500 * time.Millisecond
+
 // Options are what every client of Kafka needs: where the brokers are, how to know them,
 // and who it is to them.
 func (c Config) Options() ([]kgo.Opt, error) {
@@ -28,6 +31,9 @@ func (c Config) Options() ([]kgo.Opt, error) {
 		// A proxy whose broker is away closes connections at once. That is no reason to give
 		// records up, as the client would, taking it for a wrong configuration.
 		kgo.AlwaysRetryEOF(),
+		// A client fetches from a broker with one request at a time, and a partition that is
+		// added meanwhile waits for its end: at the start that may be all that matter.
+		kgo.FetchMaxWait(fetchWaitMax),
 	}
 	secured, err := c.tls()
 	if err != nil {

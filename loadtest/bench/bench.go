@@ -89,6 +89,7 @@ type Run struct {
 	Load             *load.Result  `json:"load,omitempty"`             // its course
 	Audit            string        `json:"audit,omitempty"`            // its verdict
 	BusyBefore       float64       `json:"busy_share_before"`          // of the processors, in the second before the run
+	WakeUp           *WakeUp       `json:"wake_up,omitempty"`          // of a thread, just before the run
 }
 
 // Stage is a part of a long run.
@@ -201,6 +202,10 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if before > busyMax {
 		fmt.Fprintf(c.Tell, "the machine is not quiet: %.0f %% of it is used by others\n", 100*before)
 	}
+	wakeUp, err := measureWakeUp()
+	if err != nil {
+		fmt.Fprintf(c.Tell, "how long a thread takes to wake another is not known: %v\n", err)
+	}
 	population := c.Population
 	if r.banks > 0 {
 		population.Banks = r.banks
@@ -244,6 +249,9 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	}
 	if run != nil {
 		run.BusyBefore = before
+		if wakeUp.OtherProcessor > 0 {
+			run.WakeUp = &wakeUp
+		}
 	}
 	return run, err
 }

@@ -73,6 +73,22 @@ func TestABusyMachineIsTold(t *testing.T) {
 	}
 }
 
+// How dear a wake-up is on this machine, this hour, stands beside the figures.
+func TestWakeUpsAreTold(t *testing.T) {
+	w, err := measureWakeUp()
+	if err != nil || w.SameProcessor <= 0 || (w.OtherProcessor <= 0) != (len(processors) < 2) {
+		t.Errorf("%+v, %v", w, err)
+	}
+	row := runs("1,000/s", 1000, 1000, 1000)
+	row.Runs[0].WakeUp, row.Runs[2].WakeUp = &WakeUp{2, 40}, &WakeUp{1.5, 18}
+	if text := (&Result{Rows: []Row{row}}).wakeUps(); !strings.Contains(text, "1.5 to 2.0 µs on its own processor, in 18.0 to 40.0 µs on another") {
+		t.Error(text)
+	}
+	if text := (&Result{Rows: []Row{runs("1,000/s", 1000)}}).wakeUps(); text != "" {
+		t.Errorf("%q without any measured", text)
+	}
+}
+
 // A report of nothing must not look like one of valid runs, nor replace an earlier one.
 func TestNothingMeasuredIsNoValidResult(t *testing.T) {
 	if p := (&Result{Rows: []Row{{Name: "maximum"}}}).page(); p.Passed {

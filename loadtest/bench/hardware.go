@@ -38,6 +38,13 @@ func busyShare() float64 {
 	return float64(busyThen-busy) / float64(max(1, allThen-all))
 }
 
+// WakeUp is how long it takes until a thread runs that another one has woken, in
+// microseconds. Payments that come one by one pay for a good many wake-ups each.
+type WakeUp struct {
+	SameProcessor  float64 `json:"same_processor_us"`
+	OtherProcessor float64 `json:"other_processor_us"` // 0: there is none, or it is not known
+}
+
 // processorTime is the time of all processors since the start, in ticks.
 func processorTime() (busy, all int64) {
 	line, _, _ := strings.Cut(read("/proc/stat"), "\n")

@@ -25,6 +25,9 @@ func (r *Result) page() report.Page {
 	var throughput, costs, budgets []report.Amounts
 	var curves []report.Series
 	runs := 0
+	if text := r.wakeUps(); text != "" {
+		p.Facts = append(p.Facts, report.Fact{Name: "machine", Value: text})
+	}
 	for _, row := range r.Rows {
 		if row.Differs != "" {
 			p.Facts = append(p.Facts, report.Fact{Name: row.Name, Value: row.Differs})

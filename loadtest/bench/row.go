@@ -40,7 +40,7 @@ const doorPart = "door"
 var parts = []struct{ name, what string }{
 	{"ceiling", "what the ledger alone can do with the transfers of payments, in full requests"},
 	{"maximum", "the most that the whole pipeline settles: embedded broker without and with fsync, all processors shared, the ledger's file growing, Apache Kafka"},
-	{"latency", "latencies at fixed rates, the lowest also without a pause between requests to the ledger"},
+	{"latency", "latencies at fixed rates, the lowest also without a pause between requests to the ledger and with all processors shared"},
 	{"half", "latency at half of the maximum; needs maximum"},
 	{"reads", "1,200 payments/s and 3,600 balance reads/s at once, through the front door"},
 	{doorPart, "what the front door takes and answers as fast as its connections go: payments one by one and in batches, states, balances while payments settle"},
@@ -117,7 +117,9 @@ func (c Config) rows() (chosen []row) {
 			unpaused := at(rate)
 			unpaused.name += ", no pause"
 			unpaused.env = map[string][]string{stack.Engine: {"LEDGER_REQUEST_PAUSE=0s"}}
-			all = append(all, unpaused)
+			shared := at(rate)
+			shared.name, shared.sharedCores = shared.name+", shared cores", true
+			all = append(all, unpaused, shared)
 		}
 		all = append(all, at(rate))
 	}

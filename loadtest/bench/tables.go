@@ -299,6 +299,23 @@ func shortName(function string) string {
 func ms(v float64) string      { return fmt.Sprintf("%.1f", v) }
 func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
 
+// wakeUps tells what the machine took to wake a thread before the runs; empty when that was not measured.
+func (r *Result) wakeUps() string {
+	var same, other []float64
+	for _, row := range r.Rows {
+		for _, run := range row.Runs {
+			if run.WakeUp != nil {
+				same, other = append(same, run.WakeUp.SameProcessor), append(other, run.WakeUp.OtherProcessor)
+			}
+		}
+	}
+	if len(same) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("before the runs a thread woke another in %.1f to %.1f µs on its own processor, in %.1f to %.1f µs on another: the slower, the dearer low rates",
+		slices.Min(same), slices.Max(same), slices.Min(other), slices.Max(other))
+}
+
 // Write prints the result for people.
 func (r *Result) Write(w io.Writer) {
 	fmt.Fprintf(w, "\nhardware  %s\nsettings  %s\n", r.Hardware, r.Settings)
@@ -306,6 +323,9 @@ func (r *Result) Write(w io.Writer) {
 		if row.Differs != "" {
 			fmt.Fprintf(w, "          %s: %s\n", row.Name, row.Differs)
 		}
+	}
+	if text := r.wakeUps(); text != "" {
+		fmt.Fprintf(w, "machine   %s\n", text)
 	}
 	for _, table := range r.Tables() {
 		table.Write(w)

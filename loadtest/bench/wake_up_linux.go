@@ -1,0 +1,76 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// processors are those that this process had when it began: a stack may leave it fewer.
+var processors = func() (all []int) {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return nil
+	}
+	for core := 0; len(all) < set.Count(); core++ {
+		if set.IsSet(core) {
+			all = append(all, core)
+		}
+	}
+	return all
+}()
+
+// measureWakeUp takes less than a second.
+func measureWakeUp() (w WakeUp, err error) {
+	if len(processors) == 0 {
+		return w, errors.New("this process does not know its processors")
+	}
+	first, last := processors[0], processors[len(processors)-1]
+	if w.SameProcessor, err = wakeUpMicroseconds(first, first); err == nil && last != first {
+		w.OtherProcessor, err = wakeUpMicroseconds(first, last)
+	}
+	return w, err
+}
+
+// wakeUpMicroseconds has two threads wake each other through pipes, each on its processor.
+func wakeUpMicroseconds(here, there int) (float64, error) {
+	const rounds = 3000
+	var ball, back [2]int
+	for _, pipe := range []*[2]int{&ball, &back} {
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+			return 0, fmt.Errorf("pipe: %w", err)
+		}
+		defer unix.Close(pipe[0])
+		defer unix.Close(pipe[1])
+	}
+	// Each ends with its thread, which nothing else is to find on one processor.
+	play := func(core, from, to int, serve bool) error {
+		runtime.LockOSThread()
+		var set unix.CPUSet
+		set.Set(core)
+		err := unix.SchedSetaffinity(0, &set)
+		one := make([]byte, 1)
+		for i := 0; i < rounds; i++ { // also after an error: the other one waits
+			if serve {
+				_, writeErr := unix.Write(to, one)
+				err = errors.Join(err, writeErr)
+			}
+			_, readErr := unix.Read(from, one)
+			err = errors.Join(err, readErr)
+			if !serve {
+				_, writeErr := unix.Write(to, one)
+				err = errors.Join(err, writeErr)
+			}
+		}
+		return err
+	}
+	ends := make(chan error, 2)
+	started := time.Now()
+	go func() { ends <- play(here, back[0], ball[1], true) }()
+	go func() { ends <- play(there, ball[0], back[1], false) }()
+	err := errors.Join(<-ends, <-ends)
+	return float64(time.Since(started).Microseconds()) / (2 * rounds), err
+}

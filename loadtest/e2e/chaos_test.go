@@ -26,7 +26,7 @@ func TestChaos(t *testing.T) {
 // An engine is stopped for longer than its session, so that the other takes over, and then
 // goes on: a zombie, which believes that it owns what is another's by now.
 func TestZombieEngine(t *testing.T) {
-	r := script(t, 300, 45*time.Second, "5s pause-engine, 15s pause-engine, 25s pause-engine")
+	r := script(t, 300, 38*time.Second, "5s pause-engine, 15s pause-engine, 25s pause-engine")
 	for _, event := range r.Events {
 		if event.Lasted() < 3.5 {
 			t.Errorf("%s was stopped for %.1f s: not past its session, so no zombie", event.Target, event.Lasted())
@@ -40,17 +40,17 @@ func TestZombieEngine(t *testing.T) {
 // The network between an engine and Kafka is cut, held up in one and in both directions,
 // and slowed.
 func TestNetworkToKafka(t *testing.T) {
-	script(t, 300, 45*time.Second, "5s cut-kafka, 12s stall-kafka, 19s half-open-kafka, 26s slow-kafka, 33s cut-kafka")
+	script(t, 300, 40*time.Second, "5s cut-kafka, 12s stall-kafka, 19s half-open-kafka, 26s slow-kafka, 33s cut-kafka")
 }
 
 // The same between an engine and the ledger.
 func TestNetworkToLedger(t *testing.T) {
-	script(t, 300, 45*time.Second, "5s cut-ledger, 12s stall-ledger, 19s half-open-ledger, 26s slow-ledger, 33s cut-ledger")
+	script(t, 300, 40*time.Second, "5s cut-ledger, 12s stall-ledger, 19s half-open-ledger, 26s slow-ledger, 33s cut-ledger")
 }
 
 // Banks are silent, late and slow, answer twice and reject; others answer in their place.
 func TestBanksMisbehave(t *testing.T) {
-	r := script(t, 300, 60*time.Second, "5s bank-silent, 7s bank-late, 15s bank-slow, 20s bank-duplicate, 25s bank-rejecting, 30s forge-answers, 40s forge-answers")
+	r := script(t, 300, 52*time.Second, "5s bank-silent, 7s bank-late, 15s bank-slow, 20s bank-duplicate, 25s bank-rejecting, 30s forge-answers, 40s forge-answers")
 	for what, count := range map[string]float64{
 		"late answers": r.Counters.AnswersLate, "answers about unknown payments": r.Counters.AnswersOdd, "answers of banks not asked": r.Counters.AnswersForged,
 	} {
@@ -62,7 +62,7 @@ func TestBanksMisbehave(t *testing.T) {
 
 // Engines join and leave, in order and by force.
 func TestEnginesComeAndGo(t *testing.T) {
-	script(t, 300, 60*time.Second, "5s add-engine, 8s remove-engine, 20s kill-engine-takeover, 24s add-engine, 38s restart-engines, 40s add-engine")
+	script(t, 300, 52*time.Second, "5s add-engine, 8s remove-engine, 20s kill-engine-takeover, 24s add-engine, 38s restart-engines, 40s add-engine")
 }
 
 func script(t *testing.T, rate float64, duration time.Duration, text string) *chaos.Result {

@@ -108,8 +108,10 @@ openapi: ## write the description of the producer's HTTP API, services/producer/
 	@LIQUIDA_WRITE_OPENAPI=1 go test -count=1 -run '^TestTheDescriptionIsTheCodes$$' ./services/producer
 
 fuzz: ## look for inputs that break a decoder, FUZZ_INPUTS of them for each; what is found is kept in testdata: make fuzz FUZZ_INPUTS=1000000
-	@for target in FuzzPayment FuzzReturn FuzzBatch FuzzCursor FuzzPrefer; do (cd services/producer && go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_INPUTS)x .) || exit 1; done
-	@cd platform/pix && go test -run '^$$' -fuzz '^FuzzEndToEndID$$' -fuzztime $(FUZZ_INPUTS)x .
+	@for target in $$(grep -rE '^func Fuzz' --include='*_test.go' $(MODULES) | sed -E 's|/[^/]*_test\.go:func (Fuzz[A-Za-z]+).*|:\1|'); do \
+		echo "fuzz $$target"; \
+		(cd "$${target%:*}" && go test -run '^$$' -fuzz "^$${target#*:}\$$" -fuzztime $(FUZZ_INPUTS)x .) || exit 1; \
+	done
 
 test-api: build tigerbeetle ## try the HTTP API with requests made from its OpenAPI description (schemathesis, into .cache/tools; skipped, with a line, where it cannot be had)
 	@.ci/test-api.sh
@@ -129,5 +131,5 @@ verify-dashboards: tigerbeetle ## ask every expression of every dashboard and ru
 verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, about 10 minutes)
 	@deploy/verify-compose.sh
 
-ci: FUZZ_INPUTS = 15000
+ci: FUZZ_INPUTS = 10000
 ci: test test-kafka lint check-generated check-settings check-modules test-api test-foreign-client fuzz ## all that CI checks

@@ -131,5 +131,7 @@ verify-dashboards: tigerbeetle ## ask every expression of every dashboard and ru
 verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, about 10 minutes)
 	@deploy/verify-compose.sh
 
-ci: FUZZ_INPUTS = 10000
-ci: test test-kafka lint check-generated check-settings check-modules test-api test-foreign-client fuzz ## all that CI checks
+CI_STEPS := test test-kafka lint check-generated check-settings check-modules test-api test-foreign-client fuzz
+ci: export FUZZ_INPUTS = 10000
+ci: ## run all that CI checks, one after the other, and print how long each took
+	@.ci/steps.sh $(CI_STEPS)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/platform/pix"
 )
 
 var amountPattern = regexp.MustCompile(`^[0-9]{1,16}\.[0-9]{2}$`)
@@ -34,31 +35,10 @@ func reais(centavos int64) string {
 	return fmt.Sprintf("%sBRL %d.%02d", sign, magnitude/100, magnitude%100)
 }
 
-// meanings are those of the codes that the clearing house itself gives, and the banks' usual ones.
-var meanings = map[string]string{
-	"AB03": "the payee's bank did not answer in time",
-	"AC02": "the payer's account does not exist",
-	"AC03": "the payee's account does not exist",
-	"AC06": "the payee's account is blocked",
-	"AC07": "the payee's account is closed",
-	"AM01": "the amount is zero",
-	"AM04": "the reserve of the payer's bank is short",
-	"AM09": "it is more than what is left of the payment",
-	"DS27": "a participant is switched off",
-	"DT05": "the payment settled more than 90 days before",
-	"LQ01": "the payer's account is short of money",
-	"LQ02": "too many payments wait for the payee's bank: pay again later, with a new id",
-	"LQ03": "the payee's bank gave no reason that can be read",
-	"LQ04": "there is no such settled payment",
-	"LQ05": "another bank received the payment",
-	"LQ06": "the payment has no room for another return",
-	"RC09": "the payer's bank is not known",
-	"RC10": "the payee's bank is not known",
-}
-
+// reason returns a reason code with its meaning, if the clearing house gives it.
 func reason(code string) string {
-	if meaning := meanings[code]; meaning != "" {
-		return code + ", " + meaning
+	if parsed, err := pix.ParseReason(code); err == nil && parsed.Meaning() != "" {
+		return code + ", " + parsed.Meaning()
 	}
 	return code
 }

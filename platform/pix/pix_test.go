@@ -2,6 +2,8 @@ package pix
 
 import (
 	"cmp"
+	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -98,17 +100,56 @@ func TestReasonsKeepTheirFourCharacters(t *testing.T) {
 }
 
 func TestReasonsOfTheClearingHouseDiffer(t *testing.T) {
-	seen := map[Reason]bool{}
+	seen := map[Reason]bool{ReasonNone: true}
+	for _, d := range Definitions {
+		if seen[d.Reason] {
+			t.Errorf("%s stands for two things", d.Reason)
+		}
+		seen[d.Reason] = true
+	}
 	for _, reason := range []Reason{
 		ReasonPayeePSPSilent, ReasonReserveShort, ReasonZeroAmount, ReasonPayerMissing, ReasonPayeeMissing,
 		ReasonPayeeBlocked, ReasonPayeeClosed, ReasonUnknownPayerPSP, ReasonUnknownPayeePSP, ReasonInactivePSP,
 		ReasonPayerShort, ReasonPayeePSPBusy, ReasonBankUnspecified, ReasonMalformed, ReasonBadEndToEndID,
-		ReasonBadAcceptance, ReasonConflict, ReasonNone,
+		ReasonBadAcceptance, ReasonConflict,
 	} {
-		if seen[reason] {
-			t.Errorf("%s stands for two things", reason)
+		if !seen[reason] || reason.Meaning() == "" {
+			t.Errorf("%s is not defined", reason)
 		}
-		seen[reason] = true
+	}
+}
+
+// TestTheDocumentListsAllReasons keeps docs/outcomes.md and the definitions equal.
+func TestTheDocumentListsAllReasons(t *testing.T) {
+	const file = "../../docs/outcomes.md"
+	document, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(document)) {
+		if strings.HasPrefix(line, "| `") {
+			listed[strings.TrimSpace(line)] = true
+		}
+	}
+	for _, d := range Definitions {
+		var where []string
+		for _, place := range []struct {
+			where Where
+			name  string
+		}{{OfPayment, "payment"}, {OfReturn, "return"}, {OfDeadLetter, "dead letter"}} {
+			if d.Where&place.where != 0 {
+				where = append(where, place.name)
+			}
+		}
+		row := fmt.Sprintf("| `%s` | %s | %s | %s |", d.Reason, d.Meaning, strings.Join(where, ", "), d.By)
+		if !listed[row] {
+			t.Errorf("%s has no row\n%s", file, row)
+		}
+		delete(listed, row)
+	}
+	for row := range listed {
+		t.Errorf("%s has a row of no reason:\n%s", file, row)
 	}
 }
 

@@ -2,40 +2,80 @@ package pix
 
 import "fmt"
 
-// Reason says why a payment was rejected or a message was refused: 4 characters, as in
-// ISO 20022, kept as the number that the ledger stores. The zero Reason means none.
+// Reason says why a payment or return was rejected, or a message became a dead letter:
+// 4 characters, as in ISO 20022, kept as the number that the ledger stores. The zero Reason
+// means none.
 type Reason uint32
 
-// The reasons that the clearing house gives. LQ.. are Liquida's own: PIX has no code
-// for them, because there they never reach the central bank.
-var (
-	ReasonPayeePSPSilent  = MustReason("AB03") // the receiving PSP gave no answer before the deadline
-	ReasonReserveShort    = MustReason("AM04") // the payer PSP's reserve is short
-	ReasonZeroAmount      = MustReason("AM01") // the amount is zero
-	ReasonPayerMissing    = MustReason("AC02") // the payer's account does not exist
-	ReasonPayeeMissing    = MustReason("AC03") // the payee's account does not exist
-	ReasonPayeeBlocked    = MustReason("AC06") // the payee's account is blocked (the bank's answer)
-	ReasonPayeeClosed     = MustReason("AC07") // the payee's account is closed (the bank's answer)
-	ReasonUnknownPayerPSP = MustReason("RC09") // no participant has the payer's ISPB
-	ReasonUnknownPayeePSP = MustReason("RC10") // no participant has the payee's ISPB
-	ReasonInactivePSP     = MustReason("DS27") // a participant is not active
-	ReasonPayerShort      = MustReason("LQ01") // the payer's account is short of funds
-	ReasonPayeePSPBusy    = MustReason("LQ02") // too many payments wait for the receiving PSP's answer
-	ReasonBankUnspecified = MustReason("LQ03") // the receiving PSP rejected and gave no code that can be read
-	ReasonMalformed       = MustReason("FF01") // dead letter: undecodable, or a malformed field
-	ReasonBadEndToEndID   = MustReason("FF08") // dead letter: the EndToEndId is bad, or does not fit the order
-	ReasonBadAcceptance   = MustReason("DT02") // dead letter: accepted in the future
-	ReasonConflict        = MustReason("DUPL") // dead letter: same EndToEndId, other content
-	ReasonNone            Reason
+// Definition is one reason code: who decides it, where it may stand, and what it means.
+type Definition struct {
+	Reason  Reason
+	By      Decider
+	Where   Where
+	Meaning string // for people, without a capital and a full stop
+}
+
+// Decider is whose word a reason is.
+type Decider string
+
+// The deciders. The ledger's word is what it says about money and accounts.
+const (
+	ByBank   Decider = "bank"
+	ByLedger Decider = "ledger"
+	ByEngine Decider = "engine"
 )
 
-// The reasons for which a return is refused, besides those of payments.
+// Where a reason may stand.
+type Where uint8
+
+// The places, to be added up.
+const (
+	OfPayment    Where = 1 << iota // a rejected payment
+	OfReturn                       // a rejected return
+	OfDeadLetter                   // a message that cannot become either
+	ofBoth       = OfPayment | OfReturn
+)
+
+// Definitions lists all reasons that the clearing house gives, in the order of this file. A bank
+// may reject with any other code. The command liquida takes its texts from here. Tests compare
+// docs/outcomes.md and the rules of Prometheus with it.
+var Definitions []Definition
+
+func define(code string, by Decider, where Where, meaning string) Reason {
+	reason := MustReason(code)
+	Definitions = append(Definitions, Definition{reason, by, where, meaning})
+	return reason
+}
+
+// The reasons. LQ.. are Liquida's own: PIX has no code for them, because there they never
+// reach the central bank.
 var (
-	ReasonReturnExceeds  = MustReason("AM09") // more than what is left of the payment
-	ReasonReturnTooLate  = MustReason("DT05") // more than ReturnDaysMax days after the payment settled
-	ReasonNothingSettled = MustReason("LQ04") // the ledger holds no settled payment with the original's EndToEndId
-	ReasonNotThePayee    = MustReason("LQ05") // the RtrId is not of the PSP that received the payment
-	ReasonReturnsUsedUp  = MustReason("LQ06") // all the payment's slots for returns are used
+	ReasonPayeePSPSilent  = define("AB03", ByEngine, ofBoth, "the payee's bank did not answer in time")
+	ReasonZeroAmount      = define("AM01", ByEngine, ofBoth, "the amount is zero")
+	ReasonReserveShort    = define("AM04", ByLedger, ofBoth, "the reserve of the payer's bank is short")
+	ReasonPayerMissing    = define("AC02", ByLedger, OfPayment, "the payer's account does not exist")
+	ReasonPayeeMissing    = define("AC03", ByLedger, OfPayment, "the payee's account does not exist")
+	ReasonPayeeBlocked    = define("AC06", ByBank, ofBoth, "the payee's account is blocked")
+	ReasonPayeeClosed     = define("AC07", ByBank, ofBoth, "the payee's account is closed")
+	ReasonInactivePSP     = define("DS27", ByEngine, ofBoth, "a participant is switched off")
+	ReasonPayerShort      = define("LQ01", ByLedger, ofBoth, "the payer's account is short of money")
+	ReasonPayeePSPBusy    = define("LQ02", ByEngine, ofBoth, "too many payments wait for the payee's bank: pay again later, with a new id")
+	ReasonBankUnspecified = define("LQ03", ByBank, ofBoth, "the payee's bank gave no reason that can be read")
+	ReasonUnknownPayerPSP = define("RC09", ByLedger, OfPayment, "the payer's bank is not known")
+	ReasonUnknownPayeePSP = define("RC10", ByLedger, OfPayment, "the payee's bank is not known")
+
+	ReasonReturnExceeds  = define("AM09", ByEngine, OfReturn, "it is more than what is left of the payment")
+	ReasonReturnTooLate  = define("DT05", ByEngine, OfReturn, "the payment settled more than 90 days before")
+	ReasonNothingSettled = define("LQ04", ByEngine, OfReturn, "there is no such settled payment")
+	ReasonNotThePayee    = define("LQ05", ByEngine, OfReturn, "another bank received the payment")
+	ReasonReturnsUsedUp  = define("LQ06", ByEngine, OfReturn, "the payment has no room for another return")
+
+	ReasonMalformed     = define("FF01", ByEngine, OfDeadLetter, "the message cannot be decoded, or a field is malformed")
+	ReasonBadEndToEndID = define("FF08", ByEngine, OfDeadLetter, "the EndToEndId is malformed, or does not fit the order")
+	ReasonBadAcceptance = define("DT02", ByEngine, OfDeadLetter, "the order was accepted in the future")
+	ReasonConflict      = define("DUPL", ByEngine, OfDeadLetter, "an earlier payment or return has the same id and other content")
+
+	ReasonNone Reason
 )
 
 // ReturnReasons are the reasons that a return may be made for.
@@ -46,19 +86,25 @@ var ReturnReasons = []Reason{
 	MustReason("SL02"), // the payee's withdrawal or change service
 }
 
-// VerdictReasons lists the reasons that a rejected payment can have, except those that a
-// bank makes up.
-var VerdictReasons = []Reason{
-	ReasonPayeePSPSilent, ReasonReserveShort, ReasonZeroAmount, ReasonPayerMissing, ReasonPayeeMissing,
-	ReasonPayeeBlocked, ReasonPayeeClosed, ReasonUnknownPayerPSP, ReasonUnknownPayeePSP, ReasonInactivePSP,
-	ReasonPayerShort, ReasonPayeePSPBusy, ReasonBankUnspecified,
+// ReasonsOf returns the reasons that may stand in a place.
+func ReasonsOf(where Where) []Reason {
+	var reasons []Reason
+	for _, d := range Definitions {
+		if d.Where&where != 0 {
+			reasons = append(reasons, d.Reason)
+		}
+	}
+	return reasons
 }
 
-// ReturnVerdictReasons is the same of rejected returns. Whether accounts exist the original tells.
-var ReturnVerdictReasons = []Reason{
-	ReasonReturnExceeds, ReasonReturnTooLate, ReasonNothingSettled, ReasonNotThePayee, ReasonReturnsUsedUp,
-	ReasonPayeePSPSilent, ReasonReserveShort, ReasonZeroAmount, ReasonPayeeBlocked, ReasonPayeeClosed,
-	ReasonInactivePSP, ReasonPayerShort, ReasonPayeePSPBusy, ReasonBankUnspecified,
+// Meaning returns what a reason means, or nothing for one that only a bank gives.
+func (r Reason) Meaning() string {
+	for _, d := range Definitions {
+		if d.Reason == r {
+			return d.Meaning
+		}
+	}
+	return ""
 }
 
 // ParseReason reads 4 characters of [0-9A-Z].

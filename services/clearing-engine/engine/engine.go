@@ -73,7 +73,7 @@ func New(config Config, t *telemetry.Telemetry) (*Engine, error) {
 	e.metrics = newMetrics(t.Registry, e.room)
 	t.Registry.MustRegister(newWaitingForPSP(e.participants))
 	e.hops, e.responses, e.statuses = e.metrics.hopObservers(), e.metrics.responseFates(), e.metrics.chainStatuses()
-	e.outcomes, e.returnOutcomes = outcomesOf(e.metrics.payments, pix.VerdictReasons), outcomesOf(e.metrics.returns, pix.ReturnVerdictReasons)
+	e.outcomes, e.returnOutcomes = outcomesOf(e.metrics.payments, pix.ReasonsOf(pix.OfPayment)), outcomesOf(e.metrics.returns, pix.ReasonsOf(pix.OfReturn))
 
 	var err error
 	if e.crash, err = parseCrash(config.CrashAt); err != nil {

@@ -98,10 +98,10 @@ generate: ## make the Go code of the messages anew
 check-generated: ## check that the messages are sound, unbroken, and their Go code current
 	@proto/check.sh
 
-settings: build ## write the settings that the programs print with --help into the README
+settings: build ## write docs/settings.md from what the programs print with --help
 	@.ci/settings.sh
 
-check-settings: build ## check that the README's settings are current
+check-settings: build ## check that docs/settings.md is current
 	@.ci/settings.sh --check
 
 openapi: ## write the description of the producer's HTTP API, services/producer/openapi.json

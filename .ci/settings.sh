@@ -1,24 +1,59 @@
 #!/usr/bin/env bash
-# Writes the settings that the programs print with --help into the README, between its
-# two markers. With --check it changes nothing and fails when the README is behind.
+# Writes docs/settings.md from what the programs print with --help. A setting that several
+# programs share word for word is listed once. With --check it changes nothing and fails
+# when the file is not current.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+file=docs/settings.md
 programs=(producer clearing-engine bank-simulator bootstrap broker)
 
-table() {
+list() { # program, name, default and meaning of each setting, separated by tabs
 	for program in "${programs[@]}"; do
-		printf '\n**%s**\n\n| variable | default | meaning |\n|---|---|---|\n' "$program"
-		env -i "bin/$program" --help | awk -F '  +' '/^  [A-Z_]+  / {printf "| `%s` | %s | %s |\n", $2, $3 == "(empty)" ? "" : "`" $3 "`", $4}'
+		env -i "bin/$program" --help |
+			awk -F '  +' -v program="$program" -v OFS='\t' '/^  [A-Z_]+  / {print program, $2, $3 == "(empty)" ? "" : "`" $3 "`", $4}'
 	done
-	echo
 }
 
-new=$(awk -v table="$(table)" '
-	/<!-- settings:end -->/ {skip = 0}
-	!skip {print}
-	/<!-- settings:begin/ {print table; skip = 1}' README.md)
+render() {
+	cat <<-'END'
+		# Settings
+
+		Every program takes its settings from environment variables. It checks all of them before it
+		starts, and ends with exit code 2 and the name of one that is wrong. `PROGRAM --help` prints the
+		same list. `loadtest` takes the addresses and the Kafka settings too, and has flags of its own:
+		`loadtest run --help`.
+
+		This file is written by `make settings`. Do not edit it: the texts stand in the code.
+	END
+	list | awk -F '\t' '
+		{
+			setting = $2 "\t" $3 "\t" $4
+			if (!(setting in takers)) order[++count] = setting
+			takers[setting] = takers[setting] (setting in takers && takers[setting] != "" ? ", " : "") $1
+			if (!($1 in seen)) {programs[++programCount] = $1; seen[$1] = 1}
+		}
+		END {
+			print "\n## Several programs\n\n| variable | default | meaning | programs |\n|---|---|---|---|"
+			for (i = 1; i <= count; i++) {
+				if (takers[order[i]] !~ /,/) continue
+				split(order[i], field, "\t")
+				printf "| `%s` | %s | %s | %s |\n", field[1], field[2], field[3], takers[order[i]]
+			}
+			for (p = 1; p <= programCount; p++) {
+				printf "\n## %s\n\n| variable | default | meaning |\n|---|---|---|\n", programs[p]
+				for (i = 1; i <= count; i++) {
+					if (takers[order[i]] != programs[p]) continue
+					split(order[i], field, "\t")
+					printf "| `%s` | %s | %s |\n", field[1], field[2], field[3]
+				}
+			}
+		}'
+}
+
 if [ "${1:-}" = --check ]; then
-	diff <(echo "$new") README.md >/dev/null || { echo "the README's settings are not what the programs print with --help: run 'make settings'" >&2; exit 1; }
+	render | diff -u "$file" - >&2 || { echo "$file is not what the programs print with --help: run 'make settings'" >&2; exit 1; }
 else
-	echo "$new" > README.md
+	mkdir -p docs
+	render >"$file.new"
+	mv "$file.new" "$file"
 fi

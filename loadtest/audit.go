@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
@@ -71,7 +72,7 @@ need about 0.5 GiB of memory and half a minute.`,
 		if err != nil {
 			return err
 		}
-		if err := writeJSON(json, verdict); err != nil {
+		if err := report.WriteJSON(json, verdict); err != nil {
 			return err
 		}
 		verdict.Write(os.Stdout)

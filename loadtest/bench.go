@@ -13,6 +13,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/bench"
+	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 )
@@ -105,7 +106,7 @@ Environment:
 			}
 		}
 		result.Write(os.Stdout) // what was valid until then
-		err = errors.Join(err, writeJSON(flags.json, result), result.WriteReport(flags.report, flags.drawings))
+		err = errors.Join(err, report.WriteJSON(flags.json, result), result.WriteReport(flags.report, flags.drawings))
 		if earlier != nil {
 			err = errors.Join(err, result.WriteComparison(os.Stdout, earlier, flags.worseMax))
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/loadtest/rivals"
 	"github.com/liquida/liquida/platform/settings"
 )
@@ -85,7 +86,7 @@ server runs as user postgres, or nobody. Run it on a quiet machine; about 20 min
 		config.Dir = filepath.Join(root, ".stack", "bench-postgres")
 		result, err := rivals.Measure(command.Context(), config)
 		result.Write(os.Stdout) // what was valid until then
-		return errors.Join(err, writeJSON(json, result))
+		return errors.Join(err, report.WriteJSON(json, result))
 	}
 	return command
 }

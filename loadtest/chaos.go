@@ -15,6 +15,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/chaos"
+	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
@@ -117,9 +118,9 @@ func chaosCommand() *cobra.Command {
 		}
 		if len(configs) > 1 {
 			chaos.WriteTable(os.Stdout, results)
-			problem = errors.Join(problem, writeJSON(flags.json, results))
+			problem = errors.Join(problem, report.WriteJSON(flags.json, results))
 		} else if len(results) == 1 {
-			problem = errors.Join(problem, writeJSON(flags.json, results[0]))
+			problem = errors.Join(problem, report.WriteJSON(flags.json, results[0]))
 		}
 		failed := 0
 		for _, result := range results {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/correctness"
+	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/settings"
 )
 
@@ -46,7 +47,7 @@ E2E_KAFKA=apache chooses the broker. All of it once takes about half an hour.`,
 			return err
 		}
 		correctness.Write(os.Stdout, rows)
-		if err := writeJSON(json, rows); err != nil {
+		if err := report.WriteJSON(json, rows); err != nil {
 			return err
 		}
 		if failed := correctness.Failed(rows); len(failed) > 0 {

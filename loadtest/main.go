@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
@@ -45,15 +44,3 @@ Exit codes: 0 it is as it must be, 1 it is not or could not be shown, 2 bad usag
 // started tells that the arguments and the environment were good: an error after that
 // is no bad usage.
 var started bool
-
-// writeJSON writes a result for machines, if a path is given.
-func writeJSON(path string, result any) error {
-	if path == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(result, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
@@ -97,7 +98,7 @@ func runCommand() *cobra.Command {
 			return err
 		}
 		result.Write(os.Stdout)
-		if err := errors.Join(writeJSON(flags.json, result), runPage(result, budget(), environment).Write(flags.report)); err != nil {
+		if err := errors.Join(report.WriteJSON(flags.json, result), runPage(result, budget(), environment).Write(flags.report)); err != nil {
 			return err
 		}
 		if !result.Passed {

@@ -51,53 +51,33 @@ type Config struct {
 	ProgressOn, Tell io.Writer
 }
 
-// Result is what was measured.
-type Result struct {
-	StartedAt time.Time `json:"started_at"`
-	Seconds   float64   `json:"seconds"`
-	Hardware  string    `json:"hardware"`
-	Settings  string    `json:"settings"`
-	Passes    int       `json:"passes"`
-	Rows      []Row     `json:"rows"`
-}
-
-// Row is what one row has shown in each pass.
-type Row struct {
-	Part    string `json:"part"`
-	Name    string `json:"name"`
-	Differs string `json:"differs,omitempty"`
-	Runs    []Run  `json:"runs"`
-	// Invalid says why a run gives no figure.
-	Invalid []string `json:"invalid,omitempty"`
-}
-
-// Run is one valid run.
+// Run is one valid run of a row.
 type Run struct {
-	OfferedPerSecond int           `json:"offered_per_second,omitempty"` // 0: as fast as it goes
-	Payments         int           `json:"payments"`
-	PerSecond        float64       `json:"payments_per_second"`        // settled in the steady window; of the ledger alone: over all; at the front door: its operations
-	Ratio            float64       `json:"ratio_to_ceiling,omitempty"` // of the same pass
-	Latency          *load.Latency `json:"latency,omitempty"`          // settled; at the front door: of a request
-	Reads            *load.Latency `json:"reads,omitempty"`            // balance reads meanwhile
-	Costs            []meter.Cost  `json:"costs"`                      // by process; at the front door: of an operation
-	Door             *Door         `json:"front_door,omitempty"`       // what was asked of it, as fast as it answers
-	StoredBytes      float64       `json:"stored_bytes_per_payment"`   // that ledger and topics have grown by
-	Stages           []Stage       `json:"stages,omitempty"`           // of a growth
-	Hops             []meter.Hop   `json:"hops,omitempty"`             // where the time goes
-	Ledger           meter.Ledger  `json:"ledger_requests"`            // of the engines
-	Profile          *Profile      `json:"profile,omitempty"`          // of the first engine
-	Load             *load.Result  `json:"load,omitempty"`             // its course
-	Audit            string        `json:"audit,omitempty"`            // its verdict
-	BusyBefore       float64       `json:"busy_share_before"`          // of the processors, in the second before the run
-	WakeUp           *WakeUp       `json:"wake_up,omitempty"`          // of a thread, just before the run
+	OfferedPerSecond int // 0: as fast as it goes
+	Payments         int
+	PerSecond        float64       // settled in the steady window; of the ledger alone: over all; at the front door: its operations
+	Ratio            float64       // to the ceiling of the same pass
+	Latency          *load.Latency // until settled; at the front door: of a request
+	Reads            *load.Latency // of the balance reads meanwhile
+	Costs            []meter.Cost  // of each payment; at the front door: of each operation
+	Door             *Door         // what the front door was asked for
+	StoredBytes      float64       // by which ledger and topics grew for each payment
+	Stages           []Stage       // of a growth
+	Hops             []meter.Hop   // where the time goes
+	Ledger           meter.Ledger  // requests of the engines
+	Profile          *Profile      // of the first engine
+	Load             *load.Result
+	Audit            string  // its verdict
+	BusyBefore       float64 // share of the processors that others used in the second before the run
+	WakeUp           *WakeUp // measured just before the run
 }
 
 // Stage is a part of a long run.
 type Stage struct {
-	Payments    int          `json:"payments"` // settled at its end
-	PerSecond   float64      `json:"settled_per_second"`
-	Costs       []meter.Cost `json:"costs"`
-	StoredBytes float64      `json:"stored_bytes_per_payment"`
+	Payments    int // settled at its end
+	PerSecond   float64
+	Costs       []meter.Cost // of each payment of the stage
+	StoredBytes float64      // of each payment of the stage
 }
 
 // Measure runs every row that config asks for, as many times as it says. Each run has a
@@ -149,7 +129,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 			if ceiling > 0 && row.rate == 0 && row.part != "ceiling" && row.asks == "" {
 				run.Ratio = run.PerSecond / ceiling
 			}
-			r.Rows[i].Runs = append(r.Rows[i].Runs, *run)
+			r.Rows[i].add(*run)
 			r.Seconds = time.Since(r.StartedAt).Seconds()
 		}
 	}

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bytes"
-	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
+	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
@@ -62,7 +62,7 @@ func TestRowWithoutRoomOnTheDiskIsRefused(t *testing.T) {
 // A figure of a busy machine is told for what it is.
 func TestABusyMachineIsTold(t *testing.T) {
 	row := runs("maximum", 20_000, 30_000)
-	row.Runs[1].BusyBefore = 0.55
+	row.Figures[runFigures]["busy_share_before"] = []float64{0, 0.55}
 	var text bytes.Buffer
 	(&Result{Rows: []Row{row}}).Write(&text)
 	if n := strings.Count(text.String(), "NOT QUIET maximum: others used 55 % of the machine before it"); n != 1 {
@@ -79,8 +79,9 @@ func TestWakeUpsAreTold(t *testing.T) {
 	if err != nil || w.SameProcessor <= 0 || (w.OtherProcessor <= 0) != (len(processors) < 2) {
 		t.Errorf("%+v, %v", w, err)
 	}
-	row := runs("1,000/s", 1000, 1000, 1000)
-	row.Runs[0].WakeUp, row.Runs[2].WakeUp = &WakeUp{2, 40}, &WakeUp{1.5, 18}
+	row := runs("1,000/s", 1000)
+	row.add(Run{WakeUp: &WakeUp{2, 40}})
+	row.add(Run{WakeUp: &WakeUp{1.5, 18}})
 	if text := (&Result{Rows: []Row{row}}).wakeUps(); !strings.Contains(text, "1.5 to 2.0 µs on its own processor, in 18.0 to 40.0 µs on another") {
 		t.Error(text)
 	}
@@ -105,7 +106,7 @@ func TestNothingMeasuredIsNoValidResult(t *testing.T) {
 func runs(name string, rates ...float64) Row {
 	row := Row{Name: name, Part: "maximum"}
 	for _, rate := range rates {
-		row.Runs = append(row.Runs, Run{Payments: 1000, PerSecond: rate, Latency: &load.Latency{P50: 10, P99: 20},
+		row.add(Run{Payments: 1000, PerSecond: rate, Latency: &load.Latency{P50: 10, P99: 20},
 			Costs: []meter.Cost{{Process: "engine-0", CPUMicroseconds: 4}, {Process: "engine-1", CPUMicroseconds: 6}, {Process: "tigerbeetle", CPUMicroseconds: 20}}})
 	}
 	return row
@@ -176,11 +177,7 @@ func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
 func TestResultsAreJoined(t *testing.T) {
 	store := func(r Result) string {
 		path := filepath.Join(t.TempDir(), "result.json")
-		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, text, 0o600); err != nil {
+		if err := report.WriteJSON(path, r); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -194,10 +191,46 @@ func TestResultsAreJoined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Passes != 3 || len(r.Rows) != 2 || len(r.Rows[0].Runs) != 2 || len(r.Rows[0].Invalid) != 1 || len(r.Rows[1].Runs) != 1 {
+	if r.Passes != 3 || len(r.Rows) != 2 || len(r.Rows[0].Verdicts) != 2 || len(r.Rows[0].Invalid) != 1 || len(r.Rows[1].Verdicts) != 1 {
 		t.Errorf("joined to %+v", r)
 	}
 	if _, err := Read([]string{one, other}); err == nil || !strings.Contains(err.Error(), `"changed"`) || !strings.Contains(err.Error(), other) {
 		t.Errorf("another setting: %v", err)
+	}
+}
+
+// A stored result prints the same tables, and stays small enough to read.
+func TestStoredResultPrintsTheSame(t *testing.T) {
+	row := runs("maximum", 20_000.25, 30_000.75)
+	row.add(Run{Payments: 1_000_000, OfferedPerSecond: 10, PerSecond: 25_000, Ratio: 0.875, BusyBefore: 0.25, Audit: "AUDIT CLEAN: {[1, 2]}",
+		Reads: &load.Latency{Count: 7, P50: 1, Max: 9}, Hops: []meter.Hop{{Name: "queue", MeanMs: 1.25, P99Ms: 3}},
+		Stages: []Stage{{Payments: 500_000, PerSecond: 24_000, StoredBytes: 7000, Costs: []meter.Cost{{Process: "load generator"}, {Process: "tigerbeetle", MemoryBytes: 3 << 30}, {Process: "broker"}, {Process: "bank-simulator"}, {Process: "engine-0"}, {Process: "producer"}}}}})
+	want := &Result{Hardware: "2 × a processor", Settings: "as shipped", Passes: 3, Rows: []Row{row, {Name: "broken", Invalid: []string{"broken: <the audit failed>"}}}}
+	path := filepath.Join(t.TempDir(), "result.json")
+	if err := report.WriteJSON(path, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read([]string{path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after bytes.Buffer
+	want.Write(&before)
+	got.Write(&after)
+	if before.String() != after.String() {
+		t.Errorf("measured:%s\nstored:%s", &before, &after)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := bytes.Count(text, []byte("\n")); lines > 50 {
+		t.Errorf("two rows take %d lines:\n%s", lines, text)
+	}
+	if err := os.WriteFile(path, []byte(`{"rows": [{"name": "maximum", "runs": [{}]}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read([]string{path}); err == nil {
+		t.Error("a file without figures is read as a result")
 	}
 }

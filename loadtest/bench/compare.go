@@ -1,62 +1,12 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"slices"
 
 	"github.com/liquida/liquida/loadtest/report"
 )
-
-// Read reads results that were stored as JSON. Several are joined to one, as if they were
-// passes of it.
-func Read(paths []string) (*Result, error) {
-	joined := &Result{}
-	for i, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		r := &Result{}
-		if err := json.Unmarshal(text, r); err != nil {
-			return nil, fmt.Errorf("%s is no result of bench: %w", path, err)
-		}
-		if len(r.Rows) == 0 {
-			return nil, fmt.Errorf("%s holds no rows: it must be what bench --json wrote", path)
-		}
-		if i == 0 {
-			joined = r
-		} else if err := joined.join(r); err != nil {
-			return nil, fmt.Errorf("%s cannot be joined with %s: %w", path, paths[0], err)
-		}
-	}
-	return joined, nil
-}
-
-// join adds the runs of another result, of the same machine and settings.
-func (r *Result) join(other *Result) error {
-	if r.Hardware != other.Hardware {
-		return fmt.Errorf("it was measured on %q, not on %q", other.Hardware, r.Hardware)
-	}
-	if r.Settings != other.Settings {
-		return fmt.Errorf("it was measured with %q, not with %q", other.Settings, r.Settings)
-	}
-	r.Passes += other.Passes
-	r.Seconds += other.Seconds
-	for _, row := range other.Rows {
-		i := slices.IndexFunc(r.Rows, func(have Row) bool { return have.Name == row.Name })
-		if i < 0 {
-			r.Rows = append(r.Rows, row)
-			continue
-		}
-		r.Rows[i].Runs = append(r.Rows[i].Runs, row.Runs...)
-		r.Rows[i].Invalid = append(r.Rows[i].Invalid, row.Invalid...)
-	}
-	return nil
-}
 
 // compared are the figures that two results are compared by. noise is how far two good
 // medians may lie apart for nothing: a tail varies more than a mean.
@@ -86,13 +36,13 @@ type Change struct {
 func (r *Result) Compare(earlier *Result) (changes []Change, rows int) {
 	for _, row := range r.Rows {
 		for _, other := range earlier.Rows {
-			if row.Name != other.Name || len(row.Runs) == 0 || len(other.Runs) == 0 {
+			if row.Name != other.Name || len(row.Verdicts) == 0 || len(other.Verdicts) == 0 {
 				continue
 			}
 			rows++
 			for _, c := range compared {
-				now, before := row.spread(c.of), other.spread(c.of)
-				if before.median == 0 || now.median == 0 || c.name == perSecond.name && row.Runs[0].OfferedPerSecond > 0 {
+				now, before := c.spread(row), c.spread(other)
+				if before.median == 0 || now.median == 0 || c.name == perSecond.name && row.offersRate() {
 					continue
 				}
 				worse := now.median/before.median - 1

@@ -23,7 +23,7 @@ import (
 func doorRow(name string, rates ...float64) Row {
 	row := Row{Part: doorPart, Name: name}
 	for _, rate := range rates {
-		row.Runs = append(row.Runs, Run{Payments: 1000, PerSecond: rate, Latency: &load.Latency{Count: 1000, P50: 1.5, P99: 7.5, Max: 77.5}, Audit: "AUDIT CLEAN",
+		row.add(Run{Payments: 1000, PerSecond: rate, Latency: &load.Latency{Count: 1000, P50: 1.5, P99: 7.5, Max: 77.5}, Audit: "AUDIT CLEAN",
 			Door: &Door{Operation: payOne, Connections: 64, Count: 123_456}, Costs: []meter.Cost{{Process: "producer", CPUMicroseconds: 33.3}}})
 	}
 	return row
@@ -60,7 +60,7 @@ func TestTheFrontDoorHasTablesOfItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"5,000/s", "every answer was right. AUDIT CLEAN", "503"} {
+	for _, want := range []string{"5,000/s", "every response was right. AUDIT CLEAN", "503"} {
 		if !bytes.Contains(html, []byte(want)) {
 			t.Errorf("the report does not hold %q", want)
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/report"
 )
@@ -16,7 +15,7 @@ func (r *Result) WriteReport(path, drawings string) error {
 	return errors.Join(p.Write(path), p.WriteDrawings(drawings))
 }
 
-// page draws the first valid run of each row, and tables all of them.
+// page draws medians, but courses and curves of the first valid run of each row.
 func (r *Result) page() report.Page {
 	p := report.Page{
 		Title: "Liquida bench", StartedAt: r.StartedAt, Passed: true, Tables: r.Tables(),
@@ -36,47 +35,29 @@ func (r *Result) page() report.Page {
 			p.Passed, p.Problems = false, append(p.Problems, why)
 			p.Gate = append(p.Gate, report.Verdict{Name: row.Name, Text: why})
 		}
-		for _, run := range row.Runs {
-			runs++
-			text := "the ledger refused no transfer; not audited"
-			switch {
-			case run.Load != nil:
-				text = run.Load.Verdict() + ". " + run.Audit
-			case run.Audit != "":
-				text = "every answer was right. " + run.Audit
-			}
-			p.Gate = append(p.Gate, report.Verdict{Name: row.Name, Passed: true, Text: fmt.Sprintf("%s; %.0f %% of the machine was used by others before it", text, 100*run.BusyBefore)})
+		runs += len(row.Verdicts)
+		for _, text := range row.Verdicts {
+			p.Gate = append(p.Gate, report.Verdict{Name: row.Name, Passed: true, Text: text})
 		}
-		if len(row.Runs) == 0 {
+		if len(row.Verdicts) == 0 {
 			continue
 		}
 		p.Figures = append(p.Figures, row.headline()...)
 		if row.Part == doorPart {
 			continue // the drawings are of payments that settle
 		}
-		run := row.Runs[0]
-		if run.OfferedPerSecond == 0 {
-			throughput = append(throughput, report.Amounts{Name: row.Name, Values: []float64{row.spread(perSecond.of).median}})
+		if !row.offersRate() {
+			throughput = append(throughput, report.Amounts{Name: row.Name, Values: []float64{perSecond.spread(row).median}})
 		}
-		cost := report.Amounts{Name: row.Name}
-		for _, column := range columns {
-			cost.Values = append(cost.Values, row.spread(func(run Run) float64 {
-				return sum(run.Costs, column, func(c meter.Cost) float64 { return c.CPUMicroseconds })
-			}).median)
+		costs = append(costs, row.amounts(cpuFigures, columns))
+		if row.Figures[hopMeanFigures] != nil {
+			budgets = append(budgets, row.amounts(hopMeanFigures, meter.HopNames))
 		}
-		costs = append(costs, cost)
-		if len(run.Hops) > 0 {
-			budget := report.Amounts{Name: row.Name}
-			for _, hop := range run.Hops {
-				budget.Values = append(budget.Values, hop.MeanMs)
-			}
-			budgets = append(budgets, budget)
+		if row.course != nil {
+			p.Courses = append(p.Courses, report.NewCourse(row.Name, report.HalfWidth, row.spread(runFigures, "offered_per_second").median, row.course))
 		}
-		if run.Load != nil {
-			p.Courses = append(p.Courses, report.NewCourse(row.Name, report.HalfWidth, float64(run.OfferedPerSecond), run.Load.PerSecond))
-			if run.OfferedPerSecond > 0 {
-				curves = append(curves, report.Series{Name: row.Name, Points: run.Load.Curve})
-			}
+		if row.Curve != nil && row.offersRate() {
+			curves = append(curves, report.Series{Name: row.Name, Points: row.Curve.points()})
 		}
 	}
 	p.Verdict = fmt.Sprintf("%d runs: of the pipeline each with every payment ended as it must and a clean audit, of the ledger alone with no transfer refused.", runs)
@@ -97,26 +78,36 @@ func Budget(rows []report.Amounts) *report.Bars {
 		"ms", true, meter.HopNames, rows)
 }
 
-// headline is what of a row stands in large on the report.
+// amounts are the medians of a group of figures.
+func (r Row) amounts(group string, names []string) report.Amounts {
+	a := report.Amounts{Name: r.Name}
+	for _, name := range names {
+		a.Values = append(a.Values, r.spread(group, name).median)
+	}
+	return a
+}
+
+// headline is what the report shows of a row in large.
 func (r Row) headline() []report.Fact {
-	rate := fmt.Sprintf("%s/s", thousands(int(r.spread(perSecond.of).median)))
-	latency := func(l *load.Latency) string { return report.Amount(l.P50) + " / " + report.Amount(l.P99) + " ms" }
-	run := r.Runs[0]
-	switch {
-	case r.Part == "ceiling":
+	rate := fmt.Sprintf("%s/s", thousands(int(perSecond.spread(r).median)))
+	latency := func(group string) string {
+		return report.Amount(r.spread(group, "p50").median) + " / " + report.Amount(r.spread(group, "p99").median) + " ms"
+	}
+	switch r.Part {
+	case "ceiling":
 		return []report.Fact{{Name: "the ledger alone", Value: rate}}
-	case r.Part == "maximum":
+	case "maximum":
 		facts := []report.Fact{{Name: "settled, " + r.Name, Value: rate}}
-		if run.Ratio > 0 && r.Name == "maximum" {
-			facts = append(facts, report.Fact{Name: "of the ledger's ceiling in the same pass", Value: fmt.Sprintf("%.2f", r.spread(func(run Run) float64 { return run.Ratio }).median)})
+		if ratio := r.spread(runFigures, "ratio_to_ceiling").median; ratio > 0 && r.Name == "maximum" {
+			facts = append(facts, report.Fact{Name: "of the ledger's ceiling in the same pass", Value: fmt.Sprintf("%.2f", ratio)})
 		}
 		return facts
-	case (r.Part == "latency" || r.Part == "half") && run.Latency != nil:
-		return []report.Fact{{Name: "p50 / p99, " + r.Name, Value: latency(run.Latency)}}
-	case r.Part == doorPart:
-		return []report.Fact{{Name: string(run.Door.Operation), Value: rate}}
-	case r.Part == "reads" && run.Reads != nil:
-		return []report.Fact{{Name: "p50 / p99 of balance reads", Value: latency(run.Reads)}}
+	case "latency", "half":
+		return []report.Fact{{Name: "p50 / p99, " + r.Name, Value: latency(latencyFigures)}}
+	case doorPart:
+		return []report.Fact{{Name: string(r.Door.Operation), Value: rate}}
+	case "reads":
+		return []report.Fact{{Name: "p50 / p99 of balance reads", Value: latency(readFigures)}}
 	}
 	return nil
 }

@@ -6,70 +6,20 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strings"
 
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/report"
 )
 
-// spread is the least, the middle and the most of the runs of a row.
-type spread struct{ min, median, max float64 }
-
-func (r Row) spread(of func(Run) float64) spread {
-	var values []float64
-	for _, run := range r.Runs {
-		values = append(values, of(run))
-	}
-	if len(values) == 0 {
-		return spread{}
-	}
-	slices.Sort(values)
-	n := len(values)
-	return spread{values[0], (values[(n-1)/2] + values[n/2]) / 2, values[n-1]}
-}
-
-// figure is a column: what it takes from a run, and how it is written.
+// figure is a column of the main tables.
 type figure struct {
-	name   string
-	format string
-	of     func(Run) float64 // 0: there is none
+	title, format string
+	group, name   string
 }
 
-var (
-	perSecond = figure{"payments/s", "%.0f", func(r Run) float64 { return r.PerSecond }}
-	p50       = settled("p50", func(r Run) float64 { return r.Latency.P50 })
-	p99       = settled("p99", func(r Run) float64 { return r.Latency.P99 })
-	slowest   = settled("max", func(r Run) float64 { return r.Latency.Max })
-	cpu       = figure{"CPU µs", "%.1f", func(r Run) float64 {
-		return sum(r.Costs, "", func(c meter.Cost) float64 { return c.CPUMicroseconds })
-	}}
-	figures = []figure{
-		perSecond,
-		{"of ceiling", "%.2f", func(r Run) float64 { return r.Ratio }},
-		p50,
-		settled("p95", func(r Run) float64 { return r.Latency.P95 }),
-		p99,
-		settled("p99.9", func(r Run) float64 { return r.Latency.P999 }),
-		slowest,
-		cpu,
-		{"ledger writes", "%.0f", func(r Run) float64 {
-			return sum(r.Costs, "ledger", func(c meter.Cost) float64 { return c.DiskBytes })
-		}},
-		{"stored", "%.0f", func(r Run) float64 { return r.StoredBytes }},
-		{"per request", "%.0f", func(r Run) float64 { return r.Ledger.TransfersPerRequest }},
-	}
-)
+func (f figure) spread(r Row) spread { return r.spread(f.group, f.name) }
 
-func settled(name string, of func(Run) float64) figure {
-	return figure{name, "%.1f", func(r Run) float64 {
-		if r.Latency == nil {
-			return 0
-		}
-		return of(r)
-	}}
-}
-
+// text leaves the cell of a figure that there is not empty.
 func (f figure) text(value float64) string {
 	if value == 0 {
 		return ""
@@ -77,40 +27,33 @@ func (f figure) text(value float64) string {
 	return fmt.Sprintf(f.format, value)
 }
 
-// columns are the processes as costs are told, engines together.
-var columns = []string{"load generator", "ledger", "broker", "banks", "engines", "producer"}
-
-func columnOf(process string) string {
-	switch {
-	case strings.HasPrefix(process, stack.TigerBeetle):
-		return "ledger"
-	case strings.HasPrefix(process, "engine-"):
-		return "engines"
-	case process == stack.Simulator:
-		return "banks"
+var (
+	perSecond = figure{"payments/s", "%.0f", runFigures, "per_second"}
+	p50       = figure{"p50", "%.1f", latencyFigures, "p50"}
+	p99       = figure{"p99", "%.1f", latencyFigures, "p99"}
+	slowest   = figure{"max", "%.1f", latencyFigures, "max"}
+	cpu       = figure{"CPU µs", "%.1f", cpuFigures, allProcesses}
+	figures   = []figure{
+		perSecond,
+		{"of ceiling", "%.2f", runFigures, "ratio_to_ceiling"},
+		p50,
+		{"p95", "%.1f", latencyFigures, "p95"},
+		p99,
+		{"p99.9", "%.1f", latencyFigures, "p99.9"},
+		slowest,
+		cpu,
+		{"ledger writes", "%.0f", diskFigures, "ledger"},
+		{"stored", "%.0f", runFigures, "stored_bytes"},
+		{"per request", "%.0f", runFigures, "transfers_per_request"},
 	}
-	return process
-}
+)
 
-// sum adds up the costs of the processes in a column; empty: of all.
-func sum(costs []meter.Cost, column string, of func(meter.Cost) float64) (total float64) {
-	for _, cost := range costs {
-		if column == "" || columnOf(cost.Process) == column {
-			total += of(cost)
-		}
-	}
-	return total
-}
-
-// kinds of costs, each with a table of its own.
-var kinds = []struct {
-	title, format string
-	of            func(meter.Cost) float64
-}{
-	{"CPU of a payment, µs", "%.1f", func(c meter.Cost) float64 { return c.CPUMicroseconds }},
-	{"Network of a payment, bytes sent and received over TCP (on one machine both ends count)", "%.0f", func(c meter.Cost) float64 { return c.NetworkBytes }},
-	{"Disk of a payment, bytes written", "%.0f", func(c meter.Cost) float64 { return c.DiskBytes }},
-	{"Memory at the end, MiB", "%.0f", func(c meter.Cost) float64 { return float64(c.MemoryBytes) / (1 << 20) }},
+// costs are the groups of figures that have a table each, one column for each process.
+var costs = []struct{ title, format, group string }{
+	{"CPU of a payment, µs", "%.1f", cpuFigures},
+	{"Network of a payment, bytes sent and received over TCP (on one machine both ends count)", "%.0f", networkFigures},
+	{"Disk of a payment, bytes written", "%.0f", diskFigures},
+	{"Memory at the end, MiB", "%.0f", memoryFigures},
 }
 
 // Tables returns everything that was measured.
@@ -118,7 +61,7 @@ func (r *Result) Tables() (tables []report.Table) {
 	main := report.Table{Title: "Everything measured", Head: []string{""},
 		Note: "latency in ms, from the intended send to the settlement report (at a maximum: from the send); bytes and CPU µs for each payment"}
 	for _, f := range figures {
-		main.Head = append(main.Head, f.name)
+		main.Head = append(main.Head, f.title)
 	}
 	for _, row := range r.Rows {
 		if row.Part == doorPart {
@@ -127,18 +70,12 @@ func (r *Result) Tables() (tables []report.Table) {
 		row.addTo(&main, figures)
 	}
 	tables = append(tables, main, r.readsTable(), r.doorTable(), r.doorCostTable())
-	for _, kind := range kinds {
-		table := report.Table{Title: kind.title, Head: append([]string{""}, columns...)}
+	for _, cost := range costs {
+		table := report.Table{Title: cost.title, Head: append([]string{""}, columns...)}
 		for _, row := range r.Rows {
-			if len(row.Runs) == 0 || row.Part == doorPart {
-				continue
+			if row.Part != doorPart {
+				row.addCostsTo(&table, cost.format, cost.group)
 			}
-			cells := []string{row.Name}
-			for _, column := range columns {
-				middle := row.spread(func(run Run) float64 { return sum(run.Costs, column, kind.of) }).median
-				cells = append(cells, fmt.Sprintf(kind.format, middle))
-			}
-			table.Add(cells...)
 		}
 		tables = append(tables, table)
 	}
@@ -148,18 +85,31 @@ func (r *Result) Tables() (tables []report.Table) {
 	return slices.DeleteFunc(tables, func(t report.Table) bool { return len(t.Rows) == 0 })
 }
 
+// addCostsTo adds the medians of a group of costs, unless there are none.
+func (r Row) addCostsTo(table *report.Table, format, group string) {
+	if r.Figures[group] == nil {
+		return
+	}
+	cells := []string{r.Name}
+	for _, column := range columns {
+		cells = append(cells, fmt.Sprintf(format, r.spread(group, column).median))
+	}
+	table.Add(cells...)
+}
+
 func (r *Result) readsTable() report.Table {
-	table := report.Table{Title: "Payments and balance reads at once, through the front door", Note: "ms, from the intended send to the settlement report, and to the answer",
+	table := report.Table{Title: "Payments and balance reads at once, through the front door", Note: "ms, from the intended send to the settlement report, and to the response",
 		Head: []string{"", "count", "p50", "p90", "p99", "max"}}
 	for _, row := range r.Rows {
-		for _, run := range row.Runs {
-			if run.Reads == nil {
-				continue
+		if row.Figures[readFigures] == nil {
+			continue
+		}
+		for _, kind := range []struct{ name, group string }{{"payments", latencyFigures}, {"balance reads", readFigures}} {
+			cells := []string{kind.name, thousands(int(row.spread(kind.group, "count").median))}
+			for _, name := range []string{"p50", "p90", "p99", "max"} {
+				cells = append(cells, ms(row.spread(kind.group, name).median))
 			}
-			l := run.Latency
-			table.Add("payments", thousands(int(l.Count)), ms(l.P50), ms(l.P90), ms(l.P99), ms(l.Max))
-			l = run.Reads
-			table.Add("balance reads", thousands(int(l.Count)), ms(l.P50), ms(l.P90), ms(l.P99), ms(l.Max))
+			table.Add(cells...)
 		}
 	}
 	return table
@@ -174,8 +124,7 @@ func (r *Result) doorTable() report.Table {
 			continue
 		}
 		var of []string
-		if len(row.Runs) > 0 {
-			door := row.Runs[0].Door
+		if door := row.Door; door != nil {
 			of = []string{string(door.Operation), fmt.Sprint(door.Connections), thousands(door.Count)}
 		}
 		row.addTo(&table, []figure{perSecond, p50, p99, slowest}, of...)
@@ -188,14 +137,14 @@ func (r Row) addTo(table *report.Table, figures []figure, of ...string) {
 	line := func(name string, pick func(spread) float64) {
 		cells := append([]string{name}, of...)
 		for _, f := range figures {
-			cells = append(cells, f.text(pick(r.spread(f.of))))
+			cells = append(cells, f.text(pick(f.spread(r))))
 		}
 		table.Add(cells...)
 	}
-	if len(r.Runs) > 0 {
+	if len(r.Verdicts) > 0 {
 		line(r.Name, func(s spread) float64 { return s.median })
 	}
-	if len(r.Runs) > 1 {
+	if len(r.Verdicts) > 1 {
 		line("    least", func(s spread) float64 { return s.min })
 		line("    most", func(s spread) float64 { return s.max })
 	}
@@ -208,50 +157,44 @@ func (r *Result) doorCostTable() report.Table {
 	table := report.Table{Title: "CPU of what the front door was asked for, µs each", Head: append([]string{""}, columns...),
 		Note: "with all that became of it until the payments had settled; of balances with the payments that settled meanwhile"}
 	for _, row := range r.Rows {
-		if row.Part != doorPart || len(row.Runs) == 0 {
-			continue
+		if row.Part == doorPart {
+			row.addCostsTo(&table, "%.1f", cpuFigures)
 		}
-		cells := []string{row.Name}
-		for _, column := range columns {
-			cells = append(cells, ms(row.spread(func(run Run) float64 {
-				return sum(run.Costs, column, func(c meter.Cost) float64 { return c.CPUMicroseconds })
-			}).median))
-		}
-		table.Add(cells...)
 	}
 	return table
 }
 
-// hopsTable says where the time goes, of the first run of each row.
+// hopsTable shows where the time goes.
 func (r *Result) hopsTable() report.Table {
 	table := report.Table{Title: "Where the time of a payment goes in the engine, ms: mean (99th percentile)", Head: append([]string{""}, meter.HopNames...)}
 	for _, row := range r.Rows {
-		if len(row.Runs) == 0 || len(row.Runs[0].Hops) == 0 {
+		if row.Figures[hopMeanFigures] == nil {
 			continue
 		}
 		cells := []string{row.Name}
-		for _, hop := range row.Runs[0].Hops {
-			cells = append(cells, fmt.Sprintf("%.1f (%.0f)", hop.MeanMs, hop.P99Ms))
+		for _, hop := range meter.HopNames {
+			cells = append(cells, fmt.Sprintf("%.1f (%.0f)", row.spread(hopMeanFigures, hop).median, row.spread(hopP99Figures, hop).median))
 		}
 		table.Add(cells...)
 	}
 	return table
 }
 
+// growthTables shows each run by itself: how a run slows down is what it is about.
 func (r *Result) growthTables() (tables []report.Table) {
 	for _, row := range r.Rows {
-		for _, run := range row.Runs {
+		for run := range row.Figures[stageFigures(0)]["payments"] {
 			table := report.Table{Title: "As the data grows: " + row.Name, Head: []string{"settled until then", "settled/s", "stored", "ledger CPU µs", "engine CPU µs", "ledger writes"}}
 			for _, column := range columns {
 				table.Head = append(table.Head, column+" MiB")
 			}
-			for _, stage := range run.Stages {
-				cpu := func(c meter.Cost) float64 { return c.CPUMicroseconds }
-				cells := []string{thousands(stage.Payments), fmt.Sprintf("%.0f", stage.PerSecond), fmt.Sprintf("%.0f", stage.StoredBytes),
-					ms(sum(stage.Costs, "ledger", cpu)), ms(sum(stage.Costs, "engines", cpu)),
-					fmt.Sprintf("%.0f", sum(stage.Costs, "ledger", func(c meter.Cost) float64 { return c.DiskBytes }))}
+			for i := 0; row.Figures[stageFigures(i)] != nil; i++ {
+				stage := stageFigures(i)
+				of := func(group, name string) float64 { return row.Figures.at(run, group, name) }
+				cells := []string{thousands(int(of(stage, "payments"))), fmt.Sprintf("%.0f", of(stage, "per_second")), fmt.Sprintf("%.0f", of(stage, "stored_bytes")),
+					ms(of(stage+"_"+cpuFigures, "ledger")), ms(of(stage+"_"+cpuFigures, "engines")), fmt.Sprintf("%.0f", of(stage+"_"+diskFigures, "ledger"))}
 				for _, column := range columns {
-					cells = append(cells, fmt.Sprintf("%.0f", sum(stage.Costs, column, func(c meter.Cost) float64 { return float64(c.MemoryBytes) / (1 << 20) })))
+					cells = append(cells, fmt.Sprintf("%.0f", of(stage+"_"+memoryFigures, column)))
 				}
 				table.Add(cells...)
 			}
@@ -263,27 +206,25 @@ func (r *Result) growthTables() (tables []report.Table) {
 
 func (r *Result) profileTables() (tables []report.Table) {
 	for _, row := range r.Rows {
-		for _, run := range row.Runs {
-			p := run.Profile
-			if p == nil {
-				continue
+		p := row.Profile
+		if p == nil {
+			continue
+		}
+		engine := report.Table{Title: "The engine at its maximum, for each payment (profiles in " + p.Folder + ", for go tool pprof)", Head: []string{"", "figure"}}
+		engine.Add("transfers in a request to the ledger", fmt.Sprintf("%.0f", row.spread(runFigures, "transfers_per_request").median))
+		engine.Add("a request to the ledger, mean ms", ms(row.spread(runFigures, "request_ms").median))
+		engine.Add("allocations", ms(p.Allocations))
+		engine.Add("bytes allocated", fmt.Sprintf("%.0f", p.AllocatedBytes))
+		engine.Add("garbage collector, share of CPU", percent(p.GCShare))
+		engine.Add("system calls of read and write", fmt.Sprintf("%.2f", p.Syscalls))
+		engine.Add("voluntary context switches", fmt.Sprintf("%.2f", p.Waits))
+		tables = append(tables, engine)
+		for _, top := range p.Tops {
+			table := report.Table{Title: fmt.Sprintf("Profile: %s, %.4g %s in all", top.Profile, top.Total, top.Unit), Head: []string{"function", "itself", "with all it calls"}}
+			for _, f := range top.Functions {
+				table.Add(shortName(f.Name), percent(f.Self), percent(f.All))
 			}
-			engine := report.Table{Title: "The engine at its maximum, for each payment (profiles in " + p.Folder + ", for go tool pprof)", Head: []string{"", "figure"}}
-			engine.Add("transfers in a request to the ledger", fmt.Sprintf("%.0f", run.Ledger.TransfersPerRequest))
-			engine.Add("a request to the ledger, mean ms", ms(run.Ledger.MeanMs))
-			engine.Add("allocations", ms(p.Allocations))
-			engine.Add("bytes allocated", fmt.Sprintf("%.0f", p.AllocatedBytes))
-			engine.Add("garbage collector, share of CPU", percent(p.GCShare))
-			engine.Add("system calls of read and write", fmt.Sprintf("%.2f", p.Syscalls))
-			engine.Add("voluntary context switches", fmt.Sprintf("%.2f", p.Waits))
-			tables = append(tables, engine)
-			for _, top := range p.Tops {
-				table := report.Table{Title: fmt.Sprintf("Profile: %s, %.4g %s in all", top.Profile, top.Total, top.Unit), Head: []string{"function", "itself", "with all it calls"}}
-				for _, f := range top.Functions {
-					table.Add(shortName(f.Name), percent(f.Self), percent(f.All))
-				}
-				tables = append(tables, table)
-			}
+			tables = append(tables, table)
 		}
 	}
 	return tables
@@ -299,20 +240,18 @@ func shortName(function string) string {
 func ms(v float64) string      { return fmt.Sprintf("%.1f", v) }
 func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
 
-// wakeUps tells what the machine took to wake a thread before the runs; empty when that was not measured.
+// wakeUps says how long the machine took to wake a thread before the runs; empty when
+// that was not measured.
 func (r *Result) wakeUps() string {
 	var same, other []float64
 	for _, row := range r.Rows {
-		for _, run := range row.Runs {
-			if run.WakeUp != nil {
-				same, other = append(same, run.WakeUp.SameProcessor), append(other, run.WakeUp.OtherProcessor)
-			}
-		}
+		same = append(same, row.Figures[runFigures]["wake_up_same_processor_us"]...)
+		other = append(other, row.Figures[runFigures]["wake_up_other_processor_us"]...)
 	}
-	if len(same) == 0 {
+	if len(same) == 0 || len(other) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("before the runs a thread woke another in %.1f to %.1f µs on its own processor, in %.1f to %.1f µs on another: the slower, the dearer low rates",
+	return fmt.Sprintf("before the runs a thread woke another in %.1f to %.1f µs on its own processor, in %.1f to %.1f µs on another: the slower, the more CPU low rates cost",
 		slices.Min(same), slices.Max(same), slices.Min(other), slices.Max(other))
 }
 
@@ -334,9 +273,9 @@ func (r *Result) Write(w io.Writer) {
 		for _, why := range row.Invalid {
 			fmt.Fprintf(w, "INVALID %s\n", why)
 		}
-		for _, run := range row.Runs {
-			if run.BusyBefore > busyMax {
-				fmt.Fprintf(w, "NOT QUIET %s: others used %.0f %% of the machine before it\n", row.Name, 100*run.BusyBefore)
+		for _, share := range row.Figures[runFigures]["busy_share_before"] {
+			if share > busyMax {
+				fmt.Fprintf(w, "NOT QUIET %s: others used %.0f %% of the machine before it\n", row.Name, 100*share)
 			}
 		}
 	}

@@ -88,17 +88,12 @@ type Result struct {
 	Hardware  string    `json:"hardware"`
 	Workload  string    `json:"workload"`
 	Settings  []string  `json:"settings"`
-	Lines     []Lines   `json:"code_lines"`
 	Runs      []Run     `json:"runs"`
 }
 
 // Measure runs everything that config asks for, each on a fresh server.
 func Measure(ctx context.Context, config Config) (*Result, error) {
 	r := &Result{StartedAt: time.Now().UTC(), Hardware: hardware(), Workload: config.workload()}
-	var err error
-	if r.Lines, err = countLines(); err != nil {
-		return r, err
-	}
 	var shapes [][2]int // clients, batch
 	for _, clients := range config.Clients {
 		shapes = append(shapes, [2]int{clients, 1})

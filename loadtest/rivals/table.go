@@ -30,9 +30,6 @@ flushes   cache flushes of the whole device; WAL syncs are PostgreSQL's own coun
 load      processes that wanted to run in the minute before, those of the run before included
 valid     every run: all balances equal to what the payments must leave, nothing pending, the three-leg invariant,
           every payment answered as new in both phases; PostgreSQL: one verdict each, balances recomputed from its entries, no deadlock`)
-	for _, lines := range r.Lines {
-		fmt.Fprintf(w, "lines     %d for %s: %s\n", lines.Lines, lines.System, strings.Join(lines.Files, ", "))
-	}
 	r.writeWinners(w)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/plugin/kprom"
 	"github.com/twmb/franz-go/plugin/kzap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/telemetry"
 )
@@ -44,12 +45,12 @@ func (c Config) Validate() error {
 	return err
 }
 
-// Connect makes a client with the settings that every service shares: acks from all
-// replicas, idempotent, topics never created by accident. It does not wait for a broker.
+// Connect makes a client with the settings that every service shares: acknowledged by all
+// in-sync replicas, idempotent, never creating topics. It does not wait for a broker.
 //
-// name tells the clients of a process apart in logs, in metrics and at the broker.
-func Connect(config Config, name string, t *telemetry.Telemetry, options ...kgo.Opt) (*kgo.Client, error) {
-	shared, err := config.Options()
+// name identifies the client in logs, in metrics and at the broker.
+func Connect(config Config, dial host.Dial, name string, t *telemetry.Telemetry, options ...kgo.Opt) (*kgo.Client, error) {
+	shared, err := config.options(dial)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
@@ -50,7 +51,7 @@ func freeAddress(t *testing.T) string {
 
 func TestWatchTellsTheTruth(t *testing.T) {
 	address, eyes := freeAddress(t), eyes()
-	client, err := Connect(Config{Brokers: []string{address}}, "watcher", eyes)
+	client, err := Connect(Config{Brokers: []string{address}}, host.System().Dial, "watcher", eyes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestWatchTellsTheTruth(t *testing.T) {
 func TestProducing(t *testing.T) {
 	address := freeAddress(t)
 	startKafka(t, address, Payments)
-	client, err := Connect(Config{Brokers: []string{address}}, "producer", eyes(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(0))
+	client, err := Connect(Config{Brokers: []string{address}}, host.System().Dial, "producer", eyes(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestAPartitionThatComesLaterDoesNotWaitLong(t *testing.T) {
 	only := func(partition int32) map[string]map[int32]kgo.Offset {
 		return map[string]map[int32]kgo.Offset{Settlements: {partition: kgo.NewOffset().AtStart()}}
 	}
-	client, err := Connect(Config{Brokers: cluster.ListenAddrs()}, "both", eyes(),
+	client, err := Connect(Config{Brokers: cluster.ListenAddrs()}, host.System().Dial, "both", eyes(),
 		kgo.ConsumePartitions(only(0)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)

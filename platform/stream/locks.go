@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"syscall"
@@ -16,18 +17,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 )
 
 // fetchWaitMax is how long a fetch waits at the broker when there is nothing to fetch.
 const fetchWaitMax = 500 * time.Millisecond
 
-// Options are what every client of Kafka needs: where the brokers are, how to know them,
-// and who it is to them.
-func (c Config) Options() ([]kgo.Opt, error) {
+// Options are what every Kafka client needs: the brokers' addresses, TLS and credentials.
+func (c Config) Options() ([]kgo.Opt, error) { return c.options(host.System().Dial) }
+
+func (c Config) options(dial host.Dial) ([]kgo.Opt, error) {
+	secured, err := c.tls()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.password(); err != nil {
+		return nil, err
+	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
-		kgo.DialTimeout(5 * time.Second),
+		kgo.Dialer(dialer(dial, secured)),
 		// A proxy whose broker is away closes connections at once. That is no reason to give
 		// records up, as the client would, taking it for a wrong configuration.
 		kgo.AlwaysRetryEOF(),
@@ -35,23 +45,36 @@ func (c Config) Options() ([]kgo.Opt, error) {
 		// added meanwhile waits for its end: at the start that may be all that matter.
 		kgo.FetchMaxWait(fetchWaitMax),
 	}
-	secured, err := c.tls()
-	if err != nil {
-		return nil, err
-	}
-	if secured != nil {
-		options = append(options, kgo.DialTLSConfig(secured))
-	}
-	if _, err := c.password(); err != nil {
-		return nil, err
-	}
 	if c.SASLUser != "" {
 		options = append(options, kgo.SASL(scram.Sha512(func(context.Context) (scram.Auth, error) {
 			password, err := c.password()
 			return scram.Auth{User: c.SASLUser, Pass: password}, err
 		})))
 	}
-	return slices.Clip(options), nil // or two that append to it would share what they append
+	return slices.Clip(options), nil // two callers that append must not share the space behind it
+}
+
+const dialTimeout = 5 * time.Second
+
+// dialer connects with dial, and over TLS unless secured is nil.
+func dialer(dial host.Dial, secured *tls.Config) host.Dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		plain, err := dial(ctx, network, address)
+		if err != nil || secured == nil {
+			return plain, err
+		}
+		config := secured.Clone()
+		if config.ServerName, _, err = net.SplitHostPort(address); err != nil {
+			return nil, errors.Join(err, plain.Close())
+		}
+		connection := tls.Client(plain, config)
+		if err := connection.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, plain.Close())
+		}
+		return connection, nil
+	}
 }
 
 // tls returns nil without TLS.

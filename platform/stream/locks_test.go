@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
 )
 
@@ -58,7 +59,7 @@ func passwordFile(t *testing.T, holds string) string {
 
 func connected(t *testing.T, config Config) *kgo.Client {
 	t.Helper()
-	client, err := Connect(config, "client", eyes(), kgo.UnknownTopicRetries(0))
+	client, err := Connect(config, host.System().Dial, "client", eyes(), kgo.UnknownTopicRetries(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestWhoHasNotIsToldWhy(t *testing.T) {
 				t.Fatal(err)
 			}
 			eyes := eyes()
-			client, err := Connect(config, "client", eyes)
+			client, err := Connect(config, host.System().Dial, "client", eyes)
 			if err != nil {
 				t.Fatal(err)
 			}

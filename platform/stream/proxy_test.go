@@ -8,6 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/host"
 )
 
 // A proxy or load balancer in front of a broker that went away takes connections and
@@ -27,7 +29,7 @@ func TestRecordOutlivesAProxyWithoutItsBroker(t *testing.T) {
 		return cluster
 	}
 	cluster := serve()
-	client, err := Connect(Config{Brokers: []string{address}}, "patient", eyes(), kgo.DefaultProduceTopic("topic"), kgo.MetadataMinAge(50*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := Connect(Config{Brokers: []string{address}}, host.System().Dial, "patient", eyes(), kgo.DefaultProduceTopic("topic"), kgo.MetadataMinAge(50*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
 )
 
@@ -49,7 +50,7 @@ func TestConnectDoesNotWaitForABroker(t *testing.T) {
 	eyes := eyes()
 	for _, name := range []string{"consumer", "producer"} {
 		started := time.Now()
-		client, err := Connect(Config{Brokers: []string{"127.0.0.1:1"}}, name, eyes)
+		client, err := Connect(Config{Brokers: []string{"127.0.0.1:1"}}, host.System().Dial, name, eyes)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
-// Package telemetry gives every service the same eyes: a JSON log, a Prometheus
-// registry, health that tells the truth, and profiles, on one HTTP address.
+// Package telemetry makes a service observable: a JSON log, a Prometheus registry, health
+// and profiles, the last three on one HTTP address.
 package telemetry
 
 import (
@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
 )
 
@@ -28,9 +29,9 @@ import (
 type Config struct {
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info" help:"debug, info, warn or error; per payment only at debug"`
 	Address  string `env:"TELEMETRY_ADDRESS" help:"where /metrics, /healthz, /readyz and /debug/pprof are served, host:port"`
-	// GCPercent has the name of Go's own variable, and another default: what lives on these
-	// heaps is small, so that memory is cheaper than collecting it at twice its size.
-	GCPercent int `env:"GOGC" envDefault:"400" help:"how much the heap may grow before garbage is collected, in percent of what lives on it, 25 to 10000; GOMEMLIMIT bounds it"`
+	// GCPercent has the name of Go's own variable and another default: the live heaps are
+	// small, so memory is cheaper than collections. It is for the whole process, so main sets it.
+	GCPercent int `env:"GOGC" envDefault:"400" help:"how much the heap may grow before it is collected, in percent of its live part, 25 to 10000; GOMEMLIMIT is the upper bound"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -44,7 +45,7 @@ func (c Config) Validate() error {
 	return settings.InRange("GOGC", c.GCPercent, 25, 10_000)
 }
 
-// Telemetry is the log, the registry and the health of one process.
+// Telemetry is the log, the registry and the health of one service.
 type Telemetry struct {
 	Log      *zap.Logger
 	Registry *prometheus.Registry
@@ -52,27 +53,18 @@ type Telemetry struct {
 	server   *http.Server
 }
 
-// Start sets the collector's target, builds the log and serves metrics, health and profiles on config.Address. The
-// address answers as soon as Start returns; readiness is up to Health.
-func Start(service string, config Config) (*Telemetry, error) {
-	level, err := zapcore.ParseLevel(config.LogLevel)
+// Start serves metrics, health and profiles on config.Address of the host. The address
+// answers as soon as Start returns; readiness is up to Health.
+func Start(service string, config Config, on host.Host) (*Telemetry, error) {
+	log, err := newLog(service, config.LogLevel, on.Log)
 	if err != nil {
 		return nil, err
-	}
-	debug.SetGCPercent(config.GCPercent)
-	logging := zap.NewProductionConfig()
-	logging.Level = zap.NewAtomicLevelAt(level)
-	logging.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
-	logging.InitialFields = map[string]any{"service": service}
-	log, err := logging.Build()
-	if err != nil {
-		return nil, fmt.Errorf("cannot build the log: %w", err)
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	t := &Telemetry{Log: log, Registry: registry, Health: NewHealth()}
 	registry.MustRegister(t.Health)
-	listener, err := net.Listen("tcp", config.Address)
+	listener, err := on.Listen("tcp", config.Address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve telemetry on TELEMETRY_ADDRESS %s: %w", config.Address, err)
 	}
@@ -85,10 +77,27 @@ func Start(service string, config Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// Stop ends serving within the context's time and flushes the log.
+// newLog writes JSON. Of equal messages it drops most after the hundredth in a second, so
+// that a log cannot slow a service down.
+func newLog(service, level string, to io.Writer) (*zap.Logger, error) {
+	least, err := zapcore.ParseLevel(level)
+	if err != nil {
+		return nil, err
+	}
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.ISO8601TimeEncoder
+	writer := zapcore.Lock(zapcore.AddSync(to))
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoding), writer, least)
+	return zap.New(zapcore.NewSamplerWithOptions(core, time.Second, 100, 100), zap.ErrorOutput(writer),
+		zap.AddCaller(), zap.AddStacktrace(zap.ErrorLevel), zap.Fields(zap.String("service", service))), nil
+}
+
+// Stop waits for requests under way until ctx ends, cuts off the others and flushes the log.
 func (t *Telemetry) Stop(ctx context.Context) {
-	_ = t.server.Shutdown(ctx)
-	_ = t.Log.Sync() // standard error may not support sync; nothing to do about it
+	if t.server.Shutdown(ctx) != nil {
+		_ = t.server.Close()
+	}
+	_ = t.Log.Sync() // standard error may not support sync: there is nothing to do about it
 }
 
 func (t *Telemetry) routes() http.Handler {
@@ -105,20 +114,20 @@ func (t *Telemetry) routes() http.Handler {
 	return mux
 }
 
-// contention records waiting for locks and channels only while it is asked for, with
-// ?seconds=: all the time it would cost every payment.
+// contention records waits for locks and channels only during a request with ?seconds=.
+// Always on, it would slow every payment down.
 func contention(w http.ResponseWriter, r *http.Request) {
 	defer runtime.SetMutexProfileFraction(runtime.SetMutexProfileFraction(10))
-	runtime.SetBlockProfileRate(int(100 * time.Microsecond)) // one sample for so long a wait
+	runtime.SetBlockProfileRate(int(100 * time.Microsecond)) // one sample for each 100 µs of waiting
 	defer runtime.SetBlockProfileRate(0)
 	pprof.Index(w, r)
 }
 
-// Health is the set of things a process needs to do its work. It is ready when each of
-// them has been reported well; one that was never reported is not.
+// Health is the set of needs of a service. The service is ready when the last report of
+// each need was good. A need without a report is not met.
 type Health struct {
 	mu    sync.Mutex
-	needs map[string]string // name → what is wrong; "" is well
+	needs map[string]string // name → what is wrong; "" means met
 }
 
 // NewHealth returns a Health that is ready until a need is added.
@@ -127,7 +136,8 @@ func NewHealth() *Health { return &Health{needs: map[string]string{}} }
 // Need adds a need that is not met yet.
 func (h *Health) Need(name string) { h.Report(name, errors.New("not reached yet")) }
 
-// Report says that the need is met (nil) or why it is not. It tells whether that is news.
+// Report says that a need is met (nil) or why it is not. It returns true if the need was
+// unknown or changed between met and not met.
 func (h *Health) Report(name string, err error) (changed bool) {
 	wrong := ""
 	if err != nil {
@@ -140,7 +150,7 @@ func (h *Health) Report(name string, err error) (changed bool) {
 	return !known || (before == "") != (wrong == "")
 }
 
-// Problems returns what keeps the process from being ready, by need; empty is ready.
+// Problems returns why the service is not ready, by need. It is empty when the service is ready.
 func (h *Health) Problems() map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,12 +163,12 @@ func (h *Health) Problems() map[string]string {
 	return problems
 }
 
-var needMet = prometheus.NewDesc("pix_need_met", "1 while what the process needs for its work is there, else 0; /readyz says why.", []string{"need"}, nil)
+var needMet = prometheus.NewDesc("pix_need_met", "1 while the need of the process is met, else 0; /readyz says why.", []string{"need"}, nil)
 
-// Describe and Collect make the needs a metric, so that who watches sees what is away.
+// Describe is the half of prometheus.Collector that needs no values.
 func (h *Health) Describe(ch chan<- *prometheus.Desc) { ch <- needMet }
 
-// Collect sends one value for each need.
+// Collect sends one value for each need, so that an alert can name what is away.
 func (h *Health) Collect(ch chan<- prometheus.Metric) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,7 +181,7 @@ func (h *Health) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// ServeHTTP answers 200 when ready, else 503 with what is wrong, as JSON.
+// ServeHTTP answers 200 when the service is ready, else 503 and the problems as JSON.
 func (h *Health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	problems := h.Problems()
 	w.Header().Set("Content-Type", "application/json")

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
 )
 
@@ -60,9 +61,9 @@ type Server struct {
 	address string
 }
 
-// Serve answers on config.Address as soon as it returns.
-func Serve(config Config, handler http.Handler, log *zap.Logger) (*Server, error) {
-	listener, err := net.Listen("tcp", config.Address)
+// Serve listens on config.Address. The address answers as soon as Serve returns.
+func Serve(config Config, listen host.Listen, handler http.Handler, log *zap.Logger) (*Server, error) {
+	listener, err := listen("tcp", config.Address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve on HTTP_ADDRESS %s: %w", config.Address, err)
 	}
@@ -101,8 +102,14 @@ func (c Config) limitBodies(handler http.Handler) http.Handler {
 // Address is where the server listens; it tells the port that HTTP_ADDRESS left open.
 func (s *Server) Address() string { return s.address }
 
-// Stop takes no new requests and lets those that run end within the context's time.
-func (s *Server) Stop(ctx context.Context) error { return s.http.Shutdown(ctx) }
+// Stop takes no new requests and waits for those under way. When ctx ends it cuts them off.
+func (s *Server) Stop(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		_ = s.http.Close()
+	}
+	return err
+}
 
 // limitedListener accepts only while there is a slot.
 type limitedListener struct {

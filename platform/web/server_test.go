@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/host"
 )
 
 const patience = time.Minute // for a condition; no test waits that long unless it fails
@@ -24,7 +26,7 @@ func startServer(t *testing.T, change func(*Config)) string {
 	t.Helper()
 	config := Config{Address: "127.0.0.1:0", ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, BodyBytesMax: 1024, ConnectionsMax: 100}
 	change(&config)
-	s, err := Serve(config, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s, err := Serve(config, host.System().Listen, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Text string }
 		if problem := ReadJSON(r.Body, &body); problem != nil {
 			problem.Write(w)

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/crash"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
@@ -78,7 +79,7 @@ func startBank(config BankConfig, kafka stream.Config, book *decision.Book, t *t
 	}
 	b.room = sync.NewCond(&b.mu)
 	b.metrics = newMetrics(t.Registry, config.MetricSeriesMax, b)
-	client, err := stream.Connect(kafka, "bank-simulator", t,
+	client, err := stream.Connect(kafka, host.System().Dial, "bank-simulator", t,
 		kgo.ConsumerGroup(stream.BankGroup),
 		kgo.ConsumeTopics(stream.AuthorizationRequests),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),

@@ -1,6 +1,9 @@
 package main
 
-import "github.com/liquida/liquida/platform/crash"
+import (
+	"github.com/liquida/liquida/platform/crash"
+	"github.com/liquida/liquida/platform/host"
+)
 
 // The steps of an answer, in order, at which a simulator under test can be told to die.
 const (
@@ -11,5 +14,5 @@ const (
 )
 
 func parseCrash(text string) (*crash.Crash, error) {
-	return crash.Parse("SIMULATOR_CRASH_AT", text, []crash.Point{afterFetch, afterAnswerProduced, afterAnswerAcknowledged, afterCommit})
+	return crash.Parse("SIMULATOR_CRASH_AT", text, []crash.Point{afterFetch, afterAnswerProduced, afterAnswerAcknowledged, afterCommit}, host.System().Die)
 }

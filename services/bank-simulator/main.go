@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -25,6 +27,7 @@ func main() {
 		HTTP:      web.Config{Address: "127.0.0.1:8081"},
 	}
 	settings.Load("bank-simulator", "every receiving PSP: answers authorization requests as its profiles say", config)
+	debug.SetGCPercent(config.Telemetry.GCPercent)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	if err := run(config, signals); err != nil {
@@ -38,7 +41,7 @@ const runningNeed = "running"
 
 func run(config *configuration, signals <-chan os.Signal) error {
 	started := time.Now()
-	t, err := telemetry.Start("bank-simulator", config.Telemetry)
+	t, err := telemetry.Start("bank-simulator", config.Telemetry, host.System())
 	if err != nil {
 		return err
 	}
@@ -53,7 +56,7 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	if err != nil {
 		return err
 	}
-	api, err := web.Serve(config.HTTP, locked, t.Log)
+	api, err := web.Serve(config.HTTP, host.System().Listen, locked, t.Log)
 	if err != nil {
 		return err
 	}

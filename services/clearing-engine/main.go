@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/services/clearing-engine/engine"
@@ -20,6 +22,7 @@ import (
 func main() {
 	config := engine.Config{Telemetry: telemetry.Config{Address: "127.0.0.1:9103"}}
 	settings.Load("clearing-engine", "clears payments from pix.payments on the ledger", &config)
+	debug.SetGCPercent(config.Telemetry.GCPercent)
 	if err := run(config); err != nil {
 		fmt.Fprintln(os.Stderr, "clearing-engine:", err)
 		os.Exit(settings.ExitFailure)
@@ -28,7 +31,7 @@ func main() {
 
 func run(config engine.Config) error {
 	started := time.Now()
-	t, err := telemetry.Start("clearing-engine", config.Telemetry)
+	t, err := telemetry.Start("clearing-engine", config.Telemetry, host.System())
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/crash"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -29,7 +30,7 @@ func newAcceptance(config AcceptConfig, kafka stream.Config, t *telemetry.Teleme
 	if err != nil {
 		return nil, err
 	}
-	client, err := stream.Connect(kafka, "producer", t,
+	client, err := stream.Connect(kafka, host.System().Dial, "producer", t,
 		// Kafka's own placement by key, so that any producer puts a payment where we do.
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 		// A payment that nobody waits for any more must not go out much later, nor fill

@@ -1,6 +1,9 @@
 package main
 
-import "github.com/liquida/liquida/platform/crash"
+import (
+	"github.com/liquida/liquida/platform/crash"
+	"github.com/liquida/liquida/platform/host"
+)
 
 // The steps of taking a payment, in order, at which a producer under test can be told to die.
 const (
@@ -10,5 +13,5 @@ const (
 )
 
 func parseCrash(text string) (*crash.Crash, error) {
-	return crash.Parse("PRODUCER_CRASH_AT", text, []crash.Point{afterRequestRead, afterPublished, afterAcknowledged})
+	return crash.Parse("PRODUCER_CRASH_AT", text, []crash.Point{afterRequestRead, afterPublished, afterAcknowledged}, host.System().Die)
 }

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -26,6 +28,7 @@ func main() {
 		HTTP:      web.Config{Address: "127.0.0.1:8080"},
 	}
 	settings.Load("producer", "the front door: takes payments over HTTP and tells what became of them", config)
+	debug.SetGCPercent(config.Telemetry.GCPercent)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	if err := run(config, signals); err != nil {
@@ -39,7 +42,7 @@ const runningNeed = "running"
 
 func run(config *configuration, signals <-chan os.Signal) error {
 	started := time.Now()
-	t, err := telemetry.Start("producer", config.Telemetry)
+	t, err := telemetry.Start("producer", config.Telemetry, host.System())
 	if err != nil {
 		return err
 	}
@@ -72,7 +75,7 @@ func run(config *configuration, signals <-chan os.Signal) error {
 	watchers.Go(func() { backlog.publish(watching, config.BooksInterval) })
 	config.HTTP.LargerBodies = map[string]int64{batchPath: config.Batch.BytesMax}
 	config.HTTP.TLS = door.tls
-	server, err := web.Serve(config.HTTP, routes(api(acceptance, batches, reads), door, t.Registry), t.Log)
+	server, err := web.Serve(config.HTTP, host.System().Listen, routes(api(acceptance, batches, reads), door, t.Registry), t.Log)
 	if err != nil {
 		return err
 	}

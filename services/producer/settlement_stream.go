@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	streams "github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/web"
@@ -92,7 +93,7 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 		}
 	}
 	defer func() { s.histories <- number }()
-	client, err := streams.Connect(s.settlements.kafka, "producer-history-"+strconv.Itoa(number), s.settlements.t,
+	client, err := streams.Connect(s.settlements.kafka, host.System().Dial, "producer-history-"+strconv.Itoa(number), s.settlements.t,
 		kgo.ConsumePartitions(s.at.offsets()),
 		kgo.KeepControlRecords(), // so that no offset is left out, and the end is seen
 		kgo.FetchMaxBytes(4<<20), kgo.FetchMaxPartitionBytes(1<<20), kgo.MaxConcurrentFetches(1))

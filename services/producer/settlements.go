@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -71,7 +72,7 @@ func (s *settlements) run(ctx context.Context) {
 	if ends == nil {
 		return
 	}
-	client, err := stream.Connect(s.kafka, "producer-settlements", s.t, kgo.ConsumePartitions(ends.offsets()))
+	client, err := stream.Connect(s.kafka, host.System().Dial, "producer-settlements", s.t, kgo.ConsumePartitions(ends.offsets()))
 	if err != nil { // a wrong option: no broker is asked here
 		s.t.Log.Error("cannot follow the settlements: waits and streams are slow or unavailable", zap.Error(err))
 		return

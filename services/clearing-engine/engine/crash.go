@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/liquida/liquida/platform/crash"
+import (
+	"github.com/liquida/liquida/platform/crash"
+	"github.com/liquida/liquida/platform/host"
+)
 
 // The steps of a payment, in order, at which an engine under test can be told to die.
 const (
@@ -21,5 +24,5 @@ func parseCrash(text string) (*crash.Crash, error) {
 	return crash.Parse("ENGINE_CRASH_AT", text, []crash.Point{
 		afterFetch, afterPhase1Sent, afterPhase1Answered, afterRequestProduced, afterResponseRead, afterPhase2Sent,
 		afterPhase2Answered, afterReportProduced, afterReportAcknowledged, afterOffsetMarked, afterCommit,
-	})
+	}, host.System().Die)
 }

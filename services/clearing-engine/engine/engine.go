@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/crash"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -99,7 +100,7 @@ func New(config Config, t *telemetry.Telemetry) (*Engine, error) {
 	e.accounts = ledger.NewAccountReader(e.ledger, config.Batch, t.Registry, func(f *flight, found []tb.Account) {
 		f.partition.inbox.put(event{kind: diagnosed, flight: f, accounts: found})
 	}, e.fail)
-	e.direct, err = stream.Connect(config.Stream, "clearing-engine-direct", t,
+	e.direct, err = stream.Connect(config.Stream, host.System().Dial, "clearing-engine-direct", t,
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		// A payment has at most a request, a report or a dead letter on the way at a
 		// time; with twice that, producing never blocks a partition.
@@ -194,7 +195,7 @@ func (e *Engine) start(ctx context.Context) error {
 		options = append(options, kgo.InstanceID(e.config.InstanceID))
 	}
 	var err error
-	e.group, err = stream.Connect(e.config.Stream, "clearing-engine-group", e.telemetry, options...)
+	e.group, err = stream.Connect(e.config.Stream, host.System().Dial, "clearing-engine-group", e.telemetry, options...)
 	return err
 }
 

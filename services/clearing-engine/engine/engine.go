@@ -19,7 +19,6 @@ import (
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
-	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 )
@@ -40,14 +39,9 @@ type Engine struct {
 	group  *kgo.Client // member of the group: pix.payments
 	direct *kgo.Client // everything produced, and the answers of our partitions
 
-	room           *room
-	participants   *participants
-	metrics        *metrics
-	hops           hops
-	responses      responseFates
-	outcomes       outcomes
-	returnOutcomes outcomes
-	statuses       chainStatuses
+	room         *room
+	participants *participants
+	metrics      *metrics
 
 	ownedMu  sync.RWMutex
 	owned    map[int32]*partition
@@ -71,10 +65,7 @@ func New(config Config, t *telemetry.Telemetry) (*Engine, error) {
 		fatal:                 make(chan error, 1),
 	}
 	e.room.shut(true) // until the first pulse is well
-	e.metrics = newMetrics(t.Registry, e.room)
-	t.Registry.MustRegister(newWaitingForPSP(e.participants))
-	e.hops, e.responses, e.statuses = e.metrics.hopObservers(), e.metrics.responseFates(), e.metrics.chainStatuses()
-	e.outcomes, e.returnOutcomes = outcomesOf(e.metrics.payments, pix.ReasonsOf(pix.OfPayment)), outcomesOf(e.metrics.returns, pix.ReasonsOf(pix.OfReturn))
+	e.metrics = newMetrics(t.Registry, e.room, e.participants)
 
 	var err error
 	if e.crash, err = parseCrash(config.CrashAt); err != nil {
@@ -91,8 +82,8 @@ func New(config Config, t *telemetry.Telemetry) (*Engine, error) {
 	if e.ledger, err = ledger.Connect(config.Ledger); err != nil {
 		return nil, err
 	}
-	e.writer = ledger.NewWriter(e.ledger, config.Batch, t.Registry, func(f *flight, answer ledger.Answer) {
-		f.partition.inbox.put(event{kind: answered, flight: f, answer: answer})
+	e.writer = ledger.NewWriter(e.ledger, config.Batch, t.Registry, func(f *flight, result ledger.Answer) {
+		f.partition.inbox.put(event{kind: written, flight: f, result: result})
 	}, e.fail)
 	e.transfers = ledger.NewTransferReader(e.ledger, config.Batch, t.Registry, func(f *flight, found []tb.Transfer) {
 		f.partition.inbox.put(event{kind: inspected, flight: f, transfers: found})
@@ -264,7 +255,7 @@ func (e *Engine) stop(loops *sync.WaitGroup, fatal error) {
 		e.handOver(ctx, e.partitions())
 		member, _ := e.group.GroupMetadata()
 		e.group.CloseAllowingRebalance()
-		e.leave(ctx, member)
+		e.leaveGroup(ctx, member)
 		e.direct.Close()
 	}()
 	select {

@@ -48,11 +48,11 @@ func FuzzOrder(f *testing.F) {
 		}
 		a, invalid := fresh.decode(record)
 		again, sameInvalid := used.decode(record)
-		if a.order != again.order || (a.back == nil) != (again.back == nil) || a.back != nil && *a.back != *again.back || (invalid == nil) != (sameInvalid == nil) || invalid != nil && *invalid != *sameInvalid {
+		if a.order != again.order || !sameKind(a.kind, again.kind) || (invalid == nil) != (sameInvalid == nil) || invalid != nil && *invalid != *sameInvalid {
 			t.Fatalf("what was read before leaves something: %+v %v, %+v %v", a, invalid, again, sameInvalid)
 		}
 		if invalid == nil {
-			if id, err := pix.ParsePaymentOrReturnID(a.order.ID.String()); err != nil || id != a.order.ID || a.record != record || (a.back != nil) != (id[0] == 'D') {
+			if id, err := pix.ParsePaymentOrReturnID(a.order.ID.String()); err != nil || id != a.order.ID || a.record != record || isReturn(a.kind) != (id[0] == 'D') {
 				t.Fatalf("%+v: %v", a, err)
 			}
 			return
@@ -65,6 +65,15 @@ func FuzzOrder(f *testing.F) {
 			t.Fatalf("the dead letter is %+v (%v)", &letter, err)
 		}
 	})
+}
+
+func isReturn(k kind) bool { _, is := k.(*returnKind); return is }
+
+func sameKind(a, b kind) bool {
+	if isReturn(a) && isReturn(b) {
+		return *a.(*returnKind) == *b.(*returnKind)
+	}
+	return a == b
 }
 
 // Whoever may write answers can write anything there, too.

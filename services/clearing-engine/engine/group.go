@@ -104,7 +104,7 @@ func (e *Engine) lost(_ context.Context, _ *kgo.Client, loss map[string][]int32)
 	partitions := e.find(loss[stream.Payments])
 	e.commitMu.Lock()
 	for _, p := range partitions {
-		p.committed = true
+		p.committedLast = true
 	}
 	e.commitMu.Unlock()
 	e.release(partitions)
@@ -112,10 +112,10 @@ func (e *Engine) lost(_ context.Context, _ *kgo.Client, loss map[string][]int32)
 	e.log.Warn("partitions lost: this engine was silent for too long", zap.Int32s("lost", loss[stream.Payments]))
 }
 
-// leave ends the membership of an engine that stops in order. The client does that only for
+// leaveGroup ends the membership of an engine that stops in order. The client does that only for
 // members without an instance id; whoever has one may come back, and the others would wait for
 // it until its session ends. The member's own id keeps a zombie from ending its successor's.
-func (e *Engine) leave(ctx context.Context, member string) {
+func (e *Engine) leaveGroup(ctx context.Context, member string) {
 	if e.config.InstanceID == "" {
 		return
 	}
@@ -212,10 +212,10 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 	metadata := map[int32]string{}
 	var committing []*partition
 	for _, p := range partitions {
-		if p.committed {
+		if p.committedLast {
 			continue
 		}
-		p.committed = isLast
+		p.committedLast = isLast
 		if next, hint, changed := p.offsets.commit(); changed {
 			commit[p.number] = kgo.EpochOffset{Epoch: -1, Offset: next}
 			metadata[p.number] = hint

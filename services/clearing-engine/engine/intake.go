@@ -27,7 +27,7 @@ func (e *Engine) intake(ctx context.Context) {
 			if p == nil {
 				return // lost meanwhile; its next owner gets them
 			}
-			p.take(fetched.Records)
+			p.admit(fetched.Records)
 		})
 		e.group.AllowRebalance()
 	}
@@ -63,7 +63,7 @@ func (e *Engine) readResponses(ctx context.Context) {
 			for _, record := range fetched.Records {
 				r, err := decodeResponse(record.Value)
 				if err != nil {
-					e.responses.invalid.Inc()
+					e.metrics.responses.invalid.Inc()
 					if time.Since(warned) > time.Second { // hostile input must not flood the log
 						warned = time.Now()
 						e.log.Warn("dropped an answer that cannot be read", zap.String("topic", stream.AuthorizationResponses),

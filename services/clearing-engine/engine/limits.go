@@ -50,7 +50,7 @@ func (r *room) take(payments int, bytes int64) {
 	r.mu.Unlock()
 }
 
-func (r *room) give(payments int, bytes int64) {
+func (r *room) free(payments int, bytes int64) {
 	r.mu.Lock()
 	r.payments -= payments
 	r.bytes -= bytes

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
@@ -17,56 +18,64 @@ type orderMessage struct {
 	payer, payee pixv1.Account
 }
 
-// decode reads and validates a payment order: a pure function of the record. The
-// order's texts lie in the record's value.
+// decode reads and validates an order: a pure function of the record. The order's texts
+// lie in the record's value.
 func (m *orderMessage) decode(record *kgo.Record) (arrival, *pix.Invalid) {
 	m.payer, m.payee = pixv1.Account{}, pixv1.Account{}
 	m.order = pixv1.PaymentOrder{Payer: &m.payer, Payee: &m.payee}
-	message := &m.order
-	if err := message.UnmarshalVTUnsafe(record.Value); err != nil {
+	if err := m.order.UnmarshalVTUnsafe(record.Value); err != nil {
 		return arrival{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: fmt.Sprintf("%d bytes that are not a pix.v1.PaymentOrder: %v", len(record.Value), err)}
 	}
-	if message.ReturnOrder != nil {
-		return m.decodeReturn(record)
+	a, err := arrival{}, error(nil)
+	if m.order.ReturnOrder == nil {
+		a, err = m.payment(record)
+	} else {
+		a, err = m.returnOrder(record)
 	}
+	if err == nil {
+		return a, nil
+	}
+	invalid, ok := errors.AsType[*pix.Invalid](err)
+	if !ok {
+		invalid = &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: err.Error()}
+	}
+	return arrival{}, invalid
+}
+
+func (m *orderMessage) payment(record *kgo.Record) (arrival, error) {
+	message := &m.order
 	order, err := pix.Draft{
 		EndToEndID: message.EndToEndId, Payer: accountOf(message.Payer), Payee: accountOf(message.Payee),
 		AmountCentavos: message.AmountCentavos, AcceptedAtUnixMs: message.AcceptedAtUnixMs,
 		RemittanceInformation: message.RemittanceInformation,
 	}.Validate(record.Timestamp)
-	if err == nil {
-		return arrival{order: order, record: record}, nil
-	}
-	return arrival{}, invalidOf(err)
+	return arrival{order: order, kind: paymentKind{}, record: record}, err
 }
 
-func invalidOf(err error) *pix.Invalid {
-	invalid, ok := errors.AsType[*pix.Invalid](err)
-	if !ok {
-		invalid = &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: err.Error()}
-	}
-	return invalid
-}
-
-// decodeReturn reads a return, which stands alone in its message.
-func (m *orderMessage) decodeReturn(record *kgo.Record) (arrival, *pix.Invalid) {
+// returnOrder reads a return, which stands alone in its message.
+func (m *orderMessage) returnOrder(record *kgo.Record) (arrival, error) {
 	o := &m.order
-	// A decoder leaves an account that is missing as it was: empty.
+	// The decoder leaves a missing account empty, not nil.
 	if o.EndToEndId != "" || m.payer.SizeVT()+m.payee.SizeVT() > 0 || o.AmountCentavos != 0 || o.AcceptedAtUnixMs != 0 || o.RemittanceInformation != "" {
 		return arrival{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "return_order", Detail: "a return must not have the fields of a payment beside it"}
 	}
 	message := o.ReturnOrder
-	back, err := pix.ReturnDraft{
+	r, err := pix.ReturnDraft{
 		ReturnID: message.ReturnId, OriginalEndToEndID: message.OriginalEndToEndId, AmountCentavos: message.AmountCentavos,
 		ReasonCode: message.ReasonCode, AcceptedAtUnixMs: message.AcceptedAtUnixMs,
 	}.Validate(record.Timestamp)
-	if err != nil {
-		return arrival{}, invalidOf(err)
-	}
-	return arrival{order: payment.OrderOf(back), back: &back, record: record}, nil
+	return arrival{order: payment.OrderOf(r), kind: &returnKind{Return: r}, record: record}, err
 }
 
-// decodeResponse reads a PSP's answer. Its texts lie in value.
+// response is a PSP's response, decoded.
+type response struct {
+	id       pix.EndToEndID
+	psp      pix.ISPB
+	accepted bool
+	reason   pix.Reason
+}
+
+// decodeResponse reads a PSP's response. Its texts lie in value.
 func decodeResponse(value []byte) (response, error) {
 	var message pixv1.AuthorizationResponse
 	if err := message.UnmarshalVTUnsafe(value); err != nil {
@@ -92,4 +101,73 @@ func decodeResponse(value []byte) (response, error) {
 
 func accountOf(message *pixv1.Account) pix.Account {
 	return pix.Account{ISPB: pix.ISPB(message.Ispb), Branch: message.Branch, Number: message.Number}
+}
+
+func (p *partition) authorizationRequest(f *flight) *kgo.Record {
+	order := &f.payment.Order
+	payer, payee := accountMessage(order.Payer), accountMessage(order.Payee)
+	message := pixv1.AuthorizationRequest{
+		EndToEndId: order.ID.String(), OriginalEndToEndId: f.kind.original(),
+		Payer: &payer, Payee: &payee, AmountCentavos: order.AmountCentavos, ReplyPartition: p.number,
+	}
+	key, value := p.cut(f.kind.key(order), message.SizeVT())
+	_, err := message.MarshalToSizedBufferVT(value)
+	return p.record(stream.AuthorizationRequests, key, value, err)
+}
+
+func (p *partition) settlementReport(f *flight) *kgo.Record {
+	order, outcome := &f.payment.Order, f.payment.Outcome
+	message := pixv1.SettlementReport{
+		EndToEndId: order.ID.String(), OriginalEndToEndId: f.kind.original(),
+		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: outcome.Reason.String(), AmountCentavos: order.AmountCentavos,
+	}
+	if outcome.Settled {
+		message.Status = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
+	}
+	payer, payee := accountMessage(order.Payer), accountMessage(order.Payee)
+	if f.kind.reportsAccounts(outcome) {
+		message.Payer, message.Payee = &payer, &payee
+	}
+	key, value := p.cut(f.kind.key(order), message.SizeVT())
+	_, err := message.MarshalToSizedBufferVT(value)
+	return p.record(stream.Settlements, key, value, err)
+}
+
+func (p *partition) deadLetterRecord(source *kgo.Record, invalid *pix.Invalid) *kgo.Record {
+	payload := source.Value[:min(len(source.Value), stream.DeadLetterPayloadBytesMax)]
+	value, err := (&pixv1.DeadLetter{
+		Topic: source.Topic, Partition: source.Partition, Offset: source.Offset,
+		ReasonCode: invalid.Reason.String(), Reason: invalid.Error(),
+		PayloadSizeBytes: uint64(len(source.Value)), Payload: payload,
+	}).MarshalVT()
+	return p.record(stream.DeadLetters, source.Key[:min(len(source.Key), keyBytesMax)], value, err)
+}
+
+// keyBytesMax bounds the key of a dead letter: a source's key may be anything.
+const keyBytesMax = 256
+
+// pageBytes holds the records of some hundred payments: one allocation for all of them.
+const pageBytes = 64 << 10
+
+// cut returns the key of a record, and room for its value.
+func (p *partition) cut(key *pix.EndToEndID, valueBytes int) (_, value []byte) {
+	need := len(key) + valueBytes
+	if len(p.page) < need {
+		p.page = make([]byte, max(pageBytes, need))
+	}
+	cut := p.page[:need:need]
+	p.page = p.page[need:]
+	copy(cut, key[:])
+	return cut[:len(key):len(key)], cut[len(key):]
+}
+
+func (p *partition) record(topic string, key, value []byte, err error) *kgo.Record {
+	if err != nil {
+		panic(fmt.Sprintf("a message for %s cannot be encoded: %v", topic, err))
+	}
+	return &kgo.Record{Topic: topic, Partition: p.number, Key: key, Value: value}
+}
+
+func accountMessage(account pix.Account) pixv1.Account {
+	return pixv1.Account{Ispb: string(account.ISPB), Branch: account.Branch, Number: account.Number}
 }

@@ -12,75 +12,72 @@ import (
 )
 
 // metrics are what an engineer on call looks at. Label values come from closed sets:
-// reason codes that banks invent are folded into "other".
+// reason codes that banks invent are counted as "other".
 type metrics struct {
-	payments       *prometheus.CounterVec
-	returns        *prometheus.CounterVec
-	returned       prometheus.Counter
-	deadLetters    *prometheus.CounterVec
-	redelivered    prometheus.Counter
-	joined         prometheus.Counter
-	skipped        prometheus.Counter
-	responses      *prometheus.CounterVec
-	forged         prometheus.Counter
-	statuses       *prometheus.CounterVec
-	hops           *prometheus.HistogramVec
-	acceptToReport prometheus.Histogram
-	firstSettled   prometheus.Gauge
-	lastSettled    prometheus.Gauge
-	commits        *prometheus.CounterVec
-	commitSeconds  prometheus.Histogram
-	rebalances     *prometheus.CounterVec
-	partitions     prometheus.Gauge
-	clockSkew      prometheus.Gauge
+	paymentOutcomes outcomes
+	returnOutcomes  outcomes
+	returned        prometheus.Counter
+	deadLetters     *prometheus.CounterVec
+	redelivered     prometheus.Counter
+	joined          prometheus.Counter
+	skipped         prometheus.Counter
+	responses       responses
+	forged          prometheus.Counter
+	chains          chains
+	hops            hops
+	acceptToReport  prometheus.Histogram
+	firstSettled    prometheus.Gauge
+	lastSettled     prometheus.Gauge
+	commits         *prometheus.CounterVec
+	commitSeconds   prometheus.Histogram
+	rebalances      *prometheus.CounterVec
+	partitions      prometheus.Gauge
+	clockSkew       prometheus.Gauge
 
 	firstSettledOnce sync.Once
 }
 
-func newMetrics(registry prometheus.Registerer, r *room) *metrics {
+func newMetrics(registry prometheus.Registerer, r *room, waiting *participants) *metrics {
 	seconds := prometheus.ExponentialBuckets(0.0005, 2, 18) // 0.5 ms to 65 s
-	m := &metrics{
-		payments: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_payments_total",
-			Help: "Payments reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again."}, []string{"status", "reason"}),
-		returns: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_returns_total",
-			Help: "Returns reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again."}, []string{"status", "reason"}),
-		returned: prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_returned_centavos_total",
-			Help: "What returns that were reported as settled have given back; a redelivery that reports again counts again. The ledger says what was."}),
-		deadLetters: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_dead_letters_total",
-			Help: "Messages that could not become a payment, by reason code."}, []string{"reason"}),
-		redelivered: prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_payments_redelivered_total",
-			Help: "Payments whose phase 1 was in the ledger already when they arrived: absorbed, not repeated."}),
-		joined: prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_payments_joined_total",
-			Help: "Messages that met a payment in flight with the same EndToEndId and waited for it."}),
-		skipped: prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_payments_skipped_total",
-			Help: "Records delivered again although the last commit knew them as finished."}),
-		responses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_authorization_responses_total",
-			Help: "Answers of receiving PSPs: used, late (the payment no longer waits), unknown (no such payment in flight), invalid (undecodable, or of another PSP)."}, []string{"fate"}),
-		forged: prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_responses_forged_total",
-			Help: "Answers without the seal of the bank that they name: not used, and some of them kept as dead letters."}),
-		statuses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_ledger_chains_total",
-			Help: "Chains of transfers by what they were for and the ledger's one real status."}, []string{"kind", "status"}),
-		hops: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "pix_hop_seconds",
-			Help: "Time of each hop of a payment: queue (written to pix.payments to arrival here), reserve (arrival to held), authorize (asked to answered), resolve (answered to posted or voided), report (to acknowledged by Kafka).", Buckets: seconds}, []string{"hop"}),
-		acceptToReport: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pix_payment_seconds",
-			Help: "Time from a payment's acceptance by the payer's PSP to its acknowledged report.", Buckets: seconds}),
-		firstSettled: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_first_settled_timestamp_seconds",
-			Help: "When this process settled its first payment, as Unix time; 0 before."}),
-		lastSettled: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_last_settled_timestamp_seconds",
-			Help: "When this process settled its latest payment, as Unix time; 0 before."}),
-		commits: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_offset_commits_total",
-			Help: "Offset commits by result (ok, failed)."}, []string{"result"}),
-		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pix_offset_commit_seconds",
-			Help: "Time of an offset commit.", Buckets: seconds}),
-		rebalances: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_rebalances_total",
-			Help: "Changes of this engine's partitions: assigned, revoked (handed over), lost (taken away)."}, []string{"kind"}),
-		partitions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_partitions_owned",
-			Help: "Partitions of pix.payments that this engine clears."}),
-		clockSkew: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_ledger_clock_skew_seconds",
-			Help: "This machine's clock minus the ledger's."}),
+	counter := func(name, help string) prometheus.Counter {
+		return registered(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
 	}
-	registry.MustRegister(m.payments, m.returns, m.returned, m.deadLetters, m.redelivered, m.joined, m.skipped, m.responses, m.forged, m.statuses, m.hops,
-		m.acceptToReport, m.firstSettled, m.lastSettled, m.commits, m.commitSeconds, m.rebalances, m.partitions, m.clockSkew,
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return registered(registry, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return registered(registry, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
+	}
+	histogram := func(name, help string) prometheus.Histogram {
+		return registered(registry, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}))
+	}
+	m := &metrics{
+		paymentOutcomes: newOutcomes(counters("pix_payments_total",
+			"Payments reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.", "status", "reason"), pix.ReasonsOf(pix.OfPayment)),
+		returnOutcomes: newOutcomes(counters("pix_returns_total",
+			"Returns reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.", "status", "reason"), pix.ReasonsOf(pix.OfReturn)),
+		returned: counter("pix_returned_centavos_total",
+			"Money given back by returns that were reported as settled; a redelivery that reports again counts again. The ledger has the true sum."),
+		deadLetters: counters("pix_dead_letters_total", "Messages that could not become a payment, by reason code.", "reason"),
+		redelivered: counter("pix_payments_redelivered_total", "Payments whose phase 1 was in the ledger already when they arrived: absorbed, not repeated."),
+		joined:      counter("pix_payments_joined_total", "Messages that met a payment in flight with the same EndToEndId and waited for it."),
+		skipped:     counter("pix_payments_skipped_total", "Records delivered again although the last commit knew them as finished."),
+		responses: newResponses(counters("pix_authorization_responses_total",
+			"Responses of receiving PSPs: used, late (the payment no longer waits), unknown (no such payment in flight), invalid (undecodable, or of another PSP).", "fate")),
+		forged: counter("pix_responses_forged_total", "Responses without the seal of the bank that they name: not used, and some of them kept as dead letters."),
+		chains: newChains(counters("pix_ledger_chains_total", "Chains of transfers by purpose and by the ledger's one real status.", "kind", "status")),
+		hops: newHops(registered(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "pix_hop_seconds",
+			Help: "Time of each hop of a payment: queue (written to pix.payments to arrival here), reserve (arrival to held), authorize (asked to responded), resolve (responded to posted or voided), report (to acknowledged by Kafka).", Buckets: seconds}, []string{"hop"}))),
+		acceptToReport: histogram("pix_payment_seconds", "Time from a payment's acceptance by the payer's PSP to its acknowledged report."),
+		firstSettled:   gauge("pix_first_settled_timestamp_seconds", "When this process settled its first payment, as Unix time; 0 before."),
+		lastSettled:    gauge("pix_last_settled_timestamp_seconds", "When this process settled its latest payment, as Unix time; 0 before."),
+		commits:        counters("pix_offset_commits_total", "Offset commits by result (ok, failed).", "result"),
+		commitSeconds:  histogram("pix_offset_commit_seconds", "Time of an offset commit."),
+		rebalances:     counters("pix_rebalances_total", "Changes of this engine's partitions: assigned, revoked (handed over), lost (taken away).", "kind"),
+		partitions:     gauge("pix_partitions_owned", "Partitions of pix.payments that this engine clears."),
+		clockSkew:      gauge("pix_ledger_clock_skew_seconds", "This machine's clock minus the ledger's."),
+	}
+	registry.MustRegister(newWaitingForPSP(waiting),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_payments_in_flight",
 			Help: "Payments fetched and not finished."}, func() float64 { n, _ := r.inFlight(); return float64(n) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_in_flight_bytes",
@@ -99,6 +96,11 @@ func newMetrics(registry prometheus.Registerer, r *room) *metrics {
 	return m
 }
 
+func registered[C prometheus.Collector](registry prometheus.Registerer, collector C) C {
+	registry.MustRegister(collector)
+	return collector
+}
+
 // settled notes that a payment was settled and its report acknowledged.
 func (m *metrics) settled(now time.Time) {
 	at := float64(now.UnixMilli()) / 1000
@@ -109,15 +111,15 @@ func (m *metrics) settled(now time.Time) {
 // hops are the observers of pix_hop_seconds, looked up once.
 type hops struct{ queue, reserve, authorize, resolve, report prometheus.Observer }
 
-func (m *metrics) hopObservers() hops {
-	return hops{m.hops.WithLabelValues("queue"), m.hops.WithLabelValues("reserve"), m.hops.WithLabelValues("authorize"), m.hops.WithLabelValues("resolve"), m.hops.WithLabelValues("report")}
+func newHops(v *prometheus.HistogramVec) hops {
+	return hops{v.WithLabelValues("queue"), v.WithLabelValues("reserve"), v.WithLabelValues("authorize"), v.WithLabelValues("resolve"), v.WithLabelValues("report")}
 }
 
-// responseFates are the counters of pix_authorization_responses_total, looked up once.
-type responseFates struct{ used, late, unknown, invalid prometheus.Counter }
+// responses are the counters of pix_authorization_responses_total, looked up once.
+type responses struct{ used, late, unknown, invalid prometheus.Counter }
 
-func (m *metrics) responseFates() responseFates {
-	return responseFates{m.responses.WithLabelValues("used"), m.responses.WithLabelValues("late"), m.responses.WithLabelValues("unknown"), m.responses.WithLabelValues("invalid")}
+func newResponses(v *prometheus.CounterVec) responses {
+	return responses{v.WithLabelValues("used"), v.WithLabelValues("late"), v.WithLabelValues("unknown"), v.WithLabelValues("invalid")}
 }
 
 // outcomes counts reported payments, or returns. The set of reasons is closed.
@@ -126,12 +128,12 @@ type outcomes struct {
 	rejected prometheus.Counter // with a code that a bank made up
 }
 
-func outcomesOf(counters *prometheus.CounterVec, reasons []pix.Reason) outcomes {
+func newOutcomes(v *prometheus.CounterVec, reasons []pix.Reason) outcomes {
 	o := outcomes{known: map[payment.Outcome]prometheus.Counter{
-		{Settled: true}: counters.WithLabelValues("ACSC", ""),
-	}, rejected: counters.WithLabelValues("RJCT", "other")}
+		{Settled: true}: v.WithLabelValues("ACSC", ""),
+	}, rejected: v.WithLabelValues("RJCT", "other")}
 	for _, reason := range reasons {
-		o.known[payment.Outcome{Reason: reason}] = counters.WithLabelValues("RJCT", reason.String())
+		o.known[payment.Outcome{Reason: reason}] = v.WithLabelValues("RJCT", reason.String())
 	}
 	return o
 }
@@ -144,26 +146,28 @@ func (o outcomes) count(outcome payment.Outcome) {
 	o.rejected.Inc()
 }
 
-// chainStatuses counts the ledger's answers to chains.
-type chainStatuses struct {
-	ok    [chainKinds]prometheus.Counter
+// chains counts the ledger's results of chains.
+type chains struct {
+	ok    [chainPurposes]prometheus.Counter
 	other *prometheus.CounterVec
 }
 
-func (m *metrics) chainStatuses() chainStatuses {
-	s := chainStatuses{other: m.statuses}
-	for kind, name := range chainNames {
-		s.ok[kind] = m.statuses.WithLabelValues(name, "ok")
+var chainNames = [chainPurposes]string{"reserve", "post", "void", "receipt"}
+
+func newChains(v *prometheus.CounterVec) chains {
+	c := chains{other: v}
+	for purpose, name := range chainNames {
+		c.ok[purpose] = v.WithLabelValues(name, "ok")
 	}
-	return s
+	return c
 }
 
-func (s *chainStatuses) count(kind uint16, status tb.CreateTransferResult) {
+func (c *chains) count(purpose chainPurpose, status tb.CreateTransferResult) {
 	if status == tb.TransferOK {
-		s.ok[kind].Inc()
+		c.ok[purpose].Inc()
 		return
 	}
-	s.other.WithLabelValues(chainNames[kind], status.String()).Inc()
+	c.other.WithLabelValues(chainNames[purpose], status.String()).Inc()
 }
 
 // waitingForPSP is collected when scraped, from the counts that the engine keeps anyway.

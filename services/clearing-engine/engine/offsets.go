@@ -27,9 +27,9 @@ type tracked struct {
 
 func newOffsets(h hint) *offsets { return &offsets{next: -1, hint: h} }
 
-// begin notes a record's arrival. finished tells that the hint of an earlier commit
-// knows it as finished: it is tracked, and there is nothing to do about it.
-func (o *offsets) begin(offset int64) (finished bool) {
+// track notes a record's arrival. finished: the hint of an earlier commit says that
+// nothing remains to be done about it.
+func (o *offsets) track(offset int64) (finished bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.next < 0 {

@@ -23,7 +23,7 @@ func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 				}
 			}
 			if len(open) == 0 || rapid.Bool().Draw(t, "begin") {
-				if o.begin(at) {
+				if o.track(at) {
 					t.Fatalf("offset %d is finished before it began", at)
 				}
 				begun = append(begun, at)
@@ -70,7 +70,7 @@ func TestHintStaysWithinTheBrokersLimitAndIsNeverWrong(t *testing.T) {
 	o := newOffsets(hint{})
 	const records = 100_000
 	for i := range int64(records) {
-		o.begin(i)
+		o.track(i)
 	}
 	for i := int64(1); i < records; i += 2 { // the worst case: every other one
 		o.finish(i)
@@ -85,7 +85,7 @@ func TestHintStaysWithinTheBrokersLimitAndIsNeverWrong(t *testing.T) {
 	}
 	resumed := newOffsets(h)
 	for i := range int64(records) {
-		if resumed.begin(i) && i%2 == 0 {
+		if resumed.track(i) && i%2 == 0 {
 			t.Fatalf("offset %d is skipped and was not finished", i)
 		}
 	}
@@ -103,7 +103,7 @@ func TestForeignMetadataIsNoHint(t *testing.T) {
 	h := decodeHint(100, encodeHint(100, []tracked{{100, false}, {101, true}}))
 	o := newOffsets(h)
 	for i := range int64(200) {
-		if o.begin(i) {
+		if o.track(i) {
 			t.Fatalf("offset %d of a new log is skipped", i)
 		}
 	}
@@ -111,8 +111,8 @@ func TestForeignMetadataIsNoHint(t *testing.T) {
 
 func TestFinishingTwiceIsNoticed(t *testing.T) {
 	o := newOffsets(hint{})
-	o.begin(1)
-	o.begin(2)
+	o.track(1)
+	o.track(2)
 	o.finish(2)
 	defer func() {
 		if recover() == nil {

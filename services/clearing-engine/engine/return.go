@@ -11,74 +11,110 @@ import (
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
 
-// returning is what the engine keeps of a return in flight, besides its payment.
-type returning struct {
-	slot  int
+// returnKind is the kind of one return, and what the engine knows of its slots.
+type returnKind struct {
+	pix.Return
+	slot  int // where it is held, or is tried next
 	burnt ledger.BurntSlots
-	// payerKnown tells that the ledger holds the original, and so its payer's PSP exists.
+	// payerKnown: the ledger holds the original, so the accounts of its payer's PSP exist.
 	payerKnown bool
-	// trace is the first half of a look-up, while the verdicts of the other returns are read.
-	trace *ledger.ReturnTrace
+	// found is the first look-up, while the verdicts of the other returns are looked up.
+	found *ledger.ReturnTrace
 }
 
-// performReturn carries out what differs for a return, and tells whether it did.
-func (p *partition) performReturn(f *flight, command payment.Command) bool {
-	r, order := f.payment.Return, &f.payment.Order
-	switch command.Action {
-	case payment.Inspect:
-		p.ids = ledger.AppendReturnTraceIDs(p.ids[:0], r.ID, r.Original)
-		p.engine.transfers.Read(f, p.ids)
-	case payment.Reserve:
-		original := ledger.Backwards(order.Content, 0) // the amount is the return's
-		chain := ledger.AppendReturnReserve(p.chain[:0], r.ID, r.ReturnContent, f.back.slot, original, p.engine.pendingTimeoutSeconds)
-		p.write(f, chainReserve, ledger.AppendReturnedMark(chain, r.Original))
-		p.engine.crash.PassSent(afterPhase1Sent)
-	case payment.Post:
-		p.write(f, chainPost, ledger.AppendReturnPost(p.chain[:0], r.ID, r.ReturnContent, f.back.slot, order.SameBank()))
-	case payment.Void:
-		p.write(f, chainVoid, ledger.AppendReturnVoid(p.chain[:0], r.ID, r.ReturnContent, f.back.slot, order.SameBank(), command.Reason))
-	case payment.Refuse:
-		p.write(f, chainReceipt, ledger.AppendReturnReceipt(p.chain[:0], r.ID, r.ReturnContent, command.Reason, f.back.payerKnown))
-	default:
-		return false
+func (r *returnKind) begin(_ pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (payment.Payment, payment.Command) {
+	return payment.BeginReturn(r.Return, now, patience, refusal)
+}
+
+func (r *returnKind) same(_ *pix.Order, other *arrival) bool {
+	o, isReturn := other.kind.(*returnKind)
+	return isReturn && r.ReturnContent == o.ReturnContent
+}
+
+func (r *returnKind) hold(chain []tb.Transfer, order *pix.Order, timeoutSeconds uint32) []tb.Transfer {
+	original := ledger.Backwards(order.Content, 0) // the amount is the return's
+	chain = ledger.AppendReturnReserve(chain, r.ID, r.ReturnContent, r.slot, original, timeoutSeconds)
+	return ledger.AppendReturnedMark(chain, r.Original)
+}
+
+func (r *returnKind) post(chain []tb.Transfer, order *pix.Order) []tb.Transfer {
+	return ledger.AppendReturnPost(chain, r.ID, r.ReturnContent, r.slot, order.SameBank())
+}
+
+func (r *returnKind) void(chain []tb.Transfer, order *pix.Order, reason pix.Reason) []tb.Transfer {
+	return ledger.AppendReturnVoid(chain, r.ID, r.ReturnContent, r.slot, order.SameBank(), reason)
+}
+
+func (r *returnKind) refuse(chain []tb.Transfer, _ *pix.Order, reason pix.Reason) []tb.Transfer {
+	return ledger.AppendReturnReceipt(chain, r.ID, r.ReturnContent, reason, r.payerKnown)
+}
+
+func (r *returnKind) reservationOf(result ledger.Answer) (payment.Reservation, error) {
+	switch {
+	case result.OK():
+		return payment.Reservation{Held: true}, nil
+	case result.Exists() && result.Code == ledger.CodeReturnLeg1:
+		return payment.Reservation{Taken: true}, nil
+	case result.Status == tb.TransferIDAlreadyFailed:
+		r.burnt = r.burnt.Add(r.slot)
+		return payment.Reservation{Taken: true}, nil
+	case result.Status == tb.TransferExceedsCredits && result.Code == ledger.CodeReturnLeg1:
+		return payment.Reservation{Leg: 1, Reason: pix.ReasonPayerShort}, nil
+	case result.Status == tb.TransferExceedsCredits && result.Code == ledger.CodeReturnLeg2:
+		return payment.Reservation{Leg: 2, Reason: pix.ReasonReserveShort}, nil
 	}
-	return true
+	return payment.Reservation{}, fmt.Errorf("phase 1 of a return has the unexpected result %s at leg %d", result.Status, result.Code-ledger.CodeReturnLeg1+1)
 }
 
-// inspectedReturn takes what was found of a return. Where other returns are in the slots,
-// their verdicts are read too before anything is decided.
-func (p *partition) inspectedReturn(f *flight, found []tb.Transfer, now time.Time) {
-	r, back := f.payment.Return, f.back
+// The verdict is the first transfer of phase 2, so behind it only an expiry can show.
+func (r *returnKind) resolutionOf(result ledger.Answer) (payment.Resolution, error) {
+	switch {
+	case result.OK(), result.Status == tb.TransferExists && result.Index == 0:
+		return payment.Written, nil
+	case result.Exists() && result.Index == 0:
+		return payment.Taken, nil
+	case result.Status == tb.TransferPendingTransferExpired && result.Index == 1:
+		return payment.Expired, nil
+	}
+	return 0, fmt.Errorf("phase 2 of a return has the unexpected result %s at transfer %d", result.Status, result.Index)
+}
+
+func (r *returnKind) lookUp(ids []tb.Uint128, _ *pix.Order) []tb.Uint128 {
+	return ledger.AppendReturnTraceIDs(ids, r.ID, r.Original)
+}
+
+// read asks for the verdicts of the other returns in the slots, if there are any: they
+// decide what is left of the original.
+func (r *returnKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (payment.Trace, []tb.Uint128) {
 	var verdicts []tb.Transfer
-	trace := back.trace
+	trace := r.found
 	if trace == nil {
-		read := ledger.ReturnTraceOf(r.ID, r.ReturnContent, found)
-		trace = &read
+		first := ledger.ReturnTraceOf(r.ID, r.ReturnContent, found)
+		trace = &first
 		_, decided := trace.Verdict()
 		_, held := trace.Slot()
-		if p.ids = trace.AppendOthers(p.ids[:0]); !decided && !held && len(p.ids) > 0 {
-			back.trace = trace
-			p.engine.transfers.Read(f, p.ids)
-			return
+		if more := trace.AppendOthers(ids); !decided && !held && len(more) > 0 {
+			r.found = trace
+			return payment.Trace{}, more
 		}
 	} else {
-		back.trace, verdicts = nil, found
+		r.found, verdicts = nil, found
 	}
-	p.perform(f, f.payment.ReturnInspected(back.traceOf(trace, verdicts), now), now)
+	return payment.JudgeReturn(r.Return, order, r.traceOf(trace, verdicts)), ids
 }
 
-// traceOf says what was found means for the return, and notes where it stands.
-func (b *returning) traceOf(trace *ledger.ReturnTrace, verdicts []tb.Transfer) payment.ReturnTrace {
+// traceOf translates what was found, and notes the return's slot.
+func (r *returnKind) traceOf(trace *ledger.ReturnTrace, verdicts []tb.Transfer) payment.ReturnTrace {
 	verdict, decided := trace.Verdict()
 	found := payment.ReturnTrace{Trace: payment.Trace{
 		Decided: decided, Verdict: payment.Outcome{Settled: verdict.Settled, Reason: verdict.Reason}, SameContent: trace.SameContent(),
 	}}
 	if slot, held := trace.Slot(); held {
-		b.slot, found.Held, found.HeldAt = slot, true, trace.HeldAt(slot)
+		r.slot, found.Held, found.HeldAt = slot, true, trace.HeldAt(slot)
 	} else {
-		b.slot, found.SlotFree = trace.FreeSlot(b.burnt)
+		r.slot, found.SlotFree = trace.FreeSlot(r.burnt)
 	}
-	b.payerKnown = trace.Original.Held()
+	r.payerKnown = trace.Original.Held()
 	if original, settled := trace.Original.Verdict(); settled && original.Settled {
 		if content, ok := trace.Original.Content(); ok {
 			found.Settled, found.SettledAt, found.Original = true, original.Time, content
@@ -88,34 +124,21 @@ func (b *returning) traceOf(trace *ledger.ReturnTrace, verdicts []tb.Transfer) p
 	return found
 }
 
-// reservationOf says what the ledger's answer to phase 1 means for the return.
-func (b *returning) reservationOf(answer ledger.Answer) (payment.Reservation, error) {
-	switch {
-	case answer.OK():
-		return payment.Reservation{Held: true}, nil
-	case answer.Exists() && answer.Code == ledger.CodeReturnLeg1:
-		return payment.Reservation{Taken: true}, nil
-	case answer.Status == tb.TransferIDAlreadyFailed:
-		b.burnt = b.burnt.Add(b.slot)
-		return payment.Reservation{Taken: true}, nil
-	case answer.Status == tb.TransferExceedsCredits && answer.Code == ledger.CodeReturnLeg1:
-		return payment.Reservation{Leg: 1, Reason: pix.ReasonPayerShort}, nil
-	case answer.Status == tb.TransferExceedsCredits && answer.Code == ledger.CodeReturnLeg2:
-		return payment.Reservation{Leg: 2, Reason: pix.ReasonReserveShort}, nil
-	}
-	return payment.Reservation{}, fmt.Errorf("the ledger answered phase 1 of a return at leg %d with %s, which nothing here explains", answer.Code-ledger.CodeReturnLeg1+1, answer.Status)
+func (r *returnKind) key(*pix.Order) *pix.EndToEndID { return &r.Original }
+
+func (r *returnKind) original() string { return r.Original.String() }
+
+// A redelivery may be rejected before or after its accounts are known. The report must be
+// the same, so it names none.
+func (r *returnKind) reportsAccounts(outcome payment.Outcome) bool { return outcome.Settled }
+
+func (r *returnKind) conflict(*pix.Order) string {
+	return fmt.Sprintf("%s is the id of an earlier return of another payment, amount or reason; that return is untouched", r.ID)
 }
 
-// returnResolutionOf says what the ledger's answer to phase 2 of a return means. Its verdict
-// is the first of the chain, so only an expiry can show behind it.
-func returnResolutionOf(answer ledger.Answer) (payment.Resolution, error) {
-	switch {
-	case answer.OK(), answer.Status == tb.TransferExists && answer.Index == 0:
-		return payment.Written, nil
-	case answer.Exists() && answer.Index == 0:
-		return payment.Taken, nil
-	case answer.Status == tb.TransferPendingTransferExpired && answer.Index == 1:
-		return payment.Expired, nil
+func (r *returnKind) count(m *metrics, order *pix.Order, outcome payment.Outcome) {
+	m.returnOutcomes.count(outcome)
+	if outcome.Settled {
+		m.returned.Add(float64(order.AmountCentavos))
 	}
-	return 0, fmt.Errorf("the ledger answered phase 2 of a return at transfer %d with %s, which nothing here explains", answer.Index, answer.Status)
 }

@@ -1,35 +1,66 @@
-// Package payment decides, step by step, what happens to one payment: events in, one
-// command out. It knows neither Kafka nor TigerBeetle and no clock; whoever drives it
-// carries the commands out and brings the answers back.
+// Package payment decides, step by step, what happens to one order: an event in, one
+// command out. It does no I/O and reads no clock. The caller carries out the commands and
+// brings the results back as events.
 //
-// The order is always the same: reserve the money (phase 1), ask the receiving bank,
-// resolve (phase 2), report. What was refused leaves a receipt instead of phase 2. The
-// ledger decides: whatever was believed here, the verdict found there is what is reported.
+// The usual path is: hold the money (phase 1), ask the receiving bank, post or void
+// (phase 2), report. A refused order gets a receipt instead. The ledger decides: whatever
+// this package believed, it reports the verdict that the ledger holds.
+//
+// The whole machine. A test compares this table with the code:
+//
+//	step         event                                          command     next step
+//	begin        a payment                                      Reserve     reserving
+//	begin        a payment that this engine refuses             Inspect     inspecting
+//	begin        a return                                       Inspect     inspecting
+//	reserving    Reserved: held                                 Authorize   authorizing
+//	reserving    Reserved: taken                                Inspect     inspecting
+//	reserving    Reserved: refused, reason known                Refuse      resolving
+//	reserving    Reserved: refused, reason unknown              Diagnose    diagnosing
+//	authorizing  Responded: accepted                            Post        resolving
+//	authorizing  Responded: rejected                            Void        resolving
+//	authorizing  Ticked: past the deadline                      Void        resolving
+//	resolving    Resolved: written                              Report      ended
+//	resolving    Resolved: taken by another verdict             Inspect     judging
+//	resolving    Resolved: hold expired                         Refuse      resolving
+//	judging      Inspected: verdict                             Report      ended
+//	judging      Inspected: other content                       DeadLetter  ended
+//	inspecting   Inspected: verdict                             Report      ended
+//	inspecting   Inspected: other content                       DeadLetter  ended
+//	inspecting   Inspected: held, in time                       Authorize   authorizing
+//	inspecting   Inspected: held, past the deadline             Void        resolving
+//	inspecting   Inspected: nothing, and this engine refuses    Diagnose    diagnosing
+//	inspecting   Inspected: nothing, a return that can be held  Reserve     reserving
+//	inspecting   Inspected: nothing, a return to refuse         Refuse      resolving
+//	diagnosing   Diagnosed                                      Refuse      resolving
+//
+// Responded and Ticked in any other step change nothing: Wait. Any other event in any
+// other step cannot happen: Halt.
 package payment
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Action is what to do next about a payment.
+// Action is what to do next about an order.
 type Action uint8
 
-// The actions. Each has one event that answers it, named behind it.
+// The actions. Behind each stands the event that brings its result.
 const (
 	Wait       Action = iota // nothing: another event will come
+	Reserve                  // write phase 1: Reserved
+	Authorize                // ask the receiving bank: Responded, or Ticked past the deadline
+	Post                     // write phase 2, accepted: Resolved
+	Void                     // write phase 2, rejected for Reason: Resolved
+	Refuse                   // write the receipt with Reason: Resolved
 	Inspect                  // look up what the ledger holds: Inspected
 	Diagnose                 // look up the accounts: Diagnosed
-	Reserve                  // phase 1: Reserved
-	Authorize                // ask the receiving bank: Answered, or Tick past the deadline
-	Post                     // phase 2, accepted: Resolved
-	Void                     // phase 2, rejected with Reason: Resolved
-	Refuse                   // write the receipt with Reason: Resolved
-	Report                   // report Outcome to everybody: the payment has ended
-	DeadLetter               // the order conflicts with an earlier one (Reason): the payment has ended
-	Halt                     // the impossible happened (Detail): stop the process, touch nothing
+	Report                   // publish Outcome: the order has ended
+	DeadLetter               // the order conflicts with an earlier one (Reason): it has ended
+	Halt                     // the impossible happened (Detail): stop the process, write nothing
 )
 
 // Command is the next thing to do.
@@ -39,42 +70,43 @@ type Command struct {
 	Detail string
 }
 
-// step is what a payment waits for.
+// step is what an order waits for.
 type step uint8
 
 const (
-	inspecting  step = iota // before anything was written
-	diagnosing              // phase 1 was refused, or will not be tried
-	reserving               // phase 1 is out
+	reserving   step = iota // phase 1 is out
 	authorizing             // the bank was asked
 	resolving               // phase 2 or the receipt is out
-	judging                 // somebody else's verdict is there: look what it says
+	judging                 // another verdict is there: the ledger was asked which
+	inspecting              // the ledger was asked what it holds
+	diagnosing              // phase 1 was refused, or will not be tried: the accounts say why
 	ended
 )
 
-// Outcome is how a payment ended.
+// Outcome is how an order ended.
 type Outcome struct {
 	Settled bool
 	Reason  pix.Reason // ReasonNone when settled
 }
 
-// Payment is the state of one payment in flight, or of one return.
+// Payment is the state of one order in flight: of a payment, or of any other kind of
+// order that moves money as a payment does.
 type Payment struct {
-	// Order is the payment. Of a return it is the payment that would do the same: the RtrId,
-	// and the original backwards; its accounts are known from Inspected on.
-	Order  pix.Order
-	Return *pix.Return // nil for a payment
-	// Outcome is what was reported, from the command Report on; it is zero when the
-	// payment ended as a dead letter.
+	// Order is the payment. For a return it is the payment that would do the same: see OrderOf.
+	Order pix.Order
+	// Outcome is set with the command Report. It is zero after DeadLetter.
 	Outcome Outcome
 
 	step step
+	// lookFirst: the ledger is asked before anything is held, because only its content
+	// says whether the order can be held: a return.
+	lookFirst bool
 	// dueAt is the deadline by the process's monotonic clock: the earliest of acceptance,
 	// first sight here and, for a redelivery, the ledger's timestamp, each plus patience.
 	dueAt    time.Time
 	patience time.Duration
 	// refusal is why phase 1 will not be tried. It depends on clock or configuration, so
-	// it counts only if the ledger knows nothing of the payment.
+	// it counts only if the ledger knows nothing of the order.
 	refusal pix.Reason
 	// refusedLeg is the leg at which phase 1 was refused for a reason yet unknown.
 	refusedLeg int
@@ -86,11 +118,9 @@ type Payment struct {
 func Begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (Payment, Command) {
 	p := newPayment(order, now, patience, refusal)
 	if p.refusal != pix.ReasonNone {
-		p.step = inspecting
-		return p, Command{Action: Inspect}
+		return p, p.inspect(inspecting)
 	}
-	p.step = reserving
-	return p, Command{Action: Reserve}
+	return p, p.reserve()
 }
 
 func newPayment(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) Payment {
@@ -115,87 +145,128 @@ func (p *Payment) bringForward(start, now time.Time) {
 
 func (p *Payment) due(now time.Time) bool { return !now.Before(p.dueAt) }
 
-// Reservation is the ledger's answer to phase 1.
+// Reservation is the ledger's result of phase 1.
 type Reservation struct {
 	Held  bool // the money is held now
-	Taken bool // phase 1 is in the ledger already, of this payment or of another; of a return: its slot cannot be had
+	Taken bool // the ledger has a phase 1 under these ids already, or will never take one
 	// Otherwise it was refused: at Leg, for Reason, or for a reason that only the
 	// accounts can tell (ReasonNone).
 	Leg    int
 	Reason pix.Reason
 }
 
-// Reserved takes the answer to Reserve.
-func (p *Payment) Reserved(answer Reservation) Command {
-	if p.step != reserving {
-		return p.halt("an answer to phase 1")
-	}
+// Reserved takes the result of Reserve.
+func (p *Payment) Reserved(result Reservation) Command {
 	switch {
-	case answer.Held:
-		p.step = authorizing
-		return Command{Action: Authorize}
-	case answer.Taken:
-		p.step = inspecting
-		return Command{Action: Inspect}
-	case answer.Reason != pix.ReasonNone:
-		return p.refuse(answer.Reason)
-	case p.Return != nil:
+	case p.step != reserving:
+		return p.halt("a result of phase 1")
+	case result.Held:
+		return p.authorize()
+	case result.Taken:
+		return p.inspect(inspecting)
+	case result.Reason != pix.ReasonNone:
+		return p.refuse(result.Reason)
+	case p.lookFirst: // its accounts were there when its original settled
 		return p.halt("a refusal of phase 1 without a reason")
 	}
-	p.step, p.refusedLeg = diagnosing, answer.Leg
-	return Command{Action: Diagnose}
+	p.refusedLeg = result.Leg
+	return p.diagnose()
 }
 
-// Trace is what the ledger holds about a payment.
+// Responded takes the receiving bank's response. A late or repeated one changes nothing.
+func (p *Payment) Responded(accepted bool, reason pix.Reason) Command {
+	switch {
+	case p.step != authorizing:
+		return Command{Action: Wait}
+	case accepted:
+		p.step, p.Outcome = resolving, Outcome{Settled: true}
+		return Command{Action: Post}
+	}
+	return p.void(reason)
+}
+
+// Ticked ends the wait for the bank once the deadline has passed.
+func (p *Payment) Ticked(now time.Time) Command {
+	if p.step != authorizing || !p.due(now) {
+		return Command{Action: Wait}
+	}
+	return p.void(pix.ReasonPayeePSPSilent)
+}
+
+// Resolution is the ledger's result of phase 2 or of a receipt.
+type Resolution uint8
+
+// The results.
+const (
+	Written Resolution = iota // it is in the ledger, now or from an earlier try of the same
+	Taken                     // another verdict is there
+	Expired                   // the hold was ended by its timeout
+)
+
+// Resolved takes the result of Post, Void or Refuse.
+func (p *Payment) Resolved(result Resolution) Command {
+	switch {
+	case p.step != resolving:
+		return p.halt("a result of phase 2")
+	case result == Written:
+		return p.report(p.Outcome)
+	case result == Expired:
+		return p.refuse(pix.ReasonPayeePSPSilent)
+	}
+	return p.inspect(judging)
+}
+
+// Trace is what the ledger holds about an order.
 type Trace struct {
 	Held        bool      // phase 1 is there
 	HeldAt      time.Time // its time, by the ledger's clock
 	Decided     bool      // a verdict is there
 	Verdict     Outcome
-	SameContent bool // what is there is this payment, not another under its EndToEndId
+	SameContent bool // what is there is this order, not another one under its id
+	// Refusal is why the ledger's content forbids to hold an order of which it holds
+	// nothing. Only a kind that is looked up first has one: see JudgeReturn.
+	Refusal pix.Reason
 }
 
-// Inspected takes the answer to Inspect.
+// Inspected takes the result of Inspect.
 func (p *Payment) Inspected(trace Trace, now time.Time) Command {
-	if p.step != inspecting && p.step != judging {
-		return p.halt("a look-up of the payment")
-	}
-	if (trace.Held || trace.Decided) && !trace.SameContent {
+	switch {
+	case p.step != inspecting && p.step != judging:
+		return p.halt("a look-up of the order")
+	case (trace.Held || trace.Decided) && !trace.SameContent:
 		p.step, p.Outcome = ended, Outcome{}
 		return Command{Action: DeadLetter, Reason: pix.ReasonConflict}
-	}
-	if trace.Decided {
+	case trace.Decided:
 		return p.report(trace.Verdict)
-	}
-	if p.step == judging {
+	case p.step == judging:
 		return p.halt("no verdict, although the ledger had said that there is one")
-	}
-	if trace.Held {
+	case trace.Held:
 		p.bringForward(trace.HeldAt, now)
 		if p.due(now) {
 			return p.void(pix.ReasonPayeePSPSilent)
 		}
-		p.step = authorizing
-		return Command{Action: Authorize}
-	}
-	if p.refusal == pix.ReasonNone {
+		return p.authorize()
+	case !p.lookFirst && p.refusal == pix.ReasonNone:
 		return p.halt("nothing in the ledger, although phase 1 had found something")
+	case !p.lookFirst:
+		return p.diagnose()
 	}
-	p.step = diagnosing
-	return Command{Action: Diagnose}
+	if refusal := cmp.Or(p.refusal, trace.Refusal); refusal != pix.ReasonNone {
+		return p.refuse(refusal)
+	}
+	return p.reserve()
 }
 
-// Accounts tells which of a payment's accounts exist.
+// Accounts says which of a payment's accounts exist.
 type Accounts struct {
 	PayerPSP, PayeePSP, Payer, Payee bool
 }
 
-// Diagnosed takes the answer to Diagnose.
+// Diagnosed takes the result of Diagnose.
 func (p *Payment) Diagnosed(accounts Accounts) Command {
-	if p.step != diagnosing {
-		return p.halt("a look-up of the accounts")
-	}
 	switch {
+	case p.step != diagnosing:
+		return p.halt("a look-up of the accounts")
 	case !accounts.PayerPSP:
 		return p.refuse(pix.ReasonUnknownPayerPSP)
 	case p.refusal != pix.ReasonNone:
@@ -212,60 +283,24 @@ func (p *Payment) Diagnosed(accounts Accounts) Command {
 	return p.refuse(pix.ReasonPayeeMissing)
 }
 
-// Answered takes the receiving bank's answer. One that comes late, or twice, changes
-// nothing: Wait.
-func (p *Payment) Answered(accepted bool, reason pix.Reason) Command {
-	if p.step != authorizing {
-		return Command{Action: Wait}
-	}
-	if accepted {
-		p.step, p.Outcome = resolving, Outcome{Settled: true}
-		return Command{Action: Post}
-	}
-	return p.void(reason)
-}
-
-// Tick ends the wait for the bank when the deadline has passed.
-func (p *Payment) Tick(now time.Time) Command {
-	if p.step != authorizing || !p.due(now) {
-		return Command{Action: Wait}
-	}
-	return p.void(pix.ReasonPayeePSPSilent)
-}
-
-// Resolution is the ledger's answer to phase 2 or to a receipt.
-type Resolution uint8
-
-// The answers.
-const (
-	Written Resolution = iota // it is in the ledger, now or from an earlier try of the same
-	Taken                     // another verdict is there
-	Expired                   // the held money was released by its timeout
-)
-
-// Resolved takes the answer to Post, Void or Refuse.
-func (p *Payment) Resolved(answer Resolution) Command {
-	if p.step != resolving {
-		return p.halt("an answer to phase 2")
-	}
-	switch answer {
-	case Written:
-		return p.report(p.Outcome)
-	case Expired:
-		return p.refuse(pix.ReasonPayeePSPSilent)
-	}
-	p.step = judging
-	return Command{Action: Inspect}
-}
-
-// DueAt is the payment's deadline by the process's monotonic clock.
+// DueAt is the order's deadline by the process's monotonic clock.
 func (p *Payment) DueAt() time.Time { return p.dueAt }
 
-// WaitsForBank tells whether the payment waits for the receiving bank's answer.
+// WaitsForBank reports whether the order waits for the receiving bank's response.
 func (p *Payment) WaitsForBank() bool { return p.step == authorizing }
 
-// Ended tells whether the payment's report or dead letter is on its way.
+// Ended reports whether the order's report or dead letter is on its way.
 func (p *Payment) Ended() bool { return p.step == ended }
+
+func (p *Payment) reserve() Command {
+	p.step = reserving
+	return Command{Action: Reserve}
+}
+
+func (p *Payment) authorize() Command {
+	p.step = authorizing
+	return Command{Action: Authorize}
+}
 
 func (p *Payment) void(reason pix.Reason) Command {
 	p.step, p.Outcome = resolving, Outcome{Reason: reason}
@@ -277,15 +312,29 @@ func (p *Payment) refuse(reason pix.Reason) Command {
 	return Command{Action: Refuse, Reason: reason}
 }
 
+func (p *Payment) inspect(next step) Command {
+	p.step = next
+	return Command{Action: Inspect}
+}
+
+func (p *Payment) diagnose() Command {
+	p.step = diagnosing
+	return Command{Action: Diagnose}
+}
+
 func (p *Payment) report(outcome Outcome) Command {
 	p.step, p.Outcome = ended, outcome
 	return Command{Action: Report, Reason: outcome.Reason}
 }
 
 func (p *Payment) halt(what string) Command {
-	return Command{Action: Halt, Detail: fmt.Sprintf("payment %s, %s: there was %s", p.Order.ID, p.step, what)}
+	return Command{Action: Halt, Detail: fmt.Sprintf("order %s, %s: there was %s", p.Order.ID, p.step, what)}
 }
 
 func (s step) String() string {
-	return [...]string{"inspecting", "diagnosing", "reserving", "authorizing", "resolving", "judging", "ended"}[s]
+	return [...]string{"reserving", "authorizing", "resolving", "judging", "inspecting", "diagnosing", "ended"}[s]
+}
+
+func (a Action) String() string {
+	return [...]string{"Wait", "Reserve", "Authorize", "Post", "Void", "Refuse", "Inspect", "Diagnose", "Report", "DeadLetter", "Halt"}[a]
 }

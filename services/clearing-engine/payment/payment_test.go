@@ -45,8 +45,8 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 	reserved := func(r Reservation) step { return func(p *Payment) Command { return p.Reserved(r) } }
 	inspected := func(tr Trace, now time.Time) step { return func(p *Payment) Command { return p.Inspected(tr, now) } }
 	diagnosed := func(a Accounts) step { return func(p *Payment) Command { return p.Diagnosed(a) } }
-	answered := func(ok bool, r pix.Reason) step { return func(p *Payment) Command { return p.Answered(ok, r) } }
-	ticked := func(now time.Time) step { return func(p *Payment) Command { return p.Tick(now) } }
+	responded := func(ok bool, r pix.Reason) step { return func(p *Payment) Command { return p.Responded(ok, r) } }
+	ticked := func(now time.Time) step { return func(p *Payment) Command { return p.Ticked(now) } }
 	resolved := func(r Resolution) step { return func(p *Payment) Command { return p.Resolved(r) } }
 
 	type move struct {
@@ -67,19 +67,19 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 	}{
 		"settled": {100, monday, none, act(Reserve), []move{
 			{reserved(Reservation{Held: true}), act(Authorize)},
-			{answered(true, none), act(Post)},
+			{responded(true, none), act(Post)},
 			{resolved(Written), act(Report)},
 		}, settled},
 		"rejected by the bank": {100, monday, none, act(Reserve), []move{
 			{reserved(Reservation{Held: true}), act(Authorize)},
-			{answered(false, pix.ReasonPayeeBlocked), because(Void, pix.ReasonPayeeBlocked)},
+			{responded(false, pix.ReasonPayeeBlocked), because(Void, pix.ReasonPayeeBlocked)},
 			{resolved(Written), because(Report, pix.ReasonPayeeBlocked)},
 		}, rejected(pix.ReasonPayeeBlocked)},
 		"bank silent": {100, monday, none, act(Reserve), []move{
 			{reserved(Reservation{Held: true}), act(Authorize)},
 			{ticked(later.Add(-1)), act(Wait)},
 			{ticked(later), because(Void, pix.ReasonPayeePSPSilent)},
-			{answered(true, none), act(Wait)}, // a late answer changes nothing
+			{responded(true, none), act(Wait)}, // a late answer changes nothing
 			{resolved(Written), because(Report, pix.ReasonPayeePSPSilent)},
 		}, rejected(pix.ReasonPayeePSPSilent)},
 		"void meets a post": {100, monday, none, act(Reserve), []move{
@@ -90,7 +90,7 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 		}, settled},
 		"accepted, but the hold had expired": {100, monday, none, act(Reserve), []move{
 			{reserved(Reservation{Held: true}), act(Authorize)},
-			{answered(true, none), act(Post)},
+			{responded(true, none), act(Post)},
 			{resolved(Expired), because(Refuse, pix.ReasonPayeePSPSilent)},
 			{resolved(Written), because(Report, pix.ReasonPayeePSPSilent)},
 		}, rejected(pix.ReasonPayeePSPSilent)},
@@ -101,7 +101,7 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 		"redelivered before the verdict, in time": {100, monday, none, act(Reserve), []move{
 			{reserved(Reservation{Taken: true}), act(Inspect)},
 			{inspected(held, later.Add(-time.Second)), act(Authorize)},
-			{answered(true, none), act(Post)},
+			{responded(true, none), act(Post)},
 			{resolved(Written), act(Report)},
 		}, settled},
 		"redelivered before the verdict, too late": {100, monday, none, act(Reserve), []move{
@@ -115,7 +115,7 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 		}, Outcome{}},
 		"conflicting with a receipt, found when posting": {100, monday, none, act(Reserve), []move{
 			{reserved(Reservation{Held: true}), act(Authorize)},
-			{answered(true, none), act(Post)},
+			{responded(true, none), act(Post)},
 			{resolved(Taken), act(Inspect)},
 			{inspected(Trace{Decided: true}, monday), because(DeadLetter, pix.ReasonConflict)},
 		}, Outcome{}},
@@ -139,7 +139,7 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 		}, settled},
 		"inactive now, but begun before": {100, monday, pix.ReasonInactivePSP, act(Inspect), []move{
 			{inspected(held, monday), act(Authorize)},
-			{answered(true, none), act(Post)},
+			{responded(true, none), act(Post)},
 			{resolved(Written), act(Report)},
 		}, settled},
 		"bank busy": {100, monday, pix.ReasonPayeePSPBusy, act(Inspect), []move{

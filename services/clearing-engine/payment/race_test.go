@@ -9,9 +9,9 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// books is a model of what the ledger promises for one EndToEndId: phase 1 once, one
-// verdict, an expiry. Nothing more is assumed of it.
-type books struct {
+// model is what the ledger promises for one EndToEndId: one phase 1, one verdict, a
+// timeout. The test assumes nothing more of it.
+type model struct {
 	held     bool
 	heldAt   time.Time
 	failed   bool // the id of leg 1 is burnt
@@ -20,11 +20,11 @@ type books struct {
 	payerBad bool
 }
 
-func (b *books) expired(now time.Time) bool {
+func (b *model) expired(now time.Time) bool {
 	return b.held && (b.verdict == nil) && !now.Before(b.heldAt.Add(b.timeout))
 }
 
-func (b *books) reserve(now time.Time) Reservation {
+func (b *model) reserve(now time.Time) Reservation {
 	switch {
 	case b.held:
 		return Reservation{Taken: true}
@@ -38,7 +38,7 @@ func (b *books) reserve(now time.Time) Reservation {
 	return Reservation{Held: true}
 }
 
-func (b *books) resolve(o Outcome, receipt bool, now time.Time) Resolution {
+func (b *model) resolve(o Outcome, receipt bool, now time.Time) Resolution {
 	switch {
 	case b.verdict != nil && *b.verdict == o:
 		return Written
@@ -51,7 +51,7 @@ func (b *books) resolve(o Outcome, receipt bool, now time.Time) Resolution {
 	return Written
 }
 
-func (b *books) trace() Trace {
+func (b *model) trace() Trace {
 	t := Trace{Held: b.held, HeldAt: b.heldAt, SameContent: b.held || b.verdict != nil}
 	if b.verdict != nil {
 		t.Decided, t.Verdict = true, *b.verdict
@@ -72,7 +72,7 @@ type engine struct {
 func TestWhateverHappensThereIsOneOutcome(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := monday
-		b := &books{timeout: 60 * time.Second, payerBad: rapid.Bool().Draw(t, "payer short")}
+		b := &model{timeout: 60 * time.Second, payerBad: rapid.Bool().Draw(t, "payer short")}
 		refusals := []pix.Reason{pix.ReasonNone, pix.ReasonNone, pix.ReasonInactivePSP, pix.ReasonPayeePSPBusy}
 		ord := order(t, rapid.SampledFrom([]uint64{100, 100, 100, 0}).Draw(t, "amount"), monday)
 		start := func() *engine {
@@ -105,21 +105,21 @@ func TestWhateverHappensThereIsOneOutcome(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "moves") {
 			i := rapid.IntRange(0, 1).Draw(t, "engine")
 			e := engines[i]
-			switch rapid.SampledFrom([]string{"step", "step", "step", "answer", "reject", "clock", "crash"}).Draw(t, "move") {
+			switch rapid.SampledFrom([]string{"step", "step", "step", "response", "reject", "clock", "crash"}).Draw(t, "move") {
 			case "step":
 				step(e)
-			case "answer":
-				if c := e.payment.Answered(true, pix.ReasonNone); c.Action != Wait {
+			case "response":
+				if c := e.payment.Responded(true, pix.ReasonNone); c.Action != Wait {
 					e.command = c
 				}
 			case "reject":
-				if c := e.payment.Answered(false, pix.ReasonPayeeBlocked); c.Action != Wait {
+				if c := e.payment.Responded(false, pix.ReasonPayeeBlocked); c.Action != Wait {
 					e.command = c
 				}
 			case "clock":
 				now = now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds")) * time.Second)
 				for _, e := range engines {
-					if c := e.payment.Tick(now); c.Action != Wait {
+					if c := e.payment.Ticked(now); c.Action != Wait {
 						e.command = c
 					}
 				}
@@ -131,7 +131,7 @@ func TestWhateverHappensThereIsOneOutcome(t *testing.T) {
 		now = now.Add(time.Hour)
 		for range 20 {
 			for _, e := range engines {
-				if c := e.payment.Tick(now); c.Action != Wait {
+				if c := e.payment.Ticked(now); c.Action != Wait {
 					e.command = c
 				}
 				step(e)

@@ -6,16 +6,16 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// BeginReturn starts a return as Begin starts a payment. A return is looked up first: only
-// the original's slots tell whether there is anything to hold, and where.
+// BeginReturn starts a return as Begin starts a payment, with a look-up: only the returns
+// that the ledger holds of the original say whether it can be held, and in which slot.
 func BeginReturn(r pix.Return, now time.Time, patience time.Duration, refusal pix.Reason) (Payment, Command) {
 	p := newPayment(OrderOf(r), now, patience, refusal)
-	p.Return, p.step = &r, inspecting
-	return p, Command{Action: Inspect}
+	p.lookFirst = true
+	return p, p.inspect(inspecting)
 }
 
-// OrderOf returns the payment that does what a return does, as far as its message tells:
-// both ids name a PSP, the accounts stand in the ledger.
+// OrderOf returns the payment that does what a return does: its id is the RtrId, payer and
+// payee are the original's, exchanged. The ids name both PSPs; JudgeReturn adds the accounts.
 func OrderOf(r pix.Return) pix.Order {
 	return pix.Order{ID: pix.EndToEndID(r.ID), AcceptedAt: r.AcceptedAt, Content: pix.Content{
 		Payer: pix.Account{ISPB: r.ID.PSP()}, Payee: pix.Account{ISPB: r.Original.Payer()}, AmountCentavos: r.AmountCentavos,
@@ -28,32 +28,28 @@ type ReturnTrace struct {
 	Settled      bool        // the original has settled, with Original, at SettledAt
 	Original     pix.Content // its content
 	SettledAt    time.Time
-	SlotFree     bool   // there is a slot that the return could be held in
+	SlotFree     bool   // there is a slot in which the return could be held
 	LeftCentavos uint64 // what the returns in the slots leave of the original
 }
 
-// ReturnInspected takes the answer to Inspect for a return.
-func (p *Payment) ReturnInspected(trace ReturnTrace, now time.Time) Command {
-	if trace.Settled {
-		p.Order.Payer, p.Order.Payee = trace.Original.Payee, trace.Original.Payer
+// JudgeReturn returns the trace of a return, with the refusal if it cannot be held. It
+// puts the accounts of a settled original into the return's order.
+func JudgeReturn(r pix.Return, order *pix.Order, found ReturnTrace) Trace {
+	if found.Settled {
+		order.Payer, order.Payee = found.Original.Payee, found.Original.Payer
 	}
-	if p.step != inspecting || trace.Held || trace.Decided {
-		return p.Inspected(trace.Trace, now) // as a payment from here on
+	trace := found.Trace
+	switch {
+	case !found.Settled:
+		trace.Refusal = pix.ReasonNothingSettled
+	case found.Original.Payee.ISPB != r.ID.PSP():
+		trace.Refusal = pix.ReasonNotThePayee
+	case !r.InTime(found.SettledAt):
+		trace.Refusal = pix.ReasonReturnTooLate
+	case found.LeftCentavos < r.AmountCentavos:
+		trace.Refusal = pix.ReasonReturnExceeds
+	case !found.SlotFree:
+		trace.Refusal = pix.ReasonReturnsUsedUp
 	}
-	switch r := p.Return; {
-	case p.refusal != pix.ReasonNone:
-		return p.refuse(p.refusal)
-	case !trace.Settled:
-		return p.refuse(pix.ReasonNothingSettled)
-	case trace.Original.Payee.ISPB != r.ID.PSP():
-		return p.refuse(pix.ReasonNotThePayee)
-	case !r.InTime(trace.SettledAt):
-		return p.refuse(pix.ReasonReturnTooLate)
-	case trace.LeftCentavos < r.AmountCentavos:
-		return p.refuse(pix.ReasonReturnExceeds)
-	case !trace.SlotFree:
-		return p.refuse(pix.ReasonReturnsUsedUp)
-	}
-	p.step = reserving
-	return Command{Action: Reserve}
+	return trace
 }

@@ -53,7 +53,7 @@ func TestEveryWayIntoAReturn(t *testing.T) {
 		if first != (Command{Action: Inspect}) {
 			t.Fatalf("%s: begins with %+v", name, first)
 		}
-		if got := p.ReturnInspected(trace, monday); got != c.want {
+		if got := p.Inspected(JudgeReturn(r, &p.Order, trace), monday); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 		if trace.Settled && (p.Order.Payer != payee || p.Order.Payee != payer || p.Order.AmountCentavos != r.AmountCentavos) {
@@ -63,15 +63,16 @@ func TestEveryWayIntoAReturn(t *testing.T) {
 }
 
 func TestAReturnWhoseSlotIsTakenLooksAgain(t *testing.T) {
-	p, _ := BeginReturn(returnOf(t, "0", 40), monday, patience, pix.ReasonNone)
-	p.ReturnInspected(settledOriginal(100), monday)
+	r := returnOf(t, "0", 40)
+	p, _ := BeginReturn(r, monday, patience, pix.ReasonNone)
+	p.Inspected(JudgeReturn(r, &p.Order, settledOriginal(100)), monday)
 	if got := p.Reserved(Reservation{Taken: true}); got != (Command{Action: Inspect}) {
 		t.Fatalf("got %+v", got)
 	}
-	if got := p.ReturnInspected(settledOriginal(39), monday); got != (Command{Refuse, pix.ReasonReturnExceeds, ""}) {
+	if got := p.Inspected(JudgeReturn(r, &p.Order, settledOriginal(39)), monday); got != (Command{Refuse, pix.ReasonReturnExceeds, ""}) {
 		t.Fatalf("got %+v", got)
 	}
-	if got := p.ReturnInspected(settledOriginal(39), monday); got.Action != Halt {
+	if got := p.Inspected(JudgeReturn(r, &p.Order, settledOriginal(39)), monday); got.Action != Halt {
 		t.Fatalf("a look-up that nobody asked for: got %+v", got)
 	}
 }
@@ -89,6 +90,7 @@ const burnt = -1
 // returner is one engine at work on one return.
 type returner struct {
 	which   int
+	order   pix.Return
 	payment Payment
 	command Command
 	slot    int
@@ -105,8 +107,8 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 		s := &slots{heldAt: map[int]time.Time{}, verdicts: map[int]Outcome{}}
 		amounts := rapid.SliceOfN(rapid.Uint64Range(1, 70), 2, 4).Draw(t, "amounts")
 		begin := func(which int) *returner {
-			r := &returner{which: which, burnt: map[int]bool{}}
-			r.payment, r.command = BeginReturn(returnOf(t, string(rune('0'+which)), amounts[which]), now, patience, pix.ReasonNone)
+			r := &returner{which: which, order: returnOf(t, string(rune('0'+which)), amounts[which]), burnt: map[int]bool{}}
+			r.payment, r.command = BeginReturn(r.order, now, patience, pix.ReasonNone)
 			return r
 		}
 		var engines []*returner
@@ -181,7 +183,7 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 				}
 				trace := *r.seen
 				r.seen = nil
-				r.command = r.payment.ReturnInspected(trace, now)
+				r.command = r.payment.Inspected(JudgeReturn(r.order, &r.payment.Order, trace), now)
 			case Reserve:
 				r.command = r.payment.Reserved(reserve(r))
 			case Post, Void, Refuse:
@@ -198,15 +200,15 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 		for range rapid.IntRange(1, 120).Draw(t, "moves") {
 			i := rapid.IntRange(0, len(engines)-1).Draw(t, "engine")
 			r := engines[i]
-			switch rapid.SampledFrom([]string{"step", "step", "step", "step", "answer", "answer", "reject", "clock", "crash"}).Draw(t, "move") {
+			switch rapid.SampledFrom([]string{"step", "step", "step", "step", "response", "response", "reject", "clock", "crash"}).Draw(t, "move") {
 			case "step":
 				step(r)
-			case "answer":
-				if c := r.payment.Answered(true, pix.ReasonNone); c.Action != Wait {
+			case "response":
+				if c := r.payment.Responded(true, pix.ReasonNone); c.Action != Wait {
 					r.command = c
 				}
 			case "reject":
-				if c := r.payment.Answered(false, pix.ReasonPayeeBlocked); c.Action != Wait {
+				if c := r.payment.Responded(false, pix.ReasonPayeeBlocked); c.Action != Wait {
 					r.command = c
 				}
 			case "clock":
@@ -218,7 +220,7 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 		now = now.Add(time.Hour)
 		for range 60 {
 			for _, r := range engines {
-				if c := r.payment.Tick(now); c.Action != Wait {
+				if c := r.payment.Ticked(now); c.Action != Wait {
 					r.command = c
 				}
 				step(r)

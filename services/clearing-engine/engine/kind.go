@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/clearing-engine/payment"
+)
+
+// kind is all that differs between the kinds of orders, in the order of their life. Each
+// kind has a file of its own: payment.go, return.go. A new kind is a new file, and one
+// more case in decode.
+//
+// It is an interface and not a struct of functions, because a return keeps state of its
+// own in flight. A payment has none, so its kind costs no memory.
+type kind interface {
+	// begin returns the order's first state and its first command.
+	begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (payment.Payment, payment.Command)
+	// same reports whether an order that came with the same id has the same content.
+	same(order *pix.Order, other *arrival) bool
+
+	// The chains that hold, post, void and refuse are appended to chain.
+	hold(chain []tb.Transfer, order *pix.Order, timeoutSeconds uint32) []tb.Transfer
+	post(chain []tb.Transfer, order *pix.Order) []tb.Transfer
+	void(chain []tb.Transfer, order *pix.Order, reason pix.Reason) []tb.Transfer
+	refuse(chain []tb.Transfer, order *pix.Order, reason pix.Reason) []tb.Transfer
+
+	// reservationOf and resolutionOf say what the ledger's result of a chain means.
+	reservationOf(result ledger.Answer) (payment.Reservation, error)
+	resolutionOf(result ledger.Answer) (payment.Resolution, error)
+
+	// lookUp appends the ids under which the ledger may hold something about the order.
+	// read says what was found there. If it must see more first, it appends more ids:
+	// once they are looked up, it is called again.
+	lookUp(ids []tb.Uint128, order *pix.Order) []tb.Uint128
+	read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (trace payment.Trace, more []tb.Uint128)
+
+	// key is the key of every record about the order.
+	key(order *pix.Order) *pix.EndToEndID
+	// original is the original_end_to_end_id of its messages.
+	original() string
+	// reportsAccounts reports whether a report of this outcome names payer and payee.
+	reportsAccounts(outcome payment.Outcome) bool
+	// conflict is the dead letter's detail if the order conflicts with an earlier one.
+	conflict(order *pix.Order) string
+	// count counts a reported outcome.
+	count(m *metrics, order *pix.Order, outcome payment.Outcome)
+}

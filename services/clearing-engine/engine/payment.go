@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/clearing-engine/payment"
+)
+
+// paymentKind is the kind of payments. Everything about one is a function of its order.
+type paymentKind struct{}
+
+func (paymentKind) begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (payment.Payment, payment.Command) {
+	return payment.Begin(order, now, patience, refusal)
+}
+
+func (paymentKind) same(order *pix.Order, other *arrival) bool {
+	return order.Content == other.order.Content
+}
+
+func (paymentKind) hold(chain []tb.Transfer, order *pix.Order, timeoutSeconds uint32) []tb.Transfer {
+	return ledger.AppendReserve(chain, order.ID, order.Content, timeoutSeconds)
+}
+
+func (paymentKind) post(chain []tb.Transfer, order *pix.Order) []tb.Transfer {
+	return ledger.AppendPost(chain, order.ID, order.SameBank())
+}
+
+func (paymentKind) void(chain []tb.Transfer, order *pix.Order, reason pix.Reason) []tb.Transfer {
+	return ledger.AppendVoid(chain, order.ID, order.SameBank(), reason)
+}
+
+func (paymentKind) refuse(chain []tb.Transfer, order *pix.Order, reason pix.Reason) []tb.Transfer {
+	return ledger.AppendReceipt(chain, order.ID, order.Content, reason, reason != pix.ReasonUnknownPayerPSP)
+}
+
+func (paymentKind) reservationOf(result ledger.Answer) (payment.Reservation, error) {
+	if result.OK() {
+		return payment.Reservation{Held: true}, nil
+	}
+	if result.Exists() && result.Code == ledger.CodeLeg1 {
+		return payment.Reservation{Taken: true}, nil
+	}
+	refused := payment.Reservation{Leg: int(result.Code)}
+	switch result.Status {
+	case tb.TransferExceedsCredits:
+		switch result.Code {
+		case ledger.CodeLeg1:
+			refused.Reason = pix.ReasonPayerShort
+		case ledger.CodeLeg2:
+			refused.Reason = pix.ReasonReserveShort
+		}
+	case tb.TransferDebitAccountNotFound, tb.TransferCreditAccountNotFound:
+		switch {
+		case result.Code == ledger.CodeLeg2 && result.Status == tb.TransferCreditAccountNotFound:
+			refused.Reason = pix.ReasonUnknownPayeePSP
+		case result.Code == ledger.CodeLeg3 && result.Status == tb.TransferCreditAccountNotFound:
+			refused.Reason = pix.ReasonPayeeMissing
+		}
+	case tb.TransferIDAlreadyFailed:
+		// Phase 1 was refused before, and an engine died before the receipt: only the
+		// accounts can tell why.
+	default:
+		return payment.Reservation{}, fmt.Errorf("phase 1 has the unexpected result %s at leg %d", result.Status, result.Code)
+	}
+	return refused, nil
+}
+
+func (paymentKind) resolutionOf(result ledger.Answer) (payment.Resolution, error) {
+	switch {
+	case result.OK(), result.Status == tb.TransferExists && result.Index == 0:
+		return payment.Written, nil
+	case result.Index != 0:
+		// The legs are written as one chain: if leg 1 went through, so did the others.
+	case result.Exists(), result.Status == tb.TransferPendingTransferAlreadyPosted, result.Status == tb.TransferPendingTransferAlreadyVoided:
+		return payment.Taken, nil
+	case result.Status == tb.TransferPendingTransferExpired:
+		return payment.Expired, nil
+	}
+	return 0, fmt.Errorf("phase 2 has the unexpected result %s at transfer %d", result.Status, result.Index)
+}
+
+func (paymentKind) lookUp(ids []tb.Uint128, order *pix.Order) []tb.Uint128 {
+	return ledger.AppendTraceIDs(ids, order.ID)
+}
+
+func (paymentKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (payment.Trace, []tb.Uint128) {
+	held := ledger.TraceOf(order.ID, found)
+	verdict, decided := held.Verdict()
+	trace := payment.Trace{
+		Held: held.Held(), Decided: decided,
+		Verdict:     payment.Outcome{Settled: verdict.Settled, Reason: verdict.Reason},
+		SameContent: held.SameContent(order.ID, order.Content),
+	}
+	if trace.Held {
+		trace.HeldAt = held.HeldAt()
+	}
+	return trace, ids
+}
+
+func (paymentKind) key(order *pix.Order) *pix.EndToEndID { return &order.ID }
+
+func (paymentKind) original() string { return "" }
+
+func (paymentKind) reportsAccounts(payment.Outcome) bool { return true }
+
+func (paymentKind) conflict(order *pix.Order) string {
+	return fmt.Sprintf("%s is the id of an earlier payment with another payer, payee or amount; that payment is untouched", order.ID)
+}
+
+func (paymentKind) count(m *metrics, _ *pix.Order, outcome payment.Outcome) {
+	m.paymentOutcomes.count(outcome)
+}

@@ -22,7 +22,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api test-foreign-client check-modules dashboards verify-dashboards verify-compose ci
+.PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api test-foreign-client check-modules dashboards verify-dashboards test-grafana verify-compose ci
 
 help: ## explain every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,10 +128,13 @@ dashboards: ## write the Grafana dashboards from their source, deploy/dashboards
 verify-dashboards: tigerbeetle ## ask every expression of every dashboard and rule on a running stack (needs Prometheus)
 	LIQUIDA_NEEDS_PROMETHEUS=1 go test -count=1 -timeout 15m ./deploy/dashboards
 
+test-grafana: ## ask Grafana's own code (npm, into .cache/tools) whether the dashboards' annotations show restarts and outages
+	@.ci/test-grafana.sh
+
 verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, about 10 minutes)
 	@deploy/verify-compose.sh
 
-CI_STEPS := test test-kafka lint check-generated check-settings check-modules test-api test-foreign-client fuzz
+CI_STEPS := test test-kafka lint check-generated check-settings check-modules test-api test-foreign-client test-grafana fuzz
 ci: export FUZZ_INPUTS = 10000
 ci: ## run all that CI checks, one after the other, and print how long each took
 	@.ci/steps.sh $(CI_STEPS)

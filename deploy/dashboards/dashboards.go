@@ -112,18 +112,34 @@ func (d Dashboard) JSON() []byte {
 	return text.Bytes()
 }
 
-// Annotations mark on every panel what chaos does to a process.
-var Annotations = []struct{ Name, Expr, Text, Color string }{
-	{"Started", `time() - process_start_time_seconds < 4`, "{{job}} {{instance}} started", "blue"},
-	{"Away", `up == 0`, "{{job}} {{instance}} does not answer", red},
-	{"Rebalance", `sum(increase(pix_rebalances_total{kind=~"revoked|lost"}[10s])) > 0`, "partitions change hands", orange},
+// Annotation marks on every panel when something happened.
+type Annotation struct {
+	Name, Expr, Text, Color string
+	// AtValue says that the value of Expr is the time of the mark, in Unix milliseconds. Otherwise a mark
+	// lasts for as long as the value is above 0.
+	AtValue bool
+}
+
+// Annotations mark what happened to processes. Grafana asks for about one value per point of the window: every 5 s
+// over an hour, every minute or more over a day. So each expression looks at all that was recorded since the
+// previous value, or else a restart between two values would leave no mark. `make test-grafana` tests that.
+var Annotations = []Annotation{
+	{Name: "Started", Expr: `1000 * max_over_time(process_start_time_seconds[$__interval])`, AtValue: true,
+		Text: "{{job}} {{instance}} started", Color: "blue"},
+	// Two cases: a scrape fails, or the container is gone with its address, so that nobody scrapes it any more.
+	{Name: "Away", Expr: `count_over_time(up[$__interval]) unless up or min_over_time(up[$__interval]) == bool 0`,
+		Text: "{{job}} {{instance}} does not answer", Color: red},
+	{Name: "Rebalance", Expr: `sum(increase(pix_rebalances_total{kind=~"revoked|lost"}[$__rate_interval])) > 0`,
+		Text: "partitions change hands", Color: orange},
 }
 
 func annotations() []object {
 	var list []object
 	for _, a := range Annotations {
 		list = append(list, object{"name": a.Name, "datasource": datasource, "enable": true, "iconColor": a.Color,
-			"expr": a.Expr, "step": "5s", "titleFormat": a.Name, "textFormat": a.Text})
+			// The step is at least two scrapes, so that every window holds one.
+			"target":      object{"refId": "Anno", "expr": a.Expr, "interval": "5s"},
+			"titleFormat": a.Name, "textFormat": a.Text, "useValueForTime": a.AtValue})
 	}
 	return list
 }

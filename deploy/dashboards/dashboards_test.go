@@ -164,5 +164,7 @@ func expressions() map[string]string {
 	return all
 }
 
-// forPrometheus puts in what Grafana would.
-func forPrometheus(expr string) string { return strings.ReplaceAll(expr, "$__range", "5m") }
+// forPrometheus puts in what Grafana would, for the last five minutes.
+func forPrometheus(expr string) string {
+	return strings.NewReplacer("$__range", "5m", "$__interval", "5s", "$__rate_interval", "20s").Replace(expr)
+}

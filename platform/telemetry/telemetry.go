@@ -92,8 +92,10 @@ func newLog(service, level string, to io.Writer) (*zap.Logger, error) {
 		zap.AddCaller(), zap.AddStacktrace(zap.ErrorLevel), zap.Fields(zap.String("service", service))), nil
 }
 
-// Stop waits for requests under way until ctx ends, cuts off the others and flushes the log.
-func (t *Telemetry) Stop(ctx context.Context) {
+// Stop gives requests under way a moment, cuts off the others and flushes the log.
+func (t *Telemetry) Stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
 	if t.server.Shutdown(ctx) != nil {
 		_ = t.server.Close()
 	}

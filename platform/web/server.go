@@ -102,14 +102,11 @@ func (c Config) limitBodies(handler http.Handler) http.Handler {
 // Address is where the server listens; it tells the port that HTTP_ADDRESS left open.
 func (s *Server) Address() string { return s.address }
 
-// Stop takes no new requests and waits for those under way. When ctx ends it cuts them off.
-func (s *Server) Stop(ctx context.Context) error {
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		_ = s.http.Close()
-	}
-	return err
-}
+// Stop takes no new requests and waits until those under way have ended or ctx has.
+func (s *Server) Stop(ctx context.Context) error { return s.http.Shutdown(ctx) }
+
+// Close cuts off what is left.
+func (s *Server) Close() { _ = s.http.Close() }
 
 // limitedListener accepts only while there is a slot.
 type limitedListener struct {

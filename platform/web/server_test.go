@@ -37,7 +37,7 @@ func startServer(t *testing.T, change func(*Config)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.http.Close() })
+	t.Cleanup(s.Close)
 	return s.Address()
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/bank-simulator/decision"
 )
 
 // The tests run the real program: this test binary, started again under another name.
@@ -411,7 +412,7 @@ func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 	}
 	// What the API shows is what SIMULATOR_PROFILES takes.
 	_, shown := p.call("GET", "/v1/profiles", "")
-	if _, err := (ProfilesConfig{Initial: shown, Max: 10}).book(); err != nil {
+	if _, err := decision.NewCatalog(shown, 0, 10); err != nil {
 		t.Errorf("%s: %v", shown, err)
 	}
 	for _, c := range []struct {

@@ -46,8 +46,6 @@ func run(config engine.Config) error {
 	if err != nil {
 		t.Log.Error("cannot go on", zap.Error(err))
 	}
-	bound, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	t.Stop(bound)
+	t.Stop()
 	return err
 }

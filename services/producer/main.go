@@ -101,6 +101,6 @@ func run(config *configuration, signals <-chan os.Signal) error {
 		}
 	}
 	t.Log.Info("stopped", zap.String("because_of", reason), zap.Duration("took", time.Since(stopping)))
-	t.Stop(ctx)
+	t.Stop()
 	return failure
 }

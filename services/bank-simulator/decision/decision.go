@@ -8,13 +8,14 @@ import (
 
 // Decision is what a bank does with one payment.
 type Decision struct {
-	Silent     bool          // no answer at all; the rest is then empty
-	RejectCode string        // empty: accepted
-	Delay      time.Duration // from the request to the answer
-	Twice      bool          // the answer is sent twice
+	Silent     bool          // no response; the other fields are then empty
+	RejectCode string        // empty means accepted
+	Delay      time.Duration // from the request to the response
+	Twice      bool          // the response is sent twice
 }
 
-// Decide is a pure function of the seed, the payment and the profile.
+// Decide returns what the bank does. It is a pure function of the seed, the payment and
+// the profile.
 func (p *Profile) Decide(seed uint64, endToEndID string) Decision {
 	if p.certain() {
 		return Decision{}
@@ -22,7 +23,7 @@ func (p *Profile) Decide(seed uint64, endToEndID string) Decision {
 	var key [64]byte
 	text := append(binary.BigEndian.AppendUint64(key[:0], seed), endToEndID...)
 	sum := sha256.Sum256(text)
-	// Four numbers that have nothing to do with each other, evenly spread over [0, 1).
+	// Four independent numbers, uniform over [0, 1).
 	var u [4]float64
 	for i := range u {
 		u[i] = float64(binary.BigEndian.Uint64(sum[8*i:])>>11) / (1 << 53)
@@ -41,7 +42,7 @@ func (p *Profile) Decide(seed uint64, endToEndID string) Decision {
 	return decision
 }
 
-// certain tells that every payment is accepted at once; then there is nothing to draw.
+// certain reports whether every payment is accepted at once, so that nothing is drawn.
 func (p *Profile) certain() bool {
 	return p.AcceptShare >= 1 && p.DuplicateShare == 0 && p.Delay.MaxMs == 0
 }

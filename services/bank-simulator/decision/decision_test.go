@@ -127,7 +127,7 @@ func TestOverManyPaymentsTheSharesAndTheDelayHold(t *testing.T) {
 }
 
 func TestTheNearestProfileApplies(t *testing.T) {
-	book, err := decision.NewBook(`{"10000002": {"silent_share": 1}, "10000002/9003": {"accept_share": 0, "reject_codes": ["AC04"]}}`, lateDelay, 100)
+	catalog, err := decision.NewCatalog(`{"10000002": {"silent_share": 1}, "10000002/9003": {"accept_share": 0, "reject_codes": ["AC04"]}}`, lateDelay, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,24 +145,24 @@ func TestTheNearestProfileApplies(t *testing.T) {
 		{"10000002", "9003", decision.Decision{RejectCode: "AC04"}},
 		{"10000002", "9004", decision.Decision{RejectCode: "AC07"}},
 	} {
-		if got := book.Profiles().Of(c.bank, c.branch).Decide(1, "E10000001202601020304AAAAAAAAAAA"); got != c.want {
+		if got := catalog.Profiles().Of(c.bank, c.branch).Decide(1, "E10000001202601020304AAAAAAAAAAA"); got != c.want {
 			t.Errorf("bank %s branch %s: %+v, want %+v", c.bank, c.branch, got, c.want)
 		}
 	}
 }
 
-func TestABookGoesBackToWhatItBeganWith(t *testing.T) {
-	book, err := decision.NewBook("", lateDelay, 7)
+func TestACatalogGoesBackToWhatItBeganWith(t *testing.T) {
+	catalog, err := decision.NewCatalog("", lateDelay, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, _ := json.Marshal(book.Profiles())
+	before, _ := json.Marshal(catalog.Profiles())
 	put := func(name string) error {
 		whose, err := decision.ParseWhose(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = book.Put(whose, decision.Draft{SilentShare: 1})
+		_, err = catalog.Put(whose, decision.Draft{SilentShare: 1})
 		return err
 	}
 	for _, name := range []string{"default", "default/9003", "10000001", "10000001/0001"} {
@@ -175,9 +175,9 @@ func TestABookGoesBackToWhatItBeganWith(t *testing.T) {
 	}
 	for _, name := range []string{"default", "default/9003", "10000001", "10000001/0001"} {
 		whose, _ := decision.ParseWhose(name)
-		book.Reset(whose)
+		catalog.Reset(whose)
 	}
-	if after, _ := json.Marshal(book.Profiles()); string(after) != string(before) {
+	if after, _ := json.Marshal(catalog.Profiles()); string(after) != string(before) {
 		t.Errorf("began with %s, went back to %s", before, after)
 	}
 }

@@ -1,6 +1,6 @@
-// Package decision says what a receiving bank answers to a payment. It is pure: the
-// answer is a function of a seed, the payment and the bank's profile, so a repeated
-// request gets the same answer after any restart and from any replica.
+// Package decision decides how a receiving bank responds to a payment. A decision is a
+// pure function of a seed, the payment and the bank's profile, so a repeated request gets
+// the same response after any restart and from any replica.
 package decision
 
 import (
@@ -11,19 +11,19 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Profile is how a bank behaves. What the three shares leave of 1 is rejected.
+// Profile is how a bank behaves. It rejects what the first three shares leave of 1.
 type Profile struct {
 	AcceptShare    float64  `json:"accept_share"`           // accepted, after Delay
 	LateShare      float64  `json:"late_share"`             // accepted, after LateDelayMs
-	SilentShare    float64  `json:"silent_share"`           // never answered
-	DuplicateShare float64  `json:"duplicate_share"`        // of the answers: sent twice
-	LateDelayMs    int64    `json:"late_delay_ms"`          // meant to be longer than the engine waits
-	RejectCodes    []string `json:"reject_codes,omitempty"` // equally likely; repeat one to weigh it
+	SilentShare    float64  `json:"silent_share"`           // no response
+	DuplicateShare float64  `json:"duplicate_share"`        // of the responses, sent twice
+	LateDelayMs    int64    `json:"late_delay_ms"`          // longer than the engine waits
+	RejectCodes    []string `json:"reject_codes,omitempty"` // equally likely; repeat a code to make it likelier
 	Delay          Delay    `json:"delay"`
 }
 
-// Delay is how long a bank takes: MinMs plus an exponential time, MeanMs on average, cut
-// at MaxMs. All zero is at once.
+// Delay is how long a bank takes: MinMs plus an exponential time, on average MeanMs, at
+// most MaxMs. All zero means at once.
 type Delay struct {
 	MinMs  int64 `json:"min_ms"`
 	MeanMs int64 `json:"mean_ms"`
@@ -41,25 +41,25 @@ func Accepting(lateDelay time.Duration) Profile {
 	return Profile{AcceptShare: 1, LateDelayMs: lateDelay.Milliseconds()}
 }
 
-// Draft is a profile as it is written: what is left out gets a sensible value.
+// Draft is a profile as a user writes it. Fields left out get the default beside them.
 type Draft struct {
-	AcceptShare    *float64   `json:"accept_share"` // all that late and silent leave
+	AcceptShare    *float64   `json:"accept_share"` // what late and silent leave of 1
 	LateShare      float64    `json:"late_share"`   //
 	SilentShare    float64    `json:"silent_share"` //
 	DuplicateShare float64    `json:"duplicate_share"`
-	LateDelayMs    *int64     `json:"late_delay_ms"` // the program's setting
+	LateDelayMs    *int64     `json:"late_delay_ms"` // SIMULATOR_LATE_DELAY
 	RejectCodes    []string   `json:"reject_codes"`
 	Delay          DraftDelay `json:"delay"`
 }
 
-// DraftDelay is a Delay as it is written.
+// DraftDelay is the Delay of a Draft.
 type DraftDelay struct {
 	MinMs  int64  `json:"min_ms"`
-	MeanMs *int64 `json:"mean_ms"` // min_ms: always the same
-	MaxMs  *int64 `json:"max_ms"`  // 10 times mean_ms, which one exponential time in 22,000 exceeds
+	MeanMs *int64 `json:"mean_ms"` // min_ms, which makes the delay constant
+	MaxMs  *int64 `json:"max_ms"`  // 10 times mean_ms; one exponential time in 22,000 is longer
 }
 
-// Invalid says which field of a profile is wrong, and its value.
+// Invalid is the error of a profile: the wrong field and its value.
 type Invalid struct {
 	Field  string
 	Value  any
@@ -68,10 +68,10 @@ type Invalid struct {
 
 func (e *Invalid) Error() string { return fmt.Sprintf("%s is %v: %s", e.Field, e.Value, e.Detail) }
 
-// shareSlack forgives the rounding of decimal fractions.
+// shareSlack allows for the rounding of decimal fractions.
 const shareSlack = 1e-9
 
-// Profile completes and checks a draft, or returns an *Invalid.
+// Profile completes and validates a draft. Its error is an *Invalid.
 func (d Draft) Profile(lateDelay time.Duration) (Profile, error) {
 	p := Profile{
 		LateShare: d.LateShare, SilentShare: d.SilentShare, DuplicateShare: d.DuplicateShare,
@@ -130,7 +130,7 @@ func (d Draft) Profile(lateDelay time.Duration) (Profile, error) {
 	return p, nil
 }
 
-// exponential returns a time of the distribution for u, evenly spread over [0, 1).
+// exponential returns a delay for u, which is uniform over [0, 1).
 func (d Delay) exponential(u float64) time.Duration {
 	ms := float64(d.MinMs) - math.Log1p(-u)*float64(d.MeanMs-d.MinMs)
 	return time.Duration(min(ms, float64(d.MaxMs)) * float64(time.Millisecond))

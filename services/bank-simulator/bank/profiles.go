@@ -1,4 +1,4 @@
-package main
+package bank
 
 import (
 	"errors"
@@ -10,17 +10,17 @@ import (
 	"github.com/liquida/liquida/services/bank-simulator/decision"
 )
 
-// profilesAPI changes how the banks behave while they answer. A profile's address is its
-// name: /v1/profiles/10000001 for a bank, /v1/profiles/10000001/9003 for a branch of it,
-// and "default" for every bank.
-func profilesAPI(book *decision.Book, log *zap.Logger) http.Handler {
+// profilesAPI shows and changes how the banks behave. The path names the profile:
+// /v1/profiles/10000001 a bank, /v1/profiles/10000001/9003 a branch of it. The bank
+// "default" stands for every bank.
+func profilesAPI(catalog *decision.Catalog, log *zap.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/profiles", func(w http.ResponseWriter, _ *http.Request) {
-		web.WriteJSON(w, http.StatusOK, book.Profiles())
+		web.WriteJSON(w, http.StatusOK, catalog.Profiles())
 	})
 	for _, path := range []string{"/v1/profiles/{bank}", "/v1/profiles/{bank}/{branch}"} {
 		mux.HandleFunc("GET "+path, named(func(w http.ResponseWriter, _ *http.Request, whose decision.Whose) *web.Problem {
-			profile, ok := book.Profiles()[whose]
+			profile, ok := catalog.Profiles()[whose]
 			if !ok {
 				return &web.Problem{Type: web.Kind("no-profile"), Title: "No profile", Status: http.StatusNotFound,
 					Detail: whose.String() + " has no profile of its own: a more general one applies, see GET /v1/profiles"}
@@ -33,7 +33,7 @@ func profilesAPI(book *decision.Book, log *zap.Logger) http.Handler {
 			if problem := web.ReadJSON(r.Body, &draft); problem != nil {
 				return problem
 			}
-			profile, err := book.Put(whose, draft)
+			profile, err := catalog.Put(whose, draft)
 			if err != nil {
 				return refusal(err)
 			}
@@ -42,7 +42,7 @@ func profilesAPI(book *decision.Book, log *zap.Logger) http.Handler {
 			return nil
 		}))
 		mux.HandleFunc("DELETE "+path, named(func(w http.ResponseWriter, _ *http.Request, whose decision.Whose) *web.Problem {
-			book.Reset(whose)
+			catalog.Reset(whose)
 			log.Info("profile reset to the initial one, if any", zap.Stringer("whose", whose))
 			w.WriteHeader(http.StatusNoContent)
 			return nil

@@ -1,4 +1,4 @@
-package main
+package bank
 
 import (
 	"errors"
@@ -10,21 +10,22 @@ import (
 	"github.com/liquida/liquida/platform/web"
 )
 
-// LockConfig says who may change how the banks behave.
-type LockConfig struct {
-	KeysFile string `env:"HTTP_KEYS_FILE" help:"digests of bearer keys, as the producer's; the key of central-bank is asked for, and read at the start; empty: everyone may call, which is refused unless HTTP_ADDRESS is on loopback"`
+// AccessConfig says who may change how the banks behave.
+type AccessConfig struct {
+	KeysFile string `env:"HTTP_KEYS_FILE" help:"digests of bearer keys, in the form of the producer's file; callers need the key of central-bank; read at the start; empty: everyone may call, which is allowed only on a loopback HTTP_ADDRESS"`
 }
 
-// Validate names the variable that is missing.
-func (c LockConfig) Validate(loopback bool) error {
+// Validate names the variable that is wrong.
+func (c AccessConfig) Validate(loopback bool) error {
 	if c.KeysFile == "" && !loopback {
 		return errors.New("HTTP_KEYS_FILE is empty and HTTP_ADDRESS is not on loopback: anyone could have payments accepted or rejected; give the file, or serve loopback only")
 	}
 	return nil
 }
 
-// lock lets only the central bank in: whoever decides what banks answer decides where money goes.
-func (c LockConfig) lock(handler http.Handler) (http.Handler, error) {
+// restrict admits only the central bank: whoever decides how banks respond decides where
+// money goes.
+func (c AccessConfig) restrict(handler http.Handler) (http.Handler, error) {
 	if c.KeysFile == "" {
 		return handler, nil
 	}
@@ -35,7 +36,7 @@ func (c LockConfig) lock(handler http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		switch holder, known := digests.Holder(strings.TrimSpace(key)); {
-		case !strings.EqualFold(scheme, "Bearer") || !known: // no answer repeats a key
+		case !strings.EqualFold(scheme, "Bearer") || !known: // no response repeats a key
 			(&web.Problem{Type: web.Kind("unknown-caller"), Title: "Unknown caller", Status: http.StatusUnauthorized, Field: "Authorization", Rule: "Bearer KEY",
 				Detail: "no key, or one that is not known: send the key of " + keys.CentralBank, Challenge: `Bearer realm="liquida"`}).Write(w)
 		case holder != keys.CentralBank:

@@ -1,4 +1,4 @@
-package main
+package bank
 
 import (
 	"testing"
@@ -8,42 +8,42 @@ import (
 
 // Whatever the order in which answers are acknowledged: what may be committed is the
 // first offset that is not finished, and it never goes back.
-func TestALineMayBeCommittedUpToItsFirstUnansweredRequest(t *testing.T) {
+func TestAPartitionMayBeCommittedUpToItsFirstUnansweredRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newLine()
+		p := newPartition()
 		next := rapid.Int64Range(0, 100).Draw(t, "first offset")
-		open := map[*answer]int64{}
+		open := map[*response]int64{}
 		last := int64(-1)
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
 				next += rapid.Int64Range(0, 3).Draw(t, "gap") // as compaction and transactions leave
 				for range rapid.IntRange(0, 2).Draw(t, "answers") {
-					a := &answer{}
+					a := &response{}
 					open[a] = next
-					l.pass(next, a)
+					p.add(next, a)
 				}
-				l.pass(next, nil)
+				p.add(next, nil)
 				next++
 			},
 			"acknowledge": func(*rapid.T) {
 				for a := range open { // in any order
 					delete(open, a)
-					l.done(a)
+					p.remove(a)
 					break
 				}
 			},
 			"": func(t *rapid.T) {
 				want := int64(-1)
-				if l.next >= 0 {
+				if p.next >= 0 {
 					want = next
 				}
 				for _, offset := range open {
 					want = min(want, offset)
 				}
-				if got := l.committable(); got != want || got < last {
+				if got := p.committable(); got != want || got < last {
 					t.Fatalf("committable up to %d after %d, want %d", got, last, want)
 				}
-				last = l.committable()
+				last = p.committable()
 			},
 		})
 	})

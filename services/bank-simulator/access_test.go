@@ -10,6 +10,7 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/bank-simulator/bank"
 )
 
 func TestOnlyTheCentralBankChangesHowBanksBehave(t *testing.T) {
@@ -24,7 +25,7 @@ func TestOnlyTheCentralBankChangesHowBanksBehave(t *testing.T) {
 	}
 	p := startProgram(t, startBroker(t, bothTopics...), "HTTP_KEYS_FILE="+digests)
 	p.awaitReady()
-	bank, centralBank := all["10000001"], all[keys.CentralBank]
+	key, centralBank := all["10000001"], all[keys.CentralBank]
 	const profile = `{"accept_share": 0, "reject_codes": ["AC14"]}`
 	for _, c := range []struct {
 		authorization string
@@ -34,10 +35,10 @@ func TestOnlyTheCentralBankChangesHowBanksBehave(t *testing.T) {
 		{"Bearer", http.StatusUnauthorized},
 		{"Bearer " + keys.CentralBank, http.StatusUnauthorized},
 		{"Bearer " + centralBank + "0", http.StatusUnauthorized},
-		{"Bearer " + keys.CentralBank + bank[strings.Index(bank, "."):], http.StatusUnauthorized},
+		{"Bearer " + keys.CentralBank + key[strings.Index(key, "."):], http.StatusUnauthorized},
 		{"Basic " + centralBank, http.StatusUnauthorized},
 		{centralBank, http.StatusUnauthorized},
-		{"Bearer " + bank, http.StatusForbidden},
+		{"Bearer " + key, http.StatusForbidden},
 	} {
 		for _, route := range []struct{ method, path string }{
 			{"GET", "/v1/profiles"}, {"GET", "/v1/profiles/default"}, {"PUT", "/v1/profiles/default"}, {"PUT", "/v1/profiles/10000001/0001"}, {"DELETE", "/v1/profiles/default/9003"}, {"GET", "/"},
@@ -61,7 +62,7 @@ func TestOnlyTheCentralBankChangesHowBanksBehave(t *testing.T) {
 	}
 }
 
-func TestProfilesWithoutALockAreServedOnLoopbackOnly(t *testing.T) {
+func TestProfilesWithoutKeysAreServedOnLoopbackOnly(t *testing.T) {
 	for _, c := range []struct{ address, keysFile, says string }{
 		{"127.0.0.1:8081", "", ""},
 		{"[::1]:8081", "", ""},
@@ -72,13 +73,10 @@ func TestProfilesWithoutALockAreServedOnLoopbackOnly(t *testing.T) {
 		t.Run(c.address+c.keysFile, func(t *testing.T) {
 			t.Setenv("HTTP_ADDRESS", c.address)
 			t.Setenv("HTTP_KEYS_FILE", c.keysFile)
-			config := &configuration{Telemetry: telemetry.Config{Address: "127.0.0.1:9102"}, HTTP: web.Config{Address: "127.0.0.1:8081"}}
+			config := &bank.Config{Telemetry: telemetry.Config{Address: "127.0.0.1:9102"}, HTTP: web.Config{Address: "127.0.0.1:8081"}}
 			if err := settings.Parse(config); (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 		})
-	}
-	if _, err := (LockConfig{filepath.Join(t.TempDir(), "none")}).lock(http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "HTTP_KEYS_FILE") {
-		t.Error(err)
 	}
 }

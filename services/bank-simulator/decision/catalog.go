@@ -13,14 +13,14 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// Whose tells whose behaviour a profile is: a bank's, or that of one of its branches.
-// Written "bank" or "bank/branch", where the bank is an ISPB or "default" for every bank.
+// Whose names the owner of a profile: a bank or one of its branches. It is written "bank"
+// or "bank/branch", where bank is an ISPB, or "default" for every bank.
 type Whose struct{ Bank, Branch string }
 
 // AnyBank stands for every bank.
 const AnyBank = "default"
 
-// ParseWhose is the inverse of String; it returns an *Invalid.
+// ParseWhose is the inverse of String. Its error is an *Invalid.
 func ParseWhose(text string) (Whose, error) {
 	bank, branch, branched := strings.Cut(text, "/")
 	if _, err := pix.ParseISPB(bank); err != nil && bank != AnyBank {
@@ -44,11 +44,11 @@ func (w Whose) String() string {
 // MarshalText makes Whose the key of a JSON object.
 func (w Whose) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
-// Profiles is what applies at one moment. It never changes.
+// Profiles are those in force at one moment. They never change.
 type Profiles map[Whose]*Profile
 
-// Of returns the profile for payments to a branch of a bank. The nearer wins: the bank's
-// branch, the branch of any bank, the bank, any bank.
+// Of returns the profile for payments to a branch of a bank. The most specific one wins:
+// the bank's branch, the branch of any bank, the bank, any bank.
 func (p Profiles) Of(bank, branch string) *Profile {
 	for _, whose := range [...]Whose{{bank, branch}, {AnyBank, branch}, {bank, ""}} {
 		if profile, ok := p[whose]; ok {
@@ -58,8 +58,8 @@ func (p Profiles) Of(bank, branch string) *Profile {
 	return p[Whose{Bank: AnyBank}]
 }
 
-// Book keeps the profiles and lets them change while payments are decided.
-type Book struct {
+// Catalog keeps the profiles. They may change while payments are decided.
+type Catalog struct {
 	lateDelay   time.Duration
 	profilesMax int
 	initial     Profiles
@@ -67,9 +67,9 @@ type Book struct {
 	changing    sync.Mutex
 }
 
-// NewBook makes a book of the sandbox's branches and, over them, what the JSON object
-// initial says (empty for nothing): {"default": {...}, "10000001/9003": {...}}.
-func NewBook(initial string, lateDelay time.Duration, profilesMax int) (*Book, error) {
+// NewCatalog begins with the profiles of the sandbox's branches. The JSON object initial
+// overrides and adds to them: {"default": {...}, "10000001/9003": {...}}. It may be empty.
+func NewCatalog(initial string, lateDelay time.Duration, profilesMax int) (*Catalog, error) {
 	accepting, rejecting := Accepting(lateDelay), func(reason pix.Reason) *Profile {
 		return &Profile{RejectCodes: []string{reason.String()}, LateDelayMs: lateDelay.Milliseconds()}
 	}
@@ -105,45 +105,46 @@ func NewBook(initial string, lateDelay time.Duration, profilesMax int) (*Book, e
 	if len(profiles) > profilesMax {
 		return nil, fmt.Errorf("it makes %d profiles with those of the sandbox: at most %d are allowed", len(profiles), profilesMax)
 	}
-	b := &Book{lateDelay: lateDelay, profilesMax: profilesMax, initial: profiles}
-	b.current.Store(&profiles)
-	return b, nil
+	c := &Catalog{lateDelay: lateDelay, profilesMax: profilesMax, initial: profiles}
+	c.current.Store(&profiles)
+	return c, nil
 }
 
-// Profiles returns what applies now.
-func (b *Book) Profiles() Profiles { return *b.current.Load() }
+// Profiles returns those in force now.
+func (c *Catalog) Profiles() Profiles { return *c.current.Load() }
 
-// Put makes the draft a profile that applies at once. It returns an *Invalid or a *Full.
-func (b *Book) Put(whose Whose, draft Draft) (Profile, error) {
-	profile, err := draft.Profile(b.lateDelay)
+// Put sets a profile; it is in force at once. Its error is an *Invalid or a *Full.
+func (c *Catalog) Put(whose Whose, draft Draft) (Profile, error) {
+	profile, err := draft.Profile(c.lateDelay)
 	if err != nil {
 		return profile, err
 	}
-	b.changing.Lock()
-	defer b.changing.Unlock()
-	changed := maps.Clone(b.Profiles())
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	changed := maps.Clone(c.Profiles())
 	changed[whose] = &profile
-	if len(changed) > b.profilesMax {
-		return profile, &Full{b.profilesMax}
+	if len(changed) > c.profilesMax {
+		return profile, &Full{c.profilesMax}
 	}
-	b.current.Store(&changed)
+	c.current.Store(&changed)
 	return profile, nil
 }
 
-// Reset brings back what the program began with for this bank or branch, if anything.
-func (b *Book) Reset(whose Whose) {
-	b.changing.Lock()
-	defer b.changing.Unlock()
-	changed := maps.Clone(b.Profiles())
-	if initial, ok := b.initial[whose]; ok {
+// Reset restores the initial profile of a bank or branch, or removes the profile if there
+// was none.
+func (c *Catalog) Reset(whose Whose) {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	changed := maps.Clone(c.Profiles())
+	if initial, ok := c.initial[whose]; ok {
 		changed[whose] = initial
 	} else {
 		delete(changed, whose)
 	}
-	b.current.Store(&changed)
+	c.current.Store(&changed)
 }
 
-// Full says that no more profiles fit.
+// Full is the error of a catalog that has reached its limit.
 type Full struct{ Max int }
 
 func (e *Full) Error() string {

@@ -1,4 +1,4 @@
-package main
+package bank
 
 import (
 	"time"
@@ -10,7 +10,7 @@ import (
 
 type metrics struct {
 	answers   *prometheus.CounterVec
-	series    map[label]prometheus.Counter // used by the one goroutine that Kafka's client calls back from
+	series    map[label]prometheus.Counter // only for the goroutine of the Kafka client's callbacks
 	seriesMax int
 	silent    prometheus.Counter
 	invalid   prometheus.Counter
@@ -18,10 +18,10 @@ type metrics struct {
 	abandoned prometheus.Counter
 }
 
-// label tells answers apart; an empty reason is an acceptance.
+// label is one series of the counted responses. An empty reason means accepted.
 type label struct{ ispb, reason string }
 
-// others stands for every combination past the limit on series.
+// others is the label of every combination past the limit on series.
 const others = "others"
 
 func newMetrics(registry prometheus.Registerer, seriesMax int, b *bank) *metrics {
@@ -31,24 +31,24 @@ func newMetrics(registry prometheus.Registerer, seriesMax int, b *bank) *metrics
 			Name: "pix_simulator_answers_total", Help: "Answers that Kafka has acknowledged, by the PSP that answers, status (ACSP or RJCT) and reason code.",
 		}, []string{"ispb", "status", "reason"}),
 		silent: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pix_simulator_silent_total", Help: "Requests that were decided to get no answer.",
+			Name: "pix_simulator_silent_total", Help: "Requests to which the bank stays silent.",
 		}),
 		invalid: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pix_simulator_invalid_requests_total", Help: "Requests that cannot be read and were skipped.",
+			Name: "pix_simulator_invalid_requests_total", Help: "Requests that cannot be read. They are skipped.",
 		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pix_simulator_refused_answers_total", Help: "Tries to send an answer that Kafka refused.",
+			Name: "pix_simulator_refused_answers_total", Help: "Answers that Kafka refused, once for each try.",
 		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pix_simulator_abandoned_answers_total", Help: "Answers given up because Kafka refused them for a minute.",
+			Name: "pix_simulator_abandoned_answers_total", Help: "Answers given up after Kafka refused them for a minute.",
 		}),
 	}
 	registry.MustRegister(m.answers, m.silent, m.invalid, m.refused, m.abandoned,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "pix_simulator_delayed_answers", Help: "Answers that wait for their time.",
+			Name: "pix_simulator_delayed_answers", Help: "Answers that are not due yet.",
 		}, func() float64 { return float64(b.delayed.length()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "pix_simulator_unanswered_requests", Help: "Answers decided and not acknowledged by Kafka; at the limit no requests are fetched.",
+			Name: "pix_simulator_unanswered_requests", Help: "Answers that Kafka has not acknowledged yet; at the limit no requests are fetched.",
 		}, func() float64 {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -58,8 +58,8 @@ func newMetrics(registry prometheus.Registerer, seriesMax int, b *bank) *metrics
 	return m
 }
 
-// answered counts without building label sets per payment, and bounds their number: both
-// the codes and the banks come from outside.
+// answered counts a response. It builds no label set for each payment. It bounds the number
+// of series, because codes and banks come from outside.
 func (m *metrics) answered(l label) {
 	counter, known := m.series[l]
 	if !known {
@@ -81,7 +81,7 @@ func (m *metrics) answered(l label) {
 	counter.Inc()
 }
 
-// rarely returns a log that lets one line of each message through in ten seconds.
+// rarely returns a log that writes each message at most once in ten seconds.
 func rarely(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, 10*time.Second, 1, 0)

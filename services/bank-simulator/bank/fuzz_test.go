@@ -1,4 +1,4 @@
-package main
+package bank
 
 import (
 	"testing"
@@ -31,7 +31,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		for _, decided := range []decision.Decision{{}, {RejectCode: "AC03"}} {
-			a := newAnswer(request, decided)
+			a := newResponse(request, decided, nil)
 			var answer pixv1.AuthorizationResponse
 			if err := answer.UnmarshalVT(a.record.Value); err != nil {
 				t.Fatal(err)

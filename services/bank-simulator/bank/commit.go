@@ -1,0 +1,110 @@
+package bank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/stream"
+)
+
+func (b *bank) assigned(_ context.Context, _ *kgo.Client, assigned map[string][]int32) {
+	b.mu.Lock()
+	for _, number := range assigned[stream.AuthorizationRequests] {
+		b.partitions[number] = newPartition()
+	}
+	owned := len(b.partitions)
+	b.mu.Unlock()
+	b.t.Health.Report(assignmentNeed, nil)
+	b.t.Log.Info("partitions assigned", zap.Int("owned", owned))
+}
+
+// revoked commits what is finished. Responses under way still go out, and the next owner of
+// the partition repeats them.
+func (b *bank) revoked(ctx context.Context, _ *kgo.Client, revoked map[string][]int32) {
+	ctx, cancel := context.WithTimeout(ctx, b.config.SessionTimeout)
+	defer cancel()
+	if err := b.commit(ctx, revoked[stream.AuthorizationRequests]); err != nil {
+		b.t.Log.Warn("cannot commit revoked partitions; their requests come again", zap.Error(err))
+	}
+	b.forget(revoked)
+}
+
+func (b *bank) lost(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
+	b.forget(lost)
+	b.t.Health.Report(assignmentNeed, errors.New("lost the partitions; joining the group again"))
+	b.t.Log.Warn("partitions lost")
+}
+
+func (b *bank) forget(gone map[string][]int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, number := range gone[stream.AuthorizationRequests] {
+		delete(b.partitions, number)
+	}
+}
+
+func (b *bank) commitRegularly() {
+	tick := time.NewTicker(b.config.CommitInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-b.background.Done():
+			return
+		case <-tick.C:
+			if err := b.commit(b.background, nil); err != nil && b.background.Err() == nil {
+				b.rarely.Warn("cannot commit; trying again", zap.Error(err))
+			}
+		}
+	}
+}
+
+// commit commits the finished prefix of these partitions; nil means of all.
+func (b *bank) commit(ctx context.Context, numbers []int32) error {
+	ctx, cancel := context.WithTimeout(ctx, b.config.CommitTimeout)
+	defer cancel()
+	moved := map[int32]kgo.EpochOffset{}
+	b.mu.Lock()
+	if numbers == nil {
+		for number := range b.partitions {
+			numbers = append(numbers, number)
+		}
+	}
+	for _, number := range numbers {
+		if p := b.partitions[number]; p != nil && p.committable() > p.committed {
+			moved[number] = kgo.EpochOffset{Epoch: -1, Offset: p.committable()}
+		}
+	}
+	b.mu.Unlock()
+	if len(moved) == 0 {
+		return nil
+	}
+	var failed error
+	offsets := map[string]map[int32]kgo.EpochOffset{stream.AuthorizationRequests: moved}
+	b.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
+		if failed = err; err != nil {
+			return
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, topic := range response.Topics {
+			for _, committed := range topic.Partitions {
+				if err := kerr.ErrorForCode(committed.ErrorCode); err != nil {
+					failed = fmt.Errorf("partition %d: %w", committed.Partition, err)
+				} else if p := b.partitions[committed.Partition]; p != nil {
+					p.committed = moved[committed.Partition].Offset
+				}
+			}
+		}
+	})
+	if failed == nil {
+		b.crash.Pass(afterCommit)
+	}
+	return failed
+}

@@ -21,15 +21,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AuthorizationStatus is the receiving PSP's answer (the role of pacs.002).
+// AuthorizationStatus is the receiving PSP's decision (the role of pacs.002).
 type AuthorizationStatus int32
 
 const (
-	// Never sent: an answer with this status is counted as invalid and dropped.
+	// Never sent. A response with this status is counted as invalid and dropped.
 	AuthorizationStatus_AUTHORIZATION_STATUS_UNSPECIFIED AuthorizationStatus = 0
 	// ACSP: accepted, the payee's account can be credited.
 	AuthorizationStatus_AUTHORIZATION_STATUS_ACSP AuthorizationStatus = 1
-	// RJCT: rejected, reason_code says why.
+	// RJCT: rejected; reason_code says why.
 	AuthorizationStatus_AUTHORIZATION_STATUS_RJCT AuthorizationStatus = 2
 )
 
@@ -75,20 +75,21 @@ func (AuthorizationStatus) EnumDescriptor() ([]byte, []int) {
 }
 
 // AuthorizationRequest asks the receiving PSP whether it will credit its customer (the
-// role of pacs.008, forwarded). The money is reserved before it is sent. Topic:
-// pix.authorization-requests, keyed by end_to_end_id, in the partition of the order.
-// It may be delivered more than once; the answer must then be the same.
+// role of pacs.008, forwarded). The money is held before it is sent. Topic:
+// pix.authorization-requests, in the partition of the order, keyed by end_to_end_id, and
+// for a return by the original's. It may be delivered more than once: the PSP must then
+// give the same response.
 type AuthorizationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The EndToEndId, or the RtrId of a return. The answer repeats it.
+	// The EndToEndId, or the RtrId of a return. The response repeats it.
 	EndToEndId string   `protobuf:"bytes,1,opt,name=end_to_end_id,json=endToEndId,proto3" json:"end_to_end_id,omitempty"`
 	Payer      *Account `protobuf:"bytes,2,opt,name=payer,proto3" json:"payer,omitempty"`
 	Payee      *Account `protobuf:"bytes,3,opt,name=payee,proto3" json:"payee,omitempty"`
 	// Amount in centavos of BRL.
 	AmountCentavos uint64 `protobuf:"varint,4,opt,name=amount_centavos,json=amountCentavos,proto3" json:"amount_centavos,omitempty"`
-	// The partition of pix.authorization-responses in which the asking engine listens.
+	// The partition of pix.authorization-responses that the asking engine reads.
 	ReplyPartition int32 `protobuf:"varint,5,opt,name=reply_partition,json=replyPartition,proto3" json:"reply_partition,omitempty"`
-	// The payment that a return gives back; empty for a payment.
+	// For a return, the payment that it gives back. Empty for a payment.
 	OriginalEndToEndId string `protobuf:"bytes,6,opt,name=original_end_to_end_id,json=originalEndToEndId,proto3" json:"original_end_to_end_id,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -172,7 +173,7 @@ type AuthorizationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in the request.
 	EndToEndId string `protobuf:"bytes,1,opt,name=end_to_end_id,json=endToEndId,proto3" json:"end_to_end_id,omitempty"`
-	// The PSP that answers; it must be the payee's, else the answer is counted and dropped.
+	// The PSP that responds. It must be the payee's, or the response is counted and dropped.
 	Ispb   string              `protobuf:"bytes,2,opt,name=ispb,proto3" json:"ispb,omitempty"`
 	Status AuthorizationStatus `protobuf:"varint,3,opt,name=status,proto3,enum=pix.v1.AuthorizationStatus" json:"status,omitempty"`
 	// 4 characters, for example AC06; empty when status is ACSP.

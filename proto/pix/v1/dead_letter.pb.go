@@ -21,22 +21,21 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// DeadLetter keeps an input record that cannot become a payment: undecodable, invalid,
-// or in conflict with an earlier payment of the same end_to_end_id. Nothing was moved
-// for it. Topic: pix.dead-letters, in the partition of the source record. It may be
-// delivered more than once: topic, partition and offset identify the source. An answer in
+// DeadLetter keeps a record that cannot become a payment: undecodable, invalid, or in
+// conflict with an earlier payment under the same end_to_end_id. No money moved for it.
+// Topic: pix.dead-letters, in the partition of the source record. It may be delivered more
+// than once: topic, partition and offset identify the source. A record of
 // pix.authorization-responses without the seal of the bank that it names is kept here too
-// (FF01), as long as they are few.
+// (FF01), at most some each second.
 type DeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Coordinates of the source record.
 	Topic     string `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
 	Partition int32  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
 	Offset    int64  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
-	// FF01 undecodable or malformed field, FF08 bad EndToEndId, DT02 bad acceptance time,
-	// DUPL same EndToEndId with other content.
+	// The reasons of dead letters are in docs/outcomes.md.
 	ReasonCode string `protobuf:"bytes,4,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"`
-	// What is wrong, naming the field and the value.
+	// What is wrong. It names the field and the value.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Length of the source record's value in bytes.
 	PayloadSizeBytes uint64 `protobuf:"varint,6,opt,name=payload_size_bytes,json=payloadSizeBytes,proto3" json:"payload_size_bytes,omitempty"`

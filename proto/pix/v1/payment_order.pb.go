@@ -21,8 +21,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Account names one account inside the payment system. Together with the ISPB it is
-// all that the ledger needs: the ledger's account id is a function of these three.
+// Account names one customer account. The ledger's account id is a function of these three
+// fields.
 type Account struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The PSP that keeps the account: 8 characters, digits today, upper-case letters allowed.
@@ -89,9 +89,9 @@ func (x *Account) GetNumber() string {
 // PaymentOrder asks for a payment (the role of pacs.008). Topic: pix.payments,
 // keyed by end_to_end_id.
 //
-// The content of a payment is payer, payee and amount_centavos, nothing else: the same
-// end_to_end_id with the same content is the same payment, however often it arrives;
-// with other content it is a conflicting duplicate (reason DUPL).
+// The content of a payment is payer, payee and amount_centavos, nothing else. The same
+// end_to_end_id with the same content is the same payment, however often it arrives. With
+// other content it is a conflicting duplicate (reason DUPL).
 type PaymentOrder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identity of the payment: "E", the payer's ISPB (8), yyyyMMddHHmm in UTC (12) and
@@ -101,14 +101,14 @@ type PaymentOrder struct {
 	Payee      *Account `protobuf:"bytes,3,opt,name=payee,proto3" json:"payee,omitempty"`
 	// Amount in centavos of BRL (1 BRL = 100 centavos). Zero is refused with AM01.
 	AmountCentavos uint64 `protobuf:"varint,4,opt,name=amount_centavos,json=amountCentavos,proto3" json:"amount_centavos,omitempty"`
-	// When the payer's PSP accepted the payment: milliseconds since 1970-01-01T00:00:00Z.
-	// It may differ from the minute in end_to_end_id by 12 hours at most, and may lie at
-	// most 5 seconds after the record's timestamp.
+	// When the payer's PSP accepted the payment, in milliseconds since 1970-01-01T00:00:00Z:
+	// at most 12 hours from the minute in end_to_end_id, and at most 5 seconds after the
+	// record's timestamp.
 	AcceptedAtUnixMs int64 `protobuf:"varint,5,opt,name=accepted_at_unix_ms,json=acceptedAtUnixMs,proto3" json:"accepted_at_unix_ms,omitempty"`
 	// Free text from payer to payee, at most 140 bytes of UTF-8. Not part of the content.
 	RemittanceInformation string `protobuf:"bytes,6,opt,name=remittance_information,json=remittanceInformation,proto3" json:"remittance_information,omitempty"`
-	// When set, this is no payment but a return, keyed by the EndToEndId of its original, and
-	// every other field is left out.
+	// When set, the order is a return. It is keyed by the EndToEndId of its original, and
+	// every other field is empty.
 	ReturnOrder   *ReturnOrder `protobuf:"bytes,7,opt,name=return_order,json=returnOrder,proto3" json:"return_order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

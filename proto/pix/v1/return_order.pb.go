@@ -21,26 +21,26 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ReturnOrder asks to give a settled payment back, all of it or a part (the role of
-// pacs.004). It travels inside a PaymentOrder. Between whom the money moves is the
-// original's to say: from its payee to its payer.
+// ReturnOrder asks to give back a settled payment, all of it or a part (the role of
+// pacs.004). It travels inside a PaymentOrder. The money moves from the original's payee
+// to its payer, so the order names neither.
 //
-// The content of a return is original_end_to_end_id, amount_centavos and reason_code: the
+// The content of a return is original_end_to_end_id, amount_centavos and reason_code. The
 // same return_id with the same content is the same return, however often it arrives.
 type ReturnOrder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// RtrId, the identity of the return: "D", the ISPB of the PSP that gives the money back
 	// (it received the original), and the rest as in an EndToEndId.
 	ReturnId string `protobuf:"bytes,1,opt,name=return_id,json=returnId,proto3" json:"return_id,omitempty"`
-	// The payment that is given back. Returns themselves cannot be.
+	// The payment that is given back. A return cannot be returned.
 	OriginalEndToEndId string `protobuf:"bytes,2,opt,name=original_end_to_end_id,json=originalEndToEndId,proto3" json:"original_end_to_end_id,omitempty"`
 	// Amount in centavos of BRL. All returns of a payment together never exceed it (AM09).
 	AmountCentavos uint64 `protobuf:"varint,3,opt,name=amount_centavos,json=amountCentavos,proto3" json:"amount_centavos,omitempty"`
 	// MD06, BE08, FR01 or SL02.
 	ReasonCode string `protobuf:"bytes,4,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"`
 	// When the returning PSP accepted it, in milliseconds since 1970-01-01T00:00:00Z: at most
-	// 12 hours from the minute in return_id, 5 seconds after the record's timestamp, and 90
-	// days after the original settled.
+	// 12 hours from the minute in return_id, at most 5 seconds after the record's timestamp,
+	// and at most 90 days after the original settled.
 	AcceptedAtUnixMs int64 `protobuf:"varint,5,opt,name=accepted_at_unix_ms,json=acceptedAtUnixMs,proto3" json:"accepted_at_unix_ms,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SettlementStatus is the final state of a payment.
+// SettlementStatus says how a payment ended.
 type SettlementStatus int32
 
 const (
@@ -76,12 +76,11 @@ func (SettlementStatus) EnumDescriptor() ([]byte, []int) {
 
 // SettlementReport says how a payment ended (the role of the final pacs.002). Topic:
 // pix.settlements, keyed by end_to_end_id, in the partition of the order. It may be
-// delivered more than once and is then equal byte for byte; for that it holds nothing
-// but what the order's content and the ledger's verdict determine. The record's
-// timestamp tells when.
+// delivered more than once, and is then equal byte for byte. So it holds only what follows
+// from the order's content and the ledger's verdict. The record's timestamp says when.
 //
-// The report of a return is keyed by the original's EndToEndId. Its payer is who gives the
-// money back; a return that is rejected names neither payer nor payee.
+// The report of a return is keyed by the original's EndToEndId. Its payer is the customer
+// who gives the money back. The report of a rejected return names neither payer nor payee.
 type SettlementReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The EndToEndId, or the RtrId of a return.
@@ -93,7 +92,7 @@ type SettlementReport struct {
 	Payee      *Account `protobuf:"bytes,5,opt,name=payee,proto3" json:"payee,omitempty"`
 	// Amount in centavos of BRL.
 	AmountCentavos uint64 `protobuf:"varint,6,opt,name=amount_centavos,json=amountCentavos,proto3" json:"amount_centavos,omitempty"`
-	// The payment that a return gives back; empty in the report of a payment.
+	// For a return, the payment that it gives back. Empty for a payment.
 	OriginalEndToEndId string `protobuf:"bytes,7,opt,name=original_end_to_end_id,json=originalEndToEndId,proto3" json:"original_end_to_end_id,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache

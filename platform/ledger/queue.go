@@ -139,6 +139,12 @@ func (q *queue[T, E]) length() int {
 	return q.jobs
 }
 
+func (q *queue[T, E]) isClosed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
 func (q *queue[T, E]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

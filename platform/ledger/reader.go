@@ -61,7 +61,10 @@ func (r *Reader[T, O]) send() {
 		}
 		started = time.Now()
 		objects, err := r.lookup(batch.events)
-		if err != nil {
+		switch {
+		case err != nil && r.queue.isClosed(): // the client may be closed too
+			return
+		case err != nil:
 			r.fail(fmt.Errorf("the ledger refused a look-up of %d ids (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(batch.events), err))
 			return
 		}

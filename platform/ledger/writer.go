@@ -84,8 +84,9 @@ func (w *Writer[T]) Write(tag T, chain []tb.Transfer) {
 	w.queue.put(kind, tag, chain)
 }
 
-// Close stops sending. A request that waits for an absent server stays where it is: the
-// client has no way to give up, so the process ends without it.
+// Close stops sending. The result of a request that is under way is still delivered. If
+// the server is absent the request waits for ever, because the client has no time limit:
+// the process ends without it.
 func (w *Writer[T]) Close() { w.queue.close() }
 
 func (w *Writer[T]) send() {
@@ -99,7 +100,10 @@ func (w *Writer[T]) send() {
 		}
 		started = time.Now()
 		results, err := w.client.CreateTransfers(batch.events)
-		if err != nil {
+		switch {
+		case err != nil && w.queue.isClosed(): // the client may be closed too
+			return
+		case err != nil:
 			w.fail(fmt.Errorf("the ledger refused a write request of %d transfers (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(batch.events), err))
 			return
 		}

@@ -63,7 +63,7 @@ func (c *Config) Validate() error {
 	if !(c.InFlightPSPShare > 0 && c.InFlightPSPShare <= 1) {
 		return fmt.Errorf("ENGINE_IN_FLIGHT_PSP_SHARE is %v: it must be above 0 and at most 1", c.InFlightPSPShare)
 	}
-	if _, err := parseCrash(c.CrashAt); err != nil {
+	if _, err := parseCrash(c.CrashAt, nil); err != nil {
 		return err
 	}
 	if least := len(ledger.AppendReturnTraceIDs(nil, pix.ReturnID{}, pix.EndToEndID{})); c.Batch.EventsMax < least {

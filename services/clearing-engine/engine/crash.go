@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"github.com/liquida/liquida/platform/crash"
-	"github.com/liquida/liquida/platform/host"
-)
+import "github.com/liquida/liquida/platform/crash"
 
 // The steps of a payment, in order, at which an engine under test can be told to die.
 const (
@@ -20,9 +17,9 @@ const (
 	afterCommit             crash.Point = "after-commit"
 )
 
-func parseCrash(text string) (*crash.Crash, error) {
-	return crash.Parse("ENGINE_CRASH_AT", text, []crash.Point{
+func parseCrash(value string, die func()) (*crash.Crash, error) {
+	return crash.Parse("ENGINE_CRASH_AT", value, []crash.Point{
 		afterFetch, afterPhase1Sent, afterPhase1Answered, afterRequestProduced, afterResponseRead, afterPhase2Sent,
 		afterPhase2Answered, afterReportProduced, afterReportAcknowledged, afterOffsetMarked, afterCommit,
-	}, host.System().Die)
+	}, die)
 }

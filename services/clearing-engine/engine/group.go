@@ -158,6 +158,7 @@ func (e *Engine) drain(ctx context.Context, partitions []*partition, patience ti
 		select {
 		case <-drained:
 		case <-ctx.Done():
+		case <-e.failed.Done():
 		}
 	}
 }
@@ -208,6 +209,9 @@ const (
 func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast bool) error {
 	e.commitMu.Lock()
 	defer e.commitMu.Unlock()
+	if err := context.Cause(e.failed); err != nil {
+		return err
+	}
 	commit := map[int32]kgo.EpochOffset{}
 	metadata := map[int32]string{}
 	var committing []*partition

@@ -12,29 +12,27 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// pulse keeps asking the ledger what time it is: one transfer of zero, looked up again.
-// It tells that the ledger answers and that this machine's clock can be trusted with a
-// deadline. Without that the engine is not ready and fetches nothing.
+// pulse probes the ledger every PulseInterval. A good probe proves that the ledger works
+// and that this machine's clock may judge deadlines. Without one the engine is not ready
+// and fetches nothing.
 func (e *Engine) pulse(ctx context.Context) {
 	for {
-		answer := make(chan pulse, 1)
 		started := time.Now()
-		go func() { answer <- e.probe() }()
-		var p pulse
+		probing := ask(e.probe)
+		var p result[probe]
 		select {
-		case p = <-answer:
+		case p = <-probing:
 		case <-ctx.Done():
 			return
 		case <-time.After(e.config.PulseInterval / 2):
-			// The client has no time limit: go on waiting for the same answer.
 			e.report(needLedger, fmt.Errorf("no answer for %s", e.config.PulseInterval/2))
 			select {
-			case p = <-answer:
+			case p = <-probing:
 			case <-ctx.Done():
 				return
 			}
 			if p.err == nil {
-				e.log.Info("the ledger answers again", zap.Duration("after", time.Since(started)))
+				e.log.Info("ledger healthy again", zap.Duration("after", time.Since(started)))
 			}
 		}
 		if p.err != nil {
@@ -42,38 +40,33 @@ func (e *Engine) pulse(ctx context.Context) {
 			return
 		}
 		e.report(needLedger, nil)
-		if p.unfunded { // no account to probe with: bootstrap has not begun
-			if !sleep(ctx, time.Second/2) {
-				return
-			}
-			continue
-		}
-		e.metrics.clockSkew.Set(p.skew.Seconds())
-		if p.skew.Abs() > e.config.ClockSkewMax {
-			e.report(needClock, fmt.Errorf("this machine's clock differs from the ledger's by %s, more than ENGINE_CLOCK_SKEW_MAX %s: nothing is fetched; set the clock right", p.skew, e.config.ClockSkewMax))
+		pause := e.config.PulseInterval
+		switch skew := p.value.skew; {
+		case p.value.unfunded:
+			pause = time.Second / 2
+		case skew.Abs() > e.config.ClockSkewMax:
+			e.metrics.clockSkew.Set(skew.Seconds())
+			e.report(needClock, fmt.Errorf("this machine's clock differs from the ledger's by %s, more than ENGINE_CLOCK_SKEW_MAX %s: nothing is fetched; set the clock right", skew, e.config.ClockSkewMax))
 			e.room.shut(true)
-		} else {
+		default:
+			e.metrics.clockSkew.Set(skew.Seconds())
 			e.report(needClock, nil)
 			e.room.shut(false)
 		}
-		if !sleep(ctx, e.config.PulseInterval) {
+		if !sleep(ctx, pause) {
 			return
 		}
 	}
 }
 
-// now is this machine's clock, which a test can make wrong. Whatever is compared with
-// another clock is read here; durations are not.
-func (e *Engine) now() time.Time { return time.Now().Add(e.config.ClockOffset) }
-
-type pulse struct {
-	skew time.Duration // this clock minus the ledger's, as far as it exceeds the probe's own time
-	// unfunded tells that the accounts of the probe do not exist yet.
+// probe is what a pulse found.
+type probe struct {
+	skew time.Duration // this clock minus the ledger's, beyond the time that the probe took
+	// unfunded: bootstrap has not begun, so the accounts of the probe do not exist yet.
 	unfunded bool
-	err      error
 }
 
-func (e *Engine) probe() pulse {
+func (e *Engine) probe() (probe, error) {
 	id := tb.ID()
 	before := e.now()
 	_, err := e.ledger.CreateTransfers([]tb.Transfer{{
@@ -82,26 +75,42 @@ func (e *Engine) probe() pulse {
 	}})
 	after := e.now()
 	if err != nil {
-		return pulse{err: fmt.Errorf("the ledger refused a probe: %w", err)}
+		return probe{}, fmt.Errorf("cannot write a probe to the ledger: %w", err)
 	}
 	found, err := e.ledger.LookupTransfers([]tb.Uint128{id})
 	if err != nil {
-		return pulse{err: fmt.Errorf("the ledger refused to look up a probe: %w", err)}
+		return probe{}, fmt.Errorf("cannot look up a probe in the ledger: %w", err)
 	}
 	if len(found) == 0 {
-		return pulse{unfunded: true}
+		return probe{unfunded: true}, nil
 	}
-	at := time.Unix(0, int64(found[0].Timestamp))
-	switch {
+	switch at := time.Unix(0, int64(found[0].Timestamp)); {
 	case at.Before(before):
-		return pulse{skew: before.Sub(at)}
+		return probe{skew: before.Sub(at)}, nil
 	case at.After(after):
-		return pulse{skew: after.Sub(at)}
+		return probe{skew: after.Sub(at)}, nil
 	}
-	return pulse{}
+	return probe{}, nil
 }
 
-// pingKafka keeps asking the broker whether it is there.
+// result is the result of a request to the ledger.
+type result[T any] struct {
+	value T
+	err   error
+}
+
+// ask makes a request to the ledger in the background: the client has no time limit, and
+// with an absent ledger it never returns.
+func ask[T any](request func() (T, error)) <-chan result[T] {
+	asked := make(chan result[T], 1)
+	go func() {
+		value, err := request()
+		asked <- result[T]{value, err}
+	}()
+	return asked
+}
+
+// pingKafka reports whether the broker is there.
 func (e *Engine) pingKafka(ctx context.Context) {
 	for {
 		ping, cancel := context.WithTimeout(ctx, e.config.PulseInterval/2)
@@ -117,13 +126,13 @@ func (e *Engine) pingKafka(ctx context.Context) {
 	}
 }
 
-// report tells Health, and the log when it is news.
+// report updates Health, and logs a need that changed between met and not met.
 func (e *Engine) report(need string, err error) {
 	if e.telemetry.Health.Report(need, err) {
 		if err != nil {
 			e.log.Warn("not ready", zap.String("need", need), zap.Error(err))
 		} else {
-			e.log.Info("well", zap.String("need", need))
+			e.log.Info("need met", zap.String("need", need))
 		}
 	}
 }

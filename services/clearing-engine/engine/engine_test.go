@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+const (
+	settled  = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
+	rejected = pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT
+)
+
+// A payment and a return of it go their whole way. Then the engine stops in order: it has
+// committed what is finished, and nothing of it is left.
+func TestAnEngineSettlesAndStops(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank()()
+		e := w.start()
+		payment := w.pay()
+		w.await("the payment's report", func() bool { return len(w.reports()[payment.String()]) == 1 })
+		back := w.giveBack(payment, 40)
+		w.await("the return's report", func() bool { return len(w.reports()[back.String()]) == 1 })
+		for _, id := range []string{payment.String(), back.String()} {
+			if report := w.reports()[id][0]; report.Status != settled || report.Payer == nil || report.Payee == nil {
+				t.Errorf("the report is %v", report)
+			}
+		}
+		for _, record := range append(w.records(stream.Settlements), w.records(stream.AuthorizationRequests)...) {
+			if string(record.Key) != payment.String() || record.Partition != 0 {
+				t.Errorf("%s, partition %d has the key %s", record.Topic, record.Partition, record.Key)
+			}
+		}
+		err, took := e.end()
+		if err != nil || took > 5*time.Second {
+			t.Errorf("it stopped after %v with %v", took, err)
+		}
+		if at := w.committed(); at != 2 {
+			t.Errorf("it committed %d, want 2", at)
+		}
+	})
+}
+
+// The deadline is exact: a silent bank's payment is voided at the deadline, at the latest a
+// tick later.
+func TestASilentBanksPaymentEndsAtItsDeadline(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.start(func(c *Config) { c.Deadline = 7 * time.Second })
+		sent := time.Now()
+		payment := w.pay()
+		w.await("the report", func() bool { return len(w.records(stream.Settlements)) == 1 })
+		report := w.reports()[payment.String()][0]
+		if report.Status != rejected || report.ReasonCode != "AB03" {
+			t.Errorf("the report is %v", report)
+		}
+		if took := w.records(stream.Settlements)[0].Timestamp.Sub(sent); took < 7*time.Second || took > 7*time.Second+3*tickInterval {
+			t.Errorf("it was reported after %v, its deadline is 7s", took)
+		}
+		if err, _ := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A result that the ledger cannot give halts the engine: from then on it writes nothing,
+// sends nothing and commits nothing, also about other payments.
+func TestAnImpossibleResultHaltsTheEngine(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank()()
+		e := w.start()
+		first := w.pay()
+		w.await("the first payment's commit", func() bool { return w.committed() == 1 })
+		w.ledger.set(func() {
+			w.ledger.status = func([]tb.Transfer) tb.CreateTransferResult { return tb.TransferOverflowsDebits }
+		})
+		w.pay()
+		err := <-e.ended
+		if err == nil || !strings.Contains(err.Error(), "TransferOverflowsDebits") {
+			t.Fatalf("it ended with %v", err)
+		}
+		written := len(w.ledger.written())
+		w.ledger.set(func() { w.ledger.status = nil })
+		w.pay()
+		time.Sleep(time.Minute)
+		if more := len(w.ledger.written()) - written; more != 0 {
+			t.Errorf("%d chains were written after the failure", more)
+		}
+		if reports := w.reports(); len(reports) != 1 || len(reports[first.String()]) != 1 {
+			t.Errorf("reports: %v", reports)
+		}
+		if at := w.committed(); at != 1 {
+			t.Errorf("it committed %d, want 1", at)
+		}
+	})
+}
+
+// An engine that is asked to stop does not wait for an absent ledger, neither before it
+// began nor in the middle of payments.
+func TestAnEngineStopsWithoutItsLedger(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.ledger.leave()
+		e := w.start()
+		time.Sleep(time.Minute)
+		if err, took := e.end(); err != nil || took > time.Second {
+			t.Errorf("before it began, it stopped after %v with %v", took, err)
+		}
+		w.ledger.comeBack()
+
+		e = w.start()
+		w.pay()
+		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+		w.ledger.leave()
+		w.pay()
+		time.Sleep(time.Minute)
+		if err, took := e.end(); err != nil || took > 5*time.Second {
+			t.Errorf("it stopped after %v with %v", took, err)
+		}
+		w.ledger.comeBack()
+		if at := w.committed(); at > 0 {
+			t.Errorf("it committed %d, and nothing is finished", at)
+		}
+	})
+}
+
+// An engine that stops in order leaves the group, also with an instance id: another one
+// takes over at once, and finishes what was begun.
+func TestAnotherEngineTakesOver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first := w.start(func(c *Config) { c.InstanceID = "first"; c.SessionTimeout = 30 * time.Second })
+		payment := w.pay()
+		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+		if err, _ := first.end(); err != nil {
+			t.Fatal(err)
+		}
+		defer w.bank()()
+		second := w.start(func(c *Config) { c.InstanceID = "second" })
+		started := time.Now()
+		w.await("the report", func() bool { return len(w.reports()[payment.String()]) == 1 })
+		if took := time.Since(started); took > 15*time.Second {
+			t.Errorf("it took over after %v", took)
+		}
+		if report := w.reports()[payment.String()][0]; report.Status != settled {
+			t.Errorf("the report is %v", report)
+		}
+		if err, _ := second.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A crash point calls the host's way to die.
+func TestACrashPointDiesAsTheHostSays(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.start(func(c *Config) { c.CrashAt = string(afterPhase1Answered) + ":1" })
+		w.pay()
+		<-e.died
+		if err, _ := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// What the engine needs to be ready.
+const (
+	needLedger    = "tigerbeetle"
+	needClock     = "clock"
+	needBootstrap = "bootstrap"
+	needKafka     = "kafka"
+	needGroup     = "group"
+)
+
+// start waits for what must be there before the first payment is fetched, and joins the group.
+func (e *Engine) start(ctx context.Context) error {
+	if err := e.awaitMarker(ctx); err != nil {
+		return err
+	}
+	if err := e.awaitTopics(ctx); err != nil {
+		return err
+	}
+	if e.room.wait(ctx) == 0 { // an engine that is not well takes no partitions from the others
+		return ctx.Err()
+	}
+	options := []kgo.Opt{
+		kgo.ConsumerGroup(stream.EngineGroup),
+		kgo.ConsumeTopics(stream.Payments),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.SessionTimeout(e.config.SessionTimeout),
+		kgo.HeartbeatInterval(e.config.SessionTimeout / 6),
+		// All members wait for the slowest one to join again, and so for one that died.
+		kgo.RebalanceTimeout(e.config.RevokeDrain + e.config.SessionTimeout),
+		kgo.DisableAutoCommit(),
+		// Transaction markers take offsets too. They are finished at once: otherwise the
+		// committed offset would stay below the end for ever, and look like lag.
+		kgo.KeepControlRecords(),
+		// Records are handed out between poll and AllowRebalance, so none can reach a
+		// partition after it was revoked. Nothing blocks in between.
+		kgo.BlockRebalanceOnPoll(),
+		// Little of each partition in one fetch: behind a backlog, a fetch filled by a few
+		// partitions would keep the others waiting past their deadlines.
+		kgo.FetchMaxPartitionBytes(128 << 10),
+		kgo.FetchMaxBytes(4 << 20),
+		kgo.OnPartitionsAssigned(e.assigned),
+		kgo.OnPartitionsRevoked(e.revoked),
+		kgo.OnPartitionsLost(e.lost),
+	}
+	if e.config.InstanceID != "" {
+		options = append(options, kgo.InstanceID(e.config.InstanceID))
+	}
+	var err error
+	e.group, err = stream.Connect(e.config.Stream, e.on.Dial, "clearing-engine-group", e.telemetry, options...)
+	return err
+}
+
+// awaitMarker waits for bootstrap's last transfer: a missing account would burn the ids of
+// every payment that touches it.
+func (e *Engine) awaitMarker(ctx context.Context) error {
+	for {
+		marker := ask(func() (bool, error) {
+			found, err := e.ledger.LookupTransfers([]tb.Uint128{ledger.MarkerID})
+			return len(found) == 1, err
+		})
+		select {
+		case m := <-marker:
+			if m.err != nil {
+				return fmt.Errorf("cannot look up bootstrap's marker in the ledger: %w", m.err)
+			}
+			if m.value {
+				e.telemetry.Health.Report(needBootstrap, nil)
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		e.telemetry.Health.Report(needBootstrap, errors.New("its marker is not in the ledger: run bootstrap"))
+		if !sleep(ctx, time.Second/2) {
+			return ctx.Err()
+		}
+	}
+}
+
+// awaitTopics waits until the topics exist. It fails if their numbers of partitions differ.
+func (e *Engine) awaitTopics(ctx context.Context) error {
+	names := make([]string, len(stream.Topics))
+	for i, topic := range stream.Topics {
+		names[i] = topic.Name
+	}
+	for {
+		details, err := kadm.NewClient(e.direct).ListTopics(ctx, names...)
+		if err == nil {
+			err = details.Error()
+		}
+		if err != nil {
+			e.telemetry.Health.Report(needBootstrap, fmt.Errorf("cannot list the topics (run bootstrap): %w", err))
+			if !sleep(ctx, time.Second/2) {
+				return ctx.Err()
+			}
+			continue
+		}
+		want := len(details[stream.Payments].Partitions)
+		for _, name := range names {
+			if have := len(details[name].Partitions); have != want {
+				return fmt.Errorf("topic %s has %d partitions and %s has %d: they must have the same number, because a response finds its engine by the partition; create the topics anew with bootstrap", name, have, stream.Payments, want)
+			}
+		}
+		e.telemetry.Health.Report(needBootstrap, nil)
+		return nil
+	}
+}

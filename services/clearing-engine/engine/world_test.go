@@ -1,0 +1,320 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// world is a broker, a ledger and a bank in virtual time: a deadline of 40 s costs nothing,
+// and a goroutine that outlives the world fails the test.
+type world struct {
+	t       *testing.T
+	network kfake.VirtualNetwork
+	ledger  *willingLedger
+	client  *kgo.Client // the test's own
+	random  *rand.Rand
+	engines int
+}
+
+const brokerAddress = "127.0.0.1:9092"
+
+// inWorld runs a test in a world of its own, with two partitions.
+func inWorld(t *testing.T, test func(*world)) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))) // a bubble begins before PIX did
+		w := &world{t: t, ledger: newWillingLedger(), random: rand.New(rand.NewPCG(1, 2))}
+		var topics []string
+		for _, topic := range stream.Topics {
+			topics = append(topics, topic.Name)
+		}
+		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, topics...),
+			kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}),
+			kfake.ListenFn(func(network, _ string) (net.Listener, error) { return w.network.Listen(network, brokerAddress) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cluster.Close()
+		w.client = w.connect()
+		defer w.client.Close()
+		test(w)
+	})
+}
+
+func (w *world) connect(options ...kgo.Opt) *kgo.Client {
+	w.t.Helper()
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(w.network.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return client
+}
+
+// await returns when a condition is met.
+func (w *world) await(what string, met func() bool) {
+	w.t.Helper()
+	for range 1000 {
+		if met() {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	w.t.Fatalf("waited in vain for %s", what)
+}
+
+// worker is a running engine.
+type worker struct {
+	w     *world
+	stop  context.CancelFunc
+	ended chan error // its Run's error
+	died  chan struct{}
+}
+
+// start runs an engine of the default settings, changed.
+func (w *world) start(change ...func(*Config)) *worker {
+	w.t.Helper()
+	config := &Config{}
+	config.Telemetry.Address = "127.0.0.1:" + strconv.Itoa(9103+w.engines)
+	if err := settings.Parse(config); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, change := range change {
+		change(config)
+	}
+	w.engines++
+	ctx, cancel := context.WithCancel(w.t.Context())
+	e := &worker{w: w, stop: cancel, ended: make(chan error, 1), died: make(chan struct{})}
+	on := host.Host{Listen: w.network.Listen, Dial: w.network.DialContext, Now: time.Now, Die: func() { close(e.died) }, Log: io.Discard}
+	go func() { e.ended <- Run(ctx, config, on, w.ledger) }()
+	return e
+}
+
+// end stops the engine and returns the error of its Run, and how long that took.
+func (e *worker) end() (error, time.Duration) {
+	started := time.Now()
+	e.stop()
+	return <-e.ended, time.Since(started)
+}
+
+func account(psp pix.ISPB, number string) *pixv1.Account {
+	return &pixv1.Account{Ispb: string(psp), Branch: "0001", Number: number}
+}
+
+// pay sends an order of 100 centavos to partition 0.
+func (w *world) pay() pix.EndToEndID {
+	id := pix.NewEndToEndID("10000001", time.Now(), w.random)
+	w.send(id.String(), &pixv1.PaymentOrder{
+		EndToEndId: id.String(), Payer: account("10000001", "1"), Payee: account("10000002", "2"), AmountCentavos: 100, AcceptedAtUnixMs: time.Now().UnixMilli(),
+	})
+	return id
+}
+
+// giveBack sends an order of a return of a part of a payment.
+func (w *world) giveBack(original pix.EndToEndID, amount uint64) pix.ReturnID {
+	id := pix.NewReturnID("10000002", time.Now(), w.random)
+	w.send(original.String(), &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
+		ReturnId: id.String(), OriginalEndToEndId: original.String(), AmountCentavos: amount, ReasonCode: "MD06", AcceptedAtUnixMs: time.Now().UnixMilli(),
+	}})
+	return id
+}
+
+func (w *world) send(key string, order *pixv1.PaymentOrder) {
+	w.t.Helper()
+	value, err := order.MarshalVT()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.client.ProduceSync(w.t.Context(), &kgo.Record{Topic: stream.Payments, Key: []byte(key), Value: value}).FirstErr(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// bank accepts every payment until the test ends.
+func (w *world) bank() (stop func()) {
+	client := w.connect(kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			fetches := client.PollFetches(context.Background())
+			if fetches.IsClientClosed() {
+				return
+			}
+			fetches.EachRecord(func(record *kgo.Record) {
+				var request pixv1.AuthorizationRequest
+				if err := request.UnmarshalVT(record.Value); err != nil {
+					w.t.Error(err)
+					return
+				}
+				response := &pixv1.AuthorizationResponse{EndToEndId: request.EndToEndId, Ispb: request.Payee.Ispb, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
+				value, _ := response.MarshalVT()
+				client.Produce(context.Background(), &kgo.Record{Topic: stream.AuthorizationResponses, Partition: request.ReplyPartition, Value: value}, nil)
+			})
+		}
+	}()
+	return func() { client.Close(); <-done }
+}
+
+// reports reads all settlement reports, by the id of their order.
+func (w *world) reports() map[string][]*pixv1.SettlementReport {
+	found := map[string][]*pixv1.SettlementReport{}
+	for _, record := range w.records(stream.Settlements) {
+		report := &pixv1.SettlementReport{}
+		if err := report.UnmarshalVT(record.Value); err != nil {
+			w.t.Fatal(err)
+		}
+		found[report.EndToEndId] = append(found[report.EndToEndId], report)
+	}
+	return found
+}
+
+// records reads a topic whole.
+func (w *world) records(topic string) []*kgo.Record {
+	w.t.Helper()
+	ends, err := kadm.NewClient(w.client).ListEndOffsets(w.t.Context(), topic)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	left := 0
+	ends.Each(func(o kadm.ListedOffset) { left += int(o.Offset) })
+	client := w.connect(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	defer client.Close()
+	var records []*kgo.Record
+	for len(records) < left {
+		records = append(records, client.PollFetches(w.t.Context()).Records()...)
+	}
+	return records
+}
+
+// committed returns the committed offset of partition 0.
+func (w *world) committed() int64 {
+	w.t.Helper()
+	offsets, err := kadm.NewClient(w.client).FetchOffsetsForTopics(w.t.Context(), stream.EngineGroup, stream.Payments)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	offset, _ := offsets.Lookup(stream.Payments, 0)
+	return offset.At
+}
+
+// willingLedger takes every chain whose ids are new. It knows no accounts and no balances:
+// what a ledger refuses, and why, is for tests on the real one.
+type willingLedger struct {
+	tigerbeetle.Client // nil: nothing else is asked of it
+
+	mu        sync.Mutex
+	transfers map[tb.Uint128]tb.Transfer
+	chains    [][]tb.Transfer                                   // all that was asked to be written, but probes
+	status    func(chain []tb.Transfer) tb.CreateTransferResult // of leg 1, if not nil
+	absent    chan struct{}                                     // nil, or closed when the ledger comes back
+}
+
+func newWillingLedger() *willingLedger {
+	l := &willingLedger{transfers: map[tb.Uint128]tb.Transfer{}}
+	l.transfers[ledger.MarkerID] = tb.Transfer{ID: ledger.MarkerID}
+	return l
+}
+
+func (l *willingLedger) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEventResult, error) {
+	l.wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var results []tb.TransferEventResult
+	for start := 0; start < len(transfers); {
+		end := start
+		for transfers[end].TransferFlags().Linked {
+			end++
+		}
+		end++
+		chain := slices.Clone(transfers[start:end])
+		status := tb.TransferOK
+		if chain[0].Code != ledger.CodeClockProbe {
+			l.chains = append(l.chains, chain)
+			if l.status != nil {
+				status = l.status(chain)
+			}
+		}
+		if _, exists := l.transfers[chain[0].ID]; exists {
+			status = tb.TransferExists
+		}
+		for i, transfer := range chain {
+			switch {
+			case status == tb.TransferOK:
+				transfer.Timestamp = uint64(time.Now().UnixNano())
+				l.transfers[transfer.ID] = transfer
+			case i == 0:
+				results = append(results, tb.TransferEventResult{Index: uint32(start), Result: status})
+			default:
+				results = append(results, tb.TransferEventResult{Index: uint32(start + i), Result: tb.TransferLinkedEventFailed})
+			}
+		}
+		start = end
+	}
+	return results, nil
+}
+
+func (l *willingLedger) LookupTransfers(ids []tb.Uint128) ([]tb.Transfer, error) {
+	l.wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []tb.Transfer
+	for _, id := range ids {
+		if transfer, exists := l.transfers[id]; exists {
+			found = append(found, transfer)
+		}
+	}
+	return found, nil
+}
+
+func (l *willingLedger) LookupAccounts(ids []tb.Uint128) ([]tb.Account, error) {
+	var found []tb.Account
+	for _, id := range ids {
+		found = append(found, tb.Account{ID: id})
+	}
+	return found, nil
+}
+
+func (l *willingLedger) wait() {
+	l.mu.Lock()
+	absent := l.absent
+	l.mu.Unlock()
+	if absent != nil {
+		<-absent
+	}
+}
+
+func (l *willingLedger) leave() { l.set(func() { l.absent = make(chan struct{}) }) }
+
+func (l *willingLedger) comeBack() { l.set(func() { close(l.absent); l.absent = nil }) }
+
+func (l *willingLedger) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+func (l *willingLedger) written() [][]tb.Transfer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.chains)
+}

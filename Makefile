@@ -8,11 +8,12 @@ DURATION ?= 60s
 KAFKA ?= embedded
 KAFKA_LOCKS ?= off
 REPLICAS ?= 1
-# A count, for a time may end with "context deadline exceeded" and no input (go.dev/issue/75804, mended in Go 1.27).
+# A count and not a time: with a time, fuzzing may end with "context deadline exceeded" and no
+# input (go.dev/issue/75804, fixed in Go 1.27).
 FUZZ_INPUTS ?= 60000
 export CGO_ENABLED := 1
 
-# Of a stack with locks: who the load and the audit are to its broker.
+# With a secured Kafka, load and audit are the user loadtest.
 ifeq ($(KAFKA_LOCKS),on)
 LOCKS := --kafka-locks
 audit load: export KAFKA_TLS := true
@@ -24,17 +25,17 @@ endif
 .DEFAULT_GOAL := help
 .PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api test-foreign-client check-modules dashboards verify-dashboards test-grafana verify-compose ci
 
-help: ## explain every target
+help: ## list every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@printf '\nThe first make demo or make test builds the TigerBeetle server (about 2 minutes, then cached).\n'
 
-demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove every centavo: make demo KAFKA=apache REPLICAS=3
+demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove the books: make demo KAFKA=apache REPLICAS=3
 	@$(STACK) demo --kafka $(KAFKA) $(LOCKS) --replicas $(REPLICAS)
 
 test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 20 minutes)
 	go test -timeout 40m $(PACKAGES)
 
-test-kafka: tigerbeetle ## run some end-to-end tests on Apache Kafka; skipped, with the reason, where Java or Maven is missing (about 3 minutes)
+test-kafka: tigerbeetle ## run some end-to-end tests on Apache Kafka; skipped, with the reason, without Java or Maven (about 3 minutes)
 	E2E_KAFKA=apache go test -count 1 -timeout 20m -v -run '^(TestEngineKilledTenTimes|TestZombieEngine|TestBrokerKilled|TestLockedKafka)$$' ./loadtest/e2e
 
 up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081: make up KAFKA=apache REPLICAS=3 KAFKA_LOCKS=on
@@ -43,37 +44,37 @@ up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001,
 down: $(STACK) ## stop the stack; the data stays
 	@$(STACK) down
 
-status: $(STACK) ## tell what runs, and what is not ready and why
+status: $(STACK) ## show what runs, and what is not ready and why
 	@$(STACK) status
 
 clean: $(STACK) ## remove the stack's data and logs (refused while it runs)
 	@$(STACK) clean
 
-load: build ## fire load at the running stack: make load RATE=1000 DURATION=60s
+load: build ## send load to the running stack: make load RATE=1000 DURATION=60s
 	@bin/loadtest run --rate $(RATE) --duration $(DURATION)
 
-audit: build ## prove the running stack's books: one outcome for each payment, every centavo in its place
+audit: build ## prove the running stack's books: one outcome for each payment, every centavo in place
 	@bin/loadtest audit
 
-bench: build ## measure the ledger's ceiling, the pipeline's maximum, latencies, costs, reads and the front door (quiet machine; a quarter of an hour): make bench ARGS='--runs 3 --compare FILE'
+bench: build ## measure the ledger alone, the pipeline's maximum, latencies, costs and the HTTP API (quiet machine; some 20 minutes): make bench ARGS='--runs 3 --compare FILE'
 	@bin/loadtest bench --json .stack/bench.json --report .stack/bench.html $(ARGS)
 
 drawings: build ## draw the plots of FINDINGS.md from the result in findings/
 	@bin/loadtest bench --from findings/bench.json --drawings findings >/dev/null
 
-bench-all: build ## measure ids, engines, banks, payees, customers and growth to four million too (an hour; 50 GB of disk)
+bench-all: build ## measure more: ids, engines, banks, payees, customers, and growth to four million payments (an hour; 50 GB of disk)
 	@bin/loadtest bench --parts all --json .stack/bench.json --report .stack/bench.html $(ARGS)
 
-profile: build ## show where the engine spends time and memory at its maximum; the profiles stay in .stack/profiles
+profile: build ## show where the engine spends time and memory at its maximum; writes .stack/profiles
 	@bin/loadtest bench --parts profile $(ARGS)
 
 bench-postgres: build ## measure PostgreSQL and TigerBeetle side by side with the same payments (needs PostgreSQL 15; quiet machine; about 20 minutes): make bench-postgres ARGS='--json FILE'
 	@bin/loadtest bench-postgres $(ARGS)
 
-chaos: build ## break a stack of its own at random while payments flow, then prove that nothing was lost (about 3 minutes): make chaos ARGS='--seed 7 --duration 10m'
+chaos: build ## break a stack of its own while payments flow, then prove that nothing was lost (about 3 minutes): make chaos ARGS='--seed 7 --duration 10m'
 	@bin/loadtest chaos $(ARGS)
 
-correctness: build ## run the tests that prove the promise and print one table of them (half an hour): make correctness ARGS='--count 3'
+correctness: build ## run the tests that prove the promise, and print a table of them (half an hour): make correctness ARGS='--count 3'
 	@bin/loadtest correctness $(ARGS)
 
 build: ## build all programs into bin/
@@ -83,19 +84,19 @@ $(STACK): $(shell find deploy platform proto -name '*.go') go.work
 	@mkdir -p bin
 	go build -o $(STACK) ./deploy/cmd/stack
 
-tigerbeetle: ## find or build the TigerBeetle server and say where it is
+tigerbeetle: ## find or build the TigerBeetle server, and print its path
 	@go run ./deploy/cmd/tigerbeetle
 
-lint: ## vet, formatting and golangci-lint (installed into .cache/tools)
+lint: ## check formatting, go vet and golangci-lint (installed into .cache/tools)
 	@.ci/tools.sh golangci-lint
 	@test -z "$$(gofmt -l $(MODULES) | tee /dev/stderr)" || { echo 'gofmt: the files above are not formatted; run gofmt -w on them' >&2; exit 1; }
 	go vet $(PACKAGES)
 	@for module in $(MODULES); do echo "golangci-lint $$module"; (cd $$module && $(CURDIR)/.cache/tools/golangci-lint run ./...) || exit 1; done
 
-generate: ## make the Go code of the messages anew
+generate: ## generate the Go code of the messages
 	@proto/generate.sh
 
-check-generated: ## check that the messages are sound, unbroken, and their Go code current
+check-generated: ## check the messages: their form, that old ones stay readable, that the Go code is current
 	@proto/check.sh
 
 settings: build ## write docs/settings.md from what the programs print with --help
@@ -107,16 +108,16 @@ check-settings: build ## check that docs/settings.md is current
 openapi: ## write the description of the producer's HTTP API, services/producer/openapi.json
 	@LIQUIDA_WRITE_OPENAPI=1 go test -count=1 -run '^TestTheDescriptionIsTheCodes$$' ./services/producer
 
-fuzz: ## look for inputs that break a decoder, FUZZ_INPUTS of them for each; what is found is kept in testdata: make fuzz FUZZ_INPUTS=1000000
+fuzz: ## try FUZZ_INPUTS inputs on each decoder, and keep those that break it in testdata: make fuzz FUZZ_INPUTS=1000000
 	@for target in $$(grep -rE '^func Fuzz' --include='*_test.go' $(MODULES) | sed -E 's|/[^/]*_test\.go:func (Fuzz[A-Za-z]+).*|:\1|'); do \
 		echo "fuzz $$target"; \
 		(cd "$${target%:*}" && go test -run '^$$' -fuzz "^$${target#*:}\$$" -fuzztime $(FUZZ_INPUTS)x .) || exit 1; \
 	done
 
-test-api: build tigerbeetle ## try the HTTP API with requests made from its OpenAPI description (schemathesis, into .cache/tools; skipped, with a line, where it cannot be had)
+test-api: build tigerbeetle ## try the HTTP API with requests made from its description (schemathesis, into .cache/tools; skipped, with a line, if it cannot be installed)
 	@.ci/test-api.sh
 
-test-foreign-client: tigerbeetle ## have openapi-python-client make a client of the API's description, and pay with it (into .cache/tools; skipped, with a line, where it cannot be had)
+test-foreign-client: tigerbeetle ## pay with a client generated by openapi-python-client from the API's description (into .cache/tools; skipped, with a line, if it cannot be installed)
 	@.ci/test-foreign-client.sh
 
 check-modules: ## check that each module builds alone, without go.work
@@ -125,7 +126,7 @@ check-modules: ## check that each module builds alone, without go.work
 dashboards: ## write the Grafana dashboards from their source, deploy/dashboards
 	@go run ./deploy/cmd/dashboards
 
-verify-dashboards: tigerbeetle ## ask every expression of every dashboard and rule on a running stack (needs Prometheus)
+verify-dashboards: tigerbeetle ## run every expression of every dashboard and rule on a running stack (needs Prometheus)
 	LIQUIDA_NEEDS_PROMETHEUS=1 go test -count=1 -timeout 15m ./deploy/dashboards
 
 test-grafana: ## ask Grafana's own code (npm, into .cache/tools) whether the dashboards' annotations show restarts and outages

@@ -64,7 +64,7 @@ func smallConfig(t *testing.T) *Config {
 	return &config
 }
 
-// everyAccount is written from the design, not with the code under test.
+// everyAccount follows from the laws of money in ARCHITECTURE.md, not from the code under test.
 func everyAccount(p sandbox.Population) map[ledger.AccountID]int64 {
 	balances := map[ledger.AccountID]int64{ledger.RefusalsAccount: 0, ledger.IssuanceAccount: -int64(p.Banks) * int64(p.ReserveCentavos)}
 	for i := range p.Banks {

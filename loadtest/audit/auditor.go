@@ -407,7 +407,7 @@ func (a *Auditor) Transfer(t tb.Transfer) {
 			a.add(UnexplainedMoney, transferName(t), "a transfer with the code %d moves %s centavos, and it must move none", t.Code, t.Amount)
 		}
 	default:
-		a.add(UnexplainedMoney, transferName(t), "no transfer of the design has the code %d", t.Code)
+		a.add(UnexplainedMoney, transferName(t), "no kind of transfer has the code %d", t.Code)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// This file derives every identity anew from the design, section 4. It shares no code
+// This file derives every identity anew from "Identity" in ARCHITECTURE.md. It shares no code
 // with the services: an error in theirs must not be able to hide in a copy of it.
 
 // number128 is an id in the ledger.

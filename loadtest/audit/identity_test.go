@@ -10,8 +10,8 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// The audit derives ids with code of its own. Here alone the two derivations meet: where
-// they differ, one of them is not the design's.
+// The audit derives ids with code of its own. Only here the two derivations meet: where they
+// differ, one of them is not what ARCHITECTURE.md says.
 func TestIdentitiesAgreeWithThePlatform(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	ispb := func() string {

@@ -240,7 +240,7 @@ func TestLocksNameTheVariable(t *testing.T) {
 	}
 }
 
-// Written from the design, not from the table.
+// The wanted writers are listed by hand here, so that an error in the table shows.
 func TestWhoMayWriteWhat(t *testing.T) {
 	want := map[string][]string{
 		Payments:               {"producer", "loadtest"},

@@ -23,7 +23,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings openapi fuzz test-api test-foreign-client check-modules dashboards verify-dashboards test-grafana verify-compose ci
+.PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz test-api test-foreign-client check-modules dashboards verify-dashboards test-grafana verify-compose ci
 
 help: ## list every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ settings: build ## write docs/settings.md from what the programs print with --he
 check-settings: build ## check that docs/settings.md is current
 	@.ci/settings.sh --check
 
+check-docs: ## check that the files, links, targets, tests, settings and metrics that documents name exist
+	@.ci/docs.sh
+
 openapi: ## write the description of the producer's HTTP API, services/producer/openapi.json
 	@LIQUIDA_WRITE_OPENAPI=1 go test -count=1 -run '^TestTheDescriptionIsTheCodes$$' ./services/producer
 
@@ -135,7 +138,7 @@ test-grafana: ## ask Grafana's own code (npm, into .cache/tools) whether the das
 verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, about 10 minutes)
 	@deploy/verify-compose.sh
 
-CI_STEPS := test test-kafka lint check-generated check-settings check-modules test-api test-foreign-client test-grafana fuzz
+CI_STEPS := test test-kafka lint check-generated check-settings check-docs check-modules test-api test-foreign-client test-grafana fuzz
 ci: export FUZZ_INPUTS = 10000
 ci: ## run all that CI checks, one after the other, and print how long each took
 	@.ci/steps.sh $(CI_STEPS)

@@ -30,7 +30,7 @@ func run(t *testing.T, steps ...step) {
 	t.Helper()
 	for i, s := range steps {
 		answer := books.write(t, s.chain)
-		want := ledger.Answer{Status: s.status, Index: s.place}
+		want := ledger.Result{Status: s.status, Index: s.place}
 		if s.status != ok {
 			want.Code = s.chain[s.place].Code
 		}

@@ -26,7 +26,7 @@ func TestOneVerdictWhoeverRaces(t *testing.T) {
 		p.content.AmountCentavos, p.timeout = 1, 2 // a receipt that wins leaves the legs to their timeout
 		run(t, step{p.reserve(), ok, 0})
 		chains := [][]tb.Transfer{p.post(), p.void(closed), p.receipt(silent)}
-		answers := make([]ledger.Answer, len(chains))
+		answers := make([]ledger.Result, len(chains))
 		var racing sync.WaitGroup
 		for i, chain := range chains {
 			racing.Go(func() { answers[i] = engines[i].write(t, chain) })
@@ -57,7 +57,7 @@ func TestOnePhase1WhoeverRaces(t *testing.T) {
 	defer two.close()
 	for range 40 {
 		p := newPayment(t)
-		var a, b ledger.Answer
+		var a, b ledger.Result
 		var racing sync.WaitGroup
 		racing.Go(func() { a = one.write(t, p.reserve()) })
 		racing.Go(func() { b = two.write(t, p.reserve()) })
@@ -88,9 +88,9 @@ func many(t *testing.T, n int) []*payment {
 // all writes a chain for every payment at once; each must succeed.
 func all(t *testing.T, b *engine, payments []*payment, chainOf func(*payment) []tb.Transfer) {
 	t.Helper()
-	replies := make([]chan ledger.Answer, len(payments))
+	replies := make([]chan ledger.Result, len(payments))
 	for i, p := range payments {
-		replies[i] = make(chan ledger.Answer, 1)
+		replies[i] = make(chan ledger.Result, 1)
 		b.writer.Write(replies[i], chainOf(p))
 	}
 	for i, reply := range replies {
@@ -153,7 +153,7 @@ func TestTooLargeRequestsFail(t *testing.T) {
 	for range cap(chain) {
 		chain = append(chain, tb.Transfer{ID: tb.ID()})
 	}
-	b.writer.Write(make(chan ledger.Answer, 1), chain)
+	b.writer.Write(make(chan ledger.Result, 1), chain)
 	b.reader.Read(make(chan []tb.Transfer, 1), make([]tb.Uint128, 8190))
 	for range 2 {
 		select {

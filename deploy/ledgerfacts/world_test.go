@@ -57,7 +57,7 @@ func fail(err error) int {
 
 // engine talks to the ledger as an engine does, but asks one question at a time.
 type engine struct {
-	writer *ledger.Writer[chan ledger.Answer]
+	writer *ledger.Writer[chan ledger.Result]
 	reader *ledger.Reader[chan []tb.Transfer, tb.Transfer]
 	failed chan error
 }
@@ -66,7 +66,7 @@ func open(config ledger.BatchConfig) *engine {
 	b := &engine{failed: make(chan error, 10)}
 	registry := prometheus.NewRegistry()
 	failing := func(err error) { b.failed <- err }
-	b.writer = ledger.NewWriter(client, config, registry, func(reply chan ledger.Answer, answer ledger.Answer) { reply <- answer }, failing)
+	b.writer = ledger.NewWriter(client, config, registry, func(reply chan ledger.Result, answer ledger.Result) { reply <- answer }, failing)
 	b.reader = ledger.NewTransferReader(client, config, registry, func(reply chan []tb.Transfer, found []tb.Transfer) { reply <- found }, failing)
 	return b
 }
@@ -74,9 +74,9 @@ func open(config ledger.BatchConfig) *engine {
 func (b *engine) close() { b.writer.Close(); b.reader.Close() }
 
 // write sends a chain and waits for its answer.
-func (b *engine) write(t testing.TB, chain []tb.Transfer) ledger.Answer {
+func (b *engine) write(t testing.TB, chain []tb.Transfer) ledger.Result {
 	t.Helper()
-	reply := make(chan ledger.Answer, 1)
+	reply := make(chan ledger.Result, 1)
 	b.writer.Write(reply, chain)
 	return receive(t, b, reply)
 }

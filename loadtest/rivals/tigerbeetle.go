@@ -145,8 +145,8 @@ func (t *TigerBeetle) Resolve(_ context.Context, decisions []Decision) ([]Answer
 
 // send writes chains, chain i ending before ends[i], in as many requests as they need. It
 // returns those that failed, each with the one status that is its own.
-func (t *TigerBeetle) send(transfers []tb.Transfer, ends []int) (map[int]ledger.Answer, error) {
-	failed := map[int]ledger.Answer{}
+func (t *TigerBeetle) send(transfers []tb.Transfer, ends []int) (map[int]ledger.Result, error) {
+	failed := map[int]ledger.Result{}
 	for first, sent := 0, 0; first < len(ends); {
 		last := first
 		for last+1 < len(ends) && ends[last+1]-sent <= eventsMax {
@@ -160,7 +160,7 @@ func (t *TigerBeetle) send(transfers []tb.Transfer, ends []int) (map[int]ledger.
 			if result.Result != tb.TransferLinkedEventFailed {
 				at := sent + int(result.Index)
 				chain, _ := slices.BinarySearch(ends, at+1)
-				failed[chain] = ledger.Answer{Status: result.Result, Code: transfers[at].Code}
+				failed[chain] = ledger.Result{Status: result.Result, Code: transfers[at].Code}
 			}
 		}
 		first, sent = last+1, ends[last]
@@ -169,7 +169,7 @@ func (t *TigerBeetle) send(transfers []tb.Transfer, ends []int) (map[int]ledger.
 }
 
 // refusal is the reason that a failed phase 1 means, or none if the payment came before.
-func refusal(failure ledger.Answer) (pix.Reason, error) {
+func refusal(failure ledger.Result) (pix.Reason, error) {
 	leg, status := failure.Code, failure.Status
 	switch {
 	case failure.Exists(), status == tb.TransferIDAlreadyFailed:

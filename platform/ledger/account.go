@@ -1,8 +1,7 @@
 // Package ledger knows how payments are kept in TigerBeetle: the chart of accounts, the
-// ids, the chains of linked transfers, what the server's answers mean, and how to talk
-// to it in full batches.
+// ids, the chains of linked transfers, what results mean, and how to fill requests.
 //
-// Everything here is a function of the payment alone: no id is ever looked up or stored.
+// Every id is a function of the payment alone. None is ever looked up or stored.
 package ledger
 
 import (
@@ -15,31 +14,31 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Ledger is the TigerBeetle ledger of all accounts and transfers: ISO 4217 number of BRL.
-// Amounts are centavos.
+// Ledger is the TigerBeetle ledger of all accounts and transfers: the ISO 4217 number of
+// BRL. Amounts are centavos.
 const Ledger uint32 = 986
 
-// AccountKind tells what an account is for. It is the account's code in TigerBeetle and
-// the highest bits of its id.
+// AccountKind says what an account is for. It is the account's code in TigerBeetle and the
+// highest bits of its id.
 type AccountKind uint16
 
 // The chart of accounts.
 const (
-	Issuance AccountKind = 1 // the central bank's source of all money; one
+	Issuance AccountKind = 1 // the central bank's source of all money; one account
 	Reserve  AccountKind = 2 // a PSP's prefunded account at the central bank (PI account); never negative
 	Transit  AccountKind = 3 // a PSP's suspense account between its customers and its reserve
 	Customer AccountKind = 4 // a customer's account at a PSP; never negative
-	Refusals AccountKind = 5 // the central bank's counterpart for receipts of unknown payer PSPs; one
+	Refusals AccountKind = 5 // the central bank's counterpart for receipts of unknown payer PSPs; one account
 )
 
 // Flags returns the TigerBeetle flags of accounts of the kind. Closing flags are never
-// set: a post that meets one would burn its id for good.
+// set: a post to a closed account would burn its id for ever.
 func (k AccountKind) Flags() uint16 {
 	return tb.AccountFlags{DebitsMustNotExceedCredits: k == Reserve || k == Customer}.ToUint16()
 }
 
-// AccountID packs kind (4 bits), ISPB (42), branch (14) and account number (67),
-// reversibly, so that an account's id is never looked up and always readable.
+// AccountID packs kind (4 bits), ISPB (42), branch (14) and account number (67). The
+// packing is reversible, so an id needs no look-up and can be read.
 type AccountID = tb.Uint128
 
 const (
@@ -73,7 +72,7 @@ func CustomerAccount(account pix.Account) AccountID {
 	return packAccount(Customer, account.ISPB.Pack(), branch, number)
 }
 
-// NewAccount returns the account with an id as it is created: its kind says how.
+// NewAccount returns the account to create under an id: the id's kind decides its flags.
 func NewAccount(id AccountID) tb.Account {
 	kind, _ := UnpackAccount(id)
 	return tb.Account{ID: id, Ledger: Ledger, Code: uint16(kind), Flags: kind.Flags()}
@@ -94,7 +93,7 @@ func UnpackAccount(id AccountID) (AccountKind, pix.Account) {
 	return kind, account
 }
 
-// AccountName returns an account's name for people: its kind, and whose it is.
+// AccountName returns an account's name for people: its kind and its owner.
 func AccountName(id AccountID) string {
 	switch kind, account := UnpackAccount(id); kind {
 	case Issuance:
@@ -119,7 +118,7 @@ func packAccount(kind AccountKind, ispb, branch uint64, number uint128) AccountI
 	return v.toTB()
 }
 
-// uint128 is as much 128-bit arithmetic as packing ids needs.
+// uint128 has the 128-bit arithmetic that packing ids needs.
 type uint128 struct{ high, low uint64 }
 
 func (u uint128) shiftLeft(n uint) uint128 {

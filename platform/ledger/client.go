@@ -12,8 +12,8 @@ import (
 
 // Config says where the ledger is. It is embedded in the configuration of services.
 type Config struct {
-	Addresses []string `env:"TIGERBEETLE_ADDRESSES" envDefault:"127.0.0.1:3001" help:"replicas of the TigerBeetle cluster, ip:port, comma-separated; names are not allowed"`
-	ClusterID uint64   `env:"TIGERBEETLE_CLUSTER_ID" envDefault:"0" help:"id of the TigerBeetle cluster; with a wrong one every request waits for ever"`
+	Addresses []string `env:"TIGERBEETLE_ADDRESSES" envDefault:"127.0.0.1:3001" help:"replicas of the TigerBeetle cluster, ip:port, comma-separated; host names are not allowed"`
+	ClusterID uint64   `env:"TIGERBEETLE_CLUSTER_ID" envDefault:"0" help:"id of the TigerBeetle cluster; with a wrong id every request waits for ever"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -24,14 +24,14 @@ func (c Config) Validate() error {
 	for _, address := range c.Addresses {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil || net.ParseIP(host) == nil {
-			return fmt.Errorf("TIGERBEETLE_ADDRESSES holds %q: it must be ip:port, names are not allowed", address)
+			return fmt.Errorf("TIGERBEETLE_ADDRESSES holds %q: it must be ip:port, host names are not allowed", address)
 		}
 	}
 	return nil
 }
 
-// Connect makes the process's one client. It does not wait for the server: a request
-// does, for as long as it takes.
+// Connect makes a client; a process needs one. It does not wait for the server, but every
+// request does, without a time limit.
 func Connect(config Config) (tigerbeetle.Client, error) {
 	client, err := tigerbeetle.NewClient(tb.ToUint128(config.ClusterID), config.Addresses)
 	if err != nil {

@@ -7,21 +7,20 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// MarkerID is the id of the transfer that bootstrap writes last: where it exists, all
-// accounts exist and are funded. Nothing may be consumed before, since a transfer that
-// misses its account burns its id for good. No payment can have this id: slot 15 is
-// nobody's.
+// MarkerID is the id of bootstrap's last transfer. When it exists, all accounts exist and
+// are funded. An engine consumes nothing before that, because a transfer whose account is
+// missing burns its id for ever. No payment can have this id: role 15 is reserved.
 var MarkerID = tb.ToUint128(15)
 
-// Marker is what the ledger is populated with. It stands in the first account and in the
-// last transfer that bootstrap writes, so that nobody can go on with another population
-// on the same ledger, not even where the first one was never finished.
+// Marker is the population of a ledger. Bootstrap writes it into the first account and the
+// last transfer, so that it refuses another population on the same ledger, also if the
+// first run was never finished.
 type Marker struct {
 	Banks, Customers                 uint32
 	DepositCentavos, ReserveCentavos uint64
 }
 
-// Issuance returns the account that must be created before any other.
+// Issuance returns the account to create before all others.
 func (m Marker) Issuance() tb.Account {
 	account := NewAccount(IssuanceAccount)
 	account.UserData128, account.UserData64 = m.userData()
@@ -42,8 +41,8 @@ func (m Marker) userData() (tb.Uint128, uint64) {
 	return uint128{high: m.ReserveCentavos, low: m.DepositCentavos}.toTB(), uint64(m.Banks)<<32 | uint64(m.Customers)
 }
 
-// MarkerOf reads what the ledger is populated with from the user_data of the marker
-// transfer or of the issuance account.
+// MarkerOf reads the population from the user_data of the marker transfer or of the
+// issuance account.
 func MarkerOf(userData128 tb.Uint128, userData64 uint64) Marker {
 	money := fromTB(userData128)
 	return Marker{
@@ -52,7 +51,7 @@ func MarkerOf(userData128 tb.Uint128, userData64 uint64) Marker {
 	}
 }
 
-// Check refuses a ledger that is populated with something else, naming what differs.
+// Check returns an error that names the settings in which a ledger's population differs.
 func (m Marker) Check(is Marker) error {
 	var differs []string
 	compare := func(name string, is, want uint64) {

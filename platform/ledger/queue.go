@@ -5,28 +5,28 @@ import (
 	"sync"
 )
 
-// queue collects events into batches while earlier batches are being answered. It never
-// blocks who puts: every job belongs to a payment in flight, and those are limited.
+// queue gathers jobs (chains, look-ups) into requests while earlier requests are under
+// way. put never blocks: every job belongs to a payment in flight, and those are limited.
 //
-// What waits leaves in one batch if it fits. If not, each kind of job has batches of its
-// own, and the batch leaves first that was begun first.
+// All that waits leaves in one request if it fits. If not, each kind of job has requests of
+// its own, and the request that was begun first leaves first.
 type queue[T, E any] struct {
 	eventsMax int
 
-	mu      sync.Mutex
-	wake    *sync.Cond
-	batches []*batch[T, E] // in the order in which they were begun
-	spare   []*batch[T, E]
-	events  int
-	jobs    int
-	closed  bool
+	mu       sync.Mutex
+	wake     *sync.Cond
+	requests []*request[T, E] // in the order in which they were begun
+	spare    []*request[T, E]
+	events   int
+	jobs     int
+	closed   bool
 }
 
-// kind keeps jobs apart that had better not share a request.
+// kind separates jobs that are slow together in one request.
 type kind uint8
 
-// batch is what one request carries: the events of many jobs, none of them cut.
-type batch[T, E any] struct {
+// request is the events of many jobs. No job is divided between two requests.
+type request[T, E any] struct {
 	kind   kind
 	events []E
 	tags   []T
@@ -54,82 +54,82 @@ func (q *queue[T, E]) put(kind kind, tag T, events []E) {
 	q.wake.Signal()
 }
 
-// lastOf returns the batch of a kind that is being filled, if there is one.
-func (q *queue[T, E]) lastOf(kind kind) *batch[T, E] {
-	for _, b := range slices.Backward(q.batches) {
-		if b.kind == kind {
-			return b
+// lastOf returns the request that is being filled with a kind, or nil.
+func (q *queue[T, E]) lastOf(kind kind) *request[T, E] {
+	for _, r := range slices.Backward(q.requests) {
+		if r.kind == kind {
+			return r
 		}
 	}
 	return nil
 }
 
-func (q *queue[T, E]) begin(kind kind) *batch[T, E] {
-	var b *batch[T, E]
+func (q *queue[T, E]) begin(kind kind) *request[T, E] {
+	var r *request[T, E]
 	if n := len(q.spare); n > 0 {
-		b, q.spare = q.spare[n-1], q.spare[:n-1]
+		r, q.spare = q.spare[n-1], q.spare[:n-1]
 	} else {
-		b = &batch[T, E]{events: make([]E, 0, q.eventsMax)}
+		r = &request[T, E]{events: make([]E, 0, q.eventsMax)}
 	}
-	b.kind = kind
-	q.batches = append(q.batches, b)
-	return b
+	r.kind = kind
+	q.requests = append(q.requests, r)
+	return r
 }
 
-// wait blocks until there is something to take; false means closed.
+// wait blocks until there is something to take. It returns false once the queue is closed.
 func (q *queue[T, E]) wait() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.batches) == 0 && !q.closed {
+	for len(q.requests) == 0 && !q.closed {
 		q.wake.Wait()
 	}
 	return !q.closed
 }
 
-// take returns the next batch, or nil when another sender was faster.
-func (q *queue[T, E]) take() *batch[T, E] {
+// take returns the next request, or nil if another sender was faster.
+func (q *queue[T, E]) take() *request[T, E] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.batches) == 0 {
+	if len(q.requests) == 0 {
 		return nil
 	}
-	first := q.batches[0]
+	first := q.requests[0]
 	taken := 1
 	if q.events <= q.eventsMax {
-		for _, b := range q.batches[1:] {
-			first.join(b)
-			q.keep(b)
+		for _, r := range q.requests[1:] {
+			first.join(r)
+			q.keep(r)
 		}
-		taken = len(q.batches)
+		taken = len(q.requests)
 	}
-	q.batches = slices.Delete(q.batches, 0, taken)
+	q.requests = slices.Delete(q.requests, 0, taken)
 	q.events -= len(first.events)
 	q.jobs -= len(first.tags)
 	return first
 }
 
-// join appends the jobs of another batch.
-func (b *batch[T, E]) join(other *batch[T, E]) {
+// join appends the jobs of another request.
+func (r *request[T, E]) join(other *request[T, E]) {
 	for _, end := range other.ends {
-		b.ends = append(b.ends, len(b.events)+end)
+		r.ends = append(r.ends, len(r.events)+end)
 	}
-	b.events = append(b.events, other.events...)
-	b.tags = append(b.tags, other.tags...)
+	r.events = append(r.events, other.events...)
+	r.tags = append(r.tags, other.tags...)
 }
 
-// giveBack keeps an answered batch for reuse.
-func (q *queue[T, E]) giveBack(b *batch[T, E]) {
+// giveBack keeps a request whose results were delivered, for reuse.
+func (q *queue[T, E]) giveBack(r *request[T, E]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.keep(b)
+	q.keep(r)
 }
 
-func (q *queue[T, E]) keep(b *batch[T, E]) {
-	clear(b.tags)
-	b.events, b.tags, b.ends = b.events[:0], b.tags[:0], b.ends[:0]
+func (q *queue[T, E]) keep(r *request[T, E]) {
+	clear(r.tags)
+	r.events, r.tags, r.ends = r.events[:0], r.tags[:0], r.ends[:0]
 	const spareMax = 4
 	if len(q.spare) < spareMax {
-		q.spare = append(q.spare, b)
+		q.spare = append(q.spare, r)
 	}
 }
 

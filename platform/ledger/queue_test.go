@@ -173,20 +173,20 @@ func TestQueueEndsWhoWaits(t *testing.T) {
 func TestClassify(t *testing.T) {
 	statuses := []tb.CreateTransferResult{tb.TransferExists, tb.TransferExceedsCredits, tb.TransferIDAlreadyFailed, tb.TransferPendingTransferExpired, tb.TransferExistsWithDifferentFlags}
 	rapid.Check(t, func(t *rapid.T) {
-		b := &batch[int, tb.Transfer]{}
+		b := &request[int, tb.Transfer]{}
 		var results []tb.TransferEventResult
-		var want []Answer
+		var want []Result
 		for chain := range rapid.IntRange(0, 30).Draw(t, "chains") {
 			length := rapid.IntRange(1, 4).Draw(t, "length")
 			failing := rapid.IntRange(-1, length-1).Draw(t, "failing") // -1: none
-			answer := Answer{}
+			answer := Result{}
 			for place := range length {
 				code := uint16(rapid.IntRange(0, 7).Draw(t, "code"))
 				index := uint32(len(b.events))
 				b.events = append(b.events, tb.Transfer{Code: code})
 				switch {
 				case failing == place:
-					answer = Answer{rapid.SampledFrom(statuses).Draw(t, "status"), code, place}
+					answer = Result{rapid.SampledFrom(statuses).Draw(t, "status"), code, place}
 					results = append(results, tb.TransferEventResult{Index: index, Result: answer.Status})
 				case failing >= 0:
 					results = append(results, tb.TransferEventResult{Index: index, Result: tb.TransferLinkedEventFailed})
@@ -194,7 +194,7 @@ func TestClassify(t *testing.T) {
 			}
 			b.tags, b.ends, want = append(b.tags, chain), append(b.ends, len(b.events)), append(want, answer)
 		}
-		got := classify([]Answer{{Status: tb.TransferExists}}[:0], b, results)
+		got := classify([]Result{{Status: tb.TransferExists}}[:0], b, results)
 		if !slices.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
@@ -211,7 +211,7 @@ func TestExistsKnowsEveryStatus(t *testing.T) {
 	known := 0
 	for status := range tb.CreateTransferResult(200) {
 		name := status.String()
-		if want := strings.HasPrefix(name, "TransferExists"); (Answer{Status: status}).Exists() != want {
+		if want := strings.HasPrefix(name, "TransferExists"); (Result{Status: status}).Exists() != want {
 			t.Errorf("%s: Exists is %v", name, !want)
 		} else if want {
 			known++

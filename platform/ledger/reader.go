@@ -9,8 +9,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// Reader looks up objects by id, naturally batched like the Writer: after a restart
-// thousands of payments ask at once what became of them.
+// Reader looks up objects by id. It fills requests like the Writer: after a restart,
+// thousands of payments are looked up at once.
 type Reader[T, O any] struct {
 	queue   *queue[T, tb.Uint128]
 	pause   time.Duration
@@ -21,8 +21,9 @@ type Reader[T, O any] struct {
 	metrics requestMetrics
 }
 
-// NewTransferReader starts a reader of transfers. deliver gets what was found of the
-// ids asked for; it must not block. fail is called when the client can never answer again.
+// NewTransferReader starts a reader of transfers. It calls deliver with the transfers that
+// exist, in the order of their ids; deliver must not block. It calls fail if the client is
+// of no more use.
 func NewTransferReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, []tb.Transfer), fail func(error)) *Reader[T, tb.Transfer] {
 	return startReader(&Reader[T, tb.Transfer]{
 		queue: newQueue[T, tb.Uint128](config.EventsMax), pause: config.Pause, lookup: client.LookupTransfers,
@@ -54,36 +55,36 @@ func (r *Reader[T, O]) Close() { r.queue.close() }
 func (r *Reader[T, O]) send() {
 	var started time.Time
 	for r.queue.wait() {
-		time.Sleep(r.pause - time.Since(started)) // a look-up is a request like any other to the ledger's disk
-		batch := r.queue.take()
-		if batch == nil {
+		time.Sleep(r.pause - time.Since(started)) // for the ledger's disk a look-up is a request like any other
+		request := r.queue.take()
+		if request == nil {
 			continue
 		}
 		started = time.Now()
-		objects, err := r.lookup(batch.events)
+		objects, err := r.lookup(request.events)
 		switch {
 		case err != nil && r.queue.isClosed(): // the client may be closed too
 			return
 		case err != nil:
-			r.fail(fmt.Errorf("the ledger refused a look-up of %d ids (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(batch.events), err))
+			r.fail(fmt.Errorf("the ledger refused a look-up of %d ids (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(request.events), err))
 			return
 		}
-		r.metrics.observe(len(batch.events), time.Since(started))
+		r.metrics.observe(len(request.events), time.Since(started))
 		byID := make(map[tb.Uint128]*O, len(objects))
 		for i := range objects {
 			byID[r.idOf(&objects[i])] = &objects[i]
 		}
 		start := 0
-		for i, tag := range batch.tags {
+		for i, tag := range request.tags {
 			var found []O
-			for _, id := range batch.events[start:batch.ends[i]] {
+			for _, id := range request.events[start:request.ends[i]] {
 				if object := byID[id]; object != nil {
 					found = append(found, *object)
 				}
 			}
 			r.deliver(tag, found)
-			start = batch.ends[i]
+			start = request.ends[i]
 		}
-		r.queue.giveBack(batch)
+		r.queue.giveBack(request)
 	}
 }

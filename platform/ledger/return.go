@@ -10,13 +10,13 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// ReturnSlots is how many returns of one payment the ledger has room for. A return that was
-// held keeps its slot for good, whatever became of it.
+// ReturnSlots is the number of slots for returns of one payment. A return that was held
+// keeps its slot for ever, however it ended.
 const ReturnSlots = 64
 
-// ReturnIDs returns the transfer ids of a slot, 0 to ReturnSlots-1, for a return of a
-// payment. They stand where the payment's own stand, but the hash is of "R", the payment's
-// EndToEndId and the slot: whoever returns that payment must pass through the same slots.
+// ReturnIDs returns the transfer ids of a slot, 0 to ReturnSlots-1, of a payment. They stand
+// at the payment's place in the ledger's order. Their hash is of "R", the payment's
+// EndToEndId and the slot, so all returns of the payment compete for the same slots.
 func ReturnIDs(original pix.EndToEndID, slot int) PaymentIDs {
 	text := make([]byte, 0, 2+len(original))
 	text = append(append(append(text, 'R'), original[:]...), byte(slot))
@@ -24,8 +24,8 @@ func ReturnIDs(original pix.EndToEndID, slot int) PaymentIDs {
 }
 
 // ReturnVerdict returns the one id that decides a return. It is a function of the RtrId
-// alone, so that the return can hold one verdict only, whatever slot it was held in, and
-// one that is refused takes none.
+// alone: a return has one verdict only, in whatever slots it was held, and a refused return
+// takes no slot.
 func ReturnVerdict(id pix.ReturnID) tb.Uint128 { return IDsOf(pix.EndToEndID(id)).Verdict() }
 
 // ReturnIDOf reads the RtrId back from a leg of a return.
@@ -39,13 +39,13 @@ func ReturnIDOf(leg tb.Transfer) (pix.ReturnID, error) {
 	return pix.JoinReturnID(ispb, v.high>>24, suffix)
 }
 
-// Backwards returns what a return of so much of a payment moves.
+// Backwards returns the content that a return of an amount of a payment moves.
 func Backwards(payment pix.Content, amountCentavos uint64) pix.Content {
 	return pix.Content{Payer: payment.Payee, Payee: payment.Payer, AmountCentavos: amountCentavos}
 }
 
 // AppendReturnReserve appends phase 1 of a return in a slot: the legs of the payment
-// backwards. They name the return, and why it is made.
+// backwards, with the RtrId and the reason of the return.
 func AppendReturnReserve(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, payment pix.Content, timeoutSeconds uint32) []tb.Transfer {
 	return appendHold(chain, ReturnIDs(content.Original, slot), Backwards(payment, content.AmountCentavos), CodeReturnLeg1, tb.Transfer{
 		UserData128: userData128(pix.EndToEndID(id)), UserData64: userData64(pix.EndToEndID(id)), UserData32: uint32(content.Reason),
@@ -53,12 +53,13 @@ func AppendReturnReserve(chain []tb.Transfer, id pix.ReturnID, content pix.Retur
 	})
 }
 
-// ReturnedMark returns the id of the mark of a payment of which returns were held: whoever
-// finds none need not look into its slots, which costs the ledger ten times as much.
-func ReturnedMark(original pix.EndToEndID) tb.Uint128 { return IDsOf(original).slot(slotReturned) }
+// ReturnedMark returns the id of the mark of a payment for which returns were held. Without
+// the mark all slots are free, and need no look-up: that would cost the ledger ten times as
+// much.
+func ReturnedMark(original pix.EndToEndID) tb.Uint128 { return IDsOf(original).role(roleReturned) }
 
-// AppendReturnedMark appends the mark behind phase 1 of a return, and outside of its chain: so it
-// is there from the instant in which the first return is held, and may be written again.
+// AppendReturnedMark appends the mark behind phase 1 of a return, outside of its chain. So
+// the mark is there from the instant at which the first return is held, and may exist already.
 func AppendReturnedMark(chain []tb.Transfer, original pix.EndToEndID) []tb.Transfer {
 	return append(chain, tb.Transfer{
 		ID: ReturnedMark(original), DebitAccountID: TransitAccount(original.Payer()), CreditAccountID: ReserveAccount(original.Payer()),
@@ -66,27 +67,27 @@ func AppendReturnedMark(chain []tb.Transfer, original pix.EndToEndID) []tb.Trans
 	})
 }
 
-// AppendReturnPost appends phase 2 of an accepted return: its verdict, and every leg
-// posted. The chain is atomic, so nothing is posted where another verdict stands.
+// AppendReturnPost appends phase 2 of an accepted return: its verdict, then every leg
+// posted. The chain is atomic, so nothing is posted if there is another verdict.
 func AppendReturnPost(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, sameBank bool) []tb.Transfer {
 	chain = appendReturnVerdict(chain, id, content, pix.ReasonNone, true, true)
 	return appendResolution(chain, ReturnIDs(content.Original, slot), sameBank, tb.TransferFlags{PostPendingTransfer: true}, wholeAmount, pix.ReasonNone)
 }
 
-// AppendReturnVoid appends phase 2 of a rejected return: its verdict, and every leg voided.
+// AppendReturnVoid appends phase 2 of a rejected return: its verdict, then every leg voided.
 func AppendReturnVoid(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, sameBank bool, reason pix.Reason) []tb.Transfer {
 	chain = appendReturnVerdict(chain, id, content, reason, true, true)
 	return appendResolution(chain, ReturnIDs(content.Original, slot), sameBank, tb.TransferFlags{VoidPendingTransfer: true}, tb.Uint128{}, reason)
 }
 
-// AppendReturnReceipt appends the verdict of a refused return, which resolves no leg. With
-// payerKnown the accounts of the PSP that paid the original must exist.
+// AppendReturnReceipt appends the receipt of a refused return: its verdict alone. With
+// payerKnown its accounts are those of the original's payer PSP, which must exist.
 func AppendReturnReceipt(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, reason pix.Reason, payerKnown bool) []tb.Transfer {
 	return appendReturnVerdict(chain, id, content, reason, payerKnown, false)
 }
 
-// appendReturnVerdict appends a transfer of zero that names the original: minute and
-// suffix in user_data_128, its PSP in the accounts. The reason is none when it settles.
+// appendReturnVerdict appends a transfer of zero that names the original: its minute and
+// suffix in user_data_128, its PSP in the accounts. A settled return has ReasonNone.
 func appendReturnVerdict(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, reason pix.Reason, payerKnown, linked bool) []tb.Transfer {
 	debit, credit := IssuanceAccount, RefusalsAccount
 	if payerKnown {
@@ -99,8 +100,8 @@ func appendReturnVerdict(chain []tb.Transfer, id pix.ReturnID, content pix.Retur
 	})
 }
 
-// ReturnTrace is what the ledger holds about a return: the original, who is in its slots,
-// and the verdict.
+// ReturnTrace is what the ledger holds about a return: the original, the returns in its
+// slots, and the return's own verdict.
 type ReturnTrace struct {
 	Original Trace
 	slots    [ReturnSlots]*tb.Transfer // leg 1 of each return of the original
@@ -122,7 +123,7 @@ func AppendSlotIDs(ids []tb.Uint128, original pix.EndToEndID) []tb.Uint128 {
 	return ids
 }
 
-// ReturnTraceOf puts the trace together from the transfers found under its ids.
+// ReturnTraceOf makes the trace from the transfers found under its ids.
 func ReturnTraceOf(id pix.ReturnID, content pix.ReturnContent, found []tb.Transfer) ReturnTrace {
 	trace := ReturnTrace{Original: TraceOf(content.Original, found), id: id, content: content}
 	byID := make(map[tb.Uint128]*tb.Transfer, len(found))
@@ -153,8 +154,8 @@ func (t *ReturnTrace) isOf(leg *tb.Transfer) bool {
 	return leg.UserData128 == userData128(pix.EndToEndID(t.id)) && leg.UserData64 == userData64(pix.EndToEndID(t.id))
 }
 
-// SameContent tells whether what the ledger holds under the RtrId is this return. As with
-// payments, a verdict has decided, whatever is held.
+// SameContent reports whether what the ledger holds under the RtrId is this return. As with
+// payments, a verdict counts more than a hold.
 func (t *ReturnTrace) SameContent() bool {
 	if t.own != nil {
 		return t.own.UserData64 == t.content.Hash()
@@ -163,7 +164,7 @@ func (t *ReturnTrace) SameContent() bool {
 	return held && fromTB(t.slots[slot].Amount) == uint128{low: t.content.AmountCentavos} && t.slots[slot].UserData32 == uint32(t.content.Reason)
 }
 
-// Verdict returns how the return ended, if it ended.
+// Verdict returns how the return ended, if it has ended.
 func (t *ReturnTrace) Verdict() (Verdict, bool) {
 	if t.own == nil {
 		return Verdict{}, false
@@ -176,8 +177,8 @@ func ReturnVerdictOf(verdict tb.Transfer) Verdict {
 	return Verdict{Settled: verdict.UserData32 == 0, Reason: pix.Reason(verdict.UserData32), Time: timeOf(&verdict)}
 }
 
-// OriginalOf reads from the verdict of a return which payment it gives back. false: the
-// payment's PSP is unknown, and so is the payment.
+// OriginalOf reads the EndToEndId of the original from the verdict of a return. It returns
+// false if the original's PSP was unknown.
 func OriginalOf(verdict tb.Transfer) (pix.EndToEndID, bool) {
 	kind, of := UnpackAccount(verdict.DebitAccountID)
 	if kind != Transit {
@@ -188,24 +189,24 @@ func OriginalOf(verdict tb.Transfer) (pix.EndToEndID, bool) {
 	return id, err == nil
 }
 
-// returnLegsMax bounds what is read of the legs of one RtrId: three held and resolved, and
-// the same again of messages that conflict with it.
+// returnLegsMax bounds the query for the legs of one RtrId: three held and resolved, and as
+// many of each message that conflicts with it.
 const returnLegsMax = 64
 
-// ReturnLegs asks for all that was held and resolved under an RtrId, whatever its original.
+// ReturnLegs returns the query for all legs under an RtrId, of whatever original.
 func ReturnLegs(id pix.ReturnID) tb.QueryFilter {
 	return tb.QueryFilter{UserData128: userData128(pix.EndToEndID(id)), UserData64: userData64(pix.EndToEndID(id)), Ledger: Ledger, Limit: returnLegsMax}
 }
 
-// HeldReturn is what is or was held for a return.
+// HeldReturn is the hold of a return, in force or not.
 type HeldReturn struct {
 	Content       pix.Content // what it moves
 	Reason        pix.Reason  // why it is given back
 	At, ExpiresAt time.Time
 }
 
-// HeldReturnOf finds what was held for a return among what ReturnLegs found. A verdict, if
-// there is one, tells it from what a conflicting message held.
+// HeldReturnOf finds the hold of a return among the transfers that ReturnLegs found. If
+// there is a verdict, its content tells the hold from that of a conflicting message.
 func HeldReturnOf(verdict, legs []tb.Transfer) (held HeldReturn, found bool) {
 	for i := range legs {
 		first := &legs[i]
@@ -236,8 +237,7 @@ func HeldReturnOf(verdict, legs []tb.Transfer) (held HeldReturn, found bool) {
 	return HeldReturn{}, false
 }
 
-// AppendOthers appends the verdict ids of the other returns in the slots. Their look-up
-// tells what they leave of the payment.
+// AppendOthers appends the verdict ids of the other returns in the slots, for Left.
 func (t *ReturnTrace) AppendOthers(ids []tb.Uint128) []tb.Uint128 {
 	for _, leg := range t.slots {
 		if leg != nil && !t.isOf(leg) {
@@ -249,10 +249,11 @@ func (t *ReturnTrace) AppendOthers(ids []tb.Uint128) []tb.Uint128 {
 	return ids
 }
 
-// Left returns what is left of the payment for a return: its amount less every return in a
-// slot, but not one whose verdict rejects it or is of another content: that one can never be
-// posted. Nothing else frees a slot's amount; what seems expired by a clock of ours could
-// still be posted by the ledger's. The original must be held.
+// Left returns what is left of the payment, in centavos: its amount less the amount of
+// every other return in a slot. A return does not count if its verdict rejects it or is of
+// other content, because its hold can never be posted. An expiry counts only once a verdict
+// says so: a hold that seems expired by our clock may still be posted by the ledger's. The
+// original must be held.
 func (t *ReturnTrace) Left(verdicts []tb.Transfer) uint64 {
 	byID := make(map[tb.Uint128]*tb.Transfer, len(verdicts))
 	for i := range verdicts {
@@ -274,15 +275,15 @@ func (t *ReturnTrace) Left(verdicts []tb.Transfer) uint64 {
 	return left
 }
 
-// BurntSlots are slots of a payment that the ledger has answered with id_already_failed: a
-// return was refused in them by phase 1, so nobody can ever be held there.
+// BurntSlots are slots whose ids the ledger never takes again (id_already_failed), because
+// phase 1 of a return was refused there.
 type BurntSlots uint64
 
-// Add returns the slots with one more.
+// Add returns b with one more slot.
 func (b BurntSlots) Add(slot int) BurntSlots { return b | 1<<slot }
 
-// FreeSlot returns the first slot that a return could be held in. It must be the first: a
-// return in slot k was judged by the slots below k, so nobody may come below it later.
+// FreeSlot returns the first slot in which a return could be held. It must be the first: a
+// return in slot k was judged by the returns below k, so none may come below it later.
 func (t *ReturnTrace) FreeSlot(burnt BurntSlots) (slot int, free bool) {
 	for slot, leg := range t.slots {
 		if leg == nil && burnt&(1<<slot) == 0 {
@@ -302,12 +303,13 @@ type SlotReturn struct {
 	Verdict        Verdict // if it is decided
 }
 
-// ReturnsOf lists the returns in the slots of a payment, in their order, from what was found
-// under its slot ids and under the ids of their verdicts. It returns these ids too: who has
-// not asked for all of them asks for both again, in one look-up, for an answer of one instant.
+// ReturnsOf lists the returns in the slots of a payment, in the order of the slots, from
+// the transfers found under the slot ids and under the ids of the returns' verdicts. It
+// also returns these verdict ids. If one of them is new, look up slots and verdicts again
+// in one request, so that both are from one instant.
 //
-// What a message held that conflicts with a decided return can never be posted: it is
-// rejected, for the reason of its dead letter.
+// A hold that conflicts with the verdict of its RtrId can never be posted. It is listed as
+// rejected, with the reason of its dead letter.
 func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotReturn, verdicts []tb.Uint128) {
 	byID := make(map[tb.Uint128]*tb.Transfer, len(found))
 	for i := range found {

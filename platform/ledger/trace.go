@@ -8,8 +8,8 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Trace is all that the ledger holds about one payment: its pending legs and its
-// verdict. Any answer about a payment is computed from it.
+// Trace is all that the ledger holds about one payment: its pending legs and its verdict.
+// All statements about a payment are computed from it.
 type Trace struct {
 	legs    [legsMax]*tb.Transfer
 	verdict *tb.Transfer
@@ -31,7 +31,7 @@ func AppendTraceIDs(ids []tb.Uint128, id pix.EndToEndID) []tb.Uint128 {
 	return append(ids, payment.Verdict())
 }
 
-// TraceOf puts a payment's trace together from the transfers found under its trace ids.
+// TraceOf makes a payment's trace from the transfers found under its trace ids.
 func TraceOf(id pix.EndToEndID, found []tb.Transfer) Trace {
 	payment := IDsOf(id)
 	var trace Trace
@@ -50,13 +50,13 @@ func TraceOf(id pix.EndToEndID, found []tb.Transfer) Trace {
 	return trace
 }
 
-// Held tells whether phase 1 happened.
+// Held reports whether phase 1 is in the ledger.
 func (t Trace) Held() bool { return t.legs[0] != nil }
 
-// HeldAt returns when phase 1 happened, by the ledger's clock. Held must be true.
+// HeldAt returns the time of phase 1, by the ledger's clock. Held must be true.
 func (t Trace) HeldAt() time.Time { return timeOf(t.legs[0]) }
 
-// ExpiresAt returns when the held legs are released. Held must be true.
+// ExpiresAt returns when the ledger ends the hold by its timeout. Held must be true.
 func (t Trace) ExpiresAt() time.Time {
 	return t.HeldAt().Add(time.Duration(t.legs[0].Timeout) * time.Second)
 }
@@ -64,7 +64,8 @@ func (t Trace) ExpiresAt() time.Time {
 // AmountCentavos returns the amount of the payment. Held must be true.
 func (t Trace) AmountCentavos() int64 { return Centavos(t.legs[0].Amount) }
 
-// Content returns what the held legs move. false: nothing is held, or it is no payment.
+// Content returns what the held legs move. It returns false if nothing is held, or if the
+// legs are not between customers.
 func (t Trace) Content() (pix.Content, bool) {
 	if t.legs[0] == nil || t.legs[2] == nil {
 		return pix.Content{}, false
@@ -85,12 +86,12 @@ func (t Trace) Legs() []tb.Transfer {
 	return legs
 }
 
-// SameContent tells whether what the ledger holds is the payment with this content. It
+// SameContent reports whether what the ledger holds is the payment with this content. It
 // compares every leg, because the ledger itself compares only the first. A different
-// timeout or code is an older version of ourselves, not another payment.
+// timeout or code comes from another version of this program, not from another payment.
 //
-// A receipt has decided the payment, whatever is held: phase 1 does not see a receipt, so
-// what is held may be of a conflicting message that came after it.
+// A receipt counts more than a hold: phase 1 does not see a receipt, so the hold may be
+// that of a conflicting message that came after it.
 func (t Trace) SameContent(id pix.EndToEndID, content pix.Content) bool {
 	if t.verdict != nil && t.verdict.Code == CodeReceipt {
 		return t.verdict.UserData64 == content.Hash()
@@ -113,7 +114,7 @@ func (t Trace) SameContent(id pix.EndToEndID, content pix.Content) bool {
 	return false
 }
 
-// Verdict returns how the payment ended, if it ended.
+// Verdict returns how the payment ended, if it has ended.
 func (t Trace) Verdict() (Verdict, bool) {
 	if t.verdict == nil {
 		return Verdict{}, false

@@ -9,7 +9,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Transfer codes name kind and leg. Every query filters on them.
+// Transfer codes say what a transfer is: its kind, and its leg. Every query filters on them.
 const (
 	CodeLeg1       uint16 = 1 // payer → transit of the payer's PSP: the payer's money is held
 	CodeLeg2       uint16 = 2 // reserve → reserve: central-bank money moves between the PSPs
@@ -17,28 +17,28 @@ const (
 	CodeReceipt    uint16 = 7
 	CodeFunding    uint16 = 9
 	CodeMarker     uint16 = 10 // bootstrap has finished
-	CodeReturnLeg1 uint16 = 11 // a return: the legs of a payment from its payee to its payer
+	CodeReturnLeg1 uint16 = 11 // a return: the legs of a payment, from its payee to its payer
 	CodeReturnLeg2 uint16 = 12
 	CodeReturnLeg3 uint16 = 13
 	CodeReturn     uint16 = 17 // the verdict of a return
-	CodeReturned   uint16 = 18 // the mark of a payment of which returns were held
+	CodeReturned   uint16 = 18 // the mark of a payment for which returns were held
 	CodeClockProbe uint16 = 19 // an engine reads the ledger's clock
 )
 
-// Slots are the low 4 bits of a transfer id: 0-3 the pendings of legs 1-4, 4-7 their
+// Roles are the low 4 bits of a transfer id: 0-3 the holds of legs 1-4, 4-7 their
 // resolutions, 8 the mark of returns, 9-15 reserved.
 const (
-	slotBits       = 4
-	slotResolution = 4
-	slotReturned   = 8
+	roleBits       = 4
+	roleResolution = 4
+	roleReturned   = 8
 	legsMax        = 4
 	hashBits       = 68
 )
 
 // PaymentIDs makes the transfer ids of one payment. All of them are a function of the
 // EndToEndId: minute (26 bits), first 5 suffix characters (30), 68 bits of its SHA-256,
-// slot (4). Time comes first because the ledger is much faster on ordered ids; 68 bits
-// of hash, so that no two payments meet in a century of a billion a day.
+// role (4). Time comes first because the ledger is much faster on ordered ids. 68 bits of
+// hash make a collision unlikely in a century of a billion payments a day.
 type PaymentIDs struct{ base uint128 }
 
 // IDsOf returns the ids of a payment's transfers.
@@ -46,28 +46,28 @@ func IDsOf(id pix.EndToEndID) PaymentIDs {
 	return idsAt(id, sha256.Sum256(id[:]))
 }
 
-// idsAt makes ids that stand in the ledger's order where those of a payment stand.
+// idsAt makes ids with a hash of something else, at the place of a payment in the ledger's order.
 func idsAt(id pix.EndToEndID, sum [sha256.Size]byte) PaymentIDs {
 	hash := uint128{high: uint64(sum[0] >> 4), low: uint64(sum[0]&0xf)<<60 | binary.BigEndian.Uint64(sum[1:9])>>4}
-	v := uint128{low: id.Minute()<<30 | id.OrderedSuffix()}.shiftLeft(hashBits).or(hash).shiftLeft(slotBits)
+	v := uint128{low: id.Minute()<<30 | id.OrderedSuffix()}.shiftLeft(hashBits).or(hash).shiftLeft(roleBits)
 	return PaymentIDs{base: v}
 }
 
 // Pending returns the id of the pending transfer of a leg, 1 to 4.
-func (p PaymentIDs) Pending(leg int) tb.Uint128 { return p.slot(leg - 1) }
+func (p PaymentIDs) Pending(leg int) tb.Uint128 { return p.role(leg - 1) }
 
 // Resolution returns the id of the post or void of a leg, 1 to 4.
-func (p PaymentIDs) Resolution(leg int) tb.Uint128 { return p.slot(slotResolution + leg - 1) }
+func (p PaymentIDs) Resolution(leg int) tb.Uint128 { return p.role(roleResolution + leg - 1) }
 
-// Verdict returns the one id that decides the payment: post, void and receipt all use
-// it, so a payment can hold one verdict only, whoever races with whom.
+// Verdict returns the one id that decides the payment. Post, void and receipt all use it,
+// so a payment can have one verdict only, whoever races with whom.
 func (p PaymentIDs) Verdict() tb.Uint128 { return p.Resolution(1) }
 
-func (p PaymentIDs) slot(slot int) tb.Uint128 {
-	return p.base.or(uint128{low: uint64(slot)}).toTB()
+func (p PaymentIDs) role(role int) tb.Uint128 {
+	return p.base.or(uint128{low: uint64(role)}).toTB()
 }
 
-// userData128 holds minute and suffix, userData64 the ISPB: together the EndToEndId.
+// userData128 holds minute and suffix of an EndToEndId, userData64 its ISPB.
 func userData128(id pix.EndToEndID) tb.Uint128 {
 	suffix := id.Suffix()
 	var low [8]byte
@@ -90,14 +90,15 @@ func EndToEndIDOf(leg tb.Transfer) (pix.EndToEndID, error) {
 }
 
 // AppendReserve appends phase 1 of a payment: its legs as linked pending transfers. The
-// timeout must be the same at every try, or the ledger calls the retry a different one.
+// timeout must be the same at every try: otherwise the ledger takes the retry for another
+// transfer.
 func AppendReserve(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, timeoutSeconds uint32) []tb.Transfer {
 	return appendHold(chain, IDsOf(id), content, CodeLeg1, tb.Transfer{
 		UserData128: userData128(id), UserData64: userData64(id), Timeout: timeoutSeconds,
 	})
 }
 
-// appendHold appends the legs that move a content; hold is what all of them share.
+// appendHold appends the legs that move a content. hold has the fields that all legs share.
 func appendHold(chain []tb.Transfer, ids PaymentIDs, content pix.Content, codeOfLeg1 uint16, hold tb.Transfer) []tb.Transfer {
 	payerTransit := TransitAccount(content.Payer.ISPB)
 	payeeTransit := payerTransit
@@ -116,7 +117,7 @@ func appendHold(chain []tb.Transfer, ids PaymentIDs, content pix.Content, codeOf
 	return chain
 }
 
-// wholeAmount posts all that is pending; an amount of 0 would post zero.
+// wholeAmount posts all that is pending. An amount of 0 would post zero.
 var wholeAmount = uint128{high: 1<<64 - 1, low: 1<<64 - 1}.toTB()
 
 // AppendPost appends phase 2 of an accepted payment: every leg posted in full.
@@ -144,8 +145,8 @@ func appendResolution(chain []tb.Transfer, ids PaymentIDs, sameBank bool, flags 
 }
 
 // AppendReceipt appends the receipt of a refused payment: one transfer of zero under the
-// verdict id, which keeps the reason and the hash of the content. With payerKnown it
-// stands between the payer PSP's transit and reserve, which must exist.
+// verdict id, with the reason and the hash of the content. With payerKnown its accounts
+// are the payer PSP's transit and reserve, which must exist.
 func AppendReceipt(chain []tb.Transfer, id pix.EndToEndID, content pix.Content, reason pix.Reason, payerKnown bool) []tb.Transfer {
 	debit, credit := IssuanceAccount, RefusalsAccount
 	if payerKnown {

@@ -10,26 +10,26 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// Writer sends the chains of all payments to the ledger, of phase 1 and of phase 2. It
-// batches naturally: while requests are in flight, chains gather; when one returns,
-// everything waiting goes out, up to the request limit, never cutting a chain. An idle
-// system answers in one round trip, a loaded one fills its batches.
+// Writer sends the chains of all payments to the ledger, of both phases. While a request
+// is under way, chains gather. When it returns, all that wait go out in the next one, up to
+// the request limit. So an idle system writes a chain at once, and a loaded one fills its
+// requests. A chain is never divided between two requests.
 //
-// T tags a chain, so that its answer finds the way back.
+// T is the tag of a chain, with which its result is delivered.
 type Writer[T any] struct {
 	client  tigerbeetle.Client
 	queue   *queue[T, tb.Transfer]
 	pause   time.Duration
-	deliver func(T, Answer)
+	deliver func(T, Result)
 	fail    func(error)
 	metrics requestMetrics
 }
 
-// BatchConfig bounds what is sent to the ledger.
+// BatchConfig bounds the requests to the ledger.
 type BatchConfig struct {
-	EventsMax   int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"transfers in one request to the ledger, 8 to 8189, for an engine 70 at least; at most the server's own limit (253 for a server started with --development)"`
+	EventsMax   int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"transfers in one request to the ledger, 8 to 8189, for an engine at least 70; at most the server's own limit (253 for a server started with --development)"`
 	InFlightMax int           `env:"LEDGER_REQUESTS_IN_FLIGHT_MAX" envDefault:"1" help:"write requests to the ledger at the same time, 1 to 8; more than 1 has shown no gain"`
-	Pause       time.Duration `env:"LEDGER_REQUEST_PAUSE" envDefault:"4ms" help:"shortest time from one request to the next of the same kind, 0 to 1s; small requests are expensive for the ledger's disk"`
+	Pause       time.Duration `env:"LEDGER_REQUEST_PAUSE" envDefault:"4ms" help:"shortest time between two requests of the same kind, 0 to 1s; small requests are expensive for the ledger's disk"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -46,10 +46,10 @@ func (c BatchConfig) Validate() error {
 	return nil
 }
 
-// NewWriter starts a writer. deliver is called with the answer to every chain, from the
-// writer's own goroutines, and must not block. fail is called when the client can never
-// answer again (evicted, wrong version, wrong limit): the process must end.
-func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, Answer), fail func(error)) *Writer[T] {
+// NewWriter starts a writer. It calls deliver with the result of every chain, from its own
+// goroutines; deliver must not block. It calls fail if the client is of no more use
+// (evicted, wrong version, wrong limit): the process must end.
+func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, Result), fail func(error)) *Writer[T] {
 	w := &Writer[T]{
 		client:  client,
 		queue:   newQueue[T, tb.Transfer](config.EventsMax),
@@ -67,21 +67,21 @@ func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry pr
 	return w
 }
 
-// Holds and what decides them go in requests of their own when there is more than one
-// request's worth: mixed, they cost the ledger more CPU and disk.
+// Once there is more than fits one request, each phase has requests of its own: mixed, they
+// cost the ledger more CPU and disk.
 const (
-	holding kind = iota
-	deciding
+	phase1 kind = iota
+	phase2
 )
 
-// Write queues a chain: transfers that are linked, in order, and behind those of a return its
-// payment's mark. The slice is copied.
+// Write queues a chain: linked transfers in order, and behind those that hold a return the
+// mark of its payment. The slice is copied.
 func (w *Writer[T]) Write(tag T, chain []tb.Transfer) {
-	kind := deciding
+	phase := phase2
 	if chain[0].TransferFlags().Pending {
-		kind = holding
+		phase = phase1
 	}
-	w.queue.put(kind, tag, chain)
+	w.queue.put(phase, tag, chain)
 }
 
 // Close stops sending. The result of a request that is under way is still delivered. If
@@ -90,50 +90,50 @@ func (w *Writer[T]) Write(tag T, chain []tb.Transfer) {
 func (w *Writer[T]) Close() { w.queue.close() }
 
 func (w *Writer[T]) send() {
-	var answers []Answer
+	var results []Result
 	var started time.Time
 	for w.queue.wait() {
 		time.Sleep(w.pause - time.Since(started))
-		batch := w.queue.take()
-		if batch == nil {
+		request := w.queue.take()
+		if request == nil {
 			continue
 		}
 		started = time.Now()
-		results, err := w.client.CreateTransfers(batch.events)
+		failures, err := w.client.CreateTransfers(request.events)
 		switch {
 		case err != nil && w.queue.isClosed(): // the client may be closed too
 			return
 		case err != nil:
-			w.fail(fmt.Errorf("the ledger refused a write request of %d transfers (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(batch.events), err))
+			w.fail(fmt.Errorf("the ledger refused a write request of %d transfers (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(request.events), err))
 			return
 		}
-		w.metrics.observe(len(batch.events), time.Since(started))
-		answers = classify(answers[:0], batch, results)
-		for i, tag := range batch.tags {
-			w.deliver(tag, answers[i])
+		w.metrics.observe(len(request.events), time.Since(started))
+		results = classify(results[:0], request, failures)
+		for i, tag := range request.tags {
+			w.deliver(tag, results[i])
 		}
-		w.queue.giveBack(batch)
+		w.queue.giveBack(request)
 	}
 }
 
-// classify gives each chain of the batch its one real status. The server's results name
-// only the transfers that are not ok, in order.
-func classify[T any](answers []Answer, batch *batch[T, tb.Transfer], results []tb.TransferEventResult) []Answer {
+// classify appends the one real status of each chain of the request. The server's failures
+// name only the transfers that are not ok, in order.
+func classify[T any](results []Result, request *request[T, tb.Transfer], failures []tb.TransferEventResult) []Result {
 	start := 0
-	for _, end := range batch.ends {
-		var answer Answer
-		for len(results) > 0 && int(results[0].Index) < end {
-			index := int(results[0].Index)
-			isMark := batch.events[index].Code == CodeReturned // behind the chain; that it exists says nothing of it
-			if status := results[0].Result; status != tb.TransferLinkedEventFailed && (!isMark || status != tb.TransferExists) {
-				answer = Answer{Status: status, Code: batch.events[index].Code, Index: index - start}
+	for _, end := range request.ends {
+		var result Result
+		for len(failures) > 0 && int(failures[0].Index) < end {
+			index := int(failures[0].Index)
+			isMark := request.events[index].Code == CodeReturned // outside of the chain; it may exist
+			if status := failures[0].Result; status != tb.TransferLinkedEventFailed && (!isMark || status != tb.TransferExists) {
+				result = Result{Status: status, Code: request.events[index].Code, Index: index - start}
 			}
-			results = results[1:]
+			failures = failures[1:]
 		}
-		answers = append(answers, answer)
+		results = append(results, result)
 		start = end
 	}
-	return answers
+	return results
 }
 
 // requestMetrics measures one kind of request to the ledger.
@@ -150,7 +150,7 @@ func newRequestMetrics(registry prometheus.Registerer, kind string) requestMetri
 		Buckets: []float64{1, 3, 10, 30, 100, 300, 1000, 3000, 8189},
 	}, requestKinds))
 	seconds := register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "pix_ledger_request_seconds", Help: "Time of one request to the ledger, from sent to answered.",
+		Name: "pix_ledger_request_seconds", Help: "Time of one request to the ledger, from sent to its result.",
 		Buckets: prometheus.ExponentialBuckets(0.0003, 2, 16),
 	}, requestKinds))
 	return requestMetrics{events.WithLabelValues(kind), seconds.WithLabelValues(kind)}
@@ -161,7 +161,7 @@ func (m requestMetrics) observe(events int, took time.Duration) {
 	m.seconds.Observe(took.Seconds())
 }
 
-// register returns the collector that is registered already under the same name, if any.
+// register registers a collector, or returns the one that has its name already.
 func register[C prometheus.Collector](registry prometheus.Registerer, collector C) C {
 	if err := registry.Register(collector); err != nil {
 		if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {

@@ -11,30 +11,30 @@ import (
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
-// Config is the configuration of a clearing engine. Every queue, batch, wait and try has
-// its limit here or follows from one that is here.
+// Config is the configuration of a clearing engine. Every queue, request and wait has its
+// limit here, or a limit that follows from one.
 type Config struct {
 	Telemetry telemetry.Config
 	Stream    stream.Config
 	Ledger    ledger.Config
 	Batch     ledger.BatchConfig
 
-	InstanceID           string        `env:"ENGINE_INSTANCE_ID,expand" help:"name of this engine's slot; a restarted engine of the same name gets its partitions back at once; two running engines must not share one; ${HOSTNAME} and other variables are filled in; empty: no slot"`
-	Deadline             time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"how long a payment may take, from its acceptance; past it the answer is AB03; 1s to 10m"`
-	PendingTimeout       time.Duration `env:"ENGINE_PENDING_TIMEOUT" envDefault:"60s" help:"when the ledger itself releases held money; whole seconds, at least ENGINE_DEADLINE + 5s"`
-	InFlightMax          int           `env:"ENGINE_IN_FLIGHT_MAX" envDefault:"20000" help:"payments in this engine at the same time, past it nothing is fetched; 16 to 1000000"`
-	InFlightBytesMax     int64         `env:"ENGINE_IN_FLIGHT_BYTES_MAX" envDefault:"67108864" help:"bytes of messages in this engine at the same time, past it nothing is fetched; 1 MiB to 4 GiB"`
-	InFlightPSPShare     float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for one PSP's answer; past it that PSP's new payments are rejected with LQ02; above 0, up to 1"`
+	InstanceID           string        `env:"ENGINE_INSTANCE_ID,expand" help:"name of this instance; a restarted engine of the same name gets its partitions back at once; two running engines must not share a name; ${HOSTNAME} and other variables are filled in; empty: no name"`
+	Deadline             time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"how long a payment may take, from its acceptance; after that it is rejected with AB03; 1s to 10m"`
+	PendingTimeout       time.Duration `env:"ENGINE_PENDING_TIMEOUT" envDefault:"60s" help:"when the ledger itself ends a hold; whole seconds, at least ENGINE_DEADLINE + 5s"`
+	InFlightMax          int           `env:"ENGINE_IN_FLIGHT_MAX" envDefault:"20000" help:"payments in flight; with so many nothing is fetched; 16 to 1000000"`
+	InFlightBytesMax     int64         `env:"ENGINE_IN_FLIGHT_BYTES_MAX" envDefault:"67108864" help:"bytes of messages in flight; with so many nothing is fetched; 1 MiB to 4 GiB"`
+	InFlightPSPShare     float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for the response of one PSP; more payments to it are rejected with LQ02; above 0, up to 1"`
 	InactiveParticipants []string      `env:"ENGINE_INACTIVE_PARTICIPANTS" help:"ISPBs whose new payments are rejected with DS27, comma-separated"`
-	AnswerKeysFile       string        `env:"ANSWER_KEYS_FILE" help:"secrets with which banks seal their answers, as bootstrap writes them; an answer without its bank's seal is forged: it goes to the dead letters; read at the start; empty: seals are not asked for"`
+	AnswerKeysFile       string        `env:"ANSWER_KEYS_FILE" help:"secrets with which banks seal their responses, as bootstrap writes them; a response without its bank's seal is forged and goes to the dead letters; read at the start; empty: no seals"`
 	CommitInterval       time.Duration `env:"ENGINE_COMMIT_INTERVAL" envDefault:"100ms" help:"how often finished offsets are committed; 10ms to 10s"`
-	SessionTimeout       time.Duration `env:"ENGINE_SESSION_TIMEOUT" envDefault:"3s" help:"silence after which another engine takes over; the broker's group.min.session.timeout.ms must allow it; 1s to 1m"`
-	RevokeDrain          time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" help:"how long payments in flight may finish before their partition is handed over or the engine stops; 0s to 10s"`
-	ClockSkewMax         time.Duration `env:"ENGINE_CLOCK_SKEW_MAX" envDefault:"2s" help:"difference to the ledger's clock past which the engine is not ready and fetches nothing; 100ms to 10s"`
-	PulseInterval        time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" help:"how often ledger, its clock and broker are probed; a probe unanswered for half of it means not ready; 1s to 1m"`
+	SessionTimeout       time.Duration `env:"ENGINE_SESSION_TIMEOUT" envDefault:"3s" help:"time without a heartbeat after which another engine takes over; the broker's group.min.session.timeout.ms must allow it; 1s to 1m"`
+	RevokeDrain          time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" help:"how long payments in flight may take to finish before their partition is handed over or the engine stops; 0s to 10s"`
+	ClockSkewMax         time.Duration `env:"ENGINE_CLOCK_SKEW_MAX" envDefault:"2s" help:"greatest difference to the ledger's clock; with more the engine is not ready and fetches nothing; 100ms to 10s"`
+	PulseInterval        time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" help:"how often the ledger, its clock and the broker are probed; without a result for half of this time the engine is not ready; 1s to 1m"`
 	CrashAt              string        `env:"ENGINE_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-phase-1-answered:100; empty: never"`
-	ClockOffset          time.Duration `env:"ENGINE_CLOCK_OFFSET" envDefault:"0s" help:"for tests only: the engine takes its clock to be wrong by this much; -24h to 24h"`
-	ShutdownTimeout      time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"bound of an ordered stop: drain, commit, close; 1s to 5m"`
+	ClockOffset          time.Duration `env:"ENGINE_CLOCK_OFFSET" envDefault:"0s" help:"for tests only: added to this engine's clock; -24h to 24h"`
+	ShutdownTimeout      time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"how long an orderly stop may take: drain, commit, close; 1s to 5m"`
 }
 
 // Validate names the variable and the value that is wrong.

@@ -7,8 +7,8 @@ import (
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
-// Replicas of a container share their settings, so each finds its slot's name in what the
-// container tells it.
+// Replicas of a container share their settings, so each takes its instance's name from a
+// variable of its container.
 func TestInstanceIDFillsInVariables(t *testing.T) {
 	t.Setenv("HOSTNAME", "3f1c0ffee")
 	for given, want := range map[string]string{"${HOSTNAME}": "3f1c0ffee", "engine-${HOSTNAME}": "engine-3f1c0ffee", "engine-0": "engine-0", "": ""} {
@@ -18,7 +18,7 @@ func TestInstanceIDFillsInVariables(t *testing.T) {
 			t.Fatal(err)
 		}
 		if config.InstanceID != want {
-			t.Errorf("ENGINE_INSTANCE_ID=%s gives the slot %q, want %q", given, config.InstanceID, want)
+			t.Errorf("ENGINE_INSTANCE_ID=%s gives the instance %q, want %q", given, config.InstanceID, want)
 		}
 	}
 }

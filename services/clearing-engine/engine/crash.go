@@ -2,7 +2,7 @@ package engine
 
 import "github.com/liquida/liquida/platform/crash"
 
-// The steps of a payment, in order, at which an engine under test can be told to die.
+// The steps of a payment, in order, at which a test can make the engine die.
 const (
 	afterFetch              crash.Point = "after-fetch"
 	afterPhase1Sent         crash.Point = "after-phase-1-sent"

@@ -115,7 +115,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	if err != nil {
 		return nil, err
 	}
-	e.writer = ledger.NewWriter(client, config.Batch, t.Registry, func(f *flight, result ledger.Answer) {
+	e.writer = ledger.NewWriter(client, config.Batch, t.Registry, func(f *flight, result ledger.Result) {
 		f.partition.inbox.put(event{kind: written, flight: f, result: result})
 	}, e.fail)
 	e.transfers = ledger.NewTransferReader(client, config.Batch, t.Registry, func(f *flight, found []tb.Transfer) {

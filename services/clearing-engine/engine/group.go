@@ -16,9 +16,9 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// assigned begins to own partitions. Before the first of their payments is fetched, it
-// is settled where in the answers to begin: at the end as it is now, asked for with an
-// explicit call. An end that is resolved later could miss an answer.
+// assigned takes over partitions. Before the first of their orders is fetched, it asks for
+// the present end of the responses with an explicit call, and begins to read there. An end
+// that the client resolves later could miss a response.
 func (e *Engine) assigned(ctx context.Context, client *kgo.Client, assignment map[string][]int32) {
 	numbers := assignment[stream.Payments]
 	e.metrics.rebalances.WithLabelValues("assigned").Inc()
@@ -53,7 +53,7 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 		if err == nil {
 			break
 		}
-		e.log.Warn("cannot learn where to begin in new partitions, trying again", zap.Error(err))
+		e.log.Warn("cannot list the offsets of new partitions; trying again", zap.Error(err))
 		if !sleep(ctx, 200*time.Millisecond) {
 			return false
 		}
@@ -62,7 +62,7 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 	for _, number := range numbers {
 		end, ok := ends.Lookup(stream.AuthorizationResponses, number)
 		if !ok {
-			e.fail(fmt.Errorf("topic %s has no partition %d: a reply would not find its engine", stream.AuthorizationResponses, number))
+			e.fail(fmt.Errorf("topic %s has no partition %d: a response would not find its engine", stream.AuthorizationResponses, number))
 			return false
 		}
 		responses[number] = kgo.NewOffset().At(end.Offset)
@@ -88,17 +88,17 @@ func (e *Engine) revoked(ctx context.Context, _ *kgo.Client, revocation map[stri
 	e.log.Info("partitions handed over", zap.Int32s("revoked", revocation[stream.Payments]))
 }
 
-// handOver ends the work on partitions: what is in flight may finish for a moment, what is
-// finished is committed, the rest is forgotten and begun again by the next owner.
+// handOver ends the work on partitions. What is in flight gets a moment to finish, what is
+// finished is committed, and the next owner begins the rest again.
 func (e *Engine) handOver(ctx context.Context, partitions []*partition) {
 	e.drain(ctx, partitions, e.config.RevokeDrain)
 	if err := e.commit(ctx, partitions, last); err != nil {
-		e.log.Warn("cannot commit while handing partitions over; the records will be delivered again and absorbed", zap.Error(err))
+		e.log.Warn("cannot commit while handing partitions over; their records will be delivered again and absorbed", zap.Error(err))
 	}
 	e.release(partitions)
 }
 
-// lost drops partitions that another engine may own by now: nothing is committed.
+// lost drops partitions that another engine may own by now. It commits nothing.
 func (e *Engine) lost(_ context.Context, _ *kgo.Client, loss map[string][]int32) {
 	e.metrics.rebalances.WithLabelValues("lost").Inc()
 	partitions := e.find(loss[stream.Payments])
@@ -108,13 +108,14 @@ func (e *Engine) lost(_ context.Context, _ *kgo.Client, loss map[string][]int32)
 	}
 	e.commitMu.Unlock()
 	e.release(partitions)
-	e.telemetry.Health.Report(needGroup, errors.New("this engine was silent for too long and lost its partitions"))
-	e.log.Warn("partitions lost: this engine was silent for too long", zap.Int32s("lost", loss[stream.Payments]))
+	e.telemetry.Health.Report(needGroup, errors.New("this engine sent no heartbeat for a whole session and lost its partitions"))
+	e.log.Warn("partitions lost: no heartbeat for a whole session", zap.Int32s("lost", loss[stream.Payments]))
 }
 
-// leaveGroup ends the membership of an engine that stops in order. The client does that only for
-// members without an instance id; whoever has one may come back, and the others would wait for
-// it until its session ends. The member's own id keeps a zombie from ending its successor's.
+// leaveGroup ends the membership of an engine that stops in order. The client does this only
+// for members without an instance id: one with an id may come back, and the others would
+// wait until its session ends. The request names the member id, so that a fenced engine
+// cannot evict its successor.
 func (e *Engine) leaveGroup(ctx context.Context, member string) {
 	if e.config.InstanceID == "" {
 		return
@@ -134,7 +135,7 @@ func (e *Engine) leaveGroup(ctx context.Context, member string) {
 		}
 	}
 	if err != nil && !errors.Is(err, kerr.UnknownMemberID) {
-		e.log.Warn("cannot leave the group; the other engines take over when this one's session has ended", zap.Error(err))
+		e.log.Warn("cannot leave the group; the other engines take over once this one's session has ended", zap.Error(err))
 	}
 }
 
@@ -163,7 +164,7 @@ func (e *Engine) drain(ctx context.Context, partitions []*partition, patience ti
 	}
 }
 
-// release ends partitions and forgets what is in flight in them.
+// release ends partitions and drops what is in flight in them.
 func (e *Engine) release(partitions []*partition) {
 	numbers := make([]int32, 0, len(partitions))
 	e.ownedMu.Lock()
@@ -189,23 +190,23 @@ func (e *Engine) commitRegularly(ctx context.Context) {
 		if (err != nil) != failing && ctx.Err() == nil {
 			failing = err != nil
 			if failing {
-				e.log.Warn("cannot commit offsets; what is finished stays finished, and is committed later", zap.Error(err))
+				e.log.Warn("cannot commit offsets; they are committed later", zap.Error(err))
 			} else {
-				e.log.Info("offsets are committed again")
+				e.log.Info("offset commits healthy again")
 			}
 		}
 	}
 }
 
-// After the last commit of a partition none follows: it might overtake the commit of its
-// next owner and take it back.
+// No commit of a partition follows its last one: it could overtake the commit of the next
+// owner and undo it.
 const (
 	notLast = false
 	last    = true
 )
 
-// commit commits the finished prefix of the partitions, with a hint of what is finished
-// above it.
+// commit commits the finished prefix of each partition, with a hint of what is finished
+// above it. After a failure it commits nothing.
 func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast bool) error {
 	e.commitMu.Lock()
 	defer e.commitMu.Unlock()
@@ -220,7 +221,7 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 			continue
 		}
 		p.committedLast = isLast
-		if next, hint, changed := p.offsets.commit(); changed {
+		if next, hint, changed := p.offsets.toCommit(); changed {
 			commit[p.number] = kgo.EpochOffset{Epoch: -1, Offset: next}
 			metadata[p.number] = hint
 			committing = append(committing, p)

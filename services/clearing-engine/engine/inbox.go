@@ -2,14 +2,14 @@ package engine
 
 import "sync"
 
-// inbox is the way into a partition's goroutine. Putting never blocks: what is put
-// belongs to payments in flight, which are limited; for what does not (answers that
-// nobody asked for) there is offer, which waits.
+// inbox is the way into a partition's goroutine. put never blocks: its events belong to
+// payments in flight, which are limited. offer waits for space: its events (responses) may
+// belong to nothing.
 type inbox struct {
 	mu     sync.Mutex
 	space  *sync.Cond
 	events []event
-	ready  chan struct{} // holds one token when events is not empty
+	ready  chan struct{} // holds a token while events is not empty
 	closed bool
 }
 
@@ -25,7 +25,7 @@ func (i *inbox) put(e event) {
 	i.append(e)
 }
 
-// offersMax bounds the events that may wait for an offer to be taken.
+// offersMax is the number of waiting events from which offer waits.
 const offersMax = 100_000
 
 func (i *inbox) offer(e event) {
@@ -48,7 +48,7 @@ func (i *inbox) append(e event) {
 	}
 }
 
-// take returns everything that waits; used takes its place.
+// take returns the waiting events. used, the slice of the last call, takes their place.
 func (i *inbox) take(used []event) []event {
 	clear(used)
 	i.mu.Lock()
@@ -59,7 +59,7 @@ func (i *inbox) take(used []event) []event {
 	return events
 }
 
-// close drops what waits and everything that will be put.
+// close drops the waiting events and all later ones.
 func (i *inbox) close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -29,8 +29,8 @@ type kind interface {
 	refuse(chain []tb.Transfer, order *pix.Order, reason pix.Reason) []tb.Transfer
 
 	// reservationOf and resolutionOf say what the ledger's result of a chain means.
-	reservationOf(result ledger.Answer) (payment.Reservation, error)
-	resolutionOf(result ledger.Answer) (payment.Resolution, error)
+	reservationOf(result ledger.Result) (payment.Reservation, error)
+	resolutionOf(result ledger.Result) (payment.Resolution, error)
 
 	// lookUp appends the ids under which the ledger may hold something about the order.
 	// read says what was found there. If it must see more first, it appends more ids:

@@ -9,8 +9,8 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// room bounds what is in flight, in payments and in bytes. Whoever fetches waits for
-// room before, and gives it back payment by payment.
+// room bounds what is in flight, in payments and in bytes. The intake waits for room and
+// takes it for what it fetched; each finished record frees its part.
 type room struct {
 	mu          sync.Mutex
 	changed     *sync.Cond
@@ -27,8 +27,8 @@ func newRoom(paymentsMax int, bytesMax int64) *room {
 	return r
 }
 
-// wait blocks until something may be fetched, and returns how many payments. It returns
-// 0 when the context has ended.
+// wait blocks until something may be fetched, and returns how many payments. It returns 0
+// once ctx has ended.
 func (r *room) wait(ctx context.Context) int {
 	stop := context.AfterFunc(ctx, func() { r.mu.Lock(); r.changed.Broadcast(); r.mu.Unlock() })
 	defer stop()
@@ -58,7 +58,7 @@ func (r *room) free(payments int, bytes int64) {
 	r.changed.Signal()
 }
 
-// shut closes or opens the gate: behind a shut gate nothing is fetched.
+// shut shuts or opens the gate. While it is shut, nothing is fetched.
 func (r *room) shut(shut bool) {
 	r.mu.Lock()
 	r.gateShut = shut
@@ -72,14 +72,14 @@ func (r *room) inFlight() (payments int, bytes int64) {
 	return r.payments, r.bytes
 }
 
-// participants counts, for each receiving PSP, the payments that wait for its answer, so
-// that a silent one cannot take all the room.
+// participants counts the payments that wait for each receiving PSP, so that a silent one
+// cannot take all the room.
 type participants struct {
 	waitingMax int64
 	inactive   map[pix.ISPB]bool
 
 	mu      sync.RWMutex
-	waiting map[pix.ISPB]*atomic.Int64 // only PSPs whose accounts exist: bounded
+	waiting map[pix.ISPB]*atomic.Int64 // only of PSPs with accounts, so it is bounded
 }
 
 func newParticipants(waitingMax int, inactive []string) *participants {
@@ -90,7 +90,7 @@ func newParticipants(waitingMax int, inactive []string) *participants {
 	return p
 }
 
-// refusal returns why this engine would not begin the payment, or ReasonNone.
+// refusal returns why this engine would refuse a new payment, or ReasonNone.
 func (p *participants) refusal(order *pix.Order) pix.Reason {
 	if len(p.inactive) > 0 && (p.inactive[order.Payer.ISPB] || p.inactive[order.Payee.ISPB]) {
 		return pix.ReasonInactivePSP
@@ -115,7 +115,7 @@ func (p *participants) counter(psp pix.ISPB) *atomic.Int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting[psp] == nil {
-		p.waiting[pix.ISPB(strings.Clone(string(psp)))] = new(atomic.Int64) // psp lies in a record, which must not be kept for it
+		p.waiting[pix.ISPB(strings.Clone(string(psp)))] = new(atomic.Int64) // psp lies in a record, which it would keep alive
 	}
 	return p.waiting[psp]
 }

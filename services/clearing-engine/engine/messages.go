@@ -12,7 +12,7 @@ import (
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
 
-// orderMessage is reused from order to order.
+// orderMessage decodes orders. It is reused from record to record.
 type orderMessage struct {
 	order        pixv1.PaymentOrder
 	payer, payee pixv1.Account
@@ -65,38 +65,6 @@ func (m *orderMessage) returnOrder(record *kgo.Record) (arrival, error) {
 		ReasonCode: message.ReasonCode, AcceptedAtUnixMs: message.AcceptedAtUnixMs,
 	}.Validate(record.Timestamp)
 	return arrival{order: payment.OrderOf(r), kind: &returnKind{Return: r}, record: record}, err
-}
-
-// response is a PSP's response, decoded.
-type response struct {
-	id       pix.EndToEndID
-	psp      pix.ISPB
-	accepted bool
-	reason   pix.Reason
-}
-
-// decodeResponse reads a PSP's response. Its texts lie in value.
-func decodeResponse(value []byte) (response, error) {
-	var message pixv1.AuthorizationResponse
-	if err := message.UnmarshalVTUnsafe(value); err != nil {
-		return response{}, fmt.Errorf("%d bytes that are not a pix.v1.AuthorizationResponse: %w", len(value), err)
-	}
-	id, err := pix.ParsePaymentOrReturnID(message.EndToEndId)
-	if err != nil {
-		return response{}, fmt.Errorf("end_to_end_id: %w", err)
-	}
-	r := response{id: id, psp: pix.ISPB(message.Ispb)}
-	switch message.Status {
-	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
-		r.accepted = true
-	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT:
-		if r.reason, err = pix.ParseReason(message.ReasonCode); err != nil {
-			r.reason = pix.ReasonBankUnspecified // rejected is rejected, whatever the code
-		}
-	default:
-		return response{}, fmt.Errorf("status is %v: it must be ACSP or RJCT", message.Status)
-	}
-	return r, nil
 }
 
 func accountOf(message *pixv1.Account) pix.Account {

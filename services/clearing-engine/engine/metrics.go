@@ -125,7 +125,7 @@ func newResponses(v *prometheus.CounterVec) responses {
 // outcomes counts reported payments, or returns. The set of reasons is closed.
 type outcomes struct {
 	known    map[payment.Outcome]prometheus.Counter
-	rejected prometheus.Counter // with a code that a bank made up
+	rejected prometheus.Counter // with a code that a bank invented
 }
 
 func newOutcomes(v *prometheus.CounterVec, reasons []pix.Reason) outcomes {
@@ -170,14 +170,14 @@ func (c *chains) count(purpose chainPurpose, status tb.CreateTransferResult) {
 	c.other.WithLabelValues(chainNames[purpose], status.String()).Inc()
 }
 
-// waitingForPSP is collected when scraped, from the counts that the engine keeps anyway.
+// waitingForPSP collects the counts of participants when they are scraped.
 type waitingForPSP struct {
 	participants *participants
 	description  *prometheus.Desc
 }
 
 func newWaitingForPSP(p *participants) waitingForPSP {
-	return waitingForPSP{p, prometheus.NewDesc("pix_payments_waiting_for_psp", "Payments that wait for the answer of a receiving PSP.", []string{"ispb"}, nil)}
+	return waitingForPSP{p, prometheus.NewDesc("pix_payments_waiting_for_psp", "Payments that wait for the response of a receiving PSP.", []string{"ispb"}, nil)}
 }
 
 func (w waitingForPSP) Describe(ch chan<- *prometheus.Desc) { ch <- w.description }

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// offsets tracks which records of one partition are finished. What may be committed is
-// the lowest offset that is not: everything below it is.
+// offsets tracks which records of one partition are finished. The lowest unfinished offset
+// may be committed.
 type offsets struct {
 	mu      sync.Mutex
-	next    int64 // what may be committed; -1 until a record came
+	next    int64 // may be committed; -1 before the first record
 	window  []tracked
-	start   int // window[:start] is popped
+	start   int // window[:start] is committed or may be
 	changed bool
 	hint    hint
 }
@@ -35,7 +35,7 @@ func (o *offsets) track(offset int64) (finished bool) {
 	if o.next < 0 {
 		o.next = offset
 		if offset < o.hint.base {
-			o.hint = hint{} // the log is not the one that the hint was written for
+			o.hint = hint{} // the hint is of another log
 		}
 	}
 	finished = o.hint.holds(offset)
@@ -71,8 +71,8 @@ func (o *offsets) advance() {
 	}
 }
 
-// commit returns what to commit, if it changed since the last call.
-func (o *offsets) commit() (next int64, metadata string, changed bool) {
+// toCommit returns what to commit, if it changed since the last call.
+func (o *offsets) toCommit() (next int64, metadata string, changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.changed || o.next < 0 {
@@ -82,7 +82,7 @@ func (o *offsets) commit() (next int64, metadata string, changed bool) {
 	return o.next, encodeHint(o.next, o.window[o.start:]), true
 }
 
-// again makes the next commit call return the state although it did not change: the
+// again makes the next toCommit return the state although it did not change, because the
 // last commit failed.
 func (o *offsets) again() {
 	o.mu.Lock()
@@ -90,9 +90,9 @@ func (o *offsets) again() {
 	o.changed = true
 }
 
-// hint is the part of a commit that the offset alone cannot say: which records above it
-// are finished. It keeps one silent bank from turning a restart into minutes of
-// redelivery. Losing it costs time, never truth.
+// hint is what a committed offset cannot say: which records above it are finished. Without
+// it, one silent bank turns a restart into minutes of redelivery. Losing it costs time and
+// changes no outcome.
 type hint struct {
 	base  int64
 	spans []span // ascending
@@ -108,11 +108,11 @@ func (h hint) holds(offset int64) bool {
 const (
 	hintVersion = "1:"
 	// hintBytesMax keeps the text below the broker's limit for commit metadata (4096 by
-	// default). What does not fit is left out, the lowest offsets first kept.
+	// default). The lowest offsets are kept, what does not fit is left out.
 	hintBytesMax = 3000
 )
 
-// encodeHint writes the finished spans above next as gaps and lengths, as varints.
+// encodeHint writes the finished spans above next: gap, length, gap, length … as varints.
 func encodeHint(next int64, window []tracked) string {
 	var packed []byte
 	at := next
@@ -139,7 +139,8 @@ func encodeHint(next int64, window []tracked) string {
 	return hintVersion + base64.RawStdEncoding.EncodeToString(packed)
 }
 
-// decodeHint reads what encodeHint wrote for a commit at next. Anything else is no hint.
+// decodeHint reads what encodeHint wrote for a commit at next. Anything else gives an
+// empty hint.
 func decodeHint(next int64, metadata string) hint {
 	if len(metadata) < len(hintVersion) || metadata[:len(hintVersion)] != hintVersion {
 		return hint{}

@@ -34,7 +34,7 @@ func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 			o.finish(which)
 			finished[which] = true
 		}
-		next, metadata, changed := o.commit()
+		next, metadata, changed := o.toCommit()
 		if !changed {
 			if len(finished) > 0 {
 				t.Fatal("something finished and nothing is to commit")
@@ -60,7 +60,7 @@ func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 				t.Fatalf("offset %d: hint says %v, finished is %v", b, h.holds(b), finished[b])
 			}
 		}
-		if _, _, again := o.commit(); again {
+		if _, _, again := o.toCommit(); again {
 			t.Fatal("nothing changed since the commit")
 		}
 	})
@@ -75,7 +75,7 @@ func TestHintStaysWithinTheBrokersLimitAndIsNeverWrong(t *testing.T) {
 	for i := int64(1); i < records; i += 2 { // the worst case: every other one
 		o.finish(i)
 	}
-	next, metadata, _ := o.commit()
+	next, metadata, _ := o.toCommit()
 	if next != 0 || len(metadata) > 4096 {
 		t.Fatalf("commits %d with %d bytes of metadata", next, len(metadata))
 	}

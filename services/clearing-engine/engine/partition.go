@@ -92,7 +92,7 @@ const (
 
 type event struct {
 	kind      eventKind
-	result    ledger.Answer
+	result    ledger.Result
 	flight    *flight
 	record    *kgo.Record
 	transfers []tb.Transfer
@@ -276,7 +276,7 @@ func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) 
 }
 
 // written takes the ledger's result of the flight's chain.
-func (p *partition) written(f *flight, result ledger.Answer, now time.Time) {
+func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 	p.engine.metrics.chains.count(f.writing, result.Status)
 	var command payment.Command
 	if f.writing == chainReserve {

@@ -38,7 +38,7 @@ func (paymentKind) refuse(chain []tb.Transfer, order *pix.Order, reason pix.Reas
 	return ledger.AppendReceipt(chain, order.ID, order.Content, reason, reason != pix.ReasonUnknownPayerPSP)
 }
 
-func (paymentKind) reservationOf(result ledger.Answer) (payment.Reservation, error) {
+func (paymentKind) reservationOf(result ledger.Result) (payment.Reservation, error) {
 	if result.OK() {
 		return payment.Reservation{Held: true}, nil
 	}
@@ -70,7 +70,7 @@ func (paymentKind) reservationOf(result ledger.Answer) (payment.Reservation, err
 	return refused, nil
 }
 
-func (paymentKind) resolutionOf(result ledger.Answer) (payment.Resolution, error) {
+func (paymentKind) resolutionOf(result ledger.Result) (payment.Resolution, error) {
 	switch {
 	case result.OK(), result.Status == tb.TransferExists && result.Index == 0:
 		return payment.Written, nil

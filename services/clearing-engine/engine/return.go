@@ -49,7 +49,7 @@ func (r *returnKind) refuse(chain []tb.Transfer, _ *pix.Order, reason pix.Reason
 	return ledger.AppendReturnReceipt(chain, r.ID, r.ReturnContent, reason, r.payerKnown)
 }
 
-func (r *returnKind) reservationOf(result ledger.Answer) (payment.Reservation, error) {
+func (r *returnKind) reservationOf(result ledger.Result) (payment.Reservation, error) {
 	switch {
 	case result.OK():
 		return payment.Reservation{Held: true}, nil
@@ -67,7 +67,7 @@ func (r *returnKind) reservationOf(result ledger.Answer) (payment.Reservation, e
 }
 
 // The verdict is the first transfer of phase 2, so behind it only an expiry can show.
-func (r *returnKind) resolutionOf(result ledger.Answer) (payment.Resolution, error) {
+func (r *returnKind) resolutionOf(result ledger.Result) (payment.Resolution, error) {
 	switch {
 	case result.OK(), result.Status == tb.TransferExists && result.Index == 0:
 		return payment.Written, nil

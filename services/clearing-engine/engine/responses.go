@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// response is a PSP's response, decoded.
+type response struct {
+	id       pix.EndToEndID
+	psp      pix.ISPB
+	accepted bool
+	reason   pix.Reason
+}
+
+// readResponses reads the PSPs' responses for the partitions that this engine owns.
+func (e *Engine) readResponses(ctx context.Context) {
+	warned := time.Time{}
+	forged := &forgeries{engine: e}
+	for ctx.Err() == nil {
+		fetches := e.direct.PollFetches(ctx)
+		fetches.EachError(func(topic string, partition int32, err error) { e.fetchError(ctx, topic, partition, err) })
+		fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
+			p := e.partition(fetched.Partition)
+			if p == nil {
+				return
+			}
+			for _, record := range fetched.Records {
+				r, err := decodeResponse(record.Value)
+				if err != nil {
+					e.metrics.responses.invalid.Inc()
+					if time.Since(warned) > time.Second { // hostile input must not flood the log
+						warned = time.Now()
+						e.log.Warn("dropped a response that cannot be decoded", zap.String("topic", stream.AuthorizationResponses),
+							zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset), zap.Error(err))
+					}
+					continue
+				}
+				if e.seals != nil && !e.seals.Genuine(r.psp, record.Value, sealOf(record)) {
+					forged.keep(p, record, r)
+					continue
+				}
+				p.inbox.offer(event{kind: responded, response: r})
+			}
+		})
+	}
+}
+
+// decodeResponse reads a PSP's response. Its texts lie in value.
+func decodeResponse(value []byte) (response, error) {
+	var message pixv1.AuthorizationResponse
+	if err := message.UnmarshalVTUnsafe(value); err != nil {
+		return response{}, fmt.Errorf("%d bytes that are not a pix.v1.AuthorizationResponse: %w", len(value), err)
+	}
+	id, err := pix.ParsePaymentOrReturnID(message.EndToEndId)
+	if err != nil {
+		return response{}, fmt.Errorf("end_to_end_id: %w", err)
+	}
+	r := response{id: id, psp: pix.ISPB(message.Ispb)}
+	switch message.Status {
+	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
+		r.accepted = true
+	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT:
+		if r.reason, err = pix.ParseReason(message.ReasonCode); err != nil {
+			r.reason = pix.ReasonBankUnspecified // rejected is rejected, whatever the code
+		}
+	default:
+		return response{}, fmt.Errorf("status is %v: it must be ACSP or RJCT", message.Status)
+	}
+	return r, nil
+}
+
+// sealOf returns the seal of a record, or nil.
+func sealOf(record *kgo.Record) []byte {
+	for _, header := range record.Headers {
+		if header.Key == keys.SealHeader {
+			return header.Value
+		}
+	}
+	return nil
+}
+
+// Every forged response is counted. Few are kept as dead letters, which stay for ever: a
+// forger must fill neither the disk nor the buffer of records on their way to Kafka.
+const (
+	forgedPerSecond   = 10
+	forgedInFlightMax = 10
+)
+
+// forgeries keeps responses without their bank's seal.
+type forgeries struct {
+	engine   *Engine
+	second   time.Time
+	kept     int // in this second
+	inFlight atomic.Int32
+}
+
+func (f *forgeries) keep(p *partition, record *kgo.Record, r response) {
+	f.engine.metrics.forged.Inc()
+	if now := time.Now(); now.Sub(f.second) >= time.Second {
+		f.second, f.kept = now, 0
+	}
+	if f.kept >= forgedPerSecond || f.inFlight.Load() >= forgedInFlightMax {
+		return
+	}
+	f.kept++
+	f.inFlight.Add(1)
+	f.engine.log.Warn("a response does not have the seal of the bank that it names: see pix.dead-letters; further ones are only counted",
+		zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset), zap.String("ispb", string(r.psp[:min(len(r.psp), 16)])))
+	f.engine.produce(p.deadLetterRecord(record, &pix.Invalid{Reason: pix.ReasonMalformed, Field: keys.SealHeader,
+		Detail: fmt.Sprintf("the response to %s names bank %.16q and does not have its seal", r.id, r.psp)}), func() { f.inFlight.Add(-1) })
+}

@@ -50,7 +50,7 @@ func (c *Crash) Pass(point Point) {
 const sendDelay = time.Millisecond
 
 // PassSent is Pass for a point at which something has just been queued for sending. It
-// dies a moment later: the request is on its way or has arrived, the answer has not.
+// dies a moment later: the request is on its way or has arrived, its result has not.
 func (c *Crash) PassSent(point Point) {
 	if c.due(point) {
 		time.AfterFunc(sendDelay, c.die)

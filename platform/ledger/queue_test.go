@@ -12,11 +12,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// mark is an event that knows where it belongs.
+// mark is an event that says where it belongs.
 type mark struct{ putter, kind, job, place, of int }
 
-// Many put while some take: nothing is lost or doubled, no chain is cut, no batch is too
-// long, and what one putter put of a kind is taken in its order.
+// Many put while some take. Nothing is lost or doubled, no chain is divided, no request is
+// too long, and the jobs of one putter and kind leave in their order.
 func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		eventsMax := rapid.IntRange(8, 40).Draw(t, "events max")
@@ -26,7 +26,7 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 		kinds := rapid.IntRange(1, 3).Draw(t, "kinds")
 		q := newQueue[mark, mark](eventsMax)
 
-		var taken [][]mark // the tags of each batch, in the order of leaving
+		var taken [][]mark // the tags of each request, in the order of leaving
 		var mu sync.Mutex
 		var taking, putting sync.WaitGroup
 		for range takers {
@@ -41,7 +41,7 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 					taken = append(taken, slices.Clone(b.tags))
 					mu.Unlock()
 					if len(b.events) > eventsMax || len(b.tags) != len(b.ends) || len(b.tags) == 0 || b.ends[len(b.ends)-1] != len(b.events) {
-						t.Errorf("batch of %d events, at most %d; %d tags, ends %v", len(b.events), eventsMax, len(b.tags), b.ends)
+						t.Errorf("request of %d events, at most %d; %d tags, ends %v", len(b.events), eventsMax, len(b.tags), b.ends)
 					}
 					start := 0
 					for i, tag := range b.tags {
@@ -100,7 +100,7 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 	})
 }
 
-func TestQueueFillsItsBatches(t *testing.T) {
+func TestQueueFillsItsRequests(t *testing.T) {
 	for eventsMax, want := range map[int][]int{9: {9, 9, 3}, 10: {9, 9, 3}, 11: {9, 9, 3}, 12: {12, 9}} {
 		q := newQueue[int, int](eventsMax)
 		for i := range 7 {
@@ -114,12 +114,12 @@ func TestQueueFillsItsBatches(t *testing.T) {
 			lengths = append(lengths, len(b.events))
 		}
 		if !slices.Equal(lengths, want) || q.length() != 0 {
-			t.Errorf("at most %d: batches of %v events, want %v; %d jobs left", eventsMax, lengths, want, q.length())
+			t.Errorf("at most %d: requests of %v events, want %v; %d jobs left", eventsMax, lengths, want, q.length())
 		}
 	}
 }
 
-// Kinds share a batch only when everything that waits fits one.
+// Kinds share a request only if all that waits fits in it.
 func TestQueueKeepsKindsApartWhenThereIsMuch(t *testing.T) {
 	q := newQueue[string, int](6)
 	put := func(kind kind, tags ...string) {
@@ -150,7 +150,7 @@ func TestQueueKeepsKindsApartWhenThereIsMuch(t *testing.T) {
 	}
 }
 
-func TestQueueEndsWhoWaits(t *testing.T) {
+func TestCloseEndsWaiting(t *testing.T) {
 	q := newQueue[int, int](10)
 	ended := make(chan bool)
 	for range 3 {
@@ -179,34 +179,34 @@ func TestClassify(t *testing.T) {
 		for chain := range rapid.IntRange(0, 30).Draw(t, "chains") {
 			length := rapid.IntRange(1, 4).Draw(t, "length")
 			failing := rapid.IntRange(-1, length-1).Draw(t, "failing") // -1: none
-			answer := Result{}
+			result := Result{}
 			for place := range length {
 				code := uint16(rapid.IntRange(0, 7).Draw(t, "code"))
 				index := uint32(len(b.events))
 				b.events = append(b.events, tb.Transfer{Code: code})
 				switch {
 				case failing == place:
-					answer = Result{rapid.SampledFrom(statuses).Draw(t, "status"), code, place}
-					results = append(results, tb.TransferEventResult{Index: index, Result: answer.Status})
+					result = Result{rapid.SampledFrom(statuses).Draw(t, "status"), code, place}
+					results = append(results, tb.TransferEventResult{Index: index, Result: result.Status})
 				case failing >= 0:
 					results = append(results, tb.TransferEventResult{Index: index, Result: tb.TransferLinkedEventFailed})
 				}
 			}
-			b.tags, b.ends, want = append(b.tags, chain), append(b.ends, len(b.events)), append(want, answer)
+			b.tags, b.ends, want = append(b.tags, chain), append(b.ends, len(b.events)), append(want, result)
 		}
 		got := classify([]Result{{Status: tb.TransferExists}}[:0], b, results)
 		if !slices.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
-		for _, answer := range got {
-			if answer.OK() != (answer.Status == tb.TransferOK) {
-				t.Fatalf("%v: OK is %v", answer, answer.OK())
+		for _, result := range got {
+			if result.OK() != (result.Status == tb.TransferOK) {
+				t.Fatalf("%v: OK is %v", result, result.OK())
 			}
 		}
 	})
 }
 
-// Exists must know every status of the kind, also those of a later version of the client.
+// Exists must know all statuses of this kind, also those of a later version of the client.
 func TestExistsKnowsEveryStatus(t *testing.T) {
 	known := 0
 	for status := range tb.CreateTransferResult(200) {

@@ -31,8 +31,8 @@ func returnContents() *rapid.Generator[pix.ReturnContent] {
 	})
 }
 
-// The layout stands in the ledger for good, so it is built here a second time: what stands
-// before the hash is the payment's, the hash is of "R", its EndToEndId and the slot.
+// The ledger holds the layout for ever. It is built here a second time: minute and suffix of
+// the payment, then a hash of "R", its EndToEndId and the slot.
 func TestReturnIDLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		original, slot := endToEndIDs().Draw(t, "original"), rapid.IntRange(0, ReturnSlots-1).Draw(t, "slot")
@@ -80,7 +80,7 @@ func TestReturnChains(t *testing.T) {
 			legs = []int{1, 3}
 		}
 		reserve := AppendReturnReserve(nil, id, content, slot, payment, 60)
-		// The same legs as those of a payment from the payee to the payer.
+		// The legs of a payment from the payee to the payer.
 		forwards := AppendReserve(nil, content.Original, pix.Content{Payer: payment.Payee, Payee: payment.Payer, AmountCentavos: content.AmountCentavos}, 60)
 		mark := tb.Transfer{DebitAccountID: TransitAccount(content.Original.Payer()), CreditAccountID: ReserveAccount(content.Original.Payer()),
 			UserData128: userData128(content.Original), UserData64: userData64(content.Original), Ledger: 986, Code: 18}
@@ -136,8 +136,8 @@ func TestReturnChains(t *testing.T) {
 	})
 }
 
-// What is left of a payment is its amount less the returns in its slots that can still be
-// posted or have been: a model of it counts them by hand.
+// Left is the amount of the payment less the returns in its slots that were posted or can
+// still be posted. A model counts them by hand.
 func TestLeftAndSlots(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		payment := contents().Draw(t, "payment")
@@ -193,7 +193,7 @@ func TestLeftAndSlots(t *testing.T) {
 		if slot, held := trace.Slot(); held != (mine >= 0) || held && slot != mine || held != trace.SameContent() {
 			t.Fatalf("mine is in %d, %t; want %d", slot, held, mine)
 		}
-		// The list holds the same: what is not rejected in it is what is not left.
+		// ReturnsOf must agree: what its returns give back, or may give back, is not left.
 		returns, asked := ReturnsOf(content.Original, append(slices.Clone(found), verdicts...))
 		given := int64(0)
 		for _, r := range returns {
@@ -250,7 +250,7 @@ func TestSameContentOfAReturn(t *testing.T) {
 		if trace := ReturnTraceOf(id, other, held); trace.SameContent() != (other == content) {
 			t.Fatalf("held for %v, asked for %v: %t", content, other, trace.SameContent())
 		}
-		// A verdict has decided, also one of a return of another payment with this RtrId.
+		// A verdict decides, also that of a return of another payment with this RtrId.
 		decided := AppendReturnPost(nil, id, content, 3, false)[:1]
 		if trace := ReturnTraceOf(id, other, append(held, decided...)); trace.SameContent() != (other == content) {
 			t.Fatalf("decided for %v, asked for %v: %t", content, other, trace.SameContent())

@@ -22,12 +22,12 @@ func TestTraceIDsAreAllThatAVerdictNeeds(t *testing.T) {
 	})
 }
 
-// What the ledger holds is the same payment exactly when payer, payee and amount are.
+// The ledger holds the same payment exactly if payer, payee and amount are equal.
 func TestSameContent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id, content := endToEndIDs().Draw(t, "id"), contents().Draw(t, "content")
 		found := AppendReserve(nil, id, content, rapid.Uint32().Draw(t, "an older timeout"))
-		// The ledger answers in any order, and holds more than was asked for.
+		// The transfers come in any order, and more of them than needed.
 		found = append(found, tb.Transfer{ID: MarkerID, Amount: tb.ToUint128(1)})
 		found = rapid.Permutation(found).Draw(t, "found")
 		trace := TraceOf(id, found)
@@ -97,8 +97,8 @@ func TestSameContentOfAReceipt(t *testing.T) {
 		if verdict, ok := trace.Verdict(); !ok || verdict.Settled || verdict.Reason != reason {
 			t.Fatalf("%+v", verdict)
 		}
-		// Legs beside a receipt may be those of a conflicting message that came after it:
-		// phase 1 does not see a receipt. The verdict is the receipt's.
+		// Legs beside a receipt may be of a conflicting message that came after it, because
+		// phase 1 does not see a receipt. The receipt decides.
 		held := TraceOf(id, append(AppendReserve(nil, id, other, 60), receipt...))
 		if !held.SameContent(id, content) || held.SameContent(id, other) != (content == other) {
 			t.Fatal("the legs outdid the receipt, which has decided the payment")

@@ -13,8 +13,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// The layout stands in the ledger for good. It is built here a second time, from the
-// design: minute (26 bits), 5 suffix characters in base 62 (30), SHA-256 (68), slot (4).
+// The ledger holds the layout for ever. It is built here a second time: minute (26 bits), 5 suffix characters in base 62 (30), SHA-256 (68), role (4).
 func TestTransferIDLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := endToEndIDs().Draw(t, "id")
@@ -69,7 +68,7 @@ func TestTransferIDsOfDifferentPaymentsAreInTheOrderOfTheirTime(t *testing.T) {
 }
 
 func TestNoPaymentHasAnIDOfBootstrap(t *testing.T) {
-	// Slots 8 to 15 are nobody's, and the marker's is 15.
+	// No payment uses the roles from 8 on but the mark of returns; the marker's is 15.
 	if fromTB(MarkerID).low&15 != 15 {
 		t.Errorf("the marker %s is in a slot of payments", MarkerID)
 	}
@@ -86,14 +85,14 @@ func TestEveryLegNamesItsPayment(t *testing.T) {
 	})
 }
 
-// A transfer that is not a leg of a payment must not be taken for one of some other payment.
+// A transfer that is no leg of a payment must not be read as a leg of another payment.
 func TestForeignUserDataNamesNoPayment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		transfer := tb.Transfer{
 			UserData128: uint128{rapid.Uint64().Draw(t, "high"), rapid.Uint64().Draw(t, "low")}.toTB(),
 			UserData64:  rapid.Uint64().Draw(t, "64"),
 		}
-		if rapid.Bool().Draw(t, "nearly") { // all good but for one bit at most
+		if rapid.Bool().Draw(t, "nearly") { // all right but for one bit at most
 			id := endToEndIDs().Draw(t, "id")
 			v := fromTB(userData128(id))
 			v = uint128{high: v.high ^ 1<<rapid.IntRange(0, 63).Draw(t, "bit"), low: v.low}
@@ -116,7 +115,7 @@ func TestChains(t *testing.T) {
 		if payer.ISPB == payee.ISPB {
 			legs = []int{1, 3}
 		}
-		before := []tb.Transfer{{ID: tb.ToUint128(7)}} // a chain is appended to what is there
+		before := []tb.Transfer{{ID: tb.ToUint128(7)}} // the chain is appended to it
 		reserve := AppendReserve(before, id, content, 60)[1:]
 		post := AppendPost(before, id, content.SameBank())[1:]
 		void := AppendVoid(before, id, content.SameBank(), reason)[1:]
@@ -124,7 +123,7 @@ func TestChains(t *testing.T) {
 			t.Fatalf("%d legs, %d posts, %d voids, want %d of each", len(reserve), len(post), len(void), len(legs))
 		}
 		for i, leg := range legs {
-			linked := i < len(legs)-1 // the last is not, or the chain would stay open
+			linked := i < len(legs)-1 // a linked last transfer would leave the chain open
 			debit, credit := [...]AccountID{CustomerAccount(payer), ReserveAccount(payer.ISPB), TransitAccount(payee.ISPB)}[leg-1],
 				[...]AccountID{TransitAccount(payer.ISPB), ReserveAccount(payee.ISPB), CustomerAccount(payee)}[leg-1]
 			if want := (tb.Transfer{

@@ -2,7 +2,7 @@ package pix
 
 import "fmt"
 
-// Account names one customer account: which PSP keeps it, in which branch, under which number.
+// Account identifies a customer account: the PSP that keeps it, the branch, the number.
 type Account struct {
 	ISPB   ISPB
 	Branch string // exactly 4 digits, leading zeros kept
@@ -14,7 +14,7 @@ const (
 	numberLengthMax = 20
 )
 
-// Validate says what is wrong with the account, naming the part and the value.
+// Validate returns an error that names the part that is wrong and its value.
 func (a Account) Validate() error {
 	if _, err := ParseISPB(string(a.ISPB)); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 // EndToEndID is the identity of a payment: "E", the payer's ISPB (8), yyyyMMddHHmm in UTC
 // (12) and a suffix of 11 characters of [0-9A-Za-z]. 32 characters in all.
 //
-// It is kept as an array, so that it can key a map without an allocation.
+// It is an array, because a map with such keys needs no allocation.
 type EndToEndID [endToEndIDLength]byte
 
 const (
@@ -19,16 +19,16 @@ const (
 	minuteStart      = 1 + ispbLength
 )
 
-// Epoch is the minute 0 of EndToEndIds. No PIX payment is older (PIX began in 2020-11).
+// Epoch is minute 0 of transfer ids. No PIX payment is older: PIX began in 2020-11.
 var Epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// minuteBits is the room for a minute in a transfer id: enough until the year 2147.
+// minuteBits is the size of the minute in a transfer id: enough until the year 2147.
 const minuteBits = 26
 
-// ParseEndToEndID refuses anything that is not an EndToEndId and says what is wrong with it.
+// ParseEndToEndID reads an EndToEndId. Its error says what is wrong with the text.
 func ParseEndToEndID(text string) (EndToEndID, error) { return parseID("EndToEndId", 'E', text) }
 
-// parseID reads an id of the form that payments and returns share, which differ in the letter.
+// parseID reads an EndToEndId or RtrId. They differ in their first letter only.
 func parseID(kind string, letter byte, text string) (EndToEndID, error) {
 	var id EndToEndID
 	if len(text) != endToEndIDLength {
@@ -66,8 +66,8 @@ func parseID(kind string, letter byte, text string) (EndToEndID, error) {
 }
 
 // NewEndToEndID makes an EndToEndId for a payer's PSP at an instant. The suffix begins
-// with the microseconds within the minute, so that ids made one after the other are in
-// order, which the ledger rewards; the other 6 characters are random.
+// with the microseconds within the minute: the ledger is faster if later ids are greater.
+// The other 6 characters are random.
 func NewEndToEndID(payer ISPB, at time.Time, random *rand.Rand) EndToEndID {
 	return newID('E', payer, at, random)
 }
@@ -92,8 +92,8 @@ func newID(letter byte, psp ISPB, at time.Time, random *rand.Rand) EndToEndID {
 const (
 	minuteLayout = "200601021504"
 	base62Digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	// orderedSuffixLength is the part of the suffix that gives ids their order: 5 base 62
-	// digits hold the 60,000,000 microseconds of a minute, and fit 30 bits.
+	// orderedSuffixLength is the part of the suffix that decides the order of ids: 5 digits
+	// of base 62 hold the 60,000,000 microseconds of a minute, and fit 30 bits.
 	orderedSuffixLength = 5
 )
 
@@ -108,7 +108,7 @@ func (id EndToEndID) Time() time.Time {
 	return time.Date(year, month, day, hour, minute, 0, 0, time.UTC)
 }
 
-// moment reads the digits of the time, which may name one that does not exist.
+// moment reads the digits of the time. Such a time may not exist.
 func (id *EndToEndID) moment() (year int, month time.Month, day, hour, minute int) {
 	number := func(from, to int) (n int) {
 		for _, c := range id[from:to] {
@@ -136,7 +136,7 @@ func (id EndToEndID) OrderedSuffix() uint64 {
 // Suffix returns the 11 characters after the time.
 func (id EndToEndID) Suffix() [suffixLength]byte { return [suffixLength]byte(id[suffixStart:]) }
 
-// JoinEndToEndID puts an id together from its parts, as the ledger keeps them.
+// JoinEndToEndID makes an id from the parts that the ledger keeps.
 func JoinEndToEndID(payer [ispbLength]byte, minute uint64, suffix [suffixLength]byte) (EndToEndID, error) {
 	return joinID("EndToEndId", 'E', payer, minute, suffix)
 }

@@ -2,14 +2,14 @@ package pix
 
 import "testing"
 
-// What is read as an EndToEndId is written the same, and its parts make it again, which is
-// how the ledger keeps it.
+// A text that is read as an EndToEndId is written the same, and its parts, which the ledger
+// keeps, make it again.
 func FuzzEndToEndID(f *testing.F) {
 	for _, text := range []string{"", "E", "E1000000120260101000000000000000", "E10000001209912312359zzzzzzzzzzz", "E10000001202602300000ABCDEFGHIJK", "e1000000120260101000000000000000", "E1000000a202601010000ABCDEFGHIJK"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		// An RtrId differs by its letter alone, and one is never read as the other.
+		// An RtrId differs in its letter only. Neither is read as the other.
 		if len(text) > 0 && text[0] == 'E' {
 			id, err := ParseEndToEndID(text)
 			back, backErr := ParseReturnID("D" + text[1:])

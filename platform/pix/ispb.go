@@ -1,17 +1,17 @@
-// Package pix knows the words of the payment system: who takes part (ISPB), what names a
-// payment (EndToEndId), what money is (centavos), why a payment ends (reason codes), and
-// what makes a payment order valid. It is pure: no clock, no I/O, standard library only.
+// Package pix has the terms of the payment system: participants (ISPB), accounts, the ids of
+// payments and returns (EndToEndId, RtrId), reason codes, and which orders are valid. It is
+// pure: no clock, no I/O, standard library only.
 package pix
 
 import "fmt"
 
-// ISPB identifies a participant (PSP): 8 characters, digits today, upper-case letters allowed.
+// ISPB identifies a participant (PSP): 8 digits today; upper-case letters are allowed.
 type ISPB string
 
 // ispbLength is the number of characters of an ISPB.
 const ispbLength = 8
 
-// ParseISPB refuses anything that is not an ISPB and says what is wrong with it.
+// ParseISPB reads an ISPB. Its error says what is wrong with the text.
 func ParseISPB(text string) (ISPB, error) {
 	if len(text) != ispbLength {
 		return "", fmt.Errorf("ISPB %s has %d characters: it must have %d", quote(text), len(text), ispbLength)
@@ -54,7 +54,8 @@ func base36(c byte) (uint64, bool) {
 	return 0, false
 }
 
-// quote shows a value in an error: escaped, and cut so that hostile input cannot flood a log.
+// quote formats a value for an error: escaped, and cut so that hostile input cannot flood
+// a log.
 func quote(text string) string {
 	const most = 64
 	if len(text) > most {

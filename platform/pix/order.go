@@ -8,19 +8,20 @@ import (
 	"unicode/utf8"
 )
 
-// Content is what makes two messages with one EndToEndId the same payment: payer, payee
-// and amount, nothing else.
+// Content is the content of a payment: two messages with one EndToEndId and equal content
+// are the same payment. Nothing else counts.
 type Content struct {
 	Payer          Account
 	Payee          Account
 	AmountCentavos uint64
 }
 
-// SameBank tells whether the payment stays on one PSP's book and never reaches the reserves.
+// SameBank reports whether payer and payee have the same PSP. Such a payment does not move
+// reserves.
 func (c Content) SameBank() bool { return c.Payer.ISPB == c.Payee.ISPB }
 
-// Hash returns the first 64 bits of the SHA-256 of the content. A receipt keeps it, so
-// that another content under the same EndToEndId is noticed.
+// Hash returns the first 64 bits of the SHA-256 of the content. A receipt keeps it, so that
+// the same EndToEndId with other content is found out.
 func (c Content) Hash() uint64 {
 	text := make([]byte, 0, 128)
 	for _, field := range [...]string{string(c.Payer.ISPB), c.Payer.Branch, c.Payer.Number, string(c.Payee.ISPB), c.Payee.Branch, c.Payee.Number} {
@@ -31,7 +32,7 @@ func (c Content) Hash() uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// Order is a payment order whose form is valid.
+// Order is a valid payment order.
 type Order struct {
 	ID EndToEndID
 	Content
@@ -40,16 +41,16 @@ type Order struct {
 
 // Limits of a payment order.
 const (
-	// ToleranceHours bounds the distance between the EndToEndId's minute and the acceptance.
+	// ToleranceHours bounds the time between the EndToEndId's minute and the acceptance.
 	ToleranceHours = 12
-	// AcceptanceAheadSecondsMax bounds how far the acceptance may lie after the record's timestamp.
+	// AcceptanceAheadSecondsMax bounds the time from the record's timestamp to a later acceptance.
 	AcceptanceAheadSecondsMax = 5
 	// RemittanceInformationBytesMax bounds the free text.
 	RemittanceInformationBytesMax = 140
 )
 
-// Invalid says that a message cannot become a payment: which field, which value, and the
-// reason code of its dead letter.
+// Invalid is why a message cannot become a payment: the field, its value, and the reason
+// code of the dead letter.
 type Invalid struct {
 	Reason Reason
 	Field  string
@@ -58,7 +59,7 @@ type Invalid struct {
 
 func (e *Invalid) Error() string { return e.Field + ": " + e.Detail }
 
-// Draft is a payment order as it arrives, before anything about it is believed.
+// Draft is a payment order as it arrives: nothing of it is checked.
 type Draft struct {
 	EndToEndID            string
 	Payer, Payee          Account
@@ -67,9 +68,9 @@ type Draft struct {
 	RemittanceInformation string
 }
 
-// Validate turns a draft into an order, or returns an *Invalid. It is a pure function of
-// the draft and the record's timestamp, never of the clock, so that a redelivery is
-// judged as the first delivery was.
+// Validate returns the draft as an order, or an *Invalid. It is a pure function of the
+// draft and the record's timestamp, never of the clock: a redelivery must be judged like
+// the first delivery.
 func (d Draft) Validate(recordTime time.Time) (Order, error) {
 	id, err := ParseEndToEndID(d.EndToEndID)
 	if err != nil {

@@ -44,10 +44,10 @@ func TestContentHashDiffersWhenAnythingDiffers(t *testing.T) {
 	})
 }
 
-// Characters that move from one field to the next must not leave the hash as it was.
+// A character that moves from one field to the next changes the hash.
 func TestContentHashSeesWhereAFieldEnds(t *testing.T) {
 	a := Content{Account{"12345678", "0001", "12"}, Account{"34567890", "0001", "1"}, 1}
-	b := Content{Account{"12345678", "0001", "123"}, Account{"4567890", "0001", "1"}, 1} // one character short, joined it is the same
+	b := Content{Account{"12345678", "0001", "123"}, Account{"4567890", "0001", "1"}, 1} // one character short; joined, both are the same text
 	if a.Hash() == b.Hash() {
 		t.Errorf("%v and %v have one hash", a, b)
 	}
@@ -59,7 +59,7 @@ func TestContentHashSeesWhereAFieldEnds(t *testing.T) {
 	}
 }
 
-// The hash stands in the ledger for good: it must never change between versions.
+// The ledger holds the hash for ever: no version may change it.
 func TestContentHashIsFixed(t *testing.T) {
 	// printf '12345678/0001/1/ABCDEFGH/0000/99999999999999999999/\0\0\0\0\0\0\004\322' | sha256sum
 	const want = uint64(0xfbeccbebfe10a651)
@@ -168,7 +168,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Whatever arrives, Validate neither panics nor answers with an error of another kind.
+// For any input, Validate does not panic and returns no error of another kind.
 func TestValidateJudgesAnything(t *testing.T) {
 	texts := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
 	account := rapid.OneOf(accounts(), rapid.Custom(func(t *rapid.T) Account {

@@ -27,12 +27,12 @@ func TestISPBPacksReversiblyAndInOrder(t *testing.T) {
 	})
 }
 
-// A field is accepted exactly when it has its form; the error is fit for a dead letter.
+// A field is accepted exactly if it has its form. The error is fit for a dead letter.
 func TestTextsAreAcceptedExactlyWhenTheyHaveTheForm(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		form  string
-		near  string // what comes close
+		near  string // texts that come close
 		parse func(string) error
 	}{
 		{"ISPB", `^[0-9A-Z]{8}$`, `[0-9A-Za-z]{7,9}`, func(s string) error { _, err := ParseISPB(s); return err }},
@@ -47,7 +47,7 @@ func TestTextsAreAcceptedExactlyWhenTheyHaveTheForm(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				text := texts.Draw(t, "text")
 				err := c.parse(text)
-				// $ also matches before a final newline in no Go regexp without (?m), so form is exact.
+				// Without (?m), $ in a Go regexp matches at the end only, so form is exact.
 				if (err == nil) != form.MatchString(text) {
 					t.Fatalf("%q: %v", text, err)
 				}

@@ -10,17 +10,17 @@ import (
 )
 
 // ReturnID (RtrId) is the identity of a return: "D", the ISPB of the PSP that gives the
-// money back, and the rest as in an EndToEndId.
+// money back, then minute and suffix as in an EndToEndId.
 type ReturnID [endToEndIDLength]byte
 
-// ParseReturnID refuses anything that is not an RtrId and says what is wrong with it.
+// ParseReturnID reads an RtrId. Its error says what is wrong with the text.
 func ParseReturnID(text string) (ReturnID, error) {
 	id, err := parseID("RtrId", 'D', text)
 	return ReturnID(id), err
 }
 
-// ParsePaymentOrReturnID reads the id of either, as the messages between clearing house and
-// banks have it. What it returns names either; only its letter tells which.
+// ParsePaymentOrReturnID reads an EndToEndId or an RtrId: the messages between clearing
+// house and banks have either. The result's first letter says which it is.
 func ParsePaymentOrReturnID(text string) (EndToEndID, error) {
 	if text != "" && text[0] == 'D' {
 		id, err := ParseReturnID(text)
@@ -34,7 +34,7 @@ func NewReturnID(psp ISPB, at time.Time, random *rand.Rand) ReturnID {
 	return ReturnID(newID('D', psp, at, random))
 }
 
-// JoinReturnID puts an id together from its parts, as the ledger keeps them.
+// JoinReturnID makes an id from the parts that the ledger keeps.
 func JoinReturnID(psp [ispbLength]byte, minute uint64, suffix [suffixLength]byte) (ReturnID, error) {
 	id, err := joinID("RtrId", 'D', psp, minute, suffix)
 	return ReturnID(id), err
@@ -42,14 +42,14 @@ func JoinReturnID(psp [ispbLength]byte, minute uint64, suffix [suffixLength]byte
 
 func (id ReturnID) String() string { return string(id[:]) }
 
-// PSP returns the ISPB inside the id: who gives the money back.
+// PSP returns the ISPB inside the id: the PSP that gives the money back.
 func (id ReturnID) PSP() ISPB { return EndToEndID(id).Payer() }
 
 // Time returns the minute inside the id, in UTC.
 func (id ReturnID) Time() time.Time { return EndToEndID(id).Time() }
 
-// ReturnContent is what makes two messages with one RtrId the same return. Between whom
-// the money moves is the original's to say, so it is no part of a return.
+// ReturnContent is the content of a return: two messages with one RtrId and equal content
+// are the same return. It has no accounts, because the original decides them.
 type ReturnContent struct {
 	Original       EndToEndID
 	AmountCentavos uint64
@@ -57,7 +57,7 @@ type ReturnContent struct {
 }
 
 // Hash returns the first 64 bits of the SHA-256 of the content. The verdict of a return
-// keeps it, so that another content under the same RtrId is noticed.
+// keeps it, so that the same RtrId with other content is found out.
 func (c ReturnContent) Hash() uint64 {
 	text := make([]byte, 0, 64)
 	text = append(append(text, c.Original[:]...), '/')
@@ -66,23 +66,23 @@ func (c ReturnContent) Hash() uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// Return is a return order whose form is valid.
+// Return is a valid return order.
 type Return struct {
 	ID ReturnID
 	ReturnContent
 	AcceptedAt time.Time
 }
 
-// ReturnDaysMax is how long after its settlement a payment can be returned.
+// ReturnDaysMax is how many days after its settlement a payment can be returned.
 const ReturnDaysMax = 90
 
-// InTime tells whether a return accepted at an instant is not too late for a payment
-// settled at another. It is a function of the record and the ledger, never of the clock.
+// InTime reports whether the return was accepted within ReturnDaysMax days after its
+// original settled. It is a function of the record and the ledger, never of the clock.
 func (r Return) InTime(settledAt time.Time) bool {
 	return r.AcceptedAt.Sub(settledAt) <= ReturnDaysMax*24*time.Hour
 }
 
-// ReturnDraft is a return order as it arrives, before anything about it is believed.
+// ReturnDraft is a return order as it arrives: nothing of it is checked.
 type ReturnDraft struct {
 	ReturnID           string
 	OriginalEndToEndID string
@@ -91,9 +91,9 @@ type ReturnDraft struct {
 	AcceptedAtUnixMs   int64
 }
 
-// Validate turns a draft into a return, or returns an *Invalid. As for payments, it is a
-// pure function of the draft and the record's timestamp. That a return is of no return
-// needs no rule: the original's id begins with E.
+// Validate returns the draft as a return, or an *Invalid. As for payments, it is a pure
+// function of the draft and the record's timestamp. A return of a return needs no rule: its
+// original's id would not begin with E.
 func (d ReturnDraft) Validate(recordTime time.Time) (Return, error) {
 	id, err := ParseReturnID(d.ReturnID)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// Anybody who may write to a topic can write anything: it becomes an order, or a dead letter
-// that says why not. make fuzz looks for inputs that do neither.
+// A program that may write to a topic can write anything there. It becomes an order, or a
+// dead letter that says why not. make fuzz looks for inputs that become neither.
 func FuzzOrder(f *testing.F) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	random := rand.New(rand.NewPCG(1, 1))
@@ -49,7 +49,7 @@ func FuzzOrder(f *testing.F) {
 		a, invalid := fresh.decode(record)
 		again, sameInvalid := used.decode(record)
 		if a.order != again.order || !sameKind(a.kind, again.kind) || (invalid == nil) != (sameInvalid == nil) || invalid != nil && *invalid != *sameInvalid {
-			t.Fatalf("what was read before leaves something: %+v %v, %+v %v", a, invalid, again, sameInvalid)
+			t.Fatalf("the record before left something: %+v %v, %+v %v", a, invalid, again, sameInvalid)
 		}
 		if invalid == nil {
 			if id, err := pix.ParsePaymentOrReturnID(a.order.ID.String()); err != nil || id != a.order.ID || a.record != record || isReturn(a.kind) != (id[0] == 'D') {
@@ -76,8 +76,8 @@ func sameKind(a, b kind) bool {
 	return a == b
 }
 
-// Whoever may write answers can write anything there, too.
-func FuzzAnswer(f *testing.F) {
+// A program that may write responses can write anything there, too.
+func FuzzResponse(f *testing.F) {
 	for _, message := range []*pixv1.AuthorizationResponse{
 		{EndToEndId: "E1000000120261121120000000000001", Ispb: "10000002", Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP},
 		{EndToEndId: "D1000000220261121120000000000001", Ispb: "\xff", Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, ReasonCode: "AC03"},
@@ -104,7 +104,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// A commit's metadata may be somebody else's.
+// A commit's metadata may come from another program.
 func FuzzHint(f *testing.F) {
 	f.Add(int64(7), encodeHint(7, []tracked{{7, false}, {8, true}, {9, true}, {11, true}}))
 	f.Add(int64(0), "1:")

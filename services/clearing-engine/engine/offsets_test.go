@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever finishes in whatever order: what is committed is the lowest unfinished offset,
-// and the hint holds nothing that is not finished.
+// Records finish in any order. The lowest unfinished offset is committed, and the hint holds
+// finished records only.
 func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := newOffsets(hint{})
@@ -46,7 +46,7 @@ func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 				t.Fatalf("commits %d, and %d is not finished", next, b)
 			}
 		}
-		for _, b := range begun { // nor is anything held back
+		for _, b := range begun { // and no finished record is held back
 			if !finished[b] {
 				break
 			}
@@ -99,7 +99,7 @@ func TestForeignMetadataIsNoHint(t *testing.T) {
 	if h := decodeHint(7, "somebody else's"); h.holds(7) || h.holds(8) {
 		t.Fatal("foreign metadata counts as a hint")
 	}
-	// A hint for a log that was made anew must not skip its records.
+	// A hint of an earlier log must not skip records of a new one.
 	h := decodeHint(100, encodeHint(100, []tracked{{100, false}, {101, true}}))
 	o := newOffsets(h)
 	for i := range int64(200) {
@@ -116,15 +116,15 @@ func TestFinishingTwiceIsNoticed(t *testing.T) {
 	o.finish(2)
 	defer func() {
 		if recover() == nil {
-			t.Fatal("an offset was finished twice and nobody noticed")
+			t.Fatal("an offset was finished twice without a panic")
 		}
 	}()
 	o.finish(2)
 }
 
-// At 10,000 payments/s on 16 partitions, 2 % of them with a silent bank and a deadline of
-// 40 s, what a partition has unfinished fits into the hint: a crash then costs a
-// redelivery of the silent ones, not of everything behind them.
+// At 10,000 payments/s on 16 partitions, with 2 % silent banks and a deadline of 40 s, the
+// hint holds all finished records of a partition. A crash then costs the redelivery of the
+// silent banks' payments, not of all payments behind them.
 func TestHintHoldsADeadlineOfSilentPayments(t *testing.T) {
 	const perSecond, deadline, silentPercent = 10_000 / 16, 40, 2
 	random := rand.New(rand.NewPCG(1, 0))

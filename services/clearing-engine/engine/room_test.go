@@ -7,9 +7,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A partition that is handed over gives back all the room that its records took: of those
-// in the inbox, those whose dead letter is on its way, those in flight. If any stayed, an
-// engine would fetch less after each rebalance, and in the end nothing.
+// A partition that is handed over frees all the room of its records: of those in the inbox,
+// of those whose dead letter is on its way, and of those in flight. If some room stayed
+// taken, an engine would fetch less after each rebalance, and in the end nothing.
 func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 	e := &Engine{room: newRoom(1000, 1<<20)}
 	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, newParticipants(1, nil))

@@ -28,7 +28,7 @@ func begin(t *testing.T, amount uint64, acceptedAt time.Time, refusal pix.Reason
 	return &p, command
 }
 
-// everything that the accounts of an ordinary payment can say
+// allThere: all accounts of an ordinary payment exist.
 var allThere = Accounts{PayerPSP: true, PayeePSP: true, Payer: true, Payee: true}
 
 func TestEveryWayThroughAPayment(t *testing.T) {
@@ -79,7 +79,7 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 			{reserved(Reservation{Held: true}), act(Authorize)},
 			{ticked(later.Add(-1)), act(Wait)},
 			{ticked(later), because(Void, pix.ReasonPayeePSPSilent)},
-			{responded(true, none), act(Wait)}, // a late answer changes nothing
+			{responded(true, none), act(Wait)}, // a late response changes nothing
 			{resolved(Written), because(Report, pix.ReasonPayeePSPSilent)},
 		}, rejected(pix.ReasonPayeePSPSilent)},
 		"void meets a post": {100, monday, none, act(Reserve), []move{
@@ -198,10 +198,10 @@ func TestDiagnosisOfARefusalWhoseReasonIsLost(t *testing.T) {
 func TestTheImpossibleHalts(t *testing.T) {
 	p, _ := begin(t, 100, monday, pix.ReasonNone)
 	if got := p.Resolved(Written); got.Action != Halt {
-		t.Errorf("an answer to phase 2 before phase 1: got %+v, want Halt", got)
+		t.Errorf("a result of phase 2 before phase 1: got %+v, want Halt", got)
 	}
 	if got := p.Diagnosed(allThere); got.Action != Halt {
-		t.Errorf("a diagnosis that nobody asked for: got %+v, want Halt", got)
+		t.Errorf("an unasked diagnosis: got %+v, want Halt", got)
 	}
 	p, _ = begin(t, 100, monday, pix.ReasonNone)
 	p.Reserved(Reservation{Taken: true})

@@ -66,9 +66,9 @@ type engine struct {
 	asked   bool
 }
 
-// Whatever engines do with one payment at the same time, in any order, dying and
-// beginning again at any point, with the bank answering, silent or lying, and the clock
-// running past deadline and timeout: every report says the same, and it is the verdict.
+// Two engines work on one payment, in any order. They die and begin again at any point, the
+// bank responds, is silent or says both, and the clock passes deadline and timeout. All
+// reports are equal to the verdict.
 func TestWhateverHappensThereIsOneOutcome(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := monday
@@ -127,7 +127,7 @@ func TestWhateverHappensThereIsOneOutcome(t *testing.T) {
 				engines[i] = start()
 			}
 		}
-		// In the end the clock runs out and everybody finishes.
+		// In the end the time is over and all finish.
 		now = now.Add(time.Hour)
 		for range 20 {
 			for _, e := range engines {

@@ -19,7 +19,7 @@ func returnOf(t interface{ Fatal(...any) }, suffix string, amount uint64) pix.Re
 	}}
 }
 
-// settledOriginal is what is found of a return of a payment that settled.
+// settledOriginal is the trace of a new return of a settled payment.
 func settledOriginal(left uint64) ReturnTrace {
 	return ReturnTrace{Settled: true, SettledAt: monday.Add(-time.Hour), Original: pix.Content{Payer: payer, Payee: payee, AmountCentavos: 100}, SlotFree: true, LeftCentavos: left}
 }
@@ -73,12 +73,12 @@ func TestAReturnWhoseSlotIsTakenLooksAgain(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	if got := p.Inspected(JudgeReturn(r, &p.Order, settledOriginal(39)), monday); got.Action != Halt {
-		t.Fatalf("a look-up that nobody asked for: got %+v", got)
+		t.Fatalf("an unasked look-up: got %+v", got)
 	}
 }
 
-// slots is a model of what the ledger promises about the returns of one payment of 100: an
-// id is taken once or burnt, a return has one verdict, and a hold expires.
+// slots is what the ledger promises for the returns of one payment of 100 centavos: an id is
+// taken once or burnt, a return has one verdict, a hold expires.
 type slots struct {
 	holders  []int // by slot: which return, or burnt
 	heldAt   map[int]time.Time
@@ -87,7 +87,7 @@ type slots struct {
 
 const burnt = -1
 
-// returner is one engine at work on one return.
+// returner is one engine that works on one return.
 type returner struct {
 	which   int
 	order   pix.Return
@@ -95,12 +95,12 @@ type returner struct {
 	command Command
 	slot    int
 	burnt   map[int]bool
-	seen    *ReturnTrace // read, and not given to the payment yet: others may write meanwhile
+	seen    *ReturnTrace // read but not used yet: others may write meanwhile
 }
 
-// Whatever engines do with the returns of one payment at the same time, dying and beginning
-// again at any point: they never give back more than was paid, and every report of a
-// return says what its one verdict says.
+// Several engines work on the returns of one payment, in any order. They die and begin again
+// at any point. They never give back more than was paid, and all reports of a return are
+// equal to its verdict.
 func TestReturnsNeverExceedThePayment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now, short := monday, rapid.IntRange(0, 9).Draw(t, "payee has spent it") == 0

@@ -130,10 +130,12 @@ dashboards: ## write the Grafana dashboards from their source, deploy/dashboards
 	@go run ./deploy/cmd/dashboards
 
 verify-dashboards: tigerbeetle ## run every expression of every dashboard and rule on a running stack (needs Prometheus)
-	LIQUIDA_NEEDS_PROMETHEUS=1 go test -count=1 -timeout 15m ./deploy/dashboards
+	@.ci/tools.sh grafana
+	LIQUIDA_NEEDS_PROMETHEUS=1 GRAFANA_LIBRARY=$(CURDIR)/.cache/tools/grafana go test -count=1 -timeout 15m ./deploy/dashboards
 
-test-grafana: ## ask Grafana's own code (npm, into .cache/tools) whether the dashboards' annotations show restarts and outages
-	@.ci/test-grafana.sh
+test-grafana: ## ask Grafana's own code (npm, into .cache/tools) whether annotations show restarts, and check the dashboards against its types
+	@.ci/tools.sh grafana
+	GRAFANA_LIBRARY=$(CURDIR)/.cache/tools/grafana go test -count=1 -v -run 'InGrafana$$' ./deploy/dashboards
 
 verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, about 10 minutes)
 	@deploy/verify-compose.sh

@@ -24,8 +24,28 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// libraryVariable names the folder of Grafana's npm packages; .ci/test-grafana.sh sets it.
+// libraryVariable names the folder of Grafana's npm packages, which `.ci/tools.sh grafana` makes.
 const libraryVariable = "GRAFANA_LIBRARY"
+
+func grafanaLibrary(t *testing.T) string {
+	t.Helper()
+	library := os.Getenv(libraryVariable)
+	if library == "" {
+		t.Skipf("%s is not set: make test-grafana installs Grafana's packages and runs this test", libraryVariable)
+	}
+	return library
+}
+
+// TestDashboardsInGrafana checks the files against Grafana's types: it would ignore an option that it does not know.
+func TestDashboardsInGrafana(t *testing.T) {
+	arguments := []string{filepath.Join("testdata", "types.cjs"), grafanaLibrary(t)}
+	for _, d := range All {
+		arguments = append(arguments, d.file())
+	}
+	if output, err := exec.Command("node", arguments...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, output)
+	}
+}
 
 // widths are windows in points: a phone, a laptop, a large screen. The last is what Grafana before
 // 11.6.2 took for every window.
@@ -59,10 +79,10 @@ var replaced = 41 * time.Minute
 // Prometheus itself is away for a minute. Nobody is scraped, which says nothing about the engines.
 var blind = 3 * time.Hour
 
-// TestAnnotationsInGrafana holds that a mark appears for every start and every absence, whatever the range
+// TestAnnotationsInGrafana checks that a mark appears for every start and every absence, whatever the range
 // and the window, and no mark for anything else. Grafana's own code decides what a mark is.
 func TestAnnotationsInGrafana(t *testing.T) {
-	ask := grafana(t)
+	ask := func(annotation any) []annotated { return askGrafana(t, scenario(t), annotation, scenarioEnd) }
 	type mark struct {
 		process  string
 		from, to float64 // when it begins, and when it ends at the latest, but for the step
@@ -84,7 +104,7 @@ func TestAnnotationsInGrafana(t *testing.T) {
 		{"Started", started, false},
 		{"Away", gone, true},
 	} {
-		for _, answer := range ask(annotationNamed(t, c.name), scenarioEnd) {
+		for _, answer := range ask(annotationNamed(t, c.name)) {
 			from, to := before(answer.Range), before(0)
 			late := 0.0
 			if c.late {
@@ -116,15 +136,17 @@ func TestAnnotationsInGrafana(t *testing.T) {
 	}
 }
 
-// TestAnnotationTestSeesFaults holds that the test above can fail. These two expressions were the dashboards' once.
-func TestAnnotationTestSeesFaults(t *testing.T) {
-	ask := grafana(t)
-	for _, answer := range ask(object{"expr": `up == 0`, "step": "5s", "textFormat": "{{instance}}"}, scenarioEnd) {
+// TestFormerAnnotationsInGrafana checks that the test above can fail. These were the expressions once.
+func TestFormerAnnotationsInGrafana(t *testing.T) {
+	former := func(expr string) []annotated {
+		return askGrafana(t, scenario(t), object{"expr": expr, "step": "5s", "textFormat": "{{instance}}"}, scenarioEnd)
+	}
+	for _, answer := range former(`up == 0`) {
 		if len(answer.Events) > 0 {
 			t.Errorf("up == 0 shows %v over %v: Grafana drops values of 0", answer.Events, answer.Range)
 		}
 	}
-	for _, answer := range ask(object{"expr": `time() - process_start_time_seconds < 4`, "step": "5s", "textFormat": "{{instance}}"}, scenarioEnd) {
+	for _, answer := range former(`time() - process_start_time_seconds < 4`) {
 		if answer.Range == 24*time.Hour && len(answer.Events) >= len(restarts) {
 			t.Errorf("a fixed window of 4 s shows all starts in %d points, with a step of %v s", answer.Width, answer.Step)
 		}
@@ -153,41 +175,34 @@ type annotated struct {
 	Events []event
 }
 
-// grafana returns a function that asks Grafana's code for the events of an annotation, for every range and width.
-func grafana(t *testing.T) func(annotation any, end time.Time) []annotated {
-	library := os.Getenv(libraryVariable)
-	if library == "" {
-		t.Skipf("%s is not set: make test-grafana installs Grafana's packages and runs this test", libraryVariable)
+// askGrafana has Grafana's code ask a Prometheus for the events of an annotation, for every range and width.
+func askGrafana(t *testing.T, prometheus string, annotation any, end time.Time) (answers []annotated) {
+	t.Helper()
+	library := grafanaLibrary(t)
+	var cases []object
+	for _, shown := range ranges {
+		for _, width := range widths {
+			answers = append(answers, annotated{Range: shown, Width: width})
+			cases = append(cases, object{"prometheus": prometheus, "scrape": scrapeInterval(t), "annotation": annotation,
+				"from": end.Add(-shown).Unix(), "to": end.Unix(), "width": width})
+		}
 	}
-	prometheus := httptest.NewServer(scenario(t))
-	t.Cleanup(prometheus.Close)
-	return func(annotation any, end time.Time) (answers []annotated) {
-		t.Helper()
-		var cases []object
-		for _, shown := range ranges {
-			for _, width := range widths {
-				answers = append(answers, annotated{Range: shown, Width: width})
-				cases = append(cases, object{"prometheus": prometheus.URL, "scrape": scrapeInterval(t), "annotation": annotation,
-					"from": end.Add(-shown).Unix(), "to": end.Unix(), "width": width})
-			}
-		}
-		input, err := json.Marshal(cases)
-		if err != nil {
-			t.Fatal(err)
-		}
-		node := exec.Command("node", filepath.Join("testdata", "annotations.cjs"), library)
-		node.Stdin = bytes.NewReader(input)
-		var complaint bytes.Buffer
-		node.Stderr = &complaint
-		output, err := node.Output()
-		if err != nil {
-			t.Fatalf("Grafana's code failed: %v\n%s", err, complaint.String())
-		}
-		if err := json.Unmarshal(output, &answers); err != nil {
-			t.Fatal(err)
-		}
-		return answers
+	input, err := json.Marshal(cases)
+	if err != nil {
+		t.Fatal(err)
 	}
+	node := exec.Command("node", filepath.Join("testdata", "annotations.cjs"), library)
+	node.Stdin = bytes.NewReader(input)
+	var complaint bytes.Buffer
+	node.Stderr = &complaint
+	output, err := node.Output()
+	if err != nil {
+		t.Fatalf("Grafana's code failed: %v\n%s", err, complaint.String())
+	}
+	if err := json.Unmarshal(output, &answers); err != nil {
+		t.Fatal(err)
+	}
+	return answers
 }
 
 // annotationNamed is the annotation as it stands in a dashboard's file.
@@ -224,19 +239,21 @@ func scrapeInterval(t *testing.T) string {
 	return file.Datasources[0].JSONData.TimeInterval
 }
 
-// scenario answers range queries over the day as Prometheus does, with its engine.
-func scenario(t *testing.T) http.Handler {
+// scenario is the address of a server that answers range queries over the day as Prometheus does, with its engine.
+func scenario(t *testing.T) string {
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 50e6, Timeout: time.Minute})
 	t.Cleanup(func() { _ = engine.Close() })
 	day := scrapes()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := day.ask(r.Context(), engine, r.FormValue("query"), seconds(r, "start"), seconds(r, "end"), seconds(r, "step"))
 		reply := object{"status": "success", "data": object{"resultType": "matrix", "result": answer}}
 		if err != nil {
 			reply = object{"status": "error", "error": err.Error()}
 		}
 		_ = json.NewEncoder(w).Encode(reply) // the reader notices
-	})
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func seconds(r *http.Request, name string) float64 {

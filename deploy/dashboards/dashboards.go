@@ -102,7 +102,7 @@ func (d Dashboard) JSON() []byte {
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(object{
 		"uid": d.UID, "title": d.Title, "description": d.Description, "tags": []string{"liquida"},
-		"schemaVersion": 39, "version": 1, "editable": true, "graphTooltip": 1, // one crosshair for all panels
+		"schemaVersion": 42, "version": 1, "editable": true, "graphTooltip": 1, // one crosshair for all panels
 		"refresh": "5s", "time": object{"from": "now-15m", "to": "now"}, "timezone": "browser",
 		"links":  []object{{"type": "dashboards", "title": "Liquida", "icon": "", "tooltip": "", "tags": []string{"liquida"}, "asDropdown": false, "keepTime": true}},
 		"panels": panels, "templating": object{"list": []object{}}, "annotations": object{"list": annotations()},
@@ -205,8 +205,11 @@ func (p Panel) json() object {
 	var targets []object
 	for i, q := range p.Queries {
 		target := object{"refId": string(rune('A' + i)), "datasource": datasource, "expr": q.Expr, "legendFormat": q.Legend}
-		if p.Kind == Table {
-			target["format"], target["instant"] = "table", true
+		switch p.Kind {
+		case Stat: // the value now, and one evaluation however long the shown time
+			target["instant"] = true
+		case Table:
+			target["instant"], target["format"] = true, "table"
 		}
 		targets = append(targets, target)
 	}

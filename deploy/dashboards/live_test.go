@@ -35,7 +35,7 @@ const statsdExporter = "github.com/prometheus/statsd_exporter@v0.28.0"
 // and rule is asked over that time.
 func TestEveryExpressionShowsData(t *testing.T) {
 	if testing.Short() {
-		t.Skip("runs a whole system for a minute and a half")
+		t.Skip("runs a whole system for two minutes")
 	}
 	watchers := stack.InstalledObservers()
 	if watchers.Prometheus == "" {
@@ -78,17 +78,19 @@ func TestEveryExpressionShowsData(t *testing.T) {
 	loaded := make(chan error, 1)
 	var output bytes.Buffer
 	go func() {
-		loaded <- s.Run(ctx, &output, &output, "loadtest", "run", "--rate=200", "--duration=60s", "--allow=AB03", "--drain-timeout=30s")
+		loaded <- s.Run(ctx, &output, &output, "loadtest", "run", "--rate=200", "--duration=100s", "--allow=AB03", "--drain-timeout=30s")
 	}()
 	keys, err := s.Keys()
 	if err != nil {
 		t.Fatal(err)
 	}
 	go knock(ctx, s.ProducerURL(), keys["10000001"])
-	time.Sleep(20 * time.Second)
+	time.Sleep(15 * time.Second) // Prometheus has seen everybody
+	firstScreenIsGreen(t, prometheus)
 	if err := s.Kill(stack.EngineName(0)); err != nil {
 		t.Fatal(err)
 	}
+	killed := time.Now()
 	time.Sleep(16 * time.Second) // so long that its absence is an alert
 	firing := prometheus.query(t, `ALERTS{alertname="ServiceDown", alertstate="firing"}`, began)
 	if len(firing) == 0 {
@@ -137,9 +139,41 @@ func TestEveryExpressionShowsData(t *testing.T) {
 		}
 	}
 	prometheus.checkRules(t)
+	if os.Getenv(libraryVariable) != "" {
+		marksAreShown(t, prometheus, killed)
+	}
 	t.Logf("%d expressions and selectors were asked", len(seen))
 	if folder := os.Getenv("LIQUIDA_PICTURES"); folder != "" {
 		prometheus.draw(t, folder, began)
+	}
+}
+
+// firstScreenIsGreen watches the first panel under the load's default mix, which holds bad messages on purpose.
+func firstScreenIsGreen(t *testing.T, prometheus client) {
+	t.Helper()
+	began := time.Now()
+	time.Sleep(40 * time.Second)
+	if len(prometheus.query(t, `ALERTS{alertname="DeadLetters", alertstate="firing"}`, began)) == 0 {
+		t.Error("the load holds bad messages, and DeadLetters did not fire")
+	}
+	first := payments.Rows[0].Panels[0]
+	if len(prometheus.query(t, "("+first.Queries[0].Expr+") > 0", began)) > 0 {
+		t.Errorf("%s was not answered with YES: %v", first.Title, prometheus.query(t, `ALERTS{severity!="info"}`, began))
+	}
+}
+
+// marksAreShown asks Grafana's code about the engine that was killed, over an hour.
+func marksAreShown(t *testing.T, prometheus client, killed time.Time) {
+	t.Helper()
+	for _, name := range []string{"Started", "Away"} {
+		for _, answer := range askGrafana(t, prometheus.base, annotationNamed(t, name), time.Now()) {
+			shown := slices.ContainsFunc(answer.Events, func(e event) bool {
+				return strings.HasPrefix(e.Text, stack.Engine+" ") && e.Time >= float64(killed.Unix()) && e.Time < float64(killed.Unix())+30+answer.Step
+			})
+			if !shown && answer.Step <= 10 {
+				t.Errorf("the engine was killed, and %q shows nothing over %v in %d points: %v", name, answer.Range, answer.Width, answer.Events)
+			}
+		}
 	}
 }
 

@@ -2,7 +2,7 @@
 //
 //   node annotations.cjs FOLDER < cases.json > events.json
 //
-// FOLDER holds the npm packages @grafana/prometheus and @grafana/data (.ci/test-grafana.sh).
+// FOLDER holds the npm packages @grafana/prometheus and @grafana/data (.ci/tools.sh grafana).
 // Theirs: reading the annotation of a dashboard, the step for a range and a width, and the events.
 // Ours: the few rules of the server in between, which npm does not carry. They are those of
 // models/query.go and intervalv2.go in github.com/grafana/grafana/pkg/promlib.
@@ -12,9 +12,9 @@ const path = require('node:path');
 
 const folder = path.resolve(process.argv[2]);
 const required = createRequire(path.join(folder, 'package.json'));
-// The editor of an annotation is a React component: it takes no part here, and much to load.
+// Two parts need a browser to load and take no part here: the editor of annotations, and the local store.
 const load = Module._load;
-Module._load = (name, ...rest) => (name.endsWith('AnnotationQueryEditor.cjs') ? {} : load(name, ...rest));
+Module._load = (name, ...rest) => (/\/(AnnotationQueryEditor|store)\.cjs$/.test(name) ? {} : load(name, ...rest));
 
 const { rangeUtil, dateTime } = required('@grafana/data');
 const { PrometheusAnnotationSupport } = required(path.join(folder, 'node_modules/@grafana/prometheus/dist/cjs/annotations.cjs'));

@@ -92,19 +92,19 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 				t.Skip("there is no ", c.command[0])
 			}
 			keyFile := folder + "/stack/keys/" + c.payer.ISPB
-			book := filepath.Join(t.TempDir(), "book.jsonl")
+			journal := filepath.Join(t.TempDir(), "journal.jsonl")
 			run := func(code int, holds string) {
 				t.Helper()
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer cancel()
-				command := exec.CommandContext(ctx, c.command[0], append(c.command[1:], "--book", book, "--count", "2")...)
+				command := exec.CommandContext(ctx, c.command[0], append(c.command[1:], "--journal", journal, "--count", "2")...)
 				command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "LIQUIDA_KEY_FILE="+keyFile)
 				said, _ := command.CombinedOutput() // how it ended is the code
 				if got := command.ProcessState.ExitCode(); got != code || !strings.Contains(string(said), holds) {
 					t.Fatalf("exit code %d, not %d, or no %q:\n%s", got, code, holds, said)
 				}
 			}
-			run(0, "reconciled: 2 payments in the book, 2 of them left the account")
+			run(0, "reconciled: 2 payments in the journal, 2 of them left the account")
 
 			// It ended after it had written two payments down: before one was sent, and after the
 			// other was, without knowing its outcome.
@@ -112,7 +112,7 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, err := os.ReadFile(book)
+			text, err := os.ReadFile(journal)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,12 +121,12 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 			payment := strings.Join(strings.Fields(lines[len(lines)-1]), "")
 			id := payment[strings.Index(payment, `"E`)+1:][:32]
 			lines = append(lines, strings.Replace(lines[len(lines)-1], id, unsent, 1))
-			if err := os.WriteFile(book, []byte(strings.Join(lines, "")), 0o600); err != nil {
+			if err := os.WriteFile(journal, []byte(strings.Join(lines, "")), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			run(0, "reconciled: 5 payments in the book, 5 of them left the account")
+			run(0, "reconciled: 5 payments in the journal, 5 of them left the account")
 
-			// Somebody pays from the account without the book.
+			// Somebody pays from the account without the journal.
 			key, err := client.ReadKey(keyFile)
 			if err != nil {
 				t.Fatal(err)
@@ -139,7 +139,7 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 			if err != nil || stray.Status != client.Settled {
 				t.Fatalf("%+v %v", stray, err)
 			}
-			run(1, "DIFFERENCE: "+stray.EndToEndID+" is not in the book")
+			run(1, "DIFFERENCE: "+stray.EndToEndID+" is not in the journal")
 		})
 	}
 }

@@ -1,8 +1,8 @@
-// The go example is a payer with a book of its own: it pays, waits for each outcome, and
-// reconciles the account's statement with the book. Kill it at any moment and run it again:
-// what was under way is finished, once.
+// The go example is a payer with a journal of its own. It pays, waits for each outcome, and
+// compares the account's statement with the journal. Kill it at any moment and run it again:
+// it finishes what was under way, and pays nothing twice.
 //
-//	LIQUIDA_KEY_FILE=.stack/keys/10000003 go run ./examples/go --book /tmp/book-of-go.jsonl
+//	LIQUIDA_KEY_FILE=.stack/keys/10000003 go run ./examples/go --journal /tmp/journal-of-go.jsonl
 package main
 
 import (
@@ -24,10 +24,10 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	path := flag.String("book", "", "the file of the book; made when it is not there")
-	payer := flag.String("payer", "10000003/0001/7", "who pays; nobody else may pay from this account meanwhile")
-	payee := flag.String("payee", "10000002/0001/1", "who is paid")
-	count := flag.Int("count", 5, "how many payments of BRL 1.00, BRL 1.01 and so on are made")
+	path := flag.String("journal", "", "the journal's file; created if it does not exist")
+	payer := flag.String("payer", "10000003/0001/7", "account that pays; nobody else may pay from it meanwhile")
+	payee := flag.String("payee", "10000002/0001/1", "account that is paid")
+	count := flag.Int("count", 5, "how many payments to make, of BRL 1.00, BRL 1.01 and so on")
 	flag.Parse()
 	if *path == "" || flag.NArg() > 0 {
 		flag.Usage()
@@ -58,14 +58,14 @@ func run(ctx context.Context, path, payerText, payeeText string, count int) erro
 	if err != nil {
 		return err
 	}
-	b, err := openBook(ctx, path, api, payer)
+	j, err := openJournal(ctx, path, api, payer)
 	if err != nil {
 		return err
 	}
-	defer b.file.Close()
-	for _, id := range b.order { // what an earlier run left behind
-		if b.entries[id].Outcome == "" {
-			if err := finish(ctx, api, b, b.entries[id], payer); err != nil {
+	defer j.file.Close()
+	for _, id := range j.order { // unfinished by an earlier run
+		if j.entries[id].Outcome == "" {
+			if err := finish(ctx, api, j, j.entries[id], payer); err != nil {
 				return err
 			}
 		}
@@ -75,24 +75,24 @@ func run(ctx context.Context, path, payerText, payeeText string, count int) erro
 		if e.EndToEndID, err = client.NewEndToEndID(payer); err != nil {
 			return err
 		}
-		if err := b.write(e); err != nil { // first the book, then the payment
+		if err := j.write(e); err != nil { // first the journal, then the payment
 			return err
 		}
-		if err := finish(ctx, api, b, e, payer); err != nil {
+		if err := finish(ctx, api, j, e, payer); err != nil {
 			return err
 		}
 	}
-	return reconcile(ctx, api, b, payer)
+	return reconcile(ctx, api, j, payer)
 }
 
-// finish brings a payment of the book to its end. Sending it twice is one payment.
-func finish(ctx context.Context, api *client.Client, b *book, e entry, payer client.Account) error {
+// finish brings a payment of the journal to its end. Sending it twice makes one payment.
+func finish(ctx context.Context, api *client.Client, j *journal, e entry, payer client.Account) error {
 	state, err := api.Payment(ctx, e.EndToEndID)
 	if client.NotFound(err) || err == nil && !state.Final() {
 		state, err = api.Pay(ctx, client.Payment{EndToEndID: e.EndToEndID, Payer: payer, Payee: *e.Payee, AmountCentavos: e.AmountCentavos}, 2*time.Minute)
 	}
 	if problem := new(client.Problem); errors.As(err, &problem) && problem.Status == 422 {
-		// Refused at the door, so never made: such as an id that is too old by now.
+		// The API denied it, so it was never made: its id may be too old by now.
 		state.Status, err = "refused "+problem.Code, nil
 	} else if err == nil && !state.Final() {
 		err = fmt.Errorf("payment %s is not decided yet: run this again", e.EndToEndID)
@@ -102,11 +102,11 @@ func finish(ctx context.Context, api *client.Client, b *book, e entry, payer cli
 	}
 	e.Outcome = state.Status
 	fmt.Println(e.EndToEndID, e.AmountCentavos, e.Outcome, state.ReasonCode)
-	return b.write(e)
+	return j.write(e)
 }
 
-// reconcile compares what left the account since the book was opened with what the book says.
-func reconcile(ctx context.Context, api *client.Client, b *book, payer client.Account) error {
+// reconcile compares what left the account since the journal began with what the journal says.
+func reconcile(ctx context.Context, api *client.Client, j *journal, payer client.Account) error {
 	posted, differences := map[string]int64{}, 0
 	differ := func(format string, values ...any) {
 		differences++
@@ -116,7 +116,7 @@ func reconcile(ctx context.Context, api *client.Client, b *book, payer client.Ac
 		if err != nil {
 			return err
 		}
-		if line.At.Equal(b.openedAfter) {
+		if line.At.Equal(j.openedAfter) {
 			break
 		}
 		if line.Kind == "posted" && line.Direction == "debit" {
@@ -124,47 +124,47 @@ func reconcile(ctx context.Context, api *client.Client, b *book, payer client.Ac
 				differ("%s left the account twice", line.EndToEndID)
 			}
 			posted[line.EndToEndID] = line.AmountCentavos
-			if _, known := b.entries[line.EndToEndID]; !known {
-				differ("%s is not in the book", line.EndToEndID)
+			if _, known := j.entries[line.EndToEndID]; !known {
+				differ("%s is not in the journal", line.EndToEndID)
 			}
 		}
 	}
-	for id, e := range b.entries {
+	for id, e := range j.entries {
 		amount, left := posted[id]
 		if left != (e.Outcome == client.Settled) || left && amount != e.AmountCentavos {
-			differ("%s: the book says %d %s, the statement %d", id, e.AmountCentavos, e.Outcome, amount)
+			differ("%s: the journal says %d %s, the statement %d", id, e.AmountCentavos, e.Outcome, amount)
 		}
 	}
 	if differences > 0 {
-		return fmt.Errorf("%d differences between book and statement", differences)
+		return fmt.Errorf("%d differences between journal and statement", differences)
 	}
-	fmt.Printf("reconciled: %d payments in the book, %d of them left the account, to the centavo\n", len(b.entries), len(posted))
+	fmt.Printf("reconciled: %d payments in the journal, %d of them left the account, to the centavo\n", len(j.entries), len(posted))
 	return nil
 }
 
-// entry is a payment of the book; the line with the outcome follows the one without.
+// entry is a payment of the journal: one line before it is sent, one more with its outcome.
 type entry struct {
-	OpenedAfter    *time.Time      `json:"opened_after,omitempty"` // on the first line alone
+	OpenedAfter    *time.Time      `json:"opened_after,omitempty"` // only on the first line
 	EndToEndID     string          `json:"end_to_end_id,omitempty"`
 	Payee          *client.Account `json:"payee,omitempty"`
 	AmountCentavos int64           `json:"amount_centavos,omitempty"`
 	Outcome        string          `json:"outcome,omitempty"`
 }
 
-// book is a file of JSON lines, only ever appended to.
-type book struct {
+// journal is a file of JSON lines. It only grows.
+type journal struct {
 	file        *os.File
-	openedAfter time.Time // the newest line of the statement when the book was opened
+	openedAfter time.Time // the newest line of the statement when the journal began
 	entries     map[string]entry
 	order       []string
 }
 
-func openBook(ctx context.Context, path string, api *client.Client, payer client.Account) (*book, error) {
+func openJournal(ctx context.Context, path string, api *client.Client, payer client.Account) (*journal, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	b := &book{file: file, entries: map[string]entry{}}
+	j := &journal{file: file, entries: map[string]entry{}}
 	lines := json.NewDecoder(bufio.NewReader(file))
 	for {
 		var e entry
@@ -173,39 +173,39 @@ func openBook(ctx context.Context, path string, api *client.Client, payer client
 		} else if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		b.take(e)
+		j.take(e)
 	}
-	if !b.openedAfter.IsZero() {
-		return b, nil
+	if !j.openedAfter.IsZero() {
+		return j, nil
 	}
 	for line, err := range api.Statement(ctx, payer, 1) {
 		if err != nil {
 			return nil, err
 		}
-		return b, b.write(entry{OpenedAfter: &line.At})
+		return j, j.write(entry{OpenedAfter: &line.At})
 	}
 	return nil, fmt.Errorf("account %s has nothing to pay with", payer)
 }
 
-func (b *book) take(e entry) {
+func (j *journal) take(e entry) {
 	if e.OpenedAfter != nil {
-		b.openedAfter = *e.OpenedAfter
+		j.openedAfter = *e.OpenedAfter
 		return
 	}
-	if _, known := b.entries[e.EndToEndID]; !known {
-		b.order = append(b.order, e.EndToEndID)
+	if _, known := j.entries[e.EndToEndID]; !known {
+		j.order = append(j.order, e.EndToEndID)
 	}
-	b.entries[e.EndToEndID] = e
+	j.entries[e.EndToEndID] = e
 }
 
-func (b *book) write(e entry) error {
+func (j *journal) write(e entry) error {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	if _, err := b.file.Write(append(text, '\n')); err != nil {
+	if _, err := j.file.Write(append(text, '\n')); err != nil {
 		return err
 	}
-	b.take(e)
-	return b.file.Sync()
+	j.take(e)
+	return j.file.Sync()
 }

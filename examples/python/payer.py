@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A payer with a book of its own, with nothing but Python's standard library: it pays, waits
-for each outcome, and reconciles the account's statement with the book. Kill it at any moment
-and run it again: what was under way is finished, once.
+"""A payer with a journal of its own, with nothing but Python's standard library. It pays, waits
+for each outcome, and compares the account's statement with the journal. Kill it at any moment
+and run it again: it finishes what was under way, and pays nothing twice.
 
-    LIQUIDA_KEY_FILE=.stack/keys/10000004 python3 examples/python/payer.py --book /tmp/book-of-python.jsonl
+    LIQUIDA_KEY_FILE=.stack/keys/10000004 python3 examples/python/payer.py --journal /tmp/journal-of-python.jsonl
 """
 
 import argparse
@@ -19,12 +19,12 @@ import urllib.error
 import urllib.request
 
 API = os.environ.get("LIQUIDA_URL") or "http://127.0.0.1:8080"
-RETRY_SECONDS = 30  # how long a request that got no answer, 429 or 5xx is made again
+RETRY_SECONDS = 30  # how long a request is retried after no answer, 429 or 5xx
 OUTCOME_SECONDS = 120  # a payment ends much sooner
 
 
 class Refused(Exception):
-    """An answer that is an error (RFC 9457); asking again would not change it."""
+    """An answer that is an error (RFC 9457). A retry would not change it."""
 
     def __init__(self, status, problem):
         super().__init__(f"{problem.get('title')} ({status}): {problem.get('detail')}")
@@ -32,8 +32,8 @@ class Refused(Exception):
 
 
 def call(method, path, body=None, wait=0):
-    """Makes a request until it is answered. All of this API's may be made again: a payment
-    has its identity in it."""
+    """Retries a request until it is answered. That is safe for every request here: a payment
+    carries its identity."""
     headers = {"Content-Type": "application/json"}
     if wait:
         headers["Prefer"] = f"wait={wait}"
@@ -77,9 +77,9 @@ def new_end_to_end_id(ispb):
     return "E" + ispb + minute + "".join(secrets.choice(characters) for _ in range(11))
 
 
-class Book:
-    """A file of JSON lines, only ever appended to: a payment before it is sent, and again
-    with its outcome. The first line tells since when the book is kept."""
+class Journal:
+    """A file of JSON lines that only grows: a payment before it is sent, and again with its
+    outcome. The first line says when the journal began."""
 
     def __init__(self, path, payer):
         self.entries, self.opened_after = {}, None
@@ -106,8 +106,8 @@ class Book:
         self.take(entry)
 
 
-def finish(book, entry, payer):
-    """Brings a payment of the book to its end. Sending it twice is one payment."""
+def finish(journal, entry, payer):
+    """Brings a payment of the journal to its end. Sending it twice makes one payment."""
     end_to_end_id = entry["end_to_end_id"]
     order = {
         "end_to_end_id": end_to_end_id,
@@ -132,11 +132,11 @@ def finish(book, entry, payer):
             except Refused as refusal:
                 if refusal.status != 422:
                     raise
-                # Refused at the door, so never made: such as an id that is too old by now.
+                # The API denied it, so it was never made: its id may be too old by now.
                 state = {"status": "refused " + refusal.code}
                 break
     print(end_to_end_id, entry["amount_centavos"], state["status"], state.get("reason_code", ""))
-    book.write({**entry, "outcome": state["status"]})
+    journal.write({**entry, "outcome": state["status"]})
 
 
 def statement(payer):
@@ -148,48 +148,48 @@ def statement(payer):
             return
 
 
-def reconcile(book, payer):
-    """Compares what left the account since the book was opened with what the book says."""
+def reconcile(journal, payer):
+    """Compares what left the account since the journal began with what the journal says."""
     posted, differences = {}, []
     for line in statement(payer):
-        if line["at"] == book.opened_after:
+        if line["at"] == journal.opened_after:
             break
         if line["kind"] == "posted" and line["direction"] == "debit":
             end_to_end_id = line["end_to_end_id"]
             if end_to_end_id in posted:
                 differences.append(f"{end_to_end_id} left the account twice")
             posted[end_to_end_id] = line["amount_centavos"]
-            if end_to_end_id not in book.entries:
-                differences.append(f"{end_to_end_id} is not in the book")
-    for end_to_end_id, entry in book.entries.items():
+            if end_to_end_id not in journal.entries:
+                differences.append(f"{end_to_end_id} is not in the journal")
+    for end_to_end_id, entry in journal.entries.items():
         says = entry["amount_centavos"] if entry.get("outcome") == "settled" else None
         if posted.get(end_to_end_id) != says:
-            differences.append(f"{end_to_end_id}: the book says {says}, the statement {posted.get(end_to_end_id)}")
+            differences.append(f"{end_to_end_id}: the journal says {says}, the statement {posted.get(end_to_end_id)}")
     for difference in differences:
         print("DIFFERENCE:", difference)
     if differences:
-        sys.exit(f"{len(differences)} differences between book and statement")
-    print(f"reconciled: {len(book.entries)} payments in the book, {len(posted)} of them left the account, to the centavo")
+        sys.exit(f"{len(differences)} differences between journal and statement")
+    print(f"reconciled: {len(journal.entries)} payments in the journal, {len(posted)} of them left the account, to the centavo")
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--book", required=True, help="the file of the book; made when it is not there")
-    arguments.add_argument("--payer", default="10000004/0001/7", help="who pays; nobody else may pay from this account meanwhile")
-    arguments.add_argument("--payee", default="10000002/0001/1", help="who is paid")
-    arguments.add_argument("--count", type=int, default=5, help="how many payments of BRL 1.00, BRL 1.01 and so on are made")
+    arguments.add_argument("--journal", required=True, help="the journal's file; created if it does not exist")
+    arguments.add_argument("--payer", default="10000004/0001/7", help="account that pays; nobody else may pay from it meanwhile")
+    arguments.add_argument("--payee", default="10000002/0001/1", help="account that is paid")
+    arguments.add_argument("--count", type=int, default=5, help="how many payments to make, of BRL 1.00, BRL 1.01 and so on")
     given = arguments.parse_args()
     try:
-        book = Book(given.book, given.payer)
-        for entry in list(book.entries.values()):  # what an earlier run left behind
+        journal = Journal(given.journal, given.payer)
+        for entry in list(journal.entries.values()):  # unfinished by an earlier run
             if "outcome" not in entry:
-                finish(book, entry, given.payer)
+                finish(journal, entry, given.payer)
         payer_bank = account(given.payer)["ispb"]
         for number in range(given.count):
             entry = {"end_to_end_id": new_end_to_end_id(payer_bank), "payee": account(given.payee), "amount_centavos": 100 + number}
-            book.write(entry)  # first the book, then the payment
-            finish(book, entry, given.payer)
-        reconcile(book, given.payer)
+            journal.write(entry)  # first the journal, then the payment
+            finish(journal, entry, given.payer)
+        reconcile(journal, given.payer)
     except (Refused, OSError, http.client.HTTPException) as error:
         sys.exit(f"python example: {error}")
 

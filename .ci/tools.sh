@@ -11,6 +11,7 @@ versions() {
 		buf                    1.75.0
 		golangci-lint          v2.15.0
 		grafana                12.4.0
+		kustomize              v5.8.2
 		protoc-gen-go          v1.36.12
 		protoc-gen-go-vtproto  v0.6.0
 	END
@@ -52,6 +53,7 @@ install_tool() { # name version
 		install_grafana "$2"
 		;;
 	golangci-lint) go_install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$2" ;;
+	kustomize) go_install "sigs.k8s.io/kustomize/kustomize/v5@$2" ;;
 	protoc-gen-go) go_install "google.golang.org/protobuf/cmd/protoc-gen-go@$2" ;;
 	protoc-gen-go-vtproto) go_install "github.com/planetscale/vtprotobuf/cmd/protoc-gen-go-vtproto@$2" ;;
 	esac

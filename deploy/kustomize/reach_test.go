@@ -1,0 +1,233 @@
+package kustomize
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type (
+	selector struct {
+		MatchLabels      map[string]string `yaml:"matchLabels"`
+		MatchExpressions []struct {
+			Key, Operator string
+			Values        []string
+		} `yaml:"matchExpressions"`
+	}
+	rule struct {
+		From, To []peer
+		Ports    []struct{ Protocol, Port string }
+	}
+	peer struct {
+		PodSelector       *selector              `yaml:"podSelector"`
+		NamespaceSelector *selector              `yaml:"namespaceSelector"`
+		IPBlock           *struct{ CIDR string } `yaml:"ipBlock"`
+	}
+	// pod is one end of a connection: of ours, of another namespace, or outside the cluster.
+	pod struct {
+		name, namespace string
+		labels          map[string]string
+		containers      []container
+		address         string // outside only
+	}
+)
+
+func (s selector) matches(labels map[string]string) bool {
+	for key, value := range s.MatchLabels {
+		if labels[key] != value {
+			return false
+		}
+	}
+	for _, expression := range s.MatchExpressions {
+		if expression.Operator != "In" {
+			panic("the test does not know the operator " + expression.Operator)
+		}
+		if !slices.Contains(expression.Values, labels[expression.Key]) {
+			return false
+		}
+	}
+	return true
+}
+
+// pods lists the pods that the workloads make, with the labels that Kubernetes adds.
+func (m *manifests) pods() []pod {
+	var all []pod
+	for _, w := range m.workloads() {
+		for i := range max(w.Spec.Replicas, 1) {
+			labels := maps.Clone(w.pod.Metadata.Labels)
+			name := w.Metadata.Name
+			if w.Kind == "StatefulSet" {
+				name = fmt.Sprint(name, "-", i)
+				labels["statefulset.kubernetes.io/pod-name"] = name
+			}
+			all = append(all, pod{name: name, namespace: w.Metadata.Namespace, labels: labels, containers: w.containers()})
+		}
+	}
+	return all
+}
+
+func (r peer) is(p pod) bool {
+	if r.IPBlock != nil {
+		address, err := netip.ParseAddr(p.address)
+		return err == nil && netip.MustParsePrefix(r.IPBlock.CIDR).Contains(address)
+	}
+	if p.address != "" {
+		return false
+	}
+	namespaced := p.namespace == "liquida"
+	if r.NamespaceSelector != nil {
+		namespaced = r.NamespaceSelector.matches(map[string]string{"kubernetes.io/metadata.name": p.namespace})
+	}
+	return namespaced && (r.PodSelector == nil || r.PodSelector.matches(p.labels))
+}
+
+// allows evaluates the policies for one end of a connection, as the API's documentation of NetworkPolicy says:
+// a pod that a policy selects for a direction may do there what one of these policies lists.
+func (m *manifests) allows(direction string, own, other pod, server pod, port int) bool {
+	if own.namespace != "liquida" || own.address != "" {
+		return true // not ours to say
+	}
+	selected := false
+	for _, policy := range m.of("NetworkPolicy") {
+		if !policy.Spec.PodSelector.matches(own.labels) || !slices.Contains(policy.Spec.PolicyTypes, direction) {
+			continue
+		}
+		selected = true
+		rules := policy.Spec.Ingress
+		if direction == "Egress" {
+			rules = policy.Spec.Egress
+		}
+		for _, r := range rules {
+			peers := slices.Concat(r.From, r.To)
+			to := len(peers) == 0 || slices.ContainsFunc(peers, func(p peer) bool { return p.is(other) })
+			on := len(r.Ports) == 0
+			for _, p := range r.Ports {
+				on = on || p.Port == fmt.Sprint(port) || portOf(server.containers, p.Port) == port
+			}
+			if to && on {
+				return true
+			}
+		}
+	}
+	return !selected
+}
+
+func (m *manifests) reaches(from, to pod, port int) bool {
+	return m.allows("Egress", from, to, to, port) && m.allows("Ingress", to, from, to, port)
+}
+
+// The table of README.md, "Who may reach what".
+func TestWhoReachesWhat(t *testing.T) {
+	each(t, func(t *testing.T, m *manifests) {
+		outside := []pod{
+			{name: "a pod of ours that nobody knows", namespace: "liquida", labels: map[string]string{"app.kubernetes.io/name": "debug"}},
+			{name: "a pod elsewhere", namespace: "default", labels: map[string]string{"app.kubernetes.io/name": "clearing-engine"}},
+			{name: "prometheus", namespace: "monitoring", labels: map[string]string{"app.kubernetes.io/name": "prometheus"}},
+			{name: "the internet", address: "203.0.113.7"},
+		}
+		kafka := pod{name: "kafka", namespace: "redpanda", labels: map[string]string{"app.kubernetes.io/name": "redpanda"}}
+		names := pod{name: "DNS", namespace: "kube-system", labels: map[string]string{"k8s-app": "kube-dns"}}
+		callers := slices.Concat(m.pods(), outside)
+		servers := append(m.pods(), kafka, names, pod{name: "a ledger elsewhere", address: "10.0.0.10"}, pod{name: "the internet", address: "203.0.113.7"}, pod{name: "the API server", namespace: "default", labels: map[string]string{}})
+		all := []int{3001, 8080, 8081, 8125, 9093, 9100, 9102, 53, 443, 6443, 9644}
+		tried, allowed := 0, 0
+		for _, from := range callers {
+			for _, to := range servers {
+				for _, port := range all {
+					if from.namespace != "liquida" && to.namespace != "liquida" {
+						continue
+					}
+					tried++
+					got, want := m.reaches(from, to, port), mayReach(from, to, port)
+					if got != want {
+						t.Errorf("%s reaches %s on %d: %v, must be %v", from.name, to.name, port, got, want)
+					}
+					if want {
+						allowed++
+					}
+				}
+			}
+		}
+		t.Logf("%d of %d connections are allowed", allowed, tried)
+		if allowed == 0 {
+			t.Error("nothing is allowed")
+		}
+	})
+}
+
+// mayReach is what the policies must say, written down a second time.
+func mayReach(from, to pod, port int) bool {
+	part := func(p pod) string {
+		if p.namespace != "liquida" {
+			return ""
+		}
+		return p.labels["app.kubernetes.io/name"]
+	}
+	ledgerClient := slices.Contains([]string{"bootstrap", "producer", "clearing-engine", "audit"}, part(from))
+	monitoring := from.namespace == "monitoring"
+	switch {
+	case part(to) == "tigerbeetle" && port == 3001:
+		return ledgerClient || part(from) == "tigerbeetle"
+	case to.name == "a ledger elsewhere" && port == 3001:
+		return ledgerClient && elsewhere(from)
+	case to.name == "kafka" && port == 9093:
+		return ledgerClient || part(from) == "bank-simulator" || part(from) == "load"
+	case to.name == "DNS" && port == 53:
+		return from.namespace == "liquida"
+	case part(to) == "producer" && port == 8080:
+		return from.namespace != "liquida"
+	case part(to) == "tigerbeetle" && port == 9102:
+		return monitoring
+	case slices.Contains([]string{"producer", "clearing-engine", "bank-simulator"}, part(to)) && port == 9100:
+		return monitoring
+	}
+	return false
+}
+
+// elsewhere reports whether the pod's ledger is outside the cluster.
+func elsewhere(p pod) bool {
+	for _, c := range p.containers {
+		for _, env := range c.Env {
+			if env.Name == "TIGERBEETLE_ADDRESSES" && strings.Contains(env.Value, "SERVICE_HOST") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Every name and port in a policy is one of a pod: a label that was renamed must not leave a
+// policy that selects nobody.
+func TestPoliciesSelectPods(t *testing.T) {
+	each(t, func(t *testing.T, m *manifests) {
+		named := map[string]bool{}
+		for _, p := range m.pods() {
+			named[p.labels["app.kubernetes.io/name"]] = true
+		}
+		for _, policy := range m.of("NetworkPolicy") {
+			selectors := []selector{policy.Spec.PodSelector}
+			for _, r := range slices.Concat(policy.Spec.Ingress, policy.Spec.Egress) {
+				for _, p := range slices.Concat(r.From, r.To) {
+					if p.PodSelector != nil && p.NamespaceSelector == nil {
+						selectors = append(selectors, *p.PodSelector)
+					}
+				}
+			}
+			for _, s := range selectors {
+				values := slices.Collect(maps.Values(s.MatchLabels))
+				for _, expression := range s.MatchExpressions {
+					values = append(values, expression.Values...)
+				}
+				for _, value := range values {
+					// The ledger's own pods are away when it is elsewhere; others name them still.
+					if away := value == "tigerbeetle" && m.name != component; !named[value] && !away {
+						t.Errorf("policy %s: there is no pod %q", policy.Metadata.Name, value)
+					}
+				}
+			}
+		}
+	})
+}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tries a producer with requests that schemathesis makes from the API's own description.
-# Where schemathesis cannot be installed it says so and skips.
+# Tries a producer with requests that schemathesis makes from the API's description. Skips,
+# with a line, if schemathesis cannot be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=4.32.5

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Has a foreign generator make a client of the API's description, and tries that on a real
-# stack. Where the generator cannot be installed it says so and skips.
+# Pays on a real stack with a client that a third-party tool generates from the API's
+# description. Skips, with a line, if the tool cannot be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=0.29.1

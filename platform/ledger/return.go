@@ -3,6 +3,7 @@ package ledger
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -18,6 +19,9 @@ const ReturnSlots = 64
 // at the payment's place in the ledger's order. Their hash is of "R", the payment's
 // EndToEndId and the slot, so all returns of the payment compete for the same slots.
 func ReturnIDs(original pix.EndToEndID, slot int) PaymentIDs {
+	if slot < 0 || slot >= ReturnSlots {
+		panic(fmt.Sprintf("broken law: a slot is 0 to %d: %d", ReturnSlots-1, slot))
+	}
 	text := make([]byte, 0, 2+len(original))
 	text = append(append(append(text, 'R'), original[:]...), byte(slot))
 	return idsAt(original, sha256.Sum256(text))

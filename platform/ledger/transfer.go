@@ -3,6 +3,7 @@ package ledger
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
@@ -54,10 +55,19 @@ func idsAt(id pix.EndToEndID, sum [sha256.Size]byte) PaymentIDs {
 }
 
 // Pending returns the id of the pending transfer of a leg, 1 to 4.
-func (p PaymentIDs) Pending(leg int) tb.Uint128 { return p.role(leg - 1) }
+func (p PaymentIDs) Pending(leg int) tb.Uint128 { return p.role(legRole(leg)) }
 
 // Resolution returns the id of the post or void of a leg, 1 to 4.
-func (p PaymentIDs) Resolution(leg int) tb.Uint128 { return p.role(roleResolution + leg - 1) }
+func (p PaymentIDs) Resolution(leg int) tb.Uint128 { return p.role(roleResolution + legRole(leg)) }
+
+// legRole panics if the leg would have the role of another transfer: the resolution of leg 1
+// is the verdict.
+func legRole(leg int) int {
+	if leg < 1 || leg > legsMax {
+		panic(fmt.Sprintf("broken law: a leg is 1 to %d: %d", legsMax, leg))
+	}
+	return leg - 1
+}
 
 // Verdict returns the one id that decides the payment. Post, void and receipt all use it,
 // so a payment can have one verdict only, whoever races with whom.

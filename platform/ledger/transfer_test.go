@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"crypto/sha256"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -83,6 +84,28 @@ func TestEveryLegNamesItsPayment(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The resolution of leg 1 is the verdict, so a leg 5 would decide the payment; a slot 64
+// would be one more than the limit.
+func TestBrokenIDsAreNoticed(t *testing.T) {
+	broken := func(what string, f func()) {
+		t.Helper()
+		defer func() {
+			if said := fmt.Sprint(recover()); !strings.HasPrefix(said, "broken law: "+what) {
+				t.Errorf("%q is not noticed, but %q", what, said)
+			}
+		}()
+		f()
+	}
+	var ids PaymentIDs
+	for _, leg := range []int{-1, 0, 5} {
+		broken("a leg is 1 to 4", func() { ids.Pending(leg) })
+		broken("a leg is 1 to 4", func() { ids.Resolution(leg) })
+	}
+	for _, slot := range []int{-1, 64, 256} {
+		broken("a slot is 0 to 63", func() { ReturnIDs(pix.EndToEndID{}, slot) })
+	}
 }
 
 // A transfer that is no leg of a payment must not be read as a leg of another payment.

@@ -54,6 +54,9 @@ func (r *room) free(payments int, bytes int64) {
 	r.mu.Lock()
 	r.payments -= payments
 	r.bytes -= bytes
+	if r.payments < 0 || r.bytes < 0 {
+		broken("room is freed once: %d payments and %d bytes are taken", r.payments, r.bytes)
+	}
 	r.mu.Unlock()
 	r.changed.Signal()
 }

@@ -152,12 +152,12 @@ type chains struct {
 	other *prometheus.CounterVec
 }
 
-var chainNames = [chainPurposes]string{"reserve", "post", "void", "receipt"}
+var chainNames = [chainPurposes]string{chainReserve: "reserve", chainPost: "post", chainVoid: "void", chainReceipt: "receipt"}
 
 func newChains(v *prometheus.CounterVec) chains {
 	c := chains{other: v}
-	for purpose, name := range chainNames {
-		c.ok[purpose] = v.WithLabelValues(name, "ok")
+	for purpose := chainReserve; purpose < chainPurposes; purpose++ {
+		c.ok[purpose] = v.WithLabelValues(chainNames[purpose], "ok")
 	}
 	return c
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"sort"
 	"sync"
@@ -51,7 +50,7 @@ func (o *offsets) finish(offset int64) {
 	window := o.window[o.start:]
 	i := sort.Search(len(window), func(i int) bool { return window[i].offset >= offset })
 	if i == len(window) || window[i].offset != offset || window[i].finished {
-		panic(fmt.Sprintf("offset %d was finished twice, or never begun", offset))
+		broken("an offset is tracked and finished once: %d", offset)
 	}
 	window[i].finished = true
 	o.changed = true
@@ -77,6 +76,9 @@ func (o *offsets) toCommit() (next int64, metadata string, changed bool) {
 	defer o.mu.Unlock()
 	if !o.changed || o.next < 0 {
 		return 0, "", false
+	}
+	if o.start < len(o.window) && (o.window[o.start].finished || o.window[o.start].offset < o.next) {
+		broken("the lowest unfinished offset is committed: %d, and %+v follows", o.next, o.window[o.start])
 	}
 	o.changed = false
 	return o.next, encodeHint(o.next, o.window[o.start:]), true

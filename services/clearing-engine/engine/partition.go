@@ -50,10 +50,14 @@ type flight struct {
 	partition *partition
 	record    *kgo.Record
 	waiting   []arrival     // orders with the same id that came meanwhile
-	writing   chainPurpose  // of the chain at the writer
+	writing   chainPurpose  // of the chain under way, or chainNone
 	waits     *atomic.Int64 // the count of payments that wait for the same PSP, while this one does
 
 	hopAt time.Time // when the present hop began
+
+	// The last verdict that was written or read. decided: the ledger has confirmed it.
+	verdict payment.Outcome
+	decided bool
 }
 
 // arrival is a valid order and the record that brought it.
@@ -70,7 +74,8 @@ type arrival struct {
 type chainPurpose uint8
 
 const (
-	chainReserve chainPurpose = iota
+	chainNone chainPurpose = iota
+	chainReserve
 	chainPost
 	chainVoid
 	chainReceipt
@@ -183,7 +188,9 @@ func (p *partition) handle(e *event, now time.Time) {
 	case reported:
 		p.end(e.flight, now)
 	case deadLettered:
-		p.deadLetters--
+		if p.deadLetters--; p.deadLetters < 0 {
+			broken("a dead letter is acknowledged once: partition %d, offset %d", p.number, e.record.Offset)
+		}
 		p.finish(e.record)
 	case drain:
 		p.drained = e.drained
@@ -219,6 +226,9 @@ func (p *partition) arrive(record *kgo.Record, now time.Time) {
 }
 
 func (p *partition) begin(a arrival, waiting []arrival, now time.Time) {
+	if p.flights[a.order.ID] != nil {
+		broken("an id is in flight once: %s", a.order.ID)
+	}
 	f := &flight{kind: a.kind, partition: p, record: a.record, waiting: waiting, hopAt: now}
 	p.flights[a.order.ID] = f
 	refusal := p.engine.participants.refusal(&a.order)
@@ -253,6 +263,9 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.ids = appendAccountIDs(p.ids[:0], order)
 		p.engine.accounts.Read(f, p.ids)
 	case payment.Report:
+		if !f.decided || f.verdict != f.payment.Outcome {
+			broken("a report is the verdict in the ledger: order %s, report %+v, verdict %+v (%t)", order.ID, f.payment.Outcome, f.verdict, f.decided)
+		}
 		f.hopAt = now
 		p.engine.produce(p.settlementReport(f), func() { p.inbox.put(event{kind: reported, flight: f}) })
 		p.engine.crash.Pass(afterReportProduced)
@@ -266,7 +279,14 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 
 func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) {
 	p.chain = chain // keep what append grew
+	if f.writing != chainNone {
+		broken("an order has one chain under way, so no verdict precedes the result of phase 1: order %s, %s during %s", f.payment.Order.ID, chainNames[purpose], chainNames[f.writing])
+	}
+	checkChain(purpose, chain, f.payment.Outcome)
 	f.writing = purpose
+	if purpose != chainReserve {
+		f.verdict, f.decided = verdictIn(purpose, chain), false
+	}
 	p.engine.writer.Write(f, chain)
 	if purpose == chainReserve {
 		p.engine.crash.PassSent(afterPhase1Sent)
@@ -277,9 +297,13 @@ func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) 
 
 // written takes the ledger's result of the flight's chain.
 func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
-	p.engine.metrics.chains.count(f.writing, result.Status)
+	purpose := f.writing
+	if f.writing = chainNone; purpose == chainNone {
+		broken("a chain has one result: order %s", f.payment.Order.ID)
+	}
+	p.engine.metrics.chains.count(purpose, result.Status)
 	var command payment.Command
-	if f.writing == chainReserve {
+	if purpose == chainReserve {
 		p.engine.crash.Pass(afterPhase1Answered)
 		reservation, err := f.kind.reservationOf(result)
 		if err != nil {
@@ -299,6 +323,7 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 			return
 		}
 		p.engine.metrics.hops.resolve.Observe(now.Sub(f.hopAt).Seconds())
+		f.decided = resolution == payment.Written
 		command = f.payment.Resolved(resolution)
 	}
 	p.perform(f, command, now)
@@ -356,7 +381,9 @@ func (p *partition) noteDue(f *flight) {
 
 func (f *flight) stopWaiting() {
 	if f.waits != nil {
-		f.waits.Add(-1)
+		if f.waits.Add(-1) < 0 {
+			broken("payments that wait for a PSP are counted once: %s", f.payment.Order.ID)
+		}
 		f.waits = nil
 	}
 }
@@ -368,6 +395,9 @@ func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
 		p.engine.transfers.Read(f, more)
 		return
 	}
+	if trace.Decided {
+		f.verdict, f.decided = trace.Verdict, true
+	}
 	p.perform(f, f.payment.Inspected(trace, now), now)
 }
 
@@ -377,6 +407,9 @@ func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
 func (p *partition) end(f *flight, now time.Time) {
 	p.engine.crash.Pass(afterReportAcknowledged)
 	order, outcome := &f.payment.Order, f.payment.Outcome
+	if p.flights[order.ID] != f {
+		broken("an order ends once: %s", order.ID)
+	}
 	delete(p.flights, order.ID)
 	isReport := outcome != payment.Outcome{}
 	if isReport {

@@ -1,5 +1,5 @@
-// Package ledgertest starts real TigerBeetle servers for tests: what the ledger answers is
-// never assumed.
+// Package ledgertest runs real TigerBeetle servers for tests and measurements: what the
+// ledger answers is never assumed.
 package ledgertest
 
 import (
@@ -17,23 +17,25 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 )
 
-// Server is a running TigerBeetle server with a data file of its own.
+// Server is a TigerBeetle server with a data file and an address of its own.
 type Server struct {
 	Config ledger.Config // where it is
 	PID    int
 
-	process *exec.Cmd
-	hold    io.Closer
-	ended   chan struct{}
+	bin, log  string
+	arguments []string
+	hold      io.Closer
+	ended     chan struct{}
 }
 
-// Start runs a server on the data file in dir, made when it is not there, and returns when
-// it answers. It never outlives the test's process. extra are more arguments of the server.
+// Start runs a server on the data file in dir, which it makes if there is none, and returns
+// when the server answers. The server ends with this process. extra are more arguments of
+// the server.
 func Start(dir string, extra ...string) (*Server, error) { return StartCached(dir, "128MiB", extra...) }
 
 // StartCached is Start with another size of the server's page cache.
 func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // building a server once takes minutes
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // building the server once takes minutes
 	defer cancel()
 	bin, err := tigerbeetle.Locate(ctx, os.Stderr)
 	if err != nil {
@@ -43,63 +45,66 @@ func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
 	if err := tigerbeetle.Format(ctx, bin, file); err != nil {
 		return nil, err
 	}
-	address, err := freeAddress()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // to learn a free port
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.Create(filepath.Join(dir, "tigerbeetle.log"))
-	if err != nil {
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
 		return nil, err
+	}
+	s := &Server{
+		Config: ledger.Config{Addresses: []string{address}}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"),
+		arguments: slices.Insert(tigerbeetle.StartArguments(file, address, cacheGrid), 1, extra...),
+	}
+	if err := s.StartAgain(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// StartAgain starts a stopped server with its data and address, and returns when it answers.
+func (s *Server) StartAgain() error {
+	log, err := os.Create(s.log)
+	if err != nil {
+		return err
 	}
 	defer log.Close()
-	arguments := slices.Insert(tigerbeetle.StartArguments(file, address, cacheGrid), 1, extra...)
 	// The shell becomes the server, and leaves one behind that kills it when the standard
-	// input ends, which the kernel ends with the test's process, whatever ends that.
-	s := &Server{
-		Config:  ledger.Config{Addresses: []string{address}},
-		process: exec.Command("sh", append([]string{"-c", `exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$@"`, "sh", bin}, arguments...)...),
-		ended:   make(chan struct{}),
+	// input ends. The kernel ends that with this process, whatever ends the process.
+	process := exec.Command("sh", append([]string{"-c", `exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$@"`, "sh", s.bin}, s.arguments...)...)
+	process.Stdout, process.Stderr = log, log
+	if s.hold, err = process.StdinPipe(); err != nil {
+		return err
 	}
-	s.process.Stdout, s.process.Stderr = log, log
-	if s.hold, err = s.process.StdinPipe(); err != nil {
-		return nil, err
+	if err := process.Start(); err != nil {
+		return err
 	}
-	if err := s.process.Start(); err != nil {
-		return nil, err
-	}
-	s.PID = s.process.Process.Pid
+	ended := make(chan struct{})
+	s.PID, s.ended = process.Process.Pid, ended
 	go func() {
-		_ = s.process.Wait() // how it ends is in the log
-		close(s.ended)
+		_ = process.Wait() // how it ends is in the log
+		close(ended)
 	}()
-	deadline := time.After(time.Minute)
+	address, deadline := s.Config.Addresses[0], time.After(time.Minute)
 	for {
-		said, err := os.ReadFile(log.Name())
+		said, err := os.ReadFile(s.log)
 		if err == nil && tigerbeetle.Answers(said) {
-			return s, nil
+			return nil
 		}
 		select {
-		case <-s.ended:
-			return nil, fmt.Errorf("the TigerBeetle server on %s has ended; it said:\n%s", address, said)
+		case <-ended:
+			return fmt.Errorf("the TigerBeetle server on %s has ended; it said:\n%s", address, said)
 		case <-deadline:
 			s.Stop()
-			return nil, fmt.Errorf("the TigerBeetle server on %s does not answer after a minute; it said:\n%s", address, said)
+			return fmt.Errorf("the TigerBeetle server on %s does not answer after a minute; it said:\n%s", address, said)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// Stop kills the server: a crash, from which a server started in the same folder recovers.
+// Stop kills the server, as a crash does.
 func (s *Server) Stop() {
 	s.hold.Close()
 	<-s.ended
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
@@ -137,11 +138,7 @@ func started(t *testing.T, config Config) *Stack {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute still not: %s", what)
-		}
-	}
+	kit.Await(t, what, func() (bool, string) { return holds(), "not yet" })
 }
 
 func post(t *testing.T, url string) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go"
 	"github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // fakeServer writes a program that says it is the given version.
@@ -128,7 +129,7 @@ func TestServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	address := freeAddress(t)
+	address := kit.FreeAddress(t)
 	first := startServer(t, bin, path, address)
 
 	client, err := tb.NewClient(types.ToUint128(0), []string{address})
@@ -150,16 +151,6 @@ func TestServer(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("after SIGKILL the ledger holds %v, %v; want the account", found, err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // startServer returns when the server answers, and ends it with the test.

@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
@@ -24,34 +24,9 @@ func eyes() *telemetry.Telemetry {
 	return &telemetry.Telemetry{Log: zap.NewNop(), Registry: prometheus.NewRegistry(), Health: telemetry.NewHealth()}
 }
 
-// startKafka serves an address, so that a broker can go and come back.
-func startKafka(t *testing.T, address string, topics ...string) *kfake.Cluster {
-	t.Helper()
-	options := []kfake.Opt{kfake.NumBrokers(1), kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, address) })}
-	if len(topics) > 0 {
-		options = append(options, kfake.SeedTopics(1, topics...))
-	}
-	cluster, err := kfake.NewCluster(options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
-	return cluster
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 func TestWatchTellsTheTruth(t *testing.T) {
-	address, eyes := freeAddress(t), eyes()
-	client, err := Connect(Config{Brokers: []string{address}}, host.System().Dial, "watcher", eyes)
+	broker, eyes := kit.NewBroker(t), eyes()
+	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "watcher", eyes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,11 +49,17 @@ func TestWatchTellsTheTruth(t *testing.T) {
 		t.Fatalf("%s: it says %q, want %q", what, said, want)
 	}
 	says("no broker", "no broker of KAFKA_BROKERS answers")
-	cluster := startKafka(t, address, Payments)
+	broker.Start(kfake.SeedTopics(1, Payments))
 	says("one topic missing", "topic pix.settlements: UNKNOWN_TOPIC_OR_PARTITION")
-	cluster.Close()
+	broker.Stop()
 	says("broker gone", "no broker of KAFKA_BROKERS answers")
-	startKafka(t, address, Payments, Settlements)
+	broker.Start()
+	create, topic := kmsg.NewCreateTopicsRequest(), kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = Settlements, 1, 1
+	create.Topics = append(create.Topics, topic)
+	if _, err := create.RequestWith(t.Context(), broker.Client()); err != nil {
+		t.Fatal(err)
+	}
 	says("all is there", "")
 	cancel()
 	select {
@@ -90,9 +71,8 @@ func TestWatchTellsTheTruth(t *testing.T) {
 
 // Records go where they say; topics are never made by mentioning them.
 func TestProducing(t *testing.T) {
-	address := freeAddress(t)
-	startKafka(t, address, Payments)
-	client, err := Connect(Config{Brokers: []string{address}}, host.System().Dial, "producer", eyes(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(0))
+	broker := kit.StartBroker(t, kfake.SeedTopics(1, Payments))
+	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "producer", eyes(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(0))
 	if err != nil {
 		t.Fatal(err)
 	}

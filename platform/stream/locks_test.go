@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/settings"
 )
 
@@ -85,7 +86,7 @@ func TestWhoHasTheKeysGetsInAndMayDoWhatIsAllowed(t *testing.T) {
 
 func TestWhoHasNotIsToldWhy(t *testing.T) {
 	cluster, right := startLocked(t)
-	unlocked := startKafka(t, freeAddress(t))
+	unlocked := kit.StartBroker(t)
 	const closed = "KAFKA_TLS, KAFKA_SASL_USER or its password is missing or wrong"
 	for _, c := range []struct {
 		what, says string
@@ -96,7 +97,7 @@ func TestWhoHasNotIsToldWhy(t *testing.T) {
 		{"a user that is not there", closed, func(c *Config) { c.SASLUser = "nobody" }, nil},
 		{"no user", closed, func(c *Config) { c.SASLUser, c.SASLPasswordFile = "", "" }, nil},
 		{"no TLS", "no broker of KAFKA_BROKERS answers", func(c *Config) { c.TLS, c.TLSCAFile = false, "" }, nil},
-		{"TLS, and the broker has none", "no broker of KAFKA_BROKERS answers", func(c *Config) { c.Brokers = unlocked.ListenAddrs() }, nil},
+		{"TLS, and the broker has none", "no broker of KAFKA_BROKERS answers", func(c *Config) { c.Brokers = []string{unlocked.Address} }, nil},
 		{"another authority", "KAFKA_TLS_CA_FILE must hold the authority", func(c *Config) { c.TLSCAFile = "" }, nil},
 		{"a certificate for another name", "must name the addresses of KAFKA_BROKERS", func(c *Config) {
 			_, port, _ := strings.Cut(c.Brokers[0], ":")

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // A proxy or load balancer in front of a broker that went away takes connections and
@@ -17,19 +18,8 @@ import (
 // an engine ends when a record cannot be produced.
 func TestRecordOutlivesAProxyWithoutItsBroker(t *testing.T) {
 	const partitions = 50
-	address, data := freeAddress(t), t.TempDir()
-	serve := func() *kfake.Cluster {
-		t.Helper()
-		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "topic"), kfake.DataDir(data),
-			kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, address) }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(cluster.Close)
-		return cluster
-	}
-	cluster := serve()
-	client, err := Connect(Config{Brokers: []string{address}}, host.System().Dial, "patient", eyes(), kgo.DefaultProduceTopic("topic"), kgo.MetadataMinAge(50*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	broker := kit.StartBroker(t, kfake.SeedTopics(partitions, "topic"))
+	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "patient", eyes(), kgo.DefaultProduceTopic("topic"), kgo.MetadataMinAge(50*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +30,8 @@ func TestRecordOutlivesAProxyWithoutItsBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	cluster.Close()
-	proxy, err := net.Listen("tcp", address)
+	broker.Stop()
+	proxy, err := net.Listen("tcp", broker.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +63,7 @@ func TestRecordOutlivesAProxyWithoutItsBroker(t *testing.T) {
 	if n := <-turnedAway; n < 2 {
 		t.Fatalf("the client came %d times: the proxy was no obstacle", n)
 	}
-	serve()
+	broker.Start()
 	for range partitions {
 		select {
 		case err := <-produced:

@@ -24,7 +24,7 @@ func TestOnlyTheCentralBankChangesHowBanksBehave(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := startProgram(t, startBroker(t, bothTopics...), "HTTP_KEYS_FILE="+digests)
-	p.awaitReady()
+	p.AwaitReady()
 	key, centralBank := all["10000001"], all[keys.CentralBank]
 	const profile = `{"accept_share": 0, "reject_codes": ["AC14"]}`
 	for _, c := range []struct {

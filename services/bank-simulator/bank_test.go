@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,142 +15,39 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 	"github.com/liquida/liquida/services/bank-simulator/decision"
 )
 
-// The tests run the real program: this test binary, started again under another name.
-const asProgram = "BANK_SIMULATOR_TEST_AS_PROGRAM"
+// The tests run the real program: this test binary, started again.
+func TestMain(m *testing.M) { kit.Main(m, main) }
 
-func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+const partitions = 4
 
-const (
-	partitions = 4
-	patience   = time.Minute // for a condition; no test waits that long unless it fails
-)
-
-// broker is an embedded Kafka broker over TCP, which can be stopped and started again
-// with its data and under its address.
-type broker struct {
-	t       testing.TB
-	address string
-	dir     string
-	cluster *kfake.Cluster
-}
-
-func startBroker(t testing.TB, topics ...string) *broker {
-	b := &broker{t: t, address: freeAddress(t), dir: t.TempDir()}
-	b.start(topics...)
-	t.Cleanup(b.stop)
+func startBroker(t testing.TB, topics ...string) *kit.Broker {
+	b := kit.NewBroker(t, kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000"}))
+	b.Start(kfake.SeedTopics(partitions, topics...))
 	return b
-}
-
-func (b *broker) start(topics ...string) {
-	b.t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(b.dir), kfake.SeedTopics(partitions, topics...),
-		kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000"}),
-		kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, b.address) }))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.cluster = cluster
-}
-
-func (b *broker) stop() {
-	if b.cluster != nil {
-		b.cluster.Close()
-		b.cluster = nil
-	}
-}
-
-func (b *broker) client(options ...kgo.Opt) *kgo.Client {
-	b.t.Helper()
-	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.address), kgo.RecordPartitioner(kgo.ManualPartitioner())}, options...)...)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(client.Close)
-	return client
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // program is a running bank simulator.
 type program struct {
-	t               testing.TB
-	command         *exec.Cmd
-	telemetry, http string
-	exited          chan struct{}
+	*kit.Program
+	t testing.TB
 }
 
-func startProgram(t testing.TB, b *broker, env ...string) *program {
+func startProgram(t testing.TB, b *kit.Broker, env ...string) *program {
 	t.Helper()
-	p := &program{t: t, telemetry: freeAddress(t), http: freeAddress(t), exited: make(chan struct{})}
-	p.command = exec.Command(os.Args[0])
-	p.command.Env = append(append(os.Environ(), asProgram+"=1", "KAFKA_BROKERS="+b.address,
-		"TELEMETRY_ADDRESS="+p.telemetry, "HTTP_ADDRESS="+p.http, "SIMULATOR_SESSION_TIMEOUT=1s"), env...)
-	log := &prefixed{t: t, prefix: "simulator: "}
-	p.command.Stdout, p.command.Stderr = log, log
-	// It must not outlive the test, whatever ends that.
-	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(p.exited)
-		_ = p.command.Wait()
-	}()
-	t.Cleanup(func() { p.end(syscall.SIGKILL) })
-	return p
-}
-
-func (p *program) end(signal syscall.Signal) {
-	_ = p.command.Process.Signal(signal)
-	<-p.exited
-}
-
-// problems returns what keeps the program from being ready; an error stands for itself.
-func (p *program) problems() map[string]string {
-	response, err := http.Get("http://" + p.telemetry + "/readyz")
-	if err != nil {
-		return map[string]string{"telemetry": err.Error()}
-	}
-	defer response.Body.Close()
-	var health struct{ Problems map[string]string }
-	if err := json.NewDecoder(response.Body).Decode(&health); err != nil {
-		return map[string]string{"telemetry": err.Error()}
-	}
-	return health.Problems
-}
-
-func (p *program) awaitReady() {
-	p.t.Helper()
-	await(p.t, "the simulator to be ready", func() (bool, string) {
-		problems := p.problems()
-		return len(problems) == 0, fmt.Sprint(problems)
-	})
+	return &program{kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "SIMULATOR_SESSION_TIMEOUT=1s"}, env...)...), t}
 }
 
 // call makes a request with a header, if its name and value are given.
 func (p *program) call(method, path, body string, header ...string) (int, string) {
 	p.t.Helper()
-	request, err := http.NewRequest(method, "http://"+p.http+path, strings.NewReader(body))
+	request, err := http.NewRequest(method, "http://"+p.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -177,31 +70,6 @@ func (p *program) call(method, path, body string, header ...string) (int, string
 	}
 }
 
-func await(t testing.TB, what string, met func() (bool, string)) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		ok, state := met()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s: %s", patience, what, state)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-// prefixed sends a program's log to the test's.
-type prefixed struct {
-	t      testing.TB
-	prefix string
-}
-
-func (p *prefixed) Write(text []byte) (int, error) {
-	p.t.Log(p.prefix + strings.TrimRight(string(text), "\n"))
-	return len(text), nil
-}
-
 // asker plays the engine: it asks, and collects every answer from the reply partitions.
 type asker struct {
 	t      testing.TB
@@ -214,9 +82,9 @@ type asker struct {
 	records []*kgo.Record // all of them
 }
 
-func newAsker(t testing.TB, b *broker) *asker {
+func newAsker(t testing.TB, b *kit.Broker) *asker {
 	a := &asker{t: t, random: rand.New(rand.NewPCG(1, 2)), answers: map[string][]*pixv1.AuthorizationResponse{},
-		client: b.client(kgo.ConsumeTopics(stream.AuthorizationResponses), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))}
+		client: b.Client(kgo.ConsumeTopics(stream.AuthorizationResponses), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -284,7 +152,7 @@ func (a *asker) produce(record *kgo.Record) {
 func (a *asker) awaitAnswers(each int, requests ...*pixv1.AuthorizationRequest) []*pixv1.AuthorizationResponse {
 	a.t.Helper()
 	var answers []*pixv1.AuthorizationResponse
-	await(a.t, "the answers", func() (bool, string) {
+	kit.Await(a.t, "the answers", func() (bool, string) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		answers = answers[:0]
@@ -332,7 +200,7 @@ var bothTopics = []string{stream.AuthorizationRequests, stream.AuthorizationResp
 func TestItAnswersAsTheBranchesOfTheSandboxSay(t *testing.T) {
 	b := startBroker(t, bothTopics...)
 	p := startProgram(t, b, "SIMULATOR_LATE_DELAY=300ms")
-	p.awaitReady()
+	p.AwaitReady()
 	a := newAsker(t, b)
 	plain, silent, late, blocked, closed := a.request("0001"), a.request("9001"), a.request("9002"), a.request("9003"), a.request("9004")
 	// Not a request at all, and one without a payee: skipped, and the rest still answered.
@@ -356,12 +224,12 @@ func TestItAnswersAsTheBranchesOfTheSandboxSay(t *testing.T) {
 		`pix_simulator_silent_total 1`, `pix_simulator_invalid_requests_total 2`,
 		`pix_simulator_delayed_answers 0`, `pix_simulator_unanswered_requests 0`,
 	} {
-		await(t, line, func() (bool, string) { text := p.metrics(); return strings.Contains(text, line+"\n"), text })
+		kit.Await(t, line, func() (bool, string) { text := p.metrics(); return strings.Contains(text, line+"\n"), text })
 	}
 }
 
 func (p *program) metrics() string {
-	response, err := http.Get("http://" + p.telemetry + "/metrics")
+	response, err := http.Get("http://" + p.Telemetry + "/metrics")
 	if err != nil {
 		return err.Error()
 	}
@@ -376,7 +244,7 @@ func (p *program) metrics() string {
 func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 	b := startBroker(t, bothTopics...)
 	p := startProgram(t, b)
-	p.awaitReady()
+	p.AwaitReady()
 	a := newAsker(t, b)
 	ask := func(each int, want string) {
 		t.Helper()
@@ -445,7 +313,7 @@ func TestKilledUnderLoadItAnswersEverythingAfterARestartAndTheSame(t *testing.T)
 	b := startBroker(t, bothTopics...)
 	const profiles = `SIMULATOR_PROFILES={"default": {"accept_share": 0.5, "reject_codes": ["AC06", "AC07"], "delay": {"min_ms": 1, "mean_ms": 200}}}`
 	p := startProgram(t, b, profiles)
-	p.awaitReady()
+	p.AwaitReady()
 	a := newAsker(t, b)
 	var requests []*pixv1.AuthorizationRequest
 	const rounds, each = 20, 1000
@@ -457,16 +325,16 @@ func TestKilledUnderLoadItAnswersEverythingAfterARestartAndTheSame(t *testing.T)
 		if round%8 == 4 {
 			// Some answers are out, some are due later, some requests were never seen.
 			a.awaitAnswers(1, requests[round*each])
-			p.end(syscall.SIGKILL)
+			p.End(syscall.SIGKILL)
 			p = startProgram(t, b, profiles)
 		}
 	}
 	answers := a.awaitAnswers(1, requests...)
-	p.end(syscall.SIGTERM)
+	p.End(syscall.SIGTERM)
 	t.Logf("%d requests, %d answers, 2 kills", len(requests), len(answers))
 	// A repeated request gets the answer of the first time.
 	p = startProgram(t, b, profiles)
-	p.awaitReady()
+	p.AwaitReady()
 	before := map[string]int{}
 	a.mu.Lock()
 	for id, got := range a.answers {
@@ -474,7 +342,7 @@ func TestKilledUnderLoadItAnswersEverythingAfterARestartAndTheSame(t *testing.T)
 	}
 	a.mu.Unlock()
 	a.ask(requests...)
-	await(t, "another answer to each", func() (bool, string) {
+	kit.Await(t, "another answer to each", func() (bool, string) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		missing := 0
@@ -501,7 +369,7 @@ func TestSimulatorsShareTheRequestsAndHandThemOver(t *testing.T) {
 	// A limit far below the requests that wait: they are taken as fast as answers leave.
 	env := []string{`SIMULATOR_PROFILES={"default": {"delay": {"mean_ms": 50}}}`, "SIMULATOR_UNANSWERED_MAX=1000"}
 	first := startProgram(t, b, env...)
-	first.awaitReady()
+	first.AwaitReady()
 	a := newAsker(t, b)
 	var requests []*pixv1.AuthorizationRequest
 	round := func() {
@@ -513,9 +381,9 @@ func TestSimulatorsShareTheRequestsAndHandThemOver(t *testing.T) {
 	round()
 	second := startProgram(t, b, env...)
 	round()
-	second.awaitReady()
+	second.AwaitReady()
 	round()
-	first.end(syscall.SIGTERM)
+	first.End(syscall.SIGTERM)
 	round()
 	a.awaitAnswers(1, requests...)
 	a.check(requests, func(*pixv1.AuthorizationRequest) string { return accepted })
@@ -524,7 +392,7 @@ func TestSimulatorsShareTheRequestsAndHandThemOver(t *testing.T) {
 func TestAnAnswerThatKafkaRefusesDoesNotStopTheOthers(t *testing.T) {
 	b := startBroker(t, bothTopics...)
 	p := startProgram(t, b)
-	p.awaitReady()
+	p.AwaitReady()
 	a := newAsker(t, b)
 	nowhere, plain := a.request("0001"), a.request("0001")
 	nowhere.ReplyPartition = 99
@@ -535,7 +403,7 @@ func TestAnAnswerThatKafkaRefusesDoesNotStopTheOthers(t *testing.T) {
 	a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: plain.ReplyPartition, Value: value})
 	a.ask(plain)
 	a.awaitAnswers(1, plain)
-	await(t, "a second try", func() (bool, string) {
+	kit.Await(t, "a second try", func() (bool, string) {
 		text := p.metrics()
 		return strings.Contains(text, "pix_simulator_refused_answers_total 2\n"), text
 	})
@@ -544,7 +412,7 @@ func TestAnAnswerThatKafkaRefusesDoesNotStopTheOthers(t *testing.T) {
 func TestAnOrderlyStopCommitsAndAnswersNothingTwice(t *testing.T) {
 	b := startBroker(t, bothTopics...)
 	p := startProgram(t, b, "SIMULATOR_COMMIT_INTERVAL=1m")
-	p.awaitReady()
+	p.AwaitReady()
 	a := newAsker(t, b)
 	var requests []*pixv1.AuthorizationRequest
 	for range 1000 {
@@ -552,12 +420,12 @@ func TestAnOrderlyStopCommitsAndAnswersNothingTwice(t *testing.T) {
 	}
 	a.ask(requests...)
 	a.awaitAnswers(1, requests...)
-	p.end(syscall.SIGTERM)
-	if code := p.command.ProcessState.ExitCode(); code != 0 {
+	p.End(syscall.SIGTERM)
+	if code := p.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 	p = startProgram(t, b)
-	p.awaitReady()
+	p.AwaitReady()
 	marker := []*pixv1.AuthorizationRequest{}
 	for partition := range int32(partitions) { // after these, whatever was to come again has come
 		request := a.request("0001")
@@ -578,38 +446,38 @@ func TestAnOrderlyStopCommitsAndAnswersNothingTwice(t *testing.T) {
 func TestItSaysThatTheBrokerIsAwayAndGoesOnWhenItIsBack(t *testing.T) {
 	b := startBroker(t) // and without topics, as before bootstrap
 	p := startProgram(t, b)
-	await(t, "the missing topic to be told", func() (bool, string) {
-		problems := fmt.Sprint(p.problems())
+	kit.Await(t, "the missing topic to be told", func() (bool, string) {
+		problems := fmt.Sprint(p.Problems())
 		return strings.Contains(problems, stream.AuthorizationRequests), problems
 	})
-	b.stop()
-	await(t, "the absent broker to be told", func() (bool, string) {
-		problems := fmt.Sprint(p.problems())
+	b.Stop()
+	kit.Await(t, "the absent broker to be told", func() (bool, string) {
+		problems := fmt.Sprint(p.Problems())
 		return strings.Contains(problems, "no broker"), problems
 	})
-	b.start()
-	if _, err := kadm.NewClient(b.client()).CreateTopics(context.Background(), partitions, 1, nil, bothTopics...); err != nil {
+	b.Start()
+	if _, err := kadm.NewClient(b.Client()).CreateTopics(context.Background(), partitions, 1, nil, bothTopics...); err != nil {
 		t.Fatal(err)
 	}
-	p.awaitReady()
+	p.AwaitReady()
 	a := newAsker(t, b)
 	request := a.request("0001")
 	a.ask(request)
 	a.awaitAnswers(1, request)
-	b.stop()
-	await(t, "the absent broker to be told", func() (bool, string) {
-		problems := fmt.Sprint(p.problems())
+	b.Stop()
+	kit.Await(t, "the absent broker to be told", func() (bool, string) {
+		problems := fmt.Sprint(p.Problems())
 		return strings.Contains(problems, "no broker"), problems
 	})
-	b.start()
+	b.Start()
 	second := a.request("0001")
 	a.ask(second)
 	a.awaitAnswers(1, second)
-	p.awaitReady()
+	p.AwaitReady()
 	// Stopping ends in bounded time with the broker away, too.
-	b.stop()
+	b.Stop()
 	stopping := time.Now()
-	p.end(syscall.SIGTERM)
+	p.End(syscall.SIGTERM)
 	if took := time.Since(stopping); took > 15*time.Second {
 		t.Errorf("stopping took %v without a broker", took)
 	}
@@ -631,14 +499,14 @@ func BenchmarkAnswers(bench *testing.B) {
 		bench.StartTimer()
 		started := time.Now()
 		p := startProgram(bench, b)
-		await(bench, "all answers", func() (bool, string) {
+		kit.Await(bench, "all answers", func() (bool, string) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			return len(a.answers) == count, fmt.Sprint(len(a.answers))
 		})
 		bench.ReportMetric(count/time.Since(started).Seconds(), "answers/s")
-		p.end(syscall.SIGTERM)
-		state := p.command.ProcessState
+		p.End(syscall.SIGTERM)
+		state := p.Process.ProcessState
 		bench.ReportMetric(float64((state.UserTime()+state.SystemTime()).Microseconds())/count, "cpu-us/answer")
 		bench.ReportMetric(float64(state.SysUsage().(*syscall.Rusage).Maxrss)/1024, "MiB-rss")
 		clear(a.answers)

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"pgregory.net/rapid"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -26,14 +27,14 @@ const (
 )
 
 // published reads so many records of pix.payments.
-func published(t *testing.T, b *broker, count int) []*kgo.Record {
+func published(t *testing.T, b *kit.Broker, count int) []*kgo.Record {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.address), kgo.ConsumeTopics(stream.Payments), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address), kgo.ConsumeTopics(stream.Payments), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
 	defer cancel()
 	var records []*kgo.Record
 	for len(records) < count {
@@ -49,7 +50,7 @@ func published(t *testing.T, b *broker, count int) []*kgo.Record {
 func TestAPaymentIsInTheTopicOnceItIsAccepted(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, nil)
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	before := time.Now().Truncate(time.Millisecond)
 	first := p.call("POST", "/v1/payments", valid)
 	if first.code != http.StatusAccepted || string(first.Status) != `"accepted"` {
@@ -90,7 +91,7 @@ func TestAPaymentIsInTheTopicOnceItIsAccepted(t *testing.T) {
 func TestBadInputIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, nil)
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	id := pix.NewEndToEndID("10000001", time.Now(), random).String()
 	with := func(fields string) string { return `{"payer": ` + payer + `, "payee": ` + payee + `, ` + fields + `}` }
 	for _, c := range []struct {
@@ -143,12 +144,12 @@ func TestBadInputIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 func TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, nil, "PUBLISH_TIMEOUT=1s", "PAYMENTS_IN_FLIGHT_MAX=20")
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
 		t.Fatalf("%d %s", got.code, got.text)
 	}
-	b.stop()
-	p.await("kafka", true)
+	b.Stop()
+	p.AwaitNeed("kafka", true)
 	// Many at once: each ends in time, and those past the limit at once.
 	ids := make(chan string, 100)
 	var calls sync.WaitGroup
@@ -175,12 +176,12 @@ func TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed(t *testing.T) {
 	if len(ids) == 0 || len(ids) == cap(ids) {
 		t.Errorf("%d of %d with an unknown fate, want some, and some refused by the limit of 20", len(ids), cap(ids))
 	}
-	b.start()
-	p.await("kafka", false)
+	b.Start()
+	p.AwaitNeed("kafka", false)
 	sent := 0
 	for id := range ids {
 		body := `{"end_to_end_id": "` + id + `", ` + valid[1:]
-		await(t, "the payment to be accepted", func() (bool, string) {
+		kit.Await(t, "the payment to be accepted", func() (bool, string) {
 			got := p.call("POST", "/v1/payments", body)
 			return got.code == http.StatusAccepted && got.EndToEndID == id, got.text
 		})
@@ -192,33 +193,33 @@ func TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed(t *testing.T) {
 func TestStoppingFinishesWhatIsInFlight(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, nil)
-	p.await("kafka", false)
-	b.stop()
-	p.await("kafka", true)
+	p.AwaitNeed("kafka", false)
+	b.Stop()
+	p.AwaitNeed("kafka", true)
 	answer := make(chan reply, 1)
 	go func() { answer <- p.call("POST", "/v1/payments", valid) }()
-	await(t, "the payment to be in flight", func() (bool, string) {
+	kit.Await(t, "the payment to be in flight", func() (bool, string) {
 		text := p.metrics()
 		return strings.Contains(text, "pix_producer_requests_in_flight 1\n"), text
 	})
-	_ = p.command.Process.Signal(syscall.SIGTERM)
-	b.start()
+	_ = p.Process.Process.Signal(syscall.SIGTERM)
+	b.Start()
 	if got := <-answer; got.code != http.StatusAccepted {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 	select {
-	case <-p.exited:
-	case <-time.After(patience):
+	case <-p.Exited:
+	case <-time.After(kit.Patience):
 		t.Fatal("it does not end")
 	}
 	// The absent ledger's look-ups never return; that is no failure.
-	if code := p.command.ProcessState.ExitCode(); code != 0 {
+	if code := p.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 }
 
 func (p *program) metrics() string {
-	response, err := http.Get("http://" + p.telemetry + "/metrics")
+	response, err := http.Get("http://" + p.Telemetry + "/metrics")
 	if err != nil {
 		return err.Error()
 	}
@@ -266,7 +267,7 @@ func TestAnAcceptedPaymentIsAValidOrder(t *testing.T) {
 func BenchmarkAccept(bench *testing.B) {
 	b := startBroker(bench)
 	p := startProgram(bench, b, nil)
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	const atOnce = 64
 	var left sync.WaitGroup
@@ -275,7 +276,7 @@ func BenchmarkAccept(bench *testing.B) {
 	for range atOnce {
 		left.Go(func() {
 			for range work {
-				response, err := client.Post("http://"+p.http+"/v1/payments", "application/json", strings.NewReader(valid))
+				response, err := client.Post("http://"+p.HTTP+"/v1/payments", "application/json", strings.NewReader(valid))
 				if err != nil {
 					bench.Error(err)
 					return
@@ -295,7 +296,7 @@ func BenchmarkAccept(bench *testing.B) {
 	left.Wait()
 	bench.StopTimer()
 	bench.ReportMetric(float64(bench.N)/bench.Elapsed().Seconds(), "payments/s")
-	p.end(syscall.SIGTERM)
-	state := p.command.ProcessState
+	p.End(syscall.SIGTERM)
+	state := p.Process.ProcessState
 	bench.ReportMetric(float64((state.UserTime()+state.SystemTime()).Microseconds())/float64(bench.N), "cpu-us/payment")
 }

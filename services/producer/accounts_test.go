@@ -19,7 +19,7 @@ import (
 // get reads an answer that must be 200.
 func get[B any](t *testing.T, p *program, path string) (body B) {
 	t.Helper()
-	response, err := http.Get("http://" + p.http + path)
+	response, err := http.Get("http://" + p.HTTP + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestTheBalanceIsTheLedgers(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l)
-	p.await("ledger", false)
+	p.AwaitNeed("ledger", false)
 	payer, payee := "/v1/accounts/10000001/0001/1", "/v1/accounts/10000002/0001/2"
 	check := func(path string, want balance) {
 		t.Helper()
@@ -68,7 +68,7 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l)
-	p.await("ledger", false)
+	p.AwaitNeed("ledger", false)
 	settled, voided := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	for _, id := range []pix.EndToEndID{settled, voided} {
 		write(t, client, ledger.AppendReserve(nil, id, content, 60))
@@ -155,7 +155,7 @@ func TestAParticipantsBooksAgree(t *testing.T) {
 	l := startLedger(t)
 	client := connect(t, l)
 	p := startProgram(t, startBroker(t), l)
-	p.await("ledger", false)
+	p.AwaitNeed("ledger", false)
 	if page := get[participantPage](t, p, "/v1/participants"); len(page.Participants) != 0 {
 		t.Errorf("participants of an empty ledger: %+v", page)
 	}

@@ -18,10 +18,10 @@ func TestNoRequestBreaksTheAPI(t *testing.T) {
 	l := startLedger(t)
 	fund(t, connect(t, l), sandbox.Population{Banks: 3, Customers: 7, DepositCentavos: 1000, ReserveCentavos: 10_000})
 	p := startProgram(t, startBroker(t), l, "STREAM_TIME_MAX=1s", "WAIT_MAX=1s")
-	p.await("ledger", false)
-	p.await("kafka", false)
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("kafka", false)
 	p.awaitSettlements()
-	command := exec.Command(tool, "--no-color", "run", "http://"+p.http+"/openapi.json", "--phases", "examples,coverage,fuzzing",
+	command := exec.Command(tool, "--no-color", "run", "http://"+p.HTTP+"/openapi.json", "--phases", "examples,coverage,fuzzing",
 		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance",
 		"--max-examples", "40", "--seed", "1", "--request-timeout", "20", "--continue-on-failure",
 		"--exclude-path", batchPath) // NDJSON is nothing that the tool can make: FuzzBatch does

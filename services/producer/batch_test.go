@@ -17,7 +17,7 @@ import (
 // batch sends a body and reads all results.
 func (p *program) batch(body string) (results []batchResult) {
 	p.t.Helper()
-	response, err := http.Post("http://"+p.http+batchPath, "application/x-ndjson", strings.NewReader(body))
+	response, err := http.Post("http://"+p.HTTP+batchPath, "application/x-ndjson", strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func (p *program) batch(body string) (results []batchResult) {
 func TestEachLineOfABatchStandsForItself(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, nil, "BATCH_LINES_MAX=1000", "BATCH_BYTES_MAX=1048576", "HTTP_BODY_BYTES_MAX=1024", "PAYMENTS_IN_FLIGHT_MAX=300")
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	id := pix.NewEndToEndID("10000001", time.Now(), random).String()
 	got := p.batch(strings.Join([]string{
 		valid, "", `{"end_to_end_id": "` + id + `", ` + valid[1:], `{"amount_centavos": "1"}`, `{"payer": ` + payer + `, "payee": ` + payee + `, "amount_centavos": 0}`, "x", `{"isbp": 1}`, valid,
@@ -103,7 +103,7 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 		}
 	})
 	t.Run("too many bytes, not declared", func(t *testing.T) {
-		response, err := http.Post("http://"+p.http+batchPath, "application/x-ndjson", io.MultiReader(strings.NewReader(valid+"\n"), strings.NewReader(strings.Repeat(strings.Repeat(" ", 1000)+"\n", 1100))))
+		response, err := http.Post("http://"+p.HTTP+batchPath, "application/x-ndjson", io.MultiReader(strings.NewReader(valid+"\n"), strings.NewReader(strings.Repeat(strings.Repeat(" ", 1000)+"\n", 1100))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,11 +121,11 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 // Results come while lines are still being sent.
 func TestABatchStreams(t *testing.T) {
 	p := startProgram(t, startBroker(t), nil, "HTTP_READ_TIMEOUT=150ms", "BATCHES_MAX=1")
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	body, feed := io.Pipe()
 	response := make(chan *http.Response, 1)
 	go func() {
-		r, err := http.Post("http://"+p.http+batchPath, "application/x-ndjson", body) //nolint:bodyclose // by who receives it
+		r, err := http.Post("http://"+p.HTTP+batchPath, "application/x-ndjson", body) //nolint:bodyclose // by who receives it
 		if err != nil {
 			t.Error(err)
 		}
@@ -161,9 +161,9 @@ func TestABatchStreams(t *testing.T) {
 func TestABatchWithTheBrokerAwayNamesEveryPayment(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, nil, "PUBLISH_TIMEOUT=1s")
-	p.await("kafka", false)
-	b.stop()
-	p.await("kafka", true)
+	p.AwaitNeed("kafka", false)
+	b.Stop()
+	p.AwaitNeed("kafka", true)
 	got := p.batch(strings.Repeat(valid+"\n", 300))
 	if len(got) != 300 {
 		t.Fatalf("%d results, want 300", len(got))

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/settings"
@@ -76,7 +77,7 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 	r := makeRing(t)
 	b := startBroker(t)
 	p := startProgram(t, b, nil, "HTTP_KEYS_FILE="+r.digests)
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	key := r.of(t, "10000001")
 	secret := key[len("10000001."):]
 	wrong := []string{"", "Bearer", "Bearer ", "Bearer 10000001", "Bearer 10000001.", "Bearer " + secret, "Bearer 10000002." + secret, "Bearer " + keys.CentralBank + "." + secret,
@@ -108,7 +109,7 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 	if records := published(t, b, 1); len(records) != 1 { // the last one that was sent is the only one
 		t.Errorf("%d payments were written", len(records))
 	}
-	for _, seen := range []string{p.metrics(), p.log.text()} {
+	for _, seen := range []string{p.metrics(), p.Log()} {
 		if strings.Contains(seen, secret[:16]) {
 			t.Error("a key stands in the metrics or in the log")
 		}
@@ -124,8 +125,8 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 	client := books(t, l)
 	b := startBroker(t)
 	p := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests, "STREAM_TIME_MAX=1s")
-	p.await("kafka", false)
-	p.await("ledger", false)
+	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("ledger", false)
 	p.awaitSettlements()
 	held, nowhere := pix.NewEndToEndID("10000001", time.Now(), random), pix.NewEndToEndID("10000001", time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, held, content, 600)) // from 10000001 to 10000002
@@ -271,7 +272,7 @@ func TestACertificateNamesTheParticipant(t *testing.T) {
 	l := startLedger(t)
 	books(t, l)
 	p := startProgram(t, startBroker(t), l, "HTTP_KEYS_FILE="+r.digests, "HTTP_TLS_CERT_FILE="+certFile, "HTTP_TLS_KEY_FILE="+keyFile, "HTTP_TLS_CLIENT_CA_FILE="+ca.file)
-	p.await("ledger", false)
+	p.AwaitNeed("ledger", false)
 	ask := func(from *authority, uri string, usage x509.ExtKeyUsage, until time.Time, key string) (int, error) {
 		t.Helper()
 		config := &tls.Config{RootCAs: x509.NewCertPool()}
@@ -285,9 +286,9 @@ func TestACertificateNamesTheParticipant(t *testing.T) {
 			// Also when the server would not take it: that is what is tried.
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 		}
-		client := http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: patience}
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: kit.Patience}
 		defer client.CloseIdleConnections()
-		request, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+p.http+"/v1/accounts/10000001/0001/1", nil)
+		request, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+p.HTTP+"/v1/accounts/10000001/0001/1", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -368,15 +369,15 @@ func TestADoorWithoutLocksServesLoopbackOnly(t *testing.T) {
 
 func TestAHeaderThatDoesNotComeEndsTheConnection(t *testing.T) {
 	p := startProgram(t, startBroker(t), nil, "HTTP_READ_TIMEOUT=200ms")
-	p.await("kafka", false)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	p.AwaitNeed("kafka", false)
+	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 	defer cancel()
-	connection, err := new(net.Dialer).DialContext(ctx, "tcp", p.http)
+	connection, err := new(net.Dialer).DialContext(ctx, "tcp", p.HTTP)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer connection.Close()
-	_ = connection.SetDeadline(time.Now().Add(patience))
+	_ = connection.SetDeadline(time.Now().Add(kit.Patience))
 	if _, err := connection.Write([]byte("GET /docs HTTP/1.1\r\nHost: liquida\r\nX-Slow: ")); err != nil {
 		t.Fatal(err)
 	}

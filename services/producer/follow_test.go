@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
@@ -30,7 +31,7 @@ type answer struct {
 // send makes a request and returns with the answer's header.
 func (p *program) send(ctx context.Context, method, path, body string, header ...string) answer {
 	p.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+p.http+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+p.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func (p *program) send(ctx context.Context, method, path, body string, header ..
 // awaitSettlements waits until the program follows pix.settlements.
 func (p *program) awaitSettlements() {
 	p.t.Helper()
-	await(p.t, "the settlements to be followed", func() (bool, string) {
+	kit.Await(p.t, "the settlements to be followed", func() (bool, string) {
 		return strings.Contains(p.metrics(), `client_id="producer-settlements"`), ""
 	})
 }
@@ -93,16 +94,16 @@ func next(t *testing.T, from <-chan event) event {
 			t.Fatal("the stream has ended")
 		}
 		return e
-	case <-time.After(patience):
+	case <-time.After(kit.Patience):
 		t.Fatal("no event comes")
 	}
 	return event{}
 }
 
 // reports writes settlement reports as an engine does.
-func reports(t *testing.T, b *broker, partition int32, between ...[2]string) {
+func reports(t *testing.T, b *kit.Broker, partition int32, between ...[2]string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.address), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +132,8 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 	b := startBroker(t)
 	// Only a report can wake it in time.
 	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s", "WAITS_MAX=1")...)
-	p.await("ledger", false)
-	p.await("kafka", false)
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("kafka", false)
 	p.awaitSettlements()
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	body := fmt.Sprintf(`{"end_to_end_id": %q, "payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "2"}, "amount_centavos": 100}`, id)
@@ -140,7 +141,7 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 	go func() {
 		defer close(ended)
 		published(t, b, 1)
-		await(t, "the submission to wait", func() (bool, string) {
+		kit.Await(t, "the submission to wait", func() (bool, string) {
 			return strings.Contains(p.metrics(), "pix_producer_waits 1\n"), ""
 		})
 		time.Sleep(300 * time.Millisecond) // longer than HTTP_READ_TIMEOUT, which must not end it
@@ -189,7 +190,7 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l, append(lasting, "ASK_AGAIN_INTERVAL=50ms", "STREAMS_MAX=1")...)
-	p.await("ledger", false)
+	p.AwaitNeed("ledger", false)
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	path := "/v1/payments/" + id.String() + "/events"
 	response := p.send(context.Background(), "GET", path, "")
@@ -219,7 +220,7 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 		if more {
 			t.Errorf("after the end: %+v", e)
 		}
-	case <-time.After(patience):
+	case <-time.After(kit.Patience):
 		t.Error("the stream does not end")
 	}
 	if got := p.call("GET", "/v1/payments/E1/events", ""); got.code != 422 || got.Field != "end_to_end_id" {
@@ -230,7 +231,7 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, nil, append(lasting, "SETTLEMENT_HISTORIES_MAX=1")...)
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	p.awaitSettlements()
 	open := func(query string, header ...string) (<-chan event, func()) {
 		t.Helper()

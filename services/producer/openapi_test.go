@@ -26,7 +26,7 @@ func TestTheDescriptionIsTheCodes(t *testing.T) {
 
 func TestTheDescriptionIsServed(t *testing.T) {
 	p := startProgram(t, startBroker(t), nil)
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	for path, holds := range map[string]string{"/openapi.json": `"openapi": "3.1.0"`, "/docs": "/v1/payments/{endToEndId}/events"} {
 		response := p.send(t.Context(), "GET", path, "")
 		if text, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), holds) {

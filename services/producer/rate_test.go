@@ -15,7 +15,7 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 	// So slow that no turn comes back while the test runs its course, or nearly none.
 	b := startBroker(t)
 	p := startProgram(t, b, nil, "HTTP_KEYS_FILE="+r.digests, "CALLER_RATE_MAX=1", "CALLER_BURST_MAX=5")
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	one, other := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002")
 	taken, refused := 0, 0
 	began := time.Now()

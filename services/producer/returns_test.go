@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
@@ -31,7 +32,7 @@ func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l, "LEDGER_CLOCK_TOLERANCE=0s")
-	p.await("ledger", false)
+	p.AwaitNeed("ledger", false)
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, original, content, 60))
 	write(t, client, ledger.AppendPost(nil, original, false))
@@ -98,7 +99,7 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l, "LEDGER_CLOCK_TOLERANCE=0s", "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100")
-	p.await("ledger", false)
+	p.AwaitNeed("ledger", false)
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	path := "/v1/payments/" + original.String()
 	state := func() (s paymentState, text string) {
@@ -158,7 +159,7 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	last, all := give(59)
 	write(t, client, ledger.AppendReturnReserve(nil, last, all, ledger.ReturnSlots-1, content, 1))
 	want = append(want, last.String()+" 59 MD06 rejectedAB03 true false")
-	await(t, "the last one to expire", func() (bool, string) {
+	kit.Await(t, "the last one to expire", func() (bool, string) {
 		s, text := state()
 		return len(s.Returns) == 4 && s.Returns[3].Status == stateRejected, text
 	})
@@ -166,9 +167,9 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 }
 
 // back writes the report of a return as an engine does: keyed by the original.
-func back(t *testing.T, b *broker, id pix.ReturnID, original pix.EndToEndID, settled bool) {
+func back(t *testing.T, b *kit.Broker, id pix.ReturnID, original pix.EndToEndID, settled bool) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.address))
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,8 +194,8 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 	b := startBroker(t)
 	// Only a report can wake it in time.
 	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
-	p.await("ledger", false)
-	p.await("kafka", false)
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("kafka", false)
 	p.awaitSettlements()
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, original, content, 60))
@@ -217,7 +218,7 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 	expect(stateUnknown)
 	var settling sync.WaitGroup
 	settling.Go(func() {
-		await(t, "the submission to wait", func() (bool, string) {
+		kit.Await(t, "the submission to wait", func() (bool, string) {
 			return strings.Contains(p.metrics(), "pix_producer_waits 1\n"), ""
 		})
 		settle()
@@ -240,7 +241,7 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 		if more {
 			t.Errorf("after the end: %+v", e)
 		}
-	case <-time.After(patience):
+	case <-time.After(kit.Patience):
 		t.Error("the stream does not end")
 	}
 	other, _ := newReturn(t, original)
@@ -256,7 +257,7 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 func TestBothBanksAreToldHowAReturnEnds(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, nil, lasting...)
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	p.awaitSettlements()
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	settled, _ := newReturn(t, original)
@@ -291,8 +292,8 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 	client := books(t, l)
 	b := startBroker(t)
 	p := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests, "STREAM_TIME_MAX=1s", "STATUS_TIMEOUT=1s")
-	p.await("kafka", false)
-	p.await("ledger", false)
+	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("ledger", false)
 	original, nowhere := pix.NewEndToEndID("10000001", time.Now(), random), pix.NewEndToEndID("10000001", time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, original, content, 60))
 	write(t, client, ledger.AppendPost(nil, original, false))
@@ -367,8 +368,8 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 	}
 
 	// Without the ledger nobody knows who received it: nothing is sent, which the missing id says.
-	l.kill()
-	p.await("ledger", true)
+	l.Stop()
+	p.AwaitNeed("ledger", true)
 	code, header, problem, text := p.as(payee, "POST", "/v1/returns", of("", original))
 	if code != 503 || problem.EndToEndID != "" || header.Get("Retry-After") == "" || !strings.Contains(problem.Detail, "nothing was sent") {
 		t.Errorf("%d %s", code, text)
@@ -378,7 +379,7 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 func TestAReturnIsInTheTopicOnceItIsAccepted(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, nil)
-	p.await("kafka", false)
+	p.AwaitNeed("kafka", false)
 	original := pix.NewEndToEndID("10000001", time.Now(), random)
 	id := pix.NewReturnID("10000002", time.Now(), random)
 	body := func(id, original, amount, reason string) string {

@@ -12,12 +12,14 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
 
 // books opens the accounts that payments from one PSP to another need.
-func books(t *testing.T, l *ledgerServer) tigerbeetle.Client {
+func books(t *testing.T, l *ledgertest.Server) tigerbeetle.Client {
 	t.Helper()
 	client := connect(t, l)
 	open := func(id ledger.AccountID, kind ledger.AccountKind) tb.Account {
@@ -40,9 +42,9 @@ func books(t *testing.T, l *ledgerServer) tigerbeetle.Client {
 	return client
 }
 
-func connect(t *testing.T, l *ledgerServer) tigerbeetle.Client {
+func connect(t *testing.T, l *ledgertest.Server) tigerbeetle.Client {
 	t.Helper()
-	client, err := ledger.Connect(ledger.Config{Addresses: []string{l.address}})
+	client, err := ledger.Connect(ledger.Config{Addresses: []string{l.Config.Addresses[0]}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +69,7 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l, "LEDGER_CLOCK_TOLERANCE=0s")
-	p.await("ledger", false)
+	p.AwaitNeed("ledger", false)
 	const long, short = 60, 1
 	for _, c := range []struct {
 		name         string
@@ -106,7 +108,7 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 			c.do(id)
-			await(t, c.status, func() (bool, string) { // at once, except for the timeout
+			kit.Await(t, c.status, func() (bool, string) { // at once, except for the timeout
 				got := p.call("GET", "/v1/payments/"+id.String(), "")
 				return got.code == c.code && string(got.Status) == c.status && got.ReasonCode == c.reason && got.EndToEndID == id.String() &&
 					got.has("reserved_at") == c.held && got.has("decided_at") == c.judged && legsAre(got, c.legs), fmt.Sprint(got.code, got.text)
@@ -135,12 +137,12 @@ func TestWithTheLedgerAwayPaymentsAreTakenAndStatusesAreNot(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l, "STATUS_TIMEOUT=500ms", "STATUS_IN_FLIGHT_MAX=10")
-	p.await("ledger", false)
-	p.await("kafka", false)
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("kafka", false)
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, id, content, 60))
-	l.kill()
-	p.await("ledger", true)
+	l.Stop()
+	p.AwaitNeed("ledger", true)
 	var mu sync.Mutex
 	codes := map[int]int{}
 	var calls sync.WaitGroup
@@ -166,21 +168,23 @@ func TestWithTheLedgerAwayPaymentsAreTakenAndStatusesAreNot(t *testing.T) {
 	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
 		t.Errorf("%d %s", got.code, got.text)
 	}
-	l.start()
-	p.await("ledger", false)
-	await(t, "the status", func() (bool, string) {
+	if err := l.StartAgain(); err != nil {
+		t.Fatal(err)
+	}
+	p.AwaitNeed("ledger", false)
+	kit.Await(t, "the status", func() (bool, string) {
 		got := p.call("GET", "/v1/payments/"+id.String(), "")
 		return string(got.Status) == `"reserved"`, got.text
 	})
 	// Stopping ends in bounded time with the ledger away, too.
-	l.kill()
-	p.await("ledger", true)
+	l.Stop()
+	p.AwaitNeed("ledger", true)
 	stopping := time.Now()
-	p.end(syscall.SIGTERM)
+	p.End(syscall.SIGTERM)
 	if took := time.Since(stopping); took > 15*time.Second {
 		t.Errorf("stopping took %v", took)
 	}
-	if code := p.command.ProcessState.ExitCode(); code != 0 {
+	if code := p.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,6 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // TestMain lets the test's own binary be the broker, so that the tests can kill it.
@@ -35,12 +36,7 @@ type broker struct {
 
 func newBroker(t *testing.T) *broker {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	b := &broker{t: t, address: listener.Addr().String(), dir: t.TempDir()}
+	b := &broker{t: t, address: kit.FreeAddress(t), dir: t.TempDir()}
 	t.Cleanup(func() { b.end(syscall.SIGKILL) })
 	return b
 }
@@ -85,15 +81,10 @@ func (b *broker) client(options ...kgo.Opt) *kgo.Client {
 
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	kit.Await(t, what, func() (bool, string) {
 		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute still not: %s: %v", what, err)
-		}
-	}
+		return err == nil, fmt.Sprint(err)
+	})
 }
 
 func (b *broker) createTopic(topic string, partitions int32) {

@@ -1,0 +1,68 @@
+package kit
+
+import (
+	"net"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Broker is a Kafka broker over TCP. It keeps its data and address when it is stopped and
+// started again, so kfake.SeedTopics works at the first start alone.
+type Broker struct {
+	Address string
+
+	t       testing.TB
+	options []kfake.Opt
+	cluster *kfake.Cluster
+}
+
+// NewBroker prepares a broker, which Start starts with these options. It ends with the test.
+func NewBroker(t testing.TB, options ...kfake.Opt) *Broker {
+	t.Helper()
+	b := &Broker{Address: FreeAddress(t), t: t}
+	b.options = append([]kfake.Opt{
+		kfake.NumBrokers(1), kfake.DataDir(t.TempDir()),
+		kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, b.Address) }),
+	}, options...)
+	t.Cleanup(b.Stop)
+	return b
+}
+
+// StartBroker starts a broker.
+func StartBroker(t testing.TB, options ...kfake.Opt) *Broker {
+	t.Helper()
+	b := NewBroker(t, options...)
+	b.Start()
+	return b
+}
+
+// Start starts the broker with the options of NewBroker and more.
+func (b *Broker) Start(more ...kfake.Opt) {
+	b.t.Helper()
+	cluster, err := kfake.NewCluster(append(b.options[:len(b.options):len(b.options)], more...)...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.cluster = cluster
+}
+
+// Stop closes the broker and its connections.
+func (b *Broker) Stop() {
+	if b.cluster != nil {
+		b.cluster.Close()
+		b.cluster = nil
+	}
+}
+
+// Client connects to the broker. Records name their partition. It ends with the test.
+func (b *Broker) Client(options ...kgo.Opt) *kgo.Client {
+	b.t.Helper()
+	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Address), kgo.RecordPartitioner(kgo.ManualPartitioner())}, options...)...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(client.CloseAllowingRebalance)
+	return client
+}

@@ -11,4 +11,4 @@ if [ ! -e "$tool/installed" ]; then
 		exit 0
 	fi
 fi
-FOREIGN_CLIENT_GENERATOR=$tool/bin/openapi-python-client go test -count=1 -timeout 20m -v -run '^TestAForeignClientIsGeneratedAndPays$' ./examples
+FOREIGN_CLIENT_GENERATOR=$tool/bin/openapi-python-client go test -count=1 -timeout 20m -v -run '^TestAForeignClientIsGeneratedAndPays$' ./loadtest/e2e

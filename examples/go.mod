@@ -2,37 +2,11 @@ module github.com/liquida/liquida/examples
 
 go 1.26.0
 
-require (
-	github.com/liquida/liquida/client v0.0.0
-	github.com/liquida/liquida/deploy v0.0.0
-	github.com/liquida/liquida/platform v0.0.0
-)
+require github.com/liquida/liquida/client v0.0.0
 
-require (
-	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/caarlos0/env/v11 v11.4.2 // indirect
-	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/klauspost/compress v1.20.3 // indirect
-	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
-	github.com/pierrec/lz4/v4 v4.1.33 // indirect
-	github.com/prometheus/client_golang v1.25.0 // indirect
-	github.com/prometheus/client_model v0.6.3 // indirect
-	github.com/prometheus/common v0.72.0 // indirect
-	github.com/prometheus/procfs v0.22.0 // indirect
-	github.com/twmb/franz-go v1.22.2 // indirect
-	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect
-	github.com/twmb/franz-go/plugin/kprom v1.5.0 // indirect
-	github.com/twmb/franz-go/plugin/kzap v1.1.2 // indirect
-	go.uber.org/multierr v1.11.0 // indirect
-	go.uber.org/zap v1.28.0 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/sys v0.48.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
-)
+require github.com/liquida/liquida/platform v0.0.0 // indirect
 
 replace github.com/liquida/liquida/client => ../client
-
-replace github.com/liquida/liquida/deploy => ../deploy
 
 replace github.com/liquida/liquida/platform => ../platform
 

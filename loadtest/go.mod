@@ -34,6 +34,7 @@ require (
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.2 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/liquida/liquida/client v0.0.0
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/planetscale/vtprotobuf v0.6.0 // indirect
@@ -53,3 +54,5 @@ replace github.com/liquida/liquida/deploy => ../deploy
 replace github.com/liquida/liquida/platform => ../platform
 
 replace github.com/liquida/liquida/proto => ../proto
+
+replace github.com/liquida/liquida/client => ../client

@@ -1,5 +1,4 @@
-// Package examples runs the examples on a real stack.
-package examples
+package e2e
 
 import (
 	"context"
@@ -11,35 +10,9 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 )
-
-// start runs a fresh stack until the test ends, and returns its folder too.
-func start(t *testing.T) (s *stack.Stack, folder string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a whole stack, which -short does not start")
-	}
-	folder = t.TempDir()
-	root, err := stack.RepoRoot()
-	if err == nil {
-		err = stack.Build(t.Context(), root, folder+"/bin")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err = stack.Start(t.Context(), stack.Config{Dir: folder + "/stack", BinDir: folder + "/bin", Ports: stack.FreePorts, CacheGrid: "128MiB"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return s, folder
-}
 
 // A client that a foreign generator makes of the API's description works: the description
 // is true, and others can read it.
@@ -48,9 +21,9 @@ func TestAForeignClientIsGeneratedAndPays(t *testing.T) {
 	if generator == "" {
 		t.Skip("FOREIGN_CLIENT_GENERATOR is empty: make test-foreign-client fetches openapi-python-client and sets it")
 	}
-	s, _ := start(t)
+	s := start(t, 1)
 	made := t.TempDir()
-	generate := exec.Command(generator, "generate", "--path", "../services/producer/openapi.json", "--output-path", made+"/foreign", "--meta", "none")
+	generate := exec.Command(generator, "generate", "--path", "../../services/producer/openapi.json", "--output-path", made+"/foreign", "--meta", "none")
 	said, err := generate.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
@@ -60,9 +33,7 @@ func TestAForeignClientIsGeneratedAndPays(t *testing.T) {
 		t.Errorf("it left %d endpoints out:\n%s", left, said)
 	}
 	all, err := s.Keys()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.must(err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(filepath.Dir(generator), "python"), "testdata/pays.py")
@@ -74,34 +45,27 @@ func TestAForeignClientIsGeneratedAndPays(t *testing.T) {
 }
 
 func TestExamplesPayWaitAndReconcile(t *testing.T) {
-	s, folder := start(t)
-	build := exec.Command("go", "build", "-o", folder+"/bin/example", "./go")
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
+	s := start(t, 1)
 	for _, c := range []struct {
 		name    string
 		command []string
 		payer   client.Account
 	}{
-		{"go", []string{folder + "/bin/example"}, client.Account{ISPB: "10000003", Branch: "0001", Number: "7"}},
-		{"python", []string{"python3", "python/payer.py"}, client.Account{ISPB: "10000004", Branch: "0001", Number: "7"}},
+		{"go", []string{compile(t, "example", "./examples/go")}, client.Account{ISPB: "10000003", Branch: "0001", Number: "7"}},
+		{"python", []string{"python3", "../../examples/python/payer.py"}, client.Account{ISPB: "10000004", Branch: "0001", Number: "7"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := exec.LookPath(c.command[0]); err != nil {
 				t.Skip("there is no ", c.command[0])
 			}
-			keyFile := folder + "/stack/keys/" + c.payer.ISPB
+			keyFile := s.keyFile(c.payer.ISPB)
 			journal := filepath.Join(t.TempDir(), "journal.jsonl")
 			run := func(code int, holds string) {
 				t.Helper()
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-				defer cancel()
-				command := exec.CommandContext(ctx, c.command[0], append(c.command[1:], "--journal", journal, "--count", "2")...)
-				command.Env = append(os.Environ(), "LIQUIDA_URL="+s.ProducerURL(), "LIQUIDA_KEY_FILE="+keyFile)
-				said, _ := command.CombinedOutput() // how it ended is the code
-				if got := command.ProcessState.ExitCode(); got != code || !strings.Contains(string(said), holds) {
-					t.Fatalf("exit code %d, not %d, or no %q:\n%s", got, code, holds, said)
+				kit.RunCommand(t, []string{"LIQUIDA_URL=" + s.ProducerURL(), "LIQUIDA_KEY_FILE=" + keyFile},
+					c.command[0], append(c.command[1:], "--journal", journal, "--count", "2")...).Is(t, code, holds)
+				if t.Failed() {
+					t.FailNow()
 				}
 			}
 			run(0, "reconciled: 2 payments in the journal, 2 of them left the account")

@@ -1,0 +1,302 @@
+package e2e
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
+)
+
+// The exit codes of liquida.
+const (
+	exitDone    = 0
+	exitNot     = 1
+	exitUnknown = 3
+)
+
+// compile builds a program of the repository into the folder of the stack's programs.
+func compile(t *testing.T, name, source string) string {
+	t.Helper()
+	path := filepath.Join(binaries, name)
+	build := exec.Command("go", "build", "-o", path, source)
+	var err error
+	if build.Dir, err = stack.RepoRoot(); err != nil {
+		t.Fatal(err)
+	}
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return path
+}
+
+// keyFile holds the key of a caller; without a caller there is none.
+func (s *system) keyFile(caller string) string {
+	s.t.Helper()
+	if caller == "" {
+		return ""
+	}
+	all, err := s.Keys()
+	s.must(err)
+	path := filepath.Join(s.t.TempDir(), "key")
+	s.must(os.WriteFile(path, []byte(all[caller]), 0o600))
+	return path
+}
+
+// liquida returns a function that runs liquida against an address, with the key of a caller.
+func (s *system) liquida(url, caller string) func(...string) kit.Output {
+	program, keyFile := compile(s.t, "liquida", "./client/liquida"), s.keyFile(caller)
+	return func(arguments ...string) kit.Output {
+		s.t.Helper()
+		return kit.RunCommand(s.t, []string{"LIQUIDA_URL=" + url, "LIQUIDA_KEY_FILE=" + keyFile}, program, arguments...)
+	}
+}
+
+// read decodes the JSON objects of the output, one a line.
+func read[V any](t *testing.T, s kit.Output) (all []V) {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(s.Out))
+	for decoder.More() {
+		var one V
+		if err := decoder.Decode(&one); err != nil {
+			t.Fatalf("%v in %s", err, s.Out)
+		}
+		all = append(all, one)
+	}
+	if lines := strings.Count(s.Out, "\n"); lines != len(all) || lines == 0 {
+		t.Fatalf("%d lines for %d objects: %s", lines, len(all), s.Out)
+	}
+	return all
+}
+
+// People pay, ask, give back and follow with liquida, and learn what went wrong.
+func TestLiquida(t *testing.T) {
+	s := start(t, 1, func(c *stack.Config) {
+		// A silent bank's payment ends within the test, and one that waits for Kafka need not.
+		c.Env[stack.Engine] = []string{"ENGINE_DEADLINE=15s", "ENGINE_PENDING_TIMEOUT=25s", "SHUTDOWN_TIMEOUT=4s"}
+		c.Env[stack.Producer] = []string{"PUBLISH_TIMEOUT=1s"}
+	})
+	as := func(caller string) func(...string) kit.Output { return s.liquida(s.ProducerURL(), caller) }
+	do, other, centralBank := as("10000001"), as("10000002"), as(keys.CentralBank)
+	const payer, payee = "10000001/0001/1", "10000002/0001/1"
+	posted := func(account string) int64 {
+		t.Helper()
+		return read[client.AccountBalance](t, do("balance", account, "--json").Is(t, exitDone))[0].PostedCentavos
+	}
+	before := posted(payer)
+
+	// Paid, asked for, and paid again with the same id: once.
+	settled := read[client.PaymentState](t, do("pay", payer, payee, "12.34", "--info", "order 7", "--json").Is(t, exitDone))[0]
+	if settled.Status != client.Settled || settled.AmountCentavos != 1234 || len(settled.Legs) != 3 {
+		t.Errorf("%+v", settled)
+	}
+	do("pay", payer, payee, "12.34", "--id", settled.EndToEndID).Is(t, exitDone, settled.EndToEndID+" settled  BRL 12.34 from "+payer+" to "+payee)
+	do("status", settled.EndToEndID).Is(t, exitDone, "settled  BRL 12.34")
+	do("watch", settled.EndToEndID).Is(t, exitDone, "settled  BRL 12.34")
+	if now := posted(payer); now != before-1234 {
+		t.Errorf("%d is left of %d", now, before)
+	}
+	later := strings.Fields(do("pay", payer, payee, "1.00", "--wait", "0s").Is(t, exitDone, " accepted").Out)[0]
+	do("watch", later).Is(t, exitDone, "settled  BRL 1.00")
+
+	// Rejected, refused, not known, not decided yet.
+	rejected := do("pay", payer, "10000002/9003/1", "1.00").Is(t, exitNot, "rejected AC06", "the payee's account is blocked")
+	do("status", strings.Fields(rejected.Out)[0]).Is(t, exitNot, "rejected AC06")
+	do("pay", payee, payer, "1.00").Is(t, exitNot, "Not yours (403)", "payer.ispb")
+	as("")("pay", payer, payee, "1.00").Is(t, exitNot, "Unknown caller (401)", "--key-file")
+	do("status", "E10000001202601010000ABCDEFGHIJK").Is(t, exitUnknown, "not in the ledger yet")
+	do("pay", payer, payee, "1.00", "--id", "E10000001202001010000ABCDEFGHIJK").Is(t, exitNot, "end_to_end_id", "rule: ")
+	do("balance", "10000001/0001/99999999").Is(t, exitNot, "404")
+	centralBank("participants", "99999999").Is(t, exitNot, "404")
+	open := do("pay", payer, "10000002/9001/1", "1.00", "--wait", "1s").Is(t, exitUnknown, "not decided yet", "liquida status E10000001")
+	do("watch", strings.Fields(open.Out)[0]).Is(t, exitNot, "rejected AB03")
+
+	// Given back in two parts, by the bank that received it; more than all of it is not.
+	back := other("return", settled.EndToEndID, "2.34").Is(t, exitDone, "settled  BRL 2.34 from "+payee+" to "+payer)
+	other("status", strings.Fields(back.Out)[0]).Is(t, exitDone, "settled  BRL 2.34")
+	other("return", settled.EndToEndID, "10.01", "--reason", "FR01").Is(t, exitNot, "rejected AM09", "more than what is left")
+	other("return", settled.EndToEndID, "10.00", "--reason", "FR01", "--json").Is(t, exitDone, `"return_reason_code":"FR01"`)
+	do("return", settled.EndToEndID, "0.01").Is(t, exitNot, "403")
+	do("status", settled.EndToEndID).Is(t, exitDone, "returned BRL 12.34 of BRL 12.34", strings.Fields(back.Out)[0]+" settled  BRL 2.34 for MD06", "settled  BRL 10.00 for FR01")
+	for _, both := range []func(...string) kit.Output{do, other} { // the bank that gives back, and the one that gets it back
+		both("watch", strings.Fields(back.Out)[0]).Is(t, exitDone, "settled  BRL 2.34 from "+payee+" to "+payer)
+	}
+	other("status", "D10000002202601010000ABCDEFGHIJK").Is(t, exitUnknown, "404")
+
+	// Lists and streams.
+	if lines := read[client.StatementLine](t, other("statement", payee, "--limit", "2", "--json").Is(t, exitDone)); len(lines) != 2 {
+		t.Errorf("%+v", lines)
+	}
+	do("statement", payer, "--limit", "200").Is(t, exitDone, "posted    -BRL 12.34", settled.EndToEndID, "+BRL 1000000.00")
+	if all := read[client.Participant](t, centralBank("participants", "--json").Is(t, exitDone)); len(all) != 5 || all[0].ThreeLegs == nil {
+		t.Errorf("%+v", all)
+	}
+	centralBank("participants", "10000002").Is(t, exitDone, "10000002  reserve BRL ", "books agree")
+	type told struct {
+		client.Settlement
+		Position string
+	}
+	first := read[told](t, do("watch", "10000001", "--from", "start", "--count", "1", "--json").Is(t, exitDone))[0]
+	next := read[told](t, do("watch", "10000001", "--from", first.Position, "--count", "1", "--json").Is(t, exitDone))[0]
+	// The payment that was sent twice is told twice, at two positions.
+	if first.EndToEndID == "" || next.EndToEndID == "" || first.Position == next.Position {
+		t.Errorf("%+v, then %+v", first, next)
+	}
+	do("watch", "10000001", "--for", "1s").Is(t, exitDone)
+	do("watch", "10000001", "--for", "1s", "--count", "1").Is(t, exitUnknown, "0 of 1")
+	do("watch", "10000001", "--from", "nowhere").Is(t, exitNot, "from")
+
+	// Kafka is away: the fate is unknown, the same is sent again, and is made once.
+	before = posted(payer)
+	if err := s.Kill(stack.Broker); err != nil {
+		t.Fatal(err)
+	}
+	unknown := do("pay", payer, payee, "5.00", "--retry-for", "2s").Is(t, exitUnknown, "Fate unknown (503)", "liquida pay "+payer+" "+payee+" 5.00 --id E10000001")
+	id := strings.Fields(unknown.Err[strings.LastIndex(unknown.Err, "--id ")+len("--id "):])[0]
+	broker := make(chan error, 1)
+	go func() {
+		time.Sleep(2 * time.Second) // so that some tries fail; all is right without it too
+		broker <- s.StartProcess(stack.Broker)
+	}()
+	outcome := do("pay", payer, payee, "5.00", "--id", id, "--retry-for", "2m", "--wait", "2m")
+	if err := <-broker; err != nil {
+		t.Fatal(err)
+	}
+	spent := int64(500)
+	if outcome.Code != exitDone { // a machine so slow that the first of them came past the deadline
+		outcome.Is(t, exitNot, id+" rejected AB03")
+		spent = 0
+	}
+	do("pay", payer, payee, "5.00", "--id", id).Is(t, outcome.Code, outcome.Out)
+	if now := posted(payer); now != before-spent {
+		t.Errorf("%d is left of %d", now, before)
+	}
+
+	// The ledger is away: nothing is known, which is told as such.
+	if err := s.Kill(stack.TigerBeetle); err != nil {
+		t.Fatal(err)
+	}
+	do("status", id, "--retry-for", "1s").Is(t, exitUnknown, "503")
+}
+
+// batchLine is what liquida says about a line of a batch.
+type batchLine struct {
+	Line       int
+	EndToEndID string `json:"end_to_end_id"`
+	Status     string
+	ReasonCode string `json:"reason_code"`
+	Problem    *client.Problem
+}
+
+// A front door with certificates, and payments in batches through it.
+func TestLiquidaOverTLS(t *testing.T) {
+	ca := newAuthority(t)
+	serverCert, serverKey := ca.issue("server", &x509.Certificate{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	folder := t.TempDir()
+	s := start(t, 1, func(c *stack.Config) {
+		c.Env[stack.Producer] = []string{"HTTP_TLS_CERT_FILE=" + serverCert, "HTTP_TLS_KEY_FILE=" + serverKey, "HTTP_TLS_CLIENT_CA_FILE=" + ca.folder + "/ca.pem"}
+	})
+	address := strings.Replace(s.ProducerURL(), "http:", "https:", 1)
+	anybody := s.liquida(address, "")
+	as := func(certificate, key string) func(...string) kit.Output {
+		return func(arguments ...string) kit.Output {
+			t.Helper()
+			return anybody(append(arguments, "--ca", ca.folder+"/ca.pem", "--cert", certificate, "--key", key)...)
+		}
+	}
+	do := as(ca.participant("10000001", time.Now().Add(time.Hour)))
+	const payer, payee = "10000001/0001/1", "10000002/0001/1"
+
+	// The certificate says who calls, without a key.
+	do("pay", payer, payee, "12.34").Is(t, exitDone, "settled  BRL 12.34")
+	do("balance", payee).Is(t, exitNot, "Not yours (403)")
+	stranger := newAuthority(t)
+	for name, refused := range map[string]kit.Output{
+		"no certificate, no key":   anybody("balance", payer, "--ca", ca.folder+"/ca.pem").Is(t, exitNot, "Unknown caller (401)", "--cert"),
+		"an expired one":           as(ca.participant("10000001", time.Now().Add(-time.Minute)))("pay", payer, payee, "1.00").Is(t, exitNot, "certificate"),
+		"of another authority":     as(stranger.participant("10000001", time.Now().Add(time.Hour)))("pay", payer, payee, "1.00").Is(t, exitNot, "certificate"),
+		"a server that is unknown": s.liquida(address, "10000001")("pay", payer, payee, "1.00").Is(t, exitNot, "certificate"),
+	} {
+		if refused.Out != "" {
+			t.Errorf("%s: said %s", name, refused.Out)
+		}
+	}
+
+	// Each line of a batch stands for itself.
+	write := func(name string, lines ...string) string {
+		file := filepath.Join(folder, name)
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	pays := func(from, to string, centavos int) string {
+		account := func(text string) string {
+			parts := strings.Split(text, "/")
+			return fmt.Sprintf(`{"ispb": %q, "branch": %q, "number": %q}`, parts[0], parts[1], parts[2])
+		}
+		return fmt.Sprintf(`{"payer": %s, "payee": %s, "amount_centavos": %d}`, account(from), account(to), centavos)
+	}
+	posted := func() int64 {
+		t.Helper()
+		return read[client.AccountBalance](t, do("balance", payer, "--json").Is(t, exitDone))[0].PostedCentavos
+	}
+	before := posted()
+	mixed := write("mixed", pays(payer, payee, 100), "", "{", pays(payee, payer, 100), pays(payer, "10000002/9003/1", 100), pays(payer, payee, 0), `{"payee": 1}`, strings.Repeat("x", 20_000), pays(payer, payee, 100))
+	answers := read[batchLine](t, do("batch", mixed, "--json", "--lines", "3").Is(t, exitNot, "6 of 8 payments were rejected or refused"))
+	var got []string
+	for _, a := range answers {
+		got = append(got, fmt.Sprintf("%d %s%s", a.Line, a.Status, a.ReasonCode))
+	}
+	if want := "1 settled, 3 refused, 4 refused, 5 rejectedAC06, 6 refused, 7 refused, 8 refused, 9 settled"; strings.Join(got, ", ") != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+	if answers[2].Problem == nil || answers[2].Problem.Field != "payer.ispb" || answers[4].Problem == nil || answers[4].Problem.Field != "amount_centavos" {
+		t.Errorf("%+v", answers)
+	}
+	if now := posted(); now != before-200 {
+		t.Errorf("%d is left of %d", now, before)
+	}
+
+	// Lines with ids may be sent any number of times.
+	var lines []string
+	for range 1200 {
+		lines = append(lines, pays(payer, payee, 1))
+	}
+	plain := write("plain", lines...)
+	before = posted()
+	ready := do("batch", "--make-ids", plain).Is(t, exitDone)
+	if now := posted(); now != before || strings.Count(ready.Out, `"end_to_end_id":"E10000001`) != len(lines) {
+		t.Errorf("--make-ids has sent something, or made not all ids: %.300s", ready.Out)
+	}
+	file := write("ready", strings.TrimSpace(ready.Out))
+	for _, arguments := range [][]string{{"batch", file, "--wait", "0s"}, {"batch", file, "--json"}, {"batch", file, "--lines", "7"}} {
+		said := do(arguments...).Is(t, exitDone)
+		if n := strings.Count(said.Out, "\n"); n != len(lines) {
+			t.Errorf("%v: %d lines", arguments, n)
+		}
+	}
+	if now := posted(); now != before-int64(len(lines)) {
+		t.Errorf("%d is left of %d: a payment was made twice, or not", now, before)
+	}
+
+	// Nobody is there: nothing is known, and the lines say which payments those are.
+	if err := s.Kill(stack.Producer); err != nil {
+		t.Fatal(err)
+	}
+	unknown := read[batchLine](t, do("batch", write("later", pays(payer, payee, 1)), "--json", "--retry-for", "0s").Is(t, exitUnknown, "not known what became of them"))
+	if unknown[0].Status != client.Unknown || !strings.HasPrefix(unknown[0].EndToEndID, "E10000001") {
+		t.Errorf("%+v", unknown)
+	}
+}

@@ -1,15 +1,11 @@
 package dashboards
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,29 +19,6 @@ import (
 	promannotations "github.com/prometheus/prometheus/util/annotations"
 	"go.yaml.in/yaml/v3"
 )
-
-// libraryVariable names the folder of Grafana's npm packages, which `.ci/tools.sh grafana` makes.
-const libraryVariable = "GRAFANA_LIBRARY"
-
-func grafanaLibrary(t *testing.T) string {
-	t.Helper()
-	library := os.Getenv(libraryVariable)
-	if library == "" {
-		t.Skipf("%s is not set: make test-grafana installs Grafana's packages and runs this test", libraryVariable)
-	}
-	return library
-}
-
-// TestDashboardsInGrafana checks the files against Grafana's types: it would ignore an option that it does not know.
-func TestDashboardsInGrafana(t *testing.T) {
-	arguments := []string{filepath.Join("testdata", "types.cjs"), grafanaLibrary(t)}
-	for _, d := range All {
-		arguments = append(arguments, d.file())
-	}
-	if output, err := exec.Command("node", arguments...).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, output)
-	}
-}
 
 // widths are windows in points: a phone, a laptop, a large screen. The last is what Grafana before
 // 11.6.2 took for every window.
@@ -178,7 +151,6 @@ type annotated struct {
 // askGrafana has Grafana's code ask a Prometheus for the events of an annotation, for every range and width.
 func askGrafana(t *testing.T, prometheus string, annotation any, end time.Time) (answers []annotated) {
 	t.Helper()
-	library := grafanaLibrary(t)
 	var cases []object
 	for _, shown := range ranges {
 		for _, width := range widths {
@@ -187,21 +159,7 @@ func askGrafana(t *testing.T, prometheus string, annotation any, end time.Time) 
 				"from": end.Add(-shown).Unix(), "to": end.Unix(), "width": width})
 		}
 	}
-	input, err := json.Marshal(cases)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node := exec.Command("node", filepath.Join("testdata", "annotations.cjs"), library)
-	node.Stdin = bytes.NewReader(input)
-	var complaint bytes.Buffer
-	node.Stderr = &complaint
-	output, err := node.Output()
-	if err != nil {
-		t.Fatalf("Grafana's code failed: %v\n%s", err, complaint.String())
-	}
-	if err := json.Unmarshal(output, &answers); err != nil {
-		t.Fatal(err)
-	}
+	inGrafana(t, "annotations", cases, &answers)
 	return answers
 }
 

@@ -5,6 +5,7 @@ package dashboards
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 )
 
@@ -34,7 +35,7 @@ type Panel struct {
 	Thresholds []Threshold
 	FloorColor string
 	Words      map[string]Word // value → what is shown instead
-	NoData     string          // shown without data
+	NoData     string          // shown in grey without data, "no data" if empty
 	Stack      bool
 	Log        bool // logarithmic axis
 	Max        float64
@@ -67,6 +68,7 @@ const (
 	green  = "green"
 	orange = "orange"
 	red    = "red"
+	grey   = "#52545c"
 )
 
 type object = map[string]any
@@ -144,6 +146,8 @@ func annotations() []object {
 	return list
 }
 
+func (p Panel) noData() string { return cmp.Or(p.NoData, "no data") }
+
 func (p Panel) json() object {
 	floor := p.FloorColor
 	if floor == "" {
@@ -154,18 +158,25 @@ func (p Panel) json() object {
 		steps = append(steps, object{"color": t.Color, "value": t.From})
 	}
 	defaults := object{"unit": p.Unit, "thresholds": object{"mode": "absolute", "steps": steps}}
-	if p.NoData != "" {
-		defaults["noValue"] = p.NoData
-	}
 	if p.Max != 0 {
 		defaults["max"] = p.Max
 	}
+	var mappings []object
 	if len(p.Words) > 0 {
 		values := object{}
 		for value, word := range p.Words {
 			values[value] = object{"text": word.Text, "color": word.Color, "index": 0}
 		}
-		defaults["mappings"] = []object{{"type": "value", "options": values}}
+		mappings = append(mappings, object{"type": "value", "options": values})
+	}
+	if p.Kind == Stat {
+		// Else Grafana paints the lack of data in the color of the lowest threshold: green, although
+		// nobody knows, or red, although there is only no load.
+		mappings = append(mappings, object{"type": "special", "options": object{"match": "null+nan",
+			"result": object{"text": p.noData(), "color": grey, "index": 1}}})
+	}
+	if len(mappings) > 0 {
+		defaults["mappings"] = mappings
 	}
 	var options object
 	switch p.Kind {

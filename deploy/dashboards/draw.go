@@ -90,10 +90,8 @@ func (p Panel) draw(out *strings.Builder, f frame, ask func(string) ([]Line, err
 				last, known = line.Points[n-1][1], true
 			}
 		}
-		text = p.NoData
-		if text == "" {
-			text = "no data"
-		}
+		text = p.noData()
+		background = grey
 		if known {
 			text = format(p.Unit, last)
 			if word, ok := p.Words[strconv.FormatFloat(last, 'f', -1, 64)]; ok {

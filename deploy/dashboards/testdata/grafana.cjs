@@ -1,24 +1,25 @@
-// Asks Grafana's own code which annotation events it makes of what Prometheus answers.
+// Asks Grafana's own code what it makes of our dashboards.
 //
-//   node annotations.cjs FOLDER < cases.json > events.json
+//   node grafana.cjs FOLDER annotations < cases.json    the events that an annotation becomes
+//   node grafana.cjs FOLDER stat < cases.json           the text and color of a panel's value
 //
 // FOLDER holds the npm packages @grafana/prometheus and @grafana/data (.ci/tools.sh grafana).
-// Theirs: reading the annotation of a dashboard, the step for a range and a width, and the events.
-// Ours: the few rules of the server in between, which npm does not carry. They are those of
-// models/query.go and intervalv2.go in github.com/grafana/grafana/pkg/promlib.
 'use strict';
 const { createRequire, Module } = require('node:module');
 const path = require('node:path');
 
 const folder = path.resolve(process.argv[2]);
 const required = createRequire(path.join(folder, 'package.json'));
+globalThis.navigator = { language: 'en-US', languages: ['en-US'] };
+console.info = () => {}; // a library advertises itself there
 // Two parts need a browser to load and take no part here: the editor of annotations, and the local store.
 const load = Module._load;
 Module._load = (name, ...rest) => (/\/(AnnotationQueryEditor|store)\.cjs$/.test(name) ? {} : load(name, ...rest));
 
-const { rangeUtil, dateTime } = required('@grafana/data');
+const { createTheme, dateTime, FieldType, getDisplayProcessor, getFieldDisplayValues, rangeUtil } = required('@grafana/data');
 const { PrometheusAnnotationSupport } = required(path.join(folder, 'node_modules/@grafana/prometheus/dist/cjs/annotations.cjs'));
 const grafana = PrometheusAnnotationSupport({});
+const theme = createTheme();
 
 // goDuration writes seconds as Go does, which is what the server tells the browser of its step.
 function goDuration(seconds) {
@@ -27,7 +28,10 @@ function goDuration(seconds) {
   return (hours ? hours + 'h' : '') + (hours || minutes ? minutes + 'm' : '') + (seconds % 60) + 's';
 }
 
-async function events({ prometheus, scrape, annotation, from, to, width }) {
+// Theirs: reading the annotation of a dashboard, the step for a range and a width, and the events.
+// Ours: the few rules of the server in between, which npm does not carry. They are those of
+// models/query.go and intervalv2.go in github.com/grafana/grafana/pkg/promlib.
+async function annotations({ prometheus, scrape, annotation, from, to, width }) {
   const prepared = grafana.prepareAnnotation(structuredClone(annotation));
   const range = { from: dateTime(from * 1000), to: dateTime(to * 1000) };
   const smallest = prepared.target.interval || scrape;
@@ -59,11 +63,21 @@ async function events({ prometheus, scrape, annotation, from, to, width }) {
   }));
 }
 
+// Without a value Prometheus answers with no series, and Grafana has no frame.
+function stat({ panel, value }) {
+  const config = panel.fieldConfig.defaults;
+  const field = { name: 'Value', type: FieldType.number, values: [value], config, state: {} };
+  field.display = getDisplayProcessor({ field, theme });
+  const data = value === null ? [] : [{ fields: [{ name: 'Time', type: FieldType.time, values: [1], config: {} }, field], length: 1 }];
+  const [{ display }] = getFieldDisplayValues({ fieldConfig: panel.fieldConfig, reduceOptions: panel.options.reduceOptions, replaceVariables: (text) => text, theme, data });
+  return { text: display.text, color: display.color };
+}
+
 (async () => {
   let text = '';
   for await (const part of process.stdin) text += part;
   const results = [];
-  for (const one of JSON.parse(text)) results.push(await events(one));
+  for (const one of JSON.parse(text)) results.push(await { annotations, stat }[process.argv[3]](one));
   process.stdout.write(JSON.stringify(results));
 })().catch((error) => {
   console.error(error);

@@ -23,7 +23,7 @@ type Crash struct {
 }
 
 // Parse reads POINT:N from the value of a variable. An empty value means no crash. die ends
-// the process; who only checks the value gives nil.
+// the process; it may be nil if the value is only checked.
 func Parse(variable, value string, points []Point, die func()) (*Crash, error) {
 	if value == "" {
 		return nil, nil

@@ -28,8 +28,8 @@ func ReturnIDs(original pix.EndToEndID, slot int) PaymentIDs {
 }
 
 // ReturnVerdict returns the one id that decides a return. It is a function of the RtrId
-// alone: a return has one verdict only, in whatever slots it was held, and a refused return
-// takes no slot.
+// alone. So a return has one verdict, even if copies of it were held in several slots, and a
+// refused return takes no slot.
 func ReturnVerdict(id pix.ReturnID) tb.Uint128 { return IDsOf(pix.EndToEndID(id)).Verdict() }
 
 // ReturnIDOf reads the RtrId back from a leg of a return.
@@ -197,7 +197,7 @@ func OriginalOf(verdict tb.Transfer) (pix.EndToEndID, bool) {
 // many of each message that conflicts with it.
 const returnLegsMax = 64
 
-// ReturnLegs returns the query for all legs under an RtrId, of whatever original.
+// ReturnLegs returns the query for all legs under an RtrId, of all originals.
 func ReturnLegs(id pix.ReturnID) tb.QueryFilter {
 	return tb.QueryFilter{UserData128: userData128(pix.EndToEndID(id)), UserData64: userData64(pix.EndToEndID(id)), Ledger: Ledger, Limit: returnLegsMax}
 }
@@ -210,7 +210,7 @@ type HeldReturn struct {
 }
 
 // HeldReturnOf finds the hold of a return among the transfers that ReturnLegs found. If
-// there is a verdict, its content tells the hold from that of a conflicting message.
+// there is a verdict, the hold must have its content: others are of conflicting messages.
 func HeldReturnOf(verdict, legs []tb.Transfer) (held HeldReturn, found bool) {
 	for i := range legs {
 		first := &legs[i]
@@ -287,7 +287,7 @@ type BurntSlots uint64
 func (b BurntSlots) Add(slot int) BurntSlots { return b | 1<<slot }
 
 // FreeSlot returns the first slot in which a return could be held. It must be the first: a
-// return in slot k was judged by the returns below k, so none may come below it later.
+// return in slot k was judged by the returns below k, so no return may take a lower slot later.
 func (t *ReturnTrace) FreeSlot(burnt BurntSlots) (slot int, free bool) {
 	for slot, leg := range t.slots {
 		if leg == nil && burnt&(1<<slot) == 0 {

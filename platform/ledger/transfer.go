@@ -70,7 +70,7 @@ func legRole(leg int) int {
 }
 
 // Verdict returns the one id that decides the payment. Post, void and receipt all use it,
-// so a payment can have one verdict only, whoever races with whom.
+// so a payment can have one verdict only, in any race.
 func (p PaymentIDs) Verdict() tb.Uint128 { return p.Resolution(1) }
 
 func (p PaymentIDs) role(role int) tb.Uint128 {

@@ -25,7 +25,7 @@ func (e *Engine) intake(ctx context.Context) {
 		fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
 			p := e.partition(fetched.Partition)
 			if p == nil {
-				return // lost meanwhile; its next owner fetches them
+				return // the partition was lost; its next owner fetches the records
 			}
 			p.admit(fetched.Records)
 		})

@@ -29,8 +29,8 @@ type partition struct {
 	// partition's goroutine subtracts.
 	roomPayments, roomBytes atomic.Int64
 
-	// nextDue is at or before the deadline of every payment that waits for its PSP: until
-	// then none of them needs a look. Zero when none waits.
+	// nextDue is not after the deadline of any payment that waits for its PSP, so before it
+	// tick has nothing to do. Zero: no payment waits.
 	nextDue time.Time
 
 	deadLetters int           // produced and not acknowledged yet
@@ -49,7 +49,7 @@ type flight struct {
 	kind      kind
 	partition *partition
 	record    *kgo.Record
-	waiting   []arrival     // orders with the same id that came meanwhile
+	waiting   []arrival     // orders with the same id that came later
 	writing   chainPurpose  // of the chain under way, or chainNone
 	waits     *atomic.Int64 // the count of payments that wait for the same PSP, while this one does
 

@@ -128,8 +128,8 @@ func (r *returnKind) key(*pix.Order) *pix.EndToEndID { return &r.Original }
 
 func (r *returnKind) original() string { return r.Original.String() }
 
-// A redelivery may be rejected before or after its accounts are known. The report must be
-// the same, so it names none.
+// A redelivery may be rejected before or after its accounts are known. Reports of one order
+// must be equal, so a rejection names no accounts.
 func (r *returnKind) reportsAccounts(outcome payment.Outcome) bool { return outcome.Settled }
 
 func (r *returnKind) conflict(*pix.Order) string {

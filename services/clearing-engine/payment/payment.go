@@ -3,8 +3,8 @@
 // brings the results back as events.
 //
 // The usual path is: hold the money (phase 1), ask the receiving bank, post or void
-// (phase 2), report. A refused order gets a receipt instead. The ledger decides: whatever
-// this package believed, it reports the verdict that the ledger holds.
+// (phase 2), report. A refused order gets a receipt instead. The ledger decides: this
+// package reports the verdict that the ledger holds, even if it expected another one.
 //
 // The whole machine. A test compares this table with the code:
 //
@@ -239,7 +239,7 @@ func (p *Payment) Inspected(trace Trace, now time.Time) Command {
 	case trace.Decided:
 		return p.report(trace.Verdict)
 	case p.step == judging:
-		return p.halt("no verdict, although the ledger had said that there is one")
+		return p.halt("no verdict, although the verdict id was taken")
 	case trace.Held:
 		p.bringForward(trace.HeldAt, now)
 		if p.due(now) {
@@ -247,7 +247,7 @@ func (p *Payment) Inspected(trace Trace, now time.Time) Command {
 		}
 		return p.authorize()
 	case !p.lookFirst && p.refusal == pix.ReasonNone:
-		return p.halt("nothing in the ledger, although phase 1 had found something")
+		return p.halt("nothing in the ledger, although the ids of phase 1 were taken")
 	case !p.lookFirst:
 		return p.diagnose()
 	}

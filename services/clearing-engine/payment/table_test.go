@@ -92,8 +92,8 @@ func stimuli() []stimulus {
 	}
 }
 
-// The table in the package comment is all that the machine does. Whatever the code does in
-// any step stands in the table, and whatever the table says is what the code does.
+// The table in the package comment is the whole machine: the code does in every step what the
+// table says, and nothing else.
 func TestTheTableIsTheCode(t *testing.T) {
 	type place struct{ step, event string }
 	want := map[place]transition{}

@@ -1,6 +1,6 @@
-// Package dashboards describes the Grafana dashboards: what each panel asks, in few words.
-// `go run ./deploy/cmd/dashboards` turns it into the JSON files that Grafana reads, which
-// are in the repository too; a test keeps both the same.
+// Package dashboards describes the Grafana dashboards: the question of each panel, and its query.
+// `make dashboards` writes the JSON files that Grafana reads. They are in the repository, and a
+// test keeps them current.
 package dashboards
 
 import (
@@ -9,7 +9,7 @@ import (
 	"encoding/json"
 )
 
-// Dashboard is one page. The first row of each answers its main question at a glance.
+// Dashboard is one page. Its first row answers its main question at a glance.
 type Dashboard struct {
 	UID, Title, Description string
 	Rows                    []Row
@@ -30,11 +30,11 @@ type Panel struct {
 	Width       int
 	Unit        string // one of Grafana's
 	Queries     []Query
-	// Thresholds color a stat and are lines in a time series, ascending. Below the first
-	// everything is well; FloorColor is the color there, green if empty.
+	// Thresholds color a stat and are lines in a time series, in ascending order. FloorColor is
+	// the color below the first, green if empty.
 	Thresholds []Threshold
 	FloorColor string
-	Words      map[string]Word // value → what is shown instead
+	Words      map[string]Word // by value: what is shown instead
 	NoData     string          // shown in grey without data, "no data" if empty
 	Stack      bool
 	Log        bool // logarithmic axis
@@ -73,10 +73,10 @@ const (
 
 type object = map[string]any
 
-// datasource is the one that is provisioned.
+// datasource is that of grafana/provisioning.
 var datasource = object{"type": "prometheus", "uid": "prometheus"}
 
-// JSON is the dashboard as Grafana reads it.
+// JSON returns the dashboard as Grafana reads it.
 func (d Dashboard) JSON() []byte {
 	var panels []object
 	id, y := 0, 0
@@ -170,8 +170,8 @@ func (p Panel) json() object {
 		mappings = append(mappings, object{"type": "value", "options": values})
 	}
 	if p.Kind == Stat {
-		// Else Grafana paints the lack of data in the color of the lowest threshold: green, although
-		// nobody knows, or red, although there is only no load.
+		// Without this Grafana shows missing data in the color of the lowest threshold: green while
+		// nobody knows, or red while there is no load.
 		mappings = append(mappings, object{"type": "special", "options": object{"match": "null+nan",
 			"result": object{"text": p.noData(), "color": grey, "index": 1}}})
 	}
@@ -201,7 +201,7 @@ func (p Panel) json() object {
 			defaults["min"] = 0
 			custom["axisSoftMin"] = 0
 		}
-		if p.Unit == "currencyBRL" || p.Unit == "s" { // balances and differences may be negative, so may clocks
+		if p.Unit == "currencyBRL" || p.Unit == "s" { // balances, differences and clock skews may be negative
 			delete(defaults, "min")
 		}
 		defaults["custom"] = custom
@@ -226,7 +226,7 @@ func (p Panel) json() object {
 	}
 	panel := object{"type": string(p.Kind), "title": p.Title, "description": p.Description, "datasource": datasource,
 		"targets": targets, "fieldConfig": object{"defaults": defaults, "overrides": []object{}}, "options": options}
-	if p.Kind == Table { // the labels are what matters; critical comes before warning
+	if p.Kind == Table { // shows the labels; critical sorts before warning
 		panel["transformations"] = []object{
 			{"id": "sortBy", "options": object{"sort": []object{{"field": "severity"}}}},
 			{"id": "organize", "options": object{

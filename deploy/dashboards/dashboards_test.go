@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Every panel asks a question and can be understood by who has never seen it.
+// TestPanelsExplainThemselves checks that every panel asks a question and says how to read the answer.
 func TestPanelsExplainThemselves(t *testing.T) {
 	for _, d := range All {
 		for _, row := range d.Rows {
@@ -56,7 +56,7 @@ func (d Dashboard) file() string {
 	return filepath.Join("..", "grafana", "dashboards", strings.ToLower(d.Title)+".json")
 }
 
-// The JSON files are what Grafana reads; this package is what people review.
+// TestFilesAreCurrent compares the files that Grafana reads with this package, which people review.
 func TestFilesAreCurrent(t *testing.T) {
 	for _, d := range All {
 		text, err := os.ReadFile(d.file())
@@ -66,8 +66,8 @@ func TestFilesAreCurrent(t *testing.T) {
 	}
 }
 
-// Each alert says what happened, what it means and what to do, and has an entry in the
-// runbook and a test in which it fires.
+// TestAlertsExplainThemselves checks that each alert says what happened, what it means and what to
+// do, and that it has an entry in the runbook and a test in which it fires.
 func TestAlertsExplainThemselves(t *testing.T) {
 	runbook := read(t, "../runbook.md")
 	tests := read(t, "../prometheus/rules_test.yml")
@@ -89,7 +89,7 @@ func TestAlertsExplainThemselves(t *testing.T) {
 		if !strings.HasSuffix(file, "/deploy/runbook.md") || !anchors[anchor] || anchor != strings.ToLower(rule.Alert) {
 			t.Errorf("%s: runbook_url %q leads to no entry of deploy/runbook.md", rule.Alert, rule.Annotations["runbook_url"])
 		}
-		// Of trouble that is not ours the first panel shows nothing. Only this alert tells of any.
+		// info does not show in the first panel. Only this alert is about the trouble of others.
 		severity := rule.Labels["severity"]
 		if othersTrouble := rule.Alert == "DeadLetters"; othersTrouble != (severity == "info") || !othersTrouble && severity != "critical" && severity != "warning" {
 			t.Errorf("%s has severity %q", rule.Alert, severity)
@@ -100,7 +100,7 @@ func TestAlertsExplainThemselves(t *testing.T) {
 	}
 }
 
-// Each alert fires on its fault, and none in a healthy system: rules_test.yml.
+// TestRules runs rules_test.yml: each alert fires on its fault, and none in a healthy system.
 func TestRules(t *testing.T) {
 	if _, err := exec.LookPath("promtool"); err != nil {
 		missing(t, "promtool")
@@ -114,7 +114,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// missing skips a test, or fails it where everything must be proven.
+// missing skips a test, or fails it where LIQUIDA_NEEDS_PROMETHEUS is set.
 func missing(t *testing.T, program string) {
 	t.Helper()
 	why := program + " is not on PATH (on Debian: apt-get install prometheus)"
@@ -151,7 +151,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// expressions are those of all panels and annotations, by where they are.
+// expressions returns those of all panels and annotations, by where they stand.
 func expressions() map[string]string {
 	all := map[string]string{}
 	for _, d := range All {

@@ -17,9 +17,9 @@ type Line struct {
 	Points [][2]float64
 }
 
-// Draw writes the dashboard as SVG, from what ask answers to its expressions: real data, in
-// the layout and with the colors that Grafana gets, where Grafana itself cannot run. It is
-// a drawing of the panels, not a screenshot.
+// Draw writes the dashboard as SVG, with the layout and colors that Grafana gets. ask returns the
+// series of an expression. It is a drawing of the panels for places where Grafana cannot run, not a
+// screenshot.
 func (d Dashboard) Draw(w io.Writer, ask func(expr string) ([]Line, error), from, to float64) error {
 	var body strings.Builder
 	y := 44.0
@@ -150,7 +150,7 @@ func (p Panel) draw(out *strings.Builder, f frame, ask func(string) ([]Line, err
 		return nil
 	}
 
-	// Stacked lines stand on each other, instant by instant.
+	// Each stacked line starts at the top of the one below.
 	if p.Stack {
 		base := map[float64]float64{}
 		for i := range lines {
@@ -179,7 +179,7 @@ func (p Panel) draw(out *strings.Builder, f frame, ask func(string) ([]Line, err
 	if !p.Log {
 		low = min(low, 0)
 	}
-	for _, t := range p.Thresholds { // a line that is near enough is shown
+	for _, t := range p.Thresholds { // show a line that is near enough
 		if p.Log && t.From > 0 && t.From < high*1000 {
 			high = max(high, t.From*1.5)
 		} else if t.From < high*3 {
@@ -239,7 +239,7 @@ func (p Panel) draw(out *strings.Builder, f frame, ask func(string) ([]Line, err
 	return nil
 }
 
-// color is that of the highest threshold at or below the value.
+// color returns the color of the highest threshold at or below the value.
 func (p Panel) color(value float64) string {
 	color := p.FloorColor
 	if color == "" {
@@ -256,7 +256,7 @@ func (p Panel) color(value float64) string {
 	return color
 }
 
-// format writes a value like Grafana does in the unit.
+// format writes a value in a unit, as Grafana does.
 func format(unit string, value float64) string {
 	short := func(v float64) string {
 		for _, step := range []struct {

@@ -23,16 +23,16 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 )
 
-// mayBeEmpty are the expressions and selectors that show nothing in the run of
-// TestEveryExpressionShowsData, with the reason. One that does show something must go.
+// mayBeEmpty lists expressions and selectors that show nothing in TestEveryExpressionShowsData,
+// with the reason. The test fails for one that does show something.
 var mayBeEmpty = map[string]string{}
 
 // statsdExporter is the bridge's version, as in docker-compose.yml.
 const statsdExporter = "github.com/prometheus/statsd_exporter@v0.28.0"
 
-// A panel that can never show anything is worse than none. So a real system runs here, with
-// rejections and a crash, under a real Prometheus, and every expression of every dashboard
-// and rule is asked over that time.
+// TestEveryExpressionShowsData runs a real system under a real Prometheus, with rejections and a
+// crash, and then queries every expression of every dashboard and rule over that time: a panel that
+// never shows anything is worse than none.
 func TestEveryExpressionShowsData(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a whole system for two minutes")
@@ -61,7 +61,7 @@ func TestEveryExpressionShowsData(t *testing.T) {
 	}
 	s, err := stack.Start(ctx, stack.Config{
 		Dir: t.TempDir(), BinDir: bin, Ports: stack.FreePorts, CacheGrid: "256MiB", Engines: 2, Observers: watchers,
-		// Short deadlines, so that banks that are silent and late show within the run.
+		// Short deadlines, so that silent and late banks show within the run.
 		Env: map[string][]string{stack.Engine: {"ENGINE_DEADLINE=10s"}, stack.Simulator: {"SIMULATOR_LATE_DELAY=12s"}},
 	})
 	if err != nil {
@@ -91,7 +91,7 @@ func TestEveryExpressionShowsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed := time.Now()
-	time.Sleep(16 * time.Second) // so long that its absence is an alert
+	time.Sleep(16 * time.Second) // long enough for an alert
 	firing := prometheus.query(t, `ALERTS{alertname="ServiceDown", alertstate="firing"}`, began)
 	if len(firing) == 0 {
 		t.Error("an engine was dead for 16 s and ServiceDown did not fire")
@@ -102,7 +102,7 @@ func TestEveryExpressionShowsData(t *testing.T) {
 	if err := <-loaded; err != nil {
 		t.Fatalf("the load failed: %v\n%s", err, output.String())
 	}
-	time.Sleep(15 * time.Second) // TigerBeetle's metrics come every ten
+	time.Sleep(15 * time.Second) // TigerBeetle sends metrics every 10 s
 
 	seen := map[string]bool{}
 	ask := func(where, expr string) {
@@ -129,7 +129,7 @@ func TestEveryExpressionShowsData(t *testing.T) {
 			ask("a part of "+where, selector)
 		}
 	}
-	// An alert shows nothing while all is well; what it looks at must be there.
+	// An alert shows nothing while all is well, but the series that it reads must exist.
 	for _, rule := range rules(t) {
 		for _, selector := range selectors(t, rule.Expr) {
 			ask("a part of rule "+rule.Alert+rule.Record, selector)
@@ -177,7 +177,7 @@ func marksAreShown(t *testing.T, prometheus client, killed time.Time) {
 	}
 }
 
-// selectors are the series that an expression looks at.
+// selectors returns the series that an expression reads.
 func selectors(t *testing.T, expr string) (all []string) {
 	tree, err := parser.ParseExpr(expr)
 	if err != nil {
@@ -194,7 +194,7 @@ func selectors(t *testing.T, expr string) (all []string) {
 	return all
 }
 
-// knock uses the front door, which the load does not: some payments, and a bad one.
+// knock sends payments and some bad ones over HTTP, which the load does not use.
 func knock(ctx context.Context, producer, key string) {
 	for i := 0; ctx.Err() == nil; i++ {
 		amount := 100
@@ -245,7 +245,7 @@ func (c client) get(t *testing.T, path string, parameters url.Values, result any
 	}
 }
 
-// query returns the series that have at least one real value since then.
+// query returns the series that have at least one finite value since then.
 func (c client) query(t *testing.T, expr string, since time.Time) (found []series) {
 	t.Helper()
 	var data struct{ Result []series }
@@ -264,7 +264,7 @@ func (c client) query(t *testing.T, expr string, since time.Time) (found []serie
 	return found
 }
 
-// draw writes the dashboards as pictures of the run: how those in the README are made.
+// draw writes the dashboards as pictures of the run. The README shows one of them.
 func (c client) draw(t *testing.T, folder string, began time.Time) {
 	for _, d := range All {
 		var picture bytes.Buffer
@@ -289,7 +289,7 @@ func (c client) draw(t *testing.T, folder string, began time.Time) {
 	}
 }
 
-// checkRules asks Prometheus itself whether it could evaluate each rule.
+// checkRules checks that Prometheus could evaluate each rule.
 func (c client) checkRules(t *testing.T) {
 	var data struct {
 		Groups []struct {

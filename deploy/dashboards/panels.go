@@ -1,11 +1,11 @@
 package dashboards
 
-// All are the dashboards. Payments comes first: Grafana opens with it.
+// All lists the dashboards. Grafana opens with the first.
 var All = []Dashboard{payments, ledger, streams, money, recovery}
 
 var yes = Word{"YES", green}
 
-// The questions that more than one dashboard asks.
+// Panels that more than one dashboard has.
 var (
 	moneyAddsUp = Panel{Title: "Does the money add up?", Kind: Stat, Width: 4, Unit: "currencyBRL",
 		Description: "Compares the ledger with two laws. Reserve plus transit of each bank equals its funding. All reserves together equal what the central bank issued. Shows the difference. Shows the largest difference. Anything but YES is a bug: stop the engines, keep the data, run the audit.",

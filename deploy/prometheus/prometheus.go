@@ -1,5 +1,5 @@
-// Package prometheus holds the configuration of Prometheus and of the bridge that brings
-// TigerBeetle's metrics to it, for containers (the files) and for the local stack (Local).
+// Package prometheus holds the configuration of Prometheus and of the statsd bridge, which reads
+// TigerBeetle's metrics. Containers use the files, the local stack uses Local.
 package prometheus
 
 import (
@@ -22,9 +22,9 @@ const (
 	BridgeFile = "statsd.yml"
 )
 
-// Local writes the configuration for processes on this machine into folder. targets are
-// the addresses of each job's processes; a job without any is left out. A running
-// Prometheus notices new targets of a job that it has.
+// Local writes the configuration for processes on this machine into folder. targets holds the
+// addresses of each job's processes; a job without any is left out. A running Prometheus notices
+// new targets of a job that it knows.
 func Local(folder string, targets map[string][]string) error {
 	text, err := files.ReadFile(ConfigFile)
 	if err != nil {
@@ -75,7 +75,7 @@ func Local(folder string, targets map[string][]string) error {
 	return nil
 }
 
-// write replaces the file whole: Prometheus may be reading it.
+// write replaces the file at once, because Prometheus may be reading it.
 func write(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

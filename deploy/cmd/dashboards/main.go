@@ -1,5 +1,5 @@
-// The dashboards command writes the Grafana dashboards as the JSON files that Grafana
-// reads. Their source is the package dashboards.
+// The dashboards command writes the JSON files that Grafana reads. Their source is the package
+// dashboards.
 package main
 
 import (

@@ -26,7 +26,8 @@ func (m *orderMessage) decode(record *kgo.Record) (arrival, *pix.Invalid) {
 	if err := m.order.UnmarshalVTUnsafe(record.Value); err != nil {
 		return arrival{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: fmt.Sprintf("%d bytes that are not a pix.v1.PaymentOrder: %v", len(record.Value), err)}
 	}
-	a, err := arrival{}, error(nil)
+	var a arrival
+	var err error
 	if m.order.ReturnOrder == nil {
 		a, err = m.payment(record)
 	} else {

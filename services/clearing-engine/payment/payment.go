@@ -117,10 +117,11 @@ type Payment struct {
 // (a participant is inactive, the payee's bank is busy), or ReasonNone.
 func Begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (Payment, Command) {
 	p := newPayment(order, now, patience, refusal)
+	command := p.to(reserving, Reserve)
 	if p.refusal != pix.ReasonNone {
-		return p, p.inspect(inspecting)
+		command = p.to(inspecting, Inspect)
 	}
-	return p, p.reserve()
+	return p, command
 }
 
 func newPayment(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) Payment {
@@ -161,16 +162,16 @@ func (p *Payment) Reserved(result Reservation) Command {
 	case p.step != reserving:
 		return p.halt("a result of phase 1")
 	case result.Held:
-		return p.authorize()
+		return p.to(authorizing, Authorize)
 	case result.Taken:
-		return p.inspect(inspecting)
+		return p.to(inspecting, Inspect)
 	case result.Reason != pix.ReasonNone:
 		return p.refuse(result.Reason)
 	case p.lookFirst: // its accounts were there when its original settled
 		return p.halt("a refusal of phase 1 without a reason")
 	}
 	p.refusedLeg = result.Leg
-	return p.diagnose()
+	return p.to(diagnosing, Diagnose)
 }
 
 // Responded takes the receiving bank's response. A late or repeated one changes nothing.
@@ -179,8 +180,8 @@ func (p *Payment) Responded(accepted bool, reason pix.Reason) Command {
 	case p.step != authorizing:
 		return Command{Action: Wait}
 	case accepted:
-		p.step, p.Outcome = resolving, Outcome{Settled: true}
-		return Command{Action: Post}
+		p.Outcome = Outcome{Settled: true}
+		return p.to(resolving, Post)
 	}
 	return p.void(reason)
 }
@@ -213,7 +214,7 @@ func (p *Payment) Resolved(result Resolution) Command {
 	case result == Expired:
 		return p.refuse(pix.ReasonPayeePSPSilent)
 	}
-	return p.inspect(judging)
+	return p.to(judging, Inspect)
 }
 
 // Trace is what the ledger holds about an order.
@@ -245,16 +246,16 @@ func (p *Payment) Inspected(trace Trace, now time.Time) Command {
 		if p.due(now) {
 			return p.void(pix.ReasonPayeePSPSilent)
 		}
-		return p.authorize()
+		return p.to(authorizing, Authorize)
 	case !p.lookFirst && p.refusal == pix.ReasonNone:
 		return p.halt("nothing in the ledger, although the ids of phase 1 were taken")
 	case !p.lookFirst:
-		return p.diagnose()
+		return p.to(diagnosing, Diagnose)
 	}
 	if refusal := cmp.Or(p.refusal, trace.Refusal); refusal != pix.ReasonNone {
 		return p.refuse(refusal)
 	}
-	return p.reserve()
+	return p.to(reserving, Reserve)
 }
 
 // Accounts says which of a payment's accounts exist.
@@ -292,14 +293,10 @@ func (p *Payment) WaitsForBank() bool { return p.step == authorizing }
 // Ended reports whether the order's report or dead letter is on its way.
 func (p *Payment) Ended() bool { return p.step == ended }
 
-func (p *Payment) reserve() Command {
-	p.step = reserving
-	return Command{Action: Reserve}
-}
-
-func (p *Payment) authorize() Command {
-	p.step = authorizing
-	return Command{Action: Authorize}
+// to takes the next step, which begins with an action.
+func (p *Payment) to(next step, action Action) Command {
+	p.step = next
+	return Command{Action: action}
 }
 
 func (p *Payment) void(reason pix.Reason) Command {
@@ -310,16 +307,6 @@ func (p *Payment) void(reason pix.Reason) Command {
 func (p *Payment) refuse(reason pix.Reason) Command {
 	p.step, p.Outcome = resolving, Outcome{Reason: reason}
 	return Command{Action: Refuse, Reason: reason}
-}
-
-func (p *Payment) inspect(next step) Command {
-	p.step = next
-	return Command{Action: Inspect}
-}
-
-func (p *Payment) diagnose() Command {
-	p.step = diagnosing
-	return Command{Action: Diagnose}
 }
 
 func (p *Payment) report(outcome Outcome) Command {

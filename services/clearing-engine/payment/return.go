@@ -11,7 +11,8 @@ import (
 func BeginReturn(r pix.Return, now time.Time, patience time.Duration, refusal pix.Reason) (Payment, Command) {
 	p := newPayment(OrderOf(r), now, patience, refusal)
 	p.lookFirst = true
-	return p, p.inspect(inspecting)
+	command := p.to(inspecting, Inspect)
+	return p, command
 }
 
 // OrderOf returns the payment that does what a return does: its id is the RtrId, payer and

@@ -36,7 +36,7 @@ func TestAnEngineSettlesAndStops(t *testing.T) {
 				t.Errorf("%s, partition %d has the key %s", record.Topic, record.Partition, record.Key)
 			}
 		}
-		err, took := e.end()
+		took, err := e.end()
 		if err != nil || took > 5*time.Second {
 			t.Errorf("it stopped after %v with %v", took, err)
 		}
@@ -61,7 +61,7 @@ func TestASilentBanksPaymentEndsAtItsDeadline(t *testing.T) {
 		if took := w.records(stream.Settlements)[0].Timestamp.Sub(sent); took < 7*time.Second || took > 7*time.Second+3*tickInterval {
 			t.Errorf("it was reported after %v, its deadline is 7s", took)
 		}
-		if err, _ := e.end(); err != nil {
+		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -106,7 +106,7 @@ func TestAnEngineStopsWithoutItsLedger(t *testing.T) {
 		w.ledger.leave()
 		e := w.start()
 		time.Sleep(time.Minute)
-		if err, took := e.end(); err != nil || took > time.Second {
+		if took, err := e.end(); err != nil || took > time.Second {
 			t.Errorf("before it began, it stopped after %v with %v", took, err)
 		}
 		w.ledger.comeBack()
@@ -117,7 +117,7 @@ func TestAnEngineStopsWithoutItsLedger(t *testing.T) {
 		w.ledger.leave()
 		w.pay()
 		time.Sleep(time.Minute)
-		if err, took := e.end(); err != nil || took > 5*time.Second {
+		if took, err := e.end(); err != nil || took > 5*time.Second {
 			t.Errorf("it stopped after %v with %v", took, err)
 		}
 		w.ledger.comeBack()
@@ -134,7 +134,7 @@ func TestAnotherEngineTakesOver(t *testing.T) {
 		first := w.start(func(c *Config) { c.InstanceID = "first"; c.SessionTimeout = 30 * time.Second })
 		payment := w.pay()
 		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
-		if err, _ := first.end(); err != nil {
+		if _, err := first.end(); err != nil {
 			t.Fatal(err)
 		}
 		defer w.bank()()
@@ -147,7 +147,7 @@ func TestAnotherEngineTakesOver(t *testing.T) {
 		if report := w.reports()[payment.String()][0]; report.Status != settled {
 			t.Errorf("the report is %v", report)
 		}
-		if err, _ := second.end(); err != nil {
+		if _, err := second.end(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -159,7 +159,7 @@ func TestACrashPointDiesAsTheHostSays(t *testing.T) {
 		e := w.start(func(c *Config) { c.CrashAt = string(afterPhase1Answered) + ":1" })
 		w.pay()
 		<-e.died
-		if err, _ := e.end(); err != nil {
+		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -109,11 +109,12 @@ func (w *world) start(change ...func(*Config)) *worker {
 	return e
 }
 
-// end stops the engine and returns the error of its Run, and how long that took.
-func (e *worker) end() (error, time.Duration) {
+// end stops the engine and returns how long that took, and the error of its Run.
+func (e *worker) end() (time.Duration, error) {
 	started := time.Now()
 	e.stop()
-	return <-e.ended, time.Since(started)
+	err := <-e.ended
+	return time.Since(started), err
 }
 
 func account(psp pix.ISPB, number string) *pixv1.Account {

@@ -1,22 +1,25 @@
-# One image with every program of Liquida; the command says which one runs.
-#   docker build -t liquida .
+# One image with every program of Liquida. The command chooses the program.
+#   docker build -t liquida:local .
 
-FROM golang:1.26-bookworm AS build
+# Both images are Debian 13. The programs are linked to the glibc of the first and run on that
+# of the second, which must not be older.
+FROM golang:1.26-trixie AS build
 WORKDIR /src
 COPY . .
-# cgo, for the TigerBeetle client: it links to glibc, which the image below has. The caches
-# keep what was downloaded and compiled from one build to the next.
+# The TigerBeetle client needs cgo, and so glibc. The caches keep what was downloaded and
+# compiled from one build to the next.
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=1 go build -trimpath -ldflags=-s -o /out/ \
     ./services/producer ./services/clearing-engine ./services/bank-simulator \
     ./loadtest ./deploy/cmd/bootstrap ./deploy/cmd/ready
-# A volume that is mounted here first gets the folder's owner. No key is ever in the image.
+# A new volume takes over the owner and the mode of the folder that it is mounted on. The image
+# holds no keys.
 RUN mkdir -p /keys/answers /keys/clients /keys/producer && \
     cd /keys && mkdir -p kafka/producer kafka/clearing-engine kafka/bank-simulator kafka/loadtest && chmod 700 * kafka/*
 
-# glibc, certificates and a user that is not root; no shell and nothing else.
-FROM gcr.io/distroless/base-debian12:nonroot
+# glibc, certificates and the user nonroot (65532). No shell.
+FROM gcr.io/distroless/base-debian13:nonroot
 COPY --from=build /out/ /usr/local/bin/
 COPY --from=build --chown=65532:65532 /keys /keys
-# No health check here: only the services have one, and compose and Kubernetes say it.
+# No health check here: compose and Kubernetes define it, for the services only.
 USER nonroot

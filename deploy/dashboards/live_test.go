@@ -28,7 +28,7 @@ import (
 var mayBeEmpty = map[string]string{}
 
 // statsdExporter is the bridge's version, as in docker-compose.yml.
-const statsdExporter = "github.com/prometheus/statsd_exporter@v0.28.0"
+const statsdExporter = "github.com/prometheus/statsd_exporter@v0.31.0"
 
 // TestEveryExpressionShowsData runs a real system under a real Prometheus, with rejections and a
 // crash, and then queries every expression of every dashboard and rule over that time: a panel that

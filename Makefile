@@ -23,7 +23,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz test-api test-foreign-client check-modules check-manifests dashboards verify-dashboards test-grafana verify-compose ci
+.PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz test-api test-foreign-client check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose ci
 
 help: ## list every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -140,7 +140,10 @@ test-grafana: ## ask Grafana's own code (npm, into .cache/tools) whether annotat
 	@.ci/tools.sh grafana
 	GRAFANA_LIBRARY=$(CURDIR)/.cache/tools/grafana go test -count=1 -v -run 'InGrafana$$' ./deploy/dashboards
 
-verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, about 10 minutes)
+preflight: ## list what stops docker compose up on this machine, before anything is pulled
+	@deploy/preflight.sh
+
+verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, about 20 minutes)
 	@deploy/verify-compose.sh
 
 CI_STEPS := test test-kafka lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-grafana fuzz

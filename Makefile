@@ -109,7 +109,7 @@ check-docs: ## check that the files, links, targets, tests, settings and metrics
 	@.ci/docs.sh
 
 openapi: ## write the description of the producer's HTTP API, services/producer/openapi.json
-	@LIQUIDA_WRITE_OPENAPI=1 go test -count=1 -run '^TestTheDescriptionIsTheCodes$$' ./services/producer
+	@LIQUIDA_WRITE_OPENAPI=1 go test -count=1 -run '^TestTheDescriptionIsTheCodes$$' ./services/producer/frontdoor
 
 fuzz: ## try FUZZ_INPUTS inputs on each decoder, and keep those that break it in testdata: make fuzz FUZZ_INPUTS=1000000
 	@for target in $$(grep -rE '^func Fuzz' --include='*_test.go' $(MODULES) | sed -E 's|/[^/]*_test\.go:func (Fuzz[A-Za-z]+).*|:\1|'); do \

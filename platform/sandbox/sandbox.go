@@ -1,6 +1,6 @@
-// Package sandbox knows the population of the test system: which banks and customers
-// bootstrap creates, and which payee branches the bank simulator treats in a special
-// way. It is a function of a few numbers, so that nobody has to look anybody up.
+// Package sandbox knows the population of the test system: the banks and customers that
+// bootstrap creates, and the payee branches that the bank simulator treats in a special way.
+// The population is a function of a few numbers, so nothing has to be looked up.
 package sandbox
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Population says how many banks and ordinary customers there are, and what they own.
+// Population is the number of banks and ordinary customers, and what they own.
 type Population struct {
 	Banks           int    `env:"SANDBOX_BANKS" envDefault:"5" help:"number of PSPs, 2 to 1000"`
-	Customers       int    `env:"SANDBOX_CUSTOMERS" envDefault:"5000" help:"number of ordinary customers, spread evenly over the PSPs, at least 2 per PSP, at most 2000000"`
+	Customers       int    `env:"SANDBOX_CUSTOMERS" envDefault:"5000" help:"number of ordinary customers, spread evenly over the PSPs, at least 2 for each PSP, at most 2000000"`
 	DepositCentavos uint64 `env:"SANDBOX_DEPOSIT_CENTAVOS" envDefault:"100000000" help:"initial deposit of each ordinary customer in centavos, 1 to 10^12"`
 	ReserveCentavos uint64 `env:"SANDBOX_RESERVE_CENTAVOS" envDefault:"1000000000000" help:"initial reserve of each PSP in centavos, 1 to 10^15"`
 }
@@ -48,8 +48,18 @@ const (
 // SpecialBranches lists the branches other than the ordinary one.
 var SpecialBranches = []string{SilentBranch, LateBranch, BlockedBranch, ClosedBranch, RichBranch}
 
-// Bank returns the ISPB of PSP i, 0 ≤ i < Banks.
-func (p Population) Bank(i int) pix.ISPB { return pix.ISPB(strconv.Itoa(10_000_001 + i)) }
+// firstBank is the ISPB of bank 0.
+const firstBank = 10_000_001
+
+// Bank returns the ISPB of bank i, 0 ≤ i < Banks.
+func (p Population) Bank(i int) pix.ISPB { return pix.ISPB(strconv.Itoa(firstBank + i)) }
+
+// BankNumber is the inverse of Bank. It is false for a bank that is not of the population.
+func (p Population) BankNumber(psp pix.ISPB) (int, bool) {
+	number, err := strconv.Atoi(string(psp))
+	bank := number - firstBank
+	return bank, err == nil && bank >= 0 && bank < p.Banks
+}
 
 // Customer returns ordinary customer i, 0 ≤ i < Customers; its PSP is Bank(i mod Banks).
 func (p Population) Customer(i int) pix.Account {
@@ -59,6 +69,19 @@ func (p Population) Customer(i int) pix.Account {
 // Special returns the one account of a PSP in a special branch.
 func (p Population) Special(bank int, branch string) pix.Account {
 	return pix.Account{ISPB: p.Bank(bank), Branch: branch, Number: "1"}
+}
+
+// DepositsOf returns the sum of the initial deposits of a bank's customers in centavos.
+func (p Population) DepositsOf(bank int) uint64 {
+	customers := p.Customers / p.Banks
+	if bank < p.Customers%p.Banks {
+		customers++
+	}
+	deposits := uint64(customers) * p.DepositCentavos
+	for _, branch := range SpecialBranches {
+		deposits += p.DepositOf(p.Special(bank, branch))
+	}
+	return deposits
 }
 
 // DepositOf returns the initial deposit of an account of the population in centavos.

@@ -46,8 +46,18 @@ func TestEveryAccountIsValidAndThereOnce(t *testing.T) {
 			if perBank[p.Bank(i)] < 2 {
 				t.Fatalf("%s has %d customers: payments inside one bank need two", p.Bank(i), perBank[p.Bank(i)])
 			}
+			deposits := uint64(perBank[p.Bank(i)]) * p.DepositCentavos
 			for _, branch := range SpecialBranches {
 				add(p.Special(i, branch))
+				deposits += p.DepositOf(p.Special(i, branch))
+			}
+			if number, ok := p.BankNumber(p.Bank(i)); !ok || number != i || p.DepositsOf(i) != deposits {
+				t.Fatalf("bank %d is number %d, %v, with deposits of %d, want %d", i, number, ok, p.DepositsOf(i), deposits)
+			}
+		}
+		for _, stranger := range []pix.ISPB{p.Bank(-1), p.Bank(p.Banks), "ABCDEFGH"} {
+			if number, ok := p.BankNumber(stranger); ok {
+				t.Fatalf("%s is bank %d", stranger, number)
 			}
 		}
 		if len(perBank) != p.Banks {

@@ -14,6 +14,7 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/services/producer/query"
 )
 
 // get reads an answer that must be 200.
@@ -34,26 +35,30 @@ func get[B any](t *testing.T, p *program, path string) (body B) {
 	return body
 }
 
+func balance(posted, out, in, available int64) query.Balance {
+	return query.Balance{PostedCentavos: posted, PendingOutCentavos: out, PendingInCentavos: in, AvailableCentavos: available}
+}
+
 func TestTheBalanceIsTheLedgers(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
 	payer, payee := "/v1/accounts/10000001/0001/1", "/v1/accounts/10000002/0001/2"
-	check := func(path string, want balance) {
+	check := func(path string, want query.Balance) {
 		t.Helper()
-		if got := get[accountBalance](t, p, path); (balance{got.PostedCentavos, got.PendingOutCentavos, got.PendingInCentavos, got.AvailableCentavos}) != want || "/v1/accounts/"+got.ISPB+"/"+got.Branch+"/"+got.Number != path {
+		if got := get[query.AccountBalance](t, p, path); got.Balance != want || "/v1/accounts/"+got.ISPB+"/"+got.Branch+"/"+got.Number != path {
 			t.Errorf("%s: %+v, want %+v", path, got, want)
 		}
 	}
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
-	check(payer, balance{1_000_000, 0, 0, 1_000_000})
+	check(payer, balance(1_000_000, 0, 0, 1_000_000))
 	write(t, client, ledger.AppendReserve(nil, id, content, 60))
-	check(payer, balance{1_000_000, 100, 0, 999_900})
-	check(payee, balance{0, 0, 100, 0})
+	check(payer, balance(1_000_000, 100, 0, 999_900))
+	check(payee, balance(0, 0, 100, 0))
 	write(t, client, ledger.AppendPost(nil, id, false))
-	check(payer, balance{999_900, 0, 0, 999_900})
-	check(payee, balance{100, 0, 0, 100})
+	check(payer, balance(999_900, 0, 0, 999_900))
+	check(payee, balance(100, 0, 0, 100))
 	if got := p.call("GET", "/v1/accounts/10000001/0001/99", ""); got.code != http.StatusNotFound || got.Field != "account" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
@@ -87,7 +92,7 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 		var got []string
 		before := time.Now().Add(time.Hour)
 		for cursor := ""; ; {
-			page := get[statement](t, p, fmt.Sprintf("%s?limit=%d%s", path, limit, cursor))
+			page := get[query.Statement](t, p, fmt.Sprintf("%s?limit=%d%s", path, limit, cursor))
 			if len(page.Lines) > limit {
 				t.Errorf("%d lines in a page of %d", len(page.Lines), limit)
 			}
@@ -111,7 +116,7 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 	if results, err := client.CreateAccounts([]tb.Account{idle}); err != nil || len(results) > 0 {
 		t.Fatalf("%v %v", results, err)
 	}
-	if page := get[statement](t, p, "/v1/accounts/10000001/0001/2/statement"); len(page.Lines) != 0 || page.NextCursor != "" {
+	if page := get[query.Statement](t, p, "/v1/accounts/10000001/0001/2/statement"); len(page.Lines) != 0 || page.NextCursor != "" {
 		t.Errorf("an account without movements: %+v", page)
 	}
 	if got := p.call("GET", "/v1/accounts/10000001/0001/99/statement", ""); got.code != http.StatusNotFound {
@@ -156,28 +161,28 @@ func TestAParticipantsBooksAgree(t *testing.T) {
 	client := connect(t, l)
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
-	if page := get[participantPage](t, p, "/v1/participants"); len(page.Participants) != 0 {
+	if page := get[query.ParticipantPage](t, p, "/v1/participants"); len(page.Participants) != 0 {
 		t.Errorf("participants of an empty ledger: %+v", page)
 	}
 	fund(t, client, sandbox.Population{Banks: 3, Customers: 7, DepositCentavos: 1000, ReserveCentavos: 10_000})
-	check := func(ispb string, reserve, transit balance) {
+	check := func(ispb string, reserve, transit query.Balance) {
 		t.Helper()
-		got := get[participant](t, p, "/v1/participants/"+ispb)
+		got := get[query.Participant](t, p, "/v1/participants/"+ispb)
 		if got.ISPB != ispb || got.Reserve != reserve || got.Transit != transit || got.Books == nil || !got.Books.Holds || got.Books.DifferenceCentavos != 0 {
 			t.Errorf("%+v %+v, want reserve %+v and transit %+v", got, got.Books, reserve, transit)
 		}
 	}
 	// Deposits: two or three customers, and twice the reserve for the one of the rich branch.
-	check("10000001", balance{10_000, 0, 0, 10_000}, balance{-23_000, 0, 0, -23_000})
+	check("10000001", balance(10_000, 0, 0, 10_000), balance(-23_000, 0, 0, -23_000))
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, id, content, 60))
-	check("10000001", balance{10_000, 100, 0, 9900}, balance{-23_000, 0, 100, -23_000})
+	check("10000001", balance(10_000, 100, 0, 9900), balance(-23_000, 0, 100, -23_000))
 	write(t, client, ledger.AppendPost(nil, id, false))
-	check("10000001", balance{9900, 0, 0, 9900}, balance{-22_900, 0, 0, -22_900})
-	check("10000002", balance{10_100, 0, 0, 10_100}, balance{-22_100, 0, 0, -22_100})
+	check("10000001", balance(9900, 0, 0, 9900), balance(-22_900, 0, 0, -22_900))
+	check("10000002", balance(10_100, 0, 0, 10_100), balance(-22_100, 0, 0, -22_100))
 	var all []string
 	for cursor := ""; ; {
-		page := get[participantPage](t, p, "/v1/participants?limit=2"+cursor)
+		page := get[query.ParticipantPage](t, p, "/v1/participants?limit=2"+cursor)
 		for _, one := range page.Participants {
 			all = append(all, one.ISPB)
 		}
@@ -191,7 +196,7 @@ func TestAParticipantsBooksAgree(t *testing.T) {
 	}
 	// Money without a source must show.
 	write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: ledger.TransitAccount("10000003"), CreditAccountID: ledger.RefusalsAccount, Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: 99}})
-	if got := get[participant](t, p, "/v1/participants/10000003"); got.Books.Holds || got.Books.DifferenceCentavos != -1 {
+	if got := get[query.Participant](t, p, "/v1/participants/10000003"); got.Books.Holds || got.Books.DifferenceCentavos != -1 {
 		t.Errorf("a breach of the law is reported as %+v", got.Books)
 	}
 	if got := p.call("GET", "/v1/participants/99999999", ""); got.code != http.StatusNotFound {

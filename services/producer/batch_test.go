@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/producer/submission"
 )
 
 // batch sends a body and reads all results.
-func (p *program) batch(body string) (results []batchResult) {
+func (p *program) batch(body string) (results []submission.BatchResult) {
 	p.t.Helper()
 	response, err := http.Post("http://"+p.HTTP+batchPath, "application/x-ndjson", strings.NewReader(body))
 	if err != nil {
@@ -27,7 +28,7 @@ func (p *program) batch(body string) (results []batchResult) {
 	}
 	decoder := json.NewDecoder(response.Body)
 	for {
-		var one batchResult
+		var one submission.BatchResult
 		if err := decoder.Decode(&one); err == io.EOF {
 			return results
 		} else if err != nil {
@@ -177,7 +178,7 @@ func TestABatchWithTheBrokerAwayNamesEveryPayment(t *testing.T) {
 			unknown++
 		}
 	}
-	if unknown < batchWindow {
-		t.Errorf("%d of unknown fate, want at least the %d that were in flight", unknown, batchWindow)
+	if unknown < submission.BatchWindow {
+		t.Errorf("%d of unknown fate, want at least the %d that were in flight", unknown, submission.BatchWindow)
 	}
 }

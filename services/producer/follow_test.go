@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,6 +20,8 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/producer/feed"
+	"github.com/liquida/liquida/services/producer/query"
 )
 
 // answer is one that may still be being written; it is closed with the test.
@@ -154,7 +158,7 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 		reports(t, b, 1, [2]string{id.String(), "10000002"})
 	}()
 	response := p.send(context.Background(), "POST", "/v1/payments", body, "Prefer", "respond-async, wait=600")
-	var state paymentState
+	var state query.PaymentState
 	if err := json.NewDecoder(response.Body).Decode(&state); err != nil {
 		t.Fatal(err)
 	}
@@ -175,17 +179,6 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 	}
 }
 
-func TestPreferredWait(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"": 0, "wait": 0, "wait=0": 0, "wait=-1": 0, "wait=x": 0, "wait=99999999999": 0, "respond-async": 0, "waiting=3": 0,
-		"wait=3": 3 * time.Second, "WAIT=3": 3 * time.Second, `wait="3"`: 3 * time.Second, "respond-async, wait=3;x=y": 3 * time.Second, "wait = 3": 3 * time.Second, "wait=100": 30 * time.Second, "wait=3, wait=4": 3 * time.Second,
-	} {
-		if got, ok := preferredWait(http.Header{"Prefer": {text}}, 30*time.Second); got != want || ok != (want > 0) {
-			t.Errorf("Prefer: %s: %v %v, want %v", text, got, ok, want)
-		}
-	}
-}
-
 func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
@@ -201,7 +194,7 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 	expect := func(status string, legs int) {
 		t.Helper()
 		e := next(t, stream)
-		var state paymentState
+		var state query.PaymentState
 		if err := json.Unmarshal([]byte(e.data), &state); err != nil || e.kind != "state" || e.id != status || state.Status != status || state.EndToEndID != id.String() || len(state.Legs) != legs {
 			t.Errorf("%+v %v, want %s with %d legs", e, err, status, legs)
 		}
@@ -228,6 +221,15 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 	}
 }
 
+// cursor is what the id of an event holds: a version and the next offset of each partition.
+func cursor(offsets ...uint64) string {
+	text := []byte{1}
+	for _, offset := range offsets {
+		text = binary.AppendUvarint(text, offset)
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
 func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 	b := startBroker(t)
 	p := startProgram(t, b, nil, append(lasting, "SETTLEMENT_HISTORIES_MAX=1")...)
@@ -244,7 +246,7 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 	}
 	named := func(e event) string {
 		t.Helper()
-		var s settlement
+		var s feed.Settlement
 		if err := json.Unmarshal([]byte(e.data), &s); err != nil || e.kind != "settlement" || s.Status != "settled" || s.Payee.ISPB != "10000002" || s.AmountCentavos == 0 || s.ReportedAt.IsZero() {
 			t.Fatalf("%+v %v", e, err)
 		}
@@ -305,40 +307,9 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 		}
 		end()
 	}
-	for _, bad := range []string{"?participant=1", "", "?participant=10000002&from=x", "?participant=10000002&from=" + position{1 << 40, 0, 0, 0}.cursor(), "?participant=10000002&from=" + position{0}.cursor()} {
+	for _, bad := range []string{"?participant=1", "", "?participant=10000002&from=x", "?participant=10000002&from=" + cursor(1<<40, 0, 0, 0), "?participant=10000002&from=" + cursor(0)} {
 		if got := p.call("GET", "/v1/settlements"+bad, ""); got.code != 422 || got.Field == "" || got.Rule == "" {
 			t.Errorf("%s: %d %s", bad, got.code, got.text)
 		}
-	}
-}
-
-// Who does not keep up is cut off, so that he reads the topic again; nobody else notices.
-func TestFallingBehindEndsOnlyTheOneWhoDoes(t *testing.T) {
-	s := newSettlements(nil, stream.Config{}, nil)
-	s.next = position{0}
-	slow, endSlow := s.follow("10000002")
-	defer endSlow()
-	message := &pixv1.SettlementReport{EndToEndId: "E", Payer: &pixv1.Account{Ispb: "10000001"}, Payee: &pixv1.Account{Ispb: "10000002"}}
-	value, err := message.MarshalVT()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for offset := range int64(followingMax + 10) {
-		fast, end := s.follow("10000001")
-		s.spread([]*kgo.Record{{Key: []byte("E"), Value: value, Offset: offset}})
-		if r := <-fast.reports; r.offset != offset || fast.from[0] != offset {
-			t.Fatalf("%+v from %v, want offset %d", r, fast.from, offset)
-		}
-		end()
-	}
-	n := int64(0)
-	for r := range slow.reports {
-		if r.offset != n {
-			t.Fatalf("offset %d, want %d", r.offset, n)
-		}
-		n++
-	}
-	if n != followingMax || len(s.following) != 0 {
-		t.Errorf("%d reports kept, %d still followed", n, len(s.following))
 	}
 }

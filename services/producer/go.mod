@@ -9,6 +9,7 @@ require (
 	github.com/liquida/liquida/proto v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	go.uber.org/zap v1.28.0
+	golang.org/x/sync v0.23.0
 	golang.org/x/time v0.14.0
 )
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -10,18 +9,22 @@ import (
 	"testing"
 )
 
-// The file is for those who make clients; make openapi writes it.
-func TestTheDescriptionIsTheCodes(t *testing.T) {
-	made := describe(api(&acceptance{follow: &follow{}}, &batches{}, &reads{}))
-	if os.Getenv("LIQUIDA_WRITE_OPENAPI") != "" {
-		if err := os.WriteFile("openapi.json", made, 0o644); err != nil {
-			t.Fatal(err)
+// routes returns the routes of the description, which is generated from those that are served.
+func routes(t *testing.T) (routes []struct{ method, path string }) {
+	t.Helper()
+	var described struct {
+		Paths map[string]map[string]json.RawMessage
+	}
+	text, _ := os.ReadFile("openapi.json")
+	if err := json.Unmarshal(text, &described); err != nil || len(described.Paths) < 9 {
+		t.Fatalf("%d paths, %v", len(described.Paths), err)
+	}
+	for path, operations := range described.Paths {
+		for method := range operations {
+			routes = append(routes, struct{ method, path string }{strings.ToUpper(method), path})
 		}
 	}
-	kept, err := os.ReadFile("openapi.json")
-	if err != nil || !bytes.Equal(made, kept) {
-		t.Errorf("openapi.json is not what the code says (%v): run make openapi", err)
-	}
+	return routes
 }
 
 func TestTheDescriptionIsServed(t *testing.T) {
@@ -33,16 +36,9 @@ func TestTheDescriptionIsServed(t *testing.T) {
 			t.Errorf("%s: %s %s %v", path, response.Status, text, err)
 		}
 	}
-	var described struct {
-		Paths map[string]map[string]json.RawMessage
-	}
-	text, _ := os.ReadFile("openapi.json")
-	if err := json.Unmarshal(text, &described); err != nil || len(described.Paths) < 9 {
-		t.Fatalf("%d paths, %v", len(described.Paths), err)
-	}
-	for path := range described.Paths {
-		if got := p.call("PATCH", strings.NewReplacer("{", "", "}", "").Replace(path), ""); got.code != http.StatusMethodNotAllowed || got.Field != "method" || got.Rule == "" {
-			t.Errorf("PATCH %s: %d %s", path, got.code, got.text)
+	for _, route := range routes(t) {
+		if got := p.call("PATCH", strings.NewReplacer("{", "", "}", "").Replace(route.path), ""); got.code != http.StatusMethodNotAllowed || got.Field != "method" || got.Rule == "" {
+			t.Errorf("PATCH %s: %d %s", route.path, got.code, got.text)
 		}
 	}
 	if got := p.call("GET", "/v1/nothing", ""); got.code != http.StatusNotFound || got.contentType != "application/problem+json" {

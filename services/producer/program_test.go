@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,6 +17,15 @@ import (
 
 // The tests run the real program: this test binary, started again.
 func TestMain(m *testing.M) { kit.Main(m, main) }
+
+// random is safe for concurrent use: its source is the process's own.
+var random = rand.New(processSource{})
+
+type processSource struct{}
+
+func (processSource) Uint64() uint64 { return rand.Uint64() }
+
+const batchPath = "/v1/payments:batch"
 
 // startBroker has four partitions of each topic, which it keeps when it starts again.
 func startBroker(t testing.TB) *kit.Broker {

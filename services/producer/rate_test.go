@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/submission"
 )
 
 func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
@@ -45,7 +46,7 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 	_, _, _, text := p.as(other, "POST", batchPath, strings.Repeat(strings.Replace(valid, "10000001", "10000002", 1)+"\n", 50))
 	lines := 0
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		var result batchResult
+		var result submission.BatchResult
 		if err := json.Unmarshal([]byte(line), &result); err != nil {
 			t.Fatal(err)
 		}

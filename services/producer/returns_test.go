@@ -20,6 +20,9 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/web"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/producer/feed"
+	"github.com/liquida/liquida/services/producer/field"
+	"github.com/liquida/liquida/services/producer/query"
 )
 
 func newReturn(t *testing.T, original pix.EndToEndID) (pix.ReturnID, pix.ReturnContent) {
@@ -102,7 +105,7 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	p.AwaitNeed("ledger", false)
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	path := "/v1/payments/" + original.String()
-	state := func() (s paymentState, text string) {
+	state := func() (s query.PaymentState, text string) {
 		t.Helper()
 		got := p.call("GET", path, "")
 		if err := json.Unmarshal([]byte(got.text), &s); err != nil || got.code != 200 {
@@ -127,7 +130,7 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 		for _, r := range s.Returns {
 			got = append(got, fmt.Sprint(r.ReturnID, " ", r.AmountCentavos, " ", r.ReturnReasonCode, " ", r.Status, r.ReasonCode, " ", !r.ReservedAt.IsZero(), r.DecidedAt != nil))
 		}
-		if !slices.Equal(got, want) || s.ReturnedCentavos != returned || s.Status != stateSettled || s.AmountCentavos != int64(content.AmountCentavos) {
+		if !slices.Equal(got, want) || s.ReturnedCentavos != returned || s.Status != query.Settled || s.AmountCentavos != int64(content.AmountCentavos) {
 			t.Fatalf("after %s: want %v and %d centavos in %s", after, want, returned, text)
 		}
 	}
@@ -161,7 +164,7 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	want = append(want, last.String()+" 59 MD06 rejectedAB03 true false")
 	kit.Await(t, "the last one to expire", func() (bool, string) {
 		s, text := state()
-		return len(s.Returns) == 4 && s.Returns[3].Status == stateRejected, text
+		return len(s.Returns) == 4 && s.Returns[3].Status == query.Rejected, text
 	})
 	told("the last one expired without a verdict")
 }
@@ -177,7 +180,7 @@ func back(t *testing.T, b *kit.Broker, id pix.ReturnID, original pix.EndToEndID,
 	report := &pixv1.SettlementReport{EndToEndId: id.String(), OriginalEndToEndId: original.String(), AmountCentavos: 40, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: "AM09"}
 	if settled {
 		report.Status, report.ReasonCode = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, ""
-		report.Payer, report.Payee = accountOf(content.Payee).proto(), accountOf(content.Payer).proto()
+		report.Payer, report.Payee = field.AccountOf(content.Payee).Proto(), field.AccountOf(content.Payer).Proto()
 	}
 	value, err := report.MarshalVT()
 	if err == nil {
@@ -210,12 +213,12 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 	expect := func(status string) {
 		t.Helper()
 		e := next(t, following)
-		var state returnState
+		var state query.ReturnState
 		if err := json.Unmarshal([]byte(e.data), &state); err != nil || e.kind != "state" || e.id != status || state.Status != status || state.ReturnID != id.String() {
 			t.Errorf("%+v %v, want %s", e, err, status)
 		}
 	}
-	expect(stateUnknown)
+	expect(query.Unknown)
 	var settling sync.WaitGroup
 	settling.Go(func() {
 		kit.Await(t, "the submission to wait", func() (bool, string) {
@@ -226,16 +229,16 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 	body := fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "MD06"}`, id, original)
 	for range 2 { // the second time it is known already
 		response := p.send(t.Context(), "POST", "/v1/returns", body, "Prefer", "wait=600")
-		var state returnState
+		var state query.ReturnState
 		if err := json.NewDecoder(response.Body).Decode(&state); err != nil {
 			t.Fatal(err)
 		}
-		if response.StatusCode != 200 || response.Header.Get("Preference-Applied") != "wait=60" || state.Status != stateSettled || state.AmountCentavos != 40 || state.OriginalEndToEndID != original.String() {
+		if response.StatusCode != 200 || response.Header.Get("Preference-Applied") != "wait=60" || state.Status != query.Settled || state.AmountCentavos != 40 || state.OriginalEndToEndID != original.String() {
 			t.Errorf("%s %v %+v", response.Status, response.Header, state)
 		}
 	}
 	settling.Wait()
-	expect(stateSettled)
+	expect(query.Settled)
 	select {
 	case e, more := <-following:
 		if more {
@@ -272,8 +275,8 @@ func TestBothBanksAreToldHowAReturnEnds(t *testing.T) {
 	both = append(both, follow("10000001", "start"), follow("10000002", "start")) // and those who come later
 	for i, told := range both {
 		for _, want := range []string{settled.String() + " settled", rejected.String() + " rejectedAM09"} { // one key, so in order
-			var s settlement
-			if err := json.Unmarshal([]byte(next(t, told).data), &s); err != nil || s.EndToEndID+" "+s.Status+s.ReasonCode != want || s.OriginalEndToEndID != original.String() || s.AmountCentavos != 40 || (s.Payer != nil) != (s.Status == stateSettled) {
+			var s feed.Settlement
+			if err := json.Unmarshal([]byte(next(t, told).data), &s); err != nil || s.EndToEndID+" "+s.Status+s.ReasonCode != want || s.OriginalEndToEndID != original.String() || s.AmountCentavos != 40 || (s.Payer != nil) != (s.Status == query.Settled) {
 				t.Errorf("stream %d: %+v %v, want %s", i, s, err, want)
 			}
 		}
@@ -420,26 +423,4 @@ func fundPayee(t *testing.T, client tigerbeetle.Client, centavos uint64) {
 		Amount: tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding}})
 	write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount, CreditAccountID: ledger.ReserveAccount(content.Payee.ISPB),
 		Amount: tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding}})
-}
-
-func TestAParticipantGivesBackOnlyWhatItReceived(t *testing.T) {
-	now, original := time.Now(), pix.NewEndToEndID("10000001", time.Now(), random)
-	order := func() *returnOrder {
-		return &returnOrder{OriginalEndToEndID: original.String(), AmountCentavos: 1, ReasonCode: "MD06"}
-	}
-	own := order()
-	if _, problem := own.record(caller{holder: "10000002"}, now); problem != nil || !strings.HasPrefix(own.ReturnID, "D10000002") {
-		t.Errorf("%s: %+v", own.ReturnID, problem)
-	}
-	for holder, allowed := range map[string]bool{"": true, "10000002": true, "10000001": false, keys.CentralBank: false} {
-		again := order()
-		again.ReturnID = own.ReturnID
-		_, problem := again.record(caller{holder: holder}, now)
-		if (problem == nil) != allowed || problem != nil && (problem.Status != 403 || problem.Field != "return_id") {
-			t.Errorf("%q: %+v", holder, problem)
-		}
-	}
-	if _, problem := order().record(caller{holder: keys.CentralBank}, now); problem == nil {
-		t.Error("the central bank, which owns no account, got an id made")
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/producer/query"
 )
 
 // books opens the accounts that payments from one PSP to another need.
@@ -119,10 +120,10 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 
 // legsAre tells whether an answer shows content's three legs in a state, or none.
 func legsAre(got reply, state string) bool {
-	var shown paymentState
+	var shown query.PaymentState
 	if err := json.Unmarshal([]byte(got.text), &shown); state == "" {
 		return !got.has("legs") && !got.has("amount_centavos") && !got.has("payer")
-	} else if err != nil || len(shown.Legs) != 3 || shown.AmountCentavos != 100 || shown.Payer.pix() != content.Payer || shown.Payee.pix() != content.Payee {
+	} else if err != nil || len(shown.Legs) != 3 || shown.AmountCentavos != 100 || shown.Payer.Pix() != content.Payer || shown.Payee.Pix() != content.Payee {
 		return false
 	}
 	for i, want := range [][2]string{{"customer/10000001/0001/1", "transit/10000001"}, {"reserve/10000001", "reserve/10000002"}, {"transit/10000002", "customer/10000002/0001/2"}} {

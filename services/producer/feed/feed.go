@@ -1,0 +1,276 @@
+// Package feed tells clients how payments and returns go on: to those that wait for the
+// outcome of their submission, to those that follow one payment or return, and to those that
+// follow all settlements of a participant.
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/query"
+)
+
+// Config bounds waits and streams.
+type Config struct {
+	WaitMax       time.Duration `env:"WAIT_MAX" envDefault:"30s" help:"longest wait of a submission for its outcome (Prefer: wait=N), 1s to 5m"`
+	WaitsMax      int           `env:"WAITS_MAX" envDefault:"1000" help:"submissions that wait at the same time, 1 to 100000; above it the response does not wait"`
+	AskAgain      time.Duration `env:"ASK_AGAIN_INTERVAL" envDefault:"1s" help:"how often the ledger is asked for a payment that a client follows and of which no settlement report comes, 10ms to 1m"`
+	StreamsMax    int           `env:"STREAMS_MAX" envDefault:"1000" help:"open streams of events, 1 to 100000; above it the response is 429"`
+	StreamTimeMax time.Duration `env:"STREAM_TIME_MAX" envDefault:"1h" help:"how long a stream stays open, 1s to 24h; its client goes on with a new one"`
+	KeepAlive     time.Duration `env:"STREAM_KEEP_ALIVE" envDefault:"15s" help:"how often a silent stream sends a comment, which shows that it lives, 100ms to 5m"`
+	WriteTimeout  time.Duration `env:"STREAM_WRITE_TIMEOUT" envDefault:"10s" help:"for one event to be written, 100ms to 1m; then the stream ends"`
+	HistoriesMax  int           `env:"SETTLEMENT_HISTORIES_MAX" envDefault:"4" help:"streams that read past settlements from Kafka at the same time, 1 to 64; the others wait for their turn"`
+}
+
+// Validate names the variable and the value that is wrong.
+func (c Config) Validate() error {
+	return errors.Join(
+		settings.DurationInRange("WAIT_MAX", c.WaitMax, time.Second, 5*time.Minute),
+		settings.InRange("WAITS_MAX", c.WaitsMax, 1, 100_000),
+		settings.DurationInRange("ASK_AGAIN_INTERVAL", c.AskAgain, 10*time.Millisecond, time.Minute),
+		settings.InRange("STREAMS_MAX", c.StreamsMax, 1, 100_000),
+		settings.DurationInRange("STREAM_TIME_MAX", c.StreamTimeMax, time.Second, 24*time.Hour),
+		settings.DurationInRange("STREAM_KEEP_ALIVE", c.KeepAlive, 100*time.Millisecond, 5*time.Minute),
+		settings.DurationInRange("STREAM_WRITE_TIMEOUT", c.WriteTimeout, 100*time.Millisecond, time.Minute),
+		settings.InRange("SETTLEMENT_HISTORIES_MAX", c.HistoriesMax, 1, 64))
+}
+
+// Feed serves waits and streams.
+type Feed struct {
+	config   Config
+	ledger   *query.Ledger
+	watcher  *Watcher
+	stopping context.Context // ends when the service begins to stop
+
+	waits, streams *permits
+	histories      chan int // numbers of the clients that may read the past
+}
+
+// New registers the metrics. Waits and streams end with stopping.
+func New(stopping context.Context, config Config, ledger *query.Ledger, watcher *Watcher, registry prometheus.Registerer) *Feed {
+	f := &Feed{config: config, ledger: ledger, watcher: watcher, stopping: stopping,
+		waits:     newPermits(config.WaitsMax, registry, "pix_producer_waits", "Submissions that wait for the outcome of their payment."),
+		streams:   newPermits(config.StreamsMax, registry, "pix_producer_streams", "Open streams of events."),
+		histories: make(chan int, config.HistoriesMax),
+	}
+	for number := range config.HistoriesMax {
+		f.histories <- number
+	}
+	return f
+}
+
+// permits is a semaphore with a metric.
+type permits struct {
+	*semaphore.Weighted
+	taken prometheus.Gauge
+}
+
+func newPermits(limit int, registry prometheus.Registerer, name, help string) *permits {
+	p := &permits{semaphore.NewWeighted(int64(limit)), prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})}
+	registry.MustRegister(p.taken)
+	return p
+}
+
+func (p *permits) take() bool {
+	if !p.TryAcquire(1) {
+		return false
+	}
+	p.taken.Inc()
+	return true
+}
+
+func (p *permits) free() {
+	p.taken.Dec()
+	p.Release(1)
+}
+
+// bound returns a context that ends with the request, with the service, and after a time.
+func (f *Feed) bound(r *http.Request, longest time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(r.Context(), longest)
+	stop := context.AfterFunc(f.stopping, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// State is the state of a payment or a return.
+type State interface {
+	Reached() string
+	Final() bool
+}
+
+// Subject is a payment or a return that a client follows: its id, and how to ask for its state.
+type Subject[S State] struct {
+	id    string
+	state func(context.Context) (S, *web.Problem)
+}
+
+// Payment is the subject of a payment.
+func (f *Feed) Payment(id pix.EndToEndID) Subject[query.PaymentState] {
+	return Subject[query.PaymentState]{id.String(), func(ctx context.Context) (query.PaymentState, *web.Problem) { return f.ledger.StateOfPayment(ctx, id) }}
+}
+
+// Return is the subject of a return.
+func (f *Feed) Return(id pix.ReturnID) Subject[query.ReturnState] {
+	return Subject[query.ReturnState]{id.String(), func(ctx context.Context) (query.ReturnState, *web.Problem) { return f.ledger.StateOfReturn(ctx, id) }}
+}
+
+// states sends each new state, the first at once. It closes after the final one or when ctx
+// ends. It asks the ledger after a settlement report and regularly, because the broker may be
+// away. While the ledger is away, no state comes.
+func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan S {
+	states := make(chan S)
+	go func() {
+		defer close(states)
+		reported, forget := f.watcher.notify(subject.id) // before the first question, so that no report is missed
+		defer forget()
+		again := time.NewTicker(f.config.AskAgain)
+		defer again.Stop()
+		for last := ""; ; {
+			state, problem := subject.state(ctx)
+			if problem == nil && state.Reached() != last {
+				select {
+				case states <- state:
+				case <-ctx.Done():
+					return
+				}
+				if last = state.Reached(); state.Final() {
+					return
+				}
+			}
+			select {
+			case <-reported:
+			case <-again.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return states
+}
+
+// Respond responds to the submission of a payment or a return that Kafka has acknowledged:
+// with the outcome, if the caller prefers to wait and it comes in time, else with accepted.
+func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S], accepted any) {
+	if longest, wanted := preferredWait(r.Header, f.config.WaitMax); wanted {
+		if end, applied := waitFor(f, w, r, subject, longest); applied {
+			w.Header().Set(PreferenceApplied, fmt.Sprintf("wait=%d", longest/time.Second))
+			if end.Final() {
+				web.WriteJSON(w, http.StatusOK, end)
+				return
+			}
+		}
+	}
+	web.WriteJSON(w, http.StatusAccepted, accepted)
+}
+
+// PreferenceApplied is the header of a response that has waited.
+const PreferenceApplied = "Preference-Applied"
+
+// waitFor returns the final state if it comes in time. applied is false when too many
+// submissions wait already.
+func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S], longest time.Duration) (end S, applied bool) {
+	if !f.waits.take() {
+		return end, false
+	}
+	defer f.waits.free()
+	web.NoReadDeadline(w)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(longest + f.config.WriteTimeout))
+	ctx, done := f.bound(r, longest)
+	defer done()
+	for end = range states(ctx, f, subject) {
+	}
+	return end, true
+}
+
+// preferredWait returns N of "Prefer: wait=N" (RFC 7240), a number of seconds, at most
+// longest. It ignores what it cannot read, as the standard asks.
+func preferredWait(header http.Header, longest time.Duration) (wait time.Duration, ok bool) {
+	for preference := range strings.SplitSeq(strings.Join(header.Values("Prefer"), ","), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(strings.SplitN(preference, ";", 2)[0]), "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+			continue
+		}
+		value = strings.Trim(strings.TrimSpace(value), `"`)
+		seconds, err := strconv.ParseUint(value, 10, 31)
+		if err != nil || seconds == 0 {
+			return 0, false // the first one counts
+		}
+		return min(time.Duration(seconds)*time.Second, longest.Truncate(time.Second)), true
+	}
+	return 0, false
+}
+
+// PaymentEvents serves GET /v1/payments/{endToEndId}/events.
+func (f *Feed) PaymentEvents(w http.ResponseWriter, r *http.Request) {
+	id, problem := query.EndToEndIDOf(r)
+	if who := access.Of(r); problem == nil && !who.PaysOf(id) { // only the ledger knows the payee
+		var state query.PaymentState
+		if state, problem = f.ledger.StateOfPayment(r.Context(), id); problem == nil {
+			problem = who.ReadsPayment(id, state.PayeePSP())
+		}
+	}
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	sendStates(f, w, r, f.Payment(id))
+}
+
+// ReturnEvents serves GET /v1/returns/{returnId}/events.
+func (f *Feed) ReturnEvents(w http.ResponseWriter, r *http.Request) {
+	id, _, problem := f.ledger.PermittedReturn(r)
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	sendStates(f, w, r, f.Return(id))
+}
+
+// sendStates responds with a stream of states.
+func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S]) {
+	if !f.streams.take() {
+		f.tooManyStreams().Write(w)
+		return
+	}
+	defer f.streams.free()
+	ctx, done := f.bound(r, f.config.StreamTimeMax)
+	defer done()
+	events := web.StartEvents(w, f.config.WriteTimeout)
+	if events.KeepAlive("") != nil { // shows at once that the stream is open
+		return
+	}
+	states := states(ctx, f, subject)
+	keepAlive := time.NewTicker(f.config.KeepAlive)
+	defer keepAlive.Stop()
+	for {
+		var err error
+		select {
+		case state, more := <-states:
+			if !more {
+				return
+			}
+			err = events.Send(state.Reached(), "state", state)
+		case <-keepAlive.C:
+			err = events.KeepAlive("")
+		}
+		if err != nil {
+			return // the client is gone
+		}
+	}
+}
+
+func (f *Feed) tooManyStreams() *web.Problem {
+	return &web.Problem{Type: web.Kind("busy"), Title: "Too many streams", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
+		Detail: fmt.Sprintf("STREAMS_MAX streams (%d) are open: close some, or try again later", f.config.StreamsMax)}
+}

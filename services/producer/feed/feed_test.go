@@ -1,0 +1,54 @@
+package feed
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+func TestPreferredWait(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": 0, "wait": 0, "wait=0": 0, "wait=-1": 0, "wait=x": 0, "wait=99999999999": 0, "respond-async": 0, "waiting=3": 0,
+		"wait=3": 3 * time.Second, "WAIT=3": 3 * time.Second, `wait="3"`: 3 * time.Second, "respond-async, wait=3;x=y": 3 * time.Second, "wait = 3": 3 * time.Second, "wait=100": 30 * time.Second, "wait=3, wait=4": 3 * time.Second,
+	} {
+		if got, ok := preferredWait(http.Header{"Prefer": {text}}, 30*time.Second); got != want || ok != (want > 0) {
+			t.Errorf("Prefer: %s: %v %v, want %v", text, got, ok, want)
+		}
+	}
+}
+
+// Who does not keep up is cut off, so that he reads the topic again; nobody else notices.
+func TestFallingBehindEndsOnlyTheOneWhoDoes(t *testing.T) {
+	w := NewWatcher(nil, stream.Config{}, nil, nil)
+	w.next = position{0}
+	slow, endSlow := w.subscribe("10000002")
+	defer endSlow()
+	message := &pixv1.SettlementReport{EndToEndId: "E", Payer: &pixv1.Account{Ispb: "10000001"}, Payee: &pixv1.Account{Ispb: "10000002"}}
+	value, err := message.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for offset := range int64(subscriptionMax + 10) {
+		fast, end := w.subscribe("10000001")
+		w.distribute([]*kgo.Record{{Key: []byte("E"), Value: value, Offset: offset}})
+		if r := <-fast.reports; r.offset != offset || fast.from[0] != offset {
+			t.Fatalf("%+v from %v, want offset %d", r, fast.from, offset)
+		}
+		end()
+	}
+	n := int64(0)
+	for r := range slow.reports {
+		if r.offset != n {
+			t.Fatalf("offset %d, want %d", r.offset, n)
+		}
+		n++
+	}
+	if n != subscriptionMax || len(w.subscribers) != 0 {
+		t.Errorf("%d reports kept, %d still followed", n, len(w.subscribers))
+	}
+}

@@ -1,0 +1,184 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/field"
+)
+
+// Settlements serves GET /v1/settlements: the reports of a participant's payments and
+// returns, from a position on and then as they come. It delivers at least once: a client
+// goes on after a break from the id of the last event that it has handled.
+func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) {
+	participant, at, problem := f.streamOf(r)
+	if problem == nil && !f.streams.take() {
+		problem = f.tooManyStreams()
+	}
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	defer f.streams.free()
+	ctx, done := f.bound(r, f.config.StreamTimeMax)
+	defer done()
+	s := &settlementStream{Feed: f, participant: participant, at: at, events: web.StartEvents(w, f.config.WriteTimeout)}
+	if s.events.KeepAlive(at.cursor()) != nil {
+		return
+	}
+	for s.follow(ctx) {
+	}
+}
+
+// streamOf returns the participant and the position that a request asks for.
+func (f *Feed) streamOf(r *http.Request) (pix.ISPB, position, *web.Problem) {
+	values := r.URL.Query()
+	participant, err := pix.ParseISPB(values.Get("participant"))
+	if err != nil {
+		return "", nil, field.Invalid("", "participant", values.Get("participant"), pix.ReasonMalformed, err.Error())
+	}
+	end, err := endOf(r.Context(), f.watcher.admin)
+	if err != nil {
+		return "", nil, &web.Problem{Type: web.Kind("kafka-away"), Title: "Kafka does not answer", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+			Detail: "Kafka does not say where the settlements end (" + err.Error() + "): ask again later"}
+	}
+	from := r.Header.Get("Last-Event-ID") // a client that comes back says where it was
+	if from == "" {
+		from = values.Get("from")
+	}
+	switch from {
+	case "", "end":
+		return participant, end, nil
+	case "start":
+		return participant, make(position, len(end)), nil
+	}
+	at, err := positionOf(from, len(end))
+	if err == nil && !end.reaches(at) {
+		err = errBeyondEnd
+	}
+	if err != nil {
+		return "", nil, field.Invalid("", "from", from, pix.ReasonMalformed, err.Error())
+	}
+	return participant, slices.Clone(at), nil
+}
+
+var errBeyondEnd = errors.New("it is past the end of the settlements: it is of another system, or of data that was removed")
+
+// settlementStream is one open stream of a participant's settlements.
+type settlementStream struct {
+	*Feed
+	participant pix.ISPB
+	at          position // everything before it was sent
+	events      *web.EventStream
+}
+
+// follow sends past reports and then new ones. It returns true when the stream has fallen
+// behind and has to read the past again, false when the stream has ended.
+func (s *settlementStream) follow(ctx context.Context) bool {
+	live, end := s.watcher.subscribe(s.participant)
+	if live == nil { // the broker has not answered since the start of this process
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(time.Second):
+			return s.events.KeepAlive("") == nil
+		}
+	}
+	defer end()
+	if !s.at.reaches(live.from) && !s.catchUp(ctx, live.from) {
+		return false
+	}
+	keepAlive := time.NewTicker(s.config.KeepAlive)
+	defer keepAlive.Stop()
+	for {
+		var err error
+		select {
+		case r, more := <-live.reports:
+			if !more {
+				return ctx.Err() == nil
+			}
+			err = s.send(r)
+		case <-keepAlive.C:
+			err = s.events.KeepAlive(s.at.cursor())
+		case <-ctx.Done():
+			return false
+		}
+		if err != nil {
+			return false // the client is gone
+		}
+	}
+}
+
+// send sends a report of the participant unless it was sent before.
+func (s *settlementStream) send(r report) error {
+	if int(r.partition) >= len(s.at) || r.offset < s.at[r.partition] {
+		return nil
+	}
+	s.at[r.partition] = r.offset + 1
+	if r.banks[0] != s.participant && r.banks[1] != s.participant {
+		return nil
+	}
+	return s.events.Send(s.at.cursor(), "settlement", r.body)
+}
+
+// catchUp reads the topic up to a position. It waits for its turn, because each reader of
+// the past needs a Kafka client of its own.
+func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
+	keepAlive := time.NewTicker(s.config.KeepAlive)
+	defer keepAlive.Stop()
+	var number int
+	for waiting := true; waiting; {
+		select {
+		case number = <-s.histories:
+			waiting = false
+		case <-keepAlive.C:
+			if s.events.KeepAlive(s.at.cursor()) != nil {
+				return false
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+	defer func() { s.histories <- number }()
+	client, err := stream.Connect(s.watcher.kafka, s.watcher.dial, "producer-history-"+strconv.Itoa(number), s.watcher.t,
+		kgo.ConsumePartitions(s.at.offsets()),
+		kgo.KeepControlRecords(), // so that no offset is missing, and the end is seen
+		kgo.FetchMaxBytes(4<<20), kgo.FetchMaxPartitionBytes(1<<20), kgo.MaxConcurrentFetches(1))
+	if err != nil {
+		s.watcher.t.Log.Error("cannot read past settlements", zap.Error(err))
+		return false
+	}
+	defer client.Close()
+	for !s.at.reaches(to) {
+		polling, cancel := context.WithTimeout(ctx, s.config.KeepAlive)
+		fetches := client.PollRecords(polling, 10_000)
+		cancel()
+		for _, record := range fetches.Records() {
+			if record.Attrs.IsControl() {
+				s.at[record.Partition] = max(s.at[record.Partition], record.Offset+1)
+				continue
+			}
+			r, ok := reportOf(record)
+			if !ok {
+				r = report{partition: record.Partition, offset: record.Offset}
+			}
+			if s.send(r) != nil {
+				return false
+			}
+		}
+		if ctx.Err() != nil || s.events.KeepAlive(s.at.cursor()) != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,246 @@
+package feed
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/telemetry"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/producer/field"
+	"github.com/liquida/liquida/services/producer/query"
+)
+
+// Watcher reads pix.settlements from its end: one consumer for all waits and streams. A
+// report only wakes those that wait for its payment or return; they then ask the ledger. So
+// a missed report costs time, never truth.
+type Watcher struct {
+	kafka stream.Config
+	dial  host.Dial
+	t     *telemetry.Telemetry
+	admin *kadm.Client
+
+	mu          sync.Mutex
+	next        position // the next offset of each partition; nil until the broker has told
+	waiters     map[string]map[chan struct{}]struct{}
+	returns     int // waiters for a return, whose id only the value of a report holds
+	subscribers map[pix.ISPB]map[*subscription]struct{}
+}
+
+// report is a record of pix.settlements.
+type report struct {
+	partition int32
+	offset    int64
+	body      Settlement
+	banks     [2]pix.ISPB // the payer's and the payee's
+}
+
+// Settlement is the data of an event of GET /v1/settlements.
+type Settlement struct {
+	EndToEndID         string         `json:"end_to_end_id" doc:"Of a payment (E…), or the RtrId of a return (D…)."`
+	OriginalEndToEndID string         `json:"original_end_to_end_id,omitempty" doc:"The payment that a return gives back."`
+	Status             string         `json:"status" enum:"settled,rejected"`
+	ReasonCode         string         `json:"reason_code,omitempty"`
+	Payer              *field.Account `json:"payer,omitempty" doc:"Left out for a rejected return."`
+	Payee              *field.Account `json:"payee,omitempty" doc:"Left out for a rejected return."`
+	AmountCentavos     uint64         `json:"amount_centavos"`
+	ReportedAt         time.Time      `json:"reported_at" doc:"When the report was written."`
+}
+
+// subscription holds the reports that one stream has not sent yet. Its channel closes when
+// the stream falls behind.
+type subscription struct {
+	from    position // of the first report in the channel
+	reports chan report
+}
+
+// subscriptionMax is how many reports a stream may fall behind before it has to read the
+// topic itself again.
+const subscriptionMax = 1000
+
+// NewWatcher uses client to ask where the topic ends.
+func NewWatcher(client *kgo.Client, kafka stream.Config, dial host.Dial, t *telemetry.Telemetry) *Watcher {
+	return &Watcher{kafka: kafka, dial: dial, t: t, admin: kadm.NewClient(client),
+		waiters: map[string]map[chan struct{}]struct{}{}, subscribers: map[pix.ISPB]map[*subscription]struct{}{}}
+}
+
+// Run reads the topic until ctx ends.
+func (w *Watcher) Run(ctx context.Context) {
+	ends := w.ends(ctx)
+	if ends == nil {
+		return
+	}
+	client, err := stream.Connect(w.kafka, w.dial, "producer-settlements", w.t, kgo.ConsumePartitions(ends.offsets()))
+	if err != nil { // a wrong option: Connect asks no broker
+		w.t.Log.Error("cannot follow the settlements: waits and streams are slow or unavailable", zap.Error(err))
+		return
+	}
+	defer client.Close()
+	w.mu.Lock()
+	w.next = ends
+	w.mu.Unlock()
+	for {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		fetches.EachError(func(topic string, partition int32, err error) {
+			w.t.Log.Warn("cannot read a partition, trying again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+		})
+		w.distribute(fetches.Records())
+	}
+}
+
+// ends asks until the broker says where the topic ends. It returns nil when ctx has ended.
+func (w *Watcher) ends(ctx context.Context) position {
+	for {
+		at, err := endOf(ctx, w.admin)
+		if err == nil {
+			return at
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// distribute notifies waiters and passes reports to subscribers under one lock, so that a
+// new subscriber gets all reports from its position on.
+func (w *Watcher) distribute(records []*kgo.Record) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, record := range records {
+		if int(record.Partition) < len(w.next) {
+			w.next[record.Partition] = record.Offset + 1
+		}
+		wake(w.waiters[string(record.Key)])
+		if len(w.subscribers) == 0 && w.returns == 0 {
+			continue
+		}
+		r, ok := reportOf(record)
+		if !ok {
+			continue
+		}
+		if r.body.OriginalEndToEndID != "" { // a return: the key of its record is the original's id
+			wake(w.waiters[r.body.EndToEndID])
+		}
+		w.pass(r, r.banks[0])
+		if r.banks[1] != r.banks[0] {
+			w.pass(r, r.banks[1])
+		}
+	}
+}
+
+func wake(waiters map[chan struct{}]struct{}) {
+	for waiter := range waiters {
+		select {
+		case waiter <- struct{}{}:
+		default: // awake already
+		}
+	}
+}
+
+func (w *Watcher) pass(r report, to pix.ISPB) {
+	for subscriber := range w.subscribers[to] {
+		select {
+		case subscriber.reports <- r:
+		default:
+			w.drop(to, subscriber)
+		}
+	}
+}
+
+// drop ends a subscription. The caller holds the lock.
+func (w *Watcher) drop(participant pix.ISPB, subscriber *subscription) {
+	if _, ok := w.subscribers[participant][subscriber]; !ok {
+		return
+	}
+	close(subscriber.reports)
+	delete(w.subscribers[participant], subscriber)
+	if len(w.subscribers[participant]) == 0 {
+		delete(w.subscribers, participant)
+	}
+}
+
+// notify returns a channel that receives when a report of the payment or return comes.
+func (w *Watcher) notify(id string) (reported <-chan struct{}, forget func()) {
+	waiter, ofReturn := make(chan struct{}, 1), 0
+	if strings.HasPrefix(id, "D") {
+		ofReturn = 1
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiters[id] == nil {
+		w.waiters[id] = map[chan struct{}]struct{}{}
+	}
+	w.waiters[id][waiter] = struct{}{}
+	w.returns += ofReturn
+	return waiter, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.returns -= ofReturn
+		delete(w.waiters[id], waiter)
+		if len(w.waiters[id]) == 0 {
+			delete(w.waiters, id)
+		}
+	}
+}
+
+// subscribe begins to pass on a participant's reports. It returns nil until the broker has
+// said where the topic ends.
+func (w *Watcher) subscribe(participant pix.ISPB) (subscriber *subscription, end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next == nil {
+		return nil, nil
+	}
+	subscriber = &subscription{from: slices.Clone(w.next), reports: make(chan report, subscriptionMax)}
+	if w.subscribers[participant] == nil {
+		w.subscribers[participant] = map[*subscription]struct{}{}
+	}
+	w.subscribers[participant][subscriber] = struct{}{}
+	return subscriber, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.drop(participant, subscriber)
+	}
+}
+
+// reportOf reads a record. It is false for one that cannot be read, which the audit reports.
+func reportOf(record *kgo.Record) (report, bool) {
+	message := &pixv1.SettlementReport{}
+	if err := message.UnmarshalVT(record.Value); err != nil {
+		return report{}, false
+	}
+	r := report{partition: record.Partition, offset: record.Offset, body: Settlement{
+		EndToEndID: message.EndToEndId, OriginalEndToEndID: message.OriginalEndToEndId, Status: query.Rejected, ReasonCode: message.ReasonCode, AmountCentavos: message.AmountCentavos, ReportedAt: record.Timestamp.UTC(),
+	}}
+	account := func(a *pixv1.Account) *field.Account {
+		if a == nil {
+			return nil
+		}
+		return &field.Account{ISPB: a.Ispb, Branch: a.Branch, Number: a.Number}
+	}
+	r.body.Payer, r.body.Payee = account(message.Payer), account(message.Payee)
+	if message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
+		r.body.Status = query.Settled
+	}
+	r.banks = [2]pix.ISPB{pix.ISPB(message.Payer.GetIspb()), pix.ISPB(message.Payee.GetIspb())}
+	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil { // its ids name both banks, also when it is rejected
+		if original, err := pix.ParseEndToEndID(message.OriginalEndToEndId); err == nil {
+			r.banks = [2]pix.ISPB{id.PSP(), original.Payer()}
+		}
+	}
+	return r, true
+}

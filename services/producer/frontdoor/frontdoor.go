@@ -1,0 +1,98 @@
+// Package frontdoor is the producer as a service: it puts the HTTP API together, describes
+// it, and runs it. Payments come in over HTTP and go to Kafka; answers about them come from
+// the ledger.
+package frontdoor
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/feed"
+	"github.com/liquida/liquida/services/producer/monitor"
+	"github.com/liquida/liquida/services/producer/query"
+	"github.com/liquida/liquida/services/producer/submission"
+)
+
+// runningNeed is met from the end of the start until the stop begins.
+const runningNeed = "running"
+
+// Run serves until ctx ends or the ledger's client fails, which is the error. It stops within
+// config.ShutdownTimeout. The owner of the client closes it: a look-up that an absent ledger
+// does not answer ends only then.
+func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.Client) error {
+	started := time.Now()
+	t, err := telemetry.Start("producer", config.Telemetry, on)
+	if err != nil {
+		return err
+	}
+	defer t.Stop()
+	for _, need := range []string{runningNeed, stream.KafkaNeed, query.Need} {
+		t.Health.Need(need)
+	}
+	control, err := access.New(config.Access, on.Now)
+	if err != nil {
+		return err
+	}
+	publisher, err := submission.NewPublisher(config.Submission, config.Stream, on, t)
+	if err != nil {
+		return err
+	}
+	kafka := publisher.Client()
+	defer kafka.Close()
+	ledger := query.New(config.Query, client, on.Now, t)
+	defer ledger.Close()
+
+	watching, stopWatching := context.WithCancel(context.Background())
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	defer stopWatching()
+	watcher := feed.NewWatcher(kafka, config.Stream, on.Dial, t)
+	balances, backlog := monitor.NewBalances(client, on.Now, t), monitor.NewBacklog(kafka, t)
+	watchers.Go(func() { stream.Watch(watching, kafka, t, stream.Payments) })
+	watchers.Go(func() { ledger.Watch(watching, t) })
+	watchers.Go(func() { watcher.Run(watching) })
+	watchers.Go(func() { balances.Publish(watching, config.BooksInterval) })
+	watchers.Go(func() { backlog.Publish(watching, config.BooksInterval) })
+
+	following := feed.New(watching, config.Feed, ledger, watcher, t.Registry)
+	submissions := submission.New(publisher, config.Batch, int(config.HTTP.BodyBytesMax), ledger, following, t.Registry)
+	http := config.HTTP
+	http.LargerBodies = map[string]int64{batchPath: config.Batch.BytesMax}
+	http.TLS = control.TLS
+	server, err := web.Serve(http, on.Listen, handler(api(submissions, ledger, following), control, t.Registry), t.Log)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	t.Health.Report(runningNeed, nil)
+	t.Log.Info("started", zap.Duration("took", time.Since(started)), zap.String("http_address", server.Address()))
+
+	var failure error
+	select {
+	case failure = <-ledger.Failures():
+	case <-ctx.Done():
+	}
+	stopping := time.Now()
+	bound, cancel := context.WithTimeout(context.Background(), config.ShutdownTimeout)
+	defer cancel()
+	t.Health.Report(runningNeed, errors.New("stopping"))
+	stopWatching()
+	watchers.Wait()
+	for _, stop := range []func(context.Context) error{server.Stop, publisher.Stop} {
+		if err := stop(bound); err != nil {
+			t.Log.Warn("stopped with work left", zap.Error(err))
+		}
+	}
+	t.Log.Info("stopped", zap.NamedError("because_of", errors.Join(failure, context.Cause(ctx))), zap.Duration("took", time.Since(stopping)))
+	return failure
+}

@@ -1,0 +1,129 @@
+package monitor
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/telemetry"
+)
+
+// Backlog publishes how far the engines are behind.
+type Backlog struct {
+	admin *kadm.Client
+	log   *zap.Logger
+	// samples are ends of a partition that are not committed yet, oldest first.
+	samples map[int32][]sample
+
+	lag, seconds *prometheus.GaugeVec
+	ends         *prometheus.GaugeVec
+}
+
+// sample is the end of a partition at an instant.
+type sample struct {
+	at  time.Time
+	end int64
+}
+
+// samplesMax bounds the samples of a partition that is never committed.
+const samplesMax = 1000
+
+// NewBacklog registers the metrics.
+func NewBacklog(client *kgo.Client, t *telemetry.Telemetry) *Backlog {
+	perPartition := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append(labels, "partition"))
+		t.Registry.MustRegister(gauge)
+		return gauge
+	}
+	return &Backlog{
+		admin: kadm.NewClient(client), log: t.Log, samples: map[int32][]sample{},
+		ends:    perPartition("pix_topic_end_offset", "Records ever written to a partition. The rate is the offered load.", "topic"),
+		lag:     perPartition("pix_lag_records", "Records of pix.payments above the committed offset. A payment that waits for its bank holds the offset back, so finished ones above it count too."),
+		seconds: perPartition("pix_lag_seconds", "Age of the oldest uncommitted record of pix.payments, to within one BOOKS_INTERVAL. After a start of this process it begins at 0."),
+	}
+}
+
+// Publish reads and publishes until ctx ends.
+func (b *Backlog) Publish(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	failing := false
+	for {
+		err := b.read(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !failing {
+			b.log.Warn("cannot read the backlog", zap.Error(err))
+		}
+		failing = err != nil
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (b *Backlog) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	// Committed offsets before ends: in the other order a lag could be negative.
+	committed, err := b.admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments)
+	if err != nil {
+		return err
+	}
+	ends, err := b.admin.ListEndOffsets(ctx, stream.Payments, stream.Settlements, stream.DeadLetters)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	ends.Each(func(end kadm.ListedOffset) {
+		if end.Err != nil {
+			return
+		}
+		partition := strconv.Itoa(int(end.Partition))
+		b.ends.WithLabelValues(end.Topic, partition).Set(float64(end.Offset))
+		if end.Topic != stream.Payments {
+			return
+		}
+		done := int64(0)
+		if commit, ok := committed.Lookup(end.Topic, end.Partition); ok && commit.At > 0 {
+			done = commit.At
+		}
+		b.lag.WithLabelValues(partition).Set(float64(end.Offset - done))
+		b.seconds.WithLabelValues(partition).Set(b.age(end.Partition, now, done, end.Offset).Seconds())
+	})
+	return nil
+}
+
+// age returns how long ago the first record above done was seen.
+func (b *Backlog) age(partition int32, now time.Time, done, end int64) time.Duration {
+	kept := b.samples[partition]
+	for len(kept) > 0 && kept[0].end <= done {
+		kept = kept[1:]
+	}
+	switch {
+	case end <= done:
+	case len(kept) == 0 || end > kept[len(kept)-1].end:
+		if len(kept) == samplesMax { // keep the oldest sample and every second one
+			half := make([]sample, 0, samplesMax)
+			for i := 0; i < len(kept); i += 2 {
+				half = append(half, kept[i])
+			}
+			kept = half
+		}
+		kept = append(kept, sample{now, end})
+	}
+	b.samples[partition] = kept
+	if len(kept) == 0 {
+		return 0
+	}
+	return now.Sub(kept[0].at)
+}

@@ -1,0 +1,159 @@
+// Package query answers from the ledger: what became of a payment or a return, what accounts
+// hold, and whether the books of a participant agree.
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/platform/web"
+)
+
+// Config bounds the questions to the ledger.
+type Config struct {
+	Timeout            time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" help:"for the ledger to answer, 100ms to 1m; then the response is 503"`
+	InFlightMax        int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" help:"payments, and as many accounts, whose look-up waits for the ledger, 1 to 100000; above it the response is 429"`
+	IDsMax             int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" help:"ids in one look-up, 134 to 8189; at most the server's own limit (253 for a server started with --development)"`
+	LookupPause        time.Duration `env:"LEDGER_LOOKUP_PAUSE" envDefault:"4ms" help:"shortest time between two look-ups of the same kind, 0 to 1s; questions that come meanwhile share a request"`
+	QueriesInFlightMax int           `env:"LEDGER_QUERIES_IN_FLIGHT_MAX" envDefault:"64" help:"statements and lists that wait for the ledger, 1 to 10000; above it the response is 429"`
+	PageMax            int           `env:"PAGE_MAX" envDefault:"1000" help:"lines in one page of a statement or list, 1 to 8188; below LEDGER_LOOKUP_IDS_MAX"`
+	ClockTolerance     time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" help:"how far this clock may be ahead of the ledger's, 0 to 1m; a payment without a verdict counts as rejected only that long after its timeout"`
+}
+
+// Validate names the variable and the value that is wrong.
+func (c Config) Validate() error {
+	if err := errors.Join(
+		settings.DurationInRange("STATUS_TIMEOUT", c.Timeout, 100*time.Millisecond, time.Minute),
+		settings.InRange("STATUS_IN_FLIGHT_MAX", c.InFlightMax, 1, 100_000),
+		settings.InRange("LEDGER_LOOKUP_IDS_MAX", c.IDsMax, 134, 8189), // a payment, its returns and their verdicts
+		settings.DurationInRange("LEDGER_LOOKUP_PAUSE", c.LookupPause, 0, time.Second),
+		settings.InRange("LEDGER_QUERIES_IN_FLIGHT_MAX", c.QueriesInFlightMax, 1, 10_000),
+		settings.InRange("PAGE_MAX", c.PageMax, 1, 8188),
+		settings.DurationInRange("LEDGER_CLOCK_TOLERANCE", c.ClockTolerance, 0, time.Minute),
+	); err != nil {
+		return err
+	}
+	if c.PageMax >= c.IDsMax { // a page needs one line more, to know whether others follow
+		return fmt.Errorf("PAGE_MAX is %d: it must be below LEDGER_LOOKUP_IDS_MAX, %d", c.PageMax, c.IDsMax)
+	}
+	return nil
+}
+
+// Ledger asks the ledger. It bounds the time and the number of its questions, because a
+// request to an absent ledger waits forever and cannot be cancelled.
+type Ledger struct {
+	config    Config
+	client    tigerbeetle.Client
+	now       func() time.Time
+	transfers *lookups[tb.Transfer]
+	accounts  *lookups[tb.Account]
+	queries   *semaphore.Weighted // a permit for each query that the ledger has not answered
+	failures  chan error
+	funded    atomic.Pointer[sandbox.Population] // nil until the marker was seen; it never changes
+}
+
+// New does not wait for the ledger. now is the wall clock, which is compared with the ledger's.
+func New(config Config, client tigerbeetle.Client, now func() time.Time, t *telemetry.Telemetry) *Ledger {
+	l := &Ledger{config: config, client: client, now: now, failures: make(chan error, 1), queries: semaphore.NewWeighted(int64(config.QueriesInFlightMax))}
+	batch := ledger.BatchConfig{EventsMax: config.IDsMax, Pause: config.LookupPause}
+	l.transfers = newLookups[tb.Transfer](config)
+	l.transfers.reader = ledger.NewTransferReader(client, batch, t.Registry, l.transfers.deliver, l.fail)
+	l.accounts = newLookups[tb.Account](config)
+	l.accounts.reader = ledger.NewAccountReader(client, batch, t.Registry, l.accounts.deliver, l.fail)
+	return l
+}
+
+// Failures receives the error after which the client cannot answer any more: an evicted
+// session or a wrong version. The process must end.
+func (l *Ledger) Failures() <-chan error { return l.failures }
+
+func (l *Ledger) fail(err error) {
+	select {
+	case l.failures <- err:
+	default: // the first one ends the process
+	}
+}
+
+// Close sends no more look-ups. Those under way end when the ledger answers or the owner of
+// the client closes it.
+func (l *Ledger) Close() {
+	l.transfers.reader.Close()
+	l.accounts.reader.Close()
+}
+
+// lookups asks for objects by id. Questions at the same time share a request.
+type lookups[O any] struct {
+	timeout time.Duration
+	reader  *ledger.Reader[chan<- []O, O]
+	max     int
+	// permits bounds the questions that the ledger has not answered. One that its HTTP
+	// request has given up keeps its permit: the look-up still waits.
+	permits *semaphore.Weighted
+}
+
+func newLookups[O any](config Config) *lookups[O] {
+	return &lookups[O]{timeout: config.Timeout, max: config.InFlightMax, permits: semaphore.NewWeighted(int64(config.InFlightMax))}
+}
+
+func (l *lookups[O]) deliver(result chan<- []O, found []O) {
+	result <- found
+	l.permits.Release(1)
+}
+
+// find returns the objects that exist. It returns within the timeout.
+func (l *lookups[O]) find(ctx context.Context, ids []tb.Uint128) ([]O, *web.Problem) {
+	if !l.permits.TryAcquire(1) {
+		return nil, tooManyQuestions(l.max)
+	}
+	result := make(chan []O, 1)
+	l.reader.Read(result, ids)
+	return within(ctx, l.timeout, result)
+}
+
+// query asks what is not a look-up by id. Queries do not share requests.
+func query[O any](ctx context.Context, l *Ledger, ask func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
+	if !l.queries.TryAcquire(1) {
+		return nil, tooManyQuestions(l.config.QueriesInFlightMax)
+	}
+	result := make(chan []O, 1)
+	go func() {
+		found, err := ask(l.client)
+		l.queries.Release(1)
+		if err != nil {
+			l.fail(fmt.Errorf("the ledger refused a query: %w", err))
+			return
+		}
+		result <- found
+	}()
+	return within(ctx, l.config.Timeout, result)
+}
+
+func within[O any](ctx context.Context, timeout time.Duration, result <-chan []O) ([]O, *web.Problem) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case found := <-result:
+		return found, nil
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil, &web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger does not answer", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		Detail: fmt.Sprintf("no answer within STATUS_TIMEOUT (%v): ask again later", timeout)}
+}
+
+func tooManyQuestions(limit int) *web.Problem {
+	return &web.Problem{Type: web.Kind("busy"), Title: "Too many questions in flight", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
+		Detail: fmt.Sprintf("%d questions wait for the ledger: ask again after a pause", limit)}
+}

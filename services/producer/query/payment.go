@@ -1,0 +1,207 @@
+package query
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/field"
+)
+
+// PaymentState is the body of GET /v1/payments/{endToEndId}. All times are the ledger's.
+type PaymentState struct {
+	EndToEndID string     `json:"end_to_end_id"`
+	Status     string     `json:"status" enum:"unknown,reserved,settled,rejected"`
+	ReasonCode string     `json:"reason_code,omitempty" doc:"Why it was rejected."`
+	ReservedAt *time.Time `json:"reserved_at,omitempty"`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty" doc:"When the ledger itself releases what is held."`
+	DecidedAt  *time.Time `json:"decided_at,omitempty"`
+	// What follows is known where money was held; a refusal keeps only a hash of it.
+	AmountCentavos int64          `json:"amount_centavos,omitempty"`
+	Payer          *field.Account `json:"payer,omitempty"`
+	Payee          *field.Account `json:"payee,omitempty"`
+	Legs           []PaymentLeg   `json:"legs,omitempty" nullable:"false"`
+	// What follows is told of a payment that has settled, and by GET /v1/payments/{endToEndId} alone.
+	ReturnedCentavos int64           `json:"returned_centavos,omitempty" doc:"What the settled ones of its returns have given back. Told by GET /v1/payments/{endToEndId} alone, as are the returns."`
+	Returns          []PaymentReturn `json:"returns,omitempty" nullable:"false" doc:"Its returns for which money is or was held, the oldest first, as they are at one instant. One that was refused before that is told by GET /v1/returns/{returnId} alone."`
+}
+
+// PaymentLeg is one movement of a payment: all of them are held, posted or released together.
+type PaymentLeg struct {
+	Leg            int    `json:"leg"`
+	Debit          string `json:"debit" example:"customer/10000001/0001/1"`
+	Credit         string `json:"credit" example:"transit/10000001"`
+	AmountCentavos int64  `json:"amount_centavos"`
+	State          string `json:"state" enum:"held,posted,released"`
+}
+
+// PaymentReturn is a return of a payment. All times are the ledger's.
+type PaymentReturn struct {
+	ReturnID         string     `json:"return_id"`
+	AmountCentavos   int64      `json:"amount_centavos"`
+	ReturnReasonCode string     `json:"return_reason_code" doc:"Why it is given back."`
+	Status           string     `json:"status" enum:"reserved,settled,rejected"`
+	ReasonCode       string     `json:"reason_code,omitempty" doc:"Why it was rejected."`
+	ReservedAt       time.Time  `json:"reserved_at"`
+	DecidedAt        *time.Time `json:"decided_at,omitempty"`
+}
+
+// The states of a payment or a return. Unknown means that the ledger does not know it yet.
+const (
+	Unknown  = "unknown"
+	Reserved = "reserved"
+	Settled  = "settled"
+	Rejected = "rejected"
+)
+
+// Reached returns the state.
+func (s PaymentState) Reached() string { return s.Status }
+
+// Final reports whether no other state can follow.
+func (s PaymentState) Final() bool { return s.Status == Settled || s.Status == Rejected }
+
+// PayeePSP returns the ISPB of the payee's bank, or "" where the ledger does not know it.
+func (s PaymentState) PayeePSP() string {
+	if s.Payee == nil {
+		return ""
+	}
+	return s.Payee.ISPB
+}
+
+// Payment serves GET /v1/payments/{endToEndId}.
+func (l *Ledger) Payment(w http.ResponseWriter, r *http.Request) {
+	id, problem := EndToEndIDOf(r)
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	state, problem := l.paymentWithReturns(r.Context(), id)
+	if problem == nil {
+		problem = access.Of(r).ReadsPayment(id, state.PayeePSP())
+	}
+	if problem == nil && state.Status == Unknown {
+		problem = &web.Problem{Type: web.Kind("unknown-payment"), Title: "Unknown payment", Status: http.StatusNotFound, EndToEndID: id.String(),
+			Detail: "not in the ledger yet: it was never sent, or waits to be taken up, or was refused to the dead letters as no valid payment"}
+	}
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	web.WriteJSON(w, http.StatusOK, state)
+}
+
+// EndToEndIDOf returns the EndToEndId in the path.
+func EndToEndIDOf(r *http.Request) (pix.EndToEndID, *web.Problem) {
+	text := r.PathValue("endToEndId")
+	id, err := pix.ParseEndToEndID(text)
+	if err != nil {
+		return id, field.Invalid("", "end_to_end_id", text, pix.ReasonBadEndToEndID, err.Error())
+	}
+	return id, nil
+}
+
+// StateOfPayment asks the ledger for the state of a payment, without its returns.
+func (l *Ledger) StateOfPayment(ctx context.Context, id pix.EndToEndID) (PaymentState, *web.Problem) {
+	asked := l.askedAt()
+	found, problem := l.transfers.find(ctx, ledger.AppendTraceIDs(nil, id))
+	if problem != nil {
+		problem.EndToEndID = id.String()
+		return PaymentState{}, problem
+	}
+	return paymentStateOf(id, found, asked), nil
+}
+
+// askedAt returns a time of the ledger's clock that is not later than a question that begins
+// now. By the time after the question, a payment that was posted meanwhile could seem expired.
+func (l *Ledger) askedAt() time.Time { return l.now().Add(-l.config.ClockTolerance) }
+
+// paymentWithReturns asks the ledger for a payment and its returns as they are at one
+// instant. Only a marked payment has returns in its slots. The slots name the returns, and
+// these name the verdicts to look up. Whenever a verdict id is new, one request looks up
+// everything again. Slots only fill, so this ends.
+func (l *Ledger) paymentWithReturns(ctx context.Context, id pix.EndToEndID) (PaymentState, *web.Problem) {
+	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout) // for all requests together
+	defer cancel()
+	ids, marked, verdicts := append(ledger.AppendTraceIDs(nil, id), ledger.ReturnedMark(id)), false, []tb.Uint128(nil)
+	for {
+		asked := l.askedAt()
+		found, problem := l.transfers.find(ctx, append(slices.Clip(ids), verdicts...))
+		if problem != nil {
+			problem.EndToEndID = id.String()
+			return PaymentState{}, problem
+		}
+		if !marked && slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.Code == ledger.CodeReturned }) {
+			ids, marked = ledger.AppendSlotIDs(ids, id), true
+			continue
+		}
+		held, all := ledger.ReturnsOf(id, found)
+		if len(all) == len(verdicts) {
+			state := paymentStateOf(id, found, asked)
+			state.addReturns(held, asked)
+			return state, nil
+		}
+		verdicts = all
+	}
+}
+
+// addReturns adds what was given back.
+func (s *PaymentState) addReturns(held []ledger.SlotReturn, now time.Time) {
+	for _, h := range held {
+		r := PaymentReturn{ReturnID: h.ID.String(), AmountCentavos: h.AmountCentavos, ReturnReasonCode: h.Reason.String(), Status: Reserved, ReservedAt: h.At}
+		switch {
+		case h.Decided:
+			r.Status, r.ReasonCode, r.DecidedAt = Rejected, h.Verdict.Reason.String(), &h.Verdict.Time
+			if h.Verdict.Settled {
+				r.Status = Settled
+				s.ReturnedCentavos += h.AmountCentavos
+			}
+		case now.After(h.ExpiresAt): // no other verdict can follow
+			r.Status, r.ReasonCode = Rejected, pix.ReasonPayeePSPSilent.String()
+		}
+		s.Returns = append(s.Returns, r)
+	}
+}
+
+// paymentStateOf returns the state of a payment with these transfers. now is a time of the
+// ledger's clock, at the latest when it was asked: a payment that is called rejected too
+// early could still settle.
+func paymentStateOf(id pix.EndToEndID, found []tb.Transfer, now time.Time) PaymentState {
+	trace := ledger.TraceOf(id, found)
+	state := PaymentState{EndToEndID: id.String(), Status: Unknown}
+	verdict, decided := trace.Verdict()
+	content, held := trace.Content()
+	// A receipt decided its own content: what another order holds is not this payment.
+	held = held && (!decided || trace.SameContent(id, content))
+	switch {
+	case decided:
+		state.Status, state.ReasonCode, state.DecidedAt = Rejected, verdict.Reason.String(), &verdict.Time
+		if verdict.Settled {
+			state.Status = Settled
+		}
+	case !held:
+	case now.After(trace.ExpiresAt()):
+		// The ledger has released the money, and no other verdict can follow.
+		state.Status, state.ReasonCode = Rejected, pix.ReasonPayeePSPSilent.String()
+	default:
+		state.Status = Reserved
+	}
+	if held {
+		at, expires := trace.HeldAt(), trace.ExpiresAt()
+		state.ReservedAt, state.ExpiresAt, state.AmountCentavos = &at, &expires, trace.AmountCentavos()
+		payer, payee := field.AccountOf(content.Payer), field.AccountOf(content.Payee)
+		state.Payer, state.Payee = &payer, &payee
+		legState := map[string]string{Reserved: "held", Settled: "posted", Rejected: "released"}[state.Status]
+		for _, leg := range trace.Legs() {
+			state.Legs = append(state.Legs, PaymentLeg{Leg: int(leg.Code - ledger.CodeLeg1 + 1), Debit: ledger.AccountName(leg.DebitAccountID),
+				Credit: ledger.AccountName(leg.CreditAccountID), AmountCentavos: ledger.Centavos(leg.Amount), State: legState})
+		}
+	}
+	return state
+}

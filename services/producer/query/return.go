@@ -1,0 +1,113 @@
+package query
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/field"
+)
+
+// ReturnState is the body of GET /v1/returns/{returnId}. All times are the ledger's.
+type ReturnState struct {
+	ReturnID           string     `json:"return_id"`
+	OriginalEndToEndID string     `json:"original_end_to_end_id,omitempty" doc:"Known once it is decided, where the original's payer bank exists."`
+	Status             string     `json:"status" enum:"unknown,reserved,settled,rejected"`
+	ReasonCode         string     `json:"reason_code,omitempty" doc:"Why it was rejected."`
+	ReservedAt         *time.Time `json:"reserved_at,omitempty"`
+	ExpiresAt          *time.Time `json:"expires_at,omitempty" doc:"When the ledger itself releases what is held."`
+	DecidedAt          *time.Time `json:"decided_at,omitempty"`
+	// The rest is known where money was held.
+	ReturnReasonCode string         `json:"return_reason_code,omitempty" doc:"Why it is given back."`
+	AmountCentavos   int64          `json:"amount_centavos,omitempty"`
+	Payer            *field.Account `json:"payer,omitempty" doc:"Who gives back: the payee of the original."`
+	Payee            *field.Account `json:"payee,omitempty"`
+}
+
+// Reached returns the state.
+func (s ReturnState) Reached() string { return s.Status }
+
+// Final reports whether no other state can follow.
+func (s ReturnState) Final() bool { return s.Status == Settled || s.Status == Rejected }
+
+// PermittedReturn returns the return in the path and its state, if the caller may read it.
+func (l *Ledger) PermittedReturn(r *http.Request) (id pix.ReturnID, state ReturnState, problem *web.Problem) {
+	text := r.PathValue("returnId")
+	id, err := pix.ParseReturnID(text)
+	if err != nil {
+		return id, state, field.Invalid("", "return_id", text, pix.ReasonBadEndToEndID, err.Error())
+	}
+	if state, problem = l.StateOfReturn(r.Context(), id); problem == nil {
+		payee := ""
+		if state.Payee != nil {
+			payee = state.Payee.ISPB
+		}
+		problem = access.Of(r).ReadsReturn(id, payee, state.OriginalEndToEndID)
+	}
+	return id, state, problem
+}
+
+// Return serves GET /v1/returns/{returnId}.
+func (l *Ledger) Return(w http.ResponseWriter, r *http.Request) {
+	id, state, problem := l.PermittedReturn(r)
+	if problem == nil && state.Status == Unknown {
+		problem = &web.Problem{Type: web.Kind("unknown-return"), Title: "Unknown return", Status: http.StatusNotFound, Field: "return_id", Value: id.String(),
+			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter because it is no valid return"}
+	}
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	web.WriteJSON(w, http.StatusOK, state)
+}
+
+// StateOfReturn asks the ledger for the state of a return. It asks for the verdict first, so
+// that the legs of a settled return are certain to be seen.
+func (l *Ledger) StateOfReturn(ctx context.Context, id pix.ReturnID) (ReturnState, *web.Problem) {
+	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout) // for both questions
+	defer cancel()
+	asked := l.askedAt()
+	found, problem := l.transfers.find(ctx, []tb.Uint128{ledger.ReturnVerdict(id)})
+	if problem != nil {
+		return ReturnState{}, problem
+	}
+	filter := ledger.ReturnLegs(id)
+	legs, problem := query(ctx, l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.QueryTransfers(filter) })
+	if problem != nil {
+		return ReturnState{}, problem
+	}
+	return returnStateOf(id, found, legs, asked), nil
+}
+
+func returnStateOf(id pix.ReturnID, verdict, legs []tb.Transfer, now time.Time) ReturnState {
+	state := ReturnState{ReturnID: id.String(), Status: Unknown}
+	held, isHeld := ledger.HeldReturnOf(verdict, legs)
+	if len(verdict) > 0 {
+		decided := ledger.ReturnVerdictOf(verdict[0])
+		state.Status, state.ReasonCode, state.DecidedAt = Rejected, decided.Reason.String(), &decided.Time
+		if decided.Settled {
+			state.Status = Settled
+		}
+		if original, known := ledger.OriginalOf(verdict[0]); known {
+			state.OriginalEndToEndID = original.String()
+		}
+	} else if isHeld {
+		state.Status = Reserved
+		if now.After(held.ExpiresAt) { // no other verdict can follow
+			state.Status, state.ReasonCode = Rejected, pix.ReasonPayeePSPSilent.String()
+		}
+	}
+	if isHeld {
+		payer, payee := field.AccountOf(held.Content.Payer), field.AccountOf(held.Content.Payee)
+		state.ReservedAt, state.ExpiresAt, state.ReturnReasonCode = &held.At, &held.ExpiresAt, held.Reason.String()
+		state.AmountCentavos, state.Payer, state.Payee = int64(held.Content.AmountCentavos), &payer, &payee
+	}
+	return state
+}

@@ -1,0 +1,217 @@
+package submission
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
+)
+
+// BatchConfig bounds the batches.
+type BatchConfig struct {
+	LinesMax   int           `env:"BATCH_LINES_MAX" envDefault:"10000" help:"payments in one batch, 1 to 100000"`
+	BytesMax   int64         `env:"BATCH_BYTES_MAX" envDefault:"4194304" help:"bytes in one batch, 1024 to 67108864; a line has at most HTTP_BODY_BYTES_MAX"`
+	BatchesMax int           `env:"BATCHES_MAX" envDefault:"16" help:"batches at the same time, 1 to 1000; above it the response is 429"`
+	Timeout    time.Duration `env:"BATCH_TIMEOUT" envDefault:"1m" help:"for a whole batch to arrive, 1s to 10m"`
+}
+
+// Validate names the variable and the value that is wrong.
+func (c BatchConfig) Validate() error {
+	return errors.Join(
+		settings.InRange("BATCH_LINES_MAX", c.LinesMax, 1, 100_000),
+		settings.InRange("BATCH_BYTES_MAX", c.BytesMax, 1<<10, 64<<20),
+		settings.InRange("BATCHES_MAX", c.BatchesMax, 1, 1000),
+		settings.DurationInRange("BATCH_TIMEOUT", c.Timeout, time.Second, 10*time.Minute))
+}
+
+// batches is what all batches share. A batch is NDJSON: one JSON object a line. The response
+// has one line for each, in the same order, as soon as Kafka has acknowledged it. Each line
+// stands for itself: a wrong one does not affect the others.
+type batches struct {
+	config  BatchConfig
+	lineMax int // bytes
+	permits *semaphore.Weighted
+	lines   *prometheus.CounterVec
+}
+
+// BatchWindow bounds the payments of one batch that wait for Kafka's acknowledgement.
+const BatchWindow = 256
+
+func newBatches(config BatchConfig, lineMax int, registry prometheus.Registerer) batches {
+	b := batches{config: config, lineMax: lineMax, permits: semaphore.NewWeighted(int64(config.BatchesMax)),
+		lines: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_producer_batch_lines_total", Help: "Lines of batches answered, by result: accepted, or the HTTP status of the problem."}, []string{"result"})}
+	registry.MustRegister(b.lines)
+	return b
+}
+
+// BatchResult is one line of the response.
+type BatchResult struct {
+	Line       int          `json:"line"`
+	EndToEndID string       `json:"end_to_end_id,omitempty"`
+	Status     string       `json:"status,omitempty" enum:"accepted"`
+	Problem    *web.Problem `json:"problem,omitempty"`
+}
+
+// batchLine is a line that was read. Its delivery may still be on its way.
+type batchLine struct {
+	result   BatchResult
+	delivery *delivery // nil: not sent
+}
+
+// PayBatch serves POST /v1/payments:batch.
+func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) {
+	b := &s.batches
+	if !b.permits.TryAcquire(1) {
+		(&web.Problem{Type: web.Kind("busy"), Title: "Too many batches", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
+			Detail: fmt.Sprintf("BATCHES_MAX batches (%d) are being taken: nothing was sent, send this one again after a pause", b.config.BatchesMax)}).Write(w)
+		return
+	}
+	defer b.permits.Release(1)
+	if r.ContentLength > b.config.BytesMax {
+		b.tooManyBytes().Write(w)
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.EnableFullDuplex() // results are written while lines are still read
+	_ = control.SetReadDeadline(time.Now().Add(b.config.Timeout))
+	_ = control.SetWriteDeadline(time.Now().Add(b.config.Timeout + 2*s.timeout))
+
+	// With room for all lines, a client that reads only after it has written is served too.
+	lines := make(chan *batchLine, b.config.LinesMax+1)
+	go s.readBatch(access.Of(r), r.Body, lines)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Cache-Control", "no-store")
+	buffer := bufio.NewWriterSize(w, 16<<10)
+	encoder := json.NewEncoder(buffer)
+	gone := false
+	for line := range lines { // to the end, even when the client is gone: each line that was read is counted
+		if line.delivery != nil {
+			if len(line.delivery.acknowledged) == 0 && !gone { // known results need not wait for this one
+				gone = flush(buffer, control) != nil
+			}
+			if err := line.delivery.wait(); err != nil {
+				line.result = BatchResult{Line: line.result.Line, Problem: notPublished(line.result.EndToEndID, err)}
+			} else {
+				s.crash.Pass(afterAcknowledged)
+			}
+		}
+		if line.result.Problem != nil {
+			b.lines.WithLabelValues(fmt.Sprint(line.result.Problem.Status)).Inc()
+		} else {
+			b.lines.WithLabelValues(line.result.Status).Inc()
+		}
+		if gone {
+			continue
+		}
+		gone = encoder.Encode(line.result) != nil
+		if len(lines) == 0 && !gone {
+			gone = flush(buffer, control) != nil
+		}
+	}
+	// Read the rest of a body that broke a limit; BATCH_BYTES_MAX and BATCH_TIMEOUT bound it.
+	// In full duplex the server would otherwise read it beside the next request of the
+	// connection, and panic.
+	_, _ = io.Copy(io.Discard, r.Body)
+}
+
+func flush(buffer *bufio.Writer, control *http.ResponseController) error {
+	if buffer.Buffered() == 0 {
+		return nil
+	}
+	if err := buffer.Flush(); err != nil {
+		return err
+	}
+	return control.Flush()
+}
+
+// readBatch publishes the payments of a body and hands over their lines in order, until the
+// body ends or breaks a limit of the whole batch.
+func (s *Submissions) readBatch(who access.Caller, body io.Reader, lines chan<- *batchLine) {
+	defer close(lines)
+	b := &s.batches
+	reader := bufio.NewReaderSize(body, b.lineMax+2) // and the end of the line
+	window := make(chan struct{}, BatchWindow)
+	taken := 0
+	for number := 1; ; number++ {
+		end := func(problem *web.Problem) {
+			lines <- &batchLine{result: BatchResult{Line: number, Problem: problem}}
+		}
+		text, err := reader.ReadSlice('\n')
+		switch {
+		case err == nil || errors.Is(err, io.EOF):
+		case errors.Is(err, bufio.ErrBufferFull):
+			end(&web.Problem{Type: web.Kind("too-large"), Title: "Line too large", Status: http.StatusRequestEntityTooLarge,
+				Detail: fmt.Sprintf("the line has more than HTTP_BODY_BYTES_MAX bytes (%d): neither it nor what follows was sent", b.lineMax)})
+			return
+		case errors.As(err, new(*http.MaxBytesError)):
+			end(b.tooManyBytes())
+			return
+		default:
+			end(&web.Problem{Type: web.Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest,
+				Detail: fmt.Sprintf("the body cannot be read to its end (%v): neither this line nor what follows was sent", err)})
+			return
+		}
+		if text = bytes.TrimSpace(text); len(text) > 0 { // empty lines are skipped
+			if taken++; taken > b.config.LinesMax {
+				end(&web.Problem{Type: web.Kind("too-large"), Title: "Batch too large", Status: http.StatusRequestEntityTooLarge,
+					Detail: fmt.Sprintf("more than BATCH_LINES_MAX lines (%d): neither this line nor what follows was sent, send it in another batch", b.config.LinesMax)})
+				return
+			}
+			lines <- s.readLine(who, number, text, window)
+		}
+		if err == nil {
+			continue
+		}
+		if taken == 0 {
+			end(&web.Problem{Type: web.Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest, Detail: "the batch has no line: send one JSON object a line"})
+		}
+		return
+	}
+}
+
+func (b *batches) tooManyBytes() *web.Problem {
+	return &web.Problem{Type: web.Kind("too-large"), Title: "Batch too large", Status: http.StatusRequestEntityTooLarge,
+		Detail: fmt.Sprintf("more than BATCH_BYTES_MAX bytes (%d): neither this line nor what follows was sent, send it in another batch", b.config.BytesMax)}
+}
+
+// readLine publishes one payment, or says what is wrong with it.
+func (s *Submissions) readLine(who access.Caller, number int, text []byte, window chan struct{}) *batchLine {
+	line := &batchLine{result: BatchResult{Line: number}}
+	var body Payment
+	if line.result.Problem = web.ReadJSON(bytes.NewReader(text), &body); line.result.Problem != nil {
+		return line
+	}
+	record, problem := body.record(s.now())
+	if problem == nil {
+		problem = who.Pays(body.Payer.ISPB, body.EndToEndID)
+	}
+	if problem == nil {
+		problem = who.TakeTurn()
+	}
+	if problem != nil {
+		line.result.Problem = problem
+		return line
+	}
+	line.result.EndToEndID, line.result.Status = body.EndToEndID, "accepted"
+	timeout := time.NewTimer(s.timeout)
+	defer timeout.Stop()
+	select {
+	case window <- struct{}{}:
+	case <-timeout.C:
+		line.result = BatchResult{Line: number, Problem: tooManyInFlight(body.EndToEndID)}
+		return line
+	}
+	line.delivery = s.publish(record, func() { <-window })
+	return line
+}

@@ -1,0 +1,103 @@
+package submission
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/web"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/producer/field"
+)
+
+// Payment is the body of POST /v1/payments, and of each line of a batch.
+type Payment struct {
+	EndToEndID            string        `json:"end_to_end_id" required:"false" pattern:"^(E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11})?$" doc:"Its identity; made when left out. The ISPB is the payer's, the minute (UTC) within 12 h of the acceptance."`
+	Payer                 field.Account `json:"payer"`
+	Payee                 field.Account `json:"payee"`
+	AmountCentavos        uint64        `json:"amount_centavos" minimum:"1"`
+	AcceptedAt            string        `json:"accepted_at" required:"false" format:"date-time" doc:"When the payer's bank accepted it, at most 5 s in the future; now when left out."`
+	RemittanceInformation string        `json:"remittance_information" required:"false" maxLength:"140" doc:"At most 140 bytes."`
+}
+
+// record returns the record of a payment, or what is wrong with it.
+func (p *Payment) record(now time.Time) (*kgo.Record, *web.Problem) {
+	now = now.Truncate(time.Millisecond) // Kafka keeps milliseconds
+	order, problem := p.order(now)
+	if problem != nil {
+		return nil, problem
+	}
+	value, err := order.MarshalVT()
+	if err != nil {
+		return nil, field.Invalid(p.EndToEndID, "", nil, pix.ReasonMalformed, err.Error())
+	}
+	return &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value, Timestamp: now}, nil
+}
+
+// order returns the message of a payment, or what is wrong with it. It sets the id and the
+// acceptance time of a payment without them.
+func (p *Payment) order(now time.Time) (*pixv1.PaymentOrder, *web.Problem) {
+	payer, payee := p.Payer.Pix(), p.Payee.Pix()
+	if err := payer.Validate(); err != nil { // first: the id is made from it
+		return nil, field.Invalid(p.EndToEndID, "payer", p.Payer, pix.ReasonMalformed, err.Error())
+	}
+	if p.EndToEndID == "" {
+		p.EndToEndID = pix.NewEndToEndID(payer.ISPB, now, random).String()
+	}
+	accepted := now
+	if p.AcceptedAt != "" {
+		var err error
+		if accepted, err = time.Parse(time.RFC3339, p.AcceptedAt); err != nil {
+			return nil, field.Invalid(p.EndToEndID, "accepted_at", p.AcceptedAt, pix.ReasonBadAcceptance, "it must be a time as in RFC 3339, like "+now.UTC().Format(time.RFC3339))
+		}
+	}
+	// The engine validates the order at the record's timestamp, which is now, and so comes to
+	// the same result.
+	draft := pix.Draft{
+		EndToEndID: p.EndToEndID, Payer: payer, Payee: payee, AmountCentavos: p.AmountCentavos,
+		AcceptedAtUnixMs: accepted.UnixMilli(), RemittanceInformation: p.RemittanceInformation,
+	}
+	if _, err := draft.Validate(now); err != nil {
+		wrong := new(pix.Invalid)
+		if !errors.As(err, &wrong) {
+			return nil, field.Invalid(p.EndToEndID, "", nil, pix.ReasonMalformed, err.Error())
+		}
+		name, value := p.named(wrong.Field)
+		return nil, field.Invalid(p.EndToEndID, name, value, wrong.Reason, wrong.Detail)
+	}
+	if p.AmountCentavos == 0 {
+		return nil, field.Invalid(p.EndToEndID, "amount_centavos", 0, pix.ReasonZeroAmount, "it must be at least 1")
+	}
+	return &pixv1.PaymentOrder{
+		EndToEndId: p.EndToEndID, Payer: p.Payer.Proto(), Payee: p.Payee.Proto(), AmountCentavos: p.AmountCentavos,
+		AcceptedAtUnixMs: draft.AcceptedAtUnixMs, RemittanceInformation: p.RemittanceInformation,
+	}, nil
+}
+
+// named returns the field of the request, and its value, for a field of a draft.
+func (p *Payment) named(name string) (string, any) {
+	switch name {
+	case "end_to_end_id":
+		return name, p.EndToEndID
+	case "payer":
+		return name, p.Payer
+	case "payee":
+		return name, p.Payee
+	case "accepted_at_unix_ms":
+		return "accepted_at", p.AcceptedAt
+	case "remittance_information":
+		return name, p.RemittanceInformation
+	}
+	return name, nil
+}
+
+// random is safe for concurrent use: its source is the process's own.
+var random = rand.New(processSource{})
+
+type processSource struct{}
+
+func (processSource) Uint64() uint64 { return rand.Uint64() }

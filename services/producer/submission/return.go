@@ -1,0 +1,132 @@
+package submission
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/web"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/feed"
+	"github.com/liquida/liquida/services/producer/field"
+)
+
+// ReturnOrder is the body of POST /v1/returns.
+type ReturnOrder struct {
+	ReturnID           string `json:"return_id" required:"false" pattern:"^(D[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11})?$" doc:"RtrId, its identity: the ISPB is that of the bank that received the payment, the minute (UTC) within 12 h of the acceptance. Made when left out, which only a participant with a key or certificate can do."`
+	OriginalEndToEndID string `json:"original_end_to_end_id" pattern:"^E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$" doc:"The payment that is given back."`
+	AmountCentavos     uint64 `json:"amount_centavos" minimum:"1" doc:"All returns of a payment together never exceed it."`
+	ReasonCode         string `json:"reason_code" enum:"MD06,BE08,FR01,SL02"`
+	AcceptedAt         string `json:"accepted_at" required:"false" format:"date-time" doc:"When the bank accepted it, at most 5 s in the future; now when left out."`
+}
+
+// AcceptedReturn is the body of a response to POST /v1/returns.
+type AcceptedReturn struct {
+	ReturnID string `json:"return_id"`
+	Status   string `json:"status" enum:"accepted"`
+}
+
+// GiveBack serves POST /v1/returns.
+func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
+	var body ReturnOrder
+	if problem := web.ReadJSON(r.Body, &body); problem != nil {
+		problem.Write(w)
+		return
+	}
+	s.crash.Pass(afterRequestRead)
+	who := access.Of(r)
+	record, problem := body.record(who, s.now())
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	if problem := s.received(r.Context(), who, body.OriginalEndToEndID); problem != nil {
+		problem.Write(w)
+		return
+	}
+	if err := s.publish(record, nil).wait(); err != nil {
+		notPublished(body.ReturnID, err).Write(w)
+		return
+	}
+	s.crash.Pass(afterAcknowledged)
+	id, _ := pix.ParseReturnID(body.ReturnID) // valid: it was published
+	feed.Respond(s.feed, w, r, s.feed.Return(id), AcceptedReturn{body.ReturnID, "accepted"})
+}
+
+// received returns nil if the ledger shows that a customer of the caller received the
+// payment. The engine checks that again.
+func (s *Submissions) received(ctx context.Context, who access.Caller, original string) *web.Problem {
+	if who.Holder == "" { // nobody needs a key or certificate
+		return nil
+	}
+	id, _ := pix.ParseEndToEndID(original) // valid: it is in a record
+	payment, problem := s.ledger.StateOfPayment(ctx, id)
+	if problem != nil {
+		problem.EndToEndID, problem.Detail = "", "nothing was sent: "+problem.Detail
+		return problem
+	}
+	return who.Received(original, payment.PayeePSP())
+}
+
+// record returns the record of a return, or what is wrong with it. It sets the id of a return
+// without one.
+func (o *ReturnOrder) record(who access.Caller, now time.Time) (*kgo.Record, *web.Problem) {
+	now = now.Truncate(time.Millisecond) // Kafka keeps milliseconds
+	if psp, err := pix.ParseISPB(who.Holder); err == nil && o.ReturnID == "" {
+		o.ReturnID = pix.NewReturnID(psp, now, random).String()
+	}
+	accepted := now
+	if o.AcceptedAt != "" {
+		var err error
+		if accepted, err = time.Parse(time.RFC3339, o.AcceptedAt); err != nil {
+			return nil, field.Invalid(o.ReturnID, "accepted_at", o.AcceptedAt, pix.ReasonBadAcceptance, "it must be a time as in RFC 3339, like "+now.UTC().Format(time.RFC3339))
+		}
+	}
+	draft := pix.ReturnDraft{
+		ReturnID: o.ReturnID, OriginalEndToEndID: o.OriginalEndToEndID, AmountCentavos: o.AmountCentavos, ReasonCode: o.ReasonCode, AcceptedAtUnixMs: accepted.UnixMilli(),
+	}
+	valid, err := draft.Validate(now)
+	if err != nil {
+		wrong := new(pix.Invalid)
+		if !errors.As(err, &wrong) {
+			return nil, field.Invalid("", "", nil, pix.ReasonMalformed, err.Error())
+		}
+		name, value := o.named(wrong.Field)
+		return nil, field.Invalid("", name, value, wrong.Reason, wrong.Detail)
+	}
+	if o.AmountCentavos == 0 {
+		return nil, field.Invalid("", "amount_centavos", 0, pix.ReasonZeroAmount, "it must be at least 1")
+	}
+	if problem := who.GivesBack(valid.ID); problem != nil {
+		return nil, problem
+	}
+	value, err := (&pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
+		ReturnId: o.ReturnID, OriginalEndToEndId: o.OriginalEndToEndID, AmountCentavos: o.AmountCentavos, ReasonCode: o.ReasonCode, AcceptedAtUnixMs: draft.AcceptedAtUnixMs,
+	}}).MarshalVT()
+	if err != nil {
+		return nil, field.Invalid("", "", nil, pix.ReasonMalformed, err.Error())
+	}
+	// Keyed by the original, so that all returns of a payment meet in its partition.
+	return &kgo.Record{Topic: stream.Payments, Key: []byte(o.OriginalEndToEndID), Value: value, Timestamp: now}, nil
+}
+
+// named returns the field of the request, and its value, for a field of a draft.
+func (o *ReturnOrder) named(name string) (string, any) {
+	switch name {
+	case "return_id":
+		return name, o.ReturnID
+	case "original_end_to_end_id":
+		return name, o.OriginalEndToEndID
+	case "reason_code":
+		return name, o.ReasonCode
+	case "accepted_at_unix_ms":
+		return "accepted_at", o.AcceptedAt
+	}
+	return name, nil
+}

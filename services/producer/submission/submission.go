@@ -1,0 +1,185 @@
+// Package submission takes payments and returns: it publishes them to Kafka and responds
+// once Kafka has acknowledged them.
+package submission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/crash"
+	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/feed"
+	"github.com/liquida/liquida/services/producer/query"
+)
+
+// Config bounds the publishing.
+type Config struct {
+	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"5s" help:"for Kafka to acknowledge a payment, 1s to 1m; then the response is 503, its fate unknown"`
+	InFlightMax    int           `env:"PAYMENTS_IN_FLIGHT_MAX" envDefault:"10000" help:"payments that wait for Kafka's acknowledgement, 1 to 1000000; above it the response is 429"`
+	CrashAt        string        `env:"PRODUCER_CRASH_AT" help:"for tests: POINT:N kills the process when it passes a step for the N-th time, such as after-published:100; empty: never"`
+}
+
+// Validate names the variable and the value that is wrong.
+func (c Config) Validate() error {
+	_, err := parseCrash(c.CrashAt, nil)
+	return errors.Join(err,
+		settings.DurationInRange("PUBLISH_TIMEOUT", c.PublishTimeout, time.Second, time.Minute),
+		settings.InRange("PAYMENTS_IN_FLIGHT_MAX", c.InFlightMax, 1, 1_000_000))
+}
+
+// Publisher publishes orders.
+type Publisher struct {
+	timeout time.Duration
+	client  *kgo.Client
+	now     func() time.Time
+	crash   *crash.Crash // nil but in tests
+}
+
+// NewPublisher does not wait for a broker.
+func NewPublisher(config Config, kafka stream.Config, on host.Host, t *telemetry.Telemetry) (*Publisher, error) {
+	crash, err := parseCrash(config.CrashAt, on.Die)
+	if err != nil {
+		return nil, err
+	}
+	client, err := stream.Connect(kafka, on.Dial, "producer", t,
+		// Kafka's own placement by key, so that any producer puts a payment where we do.
+		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
+		// A payment whose caller has given up must not go out much later, nor fill the
+		// buffer of an absent broker.
+		kgo.RecordDeliveryTimeout(config.PublishTimeout),
+		kgo.ProduceRequestTimeout(config.PublishTimeout),
+		kgo.RequestTimeoutOverhead(config.PublishTimeout),
+		kgo.MaxBufferedRecords(config.InFlightMax),
+		kgo.MetadataMaxAge(10*time.Second), kgo.MetadataMinAge(time.Second),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &Publisher{timeout: config.PublishTimeout, client: client, now: on.Now, crash: crash}, nil
+}
+
+// Client is the connection to Kafka, for others that ask the broker.
+func (p *Publisher) Client() *kgo.Client { return p.client }
+
+// Stop waits for acknowledgements until ctx ends.
+func (p *Publisher) Stop(ctx context.Context) error {
+	defer p.client.Close()
+	if err := p.client.Flush(ctx); err != nil {
+		return fmt.Errorf("%d payments were not acknowledged by Kafka: %w", p.client.BufferedProduceRecords(), err)
+	}
+	return nil
+}
+
+// delivery is an order on its way to Kafka.
+type delivery struct {
+	acknowledged chan error
+	until        time.Time
+}
+
+// publish begins to send a record. It calls done, if any, when Kafka has answered, however late.
+func (p *Publisher) publish(record *kgo.Record, done func()) *delivery {
+	d := &delivery{make(chan error, 1), time.Now().Add(p.timeout)}
+	// No context of the request: the client would fail the payments of others with it.
+	p.client.TryProduce(context.Background(), record, func(_ *kgo.Record, err error) {
+		d.acknowledged <- err
+		if done != nil {
+			done()
+		}
+	})
+	p.crash.PassSent(afterPublished)
+	return d
+}
+
+// errNotInTime means that the HTTP request gave up, not the Kafka client: the record may
+// still be acknowledged.
+var errNotInTime = errors.New("no acknowledgement within PUBLISH_TIMEOUT")
+
+// wait returns nil once Kafka has acknowledged. It returns within the timeout.
+func (d *delivery) wait() error {
+	timer := time.NewTimer(time.Until(d.until))
+	defer timer.Stop()
+	select {
+	case err := <-d.acknowledged:
+		return err
+	case <-timer.C:
+		select { // both may have come when this goroutine did not run for long
+		case err := <-d.acknowledged:
+			return err
+		default:
+			return errNotInTime
+		}
+	}
+}
+
+// notPublished is the response to an order that Kafka did not acknowledge.
+func notPublished(id string, err error) *web.Problem {
+	if errors.Is(err, kgo.ErrMaxBuffered) {
+		return tooManyInFlight(id)
+	}
+	return &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		Detail:     fmt.Sprintf("Kafka did not acknowledge the payment (%v), which may have been accepted or not: send the same again with this end_to_end_id, which is safe, or ask for its status", err),
+		EndToEndID: id}
+}
+
+func tooManyInFlight(id string) *web.Problem {
+	return &web.Problem{Type: web.Kind("busy"), Title: "Too many payments in flight", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
+		Detail:     "nothing was sent: send the payment again, with this end_to_end_id, after a pause",
+		EndToEndID: id}
+}
+
+// Submissions serves the requests that send payments and returns.
+type Submissions struct {
+	*Publisher
+	batches batches
+	ledger  *query.Ledger // says who received the original of a return
+	feed    *feed.Feed    // for callers that wait for the outcome
+}
+
+// New registers the metrics. A line of a batch has at most lineMax bytes.
+func New(publisher *Publisher, batch BatchConfig, lineMax int, ledger *query.Ledger, feed *feed.Feed, registry prometheus.Registerer) *Submissions {
+	return &Submissions{Publisher: publisher, batches: newBatches(batch, lineMax, registry), ledger: ledger, feed: feed}
+}
+
+// Accepted is the body of a response to POST /v1/payments.
+type Accepted struct {
+	EndToEndID string `json:"end_to_end_id"`
+	Status     string `json:"status" enum:"accepted"`
+}
+
+// Pay serves POST /v1/payments.
+func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
+	var body Payment
+	if problem := web.ReadJSON(r.Body, &body); problem != nil {
+		problem.Write(w)
+		return
+	}
+	s.crash.Pass(afterRequestRead)
+	record, problem := body.record(s.now())
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	if problem := access.Of(r).Pays(body.Payer.ISPB, body.EndToEndID); problem != nil {
+		problem.Write(w)
+		return
+	}
+	if err := s.publish(record, nil).wait(); err != nil {
+		notPublished(body.EndToEndID, err).Write(w)
+		return
+	}
+	s.crash.Pass(afterAcknowledged)
+	id, _ := pix.ParseEndToEndID(body.EndToEndID) // valid: it was published
+	feed.Respond(s.feed, w, r, s.feed.Payment(id), Accepted{body.EndToEndID, "accepted"})
+}

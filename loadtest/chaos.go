@@ -85,7 +85,7 @@ func chaosCommand() *cobra.Command {
 	f.StringVar(&flags.dir, "dir", filepath.Join(".stack", "chaos"), "folder of the stack that is run and broken; what an earlier run left in it is removed")
 	f.IntVar(&flags.engines, "engines", 2, "engines that are there all the time, at least")
 	f.IntVar(&flags.replicas, "replicas", 1, "TigerBeetle servers, 1 or 3")
-	f.StringVar(&flags.kafka, "kafka", stack.Embedded, "broker: "+stack.Embedded+" or "+stack.Apache)
+	f.StringVar(&flags.kafka, "kafka", stack.Embedded, "broker: "+stack.Embedded+", "+stack.RedpandaLike+" or "+stack.Apache)
 	f.DurationVar(&flags.deadline, "deadline", 20*time.Second, "the engines' deadline of a payment")
 	f.StringSliceVar(&flags.allow, "allow", reasonCodes(chaos.AllowedByDefault), "reason codes with which a fault may have a good payment rejected, or none")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON; several runs are a list")
@@ -168,8 +168,8 @@ func (f *chaosFlags) configs(population *sandbox.Population) ([]chaos.Config, er
 	if f.replicas != 1 && f.replicas != 3 {
 		return nil, fmt.Errorf("--replicas is %d: it must be 1 or 3", f.replicas)
 	}
-	if f.kafka != stack.Embedded && f.kafka != stack.Apache {
-		return nil, fmt.Errorf("--kafka is %q: it must be %s or %s", f.kafka, stack.Embedded, stack.Apache)
+	if err := stack.CheckKafka("--kafka", f.kafka); err != nil {
+		return nil, err
 	}
 	allowed := []pix.Reason{}
 	for _, code := range f.allow {

@@ -16,6 +16,7 @@ var ledgerFolders = map[int]string{1: "tigerbeetle", 3: "tigerbeetle-cluster"}
 
 var kafkaFolders = map[kafkaKind]string{
 	{Embedded, false}: "kafka", {Embedded, true}: "kafka-locked",
+	{RedpandaLike, false}: "redpanda-like-kafka", {RedpandaLike, true}: "redpanda-like-kafka-locked",
 	{Apache, false}: "apache-kafka", {Apache, true}: "apache-kafka-locked",
 }
 

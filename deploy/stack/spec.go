@@ -90,7 +90,11 @@ func (s *Stack) specify(name string) (spec, error) {
 			p.listens = append(p.listens, controllerOf(Broker))
 			break
 		}
-		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.kafkaFolder())
+		like := "kafka"
+		if s.config.Kafka == RedpandaLike {
+			like = "redpanda"
+		}
+		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.kafkaFolder(), "BROKER_LIKE="+like)
 		if s.config.KafkaLocks {
 			p.env = append(p.env, "BROKER_ADMIN_PASSWORD_FILE="+s.passwordFile(stream.Admin),
 				"BROKER_TLS_CERT_FILE="+s.certificateFile(), "BROKER_TLS_KEY_FILE="+s.certificateFile())

@@ -39,9 +39,19 @@ const (
 
 // The brokers that Config.Kafka chooses from.
 const (
-	Embedded = "embedded" // deploy/cmd/broker
-	Apache   = "apache"   // deploy/kafka
+	Embedded     = "embedded"      // deploy/cmd/broker
+	RedpandaLike = "redpanda-like" // the same program, behaving like Redpanda: deploy/redpanda
+	Apache       = "apache"        // deploy/kafka
 )
+
+// CheckKafka returns an error that begins with the name of the setting if which is no broker.
+func CheckKafka(setting, which string) error {
+	all := []string{Embedded, RedpandaLike, Apache}
+	if slices.Contains(all, which) {
+		return nil
+	}
+	return fmt.Errorf("%s is %q: it must be one of %s", setting, which, strings.Join(all, ", "))
+}
 
 // EngineName is the name of an engine's process and slot. A slot keeps its partitions
 // over a restart.
@@ -59,7 +69,7 @@ type Config struct {
 	// LedgerCore gives the one TigerBeetle server a processor of its own and leaves the others
 	// to all else, the calling process included, which makes the load. Default: all share.
 	LedgerCore bool
-	Kafka      string // Embedded or Apache; default Embedded
+	Kafka      string // Embedded, RedpandaLike or Apache; default Embedded
 	KafkaLocks bool   // TLS, users and rights at the broker; default none
 	Engines    int    // default 1
 	Ports      Ports  // default FixedPorts
@@ -107,8 +117,8 @@ func (c *Config) withDefaults() (Config, error) {
 	if d.Kafka == "" {
 		d.Kafka = Embedded
 	}
-	if d.Kafka != Embedded && d.Kafka != Apache {
-		return d, fmt.Errorf("stack: Kafka is %q: it must be %s or %s", d.Kafka, Embedded, Apache)
+	if err := CheckKafka("Kafka", d.Kafka); err != nil {
+		return d, fmt.Errorf("stack: %w", err)
 	}
 	if d.Replicas > 1 {
 		d.LedgerCore = false // they would share it

@@ -596,6 +596,11 @@ func TestOtherData(t *testing.T) {
 	if err := Up(t.Context(), locked); err == nil || !strings.Contains(err.Error(), "clean") || !strings.Contains(err.Error(), "the embedded Kafka:") {
 		t.Errorf("up with locks on data without: %v", err)
 	}
+	likeRedpanda := config
+	likeRedpanda.Kafka = RedpandaLike
+	if err := Up(t.Context(), likeRedpanda); err == nil || !strings.Contains(err.Error(), "clean") || !strings.Contains(err.Error(), "the embedded Kafka:") {
+		t.Errorf("up like Redpanda on data of the embedded broker: %v", err)
+	}
 	if err := Clean(config.Dir); err != nil {
 		t.Fatal(err)
 	}

@@ -11,14 +11,20 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/liquida/liquida/platform/settings"
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/liquida/liquida/deploy/compose"
+	"github.com/liquida/liquida/deploy/redpanda"
+	"github.com/liquida/liquida/platform/settings"
 )
 
 type configuration struct {
 	Address    string `env:"BROKER_ADDRESS" envDefault:"127.0.0.1:9092" help:"IP and port to listen on; clients are sent to the same"`
 	DataDir    string `env:"BROKER_DATA_DIR" envDefault:"broker-data" help:"folder of the data; survives restarts and SIGKILL"`
 	SyncWrites bool   `env:"BROKER_SYNC_WRITES" envDefault:"false" help:"fsync each batch before it is acknowledged"`
+
+	Like               string `env:"BROKER_LIKE" envDefault:"kafka" help:"which broker to behave like where they differ: kafka or redpanda"`
+	RedpandaProperties string `env:"BROKER_REDPANDA_PROPERTIES" help:"file with Redpanda's cluster properties, a .bootstrap.yaml, for BROKER_LIKE=redpanda; its locks are not taken from there; empty: those of docker-compose.yml"`
 
 	AdminPasswordFile string `env:"BROKER_ADMIN_PASSWORD_FILE" help:"file with the password of the superuser admin: clients must prove who they are (SASL/SCRAM) and may do only what rights (ACLs) allow; fixed once there is data; empty: everyone may do everything"`
 	TLSCertFile       string `env:"BROKER_TLS_CERT_FILE" help:"certificate and chain, PEM: clients must talk TLS; empty: they must not"`
@@ -34,8 +40,38 @@ func (c *configuration) Validate() error {
 	if c.DataDir == "" {
 		return errors.New("BROKER_DATA_DIR is empty: name a folder for the data")
 	}
-	_, err = c.locks() // reads what the files hold
+	if _, err = c.locks(); err != nil { // reads what the files hold
+		return err
+	}
+	switch {
+	case c.Like != likeKafka && c.Like != likeRedpanda:
+		return fmt.Errorf("BROKER_LIKE is %q: it must be %s or %s", c.Like, likeKafka, likeRedpanda)
+	case c.Like == likeKafka && c.RedpandaProperties != "":
+		return fmt.Errorf("BROKER_REDPANDA_PROPERTIES is %q and BROKER_LIKE %s: leave it empty, or set BROKER_LIKE to %s", c.RedpandaProperties, c.Like, likeRedpanda)
+	}
+	_, err = c.properties()
 	return err
+}
+
+// The values of BROKER_LIKE.
+const (
+	likeKafka    = "kafka"
+	likeRedpanda = "redpanda"
+)
+
+// properties are those of the Redpanda to behave like.
+func (c *configuration) properties() (properties redpanda.Properties, err error) {
+	text, file := compose.RedpandaBootstrap, "the built-in redpanda-bootstrap.yaml"
+	if c.RedpandaProperties != "" {
+		file = c.RedpandaProperties
+		if text, err = os.ReadFile(file); err != nil {
+			return properties, fmt.Errorf("BROKER_REDPANDA_PROPERTIES: %w", err)
+		}
+	}
+	if properties, err = redpanda.ReadProperties(text); err != nil {
+		return properties, fmt.Errorf("BROKER_REDPANDA_PROPERTIES: %s: %w", file, err)
+	}
+	return properties, nil
 }
 
 // brokerConfigs are Kafka's own names, so that a real broker can be given the same.
@@ -58,7 +94,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "broker: %v\n", err)
 		os.Exit(settings.ExitFailure)
 	}
-	fmt.Fprintf(os.Stderr, "broker: serving %s, data in %s\n", config.Address, config.DataDir)
+	fmt.Fprintf(os.Stderr, "broker: serving %s like %s, data in %s\n", config.Address, config.Like, config.DataDir)
 	fmt.Fprintf(os.Stderr, "broker: %v: saving and closing\n", <-stop)
 	cluster.Close()
 }
@@ -92,12 +128,22 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	if config.SyncWrites {
 		options = append(options, kfake.SyncWrites())
 	}
+	var properties redpanda.Properties
+	if config.Like == likeRedpanda {
+		if properties, err = config.properties(); err != nil {
+			return nil, err
+		}
+		options = append(options, properties.Options()...)
+	}
 	cluster, err := kfake.NewCluster(options...)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("BROKER_ADDRESS %s is taken: stop what listens there, or choose another port", config.Address)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve %s from %s: %w", config.Address, config.DataDir, err)
+	}
+	if config.Like == likeRedpanda {
+		properties.Imitate(cluster, config.DataDir)
 	}
 	return cluster, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -201,6 +202,25 @@ func TestStaticMembership(t *testing.T) {
 	receive("what the first takes over", again.assigned, time.Minute)
 }
 
+func TestItBehavesLikeRedpandaWhenAsked(t *testing.T) {
+	b := newBroker(t)
+	t.Setenv("BROKER_LIKE", "redpanda")
+	b.start()
+	admin, one := kadm.NewClient(b.client()), "1"
+	if _, err := admin.CreateTopic(t.Context(), 1, 1, map[string]*string{"min.insync.replicas": &one}, "payments"); err != nil {
+		t.Fatal(err)
+	}
+	described, err := admin.DescribeTopicConfigs(t.Context(), "payments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range described[0].Configs {
+		if entry.Key == "min.insync.replicas" {
+			t.Errorf("%s is described as %s", entry.Key, entry.MaybeValue())
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	b := newBroker(t)
 	b.start()
@@ -239,6 +259,22 @@ func TestRefusals(t *testing.T) {
 		other := *b
 		other.dir = t.TempDir()
 		refused(t, other.command(b.address), b.address, "taken")
+	})
+	t.Run("a broker to be like that there is not", func(t *testing.T) {
+		cmd := b.command("127.0.0.1:0")
+		cmd.Env = append(cmd.Env, "BROKER_LIKE=pulsar")
+		refused(t, cmd, "BROKER_LIKE", "pulsar")
+	})
+	t.Run("properties that Redpanda has not", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "bootstrap.yaml")
+		if err := os.WriteFile(file, []byte("group_initial_rebalance_delay_ms: 0\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for like, says := range map[string]string{"redpanda": "group_initial_rebalance_delay_ms", "kafka": "BROKER_LIKE kafka"} {
+			cmd := b.command("127.0.0.1:0")
+			cmd.Env = append(cmd.Env, "BROKER_LIKE="+like, "BROKER_REDPANDA_PROPERTIES="+file)
+			refused(t, cmd, "BROKER_REDPANDA_PROPERTIES", says)
+		}
 	})
 	t.Run("an address that clients cannot reach", func(t *testing.T) {
 		refused(t, b.command("0.0.0.0:9092"), "BROKER_ADDRESS", "0.0.0.0:9092")

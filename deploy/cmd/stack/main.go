@@ -25,8 +25,8 @@ import (
 const exitNotRunning = 3
 
 const usage = `stack runs the whole clearing house on this machine, without Docker: a real TigerBeetle
-server or a cluster of three, a Kafka broker (embedded, or Apache's), the bootstrap, the
-bank simulator, the clearing engines and the producer, each a process of its own.
+server or a cluster of three, a Kafka broker (embedded, also behaving like Redpanda, or
+Apache's), the bootstrap, the bank simulator, the clearing engines and the producer, each a process of its own.
 
   stack up       build and start everything in the background; starts what is missing of a
                  stack that is partly up
@@ -147,7 +147,7 @@ func (o *options) forStarting() {
 	o.flags.StringVar(&o.cacheGrid, "cache-grid", "", "page `cache` of each TigerBeetle server, which takes 2 GiB of memory more (default 512MiB, of three 128MiB)")
 	o.flags.Int64Var(&o.reserve, "ledger-reserve", 4096, "`MiB` of the disk reserved for each TigerBeetle server's new data file, 0 to 1048576: it is faster while it need not grow; a payment takes about 9 KB")
 	o.flags.BoolVar(&o.core, "ledger-core", runtime.NumCPU() > 2, "give a single TigerBeetle server a processor of its own (default with more than two): more payments and shorter tails, but of two processors the other is not enough for many HTTP requests")
-	o.flags.StringVar(&o.kafka, "kafka", stack.Embedded, "the `broker`: embedded, or apache for Apache Kafka "+kafka.Version)
+	o.flags.StringVar(&o.kafka, "kafka", stack.Embedded, "the `broker`: embedded, redpanda-like for the embedded one behaving like Redpanda, or apache for Apache Kafka "+kafka.Version)
 	o.flags.BoolVar(&o.locks, "kafka-locks", false, "lock the broker: TLS, passwords, and rights for each service; keys are in kafka-keys of --dir")
 	o.flags.StringVar(&o.logLevel, "log-level", "info", "of the services: debug, info, warn or error")
 	o.flags.Var(o.env, "env", "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
@@ -174,8 +174,8 @@ func (o *options) parse(arguments []string) error {
 		if o.replicas != 1 && o.replicas != 3 {
 			return usageError{fmt.Errorf("--replicas is %d: it must be 1 or 3", o.replicas)}
 		}
-		if o.kafka != stack.Embedded && o.kafka != stack.Apache {
-			return usageError{fmt.Errorf("--kafka is %q: it must be %s or %s", o.kafka, stack.Embedded, stack.Apache)}
+		if err := stack.CheckKafka("--kafka", o.kafka); err != nil {
+			return usageError{err}
 		}
 	}
 	if o.dir != "" && (o.bin != "" || o.flags.Lookup("bin") == nil) {

@@ -21,8 +21,9 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// startLockedKafka returns how the admin gets in, and makes the configuration ask for users.
-func startLockedKafka(t *testing.T) *Config {
+// startLockedKafka starts a broker with start, and returns a configuration that logs in as its
+// admin and makes users.
+func startLockedKafka(t *testing.T, start func(*testing.T, ...kfake.Opt) stream.Config) *Config {
 	t.Helper()
 	config := smallConfig(t)
 	config.PasswordsDir = t.TempDir()
@@ -34,7 +35,7 @@ func startLockedKafka(t *testing.T) *Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Stream = startKafka(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))
+	config.Stream = start(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))
 	config.Stream.SASLUser, config.Stream.SASLPasswordFile = stream.Admin, file
 	if err := config.Validate(); err != nil {
 		t.Fatal(err)
@@ -91,7 +92,12 @@ func mayRead(t *testing.T, config *Config, user, topic string) bool {
 }
 
 func TestEveryUserMayDoWhatTheTableSaysAndNothingElse(t *testing.T) {
-	config := startLockedKafka(t)
+	t.Run("embedded", func(t *testing.T) { everyUserMayDoWhatTheTableSays(t, startKafka) })
+	t.Run("redpanda-like", func(t *testing.T) { everyUserMayDoWhatTheTableSays(t, startKafkaLikeRedpanda) })
+}
+
+func everyUserMayDoWhatTheTableSays(t *testing.T, start func(*testing.T, ...kfake.Opt) stream.Config) {
+	config := startLockedKafka(t, start)
 	var said bytes.Buffer
 	say := func(format string, values ...any) { fmt.Fprintf(&said, format+"\n", values...) }
 	if _, err := ensureKafka(t.Context(), config, say); err != nil {
@@ -133,7 +139,7 @@ func TestEveryUserMayDoWhatTheTableSaysAndNothingElse(t *testing.T) {
 }
 
 func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
-	config := startLockedKafka(t)
+	config := startLockedKafka(t, startKafka)
 	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +176,7 @@ func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
 }
 
 func TestPasswordsStayUntilTheirFileIsReplaced(t *testing.T) {
-	config := startLockedKafka(t)
+	config := startLockedKafka(t, startKafka)
 	file := keys.PasswordFile(config.PasswordsDir, "producer")
 	var passwords []string
 	for run := range 3 {
@@ -197,7 +203,7 @@ func TestPasswordsStayUntilTheirFileIsReplaced(t *testing.T) {
 }
 
 func TestAdminsWrongPasswordIsTheReasonForWaiting(t *testing.T) {
-	config := startLockedKafka(t)
+	config := startLockedKafka(t, startKafka)
 	config.Timeout = 4 * time.Second
 	config.Stream.SASLPasswordFile = filepath.Join(t.TempDir(), "guessed")
 	if err := keys.MakePassword(config.Stream.SASLPasswordFile); err != nil {

@@ -19,7 +19,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/deploy/compose"
 	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/deploy/redpanda"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -47,6 +49,22 @@ func startKafka(t *testing.T, options ...kfake.Opt) stream.Config {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
+	return stream.Config{Brokers: cluster.ListenAddrs()}
+}
+
+// startKafkaLikeRedpanda runs the broker with the properties of docker-compose.yml.
+func startKafkaLikeRedpanda(t *testing.T, options ...kfake.Opt) stream.Config {
+	t.Helper()
+	properties, err := redpanda.ReadProperties(compose.RedpandaBootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := kfake.NewCluster(append(properties.Options(), append(options, kfake.NumBrokers(1))...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	properties.Imitate(cluster, "")
 	return stream.Config{Brokers: cluster.ListenAddrs()}
 }
 
@@ -484,6 +502,77 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 		c.change(config)
 		if err := config.Validate(); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("got %v, want %s", err, c.says)
+		}
+	}
+}
+
+// Redpanda ignores min.insync.replicas and never describes it. The bootstrap says so once, and
+// still refuses a setting that is there and differs.
+func TestTopicsOnABrokerLikeRedpanda(t *testing.T) {
+	config := smallConfig(t)
+	config.Stream = startKafkaLikeRedpanda(t)
+	var said bytes.Buffer
+	say := func(format string, values ...any) { fmt.Fprintf(&said, format+"\n", values...) }
+	for run, want := range []int{5, 0} {
+		said.Reset()
+		if created, err := ensureKafka(t.Context(), config, say); err != nil || created != want {
+			t.Fatalf("run %d: %d topics created, want %d: %v", run, created, want, err)
+		}
+		if strings.Count(said.String(), "min.insync.replicas") != 1 || !strings.Contains(said.String(), "majority") {
+			t.Errorf("run %d says %q: want min.insync.replicas in one line, and why it is safe", run, said.String())
+		}
+	}
+	differing := *config
+	differing.TransientRetention = 2 * time.Hour
+	const refusal = "topic pix.authorization-requests has retention.ms=3600000 and must have retention.ms=7200000"
+	if _, err := ensureKafka(t.Context(), &differing, quietly); err == nil || !strings.Contains(err.Error(), refusal) {
+		t.Errorf("got %v, want %s", err, refusal)
+	}
+}
+
+// What a broker does not describe may be absent only where that is known to be safe.
+func TestAbsentSettingsOfTopics(t *testing.T) {
+	const raft, one = "Raft majority", "the one replica"
+	for _, c := range []struct {
+		absent, cluster   string
+		replicationFactor int
+		safe              string // "": refused
+	}{
+		{"min.insync.replicas", "redpanda.0c5d", 1, raft},
+		{"min.insync.replicas", "redpanda.0c5d", 3, raft},
+		{"min.insync.replicas", "bGlxdWlkYS1zdGFjay0wMQ", 1, one},
+		{"min.insync.replicas", "bGlxdWlkYS1zdGFjay0wMQ", 3, ""},
+		{"min.insync.replicas", "not-redpanda.0c5d", 2, ""},
+		{"min.insync.replicas", "", 3, ""},
+		{"retention.ms", "redpanda.0c5d", 1, ""},
+		{"retention.bytes", "redpanda.0c5d", 1, ""},
+		{"cleanup.policy", "redpanda.0c5d", 1, ""},
+		{"max.message.bytes", "redpanda.0c5d", 1, ""},
+	} {
+		config := smallConfig(t)
+		config.ReplicationFactor = c.replicationFactor
+		topic := stream.Topics[0]
+		var described kadm.ResourceConfig
+		for name, value := range topicConfigs(topic, config) {
+			if name != c.absent {
+				described.Configs = append(described.Configs, kadm.Config{Key: name, Value: &value})
+			}
+		}
+		ignored := map[string]string{}
+		err := verifyConfigs(topic, described, c.cluster, config, ignored)
+		why, there := ignored[c.absent]
+		switch {
+		case c.safe == "" && (err == nil || !strings.Contains(err.Error(), "does not describe "+c.absent) || len(ignored) > 0):
+			t.Errorf("%+v: got %v, ignored %v; want a refusal", c, err, ignored)
+		case c.safe != "" && (err != nil || !there || len(ignored) != 1 || !strings.Contains(why, c.safe)):
+			t.Errorf("%+v: got %v, ignored %v; want it accepted with its reason", c, err, ignored)
+		}
+
+		// There and different is refused, wherever it may be absent.
+		wrong := "7"
+		described.Configs = append(described.Configs, kadm.Config{Key: c.absent, Value: &wrong})
+		if err := verifyConfigs(topic, described, c.cluster, config, ignored); err == nil || !strings.Contains(err.Error(), c.absent+"=7 and must have") {
+			t.Errorf("%+v, there and wrong: %v", c, err)
 		}
 	}
 }

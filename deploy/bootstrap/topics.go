@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -16,8 +17,8 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// topicConfigs is what a topic's correctness rests on, so it is set and not left to a
-// broker's defaults: a compacted or forgotten payment could never be audited.
+// topicConfigs returns the settings that a topic's correctness rests on. They are set, not left
+// to a broker's defaults: a payment that was compacted away or has expired cannot be audited.
 func topicConfigs(topic stream.Topic, config *Config) map[string]string {
 	retention := strconv.FormatInt(config.TransientRetention.Milliseconds(), 10)
 	if topic.KeepForever {
@@ -26,12 +27,27 @@ func topicConfigs(topic stream.Topic, config *Config) map[string]string {
 	return map[string]string{
 		"cleanup.policy":    "delete",
 		"max.message.bytes": strconv.Itoa(stream.MessageBytesMax),
-		// All services ask for acks from all in-sync replicas. Only with this many of them is
-		// that a majority, so that whichever minority is lost, no acknowledged record is.
+		// Services produce with acks=all, which means all in-sync replicas. With this many of them
+		// that is a majority, so no loss of a minority loses an acknowledged record.
 		"min.insync.replicas": strconv.Itoa(config.ReplicationFactor/2 + 1),
 		"retention.bytes":     "-1",
 		"retention.ms":        retention,
 	}
+}
+
+// safelyIgnored returns why the broker of a cluster may ignore a setting of a topic: then it does
+// not describe it, and there is nothing to compare. Every other setting must be described.
+func safelyIgnored(name, cluster string, config *Config) (why string, safe bool) {
+	if name != "min.insync.replicas" {
+		return "", false
+	}
+	switch {
+	case strings.HasPrefix(cluster, "redpanda."): // Redpanda names its clusters so, to be recognised
+		return "Redpanda acknowledges a record of acks=all when a Raft majority has it", true
+	case config.ReplicationFactor == 1:
+		return "with REPLICATION_FACTOR 1 the one replica has every acknowledged record", true
+	}
+	return "", false
 }
 
 // ensureKafka creates the topics that are missing, refuses those that are there and
@@ -56,11 +72,14 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 
 	var why error // it is waiting; told after 2 s, then every 5
 	for told := time.Now().Add(-3 * time.Second); ; {
-		made, err := ensureOnce(ctx, client, config)
+		made, ignored, err := ensureOnce(ctx, client, config)
 		created += made
 		var away *awayError
 		switch {
 		case err == nil:
+			for _, name := range slices.Sorted(maps.Keys(ignored)) {
+				say("this broker ignores the topics' setting %s, which is safe here: %s", name, ignored[name])
+			}
 			return created, nil
 		case !errors.As(err, &away):
 			return created, err
@@ -79,14 +98,19 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 	}
 }
 
-func ensureOnce(ctx context.Context, client *kgo.Client, config *Config) (created int, err error) {
-	if err := stream.Reach(ctx, client); err != nil { // wrong locks too: who is right may just be being made
-		return 0, &awayError{err}
+// ensureOnce also returns which settings of topics the broker ignores, and why that is safe.
+func ensureOnce(ctx context.Context, client *kgo.Client, config *Config) (created int, ignored map[string]string, err error) {
+	if err := stream.Reach(ctx, client); err != nil { // a wrong password too: the broker may still be making its users
+		return 0, nil, &awayError{err}
 	}
-	if created, err = createMissing(ctx, kadm.NewClient(client), config); err == nil && config.PasswordsDir != "" {
+	admin := kadm.NewClient(client)
+	if created, err = createMissing(ctx, admin, config); err != nil {
+		return created, nil, err
+	}
+	if ignored, err = verifyAll(ctx, admin, config); err == nil && config.PasswordsDir != "" {
 		err = ensureAccess(ctx, client, config)
 	}
-	return created, err
+	return created, ignored, err
 }
 
 // awayError is a failure that may pass.
@@ -94,14 +118,15 @@ type awayError struct{ err error }
 
 func (e *awayError) Error() string { return e.err.Error() }
 
-// createMissing creates what is missing and then verifies everything, also what it has
-// just created: another run may have been faster.
-func createMissing(ctx context.Context, admin *kadm.Client, config *Config) (created int, err error) {
-	var names []string
+func topicNames() (names []string) {
 	for _, topic := range stream.Topics {
 		names = append(names, topic.Name)
 	}
-	found, err := admin.ListTopics(ctx, names...)
+	return names
+}
+
+func createMissing(ctx context.Context, admin *kadm.Client, config *Config) (created int, err error) {
+	found, err := admin.ListTopics(ctx, topicNames()...)
 	if err != nil {
 		return 0, &awayError{err}
 	}
@@ -124,44 +149,65 @@ func createMissing(ctx context.Context, admin *kadm.Client, config *Config) (cre
 			return created, &awayError{fmt.Errorf("creating topic %s: %w", topic.Name, err)}
 		}
 	}
-	if found, err = admin.ListTopics(ctx, names...); err != nil {
-		return created, &awayError{err}
-	}
-	configs, err := admin.DescribeTopicConfigs(ctx, names...)
-	if err != nil {
-		return created, &awayError{err}
-	}
-	for _, topic := range stream.Topics {
-		detail := found[topic.Name]
-		if detail.Err != nil { // a new topic takes a moment to be known everywhere
-			return created, &awayError{fmt.Errorf("topic %s: %w", topic.Name, detail.Err)}
-		}
-		described, err := configs.On(topic.Name, nil)
-		if err = errors.Join(err, described.Err); err != nil {
-			return created, &awayError{fmt.Errorf("configuration of topic %s: %w", topic.Name, err)}
-		}
-		if err := verify(topic, detail, described, config); err != nil {
-			return created, err
-		}
-	}
 	return created, nil
 }
 
-func verify(topic stream.Topic, detail kadm.TopicDetail, described kadm.ResourceConfig, config *Config) error {
+// verifyAll verifies every topic, also those just created: another run may have been faster.
+func verifyAll(ctx context.Context, admin *kadm.Client, config *Config) (ignored map[string]string, err error) {
+	found, err := admin.Metadata(ctx, topicNames()...)
+	if err != nil {
+		return nil, &awayError{err}
+	}
+	configs, err := admin.DescribeTopicConfigs(ctx, topicNames()...)
+	if err != nil {
+		return nil, &awayError{err}
+	}
+	ignored = map[string]string{}
+	for _, topic := range stream.Topics {
+		detail := found.Topics[topic.Name]
+		if detail.Err != nil { // a new topic takes a moment to be known everywhere
+			return nil, &awayError{fmt.Errorf("topic %s: %w", topic.Name, detail.Err)}
+		}
+		described, err := configs.On(topic.Name, nil)
+		if err = errors.Join(err, described.Err); err != nil {
+			return nil, &awayError{fmt.Errorf("configuration of topic %s: %w", topic.Name, err)}
+		}
+		if err := verifyPartitions(topic, detail, config); err != nil {
+			return nil, err
+		}
+		if err := verifyConfigs(topic, described, found.Cluster, config, ignored); err != nil {
+			return nil, err
+		}
+	}
+	return ignored, nil
+}
+
+func verifyPartitions(topic stream.Topic, detail kadm.TopicDetail, config *Config) error {
 	if have := len(detail.Partitions); have != config.Partitions {
 		return fmt.Errorf("topic %s has %d partitions and PARTITIONS is %d: a payment's partition is part of what engines and banks agree on, so set PARTITIONS to %d, or start with an empty Kafka", topic.Name, have, config.Partitions, have)
 	}
 	if have := detail.Partitions.NumReplicas(); have < config.ReplicationFactor {
 		return fmt.Errorf("topic %s has %d replicas and REPLICATION_FACTOR is %d: reassign its partitions, or set REPLICATION_FACTOR to %d", topic.Name, have, config.ReplicationFactor, have)
 	}
+	return nil
+}
+
+// verifyConfigs compares what the broker describes, and notes in ignored what it safely ignores.
+func verifyConfigs(topic stream.Topic, described kadm.ResourceConfig, cluster string, config *Config, ignored map[string]string) error {
 	have := map[string]string{}
 	for _, entry := range described.Configs {
 		have[entry.Key] = entry.MaybeValue()
 	}
 	want := topicConfigs(topic, config)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if have[name] != want[name] {
-			return fmt.Errorf("topic %s has %s=%s and must have %s=%s: alter the topic with your Kafka tools (retention.ms of the authorization topics follows TRANSIENT_RETENTION, min.insync.replicas is REPLICATION_FACTOR/2+1), or start with an empty Kafka", topic.Name, name, have[name], name, want[name])
+		value, there := have[name]
+		switch why, safe := safelyIgnored(name, cluster, config); {
+		case !there && safe:
+			ignored[name] = why
+		case !there:
+			return fmt.Errorf("topic %s must have %s=%s, and this broker (cluster %q) does not describe %s: without it records could be lost, so use a broker that knows it", topic.Name, name, want[name], cluster, name)
+		case value != want[name]:
+			return fmt.Errorf("topic %s has %s=%s and must have %s=%s: alter the topic with your Kafka tools (retention.ms of the authorization topics follows TRANSIENT_RETENTION, min.insync.replicas is REPLICATION_FACTOR/2+1), or start with an empty Kafka", topic.Name, name, value, name, want[name])
 		}
 	}
 	return nil

@@ -113,21 +113,39 @@ func (w *world) start(change ...func(*Config)) *worker {
 func (e *worker) end() (time.Duration, error) {
 	started := time.Now()
 	e.stop()
-	err := <-e.ended
+	err := e.wait()
 	return time.Since(started), err
+}
+
+// wait returns the error of the engine's Run.
+func (e *worker) wait() error {
+	e.w.t.Helper()
+	select {
+	case err := <-e.ended:
+		return err
+	case <-time.After(10 * time.Minute):
+		e.w.t.Fatal("the engine does not end")
+		return nil
+	}
 }
 
 func account(psp pix.ISPB, number string) *pixv1.Account {
 	return &pixv1.Account{Ispb: string(psp), Branch: "0001", Number: number}
 }
 
-// pay sends an order of 100 centavos to partition 0.
+// order returns an order of 100 centavos.
+func (w *world) order() *pixv1.PaymentOrder {
+	return &pixv1.PaymentOrder{
+		EndToEndId: pix.NewEndToEndID("10000001", time.Now(), w.random).String(), AcceptedAtUnixMs: time.Now().UnixMilli(),
+		Payer: account("10000001", "1"), Payee: account("10000002", "2"), AmountCentavos: 100,
+	}
+}
+
+// pay sends an order to partition 0.
 func (w *world) pay() pix.EndToEndID {
-	id := pix.NewEndToEndID("10000001", time.Now(), w.random)
-	w.send(id.String(), &pixv1.PaymentOrder{
-		EndToEndId: id.String(), Payer: account("10000001", "1"), Payee: account("10000002", "2"), AmountCentavos: 100, AcceptedAtUnixMs: time.Now().UnixMilli(),
-	})
-	return id
+	order := w.order()
+	w.send(order.EndToEndId, order)
+	return pix.EndToEndID([]byte(order.EndToEndId))
 }
 
 // giveBack sends an order of a return of a part of a payment.
@@ -139,19 +157,21 @@ func (w *world) giveBack(original pix.EndToEndID, amount uint64) pix.ReturnID {
 	return id
 }
 
-func (w *world) send(key string, order *pixv1.PaymentOrder) {
+func (w *world) send(key string, order *pixv1.PaymentOrder) { w.sendTo(0, key, order) }
+
+func (w *world) sendTo(partition int32, key string, order *pixv1.PaymentOrder) {
 	w.t.Helper()
 	value, err := order.MarshalVT()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.client.ProduceSync(w.t.Context(), &kgo.Record{Topic: stream.Payments, Key: []byte(key), Value: value}).FirstErr(); err != nil {
+	if err := w.client.ProduceSync(w.t.Context(), &kgo.Record{Topic: stream.Payments, Partition: partition, Key: []byte(key), Value: value}).FirstErr(); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// bank accepts every payment until the test ends.
-func (w *world) bank() (stop func()) {
+// bank accepts the payments to all PSPs but silent ones, until it is stopped.
+func (w *world) bank(silent ...string) (stop func()) {
 	client := w.connect(kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	done := make(chan struct{})
 	go func() {
@@ -165,6 +185,9 @@ func (w *world) bank() (stop func()) {
 				var request pixv1.AuthorizationRequest
 				if err := request.UnmarshalVT(record.Value); err != nil {
 					w.t.Error(err)
+					return
+				}
+				if slices.Contains(silent, request.Payee.Ispb) {
 					return
 				}
 				response := &pixv1.AuthorizationResponse{EndToEndId: request.EndToEndId, Ispb: request.Payee.Ispb, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
@@ -216,6 +239,22 @@ func (w *world) committed() int64 {
 	}
 	offset, _ := offsets.Lookup(stream.Payments, 0)
 	return offset.At
+}
+
+// members returns the number of engines that have partitions.
+func (w *world) members() int {
+	w.t.Helper()
+	groups, err := kadm.NewClient(w.client).DescribeGroups(w.t.Context(), stream.EngineGroup)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n := 0
+	for _, member := range groups[stream.EngineGroup].Members {
+		if assigned, ok := member.Assigned.AsConsumer(); ok && len(assigned.Topics) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // willingLedger takes every chain whose ids are new. It knows no accounts and no balances:

@@ -20,19 +20,18 @@ func correctnessCommand() *cobra.Command {
 	var json string
 	command := &cobra.Command{
 		Use:   "correctness",
-		Short: "Runs the tests that prove the promise, and prints one table of them",
-		Long: `Runs the end-to-end tests, those of bootstrap and those of the ledger's answers with go test,
-inside the repository, and prints two tables in Markdown: each promise with the tests that it
-rests on, and each test, how often it passed of how many runs, what it checks, on which broker
-and ledger, and how many payments were audited. A new test is in the second table by itself; a
-promise whose test is gone is refused before anything runs.
-E2E_KAFKA=apache chooses the broker. All of it once takes about half an hour.`,
+		Short: "Runs the tests that prove the promise, and prints a table of them",
+		Long: `Runs the end-to-end tests, the tests of bootstrap and the tests of TigerBeetle's results
+with go test, inside the repository. Prints two tables in Markdown: each promise, with how often
+its tests passed and how many payments they audited; and the same for each test. A promise whose
+test does not exist is an error before anything runs.
+E2E_KAFKA=apache chooses the broker. One run of everything takes about half an hour.`,
 		Example: "  loadtest correctness --count 3 --json correctness.json\n  loadtest correctness --run 'Zombie|Network'",
 		Args:    cobra.NoArgs,
 	}
 	command.Flags().StringVar(&config.Run, "run", "", "only tests whose names match this regular expression")
 	command.Flags().IntVar(&config.Count, "count", 1, "runs of each test")
-	command.Flags().StringVar(&json, "json", "", "write the table to this file as JSON, too")
+	command.Flags().StringVar(&json, "json", "", "also write the table to this file as JSON")
 	command.RunE = func(command *cobra.Command, _ []string) (err error) {
 		if err := settings.InRange("--count", config.Count, 1, correctnessCountMax); err != nil {
 			return err

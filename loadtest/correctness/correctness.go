@@ -1,45 +1,31 @@
-// Package correctness runs the tests that the project's promise rests on and makes one
-// table of them: what each checks, and how often it passed.
+// Package correctness runs the tests that the project's promise rests on, and counts how
+// often each promise held.
 package correctness
 
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"go/ast"
-	"go/doc"
-	"go/parser"
-	"go/token"
 	"io"
-	"maps"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
 // packages hold the tests, as folders of the repository.
-var packages = []string{endToEnd, "deploy/bootstrap", "deploy/ledgerfacts"}
-
-const endToEnd = "loadtest/e2e"
+var packages = []string{"loadtest/e2e", "deploy/bootstrap", "deploy/ledgerfacts"}
 
 // Row is one test.
 type Row struct {
 	Test     string  `json:"test"`
-	Proves   string  `json:"proves"` // the promises that rest on it; none: it is shown all the same
-	Checks   string  `json:"checks"`
+	Proves   string  `json:"proves"` // the promises that rest on it; may be none
 	Passed   int     `json:"passed"`
 	Runs     int     `json:"runs"`
 	Skipped  int     `json:"skipped"`
-	Broker   string  `json:"broker"`
-	Ledger   string  `json:"ledger"`
 	Payments int     `json:"payments"` // audited, in all runs
 	Seconds  float64 `json:"seconds"`
 }
@@ -47,26 +33,22 @@ type Row struct {
 // Config says what to run.
 type Config struct {
 	Root   string // of the repository
-	Run    string // which tests, as of go test; empty: all
-	Count  int    // how often each
+	Run    string // which tests, as in go test -run; empty: all
+	Count  int    // runs of each test
 	Output io.Writer
 }
 
-// timeoutMinutesPerCount is of all tests of a package, once.
+// timeoutMinutesPerCount is for all tests of a package, once.
 const timeoutMinutesPerCount = 40
 
-// Run runs the tests, one package after the other. An error means that they could not be
-// run; those that fail are in the rows.
+// Run runs the tests, one package after the other. Failed tests are in the rows. An error
+// means that tests could not run.
 func Run(ctx context.Context, config Config) ([]Row, error) {
-	purposes := map[string]string{}
-	for _, folder := range packages {
-		of, err := purposesOf(filepath.Join(config.Root, folder))
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(purposes, of)
+	tests, err := list(ctx, config.Root)
+	if err != nil {
+		return nil, err
 	}
-	if err := refuseBroken(purposes); err != nil {
+	if err := refuseBroken(tests); err != nil {
 		return nil, err
 	}
 	var rows []Row
@@ -86,10 +68,10 @@ func Run(ctx context.Context, config Config) ([]Row, error) {
 		if err := command.Start(); err != nil {
 			return nil, err
 		}
-		found, err := read(output, purposes, brokerOf(folder), config.Output)
+		found, err := read(output, config.Output)
 		_, _ = io.Copy(io.Discard, output)
-		failed := command.Wait()                                    // because a test failed, or because nothing could be run
-		if err == nil && failed != nil && len(Failed(found)) == 0 { // it died between two tests, or before the first
+		failed := command.Wait()
+		if err == nil && failed != nil && len(Failed(found)) == 0 { // not because of a test: it ended before the first or between two
 			err = fmt.Errorf("%w: %s", failed, strings.TrimSpace(problems.String()))
 		}
 		if err != nil {
@@ -100,7 +82,22 @@ func Run(ctx context.Context, config Config) ([]Row, error) {
 	return rows, nil
 }
 
-// audited finds the payments that an audit was about.
+// list returns the names of all tests.
+func list(ctx context.Context, root string) ([]string, error) {
+	arguments := []string{"test", "-list", "^Test"}
+	for _, folder := range packages {
+		arguments = append(arguments, "./"+folder)
+	}
+	command := exec.CommandContext(ctx, "go", arguments...)
+	command.Dir = root
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the tests: %w: %s", err, output)
+	}
+	return strings.Fields(string(output)), nil
+}
+
+// audited finds the payments of an audit.
 var audited = regexp.MustCompile(`AUDIT CLEAN: (\d+) payments`)
 
 // event is a line of go test -json.
@@ -112,7 +109,7 @@ type event struct {
 }
 
 // read turns the events of a package's tests into rows, in the order of the tests.
-func read(events io.Reader, purposes map[string]string, broker string, progress io.Writer) ([]Row, error) {
+func read(events io.Reader, progress io.Writer) ([]Row, error) {
 	rows := map[string]*Row{}
 	var order []string
 	lines := bufio.NewScanner(events)
@@ -124,15 +121,12 @@ func read(events io.Reader, purposes map[string]string, broker string, progress 
 		}
 		test, _, isSubtest := strings.Cut(e.Test, "/")
 		if isSubtest && e.Action != "output" {
-			continue // its payments count, its end is the test's
+			continue // a subtest's payments count, its end does not
 		}
 		e.Test = test
 		row := rows[e.Test]
 		if row == nil {
-			row = &Row{Test: e.Test, Proves: proves(e.Test), Checks: purposes[e.Test], Broker: broker, Ledger: "TigerBeetle"}
-			if strings.Contains(e.Test, "Replica") {
-				row.Ledger = "TigerBeetle × 3"
-			}
+			row = &Row{Test: e.Test, Proves: proves(e.Test)}
 			rows[e.Test] = row
 			order = append(order, e.Test)
 		}
@@ -143,7 +137,7 @@ func read(events io.Reader, purposes map[string]string, broker string, progress 
 				row.Payments += payments
 			}
 			continue
-		case "run": // counted now: a run that is cut short has no end
+		case "run": // counted here, because a run that is cut short has no end
 			row.Runs++
 			continue
 		case "pass":
@@ -165,60 +159,12 @@ func read(events io.Reader, purposes map[string]string, broker string, progress 
 	return all, lines.Err()
 }
 
-// brokerOf is the broker that the tests of a folder run on.
-func brokerOf(folder string) string {
-	switch folder {
-	case endToEnd:
-		return cmp.Or(os.Getenv("E2E_KAFKA"), "embedded")
-	case "deploy/bootstrap":
-		return "embedded"
-	}
-	return "none"
-}
-
-// purposesOf reads what each test of a folder checks: the first sentence above it, or its
-// name as a sentence.
-func purposesOf(folder string) (map[string]string, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("no tests in %s (%w)", folder, err)
-	}
-	purposes := map[string]string{}
-	for _, path := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
-		if err != nil {
-			return nil, err
-		}
-		for _, declaration := range file.Decls {
-			if f, ok := declaration.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Test") {
-				said := strings.Join(strings.Fields(new(doc.Package).Synopsis(f.Doc.Text())), " ")
-				purposes[f.Name.Name] = cmp.Or(said, sentence(strings.TrimPrefix(f.Name.Name, "Test")))
-			}
-		}
-	}
-	return purposes, nil
-}
-
-// sentence makes "ItWaitsForKafka" one.
-func sentence(name string) string {
-	var text strings.Builder
-	for i, r := range name {
-		if i > 0 && unicode.IsUpper(r) {
-			text.WriteByte(' ')
-			r = unicode.ToLower(r)
-		}
-		text.WriteRune(r)
-	}
-	return text.String() + "."
-}
-
 // Write prints the promises and the tests in Markdown.
 func Write(w io.Writer, rows []Row) {
 	writePromises(w, rows)
-	fmt.Fprintln(w, "| test | passed | what it checks | broker | ledger | payments |")
-	fmt.Fprintln(w, "|---|---|---|---|---|---|")
+	fmt.Fprintln(w, "| test | passed | payments audited | seconds |\n|---|---|---|---|")
 	for _, row := range rows {
-		fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s | %s |\n", row.Test, row.passed(), strings.ReplaceAll(row.Checks, "|", "\\|"), row.Broker, row.Ledger, row.payments())
+		fmt.Fprintf(w, "| `%s` | %s | %s | %.0f |\n", row.Test, row.passed(), row.payments(), row.Seconds)
 	}
 }
 
@@ -239,7 +185,7 @@ func (r Row) payments() string {
 	return strconv.Itoa(r.Payments)
 }
 
-// Failed lists the tests that did not always pass, or were cut short.
+// Failed returns the tests that failed or were cut short at least once.
 func Failed(rows []Row) []string {
 	var names []string
 	for _, row := range rows {

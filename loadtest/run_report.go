@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/liquida/liquida/deploy/plot"
 	"github.com/liquida/liquida/loadtest/bench"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
@@ -52,11 +53,11 @@ func runPage(r *load.Result, budget hopBudget, environment *runEnvironment) repo
 			{Name: "audit", Value: "not part of a load: run loadtest audit"},
 			{Name: "sends", Value: fmt.Sprintf("%d dropped, %d late, the latest by %.1f ms", r.Dropped, r.Late, r.LateMaxMs)},
 		},
-		Courses: []*report.Course{report.NewCourse("", report.FullWidth, r.Rate, r.PerSecond)},
-		Latencies: report.NewCurves("Latency by percentile", "Of settled payments, from the intended send to the settlement report; both axes logarithmic.",
-			[]report.Series{{Name: "settled", Points: r.Curve}}),
-		Gate: []report.Verdict{{Name: "load", Passed: r.Passed, Text: r.Verdict()}},
+		Courses: []*plot.Drawing{report.DrawCourse("", plot.FullWidth, r.Rate, r.PerSecond)}, CourseNote: report.CourseNote,
+		Checks: []report.Check{{Name: "load", Passed: r.Passed, Text: r.Verdict()}},
 	}
+	p.Draw("latency", "Of settled payments, from the intended send to the settlement report; both axes are logarithmic.",
+		report.DrawCurves("Latency by percentile", []report.Curve{{Name: "settled", Points: r.Curve}}))
 	rate := r.SteadyPerSecond
 	if rate == 0 {
 		rate = r.SettledPerSecond
@@ -73,21 +74,18 @@ func runPage(r *load.Result, budget hopBudget, environment *runEnvironment) repo
 			p.Figures = append(p.Figures, report.Fact{Name: "median until settled", Value: fmt.Sprintf("%.1f ms", l.P50)}, report.Fact{Name: "99th percentile", Value: fmt.Sprintf("%.1f ms", l.P99)}, report.Fact{Name: "slowest", Value: fmt.Sprintf("%.1f ms", l.Max)})
 		}
 	}
-	outcomes := report.Table{Title: "How payments ended", Head: []string{"case", "must end", "sent", "as expected", "excused", "wrong", "missing"}}
-	for _, o := range r.Outcomes {
-		outcomes.Add(o.Case, o.Expected, fmt.Sprint(o.Sent), fmt.Sprint(o.AsExpected), fmt.Sprint(o.Excused), fmt.Sprint(o.Wrong), fmt.Sprint(o.Missing))
-	}
-	p.Tables = []report.Table{latencies, outcomes}
+	p.Tables = []report.Table{latencies, report.OutcomesTable(r)}
 	if budget.why != "" {
 		p.Facts = append(p.Facts, report.Fact{Name: "budget of the time", Value: "unknown: " + budget.why})
 	} else if len(budget.hops) > 0 {
-		means, table := report.Amounts{Name: "all payments"}, report.Table{Title: "Hops in the engine, ms", Head: []string{"hop", "count", "mean", "p50", "p99"}}
+		means, table := plot.Bar{Name: "all payments"}, report.Table{Title: "Hops in the engine, ms", Head: []string{"hop", "count", "mean", "p50", "p99"}}
 		for _, hop := range budget.hops {
 			means.Values = append(means.Values, hop.MeanMs)
 			table.Add(hop.Name, fmt.Sprint(hop.Count), fmt.Sprintf("%.1f", hop.MeanMs), fmt.Sprintf("%.1f", hop.P50Ms), fmt.Sprintf("%.1f", hop.P99Ms))
 		}
 		table.Note = fmt.Sprintf("Percentiles as exact as the engine's buckets. %d write requests to the ledger with %.0f transfers each, mean %.1f ms.", budget.ledger.Requests, budget.ledger.TransfersPerRequest, budget.ledger.MeanMs)
-		p.Budgets, p.Tables = bench.Budget([]report.Amounts{means}), append(p.Tables, table)
+		p.Draw("budget", bench.HopNote, bench.DrawHops([]plot.Bar{means}))
+		p.Tables = append(p.Tables, table)
 	}
 	for _, f := range r.Failures {
 		p.Problems = append(p.Problems, fmt.Sprintf("%s (%s, record %s): %s", f.EndToEndID, f.Case, f.Record, f.Problem))

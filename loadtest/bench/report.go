@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/liquida/liquida/deploy/plot"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/report"
 )
@@ -19,10 +20,12 @@ func (r *Result) WriteReport(path, drawings string) error {
 func (r *Result) page() report.Page {
 	p := report.Page{
 		Title: "Liquida bench", StartedAt: r.StartedAt, Passed: true, Tables: r.Tables(),
-		Facts: []report.Fact{{Name: "hardware", Value: r.Hardware}, {Name: "settings", Value: r.Settings}},
+		Facts:      []report.Fact{{Name: "hardware", Value: r.Hardware}, {Name: "settings", Value: r.Settings}},
+		CourseNote: report.CourseNote,
+		CheckNote:  "A run gives figures only if every payment ended as it must, no send was dropped, and the audit of topics and ledger is clean.",
 	}
-	var throughput, costs, budgets []report.Amounts
-	var curves []report.Series
+	var throughput, costs, hops []plot.Bar
+	var curves []report.Curve
 	runs := 0
 	if text := r.wakeUps(); text != "" {
 		p.Facts = append(p.Facts, report.Fact{Name: "machine", Value: text})
@@ -33,11 +36,11 @@ func (r *Result) page() report.Page {
 		}
 		for _, why := range row.Invalid {
 			p.Passed, p.Problems = false, append(p.Problems, why)
-			p.Gate = append(p.Gate, report.Verdict{Name: row.Name, Text: why})
+			p.Checks = append(p.Checks, report.Check{Name: row.Name, Text: why})
 		}
 		runs += len(row.Verdicts)
 		for _, text := range row.Verdicts {
-			p.Gate = append(p.Gate, report.Verdict{Name: row.Name, Passed: true, Text: text})
+			p.Checks = append(p.Checks, report.Check{Name: row.Name, Passed: true, Text: text})
 		}
 		if len(row.Verdicts) == 0 {
 			continue
@@ -47,40 +50,43 @@ func (r *Result) page() report.Page {
 			continue // the drawings are of payments that settle
 		}
 		if !row.offersRate() {
-			throughput = append(throughput, report.Amounts{Name: row.Name, Values: []float64{perSecond.spread(row).median}})
+			throughput = append(throughput, plot.Bar{Name: row.Name, Values: []float64{perSecond.spread(row).median}})
 		}
 		costs = append(costs, row.amounts(cpuFigures, columns))
 		if row.Figures[hopMeanFigures] != nil {
-			budgets = append(budgets, row.amounts(hopMeanFigures, meter.HopNames))
+			hops = append(hops, row.amounts(hopMeanFigures, meter.HopNames))
 		}
 		if row.course != nil {
-			p.Courses = append(p.Courses, report.NewCourse(row.Name, report.HalfWidth, row.spread(runFigures, "offered_per_second").median, row.course))
+			p.Courses = append(p.Courses, report.DrawCourse(row.Name, plot.HalfWidth, row.spread(runFigures, "offered_per_second").median, row.course))
 		}
 		if row.Curve != nil && row.offersRate() {
-			curves = append(curves, report.Series{Name: row.Name, Points: row.Curve.points()})
+			curves = append(curves, report.Curve{Name: row.Name, Points: row.Curve.points()})
 		}
 	}
-	p.Verdict = fmt.Sprintf("%d runs: of the pipeline each with every payment ended as it must and a clean audit, of the ledger alone with no transfer refused.", runs)
+	p.Verdict = fmt.Sprintf("%d runs are valid. In each run of the pipeline every payment ended as it must and the audit is clean; the ledger alone refused no transfer.", runs)
 	if !p.Passed || runs == 0 {
 		p.Passed, p.Verdict = false, fmt.Sprintf("%d runs are valid, %d are not and give no figure.", runs, len(p.Problems))
 	}
-	p.Throughput = report.NewBars("As fast as it goes", "Payments a second: of the ledger alone, and settled by the whole pipeline in the steady window.", "/s", false, []string{"payments"}, throughput)
-	p.Latencies = report.NewCurves("Latency by percentile, at fixed rates", "From the intended send to the settlement report; both axes logarithmic, the right end is the slowest payment of so many.", curves)
-	p.Budgets = Budget(budgets)
-	p.Costs = report.NewBars("CPU of a payment", "Of each process, the load generator included; small requests cost more.", "µs", false, columns, costs)
+	p.Draw("throughput", "Payments a second: of the ledger alone, and settled by the whole pipeline in the steady window.",
+		plot.Bars("As fast as it goes", "/s", false, []string{"payments"}, throughput))
+	p.Draw("latency", "From the intended send to the settlement report. Both axes are logarithmic; a curve ends at the slowest payment.",
+		report.DrawCurves("Latency by percentile, at fixed rates", curves))
+	p.Draw("budget", HopNote, DrawHops(hops))
+	p.Draw("cpu", "Of each process, with the load generator. Small requests cost more.", plot.Bars("CPU of a payment", "µs", false, columns, costs))
 	return p
 }
 
-// Budget draws where the time of payments goes in the engine.
-func Budget(rows []report.Amounts) *report.Bars {
-	return report.NewBars("Where the time of a payment goes in the engine",
-		"Mean of each hop: queue (written to the topic until fetched), reserve (until the money is held), authorize (the bank's answer), resolve (until posted or voided), report (until Kafka has it).",
-		"ms", true, meter.HopNames, rows)
+// HopNote explains the drawing of DrawHops.
+const HopNote = "Mean of each hop: queue (from the topic until fetched), reserve (until the money is held), authorize (the bank's response), resolve (until posted or voided), report (until Kafka stored it)."
+
+// DrawHops draws where the time of payments goes in the engine.
+func DrawHops(rows []plot.Bar) *plot.Drawing {
+	return plot.Bars("Where the time of a payment goes in the engine", "ms", true, meter.HopNames, rows)
 }
 
 // amounts are the medians of a group of figures.
-func (r Row) amounts(group string, names []string) report.Amounts {
-	a := report.Amounts{Name: r.Name}
+func (r Row) amounts(group string, names []string) plot.Bar {
+	a := plot.Bar{Name: r.Name}
 	for _, name := range names {
 		a.Values = append(a.Values, r.spread(group, name).median)
 	}
@@ -91,7 +97,7 @@ func (r Row) amounts(group string, names []string) report.Amounts {
 func (r Row) headline() []report.Fact {
 	rate := fmt.Sprintf("%s/s", thousands(int(perSecond.spread(r).median)))
 	latency := func(group string) string {
-		return report.Amount(r.spread(group, "p50").median) + " / " + report.Amount(r.spread(group, "p99").median) + " ms"
+		return plot.Amount(r.spread(group, "p50").median) + " / " + plot.Amount(r.spread(group, "p99").median) + " ms"
 	}
 	switch r.Part {
 	case "ceiling":

@@ -241,7 +241,7 @@ func TestReport(t *testing.T) {
 	r := &Result{Seed: 7, Repeat: "loadtest chaos --seed 7", Load: &load.Result{Sent: 10}, Events: []Event{
 		{Kind: "kill-engine", Target: "engine-0", Began: 1, Ended: 2, FirstSettled: 0.5, Standstill: 1.5},
 		{Kind: "kill-engine", Target: "engine-1", Began: 1.5, Ended: 1.6, FirstSettled: -1, Problem: "it did not <come> back"},
-	}, Seconds: []Second{{100, 5, 50, 60}, {}, {90, 6, 5000, 6000}},
+	}, Seconds: []load.Second{{Settled: 100, P50: 5, P99: 50, Max: 60}, {}, {Settled: 90, P50: 6, P99: 5000, Max: 6000}},
 		History: history.Verdict{Clean: true}}
 	r.judge()
 	path := filepath.Join(t.TempDir(), "new folder", "report.html")

@@ -1,166 +1,148 @@
 package chaos
 
 import (
-	_ "embed"
 	"fmt"
-	"html/template"
 	"math"
-	"os"
-	"path/filepath"
-	"strings"
 
+	"github.com/liquida/liquida/deploy/plot"
 	"github.com/liquida/liquida/loadtest/report"
 )
 
 // WriteReport writes the result as one HTML file that needs nothing else.
-func (r *Result) WriteReport(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+func (r *Result) WriteReport(path string) error { return r.page().Write(path) }
+
+func (r *Result) page() report.Page {
+	p := report.Page{
+		Title: fmt.Sprintf("Liquida chaos, seed %d", r.Seed), StartedAt: r.StartedAt, Passed: r.Passed, Repeat: r.Repeat,
+		Verdict: "Nothing lost, nothing twice, nothing in between.",
+		Facts:   []report.Fact{{Name: "system", Value: fmt.Sprintf("%d engines, Kafka: %s, TigerBeetle servers: %d, deadline %v s", r.Engines, r.Kafka, r.Replicas, r.DeadlineSeconds)}},
+		Figures: []report.Fact{
+			{Name: fmt.Sprintf("payments of the load, at %.0f/s", r.Load.Rate), Value: fmt.Sprint(r.Load.Sent)},
+			{Name: "payments over HTTP, watched all along", Value: fmt.Sprint(r.Clients)},
+			{Name: "faults", Value: fmt.Sprint(len(r.Events))},
+			{Name: "longest wait of any payment", Value: fmt.Sprintf("%.1f s", r.LongestWait())},
+			{Name: "good payments rejected because of a fault", Value: fmt.Sprint(r.Excused())},
+			{Name: "redelivered and absorbed, at least", Value: fmt.Sprintf("%.0f", r.Counters.Redelivered)},
+		},
+		Checks: []report.Check{
+			{Name: "load", Passed: r.Load.Passed, Text: r.Load.Verdict()},
+			{Name: "audit", Passed: r.Audit.Clean, Text: r.Audit.String()},
+			{Name: "history", Passed: r.History.Clean, Text: r.History.String()},
+			{Name: "answers", Passed: r.Answers.Clean, Text: r.Answers.String()},
+		},
+		Tables: []report.Table{r.recoveryTable(), r.kindsTable(), r.eventsTable(), r.outcomesTable()},
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		return err
+	p.Draw("faults", "Top: the faults, from beginning to end, with their numbers in the list below. "+report.CourseNote, r.draw())
+	if !r.Passed {
+		p.Verdict = ""
+		p.Problems = r.problems()
 	}
-	defer file.Close()
-	if err := page.Execute(file, view{r, newPlot(r)}); err != nil {
-		return fmt.Errorf("cannot write the report %s: %w", path, err)
-	}
-	return file.Close()
+	return p
 }
 
-//go:embed report.html
-var pageText string
+func (r *Result) problems() []string {
+	all := r.Problems
+	for _, f := range r.Load.Failures {
+		all = append(all, fmt.Sprintf("%s (%s): %s", f.EndToEndID, f.Case, f.Problem))
+	}
+	for _, f := range r.Audit.Findings {
+		all = append(all, fmt.Sprintf("%s: %s: %s", f.Subject, f.Kind, f.Detail))
+	}
+	for _, v := range r.History.Violations {
+		all = append(all, fmt.Sprintf("%s: %s: %s", v.Subject, v.Kind, v.Detail))
+	}
+	for _, c := range r.Answers.Contradictions {
+		all = append(all, fmt.Sprint(c))
+	}
+	return all
+}
 
-var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"seconds": func(s float64) string {
-		if s < 0 {
-			return "never"
+func (r *Result) recoveryTable() report.Table {
+	table := report.Table{Title: "Recovery", TextColumns: 1, Head: []string{"", ""}}
+	for _, figure := range r.Recovery() {
+		table.Add(figure.What, figure.Value)
+	}
+	return table
+}
+
+func (r *Result) kindsTable() report.Table {
+	table := report.Table{Title: "Faults by kind", TextColumns: 1, Head: []string{"fault", "problems", "times", "first settled, median", "max", "standstill, median", "max"},
+		Note: "Seconds, in the partitions of the engine that was hit, else in all. First settled: from the fault's beginning to the first payment settled in any of them. Standstill: the longest time in which one of them settled nothing, during the fault or soon after."}
+	for _, k := range r.Kinds() {
+		problems := "none"
+		if k.Problems > 0 {
+			problems = fmt.Sprint(k.Problems)
 		}
-		return fmt.Sprintf("%.2f", s)
-	},
-	"round": func(v float64) string { return fmt.Sprintf("%.0f", v) },
-	"one":   func(v float64) string { return fmt.Sprintf("%.1f", v) },
-	"next":  func(i int) int { return i + 1 },
-	"good": func(good bool) template.HTML {
-		if good {
-			return `<span class="good">✓ clean</span>`
-		}
-		return `<span class="bad">✗ failed</span>`
-	},
-}).Parse(pageText))
-
-// view is what the page shows.
-type view struct {
-	*Result
-	Plot plot
-}
-
-// plot is the drawing, in units of its viewBox.
-type plot struct {
-	Width, Height float64
-	Left, Right   float64
-	Faults        []mark
-	FaultsTop     float64
-	SettledTop    float64
-	LatencyTop    float64
-	Area          float64 // height of each of the two
-	Settled       template.HTMLAttr
-	P50, P99      template.HTMLAttr
-	SettledTicks  []report.Tick
-	LatencyTicks  []report.Tick
-	TimeTicks     []report.Tick
-	Bottom        float64
-}
-
-// mark is a fault in the drawing.
-type mark struct {
-	Number       int
-	X, Y, Width  float64
-	Kind, Target string
-	Began, Ended float64
-	Failed       bool
-}
-
-const (
-	laneHeight  = 14
-	areaHeight  = 170
-	plotWidth   = 1120
-	plotLeft    = 56
-	plotRight   = 12
-	labelHeight = 30
-)
-
-func newPlot(r *Result) plot {
-	p := plot{Width: plotWidth, Left: plotLeft, Right: plotWidth - plotRight, Area: areaHeight}
-	seconds := max(float64(len(r.Seconds)), 1)
-	for _, event := range r.Events {
-		seconds = max(seconds, math.Ceil(event.Ended))
+		table.Add(k.Kind, problems, fmt.Sprint(k.Times), orNever(k.FirstMedian), orNever(k.FirstMax), orNever(k.StandstillMedian), orNever(k.Standstill))
 	}
-	x := func(second float64) float64 { return p.Left + second/seconds*(p.Right-p.Left) }
+	return table
+}
 
-	// Faults in lanes, each in the first that is free at its time.
-	p.FaultsTop = labelHeight
+func (r *Result) eventsTable() report.Table {
+	table := report.Table{Title: "Every fault", Note: "Seconds; the beginning counts from the first payment.", TextColumns: 3,
+		Head: []string{"", "fault", "of", "detail", "began at", "lasted", "all ready after", "first settled", "standstill"}}
+	for i, e := range r.Events {
+		detail := e.Detail
+		if e.Problem != "" {
+			detail += " PROBLEM: " + e.Problem
+		}
+		table.Add(fmt.Sprint(i+1), e.Kind, e.Target, detail, fmt.Sprintf("%.1f", e.Began), fmt.Sprintf("%.1f", e.Lasted()), fmt.Sprintf("%.1f", e.ReadyAfter()), orNever(e.FirstSettled), orNever(e.Standstill))
+	}
+	return table
+}
+
+func (r *Result) outcomesTable() report.Table {
+	table := report.OutcomesTable(r.Load)
+	table.Note = "Excused: rejected because of a fault, with a code that the run allows (AB03: no response in time; LQ02: too many payments wait for the bank; AG01, AG03: a bank that was made to reject)."
+	return table
+}
+
+func orNever(seconds float64) string {
+	if seconds < 0 {
+		return "never"
+	}
+	return fmt.Sprintf("%.2f", seconds)
+}
+
+// draw draws the faults above the course of the run. Each fault has the first lane that is
+// free at its time.
+func (r *Result) draw() *plot.Drawing {
+	const laneHeight, panelHeight, gap, left = 14.0, 170.0, 34.0, 56.0
+	d := &plot.Drawing{Title: "Faults, settled payments and latency over time", Width: plot.FullWidth}
+	until, width := float64(len(r.Seconds)), d.Width-left-24
+	for _, e := range r.Events {
+		until = max(until, math.Ceil(e.Ended))
+	}
+	settled, latency := report.Course(r.Seconds, until, 0, d.Width)
+	x := func(second float64) float64 { return left + second/max(until, 1)*width }
 	var freeFrom []float64
-	for i, event := range r.Events {
-		ended := max(event.Ended, event.Began)
-		m := mark{Number: i + 1, X: x(event.Began), Width: max(x(ended)-x(event.Began), 3), Kind: event.Kind, Target: event.Target, Began: event.Began, Ended: ended, Failed: event.Problem != ""}
+	for i, e := range r.Events {
+		mark := plot.Frame{X: x(e.Began), Width: max(x(max(e.Ended, e.Began))-x(e.Began), 3), Height: 12}
 		lane := 0
-		for lane < len(freeFrom) && freeFrom[lane] > m.X {
+		for lane < len(freeFrom) && freeFrom[lane] > mark.X {
 			lane++
 		}
 		if lane == len(freeFrom) {
 			freeFrom = append(freeFrom, 0)
 		}
-		freeFrom[lane] = max(m.X+m.Width, m.X+18) + 3 // room for the number
-		m.Y = p.FaultsTop + float64(lane*laneHeight)
-		p.Faults = append(p.Faults, m)
-	}
-	p.SettledTop = p.FaultsTop + float64(len(freeFrom)*laneHeight) + labelHeight
-	p.LatencyTop = p.SettledTop + areaHeight + labelHeight
-	p.Bottom = p.LatencyTop + areaHeight
-	p.Height = p.Bottom + labelHeight
-
-	most, slowest := 10.0, 10.0
-	for _, s := range r.Seconds {
-		most, slowest = max(most, float64(s.Settled)), max(slowest, s.P99)
-	}
-	step := report.Nice(most / 4)
-	top := math.Ceil(most/step) * step
-	settledY := func(v float64) float64 { return p.SettledTop + areaHeight*(1-v/top) }
-	for v := 0.0; v <= top; v += step {
-		p.SettledTicks = append(p.SettledTicks, report.Tick{At: settledY(v), Text: fmt.Sprintf("%.0f", v)})
-	}
-	// Latencies span four decades: logarithmic, from 1 ms.
-	decades := math.Ceil(math.Log10(slowest))
-	latencyY := func(ms float64) float64 {
-		return p.LatencyTop + areaHeight*(1-math.Log10(max(ms, 1))/decades)
-	}
-	for d := 0.0; d <= decades; d++ {
-		text := fmt.Sprintf("%.0f ms", math.Pow(10, d))
-		if d >= 3 {
-			text = fmt.Sprintf("%.0f s", math.Pow(10, d-3))
+		freeFrom[lane] = max(mark.X+mark.Width, mark.X+18) + 3 // room for the number
+		mark.Y = 4 + float64(lane)*laneHeight
+		class, numberAt, number := plot.Color(3), mark.X+3, "inside"
+		if e.Problem != "" {
+			class = "bad"
 		}
-		p.LatencyTicks = append(p.LatencyTicks, report.Tick{At: latencyY(math.Pow(10, d)), Text: text})
-	}
-	every := report.Nice(seconds / 10)
-	for second := 0.0; second <= seconds; second += every {
-		p.TimeTicks = append(p.TimeTicks, report.Tick{At: x(second), Text: fmt.Sprintf("%.0f s", second)})
-	}
-
-	var settled, p50, p99 strings.Builder
-	fmt.Fprintf(&settled, "M%.1f %.1f", x(0), settledY(0))
-	pen := "M"
-	for i, s := range r.Seconds {
-		fmt.Fprintf(&settled, "L%.1f %.1fL%.1f %.1f", x(float64(i)), settledY(float64(s.Settled)), x(float64(i+1)), settledY(float64(s.Settled)))
-		if s.Settled == 0 { // no latency to show: the line is interrupted
-			pen = "M"
-			continue
+		if mark.Width <= 16 {
+			numberAt, number = mark.X+mark.Width+2, ""
 		}
-		fmt.Fprintf(&p50, "%s%.1f %.1f", pen, x(float64(i)+0.5), latencyY(s.P50))
-		fmt.Fprintf(&p99, "%s%.1f %.1f", pen, x(float64(i)+0.5), latencyY(s.P99))
-		pen = "L"
+		d.Rect(mark, class, fmt.Sprintf("%d %s %s, %.1f to %.1f s", i+1, e.Kind, e.Target, e.Began, e.Ended))
+		d.Text(numberAt, mark.Y+10, number, fmt.Sprint(i+1))
+		band := [2]float64{e.Began, max(e.Ended, e.Began)}
+		settled.Bands, latency.Bands = append(settled.Bands, band), append(latency.Bands, band)
 	}
-	fmt.Fprintf(&settled, "L%.1f %.1f", x(float64(len(r.Seconds))), settledY(0))
-	p.Settled, p.P50, p.P99 = report.Path(settled.String()), report.Path(p50.String()), report.Path(p99.String())
-	return p
+	frame := plot.Frame{X: left, Y: 4 + float64(len(freeFrom))*laneHeight + gap, Width: width, Height: panelHeight}
+	d.Panel(frame, settled)
+	frame.Y += panelHeight + gap
+	d.Panel(frame, latency)
+	d.Height = frame.Y + panelHeight + 26
+	return d
 }

@@ -35,7 +35,7 @@ type Result struct {
 	Audit           audit.Verdict   `json:"audit"`
 	History         history.Verdict `json:"history"`
 	Answers         AnswersVerdict  `json:"answers"`
-	Seconds         []Second        `json:"seconds"`
+	Seconds         []load.Second   `json:"seconds"`
 }
 
 // Event is a fault that was injected. Times are seconds since the first payment.
@@ -62,26 +62,18 @@ func (e Event) Lasted() float64 { return max(e.Ended-e.Began, 0) }
 // ReadyAfter is the time until everything was ready again, in seconds.
 func (e Event) ReadyAfter() float64 { return max(e.Ready-e.Began, 0) }
 
-// Second is what settled within a second, and how long that had taken.
-type Second struct {
-	Settled int     `json:"settled"`
-	P50     float64 `json:"p50_ms"`
-	P99     float64 `json:"p99_ms"`
-	Max     float64 `json:"max_ms"`
-}
-
 // series sums the seconds up.
-func (o *observer) series() []Second {
+func (o *observer) series() []load.Second {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	seconds := make([]Second, len(o.waits))
+	seconds := make([]load.Second, len(o.waits))
 	for i, waits := range o.waits {
 		if len(waits) == 0 {
 			continue
 		}
 		slices.Sort(waits)
 		at := func(quantile float64) float64 { return float64(waits[int(quantile*float64(len(waits)-1))]) }
-		seconds[i] = Second{len(waits), at(0.5), at(0.99), at(1)}
+		seconds[i] = load.Second{Settled: len(waits), P50: at(0.5), P99: at(0.99), Max: at(1)}
 	}
 	return seconds
 }

@@ -8,43 +8,58 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/liquida/liquida/deploy/plot"
 )
 
-// Page is a report as one HTML file, readable without a network.
+// Page is a report as one HTML file that opens without a network.
 type Page struct {
-	Title     string
-	StartedAt time.Time
-	Passed    bool
-	Verdict   string // of the gate, in one line
-	Facts     []Fact // hardware, settings, the command
-	Figures   []Fact // what matters most, in large
-	Throughput,
-	Budgets,
-	Costs *Bars
-	Latencies *Curves
-	Courses   []*Course
-	Tables    []Table
-	Gate      []Verdict
-	Problems  []string
+	Title      string
+	StartedAt  time.Time
+	Passed     bool
+	Verdict    string // one line
+	Facts      []Fact // hardware, settings, the command
+	Figures    []Fact // what matters most, in large
+	Drawings   []Drawing
+	Courses    []*plot.Drawing
+	CourseNote string
+	Tables     []Table
+	Checks     []Check
+	CheckNote  string
+	Problems   []string
+	Repeat     string // the command that does it again
 }
 
 // Fact is a name and what there is to say about it.
 type Fact struct{ Name, Value string }
 
-// Verdict is what the gate says of one run.
-type Verdict struct {
+// Check is what one of the checks says of a run.
+type Check struct {
 	Name   string
 	Passed bool
 	Text   string
 }
 
+// Drawing is a drawing of a page, with the name of its file among documents.
+type Drawing struct {
+	*plot.Drawing
+	Note, File string
+}
+
+// Draw adds a drawing, if there is one.
+func (p *Page) Draw(file, note string, d *plot.Drawing) {
+	if d != nil {
+		p.Drawings = append(p.Drawings, Drawing{d, note, file})
+	}
+}
+
+// Style is the style sheet of the drawings.
+func (Page) Style() template.CSS { return plot.Style }
+
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"figure": isFigure,
-	"sub":    func(a, b float64) float64 { return a - b },
-}).Parse(pageText))
+var page = template.Must(template.New("page").Parse(pageText))
 
 // Write writes the page to a file, if a path is given.
 func (p Page) Write(path string) error {
@@ -64,5 +79,18 @@ func (p Page) Write(path string) error {
 	return nil
 }
 
-// isFigure tells whether a column is one of figures, which stand at the right.
-func isFigure(column int) bool { return column > 0 }
+// WriteDrawings writes the drawings as SVG files into a folder, if one is given.
+func (p Page) WriteDrawings(folder string) error {
+	if folder == "" {
+		return nil
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, d := range p.Drawings {
+		if err := d.WriteFile(filepath.Join(folder, d.File+".svg")); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,4 +1,4 @@
-// Package report tells people what loads and measurements have shown: as text, and as one
+// Package report shows people the results of loads and measurements: as text, and as one
 // HTML file that needs nothing else.
 package report
 
@@ -7,18 +7,30 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/liquida/liquida/loadtest/load"
 )
 
-// Table is shown alike as text and as HTML. The first column is text, the others figures.
+// Table is shown as text and as HTML. The first column is text, the others are figures.
 type Table struct {
-	Title string
-	Note  string // how to read it
-	Head  []string
-	Rows  [][]string
+	Title       string
+	Note        string // how to read it
+	TextColumns int    // after the first
+	Head        []string
+	Rows        [][]string
 }
 
 // Add appends a row.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// OutcomesTable shows how the payments of a load ended.
+func OutcomesTable(r *load.Result) Table {
+	table := Table{Title: "How payments ended", TextColumns: 1, Head: []string{"case", "must end", "sent", "as expected", "excused", "wrong", "missing"}}
+	for _, o := range r.Outcomes {
+		table.Add(o.Case, o.Expected, fmt.Sprint(o.Sent), fmt.Sprint(o.AsExpected), fmt.Sprint(o.Excused), fmt.Sprint(o.Wrong), fmt.Sprint(o.Missing))
+	}
+	return table
+}
 
 // Write prints the table for people.
 func (t Table) Write(w io.Writer) {

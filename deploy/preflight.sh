@@ -94,6 +94,11 @@ if [ $on_this_machine = yes ]; then
 	if [ "$io_uring" != 0 ]; then
 		stop "io_uring is off (kernel.io_uring_disabled = $io_uring, the default of RHEL 9 and its kin), and TigerBeetle needs it: sudo sysctl kernel.io_uring_disabled=0"
 	fi
+	aio_max=$(cat "$root/proc/sys/fs/aio-max-nr" 2>/dev/null) || aio_max=
+	aio=$(cat "$root/proc/sys/fs/aio-nr" 2>/dev/null) || aio=
+	if [ -n "$aio_max" ] && [ -n "$aio" ] && [ $((aio_max - aio)) -lt 1027 ]; then
+		stop "others use $aio of $aio_max asynchronous I/O requests (fs.aio-nr, fs.aio-max-nr), and Redpanda needs 1027: sudo sysctl fs.aio-max-nr=1048576"
+	fi
 	if [ "$architecture" = x86_64 ] && [ -r "$root/proc/cpuinfo" ]; then
 		for flag in avx2 aes; do
 			grep -qw "$flag" "$root/proc/cpuinfo" || stop "the processor has no $flag, which TigerBeetle is compiled for. On a virtual machine, pass the host's processor model through"
@@ -121,9 +126,9 @@ if [ $on_this_machine = yes ]; then
 	if [ -z "$free" ]; then
 		note "cannot see how much disk is free in $data_root: it must be 10 GiB"
 	elif [ "$free" -lt 5242880 ]; then
-		stop "$(gib "$free") free in $data_root: Redpanda refuses to store anything below 5 GiB: free 10 GiB"
+		stop "$(gib "$free") free in $data_root: images, the build and the ledger's file take about 5 GiB the first time: free 10 GiB"
 	elif [ "$free" -lt 10485760 ]; then
-		note "$(gib "$free") free in $data_root: images and build take some 5 GiB the first time, and below 5 GiB Redpanda refuses to store anything: free 10 GiB"
+		note "$(gib "$free") free in $data_root: a first run takes about 5 GiB, and each payment 10 KB. Below 1 GiB Redpanda refuses to store anything"
 	fi
 fi
 

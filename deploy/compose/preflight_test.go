@@ -37,6 +37,8 @@ func good(t *testing.T) *host {
 		"MemoryLimit": "true", "CPUCfsQuota": "true", "SecurityOptions": "[name=seccomp,profile=builtin name=cgroupns]",
 	}}
 	h.write("root/proc/sys/kernel/io_uring_disabled", "0\n", 0o644)
+	h.write("root/proc/sys/fs/aio-max-nr", "65536\n", 0o644)
+	h.write("root/proc/sys/fs/aio-nr", "64509\n", 0o644)
 	h.write("root/proc/cpuinfo", "flags\t\t: fpu sse4_2 aes avx avx2 bmi1\n", 0o644)
 	h.command("uname", "echo Linux")
 	h.free(40 << 20)
@@ -148,15 +150,17 @@ func TestPreflight(t *testing.T) {
 		"RHEL 8":           {func(h *host) { h.info["KernelVersion"] = "4.18.0-553.el8.x86_64" }, []string{"STOP  Linux 4.18.0-553.el8.x86_64 has too little of io_uring"}, 1},
 		"Debian 11":        {func(h *host) { h.info["KernelVersion"] = "5.10.0-32-amd64" }, []string{"NOTE  Linux 5.10.0-32-amd64 counts io_uring"}, 0},
 		"an old processor": {func(h *host) { h.write("root/proc/cpuinfo", "flags : sse4_2 aes avx\n", 0o644) }, []string{"STOP  the processor has no avx2"}, 1},
-		"one processor":    {func(h *host) { h.info["NCPU"] = "1" }, []string{"NOTE  one processor"}, 0},
-		"4 GiB of memory":  {func(h *host) { h.info["MemTotal"] = fmt.Sprint(4 << 30) }, []string{"STOP  Docker has 4.0 GiB of memory"}, 1},
+		"a neighbour that uses up asynchronous I/O": {func(h *host) { h.write("root/proc/sys/fs/aio-nr", "64510\n", 0o644) },
+			[]string{"STOP  others use 64510 of 65536 asynchronous I/O requests"}, 1},
+		"one processor":   {func(h *host) { h.info["NCPU"] = "1" }, []string{"NOTE  one processor"}, 0},
+		"4 GiB of memory": {func(h *host) { h.info["MemTotal"] = fmt.Sprint(4 << 30) }, []string{"STOP  Docker has 4.0 GiB of memory"}, 1},
 		"a machine of 6 GiB, less what its kernel keeps": {func(h *host) { h.info["MemTotal"] = fmt.Sprint(58 << 30 / 10) }, nil, 0},
 		"rootless, nothing delegated": {func(h *host) {
 			h.info["SecurityOptions"] = "[name=seccomp,profile=builtin name=rootless name=cgroupns]"
 			h.info["CPUCfsQuota"] = "false"
 		}, []string{"NOTE  Docker cannot limit processors here, so the limits of the compose file do not hold (rootless Docker"}, 0},
 		"no memory controller": {func(h *host) { h.info["MemoryLimit"] = "false" }, []string{"NOTE  Docker cannot limit memory here"}, 0},
-		"below the broker's floor": {func(h *host) { h.free(5<<20 - 1) },
+		"too little disk": {func(h *host) { h.free(5<<20 - 1) },
 			[]string{"STOP  5.0 GiB free in /var/lib/docker"}, 1},
 		"little disk": {func(h *host) { h.free(8 << 20) }, []string{"NOTE  8.0 GiB free in /var/lib/docker"}, 0},
 		"a disk that cannot be seen": {func(h *host) { h.command("df", "exit 1") },

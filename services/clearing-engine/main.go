@@ -22,6 +22,7 @@ func main() {
 		if err != nil {
 			return err
 		}
+		// The end of the process closes the client: Close waits for an absent ledger.
 		return engine.Run(ctx, config, on, client)
 	})
 }

@@ -31,7 +31,7 @@ type Config struct {
 	SessionTimeout       time.Duration `env:"ENGINE_SESSION_TIMEOUT" envDefault:"3s" help:"time without a heartbeat after which another engine takes over; the broker's group.min.session.timeout.ms must allow it; 1s to 1m"`
 	RevokeDrain          time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" help:"how long payments in flight may take to finish before their partition is handed over or the engine stops; 0s to 10s"`
 	ClockSkewMax         time.Duration `env:"ENGINE_CLOCK_SKEW_MAX" envDefault:"2s" help:"greatest difference to the ledger's clock; with more the engine is not ready and fetches nothing; 100ms to 10s"`
-	PulseInterval        time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" help:"how often the ledger, its clock and the broker are probed; without a result for half of this time the engine is not ready; 1s to 1m"`
+	PulseInterval        time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" help:"how often the ledger and its clock are probed; without a result for half of this time the engine is not ready; 1s to 1m"`
 	CrashAt              string        `env:"ENGINE_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-phase-1-answered:100; empty: never"`
 	ClockOffset          time.Duration `env:"ENGINE_CLOCK_OFFSET" envDefault:"0s" help:"for tests only: added to this engine's clock; -24h to 24h"`
 	ShutdownTimeout      time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"how long an orderly stop may take: drain, commit, close; 1s to 5m"`

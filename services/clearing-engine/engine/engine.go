@@ -94,7 +94,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
 	e.room.shut(true) // until the first good pulse
 	e.metrics = newMetrics(t.Registry, e.room, e.participants)
-	for _, need := range []string{needLedger, needClock, needBootstrap, needKafka, needGroup} {
+	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, needGroup} {
 		t.Health.Need(need)
 	}
 	var err error
@@ -133,7 +133,7 @@ func (e *Engine) run(ctx context.Context) error {
 	defer cancel()
 	var loops sync.WaitGroup
 	loops.Go(func() { e.pulse(ctx) })
-	loops.Go(func() { e.pingKafka(ctx) })
+	loops.Go(func() { stream.Watch(ctx, e.direct, e.telemetry, topicNames()...) })
 	loops.Go(func() {
 		err := e.start(ctx)
 		switch {

@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
-	"github.com/liquida/liquida/platform/stream"
 )
 
 // pulse probes the ledger every PulseInterval. A good probe proves that the ledger works
@@ -108,22 +107,6 @@ func ask[T any](request func() (T, error)) <-chan result[T] {
 		asked <- result[T]{value, err}
 	}()
 	return asked
-}
-
-// pingKafka reports whether the broker is there.
-func (e *Engine) pingKafka(ctx context.Context) {
-	for {
-		ping, cancel := context.WithTimeout(ctx, e.config.PulseInterval/2)
-		err := stream.Reach(ping, e.direct)
-		cancel()
-		if ctx.Err() != nil {
-			return
-		}
-		e.report(needKafka, err)
-		if !sleep(ctx, e.config.PulseInterval/2) {
-			return
-		}
-	}
 }
 
 // report updates Health, and logs a need that changed between met and not met.

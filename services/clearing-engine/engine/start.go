@@ -19,7 +19,6 @@ const (
 	needLedger    = "tigerbeetle"
 	needClock     = "clock"
 	needBootstrap = "bootstrap"
-	needKafka     = "kafka"
 	needGroup     = "group"
 )
 
@@ -95,10 +94,7 @@ func (e *Engine) awaitMarker(ctx context.Context) error {
 
 // awaitTopics waits until the topics exist. It fails if their numbers of partitions differ.
 func (e *Engine) awaitTopics(ctx context.Context) error {
-	names := make([]string, len(stream.Topics))
-	for i, topic := range stream.Topics {
-		names[i] = topic.Name
-	}
+	names := topicNames()
 	for {
 		details, err := kadm.NewClient(e.direct).ListTopics(ctx, names...)
 		if err == nil {
@@ -120,4 +116,12 @@ func (e *Engine) awaitTopics(ctx context.Context) error {
 		e.telemetry.Health.Report(needBootstrap, nil)
 		return nil
 	}
+}
+
+func topicNames() []string {
+	names := make([]string, len(stream.Topics))
+	for i, topic := range stream.Topics {
+		names[i] = topic.Name
+	}
+	return names
 }

@@ -44,11 +44,7 @@ func inWorld(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))) // a bubble begins before PIX did
 		w := &world{t: t, ledger: newWillingLedger(), random: rand.New(rand.NewPCG(1, 2))}
-		var topics []string
-		for _, topic := range stream.Topics {
-			topics = append(topics, topic.Name)
-		}
-		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, topics...),
+		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, topicNames()...),
 			kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}),
 			kfake.ListenFn(func(network, _ string) (net.Listener, error) { return w.network.Listen(network, brokerAddress) }))
 		if err != nil {

@@ -10,6 +10,9 @@ require (
 	github.com/liquida/liquida/deploy v0.0.0
 	github.com/liquida/liquida/platform v0.0.0
 	github.com/liquida/liquida/proto v0.0.0
+	github.com/liquida/liquida/services/bank-simulator v0.0.0
+	github.com/liquida/liquida/services/clearing-engine v0.0.0
+	github.com/liquida/liquida/services/producer v0.0.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
 	github.com/prometheus/procfs v0.22.0
@@ -19,10 +22,16 @@ require (
 	github.com/twmb/franz-go/pkg/kadm v1.19.0
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0
+	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 	google.golang.org/protobuf v1.36.12
 	pgregory.net/rapid v1.3.0
+)
+
+require (
+	github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
+	golang.org/x/time v0.14.0 // indirect
 )
 
 require (
@@ -39,7 +48,7 @@ require (
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/planetscale/vtprotobuf v0.6.0 // indirect
 	github.com/prometheus/client_golang v1.25.0 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
+	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/twmb/franz-go/plugin/kprom v1.5.0 // indirect
 	github.com/twmb/franz-go/plugin/kzap v1.1.2 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
@@ -56,3 +65,9 @@ replace github.com/liquida/liquida/platform => ../platform
 replace github.com/liquida/liquida/proto => ../proto
 
 replace github.com/liquida/liquida/client => ../client
+
+replace github.com/liquida/liquida/services/producer => ../services/producer
+
+replace github.com/liquida/liquida/services/bank-simulator => ../services/bank-simulator
+
+replace github.com/liquida/liquida/services/clearing-engine => ../services/clearing-engine

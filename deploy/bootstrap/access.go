@@ -14,12 +14,12 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// iterations is the least that brokers take. More would protect a guessable password, and
+// iterations is the least that brokers accept. More would only protect a guessable password, and
 // ours are random.
 const iterations = 4096
 
-// ensureAccess makes the users of stream.Accesses, with the passwords in their files, and
-// sees that each has the rights that stand there and no others.
+// ensureAccess creates the users of stream.Accesses with the passwords in their files, and gives
+// each exactly the ACLs that the table says.
 func ensureAccess(ctx context.Context, client *kgo.Client, config *Config) error {
 	var users []kadm.UpsertSCRAM
 	for _, access := range stream.Accesses {
@@ -36,10 +36,10 @@ func ensureAccess(ctx context.Context, client *kgo.Client, config *Config) error
 	}
 	altered, err := kadm.NewClient(client).AlterUserSCRAMs(ctx, nil, users)
 	if err != nil {
-		return &awayError{fmt.Errorf("making Kafka's users: %w", err)}
+		return &awayError{fmt.Errorf("creating the users of Kafka: %w", err)}
 	}
 	for _, user := range altered.Sorted() {
-		if err := refusal(config, "making the user "+user.User, user.Err, user.ErrMessage); err != nil {
+		if err := refusal(config, "creating the user "+user.User, user.Err, user.ErrMessage); err != nil {
 			return err
 		}
 	}
@@ -51,14 +51,15 @@ func ensureAccess(ctx context.Context, client *kgo.Client, config *Config) error
 	return nil
 }
 
-// right is one thing that a user may do, from anywhere.
+// right is one operation that a user may do, from any host.
 type right struct {
 	resource  kmsg.ACLResourceType
 	name      string
 	operation kmsg.ACLOperation
 }
 
-// rights of a user. To read or write a topic, or to join a group, is to see it too.
+// rights returns what a user may do. Reading or writing a topic, or joining a group, includes
+// seeing it.
 func rights(access stream.Access) map[right]bool {
 	all := map[right]bool{}
 	for _, some := range []struct {
@@ -79,8 +80,8 @@ func rights(access stream.Access) map[right]bool {
 	return all
 }
 
-// ensureRights grants what is missing and takes away what is not in the table: a right that
-// a later version no longer gives must not outlive it. What an operator denies stays denied.
+// ensureRights grants what is missing and revokes what is not in the table: a right that a later
+// version no longer gives must not outlive it. What an operator denies stays denied.
 func ensureRights(ctx context.Context, client *kgo.Client, config *Config, access stream.Access) error {
 	principal, wanted, missing := "User:"+access.User, rights(access), rights(access)
 	ask := kmsg.NewPtrDescribeACLsRequest()
@@ -89,9 +90,9 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 	ask.Principal = &principal
 	granted, err := ask.RequestWith(ctx, client)
 	if err != nil {
-		return &awayError{fmt.Errorf("asking for the rights of %s: %w", access.User, err)}
+		return &awayError{fmt.Errorf("reading the ACLs of %s: %w", access.User, err)}
 	}
-	if err := refusal(config, "asking for the rights of "+access.User, kerr.ErrorForCode(granted.ErrorCode), text(granted.ErrorMessage)); err != nil {
+	if err := refusal(config, "reading the ACLs of "+access.User, kerr.ErrorForCode(granted.ErrorCode), text(granted.ErrorMessage)); err != nil {
 		return err
 	}
 	take := kmsg.NewPtrDeleteACLsRequest()
@@ -120,10 +121,10 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 	if len(give.Creations) > 0 {
 		given, err := give.RequestWith(ctx, client)
 		if err != nil {
-			return &awayError{fmt.Errorf("granting rights to %s: %w", access.User, err)}
+			return &awayError{fmt.Errorf("granting ACLs to %s: %w", access.User, err)}
 		}
 		for _, result := range given.Results {
-			if err := refusal(config, "granting rights to "+access.User, kerr.ErrorForCode(result.ErrorCode), text(result.ErrorMessage)); err != nil {
+			if err := refusal(config, "granting ACLs to "+access.User, kerr.ErrorForCode(result.ErrorCode), text(result.ErrorMessage)); err != nil {
 				return err
 			}
 		}
@@ -131,10 +132,10 @@ func ensureRights(ctx context.Context, client *kgo.Client, config *Config, acces
 	if len(take.Filters) > 0 {
 		taken, err := take.RequestWith(ctx, client)
 		if err != nil {
-			return &awayError{fmt.Errorf("taking rights from %s: %w", access.User, err)}
+			return &awayError{fmt.Errorf("revoking ACLs of %s: %w", access.User, err)}
 		}
 		for _, result := range taken.Results {
-			if err := refusal(config, "taking rights from "+access.User, kerr.ErrorForCode(result.ErrorCode), text(result.ErrorMessage)); err != nil {
+			if err := refusal(config, "revoking ACLs of "+access.User, kerr.ErrorForCode(result.ErrorCode), text(result.ErrorMessage)); err != nil {
 				return err
 			}
 		}
@@ -149,7 +150,7 @@ func text(message *string) string {
 	return *message
 }
 
-// refusal is nil when the broker did what was asked, and tells what may pass from what may not.
+// refusal returns nil if the broker did what was asked. An error that may pass is an awayError.
 func refusal(config *Config, what string, err error, message string) error {
 	switch {
 	case err == nil:
@@ -157,7 +158,7 @@ func refusal(config *Config, what string, err error, message string) error {
 	case kerr.IsRetriable(err):
 		return &awayError{fmt.Errorf("%s: %w %s", what, err, message)}
 	case errors.Is(err, kerr.SecurityDisabled):
-		return fmt.Errorf("%s: %w %s: this Kafka has no locks; configure its authorizer, or leave KAFKA_PASSWORDS_DIR empty", what, err, message)
+		return fmt.Errorf("%s: %w %s: this Kafka is not secured; configure its authorizer, or leave KAFKA_PASSWORDS_DIR empty", what, err, message)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
 		return fmt.Errorf("%s: %w %s: KAFKA_SASL_USER is %q, and it must be a superuser of the broker", what, err, message, config.Stream.SASLUser)
 	}

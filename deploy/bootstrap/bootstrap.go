@@ -1,7 +1,7 @@
 // Package bootstrap prepares an empty Kafka and an empty ledger for the clearing house:
-// topics, accounts and their initial funds. It may run any number of times, alone or at
-// the same time as another, from whatever state an interrupted run has left: every
-// object's name and id is a function of the configuration, so nothing is made twice.
+// topics, accounts and their initial funds. It is safe to run any number of times, several at
+// once, and from any state that an interrupted run left: every name and id is a function of
+// the configuration, so nothing is created twice.
 package bootstrap
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// Config is what there is to prepare, and where.
+// Config says what to prepare, and where.
 type Config struct {
 	Stream     stream.Config
 	Ledger     ledger.Config
@@ -28,11 +28,11 @@ type Config struct {
 	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" help:"replicas of every partition, 1 to 9; at most the number of brokers"`
 	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" help:"retention of the two authorization topics, 5m to 720h; the others keep everything"`
 	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"accounts or transfers in one request to the ledger, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
-	PasswordsDir       string        `env:"KAFKA_PASSWORDS_DIR" help:"folder of the passwords of Kafka's users, in USER/password: those that are missing are made, readable for their owner only, and Kafka is told the users and their rights; empty: none, for a Kafka without locks"`
-	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the front door: those that are missing are made, readable for their owner only; empty: none"`
-	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digests of the keys in CLIENT_KEYS_DIR, for the producer to know them by; needed with it"`
-	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"file for the secrets with which banks seal their answers, for engines and bank simulator: those that are missing are made, readable for their owner only; empty: none"`
-	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" help:"how long to wait for Kafka, and for each answer of the ledger, 1s to 1h"`
+	PasswordsDir       string        `env:"KAFKA_PASSWORDS_DIR" help:"folder of the passwords of Kafka's users, in USER/password: missing ones are made, readable for their owner only, and users and their ACLs are created; empty: none, for a Kafka that is not secured"`
+	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the HTTP API: missing ones are made, readable for their owner only; empty: none"`
+	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digests of the keys in CLIENT_KEYS_DIR, by which the producer knows them; needed with it"`
+	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"file for the secrets with which banks seal their responses, for engines and bank simulator: missing ones are made, readable for their owner only; empty: none"`
+	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" help:"how long to wait for Kafka, and for each result of the ledger, 1s to 1h"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -68,22 +68,22 @@ func (c *Config) marker() ledger.Marker {
 	}
 }
 
-// Run prepares everything and tells on progress what it does. When it returns nil, the
-// topics and the marker exist.
+// Run prepares everything and writes to progress what it does. When it returns nil, the topics
+// and the marker exist.
 func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	started := time.Now()
 	say := func(format string, values ...any) {
 		fmt.Fprintf(progress, "bootstrap: %6.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, values...))
 	}
-	books, err := open(config)
+	chart, err := open(config)
 	if err != nil {
 		return err
 	}
-	defer books.close()
+	defer chart.close()
 
-	// The ledger's marker before anything: a run that is to be refused changes nothing.
+	// The ledger's marker first, so that a run with another population changes nothing.
 	say("asking the ledger at %v what it holds", config.Ledger.Addresses)
-	done, err := books.populated(ctx)
+	done, err := chart.populated(ctx)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 		say("%d users of Kafka with their rights; their passwords are in %s", len(stream.Accesses), config.PasswordsDir)
 	}
 	if !done {
-		if err := books.populate(ctx, say); err != nil {
+		if err := chart.populate(ctx, say); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	return nil
 }
 
-// holders are those who get a key.
+// holders returns everyone who gets a key.
 func holders(p sandbox.Population) []string {
 	all := []string{keys.CentralBank}
 	for _, bank := range banks(p) {

@@ -199,7 +199,7 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 	for requests := 1; ; requests++ {
 		ctx, cancel := context.WithCancel(context.Background())
 		cut := &interrupted{Client: client, requests: requests, cancel: cancel, answered: requests%2 == 0}
-		err := (&books{config, cut}).populate(ctx, func(string, ...any) {})
+		err := (&chart{config, cut}).populate(ctx, func(string, ...any) {})
 		cancel()
 		if cut.requests > 0 { // it ended before the interruption
 			if err != nil {
@@ -221,7 +221,7 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 		states[fmt.Sprint(len(accounts), fundings, marker)] = true
 
 		// Nobody can go on with another population from here.
-		err = (&books{&other, client}).populate(context.Background(), func(string, ...any) {})
+		err = (&chart{&other, client}).populate(context.Background(), func(string, ...any) {})
 		if err == nil || !strings.Contains(err.Error(), "SANDBOX_CUSTOMERS is 20 there and 21 here") {
 			t.Fatalf("another population at %d accounts, %d fundings: %v", len(accounts), fundings, err)
 		}

@@ -1,5 +1,5 @@
-// Package cache is the folder of what is fetched or built once on a machine, for all
-// checkouts and all processes.
+// Package cache keeps what is fetched or built once on a machine, for all checkouts and all
+// processes.
 package cache
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Folder is where one thing is kept: LIQUIDA_CACHE, else liquida in the user's cache
-// folder, and below that the given names. It need not be there yet.
+// Folder returns the folder of one thing: the given names below LIQUIDA_CACHE, or below liquida in
+// the user's cache folder. It may not exist yet.
 func Folder(names ...string) (string, error) {
 	root := os.Getenv("LIQUIDA_CACHE")
 	if root == "" {
@@ -31,16 +31,16 @@ func Folder(names ...string) (string, error) {
 	return filepath.Join(append([]string{root}, names...)...), nil
 }
 
-// Lock makes the folder and holds it until unlock is called or the process ends, however
-// it ends. While another process holds it, it waits, and tells on progress that it does.
+// Lock creates the folder and holds it until unlock is called or the process ends, in whatever
+// way. While another process holds it, Lock waits, and says so on progress.
 func Lock(ctx context.Context, folder string, progress io.Writer) (unlock func(), err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot write to the cache: %w; set LIQUIDA_CACHE to a folder that can be written", err)
+		return nil, fmt.Errorf("cannot write to the cache: %w; set LIQUIDA_CACHE to a writable folder", err)
 	}
 	path := filepath.Join(folder, "lock")
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("cannot write to the cache: %w; set LIQUIDA_CACHE to a folder that can be written", err)
+		return nil, fmt.Errorf("cannot write to the cache: %w; set LIQUIDA_CACHE to a writable folder", err)
 	}
 	for told := false; ; {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

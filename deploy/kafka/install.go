@@ -25,12 +25,12 @@ import (
 	"github.com/liquida/liquida/deploy/cache"
 )
 
-// ErrMissing is what Locate answers where a tool that it needs is not installed.
+// ErrMissing is returned by Locate if a tool that it needs is not installed.
 var ErrMissing = errors.New("Apache Kafka cannot run here")
 
 const oldestJava = 17
 
-// maven is the project that names Kafka, and the checksums of all that it may bring along.
+// maven is the Maven project that names Kafka, and the checksums of all its jars.
 //
 //go:embed maven
 var maven embed.FS
@@ -39,12 +39,12 @@ var maven embed.FS
 type Kafka struct {
 	java    string
 	jars    []string
-	archive string // of class data, made by this very Java
+	archive string // of class data, written by this Java
 }
 
-// Locate returns the Apache Kafka in the cache, see cache.Folder. The first call on a
-// machine fetches it with Maven, and archives its classes as loaded once, which makes every
-// later start take a second and not four. What it does is told on progress.
+// Locate returns the Apache Kafka in the cache, see cache.Folder. The first call on a machine
+// fetches it with Maven and archives its classes as loaded: a later start takes one second
+// instead of four. Locate writes to progress what it does.
 func Locate(ctx context.Context, progress io.Writer) (*Kafka, error) {
 	java, version, problem := findJava(ctx)
 	if err := ctx.Err(); err != nil {
@@ -86,7 +86,7 @@ func Locate(ctx context.Context, progress io.Writer) (*Kafka, error) {
 		return nil, err
 	}
 	defer unlock()
-	// Both are renamed into place when whole. Another process may have done it by now.
+	// Both are renamed into place when complete. Another process may have done it meanwhile.
 	if fetched, err = exists(libs); err == nil && !fetched {
 		fmt.Fprintf(progress, "fetching Apache Kafka %s with Maven, once, into %s (44 MB)\n", Version, folder)
 		err = fetch(ctx, folder, libs, sums)
@@ -105,7 +105,7 @@ func Locate(ctx context.Context, progress io.Writer) (*Kafka, error) {
 	return k, nil
 }
 
-// exists is of a file or folder that is whole when it is there.
+// exists reports whether a file or folder exists. If it does, it is complete.
 func exists(path string) (bool, error) {
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +116,7 @@ func exists(path string) (bool, error) {
 
 var javaVersion = regexp.MustCompile(`version "((?:1\.)?(\d+)[0-9A-Za-z._+-]*)"`)
 
-// findJava returns the path and the version of the Java on PATH, or what is wrong with it.
+// findJava returns path and version of the Java on PATH, or an error that says what is wrong with it.
 func findJava(ctx context.Context) (path, version, problem string) {
 	need := fmt.Sprintf("Java %d or later (on Debian: openjdk-17-jre-headless)", oldestJava)
 	path, err := exec.LookPath("java")
@@ -136,7 +136,7 @@ func findJava(ctx context.Context) (path, version, problem string) {
 
 type checksum struct{ sha256, jar string }
 
-// checksums are those of every jar, in the order of the class path.
+// checksums returns the checksum of every jar, in the order of the class path.
 func checksums() ([]checksum, error) {
 	text, err := maven.ReadFile("maven/jars.sha256")
 	if err != nil {
@@ -153,7 +153,7 @@ func checksums() ([]checksum, error) {
 	return all, nil
 }
 
-// fetch leaves the verified jars in libs, or nothing.
+// fetch puts the verified jars into libs, or nothing.
 func fetch(ctx context.Context, folder, libs string, sums []checksum) error {
 	scratch, err := os.MkdirTemp(folder, "fetch-")
 	if err != nil {
@@ -170,7 +170,7 @@ func fetch(ctx context.Context, folder, libs string, sums []checksum) error {
 	c := exec.CommandContext(ctx, "mvn", "--quiet", "--batch-mode", "--strict-checksums",
 		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=libs")
 	c.Dir = scratch
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // mvn is a script: an interruption ends all of it
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // mvn is a script: an interruption ends its children, too
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	if said, err := c.CombinedOutput(); err != nil {
 		if ctx.Err() != nil {
@@ -190,7 +190,7 @@ func fetch(ctx context.Context, folder, libs string, sums []checksum) error {
 func verify(path, want string) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("Maven has not brought all of it: %w", err)
+		return fmt.Errorf("Maven did not fetch everything: %w", err)
 	}
 	defer file.Close()
 	hash := sha256.New()
@@ -198,15 +198,15 @@ func verify(path, want string) error {
 		return err
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); got != want {
-		return fmt.Errorf("%s has the SHA-256 %s and must have %s: it is not what this project was tested with, ask who runs your Maven repository", filepath.Base(path), got, want)
+		return fmt.Errorf("%s has the SHA-256 %s and must have %s: it is not the file that this project was tested with; ask the operator of your Maven repository", filepath.Base(path), got, want)
 	}
 	return nil
 }
 
-// makeArchive runs a broker until it answers and then ends it, upon which Java writes down
-// the classes that it has loaded.
+// makeArchive runs a broker until it answers, then ends it. At its end Java writes down the classes
+// that it has loaded.
 func (k *Kafka) makeArchive(ctx context.Context, folder string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("it takes longer than two minutes"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("it took longer than two minutes"))
 	defer cancel()
 	scratch, err := os.MkdirTemp(folder, "archive-")
 	if err != nil {
@@ -227,8 +227,8 @@ func (k *Kafka) makeArchive(ctx context.Context, folder string) error {
 	defer log.Close()
 	made := filepath.Join(scratch, "jsa")
 	java, arguments := k.command("-XX:ArchiveClassesAtExit="+made, node)
-	// The shell becomes Java, and leaves one behind that kills it when the standard input
-	// ends, which the kernel ends with this process, whatever ends that.
+	// The shell becomes Java. Before that it starts another shell, which kills Java when the
+	// standard input ends: the kernel closes that when this process ends, in whatever way.
 	c := exec.CommandContext(ctx, "sh", append([]string{"-c", `exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$@"`, "sh", java}, arguments...)...)
 	c.Stdout, c.Stderr = log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -243,8 +243,8 @@ func (k *Kafka) makeArchive(ctx context.Context, folder string) error {
 	}
 	answers := awaitAnswer(ctx, node.Address)
 	_ = c.Process.Signal(syscall.SIGTERM)
-	_ = c.Wait()                                      // a Java that got SIGTERM ends with 143
-	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the shell left behind
+	_ = c.Wait()                                      // Java exits with 143 after SIGTERM
+	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the other shell
 	if answers == nil {
 		if answers = os.Rename(made, k.archive); answers == nil {
 			return nil
@@ -280,7 +280,7 @@ func twoFreeAddresses() (one, other string, err error) {
 		if err != nil {
 			return "", "", err
 		}
-		defer listener.Close() // not before there are two: else they could be the same
+		defer listener.Close() // only once there are two: otherwise they could be the same
 		addresses = append(addresses, listener.Addr().String())
 	}
 	return addresses[0], addresses[1], nil

@@ -1,5 +1,5 @@
-// Package kafka fetches Apache Kafka, and says how to run one broker of it on this machine:
-// what a clearing house would run, where the embedded broker is only like it.
+// Package kafka fetches Apache Kafka and runs one broker of it on this machine. It is what a
+// clearing house would run; the embedded broker only resembles it.
 package kafka
 
 import (
@@ -26,25 +26,26 @@ type Node struct {
 	Locks      *Locks // nil: everyone may do everything
 }
 
-// Locks are what a node knows its clients by, and they the node. The controller's listener
-// is locked too, by the node's own certificate: who reaches it may change users and rights.
+// Locks secure a node: they hold what proves the node to its clients and the clients to it. The
+// controller's listener asks for the node's own certificate, because whoever reaches it may
+// change users and ACLs.
 type Locks struct {
-	AuthorityFile     string // PEM: vouches for the node's certificate, and for no other
+	AuthorityFile     string // PEM: signed the node's certificate, and no other
 	CertificateFile   string // PEM: certificate and key (PKCS 8), of the common name BrokerName
 	Admin             string // the superuser
 	AdminPasswordFile string
 }
 
-// BrokerName is the common name in the certificate of a node with locks.
+// BrokerName is the common name in the certificate of a secured node.
 const BrokerName = "liquida-broker"
 
 func (n Node) settings() string { return filepath.Join(n.Folder, "server.properties") }
 func (n Node) data() string     { return filepath.Join(n.Folder, "data") }
 
-// clusterID is any UUID: there is one node, which meets no other.
+// clusterID is any UUID: there is one node, and it meets no other.
 const clusterID = "bGlxdWlkYS1zdGFjay0wMQ"
 
-// properties are the node's settings, with its data in the given folder.
+// properties returns the node's settings, with its data in the given folder.
 func (n Node) properties(data, adminPassword string) string {
 	locks := []string{"listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
 	if n.Locks != nil {
@@ -79,8 +80,8 @@ func (n Node) properties(data, adminPassword string) string {
 		"share.coordinator.state.topic.replication.factor=1",
 		"share.coordinator.state.topic.min.isr=1",
 		"group.initial.rebalance.delay.ms=0",
-		// After a SIGKILL the controller refuses the new broker for as long as it believes that
-		// the old one lives: 9 s by default.
+		// After a SIGKILL the controller refuses the new broker as long as it believes that the
+		// old one lives: 9 s by default.
 		"broker.session.timeout.ms=3000",
 		"broker.heartbeat.interval.ms=500",
 		// The same as the embedded broker's, and for the same reasons: see deploy/cmd/broker.
@@ -91,11 +92,11 @@ func (n Node) properties(data, adminPassword string) string {
 	), "\n")
 }
 
-// Prepare writes the node's settings, and makes its data folder where there is none. An
+// Prepare writes the node's settings, and creates its data folder if there is none. An
 // interrupted call leaves no data folder.
 func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 	if strings.ContainsAny(node.Folder, ",\\\n") {
-		return fmt.Errorf("Apache Kafka cannot keep its data in %q: it takes a comma or a backslash for its own; choose another folder", node.Folder)
+		return fmt.Errorf("Apache Kafka cannot keep its data in %q: it gives a meaning to commas and backslashes; choose another folder", node.Folder)
 	}
 	if err := os.MkdirAll(node.Folder, 0o755); err != nil {
 		return err
@@ -107,7 +108,7 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 			return err
 		}
 	}
-	// The settings hold the password of the admin.
+	// The settings hold the admin's password.
 	if err := os.WriteFile(node.settings(), []byte(node.properties(node.data(), adminPassword)), 0o600); err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 	if node.Locks != nil {
 		arguments = append(arguments, "--add-scram", fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", node.Locks.Admin, adminPassword))
 	}
-	// From a file, which nobody else can read, as everyone can a command line.
+	// From a file, which nobody else can read. Everyone can read a command line.
 	command := node.settings() + ".command"
 	var quoted strings.Builder
 	for _, argument := range k.arguments(arguments...) {
@@ -139,12 +140,12 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 	defer os.Remove(command)
 	format := exec.CommandContext(ctx, k.java, "@"+command)
 	if said, err := format.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot make the data folder of Apache Kafka: %w\n%s", err, lastLines(said))
+		return fmt.Errorf("cannot create the data folder of Apache Kafka: %w\n%s", err, lastLines(said))
 	}
 	return os.Rename(unfinished, node.data())
 }
 
-// Command is what runs a prepared node until SIGTERM. It logs to its standard output.
+// Command returns the command that runs a prepared node until SIGTERM. It logs to standard output.
 func (k *Kafka) Command(node Node) (path string, arguments []string) {
 	return k.command("-XX:SharedArchiveFile="+k.archive, node)
 }
@@ -153,8 +154,8 @@ func (k *Kafka) command(archive string, node Node) (path string, arguments []str
 	return k.java, append([]string{archive}, k.arguments("kafka.Kafka", node.settings())...)
 }
 
-// arguments run a class. A small heap and the simplest collector and compiler: it shares
-// the machine with all the rest.
+// arguments returns Java's arguments to run a class, with a small heap and the simplest collector
+// and compiler: Kafka shares the machine with everything else.
 func (k *Kafka) arguments(class ...string) []string {
 	return append([]string{
 		"-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN",

@@ -1,5 +1,5 @@
-// Package ledgertest runs real TigerBeetle servers for tests and measurements: what the
-// ledger answers is never assumed.
+// Package ledgertest runs real TigerBeetle servers for tests and measurements: the ledger's results
+// are never assumed.
 package ledgertest
 
 import (
@@ -28,9 +28,8 @@ type Server struct {
 	ended     chan struct{}
 }
 
-// Start runs a server on the data file in dir, which it makes if there is none, and returns
-// when the server answers. The server ends with this process. extra are more arguments of
-// the server.
+// Start runs a server on the data file in dir, which it creates if there is none, and returns when
+// the server answers. The server ends with this process. extra are more arguments for it.
 func Start(dir string, extra ...string) (*Server, error) { return StartCached(dir, "128MiB", extra...) }
 
 // StartCached is Start with another size of the server's page cache.
@@ -70,8 +69,8 @@ func (s *Server) StartAgain() error {
 		return err
 	}
 	defer log.Close()
-	// The shell becomes the server, and leaves one behind that kills it when the standard
-	// input ends. The kernel ends that with this process, whatever ends the process.
+	// The shell becomes the server. Before that it starts another shell, which kills the server
+	// when the standard input ends: the kernel closes that when this process ends, in whatever way.
 	process := exec.Command("sh", append([]string{"-c", `exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$@"`, "sh", s.bin}, s.arguments...)...)
 	process.Stdout, process.Stderr = log, log
 	if s.hold, err = process.StdinPipe(); err != nil {

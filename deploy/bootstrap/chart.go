@@ -14,25 +14,25 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// books is the ledger as bootstrap sees it.
-type books struct {
+// chart is the ledger's chart of accounts, which bootstrap creates and funds.
+type chart struct {
 	config *Config
 	client tigerbeetle.Client
 }
 
-func open(config *Config) (*books, error) {
+func open(config *Config) (*chart, error) {
 	client, err := ledger.Connect(config.Ledger)
 	if err != nil {
 		return nil, err
 	}
-	return &books{config, client}, nil
+	return &chart{config, client}, nil
 }
 
-func (b *books) close() { b.client.Close() }
+func (c *chart) close() { c.client.Close() }
 
-// request bounds a request to the ledger, whose client waits for ever.
+// request bounds a request to the ledger: its client would wait forever.
 func request[T any](ctx context.Context, config *Config, ask func() (T, error)) (T, error) {
-	type answer struct {
+	type result struct {
 		value T
 		err   error
 	}
@@ -40,17 +40,17 @@ func request[T any](ctx context.Context, config *Config, ask func() (T, error)) 
 	if ctx.Err() != nil {
 		return none, context.Cause(ctx)
 	}
-	answered := make(chan answer, 1)
+	results := make(chan result, 1)
 	go func() {
 		value, err := ask()
-		answered <- answer{value, err}
+		results <- result{value, err}
 	}()
 	select {
-	case a := <-answered:
-		if a.err != nil {
-			return none, fmt.Errorf("the ledger at TIGERBEETLE_ADDRESSES %v refuses a request (LEDGER_BATCH_EVENTS_MAX is %d and must not exceed the server's limit; client and server must have the same version): %w", config.Ledger.Addresses, config.EventsMax, a.err)
+	case r := <-results:
+		if r.err != nil {
+			return none, fmt.Errorf("the ledger at TIGERBEETLE_ADDRESSES %v refuses a request (LEDGER_BATCH_EVENTS_MAX is %d and must not exceed the server's limit; client and server must have the same version): %w", config.Ledger.Addresses, config.EventsMax, r.err)
 		}
-		return a.value, nil
+		return r.value, nil
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	case <-time.After(config.Timeout):
@@ -58,33 +58,34 @@ func request[T any](ctx context.Context, config *Config, ask func() (T, error)) 
 	}
 }
 
-// populated tells whether an earlier run has finished. It refuses another population's.
-func (b *books) populated(ctx context.Context) (bool, error) {
-	found, err := request(ctx, b.config, func() ([]tb.Transfer, error) {
-		return b.client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
+// populated reports whether an earlier run has finished. It is an error if that run had another
+// population.
+func (c *chart) populated(ctx context.Context) (bool, error) {
+	found, err := request(ctx, c.config, func() ([]tb.Transfer, error) {
+		return c.client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
 	})
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
-	return true, b.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
+	return true, c.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
 }
 
-// populate creates and funds all accounts, and then writes the marker.
-func (b *books) populate(ctx context.Context, say func(string, ...any)) error {
-	p := b.config.Population
-	// Alone and first: it holds the population, so a different one stops here.
-	if err := b.createAccounts(ctx, one(b.config.marker().Issuance()), silent); err != nil {
+// populate creates and funds all accounts, then writes the marker.
+func (c *chart) populate(ctx context.Context, say func(string, ...any)) error {
+	p := c.config.Population
+	// Alone and first: it holds the population, so a run with another one stops here.
+	if err := c.createAccounts(ctx, one(c.config.marker().Issuance()), silent); err != nil {
 		return err
 	}
-	if err := b.createAccounts(ctx, accounts(p), tell(say, "accounts created")); err != nil {
+	if err := c.createAccounts(ctx, accounts(p), tell(say, "accounts created")); err != nil {
 		return err
 	}
-	// Only now: a transfer that misses its account burns its id for good, and its id is
-	// the only one it can have.
-	if err := b.createTransfers(ctx, fundings(p), tell(say, "accounts funded")); err != nil {
+	// Only now: a transfer that misses its account burns its id for good, and a funding has
+	// one possible id.
+	if err := c.createTransfers(ctx, fundings(p), tell(say, "accounts funded")); err != nil {
 		return err
 	}
-	return b.createTransfers(ctx, one(b.config.marker().Transfer()), silent)
+	return c.createTransfers(ctx, one(c.config.marker().Transfer()), silent)
 }
 
 // accounts yields every account but the first, issuance.
@@ -107,7 +108,7 @@ func accounts(p sandbox.Population) iter.Seq[tb.Account] {
 	}
 }
 
-// customers yields the ordinary ones and those of the special branches.
+// customers yields the customers of the special branches, then the ordinary ones.
 func customers(p sandbox.Population) iter.Seq[pix.Account] {
 	return func(yield func(pix.Account) bool) {
 		for i := range p.Banks {
@@ -129,8 +130,8 @@ func customerCount(p sandbox.Population) int {
 	return p.Customers + p.Banks*len(sandbox.SpecialBranches)
 }
 
-// fundings yields the initial transfers. Their id is the id of the account they credit
-// (accounts and transfers have an id space each), so no account is funded twice.
+// fundings yields the initial transfers. The id of each is that of the account it credits, so
+// no account is funded twice. Accounts and transfers have separate ids in TigerBeetle.
 func fundings(p sandbox.Population) iter.Seq[tb.Transfer] {
 	funding := func(debit, credit ledger.AccountID, centavos uint64) tb.Transfer {
 		return tb.Transfer{
@@ -152,9 +153,9 @@ func fundings(p sandbox.Population) iter.Seq[tb.Transfer] {
 	}
 }
 
-func (b *books) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account], progress func(int)) error {
-	return inBatches(accounts, b.config.EventsMax, progress, func(batch []tb.Account) error {
-		results, err := request(ctx, b.config, func() ([]tb.AccountEventResult, error) { return b.client.CreateAccounts(batch) })
+func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account], progress func(int)) error {
+	return inBatches(accounts, c.config.EventsMax, progress, func(batch []tb.Account) error {
+		results, err := request(ctx, c.config, func() ([]tb.AccountEventResult, error) { return c.client.CreateAccounts(batch) })
 		if err != nil {
 			return err
 		}
@@ -164,29 +165,29 @@ func (b *books) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account
 			}
 			account := batch[result.Index]
 			if account.ID == ledger.IssuanceAccount {
-				if err := b.checkIssuance(ctx); err != nil {
+				if err := c.checkIssuance(ctx); err != nil {
 					return err
 				}
 			}
-			return fmt.Errorf("the ledger refuses to create %s: %s; what it holds is not what this version makes: start with an empty ledger", name(account.ID), result.Result)
+			return fmt.Errorf("the ledger refuses to create %s: %s; it holds something that this version does not create: start with an empty ledger", name(account.ID), result.Result)
 		}
 		return nil
 	})
 }
 
-func (b *books) checkIssuance(ctx context.Context) error {
-	found, err := request(ctx, b.config, func() ([]tb.Account, error) {
-		return b.client.LookupAccounts([]tb.Uint128{ledger.IssuanceAccount})
+func (c *chart) checkIssuance(ctx context.Context) error {
+	found, err := request(ctx, c.config, func() ([]tb.Account, error) {
+		return c.client.LookupAccounts([]tb.Uint128{ledger.IssuanceAccount})
 	})
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return b.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
+	return c.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
 }
 
-func (b *books) createTransfers(ctx context.Context, transfers iter.Seq[tb.Transfer], progress func(int)) error {
-	return inBatches(transfers, b.config.EventsMax, progress, func(batch []tb.Transfer) error {
-		results, err := request(ctx, b.config, func() ([]tb.TransferEventResult, error) { return b.client.CreateTransfers(batch) })
+func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Transfer], progress func(int)) error {
+	return inBatches(transfers, c.config.EventsMax, progress, func(batch []tb.Transfer) error {
+		results, err := request(ctx, c.config, func() ([]tb.TransferEventResult, error) { return c.client.CreateTransfers(batch) })
 		if err != nil {
 			return err
 		}
@@ -195,7 +196,7 @@ func (b *books) createTransfers(ctx context.Context, transfers iter.Seq[tb.Trans
 				continue
 			}
 			transfer := batch[result.Index]
-			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; what it holds is not what is configured (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger", name(transfer.CreditAccountID), reais(uint64(ledger.Centavos(transfer.Amount))), result.Result)
+			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; it holds something else than configured (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger", name(transfer.CreditAccountID), reais(uint64(ledger.Centavos(transfer.Amount))), result.Result)
 		}
 		return nil
 	})
@@ -203,7 +204,7 @@ func (b *books) createTransfers(ctx context.Context, transfers iter.Seq[tb.Trans
 
 func one[E any](event E) iter.Seq[E] { return func(yield func(E) bool) { yield(event) } }
 
-// inBatches sends the events in requests of at most eventsMax, each after the answer to the one before.
+// inBatches sends the events in requests of at most eventsMax, one after the other.
 func inBatches[E any](events iter.Seq[E], eventsMax int, progress func(int), send func([]E) error) error {
 	batch := make([]E, 0, eventsMax)
 	sent := 0
@@ -242,7 +243,7 @@ func tell(say func(string, ...any), what string) func(int) {
 	}
 }
 
-// name says which account it is, for people.
+// name returns an account's name for people.
 func name(id ledger.AccountID) string {
 	switch kind, account := ledger.UnpackAccount(id); kind {
 	case ledger.Issuance:

@@ -1,8 +1,8 @@
 // Package load sends payments at a fixed rate, whatever the clearing house does (an open
-// loop), and compares the outcome of each with the one it must have.
+// loop). It compares the outcome of each payment with the one that it must have.
 //
-// Latencies count from the instant a message should have been sent, not from when it
-// was: a stall of the sender or of the broker is part of what a payer waits for.
+// Latencies count from the instant when a message should have been sent: if sender or
+// broker stall, a payer waits for that, too.
 package load
 
 import (
@@ -33,32 +33,31 @@ type Config struct {
 	Seed       uint64
 	// DrainTimeout bounds the wait for outcomes after the last send.
 	DrainTimeout time.Duration
-	// OutstandingMax bounds the payments that wait for their outcome, and with them the
-	// memory. Beyond it payments are dropped and counted, never delayed.
+	// OutstandingMax bounds the open payments, and so the memory. Above it payments are
+	// dropped and counted, never delayed.
 	OutstandingMax int
-	// WaitForRoom makes the sender wait at OutstandingMax instead: a closed loop, which
-	// finds the most that the system can take. Latencies then count from the actual send.
+	// WaitForRoom makes the sender wait at OutstandingMax: a closed loop, which finds the
+	// maximum of the system. Latencies then count from the actual send.
 	WaitForRoom bool
-	// FrontDoor is the producer's URL, to pay over HTTP; empty: straight to Kafka.
+	// FrontDoor is the producer's URL, to pay over HTTP; empty: send to Kafka.
 	FrontDoor string
-	// Keys are the banks' to the front door, by ISPB.
+	// Keys are the API keys of the banks, by ISPB.
 	Keys map[string]string
-	// Allowed are reasons with which any payment may be rejected instead of its own
-	// outcome, for runs with faults injected.
+	// Allowed are reasons with which any payment may be rejected, in runs with faults.
 	Allowed []pix.Reason
-	// Faults tells that engines may die meanwhile, which Allowed implies: a message that is
-	// sent again may then join the first, and have no report of its own.
+	// Faults says that engines may die during the run; Allowed implies it. A repeated message
+	// may then join the first and have no report of its own.
 	Faults bool
-	// Sending is told the EndToEndId of each payment that has one, before it is sent.
+	// Sending is called with each EndToEndId before it is sent.
 	Sending func(pix.EndToEndID)
-	// AtEnd is called when the last outcome is there, before any connection is closed.
+	// AtEnd is called after the last outcome, before connections close.
 	AtEnd func()
-	// Progress is told how far the run is, every ProgressEvery.
+	// Progress is called every ProgressEvery.
 	Progress      func(Snapshot)
 	ProgressEvery time.Duration
 }
 
-// Snapshot is how far a run is.
+// Snapshot is the progress of a run.
 type Snapshot struct {
 	Elapsed                                               time.Duration
 	Payments                                              int
@@ -66,27 +65,27 @@ type Snapshot struct {
 	Dropped, Late                                         int
 }
 
-// lateAfter is the delay of a send from which it counts as late.
+// lateAfter is the delay above which a send counts as late.
 const lateAfter = 50 * time.Millisecond
 
-// againAfter is the time from a report to the message that is sent again after it. The
-// engine has surely finished the payment by then: a message that it gets before joins
-// the first and has no report of its own.
+// againAfter is the time from a report to the repeated message after it. The engine must
+// have finished the payment by then, or the message joins the first and has no report of
+// its own.
 const againAfter = time.Second
 
 // loader is one run.
 type loader struct {
 	config   Config
-	book     *book
+	tracker  *tracker
 	producer *kgo.Client
-	door     *frontDoor // nil: straight to Kafka
+	http     *httpSender // nil: send to Kafka
 	dropped  int
 	late     int
 	lateMax  time.Duration
 }
 
-// Run sends the load and waits for every outcome. An error means that it could not be
-// carried out; whether the outcomes are right is in the Result.
+// Run sends the load and waits for every outcome. The Result says whether the outcomes are
+// right; an error means that there is no result.
 func Run(ctx context.Context, config Config) (*Result, error) {
 	connection, err := config.Stream.Options()
 	if err != nil {
@@ -99,11 +98,11 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 		kgo.ProducerLinger(config.Stream.Linger),
 		kgo.ProducerBatchMaxBytes(stream.MessageBytesMax),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
-		// Never the limit: OutstandingMax is, and a payment has so many messages at most.
+		// Above what OutstandingMax allows, so that the client never blocks.
 		kgo.MaxBufferedRecords(messagesMax*config.OutstandingMax+1),
 	)...)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the Kafka producer: %w", err)
+		return nil, fmt.Errorf("cannot create the Kafka producer: %w", err)
 	}
 	defer producer.Close()
 	ends, err := endsOf(ctx, producer)
@@ -112,10 +111,10 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	}
 	consumer, err := kgo.NewClient(append(connection, kgo.ClientID("loadtest"), kgo.ConsumePartitions(ends))...)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the Kafka consumer: %w", err)
+		return nil, fmt.Errorf("cannot create the Kafka consumer: %w", err)
 	}
 	defer consumer.Close()
-	if _, _, err := producer.ProducerID(ctx); err != nil { // asked for now, so that the first payments don't wait for it
+	if _, _, err := producer.ProducerID(ctx); err != nil { // now, so that the first payments do not wait for it
 		return nil, fmt.Errorf("the broker gives no producer id: %w", err)
 	}
 
@@ -123,14 +122,14 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	schedule := config.Mix.Schedule(config.Payments, random)
 	generator := mix.NewGenerator(config.Population, random)
 
-	l := &loader{config: config, book: newBook(config.Allowed, config.Faults), producer: producer}
+	l := &loader{config: config, tracker: newTracker(config.Allowed, config.Faults), producer: producer}
 	if config.FrontDoor != "" {
-		l.door = &frontDoor{config.FrontDoor, config.Keys, NewHTTPClient()}
-		if err := l.door.passes(schedule); err != nil {
+		l.http = &httpSender{config.FrontDoor, config.Keys, NewHTTPClient()}
+		if err := l.http.passes(schedule); err != nil {
 			return nil, err
 		}
 	}
-	l.book.start = time.Now().Add(100 * time.Millisecond)
+	l.tracker.start = time.Now().Add(100 * time.Millisecond)
 	reading, stopReading := context.WithCancel(ctx)
 	read := make(chan struct{})
 	go func() { defer close(read); l.read(reading, consumer) }()
@@ -145,12 +144,12 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	interrupted := ctx.Err() != nil
 	stopReading()
 	<-read
-	l.book.giveUp()
+	l.tracker.giveUp()
 	return l.result(sentAll, interrupted), nil
 }
 
-// endsOf lists where the outcomes of this run will begin. It must come before the first
-// send: an end that is looked up later would skip what was reported meanwhile.
+// endsOf lists the offsets where the outcomes of this run will begin. Call it before the
+// first send: a later end would skip reports.
 func endsOf(ctx context.Context, client *kgo.Client) (map[string]map[int32]kgo.Offset, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
@@ -162,17 +161,17 @@ func endsOf(ctx context.Context, client *kgo.Client) (map[string]map[int32]kgo.O
 		return nil, fmt.Errorf("cannot list the ends of %s, %s and %s at KAFKA_BROKERS (is the broker up, has bootstrap created the topics?): %w",
 			stream.Payments, stream.Settlements, stream.DeadLetters, err)
 	}
-	delete(listed, stream.Payments) // listed only to learn that it is there
+	delete(listed, stream.Payments) // listed only to check that it exists
 	ends := listed.KOffsets()
 	return ends, nil
 }
 
-// send sends each payment at its time. It never waits for anything but the clock.
+// send sends each payment at its time. It waits for nothing but the clock, or for room.
 func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.Generator) {
 	interval := float64(time.Second) / l.config.Rate
-	progressAt := l.book.start.Add(l.config.ProgressEvery)
+	progressAt := l.tracker.start.Add(l.config.ProgressEvery)
 	for i, c := range schedule {
-		intended := l.book.start.Add(time.Duration(float64(i) * interval))
+		intended := l.tracker.start.Add(time.Duration(float64(i) * interval))
 		for {
 			now := time.Now()
 			if now.After(progressAt) {
@@ -192,20 +191,20 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 				}
 				break
 			}
-			time.Sleep(min(early, 50*time.Millisecond)) // an interrupt is noticed in between
+			time.Sleep(min(early, 50*time.Millisecond)) // short, to notice an interrupt
 		}
-		for l.config.WaitForRoom && l.book.waiting() >= l.config.OutstandingMax && ctx.Err() == nil {
+		for l.config.WaitForRoom && l.tracker.waiting() >= l.config.OutstandingMax && ctx.Err() == nil {
 			time.Sleep(2 * time.Millisecond) // shorter sleeps cost more CPU than the sends
 		}
 		if l.config.WaitForRoom {
 			intended = time.Now()
 		}
-		if l.book.waiting() >= l.config.OutstandingMax {
+		if l.tracker.waiting() >= l.config.OutstandingMax {
 			l.dropped++
 			continue
 		}
 		payment := generator.Payment(c, intended)
-		a := l.book.await(payment, intended)
+		a := l.tracker.add(payment, intended)
 		if l.config.Sending != nil && a.id[0] == 'E' {
 			l.config.Sending(a.id)
 		}
@@ -216,9 +215,9 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 	}
 }
 
-// sendAfterReport sends what follows the first report of a payment: the message again, later,
-// or its returns, at once. The ledger knows that it has settled before any report says so.
-func (l *loader) sendAfterReport(a *awaited) {
+// sendAfterReport sends what follows the first report of a payment: the repeated message
+// after a while, or the returns at once. By then the payment has settled in the ledger.
+func (l *loader) sendAfterReport(a *openPayment) {
 	if a.payment.Second.Value != nil {
 		time.AfterFunc(againAfter, func() { l.produce(a, 1, a.payment.Second) })
 	}
@@ -228,16 +227,15 @@ func (l *loader) sendAfterReport(a *awaited) {
 	}
 }
 
-// produce hands message i of a payment to the client, which sends it until it is
-// acknowledged. Posts are in flight at the same time, as many as payments are.
-func (l *loader) produce(a *awaited, i int, message mix.Message) {
-	if l.door != nil {
-		go func() { l.book.acknowledged(a, i, nowhere, l.door.post(message.Value)) }()
+// produce sends message i of a payment. Over HTTP, each request has a goroutine.
+func (l *loader) produce(a *openPayment, i int, message mix.Message) {
+	if l.http != nil {
+		go func() { l.tracker.acknowledged(a, i, nowhere, l.http.post(message.Value)) }()
 		return
 	}
 	l.producer.Produce(context.Background(), &kgo.Record{Topic: stream.Payments, Key: []byte(message.Key), Value: message.Value},
 		func(r *kgo.Record, err error) {
-			l.book.acknowledged(a, i, record{r.Partition, r.Offset}, err)
+			l.tracker.acknowledged(a, i, record{r.Partition, r.Offset}, err)
 		})
 }
 
@@ -256,9 +254,9 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 			case stream.Settlements:
 				report.Reset()
 				if report.UnmarshalVT(r.Value) != nil {
-					return // its payment will be missing; the audit names the record
+					return // its payment will count as missing, and the audit names the record
 				}
-				if a := l.book.report(&report, r.Value, now); a != nil {
+				if a := l.tracker.report(&report, r.Value, now); a != nil {
 					l.sendAfterReport(a)
 				}
 			case stream.DeadLetters:
@@ -270,18 +268,18 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 				if err != nil {
 					return
 				}
-				l.book.letter(record{letter.Partition, letter.Offset}, reason, now)
+				l.tracker.letter(record{letter.Partition, letter.Offset}, reason, now)
 			}
 		})
 	}
 }
 
-// drain waits until nothing is open, or too long.
+// drain waits until no payment is open, at most DrainTimeout.
 func (l *loader) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.config.DrainTimeout, errors.New("drain timeout"))
 	defer cancel()
 	progressAt := time.Now()
-	for l.book.waiting() > 0 {
+	for l.tracker.waiting() > 0 {
 		select {
 		case <-ctx.Done():
 			return
@@ -299,8 +297,8 @@ func (l *loader) progress() {
 	if l.config.Progress == nil {
 		return
 	}
-	s := l.book.snapshot()
-	s.Elapsed = time.Since(l.book.start)
+	s := l.tracker.snapshot()
+	s.Elapsed = time.Since(l.tracker.start)
 	s.Payments, s.Dropped, s.Late = l.config.Payments, l.dropped, l.late
 	l.config.Progress(s)
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/term"
 )
 
-// ProgressOn returns a progress function for a file, and how often it should be called:
-// one line that is rewritten on a terminal, else a line every few seconds.
+// ProgressOn returns a progress function for a file and its interval: on a terminal it
+// rewrites one line, else it adds a line every few seconds.
 func ProgressOn(file *os.File) (func(Snapshot), time.Duration) {
 	var before Snapshot
 	line := func(s Snapshot) string {

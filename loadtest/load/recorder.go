@@ -18,14 +18,14 @@ func NewRecorder() *Recorder {
 	return &Recorder{histogram: hdrhistogram.New(1, latencyMax.Microseconds(), latencyDigits)}
 }
 
-// Record notes one.
+// Record adds a latency.
 func (r *Recorder) Record(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	observe(r.histogram, took)
 }
 
-// Latency describes what was recorded.
+// Latency sums up what was recorded.
 func (r *Recorder) Latency(kind string) Latency {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/liquida/liquida/loadtest/mix"
 )
 
-// Result is what a run has shown.
+// Result is the outcome of a load.
 type Result struct {
 	Passed      bool      `json:"passed"`
 	Interrupted bool      `json:"interrupted"`
@@ -30,17 +30,17 @@ type Result struct {
 	Settled     int       `json:"settled"`
 	Rejected    int       `json:"rejected"`
 	DeadLetters int       `json:"dead_letters"`
-	// Returned and ReturnsRejected count returns, which are counted nowhere else here.
+	// Returned and ReturnsRejected count returns; the other counts leave returns out.
 	Returned        int `json:"returned"`
 	ReturnsRejected int `json:"returns_rejected"`
-	// GoodRejected counts by reason the payments that were rejected and should have settled.
+	// GoodRejected counts rejected payments that should have settled, by reason.
 	GoodRejected map[string]int `json:"good_rejected"`
-	// OtherReports are repeated reports and those of other senders.
+	// OtherReports counts repeated reports and reports of other senders.
 	OtherReports int `json:"other_reports"`
 	// SettledPerSecond counts from the first intended send to the last settled report.
 	SettledPerSecond float64 `json:"settled_per_second"`
-	// SteadyPerSecond leaves the first and last tenth of the sending time away; 0 for a
-	// run of less than 10 s.
+	// SteadyPerSecond leaves out the first and last tenth of the sending time; 0 for a run of
+	// less than 10 s.
 	SteadyPerSecond float64   `json:"settled_per_second_steady"`
 	Outcomes        []Outcome `json:"outcomes"`
 	PerSecond       []Second  `json:"per_second"`
@@ -66,7 +66,7 @@ type Outcome struct {
 	Count
 }
 
-// Latency describes one kind of latency in milliseconds from the intended send time.
+// Latency sums up a latency in ms, from the intended send.
 type Latency struct {
 	Kind  string  `json:"kind"`
 	Count int64   `json:"count"`
@@ -78,7 +78,7 @@ type Latency struct {
 	Max   float64 `json:"max_ms"`
 }
 
-// Second is what settled in one second of a run, and its latencies.
+// Second is one second of a run: the payments that settled in it, and their latencies.
 type Second struct {
 	Settled int     `json:"settled"`
 	P50     float64 `json:"p50_ms"`
@@ -101,34 +101,34 @@ type Failure struct {
 }
 
 func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
-	b := l.book
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	t := l.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	r := &Result{
-		Interrupted: interrupted, StartedAt: b.start.UTC(), Seconds: time.Since(b.start).Seconds(),
+		Interrupted: interrupted, StartedAt: t.start.UTC(), Seconds: time.Since(t.start).Seconds(),
 		Seed: l.config.Seed, Mix: l.config.MixName, Rate: l.config.Rate,
-		Payments: l.config.Payments, Sent: b.sent, Dropped: l.dropped, Late: l.late,
+		Payments: l.config.Payments, Sent: t.sent, Dropped: l.dropped, Late: l.late,
 		LateMaxMs: float64(l.lateMax.Microseconds()) / 1e3,
-		Settled:   b.settled, Rejected: b.rejected, DeadLetters: b.lettered, Returned: b.returned, ReturnsRejected: b.unreturned, GoodRejected: maps.Clone(b.turned), OtherReports: b.elsewhere,
-		FailureCount: b.failed, Failures: b.failures,
-		Latencies: []Latency{latency("producer acknowledgement", b.ack), latency("settled", b.settling), latency("every outcome", b.overall)},
+		Settled:   t.settled, Rejected: t.rejected, DeadLetters: t.lettered, Returned: t.returned, ReturnsRejected: t.unreturned, GoodRejected: maps.Clone(t.turned), OtherReports: t.elsewhere,
+		FailureCount: t.failed, Failures: t.failures,
+		Latencies: []Latency{latency("producer acknowledgement", t.ack), latency("settled", t.settling), latency("every outcome", t.overall)},
 	}
-	if b.settled > 0 {
-		r.SettledPerSecond = float64(b.settled) / b.lastSettled.Sub(b.start).Seconds()
+	if t.settled > 0 {
+		r.SettledPerSecond = float64(t.settled) / t.lastSettled.Sub(t.start).Seconds()
 	}
-	b.closeSecond()
-	r.PerSecond, r.Curve = b.perSecond, curve(b.settling)
-	r.SteadyPerSecond = steady(b.perSecond, int(sentAll.Sub(b.start)/time.Second))
+	t.closeSecond()
+	r.PerSecond, r.Curve = t.perSecond, curve(t.settling)
+	r.SteadyPerSecond = steady(t.perSecond, int(sentAll.Sub(t.start)/time.Second))
 	for _, c := range mix.Cases() {
-		if count := b.counts[c]; count.Sent > 0 {
+		if count := t.counts[c]; count.Sent > 0 {
 			r.Outcomes = append(r.Outcomes, Outcome{c.String(), c.Expectation().Ending(), count})
 		}
 	}
-	r.Passed = b.failed == 0 && l.dropped == 0 && !interrupted && b.sent == l.config.Payments
+	r.Passed = t.failed == 0 && l.dropped == 0 && !interrupted && t.sent == l.config.Payments
 	return r
 }
 
-// steady returns the mean of the middle eight tenths of the sending seconds.
+// steady returns the mean rate in the middle eight tenths of the sending time.
 func steady(perSecond []Second, seconds int) float64 {
 	if seconds < 10 {
 		return 0
@@ -146,7 +146,8 @@ func latency(kind string, h *hdrhistogram.Histogram) Latency {
 	return Latency{kind, h.TotalCount(), at(50), at(90), at(95), at(99), at(99.9), float64(h.Max()) / 1e3}
 }
 
-// curve goes from the median to where a single payment is left, ten points for each nine.
+// curve has ten points for each nine of the percentile, from the median up to the point
+// above which less than one payment is left.
 func curve(h *hdrhistogram.Histogram) (points []Point) {
 	for i := 3; ; i++ { // the first is the 50th percentile
 		left := math.Pow(10, -float64(i)/10)
@@ -189,7 +190,7 @@ func (r *Result) Write(w io.Writer) {
 	if r.Returned+r.ReturnsRejected > 0 {
 		fmt.Fprintf(w, "returns settled %d, rejected %d\n", r.Returned, r.ReturnsRejected)
 	}
-	fmt.Fprintf(w, "sends dropped %d, late %d (more than %v; the latest by %.1f ms)\n", r.Dropped, r.Late, lateAfter, r.LateMaxMs)
+	fmt.Fprintf(w, "sends: %d dropped, %d late by more than %v (the latest by %.1f ms)\n", r.Dropped, r.Late, lateAfter, r.LateMaxMs)
 	for _, f := range r.Failures {
 		fmt.Fprintf(w, "WRONG %q (%s, record %s): %s\n", f.EndToEndID, f.Case, f.Record, f.Problem)
 	}
@@ -207,5 +208,5 @@ func (r *Result) Verdict() string {
 	case r.Interrupted:
 		return fmt.Sprintf("LOAD FAILED: interrupted after %d of %d payments", r.Sent, r.Payments)
 	}
-	return fmt.Sprintf("LOAD FAILED: %d of %d payments ended otherwise than they must or not at all, %d were dropped", r.FailureCount, r.Sent, r.Dropped)
+	return fmt.Sprintf("LOAD FAILED: %d of %d payments have a wrong outcome or none, %d were dropped", r.FailureCount, r.Sent, r.Dropped)
 }

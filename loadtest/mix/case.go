@@ -1,6 +1,6 @@
-// Package mix knows the cases of a load: which messages each sends, and the outcome each
-// must have. The clearing house is judged by it, so nothing here looks at what the
-// clearing house does.
+// Package mix defines the cases of a load: the messages of each, and the outcome that each
+// must have. It judges the clearing house, so it uses nothing of the clearing house's
+// decisions.
 package mix
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Case is one kind of payment, or of message that is none.
+// Case is a kind of test payment, or of message that is not a payment.
 type Case uint8
 
-// The cases. The order is that of the outcome table.
+// The cases, in the order of the outcome table.
 const (
 	Accepted Case = iota
 	SameBank
@@ -76,7 +76,7 @@ type Expectation struct {
 var expectations = [caseCount]Expectation{
 	Accepted:        {"accepted", "between two banks, the receiving bank accepts", End{Settled, pix.ReasonNone}, 8200},
 	SameBank:        {"same-bank", "inside one bank, never reaches the reserves", End{Settled, pix.ReasonNone}, 700},
-	Hottest:         {"hottest", "every one of them to the same payee, at another bank", End{Settled, pix.ReasonNone}, 0},
+	Hottest:         {"hottest", "all to the same payee, at another bank", End{Settled, pix.ReasonNone}, 0},
 	Blocked:         {"blocked", "the bank rejects: the payee's account is blocked", End{Rejected, pix.ReasonPayeeBlocked}, 120},
 	Closed:          {"closed", "the bank rejects: the payee's account is closed", End{Rejected, pix.ReasonPayeeClosed}, 80},
 	PayerShort:      {"payer-short", "the amount is more than the payer can own", End{Rejected, pix.ReasonPayerShort}, 100},
@@ -88,17 +88,17 @@ var expectations = [caseCount]Expectation{
 	ZeroAmount:      {"zero-amount", "the amount is zero", End{Rejected, pix.ReasonZeroAmount}, 20},
 	Silent:          {"silent", "the bank never answers", End{Rejected, pix.ReasonPayeePSPSilent}, 20},
 	Late:            {"late", "the bank accepts, but after the deadline", End{Rejected, pix.ReasonPayeePSPSilent}, 20},
-	TooOld:          {"too-old", "accepted 11 hours ago: past the deadline on arrival", End{Rejected, pix.ReasonPayeePSPSilent}, 30},
+	TooOld:          {"too-old", "accepted 11 hours ago: the deadline has passed on arrival", End{Rejected, pix.ReasonPayeePSPSilent}, 30},
 	Twice:           {"twice", "the same message twice at once: one outcome", End{Settled, pix.ReasonNone}, 80},
 	Again:           {"again", "the same message again after it settled: the same report again", End{Settled, pix.ReasonNone}, 40},
 	Conflict:        {"conflict", "two amounts at once: one wins, the other is a dead letter", End{Settled, pix.ReasonNone}, 40},
 	ConflictAgain:   {"conflict-again", "another amount after it settled: a dead letter", End{Settled, pix.ReasonNone}, 30},
-	Undecodable:     {"undecodable", "bytes that are no message", End{DeadLetter, pix.ReasonMalformed}, 20},
+	Undecodable:     {"undecodable", "bytes that are not a message", End{DeadLetter, pix.ReasonMalformed}, 20},
 	BadEndToEndID:   {"bad-end-to-end-id", "the EndToEndId is malformed or does not fit the order", End{DeadLetter, pix.ReasonBadEndToEndID}, 20},
-	Future:          {"future", "accepted an hour after it was sent", End{DeadLetter, pix.ReasonBadAcceptance}, 20},
+	Future:          {"future", "its acceptance time is an hour after the send", End{DeadLetter, pix.ReasonBadAcceptance}, 20},
 	Oversized:       {"oversized", "a text or an account part is too long", End{DeadLetter, pix.ReasonMalformed}, 20},
 
-	// Those with a payment are about a good one, whose returns are sent once it has settled.
+	// Returns follow a good payment once it has settled.
 	Returned:         {"returned", "settled, then given back whole; the return is sent twice", End{Settled, pix.ReasonNone}, 60},
 	ReturnedInParts:  {"returned-in-parts", "settled, then given back in two parts, both at once", End{Settled, pix.ReasonNone}, 60},
 	ReturnsRace:      {"returns-race", "settled, then two returns at once, together too much: one settles", End{Settled, pix.ReasonNone}, 30},
@@ -122,7 +122,7 @@ func (c Case) Expectation() Expectation { return expectations[c] }
 
 func (c Case) String() string { return expectations[c].Name }
 
-// Conflicting tells whether the case sends two contents under one EndToEndId.
+// Conflicting reports whether the case sends two contents under one EndToEndId.
 func (c Case) Conflicting() bool { return c == Conflict || c == ConflictAgain }
 
 func (e End) String() string {

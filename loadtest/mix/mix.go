@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// Mix says how much of a load is of which case.
+// Mix is the weight of each case in a load.
 type Mix [caseCount]int
 
-// everyCaseFrom is the number of payments from which every case of the mix comes at
-// least casePaymentsMin times, whatever its weight: a case that luck left out is not proven.
+// From everyCaseFrom payments on, every case of the mix comes at least casePaymentsMin
+// times, whatever its weight: a case that rounding left out would prove nothing.
 const (
 	everyCaseFrom   = 1000
 	casePaymentsMin = 5
 )
 
-// Names of the mixes that have one, with what is in them.
+// Names are the named mixes, with what is in them.
 var Names = map[string]string{
 	"demo":      "every case, mostly accepted",
-	"no-waits":  "demo without the cases that wait for the deadline (silent, late)",
+	"no-waits":  "demo without the cases that last until the deadline (silent, late)",
 	"plain":     "accepted payments between banks only",
 	"settling":  "plain with one in ten inside a bank",
 	"hottest":   "plain, all to one payee: give the engines ENGINE_IN_FLIGHT_PSP_SHARE=1 for high rates",
@@ -73,8 +73,8 @@ func parseWeights(text string) (Mix, error) {
 	return mix, nil
 }
 
-// Schedule returns the case of each of n payments: as many of each case as its weight
-// says, in an order that the seed decides.
+// Schedule returns the case of each of n payments: as many of each as its weight says, in
+// an order that random decides.
 func (m Mix) Schedule(n int, random *rand.Rand) []Case {
 	total := 0
 	for _, weight := range m {
@@ -92,7 +92,7 @@ func (m Mix) Schedule(n int, random *rand.Rand) []Case {
 			heaviest = c
 		}
 	}
-	counts[heaviest] += left // what rounding left over, or the minimums took
+	counts[heaviest] += left // what rounding left, less what the minimums took
 	schedule := make([]Case, 0, n)
 	for c, count := range counts {
 		for range count {

@@ -12,24 +12,24 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// Payment is what one place in the schedule sends.
+// Payment is all that one entry of the schedule sends.
 type Payment struct {
 	Case Case
-	// Name is the text in the EndToEndId field, which may be no EndToEndId.
+	// Name is the text of the EndToEndId field. It may be malformed.
 	Name  string
 	Payer pix.Account
 	Payee pix.Account
 	First Message
-	// Second is sent along with the first, or, if AfterReport, when the first has its report.
-	// Its Value is nil when there is none.
+	// Second is sent right after the first, or, with AfterReport, after the first report. Its
+	// Value is nil if there is none.
 	Second      Message
 	AfterReport bool
-	// Returns are sent when the payment is reported as settled. One that is in it twice is
-	// sent twice.
+	// Returns are sent after the report that the payment settled. The same return may be in
+	// it twice.
 	Returns []Return
 }
 
-// ReturnsMax is how many messages the returns of a payment are at most.
+// ReturnsMax is the most messages for returns of one payment.
 const ReturnsMax = 2
 
 // Message is one record for pix.payments.
@@ -42,16 +42,16 @@ type Message struct {
 // Return gives a payment back, or tries to.
 type Return struct {
 	ID             pix.ReturnID
-	Original       string // an EndToEndId, or what is none
+	Original       string // an EndToEndId, or a text that is not one
 	AmountCentavos uint64
 	Reason         pix.Reason
 	Ends           End
-	// Racing tells that the returns of the payment are together too much: one of them settles,
-	// and those that come too late are rejected with AM09.
+	// Racing says that the payment's returns exceed it together: one settles, the later ones
+	// are rejected with AM09.
 	Racing bool
 }
 
-// Message is what is sent of a return that is accepted at an instant.
+// Message returns the message of the return, with its acceptance time.
 func (r Return) Message(accepted time.Time) Message {
 	value, err := (&pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
 		ReturnId: r.ID.String(), OriginalEndToEndId: r.Original, AmountCentavos: r.AmountCentavos, ReasonCode: r.Reason.String(), AcceptedAtUnixMs: accepted.UnixMilli(),
@@ -62,15 +62,15 @@ func (r Return) Message(accepted time.Time) Message {
 	return Message{Key: r.Original, Value: value, AmountCentavos: r.AmountCentavos}
 }
 
-// Generator makes payments. It is not safe for concurrent use.
+// Generator creates payments. It is not safe for concurrent use.
 type Generator struct {
 	population sandbox.Population
 	random     *rand.Rand
-	// unaffordable is more than all the money there is.
+	// unaffordable is more than all money.
 	unaffordable uint64
 }
 
-// NewGenerator makes a generator whose choices are a function of random's seed.
+// NewGenerator returns a generator whose choices depend on random alone.
 func NewGenerator(population sandbox.Population, random *rand.Rand) *Generator {
 	p := population
 	return &Generator{
@@ -80,8 +80,8 @@ func NewGenerator(population sandbox.Population, random *rand.Rand) *Generator {
 	}
 }
 
-// ordinaryAmountMaxCentavos keeps customers from running dry: a default deposit is a
-// thousand times as much, and they receive as often as they pay.
+// ordinaryAmountMaxCentavos is small, so that customers do not run out of money: a default
+// deposit is a thousand times as much, and customers receive as often as they pay.
 const ordinaryAmountMaxCentavos = 100_000
 
 const (
@@ -89,8 +89,8 @@ const (
 	unknownPSP2 = "ZZUNKNWN" // letters are allowed in an ISPB
 )
 
-// Payment makes a payment of a case that is accepted at an instant. Instants must ascend:
-// the ledger rewards ordered EndToEndIds.
+// Payment returns a payment of a case with its acceptance time. Times must ascend: the
+// ledger is faster with ordered EndToEndIds.
 func (g *Generator) Payment(c Case, at time.Time) Payment {
 	if c == ReturnOfNothing || c == ReturnOfReturn {
 		return g.lonelyReturn(c, at)
@@ -162,7 +162,7 @@ func (g *Generator) Payment(c Case, at time.Time) Payment {
 	payment := Payment{Case: c, Name: order.EndToEndId, Payer: payer, Payee: payee, First: encode(&order)}
 	switch c {
 	case Twice, Again:
-		// Another acceptance time and text: neither is part of the content.
+		// Acceptance time and text are not part of the content.
 		order.AcceptedAtUnixMs++
 		order.RemittanceInformation = "sent again"
 		payment.Second = encode(&order)
@@ -177,7 +177,7 @@ func (g *Generator) Payment(c Case, at time.Time) Payment {
 	return payment
 }
 
-// returns makes the returns that the payment's case sends after it has settled.
+// returns returns the returns of the payment's case.
 func (g *Generator) returns(p Payment, at time.Time) []Return {
 	paid, by := p.First.AmountCentavos, p.Payee.ISPB
 	giveBack := func(centavos uint64, ends End, racing bool) Return {
@@ -195,7 +195,7 @@ func (g *Generator) returns(p Payment, at time.Time) []Return {
 		}
 		return []Return{giveBack(part, settles, false), giveBack(paid-part, settles, false)}
 	case ReturnsRace:
-		more := func() uint64 { return paid/2 + 1 + g.random.Uint64N(paid-paid/2) } // than half
+		more := func() uint64 { return paid/2 + 1 + g.random.Uint64N(paid-paid/2) } // than a half
 		return []Return{giveBack(more(), settles, true), giveBack(more(), settles, true)}
 	case ReturnTooMuch:
 		return []Return{giveBack(paid+1+g.random.Uint64N(paid), End{Rejected, pix.ReasonReturnExceeds}, false)}
@@ -208,7 +208,7 @@ func (g *Generator) returns(p Payment, at time.Time) []Return {
 	return nil
 }
 
-// lonelyReturn makes a return without a payment: the message itself is one.
+// lonelyReturn returns a return without a payment.
 func (g *Generator) lonelyReturn(c Case, at time.Time) Payment {
 	payer, payee := g.customers(false)
 	original := pix.NewEndToEndID(payer.ISPB, at, g.random).String()
@@ -239,7 +239,7 @@ func (g *Generator) customer() pix.Account {
 	return g.population.Customer(g.random.IntN(g.population.Customers))
 }
 
-// special picks a special account of a bank other than the payer's.
+// special picks a special account of another bank than the payer's.
 func (g *Generator) special(payer pix.Account, branch string) pix.Account {
 	for {
 		if account := g.population.Special(g.random.IntN(g.population.Banks), branch); account.ISPB != payer.ISPB {
@@ -262,7 +262,7 @@ func (g *Generator) unknownPSP() pix.ISPB {
 
 func (g *Generator) amount() uint64 { return 1 + g.random.Uint64N(ordinaryAmountMaxCentavos) }
 
-// spoil gives the order an EndToEndId that is wrong in one of the ways there are.
+// spoil makes the EndToEndId of the order wrong, in a random way.
 func (g *Generator) spoil(order *pixv1.PaymentOrder) {
 	id := []byte(order.EndToEndId)
 	switch g.random.IntN(8) {
@@ -286,13 +286,13 @@ func (g *Generator) spoil(order *pixv1.PaymentOrder) {
 	order.EndToEndId = string(id)
 }
 
-// garble returns bytes that are surely no message.
+// garble returns bytes that cannot be a message.
 func (g *Generator) garble(message []byte) []byte {
 	switch g.random.IntN(4) {
 	case 0:
 		return message[:len(message)-1] // cut inside the last field
 	case 1:
-		return append(message, 0x07) // field 0 of a wire type that does not exist
+		return append(message, 0x07) // field 0, with a wire type that does not exist
 	case 2:
 		return []byte(`{"endToEndId":"this is JSON"}`)
 	}
@@ -300,7 +300,7 @@ func (g *Generator) garble(message []byte) []byte {
 	for i := 10; i < len(noise); i++ {
 		noise[i] = byte(g.random.Uint32())
 	}
-	return noise // begins with a number of more than 64 bits
+	return noise // it begins with a number of more than 64 bits
 }
 
 func encode(order *pixv1.PaymentOrder) Message {

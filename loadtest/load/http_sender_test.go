@@ -29,7 +29,7 @@ func TestFrontDoorPostsTheOrderAndTellsARefusal(t *testing.T) {
 		_, _ = w.Write([]byte("the reason"))
 	}))
 	defer server.Close()
-	door := frontDoor{server.URL, map[string]string{string(payment.Payer.ISPB): "the key"}, NewHTTPClient()}
+	door := httpSender{server.URL, map[string]string{string(payment.Payer.ISPB): "the key"}, NewHTTPClient()}
 	if err := door.post(payment.First.Value); err != nil {
 		t.Fatal(err)
 	}

@@ -13,34 +13,34 @@ import (
 )
 
 // frontDoor sends payments as a bank's customer does, by POST /v1/payments.
-type frontDoor struct {
+type httpSender struct {
 	url    string
 	keys   map[string]string // of the banks, by ISPB
 	client *http.Client
 }
 
-// NewHTTPClient keeps its connections, at most 256 of them: a load that opened one for each
-// request would measure that. A request that waits for one is on its way already.
+// NewHTTPClient returns a client that keeps up to 256 connections: with one connection for
+// each request a load would measure connecting. Waiting for a connection counts as latency.
 func NewHTTPClient() *http.Client {
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256}}
 }
 
-// passes refuses cases that the front door would not let in, or that need to know where
-// their record is.
-func (m *frontDoor) passes(schedule []mix.Case) error {
+// passes returns an error for cases that the HTTP API denies, or that need the place of
+// their record.
+func (h *httpSender) passes(schedule []mix.Case) error {
 	for _, c := range schedule {
 		if c != mix.Accepted && c != mix.SameBank && c != mix.Hottest {
-			return fmt.Errorf("payments of the case %s cannot be sent through the front door", c)
+			return fmt.Errorf("payments of the case %s cannot be sent over HTTP", c)
 		}
 	}
 	return nil
 }
 
-// nowhere is the record of a payment whose place in the topic its sender does not know.
+// nowhere is the record of a message whose place in the topic is unknown.
 var nowhere = record{-1, -1}
 
-// post sends one order and returns nil when it was accepted.
-func (m *frontDoor) post(value []byte) error {
+// post sends one order. It returns nil if the API accepted it.
+func (h *httpSender) post(value []byte) error {
 	var order pixv1.PaymentOrder
 	if err := order.UnmarshalVT(value); err != nil {
 		return err
@@ -64,19 +64,19 @@ func (m *frontDoor) post(value []byte) error {
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequest(http.MethodPost, m.url+"/v1/payments", bytes.NewReader(body)) //nolint:noctx // the client has a timeout
+	request, err := http.NewRequest(http.MethodPost, h.url+"/v1/payments", bytes.NewReader(body)) //nolint:noctx // the client has a timeout
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Authorization", "Bearer "+m.keys[order.Payer.Ispb])
-	response, err := m.client.Do(request)
+	request.Header.Set("Authorization", "Bearer "+h.keys[order.Payer.Ispb])
+	response, err := h.client.Do(request)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, 4096)) // to the end, so that the connection is kept
 	if err == nil && response.StatusCode != http.StatusAccepted {
-		err = fmt.Errorf("the front door answers %s: %s", response.Status, bytes.TrimSpace(text))
+		err = fmt.Errorf("the HTTP API responds %s: %s", response.Status, bytes.TrimSpace(text))
 	}
 	return err
 }

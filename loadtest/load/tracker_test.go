@@ -13,32 +13,32 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// scene is a book with one payment in it, to which a test lets things happen.
+// scene is a tracker with one open payment, to which a test lets things happen.
 type scene struct {
 	t       *testing.T
-	book    *book
+	tracker *tracker
 	payment mix.Payment
-	awaited *awaited
+	open    *openPayment
 }
 
 func newScene(t *testing.T, c mix.Case, allowed ...pix.Reason) *scene {
 	population := sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}
 	generator := mix.NewGenerator(population, rand.New(rand.NewPCG(1, 0)))
-	s := &scene{t: t, book: newBook(allowed, false)}
-	s.book.start = time.Now()
+	s := &scene{t: t, tracker: newTracker(allowed, false)}
+	s.tracker.start = time.Now()
 	s.payment = generator.Payment(c, time.Now())
-	s.awaited = s.book.await(s.payment, time.Now())
+	s.open = s.tracker.add(s.payment, time.Now())
 	return s
 }
 
 // ack acknowledges message i, at the offset 10+i.
-func (s *scene) ack(i int) { s.book.acknowledged(s.awaited, i, record{3, int64(10 + i)}, nil) }
+func (s *scene) ack(i int) { s.tracker.acknowledged(s.open, i, record{3, int64(10 + i)}, nil) }
 
 func (s *scene) letter(i int, reason pix.Reason) {
-	s.book.letter(record{3, int64(10 + i)}, reason, time.Now())
+	s.tracker.letter(record{3, int64(10 + i)}, reason, time.Now())
 }
 
-// report reports the payment with the amount of message i; with no reason as settled.
+// report reports the payment with the amount of message i: settled, or rejected with a reason.
 func (s *scene) report(i int, reason string, change ...func(*pixv1.SettlementReport)) (next bool) {
 	message := []mix.Message{s.payment.First, s.payment.Second}[i]
 	report := &pixv1.SettlementReport{
@@ -57,10 +57,10 @@ func (s *scene) report(i int, reason string, change ...func(*pixv1.SettlementRep
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return s.book.report(report, value, time.Now()) != nil
+	return s.tracker.report(report, value, time.Now()) != nil
 }
 
-// back reports the payment's return k; with no reason as settled.
+// back reports the payment's return k: settled, or rejected with a reason.
 func (s *scene) back(k int, reason string, change ...func(*pixv1.SettlementReport)) {
 	r := s.payment.Returns[k]
 	report := &pixv1.SettlementReport{EndToEndId: r.ID.String(), OriginalEndToEndId: r.Original, AmountCentavos: r.AmountCentavos,
@@ -78,12 +78,12 @@ func (s *scene) back(k int, reason string, change ...func(*pixv1.SettlementRepor
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if s.book.report(report, value, time.Now()) != nil {
-		s.t.Fatal("the report of a return lets something be sent")
+	if s.tracker.report(report, value, time.Now()) != nil {
+		s.t.Fatal("after the report of a return something is sent")
 	}
 }
 
-// paid lets the payment settle and its returns be acknowledged.
+// paid settles the payment and acknowledges its returns.
 func (s *scene) paid() {
 	s.ack(0)
 	if !s.report(0, "") {
@@ -112,7 +112,7 @@ func TestOutcomes(t *testing.T) {
 		{"the report comes before the acknowledgement", mix.Accepted, nil, func(s *scene) { s.report(0, ""); s.ack(0) }, expected},
 		{"nothing comes", mix.Accepted, nil, func(s *scene) { s.ack(0) }, open},
 		{"is never acknowledged", mix.Accepted, nil, func(s *scene) { s.report(0, "") }, open},
-		{"cannot be sent", mix.Accepted, nil, func(s *scene) { s.book.acknowledged(s.awaited, 0, record{}, errors.New("no broker")) }, "no broker"},
+		{"cannot be sent", mix.Accepted, nil, func(s *scene) { s.tracker.acknowledged(s.open, 0, record{}, errors.New("no broker")) }, "no broker"},
 		{"is rejected instead", mix.Accepted, nil, func(s *scene) { s.ack(0); s.report(0, "AB03") }, "rejected AB03, but it must be settled"},
 		{"is rejected instead, which is allowed", mix.Accepted, []pix.Reason{ab03}, func(s *scene) { s.ack(0); s.report(0, "AB03") }, excused},
 		{"is rejected with a reason that is not allowed", mix.Accepted, []pix.Reason{ab03}, func(s *scene) { s.ack(0); s.report(0, "AM04") }, "rejected AM04"},
@@ -213,7 +213,7 @@ func TestOutcomes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := newScene(t, test.of, test.allowed...)
 			test.happens(s)
-			count := s.book.counts[test.of]
+			count := s.tracker.counts[test.of]
 			got := open
 			switch {
 			case count.AsExpected == 1:
@@ -221,16 +221,16 @@ func TestOutcomes(t *testing.T) {
 			case count.Excused == 1:
 				got = excused
 			case count.Wrong == 1:
-				got = s.book.failures[0].Problem
+				got = s.tracker.failures[0].Problem
 			}
 			if !strings.Contains(got, test.want) {
 				t.Fatalf("it is %q, it must be %q", got, test.want)
 			}
-			if ended := got != open; ended != (s.book.waiting() == 0) || ended && len(s.book.byID)+len(s.book.byRecord)+len(s.book.nameless) > 0 {
-				t.Fatalf("%d payments wait, %d, %d and %d are remembered", s.book.waiting(), len(s.book.byID), len(s.book.byRecord), len(s.book.nameless))
+			if ended := got != open; ended != (s.tracker.waiting() == 0) || ended && len(s.tracker.byID)+len(s.tracker.byRecord)+len(s.tracker.nameless) > 0 {
+				t.Fatalf("%d payments wait, %d, %d and %d are remembered", s.tracker.waiting(), len(s.tracker.byID), len(s.tracker.byRecord), len(s.tracker.nameless))
 			}
-			s.book.giveUp()
-			if count := s.book.counts[test.of]; (got == open) != (count.Missing == 1) || s.book.waiting() != 0 {
+			s.tracker.giveUp()
+			if count := s.tracker.counts[test.of]; (got == open) != (count.Missing == 1) || s.tracker.waiting() != 0 {
 				t.Fatalf("given up on, it counts as %+v", count)
 			}
 		})
@@ -253,7 +253,7 @@ func TestReportsOfOthersAreCountedOnly(t *testing.T) {
 	s := newScene(t, mix.Accepted)
 	s.report(0, "", func(r *pixv1.SettlementReport) { r.EndToEndId = "E" })
 	s.report(0, "", func(r *pixv1.SettlementReport) { r.EndToEndId += "0" })
-	if s.book.elsewhere != 2 || s.book.waiting() != 1 {
-		t.Fatalf("%d reports are of others, %d payments wait", s.book.elsewhere, s.book.waiting())
+	if s.tracker.elsewhere != 2 || s.tracker.waiting() != 1 {
+		t.Fatalf("%d reports are of others, %d payments wait", s.tracker.elsewhere, s.tracker.waiting())
 	}
 }

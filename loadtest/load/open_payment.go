@@ -10,16 +10,16 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// record names a record of pix.payments.
+// record is the place of a record in pix.payments.
 type record struct {
 	partition int32
 	offset    int64
 }
 
-// awaited is a payment that was sent and has not had its whole outcome.
-type awaited struct {
+// openPayment is a payment that was sent and whose outcome is not complete.
+type openPayment struct {
 	payment  mix.Payment
-	id       pix.EndToEndID // or a return's id; zero when the name is neither
+	id       pix.EndToEndID // or a return's id; zero if the name is neither
 	intended time.Time
 
 	sent    int // messages
@@ -29,10 +29,10 @@ type awaited struct {
 
 	reports    int
 	first      outcome
-	firstBytes uint64                   // hash of the first report: a repeated one must be equal
-	returns    [mix.ReturnsMax]returned // by the first place of a return in payment.Returns
-	problem    string                   // what is wrong, once something is
-	excused    bool                     // ended otherwise, with a reason that the run allows
+	firstBytes uint64                        // hash of the first report; a repeated report must be equal
+	returns    [mix.ReturnsMax]returnOutcome // by the first index of a return in payment.Returns
+	problem    string                        // what is wrong; empty: nothing
+	excused    bool                          // rejected with a reason that the run allows
 	finished   bool
 }
 
@@ -42,8 +42,8 @@ const (
 	messagesMax = firstReturn + mix.ReturnsMax
 )
 
-// returned is a return's outcome.
-type returned struct {
+// returnOutcome is how a return ended.
+type returnOutcome struct {
 	reports    int
 	first      outcome
 	firstBytes uint64
@@ -63,8 +63,8 @@ func (o outcome) String() string {
 	return "rejected " + o.reason
 }
 
-// takeReport notes a report and compares it with what must come.
-func (a *awaited) takeReport(report *pixv1.SettlementReport, hash uint64, allowed []pix.Reason) {
+// takeReport compares a report with the one that the case must have.
+func (a *openPayment) takeReport(report *pixv1.SettlementReport, hash uint64, allowed []pix.Reason) {
 	a.reports++
 	if a.reports > 1 {
 		if hash != a.firstBytes {
@@ -77,7 +77,7 @@ func (a *awaited) takeReport(report *pixv1.SettlementReport, hash uint64, allowe
 	expected := a.payment.Case.Expectation()
 	want := outcome{expected.Fate == mix.Settled, expected.Reason.String(), a.payment.First.AmountCentavos}
 	if a.payment.Case == mix.Conflict && got.amountCentavos == a.payment.Second.AmountCentavos {
-		want.amountCentavos = got.amountCentavos // they race: either may win
+		want.amountCentavos = got.amountCentavos // the two messages race, and either may win
 	}
 	switch {
 	case expected.Fate == mix.DeadLetter:
@@ -94,9 +94,9 @@ func (a *awaited) takeReport(report *pixv1.SettlementReport, hash uint64, allowe
 	}
 }
 
-// takeReturnReport notes a report about the payment's return k. isFirst tells that it
-// is the first one.
-func (a *awaited) takeReturnReport(k int, report *pixv1.SettlementReport, hash uint64, allowed []pix.Reason) (isFirst bool) {
+// takeReturnReport compares a report about the payment's return k with the one that it must
+// have. It reports whether this is the first one.
+func (a *openPayment) takeReturnReport(k int, report *pixv1.SettlementReport, hash uint64, allowed []pix.Reason) (isFirst bool) {
 	r, seen := a.payment.Returns[k], &a.returns[k]
 	wrong := func(format string, arguments ...any) {
 		a.problem = fmt.Sprintf("its return %s: %s", r.ID, fmt.Sprintf(format, arguments...))
@@ -130,14 +130,14 @@ func (a *awaited) takeReturnReport(k int, report *pixv1.SettlementReport, hash u
 	return true
 }
 
-// returnsComplete tells whether every return has its outcome, and notes what is wrong with
-// all of them together.
-func (a *awaited) returnsComplete() bool {
+// returnsComplete reports whether every return has its outcome. Then it checks all of them
+// together.
+func (a *openPayment) returnsComplete() bool {
 	var given uint64
 	racing, settled := false, 0
 	for k, r := range a.payment.Returns {
 		if a.returnNamed(r.ID.String()) != k {
-			continue // the same again
+			continue // the same return, sent twice
 		}
 		if a.returns[k].reports == 0 {
 			return false
@@ -150,20 +150,20 @@ func (a *awaited) returnsComplete() bool {
 	}
 	switch {
 	case given > a.first.amountCentavos:
-		a.problem = fmt.Sprintf("%d centavos were paid, and %d given back", a.first.amountCentavos, given)
+		a.problem = fmt.Sprintf("%d centavos were paid and %d given back", a.first.amountCentavos, given)
 	case racing && settled != 1 && !a.excused:
-		a.problem = fmt.Sprintf("%d of its returns settled, one of them must", settled)
+		a.problem = fmt.Sprintf("%d of its returns settled, exactly one must", settled)
 	}
 	return true
 }
 
-// returnNamed returns the first place of a return with an id, or -1.
-func (a *awaited) returnNamed(id string) int {
+// returnNamed returns the first index of the return with an id, or -1.
+func (a *openPayment) returnNamed(id string) int {
 	return slices.IndexFunc(a.payment.Returns, func(r mix.Return) bool { return r.ID.String() == id })
 }
 
-// takeLetter notes a dead letter of message i.
-func (a *awaited) takeLetter(i int, reason pix.Reason) {
+// takeLetter compares a dead letter of message i with the one that the case must have.
+func (a *openPayment) takeLetter(i int, reason pix.Reason) {
 	if a.letters[i] != pix.ReasonNone && a.letters[i] != reason {
 		a.problem = fmt.Sprintf("two dead letters of one record: %s and %s", a.letters[i], reason)
 		return
@@ -186,12 +186,12 @@ func (a *awaited) takeLetter(i int, reason pix.Reason) {
 	}
 }
 
-// complete tells whether everything that must come has come. It notes what is wrong
-// with a conflict, which only both outcomes together show.
+// complete reports whether every outcome is there. For a conflict it also compares the two
+// outcomes, because neither is wrong by itself.
 //
-// With faults a message that was sent again may join the first, which the engine has
-// reported but not finished, and then has no report of its own.
-func (a *awaited) complete(faults bool) bool {
+// With faults, a repeated message may join the first: an engine may have reported the first
+// and not finished it. Then the repeated message has no report of its own.
+func (a *openPayment) complete(faults bool) bool {
 	if a.problem != "" {
 		return true
 	}
@@ -221,8 +221,8 @@ func (a *awaited) complete(faults bool) bool {
 	return a.reports > 0 && (!a.first.settled || a.returnsComplete())
 }
 
-// missing says what has not come.
-func (a *awaited) missing() string {
+// missing says which outcome is not there.
+func (a *openPayment) missing() string {
 	switch {
 	case a.acked < a.sent:
 		return fmt.Sprintf("the broker acknowledged %d of its %d messages", a.acked, a.sent)

@@ -1,0 +1,308 @@
+package load
+
+import (
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/pix"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// tracker compares what happens to each payment with what must happen, and counts. One
+// lock is enough: it is held three times for each payment, some hundred nanoseconds each.
+type tracker struct {
+	allowed []pix.Reason
+	faults  bool
+	start   time.Time
+	seed    maphash.Seed
+
+	mu       sync.Mutex
+	open     int
+	byID     map[pix.EndToEndID]*openPayment
+	nameless map[*openPayment]struct{} // payments without an EndToEndId
+	byRecord map[record]*openPayment
+	// early holds dead letters that came before the broker acknowledged their record, and
+	// those of other senders.
+	early map[record]pix.Reason
+
+	counts      [256]Count     // by case
+	turned      map[string]int // rejected payments that should have settled, by reason
+	failures    []Failure
+	failed      int
+	sent        int
+	settled     int
+	rejected    int
+	returned    int // returns that settled
+	unreturned  int // returns that were rejected
+	lettered    int
+	lastSettled time.Time
+	perSecond   []Second                // settled payments, by second since start
+	thisSecond  *hdrhistogram.Histogram // latencies of the last second in perSecond
+	elsewhere   int                     // reports that no open payment waits for: repeated, or of other senders
+	ack         *hdrhistogram.Histogram
+	settling    *hdrhistogram.Histogram
+	overall     *hdrhistogram.Histogram
+}
+
+const (
+	earlyMax      = 100_000
+	failuresMax   = 50
+	latencyMax    = 30 * time.Minute
+	latencyDigits = 3
+)
+
+func newTracker(allowed []pix.Reason, faults bool) *tracker {
+	histogram := func() *hdrhistogram.Histogram {
+		return hdrhistogram.New(1, latencyMax.Microseconds(), latencyDigits)
+	}
+	return &tracker{
+		allowed: allowed, faults: faults || len(allowed) > 0, seed: maphash.MakeSeed(), turned: map[string]int{},
+		byID: map[pix.EndToEndID]*openPayment{}, nameless: map[*openPayment]struct{}{},
+		byRecord: map[record]*openPayment{}, early: map[record]pix.Reason{},
+		ack: histogram(), settling: histogram(), overall: histogram(), thisSecond: histogram(),
+	}
+}
+
+// add opens a payment, before its first message is sent.
+func (t *tracker) add(payment mix.Payment, intended time.Time) *openPayment {
+	a := &openPayment{payment: payment, intended: intended, sent: 1}
+	for i := range a.records {
+		a.records[i] = nowhere
+	}
+	if payment.Second.Value != nil && !payment.AfterReport {
+		a.sent = 2
+	}
+	a.payment.First.Value = nil // the record has it
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open++
+	t.sent++
+	t.counts[payment.Case].Sent++
+	if id, err := pix.ParsePaymentOrReturnID(payment.Name); err == nil {
+		a.id = id
+		t.byID[id] = a
+	} else {
+		t.nameless[a] = struct{}{}
+	}
+	for _, r := range payment.Returns {
+		t.byID[pix.EndToEndID(r.ID)] = a
+	}
+	return a
+}
+
+// acknowledged takes the place of message i of a payment, or the error of sending it.
+func (t *tracker) acknowledged(a *openPayment, i int, at record, err error) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a.finished {
+		return
+	}
+	if err != nil {
+		a.problem = fmt.Sprintf("cannot be sent: %v", err)
+		t.finishIfComplete(a)
+		return
+	}
+	if i == 0 {
+		observe(t.ack, now.Sub(a.intended))
+	}
+	a.acked++
+	a.records[i] = at
+	t.byRecord[at] = a
+	if reason, ok := t.early[at]; ok {
+		delete(t.early, at)
+		t.takeLetter(a, i, reason, now)
+	}
+	t.finishIfComplete(a)
+}
+
+// report takes a settlement report. It returns the payment if its second message or its
+// returns must be sent now, else nil.
+func (t *tracker) report(report *pixv1.SettlementReport, value []byte, now time.Time) (next *openPayment) {
+	var id pix.EndToEndID
+	copy(id[:], report.EndToEndId)
+	hash := maphash.Bytes(t.seed, value)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.byID[id]
+	if a == nil || len(report.EndToEndId) != len(id) {
+		t.elsewhere++
+		return nil
+	}
+	if id != a.id {
+		if k := a.returnNamed(report.EndToEndId); a.takeReturnReport(k, report, hash, t.allowed) {
+			t.countReturn(a.returns[k].first)
+		}
+		t.finishIfComplete(a)
+		return nil
+	}
+	a.takeReport(report, hash, t.allowed)
+	if a.reports == 1 {
+		t.observe(a, now)
+		if a.payment.AfterReport {
+			a.sent, next = 2, a
+		}
+		if len(a.payment.Returns) > 0 && a.first.settled {
+			a.sent, next = a.sent+len(a.payment.Returns), a
+		}
+	}
+	t.finishIfComplete(a)
+	return next
+}
+
+func (t *tracker) countReturn(first outcome) {
+	if first.settled {
+		t.returned++
+	} else {
+		t.unreturned++
+	}
+}
+
+// observe counts the first outcome of a payment, and its latency.
+func (t *tracker) observe(a *openPayment, now time.Time) {
+	if a.reports > 0 && a.id[0] == 'D' {
+		t.countReturn(a.first)
+		return
+	}
+	took := now.Sub(a.intended)
+	observe(t.overall, took)
+	switch {
+	case a.reports == 0:
+		t.lettered++
+	case !a.first.settled:
+		t.rejected++
+		if a.payment.Case.Expectation().Fate == mix.Settled {
+			t.turned[a.first.reason]++
+		}
+	default:
+		t.settled++
+		t.lastSettled = now
+		observe(t.settling, took)
+		for second := int(now.Sub(t.start) / time.Second); len(t.perSecond) <= second; {
+			t.closeSecond()
+			t.perSecond = append(t.perSecond, Second{})
+		}
+		t.perSecond[len(t.perSecond)-1].Settled++
+		observe(t.thisSecond, took)
+	}
+}
+
+// closeSecond keeps the latencies of the last second.
+func (t *tracker) closeSecond() {
+	if len(t.perSecond) > 0 && t.thisSecond.TotalCount() > 0 {
+		l := latency("", t.thisSecond)
+		last := &t.perSecond[len(t.perSecond)-1]
+		last.P50, last.P99, last.Max = l.P50, l.P99, l.Max
+		t.thisSecond.Reset()
+	}
+}
+
+// letter takes the dead letter of a record.
+func (t *tracker) letter(of record, reason pix.Reason, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.byRecord[of]
+	if a == nil {
+		if len(t.early) < earlyMax {
+			t.early[of] = reason
+		}
+		return
+	}
+	i := slices.Index(a.records[:], of)
+	t.takeLetter(a, i, reason, now)
+	t.finishIfComplete(a)
+}
+
+func (t *tracker) takeLetter(a *openPayment, i int, reason pix.Reason, now time.Time) {
+	repeated := a.letters[i] != pix.ReasonNone
+	a.takeLetter(i, reason)
+	if a.payment.Case.Expectation().Fate == mix.DeadLetter && !repeated {
+		t.observe(a, now)
+	}
+}
+
+func (t *tracker) finishIfComplete(a *openPayment) {
+	if a.finished || !a.complete(t.faults) {
+		return
+	}
+	count := &t.counts[a.payment.Case]
+	switch {
+	case a.problem != "":
+		count.Wrong++
+		t.fail(a, a.problem)
+	case a.excused:
+		count.Excused++
+	default:
+		count.AsExpected++
+	}
+	t.finish(a)
+}
+
+func (t *tracker) finish(a *openPayment) {
+	a.finished = true
+	t.open--
+	delete(t.nameless, a)
+	if t.byID[a.id] == a {
+		delete(t.byID, a.id)
+	}
+	for _, r := range a.payment.Returns {
+		delete(t.byID, pix.EndToEndID(r.ID))
+	}
+	for _, r := range a.records {
+		if t.byRecord[r] == a {
+			delete(t.byRecord, r)
+		}
+	}
+}
+
+func (t *tracker) fail(a *openPayment, problem string) {
+	t.failed++
+	if len(t.failures) < failuresMax {
+		failure := Failure{EndToEndID: a.payment.Name, Case: a.payment.Case.String(), Problem: problem}
+		if a.acked > 0 {
+			failure.Record = fmt.Sprintf("%d/%d", a.records[0].partition, a.records[0].offset)
+		}
+		t.failures = append(t.failures, failure)
+	}
+}
+
+// giveUp counts every open payment as missing, in the order of sending: whatever went wrong
+// began with the first.
+func (t *tracker) giveUp() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	open := slices.AppendSeq(slices.Collect(maps.Values(t.byID)), maps.Keys(t.nameless))
+	slices.SortFunc(open, func(x, y *openPayment) int { return x.intended.Compare(y.intended) })
+	for _, a := range open {
+		if a.finished {
+			continue // it was in the list under another of its ids, too
+		}
+		t.counts[a.payment.Case].Missing++
+		t.fail(a, a.missing())
+		t.finish(a)
+	}
+}
+
+func (t *tracker) waiting() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open
+}
+
+func (t *tracker) snapshot() Snapshot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Snapshot{Sent: t.sent, Settled: t.settled, Rejected: t.rejected, DeadLetters: t.lettered, Waiting: t.open, Failed: t.failed}
+}
+
+func observe(histogram *hdrhistogram.Histogram, took time.Duration) {
+	// Clamped, so that it cannot fail: a longer latency counts as latencyMax.
+	_ = histogram.RecordValue(min(max(took, time.Microsecond), latencyMax).Microseconds())
+}

@@ -11,7 +11,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Violation is something that clients saw and that must not be.
+// Violation is something that clients must never see.
 type Violation struct {
 	Kind    string `json:"kind"`
 	Subject string `json:"subject"` // an EndToEndId, or a bank
@@ -23,19 +23,19 @@ const (
 	OutcomeChanged  = "outcome changed"
 	ReportTooEarly  = "report before the ledger's verdict"
 	NeverEnded      = "acknowledged payment never ended"
-	NotOneStory     = "what was seen fits no one order"
-	Undecided       = "history too tangled to be checked in time"
-	MoneyNotInPlace = "law of money broken at an instant"
+	NotOneStory     = "what was seen fits no order"
+	Undecided       = "history too complex to check in time"
+	MoneyNotInPlace = "three-leg invariant broken at an instant"
 	ReturnedTooMuch = "more given back than was paid"
-	ReturnedDiffers = "read as given back otherwise than reported"
-	NotChecked      = "payments beyond the recorder's limit"
+	ReturnedDiffers = "amount given back differs between read and report"
+	NotChecked      = "payments above the recorder's limit"
 )
 
-// Verdict is what the check has shown.
+// Verdict is the result of the check.
 type Verdict struct {
 	Clean          bool        `json:"clean"`
 	Payments       int         `json:"payments"`         // with their whole story
-	ReportedOnly   int         `json:"payments_by_name"` // with their outcome only
+	ReportedOnly   int         `json:"payments_by_name"` // with their end only
 	Returns        int         `json:"returns"`
 	Operations     int         `json:"operations"`
 	Reports        int         `json:"reports"`
@@ -48,13 +48,12 @@ type Verdict struct {
 
 const (
 	violationsMax = 50
-	// A story has some ten operations and is checked in microseconds.
+	// A story has about ten operations. Checking it takes microseconds.
 	storyTimeout = 10 * time.Second
 )
 
-// Check judges everything recorded, after the last payment has ended. tolerance is by how
-// much the clocks of engines, ledger and this client may differ: 0 proves most, and is
-// right when they share a machine.
+// Check judges everything recorded, after the last payment ended. tolerance is how much the
+// clocks of engines, ledger and this client may differ: 0 if they share a machine.
 func (r *Recorder) Check(tolerance time.Duration) Verdict {
 	began := time.Now()
 	r.mu.Lock()
@@ -65,10 +64,10 @@ func (r *Recorder) Check(tolerance time.Duration) Verdict {
 	}
 	violations := slices.Clone(r.violations)
 	if r.dropped > 0 {
-		violations = append(violations, Violation{NotChecked, "", fmt.Sprintf("%d payments; run shorter or slower", r.dropped)})
+		violations = append(violations, Violation{NotChecked, "", fmt.Sprintf("%d payments: run for a shorter time or at a lower rate", r.dropped)})
 	}
 	for id, s := range r.stories {
-		if id[0] != 'D' { // a return is counted as such
+		if id[0] != 'D' { // returns are counted by themselves
 			v.Payments++
 		}
 		violations = append(violations, s.check(id, tolerance)...)
@@ -92,7 +91,7 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("HISTORY FAILED: %d violations in %s", v.ViolationCount, seen)
 }
 
-// checkReturns compares what was given back of each payment with what was paid. The lock is held.
+// checkReturns compares the returns of each payment with its amount. The caller holds the lock.
 func (r *Recorder) checkReturns() (found []Violation) {
 	given := map[pix.EndToEndID]uint64{}
 	for _, back := range r.returns {
@@ -103,7 +102,7 @@ func (r *Recorder) checkReturns() (found []Violation) {
 	for original, centavos := range given {
 		paid, known := r.others[original]
 		if s := r.stories[original]; s != nil && len(s.reports) > 0 {
-			paid, known = s.reports[0].ending(), true
+			paid, known = s.reports[0].end(), true
 		}
 		switch {
 		case !known && r.dropped == 0, known && !paid.Settled:
@@ -115,8 +114,8 @@ func (r *Recorder) checkReturns() (found []Violation) {
 	return found
 }
 
-// check names what is wrong with a story: first what can be said simply, then by trying
-// to find an order of everything that was seen.
+// check returns what is wrong with a story. Simple checks come first, because they say more.
+// Then it looks for one order of everything that was seen.
 func (s *story) check(id pix.EndToEndID, tolerance time.Duration) []Violation {
 	if len(s.submissions) == 0 {
 		return nil
@@ -124,7 +123,7 @@ func (s *story) check(id pix.EndToEndID, tolerance time.Duration) []Violation {
 	origin := s.submissions[0].span.From
 	var found []Violation
 	violate := func(kind, format string, arguments ...any) {
-		found = append(found, Violation{kind, id.String(), fmt.Sprintf(format, arguments...) + ": " + s.tell(origin)})
+		found = append(found, Violation{kind, id.String(), fmt.Sprintf(format, arguments...) + ": " + s.text(origin)})
 	}
 	acknowledged := slices.ContainsFunc(s.submissions, func(x submission) bool { return x.acknowledged })
 	if acknowledged && len(s.reports) == 0 {
@@ -146,7 +145,7 @@ func (s *story) check(id pix.EndToEndID, tolerance time.Duration) []Violation {
 	for _, end := range ends {
 		if end != ends[0] {
 			violate(OutcomeChanged, "%v and %v", ends[0], end)
-			return found // and so it has no one story either
+			return found // then there is no one order either
 		}
 	}
 	for _, x := range s.reads {
@@ -162,15 +161,15 @@ func (s *story) check(id pix.EndToEndID, tolerance time.Duration) []Violation {
 	}
 	switch porcupine.CheckOperationsTimeout(model, s.operations(origin, tolerance), storyTimeout) {
 	case porcupine.Illegal:
-		violate(NotOneStory, "the payment would have to go back")
+		violate(NotOneStory, "in every order the payment goes back to an earlier status")
 	case porcupine.Unknown:
-		violate(Undecided, "no verdict after %v", storyTimeout)
+		violate(Undecided, "no result after %v", storyTimeout)
 	}
 	return found
 }
 
-// checkReturned compares what reads told of what was given back: never less than was reported
-// before they were sent, or than an earlier one told, and never more than ever was.
+// checkReturned checks the amounts given back that clients read: never less than reported
+// before the read was sent, never less than an earlier read said, never more than ever given.
 func (s *story) checkReturned(tolerance time.Duration) string {
 	for _, x := range s.reads {
 		var least, most uint64
@@ -186,7 +185,7 @@ func (s *story) checkReturned(tolerance time.Duration) string {
 			}
 		}
 		if x.ReturnedCentavos < least || x.ReturnedCentavos > most {
-			return fmt.Sprintf("%d centavos are returned, it must be %d to %d", x.ReturnedCentavos, least, most)
+			return fmt.Sprintf("it says %d centavos given back, it must be %d to %d", x.ReturnedCentavos, least, most)
 		}
 	}
 	return ""

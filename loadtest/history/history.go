@@ -1,8 +1,8 @@
-// Package history records what clients of the clearing house saw while it was being
-// broken, and checks that it fits one story per payment: sent, reserved, ended, in this
-// order and with one end. Returns have one end each, too, and never give back more than was paid.
+// Package history records what clients saw while the clearing house was being broken. It
+// checks that all they saw of a payment fits one order: sent, reserved, ended, with one end.
+// A return has one end, too, and returns never exceed their payment.
 //
-// It is about what is seen from outside and when. The audit proves what is true in the end.
+// History is about what clients see, and when. The audit proves what is true in the end.
 package history
 
 import (
@@ -14,30 +14,29 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Recorder takes what clients see. It may be used from any goroutine. It keeps the whole
-// story of the payments whose submission it saw, and of any other payment, and of returns,
-// how it ended.
+// Recorder collects what clients see, from any goroutine. It keeps the whole story of
+// payments and returns that were announced by Submitting, and only the end of others.
 type Recorder struct {
 	mu      sync.Mutex
 	stories map[pix.EndToEndID]*story
-	others  map[pix.EndToEndID]ending
-	returns map[pix.ReturnID]returned
+	others  map[pix.EndToEndID]end
+	returns map[pix.ReturnID]returnEnd
 	reports int
 	events  int
 	dropped int
-	// violations are those that show at once.
+	// violations are those found while recording.
 	violations   []Violation
 	balanceReads int
-	bankFunds    []int64 // of the first balance read
+	bankFunds    []int64 // at the first balance read
 }
 
-// paymentsMax bounds the memory: about 100 bytes for each payment. Beyond it payments
-// are counted and not checked.
+// paymentsMax bounds the memory, of which a payment takes about 100 bytes. Payments above
+// it are counted and not checked.
 const paymentsMax = 20_000_000
 
 // NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
-	return &Recorder{stories: map[pix.EndToEndID]*story{}, others: map[pix.EndToEndID]ending{}, returns: map[pix.ReturnID]returned{}}
+	return &Recorder{stories: map[pix.EndToEndID]*story{}, others: map[pix.EndToEndID]end{}, returns: map[pix.ReturnID]returnEnd{}}
 }
 
 // Outcome is how a payment ended.
@@ -54,36 +53,36 @@ func (o Outcome) String() string {
 }
 
 // ending is what a report says of a payment besides its accounts.
-type ending struct {
+type end struct {
 	Outcome
 	centavos uint64
 }
 
-func (e ending) String() string { return fmt.Sprintf("%v, %d centavos", e.Outcome, e.centavos) }
+func (e end) String() string { return fmt.Sprintf("%v, %d centavos", e.Outcome, e.centavos) }
 
 // returned is what a report says of a return.
-type returned struct {
-	ending
+type returnEnd struct {
+	end
 	original pix.EndToEndID
 }
 
-func (r returned) String() string { return fmt.Sprintf("%v of %s", r.ending, r.original) }
+func (r returnEnd) String() string { return fmt.Sprintf("%v of %s", r.end, r.original) }
 
-// Span is the time of a request, from its sending to its answer, by the client's clock.
+// Span is the time of a request, from its sending to its response, by the client's clock.
 type Span struct{ From, To time.Time }
 
-// Read is an answer to GET /v1/payments/{endToEndId}, or to GET /v1/returns/{returnId}.
+// Read is a response to GET /v1/payments/{endToEndId} or GET /v1/returns/{returnId}.
 type Read struct {
 	Status           Status
-	Outcome          Outcome   // if it has Ended
+	Outcome          Outcome   // if Status is Ended
 	DecidedAt        time.Time // by the ledger's clock; zero if the ledger has no verdict yet
 	ReturnedCentavos uint64    // of a payment
 }
 
-// Status is how far a payment is.
+// Status is the progress of a payment.
 type Status uint8
 
-// The statuses, in the order in which a payment has them. Unsent is before anyone sent it.
+// The statuses, in the order of a payment's life. Unsent is before the first submission.
 const (
 	Unsent Status = iota
 	Unknown
@@ -93,15 +92,15 @@ const (
 
 func (s Status) String() string { return [...]string{"unsent", "unknown", "reserved", "ended"}[s] }
 
-// story is everything seen of one payment, or of one return.
+// story is everything seen of one payment or return.
 type story struct {
 	submissions []submission
 	reads       []read
 	reports     []Report
-	given       []givenBack // of a payment: its returns that settled
+	given       []settledReturn // of a payment: its returns that settled
 }
 
-type givenBack struct {
+type settledReturn struct {
 	id pix.ReturnID
 	Report
 }
@@ -116,18 +115,18 @@ type read struct {
 	Read
 }
 
-// Report is a settlement report. At is by the clock of the engine, which wrote it after the
-// ledger had answered.
+// Report is a settlement report. At is the time when the engine wrote it, which is after the
+// ledger's verdict.
 type Report struct {
 	At             time.Time
 	Outcome        Outcome
 	AmountCentavos uint64
 }
 
-func (r Report) ending() ending { return ending{r.Outcome, r.AmountCentavos} }
+func (r Report) end() end { return end{r.Outcome, r.AmountCentavos} }
 
-// Submitting tells that a payment, or a return, is about to be submitted: its whole story is
-// kept from now on.
+// Submitting announces that a payment or return is about to be submitted. From now on its
+// whole story is kept.
 func (r *Recorder) Submitting(id pix.EndToEndID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,8 +137,8 @@ func (r *Recorder) Submitting(id pix.EndToEndID) {
 	r.stories[id] = &story{}
 }
 
-// Submitted notes a try to submit a payment that Submitting has announced. Without an
-// acknowledgement its fate is open.
+// Submitted records a try to submit an announced payment. Without an acknowledgement its fate
+// is open.
 func (r *Recorder) Submitted(id pix.EndToEndID, span Span, acknowledged bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,17 +148,17 @@ func (r *Recorder) Submitted(id pix.EndToEndID, span Span, acknowledged bool) {
 	}
 }
 
-// Read notes an answer about a payment. One that failed tells nothing and is not noted.
-func (r *Recorder) Read(id pix.EndToEndID, span Span, answer Read) {
+// Read records a response about a payment. A failed request says nothing: leave it out.
+func (r *Recorder) Read(id pix.EndToEndID, span Span, seen Read) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.stories[id]; s != nil {
 		r.events++
-		s.reads = append(s.reads, read{span, answer})
+		s.reads = append(s.reads, read{span, seen})
 	}
 }
 
-// Reported notes the settlement report of a payment.
+// Reported records the settlement report of a payment.
 func (r *Recorder) Reported(id pix.EndToEndID, report Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,10 +168,10 @@ func (r *Recorder) Reported(id pix.EndToEndID, report Report) {
 		s.reports = append(s.reports, report)
 		return
 	}
-	keep(r, r.others, id, report.ending())
+	keep(r, r.others, id, report.end())
 }
 
-// ReturnReported notes the settlement report of a return, and which payment it gives back.
+// ReturnReported records the settlement report of a return of the original payment.
 func (r *Recorder) ReturnReported(id pix.ReturnID, original pix.EndToEndID, report Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,13 +180,13 @@ func (r *Recorder) ReturnReported(id pix.ReturnID, original pix.EndToEndID, repo
 		r.events++
 		s.reports = append(s.reports, report)
 	}
-	if s := r.stories[original]; s != nil && report.Outcome.Settled && !slices.ContainsFunc(s.given, func(g givenBack) bool { return g.id == id }) {
-		s.given = append(s.given, givenBack{id, report})
+	if s := r.stories[original]; s != nil && report.Outcome.Settled && !slices.ContainsFunc(s.given, func(g settledReturn) bool { return g.id == id }) {
+		s.given = append(s.given, settledReturn{id, report})
 	}
-	keep(r, r.returns, id, returned{report.ending(), original})
+	keep(r, r.returns, id, returnEnd{report.end(), original})
 }
 
-// keep notes how something ended; a later report must say the same. The lock is held.
+// keep stores an end. A later report must say the same. The caller holds the lock.
 func keep[I interface {
 	comparable
 	fmt.Stringer
@@ -203,15 +202,15 @@ func keep[I interface {
 	}
 }
 
-// violate notes what shows at once. The lock is held.
+// violate records a violation. The caller holds the lock.
 func (r *Recorder) violate(kind, subject, format string, arguments ...any) {
 	if len(r.violations) < violationsMax {
 		r.violations = append(r.violations, Violation{kind, subject, fmt.Sprintf(format, arguments...)})
 	}
 }
 
-// Balances notes the sum of reserve and transit of every bank, read in one request. The
-// three-leg law holds at every instant: no payment changes the sum.
+// Balances records reserve + transit of every bank, read in one request. By the three-leg
+// invariant no payment changes the sum, at any instant.
 func (r *Recorder) Balances(funds []int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +220,7 @@ func (r *Recorder) Balances(funds []int64) {
 	}
 	for bank := range funds {
 		if funds[bank] != r.bankFunds[bank] {
-			r.violate(MoneyNotInPlace, fmt.Sprintf("bank %d", bank), "reserve + transit are %d centavos, at first they were %d", funds[bank], r.bankFunds[bank])
+			r.violate(MoneyNotInPlace, fmt.Sprintf("bank %d", bank), "reserve + transit is %d centavos, at first it was %d", funds[bank], r.bankFunds[bank])
 		}
 	}
 }

@@ -8,24 +8,24 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A payment is a small object that moves by itself: unsent → unknown → reserved → ended.
-// Clients cannot make it move but by sending it; what they see tells how far it must be.
-// A history is good if its operations can be put in one order, each at an instant between
-// its call and its return, in which the payment never goes back (linearizability).
+// In the model a payment moves by itself: unsent → unknown → reserved → ended. Clients only
+// send it, and see how far it is. A history is good if its operations fit one order in which
+// the payment never goes back, each at an instant between its call and its return
+// (linearizability).
 
-// state of a payment: how far it is and, once it has ended, how.
+// state is the status of a payment and, if it ended, its outcome.
 type state struct {
 	status  Status
 	outcome Outcome
 }
 
-// input of an operation.
+// input is the kind of an operation.
 type input uint8
 
 const (
-	sending   input = iota // a try to submit
-	reading                // a status read; the output is what it said
-	reporting              // a report exists; the output is what it says
+	submitInput input = iota // a try to submit
+	readInput                // a read; the output is what it said
+	reportInput              // a report exists; the output is what it says
 )
 
 var model = porcupine.Model{
@@ -33,25 +33,25 @@ var model = porcupine.Model{
 	Step: func(before, in, out any) (bool, any) { return step(before.(state), in.(input), out.(state)) },
 }
 
-// step tells whether an operation can happen in a state, and the state after it.
+// step reports whether an operation can happen in a state, and returns the next state.
 func step(now state, in input, seen state) (bool, state) {
 	switch {
-	case in == sending:
+	case in == submitInput:
 		return true, state{max(now.status, Unknown), now.outcome}
-	case seen.status < now.status: // it would have gone back
+	case seen.status < now.status: // the payment would go back
 		return false, now
 	case now.status == Ended && seen.outcome != now.outcome:
 		return false, now
-	case now.status == Unsent: // nobody can have seen more than nothing
+	case now.status == Unsent: // an unsent payment has nothing to see
 		return seen.status == Unknown, now
 	}
 	return true, seen
 }
 
-// open is the return of an operation that never returned.
+// open is the return time of an operation that never returned.
 const open = math.MaxInt64
 
-// operations puts a story into the model's words. Times are nanoseconds since origin.
+// operations translates a story for the model. Times are nanoseconds since origin.
 func (s *story) operations(origin time.Time, tolerance time.Duration) []porcupine.Operation {
 	var all []porcupine.Operation
 	since := func(at time.Time) int64 { return int64(at.Sub(origin)) }
@@ -60,14 +60,14 @@ func (s *story) operations(origin time.Time, tolerance time.Duration) []porcupin
 		if !x.acknowledged {
 			returned = open // it may still arrive
 		}
-		all = append(all, porcupine.Operation{Input: sending, Output: state{}, Call: since(x.span.From), Return: returned})
+		all = append(all, porcupine.Operation{Input: submitInput, Output: state{}, Call: since(x.span.From), Return: returned})
 	}
 	for _, x := range s.reads {
-		all = append(all, porcupine.Operation{Input: reading, Output: state{x.Status, x.Outcome}, Call: since(x.span.From), Return: since(x.span.To)})
+		all = append(all, porcupine.Operation{Input: readInput, Output: state{x.Status, x.Outcome}, Call: since(x.span.From), Return: since(x.span.To)})
 	}
 	for _, x := range s.reports {
-		// The ledger had decided when the report was written. Kafka keeps milliseconds.
-		all = append(all, porcupine.Operation{Input: reporting, Output: state{Ended, x.Outcome}, Call: since(x.At.Add(-tolerance)), Return: since(x.At.Add(time.Millisecond + tolerance))})
+		// The ledger decided before the report was written. Kafka keeps milliseconds.
+		all = append(all, porcupine.Operation{Input: reportInput, Output: state{Ended, x.Outcome}, Call: since(x.At.Add(-tolerance)), Return: since(x.At.Add(time.Millisecond + tolerance))})
 	}
 	for i := range all {
 		all[i].ClientId = i
@@ -75,8 +75,8 @@ func (s *story) operations(origin time.Time, tolerance time.Duration) []porcupin
 	return all
 }
 
-// tell is the story in words, for people.
-func (s *story) tell(origin time.Time) string {
+// text is the story for people.
+func (s *story) text(origin time.Time) string {
 	text := ""
 	at := func(t time.Time) string { return fmt.Sprintf("%.3fs", t.Sub(origin).Seconds()) }
 	for _, x := range s.submissions {

@@ -13,34 +13,34 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// frameBytesMax bounds a frame of the Kafka protocol: larger than any message here.
+// frameBytesMax bounds a frame of the Kafka protocol. No message here is as large.
 const frameBytesMax = 128 << 20
 
-// introduce returns the two directions of a connection to Kafka, as they are, but for the
-// answers that tell where the broker is: they name the link's address.
-func introduce(requests, answers io.Reader, address string) (io.Reader, io.Reader) {
+// rewriteAddresses returns the two directions of a connection to Kafka. It changes only the
+// responses that name the broker's address: they name the link's.
+func rewriteAddresses(requests, responses io.Reader, address string) (io.Reader, io.Reader) {
 	host, portText, err := net.SplitHostPort(address)
 	port, portErr := strconv.Atoi(portText)
 	if err = errors.Join(err, portErr); err != nil {
-		panic(fmt.Sprintf("the link listens on %q: %v", address, err)) // a listener's own address
+		panic(fmt.Sprintf("the link listens on %q: %v", address, err)) // never: it is a listener's own address
 	}
-	i := &introduction{host: host, port: int32(port), asked: map[int32]request{}}
-	return &frames{from: requests, change: i.request}, &frames{from: answers, change: i.answer}
+	i := &addressRewriter{host: host, port: int32(port), pending: map[int32]request{}}
+	return &frames{from: requests, change: i.request}, &frames{from: responses, change: i.response}
 }
 
-// introduction remembers which requests will be answered with addresses.
-type introduction struct {
+// addressRewriter remembers the requests whose responses hold addresses.
+type addressRewriter struct {
 	host string
 	port int32
 
-	mu    sync.Mutex
-	asked map[int32]request // by correlation id
+	mu      sync.Mutex
+	pending map[int32]request // by correlation id
 }
 
 type request struct{ key, version int16 }
 
-// request notes a request if its answer holds addresses.
-func (i *introduction) request(frame []byte) ([]byte, error) {
+// request remembers a request if its response will hold addresses.
+func (i *addressRewriter) request(frame []byte) ([]byte, error) {
 	if len(frame) < 8 {
 		return nil, fmt.Errorf("a request of %d bytes", len(frame))
 	}
@@ -49,20 +49,20 @@ func (i *introduction) request(frame []byte) ([]byte, error) {
 	case kmsg.Metadata, kmsg.FindCoordinator, kmsg.DescribeCluster:
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		i.asked[int32(binary.BigEndian.Uint32(frame[4:]))] = r
+		i.pending[int32(binary.BigEndian.Uint32(frame[4:]))] = r
 	}
 	return frame, nil
 }
 
-// answer puts the link's address into an answer that holds addresses.
-func (i *introduction) answer(frame []byte) ([]byte, error) {
+// response puts the link's address into a response that holds addresses.
+func (i *addressRewriter) response(frame []byte) ([]byte, error) {
 	if len(frame) < 4 {
-		return nil, fmt.Errorf("an answer of %d bytes", len(frame))
+		return nil, fmt.Errorf("a response of %d bytes", len(frame))
 	}
 	correlation := int32(binary.BigEndian.Uint32(frame))
 	i.mu.Lock()
-	r, holdsAddresses := i.asked[correlation]
-	delete(i.asked, correlation)
+	r, holdsAddresses := i.pending[correlation]
+	delete(i.pending, correlation)
 	i.mu.Unlock()
 	if !holdsAddresses {
 		return frame, nil
@@ -70,7 +70,7 @@ func (i *introduction) answer(frame []byte) ([]byte, error) {
 	response := kmsg.ResponseForKey(r.key)
 	response.SetVersion(r.version)
 	header, body := frame[:4], frame[4:]
-	if response.IsFlexible() { // the header ends with tagged fields, too
+	if response.IsFlexible() { // then the header ends with tagged fields
 		reader := kbin.Reader{Src: body}
 		kmsg.SkipTags(&reader)
 		if err := reader.Complete(); err != nil {
@@ -79,7 +79,7 @@ func (i *introduction) answer(frame []byte) ([]byte, error) {
 		header, body = frame[:len(frame)-len(reader.Src)], reader.Src
 	}
 	if err := response.ReadFrom(body); err != nil {
-		return nil, fmt.Errorf("cannot read an answer to %s: %w", kmsg.NameForKey(r.key), err)
+		return nil, fmt.Errorf("cannot read a response to %s: %w", kmsg.NameForKey(r.key), err)
 	}
 	switch response := response.(type) {
 	case *kmsg.MetadataResponse:
@@ -99,7 +99,7 @@ func (i *introduction) answer(frame []byte) ([]byte, error) {
 	return response.AppendTo(append([]byte(nil), header...)), nil
 }
 
-// frames reads frames and gives them on, changed.
+// frames reads frames and passes them on, changed.
 type frames struct {
 	from   io.Reader
 	change func(frame []byte) ([]byte, error)
@@ -114,7 +114,7 @@ func (f *frames) Read(p []byte) (int, error) {
 		}
 		length := binary.BigEndian.Uint32(size[:])
 		if length > frameBytesMax {
-			return 0, fmt.Errorf("a frame of %d bytes: at most %d are allowed", length, frameBytesMax)
+			return 0, fmt.Errorf("a frame of %d bytes: the limit is %d", length, frameBytesMax)
 		}
 		frame := make([]byte, length)
 		if _, err := io.ReadFull(f.from, frame); err != nil {

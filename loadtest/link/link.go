@@ -1,6 +1,6 @@
-// Package link is a network connection between a client and a server that can be broken:
-// a TCP proxy that cuts, delays or holds what passes. A link to Kafka also puts its own
-// address into the broker's answers, so that no client finds a way around it.
+// Package link breaks the network between a client and a server: a TCP proxy that cuts,
+// delays or holds data. A link to Kafka also puts its own address into the broker's
+// responses, so that no client bypasses it.
 package link
 
 import (
@@ -13,21 +13,20 @@ import (
 	"time"
 )
 
-// State is what a link does with what should pass.
+// State is what a link does with data.
 type State int
 
 const (
-	// Whole passes everything at once.
+	// Whole passes all data at once.
 	Whole State = iota
-	// Cut closes what is connected and refuses new connections.
+	// Cut closes connections and refuses new ones.
 	Cut
-	// Slow delays everything on its way, in both directions.
+	// Slow delays all data, in both directions.
 	Slow
-	// HalfOpen lets requests reach the server and holds the answers: the server acts, and
-	// the client does not learn of it. What was held arrives late, when the link is whole.
+	// HalfOpen passes requests and holds responses: the server acts, and the client does not
+	// know. The responses arrive when the link is whole again.
 	HalfOpen
-	// Stalled holds both directions: nothing passes and nothing is closed, like a cable
-	// pulled out.
+	// Stalled holds both directions and closes nothing, like an unplugged cable.
 	Stalled
 )
 
@@ -72,11 +71,10 @@ func listen(server string, kafka bool) (*Link, error) {
 	return l, nil
 }
 
-// Address is where the client must connect instead of the server.
+// Address is where clients connect in place of the server.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
-// Set changes the state, at once also for what is connected. The delay is that of a slow
-// link; the others need none.
+// Set changes the state, at once also for open connections. Only Slow uses the delay.
 func (l *Link) Set(state State, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +86,7 @@ func (l *Link) Set(state State, delay time.Duration) {
 	}
 }
 
-// Close ends the link and everything connected.
+// Close ends the link and its connections.
 func (l *Link) Close() {
 	l.mu.Lock()
 	if !l.closed {
@@ -103,7 +101,7 @@ func (l *Link) Close() {
 
 func (l *Link) closeAll() {
 	for connection := range l.open {
-		// Without lingering a close is a reset: the other side gets no orderly end.
+		// Without lingering a close is a reset: the other side sees no orderly end.
 		if tcp, ok := connection.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0)
 		}
@@ -118,7 +116,7 @@ func (l *Link) accept() {
 			return
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // too many open files: it may pass
+			time.Sleep(10 * time.Millisecond) // too many open files, perhaps for a moment
 			continue
 		}
 		if !l.enter(client) {
@@ -129,7 +127,7 @@ func (l *Link) accept() {
 	}
 }
 
-// enter notes an open connection, unless the link is cut or full.
+// enter adds a connection, unless the link is cut or full.
 func (l *Link) enter(connection net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +145,7 @@ func (l *Link) leave(connection net.Conn) {
 	delete(l.open, connection)
 }
 
-// carry connects a client to the server until either side ends.
+// carry copies data between a client and the server until one side ends.
 func (l *Link) carry(client net.Conn) {
 	defer l.leave(client)
 	dialer := net.Dialer{Timeout: connectTimeout}
@@ -160,29 +158,29 @@ func (l *Link) carry(client net.Conn) {
 		return
 	}
 	defer l.leave(server)
-	requests, answers := io.Reader(client), io.Reader(server)
+	requests, responses := io.Reader(client), io.Reader(server)
 	if l.kafka {
-		requests, answers = introduce(requests, answers, l.Address())
+		requests, responses = rewriteAddresses(requests, responses, l.Address())
 	}
 	var both sync.WaitGroup
-	pump := func(to net.Conn, from io.Reader, isAnswer bool) {
-		// Either end ends both: a connection that is half closed is not what Kafka or
-		// TigerBeetle use, and neither pump must outlive the other.
+	pump := func(to net.Conn, from io.Reader, isResponse bool) {
+		// The end of one direction ends both: Kafka and TigerBeetle use no half-closed
+		// connections, and no direction may outlive the other.
 		defer client.Close()
 		defer server.Close()
-		l.pump(to, from, isAnswer)
+		l.pump(to, from, isResponse)
 	}
 	both.Go(func() { pump(server, requests, false) })
-	both.Go(func() { pump(client, answers, true) })
+	both.Go(func() { pump(client, responses, true) })
 	both.Wait()
 }
 
-func (l *Link) pump(to io.Writer, from io.Reader, isAnswer bool) {
+func (l *Link) pump(to io.Writer, from io.Reader, isResponse bool) {
 	buffer := make([]byte, bufferBytes)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			if !l.await(isAnswer) {
+			if !l.await(isResponse) {
 				return
 			}
 			if _, err := to.Write(buffer[:n]); err != nil {
@@ -195,8 +193,8 @@ func (l *Link) pump(to io.Writer, from io.Reader, isAnswer bool) {
 	}
 }
 
-// await returns when what was read may pass on, or false when the link has closed.
-func (l *Link) await(isAnswer bool) bool {
+// await returns when data may pass, or false if the link closed.
+func (l *Link) await(isResponse bool) bool {
 	for {
 		l.mu.Lock()
 		state, delay, changed, closed := l.state, l.delay, l.changed, l.closed
@@ -208,9 +206,9 @@ func (l *Link) await(isAnswer bool) bool {
 			select {
 			case <-time.After(delay):
 				return true
-			case <-changed: // made whole, or worse
+			case <-changed: // another state
 			}
-		case state == Stalled, state == HalfOpen && isAnswer:
+		case state == Stalled, state == HalfOpen && isResponse:
 			<-changed
 		default:
 			return true

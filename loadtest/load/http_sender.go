@@ -12,7 +12,7 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// frontDoor sends payments as a bank's customer does, by POST /v1/payments.
+// httpSender sends payments by POST /v1/payments.
 type httpSender struct {
 	url    string
 	keys   map[string]string // of the banks, by ISPB

@@ -14,23 +14,23 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Engines is what the engines have counted since they began, all together.
+// Engines sums up what all engines counted since their start.
 type Engines struct {
-	hops     map[string]histogram
-	requests histogram // transfers in a write request to the ledger
-	answers  histogram // time of a write request
-	counters map[string]float64
+	hops      map[string]histogram
+	requests  histogram // transfers in a write request to the ledger
+	durations histogram // time of a write request
+	counters  map[string]float64
 }
 
-// histogram is a histogram of Prometheus: how many values were at most so much.
+// histogram is a histogram of Prometheus: the number of values up to each bound.
 type histogram struct {
 	count   uint64
 	sum     float64
 	buckets map[float64]uint64
 }
 
-// Hop is where a part of a payment's time goes. The percentiles are as exact as the
-// buckets of the engine's histogram, which double.
+// Hop is one stage of a payment's time. Its percentiles are as exact as the buckets of the
+// engine's histogram, whose bounds double.
 type Hop struct {
 	Name   string  `json:"hop"`
 	Count  uint64  `json:"count"`
@@ -39,7 +39,7 @@ type Hop struct {
 	P99Ms  float64 `json:"p99_ms"`
 }
 
-// Ledger is how the engines write to the ledger.
+// Ledger sums up the engines' write requests to the ledger.
 type Ledger struct {
 	Requests            uint64  `json:"requests"`
 	TransfersPerRequest float64 `json:"transfers_per_request"`
@@ -47,10 +47,10 @@ type Ledger struct {
 	P99Ms               float64 `json:"p99_ms"`
 }
 
-// HopNames are the hops in the order of a payment's way.
+// HopNames are the hops, in the order of a payment's life.
 var HopNames = []string{"queue", "reserve", "authorize", "resolve", "report"}
 
-// ReadEngines asks every engine for its metrics; the URLs are those of their telemetry.
+// ReadEngines reads the metrics of engines from their telemetry URLs.
 func ReadEngines(ctx context.Context, urls []string) (Engines, error) {
 	e := Engines{hops: map[string]histogram{}, counters: map[string]float64{}}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -62,7 +62,7 @@ func ReadEngines(ctx context.Context, urls []string) (Engines, error) {
 		}
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			return e, fmt.Errorf("cannot ask the engine for its metrics: %w", err)
+			return e, fmt.Errorf("cannot read the engine's metrics: %w", err)
 		}
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(response.Body)
@@ -90,7 +90,7 @@ func (e *Engines) add(name string, metric *dto.Metric) {
 	case name == "pix_ledger_request_events" && label == "write":
 		e.requests = e.requests.with(metric.Histogram)
 	case name == "pix_ledger_request_seconds" && label == "write":
-		e.answers = e.answers.with(metric.Histogram)
+		e.durations = e.durations.with(metric.Histogram)
 	case metric.Counter != nil:
 		e.counters[name] += metric.Counter.GetValue()
 	}
@@ -108,9 +108,9 @@ func (h histogram) with(more *dto.Histogram) histogram {
 	return h
 }
 
-// Since returns what was counted since an earlier reading of the same engines.
+// Since returns what the same engines counted since an earlier reading.
 func (e Engines) Since(before Engines) Engines {
-	d := Engines{hops: map[string]histogram{}, counters: map[string]float64{}, requests: e.requests.since(before.requests), answers: e.answers.since(before.answers)}
+	d := Engines{hops: map[string]histogram{}, counters: map[string]float64{}, requests: e.requests.since(before.requests), durations: e.durations.since(before.durations)}
 	for name, h := range e.hops {
 		d.hops[name] = h.since(before.hops[name])
 	}
@@ -131,7 +131,7 @@ func (h histogram) since(before histogram) histogram {
 // Counter is the sum of a counter over its labels.
 func (e Engines) Counter(name string) float64 { return e.counters[name] }
 
-// Hops returns the budget of a payment's time in the engines.
+// Hops returns where the time of a payment goes in the engines.
 func (e Engines) Hops() (hops []Hop) {
 	for _, name := range HopNames {
 		if h := e.hops[name]; h.count > 0 {
@@ -141,9 +141,9 @@ func (e Engines) Hops() (hops []Hop) {
 	return hops
 }
 
-// Ledger returns how the ledger was written to.
+// Ledger sums up the write requests.
 func (e Engines) Ledger() Ledger {
-	return Ledger{e.requests.count, e.requests.mean(), 1e3 * e.answers.mean(), 1e3 * e.answers.quantile(0.99)}
+	return Ledger{e.requests.count, e.requests.mean(), 1e3 * e.durations.mean(), 1e3 * e.durations.quantile(0.99)}
 }
 
 func (h histogram) mean() float64 {
@@ -153,7 +153,7 @@ func (h histogram) mean() float64 {
 	return h.sum / float64(h.count)
 }
 
-// quantile takes the values of a bucket as evenly spread in it, as Prometheus does.
+// quantile assumes, as Prometheus does, that values are evenly spread in a bucket.
 func (h histogram) quantile(q float64) float64 {
 	rank, below, floor := q*float64(h.count), 0.0, 0.0
 	for _, bound := range slices.Sorted(maps.Keys(h.buckets)) {

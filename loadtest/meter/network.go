@@ -11,7 +11,7 @@ import (
 // socket is one end of a TCP connection.
 type socket struct{ local, peer string }
 
-// traffic is what went through a socket since it was opened.
+// traffic counts the bytes of a socket since it opened.
 type traffic struct {
 	pid   int
 	bytes int64
@@ -22,13 +22,13 @@ var (
 	volume = regexp.MustCompile(`\bbytes_(sent|received):(\d+)`)
 )
 
-// readSockets asks the kernel for the bytes of every TCP socket of this user, by ss: /proc
-// does not tell them. Connections that begin and end between two samples are not seen;
-// those of Kafka and TigerBeetle last.
+// readSockets returns the bytes of every TCP socket of this user. It runs ss, because /proc
+// does not have them. Connections that begin and end between two samples are not counted;
+// those of Kafka and TigerBeetle last longer.
 func readSockets() (map[socket]traffic, error) {
 	text, err := exec.Command("ss", "-tinpHO").Output()
 	if err != nil {
-		return nil, fmt.Errorf("cannot count the bytes of the network: ss -tinpHO (Debian: apt-get install iproute2): %w", err)
+		return nil, fmt.Errorf("cannot count network bytes: ss -tinpHO (Debian: apt-get install iproute2): %w", err)
 	}
 	sockets := map[socket]traffic{}
 	for line := range strings.Lines(string(text)) {
@@ -47,7 +47,7 @@ func readSockets() (map[socket]traffic, error) {
 	return sockets, nil
 }
 
-// networkBytes is what each process has sent and received between two readings.
+// networkBytes returns what each process sent and received between two readings.
 func networkBytes(before, after map[socket]traffic) map[int]int64 {
 	bytes := map[int]int64{}
 	for s, t := range after {

@@ -1,5 +1,5 @@
-// Package meter measures what processes use and where the engines say that the time of
-// payments goes.
+// Package meter measures what processes use, and reads from the engines' metrics where the
+// time of payments goes.
 package meter
 
 import (
@@ -21,21 +21,21 @@ type Process struct {
 	PID  int
 }
 
-// Sample is what processes have used until an instant.
+// Sample is what processes used until an instant.
 type Sample struct {
 	At      time.Time
-	Usages  []Usage // as the processes are given
+	Usages  []Usage // in the order of the processes
 	sockets map[socket]traffic
-	Stored  int64 // bytes that the folder takes on the disk
+	Stored  int64 // bytes of the folder on the disk
 }
 
-// Usage is what a process has used since it began.
+// Usage is what a process used since its start.
 type Usage struct {
 	CPU          time.Duration
-	WrittenBytes int64 // to the disk, as the kernel accounts it
+	WrittenBytes int64 // to the disk, by the kernel's account
 	RSSBytes     int64
-	Syscalls     int64 // of the families of read and write
-	Waits        int64 // voluntary context switches of all threads that still are
+	Syscalls     int64 // of read and write, and the like
+	Waits        int64 // voluntary context switches of the threads that are alive
 }
 
 // Cost is what one process used for each payment of a run.
@@ -49,7 +49,7 @@ type Cost struct {
 	Waits           float64 `json:"voluntary_context_switches_per_payment"`
 }
 
-// Read samples processes, and a folder.
+// Read samples processes and a folder.
 func Read(processes []Process, folder string) (Sample, error) {
 	s := Sample{At: time.Now()}
 	for _, p := range processes {
@@ -67,7 +67,7 @@ func Read(processes []Process, folder string) (Sample, error) {
 	return s, err
 }
 
-// Costs returns what was used between two samples, for each payment.
+// Costs returns what processes used between two samples, for each payment.
 func Costs(processes []Process, before, after Sample, payments int) (costs []Cost) {
 	n := float64(max(payments, 1))
 	bytes := networkBytes(before.sockets, after.sockets)
@@ -86,7 +86,7 @@ func Costs(processes []Process, before, after Sample, payments int) (costs []Cos
 	return costs
 }
 
-// clockTicks per second: what /proc counts CPU time in, on every Linux that Go runs on.
+// clockTicks a second are the unit of CPU time in /proc, on every Linux that Go runs on.
 const clockTicks = 100
 
 func usageOf(pid int) (u Usage, err error) {
@@ -123,7 +123,7 @@ func usageOf(pid int) (u Usage, err error) {
 	}
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	for _, thread := range threads {
-		_ = counts(thread, func(name string, value int64) { // a thread may end meanwhile
+		_ = counts(thread, func(name string, value int64) { // it fails if the thread has ended meanwhile
 			if name == "voluntary_ctxt_switches" {
 				u.Waits += value
 			}
@@ -132,8 +132,8 @@ func usageOf(pid int) (u Usage, err error) {
 	return u, err
 }
 
-// stored adds up what has been written of the files in a folder: a file may have holes, and
-// blocks that are reserved for it.
+// stored adds up the written parts of the files in a folder: files may have holes and
+// reserved blocks.
 func stored(folder string) (bytes int64, err error) {
 	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -156,7 +156,7 @@ func written(path string) (bytes int64, err error) {
 	const seekData, seekHole = 3, 4
 	for end := int64(0); ; {
 		begin, err := file.Seek(end, seekData)
-		if errors.Is(err, syscall.ENXIO) { // nothing behind
+		if errors.Is(err, syscall.ENXIO) { // no data after this
 			return bytes, nil
 		}
 		if err == nil {
@@ -169,7 +169,7 @@ func written(path string) (bytes int64, err error) {
 	}
 }
 
-// skipGone passes over what was removed between its listing and now.
+// skipGone ignores that a file was removed after it was listed.
 func skipGone(err error) error {
 	if os.IsNotExist(err) {
 		return nil

@@ -29,13 +29,14 @@ help: ## list every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@printf '\nThe first make demo or make test builds the TigerBeetle server (about 2 minutes, then cached).\n'
 
-demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove the books: make demo KAFKA=apache REPLICAS=3
+demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove the books: make demo KAFKA=apache REPLICAS=3, or KAFKA=redpanda-like
 	@$(STACK) demo --kafka $(KAFKA) $(LOCKS) --replicas $(REPLICAS)
 
 test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 20 minutes)
 	go test -timeout 40m $(PACKAGES)
 
-test-kafka: tigerbeetle ## run some end-to-end tests on Apache Kafka; skipped, with the reason, without Java or Maven (about 3 minutes)
+test-kafka: tigerbeetle ## run some end-to-end tests on a broker that behaves like Redpanda, and on Apache Kafka; the latter skipped, with the reason, without Java or Maven (about 6 minutes)
+	E2E_KAFKA=redpanda-like go test -count 1 -timeout 20m -v -run '^(TestEveryCase|TestEngineKilledTenTimes|TestEngineTakenOver|TestBrokerKilled|TestLockedKafka)$$' ./loadtest/e2e
 	E2E_KAFKA=apache go test -count 1 -timeout 20m -v -run '^(TestEngineKilledTenTimes|TestZombieEngine|TestBrokerKilled|TestLockedKafka)$$' ./loadtest/e2e
 
 up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081: make up KAFKA=apache REPLICAS=3 KAFKA_LOCKS=on

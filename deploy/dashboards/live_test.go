@@ -91,6 +91,12 @@ func TestEveryExpressionShowsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed := time.Now()
+	// And a sender of nothing but bad messages: a third of all, which is more than one sender may break.
+	flooded := make(chan error, 1)
+	var flood bytes.Buffer
+	go func() {
+		flooded <- s.Run(ctx, &flood, &flood, "loadtest", "run", "--rate=100", "--duration=75s", "--mix=undecodable=1", "--drain-timeout=30s")
+	}()
 	time.Sleep(16 * time.Second) // long enough for an alert
 	firing := prometheus.query(t, `ALERTS{alertname="ServiceDown", alertstate="firing"}`, began)
 	if len(firing) == 0 {
@@ -101,6 +107,12 @@ func TestEveryExpressionShowsData(t *testing.T) {
 	}
 	if err := <-loaded; err != nil {
 		t.Fatalf("the load failed: %v\n%s", err, output.String())
+	}
+	if err := <-flooded; err != nil {
+		t.Fatalf("the bad load failed: %v\n%s", err, flood.String())
+	}
+	if len(prometheus.query(t, `ALERTS{alertname="ManyDeadLetters", alertstate="firing"}`, killed)) == 0 {
+		t.Error("a third of all messages was bad, and ManyDeadLetters did not fire")
 	}
 	time.Sleep(15 * time.Second) // TigerBeetle sends metrics every 10 s
 

@@ -41,6 +41,11 @@ type Panel struct {
 	Max        float64
 }
 
+func (p Panel) wide(columns int) Panel {
+	p.Width = columns
+	return p
+}
+
 // Kind is how an answer is drawn.
 type Kind string
 

@@ -86,10 +86,10 @@ func TestStatsInGrafana(t *testing.T) {
 	try(stats["Is everything all right?"], 3, "NO", red)
 	try(stats["Does the money add up?"], 0, "YES", green)
 	try(stats["Does the money add up?"], 0.01, "0.0100", red)
-	try(stats["Does every message get its outcome?"], 1, "100", green)
-	try(stats["Does every message get its outcome?"], 0.85, "85", orange)
-	try(stats["When did the last payment settle?"], 0.7, "700", green)
-	try(stats["When did the last payment settle?"], 20, "20", red)
+	try(stats["Does every message end?"], 1, "100", green)
+	try(stats["Does every message end?"], 0.85, "85", orange)
+	try(stats["When did a payment settle?"], 0.7, "700", green)
+	try(stats["When did a payment settle?"], 20, "20", red)
 
 	var answers []look
 	inGrafana(t, "stat", cases, &answers)

@@ -11,7 +11,7 @@ var (
 		Description: "Compares the ledger with two laws. Reserve plus transit of each bank equals its funding. All reserves together equal what the central bank issued. Shows the difference. Shows the largest difference. Anything but YES is a bug: stop the engines, keep the data, run the audit.",
 		Queries:     []Query{{`max(abs(pix_books_difference_centavos) / 100) + max(abs(pix_conservation_difference_centavos) / 100)`, "difference"}},
 		Thresholds:  []Threshold{{0.001, red}}, Words: map[string]Word{"0": yes}}
-	sinceSettled = Panel{Title: "When did the last payment settle?", Kind: Stat, Width: 4, Unit: "s",
+	sinceSettled = Panel{Title: "When did a payment settle?", Kind: Stat, Width: 4, Unit: "s",
 		Description: "Time since the last settlement while payments arrive. One or two seconds are normal. Red: nothing settles.",
 		Queries:     []Query{{`pix:seconds_since_settled and on() pix:offered:rate10s > 0.5`, "ago"}}, Thresholds: []Threshold{{10, orange}, {15, red}}, NoData: "no load"}
 	oldest = Panel{Title: "How old is the oldest unfinished payment?", Kind: Series, Width: 12, Unit: "s",
@@ -39,7 +39,7 @@ var payments = Dashboard{UID: "liquida-payments", Title: "Payments", Description
 			Description: "Each alert, what it is about, and for how many. Pending: the condition is true, but not for long enough to fire. What to do: deploy/runbook.md, under the name of the alert.",
 			Queries:     []Query{{`label_join(sum by (alertname, severity, alertstate, job, need, ispb, reason) (ALERTS{severity!="info"}), "about", " ", "job", "need", "ispb", "reason")`, ""}}, Thresholds: []Threshold{{1, red}}},
 		moneyAddsUp,
-		{Title: "Does every message get its outcome?", Kind: Stat, Width: 4, Unit: "percentunit",
+		{Title: "Does every message end?", Kind: Stat, Width: 4, Unit: "percentunit",
 			Description: "Outcomes per message, over one minute: settled, rejected, joined, skipped and dead letters, divided by the records written to pix.payments. Below 100 % a backlog grows; above, it shrinks. Scrapes make it vary by some percent. Shown from half a minute of load on.",
 			Queries: []Query{{`(sum(rate(pix_payments_total[1m])) + sum(rate(pix_returns_total[1m])) + sum(rate(pix_dead_letters_total[1m])) + sum(rate(pix_payments_joined_total[1m])) + sum(rate(pix_payments_skipped_total[1m])))
   / (sum(max by (partition) (rate(pix_topic_end_offset{topic="pix.payments"}[1m]))) > 0)
@@ -273,13 +273,13 @@ var recovery = Dashboard{UID: "liquida-recovery", Title: "Recovery", Description
 		{Title: "How often did something restart?", Kind: Stat, Width: 6, Unit: "short",
 			Description: "Restarts within the shown time: processes that were seen, less those that ran side by side. A container that comes back with a new address counts.",
 			Queries:     []Query{{`sum(sum by (job) (changes(process_start_time_seconds[$__range]) + 1) - on (job) max_over_time(pix:processes_up[$__range]))`, "restarts"}}, Thresholds: []Threshold{{1, orange}, {10, red}}},
-		{Title: "What was the longest time without a settlement?", Kind: Stat, Width: 6, Unit: "s",
+		{Title: "What was the longest standstill?", Kind: Stat, Width: 6, Unit: "s",
 			Description: "Longest gap between two settlements within the shown time. Under constant load this is the time from the kill to the first settlement. It must stay below the deadline of 40 s.",
 			Queries:     []Query{{`max_over_time(pix:seconds_since_settled[$__range])`, "gap"}}, Thresholds: []Threshold{{10, orange}, {40, red}}},
 		{Title: "How long from start to first settlement?", Kind: Stat, Width: 6, Unit: "s",
 			Description: "Of the slowest engine, from the start of its process: connect, join the group, read the ends of the responses, clear a payment. If there was no load at the start, the wait for it counts too.",
 			Queries:     []Query{{`max(pix_first_settled_timestamp_seconds - process_start_time_seconds{job="clearing-engine"} > 0)`, "start to first"}}, Thresholds: []Threshold{{10, orange}, {40, red}}},
-		sinceSettled,
+		sinceSettled.wide(6),
 	}},
 	{"What happened?", 9, []Panel{
 		{Title: "Who was up when?", Kind: States, Width: 12, Unit: "none",

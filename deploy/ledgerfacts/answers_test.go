@@ -17,19 +17,19 @@ var (
 	short  = pix.ReasonReserveShort   // AM04
 )
 
-// step sends a chain and says what the ledger must answer: the status, and at which place
-// of the chain it stands.
+// step sends a chain and says which result the ledger must give: the status, and its place in the
+// chain.
 type step struct {
 	chain  []tb.Transfer
 	status tb.CreateTransferResult
 	place  int
 }
 
-// run sends the steps in order, each when the one before was answered.
+// run sends the steps in order, each after the result of the one before.
 func run(t *testing.T, steps ...step) {
 	t.Helper()
 	for i, s := range steps {
-		answer := books.write(t, s.chain)
+		answer := shared.write(t, s.chain)
 		want := ledger.Result{Status: s.status, Index: s.place}
 		if s.status != ok {
 			want.Code = s.chain[s.place].Code
@@ -40,7 +40,7 @@ func run(t *testing.T, steps ...step) {
 	}
 }
 
-// changed returns a chain with each transfer changed.
+// changed returns a chain with change applied to each transfer.
 func changed(chain []tb.Transfer, change func(*tb.Transfer)) []tb.Transfer {
 	for i := range chain {
 		change(&chain[i])
@@ -48,7 +48,7 @@ func changed(chain []tb.Transfer, change func(*tb.Transfer)) []tb.Transfer {
 	return chain
 }
 
-// The answers to the chains of one payment. Each case has its own payment and accounts.
+// The results of the chains of one payment. Each case has its own payment and accounts.
 func TestAnswers(t *testing.T) {
 	for name, steps := range map[string]func(t *testing.T, p *payment){
 		"phase 1 and a redelivery": func(t *testing.T, p *payment) {
@@ -95,7 +95,7 @@ func TestAnswers(t *testing.T) {
 			} {
 				p.content.Payee = payee
 				run(t, step{p.reserve(), tb.TransferExists, 0})
-				if trace := books.trace(t, p.id); trace.SameContent(p.id, p.content) || !trace.SameContent(p.id, first) {
+				if trace := shared.trace(t, p.id); trace.SameContent(p.id, p.content) || !trace.SameContent(p.id, first) {
 					t.Errorf("payee %v instead of %v is not noticed", payee, first.Payee)
 				}
 			}
@@ -111,7 +111,7 @@ func TestAnswers(t *testing.T) {
 		},
 		"void with another reason": func(t *testing.T, p *payment) {
 			run(t, step{p.reserve(), ok, 0}, step{p.void(closed), ok, 0}, step{p.void(silent), tb.TransferExistsWithDifferentUserData32, 0})
-			if verdict, _ := books.trace(t, p.id).Verdict(); verdict.Reason != closed {
+			if verdict, _ := shared.trace(t, p.id).Verdict(); verdict.Reason != closed {
 				t.Errorf("the reason is %s, want the first, %s", verdict.Reason, closed)
 			}
 		},
@@ -206,13 +206,13 @@ func TestAnswers(t *testing.T) {
 
 		"receipt, and again": func(t *testing.T, p *payment) {
 			run(t, step{p.receipt(closed), ok, 0}, step{p.receipt(closed), tb.TransferExists, 0}, step{p.receipt(silent), tb.TransferExistsWithDifferentUserData32, 0})
-			if verdict, found := books.trace(t, p.id).Verdict(); !found || verdict.Settled || verdict.Reason != closed {
+			if verdict, found := shared.trace(t, p.id).Verdict(); !found || verdict.Settled || verdict.Reason != closed {
 				t.Errorf("verdict %+v", verdict)
 			}
 			first := p.content
 			p.content.AmountCentavos++
 			run(t, step{p.receipt(closed), tb.TransferExistsWithDifferentUserData64, 0})
-			if trace := books.trace(t, p.id); trace.Held() || trace.SameContent(p.id, p.content) || !trace.SameContent(p.id, first) {
+			if trace := shared.trace(t, p.id); trace.Held() || trace.SameContent(p.id, p.content) || !trace.SameContent(p.id, first) {
 				t.Error("another content under the same EndToEndId is not noticed")
 			}
 			p.checkMoney(t, 0, 0)
@@ -238,7 +238,7 @@ func TestAnswers(t *testing.T) {
 				step{p.void(closed), tb.TransferPendingTransferExpired, 0}, step{p.reserve(), tb.TransferExists, 0},
 				step{p.receipt(silent), ok, 0}, step{p.receipt(silent), tb.TransferExists, 0},
 				step{p.post(), tb.TransferExistsWithDifferentFlags, 0}, step{p.void(silent), tb.TransferExistsWithDifferentFlags, 0})
-			trace := books.trace(t, p.id)
+			trace := shared.trace(t, p.id)
 			if verdict, _ := trace.Verdict(); verdict.Settled || verdict.Reason != silent || !trace.SameContent(p.id, p.content) {
 				t.Errorf("verdict %+v", verdict)
 			}
@@ -277,7 +277,7 @@ func TestAnswers(t *testing.T) {
 					t.Errorf("account %d holds %+v, want %+v", i, got[i], want)
 				}
 			}
-			if !books.trace(t, p.id).SameContent(p.id, p.content) {
+			if !shared.trace(t, p.id).SameContent(p.id, p.content) {
 				t.Error("its trace is not its own")
 			}
 		},
@@ -289,13 +289,13 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// The real status stands at the failing leg, wherever that is; the others say
-// linked_event_failed, before it and after it.
+// The real status stands at the failing leg, wherever that is. The legs before and after it say
+// linked_event_failed.
 func TestOneLegFailsAndTheOthersAreLinked(t *testing.T) {
 	p := newPayment(t)
 	for failing := range 3 {
 		chain := (&payment{newID(t, p.content.Payer.ISPB), p.content, longTimeout}).reserve()
-		chain[failing].CreditAccountID = tb.ID() // of no account
+		chain[failing].CreditAccountID = tb.ID() // an account that does not exist
 		results, err := client.CreateTransfers(chain)
 		if err != nil || len(results) != 3 {
 			t.Fatalf("%v, %v", results, err)
@@ -366,7 +366,7 @@ func TestResolutionsNameTheirPayment(t *testing.T) {
 				t.Errorf("reason %s, flags %+v", pix.Reason(got.UserData32), flags)
 			}
 		}
-		// And so a query by user_data_128 finds all of them.
+		// So a query by user_data_128 finds all of them.
 		found, err := client.QueryTransfers(tb.QueryFilter{UserData128: legs[0].UserData128, Limit: 100})
 		if err != nil || len(found) != 6 {
 			t.Errorf("a query finds %d transfers of the payment, want 6 (%v)", len(found), err)

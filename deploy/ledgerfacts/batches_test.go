@@ -11,8 +11,8 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 )
 
-// Post, void and receipt race for the one verdict: exactly one is written, the others
-// learn that it exists, and all of the money goes its way.
+// Post, void and receipt race for the one verdict: exactly one is written, the others learn that it
+// exists, and all the money follows it.
 func TestOneVerdictWhoeverRaces(t *testing.T) {
 	first := newPayment(t)
 	settled := int64(0)
@@ -23,7 +23,7 @@ func TestOneVerdictWhoeverRaces(t *testing.T) {
 	}
 	for range 40 {
 		p := newPaymentBetween(t, first.content.Payer, first.content.Payee)
-		p.content.AmountCentavos, p.timeout = 1, 2 // a receipt that wins leaves the legs to their timeout
+		p.content.AmountCentavos, p.timeout = 1, 2 // if a receipt wins, the timeout ends the hold
 		run(t, step{p.reserve(), ok, 0})
 		chains := [][]tb.Transfer{p.post(), p.void(closed), p.receipt(silent)}
 		answers := make([]ledger.Result, len(chains))
@@ -32,7 +32,7 @@ func TestOneVerdictWhoeverRaces(t *testing.T) {
 			racing.Go(func() { answers[i] = engines[i].write(t, chain) })
 		}
 		racing.Wait()
-		verdict, found := books.trace(t, p.id).Verdict()
+		verdict, found := shared.trace(t, p.id).Verdict()
 		if !found {
 			t.Fatalf("no verdict after %v", answers)
 		}
@@ -50,7 +50,7 @@ func TestOneVerdictWhoeverRaces(t *testing.T) {
 	first.checkMoney(t, 0, settled)
 }
 
-// Two engines that both believe to own a payment hold its money once.
+// Two engines that both believe they own a payment hold its money once.
 func TestOnePhase1WhoeverRaces(t *testing.T) {
 	one, two := open(ledger.BatchConfig{EventsMax: 8189, InFlightMax: 1}), open(ledger.BatchConfig{EventsMax: 8189, InFlightMax: 1})
 	defer one.close()
@@ -69,7 +69,7 @@ func TestOnePhase1WhoeverRaces(t *testing.T) {
 	}
 }
 
-// many makes payments between two customers, inside one bank every other time.
+// many makes payments between two customers. Every other one is inside one bank.
 func many(t *testing.T, n int) []*payment {
 	t.Helper()
 	payer := newCustomer(t, newPSP(t, reserve), uint64(n))
@@ -100,8 +100,8 @@ func all(t *testing.T, b *engine, payments []*payment, chainOf func(*payment) []
 	}
 }
 
-// Whatever the limits, no chain is cut: a cut one would answer linked_event_chain_open,
-// or leave a payment with some of its legs.
+// Whatever the limits, no chain is cut: a cut chain would get linked_event_chain_open, or leave a
+// payment with some of its legs.
 func TestBatchesNeverCutAChain(t *testing.T) {
 	for name, config := range map[string]ledger.BatchConfig{
 		"the smallest requests":   {EventsMax: 8, InFlightMax: 1},
@@ -145,9 +145,9 @@ func TestBatchesNeverCutAChain(t *testing.T) {
 	}
 }
 
-// Requests beyond the server's limit are the end of a process, with the setting to lower.
+// A request beyond the server's limit ends the process and names the setting to lower.
 func TestTooLargeRequestsFail(t *testing.T) {
-	b := open(ledger.BatchConfig{EventsMax: 8190, InFlightMax: 1}) // Validate would refuse it
+	b := open(ledger.BatchConfig{EventsMax: 8190, InFlightMax: 1}) // Validate would reject it
 	defer b.close()
 	chain := make([]tb.Transfer, 0, 8190)
 	for range cap(chain) {
@@ -167,12 +167,12 @@ func TestTooLargeRequestsFail(t *testing.T) {
 	}
 }
 
-// The ledger's clock is what deadlines after a redelivery are measured with.
+// Deadlines after a redelivery are measured with the ledger's clock.
 func TestTimestampsAreTimes(t *testing.T) {
 	p := newPayment(t)
 	before := time.Now()
 	run(t, step{p.reserve(), ok, 0}, step{p.post(), ok, 0})
-	trace := books.trace(t, p.id)
+	trace := shared.trace(t, p.id)
 	verdict, _ := trace.Verdict()
 	const clocks = 2 * time.Second
 	if trace.HeldAt().Before(before.Add(-clocks)) || verdict.Time.After(time.Now().Add(clocks)) || !trace.HeldAt().Before(verdict.Time) {
@@ -183,7 +183,7 @@ func TestTimestampsAreTimes(t *testing.T) {
 	}
 }
 
-// The marker is written once and refuses to be another.
+// The marker is written once, and cannot be written with another content.
 func TestMarker(t *testing.T) {
 	marker := ledger.Marker{Banks: 5, Customers: 5000, DepositCentavos: 1e12, ReserveCentavos: 1e15}
 	first := ok

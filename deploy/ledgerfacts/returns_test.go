@@ -23,27 +23,27 @@ func newReturnID(t testing.TB, psp pix.ISPB) pix.ReturnID {
 	return id
 }
 
-// giving is a return with all that a test needs to know of it.
-type giving struct {
+// repayment is a return with all that a test needs to know about it.
+type repayment struct {
 	id      pix.ReturnID
 	content pix.ReturnContent
 	of      *payment
 }
 
-func (p *payment) giveBack(t testing.TB, centavos uint64) *giving {
-	return &giving{newReturnID(t, p.content.Payee.ISPB), pix.ReturnContent{Original: p.id, AmountCentavos: centavos, Reason: givenBack}, p}
+func (p *payment) giveBack(t testing.TB, centavos uint64) *repayment {
+	return &repayment{newReturnID(t, p.content.Payee.ISPB), pix.ReturnContent{Original: p.id, AmountCentavos: centavos, Reason: givenBack}, p}
 }
 
-func (g *giving) reserve(slot int) []tb.Transfer {
+func (g *repayment) reserve(slot int) []tb.Transfer {
 	return ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, g.id, g.content, slot, g.of.content, g.of.timeout), g.content.Original)
 }
-func (g *giving) post(slot int) []tb.Transfer {
+func (g *repayment) post(slot int) []tb.Transfer {
 	return ledger.AppendReturnPost(nil, g.id, g.content, slot, g.of.content.SameBank())
 }
-func (g *giving) void(slot int, reason pix.Reason) []tb.Transfer {
+func (g *repayment) void(slot int, reason pix.Reason) []tb.Transfer {
 	return ledger.AppendReturnVoid(nil, g.id, g.content, slot, g.of.content.SameBank(), reason)
 }
-func (g *giving) receipt(reason pix.Reason) []tb.Transfer {
+func (g *repayment) receipt(reason pix.Reason) []tb.Transfer {
 	return ledger.AppendReturnReceipt(nil, g.id, g.content, reason, true)
 }
 
@@ -54,12 +54,12 @@ func (b *engine) lookup(t testing.TB, ids []tb.Uint128) []tb.Transfer {
 	return receive(t, b, reply)
 }
 
-func (b *engine) returnTrace(t testing.TB, g *giving) ledger.ReturnTrace {
+func (b *engine) returnTrace(t testing.TB, g *repayment) ledger.ReturnTrace {
 	t.Helper()
 	return ledger.ReturnTraceOf(g.id, g.content, b.lookup(t, ledger.AppendReturnTraceIDs(nil, g.id, g.content.Original)))
 }
 
-// The answers to the chains of a return, of a payment that has settled.
+// The results of the chains of a return of a settled payment.
 func TestAnswersToReturns(t *testing.T) {
 	for name, steps := range map[string]func(t *testing.T, p *payment){
 		"part of it, and everything again": func(t *testing.T, p *payment) {
@@ -112,35 +112,35 @@ func TestAnExpiredReturnLeavesAReceipt(t *testing.T) {
 	g := p.giveBack(t, 40)
 	run(t, step{g.reserve(0), ok, 0})
 	(&payment{p.id, ledger.Backwards(p.content, 40), shortTimeout}).waitUntilExpired(t)
-	// The verdict stands before the legs in the chain, so it is leg 1 that says it.
+	// The verdict is before the legs in the chain, so leg 1 has the status.
 	run(t, step{g.post(0), tb.TransferPendingTransferExpired, 1})
-	// Until a verdict says so, nobody counts the money as free: only the ledger's clock knows.
+	// Until a verdict says so, the money does not count as free: only the ledger's clock knows.
 	other := p.giveBack(t, amount)
-	trace := books.returnTrace(t, other)
-	if left := trace.Left(books.lookup(t, trace.AppendOthers(nil))); left != amount-40 {
+	trace := shared.returnTrace(t, other)
+	if left := trace.Left(shared.lookup(t, trace.AppendOthers(nil))); left != amount-40 {
 		t.Fatalf("%d is left without a verdict", left)
 	}
 	run(t, step{g.receipt(silent), ok, 0})
-	if left := trace.Left(books.lookup(t, trace.AppendOthers(nil))); left != amount {
+	if left := trace.Left(shared.lookup(t, trace.AppendOthers(nil))); left != amount {
 		t.Fatalf("%d is left, want all", left)
 	}
 	p.checkMoney(t, 0, amount)
 }
 
-// ended is how a return ended, as one engine saw it.
-type ended struct {
+// end is how a return ended, as one engine saw it.
+type end struct {
 	settled bool
 	reason  pix.Reason
 }
 
-// clear does with a return what an engine does: it reads the slots, and takes the first
-// that is free if enough is left. accept is the receiving bank's answer.
-func (b *engine) clear(t testing.TB, g *giving, accept bool) ended {
+// clear does with a return what an engine does: it reads the slots, and takes the first free one if
+// enough is left. accept is the receiving bank's response.
+func (b *engine) clear(t testing.TB, g *repayment, accept bool) end {
 	var burnt ledger.BurntSlots
 	for {
 		trace := b.returnTrace(t, g)
 		if verdict, decided := trace.Verdict(); decided {
-			return ended{verdict.Settled, verdict.Reason}
+			return end{verdict.Settled, verdict.Reason}
 		}
 		slot, held := trace.Slot()
 		refusal := pix.ReasonNone
@@ -154,7 +154,7 @@ func (b *engine) clear(t testing.TB, g *giving, accept bool) ended {
 				switch answer := b.write(t, g.reserve(slot)); {
 				case answer.OK():
 				case answer.Exists():
-					continue // somebody took it, or an earlier try of ours did
+					continue // another return took it, or an earlier try of this one
 				case answer.Status == tb.TransferIDAlreadyFailed:
 					burnt = burnt.Add(slot)
 					continue
@@ -162,7 +162,7 @@ func (b *engine) clear(t testing.TB, g *giving, accept bool) ended {
 					refusal = pix.ReasonPayerShort
 				default:
 					t.Errorf("phase 1 of a return: %+v", answer)
-					return ended{}
+					return end{}
 				}
 			}
 		}
@@ -175,14 +175,14 @@ func (b *engine) clear(t testing.TB, g *giving, accept bool) ended {
 		}
 		if answer := b.write(t, chain); !answer.OK() && (!answer.Exists() || answer.Index != 0) {
 			t.Errorf("phase 2 of a return: %+v", answer)
-			return ended{}
+			return end{}
 		}
 	}
 }
 
-// Many returns of one payment, each cleared by several engines at once that know nothing of
-// each other, some refused by the bank, some where the payee has not the money: never is
-// more given back than was paid, every engine sees the same end of each, and it is in one slot.
+// Several engines at once clear each of many returns of one payment, without knowing of each other.
+// The bank rejects some, and for some the payee is short of money. No more than was paid is ever
+// given back, every engine sees the same end of each return, and each is in one slot.
 func TestNoMoreIsGivenBackThanWasPaidWhoeverRaces(t *testing.T) {
 	for round := range 20 {
 		random := rand.New(rand.NewPCG(uint64(round), 77))
@@ -201,14 +201,14 @@ func TestNoMoreIsGivenBackThanWasPaidWhoeverRaces(t *testing.T) {
 			run(t, step{spent.reserve(), ok, 0}, step{spent.post(), ok, 0})
 			owns -= 60
 		}
-		engines := []*engine{open(ledger.BatchConfig{EventsMax: 8189, InFlightMax: 1}), open(ledger.BatchConfig{EventsMax: 200, InFlightMax: 2}), books}
+		engines := []*engine{open(ledger.BatchConfig{EventsMax: 8189, InFlightMax: 1}), open(ledger.BatchConfig{EventsMax: 200, InFlightMax: 2}), shared}
 		const returns = 10
-		var ends [returns][]ended
-		givings := [returns]*giving{}
+		var ends [returns][]end
+		repayments := [returns]*repayment{}
 		var all sync.WaitGroup
 		for i := range returns {
 			g, accept := p.giveBack(t, 1+random.Uint64N(60)), random.IntN(4) > 0
-			givings[i], ends[i] = g, make([]ended, len(engines))
+			repayments[i], ends[i] = g, make([]end, len(engines))
 			for k, b := range engines {
 				all.Go(func() { ends[i][k] = b.clear(t, g, accept) })
 			}
@@ -222,7 +222,7 @@ func TestNoMoreIsGivenBackThanWasPaidWhoeverRaces(t *testing.T) {
 		var back uint64
 		slots := map[int]pix.ReturnID{}
 		summary := ""
-		for i, g := range givings {
+		for i, g := range repayments {
 			for _, end := range ends[i] {
 				if end != ends[i][0] {
 					t.Fatalf("round %d: one engine saw %+v, another %+v", round, ends[i][0], end)
@@ -232,7 +232,7 @@ func TestNoMoreIsGivenBackThanWasPaidWhoeverRaces(t *testing.T) {
 			if ends[i][0].settled {
 				back += g.content.AmountCentavos
 			}
-			trace := books.returnTrace(t, g)
+			trace := shared.returnTrace(t, g)
 			if slot, held := trace.Slot(); held {
 				if before, taken := slots[slot]; taken {
 					t.Fatalf("round %d: %s and %s are in the slot %d", round, before, g.id, slot)
@@ -243,7 +243,7 @@ func TestNoMoreIsGivenBackThanWasPaidWhoeverRaces(t *testing.T) {
 			}
 		}
 		t.Logf("round %d, %d of %d given back:%s", round, back, amount, summary)
-		if marked := len(books.lookup(t, []tb.Uint128{ledger.ReturnedMark(p.id)})) == 1; !marked {
+		if marked := len(shared.lookup(t, []tb.Uint128{ledger.ReturnedMark(p.id)})) == 1; !marked {
 			t.Fatalf("round %d: the payment is not marked, and %d returns are in its slots", round, len(slots))
 		}
 		if back > amount || int64(back) > owns {
@@ -255,16 +255,16 @@ func TestNoMoreIsGivenBackThanWasPaidWhoeverRaces(t *testing.T) {
 	}
 }
 
-// A payment has so many slots, and then no more.
+// A payment has 64 slots and no more.
 func TestTheSlotsOfAPaymentAreUsedUp(t *testing.T) {
 	p := newPayment(t)
 	run(t, step{p.reserve(), ok, 0}, step{p.post(), ok, 0})
 	for i := range ledger.ReturnSlots {
-		if end := books.clear(t, p.giveBack(t, 1), true); !end.settled {
+		if end := shared.clear(t, p.giveBack(t, 1), true); !end.settled {
 			t.Fatalf("return %d: %+v", i+1, end)
 		}
 	}
-	if end := books.clear(t, p.giveBack(t, 1), true); end.reason != pix.ReasonReturnsUsedUp {
+	if end := shared.clear(t, p.giveBack(t, 1), true); end.reason != pix.ReasonReturnsUsedUp {
 		t.Fatalf("%+v", end)
 	}
 	p.checkMoney(t, 0, amount-ledger.ReturnSlots)

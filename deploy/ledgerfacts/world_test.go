@@ -1,6 +1,6 @@
-// Package ledgerfacts holds what the engine relies on of the TigerBeetle server, as tests
-// on the real one: what it answers to each chain of a payment, in every order. A new
-// version of the server is taken only when all of them pass.
+// Package ledgerfacts tests on the real TigerBeetle server what the engine relies on: the result of
+// each chain of a payment, in every order. A new version of the server is taken only when all of
+// these tests pass.
 package ledgerfacts
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// client is the one client of the one server of all tests.
+// client is the only client of the only server, for all tests.
 var client tigerbeetle.Client
 
-// books is the engine of the tests that need no other.
-var books *engine
+// shared is the engine of the tests that need none of their own.
+var shared *engine
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 		if err := createAccounts(ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount)); err != nil {
 			return fail(err)
 		}
-		books = open(ledger.BatchConfig{EventsMax: 8189, InFlightMax: 1})
-		defer books.close()
+		shared = open(ledger.BatchConfig{EventsMax: 8189, InFlightMax: 1})
+		defer shared.close()
 		return m.Run()
 	}())
 }
@@ -55,7 +55,7 @@ func fail(err error) int {
 	return 1
 }
 
-// engine talks to the ledger as an engine does, but asks one question at a time.
+// engine talks to the ledger as an engine does, but makes one request at a time.
 type engine struct {
 	writer *ledger.Writer[chan ledger.Result]
 	reader *ledger.Reader[chan []tb.Transfer, tb.Transfer]
@@ -66,14 +66,14 @@ func open(config ledger.BatchConfig) *engine {
 	b := &engine{failed: make(chan error, 10)}
 	registry := prometheus.NewRegistry()
 	failing := func(err error) { b.failed <- err }
-	b.writer = ledger.NewWriter(client, config, registry, func(reply chan ledger.Result, answer ledger.Result) { reply <- answer }, failing)
+	b.writer = ledger.NewWriter(client, config, registry, func(reply chan ledger.Result, result ledger.Result) { reply <- result }, failing)
 	b.reader = ledger.NewTransferReader(client, config, registry, func(reply chan []tb.Transfer, found []tb.Transfer) { reply <- found }, failing)
 	return b
 }
 
 func (b *engine) close() { b.writer.Close(); b.reader.Close() }
 
-// write sends a chain and waits for its answer.
+// write sends a chain and returns its result.
 func (b *engine) write(t testing.TB, chain []tb.Transfer) ledger.Result {
 	t.Helper()
 	reply := make(chan ledger.Result, 1)
@@ -161,7 +161,7 @@ func fund(debit, credit ledger.AccountID, amount uint64) error {
 	})
 }
 
-// payment is one payment with all that a test needs to know of it.
+// payment is one payment with all that a test needs to know about it.
 type payment struct {
 	id      pix.EndToEndID
 	content pix.Content
@@ -172,11 +172,11 @@ const (
 	deposit = 1000
 	reserve = 1_000_000
 	amount  = 100
-	// longTimeout outlives every test; shortTimeout is the shortest there is.
+	// longTimeout outlives every test; shortTimeout is the shortest possible.
 	longTimeout, shortTimeout = 600, 1
 )
 
-// newPayment makes accounts and a payment of amount between two new PSPs.
+// newPayment creates accounts and a payment of amount between two new PSPs.
 func newPayment(t testing.TB) *payment {
 	t.Helper()
 	return newPaymentBetween(t, newCustomer(t, newPSP(t, reserve), deposit), newCustomer(t, newPSP(t, reserve), deposit))
@@ -207,7 +207,7 @@ func (p *payment) receipt(reason pix.Reason) []tb.Transfer {
 	return ledger.AppendReceipt(nil, p.id, p.content, reason, true)
 }
 
-// balance is what an account has posted and pending, credits less debits.
+// balance is what is posted and pending on an account, credits less debits.
 type balance struct{ posted, pending int64 }
 
 func balancesOf(t testing.TB, ids ...ledger.AccountID) []balance {
@@ -226,8 +226,8 @@ func balancesOf(t testing.TB, ids ...ledger.AccountID) []balance {
 	return balances
 }
 
-// checkMoney says how much of the payment must be held and how much must have moved, on
-// every account that it touches; all of them must be the payment's own.
+// checkMoney checks how much of the payment is held and how much has moved, on every account that it
+// touches. No other payment may touch these accounts.
 func (p *payment) checkMoney(t testing.TB, held, moved int64) {
 	t.Helper()
 	payer, payee := p.content.Payer, p.content.Payee
@@ -245,7 +245,7 @@ func (p *payment) checkMoney(t testing.TB, held, moved int64) {
 	}
 }
 
-// waitUntilExpired returns when the server has released the payment's legs.
+// waitUntilExpired returns when the server has ended the payment's hold.
 func (p *payment) waitUntilExpired(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {

@@ -106,7 +106,7 @@ func FuzzResponse(f *testing.F) {
 
 // A commit's metadata may come from another program.
 func FuzzHint(f *testing.F) {
-	f.Add(int64(7), encodeHint(7, []tracked{{7, false}, {8, true}, {9, true}, {11, true}}))
+	f.Add(int64(7), encodeHint(7, []entry{{7, false}, {8, true}, {9, true}, {11, true}}))
 	f.Add(int64(0), "1:")
 	f.Add(int64(1)<<62, "1://///w8BAQ")
 	f.Fuzz(func(t *testing.T, next int64, metadata string) {

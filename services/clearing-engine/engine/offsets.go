@@ -13,13 +13,14 @@ import (
 type offsets struct {
 	mu      sync.Mutex
 	next    int64 // may be committed; -1 before the first record
-	window  []tracked
+	window  []entry
 	start   int // window[:start] is committed or may be
 	changed bool
 	hint    hint
 }
 
-type tracked struct {
+// entry is a record of the window.
+type entry struct {
 	offset   int64
 	finished bool
 }
@@ -38,7 +39,7 @@ func (o *offsets) track(offset int64) (finished bool) {
 		}
 	}
 	finished = o.hint.holds(offset)
-	o.window = append(o.window, tracked{offset, finished})
+	o.window = append(o.window, entry{offset, finished})
 	o.advance()
 	return finished
 }
@@ -115,7 +116,7 @@ const (
 )
 
 // encodeHint writes the finished spans above next: gap, length, gap, length … as varints.
-func encodeHint(next int64, window []tracked) string {
+func encodeHint(next int64, window []entry) string {
 	var packed []byte
 	at := next
 	for i := 0; i < len(window); {

@@ -100,7 +100,7 @@ func TestForeignMetadataIsNoHint(t *testing.T) {
 		t.Fatal("foreign metadata counts as a hint")
 	}
 	// A hint of an earlier log must not skip records of a new one.
-	h := decodeHint(100, encodeHint(100, []tracked{{100, false}, {101, true}}))
+	h := decodeHint(100, encodeHint(100, []entry{{100, false}, {101, true}}))
 	o := newOffsets(h)
 	for i := range int64(200) {
 		if o.track(i) {
@@ -128,14 +128,14 @@ func TestFinishingTwiceIsNoticed(t *testing.T) {
 func TestHintHoldsADeadlineOfSilentPayments(t *testing.T) {
 	const perSecond, deadline, silentPercent = 10_000 / 16, 40, 2
 	random := rand.New(rand.NewPCG(1, 0))
-	var window []tracked
+	var window []entry
 	silent := 0
 	for offset := range int64(perSecond * deadline) {
 		finished := random.IntN(100) >= silentPercent
 		if !finished {
 			silent++
 		}
-		window = append(window, tracked{offset, finished})
+		window = append(window, entry{offset, finished})
 	}
 	text := encodeHint(0, window)
 	if len(text) > 4096 {

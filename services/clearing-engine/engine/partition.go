@@ -50,14 +50,12 @@ type flight struct {
 	partition *partition
 	record    *kgo.Record
 	waiting   []arrival     // orders with the same id that came later
-	writing   chainPurpose  // of the chain under way, or chainNone
 	waits     *atomic.Int64 // the count of payments that wait for the same PSP, while this one does
+	hopAt     time.Time     // when the present hop began
 
-	hopAt time.Time // when the present hop began
-
-	// The last verdict that was written or read. decided: the ledger has confirmed it.
-	verdict payment.Outcome
-	decided bool
+	writing chainPurpose    // of the chain under way, or chainNone
+	decided bool            // the ledger has confirmed verdict
+	verdict payment.Outcome // the last one written or read
 }
 
 // arrival is a valid order and the record that brought it.

@@ -101,15 +101,15 @@ type Payment struct {
 	// lookFirst: the ledger is asked before anything is held, because only its content
 	// says whether the order can be held: a return.
 	lookFirst bool
+	// refusedLeg is the leg at which phase 1 was refused for a reason yet unknown.
+	refusedLeg uint8
+	// refusal is why phase 1 will not be tried. It depends on clock or configuration, so
+	// it counts only if the ledger knows nothing of the order.
+	refusal pix.Reason
 	// dueAt is the deadline by the process's monotonic clock: the earliest of acceptance,
 	// first sight here and, for a redelivery, the ledger's timestamp, each plus patience.
 	dueAt    time.Time
 	patience time.Duration
-	// refusal is why phase 1 will not be tried. It depends on clock or configuration, so
-	// it counts only if the ledger knows nothing of the order.
-	refusal pix.Reason
-	// refusedLeg is the leg at which phase 1 was refused for a reason yet unknown.
-	refusedLeg int
 }
 
 // Begin starts a payment seen at now, which must carry a monotonic reading. patience is
@@ -170,7 +170,7 @@ func (p *Payment) Reserved(result Reservation) Command {
 	case p.lookFirst: // its accounts were there when its original settled
 		return p.halt("a refusal of phase 1 without a reason")
 	}
-	p.refusedLeg = result.Leg
+	p.refusedLeg = uint8(result.Leg)
 	return p.to(diagnosing, Diagnose)
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// auditEnvironment is what audit shares with the services: where things are, nothing else.
+// auditEnvironment says where Kafka and the ledger are. The audit shares nothing else with services.
 type auditEnvironment struct {
 	Stream stream.Config
 	Ledger ledger.Config
@@ -32,24 +32,24 @@ func auditCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "audit",
 		Short: "Proves that every payment has exactly one outcome and every centavo is where it should be",
-		Long: `Reads every topic and every object of the ledger, whole, and fails unless:
+		Long: `Reads all topics and the whole ledger, and fails unless
   every payment has exactly one outcome: a report, or a dead letter for its message;
-  SETTLED means that all its legs are posted, REJECTED that none is;
-  the report says what the verdict in the ledger says, and repeated reports are equal;
-  every message is a payment or has a dead letter, and not both; no report, dead letter
-  or transfer is without a message;
+  all legs of a settled payment are posted, and no leg of a rejected one;
+  each report agrees with the verdict in the ledger, and repeated reports are equal;
+  every message is a payment or has a dead letter, not both; every report, dead letter
+  and transfer has a message;
   nothing is pending, and the engines have finished every message;
-  each account's balance is what funding and reports make it;
-  for each bank reserve + transit = funding − deposits, transit + its customers = 0, and
-  the reserves add up to what was issued.
-It derives ids and laws itself and shares no code with the engine. No load may run
-meanwhile: it waits (--wait) until no payment is under way, then reads. 1 million payments
-need about 0.5 GiB of memory and half a minute.`,
+  each account's balance follows from funding and reports;
+  for each bank reserve + transit = funding − deposits and transit + its customers = 0,
+  and the reserves add up to what was issued.
+It derives ids and laws by itself and shares no code with the engine. It waits (--wait)
+until no payment is in flight, then reads; no load may run meanwhile. A million payments
+take about 0.5 GiB of memory and half a minute.`,
 		Example: "  loadtest audit\n  loadtest audit --json audit.json --wait 0s",
 		Args:    cobra.NoArgs,
 	}
 	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)
-	command.Flags().DurationVar(&wait, "wait", 70*time.Second, "longest wait for payments under way to end; what the ledger holds for an ended payment is released after its timeout")
+	command.Flags().DurationVar(&wait, "wait", 70*time.Second, "longest wait until no payment is in flight and nothing is held")
 	command.Flags().StringVar(&json, "json", "", "write the result to this file as JSON")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := errors.Join(settings.Parse(environment), settings.DurationInRange("--wait", wait, 0, time.Hour)); err != nil {
@@ -64,7 +64,7 @@ need about 0.5 GiB of memory and half a minute.`,
 		if err != nil {
 			return err
 		}
-		// Not closed: that would wait for the ledger, and the process ends now anyway.
+		// Not closed: Close would wait for the ledger, and the process ends now anyway.
 		verdict, err := audit.Run(command.Context(), audit.Config{
 			Kafka: kafka, Ledger: client, Wait: wait,
 			Tell: func(format string, arguments ...any) { fmt.Fprintf(os.Stderr, format+"\n", arguments...) },

@@ -18,12 +18,12 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 )
 
-// benchEnvironment is what bench shares with bootstrap.
+// benchEnvironment are the variables that bench shares with bootstrap.
 type benchEnvironment struct{ sandbox.Population }
 
 func (e *benchEnvironment) Validate() error { return e.Population.Validate() }
 
-// benchFlags are the flags of bench that are not its configuration as they stand.
+// benchFlags are the flags that are not part of bench.Config as they are.
 type benchFlags struct {
 	set           []string
 	json, report  string
@@ -38,7 +38,7 @@ func benchCommand() *cobra.Command {
 	environment := &benchEnvironment{}
 	command := &cobra.Command{
 		Use:   "bench",
-		Short: "Measures how many payments a second this machine settles, everything included",
+		Short: "Measures how many payments a second this machine settles, with everything on it",
 		Example: `  loadtest bench
   loadtest bench --parts all --runs 3 --json now.json --report now.html --compare earlier.json
   loadtest bench --parts latency --rates 1000 --env clearing-engine:ENGINE_COMMIT_INTERVAL=1s
@@ -48,33 +48,33 @@ func benchCommand() *cobra.Command {
 	}
 	f := command.Flags()
 	f.StringSliceVar(&config.Parts, "parts", bench.DefaultParts, "what to measure; all for everything")
-	f.IntVar(&config.Passes, "runs", 1, "how often to measure everything, one pass after the other; the tables then show the spread")
+	f.IntVar(&config.Passes, "runs", 1, "passes over everything; with more than one the tables show the spread")
 	f.IntVar(&config.Payments, "payments", 1_000_000, "payments of each maximum")
-	f.IntVar(&config.CeilingPayments, "ceiling-payments", 1_000_000, "payments of the ledger alone; as many as of a maximum, for it slows down as it grows")
-	f.IntVar(&config.GrowthPayments, "growth-payments", 4_000_000, "payments of each growth, told in four stages")
+	f.IntVar(&config.CeilingPayments, "ceiling-payments", 1_000_000, "payments of the ledger alone; as many as of a maximum, because the ledger slows down as it grows")
+	f.IntVar(&config.GrowthPayments, "growth-payments", 4_000_000, "payments of each growth, shown in four stages")
 	f.StringSliceVar(&config.GrowthCaches, "growth-caches", []string{"1GiB", "6GiB"}, "the ledger's page cache in each growth")
 	f.IntVar(&config.Customers, "customers", 1_000_000, "customers of the part customers")
-	f.IntVar(&config.OutstandingMax, "outstanding", 15_000, "payments in flight while a maximum is searched")
+	f.IntVar(&config.OutstandingMax, "outstanding", 15_000, "payments in flight at a maximum")
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
-	f.IntVar(&config.DoorPayments, "door-payments", 200_000, "payments of which the front door tells the states; of those that it takes in a row at most 200,000, for more would wait past their deadline")
-	f.IntVar(&config.DoorConnections, "door-connections", 64, "connections to the front door, each with one request at a time")
-	f.IntVar(&config.BatchLines, "batch-lines", 500, "payments of a batch at the front door")
+	f.IntVar(&config.DoorPayments, "door-payments", 200_000, "payments over HTTP: of which states are read, or which are accepted in a row (of those at most 200,000, because more would wait past their deadline)")
+	f.IntVar(&config.DoorConnections, "door-connections", 64, "connections to the HTTP API, each with one request at a time")
+	f.IntVar(&config.BatchLines, "batch-lines", 500, "payments of a batch over HTTP")
 	f.StringVar(&config.CacheGrid, "cache-grid", "1GiB", "the ledger's page cache")
 	f.StringSliceVar(&flags.set, "env", nil, "more environment variables of a process in every row, PROCESS:NAME=value")
-	f.StringVar(&config.Profiles, "profile", "", "measure the part profile too, and keep the profiles in this folder (default .stack/profiles)")
+	f.StringVar(&config.Profiles, "profile", "", "also measure the part profile, and keep the profiles in this folder (default .stack/profiles)")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
 	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML")
 	f.StringVar(&flags.drawings, "drawings", "", "write the report's drawings to this folder as SVG")
-	f.StringSliceVar(&flags.from, "from", nil, "measure nothing: show, compare and report the result that --json once wrote to this file; several files are joined")
-	f.StringSliceVar(&flags.compare, "compare", nil, "tell what is slower or faster than in this earlier result, a file that --json wrote; several files are joined")
-	f.Float64Var(&flags.worseMax, "worse-max", 0.1, "exit code 1 when a compared figure is worse by more than this share")
-	command.Long = `Starts stacks of its own, one for each row, and measures on it. Parts:
+	f.StringSliceVar(&flags.from, "from", nil, "measure nothing, but read a result that --json wrote; several files are joined")
+	f.StringSliceVar(&flags.compare, "compare", nil, "show what is slower or faster than in an earlier result that --json wrote; several files are joined")
+	f.Float64Var(&flags.worseMax, "worse-max", 0.1, "exit code 1 if a compared figure is worse by more than this share")
+	command.Long = `Starts a stack of its own for each row and measures it. Parts:
 ` + bench.PartsHelp() + `
-A row whose outcomes are wrong, that dropped a send, or whose audit fails gives no figure, and
-exit code 1. Latencies count from the intended send; at a maximum, where the sender waits for
-room, from the send. Run it on a quiet machine. A million payments take about 10 GB of disk while
-they are measured; a row that the disk has no room for is refused before anything starts.
+A row with a wrong outcome, a dropped send or a failed audit gives no figure, and exit code 1.
+Latencies count from the intended send; at a maximum, where the sender waits for room, from the
+send. Run it on a quiet machine. A million payments take about 10 GB of disk while they are
+measured. If the disk has no room for a row, nothing starts.
 
 Comparing: ` + bench.CompareRule + `
 
@@ -85,7 +85,7 @@ Environment:
 			return err
 		}
 		var earlier *bench.Result
-		if len(flags.compare) > 0 { // read first: a wrong name must not show after an hour
+		if len(flags.compare) > 0 { // read first: a wrong name must not fail after an hour
 			var err error
 			if earlier, err = bench.Read(flags.compare); err != nil {
 				return fmt.Errorf("--compare: %w", err)
@@ -105,7 +105,7 @@ Environment:
 				return err
 			}
 		}
-		result.Write(os.Stdout) // what was valid until then
+		result.Write(os.Stdout) // what was valid so far
 		err = errors.Join(err, report.WriteJSON(flags.json, result), result.WriteReport(flags.report, flags.drawings))
 		if earlier != nil {
 			err = errors.Join(err, result.WriteComparison(os.Stdout, earlier, flags.worseMax))
@@ -149,7 +149,7 @@ func (f *benchFlags) complete(config *bench.Config, environment *benchEnvironmen
 			return err
 		}
 	}
-	for _, path := range []string{f.json, f.report} { // now: after an hour it would be too late
+	for _, path := range []string{f.json, f.report} { // now, and not after an hour of measuring
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}

@@ -24,12 +24,12 @@ func benchPostgresCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bench-postgres",
 		Short: "Measures PostgreSQL against TigerBeetle with the same payments, side by side",
-		Long: `Takes the same payments (three legs, two phases, limited balances) through a real
-PostgreSQL and a real TigerBeetle, one by one and in batches, each on fresh data, in turn.
-Clients wait for both phases of what they have sent before they send more (closed loop).
-A run whose books are not exactly as they must be gives no figure.
-PostgreSQL 15 or later must be installed (apt-get install postgresql). Started as root, its
-server runs as user postgres, or nobody. Run it on a quiet machine; about 20 minutes, 15 GB.`,
+		Long: `Sends the same payments (three legs, two phases, limited balances) to a real PostgreSQL
+and a real TigerBeetle in turn, one by one and in batches, each on fresh data. Clients wait
+for both phases before they send more (closed loop). A run whose books are not exactly
+right gives no figure. Needs PostgreSQL 15 or later (apt-get install postgresql). Started
+as root, its server runs as user postgres, or nobody. Run it on a quiet machine; it takes
+about 20 minutes and 15 GB.`,
 		Example: `  loadtest bench-postgres
   loadtest bench-postgres --clients 8 --batches 1000 --batch-clients 2 --duration 60s --json postgres.json
   loadtest bench-postgres --systems PostgreSQL --set commit_delay=100 --set wal_compression=off`,
@@ -40,10 +40,10 @@ server runs as user postgres, or nobody. Run it on a quiet machine; about 20 min
 	f.IntSliceVar(&config.Clients, "clients", []int{1, 8, 32, 128}, "clients that send payments one by one; 0 leaves them out")
 	f.IntSliceVar(&config.Batches, "batches", []int{100, 1000, 2500}, "payments of a batch; 0 leaves batches out")
 	f.IntSliceVar(&config.BatchClients, "batch-clients", []int{1, 2, 4}, "clients that send batches")
-	f.DurationVar(&config.Duration, "duration", 20*time.Second, "how long each run takes, its warm-up of a fifth included")
-	f.IntVar(&config.VoidedPercent, "voided", 5, "payments of a hundred that the receiving bank rejects")
+	f.DurationVar(&config.Duration, "duration", 20*time.Second, "time of each run; the first fifth is a warm-up")
+	f.IntVar(&config.VoidedPercent, "voided", 5, "percent of the payments that the receiving bank rejects")
 	f.StringVar(&config.CacheGrid, "cache-grid", "1GiB", "TigerBeetle's page cache")
-	f.StringArrayVar(&config.Settings, "set", nil, "a setting of PostgreSQL, NAME=value, over "+strings.Join(rivals.Tuning, " "))
+	f.StringArrayVar(&config.Settings, "set", nil, "a setting of PostgreSQL, NAME=value, added to or in place of "+strings.Join(rivals.Tuning, " "))
 	f.StringVar(&json, "json", "", "write the result to this file as JSON")
 	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)
 	command.RunE = func(command *cobra.Command, _ []string) error {
@@ -63,7 +63,7 @@ server runs as user postgres, or nobody. Run it on a quiet machine; about 20 min
 			}
 		}
 		for _, batch := range config.Batches {
-			checks = append(checks, settings.InRange("--batches", batch, 2, 2729)) // as many as fit into one request to TigerBeetle
+			checks = append(checks, settings.InRange("--batches", batch, 2, 2729)) // what one request to TigerBeetle holds
 		}
 		for _, system := range config.Systems {
 			if !slices.Contains(rivals.Systems, system) {
@@ -85,7 +85,7 @@ server runs as user postgres, or nobody. Run it on a quiet machine; about 20 min
 		started = true
 		config.Dir = filepath.Join(root, ".stack", "bench-postgres")
 		result, err := rivals.Measure(command.Context(), config)
-		result.Write(os.Stdout) // what was valid until then
+		result.Write(os.Stdout) // what was valid so far
 		return errors.Join(err, report.WriteJSON(json, result))
 	}
 	return command

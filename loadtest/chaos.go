@@ -41,7 +41,7 @@ type chaosFlags struct {
 	report   string
 }
 
-// Where chaos breaks.
+// What chaos breaks.
 const (
 	onLocal   = "local"
 	onCompose = "compose"
@@ -69,37 +69,38 @@ func chaosCommand() *cobra.Command {
   loadtest chaos --duration 60s --script "10s kill-broker, 20s cut-kafka, 30s pause-engine"
   loadtest chaos --on compose --duration 40s     # what docker compose up has started
 
-  # Engines die at 10,000/s while 2 % of the payments get no answer: no other may end as AB03.
+  # Engines die at 10,000/s while 2 % of the payments get no response. No other may end as AB03.
   loadtest chaos --rate 10000 --duration 40s --deadline 40s --mix accepted=88,same-bank=10,silent=2 \
     --script "10s kill-engine, 25s kill-engine-takeover" --allow none`,
 	}
 	f := command.Flags()
 	f.StringVar(&flags.on, "on", onLocal, "what to break: "+onLocal+", a stack of its own, or "+onCompose+", the running one of this folder's compose file (or COMPOSE_FILE's)")
-	f.UintSliceVar(&flags.seeds, "seed", nil, "decides payments, faults and their times; several make a run each; none draws one")
-	f.IntVar(&flags.runs, "runs", 1, "so many runs, each with the seed after the one before")
+	f.UintSliceVar(&flags.seeds, "seed", nil, "decides payments, faults and their times; several make a run each; empty: a random one")
+	f.IntVar(&flags.runs, "runs", 1, "number of runs, with ascending seeds")
 	f.Float64Var(&flags.rate, "rate", 500, "payments per second")
-	f.DurationVar(&flags.duration, "duration", 2*time.Minute, "how long to send and to break; draining and judging come after it; up to 24h, for a soak")
-	f.StringVar(&flags.mix, "mix", "demo", "what to send, as of run")
-	f.StringVar(&flags.faults, "faults", "all", "names of faults, comma-separated")
-	f.StringVar(&flags.script, "script", "", "faults at given times instead: a file, or text like \"12s kill-engine, 20s pause-broker\"")
-	f.StringVar(&flags.dir, "dir", filepath.Join(".stack", "chaos"), "folder of the stack that is run and broken; what an earlier run left in it is removed")
-	f.IntVar(&flags.engines, "engines", 2, "engines that are there all the time, at least")
+	f.DurationVar(&flags.duration, "duration", 2*time.Minute, "time of sending and faults; draining and judging follow; up to 24h, for a soak test")
+	f.StringVar(&flags.mix, "mix", "demo", "what to send, as in loadtest run")
+	f.StringVar(&flags.faults, "faults", "all", "names of faults, separated by commas")
+	f.StringVar(&flags.script, "script", "", "faults at given times, in place of --faults: a file, or text like \"12s kill-engine, 20s pause-broker\"")
+	f.StringVar(&flags.dir, "dir", filepath.Join(".stack", "chaos"), "folder of the stack; what an earlier run left in it is removed")
+	f.IntVar(&flags.engines, "engines", 2, "engines that run all the time, at least")
 	f.IntVar(&flags.replicas, "replicas", 1, "TigerBeetle servers, 1 or 3")
 	f.StringVar(&flags.kafka, "kafka", stack.Embedded, "broker: "+stack.Embedded+", "+stack.RedpandaLike+" or "+stack.Apache)
 	f.DurationVar(&flags.deadline, "deadline", 20*time.Second, "the engines' deadline of a payment")
-	f.StringSliceVar(&flags.allow, "allow", reasonCodes(chaos.AllowedByDefault), "reason codes with which a fault may have a good payment rejected, or none")
+	f.StringSliceVar(&flags.allow, "allow", reasonCodes(chaos.AllowedByDefault), "reason codes with which good payments may be rejected because of a fault, or none")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON; several runs are a list")
 	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML (default report.html in --dir); not with several runs")
-	command.Long = "Starts a stack of its own on free ports, sends load and breaks the stack meanwhile. Clients\n" +
-		"pay through the front door too and keep asking what became of it. Then everything drains and is\n" +
-		"judged: every payment ended as it must (load), every centavo is in its place (audit), and what\n" +
-		"clients saw fits one story of each payment (history). Exit code 1, the seed and the command to\n" +
-		"repeat it if not; data and logs then stay in --dir. Every program reaches broker and ledger over\n" +
-		"a link that can be broken.\n\n" +
-		"On compose it needs the docker command, an idle stack, and Linux (the engines' counters are read\n" +
-		"at the containers' own addresses). It kills, stops and pauses containers, adds engines up to\n" +
-		"--engines, and leaves the stack running as it was; deadline, broker and ledger are the stack's.\n\n" +
-		"Faults (those with a star on local only):\n" + chaos.Kinds() + "\nEnvironment:\n" + environmentHelp(environment)
+	command.Long = "Starts a stack of its own on free ports, sends a load, and breaks the stack meanwhile. Clients\n" +
+		"also pay over HTTP and read their payments' states. Then everything drains, and four judges decide:\n" +
+		"every payment ended as it must (load), every centavo is in its place (audit), what clients saw fits\n" +
+		"one order of events for each payment (history), and no answer of the API takes back an earlier one\n" +
+		"(answers). If one says no, the exit code is 1, the seed and the command to repeat the run are\n" +
+		"printed, and data and logs stay in --dir. Programs reach broker and ledger over links, which faults\n" +
+		"break.\n\n" +
+		"--on compose needs the docker command, an idle stack, and Linux (it reads the engines' counters at\n" +
+		"the containers' own addresses). It kills, stops and pauses containers, adds engines up to --engines,\n" +
+		"and leaves the stack running as it was. Deadline, broker and ledger are those of the stack.\n\n" +
+		"Faults (a star: only with --on local):\n" + chaos.Kinds() + "\nEnvironment:\n" + environmentHelp(environment)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		configs, err := flags.configs(environment)
 		if err != nil {
@@ -107,7 +108,7 @@ func chaosCommand() *cobra.Command {
 		}
 		started = true
 		var results []*chaos.Result
-		var problem error // of a run that could not be carried out: it ends the others, too
+		var problem error // of a run without a result: no other run follows
 		for _, config := range configs {
 			result, err := flags.run(command.Context(), config)
 			if err != nil {
@@ -136,7 +137,7 @@ func chaosCommand() *cobra.Command {
 	return command
 }
 
-// run carries out one of the runs and says what came of it.
+// run carries out one run and prints its result.
 func (f *chaosFlags) run(ctx context.Context, config chaos.Config) (*chaos.Result, error) {
 	config.Live = os.Stderr
 	fmt.Fprintf(os.Stderr, "seed %d, %d faults\n", config.Seed, len(config.Plan))
@@ -154,7 +155,7 @@ func (f *chaosFlags) run(ctx context.Context, config chaos.Config) (*chaos.Resul
 	return result, nil
 }
 
-// configs checks the flags, and fills in what they leave open: one configuration a run.
+// configs checks the flags and returns the configuration of each run.
 func (f *chaosFlags) configs(population *sandbox.Population) ([]chaos.Config, error) {
 	if err := settings.Parse(population); err != nil {
 		return nil, err
@@ -193,16 +194,16 @@ func (f *chaosFlags) configs(population *sandbox.Population) ([]chaos.Config, er
 		return nil, err
 	}
 	if len(f.seeds) == 0 {
-		f.seeds = []uint{1 + uint(rand.Uint32()>>1)} // short enough to be typed
+		f.seeds = []uint{1 + uint(rand.Uint32()>>1)} // short enough to type
 	}
 	if f.runs > 1 && len(f.seeds) > 1 {
-		return nil, fmt.Errorf("--runs is %d and --seed has %d seeds: with several seeds there is a run of each", f.runs, len(f.seeds))
+		return nil, fmt.Errorf("--runs is %d and --seed has %d seeds: give one of them", f.runs, len(f.seeds))
 	}
 	for run := 1; run < f.runs; run++ {
 		f.seeds = append(f.seeds, f.seeds[0]+uint(run))
 	}
 	if f.report != "" && len(f.seeds) > 1 {
-		return nil, fmt.Errorf("--report is %q with %d runs: each writes a report of its own, in a folder of its seed in --dir", f.report, len(f.seeds))
+		return nil, fmt.Errorf("--report is %q with %d runs: each run writes its own report, in a folder of its seed in --dir", f.report, len(f.seeds))
 	}
 	var configs []chaos.Config
 	for _, seed := range f.seeds {
@@ -222,8 +223,8 @@ func (f *chaosFlags) configs(population *sandbox.Population) ([]chaos.Config, er
 	return configs, nil
 }
 
-// plan is what happens when, for a seed.
-func (f *chaosFlags) plan(seed uint64) (plan []chaos.Planned, err error) {
+// plan returns the faults of a seed.
+func (f *chaosFlags) plan(seed uint64) (plan []chaos.PlannedFault, err error) {
 	if f.script != "" {
 		text := f.script
 		if file, err := os.ReadFile(text); err == nil {
@@ -248,10 +249,10 @@ func (f *chaosFlags) plan(seed uint64) (plan []chaos.Planned, err error) {
 	return plan, err
 }
 
-// repeat is the command that does the same again.
+// repeat returns the command that repeats the run.
 func (f *chaosFlags) repeat(seed uint64) string {
 	command := fmt.Sprintf("loadtest chaos --seed %d --rate %v --duration %v --mix %s --engines %d --allow %s", seed, f.rate, f.duration, f.mix, f.engines, strings.Join(f.allow, ","))
-	if f.on == onCompose { // the rest is the stack's
+	if f.on == onCompose { // the stack decides the rest
 		command += " --on " + onCompose
 	} else {
 		command += fmt.Sprintf(" --replicas %d --kafka %s --deadline %v", f.replicas, f.kafka, f.deadline)

@@ -9,8 +9,8 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// reach returns how to connect to Kafka, after it has answered once: who waits for one that
-// will not let him in waits for ever, and is not told why.
+// reach returns how to connect to Kafka, after it answered once. Fail early: with bad
+// credentials the client would retry forever and say nothing.
 func reach(ctx context.Context, config stream.Config) ([]kgo.Opt, error) {
 	options, err := config.Options()
 	if err != nil {

@@ -1,4 +1,4 @@
-// The loadtest command loads the clearing house and proves what came of it.
+// The loadtest command loads the clearing house and proves that it did right.
 package main
 
 import (
@@ -19,12 +19,12 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	root := &cobra.Command{
 		Use:   "loadtest",
-		Short: "Loads the clearing house and proves what came of it",
-		Long: `loadtest sends payments of every kind straight to Kafka and compares what becomes of
-each with what must (run), and proves from the topics and the ledger that every payment
-has exactly one outcome and every centavo is where it should be (audit).
+		Short: "Loads the clearing house and proves that it did right",
+		Long: `loadtest sends payments of every kind to Kafka and compares each outcome with the one
+that it must have (run). It proves from topics and ledger that every payment has exactly
+one outcome and every centavo is where it should be (audit).
 
-Exit codes: 0 it is as it must be, 1 it is not or could not be shown, 2 bad usage.`,
+Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad usage.`,
 		Example:       "  loadtest run --rate 1000 --payments 10000 && loadtest audit",
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -41,6 +41,6 @@ Exit codes: 0 it is as it must be, 1 it is not or could not be shown, 2 bad usag
 	}
 }
 
-// started tells that the arguments and the environment were good: an error after that
-// is no bad usage.
+// started reports that arguments and environment were good. An error after that is not bad
+// usage.
 var started bool

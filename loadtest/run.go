@@ -20,11 +20,11 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// runEnvironment is what run shares with the services.
+// runEnvironment are the variables that run shares with the services.
 type runEnvironment struct {
 	stream.Config
 	sandbox.Population
-	Deadline time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"the engine's deadline; --drain-timeout is this and 30 s unless it is given"`
+	Deadline time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"the engine's deadline; the default of --drain-timeout is 30 s more"`
 }
 
 func (e *runEnvironment) Validate() error {
@@ -66,21 +66,21 @@ func runCommand() *cobra.Command {
 	}
 	f := command.Flags()
 	f.Float64Var(&flags.rate, "rate", 0, "payments per second, whatever the system does (open loop)")
-	f.IntVar(&flags.payments, "payments", 0, "how many payments to send")
-	f.DurationVar(&flags.duration, "duration", 0, "how long to send, instead of --payments")
+	f.IntVar(&flags.payments, "payments", 0, "number of payments")
+	f.DurationVar(&flags.duration, "duration", 0, "time of sending, in place of --payments")
 	f.Uint64Var(&flags.seed, "seed", 1, "decides the order of the cases, accounts and amounts")
 	f.StringVar(&flags.mix, "mix", "demo", "a named mix, or weights like accepted=90,silent=10")
-	f.StringSliceVar(&flags.allow, "allow", nil, "reason codes with which any payment may be rejected instead, for runs with faults injected")
+	f.StringSliceVar(&flags.allow, "allow", nil, "reason codes with which any payment may be rejected, for runs with faults")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
 	f.StringVar(&flags.report, "report", "", "write a report to this file as HTML")
-	f.StringSliceVar(&flags.engines, "engines", []string{"127.0.0.1:9103"}, "telemetry addresses of all engines, host:port, for the report's budget of a payment's time; empty: none")
-	f.DurationVar(&flags.drainTimeout, "drain-timeout", 0, "wait for outcomes after the last send; 0 is ENGINE_DEADLINE and 30 s")
-	f.IntVar(&flags.outstanding, "max-outstanding", 500_000, "payments that may wait for their outcome; more are dropped and counted (about 1 KiB each)")
+	f.StringSliceVar(&flags.engines, "engines", []string{"127.0.0.1:9103"}, "telemetry addresses of all engines, host:port: the report shows where their time goes; empty: none")
+	f.DurationVar(&flags.drainTimeout, "drain-timeout", 0, "longest wait for outcomes after the last send; 0: ENGINE_DEADLINE and 30 s")
+	f.IntVar(&flags.outstanding, "max-outstanding", 500_000, "most payments that wait for their outcome, about 1 KiB each; above it payments are dropped and counted")
 	environment := &runEnvironment{}
-	command.Long = "Sends payments at a fixed rate straight to Kafka, without any consumer group, and reads the\n" +
-		"reports and dead letters. It knows how every payment must end. Latencies count from the instant\n" +
-		"at which a payment should have been sent, so a stall of the sender or the broker shows in them.\n" +
-		"Exit code 1 when an outcome is wrong or missing, or a send was dropped.\n\n" +
+	command.Long = "Sends payments to Kafka at a fixed rate, and reads reports and dead letters, without a consumer\n" +
+		"group. It knows how every payment must end. Latencies count from the instant when a payment should\n" +
+		"have been sent, so they show a stall of the sender or the broker. The exit code is 1 if an outcome\n" +
+		"is wrong or missing, or a send was dropped.\n\n" +
 		mixHelp() + "\nEnvironment:\n" + environmentHelp(environment)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		config, err := flags.config(environment)
@@ -92,13 +92,13 @@ func runCommand() *cobra.Command {
 			return err
 		}
 		config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr)
-		budget := flags.startBudget(command.Context())
+		hops := flags.startHopTimes(command.Context())
 		result, err := load.Run(command.Context(), config)
 		if err != nil {
 			return err
 		}
 		result.Write(os.Stdout)
-		if err := errors.Join(report.WriteJSON(flags.json, result), runPage(result, budget(), environment).Write(flags.report)); err != nil {
+		if err := errors.Join(report.WriteJSON(flags.json, result), runPage(result, hops(), environment).Write(flags.report)); err != nil {
 			return err
 		}
 		if !result.Passed {
@@ -115,7 +115,7 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 		return config, err
 	}
 	if (f.payments > 0) == (f.duration > 0) {
-		return config, fmt.Errorf("--payments is %d and --duration is %v: exactly one of them must be given", f.payments, f.duration)
+		return config, fmt.Errorf("--payments is %d and --duration is %v: give exactly one of them", f.payments, f.duration)
 	}
 	if f.rate < 0.01 || f.rate > rateMax {
 		return config, fmt.Errorf("--rate is %v: it must be from 0.01 to %d", f.rate, rateMax)
@@ -151,7 +151,7 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 // mixHelp explains the mixes and the cases.
 func mixHelp() string {
 	var text strings.Builder
-	text.WriteString("Mixes (--mix), from 1000 payments on with at least 5 of each of their cases:\n")
+	text.WriteString("Mixes (--mix); from 1000 payments on each has at least 5 payments of each case:\n")
 	for _, name := range slices.Sorted(maps.Keys(mix.Names)) {
 		fmt.Fprintf(&text, "  %-18s %s\n", name, mix.Names[name])
 	}

@@ -12,39 +12,39 @@ import (
 	"github.com/liquida/liquida/loadtest/report"
 )
 
-// hopBudget is where the time of payments went in the engines, or why that is not known.
-type hopBudget struct {
+// hopTimes is where the time of payments went in the engines, or why that is unknown.
+type hopTimes struct {
 	hops   []meter.Hop
 	ledger meter.Ledger
 	why    string
 }
 
-// startBudget begins to watch the engines, if there is to be a report. A load must not
-// fail for them: without them the report says so.
-func (f *runFlags) startBudget(ctx context.Context) func() hopBudget {
+// startHopTimes reads the engines' metrics, if there will be a report. If that fails the load
+// goes on, and the report says so.
+func (f *runFlags) startHopTimes(ctx context.Context) func() hopTimes {
 	if f.report == "" || len(f.engines) == 0 {
-		return func() hopBudget { return hopBudget{why: "no engine was asked (--engines)"} }
+		return func() hopTimes { return hopTimes{why: "no engine was read (--engines)"} }
 	}
 	var urls []string
 	for _, address := range f.engines {
 		urls = append(urls, "http://"+address)
 	}
 	before, err := meter.ReadEngines(ctx, urls)
-	return func() hopBudget {
+	return func() hopTimes {
 		if err != nil {
-			return hopBudget{why: err.Error()}
+			return hopTimes{why: err.Error()}
 		}
 		after, err := meter.ReadEngines(ctx, urls)
 		if err != nil {
-			return hopBudget{why: err.Error()}
+			return hopTimes{why: err.Error()}
 		}
 		counted := after.Since(before)
-		return hopBudget{counted.Hops(), counted.Ledger(), ""}
+		return hopTimes{counted.Hops(), counted.Ledger(), ""}
 	}
 }
 
 // runPage is the report of a load.
-func runPage(r *load.Result, budget hopBudget, environment *runEnvironment) report.Page {
+func runPage(r *load.Result, times hopTimes, environment *runEnvironment) report.Page {
 	p := report.Page{
 		Title: "Liquida load", StartedAt: r.StartedAt, Passed: r.Passed, Verdict: r.Verdict(),
 		Facts: []report.Fact{
@@ -75,15 +75,15 @@ func runPage(r *load.Result, budget hopBudget, environment *runEnvironment) repo
 		}
 	}
 	p.Tables = []report.Table{latencies, report.OutcomesTable(r)}
-	if budget.why != "" {
-		p.Facts = append(p.Facts, report.Fact{Name: "budget of the time", Value: "unknown: " + budget.why})
-	} else if len(budget.hops) > 0 {
+	if times.why != "" {
+		p.Facts = append(p.Facts, report.Fact{Name: "hops in the engine", Value: "unknown: " + times.why})
+	} else if len(times.hops) > 0 {
 		means, table := plot.Bar{Name: "all payments"}, report.Table{Title: "Hops in the engine, ms", Head: []string{"hop", "count", "mean", "p50", "p99"}}
-		for _, hop := range budget.hops {
+		for _, hop := range times.hops {
 			means.Values = append(means.Values, hop.MeanMs)
 			table.Add(hop.Name, fmt.Sprint(hop.Count), fmt.Sprintf("%.1f", hop.MeanMs), fmt.Sprintf("%.1f", hop.P50Ms), fmt.Sprintf("%.1f", hop.P99Ms))
 		}
-		table.Note = fmt.Sprintf("Percentiles as exact as the engine's buckets. %d write requests to the ledger with %.0f transfers each, mean %.1f ms.", budget.ledger.Requests, budget.ledger.TransfersPerRequest, budget.ledger.MeanMs)
+		table.Note = fmt.Sprintf("Percentiles as exact as the engine's buckets. %d write requests to the ledger with %.0f transfers each, mean %.1f ms.", times.ledger.Requests, times.ledger.TransfersPerRequest, times.ledger.MeanMs)
 		p.Draw("budget", bench.HopNote, bench.DrawHops([]plot.Bar{means}))
 		p.Tables = append(p.Tables, table)
 	}

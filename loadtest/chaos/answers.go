@@ -14,46 +14,45 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// answers compares all that the front door says of some payments, from before they are sent
-// until everything has ended: a payment never goes back, and what was once told of it (its
-// end, its amount, its times) stays. In the end it is what the settlement report says, which
-// the audit holds against the ledger.
+// answers compares all that the HTTP API says of some payments: a payment never goes back to
+// an earlier status, and its end, amount and times never change. The last answer agrees with
+// the settlement report, which the audit compares with the ledger.
 type answers struct {
-	every int // one payment of so many is asked about
+	every int // one in this many payments is asked about
 
 	mu       sync.Mutex
 	payments int // seen
-	of       map[pix.EndToEndID]*told
+	of       map[pix.EndToEndID]*answerRecord
 	all      []pix.EndToEndID
-	underWay []underWay
+	underWay []openPayment
 	verdict  AnswersVerdict
 }
 
 const (
-	// askedMax bounds the payments that are asked about, spread over the whole run.
+	// askedMax bounds the payments that are asked about. They are spread over the run.
 	askedMax = 2000
-	// underWayFor is how long a payment without an end is asked about more often than others:
-	// some never become payments.
+	// underWayFor is how long an open payment is asked about more often than others. Some
+	// never become payments.
 	underWayFor       = 2 * time.Minute
 	contradictionsMax = 50
 )
 
-type underWay struct {
+type openPayment struct {
 	id    pix.EndToEndID
 	since time.Time
 }
 
-// AnswersVerdict is what comparing the answers has shown.
+// AnswersVerdict is the result of comparing the answers.
 type AnswersVerdict struct {
 	Clean              bool            `json:"clean"`
 	Payments           int             `json:"payments"` // asked about
 	Answers            int             `json:"answers"`
-	Events             int             `json:"events"` // of them, from streams
+	Events             int             `json:"events"` // of the answers, from streams
 	ContradictionCount int             `json:"contradiction_count"`
 	Contradictions     []Contradiction `json:"contradictions"` // the first 50
 }
 
-// Contradiction is two answers that cannot both be true.
+// Contradiction is a pair of answers that cannot both be true.
 type Contradiction struct {
 	EndToEndID string `json:"end_to_end_id"`
 	What       string `json:"what"`
@@ -66,27 +65,27 @@ func (c Contradiction) String() string {
 }
 
 func (v AnswersVerdict) String() string {
-	asked := fmt.Sprintf("%d answers (%d of them events) about %d payments, each in the end as its settlement report", v.Answers, v.Events, v.Payments)
+	asked := fmt.Sprintf("%d answers (%d of them events) about %d payments, the last of each as its settlement report", v.Answers, v.Events, v.Payments)
 	if v.Clean {
 		return "ANSWERS CLEAN: " + asked
 	}
 	return fmt.Sprintf("ANSWERS FAILED: %d contradictions; %d answers (%d of them events) about %d payments", v.ContradictionCount, v.Answers, v.Events, v.Payments)
 }
 
-// answer is what the front door said of a payment. It was true at some instant between the
-// two times: from when it was asked (of an event: from when its stream was asked for) to
-// when the answer was there.
+// answer is what the HTTP API said of a payment. It was true at some instant of its span,
+// which begins with the request (for an event: the request for its stream) and ends when the
+// answer was there.
 type answer struct {
 	history.Span
 	history.Status
-	history.Outcome // if it has ended
+	history.Outcome // if Status is Ended
 	event           bool
-	// ReturnedCentavos is what was given back, of which events tell nothing.
+	// ReturnedCentavos is what was given back. Events do not say it.
 	ReturnedCentavos uint64
 	paymentFacts
 }
 
-// paymentFacts are those that do not change. Each is left out by some answers.
+// paymentFacts never change. Some answers leave out some of them.
 type paymentFacts struct {
 	AmountCentavos uint64       `json:"amount_centavos"`
 	Payer          *bankAccount `json:"payer"`
@@ -102,7 +101,7 @@ type bankAccount struct {
 	Number string `json:"number"`
 }
 
-// parseAnswer reads the body of a state, as GET and the events give it.
+// parseAnswer reads a payment's state, from GET or an event.
 func parseAnswer(text []byte, span history.Span) (answer, error) {
 	var body struct {
 		Status     string `json:"status"`
@@ -128,7 +127,7 @@ func parseAnswer(text []byte, span history.Span) (answer, error) {
 	return a, nil
 }
 
-// words tell an answer, with its times.
+// words describe an answer and its times.
 func (a answer) words() string {
 	how := "asked"
 	if a.event {
@@ -164,19 +163,19 @@ func (a answer) says() string {
 	return text
 }
 
-// told is what was said of one payment, as much as later answers are compared with.
-type told struct {
-	earliest [history.Ended + 1]*answer // of each status, the one that was there first
-	latest   [history.Ended + 1]*answer // and the one that was asked for last
-	facts    map[string]*answer         // who told a fact first
-	returned *answer                    // who told first that the most was given back
-	report   *answer                    // its settlement report
-	back     map[string]uint64          // what its returns gave back, by their reports
+// answerRecord keeps what later answers about a payment are compared with.
+type answerRecord struct {
+	earliest [history.Ended + 1]*answer // by status: the answer that was there first
+	latest   [history.Ended + 1]*answer // by status: the answer that was asked for last
+	facts    map[string]*answer         // by fact: the first answer that said it
+	returned *answer                    // the first answer that said the most was given back
+	report   *answer                    // the settlement report
+	back     map[string]uint64          // centavos given back, by return, from their reports
 }
 
-// newAnswers compares answers about some of so many payments.
+// newAnswers compares answers about a sample of the payments.
 func newAnswers(payments int) *answers {
-	return &answers{every: 1 + max(0, payments-1)/askedMax, of: map[pix.EndToEndID]*told{}}
+	return &answers{every: 1 + max(0, payments-1)/askedMax, of: map[pix.EndToEndID]*answerRecord{}}
 }
 
 // choose decides, before a payment is sent, whether it is asked about.
@@ -188,14 +187,14 @@ func (a *answers) choose(id pix.EndToEndID) bool {
 		return false
 	}
 	if a.of[id] == nil {
-		a.of[id] = &told{facts: map[string]*answer{}, back: map[string]uint64{}}
+		a.of[id] = &answerRecord{facts: map[string]*answer{}, back: map[string]uint64{}}
 		a.all = append(a.all, id)
-		a.underWay = append(a.underWay, underWay{id, time.Now()})
+		a.underWay = append(a.underWay, openPayment{id, time.Now()})
 	}
 	return true
 }
 
-// pick names a payment to ask about: one under way or, as often, any.
+// pick returns a payment to ask about: half of the time an open one, else any.
 func (a *answers) pick(random *rand.Rand) (id pix.EndToEndID, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -215,15 +214,15 @@ func (a *answers) pick(random *rand.Rand) (id pix.EndToEndID, ok bool) {
 	return a.all[random.IntN(len(a.all))], true
 }
 
-// chosen are all payments that are asked about.
+// chosen returns all payments that are asked about.
 func (a *answers) chosen() []pix.EndToEndID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.all)
 }
 
-// take compares an answer with all earlier ones. before is the last event of the same
-// stream, of which one is known to come after the other.
+// take compares an answer with all earlier ones. before is the event before it in the same
+// stream, if there is one.
 func (a *answers) take(id pix.EndToEndID, now answer, before *answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -239,7 +238,7 @@ func (a *answers) take(id pix.EndToEndID, now answer, before *answer) {
 		a.contradict(id, "the stream's later event goes back", before, &now)
 	}
 	for status := history.Unknown; status <= history.Ended; status++ {
-		// Answers that were under way at the same time may be told in either order.
+		// Two answers whose spans overlap have no order.
 		if e := t.earliest[status]; e != nil && status > now.Status && e.To.Before(now.From) {
 			a.contradict(id, "the later answer goes back", e, &now)
 			break
@@ -277,7 +276,7 @@ func (a *answers) take(id pix.EndToEndID, now answer, before *answer) {
 	}
 }
 
-// facts are those that the answer tells, as they can be compared.
+// facts returns the facts that the answer says, in a form to compare.
 func (f paymentFacts) facts() map[string]string {
 	told := map[string]string{}
 	if f.AmountCentavos > 0 {
@@ -296,13 +295,13 @@ func (f paymentFacts) facts() map[string]string {
 	return told
 }
 
-// reported notes the settlement report of a payment.
+// reported takes the settlement report of a payment.
 func (a *answers) reported(id pix.EndToEndID, at time.Time, outcome history.Outcome, report *pixv1.SettlementReport) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.of[id]
 	if t == nil || t.report != nil {
-		return // that repeated reports are equal is the audit's
+		return // the audit compares repeated reports
 	}
 	account := func(x *pixv1.Account) *bankAccount {
 		return &bankAccount{x.GetIspb(), x.GetBranch(), x.GetNumber()}
@@ -311,7 +310,7 @@ func (a *answers) reported(id pix.EndToEndID, at time.Time, outcome history.Outc
 		paymentFacts: paymentFacts{AmountCentavos: report.AmountCentavos, Payer: account(report.Payer), Payee: account(report.Payee)}}
 }
 
-// reportedBack notes the settlement report of a return that has settled.
+// reportedBack takes the settlement report of a settled return.
 func (a *answers) reportedBack(original pix.EndToEndID, report *pixv1.SettlementReport) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -320,8 +319,8 @@ func (a *answers) reportedBack(original pix.EndToEndID, report *pixv1.Settlement
 	}
 }
 
-// conclude compares each payment's last answer with its settlement report, after both are
-// there for good, and returns what everything has shown.
+// conclude compares each payment's last answer with its settlement report. Call it when both
+// are final.
 func (a *answers) conclude() AnswersVerdict {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -335,7 +334,7 @@ func (a *answers) conclude() AnswersVerdict {
 		}
 		switch {
 		case last == nil:
-			a.contradict(id, "it was never told of, in the end neither", nil, nil)
+			a.contradict(id, "the API never told of it, not even at the end", nil, nil)
 		case t.report == nil && last.Status != history.Unknown:
 			a.contradict(id, "it has no settlement report", last, nil)
 		case t.report == nil:

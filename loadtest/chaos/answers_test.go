@@ -144,7 +144,7 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 			a.reportedBack(paid, &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 200})
 		}},
 		{"ended, and never reported", "no settlement report", func(a *answers) { a.take(paid, of(1, 2, ended, isSettled, 500), nil) }},
-		{"never told of", "never told of", func(*answers) {}},
+		{"never told of", "the API never told of it", func(*answers) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := newAnswers(1)

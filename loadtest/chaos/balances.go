@@ -14,8 +14,8 @@ import (
 
 const balancesEvery = 200 * time.Millisecond
 
-// readBalances keeps reading reserve and transit of every bank in one request. It returns
-// when ctx has ended and the ledger has answered.
+// readBalances reads reserve and transit of every bank in one request, again and again. It
+// returns after ctx has ended and the last request is done.
 func readBalances(ctx context.Context, client tigerbeetle.Client, population sandbox.Population, recorder *history.Recorder) error {
 	var ids []tb.Uint128
 	for bank := range population.Banks {

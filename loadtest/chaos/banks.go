@@ -18,18 +18,18 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// Codes that tell in a report who has rejected. The first two may be there; the third
-// would show that the engine believed somebody whom it must not believe.
+// Reason codes that show in a report who rejected. The first two may occur; the third shows
+// that the engine accepted a forged response.
 var (
 	rejectedByBank = pix.MustReason("AG01")
 	rejectedByRace = pix.MustReason("AG03")
 	forged         = pix.MustReason("FRGD")
 )
 
-// banks changes how the simulated banks behave.
+// banks changes the behaviour of the simulated banks.
 type banks struct {
 	url        string
-	key        string // of the central bank, which alone may
+	key        string // of the central bank: no other key may do it
 	population sandbox.Population
 	client     http.Client
 }
@@ -39,7 +39,7 @@ const (
 	bankCallsFor    = 30 * time.Second // the simulator may be down by another fault
 )
 
-// put has a bank behave as a profile says; without one as at the start.
+// put sets the profile of a bank; without one, the profile from the start.
 func (b *banks) put(ctx context.Context, bank pix.ISPB, profile string) error {
 	method := http.MethodPut
 	if profile == "" {
@@ -99,10 +99,10 @@ func bankBehaves(profile string) func(context.Context, *world, *fault) error {
 	}
 }
 
-// forgeAnswers writes answers that no bank gave. Three kinds must have no effect, and
-// their code in a report would show it: of another bank than the one asked, about a payment
-// that is not in flight, and against a verdict already reported. The fourth contradicts the
-// bank's own answer and races with it: either may win, but only one.
+// forgeAnswers writes responses that no bank sent. Three kinds must have no effect, and their
+// code in a report would show one: from another bank than the one asked, about a payment that
+// is not in flight, and against a reported verdict. The fourth contradicts the bank's own
+// response and races with it: either may win, but only one.
 func forgeAnswers(ctx context.Context, w *world, f *fault) error {
 	free, err := w.take(ctx, "answers")
 	if err != nil {
@@ -128,16 +128,16 @@ func forgeAnswers(ctx context.Context, w *world, f *fault) error {
 			}
 		}
 	}
-	f.Detail = fmt.Sprintf("%d answers", written)
+	f.Detail = fmt.Sprintf("%d responses", written)
 	flush, cancelFlush := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancelFlush()
 	if err := client.Flush(flush); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return nil // lies that the broker did not take are no loss
+	return nil // a forged response that the broker did not take does no harm
 }
 
-// forger reads requests and reports from now on, and writes anywhere.
+// forger returns a client that reads requests and reports from now on, and may write anywhere.
 func forger(ctx context.Context, w *world) (*kgo.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // the broker may be down by another fault
 	defer cancel()
@@ -161,15 +161,15 @@ func forger(ctx context.Context, w *world) (*kgo.Client, error) {
 		kgo.ConsumePartitions(ends.KOffsets()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(100_000))...)
 }
 
-// unknownSuffix makes another EndToEndId of one.
+// unknownSuffix turns an EndToEndId into that of no payment.
 const unknownSuffix = "FORGED"
 
-// lies returns the answers to forge for a request or a report.
+// lies returns the forged responses to a request or a report.
 func lies(record *kgo.Record, roll uint64) []*kgo.Record {
 	answer := func(id, ispb string, status pixv1.AuthorizationStatus, code pix.Reason) *kgo.Record {
 		value, err := (&pixv1.AuthorizationResponse{EndToEndId: id, Ispb: ispb, Status: status, ReasonCode: code.String()}).MarshalVT()
 		if err != nil {
-			panic(fmt.Sprintf("cannot encode an answer: %v", err)) // the texts come from decoded messages
+			panic(fmt.Sprintf("cannot encode a response: %v", err)) // the texts come from decoded messages
 		}
 		return &kgo.Record{Topic: stream.AuthorizationResponses, Partition: record.Partition, Key: []byte(id), Value: value}
 	}
@@ -190,18 +190,18 @@ func lies(record *kgo.Record, roll uint64) []*kgo.Record {
 	}
 	id := request.EndToEndId
 	switch roll % 4 {
-	case 0: // of a bank that was not asked
+	case 0: // from a bank that was not asked
 		if request.Payer.Ispb == request.Payee.Ispb {
 			return nil
 		}
 		return []*kgo.Record{answer(id, request.Payer.Ispb, rejects, forged)}
-	case 1: // about a payment that nobody knows
+	case 1: // about an unknown payment
 		return []*kgo.Record{answer(id[:len(id)-len(unknownSuffix)]+unknownSuffix, request.Payee.Ispb, accepts, pix.ReasonNone)}
-	case 2: // not even an answer
+	case 2: // not a response at all
 		return []*kgo.Record{{Topic: stream.AuthorizationResponses, Partition: record.Partition, Key: []byte(id), Value: []byte{0xff, 0x07}}}
 	}
 	if request.Payee.Branch != sandbox.OrdinaryBranch {
-		return nil // what must be rejected for another reason has no choice
+		return nil // its only right end is another rejection, so nothing may race
 	}
 	return []*kgo.Record{answer(id, request.Payee.Ispb, rejects, rejectedByRace)}
 }

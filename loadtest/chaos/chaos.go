@@ -1,5 +1,5 @@
-// Package chaos runs a clearing house, breaks it at random while payments flow, and has
-// load, audit and history judge what came of it. Everything random follows from a seed.
+// Package chaos runs a clearing house and breaks it at random while payments flow. Then load,
+// audit, history and API answers judge the run. A seed decides everything random.
 package chaos
 
 import (
@@ -33,50 +33,49 @@ import (
 
 // Config says what to run and how to break it.
 type Config struct {
-	// Containers breaks what docker compose has started, in place of a stack of processes
-	// that is started for it. The fields up to Engines are of the latter; Deadline is then
-	// what the containers have.
+	// Containers breaks the stack that docker compose has started, and not one of its own. The
+	// fields up to Engines are for a stack of its own. Deadline is read from the containers.
 	Containers bool
-	Dir        string // the stack's folder; what an earlier run left there is removed
-	BinDir     string // where the programs are; empty: they are built into Dir
+	Dir        string // the stack's folder; removes what an earlier run left there
+	BinDir     string // folder of the programs; empty: build them into Dir
 	Replicas   int
 	Kafka      string
-	Engines    int // at least so many
+	Engines    int // at least
 	Population sandbox.Population
 
 	Seed     uint64
 	Rate     float64
 	Duration time.Duration
 	MixName  string
-	Plan     []Planned
-	// Deadline is the engines'. Shorter than in production, a run ends sooner, and more
-	// payments end by it.
+	Plan     []PlannedFault
+	// Deadline is the engines' deadline. If it is shorter than in production, a run ends sooner
+	// and more payments end by it.
 	Deadline time.Duration
-	// Allowed are the reasons with which faults may have a good payment rejected. nil: those
-	// that faults of every kind together may cause; empty: none.
+	// Allowed are the reasons with which a good payment may be rejected because of a fault. nil
+	// means AllowedByDefault, empty none.
 	Allowed []pix.Reason
 
-	Live *os.File // where to show how far it is
+	Live *os.File // where to show progress
 }
 
 const (
 	faultsAtOnce = 3
-	// The order of the times is what matters: bank < engine < ledger.
+	// The order is what matters: bank < engine < ledger.
 	pendingAfterDeadline = 6 * time.Second
 	lateAfterDeadline    = 4 * time.Second
-	// recovery is more than the last fault may take until everything is ready again.
+	// recoveryMax is the most that the system may take until everything is ready again.
 	recoveryMax = 90 * time.Second
-	// clientsShare is the payments through the front door for each one of the load.
+	// clientsShare is the number of payments over HTTP for each payment of the load.
 	clientsShare   = 0.05
 	clientsRateMax = 50
 )
 
-// AllowedByDefault are the reasons with which faults of all kinds may have a good payment
-// rejected. A crash alone must not.
+// AllowedByDefault are the reasons with which good payments may be rejected because of faults
+// of all kinds together. A crash alone must reject none.
 var AllowedByDefault = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, rejectedByBank, rejectedByRace}
 
-// Run breaks a clearing house. An error means that the run could not be carried out; what
-// it has shown is in the Result.
+// Run breaks a clearing house. The Result says whether the run passed; an error means that
+// there is no result.
 func Run(ctx context.Context, config Config) (*Result, error) {
 	live := newLive(config.Live)
 	live.planned = len(config.Plan)
@@ -107,7 +106,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	}
 	result.judge()
 	if result.Passed && !config.Containers {
-		for _, folder := range []string{"data", "bin"} { // gigabytes; of a failure everything stays
+		for _, folder := range []string{"data", "bin"} { // gigabytes; after a failure everything stays
 			_ = os.RemoveAll(filepath.Join(config.Dir, folder))
 		}
 	}
@@ -126,7 +125,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 		CacheGrid: "256MiB", LedgerReserve: 1 << 30, ReadyWithin: recoveryMax, RestartCrashed: true, Via: w.links.via,
 		Env: map[string][]string{
 			stack.Engine: {"ENGINE_DEADLINE=" + config.Deadline.String(), "ENGINE_PENDING_TIMEOUT=" + (config.Deadline + pendingAfterDeadline).String(),
-				// Half of it is waited for silent banks when an engine stops, and its partitions wait along.
+				// A stopping engine waits half of it for silent banks, and its partitions wait, too.
 				"SHUTDOWN_TIMEOUT=4s"},
 			stack.Simulator: {"SIMULATOR_LATE_DELAY=" + (config.Deadline + lateAfterDeadline).String()},
 		},
@@ -145,7 +144,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 	}, nil
 }
 
-// beginContainers finds what docker compose has started.
+// beginContainers finds the stack that docker compose has started.
 func beginContainers(ctx context.Context, config *Config, w *world) (end func(context.Context) error, err error) {
 	if err := RefuseInContainers(config.Plan); err != nil {
 		return nil, err
@@ -165,7 +164,7 @@ func beginContainers(ctx context.Context, config *Config, w *world) (end func(co
 	return found.Stop, nil
 }
 
-// breakIt carries a run out on a clearing house that is up.
+// breakIt carries out a run on a running clearing house.
 func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 	options, err := w.Kafka().Options()
 	if err != nil {
@@ -181,7 +180,7 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		return nil, err
 	}
 	defer func() {
-		// Before the stack stops: without the ledger it would never return.
+		// Before the stack stops: without a ledger Close would never return.
 		closed := make(chan struct{})
 		go func() { defer close(closed); client.Close() }()
 		select {
@@ -206,7 +205,7 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 	return (&run{config: config, world: w, client: client, kafka: options, callers: callers}).carryOut(ctx)
 }
 
-// prepare clears the folder and has the programs built.
+// prepare clears the folder and builds the programs.
 func prepare(ctx context.Context, config Config, live *live) (bin string, err error) {
 	if err := stack.Clean(config.Dir); err != nil {
 		return "", err
@@ -223,7 +222,7 @@ func prepare(ctx context.Context, config Config, live *live) (bin string, err er
 	return bin, stack.Build(ctx, root, bin)
 }
 
-// run is one run on a stack that is up.
+// run is one run on a running stack.
 type run struct {
 	config  Config
 	world   *world
@@ -235,7 +234,7 @@ type run struct {
 	observer *observer
 	answers  *answers
 	clients  *clients
-	counting *counting
+	counters *counterReader
 
 	mu     sync.Mutex
 	events []*Event
@@ -249,7 +248,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	}
 	w.start = time.Now()
 	payments, clientsRate := max(1, int(config.Rate*config.Duration.Seconds())), min(clientsRateMax, max(1, config.Rate*clientsShare))
-	r.recorder, r.counting = history.NewRecorder(), newCounting()
+	r.recorder, r.counters = history.NewRecorder(), newCounterReader()
 	r.answers = newAnswers(payments + int(clientsRate*config.Duration.Seconds()))
 	if r.observer, err = observe(ctx, r.kafka, w.admin, r.recorder, r.answers, w.start); err != nil {
 		return nil, err
@@ -265,7 +264,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	var background sync.WaitGroup
 	var balancesErr error
 	background.Go(func() { balancesErr = readBalances(watching, r.client, config.Population, r.recorder) })
-	background.Go(func() { r.counting.run(watching, r.engineTelemetry) })
+	background.Go(func() { r.counters.run(watching, r.engineTelemetry) })
 	background.Go(func() { r.clients.run(sending, patience, clientsRate) })
 	background.Go(func() { r.clients.askAround(watching) })
 	faulted := make(chan struct{})
@@ -286,7 +285,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	live.event("the load has drained; clients finish, then audit and history")
+	live.event("the load has drained; clients finish, then audit and history judge")
 	losing := time.AfterFunc(config.Deadline+30*time.Second, losePatience)
 	r.clients.all.Wait()
 	losing.Stop()
@@ -297,7 +296,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 		Kafka: r.kafka, Ledger: r.client, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
 		Tell: func(format string, arguments ...any) { live.event(format, arguments...) },
 	})
-	// Only now: the audit has waited until nothing is under way.
+	// Only now: the audit waited until no payment was in flight.
 	finish, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := errors.Join(err, balancesErr, r.observer.finish(finish)); err != nil {
@@ -306,35 +305,35 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	untold := r.clients.confirm(finish)
 	result := r.result(loaded, verdict)
 	if untold > 0 {
-		result.Problems = append(result.Problems, fmt.Sprintf("in the end the producer did not tell of %d payments within a minute", untold))
+		result.Problems = append(result.Problems, fmt.Sprintf("at the end the producer did not answer about %d payments within a minute", untold))
 	}
 	return result, nil
 }
 
-// clockTolerance is for the readings of one machine's clock by several processes.
+// clockTolerance allows for several processes that read the clock of one machine.
 const clockTolerance = 2 * time.Millisecond
 
 func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 	result := &Result{
 		Seed: r.config.Seed, Engines: len(r.world.engines), Kafka: r.config.Kafka, Replicas: r.config.Replicas,
 		StartedAt: r.world.start.UTC(), DeadlineSeconds: r.config.Deadline.Seconds(),
-		Load: loaded, Audit: verdict, History: r.recorder.Check(clockTolerance), Answers: r.answers.conclude(), Counters: r.counting.counters(),
+		Load: loaded, Audit: verdict, History: r.recorder.Check(clockTolerance), Answers: r.answers.conclude(), Counters: r.counters.counters(),
 		Clients: r.clients.submitted.Load(), Seconds: r.observer.series(), Rejected: maps.Clone(r.observer.rejected),
 	}
 	if n := r.clients.refused.Load(); n > 0 {
-		result.Problems = append(result.Problems, fmt.Sprintf("the producer gave %d answers that no fault explains, like: %s", n, *r.clients.detail.Load()))
+		result.Problems = append(result.Problems, fmt.Sprintf("the producer gave %d answers that no fault explains, such as: %s", n, *r.clients.detail.Load()))
 	}
 	if n := result.Rejected[forged.String()]; n > 0 {
-		result.Problems = append(result.Problems, fmt.Sprintf("%d payments were rejected with %s: a forged answer was believed", n, forged))
+		result.Problems = append(result.Problems, fmt.Sprintf("%d payments were rejected with %s: the engine accepted a forged response", n, forged))
 	}
 	if result.Answers.Answers == 0 {
-		result.Problems = append(result.Problems, "the producer told of no payment at all")
+		result.Problems = append(result.Problems, "the producer answered about no payment")
 	}
 	if r.clients.submitted.Load() == 0 {
-		result.Problems = append(result.Problems, "the producer took no payment at all")
+		result.Problems = append(result.Problems, "the producer accepted no payment")
 	}
 	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {
-		result.Problems = append(result.Problems, fmt.Sprintf("only %.0f %% of the payments settled: the run shows nothing, make it longer or the faults fewer", share*100))
+		result.Problems = append(result.Problems, fmt.Sprintf("only %.0f %% of the payments settled: the run proves little; make it longer, or the faults fewer", share*100))
 	}
 	for _, event := range r.events {
 		if event.Problem == "" && event.Ended > 0 {
@@ -348,11 +347,11 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 	return result
 }
 
-// settledShareMin keeps a run from passing because everything was refused.
+// settledShareMin keeps a run from passing because nearly everything was rejected.
 const settledShareMin = 0.2
 
-// inject injects every fault of the plan at its time, some at once, and returns when all
-// have passed.
+// inject injects every fault of the plan at its time. Faults may overlap. It returns when
+// all are over.
 func (r *run) inject(ctx context.Context) {
 	var all sync.WaitGroup
 	room := make(chan struct{}, faultsAtOnce)
@@ -370,7 +369,7 @@ func (r *run) inject(ctx context.Context) {
 	all.Wait()
 }
 
-func (r *run) injectOne(ctx context.Context, planned Planned) {
+func (r *run) injectOne(ctx context.Context, planned PlannedFault) {
 	event := &Event{Kind: planned.Kind}
 	f := &fault{Event: event, random: rand.New(rand.NewPCG(planned.Roll, 0)), world: r.world}
 	for _, k := range kinds {
@@ -391,7 +390,7 @@ func (r *run) injectOne(ctx context.Context, planned Planned) {
 	r.events = append(r.events, event)
 }
 
-// engineTelemetry lists where the engines tell what they counted.
+// engineTelemetry returns the engines' telemetry URLs, by name.
 func (r *run) engineTelemetry() map[string]string {
 	urls := map[string]string{}
 	for _, name := range r.world.allEngines() {

@@ -166,7 +166,7 @@ func TestContainersHaveNotEveryFault(t *testing.T) {
 	if err := RefuseInContainers(Plan(1, time.Hour, possible)); err != nil {
 		t.Error(err)
 	}
-	if err := RefuseInContainers([]Planned{{Kind: "stall-bank"}}); err == nil || !strings.Contains(err.Error(), "stall-bank") {
+	if err := RefuseInContainers([]PlannedFault{{Kind: "stall-bank"}}); err == nil || !strings.Contains(err.Error(), "stall-bank") {
 		t.Errorf("got %v", err)
 	}
 }

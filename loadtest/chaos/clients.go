@@ -22,9 +22,9 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// clients are payers who use the front door: they submit until it is acknowledged, and
-// keep asking what became of their payment. All they see goes into the history. They ask
-// about some payments of the load, too, and compare the answers.
+// clients pay over HTTP: they submit each payment until it is acknowledged, then read its
+// state until it has ended. All they see goes into the history. They also read the states of
+// some payments of the load and compare the answers.
 type clients struct {
 	url        string
 	keys       map[string]string // by ISPB
@@ -41,27 +41,27 @@ type clients struct {
 	waiting   atomic.Int64
 	following atomic.Int64
 	submitted atomic.Int64
-	refused   atomic.Int64 // with an answer that no fault explains
+	refused   atomic.Int64 // answers that no fault explains
 	detail    atomic.Pointer[string]
 }
 
 const (
 	clientsMax         = 2000
-	requestTimeout     = 10 * time.Second // longer than the producer's own
+	requestTimeout     = 10 * time.Second // longer than the producer's timeouts
 	submitFor          = time.Minute
 	readsAfterwards    = 3
 	clientAnswerMax    = 64 << 10
-	clientAmountMax    = 1000 // centavos: the load must not run short for it
-	specialClientShare = 20   // of which one pays to a blocked account
-	givingBackShare    = 4    // of the payments of clients, of which a part of one is given back
+	clientAmountMax    = 1000 // centavos; small, so that the load does not run out of money
+	specialClientShare = 20   // one in this many pays to a blocked account
+	givingBackShare    = 4    // of one in this many payments of clients a part is given back
 
-	// Those who ask about any of the chosen payments, under way and finished.
+	// Reads of chosen payments, open and ended.
 	asksPerSecond = 100
 	asksAtOnce    = 16
 	askAgain      = 200 * time.Millisecond // after no answer
-	followedShare = 10                     // of the chosen payments of clients, of which one is followed by events
+	followedShare = 10                     // one in this many chosen payments of clients is followed by events
 	followedMax   = 20                     // at the same time
-	streamFor     = time.Minute            // then a stream is opened again
+	streamFor     = time.Minute            // then the stream is opened again
 )
 
 func newClients(url string, keys map[string]string, population sandbox.Population, recorder *history.Recorder, answers *answers, o *observer, seed uint64) *clients {
@@ -72,7 +72,7 @@ func newClients(url string, keys map[string]string, population sandbox.Populatio
 	}
 }
 
-// run starts a client at a rate until sending ends. They go on until patience ends.
+// run starts clients at a rate until sending ends. The clients go on until patience ends.
 func (c *clients) run(sending, patience context.Context, rate float64) {
 	tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
 	defer tick.Stop()
@@ -83,7 +83,7 @@ func (c *clients) run(sending, patience context.Context, rate float64) {
 		case <-tick.C:
 		}
 		if c.waiting.Load() >= clientsMax {
-			continue // a sample need not be whole
+			continue // enough payments wait: the clients are only a sample
 		}
 		payment := c.payment(time.Now())
 		random := rand.New(rand.NewPCG(c.random.Uint64(), 0))
@@ -97,7 +97,7 @@ func (c *clients) run(sending, patience context.Context, rate float64) {
 
 // sample is a payment of a client.
 type sample struct {
-	id    pix.EndToEndID // or a return's
+	id    pix.EndToEndID // or of a return
 	payee pix.ISPB       // the bank that may give it back
 	body  []byte
 }
@@ -119,7 +119,7 @@ func (c *clients) payment(now time.Time) sample {
 	return sample{id, payee.ISPB, body}
 }
 
-// pay submits a payment, or a return, and watches it to its end.
+// pay submits a payment or return and reads its state until its end.
 func (c *clients) pay(ctx context.Context, payment sample, random *rand.Rand) {
 	reported := c.observer.await(payment.id)
 	c.recorder.Submitting(payment.id)
@@ -130,7 +130,7 @@ func (c *clients) pay(ctx context.Context, payment sample, random *rand.Rand) {
 		followed.Go(func() { c.follow(following, payment.id) })
 	}
 	if !c.submit(ctx, payment) {
-		return // its fate stays open, which the history knows
+		return // its fate is open; the history knows that
 	}
 	if payment.payee != "" {
 		c.submitted.Add(1)
@@ -140,7 +140,7 @@ func (c *clients) pay(ctx context.Context, payment sample, random *rand.Rand) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-reported: // the sharpest moment to ask: the ledger must know already
+		case <-reported: // the hardest moment: the ledger must know the verdict by now
 			afterwards++
 			c.read(ctx, payment.id)
 			time.Sleep(pause)
@@ -154,12 +154,12 @@ func (c *clients) pay(ctx context.Context, payment sample, random *rand.Rand) {
 	}
 }
 
-// giveBack has the bank that received a payment give a part of it back, if it has settled,
-// and looks what the payment tells of that.
+// giveBack lets the receiving bank give back a part of a settled payment, and then reads the
+// payment.
 func (c *clients) giveBack(ctx context.Context, payment sample, random *rand.Rand) {
 	status, text, err := c.ask(ctx, payment.id, http.MethodGet, statePath(payment.id), nil)
 	if err != nil || status != http.StatusOK {
-		return // that was read before, and judged
+		return // it was read before, and judged
 	}
 	paid, err := parseAnswer(text, history.Span{})
 	if err != nil || !paid.Settled {
@@ -172,7 +172,7 @@ func (c *clients) giveBack(ctx context.Context, payment sample, random *rand.Ran
 	c.read(ctx, payment.id)
 }
 
-// collection is where payments, or returns, are sent to.
+// collection is the path to which payments or returns are posted.
 func collection(id pix.EndToEndID) string {
 	if id[0] == 'D' {
 		return "/v1/returns"
@@ -194,7 +194,7 @@ func (c *clients) submit(ctx context.Context, payment sample) bool {
 			return true
 		}
 		if err == nil && status/100 == 4 && status != http.StatusTooManyRequests {
-			c.refuse("%s: POST answered %d: %s", payment.id, status, answer)
+			c.refuse("%s: POST: %d: %s", payment.id, status, answer)
 			return false
 		}
 		select {
@@ -205,7 +205,7 @@ func (c *clients) submit(ctx context.Context, payment sample) bool {
 	}
 }
 
-// askAround keeps asking about the chosen payments, also of the load, until the context ends.
+// askAround reads chosen payments, also those of the load, until the context ends.
 func (c *clients) askAround(ctx context.Context) {
 	random := rand.New(rand.NewPCG(c.seed, 3))
 	room := make(chan struct{}, asksAtOnce)
@@ -223,13 +223,13 @@ func (c *clients) askAround(ctx context.Context) {
 			select {
 			case room <- struct{}{}:
 				asks.Go(func() { defer func() { <-room }(); c.read(ctx, id) })
-			default: // the front door is slow now: it is not asked more
+			default: // the API is slow now: ask no more
 			}
 		}
 	}
 }
 
-// confirm asks once more about each chosen payment, and says of how many it was not told.
+// confirm reads each chosen payment once more. It returns for how many there was no answer.
 func (c *clients) confirm(ctx context.Context) (untold int64) {
 	var without atomic.Int64
 	var asks sync.WaitGroup
@@ -252,7 +252,7 @@ func (c *clients) confirm(ctx context.Context) (untold int64) {
 	return without.Load()
 }
 
-// follow reads the events of a payment until its end, over as many streams as it takes.
+// follow reads the events of a payment until its end, on as many streams as that takes.
 func (c *clients) follow(ctx context.Context, id pix.EndToEndID) {
 	defer c.following.Add(-1)
 	if c.following.Add(1) > followedMax {
@@ -267,7 +267,7 @@ func (c *clients) follow(ctx context.Context, id pix.EndToEndID) {
 	}
 }
 
-// stream reads one stream of events; true says that there is no more to read of the payment.
+// stream reads one stream of events. It reports whether the payment has ended.
 func (c *clients) stream(ctx context.Context, id pix.EndToEndID) bool {
 	ctx, cancel := context.WithTimeout(ctx, streamFor)
 	defer cancel()
@@ -280,7 +280,7 @@ func (c *clients) stream(ctx context.Context, id pix.EndToEndID) bool {
 	if response.StatusCode != http.StatusOK {
 		explained := response.StatusCode/100 == 5 || response.StatusCode == http.StatusTooManyRequests
 		if !explained {
-			c.refuse("%s: the events answered %d", id, response.StatusCode)
+			c.refuse("%s: GET events: %d", id, response.StatusCode)
 		}
 		return !explained
 	}
@@ -292,7 +292,7 @@ func (c *clients) stream(ctx context.Context, id pix.EndToEndID) bool {
 			data = text
 		}
 		if lines.Text() != "" || data == "" {
-			continue // an event that is cut off has no empty line, and is none
+			continue // an empty line ends an event
 		}
 		now, err := parseAnswer([]byte(data), history.Span{From: from, To: time.Now()})
 		if err != nil {
@@ -309,7 +309,7 @@ func (c *clients) stream(ctx context.Context, id pix.EndToEndID) bool {
 	return false
 }
 
-// read asks what became of a payment, or of a return; false: nobody answered.
+// read reads the state of a payment or return. It reports whether there was an answer.
 func (c *clients) read(ctx context.Context, id pix.EndToEndID) bool {
 	from := time.Now()
 	status, text, err := c.ask(ctx, id, http.MethodGet, statePath(id), nil)
@@ -319,12 +319,12 @@ func (c *clients) read(ctx context.Context, id pix.EndToEndID) bool {
 	seen := answer{Span: history.Span{From: from, To: time.Now()}, Status: history.Unknown}
 	if status != http.StatusNotFound {
 		if status != http.StatusOK {
-			err = errors.New("that is no state")
+			err = errors.New("it is not a state")
 		} else {
 			seen, err = parseAnswer(text, seen.Span)
 		}
 		if err != nil {
-			c.refuse("%s: GET answered %d: %s (%v)", id, status, text, err)
+			c.refuse("%s: GET: %d: %s (%v)", id, status, text, err)
 			return true
 		}
 	}
@@ -333,7 +333,8 @@ func (c *clients) read(ctx context.Context, id pix.EndToEndID) bool {
 	return true
 }
 
-// request asks as the payer's bank (of a return: who gives back), or, where that is none of ours, as the central bank.
+// request asks as the payer's bank (for a return: the bank that gives back). If the id names no
+// bank of the population, it asks as the central bank.
 func (c *clients) request(ctx context.Context, client *http.Client, id pix.EndToEndID, method, path string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {

@@ -22,35 +22,35 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// Services of docker-compose.yml whose name is not that of their process in a local stack.
+// Services of docker-compose.yml whose process in a local stack has another name.
 const (
 	kafkaService  = "redpanda"
 	ledgerService = stack.TigerBeetle
 )
 
-// dockerTimeout bounds one call of docker. An ordered stop waits for its grace period.
+// dockerTimeout bounds a call of docker. An orderly stop waits for its grace period.
 const dockerTimeout = time.Minute
 
-// containers are a clearing house that `docker compose up` has started, on this machine.
-// It must be idle; when it has been broken, it is left running as it was.
+// containers are a clearing house that `docker compose up` has started on this machine. It
+// must be idle. After the run it is left running as it was.
 type containers struct {
-	secrets  string // a folder with the password of Kafka's admin, until Stop
-	watching func() // ends the watch for deaths
+	secrets  string // folder with the password of Kafka's admin; Stop removes it
+	watching func() // ends the watch
 	watched  chan struct{}
 
 	mu      sync.Mutex
 	known   map[string]*container // by name
-	engines []string              // their names, those that were added too
+	engines []string              // names, also of added ones
 	added   []string
-	dying   map[string]int // by id: deaths that faults have ordered and nobody has seen yet
+	dying   map[string]int // by id: expected deaths that the watch has not seen yet
 	crashes []stack.Crash
 }
 
-// container is what docker inspect tells, as far as it matters here.
+// container is the part of docker inspect that is used here.
 type container struct {
 	ID   string `json:"Id"`
 	Name string
-	// State of a container that was there at the beginning is what it must be at the end.
+	// State at the beginning must be the state at the end.
 	State struct {
 		Running, Paused bool
 	}
@@ -66,8 +66,8 @@ type container struct {
 	}
 }
 
-// findContainers looks at what docker compose has started: as it would itself, by the
-// compose file of this folder or COMPOSE_FILE.
+// findContainers finds the running stack as docker compose does: by the compose file in this
+// folder, or COMPOSE_FILE.
 func findContainers(ctx context.Context) (*containers, error) {
 	listed, err := docker(ctx, "compose", "ps", "--quiet")
 	if err != nil {
@@ -96,8 +96,8 @@ func findContainers(ctx context.Context) (*containers, error) {
 	return c, nil
 }
 
-// look notes a container as it is now. An engine has the name of its container, everything
-// else that of its service, and the broker that of the local stack's.
+// look inspects a container. An engine is named as its container, the broker as in a local
+// stack, everything else as its service.
 func (c *containers) look(ctx context.Context, id string) error {
 	text, err := docker(ctx, "inspect", id)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *containers) look(ctx context.Context, id string) error {
 	}
 	var inspected []*container
 	if err := json.Unmarshal([]byte(text), &inspected); err != nil || len(inspected) != 1 {
-		return fmt.Errorf("cannot read what docker says of %s: %w", id, err)
+		return fmt.Errorf("cannot read docker inspect %s: %w", id, err)
 	}
 	found := inspected[0]
 	name := found.Config.Labels["com.docker.compose.service"]
@@ -125,7 +125,7 @@ func (c *containers) look(ctx context.Context, id string) error {
 	return nil
 }
 
-// watch follows the deaths and starts of the stack's containers until Stop.
+// watch follows starts and deaths of the stack's containers until Stop.
 func (c *containers) watch(ctx context.Context) error {
 	ctx, c.watching = context.WithCancel(context.WithoutCancel(ctx))
 	project := c.known[stack.Broker].Config.Labels["com.docker.compose.project"]
@@ -145,9 +145,9 @@ func (c *containers) watch(ctx context.Context) error {
 			_, _ = fmt.Sscan(lines.Text(), &action, &id, &code)
 			name := c.nameOf(id)
 			if name == "" {
-				continue // not of the clearing house, or a load's
+				continue // not of the clearing house, or a load
 			}
-			if action == "start" { // perhaps with another address
+			if action == "start" { // its address may be another one
 				_ = c.look(ctx, id)
 				continue
 			}
@@ -189,7 +189,7 @@ func (c *containers) container(name string) (*container, error) {
 	return nil, fmt.Errorf("the compose stack has no %q", name)
 }
 
-// do carries out a command of docker on one container.
+// do runs a docker command on a container.
 func (c *containers) do(name string, arguments ...string) error {
 	found, err := c.container(name)
 	if err != nil {
@@ -199,12 +199,12 @@ func (c *containers) do(name string, arguments ...string) error {
 	return err
 }
 
-// Kill ends a container with SIGKILL. Docker does not start it again: it was asked for.
+// Kill ends a container with SIGKILL. Docker does not restart a killed container.
 func (c *containers) Kill(name string) error {
 	return c.die(name, "kill", "--signal", "KILL")
 }
 
-// StopProcess ends a container in order.
+// StopProcess stops a container in order.
 func (c *containers) StopProcess(_ context.Context, name string) error {
 	return c.die(name, "stop")
 }
@@ -220,18 +220,17 @@ func (c *containers) die(name string, arguments ...string) error {
 	return c.do(name, arguments...)
 }
 
-// StartProcess starts a container that a fault has ended.
+// StartProcess starts a container that a fault ended.
 func (c *containers) StartProcess(name string) error { return c.do(name, "start") }
 
-// Pause freezes all processes of a container. SIGSTOP would reach its first one only,
-// which may be an init that stands before the program.
+// Pause freezes all processes of a container. SIGSTOP would freeze only the first, which may
+// be an init process.
 func (c *containers) Pause(name string) error { return c.do(name, "pause") }
 
-// Resume lets a paused container go on.
+// Resume continues a paused container.
 func (c *containers) Resume(name string) error { return c.do(name, "unpause") }
 
-// WaitReady asks a container's own health check until it is content, without waiting for
-// its interval.
+// WaitReady runs a container's own health check until it passes. Docker's own runs are rare.
 func (c *containers) WaitReady(ctx context.Context, name string) error {
 	found, err := c.container(name)
 	if err != nil {
@@ -259,8 +258,8 @@ func (c *containers) WaitReady(ctx context.Context, name string) error {
 	}
 }
 
-// AddEngine makes one more container of the engine's service, starts it and waits for it.
-// `up --scale` would also start those that a fault keeps down.
+// AddEngine creates one more container of the engine's service, starts it and waits for it.
+// `up --scale` would also start engines that a fault keeps down.
 func (c *containers) AddEngine(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	before := slices.Clone(c.engines)
@@ -289,11 +288,11 @@ func (c *containers) AddEngine(ctx context.Context) (string, error) {
 		}
 		return name, errors.Join(c.look(ctx, id), c.WaitReady(ctx, name))
 	}
-	return "", fmt.Errorf("docker compose made no further %s beside %s", stack.Engine, strings.Join(before, ", "))
+	return "", fmt.Errorf("docker compose created no %s beside %s", stack.Engine, strings.Join(before, ", "))
 }
 
-// Stop leaves the stack as it was found: what a fault left frozen or ended goes on, and
-// the engines that were added are removed.
+// Stop leaves the stack as it was found: it continues frozen containers, starts ended ones,
+// and removes added engines.
 func (c *containers) Stop(ctx context.Context) error {
 	var problems []error
 	c.mu.Lock()
@@ -325,21 +324,21 @@ func (c *containers) Stop(ctx context.Context) error {
 	return errors.Join(append(problems, os.RemoveAll(c.secrets))...)
 }
 
-// Crashes are the deaths that no fault has ordered.
+// Crashes returns the deaths that no fault caused.
 func (c *containers) Crashes() []stack.Crash {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.crashes)
 }
 
-// Engines are the containers of all engines.
+// Engines returns the names of all engines.
 func (c *containers) Engines() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.engines)
 }
 
-// Replicas are the containers of the ledger.
+// Replicas returns the names of the ledger's containers.
 func (c *containers) Replicas() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -358,7 +357,7 @@ func digits(text string) bool {
 	return err == nil
 }
 
-// Kafka is at the published address: the broker sends clients that come there to it again.
+// Kafka is at the published address, which the broker also advertises there.
 func (c *containers) Kafka() stream.Config {
 	return stream.Config{
 		Brokers:  []string{c.published(stack.Broker, "19092/tcp")},
@@ -366,7 +365,7 @@ func (c *containers) Kafka() stream.Config {
 	}
 }
 
-// TigerBeetleAddresses are the published ones of all replicas.
+// TigerBeetleAddresses returns the published addresses of all replicas.
 func (c *containers) TigerBeetleAddresses() string {
 	var all []string
 	for _, name := range c.Replicas() {
@@ -378,7 +377,7 @@ func (c *containers) TigerBeetleAddresses() string {
 // ProducerURL is where payments are posted.
 func (c *containers) ProducerURL() string { return "http://" + c.published(stack.Producer, "8080/tcp") }
 
-// Keys are those to the front door, from where bootstrap has put them.
+// Keys returns the API keys, from where bootstrap wrote them.
 func (c *containers) Keys() (map[string]string, error) {
 	folder, err := copyFromBootstrap(context.Background(), "/keys/clients")
 	if err != nil {
@@ -388,8 +387,8 @@ func (c *containers) Keys() (map[string]string, error) {
 	return keys.ReadAll(folder)
 }
 
-// copyFromBootstrap copies what is in a folder of bootstrap's container to a new one here.
-// The container has ended; its volumes are still there.
+// copyFromBootstrap copies a folder of bootstrap's container to a new folder. The container
+// has ended, but its volumes still exist.
 func copyFromBootstrap(ctx context.Context, from string) (folder string, err error) {
 	if folder, err = os.MkdirTemp("", "liquida-keys-"); err != nil {
 		return "", err
@@ -400,13 +399,13 @@ func copyFromBootstrap(ctx context.Context, from string) (folder string, err err
 	return folder, nil
 }
 
-// SimulatorURL is where the banks' behaviour is changed.
+// SimulatorURL is where the banks' profiles are set.
 func (c *containers) SimulatorURL() string {
 	return "http://" + c.published(stack.Simulator, "8081/tcp")
 }
 
-// published is where a container's port is reached from this machine. Publishing stays
-// over restarts, unlike the container's own address.
+// published returns where this machine reaches a container's port. Unlike the container's own
+// address it survives restarts.
 func (c *containers) published(name, port string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -416,7 +415,7 @@ func (c *containers) published(name, port string) string {
 	return name + " does not publish " + port
 }
 
-// TelemetryURL is at the container's own address, for no port of it is published: on Linux
+// TelemetryURL is at the container's own address, because its port is not published. On Linux
 // this machine reaches it.
 func (c *containers) TelemetryURL(name string) string {
 	if address := c.address(name); address != "" {
@@ -425,7 +424,7 @@ func (c *containers) TelemetryURL(name string) string {
 	return ""
 }
 
-// address is the container's own, empty while it does not run.
+// address is the container's own address; empty while it does not run.
 func (c *containers) address(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -437,7 +436,7 @@ func (c *containers) address(name string) string {
 	return ""
 }
 
-// deadline is the engines', as their environment says, or their default.
+// deadline is the engines' deadline: from their environment, or the default.
 func (c *containers) deadline() (time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -449,7 +448,7 @@ func (c *containers) deadline() (time.Duration, error) {
 	return engineDeadline, nil
 }
 
-// engineDeadline is that of an engine that is told none.
+// engineDeadline is the default of the engine.
 const engineDeadline = 40 * time.Second
 
 func (c *containers) image(name string) string {
@@ -458,7 +457,7 @@ func (c *containers) image(name string) string {
 	return c.known[name].Config.Image
 }
 
-// docker runs the client of the Docker daemon, which knows where the daemon is.
+// docker runs the docker command, which knows where the daemon is.
 func docker(ctx context.Context, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, dockerTimeout)
 	defer cancel()

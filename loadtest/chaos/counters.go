@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Counters are what the engines counted, all together. An engine that is killed takes
-// along what it counted after it was last asked, so they are at least so many.
+// Counters sums up what the engines counted. A killed engine loses what it counted since the
+// last reading, so each is a lower bound.
 type Counters struct {
-	Reached       bool    `json:"reached"` // any engine could be asked
+	Reached       bool    `json:"reached"` // whether any engine could be read
 	Redelivered   float64 `json:"redelivered"`
 	Joined        float64 `json:"joined"`
 	Skipped       float64 `json:"skipped"`
@@ -36,8 +36,8 @@ func (c *Counters) fields() map[string]*float64 {
 	}
 }
 
-// counting asks the engines regularly, for they forget.
-type counting struct {
+// counterReader reads the engines regularly, because a killed engine forgets its counters.
+type counterReader struct {
 	client http.Client
 	mu     sync.Mutex
 	before map[string]map[string]float64 // by engine and line
@@ -47,13 +47,13 @@ type counting struct {
 
 const countEvery = 500 * time.Millisecond
 
-func newCounting() *counting {
-	return &counting{client: http.Client{Timeout: time.Second}, before: map[string]map[string]float64{}, total: map[string]float64{}}
+func newCounterReader() *counterReader {
+	return &counterReader{client: http.Client{Timeout: time.Second}, before: map[string]map[string]float64{}, total: map[string]float64{}}
 }
 
-// run asks every engine there is until ctx ends, and once more. What they have counted
-// before is not counted.
-func (c *counting) run(ctx context.Context, engines func() map[string]string) {
+// run reads every engine until ctx ends, and once more. It ignores what engines counted
+// before.
+func (c *counterReader) run(ctx context.Context, engines func() map[string]string) {
 	for name, url := range engines() {
 		c.ask(name, url)
 	}
@@ -72,10 +72,10 @@ func (c *counting) run(ctx context.Context, engines func() map[string]string) {
 	}
 }
 
-func (c *counting) ask(name, url string) {
+func (c *counterReader) ask(name, url string) {
 	response, err := c.client.Get(url + "/metrics")
 	if err != nil {
-		return // down at the moment
+		return // it is down at the moment
 	}
 	defer response.Body.Close()
 	c.mu.Lock()
@@ -96,7 +96,7 @@ func (c *counting) ask(name, url string) {
 		now[line] = value
 		if before := c.before[name][line]; value >= before {
 			c.total[line] += value - before
-		} else { // started anew
+		} else { // it was restarted
 			c.total[line] += value
 		}
 	}
@@ -104,7 +104,7 @@ func (c *counting) ask(name, url string) {
 	c.asked = true
 }
 
-func (c *counting) counters() Counters {
+func (c *counterReader) counters() Counters {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	counters := Counters{Reached: c.asked}

@@ -9,20 +9,20 @@ import (
 	"github.com/liquida/liquida/loadtest/link"
 )
 
-// links are the network between the programs and their servers: one link for each pair.
-// Only processes of this machine can be led over them.
+// links are the network between the programs and their servers: one link for each pair. Only
+// processes of this machine can use them.
 type links struct {
 	mu sync.Mutex
-	of map[string]*programLinks // by the program's process
+	of map[string]*programLinks // by the program's process name
 }
 
-// programLinks are those of one program.
+// programLinks are the links of one program.
 type programLinks struct {
 	kafka  []*link.Link
 	ledger []*link.Link // one for each server
 }
 
-// to are the links to one destination.
+// to returns the links to a destination.
 func (p *programLinks) to(d destination) []*link.Link {
 	if d == toKafka {
 		return p.kafka
@@ -30,11 +30,11 @@ func (p *programLinks) to(d destination) []*link.Link {
 	return p.ledger
 }
 
-// via leads a program to a server over a link of its own (stack.Config.Via).
+// via opens the link from a program to a server (stack.Config.Via).
 func (l *links) via(process, server, address string) (string, error) {
 	switch {
 	case strings.HasPrefix(process, "engine-"), process == stack.Producer:
-	case process == stack.Simulator && server == stack.Broker: // it has nothing to do with the ledger
+	case process == stack.Simulator && server == stack.Broker: // it does not use the ledger
 	default:
 		return address, nil
 	}
@@ -57,7 +57,7 @@ func (l *links) via(process, server, address string) (string, error) {
 	return made.Address(), nil
 }
 
-// between are the links from a program to a destination.
+// between returns the links from a program to a destination.
 func (l *links) between(process string, d destination) ([]*link.Link, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *links) close() {
 	}
 }
 
-// destination is where a link leads.
+// destination is the server of a link.
 type destination int
 
 const (

@@ -12,8 +12,8 @@ import (
 	"github.com/liquida/liquida/loadtest/load"
 )
 
-// live shows load and faults in one line that is rewritten on a terminal; else as plain
-// lines now and then. Each fault has a line of its own besides.
+// live shows load and faults: on a terminal in one line that it rewrites, else in a line now
+// and then. Each fault has a line of its own, too.
 type live struct {
 	file     *os.File
 	terminal bool
@@ -36,7 +36,7 @@ func newLive(file *os.File) *live {
 	return l
 }
 
-// progress shows how far the load is.
+// progress shows the progress of the load.
 func (l *live) progress(s load.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *live) redraw() {
 	fmt.Fprintf(l.file, "\r\x1b[K%s", text)
 }
 
-// event prints a line of its own.
+// event prints a line.
 func (l *live) event(format string, arguments ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// observer reads every report, as any client could, and keeps when payments settled.
+// observer reads every report, as any client could, and remembers when payments settled.
 type observer struct {
 	client   *kgo.Client
 	admin    *kadm.Client
@@ -26,9 +26,9 @@ type observer struct {
 	done     chan struct{}
 
 	mu       sync.Mutex
-	next     map[int32]int64           // the offset after the last one read
-	settled  map[int32][]time.Duration // by partition: when, since the start, by the engine's clock
-	waits    [][]float32               // by second of the report: how long settled payments took, in ms
+	next     map[int32]int64           // the offset after the last report read
+	settled  map[int32][]time.Duration // by partition: time of the report since the start
+	waits    [][]float32               // by second of the report: latencies of settled payments in ms
 	rejected map[string]int            // by reason
 	awaited  map[pix.EndToEndID]chan struct{}
 }
@@ -77,27 +77,27 @@ func (o *observer) read() {
 			outcome := history.Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}
 			told := history.Report{At: r.Timestamp, Outcome: outcome, AmountCentavos: report.AmountCentavos}
 			if back, notReturn := pix.ParseReturnID(report.EndToEndId); notReturn == nil {
-				original, _ := pix.ParseEndToEndID(report.OriginalEndToEndId) // what is none was paid by nobody
+				original, _ := pix.ParseEndToEndID(report.OriginalEndToEndId) // zero if it is malformed: no payment has that id
 				o.recorder.ReturnReported(back, original, told)
 				if outcome.Settled {
 					o.answers.reportedBack(original, &report)
 				}
-				o.tell(pix.EndToEndID(back))
+				o.notify(pix.EndToEndID(back))
 				return
 			}
 			if err != nil {
-				return // the audit names it
+				return // the audit names the record
 			}
 			o.recorder.Reported(id, told)
 			o.answers.reported(id, r.Timestamp, outcome, &report)
 			o.count(id, r, outcome)
-			o.tell(id)
+			o.notify(id)
 		})
 	}
 }
 
-// tell tells who waits for a report that it is there. The lock is held.
-func (o *observer) tell(id pix.EndToEndID) {
+// notify wakes the waiters of id. The caller holds the lock.
+func (o *observer) notify(id pix.EndToEndID) {
 	if waiting := o.awaited[id]; waiting != nil {
 		close(waiting)
 		delete(o.awaited, id)
@@ -121,13 +121,13 @@ func (o *observer) count(id pix.EndToEndID, r *kgo.Record, outcome history.Outco
 	o.waits[second] = append(o.waits[second], float32(r.Timestamp.Sub(intended(id)).Seconds()*1000))
 }
 
-// intended is when a payment should have been sent: ids of the load say it.
+// intended returns when a payment should have been sent, which ids of the load say.
 func intended(id pix.EndToEndID) time.Time {
 	return id.Time().Add(time.Duration(id.OrderedSuffix()) * time.Microsecond)
 }
 
-// await returns a channel that is closed when the payment, or the return, has its report. It
-// must be asked for before it is sent.
+// await returns a channel that closes when the payment or return has its report. Call it
+// before sending.
 func (o *observer) await(id pix.EndToEndID) <-chan struct{} {
 	reported := make(chan struct{})
 	o.mu.Lock()
@@ -136,7 +136,7 @@ func (o *observer) await(id pix.EndToEndID) <-chan struct{} {
 	return reported
 }
 
-// finish reads what is there and ends.
+// finish reads to the current end of the topic, and ends.
 func (o *observer) finish(ctx context.Context) error {
 	defer func() { o.client.Close(); <-o.done }()
 	ends, err := o.admin.ListEndOffsets(ctx, stream.Settlements)
@@ -162,10 +162,9 @@ func (o *observer) finish(ctx context.Context) error {
 	}
 }
 
-// recovery returns what a fault did to the partitions it was about (all if none are
-// given): the time from its beginning to the first payment settled by any of them, and the
-// longest time in which one of them settled nothing, if that was while the fault lasted or
-// soon after.
+// recovery returns what a fault did to its partitions (all if none are given): the time from
+// its beginning to the first payment settled in any of them, and the longest standstill of
+// one of them, during the fault or soon after.
 func (o *observer) recovery(began, ended time.Duration, partitions []int32) (first, standstill time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -194,5 +193,5 @@ func (o *observer) recovery(began, ended time.Duration, partitions []int32) (fir
 	return first, standstill
 }
 
-// aftermath is the time after a fault in which a standstill is put down to it.
+// aftermath is the time after a fault in which a standstill counts as its effect.
 const aftermath = 2 * time.Second

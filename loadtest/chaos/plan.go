@@ -9,46 +9,46 @@ import (
 	"time"
 )
 
-// Planned is a fault and when to begin with it.
-type Planned struct {
+// PlannedFault is a fault and the time of its beginning.
+type PlannedFault struct {
 	At   time.Duration // since the first payment
 	Kind string
-	// Roll decides everything that is left to chance inside the fault: whom, for how long,
-	// at which step. The same plan does the same again.
+	// Roll decides everything random inside the fault: its target, its duration, its step. The
+	// same plan does the same again.
 	Roll uint64
 }
 
 const (
-	// spacing is the mean time between two faults. Faults last longer: they overlap.
+	// spacing is the mean time between two faults. Faults last longer, so they overlap.
 	spacing     = 5 * time.Second
 	plannedMax  = 10_000
-	quietBefore = 5 * time.Second // for the load to run well at first
-	quietAfter  = 5 * time.Second // and to be seen to run again
+	quietBefore = 5 * time.Second // to see the load run well first
+	quietAfter  = 5 * time.Second // to see it run well again
 )
 
-// Plan deals faults of the kinds over the time of the load like cards: every kind comes
-// once before any comes again. It is a function of its arguments.
-func Plan(seed uint64, duration time.Duration, kinds []string) []Planned {
+// Plan deals faults over the time of the load like cards: every kind comes once before any
+// comes again. It is a function of its arguments.
+func Plan(seed uint64, duration time.Duration, kinds []string) []PlannedFault {
 	random := rand.New(rand.NewPCG(seed, 1))
-	var plan []Planned
+	var plan []PlannedFault
 	var deck []string
 	for at := quietBefore; at < duration-quietAfter && len(plan) < plannedMax; {
 		if len(deck) == 0 {
 			deck = slices.Clone(kinds)
 			random.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		}
-		plan = append(plan, Planned{at, deck[0], random.Uint64()})
+		plan = append(plan, PlannedFault{at, deck[0], random.Uint64()})
 		deck = deck[1:]
 		at += spacing/2 + time.Duration(random.Int64N(int64(spacing)))
 	}
 	return plan
 }
 
-// ParseScript reads faults at given times, one a line or separated by commas, like
-// "12s kill-engine". What each leaves to chance is decided by the seed.
-func ParseScript(text string, seed uint64) ([]Planned, error) {
+// ParseScript reads faults at given times, like "12s kill-engine", separated by lines or
+// commas. The seed decides everything random inside them.
+func ParseScript(text string, seed uint64) ([]PlannedFault, error) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	var plan []Planned
+	var plan []PlannedFault
 	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == ',' }) {
 		line, _, _ = strings.Cut(line, "#")
 		fields := strings.Fields(line)
@@ -65,16 +65,16 @@ func ParseScript(text string, seed uint64) ([]Planned, error) {
 		if _, err := kindsNamed(fields[1]); err != nil {
 			return nil, fmt.Errorf("script: %w", err)
 		}
-		plan = append(plan, Planned{at, fields[1], random.Uint64()})
+		plan = append(plan, PlannedFault{at, fields[1], random.Uint64()})
 	}
 	if len(plan) == 0 || len(plan) > plannedMax {
-		return nil, fmt.Errorf("script: it has %d faults: it must have from 1 to %d", len(plan), plannedMax)
+		return nil, fmt.Errorf("script: it has %d faults, it must have 1 to %d", len(plan), plannedMax)
 	}
-	slices.SortStableFunc(plan, func(a, b Planned) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(plan, func(a, b PlannedFault) int { return cmp.Compare(a.At, b.At) })
 	return plan, nil
 }
 
-// ParseKinds reads "all" or names of faults separated by commas.
+// ParseKinds reads "all", or names of faults separated by commas.
 func ParseKinds(text string) ([]string, error) {
 	if text == "all" {
 		var names []string
@@ -86,7 +86,7 @@ func ParseKinds(text string) ([]string, error) {
 	return kindsNamed(strings.Split(text, ",")...)
 }
 
-// ContainerKinds are the names of the faults that containers can have.
+// ContainerKinds returns the names of the faults that containers can have.
 func ContainerKinds() []string {
 	var names []string
 	for _, k := range kinds {
@@ -97,12 +97,12 @@ func ContainerKinds() []string {
 	return names
 }
 
-// RefuseInContainers names a fault of a plan that containers cannot have.
-func RefuseInContainers(plan []Planned) error {
+// RefuseInContainers returns an error that names a fault that containers cannot have.
+func RefuseInContainers(plan []PlannedFault) error {
 	possible := ContainerKinds()
 	for _, planned := range plan {
 		if !slices.Contains(possible, planned.Kind) {
-			return fmt.Errorf("fault %q needs processes of a stack of its own: in containers there are %s", planned.Kind, strings.Join(possible, ", "))
+			return fmt.Errorf("fault %q needs a stack of processes; in containers the faults are %s", planned.Kind, strings.Join(possible, ", "))
 		}
 	}
 	return nil
@@ -118,7 +118,7 @@ func kindsNamed(names ...string) ([]string, error) {
 	return names, nil
 }
 
-// Kinds describes every fault, for --help; those that containers cannot have with a star.
+// Kinds describes every fault, for --help. A star marks those that containers cannot have.
 func Kinds() string {
 	var text strings.Builder
 	for _, k := range kinds {

@@ -16,12 +16,12 @@ import (
 	"github.com/liquida/liquida/loadtest/mix"
 )
 
-// Result is what a run has shown.
+// Result is the outcome of a run.
 type Result struct {
 	Passed          bool            `json:"passed"`
 	Problems        []string        `json:"problems"`
 	Seed            uint64          `json:"seed"`
-	Repeat          string          `json:"repeat"` // the command that does the same again
+	Repeat          string          `json:"repeat"` // the command that repeats the run
 	StartedAt       time.Time       `json:"started_at"`
 	Engines         int             `json:"engines"`
 	Kafka           string          `json:"kafka"`
@@ -38,31 +38,31 @@ type Result struct {
 	Seconds         []load.Second   `json:"seconds"`
 }
 
-// Event is a fault that was injected. Times are seconds since the first payment.
+// Event is an injected fault. Times are seconds since the first payment.
 type Event struct {
 	Kind   string  `json:"kind"`
 	Target string  `json:"target"`
 	Detail string  `json:"detail,omitempty"`
 	Began  float64 `json:"began"`
-	Ended  float64 `json:"ended"` // the cause was taken away: started again, resumed, healed
-	Ready  float64 `json:"ready"` // everything said that it was ready again
-	// Partitions are those that it was about; none: all.
+	Ended  float64 `json:"ended"` // its cause ended: started again, resumed, healed
+	Ready  float64 `json:"ready"` // everything was ready again
+	// Partitions are those that it hit; empty: all.
 	Partitions []int32 `json:"partitions,omitempty"`
-	// FirstSettled is the time from its beginning to the first payment settled in any of
-	// the partitions; negative: none was.
+	// FirstSettled is the time from its beginning to the first payment settled in any of the
+	// partitions; negative: none.
 	FirstSettled float64 `json:"first_settled_seconds"`
-	// Standstill is the longest time in which one of the partitions settled nothing.
+	// Standstill is the longest time in which a partition settled nothing.
 	Standstill float64 `json:"standstill_seconds"`
 	Problem    string  `json:"problem,omitempty"`
 }
 
-// Lasted is the time until the cause was taken away, in seconds.
+// Lasted returns the seconds until the cause ended.
 func (e Event) Lasted() float64 { return max(e.Ended-e.Began, 0) }
 
-// ReadyAfter is the time until everything was ready again, in seconds.
+// ReadyAfter returns the seconds until everything was ready again.
 func (e Event) ReadyAfter() float64 { return max(e.Ready-e.Began, 0) }
 
-// series sums the seconds up.
+// series returns the seconds of the run.
 func (o *observer) series() []load.Second {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,7 +78,7 @@ func (o *observer) series() []load.Second {
 	return seconds
 }
 
-// judge says whether the run has passed.
+// judge decides whether the run passed.
 func (r *Result) judge() {
 	for _, event := range r.Events {
 		if event.Problem != "" {
@@ -97,7 +97,7 @@ type KindSummary struct {
 	Problems                     int
 }
 
-// Kinds sums the faults up by kind, the longest standstill first.
+// Kinds sums up the faults by kind, the longest standstill first.
 func (r *Result) Kinds() []KindSummary {
 	byKind := map[string][]Event{}
 	for _, event := range r.Events {
@@ -139,7 +139,7 @@ func (r *Result) Write(w io.Writer) {
 	}
 	fmt.Fprintln(w, r.Answers)
 
-	fmt.Fprintln(w, "\nfaults; seconds from the fault's beginning, in the partitions that it was about:")
+	fmt.Fprintln(w, "\nfaults; seconds from the fault's beginning, in the partitions that it hit:")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "fault\ttimes\tfirst settled, median\tmax\tlongest standstill, median\tmax\tproblems\t")
 	for _, k := range r.Kinds() {
@@ -158,32 +158,31 @@ func (r *Result) Write(w io.Writer) {
 	fmt.Fprintln(w, r)
 }
 
-// Figure is one of a list, for people.
+// Figure is a line for people.
 type Figure struct{ What, Value string }
 
-// Recovery says what dying and coming back have cost.
+// Recovery says what deaths and restarts cost.
 func (r *Result) Recovery() []Figure {
 	c := r.Counters
-	redelivered := fmt.Sprintf("%.0f, and %.0f skipped by the commit's hint (at least: an engine takes some counts to its grave)", c.Redelivered, c.Skipped)
+	redelivered := fmt.Sprintf("%.0f, and %.0f skipped by the hint (at least: a killed engine loses its last counts)", c.Redelivered, c.Skipped)
 	if !c.Reached {
-		redelivered = "not known, nor what follows from the engines' counters: none of them could be asked"
+		redelivered = "unknown: no engine's counters could be read"
 	}
 	return []Figure{
 		{"kill to the first settled payment, the same engine restarted", r.firstSettled("kill-engine", "crash-engine")},
 		{"kill to the first settled payment, another engine taking over", r.firstSettled("kill-engine-takeover")},
 		{"payments redelivered", redelivered},
-		{"duplicates absorbed", fmt.Sprintf("%.0f that joined one in flight, %.0f answers of banks (%.0f late, %.0f about none in flight), %d repeated reports",
+		{"duplicates absorbed", fmt.Sprintf("%.0f orders joined one in flight, %.0f responses of banks (%.0f late, %.0f about no payment in flight), %d repeated reports",
 			c.Joined, c.AnswersLate+c.AnswersOdd, c.AnswersLate, c.AnswersOdd, r.Audit.Summary.RepeatedReports)},
-		{"answers refused, of banks that were not asked", fmt.Sprintf("%.0f", c.AnswersForged)},
+		{"forged responses refused", fmt.Sprintf("%.0f", c.AnswersForged)},
 		{"longest wait of any payment", fmt.Sprintf("%.1f s", r.LongestWait())},
 		{"longest wait of a settled payment", fmt.Sprintf("%.1f s", r.longest("settled"))},
 		{"good payments rejected", r.goodRejected()},
-		{"payments that must wait for the deadline", r.waiting()},
+		{"payments that last until the deadline", r.waiting()},
 	}
 }
 
-// firstSettled sums up the faults of some kinds: the partitions of the engine that died,
-// from its death to the first payment that any of them settled.
+// firstSettled sums up FirstSettled of the faults of some kinds.
 func (r *Result) firstSettled(kinds ...string) string {
 	var seconds []float64
 	for _, event := range r.Events {
@@ -198,7 +197,7 @@ func (r *Result) firstSettled(kinds ...string) string {
 	return fmt.Sprintf("median %.2f s, longest %.2f s, of %d", seconds[len(seconds)/2], seconds[len(seconds)-1], len(seconds))
 }
 
-// goodRejected counts the payments that should have settled and were rejected.
+// goodRejected counts rejected payments that should have settled.
 func (r *Result) goodRejected() string {
 	good, total := 0, 0
 	for _, outcome := range r.Load.Outcomes {
@@ -217,7 +216,7 @@ func (r *Result) goodRejected() string {
 	return fmt.Sprintf("%d of %d: %s", total, good, strings.Join(reasons, ", "))
 }
 
-// waiting counts the payments whose bank does not answer in time.
+// waiting counts the payments whose bank does not respond in time.
 func (r *Result) waiting() string {
 	sent, ended := 0, 0
 	for _, outcome := range r.Load.Outcomes {
@@ -229,8 +228,7 @@ func (r *Result) waiting() string {
 	return fmt.Sprintf("%d, of which %d ended as AB03", sent, ended)
 }
 
-// LongestWait is the longest time, in seconds, from when a payment should have been sent
-// to its outcome.
+// LongestWait returns the most seconds from an intended send to the outcome.
 func (r *Result) LongestWait() float64 { return r.longest("every outcome") }
 
 func (r *Result) longest(kind string) float64 {
@@ -242,7 +240,7 @@ func (r *Result) longest(kind string) float64 {
 	return 0
 }
 
-// WriteTable prints several runs, one a line, and how to repeat those that failed.
+// WriteTable prints one line for each run, and how to repeat those that failed.
 func WriteTable(w io.Writer, results []*Result) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\nseed\tverdict\tfaults\tpayments\tgood ones rejected\tredelivered\tlongest wait\t")
@@ -264,7 +262,7 @@ func WriteTable(w io.Writer, results []*Result) {
 	fmt.Fprintf(w, "%d of %d runs passed\n", passed, len(results))
 }
 
-// Excused counts payments that ended otherwise than without faults, as they may.
+// Excused counts payments whose outcome faults changed, as they may.
 func (r *Result) Excused() (n int) {
 	for _, outcome := range r.Load.Outcomes {
 		n += outcome.Excused

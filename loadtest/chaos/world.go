@@ -12,10 +12,10 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// system is a clearing house that can be broken: processes of this machine (*stack.Stack),
-// or containers that docker compose has started (*containers).
+// system is a clearing house that can be broken: a stack of processes (*stack.Stack), or the
+// containers of docker compose (*containers).
 type system interface {
-	Kafka() stream.Config // as one who may do everything
+	Kafka() stream.Config // as a user that may do everything
 	TigerBeetleAddresses() string
 	ProducerURL() string
 	Keys() (map[string]string, error)
@@ -35,27 +35,26 @@ type system interface {
 	Stop(ctx context.Context) error
 }
 
-// world is the clearing house that is being broken.
+// world is the clearing house under test.
 type world struct {
 	system
 	admin     *kadm.Client
 	simulator *banks
 	live      *live
 
-	// processes and links are those of a stack of processes, nil in containers: nothing else
-	// can be led over links, or told to die at a step of a payment.
+	// processes and links are nil for containers, which have neither links nor crash points.
 	processes *stack.Stack
 	links     *links
-	// clears tells whether a member of the engines' group is the named engine.
+	// clears reports whether a member of the engines' group is the named engine.
 	clears func(engine string, member kadm.DescribedGroupMember) bool
-	// engines are those that are there from beginning to end.
+	// engines are the engines that run from beginning to end.
 	engines []string
 
 	start time.Time // of the load
 
 	mu    sync.Mutex
-	taken map[string]chan struct{} // by process: holds a token while a fault is at it
-	extra []string                 // engines that a fault has added
+	taken map[string]chan struct{} // by process: holds a token while a fault uses it
+	extra []string                 // engines that a fault added
 }
 
 // addEngine starts one more engine.
@@ -69,7 +68,7 @@ func (w *world) addEngine(ctx context.Context) (string, error) {
 	return name, err
 }
 
-// allEngines are those that are there, or were.
+// allEngines returns all engines, also those that have left.
 func (w *world) allEngines() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,14 +97,14 @@ func (w *world) begin(f *fault) {
 	w.live.event("%s %s %s", f.Kind, f.Target, f.Detail)
 }
 
-// end notes that nothing stands in the way any more; recovery may still take its time.
+// end records that the cause is gone. Recovery may still take time.
 func (w *world) end(f *fault) {
 	if f.Ended == 0 {
 		f.Ended = time.Since(w.start).Seconds()
 	}
 }
 
-// bring starts a process that a fault has ended and waits until it is ready.
+// bring starts a process that a fault ended, and waits until it is ready.
 func (w *world) bring(ctx context.Context, f *fault, name string) error {
 	if err := w.StartProcess(name); err != nil {
 		return err
@@ -128,8 +127,8 @@ func (w *world) pause(ctx context.Context, f *fault, name string, low, high time
 	return w.WaitReady(ctx, name)
 }
 
-// partitionsOf asks the group which partitions an engine clears. Without an answer it
-// returns none: the figures of the fault are then about all of them.
+// partitionsOf asks the group which partitions an engine clears. If that fails it returns
+// none, and the figures of the fault are then about all partitions.
 func (w *world) partitionsOf(ctx context.Context, engine string) []int32 {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

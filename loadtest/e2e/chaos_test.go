@@ -75,7 +75,7 @@ func script(t *testing.T, rate float64, duration time.Duration, text string) *ch
 }
 
 // breakIt runs the plan and fails the test unless the run passes.
-func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.Planned) *chaos.Result {
+func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.PlannedFault) *chaos.Result {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "liquida-e2e-chaos-") //nolint:usetesting // the logs of a failed test must stay
 	if err != nil {

@@ -33,7 +33,7 @@ type Page struct {
 // Fact is a name and what there is to say about it.
 type Fact struct{ Name, Value string }
 
-// Check is what one of the checks says of a run.
+// Check is what a judge says of a run.
 type Check struct {
 	Name   string
 	Passed bool

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -29,6 +31,18 @@ func TestDashboardsInGrafana(t *testing.T) {
 	}
 	if output, err := exec.Command("node", arguments...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, output)
+	}
+}
+
+// TestSameVersionInGrafana compares the packages with the server's image: both are of one minor version.
+func TestSameVersionInGrafana(t *testing.T) {
+	image := regexp.MustCompile(`image: grafana/grafana:(\d+\.\d+)\.`).FindStringSubmatch(read(t, "../../docker-compose.yml"))
+	var module struct{ Version string }
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(grafanaLibrary(t), "node_modules/@grafana/prometheus/package.json"))), &module); err != nil {
+		t.Fatal(err)
+	}
+	if image == nil || !strings.HasPrefix(module.Version, image[1]+".") {
+		t.Errorf("docker-compose.yml has Grafana %q, .ci/tools.sh has its packages in version %s", image, module.Version)
 	}
 }
 

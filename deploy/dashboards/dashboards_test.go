@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // TestPanelsExplainThemselves checks that every panel asks a question and says how to read the answer.
@@ -96,6 +98,19 @@ func TestAlertsExplainThemselves(t *testing.T) {
 		}
 		if !strings.Contains(tests, `alertname="`+rule.Alert+`"`) {
 			t.Errorf("%s fires in no test of rules_test.yml", rule.Alert)
+		}
+	}
+}
+
+// TestDeadLettersAreExplained checks that alert and runbook name every reason of a dead letter.
+func TestDeadLettersAreExplained(t *testing.T) {
+	_, entry, _ := strings.Cut(read(t, "../runbook.md"), "\n## DeadLetters\n")
+	entry, _, _ = strings.Cut(entry, "\n## ")
+	all := rules(t)
+	alert := all[slices.IndexFunc(all, func(r rule) bool { return r.Alert == "DeadLetters" })].Annotations["description"]
+	for _, reason := range pix.ReasonsOf(pix.OfDeadLetter) {
+		if !strings.Contains(entry, reason.String()) || !strings.Contains(alert, reason.String()) {
+			t.Errorf("%s is the reason of a dead letter, and the alert or the runbook does not explain it", reason)
 		}
 	}
 }

@@ -100,7 +100,7 @@ Environment:
 			started = true
 		} else {
 			started = true
-			config.ProgressOn, config.Tell = os.Stderr, os.Stderr
+			config.ProgressOn, config.Log = os.Stderr, os.Stderr
 			if result, err = bench.Measure(command.Context(), config); result == nil {
 				return err
 			}

@@ -18,7 +18,7 @@ import (
 )
 
 func benchPostgresCommand() *cobra.Command {
-	config := rivals.Config{Tell: os.Stderr}
+	config := rivals.Config{Log: os.Stderr}
 	var json string
 	environment := &benchEnvironment{}
 	command := &cobra.Command{

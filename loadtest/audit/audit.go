@@ -12,18 +12,18 @@ import (
 
 // Config says what to audit.
 type Config struct {
-	// Kafka says where Kafka is and how to get in. From the caller: the audit shares no code.
+	// Kafka says how to connect. The caller gives it, because the audit shares no code.
 	Kafka  []kgo.Opt
 	Ledger tigerbeetle.Client
-	// Wait bounds how long the audit waits for payments under way to end. A payment whose
-	// pending legs nobody resolves is released by the ledger's own timeout.
+	// Wait is the longest wait until no payment is in flight. A hold that nobody resolves ends
+	// by the ledger's own timeout.
 	Wait time.Duration
-	// Tell is told what the audit does.
-	Tell func(format string, arguments ...any)
+	// Log is called with what the audit does.
+	Log func(format string, arguments ...any)
 }
 
-// Run reads every topic and every object of the ledger and judges them. An error means
-// that the audit could not be carried out.
+// Run reads all topics and the whole ledger, and judges them. An error means that there is
+// no verdict.
 func Run(ctx context.Context, config Config) (Verdict, error) {
 	began := time.Now()
 	topics, err := openTopics(config.Kafka)
@@ -46,7 +46,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	for topic, partitions := range bounds.starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {
-				a.add(TopicCut, topic, "partition %d begins at the offset %d: the records before are gone, and with them the proof", partition, start.Offset)
+				a.add(TopicCut, topic, "partition %d begins at offset %d: the records before it are gone, so nothing is proved about them", partition, start.Offset)
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		if err := step.read(); err != nil {
 			return Verdict{}, err
 		}
-		config.Tell("read all %s in %.1f s", step.what, time.Since(started).Seconds())
+		config.Log("read all %s in %.1f s", step.what, time.Since(started).Seconds())
 	}
 	committed, err := topics.committed(ctx, bounds)
 	if err != nil {
@@ -85,8 +85,8 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	return verdict, nil
 }
 
-// waitUntilQuiet returns when no payment is under way, or after config.Wait: what is
-// still under way then is a finding.
+// waitUntilQuiet returns when no payment is in flight, or after config.Wait: what is in flight
+// then becomes a finding.
 func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
 	deadline := time.Now().Add(config.Wait)
 	for told := (time.Time{}); ; {
@@ -100,7 +100,7 @@ func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
 		}
 		if time.Since(told) > 5*time.Second {
 			told = time.Now()
-			config.Tell("waiting up to %.0f s: %s", left.Seconds(), under)
+			config.Log("waiting up to %.0f s: %s", left.Seconds(), under)
 		}
 		select {
 		case <-ctx.Done():
@@ -110,7 +110,7 @@ func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
 	}
 }
 
-// underWay says what shows that payments are under way, nothing if none are.
+// underWay says why payments seem to be in flight; empty: none are.
 func underWay(ctx context.Context, config Config, topics *topics) (string, error) {
 	bounds, err := topics.bounds(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func underWay(ctx context.Context, config Config, topics *topics) (string, error
 	for partition, end := range bounds.ends[paymentsTopic] {
 		lag += end.Offset - committed[partition]
 	}
-	// Every payment holds its first leg against a transit account, and there are few of those.
+	// Every payment holds its first leg against a transit account, of which there are few.
 	pending := 0
 	err = readAccounts(ctx, config.Ledger, kindTransit, func(a tb.Account) {
 		if a.DebitsPending != (tb.Uint128{}) || a.CreditsPending != (tb.Uint128{}) {
@@ -134,5 +134,5 @@ func underWay(ctx context.Context, config Config, topics *topics) (string, error
 	if err != nil || lag == 0 && pending == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("%d messages are not finished by the group %s, money is pending at %d banks", lag, engineGroup, pending), nil
+	return fmt.Sprintf("the group %[2]s has not finished %[1]d messages, and money is pending at %[3]d banks", lag, engineGroup, pending), nil
 }

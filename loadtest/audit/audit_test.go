@@ -433,7 +433,7 @@ func (h *history) hold(o *pixv1.PaymentOrder, legs ...int) {
 	for _, leg := range legs {
 		debit, credit := p.leg(leg)
 		h.transfers = append(h.transfers, tb.Transfer{
-			ID: toTigerBeetle(key.slot(leg - 1)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
+			ID: toTigerBeetle(key.role(leg - 1)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
 			Amount: tb.ToUint128(o.AmountCentavos), UserData128: toTigerBeetle(names), UserData64: ispb,
 			Ledger: ledgerNumber, Code: uint16(leg), Timeout: 60, Flags: tb.TransferFlags{Pending: true}.ToUint16(),
 		})
@@ -457,8 +457,8 @@ func (h *history) void(o *pixv1.PaymentOrder, reason string, legs ...int) {
 func (h *history) resolve(o *pixv1.PaymentOrder, flags tb.TransferFlags, reason string, legs []int) {
 	_, key := h.legsOf(o)
 	for _, leg := range legs {
-		t := *h.find(key.slot(leg - 1))
-		t.ID, t.PendingID = toTigerBeetle(key.slot(resolutionSlot+leg-1)), t.ID
+		t := *h.find(key.role(leg - 1))
+		t.ID, t.PendingID = toTigerBeetle(key.role(resolutionRole+leg-1)), t.ID
 		t.UserData32, t.Flags, t.Timeout = reasonOf(reason), flags.ToUint16(), 0
 		h.transfers = append(h.transfers, t)
 	}
@@ -467,7 +467,7 @@ func (h *history) resolve(o *pixv1.PaymentOrder, flags tb.TransferFlags, reason 
 func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit accountID) {
 	p, key := h.legsOf(o)
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: toTigerBeetle(key.slot(resolutionSlot)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
+		ID: toTigerBeetle(key.role(resolutionRole)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
 		UserData64: p.contentHash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
 	})
 }
@@ -484,7 +484,7 @@ func (h *history) move(code uint16, debit, credit accountID, amount uint64) {
 
 func (h *history) transfer(order, slot int) *tb.Transfer {
 	_, key := h.legsOf(h.message(order))
-	return h.find(key.slot(slot))
+	return h.find(key.role(slot))
 }
 
 func (h *history) find(id number128) *tb.Transfer {
@@ -501,7 +501,7 @@ func (h *history) dropTransfers(order int, slots ...int) {
 	_, key := h.legsOf(h.message(order))
 	for _, slot := range slots {
 		for i := range h.transfers {
-			if fromTigerBeetle(h.transfers[i].ID) == key.slot(slot) {
+			if fromTigerBeetle(h.transfers[i].ID) == key.role(slot) {
 				h.transfers = append(h.transfers[:i], h.transfers[i+1:]...)
 				break
 			}

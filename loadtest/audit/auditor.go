@@ -1,9 +1,8 @@
-// Package audit proves, from the topics and the ledger alone, that every payment has
-// exactly one outcome and that every centavo is where it should be.
+// Package audit proves from topics and ledger that every payment has exactly one outcome, and
+// that every centavo is where it should be.
 //
-// It shares the schema of the messages and the TigerBeetle client with the services, and
-// nothing else: ids and laws are derived anew, so that a bug in the shared packages
-// cannot hide in it.
+// It shares only the messages and the TigerBeetle client with the services. It derives ids and
+// laws by itself, so that a bug in the shared packages cannot hide in it.
 package audit
 
 import (
@@ -28,11 +27,10 @@ type Record struct {
 
 func (r Record) String() string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
 
-// Auditor is the proof without any I/O: it is fed what was found and judges it. The order
-// is: every DeadLetter, every Order, EndOfOrders, every Report, every Account, every
-// Transfer, GroupLag, and then Judge.
+// Auditor is the proof without I/O. Call, in this order: DeadLetter, Order, EndOfOrders,
+// Report, Account, Transfer, GroupLag, each for all there are, then Judge.
 //
-// It keeps some 200 bytes a payment, and nothing of a record or transfer that it has seen.
+// It keeps about 200 bytes for each payment, and no record or transfer.
 type Auditor struct {
 	findings
 	seed     maphash.Seed
@@ -41,12 +39,12 @@ type Auditor struct {
 	byKey    map[number128]uint32 // index into payments
 	// conflicts are valid orders that have a dead letter DUPL.
 	conflicts []conflict
-	// conflicting are the contents of conflicts, by the payment.
+	// conflicting are the contents of conflicts, by payment.
 	conflicting map[number128][]content
 	// returnConflicts are valid returns that have a dead letter DUPL.
 	returnConflicts []returnConflict
-	returns         map[endToEndID]*giving
-	verdicts        map[number128]*giving // returns by the ids of their verdicts
+	returns         map[endToEndID]*paymentReturn
+	verdicts        map[number128]*paymentReturn // by the id of the verdict
 	originals       map[number128]*original
 	accounts        map[accountID]account
 	expected        map[accountID]movement
@@ -55,7 +53,7 @@ type Auditor struct {
 	summary         Summary
 }
 
-// Summary counts what the audit has read.
+// Summary counts what the audit read.
 type Summary struct {
 	Orders           int            `json:"orders"`
 	Payments         int            `json:"payments"`
@@ -92,7 +90,7 @@ type conflict struct {
 	record  coordinates
 }
 
-// payment is all that is kept about one payment.
+// payment is what the audit keeps about a payment.
 type payment struct {
 	id          endToEndID
 	content     content
@@ -110,7 +108,7 @@ type payment struct {
 	voided      legs
 }
 
-// legs is a set of legs: bit n-1 stands for leg n.
+// legs is a set of legs: bit n-1 is leg n.
 type legs uint8
 
 func (l legs) String() string {
@@ -130,7 +128,7 @@ const firstLeg legs = 1
 
 func (p *payment) sameBank() bool { return transitOf(p.content.payer) == transitOf(p.content.payee) }
 
-// legs returns the legs that a payment has: one inside a bank never reaches the reserves.
+// legs returns the legs of the payment. Inside one bank there is no leg 2.
 func (p *payment) legs() legs {
 	if p.sameBank() {
 		return 0b101
@@ -138,13 +136,13 @@ func (p *payment) legs() legs {
 	return 0b111
 }
 
-// settledInLedger tells whether the ledger has posted all of it.
+// settledInLedger reports whether all legs are posted.
 func (p *payment) settledInLedger() bool {
 	all := p.legs()
 	return p.posted == all && p.held == all && p.voided == 0 && !p.receipt
 }
 
-// leg returns between which accounts a leg moves money.
+// leg returns the accounts of a leg.
 func (p *payment) leg(leg int) (debit, credit accountID) { return p.content.leg(leg) }
 
 func (c content) leg(leg int) (debit, credit accountID) {
@@ -157,15 +155,15 @@ func (c content) leg(leg int) (debit, credit accountID) {
 	return transitOf(c.payee), c.payee
 }
 
-// moves tells whether a leg is that of a payment with this content.
+// moves reports whether a transfer is a leg of a payment with this content.
 func (c content) moves(t tb.Transfer) bool {
 	debit, credit := c.leg(int(t.Code))
 	amount, ok := centavos(t.Amount)
 	return ok && amount == c.centavos && fromTigerBeetle(t.DebitAccountID) == debit && fromTigerBeetle(t.CreditAccountID) == credit
 }
 
-// NewAuditor returns an auditor that has seen nothing, with room for so many orders:
-// growing into it would take twice the memory.
+// NewAuditor returns an auditor with room for this many orders: maps that grow take twice
+// the memory.
 func NewAuditor(orders int) *Auditor {
 	return &Auditor{
 		seed:        maphash.MakeSeed(),
@@ -176,13 +174,13 @@ func NewAuditor(orders int) *Auditor {
 		accounts:    map[accountID]account{},
 		expected:    map[accountID]movement{},
 		banks:       map[accountID]funding{},
-		returns:     map[endToEndID]*giving{},
+		returns:     map[endToEndID]*paymentReturn{},
 		originals:   map[number128]*original{},
 		summary:     Summary{Rejected: map[string]int{}, DeadLetters: map[string]int{}, ReturnsRejected: map[string]int{}},
 	}
 }
 
-// forgedAnswer is what a dead letter of an answer counts as: it is about no payment's message.
+// forgedAnswer is what the dead letter of a response counts as: its record is not an order.
 const forgedAnswer = "forged answer"
 
 // DeadLetter takes a record of pix.dead-letters.
@@ -193,11 +191,11 @@ func (a *Auditor) DeadLetter(r Record) {
 		return
 	}
 	if message.Topic == answersTopic {
-		a.summary.DeadLetters[forgedAnswer]++ // nothing that was sent to be cleared
+		a.summary.DeadLetters[forgedAnswer]++ // not a record of pix.payments
 		return
 	}
 	if message.Topic != paymentsTopic {
-		a.add(WrongDeadLetter, "dead letter "+r.String(), "it is about the topic %q, and only %s has them", message.Topic, paymentsTopic)
+		a.add(WrongDeadLetter, "dead letter "+r.String(), "it is about topic %q, but only %s may have dead letters", message.Topic, paymentsTopic)
 		return
 	}
 	at := coordinates{message.Partition, message.Offset}
@@ -211,7 +209,7 @@ func (a *Auditor) DeadLetter(r Record) {
 	switch message.ReasonCode {
 	case "FF01", "FF08", "DT02", conflictReason:
 	default:
-		a.add(WrongDeadLetter, at.String(), "its reason %.64q is none of a dead letter", message.ReasonCode)
+		a.add(WrongDeadLetter, at.String(), "its reason %.64q is not a reason of dead letters", message.ReasonCode)
 	}
 	a.letters[at] = &l
 	a.summary.DeadLetters[message.ReasonCode]++
@@ -231,7 +229,7 @@ func (a *Auditor) Order(r Record) {
 	letter := a.letters[at]
 	if letter == nil {
 		if invalid != nil {
-			a.add(NoDeadLetter, at.String(), "%v, and it has no dead letter", invalid)
+			a.add(NoDeadLetter, at.String(), "%v, but it has no dead letter", invalid)
 			return
 		}
 		if order.back != nil {
@@ -247,9 +245,9 @@ func (a *Auditor) Order(r Record) {
 	}
 	switch {
 	case invalid != nil && letter.reason == conflictReason:
-		a.add(WrongDeadLetter, at.String(), "its dead letter says %s, but it is no payment at all: %v", letter.reason, invalid)
+		a.add(WrongDeadLetter, at.String(), "its dead letter says %s, but it is not a payment at all: %v", letter.reason, invalid)
 	case invalid == nil && letter.reason != conflictReason:
-		a.add(WrongDeadLetter, order.id.String(), "%v is a valid payment, and it has a dead letter %s", at, letter.reason)
+		a.add(WrongDeadLetter, order.id.String(), "%v is a valid payment, but it has a dead letter %s", at, letter.reason)
 	case invalid == nil && order.back != nil:
 		a.returnConflicts = append(a.returnConflicts, returnConflict{order.id, *order.back, at})
 	case invalid == nil:
@@ -271,13 +269,13 @@ func (a *Auditor) addPayment(o order, at coordinates) {
 	case before.id != o.id:
 		a.add(IDsCollide, o.id.String(), "its transfers have the ids of %s", before.id)
 	case before.content != o.content:
-		a.add(TwoContents, o.id.String(), "%v has another content than an earlier record, and neither has a dead letter", at)
+		a.add(TwoContents, o.id.String(), "%v has other content than an earlier record, and neither has a dead letter", at)
 	default:
 		a.summary.RepeatedOrders++
 	}
 }
 
-// EndOfOrders compares what only the whole topic shows.
+// EndOfOrders checks what only the whole topic shows.
 func (a *Auditor) EndOfOrders() {
 	a.summary.Payments = len(a.payments)
 	a.endOfReturns()
@@ -292,7 +290,7 @@ func (a *Auditor) EndOfOrders() {
 	}
 	for at, letter := range a.letters {
 		if !letter.met {
-			a.add(WrongDeadLetter, at.String(), "it has a dead letter %s, but it is not there", letter.reason)
+			a.add(WrongDeadLetter, at.String(), "it has a dead letter %s, but it does not exist", letter.reason)
 		}
 	}
 }
@@ -318,7 +316,7 @@ func (a *Auditor) Report(r Record) {
 	}
 	p := a.find(paymentKey(id, minutes))
 	if p == nil || p.id != id {
-		a.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is this payment", r, paymentsTopic)
+		a.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is its order", r, paymentsTopic)
 		return
 	}
 	hash := maphash.Bytes(a.seed, r.Value)
@@ -344,7 +342,7 @@ func (a *Auditor) Report(r Record) {
 		a.summary.Settled++
 		a.summary.SettledCentavos += p.content.centavos
 		if reason != 0 {
-			a.add(BadReport, id.String(), "report %v says settled, with the reason %s", r, message.ReasonCode)
+			a.add(BadReport, id.String(), "report %v says settled, but with the reason %s", r, message.ReasonCode)
 		}
 		a.expectSettled(p)
 	case pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT:
@@ -375,18 +373,18 @@ const (
 	codeClockProbe = 19
 )
 
-// resolutionSlot is the slot of leg 1's post or void, or of the receipt: the verdict.
-// returnedSlot is that of the mark of a payment of which returns were held.
+// resolutionRole is the role of leg 1's post or void, or of the receipt: the verdict.
+// returnMarkRole is the role of the mark of a payment that has returns.
 const (
-	resolutionSlot = 4
-	returnedSlot   = 8
+	resolutionRole = 4
+	returnMarkRole = 8
 )
 
 // Transfer takes a transfer of the ledger.
 func (a *Auditor) Transfer(t tb.Transfer) {
 	a.summary.Transfers++
 	if t.Ledger != ledgerNumber {
-		a.add(UnexplainedMoney, transferName(t), "it is in the ledger %d, and all money is in %d", t.Ledger, ledgerNumber)
+		a.add(UnexplainedMoney, transferName(t), "it is in ledger %d, but all money is in %d", t.Ledger, ledgerNumber)
 		return
 	}
 	switch t.Code {
@@ -404,18 +402,18 @@ func (a *Auditor) Transfer(t tb.Transfer) {
 		a.takeFunding(t)
 	case codeMarker, codeClockProbe:
 		if t.Amount != (tb.Uint128{}) {
-			a.add(UnexplainedMoney, transferName(t), "a transfer with the code %d moves %s centavos, and it must move none", t.Code, t.Amount)
+			a.add(UnexplainedMoney, transferName(t), "a transfer with code %d moves %s centavos, it must move none", t.Code, t.Amount)
 		}
 	default:
-		a.add(UnexplainedMoney, transferName(t), "no kind of transfer has the code %d", t.Code)
+		a.add(UnexplainedMoney, transferName(t), "no kind of transfer has code %d", t.Code)
 	}
 }
 
 func (a *Auditor) takeLeg(t tb.Transfer) {
-	key, slot := split(fromTigerBeetle(t.ID))
+	key, role := split(fromTigerBeetle(t.ID))
 	p := a.find(key)
 	if p == nil {
-		a.add(UnexplainedMoney, transferName(t), "leg %d of a payment that no record of %s explains", t.Code, paymentsTopic)
+		a.add(UnexplainedMoney, transferName(t), "leg %d of a payment that is in no record of %s", t.Code, paymentsTopic)
 		return
 	}
 	leg := int(t.Code)
@@ -442,8 +440,8 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 	}
 	switch {
 	case flags.Pending:
-		if slot != leg-1 {
-			wrong("it is held under the slot %d", slot)
+		if role != leg-1 {
+			wrong("it is held with role %d", role)
 		}
 		if names, ispb := userData(p.id, uint64(p.minutes)); fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
 			wrong("its user_data does not name the payment")
@@ -458,8 +456,8 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 		wrong("it is neither held nor resolved: flags %#x", t.Flags)
 		return
 	}
-	if slot != resolutionSlot+leg-1 || fromTigerBeetle(t.PendingID) != key.slot(leg-1) {
-		wrong("its resolution has the slot %d and resolves %x", slot, t.PendingID.Bytes())
+	if role != resolutionRole+leg-1 || fromTigerBeetle(t.PendingID) != key.role(leg-1) {
+		wrong("its resolution has role %d and resolves %x", role, t.PendingID.Bytes())
 	}
 	if leg == 1 {
 		p.verdict = t.UserData32
@@ -470,10 +468,10 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 }
 
 func (a *Auditor) takeReceipt(t tb.Transfer) {
-	key, slot := split(fromTigerBeetle(t.ID))
+	key, role := split(fromTigerBeetle(t.ID))
 	p := a.find(key)
 	if p == nil {
-		a.add(UnexplainedMoney, transferName(t), "a receipt of a payment that no record of %s explains", paymentsTopic)
+		a.add(UnexplainedMoney, transferName(t), "a receipt of a payment that is in no record of %s", paymentsTopic)
 		return
 	}
 	p.receipt = true
@@ -487,13 +485,13 @@ func (a *Auditor) takeReceipt(t tb.Transfer) {
 		wrong("it stands between %s and %s", nameOf(debit), nameOf(credit))
 	}
 	if t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 {
-		wrong("it moves %s centavos with the flags %#x, and it must move none", decimal(t.Amount), t.Flags)
+		wrong("it moves %s centavos with flags %#x, it must move none", decimal(t.Amount), t.Flags)
 	}
-	if slot != resolutionSlot {
-		wrong("it has the slot %d", slot)
+	if role != resolutionRole {
+		wrong("it has role %d", role)
 	}
 	if t.UserData64 != p.contentHash {
-		wrong("it is about another content")
+		wrong("it is about other content")
 	}
 	if t.UserData32 == 0 {
 		wrong("it has no reason")
@@ -502,7 +500,7 @@ func (a *Auditor) takeReceipt(t tb.Transfer) {
 
 var linkedFlag = tb.TransferFlags{Linked: true}.ToUint16()
 
-// Judge compares everything with everything. It may be called once.
+// Judge compares everything and returns the verdict. Call it once.
 func (a *Auditor) Judge() Verdict {
 	for i := range a.payments {
 		a.judgePayment(&a.payments[i])
@@ -518,13 +516,13 @@ func (a *Auditor) Judge() Verdict {
 func (a *Auditor) judgePayment(p *payment) {
 	all := p.legs()
 	if p.foreign != 0 {
-		// A conflicting message came after the receipt, which phase 1 does not see. It may
-		// have held money; only the receipt lets it be known that nothing came of it.
+		// A conflicting message came after the receipt, which phase 1 does not see. It may hold
+		// money until its timeout; the receipt proves that it was never posted.
 		if !p.receipt || p.held != 0b101 && p.held != 0b111 {
-			a.add(LegsDisagree, p.id.String(), "the legs %v are held for a conflicting message, whole and beside a receipt they may be: %s", p.foreign, p.ledgerState())
+			a.add(LegsDisagree, p.id.String(), "the legs %v are held for a conflicting message; they must be complete and beside a receipt: %s", p.foreign, p.ledgerState())
 		}
 	} else if p.held != 0 && p.held != all {
-		a.add(LegsDisagree, p.id.String(), "all or none of the legs %v must have been held: %s", all, p.ledgerState())
+		a.add(LegsDisagree, p.id.String(), "all legs %v or none must be held: %s", all, p.ledgerState())
 	}
 	decided := p.receipt || p.posted&firstLeg != 0 || p.voided&firstLeg != 0
 	if !p.reported {
@@ -543,7 +541,7 @@ func (a *Auditor) judgePayment(p *payment) {
 	rejected := p.posted == 0 && (p.voided == all && p.held == all && !p.receipt || p.voided == 0 && p.receipt)
 	switch {
 	case !settled && !rejected:
-		a.add(LegsDisagree, p.id.String(), "neither all posted nor none: %s", p.ledgerState())
+		a.add(LegsDisagree, p.id.String(), "some legs are posted, not all: %s", p.ledgerState())
 	case p.reported && p.settled != settled:
 		a.add(LedgerDisagrees, p.id.String(), "reported as %s, but %s", p.outcome(), p.ledgerState())
 	case p.reported && p.reason != p.verdict:

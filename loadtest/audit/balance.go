@@ -9,19 +9,19 @@ import (
 // ledgerNumber is the TigerBeetle ledger of all money: ISO 4217 number of BRL.
 const ledgerNumber = 986
 
-// account is what the ledger says about an account, in centavos.
+// account is an account of the ledger, in centavos.
 type account struct {
 	posted  movement
 	pending movement
 }
 
-// movement is what went out of an account and into it, in centavos. Both are compared,
-// not their difference: money that went in and out by error must show.
+// movement is the debits and credits of an account, in centavos. The audit compares both, not
+// their difference: money that went in and out by error must show.
 type movement struct{ debits, credits uint64 }
 
 func (m movement) balance() int64 { return int64(m.credits) - int64(m.debits) }
 
-// funding is what the central bank gave a bank, and the bank its customers, in centavos.
+// funding is what the central bank paid to a bank, and the bank to its customers, in centavos.
 type funding struct{ reserve, deposits int64 }
 
 // centavosMax keeps every sum of this package inside 63 bits.
@@ -51,7 +51,7 @@ func (a *Auditor) Account(t tb.Account) {
 	for i, amount := range [...]tb.Uint128{t.DebitsPosted, t.CreditsPosted, t.DebitsPending, t.CreditsPending} {
 		value, ok := centavos(amount)
 		if !ok || value > centavosMax {
-			a.add(WrongAccount, nameOf(id), "an amount of %s centavos is more than there can be", decimal(amount))
+			a.add(WrongAccount, nameOf(id), "an amount of %s centavos is too large", decimal(amount))
 			return
 		}
 		values[i] = value
@@ -59,8 +59,8 @@ func (a *Auditor) Account(t tb.Account) {
 	a.accounts[id] = account{posted: movement{values[0], values[1]}, pending: movement{values[2], values[3]}}
 }
 
-// takeFunding takes a transfer that brings money in: from the issuance to a reserve, or
-// as a deposit from a bank's transit account to its customer.
+// takeFunding takes a transfer that brings money in: from issuance to a reserve, or a deposit
+// from a bank's transit account to its customer.
 func (a *Auditor) takeFunding(t tb.Transfer) {
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	amount, ok := centavos(t.Amount)
@@ -86,10 +86,10 @@ func (a *Auditor) takeFunding(t tb.Transfer) {
 	a.expect(debit, credit, amount)
 }
 
-// expectSettled notes what a settled payment must have moved.
+// expectSettled adds what a settled payment must have moved.
 func (a *Auditor) expectSettled(p *payment) {
 	if p.content.centavos > centavosMax {
-		a.add(BadReport, p.id.String(), "%d centavos settled, more than there can be", p.content.centavos)
+		a.add(BadReport, p.id.String(), "%d centavos settled, which is too much", p.content.centavos)
 		return
 	}
 	for leg := 1; leg <= 3; leg++ {
@@ -109,27 +109,26 @@ func (a *Auditor) expect(debit, credit accountID, amount uint64) {
 	a.expected[credit] = to
 }
 
-// judgeAccounts compares each account with what the reports and the funding make of it,
-// and the accounts with each other.
+// judgeAccounts compares each account with the sum of funding and reports.
 func (a *Auditor) judgeAccounts() {
 	for id, account := range a.accounts {
 		if account.pending != (movement{}) {
 			a.add(Pending, nameOf(id), "%d centavos of debits and %d of credits are pending", account.pending.debits, account.pending.credits)
 		}
 		if want := a.expected[id]; account.posted != want {
-			a.add(WrongBalance, nameOf(id), "debits %d, credits %d centavos; funding and reports make it %d and %d (%+d)",
+			a.add(WrongBalance, nameOf(id), "debits %d, credits %d centavos; by funding and reports %d and %d (%+d)",
 				account.posted.debits, account.posted.credits, want.debits, want.credits, account.posted.balance()-want.balance())
 		}
 	}
 	for id, want := range a.expected {
 		if _, known := a.accounts[id]; !known {
-			a.add(WrongBalance, nameOf(id), "it is not in the ledger; funding and reports make it debits %d, credits %d centavos", want.debits, want.credits)
+			a.add(WrongBalance, nameOf(id), "it is not in the ledger; by funding and reports it has debits %d, credits %d centavos", want.debits, want.credits)
 		}
 	}
 	a.judgeLaws()
 }
 
-// judgeLaws checks the laws of money on what the ledger holds, whatever the reports say.
+// judgeLaws checks the laws of money in the ledger, whatever the reports say.
 func (a *Auditor) judgeLaws() {
 	customers := map[accountID]int64{} // by transit account
 	var reserves int64
@@ -139,7 +138,7 @@ func (a *Auditor) judgeLaws() {
 			customers[transitOf(id)] += account.posted.balance()
 		case kindReserve:
 			reserves += account.posted.balance()
-			customers[transitOf(id)] += 0 // a bank without customers is a bank too
+			customers[transitOf(id)] += 0 // a bank without customers counts, too
 		case kindTransit:
 			customers[id] += 0
 		}
@@ -160,7 +159,7 @@ func (a *Auditor) judgeLaws() {
 	law("issuance", "issuance = −sum of the reserves", a.accounts[issuance].posted.balance(), -reserves)
 }
 
-// GroupLag takes how many messages of a partition the engines have not finished.
+// GroupLag takes the engine group's offset in a partition, and the partition's end.
 func (a *Auditor) GroupLag(partition int32, committed, end int64) {
 	if committed != end {
 		a.add(Lag, fmt.Sprintf("partition %d of %s", partition, paymentsTopic), "the group %s has committed %d of %d", engineGroup, committed, end)

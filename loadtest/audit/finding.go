@@ -2,10 +2,10 @@ package audit
 
 import "fmt"
 
-// Finding is one thing that is not as it must be.
+// Finding is one thing that is wrong.
 type Finding struct {
 	Kind string `json:"kind"`
-	// Subject is an EndToEndId where there is one, else a record, an account, a transfer.
+	// Subject is an EndToEndId if there is one, else a record, an account or a transfer.
 	Subject string `json:"subject"`
 	Detail  string `json:"detail"`
 }
@@ -16,7 +16,7 @@ const (
 	ReportsDiffer      = "repeated reports differ"
 	BadReport          = "report that cannot be read"
 	ReportWithoutOrder = "report without an order"
-	ReportedContent    = "report about another content"
+	ReportedContent    = "report about other content"
 	LedgerDisagrees    = "report and ledger disagree"
 	NoVerdict          = "no verdict in the ledger"
 	LegsDisagree       = "legs disagree"
@@ -27,20 +27,20 @@ const (
 	TwoContents        = "two contents under one EndToEndId"
 	Pending            = "money still pending"
 	WrongBalance       = "balance differs from the reports"
-	WrongAccount       = "account that is not as it must be"
+	WrongAccount       = "wrong account"
 	BrokenLaw          = "law of money broken"
 	Lag                = "engine has not finished its messages"
-	TopicCut           = "topic that is not whole"
-	ReturnedTooMuch    = "more was returned than was paid"
+	TopicCut           = "topic that is not complete"
+	ReturnedTooMuch    = "more returned than paid"
 	WrongReturn        = "return that must not have settled"
-	NoMark             = "return that nobody would look for"
+	NoMark             = "return of a payment without a mark"
 	IDsCollide         = "two EndToEndIds with one transfer id"
 )
 
-// findingsMax bounds what is listed; all are counted.
+// findingsMax bounds the list; all findings are counted.
 const findingsMax = 50
 
-// findings gathers what is wrong.
+// findings collects findings.
 type findings struct {
 	kinds  []string // in the order of their first finding
 	byKind map[string]*kindFindings
@@ -67,7 +67,7 @@ func (f *findings) add(kind, subject, format string, arguments ...any) {
 	}
 }
 
-// counts returns how many findings of each kind there are.
+// counts returns the number of findings, also by kind.
 func (f *findings) counts() (total int, byKind map[string]int) {
 	byKind = map[string]int{}
 	for kind, of := range f.byKind {
@@ -77,8 +77,8 @@ func (f *findings) counts() (total int, byKind map[string]int) {
 	return total, byKind
 }
 
-// listed returns at most findingsMax findings. Every kind takes its turn: a fault that
-// repeats must not hide the others.
+// listed returns at most findingsMax findings. The kinds take turns, so that a repeated
+// finding does not hide the others.
 func (f *findings) listed() []Finding {
 	var list []Finding
 	for turn := range findingsMax {

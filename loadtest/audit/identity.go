@@ -11,8 +11,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// This file derives every identity anew from "Identity" in ARCHITECTURE.md. It shares no code
-// with the services: an error in theirs must not be able to hide in a copy of it.
+// This file derives every id from "Identity" in ARCHITECTURE.md. It shares no code with the
+// services, so that an error of theirs cannot hide in it.
 
 // number128 is an id in the ledger.
 type number128 struct{ high, low uint64 }
@@ -31,12 +31,12 @@ var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const minutesMax = 1<<26 - 1
 
-// parseEndToEndID returns the id and the minutes since epoch inside it.
+// parseEndToEndID returns an id, and the minutes since epoch in it.
 func parseEndToEndID(text string) (id endToEndID, minutes uint64, err error) {
 	return parseIDOf('E', text)
 }
 
-// parseIDOf reads an id that begins with the letter: E of payments, D of returns.
+// parseIDOf reads an id that begins with a letter: E for payments, D for returns.
 func parseIDOf(letter byte, text string) (id endToEndID, minutes uint64, err error) {
 	if len(text) != len(id) || text[0] != letter {
 		return id, 0, fmt.Errorf("EndToEndId %.64q is not an %c and 31 more characters", text, letter)
@@ -90,8 +90,8 @@ func packISPB(text string) (uint64, error) {
 	return packed, nil
 }
 
-// paymentKey is the id of a payment's transfers with the slot 0: minutes (26 bits), the
-// first 5 characters of the suffix in base 62 (30), 68 bits of SHA-256, slot (4).
+// paymentKey is the id of a payment's transfers with role 0: minutes (26 bits), the first 5
+// characters of the suffix in base 62 (30), 68 bits of SHA-256, role (4).
 func paymentKey(id endToEndID, minutes uint64) number128 {
 	return keyWith(id, minutes, sha256.Sum256(id[:]))
 }
@@ -108,12 +108,12 @@ func keyWith(id endToEndID, minutes uint64, hash [sha256.Size]byte) number128 {
 	}
 }
 
-// split takes the id of a transfer apart into the payment's key and the slot.
-func split(id number128) (key number128, slot int) {
+// split splits the id of a transfer into the payment's key and the role.
+func split(id number128) (key number128, role int) {
 	return number128{id.high, id.low &^ 15}, int(id.low & 15)
 }
 
-func (n number128) slot(slot int) number128 { return number128{n.high, n.low | uint64(slot)} }
+func (n number128) role(role int) number128 { return number128{n.high, n.low | uint64(role)} }
 
 // userData returns what the legs of a payment carry in user_data_128 and user_data_64.
 func userData(id endToEndID, minutes uint64) (number128, uint64) {
@@ -123,8 +123,8 @@ func userData(id endToEndID, minutes uint64) (number128, uint64) {
 	}, binary.BigEndian.Uint64(id[1:9])
 }
 
-// The kinds of accounts: the highest 4 of 127 bits of an account's id, then ISPB (42),
-// branch (14) and number (67). The kind is the account's code too.
+// The kinds of accounts: the highest 4 of 127 bits of an account's id, before ISPB (42),
+// branch (14) and number (67). The kind is also the account's code.
 const (
 	kindIssuance = 1
 	kindReserve  = 2
@@ -149,7 +149,7 @@ var (
 
 func kindOf(id accountID) int { return int(id.high >> kindShift) }
 
-// reserveOf and transitOf return the accounts of the PSP that keeps a customer's account.
+// reserveOf and transitOf return the accounts of a customer's PSP.
 func reserveOf(customer accountID) accountID {
 	return accountID{high: kindReserve<<kindShift | customer.high&ispbMask}
 }
@@ -170,7 +170,7 @@ func customerAccount(ispb, branch, number string) (accountID, error) {
 	var branchNumber uint64
 	for _, c := range []byte(branch) {
 		if c < '0' || c > '9' {
-			return accountID{}, fmt.Errorf("branch %q has a character that is no digit", branch)
+			return accountID{}, fmt.Errorf("branch %q has a character that is not a digit", branch)
 		}
 		branchNumber = branchNumber*10 + uint64(c-'0')
 	}
@@ -180,7 +180,7 @@ func customerAccount(ispb, branch, number string) (accountID, error) {
 	var high, low uint64 // below 10^20, which fits 67 bits
 	for _, c := range []byte(number) {
 		if c < '0' || c > '9' {
-			return accountID{}, fmt.Errorf("account number %q has a character that is no digit", number)
+			return accountID{}, fmt.Errorf("account number %q has a character that is not a digit", number)
 		}
 		carry, product := bits.Mul64(low, 10)
 		sum, overflow := bits.Add64(product, uint64(c-'0'), 0)
@@ -189,7 +189,7 @@ func customerAccount(ispb, branch, number string) (accountID, error) {
 	return accountID{high: kindCustomer<<kindShift | packed<<ispbShift | branchNumber<<branchShift | high, low: low}, nil
 }
 
-// nameOf says what an account is, for people.
+// nameOf names an account, for people.
 func nameOf(id accountID) string {
 	packed := id.high & ispbMask >> ispbShift
 	var ispb [8]byte
@@ -220,7 +220,7 @@ func nameOf(id accountID) string {
 
 var errEmpty = errors.New("it is missing")
 
-// reasonNumber packs a reason code as the ledger keeps it: 4 bytes, none is 0.
+// reasonNumber packs a reason code as the ledger does: 4 bytes, or 0 for none.
 func reasonNumber(code string) (uint32, error) {
 	if code == "" {
 		return 0, nil

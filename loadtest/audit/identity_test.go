@@ -39,7 +39,7 @@ func TestIdentitiesAgreeWithThePlatform(t *testing.T) {
 		key := paymentKey(ours, minutes)
 		ids := ledger.IDsOf(theirs)
 		for leg := 1; leg <= 3; leg++ {
-			if fromTigerBeetle(ids.Pending(leg)) != key.slot(leg-1) || fromTigerBeetle(ids.Resolution(leg)) != key.slot(resolutionSlot+leg-1) {
+			if fromTigerBeetle(ids.Pending(leg)) != key.role(leg-1) || fromTigerBeetle(ids.Resolution(leg)) != key.role(resolutionRole+leg-1) {
 				t.Fatalf("%s: the ids of leg %d differ", theirs, leg)
 			}
 		}

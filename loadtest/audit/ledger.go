@@ -9,22 +9,22 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// pageMax is the most objects that a query can answer; some servers answer fewer.
+// pageMax is the most objects that a query returns. Some servers return fewer.
 const pageMax = 8189
 
 const ledgerAnswersWithin = time.Minute
 
-// readAccounts gives every account with the code to take, or all accounts for code 0.
+// readAccounts calls take with every account of a code, or with all for code 0.
 func readAccounts(ctx context.Context, client tigerbeetle.Client, code uint16, take func(tb.Account)) error {
 	return readPages(ctx, "accounts", code, client.QueryAccounts, func(a tb.Account) uint64 { take(a); return a.Timestamp })
 }
 
-// readTransfers gives every transfer to take, of whatever ledger and code.
+// readTransfers calls take with every transfer of every ledger.
 func readTransfers(ctx context.Context, client tigerbeetle.Client, take func(tb.Transfer)) error {
 	return readPages(ctx, "transfers", 0, client.QueryTransfers, func(t tb.Transfer) uint64 { take(t); return t.Timestamp })
 }
 
-// readPages reads objects in the order of their timestamps, a page a query.
+// readPages reads objects in the order of their timestamps, one page a query.
 func readPages[O any](ctx context.Context, what string, code uint16, query func(tb.QueryFilter) ([]O, error), take func(O) uint64) error {
 	filter := tb.QueryFilter{Code: code, Limit: pageMax}
 	for {
@@ -43,7 +43,7 @@ func readPages[O any](ctx context.Context, what string, code uint16, query func(
 	}
 }
 
-// within gives up waiting for the client, which itself waits for ever.
+// within bounds the wait for the client, which itself waits forever.
 func within[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	type answer struct {
 		value T

@@ -16,11 +16,11 @@ type order struct {
 	id      endToEndID
 	minutes uint64
 	content content
-	hash    uint64         // of the content, as receipts carry it
+	hash    uint64         // of the content, as in receipts
 	back    *returnContent // of a return, whose id begins with D; nil for a payment
 }
 
-// content is what makes a payment the same payment.
+// content decides whether two orders are the same payment.
 type content struct {
 	payer, payee accountID
 	centavos     uint64
@@ -33,13 +33,12 @@ const (
 	deadLetterPayloadMax = 64 << 10
 )
 
-// readOrder judges a record as the messages' documentation says, whatever the engine
-// made of it. An error means that the record must have a dead letter.
+// readOrder judges a record by the documentation of the messages, whatever the engine did. An
+// error means that the record must have a dead letter.
 func readOrder(value []byte, recordTime time.Time) (order, error) {
 	var message pixv1.PaymentOrder
-	// The schema's own decoder, which the services use too: it is stricter than
-	// proto.Unmarshal (a known field of a wrong wire type is an error), and what is
-	// undecodable must be one thing.
+	// The decoder of the services, too. It is stricter than proto.Unmarshal: a known field with
+	// a wrong wire type is an error. There must be one answer to what is undecodable.
 	if err := message.UnmarshalVT(value); err != nil {
 		return order{}, fmt.Errorf("undecodable: %w", err)
 	}
@@ -94,8 +93,8 @@ func readContent(payer, payee *pixv1.Account, centavos uint64) (c content, err e
 	return c, err
 }
 
-// contentHash is the first 64 bits of the SHA-256 of the six parts, each with a slash
-// after it, and the amount in 8 bytes, big-endian.
+// contentHash is the first 64 bits of SHA-256 over the six parts, each followed by a slash,
+// and the amount in 8 bytes, big-endian.
 func contentHash(m *pixv1.PaymentOrder) uint64 {
 	text := fmt.Appendf(nil, "%s/%s/%s/%s/%s/%s/", m.Payer.Ispb, m.Payer.Branch, m.Payer.Number, m.Payee.Ispb, m.Payee.Branch, m.Payee.Number)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, m.AmountCentavos))

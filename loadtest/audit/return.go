@@ -14,7 +14,7 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// Returns: derived anew, like all else here.
+// Returns, derived from "Returns" in ARCHITECTURE.md.
 
 const (
 	returnSlots    = 64
@@ -24,20 +24,20 @@ const (
 
 var returnReasons = []string{"MD06", "BE08", "FR01", "SL02"}
 
-// returnContent is what makes a return the same return, and when it was accepted.
+// returnContent decides whether two orders are the same return. acceptedMs is not part of it.
 type returnContent struct {
 	original   endToEndID
 	minutes    uint64 // in the original's id
 	centavos   uint64
 	reason     uint32
-	acceptedMs int64 // no part of the content: of the first record
+	acceptedMs int64 // of the first record
 }
 
 func (c returnContent) same(other returnContent) bool {
 	return c.original == other.original && c.centavos == other.centavos && c.reason == other.reason
 }
 
-// slot returns the slot of the original whose transfers have the key.
+// slot returns the slot of the original whose transfers have this key.
 func (c returnContent) slot(key number128) (int, bool) {
 	for slot := range returnSlots {
 		if returnKey(c.original, c.minutes, slot) == key {
@@ -47,13 +47,13 @@ func (c returnContent) slot(key number128) (int, bool) {
 	return 0, false
 }
 
-// returnKey is the id of the transfers in a slot of a payment, with the low bits 0: as the
-// payment's own, but the hash is of "R", its EndToEndId and the slot.
+// returnKey is the id of the transfers in a slot of a payment, with role 0. It is made as the
+// payment's own, but the hash is over "R", the EndToEndId and the slot.
 func returnKey(original endToEndID, minutes uint64, slot int) number128 {
 	return keyWith(original, minutes, sha256.Sum256(append(append([]byte{'R'}, original[:]...), byte(slot))))
 }
 
-// idIn reads the id that a transfer's user_data holds, with the letter before it.
+// idIn reads the id in a transfer's user_data, and puts its letter before it.
 func idIn(letter byte, t tb.Transfer) (endToEndID, error) {
 	n := fromTigerBeetle(t.UserData128)
 	minutes := n.high >> 24
@@ -67,11 +67,11 @@ func idIn(letter byte, t tb.Transfer) (endToEndID, error) {
 	return id, err
 }
 
-// readReturn judges a return order; an error means that it must have a dead letter.
+// readReturn judges a return. An error means that it must have a dead letter.
 func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, error) {
 	m := message.ReturnOrder
 	if message.EndToEndId != "" || message.Payer.SizeVT()+message.Payee.SizeVT() > 0 || message.AmountCentavos != 0 || message.AcceptedAtUnixMs != 0 || message.RemittanceInformation != "" {
-		return order{}, errors.New("it is a return, and has fields of a payment")
+		return order{}, errors.New("it is a return, but has fields of a payment")
 	}
 	id, minutes, err := parseIDOf('D', m.ReturnId)
 	if err != nil {
@@ -82,7 +82,7 @@ func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, error
 		return order{}, err
 	}
 	if !slices.Contains(returnReasons, m.ReasonCode) {
-		return order{}, fmt.Errorf("%.64q is no reason for a return", m.ReasonCode)
+		return order{}, fmt.Errorf("%.64q is not a reason for a return", m.ReasonCode)
 	}
 	if err := checkAcceptance(m.AcceptedAtUnixMs, minutes, recordTime); err != nil {
 		return order{}, err
@@ -95,16 +95,16 @@ func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, error
 	}}, err
 }
 
-// giving is all that is kept about one return.
-type giving struct {
+// paymentReturn is what the audit keeps about a return.
+type paymentReturn struct {
 	id          endToEndID
 	key         number128 // of its verdict
 	content     returnContent
 	contentHash uint64
 	reportHash  uint64
 	reason      uint32 // of the report
-	verdict     uint32 // reason in the ledger, none when it settled
-	decidedAt   uint64 // the ledger's time of the verdict, 0: there is none
+	verdict     uint32 // reason in the ledger; none if it settled
+	decidedAt   uint64 // the ledger's time of the verdict; 0: none
 	slotKey     number128
 	reported    bool
 	settled     bool // by the report
@@ -115,11 +115,11 @@ type giving struct {
 	conflicts   []returnContent
 }
 
-// original is what returns need to know of a payment besides what is known of each.
+// original is what is kept about a payment for its returns.
 type original struct {
-	settledAt uint64 // by the ledger's clock, 0: it did not settle
+	settledAt uint64 // by the ledger's clock; 0: it did not settle
 	returned  uint64 // centavos, in the ledger
-	marked    bool   // as one of which returns were held
+	marked    bool   // as a payment with returns
 }
 
 type returnConflict struct {
@@ -132,7 +132,7 @@ func (a *Auditor) addReturn(o order, at coordinates) {
 	before := a.returns[o.id]
 	switch {
 	case before == nil:
-		g := &giving{id: o.id, key: paymentKey(o.id, o.minutes), content: *o.back, contentHash: o.hash}
+		g := &paymentReturn{id: o.id, key: paymentKey(o.id, o.minutes), content: *o.back, contentHash: o.hash}
 		a.returns[o.id] = g
 		if key := paymentKey(o.back.original, o.back.minutes); a.originals[key] == nil {
 			a.originals[key] = &original{}
@@ -140,7 +140,7 @@ func (a *Auditor) addReturn(o order, at coordinates) {
 	case !before.content.same(*o.back):
 		a.add(TwoContents, o.id.String(), "%v has another content than an earlier record, and neither has a dead letter", at)
 	default:
-		// Equal copies may name different times of acceptance; the earliest is the most lenient.
+		// Equal copies may have different acceptance times. The earliest is the most lenient.
 		before.content.acceptedMs = min(before.content.acceptedMs, o.back.acceptedMs)
 		a.summary.RepeatedOrders++
 	}
@@ -160,7 +160,7 @@ func (a *Auditor) endOfReturns() {
 	}
 }
 
-// originalOf returns the payment that a return gives back, nil if no record is that payment.
+// originalOf returns the payment of a return, or nil if no record is that payment.
 func (a *Auditor) originalOf(c returnContent) *payment {
 	if p := a.find(paymentKey(c.original, c.minutes)); p != nil && p.id == c.original {
 		return p
@@ -168,7 +168,7 @@ func (a *Auditor) originalOf(c returnContent) *payment {
 	return nil
 }
 
-// backwards returns what so much of a payment moves when it is given back.
+// backwards returns the content of a return of this many centavos.
 func (p *payment) backwards(centavos uint64) content {
 	return content{payer: p.content.payee, payee: p.content.payer, centavos: centavos}
 }
@@ -182,7 +182,7 @@ func (a *Auditor) returnReport(r Record, message *pixv1.SettlementReport) {
 	}
 	g := a.returns[id]
 	if g == nil {
-		a.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is this return", r, paymentsTopic)
+		a.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is its order", r, paymentsTopic)
 		return
 	}
 	hash := maphash.Bytes(a.seed, r.Value)
@@ -210,7 +210,7 @@ func (a *Auditor) returnReport(r Record, message *pixv1.SettlementReport) {
 		}
 		p := a.originalOf(g.content)
 		if p == nil {
-			a.add(WrongReturn, id.String(), "it settled, and no record of %s is its original %s", paymentsTopic, g.content.original)
+			a.add(WrongReturn, id.String(), "it settled, but no record of %s is its original %s", paymentsTopic, g.content.original)
 			return
 		}
 		back := p.backwards(g.content.centavos)
@@ -224,7 +224,7 @@ func (a *Auditor) returnReport(r Record, message *pixv1.SettlementReport) {
 			a.add(BadReport, id.String(), "report %v says rejected, without a reason", r)
 		}
 		if message.Payer != nil || message.Payee != nil {
-			a.add(BadReport, id.String(), "report %v says rejected, and names accounts", r)
+			a.add(BadReport, id.String(), "report %v says rejected, but names accounts", r)
 		}
 	default:
 		a.add(BadReport, id.String(), "report %v has the status %v", r, message.Status)
@@ -235,7 +235,7 @@ func (a *Auditor) takeReturnLeg(t tb.Transfer) {
 	id, err := idIn('D', t)
 	g := a.returns[id]
 	if err != nil || g == nil {
-		a.add(UnexplainedMoney, transferName(t), "leg %d of a return that no record of %s explains", t.Code-codeReturnLeg1+1, paymentsTopic)
+		a.add(UnexplainedMoney, transferName(t), "leg %d of a return that is in no record of %s", t.Code-codeReturnLeg1+1, paymentsTopic)
 		return
 	}
 	leg := int(t.Code) - codeReturnLeg1 + 1
@@ -254,7 +254,7 @@ func (a *Auditor) takeReturnLeg(t tb.Transfer) {
 	if !matches(of) {
 		i := slices.IndexFunc(g.conflicts, matches)
 		if i < 0 || !flags.Pending {
-			wrong("%s centavos, the reason %s: not what the order gives back, or not in a slot of its original", decimal(t.Amount), reasonText(t.UserData32))
+			wrong("%s centavos with reason %s: not what the order gives back, or not in a slot of its original", decimal(t.Amount), reasonText(t.UserData32))
 			return
 		}
 		of, foreign = g.conflicts[i], true
@@ -289,17 +289,17 @@ func (a *Auditor) takeReturnLeg(t tb.Transfer) {
 	}
 	if flags.Pending {
 		if low != leg-1 {
-			wrong("it is held under the low bits %d", low)
+			wrong("it is held with role %d", low)
 		}
-	} else if low != resolutionSlot+leg-1 || fromTigerBeetle(t.PendingID) != key.slot(leg-1) {
-		wrong("its resolution has the low bits %d and resolves %x", low, t.PendingID.Bytes())
+	} else if low != resolutionRole+leg-1 || fromTigerBeetle(t.PendingID) != key.role(leg-1) {
+		wrong("its resolution has role %d and resolves %x", low, t.PendingID.Bytes())
 	}
 }
 
 func (a *Auditor) takeReturnVerdict(t tb.Transfer) {
 	g := a.byVerdict()[fromTigerBeetle(t.ID)]
 	if g == nil {
-		a.add(UnexplainedMoney, transferName(t), "the verdict of a return that no record of %s explains", paymentsTopic)
+		a.add(UnexplainedMoney, transferName(t), "the verdict of a return that is in no record of %s", paymentsTopic)
 		return
 	}
 	g.verdict, g.decidedAt = t.UserData32, t.Timestamp
@@ -308,7 +308,7 @@ func (a *Auditor) takeReturnVerdict(t tb.Transfer) {
 	}
 	psp, err := packISPB(string(g.content.original[1:9]))
 	if err != nil {
-		wrong("%v", err) // it was parsed before
+		wrong("%v", err) // never: it was parsed before
 	}
 	ofPayer := accountID{high: kindCustomer<<kindShift | psp<<ispbShift}
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
@@ -316,42 +316,42 @@ func (a *Auditor) takeReturnVerdict(t tb.Transfer) {
 		wrong("it stands between %s and %s", nameOf(debit), nameOf(credit))
 	}
 	if t.Amount != (tb.Uint128{}) || t.Flags&^linkedFlag != 0 {
-		wrong("it moves %s centavos with the flags %#x, and it must move none", decimal(t.Amount), t.Flags)
+		wrong("it moves %s centavos with flags %#x, it must move none", decimal(t.Amount), t.Flags)
 	}
 	if names, _ := userData(g.content.original, g.content.minutes); fromTigerBeetle(t.UserData128) != names {
 		wrong("its user_data does not name the original")
 	}
 	if t.UserData64 != g.contentHash {
-		wrong("it is about another content")
+		wrong("it is about other content")
 	}
 }
 
-// takeReturnedMark takes the mark of a payment, without which nobody would look for its returns.
+// takeReturnedMark takes the mark of a payment. Without a mark nobody looks for its returns.
 func (a *Auditor) takeReturnedMark(t tb.Transfer) {
-	key, slot := split(fromTigerBeetle(t.ID))
+	key, role := split(fromTigerBeetle(t.ID))
 	p, o := a.find(key), a.originals[key]
 	ofConflict := slices.ContainsFunc(a.returnConflicts, func(c returnConflict) bool { return paymentKey(c.content.original, c.content.minutes) == key })
 	if p == nil || o == nil && !ofConflict {
-		a.add(UnexplainedMoney, transferName(t), "the mark of a payment of which no record of %s is a return", paymentsTopic)
+		a.add(UnexplainedMoney, transferName(t), "the mark of a payment of which %s holds no return", paymentsTopic)
 		return
 	}
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	names, ispb := userData(p.id, uint64(p.minutes))
-	if slot != returnedSlot || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != transitOf(p.content.payer) || credit != reserveOf(p.content.payer) ||
+	if role != returnMarkRole || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != transitOf(p.content.payer) || credit != reserveOf(p.content.payer) ||
 		fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
-		a.add(WrongTransfer, p.id.String(), "its mark has the low bits %d, moves %s centavos from %s to %s with the flags %#x, or names another payment", slot, decimal(t.Amount), nameOf(debit), nameOf(credit), t.Flags)
+		a.add(WrongTransfer, p.id.String(), "its mark has role %d, moves %s centavos from %s to %s with flags %#x, or names another payment", role, decimal(t.Amount), nameOf(debit), nameOf(credit), t.Flags)
 	}
 	if o != nil {
 		o.marked = true
 	}
 }
 
-// byVerdict returns the returns by the ids of their verdicts.
-func (a *Auditor) byVerdict() map[number128]*giving {
+// byVerdict returns the returns by the id of their verdict.
+func (a *Auditor) byVerdict() map[number128]*paymentReturn {
 	if a.verdicts == nil {
-		a.verdicts = make(map[number128]*giving, len(a.returns))
+		a.verdicts = make(map[number128]*paymentReturn, len(a.returns))
 		for _, g := range a.returns {
-			a.verdicts[g.key.slot(resolutionSlot)] = g
+			a.verdicts[g.key.role(resolutionRole)] = g
 		}
 	}
 	return a.verdicts
@@ -363,12 +363,12 @@ func (a *Auditor) judgeReturns() {
 	}
 	for key, o := range a.originals {
 		if p := a.find(key); p != nil && o.returned > p.content.centavos {
-			a.add(ReturnedTooMuch, p.id.String(), "%d centavos were paid, and %d returned", p.content.centavos, o.returned)
+			a.add(ReturnedTooMuch, p.id.String(), "%d centavos were paid and %d returned", p.content.centavos, o.returned)
 		}
 	}
 }
 
-func (a *Auditor) judgeReturn(g *giving) {
+func (a *Auditor) judgeReturn(g *paymentReturn) {
 	subject := g.id.String()
 	p := a.originalOf(g.content)
 	all := legs(0)
@@ -376,13 +376,13 @@ func (a *Auditor) judgeReturn(g *giving) {
 		all = p.legs()
 	}
 	if g.foreign != 0 && (g.decidedAt == 0 || g.foreign != 0b101 && g.foreign != 0b111) {
-		a.add(LegsDisagree, subject, "the legs %v are held for a conflicting message, whole and beside a verdict they may be: %s", g.foreign, g.ledgerState())
+		a.add(LegsDisagree, subject, "the legs %v are held for a conflicting message; they must be complete and beside a verdict: %s", g.foreign, g.ledgerState())
 	}
 	if g.held != 0 && g.held != all {
-		a.add(LegsDisagree, subject, "all or none of the legs %v must have been held: %s", all, g.ledgerState())
+		a.add(LegsDisagree, subject, "all legs %v or none must be held: %s", all, g.ledgerState())
 	}
 	if o := a.originals[paymentKey(g.content.original, g.content.minutes)]; g.held != 0 && !o.marked {
-		a.add(NoMark, subject, "held, and nothing marks its original %s as one to look for returns of", g.content.original)
+		a.add(NoMark, subject, "it is held, but its original %s has no mark, so nobody looks for its returns", g.content.original)
 	}
 	if !g.reported {
 		a.add(NoOutcome, subject, "no report and no dead letter; in the ledger: %s", g.ledgerState())
@@ -400,9 +400,9 @@ func (a *Auditor) judgeReturn(g *giving) {
 	rejected := g.verdict != 0 && g.posted == 0 && (g.voided == 0 || g.voided == all && g.held == all)
 	switch {
 	case !settled && !rejected:
-		a.add(LegsDisagree, subject, "neither all posted nor none, as the verdict says: %s", g.ledgerState())
+		a.add(LegsDisagree, subject, "posted legs and verdict disagree: %s", g.ledgerState())
 	case g.reported && g.settled != settled:
-		a.add(LedgerDisagrees, subject, "reported otherwise than %s", g.ledgerState())
+		a.add(LedgerDisagrees, subject, "the report disagrees: %s", g.ledgerState())
 	case g.reported && g.reason != g.verdict:
 		a.add(LedgerDisagrees, subject, "reported with the reason %s, the ledger's is %s", reasonText(g.reason), reasonText(g.verdict))
 	}
@@ -411,8 +411,8 @@ func (a *Auditor) judgeReturn(g *giving) {
 	}
 }
 
-// judgeSettledReturn checks what a return must be to settle.
-func (a *Auditor) judgeSettledReturn(g *giving, p *payment) {
+// judgeSettledReturn checks that a settled return was allowed to settle.
+func (a *Auditor) judgeSettledReturn(g *paymentReturn, p *payment) {
 	o := a.originals[paymentKey(p.id, uint64(p.minutes))]
 	o.returned += min(g.content.centavos, centavosMax-min(o.returned, centavosMax))
 	wrong := func(format string, arguments ...any) {
@@ -425,14 +425,14 @@ func (a *Auditor) judgeSettledReturn(g *giving, p *payment) {
 		wrong("it was accepted more than %d days after its original settled", returnDaysMax)
 	}
 	if psp, err := packISPB(string(g.id[1:9])); err != nil || p.content.payee.high&ispbMask != psp<<ispbShift {
-		wrong("its RtrId is not of the PSP that received the original")
+		wrong("its RtrId is not from the PSP that received the original")
 	}
 	if g.content.centavos == 0 {
 		wrong("it gives nothing back")
 	}
 }
 
-func (g *giving) ledgerState() string {
+func (g *paymentReturn) ledgerState() string {
 	verdict := "no verdict"
 	switch {
 	case g.decidedAt != 0 && g.verdict == 0:

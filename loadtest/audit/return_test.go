@@ -257,7 +257,16 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			g.report("")
 			h.commit()
 		}, WrongReturn},
-		{"in a slot that is none", func(_ *history, g, _, _, _ *giver) { g.hold(64) }, WrongTransfer},
+		{"in a slot that does not exist", func(h *history, g, _, _, _ *giver) {
+			g.hold(63)
+			original, minutes, err := parseEndToEndID(g.content.Original.String())
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			for leg := 1; leg <= 3; leg++ { // the services' own code refuses the slot 64
+				h.find(fromTigerBeetle(g.ids(63).Pending(leg))).ID = toTigerBeetle(returnKey(original, minutes, 64).role(leg - 1))
+			}
+		}, WrongTransfer},
 		{"in two slots", func(_ *history, _, _, _, g *giver) { g.hold(1) }, WrongTransfer},
 		{"a leg between others", func(h *history, g, _, _, _ *giver) {
 			h.find(fromTigerBeetle(g.ids(0).Pending(3))).CreditAccountID = toTigerBeetle(idOf(clara))

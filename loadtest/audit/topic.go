@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The names that the audit needs to know.
+// The topics and the group that the audit reads.
 const (
 	paymentsTopic    = "pix.payments"
 	settlementsTopic = "pix.settlements"
@@ -21,7 +21,7 @@ const (
 	engineGroup      = "clearing-engine"
 )
 
-// topics reads topics whole, without any consumer group.
+// topics reads whole topics, without a consumer group.
 type topics struct {
 	kafka  []kgo.Opt
 	client *kgo.Client
@@ -32,7 +32,7 @@ func openTopics(kafka []kgo.Opt) (*topics, error) {
 	kafka = append(slices.Clone(kafka), kgo.ClientID("audit"))
 	client, err := kgo.NewClient(kafka...)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the Kafka client: %w", err)
+		return nil, fmt.Errorf("cannot create the Kafka client: %w", err)
 	}
 	return &topics{kafka, client, kadm.NewClient(client)}, nil
 }
@@ -41,7 +41,7 @@ func (t *topics) close() { t.client.Close() }
 
 const brokerAnswersWithin = 15 * time.Second
 
-// bounds are the offsets from which and up to which the audit reads, by topic.
+// bounds are the offsets between which the audit reads, by topic.
 type bounds struct{ starts, ends kadm.ListedOffsets }
 
 func (t *topics) bounds(ctx context.Context) (b bounds, err error) {
@@ -61,13 +61,13 @@ func (t *topics) bounds(ctx context.Context) (b bounds, err error) {
 	return b, nil
 }
 
-// committed returns the engine group's offset in each partition of the payments.
+// committed returns the engine group's offset in each partition of the orders.
 func (t *topics) committed(ctx context.Context, b bounds) (map[int32]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
 	offsets := map[int32]int64{}
 	for partition, start := range b.starts[paymentsTopic] {
-		offsets[partition] = start.Offset // nothing committed: everything is still to be done
+		offsets[partition] = start.Offset // nothing committed: nothing is finished
 	}
 	responses, err := t.admin.FetchOffsets(ctx, engineGroup)
 	if err == nil {
@@ -89,10 +89,10 @@ func (t *topics) committed(ctx context.Context, b bounds) (map[int32]int64, erro
 
 const noProgressMax = 30 * time.Second
 
-// readAll gives every record of a topic between its bounds to take.
+// readAll calls take with every record of a topic between its bounds.
 func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(Record)) error {
 	offsets := map[int32]kgo.Offset{}
-	left := map[int32]int64{} // the end of each partition that is not read yet
+	left := map[int32]int64{} // the end of each partition that is not read completely
 	for partition, end := range b.ends[topic] {
 		start := b.starts[topic][partition].Offset
 		if start < end.Offset {
@@ -105,12 +105,12 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 	}
 	client, err := kgo.NewClient(append(slices.Clip(t.kafka),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}),
-		// What a producer took back was never given. The broker's record that ends a
-		// transaction is kept: without it the last offset might never be seen.
+		// Records of an aborted transaction do not count. The broker's own records that end a
+		// transaction are kept, because one of them may be the last offset.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords())...)
 	if err != nil {
-		return fmt.Errorf("cannot make the Kafka client: %w", err)
+		return fmt.Errorf("cannot create the Kafka client: %w", err)
 	}
 	defer client.Close()
 	progressed := time.Now()
@@ -135,7 +135,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 			}
 		})
 		if stuck := time.Since(progressed); stuck > noProgressMax {
-			return fmt.Errorf("%s: nothing came for %v, and %d partitions are not read to their end; is the broker well?", topic, stuck.Round(time.Second), len(left))
+			return fmt.Errorf("%s: no record for %v, but %d partitions are not read to their end; is the broker healthy?", topic, stuck.Round(time.Second), len(left))
 		}
 	}
 	return nil

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Verdict is what the audit has shown.
+// Verdict is the result of the audit.
 type Verdict struct {
 	Clean        bool           `json:"clean"`
 	Summary      Summary        `json:"summary"`
 	FindingCount int            `json:"finding_count"`
 	ByKind       map[string]int `json:"findings_by_kind"`
-	Findings     []Finding      `json:"findings"` // at most 50, of every kind
+	Findings     []Finding      `json:"findings"` // at most 50, of all kinds
 	Seconds      float64        `json:"seconds"`
 }
 
@@ -29,7 +29,7 @@ func (v Verdict) Write(w io.Writer) {
 		fmt.Fprintf(w, "returns %d: settled %d (%d centavos), rejected %d%s\n",
 			s.Returns, s.Returned, s.ReturnedCentavos, total(s.ReturnsRejected), byReason(s.ReturnsRejected))
 	}
-	fmt.Fprintf(w, "repeated %d orders, %d reports (each equal to the first, or it is listed)\n", s.RepeatedOrders, s.RepeatedReports)
+	fmt.Fprintf(w, "repeated %d orders, %d reports (each equal to the first, or listed below)\n", s.RepeatedOrders, s.RepeatedReports)
 	fmt.Fprintf(w, "money   %d centavos issued\n", s.IssuanceCentavos)
 	for _, f := range v.Findings {
 		fmt.Fprintf(w, "WRONG %s: %s: %s\n", f.Subject, f.Kind, f.Detail)

@@ -30,25 +30,25 @@ import (
 
 // Config says what to measure.
 type Config struct {
-	Dir, BinDir      string
-	Population       sandbox.Population
-	Parts            []string
-	Passes           int      // how often everything is measured
-	Payments         int      // of each maximum
-	CeilingPayments  int      // of each ceiling
-	GrowthPayments   int      // of each growth
-	GrowthCaches     []string // the ledger's page cache in each growth
-	Customers        int      // of the part of that name
-	OutstandingMax   int      // in flight while a maximum is searched
-	Rates            []int    // of the latencies
-	RateDuration     time.Duration
-	DoorPayments     int                 // of each row of the front door that pays
-	DoorConnections  int                 // to the front door, each with one request at a time
-	BatchLines       int                 // payments of a batch
-	CacheGrid        string              // the ledger's page cache
-	Environment      map[string][]string // more variables of every row, by process
-	Profiles         string              // folder of the part profile
-	ProgressOn, Tell io.Writer
+	Dir, BinDir     string
+	Population      sandbox.Population
+	Parts           []string
+	Passes          int      // how often everything is measured
+	Payments        int      // of each maximum
+	CeilingPayments int      // of each ceiling
+	GrowthPayments  int      // of each growth
+	GrowthCaches    []string // the ledger's page cache in each growth
+	Customers       int      // of the part of that name
+	OutstandingMax  int      // in flight while a maximum is searched
+	Rates           []int    // of the latencies
+	RateDuration    time.Duration
+	DoorPayments    int                 // of each row of the front door that pays
+	DoorConnections int                 // to the front door, each with one request at a time
+	BatchLines      int                 // payments of a batch
+	CacheGrid       string              // the ledger's page cache
+	Environment     map[string][]string // more variables of every row, by process
+	Profiles        string              // folder of the part profile
+	ProgressOn, Log io.Writer
 }
 
 // Run is one valid run of a row.
@@ -105,14 +105,14 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 				row.rate = int(maximum/2) / 100 * 100
 				row.payments = int(float64(row.rate) * config.RateDuration.Seconds())
 			}
-			fmt.Fprintf(config.Tell, "%s%s: %s payments\n", config.passName(pass), row.name, thousands(row.payments))
+			fmt.Fprintf(config.Log, "%s%s: %s payments\n", config.passName(pass), row.name, thousands(row.payments))
 			run, err := config.measure(ctx, row)
 			if err == nil && row.half && maximum == 0 {
 				err = errors.New("there is no maximum in this pass to halve")
 			}
 			if err != nil {
 				err = fmt.Errorf("%s: %w", row.name, err)
-				fmt.Fprintln(config.Tell, err)
+				fmt.Fprintln(config.Log, err)
 				r.Rows[i].Invalid = append(r.Rows[i].Invalid, err.Error())
 				failed = errors.Join(failed, err)
 				if ctx.Err() != nil {
@@ -180,11 +180,11 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	debug.FreeOSMemory() // what the audit before held is no memory of this row
 	before := busyShare()
 	if before > busyMax {
-		fmt.Fprintf(c.Tell, "the machine is not quiet: %.0f %% of it is used by others\n", 100*before)
+		fmt.Fprintf(c.Log, "the machine is not quiet: %.0f %% of it is used by others\n", 100*before)
 	}
 	wakeUp, err := measureWakeUp()
 	if err != nil {
-		fmt.Fprintf(c.Tell, "how long a thread takes to wake another is not known: %v\n", err)
+		fmt.Fprintf(c.Log, "how long a thread takes to wake another is not known: %v\n", err)
 	}
 	population := c.Population
 	if r.banks > 0 {
@@ -218,7 +218,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	defer func() {
 		err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)), os.RemoveAll(filepath.Join(c.Dir, "data")))
 	}()
-	fmt.Fprintf(c.Tell, "ready with %s customers after %.1f s\n", thousands(population.Customers), time.Since(started).Seconds())
+	fmt.Fprintf(c.Log, "ready with %s customers after %.1f s\n", thousands(population.Customers), time.Since(started).Seconds())
 	switch {
 	case r.ids != "":
 		run, err = c.ledgerAlone(s, population, r)
@@ -321,7 +321,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 		return nil, err
 	}
 	if !result.Passed {
-		result.Write(c.Tell)
+		result.Write(c.Log)
 		return nil, errors.New("the run is not valid: " + result.Verdict())
 	}
 	if run.Profile, err = profile(); err != nil {
@@ -419,10 +419,10 @@ func (c Config) audit(ctx context.Context, s *stack.Stack) (verdict audit.Verdic
 		return verdict, err
 	}
 	verdict, err = audit.Run(ctx, audit.Config{
-		Kafka: kafka, Ledger: client, Wait: 70 * time.Second, Tell: func(string, ...any) {},
+		Kafka: kafka, Ledger: client, Wait: 70 * time.Second, Log: func(string, ...any) {},
 	})
 	if err == nil && !verdict.Clean {
-		verdict.Write(c.Tell)
+		verdict.Write(c.Log)
 		err = errors.New("the run is not valid: " + verdict.String())
 	}
 	return verdict, err

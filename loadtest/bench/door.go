@@ -367,7 +367,7 @@ func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *calle
 			return err
 		}
 		if run.Load = result; !result.Passed {
-			result.Write(c.Tell)
+			result.Write(c.Log)
 			return errors.New("the run is not valid: " + result.Verdict())
 		}
 		return nil

@@ -294,7 +294,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 
 	verdict, err := audit.Run(ctx, audit.Config{
 		Kafka: r.kafka, Ledger: r.client, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
-		Tell: func(format string, arguments ...any) { live.event(format, arguments...) },
+		Log: func(format string, arguments ...any) { live.event(format, arguments...) },
 	})
 	// Only now: the audit waited until no payment was in flight.
 	finish, cancel := context.WithTimeout(ctx, time.Minute)

@@ -44,7 +44,7 @@ type Config struct {
 	VoidedPercent int
 	CacheGrid     string   // of TigerBeetle
 	Settings      []string // of PostgreSQL
-	Tell          io.Writer
+	Log           io.Writer
 }
 
 // Tuning is how PostgreSQL is set up unless told otherwise: everything is on disk before an
@@ -110,7 +110,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 				return r, fmt.Errorf("%s, %d clients, batches of %d: %w", system, run.Clients, run.Batch, err)
 			}
 			r.Runs = append(r.Runs, *run)
-			fmt.Fprintf(config.Tell, "%-34s %3d clients  batches of %4d  %7.0f payments/s  p50 %7.2f ms  p99 %7.2f ms\n",
+			fmt.Fprintf(config.Log, "%-34s %3d clients  batches of %4d  %7.0f payments/s  p50 %7.2f ms  p99 %7.2f ms\n",
 				system, run.Clients, run.Batch, run.PaymentsPerSecond, run.P50, run.P99)
 		}
 	}

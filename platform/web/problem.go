@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// Problem is an answer that is an error, as problem+json (RFC 9457).
+// Problem is a response that is an error, as problem+json (RFC 9457).
 type Problem struct {
-	Type       string        `json:"type"`                    // a stable name of the kind of problem
-	Title      string        `json:"title"`                   // the same in words
-	Status     int           `json:"status"`                  // the HTTP status
-	Detail     string        `json:"detail"`                  // what is wrong this time and what to do
-	Field      string        `json:"field,omitempty"`         // which field of the request
-	Value      any           `json:"value,omitempty"`         // what it held
-	Rule       string        `json:"rule,omitempty"`          // what it must be
-	Code       string        `json:"code,omitempty"`          // the reason code of the payment system
-	EndToEndID string        `json:"end_to_end_id,omitempty"` // the payment
-	RetryAfter time.Duration `json:"-"`                       // sent as a header, in whole seconds
-	Challenge  string        `json:"-"`                       // sent as the header WWW-Authenticate
+	Type       string        `json:"type" doc:"A stable name of the kind of problem."`
+	Title      string        `json:"title" doc:"The kind in words."`
+	Status     int           `json:"status" doc:"The HTTP status."`
+	Detail     string        `json:"detail" doc:"What is wrong this time, and what to do."`
+	Field      string        `json:"field,omitempty" doc:"The field of the request."`
+	Value      any           `json:"value,omitempty" doc:"What the field held."`
+	Rule       string        `json:"rule,omitempty" doc:"What the field must be."`
+	Code       string        `json:"code,omitempty" doc:"The reason code of the payment system."`
+	EndToEndID string        `json:"end_to_end_id,omitempty" doc:"The payment or return."`
+	RetryAfter time.Duration `json:"-"` // sent as a header, in whole seconds
+	Challenge  string        `json:"-"` // sent as the header WWW-Authenticate
 }
 
-// Kind makes the type of a problem from its short name.
+// Kind returns the type of a problem for its short name.
 func Kind(name string) string { return "urn:liquida:problem:" + name }
 
-// Write sends the problem.
+// Write sends the problem as the response.
 func (p *Problem) Write(w http.ResponseWriter) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(p.RetryAfter.Seconds()))))
@@ -41,7 +41,7 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	write(w, "application/problem+json", p.Status, p)
 }
 
-// WriteJSON sends an answer that is not a problem.
+// WriteJSON sends a response that is not a problem.
 func WriteJSON(w http.ResponseWriter, status int, body any) {
 	write(w, "application/json", status, body)
 }
@@ -50,11 +50,11 @@ func write(w http.ResponseWriter, contentType string, status int, body any) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client has gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client is gone
 }
 
-// ReadJSON decodes one JSON object, and nothing after it, into target. Fields that the
-// target does not have are refused: a typing error must not change what a request means.
+// ReadJSON decodes one JSON object into target. It rejects unknown fields, because a typing
+// error must not change what a request means, and anything after the object.
 func ReadJSON(body io.Reader, target any) *Problem {
 	decoder := json.NewDecoder(body)
 	decoder.DisallowUnknownFields()

@@ -8,6 +8,8 @@ require (
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/liquida/liquida/proto v0.0.0
 	github.com/prometheus/client_golang v1.25.0
+	github.com/swaggest/swgui v1.8.5
+	github.com/vearutop/statigz v1.4.0
 	go.uber.org/zap v1.28.0
 	golang.org/x/sync v0.23.0
 	golang.org/x/time v0.14.0

@@ -1,27 +1,63 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
 
+// Whoever tries an example sees it accepted.
+func TestTheExamplesAreAccepted(t *testing.T) {
+	p := startProgram(t, startBroker(t), nil)
+	p.AwaitNeed("kafka", false)
+	examples := 0
+	for _, route := range routes(t) {
+		if route.method != http.MethodPost {
+			continue
+		}
+		examples++
+		var body bytes.Buffer // in one line, for the batch
+		for _, content := range route.RequestBody.Content {
+			if err := json.Compact(&body, content.Example); err != nil {
+				t.Fatalf("%s: %q %v", route.path, content.Example, err)
+			}
+		}
+		if got := p.call("POST", route.path, body.String()); string(got.Status) != `"accepted"` {
+			t.Errorf("%s %s: %d %s", route.path, body.String(), got.code, got.text)
+		}
+	}
+	if examples != 3 {
+		t.Errorf("%d operations take a body, want 3", examples)
+	}
+}
+
+// route is an operation of the description.
+type route struct {
+	method, path string
+	RequestBody  struct {
+		Content map[string]struct{ Example json.RawMessage }
+	}
+}
+
 // routes returns the routes of the description, which is generated from those that are served.
-func routes(t *testing.T) (routes []struct{ method, path string }) {
+func routes(t *testing.T) (routes []route) {
 	t.Helper()
 	var described struct {
-		Paths map[string]map[string]json.RawMessage
+		Paths map[string]map[string]route
 	}
 	text, _ := os.ReadFile("openapi.json")
 	if err := json.Unmarshal(text, &described); err != nil || len(described.Paths) < 9 {
 		t.Fatalf("%d paths, %v", len(described.Paths), err)
 	}
 	for path, operations := range described.Paths {
-		for method := range operations {
-			routes = append(routes, struct{ method, path string }{strings.ToUpper(method), path})
+		for method, operation := range operations {
+			operation.method, operation.path = strings.ToUpper(method), path
+			routes = append(routes, operation)
 		}
 	}
 	return routes
@@ -30,11 +66,33 @@ func routes(t *testing.T) (routes []struct{ method, path string }) {
 func TestTheDescriptionIsServed(t *testing.T) {
 	p := startProgram(t, startBroker(t), nil)
 	p.AwaitNeed("kafka", false)
-	for path, holds := range map[string]string{"/openapi.json": `"openapi": "3.1.0"`, "/docs": "/v1/payments/{endToEndId}/events"} {
+	get := func(path string) (answer, string) {
+		t.Helper()
 		response := p.send(t.Context(), "GET", path, "")
-		if text, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), holds) {
+		text, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != http.StatusOK || len(text) == 0 {
 			t.Errorf("%s: %s %s %v", path, response.Status, text, err)
 		}
+		return response, string(text)
+	}
+	if _, text := get("/openapi.json"); !strings.Contains(text, `"openapi": "3.1.0"`) {
+		t.Errorf("%s", text)
+	}
+	// The viewer is whole without Internet: all that the page names is served, and its policy
+	// forbids the rest.
+	response, text := get("/docs")
+	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; script-src 'self';") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
+		t.Errorf("the policy is %q", policy)
+	}
+	named := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(text, -1)
+	if len(named) < 4 {
+		t.Errorf("the page names %v: %s", named, text)
+	}
+	for _, file := range named {
+		get(file[1])
+	}
+	if _, text := get("/docs/start.js"); !strings.Contains(text, `"/openapi.json"`) {
+		t.Errorf("%s", text)
 	}
 	for _, route := range routes(t) {
 		if got := p.call("PATCH", strings.NewReplacer("{", "", "}", "").Replace(route.path), ""); got.code != http.StatusMethodNotAllowed || got.Field != "method" || got.Rule == "" {

@@ -2,8 +2,8 @@ package frontdoor
 
 import (
 	"bytes"
-	_ "embed"
-	"html/template"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -11,31 +11,31 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/feed"
+	"github.com/liquida/liquida/services/producer/field"
 )
 
-// problemAnswers says what each status of a problem means.
-var problemAnswers = map[int]string{
-	400: "Malformed: no JSON object with these fields.",
-	401: "Unknown caller: no key or certificate, or one that is not known.",
-	403: "The caller may not do this: field, value and rule say why.",
-	404: "The ledger does not know it.",
-	413: "Too large.",
-	422: "A value is wrong: field, value, rule and code say which and why.",
-	429: "Too much at once: nothing was done, try again after Retry-After.",
-	503: "Kafka or the ledger does not answer. For a payment: its fate is unknown, send the same again.",
+// problemResponses are what each status of a problem means, and an example.
+var problemResponses = map[int]struct {
+	meaning string
+	example web.Problem
+}{
+	400: {"Malformed: no JSON object with these fields.", web.Problem{Type: web.Kind("malformed"), Title: "Malformed request", Detail: "field \"amount\" is not known: remove it or correct its name", Field: "amount", Rule: "a field that the API's description names"}},
+	401: {"Unknown caller: no key or certificate, or one that is not known.", web.Problem{Type: web.Kind("unknown-caller"), Title: "Unknown caller", Detail: "the key is not known: send one that is in use", Field: "Authorization", Rule: "Bearer KEY, or a client certificate"}},
+	403: {"The caller may not do this: field, value and rule say why.", web.Problem{Type: web.Kind("not-yours"), Title: "Not yours", Detail: "ispb is 10000001 and the caller is 10000002: nothing was done; a participant reads only what is its own", Field: "ispb", Value: "10000001", Rule: "a participant reads only what is its own"}},
+	404: {meaning: "The ledger does not know it."}, // what it is differs from route to route
+	413: {"Too large.", web.Problem{Type: web.Kind("too-large"), Title: "Request too large", Detail: "the body has more than 16384 bytes: send at most that"}},
+	422: {"A value is wrong: field, value, rule and code say which and why.", web.Problem{Type: web.Kind("invalid-value"), Title: "Invalid value", Detail: "amount_centavos: it must be at least 1", Field: "amount_centavos", Value: 0, Rule: field.Rules["amount_centavos"], Code: pix.ReasonZeroAmount.String()}},
+	429: {"Too much at once: nothing was done, try again after Retry-After.", web.Problem{Type: web.Kind("busy"), Title: "Too many payments in flight", Detail: "nothing was sent: send the payment again, with this end_to_end_id, after a pause", EndToEndID: exampleID}},
+	503: {"Kafka or the ledger does not answer. For a payment: its fate is unknown, send the same again.", web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger does not answer", Detail: "no answer within STATUS_TIMEOUT (3s): ask again later"}},
 }
 
 var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// allProblems are those of the route and of the door.
-func (r route) allProblems() []int {
-	return append([]int{http.StatusUnauthorized, http.StatusForbidden}, r.problems...)
-}
-
-// allParameters are those of the path, then the others.
+// allParameters returns those of the path, then the others.
 func (r route) allParameters() (all []*huma.Param) {
 	add := func(name string) {
 		parameter := *parameters[name]
@@ -51,83 +51,80 @@ func (r route) allParameters() (all []*huma.Param) {
 	return all
 }
 
-// describe makes the OpenAPI document of the routes; schemas come from the Go types that
+// shown returns the example as a body of its media type shows it.
+func (m message) shown() any {
+	switch m.mediaType {
+	case asEvents:
+		event := m.example.(serverEvent)
+		return fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", event.ID, event.Event, event.Data)
+	case asProblem:
+		if m.example.(web.Problem).Type == "" {
+			return nil
+		}
+	}
+	return m.example
+}
+
+// describe generates the OpenAPI document of the routes. Schemas come from the Go types that
 // are decoded and encoded.
 func describe(api []route) []byte {
 	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	document := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{Title: "Liquida", Version: "1", License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
-			Description: "The front door of a PIX-style clearing house. Money is an integer count of centavos. Every answer about a payment comes from the ledger. Answers may get more fields."},
+			Description: "The front door of a PIX-style clearing house. Money is an integer count of centavos. What is said about a payment comes from the ledger. Errors are problem documents (RFC 9457) that name the field, its value, the rule and the reason code. Responses may get more fields."},
+		Servers: []*huma.Server{
+			{URL: "/", Description: "The server of this description."},
+			{URL: "http://127.0.0.1:8080", Description: "A local stack: make up, or docker compose up."},
+		},
 		Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
-			"key":         {Type: "http", Scheme: "bearer", Description: "The key of a participant, who pays from its own accounts and reads its own data, or of the central bank, which reads all."},
+			"key":         {Type: "http", Scheme: "bearer", Description: "The key of a participant, who pays from its own accounts and reads its own data, or of the central bank, which reads all. A local stack may need none."},
 			"certificate": {Type: "mutualTLS", Description: "A client certificate with the URI " + access.CertificateName + "participant:ISPB or " + access.CertificateName + "central-bank among its subject alternative names."},
 		}},
 		Security: []map[string][]string{{"key": {}}, {"certificate": {}}},
 	}
-	body := func(c message) map[string]*huma.MediaType {
-		return map[string]*huma.MediaType{c.mediaType: {Schema: schemas.Schema(reflect.TypeOf(c.of), true, "")}}
+	body := func(m message) map[string]*huma.MediaType {
+		return map[string]*huma.MediaType{m.mediaType: {Schema: schemas.Schema(reflect.TypeOf(m.example), true, ""), Example: m.shown()}}
 	}
 	for _, route := range api {
 		operation := &huma.Operation{
 			OperationID: route.id, Method: route.method, Path: route.path, Summary: route.summary, Description: route.description,
-			Responses: map[string]*huma.Response{},
+			Parameters: route.allParameters(), Responses: map[string]*huma.Response{},
 		}
-		operation.Parameters = route.allParameters()
-		if route.body.of != nil {
+		if route.body.example != nil {
 			operation.RequestBody = &huma.RequestBody{Description: route.body.description, Required: true, Content: body(route.body)}
 		}
-		for status, answer := range route.answers {
-			operation.Responses[strconv.Itoa(status)] = &huma.Response{Description: answer.description, Content: body(answer)}
+		for status, response := range route.responses {
+			operation.Responses[strconv.Itoa(status)] = &huma.Response{Description: response.description, Content: body(response)}
 			if status == http.StatusOK && route.method == "POST" && route.path != batchPath {
-				operation.Responses["200"].Headers = map[string]*huma.Param{"Preference-Applied": {Schema: &huma.Schema{Type: huma.TypeString}, Description: "wait=N: how long the answer may have been held."}}
+				operation.Responses["200"].Headers = map[string]*huma.Param{feed.PreferenceApplied: {Schema: &huma.Schema{Type: huma.TypeString}, Description: "wait=N: how long the response may have waited."}}
 			}
 		}
-		for _, status := range route.allProblems() {
-			response := &huma.Response{Description: problemAnswers[status], Content: body(message{mediaType: "application/problem+json", of: web.Problem{}})}
-			if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-				response.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait."}}
+		for _, status := range append([]int{http.StatusUnauthorized, http.StatusForbidden}, route.problems...) {
+			problem := problemResponses[status]
+			problem.example.Status = status
+			response := &huma.Response{Description: problem.meaning, Content: body(message{mediaType: asProblem, example: problem.example})}
+			header := func(name, schema, description string) {
+				response.Headers = map[string]*huma.Param{name: {Schema: &huma.Schema{Type: schema}, Description: description}}
 			}
-			if status == http.StatusUnauthorized {
-				response.Headers = map[string]*huma.Param{"WWW-Authenticate": {Schema: &huma.Schema{Type: huma.TypeString}, Description: "Bearer, and what is wrong with the key."}}
+			switch status {
+			case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+				header("Retry-After", huma.TypeInteger, "Seconds to wait.")
+			case http.StatusUnauthorized:
+				header("WWW-Authenticate", huma.TypeString, "Bearer, and what is wrong with the key.")
 			}
 			operation.Responses[strconv.Itoa(status)] = response
 		}
 		document.AddOperation(operation)
 	}
-	schemas.Schema(reflect.TypeOf(feed.Settlement{}), true, "") // the data of events, which OpenAPI cannot tell
+	schemas.Schema(reflect.TypeOf(feed.Settlement{}), true, "") // the data of events, which OpenAPI cannot describe
 	for name, schema := range schemas.Map() {
-		if name != "Payment" && name != "Account" && name != "ReturnOrder" { // what is sent is taken as it stands; answers may get more fields
+		if name != "Payment" && name != "Account" && name != "ReturnOrder" { // requests have exactly these fields; responses may get more
 			schema.AdditionalProperties = true
 		}
 	}
-	return indented(document)
-}
-
-//go:embed docs.html
-var docsHTML string
-
-// page is the description for people, whole in one page: it loads nothing.
-func page(api []route) []byte {
-	type shown struct {
-		Method, Path, Summary, Description string
-		Parameters                         []*huma.Param
-		Answers                            map[int]string
-	}
-	var all []shown
-	for _, route := range api {
-		one := shown{route.method, route.path, route.summary, route.description, route.allParameters(), map[int]string{}}
-		for status, answer := range route.answers {
-			one.Answers[status] = answer.description
-		}
-		for _, status := range route.allProblems() {
-			one.Answers[status] = problemAnswers[status]
-		}
-		all = append(all, one)
-	}
-	var out bytes.Buffer
-	if err := template.Must(template.New("docs").Parse(docsHTML)).Execute(&out, all); err != nil {
-		panic(err) // of our own page: a test sees it
-	}
-	return out.Bytes()
+	var indented bytes.Buffer
+	_ = json.Indent(&indented, []byte(marshalled(document)), "", "  ") // it is JSON
+	indented.WriteByte('\n')
+	return indented.Bytes()
 }

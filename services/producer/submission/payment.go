@@ -16,12 +16,12 @@ import (
 
 // Payment is the body of POST /v1/payments, and of each line of a batch.
 type Payment struct {
-	EndToEndID            string        `json:"end_to_end_id" required:"false" pattern:"^(E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11})?$" doc:"Its identity; made when left out. The ISPB is the payer's, the minute (UTC) within 12 h of the acceptance."`
+	EndToEndID            string        `json:"end_to_end_id,omitempty" required:"false" pattern:"^(E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11})?$" doc:"Its identity; made when left out. The ISPB is the payer's, the minute (UTC) within 12 h of the acceptance."`
 	Payer                 field.Account `json:"payer"`
 	Payee                 field.Account `json:"payee"`
 	AmountCentavos        uint64        `json:"amount_centavos" minimum:"1"`
-	AcceptedAt            string        `json:"accepted_at" required:"false" format:"date-time" doc:"When the payer's bank accepted it, at most 5 s in the future; now when left out."`
-	RemittanceInformation string        `json:"remittance_information" required:"false" maxLength:"140" doc:"At most 140 bytes."`
+	AcceptedAt            string        `json:"accepted_at,omitempty" required:"false" format:"date-time" doc:"When the payer's bank accepted it, at most 5 s in the future; now when left out."`
+	RemittanceInformation string        `json:"remittance_information,omitempty" required:"false" maxLength:"140" doc:"At most 140 bytes."`
 }
 
 // record returns the record of a payment, or what is wrong with it.

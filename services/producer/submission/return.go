@@ -19,11 +19,11 @@ import (
 
 // ReturnOrder is the body of POST /v1/returns.
 type ReturnOrder struct {
-	ReturnID           string `json:"return_id" required:"false" pattern:"^(D[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11})?$" doc:"RtrId, its identity: the ISPB is that of the bank that received the payment, the minute (UTC) within 12 h of the acceptance. Made when left out, which only a participant with a key or certificate can do."`
+	ReturnID           string `json:"return_id,omitempty" required:"false" pattern:"^(D[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11})?$" doc:"RtrId, its identity: the ISPB is that of the bank that received the payment, the minute (UTC) within 12 h of the acceptance. Made when left out, which only a participant with a key or certificate can do."`
 	OriginalEndToEndID string `json:"original_end_to_end_id" pattern:"^E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$" doc:"The payment that is given back."`
 	AmountCentavos     uint64 `json:"amount_centavos" minimum:"1" doc:"All returns of a payment together never exceed it."`
 	ReasonCode         string `json:"reason_code" enum:"MD06,BE08,FR01,SL02"`
-	AcceptedAt         string `json:"accepted_at" required:"false" format:"date-time" doc:"When the bank accepted it, at most 5 s in the future; now when left out."`
+	AcceptedAt         string `json:"accepted_at,omitempty" required:"false" format:"date-time" doc:"When the bank accepted it, at most 5 s in the future; now when left out."`
 }
 
 // AcceptedReturn is the body of a response to POST /v1/returns.

@@ -1,0 +1,67 @@
+package frontdoor
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/liquida/liquida/services/producer/feed"
+	"github.com/liquida/liquida/services/producer/field"
+	"github.com/liquida/liquida/services/producer/query"
+	"github.com/liquida/liquida/services/producer/submission"
+)
+
+// The examples of the description are of the sandbox, so that they can be tried there.
+const (
+	exampleID       = "E1000000120260102120000000000001"
+	exampleReturnID = "D1000000220260102120100000000001"
+)
+
+var (
+	examplePayer = field.Account{ISPB: "10000001", Branch: "0001", Number: "1"}
+	examplePayee = field.Account{ISPB: "10000002", Branch: "0001", Number: "1"}
+	reservedAt   = time.Date(2026, 1, 2, 12, 0, 0, 123_456_789, time.UTC)
+	expiresAt    = reservedAt.Add(time.Minute)
+	decidedAt    = reservedAt.Add(40 * time.Millisecond)
+
+	examplePayment = submission.Payment{Payer: examplePayer, Payee: examplePayee, AmountCentavos: 12345, RemittanceInformation: "lunch"}
+	exampleReturn  = submission.ReturnOrder{ReturnID: exampleReturnID, OriginalEndToEndID: exampleID, AmountCentavos: 345, ReasonCode: "MD06", AcceptedAt: "2026-01-02T12:01:00Z"}
+	exampleState   = query.PaymentState{
+		EndToEndID: exampleID, Status: query.Settled, ReservedAt: &reservedAt, ExpiresAt: &expiresAt, DecidedAt: &decidedAt,
+		AmountCentavos: 12345, Payer: &examplePayer, Payee: &examplePayee,
+		Legs: []query.PaymentLeg{
+			{Leg: 1, Debit: "customer/10000001/0001/1", Credit: "transit/10000001", AmountCentavos: 12345, State: "posted"},
+			{Leg: 2, Debit: "reserve/10000001", Credit: "reserve/10000002", AmountCentavos: 12345, State: "posted"},
+			{Leg: 3, Debit: "transit/10000002", Credit: "customer/10000002/0001/1", AmountCentavos: 12345, State: "posted"},
+		},
+	}
+	exampleReturnState = query.ReturnState{
+		ReturnID: exampleReturnID, OriginalEndToEndID: exampleID, Status: query.Settled, ReservedAt: &reservedAt, ExpiresAt: &expiresAt, DecidedAt: &decidedAt,
+		ReturnReasonCode: "MD06", AmountCentavos: 345, Payer: &examplePayee, Payee: &examplePayer,
+	}
+	exampleSettlement  = feed.Settlement{EndToEndID: exampleID, Status: query.Settled, Payer: &examplePayer, Payee: &examplePayee, AmountCentavos: 12345, ReportedAt: decidedAt}
+	exampleBalance     = query.Balance{PostedCentavos: 99_987_655, PendingOutCentavos: 12345, AvailableCentavos: 99_975_310}
+	exampleStatement   = query.Statement{NextCursor: "1767355200163456789", Lines: []query.StatementLine{{At: decidedAt, Kind: "posted", Direction: "debit", AmountCentavos: 12345, Code: 1, EndToEndID: exampleID}}}
+	exampleParticipant = query.Participant{
+		ISPB: "10000001", Reserve: query.Balance{PostedCentavos: 999_999_987_655, AvailableCentavos: 999_999_987_655}, Transit: query.Balance{PostedCentavos: -2_099_999_987_655, AvailableCentavos: -2_099_999_987_655},
+		Books: &query.ThreeLegs{FundedCentavos: 1_000_000_000_000, DepositsCentavos: 2_100_000_000_000, Holds: true},
+	}
+)
+
+// serverEvent is one event of a stream as clients see it.
+type serverEvent struct {
+	ID    string `json:"id,omitempty"`
+	Event string `json:"event,omitempty" enum:"state,settlement"`
+	Data  string `json:"data,omitempty" doc:"JSON. Left out in events that only keep the stream alive."`
+}
+
+func exampleEvent(id, name string, data any) serverEvent {
+	return serverEvent{id, name, marshalled(data)}
+}
+
+func marshalled(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // impossible for our own types, as a test shows
+	}
+	return string(text)
+}

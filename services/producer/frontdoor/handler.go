@@ -1,0 +1,114 @@
+package frontdoor
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/feed"
+)
+
+func (r route) permits(who access.Caller, request *http.Request) *web.Problem {
+	if r.permission == nil {
+		return access.CentralBankOnly(who, request)
+	}
+	return r.permission(who, request)
+}
+
+// handler serves the API and its description. It admits callers and counts responses.
+func handler(api []route, control *access.Control, registry prometheus.Registerer) http.Handler {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pix_producer_requests_total", Help: "HTTP requests answered, by route and HTTP status.",
+	}, []string{"route", "status"})
+	acceptSeconds := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "pix_producer_accept_seconds", Help: "Time from the request of a payment or return to the response that Kafka has acknowledged it (202 only).",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
+	})
+	inFlight := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "pix_producer_requests_in_flight", Help: "HTTP requests under way.",
+	})
+	registry.MustRegister(requests, acceptSeconds, inFlight)
+
+	mux := http.NewServeMux()
+	methods := map[string][]string{}
+	for _, route := range api {
+		methods[route.path] = append(methods[route.path], route.method)
+		pattern := route.method + " " + route.path
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			inFlight.Inc()
+			defer inFlight.Dec()
+			started := time.Now()
+			response := &statusWriter{ResponseWriter: w}
+			who, problem := control.Admit(r)
+			if problem == nil {
+				problem = route.permits(who, r)
+			}
+			if problem != nil {
+				problem.Write(response)
+			} else {
+				route.handler(response, access.With(r, who))
+			}
+			requests.WithLabelValues(pattern, strconv.Itoa(response.status)).Inc()
+			if response.status == http.StatusAccepted && !response.waited() {
+				acceptSeconds.Observe(time.Since(started).Seconds())
+			}
+		})
+		if route.lasts {
+			mux.HandleFunc("HEAD "+route.path, notAllowed([]string{route.method}))
+		}
+	}
+	for path, allowed := range methods {
+		mux.HandleFunc(path, notAllowed(allowed))
+	}
+	description := describe(api)
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(description) // an error means that the client is gone
+	})
+	serveViewer(mux)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		(&web.Problem{Type: web.Kind("unknown-path"), Title: "Unknown path", Status: http.StatusNotFound, Field: "path", Value: r.URL.Path, Rule: "a path of /openapi.json",
+			Detail: "there is nothing here: GET /openapi.json describes what there is"}).Write(w)
+	})
+	return mux
+}
+
+func notAllowed(allowed []string) http.HandlerFunc {
+	allow := strings.Join(slices.Sorted(slices.Values(allowed)), ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", allow)
+		(&web.Problem{Type: web.Kind("method-not-allowed"), Title: "Method not allowed", Status: http.StatusMethodNotAllowed, Field: "method", Value: r.Method, Rule: allow,
+			Detail: fmt.Sprintf("%s is not possible here: use %s", r.Method, allow)}).Write(w)
+	}
+}
+
+// statusWriter remembers the HTTP status.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// waited reports whether the response was held on purpose.
+func (w *statusWriter) waited() bool { return w.Header().Get(feed.PreferenceApplied) != "" }
+
+// Unwrap lets a stream set deadlines and flush.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *statusWriter) Write(text []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(text)
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}

@@ -31,6 +31,9 @@ require (
 
 require (
 	github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
+	github.com/swaggest/swgui v1.8.5 // indirect
+	github.com/vearutop/statigz v1.4.0 // indirect
+	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/time v0.14.0 // indirect
 )
 

@@ -12,6 +12,7 @@ require (
 	github.com/twmb/franz-go/plugin/kprom v1.5.0
 	github.com/twmb/franz-go/plugin/kzap v1.1.2
 	go.uber.org/zap v1.28.0
+	golang.org/x/net v0.59.0
 	pgregory.net/rapid v1.3.0
 )
 

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// EventStream writes server-sent events. The server's time limits end with it: each event
-// has its own instead, so that a client that does not read is not waited for.
+// EventStream writes server-sent events. Each event has a time limit of its own, in place of
+// the server's limits, so that nobody waits for a client that does not read.
 type EventStream struct {
-	w        http.ResponseWriter
-	control  *http.ResponseController
-	patience time.Duration
-	text     bytes.Buffer
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+	text    bytes.Buffer
 }
 
-// StartEvents begins a stream; patience is how long one event may take to be written.
-func StartEvents(w http.ResponseWriter, patience time.Duration) *EventStream {
-	s := &EventStream{w: w, control: http.NewResponseController(w), patience: patience}
+// StartEvents begins a stream. timeout is how long one event may take to be written.
+func StartEvents(w http.ResponseWriter, timeout time.Duration) *EventStream {
+	s := &EventStream{w: w, control: http.NewResponseController(w), timeout: timeout}
 	NoReadDeadline(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -27,13 +27,13 @@ func StartEvents(w http.ResponseWriter, patience time.Duration) *EventStream {
 	return s
 }
 
-// NoReadDeadline keeps a request whose body is read alive past the server's read timeout,
-// which would else end its context.
+// NoReadDeadline keeps a request alive whose body was read. Otherwise the server's read
+// timeout would end its context.
 func NoReadDeadline(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // not supported: no deadline then
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // an error means that there is no deadline
 }
 
-// Send writes one event; an empty id leaves the client's last one.
+// Send writes one event. With an empty id the client keeps its last one.
 func (s *EventStream) Send(id, event string, data any) error {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *EventStream) Send(id, event string, data any) error {
 	return s.write()
 }
 
-// KeepAlive writes a comment and, with an id, moves on the client's last event id.
+// KeepAlive writes a comment. An id becomes the last event id of the client.
 func (s *EventStream) KeepAlive(id string) error {
 	s.text.WriteString(": keep-alive\n")
 	if id != "" {
@@ -58,7 +58,7 @@ func (s *EventStream) KeepAlive(id string) error {
 
 func (s *EventStream) write() error {
 	defer s.text.Reset()
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.patience))
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
 	if _, err := s.w.Write(s.text.Bytes()); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package web serves the HTTP APIs of the services: bounded in every direction, and with
-// errors that a program can read (RFC 9457).
+// Package web serves the HTTP APIs of the services. Everything has a limit, and errors are
+// documents that programs can read (RFC 9457).
 package web
 
 import (
@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
@@ -21,17 +21,17 @@ import (
 // Config is embedded in the configuration of services that serve HTTP.
 type Config struct {
 	Address        string        `env:"HTTP_ADDRESS" help:"where the HTTP API is served, host:port"`
-	ReadTimeout    time.Duration `env:"HTTP_READ_TIMEOUT" envDefault:"5s" help:"for a request's header and body to arrive, 100ms to 1m"`
-	WriteTimeout   time.Duration `env:"HTTP_WRITE_TIMEOUT" envDefault:"30s" help:"for a request from its header to the end of the answer, 1s to 10m"`
+	ReadTimeout    time.Duration `env:"HTTP_READ_TIMEOUT" envDefault:"5s" help:"for the header and body of a request to arrive, 100ms to 1m"`
+	WriteTimeout   time.Duration `env:"HTTP_WRITE_TIMEOUT" envDefault:"30s" help:"for a request from its header to the end of the response, 1s to 10m"`
 	IdleTimeout    time.Duration `env:"HTTP_IDLE_TIMEOUT" envDefault:"1m" help:"how long an unused connection is kept, 1s to 1h"`
 	BodyBytesMax   int64         `env:"HTTP_BODY_BYTES_MAX" envDefault:"16384" help:"bytes in the body of a request, 1024 to 1048576"`
-	ConnectionsMax int           `env:"HTTP_CONNECTIONS_MAX" envDefault:"4096" help:"connections at the same time, 1 to 100000; more wait in the kernel"`
+	ConnectionsMax int           `env:"HTTP_CONNECTIONS_MAX" envDefault:"4096" help:"connections at the same time, 1 to 100000; others wait in the kernel"`
 
-	LargerBodies map[string]int64 // by path: those that take more than BodyBytesMax
+	LargerBodies map[string]int64 // bytes by path, for those that take more than BodyBytesMax
 	TLS          *tls.Config      // nil: plain HTTP
 }
 
-// headerBytesMax is far above what the APIs need and far below what hurts.
+// headerBytesMax is far more than the APIs need and far less than does harm.
 const headerBytesMax = 16 << 10
 
 // Validate names the variable and the value that is wrong.
@@ -48,7 +48,7 @@ func (c Config) Validate() error {
 	)
 }
 
-// Loopback tells whether only this machine can reach the address.
+// Loopback reports whether only this machine can reach the address.
 func (c Config) Loopback() bool {
 	host, _, err := net.SplitHostPort(c.Address)
 	ip := net.ParseIP(host)
@@ -74,9 +74,9 @@ func Serve(config Config, listen host.Listen, handler http.Handler, log *zap.Log
 		MaxHeaderBytes: headerBytesMax, ErrorLog: zap.NewStdLog(log.Named("http")), TLSConfig: config.TLS,
 		Protocols: new(http.Protocols),
 	}}
-	s.http.Protocols.SetHTTP1(true) // HTTP/2 has many requests in a connection, which ConnectionsMax would not bound
+	s.http.Protocols.SetHTTP1(true) // no HTTP/2: ConnectionsMax would not bound its many requests in one connection
 	go func() {
-		limited := &limitedListener{listener, make(chan struct{}, config.ConnectionsMax)}
+		limited := netutil.LimitListener(listener, config.ConnectionsMax)
 		serve := s.http.Serve
 		if config.TLS != nil {
 			serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") } // the certificate is in config.TLS
@@ -99,7 +99,7 @@ func (c Config) limitBodies(handler http.Handler) http.Handler {
 	})
 }
 
-// Address is where the server listens; it tells the port that HTTP_ADDRESS left open.
+// Address returns where the server listens, with the port that HTTP_ADDRESS may leave open.
 func (s *Server) Address() string { return s.address }
 
 // Stop takes no new requests and waits until those under way have ended or ctx has.
@@ -107,29 +107,3 @@ func (s *Server) Stop(ctx context.Context) error { return s.http.Shutdown(ctx) }
 
 // Close cuts off what is left.
 func (s *Server) Close() { _ = s.http.Close() }
-
-// limitedListener accepts only while there is a slot.
-type limitedListener struct {
-	net.Listener
-	slots chan struct{}
-}
-
-func (l *limitedListener) Accept() (net.Conn, error) {
-	l.slots <- struct{}{}
-	connection, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &limitedConnection{connection, sync.OnceFunc(func() { <-l.slots })}, nil
-}
-
-type limitedConnection struct {
-	net.Conn
-	release func()
-}
-
-func (c *limitedConnection) Close() error {
-	defer c.release()
-	return c.Conn.Close()
-}

@@ -43,8 +43,8 @@ func imitateInitialRebalanceDelay(cluster *kfake.Cluster, delay time.Duration) {
 	opens := map[string]time.Time{} // group → when those that wait get in
 	cluster.ControlKey(kmsg.JoinGroup.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		join := request.(*kmsg.JoinGroupRequest)
-		if join.MemberID == "" && join.InstanceID == nil {
-			return nil, nil, false // it is told its id at once, and joins with that
+		if join.MemberID != "" { // it has waited, or was in before
+			return nil, nil, false
 		}
 		opening := opens[join.Group]
 		if !time.Now().Before(opening) {

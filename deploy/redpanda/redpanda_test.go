@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -148,6 +149,7 @@ func TestCommitMetadataHasNoLimit(t *testing.T) {
 func TestSessionTimeoutsHaveTheLimitsOfTheProperties(t *testing.T) {
 	properties := roomy()
 	properties.GroupMinSessionTimeoutMS, properties.GroupMaxSessionTimeoutMS = 1_000, 10_000
+	properties.GroupInitialRebalanceDelayMS = 0
 	client := connect(t, start(t, properties))
 	for timeout, want := range map[int32]error{999: kerr.InvalidSessionTimeout, 1_000: kerr.MemberIDRequired, 10_000: kerr.MemberIDRequired, 10_001: kerr.InvalidSessionTimeout} {
 		request := kmsg.NewPtrJoinGroupRequest()
@@ -165,41 +167,40 @@ func TestSessionTimeoutsHaveTheLimitsOfTheProperties(t *testing.T) {
 	}
 }
 
-// An empty group waits for company, once; a group with members does not.
+// An empty group waits for company, once; a group with members does not. In virtual time.
 func TestInitialRebalanceDelay(t *testing.T) {
-	const delay = 1500 * time.Millisecond
 	properties := roomy()
-	properties.GroupInitialRebalanceDelayMS = int(delay.Milliseconds())
-	brokers := start(t, properties)
-	if _, err := kadm.NewClient(connect(t, brokers)).CreateTopic(t.Context(), 4, 1, nil, "payments"); err != nil {
-		t.Fatal(err)
-	}
-	assigned := make(chan time.Duration, 8)
-	join := func() {
-		began := time.Now()
-		once := make(chan struct{}, 1)
-		once <- struct{}{}
-		client := connect(t, brokers, kgo.ConsumerGroup("engine"), kgo.ConsumeTopics("payments"), kgo.HeartbeatInterval(100*time.Millisecond),
-			kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, _ map[string][]int32) {
-				select {
-				case <-once:
-					assigned <- time.Since(began)
-				default:
-				}
-			}))
-		go func() {
-			for t.Context().Err() == nil && !client.PollFetches(t.Context()).IsClientClosed() {
+	properties.GroupInitialRebalanceDelayMS = int(time.Minute.Milliseconds()) // much more than anything else takes
+	synctest.Test(t, func(t *testing.T) {
+		network := new(kfake.VirtualNetwork)
+		cluster, err := kfake.NewCluster(append(properties.Options(), kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen), kfake.SeedTopics(4, "payments"))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cluster.Close()
+		properties.Imitate(cluster, "")
+		join := func() (client *kgo.Client, took time.Duration) {
+			began, assigned := time.Now(), make(chan struct{}, 8)
+			client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(network.DialContext), kgo.ConsumerGroup("engine"), kgo.ConsumeTopics("payments"),
+				kgo.DisableAutoCommit(), // its lock would stop the virtual clock
+				kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { assigned <- struct{}{} }))
+			if err != nil {
+				t.Fatal(err)
 			}
-		}()
-	}
-	join()
-	if took := <-assigned; took < delay {
-		t.Errorf("the first member of an empty group was in after %v, want at least %v", took, delay)
-	}
-	join()
-	if took := <-assigned; took >= delay {
-		t.Errorf("a member of a group that is not empty was in after %v: it waited for company, too", took)
-	}
+			<-assigned
+			return client, time.Since(began)
+		}
+		first, took := join()
+		defer first.Close()
+		if took < time.Minute {
+			t.Errorf("the first member of an empty group was in after %v, want at least a minute", took)
+		}
+		second, took := join()
+		defer second.Close()
+		if took >= time.Minute {
+			t.Errorf("a member of a group that is not empty was in after %v: it waited for company, too", took)
+		}
+	})
 }
 
 // A client sees an error that it may retry, so it waits for room.

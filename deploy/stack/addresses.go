@@ -41,7 +41,7 @@ func controllerOf(name string) string { return name + " controller" }
 // telemetryOf is the role of the address where a process serves its telemetry.
 func telemetryOf(name string) string { return name + " telemetry" }
 
-// addresses are given out once per role and then stay.
+// addresses gives each role an address once. After that it stays.
 type addresses struct {
 	mu    sync.Mutex
 	ports Ports
@@ -74,9 +74,8 @@ func (a *addresses) of(role string) string {
 	return address
 }
 
-// free picks a port below the range from which the system takes the ports of outgoing
-// connections: a client's connection could otherwise sit on the port of a process that is
-// just being restarted, or even connect to itself.
+// free picks a port below the range of outgoing connections. Otherwise a client's connection
+// could take the port of a process that is being restarted, or even connect to itself.
 func (a *addresses) free() string {
 	for {
 		address := loopback(20000 + rand.IntN(10000))
@@ -92,7 +91,7 @@ func (a *addresses) free() string {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// available refuses an address that someone listens on.
+// available returns an error if somebody listens on the address.
 func available(role, address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err == nil {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// ErrNotRunning is what a background stack answers that is not there.
+// ErrNotRunning says that no background stack runs.
 var ErrNotRunning = errors.New("the stack is not running")
 
-// state is what a background stack leaves for the next call, as JSON in the stack's folder.
+// state is what one call of a background stack leaves for the next, as JSON in the stack's folder.
 type state struct {
 	Ports     Ports             `json:"ports"`
 	Kafka     string            `json:"kafka"`
@@ -26,8 +26,7 @@ type state struct {
 	Processes []record          `json:"processes"` // in the order of starting
 }
 
-// record finds a process again. The start time tells it from a later process that got
-// the same pid.
+// record identifies a process. A later process may get the same pid, but not the same start time.
 type record struct {
 	Name    string    `json:"name"`
 	PID     int       `json:"pid"`
@@ -50,7 +49,7 @@ func (st *state) addresses() *addresses {
 
 func stateFile(dir string) string { return filepath.Join(dir, "state.json") }
 
-// load returns nil when there is no state.
+// load reads the state. It returns nil if there is none.
 func load(dir string) (*state, error) {
 	text, err := os.ReadFile(stateFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +65,7 @@ func load(dir string) (*state, error) {
 	return st, nil
 }
 
-// save writes down what runs, whole or not at all. With nothing left there is no state.
+// save writes the state, whole or not at all, and removes it when nothing runs.
 func (s *Stack) save() error {
 	s.mu.Lock()
 	st := state{Ports: s.addresses.ports, Kafka: s.config.Kafka, Locks: s.config.KafkaLocks, Replicas: s.config.Replicas, Addresses: map[string]string{}}
@@ -98,8 +97,8 @@ func (s *Stack) save() error {
 	return os.Rename(path+".new", path)
 }
 
-// own holds the stack's folder until unlock or the end of this process: one stack, and one
-// call that changes it, at a time.
+// own locks the stack's folder until unlock or the end of this process, so that only one
+// stack runs in it, and only one call changes it at a time.
 func own(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -115,7 +114,7 @@ func own(dir string) (unlock func(), err error) {
 	return func() { lock.Close() }, nil
 }
 
-// adopt takes over what an earlier call of Up started and what still runs.
+// adopt takes over the processes of an earlier call of Up that still run.
 func (s *Stack) adopt(before *state) error {
 	if before == nil {
 		return nil
@@ -139,9 +138,9 @@ func (s *Stack) adopt(before *state) error {
 	return nil
 }
 
-// Up runs a stack that outlives the caller and returns when every process is ready. Of a
-// stack that is partly up it starts what is missing. On an error it stops what it started.
-// Nothing restarts a process that crashes in the background: call Up again.
+// Up starts a stack that outlives the caller, and returns when every process is ready. It starts
+// only what is missing, and on an error stops what it started. In the background nothing
+// restarts a crashed process: call Up again.
 func Up(ctx context.Context, config Config) error {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -192,7 +191,7 @@ func reopen(dir string) (*Stack, *state, error) {
 }
 
 // Down stops the background stack in dir in the reverse order of starting. Its data stays.
-// It answers ErrNotRunning when there is nothing to stop.
+// It returns ErrNotRunning when there is nothing to stop.
 func Down(ctx context.Context, dir string) error {
 	unlock, err := own(dir)
 	if err != nil {
@@ -215,8 +214,8 @@ type Status struct {
 	Telemetry string
 }
 
-// StatusOf looks at the background stack in dir. It answers ErrNotRunning when no process
-// of it is left.
+// StatusOf returns the status of the background stack in dir, or ErrNotRunning when none of its
+// processes is left.
 func StatusOf(ctx context.Context, dir string) ([]Status, error) {
 	s, st, err := reopen(dir)
 	if err != nil {
@@ -236,7 +235,7 @@ func StatusOf(ctx context.Context, dir string) ([]Status, error) {
 	return all, nil
 }
 
-// Clean removes the data and the logs of the stack in dir. It refuses while it runs.
+// Clean removes the data and the logs of the stack in dir. It returns an error while the stack runs.
 func Clean(dir string) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -253,7 +252,7 @@ func Clean(dir string) error {
 	if st.anyAlive() {
 		return fmt.Errorf("the stack in %s is running: stop it first (down), its data would be removed under it", dir)
 	}
-	// By name: a folder that was given by mistake loses nothing else.
+	// By name, so that a wrong folder loses nothing else.
 	for _, name := range []string{"data", "logs", "keys", "key-digests", "answer-keys", "kafka-keys", "state.json", "state.json.new", "lock"} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err

@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// packages are what a stack and its load are built from. A binary is named like the last
-// folder.
+// packages are built for a stack and its load. A binary has the name of its last folder.
 var packages = []string{
 	"./services/producer",
 	"./services/clearing-engine",
@@ -31,7 +30,7 @@ func Build(ctx context.Context, repoRoot, binDir string) error {
 	if err := os.MkdirAll(binDir, 0o755); err != nil {
 		return err
 	}
-	// One call: what the programs share is compiled once.
+	// In one call, which compiles shared packages once.
 	build := exec.CommandContext(ctx, "go", append([]string{"build", "-o", binDir + string(filepath.Separator)}, packages...)...)
 	build.Dir = repoRoot
 	if output, err := build.CombinedOutput(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cores are processors that a process may run on. Where they are asked for, nil means all.
+// cores are the processors that a process may run on; nil means all.
 type cores struct{ unix.CPUSet }
 
 // allowed are the processors that this process had when it began.
@@ -19,8 +19,8 @@ var allowed = func() (all cores) {
 	return all
 }()
 
-// splitCores takes the last processor for the ledger and leaves the others to all else. With
-// fewer than two there is nothing to split.
+// splitCores returns the last processor for the ledger and the others for everything else, or
+// nil for both when there is only one.
 func splitCores() (ledger, others *cores) {
 	if allowed.Count() < 2 {
 		return nil, nil
@@ -38,13 +38,12 @@ func splitCores() (ledger, others *cores) {
 	return ledger, others
 }
 
-// confineThread puts the calling thread, and what it starts, on processors.
+// confineThread limits the calling thread, and what it starts, to processors.
 func confineThread(to *cores) error { return confine(0, to) }
 
-// confineProcess puts all threads of this process on processors. Threads to come are made
-// by those that are there, and stay with them.
+// confineProcess limits all threads of this process to processors. New threads inherit the limit.
 func confineProcess(to *cores) error {
-	for range 2 { // one may begin during the first round
+	for range 2 { // a thread may start during the first round
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return err
@@ -54,7 +53,7 @@ func confineProcess(to *cores) error {
 			if err != nil {
 				continue
 			}
-			if err := confine(id, to); err != nil && !errors.Is(err, unix.ESRCH) { // it may end meanwhile
+			if err := confine(id, to); err != nil && !errors.Is(err, unix.ESRCH) { // the thread may have ended
 				return err
 			}
 		}
@@ -62,8 +61,8 @@ func confineProcess(to *cores) error {
 	return nil
 }
 
-// confine asks for nothing that is so already: where processors cannot be chosen, a stack
-// that does not want to runs all the same.
+// confine changes nothing if the limit is already so. Then a stack that needs no limit also runs
+// where the system does not allow one.
 func confine(thread int, to *cores) error {
 	if to == nil {
 		to = &allowed

@@ -2,7 +2,7 @@
 
 package stack
 
-// cores are processors that a process may run on: only Linux lets them be chosen.
+// cores are the processors that a process may run on. Only Linux lets us choose them.
 type cores struct{}
 
 func splitCores() (ledger, others *cores) { return nil, nil }

@@ -10,7 +10,7 @@ import (
 	"github.com/liquida/liquida/deploy/kafka"
 )
 
-// Each kind of ledger and broker has a data folder of its own: none can read another's.
+// Each kind of ledger and broker has its own data folder, because none can read the data of another.
 
 var ledgerFolders = map[int]string{1: "tigerbeetle", 3: "tigerbeetle-cluster"}
 
@@ -51,10 +51,10 @@ func (s *Stack) kafkaNode() kafka.Node {
 	return kafka.Node{Locks: s.kafkaLocks(), Folder: s.kafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controllerOf(Broker))}
 }
 
-// refuseOtherData stops a ledger from being joined with topics that know nothing of its
-// payments, or the other way round: no audit could tell that from a loss.
+// refuseOtherData returns an error if the folder holds data of another kind. A ledger and topics
+// that know different payments look like a loss to the audit.
 func (s *Stack) refuseOtherData() error {
-	others := map[string]string{} // folder → of what
+	others := map[string]string{} // folder → the kind of its data
 	for replicas, folder := range ledgerFolders {
 		if replicas != s.config.Replicas {
 			others[folder] = describeLedger(replicas)

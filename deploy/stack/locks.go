@@ -22,8 +22,8 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// With Config.KafkaLocks clients talk TLS with the broker, each is the user that has its name
-// in stream.Accesses, and may do what stands there and nothing else.
+// With Config.KafkaLocks clients talk TLS to the broker. Each logs in as its user of
+// stream.Accesses, with least-privilege ACLs.
 
 // locksFolder holds the broker's certificate and the passwords of all users.
 func (s *Stack) locksFolder() string { return filepath.Join(s.config.Dir, "kafka-keys") }
@@ -36,13 +36,13 @@ func (s *Stack) passwordFile(user string) string {
 	return keys.PasswordFile(s.locksFolder(), user)
 }
 
-// makeLocks makes what the broker needs before anyone can talk to it. Bootstrap, which is
-// Admin, makes the other users.
+// makeLocks makes the certificate and the password of the admin, which the broker needs at its
+// start. Bootstrap logs in as the admin and creates the other users.
 func (s *Stack) makeLocks() error {
 	return errors.Join(makeCertificate(s.authorityFile(), s.certificateFile()), keys.MakePassword(s.passwordFile(stream.Admin)))
 }
 
-// Kafka is how to reach the broker, as one who may do everything.
+// Kafka returns how to reach the broker as its admin.
 func (s *Stack) Kafka() stream.Config { return s.kafkaAs(stream.Admin, s.KafkaAddress()) }
 
 func (s *Stack) kafkaAs(user, brokers string) stream.Config {
@@ -54,8 +54,8 @@ func (s *Stack) kafkaAs(user, brokers string) stream.Config {
 	return config
 }
 
-// kafkaEnvironment are the settings of a program that is the given user: all of them, for
-// the caller's own environment may be about another Kafka.
+// kafkaEnvironment returns the Kafka settings of a program that logs in as user. It sets all of
+// them, because the caller's own environment may name another Kafka.
 func (s *Stack) kafkaEnvironment(user, brokers string) []string {
 	config := s.kafkaAs(user, brokers)
 	return []string{
@@ -65,7 +65,7 @@ func (s *Stack) kafkaEnvironment(user, brokers string) []string {
 	}
 }
 
-// kafkaLocks are those of Apache Kafka's node; nil without.
+// kafkaLocks returns the locks of Apache Kafka's node, or nil without locks.
 func (s *Stack) kafkaLocks() *kafka.Locks {
 	if !s.config.KafkaLocks {
 		return nil
@@ -73,9 +73,9 @@ func (s *Stack) kafkaLocks() *kafka.Locks {
 	return &kafka.Locks{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(), Admin: stream.Admin, AdminPasswordFile: s.passwordFile(stream.Admin)}
 }
 
-// makeCertificate makes a certificate and its key for a broker on this machine, both in one
-// file, and the file of the authority that vouches for it, unless they are there. The
-// authority's key is forgotten: it vouches for nobody else.
+// makeCertificate makes a certificate and key for a broker on this machine, both in one file, and
+// the file of the authority that signed it, unless they exist. It does not keep the authority's
+// key, so nobody can sign with it again.
 func makeCertificate(authorityFile, certificateFile string) error {
 	if _, err := os.Stat(certificateFile); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -88,10 +88,10 @@ func makeCertificate(authorityFile, certificateFile string) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now().Add(-time.Hour) // for a clock that is set back
+	began := time.Now().Add(-time.Hour) // in case the clock is set back
 	authority := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "liquida local stack"},
-		NotBefore: began, NotAfter: began.AddDate(10, 0, 0), // as long as the data may stay
+		NotBefore: began, NotAfter: began.AddDate(10, 0, 0), // the data may stay that long
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	broker := &x509.Certificate{
@@ -122,7 +122,7 @@ func makeCertificate(authorityFile, certificateFile string) error {
 	if err := os.WriteFile(authorityFile, block("CERTIFICATE", authorityCertificate), 0o600); err != nil {
 		return err
 	}
-	// Last: where it is, the other is too.
+	// Written last: if this file exists, the authority's does, too.
 	unfinished := certificateFile + ".new"
 	if err := os.WriteFile(unfinished, append(block("PRIVATE KEY", key), block("CERTIFICATE", certificate)...), 0o600); err != nil {
 		return err

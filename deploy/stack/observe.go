@@ -13,19 +13,19 @@ import (
 	"github.com/liquida/liquida/deploy/prometheus"
 )
 
-// The watchers of a stack. They are no part of the clearing house: it works without them.
+// The programs that watch a stack. The clearing house works without them.
 const (
 	Prometheus   = "prometheus"
 	StatsdBridge = "statsd-exporter" // takes TigerBeetle's metrics to Prometheus
 )
 
-// Observers are the programs that watch a stack, as paths. What is empty is not started.
+// Observers are the paths of the programs that watch a stack. An empty one is not started.
 type Observers struct {
 	Prometheus   string
 	StatsdBridge string // https://github.com/prometheus/statsd_exporter
 }
 
-// InstalledObservers are those on PATH.
+// InstalledObservers returns those that are on PATH.
 func InstalledObservers() Observers {
 	find := func(name string) string {
 		path, err := exec.LookPath(name)
@@ -37,7 +37,7 @@ func InstalledObservers() Observers {
 	return Observers{Prometheus: find("prometheus"), StatsdBridge: find("statsd_exporter")}
 }
 
-// statsd is the role of the address to which TigerBeetle emits, over UDP.
+// statsd is the role of the address to which TigerBeetle sends its metrics, over UDP.
 const statsd = "statsd"
 
 func (s *Stack) prometheusFolder() string { return filepath.Join(s.config.Dir, "data", "prometheus") }
@@ -67,7 +67,7 @@ func (s *Stack) specifyBridge(p *spec) {
 	p.ready = httpReady("http://" + p.telemetry + "/-/ready")
 }
 
-// configureObservers tells Prometheus whom to watch. It is called again for each new engine.
+// configureObservers writes the targets of Prometheus, again for each new engine.
 func (s *Stack) configureObservers() error {
 	if s.config.Observers == (Observers{}) {
 		return nil

@@ -25,11 +25,11 @@ const (
 	killed    = 30 * time.Second // for a process to be gone after SIGKILL: its disk may be slow
 )
 
-// process is one place in the stack, run any number of times.
+// process is one process of the stack. It may run many times.
 type process struct {
 	spec    spec
 	logPath string
-	// comesBack: when it crashes, it is started again.
+	// comesBack: start it again after a crash.
 	comesBack bool
 
 	mu       sync.Mutex
@@ -40,9 +40,9 @@ type process struct {
 // run is one life of a process.
 type run struct {
 	pid     int
-	started string // tells this process from a later one with the same pid
+	started string // start time; a later process with the same pid has another
 	began   time.Time
-	logFrom int64 // where this run's part of the log begins
+	logFrom int64 // where the log of this run begins
 	adopted bool  // started by an earlier call of Up
 
 	handle *os.Process
@@ -63,7 +63,7 @@ func (r *run) dead() bool {
 	}
 }
 
-// died waits until the run is dead, for at most the given time.
+// died waits until the run has ended, for at most the given time.
 func (r *run) died(ctx context.Context, within time.Duration) bool {
 	for deadline := time.Now().Add(within); !r.dead(); {
 		if time.Now().After(deadline) || ctx.Err() != nil {
@@ -93,7 +93,7 @@ func (p *process) adopted() bool {
 	return r != nil && r.adopted
 }
 
-// start begins a new run, with more environment variables for this one.
+// start begins a new run, with additional environment variables for this run only.
 func (p *process) start(l *launcher, output io.Writer, detached bool, env ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,7 @@ func (p *process) start(l *launcher, output io.Writer, detached bool, env ...str
 		return err
 	}
 	cmd := exec.Command(p.spec.path, p.spec.arguments...)
-	cmd.Dir = filepath.Dir(filepath.Dir(p.logPath)) // the stack's folder, not where the caller happens to be
+	cmd.Dir = filepath.Dir(filepath.Dir(p.logPath)) // the stack's folder, not the caller's
 	cmd.Env = slices.Concat(os.Environ(), p.spec.env, env)
 	cmd.SysProcAttr = attributes(detached)
 	var ended func()
@@ -129,7 +129,7 @@ func (p *process) start(l *launcher, output io.Writer, detached bool, env ...str
 		return fmt.Errorf("cannot start %s: %w", p.spec.name, err)
 	}
 	r.pid, r.handle = cmd.Process.Pid, cmd.Process
-	r.started, _ = startTime(r.pid) // no start time: it is gone already, and so not alive
+	r.started, _ = startTime(r.pid) // no start time means that it has already ended
 	p.run = r
 	go func() {
 		r.err = cmd.Wait()
@@ -141,8 +141,8 @@ func (p *process) start(l *launcher, output io.Writer, detached bool, env ...str
 	return nil
 }
 
-// copyLines sends the command's output to the log and, line by line with the name in
-// front, to output. ended must be called after the command.
+// copyLines copies the command's output to the log, and to output with the name before each
+// line. Call ended after the command.
 func copyLines(cmd *exec.Cmd, name string, log *os.File, output io.Writer) (ended func(), err error) {
 	copied, err := os.OpenFile(log.Name(), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -155,14 +155,14 @@ func copyLines(cmd *exec.Cmd, name string, log *os.File, output io.Writer) (ende
 	return func() { named.flush(); copied.Close() }, nil
 }
 
-// namedLines puts a name in front of each line. What it writes to is shared by processes.
+// namedLines writes a name before each line. Several processes share its output.
 type namedLines struct {
 	name string
 	to   io.Writer
 	rest []byte
 }
 
-var outputMu sync.Mutex // whole lines, whatever writer the caller gave
+var outputMu sync.Mutex // keeps lines whole with any writer of the caller
 
 func (n *namedLines) Write(text []byte) (int, error) {
 	n.rest = append(n.rest, text...)
@@ -187,7 +187,7 @@ func (n *namedLines) flush() {
 	}
 }
 
-// stop ends the process in order, and by force after the given time. Not running is fine.
+// stop sends SIGTERM, and SIGKILL after the given time. It does nothing if the process does not run.
 func (p *process) stop(ctx context.Context, within time.Duration) error {
 	r := p.current()
 	if r == nil || r.dead() {
@@ -197,12 +197,12 @@ func (p *process) stop(ctx context.Context, within time.Duration) error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	_ = p.signal(resumeSignal) // a paused process gets SIGTERM only when it goes on
+	_ = p.signal(resumeSignal) // a paused process handles SIGTERM only after it resumes
 	if r.died(ctx, within) {
 		return nil
 	}
 	if err := p.kill(); err != nil {
-		if r.dead() { // at the last moment
+		if r.dead() { // just now
 			return nil
 		}
 		return err
@@ -231,7 +231,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// signal sends to the run's handle, which never reaches a later process with the same pid.
+// signal uses the run's handle, so it cannot reach a later process with the same pid.
 func (p *process) signal(signal os.Signal) error {
 	r := p.current()
 	if r == nil || r.dead() {
@@ -243,7 +243,7 @@ func (p *process) signal(signal os.Signal) error {
 	return nil
 }
 
-// ready says why the process is not ready, nil when it is.
+// ready returns why the process is not ready, or nil when it is.
 func (p *process) ready(ctx context.Context) error {
 	r := p.current()
 	switch {
@@ -287,8 +287,7 @@ func (p *process) waitReady(ctx context.Context) error {
 	}
 }
 
-// pauseBeforeRestart grows with each crash in a row. A run that held for a while starts
-// the count anew.
+// pauseBeforeRestart grows with each crash in a row. A run that lasted for a while resets it.
 func (p *process) pauseBeforeRestart(r *run) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,7 +298,7 @@ func (p *process) pauseBeforeRestart(r *run) time.Duration {
 	return min(250*time.Millisecond<<min(p.failures, 6), 10*time.Second)
 }
 
-// logged is what the current run has logged.
+// logged returns what the current run has logged.
 func (p *process) logged() ([]byte, error) {
 	r := p.current()
 	log, err := os.Open(p.logPath)
@@ -313,7 +312,7 @@ func (p *process) logged() ([]byte, error) {
 	return io.ReadAll(log)
 }
 
-// logEnd is the last lines of the current run's log, for an error to show.
+// logEnd returns the last lines of the current run's log, for an error message.
 func (p *process) logEnd() string {
 	text, err := p.logged()
 	if err != nil {
@@ -326,15 +325,14 @@ func (p *process) logEnd() string {
 	return "  " + strings.Join(lines[max(0, len(lines)-15):], "\n  ")
 }
 
-// alive tells whether the process with this pid and start time exists.
+// alive reports whether the process with this pid and start time exists.
 func alive(pid int, started string) bool {
 	now, err := startTime(pid)
 	return err == nil && now == started
 }
 
-// launcher starts processes from one thread that stays. Linux sends the parent-death
-// signal when the thread that started a child ends, not the process, and Go ends threads
-// as it likes.
+// launcher starts processes from one thread that never ends. Linux sends the parent-death
+// signal when the thread that started a child ends, and Go may end any other thread.
 type launcher struct {
 	commands chan launch
 	closed   chan struct{}

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes keep a child out of the terminal's process group, so that Ctrl-C reaches the
-// stack alone and it stops the others in order. In the foreground the kernel kills the
-// child when the stack dies; in the background it has a session of its own.
+// attributes puts a child outside the terminal's process group. So Ctrl-C reaches only the stack,
+// which stops the others in order. In the foreground the kernel kills the child when the stack
+// dies. In the background the child has its own session.
 func attributes(detached bool) *syscall.SysProcAttr {
 	if detached {
 		return &syscall.SysProcAttr{Setsid: true}
@@ -20,7 +20,7 @@ func attributes(detached bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// startTime is when the living process with this pid started, in ticks since the boot.
+// startTime returns when the running process with this pid started, in ticks since the boot.
 func startTime(pid int) (string, error) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -33,13 +33,13 @@ func startTime(pid int) (string, error) {
 		return "", fmt.Errorf("cannot read /proc/%d/stat: %q", pid, stat)
 	}
 	if state := fields[0]; state == "Z" || state == "X" {
-		return "", fmt.Errorf("process %d has ended", pid) // a zombie where nobody collects it
+		return "", fmt.Errorf("process %d has ended", pid) // a zombie whose parent does not wait for it
 	}
 	return fields[19], nil
 }
 
-// limitFiles lets no file of a running process grow past so many bytes, until it ends: a
-// write beyond fails, as on a full disk.
+// limitFiles lets no file of a running process grow past so many bytes. A write beyond it fails,
+// as on a full disk.
 func limitFiles(pid int, bytes uint64) error {
 	var limit unix.Rlimit
 	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &limit); err != nil {

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// attributes keep a child out of the terminal's process group. Without Linux's
-// parent-death signal a child outlives a stack that was killed with SIGKILL.
+// attributes puts a child outside the terminal's process group. Without Linux's parent-death
+// signal a child outlives a stack that was killed with SIGKILL.
 func attributes(detached bool) *syscall.SysProcAttr {
 	if detached {
 		return &syscall.SysProcAttr{Setsid: true}
@@ -20,7 +20,7 @@ func attributes(detached bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// startTime is when the living process with this pid started.
+// startTime returns when the running process with this pid started.
 func startTime(pid int) (string, error) {
 	output, err := exec.Command("ps", "-o", "stat=,lstart=", "-p", strconv.Itoa(pid)).Output()
 	state, started, _ := strings.Cut(strings.TrimSpace(string(output)), " ")

@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// spec is how to run a process and how to tell that it is ready.
+// spec says how to run a process and when it is ready.
 type spec struct {
 	name      string
 	path      string
@@ -24,7 +24,7 @@ type spec struct {
 	env       []string
 	address   string // where it serves, for people to read
 	telemetry string // where it serves telemetry; empty without
-	oneShot   bool   // ready when it has ended well
+	oneShot   bool   // ready when it has ended without an error
 	listens   []string
 	cores     *cores // that it runs on; nil: all
 	ready     func(context.Context, *process) error
@@ -42,8 +42,7 @@ func (s *Stack) coresOf(kind string) *cores {
 	return others
 }
 
-// specify writes down what the stack agrees with its programs: their environment
-// variables and their readiness.
+// specify returns the spec of a process: its program, environment, addresses and readiness.
 func (s *Stack) specify(name string) (spec, error) {
 	kind := name
 	switch {
@@ -61,7 +60,7 @@ func (s *Stack) specify(name string) (spec, error) {
 	if err != nil {
 		return p, err
 	}
-	user := kind // at the broker
+	user := kind // of Kafka
 	if kind == Bootstrap {
 		user = stream.Admin
 	}
@@ -84,7 +83,7 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.serve(s, Broker)
 		p.ready = s.brokerReady
 		if s.config.Kafka == Apache {
-			if s.kafka != nil { // else it is a stack to look at and to stop
+			if s.kafka != nil { // otherwise the stack is only looked at or stopped
 				p.path, p.arguments = s.kafka.Command(s.kafkaNode())
 			}
 			p.listens = append(p.listens, controllerOf(Broker))
@@ -100,7 +99,7 @@ func (s *Stack) specify(name string) (spec, error) {
 				"BROKER_TLS_CERT_FILE="+s.certificateFile(), "BROKER_TLS_KEY_FILE="+s.certificateFile())
 		}
 	case Bootstrap:
-		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0", // gone before anyone could ask
+		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0", // it ends before anybody could ask
 			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile(), "ANSWER_KEYS_FILE="+s.answerKeysFile())
 		if s.config.KafkaLocks {
 			p.env = append(p.env, "KAFKA_PASSWORDS_DIR="+s.locksFolder())
@@ -133,7 +132,7 @@ func (s *Stack) specify(name string) (spec, error) {
 	return p, nil
 }
 
-// reach tells where a process reaches servers, comma-separated.
+// reach returns the addresses at which a process reaches servers, comma-separated.
 func (s *Stack) reach(process string, servers ...string) (string, error) {
 	var all []string
 	for _, server := range servers {
@@ -154,7 +153,7 @@ func (p *spec) serve(s *Stack, role string) {
 	p.listens = append(p.listens, role)
 }
 
-// tell gives a service its telemetry, by which it is known to be ready.
+// tell gives a service its telemetry address, where the stack asks whether it is ready.
 func (p *spec) tell(s *Stack) {
 	role := telemetryOf(p.name)
 	p.telemetry = s.addresses.of(role)
@@ -174,7 +173,7 @@ func ledgerReady(_ context.Context, p *process) error {
 	return nil
 }
 
-// brokerReady asks for an answer: the port opens before the data is read.
+// brokerReady sends a request, because the port opens before the data is read.
 func (s *Stack) brokerReady(ctx context.Context, _ *process) error {
 	options, err := s.Kafka().Options()
 	if err != nil {
@@ -188,7 +187,7 @@ func (s *Stack) brokerReady(ctx context.Context, _ *process) error {
 	return stream.Reach(ctx, client)
 }
 
-// probe leaves no connection open behind it.
+// probe keeps no connection open.
 var probe = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 func serviceReady(ctx context.Context, p *process) error {

@@ -1,7 +1,6 @@
-// Package stack runs the whole clearing house on one machine without Docker: real
-// TigerBeetle, one server or a cluster of three, a Kafka broker, embedded or Apache's, the
-// bootstrap, the bank simulator, the clearing engines and the producer, each a process of
-// its own.
+// Package stack runs the whole clearing house on one machine without Docker: one or three real
+// TigerBeetle servers, a Kafka broker (embedded or Apache's), the bootstrap, the bank simulator,
+// the clearing engines and the producer. Each is a process of its own.
 //
 // Start runs it in the foreground, for tests and the demo: nothing outlives the caller.
 // Up, Down, StatusOf and Clean run it in the background, with a state file between calls.
@@ -53,47 +52,47 @@ func CheckKafka(setting, which string) error {
 	return fmt.Errorf("%s is %q: it must be one of %s", setting, which, strings.Join(all, ", "))
 }
 
-// EngineName is the name of an engine's process and slot. A slot keeps its partitions
-// over a restart.
+// EngineName returns the name of an engine's process and slot. A slot keeps its partitions when
+// its engine restarts.
 func EngineName(slot int) string { return fmt.Sprintf("engine-%d", slot) }
 
 // Config says what to run and where. Dir and BinDir are needed, the rest has defaults.
 type Config struct {
 	Dir    string // the stack's folder: data/, logs/ and the state file
-	BinDir string // where Build has put the binaries
+	BinDir string // where Build put the binaries
 
 	TigerBeetleBin string // default: what tigerbeetle.Locate finds or builds
 	Replicas       int    // TigerBeetle servers, 1 or 3; default 1
 	CacheGrid      string // each server's page cache; default 512MiB, of three 128MiB
 	LedgerReserve  int64  // bytes of the disk reserved for each server's new data file to grow into; default none
-	// LedgerCore gives the one TigerBeetle server a processor of its own and leaves the others
-	// to all else, the calling process included, which makes the load. Default: all share.
+	// LedgerCore gives a single TigerBeetle server a processor of its own. Everything else, also
+	// the calling process and its load, shares the others. Default: all share all.
 	LedgerCore bool
 	Kafka      string // Embedded, RedpandaLike or Apache; default Embedded
-	KafkaLocks bool   // TLS, users and rights at the broker; default none
+	KafkaLocks bool   // TLS, users and ACLs at the broker; default none
 	Engines    int    // default 1
 	Ports      Ports  // default FixedPorts
 
 	// Env adds environment variables, NAME=value, by process name ("engine-0") or kind
-	// ("clearing-engine"; for the others the name is the kind); a name's win over a kind's.
+	// ("clearing-engine"; for the others the name is the kind). A name wins over a kind.
 	Env      map[string][]string
 	LogLevel string // default info
-	// Via, if set, says where a process reaches a server, given the server's own address: for
-	// a proxy in between. It is called when a process is added, and must not call the stack.
+	// Via, if set, returns the address at which a process reaches a server, given the server's
+	// own: for a proxy in between. It is called when a process is added, and must not call the stack.
 	Via func(process, server, address string) (string, error)
 
 	Observers Observers // default none
 
-	// InfrastructureOnly leaves it at TigerBeetle and the broker.
+	// InfrastructureOnly starts only TigerBeetle and the broker.
 	InfrastructureOnly bool
-	// RestartCrashed starts a process again, with growing pauses, when it exits unasked.
+	// RestartCrashed restarts a process that crashes, with growing pauses.
 	RestartCrashed bool
 
 	ReadyWithin time.Duration // for each process to become ready; default 60 s
 	StopWithin  time.Duration // for each process to end after SIGTERM, then SIGKILL; default 15 s
 
-	Output   io.Writer // if set, every process's log is copied here, each line with its name
-	Progress io.Writer // if set, what Start does is told here
+	Output   io.Writer // if set, the logs of all processes are copied here, each line with a name
+	Progress io.Writer // if set, Start writes here what it does
 }
 
 func (c *Config) withDefaults() (Config, error) {
@@ -121,11 +120,11 @@ func (c *Config) withDefaults() (Config, error) {
 		return d, fmt.Errorf("stack: %w", err)
 	}
 	if d.Replicas > 1 {
-		d.LedgerCore = false // they would share it
+		d.LedgerCore = false // three servers would share it
 	}
 	if d.CacheGrid == "" {
 		d.CacheGrid = "512MiB"
-		if d.Replicas > 1 { // each takes 2 GiB besides
+		if d.Replicas > 1 { // each server takes 2 GiB more
 			d.CacheGrid = "128MiB"
 		}
 	}
@@ -152,10 +151,10 @@ type Stack struct {
 	config    Config
 	addresses *addresses
 	launcher  *launcher
-	kafka     *kafka.Kafka // nil unless Apache's is to be started
+	kafka     *kafka.Kafka // nil unless Apache Kafka is started
 	unlock    func()
 	detached  bool
-	stopping  chan struct{}  // closed by Stop: no restarts after it
+	stopping  chan struct{}  // closed by Stop; no restarts after that
 	restarts  sync.WaitGroup // the restarts under way
 
 	mu        sync.Mutex
@@ -166,7 +165,7 @@ type Stack struct {
 	stopErr   error
 }
 
-// Crash is an exit that nobody asked for.
+// Crash is an unexpected exit of a process.
 type Crash struct {
 	Name string
 	At   time.Time
@@ -174,9 +173,9 @@ type Crash struct {
 	Log  string // the end of its log
 }
 
-// Start runs a stack in the foreground and returns when every process is ready. On an
-// error nothing of it is left running. The processes die with this process, whatever ends
-// it; ctx bounds the start only, Stop ends the stack.
+// Start runs a stack in the foreground and returns when every process is ready. After an error
+// none of its processes runs. All of them die with the calling process, however it ends. ctx
+// limits only the start; Stop ends the stack.
 func Start(ctx context.Context, config Config) (*Stack, error) { return start(ctx, config, nil) }
 
 // start runs what is missing. before is the state of a background stack, nil in the foreground.
@@ -208,7 +207,7 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	s.launcher = newLauncher()
 	defer func() {
 		if err != nil {
-			// The caller's context may be what failed; stopping has bounds of its own.
+			// ctx may have ended; stopping has its own limits.
 			err = errors.Join(err, s.stop(context.WithoutCancel(ctx), func(p *process) bool { return !p.adopted() }))
 		}
 	}()
@@ -228,21 +227,21 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	if err := s.refuseOtherData(); err != nil {
 		return nil, err
 	}
-	if !s.detached { // else the load comes from somewhere else
-		if err := confineProcess(s.coresOf("")); err != nil { // an earlier stack may have left fewer
+	if !s.detached { // otherwise another process makes the load
+		if err := confineProcess(s.coresOf("")); err != nil { // an earlier stack may have left us fewer
 			return nil, fmt.Errorf("cannot share out the processors: %w", err)
 		}
 	}
 	names := s.wanted()
 	for _, name := range names {
-		if err := s.add(name); err != nil { // looks at the ports of all before any starts
+		if err := s.add(name); err != nil { // checks the ports of all before any starts
 			return nil, err
 		}
 	}
 	if err := s.configureObservers(); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(s.processes, func(a, b *process) int { // the adopted came first
+	slices.SortStableFunc(s.processes, func(a, b *process) int { // adopted processes came first
 		return slices.Index(names, a.spec.name) - slices.Index(names, b.spec.name)
 	})
 	for _, replica := range s.Replicas() { // none is ready before a majority of them runs
@@ -258,8 +257,8 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	return s, nil
 }
 
-// wanted is every process in the order of starting. The bank listens before an engine
-// asks it, and the producer takes payments last.
+// wanted returns all processes in the order of starting. The bank simulator listens before an
+// engine asks it, and the producer starts last.
 func (s *Stack) wanted() []string {
 	names := append(s.Replicas(), Broker)
 	if s.config.InfrastructureOnly {
@@ -283,7 +282,7 @@ func (s *Stack) wanted() []string {
 	return names
 }
 
-// bring starts a process, unless an earlier call of Up left it running, and waits for it.
+// bring starts a process unless an earlier call of Up left it running, and waits until it is ready.
 func (s *Stack) bring(ctx context.Context, name string) error {
 	p, err := s.process(name)
 	if err != nil {
@@ -300,7 +299,7 @@ func (s *Stack) bring(ctx context.Context, name string) error {
 	return nil
 }
 
-// launch starts a process, unless it runs, and makes the data that it finds.
+// launch starts a process unless it runs, and first makes the data that it needs.
 func (s *Stack) launch(ctx context.Context, name string) error {
 	p, err := s.process(name)
 	if err != nil || p.running() {
@@ -323,7 +322,7 @@ func (s *Stack) launch(ctx context.Context, name string) error {
 	return s.StartProcess(name)
 }
 
-// add makes the named process known without starting it.
+// add registers a process without starting it.
 func (s *Stack) add(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,8 +359,8 @@ func (s *Stack) process(name string) (*process, error) {
 	return nil, fmt.Errorf("the stack has no process %q; it has %s", name, strings.Join(names, ", "))
 }
 
-// Stop ends every process in the reverse order of starting: SIGTERM, then SIGKILL when it
-// takes too long, which is an error that names the process. Calls after the first do nothing.
+// Stop ends all processes in the reverse order of starting. It sends SIGTERM, then SIGKILL to a
+// process that takes too long, and returns an error that names it. Later calls do nothing.
 func (s *Stack) Stop(ctx context.Context) error {
 	return s.stop(ctx, func(*process) bool { return true })
 }
@@ -389,7 +388,7 @@ func (s *Stack) stop(ctx context.Context, which func(*process) bool) error {
 	return s.stopErr
 }
 
-// StartProcess starts a process that is not running. It does not wait for it: see WaitReady.
+// StartProcess starts a process that is not running. WaitReady waits for it.
 func (s *Stack) StartProcess(name string) error {
 	p, err := s.process(name)
 	if err != nil {
@@ -408,8 +407,8 @@ func (s *Stack) StartProcess(name string) error {
 	return nil
 }
 
-// StartToDie starts a process that is meant to die by itself, with more environment
-// variables for this one run. Its death is no crash, and is told by the channel.
+// StartToDie starts a process that is expected to end by itself, with additional environment
+// variables for this run. Its end is no Crash; it closes the channel.
 func (s *Stack) StartToDie(name string, env ...string) (<-chan struct{}, error) {
 	p, err := s.process(name)
 	if err != nil {
@@ -423,7 +422,7 @@ func (s *Stack) StartToDie(name string, env ...string) (<-chan struct{}, error) 
 	return r.exited, nil
 }
 
-// watch notes the exit of one run of a process, and starts it again if it should be.
+// watch waits for the exit of a run, records a crash, and restarts the process if configured.
 func (s *Stack) watch(p *process, r *run) {
 	<-r.exited
 	if r.asked.Load() || (p.spec.oneShot && r.err == nil) {
@@ -439,13 +438,13 @@ func (s *Stack) watch(p *process, r *run) {
 		s.mu.Unlock()
 		return
 	}
-	s.restarts.Add(1) // under the lock: before Stop waits for it
+	s.restarts.Add(1) // under the lock, so before Stop waits
 	s.mu.Unlock()
 	defer s.restarts.Done()
 	select {
 	case <-s.stopping:
 	case <-time.After(p.pauseBeforeRestart(r)):
-		// An error means that the caller has started it, or that the stack is stopping.
+		// An error means that the caller started it, or that the stack stops.
 		_ = s.StartProcess(p.spec.name)
 	}
 }
@@ -459,14 +458,14 @@ func (s *Stack) isStopping() bool {
 	}
 }
 
-// Crashes are the exits so far that nobody asked for.
+// Crashes returns the crashes so far.
 func (s *Stack) Crashes() []Crash {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.crashes)
 }
 
-// Kill ends a process with SIGKILL and returns when it is gone. It stays down until
+// Kill ends a process with SIGKILL and returns when it has ended. It stays down until
 // StartProcess or Restart.
 func (s *Stack) Kill(name string) error {
 	p, err := s.process(name)
@@ -476,7 +475,7 @@ func (s *Stack) Kill(name string) error {
 	return p.kill()
 }
 
-// StopProcess ends one process in order, as Stop does.
+// StopProcess ends one process as Stop does.
 func (s *Stack) StopProcess(ctx context.Context, name string) error {
 	p, err := s.process(name)
 	if err != nil {
@@ -485,7 +484,7 @@ func (s *Stack) StopProcess(ctx context.Context, name string) error {
 	return p.stop(ctx, s.config.StopWithin)
 }
 
-// Restart stops a process in order if it runs, starts it and waits until it is ready.
+// Restart stops a process if it runs, starts it and waits until it is ready.
 func (s *Stack) Restart(ctx context.Context, name string) error {
 	if err := s.StopProcess(ctx, name); err != nil {
 		return err
@@ -496,10 +495,10 @@ func (s *Stack) Restart(ctx context.Context, name string) error {
 	return s.WaitReady(ctx, name)
 }
 
-// Pause freezes a process (SIGSTOP): it keeps its connections and answers nothing.
+// Pause freezes a process (SIGSTOP). Its connections stay open, and it answers nothing.
 func (s *Stack) Pause(name string) error { return s.signal(name, pauseSignal) }
 
-// Resume lets a paused process go on (SIGCONT).
+// Resume continues a paused process (SIGCONT).
 func (s *Stack) Resume(name string) error { return s.signal(name, resumeSignal) }
 
 func (s *Stack) signal(name string, signal os.Signal) error {
@@ -510,8 +509,8 @@ func (s *Stack) signal(name string, signal os.Signal) error {
 	return p.signal(signal)
 }
 
-// LimitFiles lets no file of a process grow past so many bytes, until it ends: to it the
-// disk is full. Its log is a file too. It needs no privileges, but Linux.
+// LimitFiles makes the disk look full to a process until it ends: none of its files, its log
+// included, can grow past so many bytes. It needs Linux, but no privileges.
 func (s *Stack) LimitFiles(name string, bytes uint64) error {
 	pid := s.PID(name)
 	if pid == 0 {
@@ -538,9 +537,8 @@ func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 	return name, s.bring(ctx, name)
 }
 
-// WaitReady returns when the process is ready. It fails when it exits first, or when
-// Config.ReadyWithin or ctx is over; the error says what was not ready and ends with the
-// last lines of the log.
+// WaitReady returns when the process is ready. It returns an error if the process exits first, or
+// when Config.ReadyWithin or ctx ends. The error says what was not ready and shows the end of the log.
 func (s *Stack) WaitReady(ctx context.Context, name string) error {
 	p, err := s.process(name)
 	if err != nil {
@@ -551,7 +549,7 @@ func (s *Stack) WaitReady(ctx context.Context, name string) error {
 	return p.waitReady(ctx)
 }
 
-// Ready says why the process is not ready, nil when it is.
+// Ready returns why the process is not ready, or nil when it is.
 func (s *Stack) Ready(ctx context.Context, name string) error {
 	p, err := s.process(name)
 	if err != nil {
@@ -560,7 +558,7 @@ func (s *Stack) Ready(ctx context.Context, name string) error {
 	return p.ready(ctx)
 }
 
-// Names are the names of all processes in the order of starting.
+// Names returns the names of all processes in the order of starting.
 func (s *Stack) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -571,7 +569,7 @@ func (s *Stack) Names() []string {
 	return names
 }
 
-// PID is the process id, 0 when it is not running.
+// PID returns the process id, or 0 when it is not running.
 func (s *Stack) PID(name string) int {
 	p, err := s.process(name)
 	if err != nil || !p.running() {
@@ -580,13 +578,13 @@ func (s *Stack) PID(name string) int {
 	return p.current().pid
 }
 
-// Log is the path of a process's log. A restart appends to it.
+// Log returns the path of a process's log. A restart appends to it.
 func (s *Stack) Log(name string) string { return filepath.Join(s.config.Dir, "logs", name+".log") }
 
-// KafkaAddress is the broker's host:port.
+// KafkaAddress returns the broker's host:port.
 func (s *Stack) KafkaAddress() string { return s.addresses.of(Broker) }
 
-// Replicas are the names of the TigerBeetle servers.
+// Replicas returns the names of the TigerBeetle servers.
 func (s *Stack) Replicas() []string {
 	if s.config.Replicas == 1 {
 		return []string{TigerBeetle}
@@ -598,7 +596,7 @@ func (s *Stack) Replicas() []string {
 	return names
 }
 
-// TigerBeetleAddresses are the IP:port of all servers, comma-separated; the cluster id is 0.
+// TigerBeetleAddresses returns the IP:port of all servers, comma-separated. The cluster id is 0.
 func (s *Stack) TigerBeetleAddresses() string {
 	var all []string
 	for _, replica := range s.Replicas() {
@@ -607,25 +605,25 @@ func (s *Stack) TigerBeetleAddresses() string {
 	return strings.Join(all, ",")
 }
 
-// ProducerURL is where payments are posted.
+// ProducerURL returns the URL of the HTTP API.
 func (s *Stack) ProducerURL() string { return "http://" + s.addresses.of(Producer) }
 
-// Keys are those with which participants call the producer, by ISPB, and that of
-// keys.CentralBank. Bootstrap makes them at the first start.
+// Keys returns the keys with which participants and keys.CentralBank call the producer, by
+// ISPB. Bootstrap makes them at the first start.
 func (s *Stack) Keys() (map[string]string, error) { return keys.ReadAll(s.keysDir()) }
 
 func (s *Stack) keysDir() string { return filepath.Join(s.config.Dir, "keys") }
 
-// digestsFile is what the producer knows the keys by.
+// digestsFile holds the digests by which the producer knows the keys.
 func (s *Stack) digestsFile() string { return filepath.Join(s.config.Dir, "key-digests") }
 
-// answerKeysFile holds the secrets with which banks seal their answers.
+// answerKeysFile holds the secrets with which banks seal their responses.
 func (s *Stack) answerKeysFile() string { return filepath.Join(s.config.Dir, "answer-keys") }
 
-// SimulatorURL is where the banks' behaviour is changed.
+// SimulatorURL returns the URL where the behaviour of the banks is changed.
 func (s *Stack) SimulatorURL() string { return "http://" + s.addresses.of(Simulator) }
 
-// TelemetryURL is where a service's /metrics and /readyz are; empty for a process without.
+// TelemetryURL returns where a service's /metrics and /readyz are, or nothing for a process without.
 func (s *Stack) TelemetryURL(name string) string {
 	if p, err := s.process(name); err == nil && p.spec.telemetry != "" {
 		return "http://" + p.spec.telemetry
@@ -633,8 +631,8 @@ func (s *Stack) TelemetryURL(name string) string {
 	return ""
 }
 
-// Run runs a program of BinDir to its end, with the stack's addresses in its environment.
-// Like the stack it dies with this process.
+// Run runs a program of BinDir until it ends, with the stack's addresses in its environment. It
+// dies with the calling process.
 func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program string, arguments ...string) error {
 	cmd := exec.Command(filepath.Join(s.config.BinDir, program), arguments...)
 	cmd.Env = append(append(os.Environ(), s.kafkaEnvironment("loadtest", s.KafkaAddress())...),

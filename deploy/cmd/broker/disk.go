@@ -14,11 +14,10 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 )
 
-// loudDisk ends the process when kfake warns that the disk failed it. kfake itself would go
-// on: it acknowledges offsets and topics that it could not write, and a batch as well if it
-// comes a second time, because it has noted the batch's sequence number before. Every warning
-// comes in the goroutine that answers, before the answer: who dies here has acknowledged
-// nothing that is not written.
+// loudDisk ends the process when kfake warns of a failed write. kfake itself would go on: it
+// acknowledges offsets and topics that it could not write, and a batch too when it comes again,
+// because it already noted the batch's sequence number. kfake logs the warning in the goroutine
+// that answers, before the answer, so nothing is acknowledged that is not written.
 type loudDisk struct {
 	kfake.Logger
 	folder string
@@ -32,15 +31,15 @@ func (l loudDisk) Logf(level kfake.LogLevel, message string, arguments ...any) {
 	for _, argument := range arguments {
 		err, isError := argument.(error)
 		if errno := syscall.Errno(0); isError && errors.As(err, &errno) {
-			fmt.Fprintf(os.Stderr, "broker: cannot keep data in BROKER_DATA_DIR %s: %v: stopping before anything is acknowledged that is not written; make room or mend the disk, and start again\n", l.folder, err)
+			fmt.Fprintf(os.Stderr, "broker: cannot keep data in BROKER_DATA_DIR %s: %v: stopping before it acknowledges anything that is not written; free some space or repair the disk, then start again\n", l.folder, err)
 			os.Exit(settings.ExitFailure)
 		}
 	}
 }
 
-// cutTornEnd removes the entry at the end of one of kfake's append logs that a full disk or a
-// power cut has left unfinished. kfake itself leaves it there and appends behind it, where the
-// next start would read nothing any more: offsets would go back.
+// cutTornEnd removes an unfinished last entry, which a full disk or a power cut leaves, from one of
+// kfake's append logs. kfake would append behind it, and the next start would stop reading there:
+// offsets would go back.
 func cutTornEnd(path string) error {
 	log, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +48,7 @@ func cutTornEnd(path string) error {
 	if err != nil {
 		return err
 	}
-	// An entry: length and CRC32-C of what follows, 4 bytes each, then that.
+	// An entry is the length and the CRC32-C of its body, 4 bytes each, then the body.
 	const header = 8
 	whole := 0
 	for len(log)-whole >= header {
@@ -64,7 +63,7 @@ func cutTornEnd(path string) error {
 	if whole == len(log) {
 		return nil
 	}
-	fmt.Fprintf(os.Stderr, "broker: %s: cutting %d bytes of an unfinished entry\n", path, len(log)-whole)
+	fmt.Fprintf(os.Stderr, "broker: %s: removing %d bytes of an unfinished entry\n", path, len(log)-whole)
 	return os.Truncate(path, int64(whole))
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 )
 
-// fillDisk repeats work while no file of the broker can grow past 64 KiB. The broker must end
-// by itself, and say why; it must not answer with an error and go on.
+// fillDisk repeats work while no file of the broker can grow past 64 KiB. The broker must exit and
+// say why. It must not answer with an error and go on.
 func (b *broker) fillDisk(said *bytes.Buffer, work func(ctx context.Context) error) {
 	t := b.t
 	t.Helper()
@@ -45,7 +45,7 @@ func (b *broker) fillDisk(said *bytes.Buffer, work func(ctx context.Context) err
 	}
 }
 
-// What was acknowledged before the disk was full is there when there is room again.
+// What was acknowledged before the disk was full is still there when there is space again.
 func TestFullDisk(t *testing.T) {
 	t.Run("records", func(t *testing.T) {
 		b := newBroker(t)
@@ -114,7 +114,7 @@ func TestFullDisk(t *testing.T) {
 		b.fillDisk(&said, commit)
 		b.start()
 		check()
-		// Behind the entry that met the full disk, the next ones must be read again too.
+		// Entries behind the unfinished one must be readable, too.
 		if err := commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// locks are the options of a broker that serves only those whom it knows, or only over TLS.
+// locks returns the options of a broker that asks for passwords or TLS.
 func (c *configuration) locks() ([]kfake.Opt, error) {
 	var options []kfake.Opt
 	if c.AdminPasswordFile != "" {
@@ -38,10 +38,11 @@ func (c *configuration) locks() ([]kfake.Opt, error) {
 	return options, nil
 }
 
-// lockData keeps data that was locked from being served to everyone, and data that was not
-// from being served to nobody: kfake takes its users from the data where there is any.
+// lockData returns an error if the data was made with locks and there are none now, or the other
+// way round. kfake takes its users from existing data, so the first would be open to everybody and
+// the second to nobody.
 func lockData(c *configuration) error {
-	if c.AdminPasswordFile != "" { // what kfake keeps of the passwords is enough to log in
+	if c.AdminPasswordFile != "" { // what kfake stores of a password is enough to log in
 		if err := os.Chmod(c.DataDir, 0o700); err != nil {
 			return fmt.Errorf("BROKER_DATA_DIR: %w", err)
 		}

@@ -23,11 +23,11 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// locksOf makes what a broker with locks needs: its environment, and how its admin gets in.
+// locksOf returns the environment of a broker with locks, and how its admin connects.
 func locksOf(t *testing.T, b *broker) (env []string, admin stream.Config) {
 	t.Helper()
 	folder := t.TempDir()
-	pair := httptest.NewTLSServer(nil) // for its certificate, which is good for 127.0.0.1
+	pair := httptest.NewTLSServer(nil) // its certificate is valid for 127.0.0.1
 	pair.Close()
 	key, err := x509.MarshalPKCS8PrivateKey(pair.TLS.Certificates[0].PrivateKey)
 	if err != nil {
@@ -43,7 +43,7 @@ func locksOf(t *testing.T, b *broker) (env []string, admin stream.Config) {
 		stream.Config{Brokers: []string{b.address}, TLS: true, TLSCAFile: certificate, SASLUser: stream.Admin, SASLPasswordFile: password}
 }
 
-// Users and rights are data: they survive what everything else survives.
+// Users and ACLs survive SIGKILL and restarts, as all data does.
 func TestLocksSurvive(t *testing.T) {
 	b := newBroker(t)
 	env, admin := locksOf(t, b)
@@ -83,7 +83,7 @@ func TestLocksSurvive(t *testing.T) {
 		}
 		b.end(signal)
 	}
-	// It holds what is enough to log in.
+	// The folder holds what is enough to log in.
 	if about, err := os.Stat(b.dir); err != nil || about.Mode().Perm() != 0o700 {
 		t.Errorf("the data: %v, %v", about.Mode(), err)
 	}
@@ -126,7 +126,7 @@ func (b *broker) startLocked(env []string, admin stream.Config) {
 	})
 }
 
-// as is a client of a broker with locks.
+// as returns a client of a broker with locks.
 func (b *broker) as(config stream.Config) *kgo.Client {
 	b.t.Helper()
 	options, err := config.Options()
@@ -136,7 +136,7 @@ func (b *broker) as(config stream.Config) *kgo.Client {
 	return b.client(options...)
 }
 
-// refused runs a broker that must end by itself.
+// refused runs a broker that must exit by itself.
 func (b *broker) refused(env ...string) (said string, code int) {
 	b.t.Helper()
 	cmd := b.command(b.address)

@@ -26,8 +26,8 @@ type configuration struct {
 	Like               string `env:"BROKER_LIKE" envDefault:"kafka" help:"which broker to behave like where they differ: kafka or redpanda"`
 	RedpandaProperties string `env:"BROKER_REDPANDA_PROPERTIES" help:"file with Redpanda's cluster properties, a .bootstrap.yaml, for BROKER_LIKE=redpanda; its locks are not taken from there; empty: those of docker-compose.yml"`
 
-	AdminPasswordFile string `env:"BROKER_ADMIN_PASSWORD_FILE" help:"file with the password of the superuser admin: clients must prove who they are (SASL/SCRAM) and may do only what rights (ACLs) allow; fixed once there is data; empty: everyone may do everything"`
-	TLSCertFile       string `env:"BROKER_TLS_CERT_FILE" help:"certificate and chain, PEM: clients must talk TLS; empty: they must not"`
+	AdminPasswordFile string `env:"BROKER_ADMIN_PASSWORD_FILE" help:"file with the password of the superuser admin: clients must log in (SASL/SCRAM) and may do only what ACLs allow; fixed once there is data; empty: everybody may do everything"`
+	TLSCertFile       string `env:"BROKER_TLS_CERT_FILE" help:"certificate and chain, PEM: clients must use TLS; empty: they must not"`
 	TLSKeyFile        string `env:"BROKER_TLS_KEY_FILE" help:"the private key of BROKER_TLS_CERT_FILE, PEM; it may be the same file"`
 }
 
@@ -74,19 +74,19 @@ func (c *configuration) properties() (properties redpanda.Properties, err error)
 	return properties, nil
 }
 
-// brokerConfigs are Kafka's own names, so that a real broker can be given the same.
+// brokerConfigs has Kafka's own names, so that a real broker can have the same settings.
 var brokerConfigs = map[string]string{
-	// The engine's session timeout is 3 s; the default floor of 6 s would refuse it.
+	// The engine's session timeout is 3 s, which the default minimum of 6 s refuses.
 	"group.min.session.timeout.ms": "1000",
 	"message.max.bytes":            "1048576",
-	// The default of an hour lets the authorization topics outgrow their retention in a load test.
+	// With the default of an hour, a load test fills the authorization topics far beyond their retention.
 	"log.cleaner.backoff.ms": "60000",
 }
 
 func main() {
 	config := &configuration{}
 	settings.Load("broker", "an embedded Kafka broker for one machine: real protocol, data on disk, no replication", config)
-	// Caught from the start: a signal during the reading of the data must not cut it.
+	// From the start: a signal while the data is read must not interrupt that.
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
 	cluster, err := start(config)
@@ -99,8 +99,8 @@ func main() {
 	cluster.Close()
 }
 
-// start serves until the cluster is closed. Topics are never created by a mention of them:
-// such a topic would have one partition, and a typing error would make one.
+// start returns a running broker. It never creates a topic that a client only mentions: such a
+// topic has one partition, and a typing error would make one.
 func start(config *configuration) (*kfake.Cluster, error) {
 	if err := own(config.DataDir); err != nil {
 		return nil, err
@@ -148,13 +148,13 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	return cluster, nil
 }
 
-// own makes the folder and holds it until the process ends: two brokers appending to the
-// same logs would destroy them.
+// own makes the folder and locks it until the process ends. Two brokers that append to the same
+// logs would destroy them.
 func own(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("BROKER_DATA_DIR: %w", err)
 	}
-	// A bare descriptor, which nothing closes before the process ends.
+	// A bare descriptor: nothing closes it before the process ends.
 	descriptor, err := syscall.Open(folder, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("BROKER_DATA_DIR %s: %w", folder, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 )
 
-// TestMain lets the test's own binary be the broker, so that the tests can kill it.
+// TestMain makes the test binary the broker when a test starts it, so that tests can kill it.
 func TestMain(m *testing.M) {
 	if os.Getenv("BROKER_UNDER_TEST") != "" {
 		main()
@@ -102,7 +102,7 @@ func TestDataAndCommitMetadataSurvive(t *testing.T) {
 			b := newBroker(t)
 			b.start()
 			b.createTopic("payments", 1)
-			// Idempotent, and alive over the restart: the broker must know it again.
+			// Idempotent, and it lives through the restart: the broker must still know it.
 			producer := b.client(kgo.DefaultProduceTopic("payments"))
 			produce := func(value string) {
 				t.Helper()
@@ -148,8 +148,8 @@ func TestDataAndCommitMetadataSurvive(t *testing.T) {
 	}
 }
 
-// TestStaticMembership is what lets a restarted engine have its partitions back at once:
-// a session timeout below the usual floor, and an instance id that outlives its process.
+// TestStaticMembership: a restarted engine gets its partitions back at once. That needs a session
+// timeout below the usual minimum, and an instance id that outlives its process.
 func TestStaticMembership(t *testing.T) {
 	b := newBroker(t)
 	b.start()
@@ -175,7 +175,7 @@ func TestStaticMembership(t *testing.T) {
 		for {
 			select {
 			case p := <-from:
-				if len(p["payments"]) > 0 { // the first of two steps of a rebalance may give nothing
+				if len(p["payments"]) > 0 { // the first step of a rebalance may assign nothing
 					return p["payments"]
 				}
 			case <-deadline:
@@ -187,9 +187,9 @@ func TestStaticMembership(t *testing.T) {
 	if got := receive("the only member", first.assigned, time.Minute); len(got) != 4 {
 		t.Fatalf("the only member got partitions %v; want all 4", got)
 	}
-	first.client.CloseAllowingRebalance() // a static member leaves nothing: the same as being killed
+	first.client.CloseAllowingRebalance() // a static member does not leave the group, as if it was killed
 	again := join("engine-0")
-	// Well within the session timeout: the group has not waited for the old one to expire.
+	// Well within the session timeout, so the group did not wait for the old member to expire.
 	if got := receive("the same instance again", again.assigned, 2500*time.Millisecond); len(got) != 4 {
 		t.Fatalf("the same instance got partitions %v; want all 4", got)
 	}

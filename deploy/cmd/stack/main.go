@@ -21,7 +21,7 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 )
 
-// exitNotRunning is what status answers when there is nothing to ask.
+// exitNotRunning is the exit code of status when nothing runs.
 const exitNotRunning = 3
 
 const usage = `stack runs the whole clearing house on this machine, without Docker: a real TigerBeetle
@@ -52,7 +52,7 @@ func main() {
 	defer cancel()
 	go func() {
 		<-ctx.Done()
-		cancel() // a second Ctrl-C ends at once; what runs in the foreground dies with it
+		cancel() // a second Ctrl-C ends this process at once, and its children with it
 	}()
 	os.Exit(run(ctx, os.Args[1:]))
 }
@@ -153,7 +153,7 @@ func (o *options) forStarting() {
 	o.flags.Var(o.env, "env", "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
 }
 
-// parse fills in the folders, which lie in the repository unless given.
+// parse also sets the default folders, which are in the repository.
 func (o *options) parse(arguments []string) error {
 	if err := o.flags.Parse(arguments); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -245,7 +245,7 @@ func down(ctx context.Context, arguments []string) error {
 	}
 	err := stack.Down(ctx, o.dir)
 	if errors.Is(err, stack.ErrNotRunning) {
-		fmt.Println("the stack is not running") // which is what was asked for
+		fmt.Println("the stack is not running") // as the caller wants it
 		return nil
 	}
 	if err == nil {
@@ -317,8 +317,8 @@ func demo(ctx context.Context, arguments []string) error {
 	if err := stack.Clean(o.dir); err != nil {
 		return err
 	}
-	// A late bank answers after the engine's deadline, and the demo need not wait 40 s to show it.
-	// In front, so that --env has the last word.
+	// A late bank answers after the engine's deadline. The demo shows that without waiting 40 s.
+	// These come first, so that --env wins.
 	o.env[stack.Engine] = append([]string{"ENGINE_DEADLINE=10s"}, o.env[stack.Engine]...)
 	o.env[stack.Simulator] = append([]string{"SIMULATOR_LATE_DELAY=15s"}, o.env[stack.Simulator]...)
 	s, err := stack.Start(ctx, o.config())
@@ -327,7 +327,7 @@ func demo(ctx context.Context, arguments []string) error {
 	}
 	loadErr := s.Run(ctx, os.Stdout, os.Stderr, "loadtest", "run", fmt.Sprint("--rate=", *rate), fmt.Sprint("--payments=", *payments))
 	auditErr := errors.New("the audit was not run")
-	if ctx.Err() == nil { // a failed load is all the more worth an audit
+	if ctx.Err() == nil { // also after a failed load
 		auditErr = s.Run(ctx, os.Stdout, os.Stderr, "loadtest", "audit")
 	}
 	crashes := s.Crashes()

@@ -1,6 +1,6 @@
-// Package bench measures how much the clearing house can do on this machine, everything
-// included, and what the ledger alone could do. A figure counts only when every payment
-// of its run ended as it must, none was dropped and the audit is clean.
+// Package bench measures how fast the clearing house is with everything on this machine, and
+// how fast the ledger is alone. A figure counts only if every payment of its run ended as it
+// must, none was dropped, and the audit is clean.
 package bench
 
 import (
@@ -33,17 +33,17 @@ type Config struct {
 	Dir, BinDir     string
 	Population      sandbox.Population
 	Parts           []string
-	Passes          int      // how often everything is measured
+	Passes          int      // passes over everything
 	Payments        int      // of each maximum
 	CeilingPayments int      // of each ceiling
 	GrowthPayments  int      // of each growth
 	GrowthCaches    []string // the ledger's page cache in each growth
 	Customers       int      // of the part of that name
-	OutstandingMax  int      // in flight while a maximum is searched
+	OutstandingMax  int      // in flight at a maximum
 	Rates           []int    // of the latencies
 	RateDuration    time.Duration
-	DoorPayments    int                 // of each row of the front door that pays
-	DoorConnections int                 // to the front door, each with one request at a time
+	DoorPayments    int                 // of each row that pays over HTTP
+	DoorConnections int                 // to the HTTP API, each with one request at a time
 	BatchLines      int                 // payments of a batch
 	CacheGrid       string              // the ledger's page cache
 	Environment     map[string][]string // more variables of every row, by process
@@ -55,12 +55,12 @@ type Config struct {
 type Run struct {
 	OfferedPerSecond int // 0: as fast as it goes
 	Payments         int
-	PerSecond        float64       // settled in the steady window; of the ledger alone: over all; at the front door: its operations
+	PerSecond        float64       // settled in the steady window; ledger alone: of the whole run; HTTP API: operations
 	Ratio            float64       // to the ceiling of the same pass
-	Latency          *load.Latency // until settled; at the front door: of a request
+	Latency          *load.Latency // until settled; HTTP API: of a request
 	Reads            *load.Latency // of the balance reads meanwhile
-	Costs            []meter.Cost  // of each payment; at the front door: of each operation
-	Door             *Door         // what the front door was asked for
+	Costs            []meter.Cost  // of each payment; HTTP API: of each operation
+	Door             *Door         // what the HTTP API was asked for
 	StoredBytes      float64       // by which ledger and topics grew for each payment
 	Stages           []Stage       // of a growth
 	Hops             []meter.Hop   // where the time goes
@@ -80,10 +80,9 @@ type Stage struct {
 	StoredBytes float64      // of each payment of the stage
 }
 
-// Measure runs every row that config asks for, as many times as it says. Each run has a
-// stack of its own, so that none inherits the data of another. A row that fails gives no
-// figure and does not keep the others from theirs. There is no result when the disk has no
-// room for the largest row: an earlier result must not be overwritten by nothing.
+// Measure runs every row of the config in every pass. Each run has a stack of its own, so that
+// it inherits no data. A row that fails gives no figure; the others go on. If the disk has no
+// room for the largest row the result is nil, so that it overwrites no earlier one.
 func Measure(ctx context.Context, config Config) (*Result, error) {
 	r := &Result{StartedAt: time.Now().UTC(), Hardware: Hardware() + ", everything on it, load generator included", Settings: config.settings(), Passes: config.Passes}
 	rows := config.rows()
@@ -143,30 +142,30 @@ func (c Config) passName(pass int) string {
 	return fmt.Sprintf("pass %d of %d: ", pass+1, c.Passes)
 }
 
-// What a payment takes on the disk, generously, and what a stack takes before the first.
+// Upper bounds of the disk that a payment takes, and a stack without payments.
 const (
 	bytesPerPayment = 11_000
 	bytesOfStack    = 4 << 30
 )
 
-// roomFor refuses a row that the disk has no room for: a full disk would end it after
-// minutes, and take down whatever else runs here.
+// roomFor returns an error if the disk has no room for a row. A full disk would end the row
+// after minutes, and harm whatever else runs here.
 func (c Config) roomFor(r row) error {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
 	}
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(c.Dir, &disk); err != nil {
-		return fmt.Errorf("cannot tell how much room there is in %s: %w", c.Dir, err)
+		return fmt.Errorf("cannot read how much room there is in %s: %w", c.Dir, err)
 	}
 	free, needed := int64(disk.Bavail)*disk.Bsize, int64(r.payments)*bytesPerPayment+bytesOfStack
 	if free < needed {
-		return fmt.Errorf("%s has %d GB of room, and %s payments (%s) need %d GB: free some, or measure with fewer payments", c.Dir, free/1e9, thousands(r.payments), r.name, needed/1e9)
+		return fmt.Errorf("%s has %d GB of room, but %s payments (%s) need %d GB: free some, or use fewer payments", c.Dir, free/1e9, thousands(r.payments), r.name, needed/1e9)
 	}
 	return nil
 }
 
-// measure runs one row on a fresh stack and removes that.
+// measure runs one row on a fresh stack, and removes the stack.
 func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if r.payments == 0 {
 		return nil, errors.New("there are no payments to send")
@@ -177,14 +176,14 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if err := c.roomFor(r); err != nil {
 		return nil, err
 	}
-	debug.FreeOSMemory() // what the audit before held is no memory of this row
+	debug.FreeOSMemory() // the memory of the last audit does not count for this row
 	before := busyShare()
 	if before > busyMax {
-		fmt.Fprintf(c.Log, "the machine is not quiet: %.0f %% of it is used by others\n", 100*before)
+		fmt.Fprintf(c.Log, "the machine is not quiet: other programs use %.0f %% of it\n", 100*before)
 	}
 	wakeUp, err := measureWakeUp()
 	if err != nil {
-		fmt.Fprintf(c.Log, "how long a thread takes to wake another is not known: %v\n", err)
+		fmt.Fprintf(c.Log, "cannot measure how long a thread takes to wake another: %v\n", err)
 	}
 	population := c.Population
 	if r.banks > 0 {
@@ -236,7 +235,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	return run, err
 }
 
-// ledgerAlone measures a ceiling, and what it costs.
+// ledgerAlone measures a ceiling and its costs.
 func (c Config) ledgerAlone(s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
 	processes, data := processesOf(s), filepath.Join(c.Dir, "data")
 	client, err := ledger.Connect(ledgerConfig(s))
@@ -260,7 +259,7 @@ func (c Config) ledgerAlone(s *stack.Stack, population sandbox.Population, r row
 		StoredBytes: perPayment(before, after, r.payments)}, nil
 }
 
-// pipeline sends payments and refuses to give a figure unless the run is valid.
+// pipeline sends payments. A run that is not valid gives no figure.
 func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
 	if r.mix == "" {
 		r.mix = "settling"
@@ -356,8 +355,8 @@ func perPayment(before, after meter.Sample, payments int) float64 {
 	return float64(after.Stored-before.Stored) / float64(payments)
 }
 
-// watchStages samples the processes when each so many payments are settled, as the
-// progress of the load tells it.
+// watchStages samples the processes each time that this many more payments have settled, by
+// the progress of the load.
 func watchStages(config *load.Config, every int, processes []meter.Process, data string, first meter.Sample) func() ([]Stage, error) {
 	if every == 0 {
 		return func() ([]Stage, error) { return nil, nil }
@@ -387,7 +386,7 @@ func watchStages(config *load.Config, every int, processes []meter.Process, data
 	return func() ([]Stage, error) { return stages, failed }
 }
 
-// processesOf lists what is measured: the load generator, which is this process, first.
+// processesOf lists the processes to measure. The first is this one, the load generator.
 func processesOf(s *stack.Stack) []meter.Process {
 	processes := []meter.Process{{Name: "load generator", PID: os.Getpid()}}
 	for _, name := range s.Names() {
@@ -398,7 +397,7 @@ func processesOf(s *stack.Stack) []meter.Process {
 	return processes
 }
 
-// enginesOf lists where the engines serve their metrics.
+// enginesOf lists the engines' telemetry URLs.
 func enginesOf(s *stack.Stack) (urls []string) {
 	for _, name := range s.Names() {
 		if strings.HasPrefix(name, "engine-") {

@@ -13,20 +13,20 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// IDs is an order of transfer ids, to learn what ordering is worth.
+// IDs is a kind of transfer ids, to measure what ordered ids are worth.
 type IDs string
 
-// The orders of ids.
+// The kinds of ids.
 const (
 	OurIDs        IDs = "ours"       // minute, microseconds, hash
 	SequentialIDs IDs = "sequential" // one after the other
 	RandomIDs     IDs = "random"     // uniformly random
 )
 
-// chainsPerRequest fills a request with chains of three: 8189 transfers are the most.
+// chainsPerRequest fills a request with chains of three. Its limit is 8189 transfers.
 const chainsPerRequest = 8189 / 3
 
-// Ceiling is what the ledger alone can do with the transfers of payments.
+// Ceiling is the speed of the ledger alone, with the transfers of payments.
 type Ceiling struct {
 	IDs               IDs     `json:"ids"`
 	Payments          int     `json:"payments"`
@@ -34,11 +34,11 @@ type Ceiling struct {
 	PaymentsPerSecond float64 `json:"payments_per_second"`
 }
 
-// MeasureCeiling writes phase 1 and then phase 2 of payments straight to the ledger, in
-// full requests, one at a time: three linked pendings, then three linked posts each. Mixed,
-// half of each request holds and half posts what the request before has held.
+// MeasureCeiling writes phase 1 and then phase 2 of payments to the ledger, in full requests,
+// one at a time: three linked pendings, then three linked posts for each payment. With mixed,
+// half of each request holds, and half posts what the request before held.
 func MeasureCeiling(client tigerbeetle.Client, population sandbox.Population, ids IDs, mixed bool, payments int) (Ceiling, error) {
-	if _, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID}); err != nil { // a client's first request takes long
+	if _, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID}); err != nil { // the first request of a client is slow
 		return Ceiling{}, err
 	}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -61,13 +61,13 @@ func MeasureCeiling(client tigerbeetle.Client, population sandbox.Population, id
 		}
 		makePhases(batches, population, ids, payments, chains, random)
 	}()
-	defer func() { // after an error nobody else takes them
+	defer func() { // after an error nothing else empties it
 		for range batches {
 		}
 	}()
 	first := <-batches
 	started := time.Now()
-	var posts []tb.Transfer // of what is held, still to be sent
+	var posts []tb.Transfer // of held payments, to be sent next
 	for batch := first; batch.holds != nil; batch = <-batches {
 		if !mixed && posts != nil {
 			if err := send(posts); err != nil {
@@ -87,11 +87,11 @@ func MeasureCeiling(client tigerbeetle.Client, population sandbox.Population, id
 	return Ceiling{ids, payments, seconds, float64(payments) / seconds}, nil
 }
 
-// phases are the held legs of payments, and the posts of the same.
+// phases are the holds of payments, and the posts of the same payments.
 type phases struct{ holds, posts []tb.Transfer }
 
-// makePhases makes the requests while the ledger works on earlier ones: it must never
-// wait for them.
+// makePhases creates requests while the ledger works on earlier ones, so that the ledger
+// never waits.
 func makePhases(batches chan<- phases, population sandbox.Population, ids IDs, payments, chains int, random *rand.Rand) {
 	base := rand.Uint64()
 	for done := 0; done < payments; {
@@ -113,7 +113,7 @@ func makePhases(batches chan<- phases, population sandbox.Population, ids IDs, p
 	}
 }
 
-// renumber gives the legs of one payment other ids.
+// renumber changes the ids of the legs of one payment.
 func renumber(holds, posts []tb.Transfer, ids IDs, base uint64, payment int, random *rand.Rand) {
 	for i := range holds {
 		for j, transfer := range []*tb.Transfer{&holds[i], &posts[i]} {

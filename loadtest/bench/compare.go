@@ -8,8 +8,8 @@ import (
 	"github.com/liquida/liquida/loadtest/report"
 )
 
-// compared are the figures that two results are compared by. noise is how far two good
-// medians may lie apart for nothing: a tail varies more than a mean.
+// compared are the figures that are compared. noise is how far two good medians may differ by
+// chance: a tail varies more than a mean.
 var compared = []struct {
 	figure
 	more  bool // more is better
@@ -22,17 +22,17 @@ var compared = []struct {
 }
 
 // CompareRule says when a figure has changed.
-const CompareRule = "A figure has changed when its medians differ by more than noise (payments/s and CPU 5 %, p50 15 %, p99 30 %)\nand the runs of one result do not reach into those of the other."
+const CompareRule = "A figure has changed if its medians differ by more than noise (payments/s and CPU 5 %, p50 15 %, p99 30 %)\nand the ranges of the two results do not overlap."
 
-// Change is a figure that has become better or worse.
+// Change is a figure that became better or worse.
 type Change struct {
 	Row, Figure string
 	Before, Now float64
-	Worse       float64 // share of the earlier; below 0: better
+	Worse       float64 // share of the earlier figure; below 0: better
 }
 
-// Compare finds what has changed since an earlier result, in the rows that both have. The
-// rate of a row that offers a fixed one is no figure: it is what was offered.
+// Compare returns what changed since an earlier result, in rows of both. In rows of a fixed
+// rate the rate is not compared: it is what was offered.
 func (r *Result) Compare(earlier *Result) (changes []Change, rows int) {
 	for _, row := range r.Rows {
 		for _, other := range earlier.Rows {
@@ -59,11 +59,12 @@ func (r *Result) Compare(earlier *Result) (changes []Change, rows int) {
 	return changes, rows
 }
 
-// WriteComparison prints what has changed, and fails when a figure is worse by more than a share.
+// WriteComparison prints the changes. It returns an error if a figure is worse by more than
+// worseMax, a share.
 func (r *Result) WriteComparison(w io.Writer, earlier *Result, worseMax float64) error {
 	changes, rows := r.Compare(earlier)
 	if rows == 0 {
-		return fmt.Errorf("the earlier result has none of the rows of this one: there is nothing to compare")
+		return fmt.Errorf("the two results have no row in common")
 	}
 	table := report.Table{Title: fmt.Sprintf("Against the result of %s, %d rows", earlier.StartedAt.Format("2006-01-02 15:04"), rows), Note: CompareRule,
 		Head: []string{"", "figure", "before", "now", ""}}

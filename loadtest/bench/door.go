@@ -27,27 +27,27 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// asking is what a row asks the front door for, over and over: on each of so many
-// connections the next request goes out when the whole answer to the last is there.
-type asking string
+// operation is what a row asks the HTTP API for, again and again. Each connection sends its
+// next request after the whole response to the last.
+type operation string
 
 const (
-	payOne       asking = "payments accepted"
-	payBatch     asking = "payments accepted in batches"
-	readStates   asking = "states of settled payments read"
-	readBalances asking = "balances read while payments settle"
+	payOne       operation = "payments accepted"
+	payBatch     operation = "payments accepted in batches"
+	readStates   operation = "states of settled payments read"
+	readBalances operation = "balances read while payments settle"
 )
 
-// Door is what the front door was asked for in a run.
+// Door is what a row asked the HTTP API for.
 type Door struct {
-	Operation   asking `json:"operation"` // that the run's figures count
-	Connections int    `json:"connections"`
-	Lines       int    `json:"lines_of_a_batch,omitempty"`
-	Count       int    `json:"count"`
+	Operation   operation `json:"operation"` // that the figures count
+	Connections int       `json:"connections"`
+	Lines       int       `json:"lines_of_a_batch,omitempty"`
+	Count       int       `json:"count"`
 }
 
-// What the front door allows as it is shipped: statuses in flight (of which the client's
-// connections are fewer), lines of a batch.
+// Limits of the HTTP API as shipped: look-ups in flight (this client has fewer connections)
+// and lines of a batch.
 const (
 	DoorConnectionsMax = 256
 	BatchLinesMax      = 10_000
@@ -56,24 +56,24 @@ const (
 const (
 	// batchesAtOnce is below BATCHES_MAX.
 	batchesAtOnce = 8
-	// waitingMax is how many payments are sent before any has settled: the front door takes them
-	// faster than they settle, and more would wait past their deadline.
+	// waitingMax bounds the payments that are sent at once. The API accepts them faster than
+	// they settle, and more would wait past their deadline.
 	waitingMax = 200_000
-	// settlingRate of payments leaves the machine to those who read.
+	// settlingRate is low, so that it leaves the machine to the reads.
 	settlingRate = 1000
 	reportsMax   = 5 * time.Minute
 	answerMax    = 4 << 20
 )
 
-// callers ask the front door as the banks.
+// callers ask the HTTP API as the banks.
 type callers struct {
 	url    string
 	keys   map[string]string // by ISPB
 	client *http.Client
 }
 
-// call makes a request and reads the whole answer, which must have a status and hold a text
-// so many times.
+// call makes a request and reads the whole response. The response must have a status, and hold
+// a text this many times.
 func (c *callers) call(ctx context.Context, method, path, ispb string, body []byte, status int, text string, times int) error {
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {
@@ -90,27 +90,27 @@ func (c *callers) call(ctx context.Context, method, path, ispb string, body []by
 		return err
 	}
 	if n := bytes.Count(answer, []byte(text)); response.StatusCode != status || n != times {
-		return fmt.Errorf("%s %s answers %s with %s %d times in place of %d: %.500s", method, path, response.Status, text, n, times, answer)
+		return fmt.Errorf("%s %s: %s holds %s %d times, not %d: %.500s", method, path, response.Status, text, n, times, answer)
 	}
 	return nil
 }
 
-// sending is a request that pays.
-type sending struct {
+// orderRequest is a request with orders.
+type orderRequest struct {
 	ispb     string
 	body     []byte
 	payments int
 }
 
-func (c *callers) pay(ctx context.Context, s sending) error {
+func (c *callers) pay(ctx context.Context, s orderRequest) error {
 	return c.call(ctx, http.MethodPost, "/v1/payments", s.ispb, s.body, http.StatusAccepted, `"status":"accepted"`, 1)
 }
 
-func (c *callers) payBatch(ctx context.Context, s sending) error {
+func (c *callers) payBatch(ctx context.Context, s orderRequest) error {
 	return c.call(ctx, http.MethodPost, "/v1/payments:batch", s.ispb, s.body, http.StatusOK, `"status":"accepted"`, s.payments)
 }
 
-// order is a payment as the front door takes it.
+// order is a payment in the form of the HTTP API.
 type order struct {
 	EndToEndID     string  `json:"end_to_end_id"`
 	Payer          account `json:"payer"`
@@ -124,7 +124,7 @@ type account struct {
 	Number string `json:"number"`
 }
 
-// orders makes payments that must settle, before any clock runs.
+// orders creates payments that must settle, before anything is measured.
 func orders(population sandbox.Population, n int) ([]order, error) {
 	random := rand.New(rand.NewPCG(1, 0))
 	generator := mix.NewGenerator(population, random)
@@ -146,13 +146,13 @@ func orders(population sandbox.Population, n int) ([]order, error) {
 	return all, nil
 }
 
-// sendings puts orders into requests of at most so many, each of one bank's.
-func sendings(orders []order, lines int) (all []sending, err error) {
-	open := map[string]*sending{}
+// orderRequests puts orders into requests of one bank each, with at most this many lines.
+func orderRequests(orders []order, lines int) (all []orderRequest, err error) {
+	open := map[string]*orderRequest{}
 	for _, o := range orders {
 		s := open[o.Payer.ISPB]
 		if s == nil {
-			s = &sending{ispb: o.Payer.ISPB}
+			s = &orderRequest{ispb: o.Payer.ISPB}
 			open[o.Payer.ISPB] = s
 		}
 		line, err := json.Marshal(o)
@@ -171,16 +171,16 @@ func sendings(orders []order, lines int) (all []sending, err error) {
 	return all, nil
 }
 
-// asked is what came of asking.
-type asked struct {
+// callResult sums up many calls.
+type callResult struct {
 	requests int
-	took     time.Duration // from the first request to the last answer
-	latency  load.Latency  // of a request, to the end of its answer
+	took     time.Duration // from the first request to the last response
+	latency  load.Latency  // of a request, to the end of its response
 }
 
-// askOver asks on so many connections, on each again after the answer, until next has no
-// more. One answer that is not as it must be makes the whole invalid.
-func askOver(ctx context.Context, connections int, next func() (ask func(context.Context) error)) (asked, error) {
+// callOver calls on this many connections until next returns nil. One wrong response makes the
+// run invalid.
+func callOver(ctx context.Context, connections int, next func() (ask func(context.Context) error)) (callResult, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	recorder := load.NewRecorder()
@@ -205,10 +205,10 @@ func askOver(ctx context.Context, connections int, next func() (ask func(context
 		})
 	}
 	all.Wait()
-	return asked{int(requests.Load()), time.Since(began), recorder.Latency("request")}, context.Cause(ctx)
+	return callResult{int(requests.Load()), time.Since(began), recorder.Latency("request")}, context.Cause(ctx)
 }
 
-// each asks for each of a list, once.
+// each calls ask once for each value of a list.
 func each[V any](list []V, ask func(context.Context, V) error) func() func(context.Context) error {
 	var taken atomic.Int64
 	return func() func(context.Context) error {
@@ -220,7 +220,7 @@ func each[V any](list []V, ask func(context.Context, V) error) func() func(conte
 	}
 }
 
-// anyFor asks for any of so many, for a time.
+// anyFor calls ask with random numbers below n, for a time.
 func anyFor(lasts time.Duration, n int, ask func(context.Context, int) error) func() func(context.Context) error {
 	until := time.Now().Add(lasts)
 	return func() func(context.Context) error {
@@ -232,8 +232,8 @@ func anyFor(lasts time.Duration, n int, ask func(context.Context, int) error) fu
 	}
 }
 
-// frontDoor measures what the front door answers, and refuses to give a figure unless every
-// answer was right, every payment settled, and the audit is clean.
+// frontDoor measures the HTTP API. There is a figure only if every response was right, every
+// payment settled, and the audit is clean.
 func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
 	keys, err := s.Keys()
 	if err != nil {
@@ -255,7 +255,7 @@ func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbo
 		return err
 	}
 
-	var got asked
+	var got callResult
 	switch r.asks {
 	case payOne, payBatch:
 		got, err = c.payAtDoor(ctx, s, callers, population, r, door, measured)
@@ -264,7 +264,7 @@ func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbo
 	case readBalances:
 		got, err = c.readBalances(ctx, s, callers, population, r, run, measured)
 	default:
-		err = fmt.Errorf("the front door is not asked for %q", r.asks)
+		err = fmt.Errorf("the HTTP API has no operation %q", r.asks)
 	}
 	if err != nil {
 		return nil, err
@@ -274,7 +274,7 @@ func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbo
 		return nil, err
 	}
 	if verdict.Summary.Settled != r.payments || verdict.Summary.Payments != r.payments {
-		return nil, fmt.Errorf("the run is not valid: of %d payments that were accepted the audit found %d, of which %d settled", r.payments, verdict.Summary.Payments, verdict.Summary.Settled)
+		return nil, fmt.Errorf("the run is not valid: %d payments were accepted, the audit found %d, of which %d settled", r.payments, verdict.Summary.Payments, verdict.Summary.Settled)
 	}
 	run.Audit = verdict.String()
 	if door.Count == 0 {
@@ -286,8 +286,8 @@ func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbo
 	return run, nil
 }
 
-// payAtDoor sends payments one by one or in batches. Costs are told when all have settled.
-func (c Config) payAtDoor(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, door *Door, measured func(func() error) error) (got asked, err error) {
+// payAtDoor sends payments one by one or in batches. The costs include settling them.
+func (c Config) payAtDoor(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, door *Door, measured func(func() error) error) (got callResult, err error) {
 	connections, lines, pay := c.DoorConnections, 1, callers.pay
 	if r.asks == payBatch {
 		connections, lines, pay = batchesAtOnce, c.BatchLines, callers.payBatch
@@ -297,13 +297,13 @@ func (c Config) payAtDoor(ctx context.Context, s *stack.Stack, callers *callers,
 	if err != nil {
 		return got, err
 	}
-	requests, err := sendings(made, lines)
+	requests, err := orderRequests(made, lines)
 	if err != nil {
 		return got, err
 	}
 	door.Count = r.payments
 	err = measured(func() error {
-		if got, err = askOver(ctx, connections, each(requests, pay)); err != nil {
+		if got, err = callOver(ctx, connections, each(requests, pay)); err != nil {
 			return err
 		}
 		return awaitReports(ctx, s, r.payments)
@@ -311,19 +311,19 @@ func (c Config) payAtDoor(ctx context.Context, s *stack.Stack, callers *callers,
 	return got, err
 }
 
-// readStates asks for payments that have settled before.
-func (c Config) readStates(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, measured func(func() error) error) (got asked, err error) {
+// readStates reads the states of payments that have settled.
+func (c Config) readStates(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, measured func(func() error) error) (got callResult, err error) {
 	made, err := orders(population, r.payments)
 	if err != nil {
 		return got, err
 	}
-	requests, err := sendings(made, c.BatchLines)
+	requests, err := orderRequests(made, c.BatchLines)
 	if err != nil {
 		return got, err
 	}
 	paid := 0
 	for part := range slices.Chunk(requests, max(1, waitingMax/c.BatchLines)) {
-		if _, err := askOver(ctx, batchesAtOnce, each(part, callers.payBatch)); err != nil {
+		if _, err := callOver(ctx, batchesAtOnce, each(part, callers.payBatch)); err != nil {
 			return got, err
 		}
 		for _, request := range part {
@@ -334,7 +334,7 @@ func (c Config) readStates(ctx context.Context, s *stack.Stack, callers *callers
 		}
 	}
 	err = measured(func() error {
-		got, err = askOver(ctx, c.DoorConnections, anyFor(c.RateDuration, len(made), func(ctx context.Context, i int) error {
+		got, err = callOver(ctx, c.DoorConnections, anyFor(c.RateDuration, len(made), func(ctx context.Context, i int) error {
 			return callers.call(ctx, http.MethodGet, "/v1/payments/"+made[i].EndToEndID, made[i].Payer.ISPB, nil, http.StatusOK, `"status":"settled"`, 1)
 		}))
 		return err
@@ -342,8 +342,8 @@ func (c Config) readStates(ctx context.Context, s *stack.Stack, callers *callers
 	return got, err
 }
 
-// readBalances asks for balances while payments come through the front door at a fixed rate.
-func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, run *Run, measured func(func() error) error) (got asked, err error) {
+// readBalances reads balances while payments come over HTTP at a fixed rate.
+func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, run *Run, measured func(func() error) error) (got callResult, err error) {
 	settling, err := mix.Parse("settling")
 	if err != nil {
 		return got, err
@@ -352,7 +352,7 @@ func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *calle
 		reading := make(chan error, 1)
 		go func() {
 			var err error
-			got, err = askOver(ctx, c.DoorConnections, anyFor(c.RateDuration, population.Customers, func(ctx context.Context, i int) error {
+			got, err = callOver(ctx, c.DoorConnections, anyFor(c.RateDuration, population.Customers, func(ctx context.Context, i int) error {
 				customer := population.Customer(i)
 				return callers.call(ctx, http.MethodGet, fmt.Sprintf("/v1/accounts/%s/%s/%s", customer.ISPB, customer.Branch, customer.Number), string(customer.ISPB), nil,
 					http.StatusOK, `"posted_centavos":`, 1)
@@ -375,7 +375,7 @@ func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *calle
 	return got, err
 }
 
-// awaitReports returns when there are so many settlement reports.
+// awaitReports returns when there are n settlement reports.
 func awaitReports(ctx context.Context, s *stack.Stack, n int) error {
 	options, err := s.Kafka().Options()
 	if err != nil {

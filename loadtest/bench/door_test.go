@@ -78,7 +78,7 @@ func TestRequestsOfTheFrontDoorHoldEachPaymentOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, lines := range []int{1, 50} {
-		all, err := sendings(made, lines)
+		all, err := orderRequests(made, lines)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestRequestsOfTheFrontDoorHoldEachPaymentOnce(t *testing.T) {
 	}
 }
 
-// The front door is asked on so many connections and no more, and one wrong answer is the
+// The API is called on this many connections and no more, and one wrong response is the
 // end: no figure comes of it.
 func TestAskingEndsWithTheFirstWrongAnswer(t *testing.T) {
 	const connections = 4
@@ -133,11 +133,11 @@ func TestAskingEndsWithTheFirstWrongAnswer(t *testing.T) {
 	defer server.Close()
 	c := &callers{server.URL, map[string]string{"10000001": "key"}, load.NewHTTPClient()}
 	defer c.client.CloseIdleConnections()
-	requests := make([]sending, 200)
+	requests := make([]orderRequest, 200)
 	for i := range requests {
-		requests[i] = sending{ispb: "10000001", body: []byte("{}"), payments: 1}
+		requests[i] = orderRequest{ispb: "10000001", body: []byte("{}"), payments: 1}
 	}
-	got, err := askOver(t.Context(), connections, each(requests, c.pay))
+	got, err := callOver(t.Context(), connections, each(requests, c.pay))
 	if err != nil || got.requests != len(requests) || answered.Load() != int64(len(requests)) || got.latency.Count != int64(len(requests)) || got.took <= 0 {
 		t.Errorf("%+v %v, %d answered", got, err, answered.Load())
 	}
@@ -146,15 +146,15 @@ func TestAskingEndsWithTheFirstWrongAnswer(t *testing.T) {
 	}
 	answered.Store(0)
 	wrong.Store(true)
-	if got, err = askOver(t.Context(), connections, each(requests, c.pay)); err == nil || !strings.Contains(err.Error(), "not valid") || got.requests > 50+connections {
+	if got, err = callOver(t.Context(), connections, each(requests, c.pay)); err == nil || !strings.Contains(err.Error(), "not valid") || got.requests > 50+connections {
 		t.Errorf("with a wrong answer: %+v %v", got, err)
 	}
-	if _, err = askOver(t.Context(), 1, each([]sending{{ispb: "10000002"}}, c.pay)); err == nil || !strings.Contains(err.Error(), "401") {
+	if _, err = callOver(t.Context(), 1, each([]orderRequest{{ispb: "10000002"}}, c.pay)); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("refused: %v", err)
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err = askOver(stopped, connections, anyFor(time.Hour, 1, func(context.Context, int) error { return nil })); !errors.Is(err, context.Canceled) {
+	if _, err = callOver(stopped, connections, anyFor(time.Hour, 1, func(context.Context, int) error { return nil })); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
 }

@@ -21,16 +21,16 @@ func memoryGiB() float64 {
 	return kib / (1 << 20)
 }
 
-// kernel is its version, without what a distribution adds.
+// kernel is the version of the kernel, without what a distribution adds.
 func kernel() string {
 	version, _, _ := strings.Cut(strings.TrimSpace(read("/proc/sys/kernel/osrelease")), "-")
 	return version
 }
 
-// busyMax is the share of the processors that others may use before a run.
+// busyMax is the share of the processors that other programs may use before a run.
 const busyMax = 0.1
 
-// busyShare is how much of the processors is used in the second that it takes.
+// busyShare measures for a second which share of the processors is used.
 func busyShare() float64 {
 	busy, all := processorTime()
 	time.Sleep(time.Second)
@@ -38,19 +38,19 @@ func busyShare() float64 {
 	return float64(busyThen-busy) / float64(max(1, allThen-all))
 }
 
-// WakeUp is how long it takes until a thread runs that another one has woken, in
-// microseconds. Payments that come one by one pay for a good many wake-ups each.
+// WakeUp is the time from waking a thread until it runs, in microseconds. A payment that comes
+// alone costs many wake-ups.
 type WakeUp struct {
 	SameProcessor  float64 `json:"same_processor_us"`
-	OtherProcessor float64 `json:"other_processor_us"` // 0: there is none, or it is not known
+	OtherProcessor float64 `json:"other_processor_us"` // 0: none, or unknown
 }
 
-// processorTime is the time of all processors since the start, in ticks.
+// processorTime is the time of all processors since boot, in ticks.
 func processorTime() (busy, all int64) {
 	line, _, _ := strings.Cut(read("/proc/stat"), "\n")
 	for i, text := range strings.Fields(line) {
 		ticks, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || i > 8 { // the name; guests count as users, too
+		if err != nil || i > 8 { // the name of the line, and guests, which are part of user
 			continue
 		}
 		all += ticks

@@ -18,8 +18,7 @@ import (
 	"github.com/liquida/liquida/loadtest/meter"
 )
 
-// Profile is what the profiles of an engine say, taken one after the other while it was
-// at its maximum.
+// Profile sums up the profiles of an engine, taken one after another at its maximum.
 type Profile struct {
 	Folder         string  `json:"folder"`
 	GCShare        float64 `json:"gc_share_of_cpu"`
@@ -30,7 +29,7 @@ type Profile struct {
 	Tops           []Top   `json:"tops"`
 }
 
-// Top is the head of one profile.
+// Top is the top of one profile.
 type Top struct {
 	Profile   string   `json:"profile"`
 	Unit      string   `json:"unit"`
@@ -38,7 +37,7 @@ type Top struct {
 	Functions []Shared `json:"functions"`
 }
 
-// Shared is what a function has of a profile: itself, and with all that it calls.
+// Shared is the share of a function in a profile: itself, and with all that it calls.
 type Shared struct {
 	Name string  `json:"function"`
 	Self float64 `json:"self"`
@@ -58,8 +57,8 @@ var profiles = []struct {
 
 const warmUp = 4 * time.Second
 
-// startProfile takes the profiles of one engine. The function that it returns waits for
-// them; the run must have lasted as long.
+// startProfile takes the profiles of one engine. The function that it returns fails if they
+// are not complete when the run ends.
 func startProfile(ctx context.Context, url, folder string) func() (*Profile, error) {
 	p := &Profile{Folder: folder}
 	done := make(chan error, 1)
@@ -70,7 +69,7 @@ func startProfile(ctx context.Context, url, folder string) func() (*Profile, err
 			return p, err
 		default:
 			<-done // its requests end by themselves
-			return nil, errors.New("the run ended before its profiles were taken, 26 s: give more --payments")
+			return nil, errors.New("the run ended before its profiles, which take 26 s: give more --payments")
 		}
 	}
 }
@@ -120,7 +119,7 @@ func fetch(ctx context.Context, url, file string) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, response.Status)
+		return fmt.Errorf("%s responds %s", url, response.Status)
 	}
 	to, err := os.Create(file)
 	if err != nil {
@@ -133,7 +132,7 @@ func fetch(ctx context.Context, url, file string) error {
 // collectors are the functions under which the garbage collector works.
 var collectors = []string{"runtime.gcBgMarkWorker", "runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge", "runtime.gcStart"}
 
-// topOf adds up a profile by function, most first, and tells the garbage collector's share.
+// topOf adds up a profile by function, the largest first, and the garbage collector's share.
 func topOf(p *profile.Profile, sample string) (top Top, collecting float64) {
 	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == sample })
 	if index < 0 {
@@ -179,8 +178,8 @@ func topOf(p *profile.Profile, sample string) (top Top, collecting float64) {
 	return top, collecting / max(top.Total, 1)
 }
 
-// selfOf is the function that a sample counts for: where it was taken, or, of a wait, what
-// waited, and not the lock or the channel itself.
+// selfOf is the function that a sample counts for: where it was taken, or for a wait the
+// function that waited, not the lock or channel itself.
 func selfOf(s *profile.Sample, sample string) string {
 	for _, location := range s.Location {
 		for _, line := range location.Line {
@@ -193,7 +192,7 @@ func selfOf(s *profile.Sample, sample string) string {
 	return ""
 }
 
-// count fills in what is known of the whole run.
+// count fills in the counters of the whole run.
 func (p *Profile) count(counted meter.Engines, costs []meter.Cost, payments int) {
 	p.Allocations = counted.Counter("go_memstats_mallocs_total") / float64(payments)
 	p.AllocatedBytes = counted.Counter("go_memstats_alloc_bytes_total") / float64(payments)

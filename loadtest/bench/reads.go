@@ -13,12 +13,12 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// readsInFlightMax bounds the reads that wait for their answer; one more makes the run invalid.
+// readsInFlightMax bounds the reads in flight. One more makes the run invalid.
 const readsInFlightMax = 20_000
 
-// startReads reads balances of random customers at a fixed rate, whatever the answers do.
-// Latencies count from when a read should have been sent. The function that it returns
-// waits for the last answer and says what went wrong.
+// startReads reads balances of random customers at a fixed rate, however slow the responses
+// are. Latencies count from the intended send. The function that it returns waits for the last
+// response and returns the first error.
 func startReads(ctx context.Context, url string, keys map[string]string, population sandbox.Population, rate int, lasts time.Duration, into **load.Latency) func() error {
 	client := load.NewHTTPClient()
 	recorder := load.NewRecorder()
@@ -41,7 +41,7 @@ func startReads(ctx context.Context, url string, keys map[string]string, populat
 		defer response.Body.Close()
 		body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
 		if err == nil && response.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s answers %s: %s", url, response.Status, body)
+			err = fmt.Errorf("%s responds %s: %s", url, response.Status, body)
 		}
 		recorder.Record(time.Since(intended))
 		return err
@@ -61,7 +61,7 @@ func startReads(ctx context.Context, url string, keys map[string]string, populat
 			select {
 			case room <- struct{}{}:
 			default:
-				fail(fmt.Errorf("%d wait for their answer", readsInFlightMax))
+				fail(fmt.Errorf("%d reads are in flight", readsInFlightMax))
 				return
 			}
 			account := population.Customer(random.IntN(population.Customers))

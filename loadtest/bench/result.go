@@ -66,7 +66,7 @@ type Curve struct {
 	Ms          []float64 `json:"ms"`
 }
 
-// add appends a value, in seven digits.
+// add appends a value, rounded to seven digits.
 func (f Figures) add(group, name string, value float64) {
 	if f[group] == nil {
 		f[group] = map[string][]float64{}

@@ -8,20 +8,20 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 )
 
-// row is one line of the bench: what is measured, and what differs from the settings as
-// they are shipped.
+// row is a row of the bench: what is measured, and how its settings differ from the shipped
+// ones.
 type row struct {
 	part, name string
 
-	ids      IDs  // the ledger alone, with ids of this order; empty: the whole pipeline
-	mixed    bool // of the ledger alone: holds and posts share requests
+	ids      IDs  // the ledger alone, with ids of this kind; empty: the whole pipeline
+	mixed    bool // ledger alone: holds and posts share requests
 	payments int
-	rate     int    // payments offered a second; 0: as fast as it goes
-	half     bool   // the rate is half of the maximum that the same pass has found
-	reads    int    // balance reads a second meanwhile, payments through the front door too
-	asks     asking // of the front door, as fast as its connections go; empty: nothing
-	stage    int    // costs are told for each so many payments
-	profiled bool   // the engine is profiled meanwhile
+	rate     int       // payments a second; 0: as fast as it goes
+	half     bool      // the rate is half of the maximum of the same pass
+	reads    int       // balance reads a second meanwhile; payments come over HTTP, too
+	asks     operation // of the HTTP API, as fast as its connections go; empty: none
+	stage    int       // costs are shown for each stage of this many payments
+	profiled bool      // the engine is profiled meanwhile
 
 	kafka       string
 	sharedCores bool // the ledger has no processor of its own
@@ -36,14 +36,14 @@ type row struct {
 
 const doorPart = "door"
 
-// parts are what can be asked for, in the order of measuring.
+// parts are the values of --parts, in the order of measuring.
 var parts = []struct{ name, what string }{
-	{"ceiling", "what the ledger alone can do with the transfers of payments, in full requests"},
+	{"ceiling", "the ledger alone, with the transfers of payments in full requests"},
 	{"maximum", "the most that the whole pipeline settles: embedded broker without and with fsync, all processors shared, the ledger's file growing, Apache Kafka"},
 	{"latency", "latencies at fixed rates, the lowest also without a pause between requests to the ledger and with all processors shared"},
 	{"half", "latency at half of the maximum; needs maximum"},
-	{"reads", "1,200 payments/s and 3,600 balance reads/s at once, through the front door"},
-	{doorPart, "what the front door takes and answers as fast as its connections go: payments one by one and in batches, states, balances while payments settle"},
+	{"reads", "1,200 payments/s and 3,600 balance reads/s at once, over HTTP"},
+	{doorPart, "the HTTP API as fast as its connections go: payments one by one and in batches, states, balances while payments settle"},
 	{"ids", "the ledger alone with sequential and with random ids, and with holds and posts in one request"},
 	{"engines", "the maximum with two and with four engines"},
 	{"banks", "the maximum with 50 and with 500 banks"},
@@ -53,7 +53,7 @@ var parts = []struct{ name, what string }{
 	{"profile", "profiles of the engine at the maximum"},
 }
 
-// DefaultParts take a quarter of an hour, all of them about three times as long.
+// DefaultParts take a quarter of an hour. All parts take about three times as long.
 var DefaultParts = []string{"ceiling", "maximum", "latency", "half", "reads", doorPart}
 
 // PartsHelp explains the parts.
@@ -65,7 +65,7 @@ func PartsHelp() string {
 	return text.String()
 }
 
-// CheckParts refuses names that are none, and parts without those that they need.
+// CheckParts rejects unknown parts, and parts whose prerequisites are missing.
 func CheckParts(names []string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("--parts is empty: it must be all, or some of\n%s", PartsHelp())
@@ -76,7 +76,7 @@ func CheckParts(names []string) error {
 		}
 	}
 	if slices.Contains(names, "half") && !slices.Contains(names, "maximum") {
-		return fmt.Errorf("--parts holds half without maximum: half of what the part maximum finds is offered, so name both")
+		return fmt.Errorf("--parts holds half without maximum: half needs the maximum of the same pass, so name both")
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func AllParts() (names []string) {
 	return names
 }
 
-// rows are all that the chosen parts measure.
+// rows returns the rows of the chosen parts.
 func (c Config) rows() (chosen []row) {
 	maximum := row{part: "maximum", name: "maximum", payments: c.Payments}
 	with := func(part, name string, change func(*row)) row {
@@ -125,7 +125,7 @@ func (c Config) rows() (chosen []row) {
 	}
 	reads := at(1200)
 	reads.part, reads.name, reads.reads = "reads", "1,200/s and 3,600 reads/s", 3600
-	reads.sharedCores = true // HTTP needs more than what the ledger leaves of two
+	reads.sharedCores = true // HTTP needs more than the one processor that the ledger leaves of two
 	all = append(all,
 		row{part: "half", name: "half of the maximum", half: true},
 		reads,
@@ -138,7 +138,7 @@ func (c Config) rows() (chosen []row) {
 		with("banks", "50 banks", func(r *row) { r.banks = 50 }),
 		with("banks", "500 banks", func(r *row) { r.banks = 500 }),
 		with("hottest", "one payee", func(r *row) {
-			r.mix = "hottest" // all wait for the same bank, which must not be refused for it
+			r.mix = "hottest" // all wait for one bank, which must not count as busy
 			r.env = map[string][]string{stack.Engine: {"ENGINE_IN_FLIGHT_PSP_SHARE=1"}}
 		}),
 		with("customers", thousands(c.Customers)+" customers", func(r *row) { r.customers = c.Customers }),
@@ -156,13 +156,13 @@ func (c Config) rows() (chosen []row) {
 	return chosen
 }
 
-// door is a row of the front door. No bank shall be told that it asks too often.
-func (c Config) door(name string, asks asking, payments int) row {
+// door is a row of the HTTP API, without rate limits for callers.
+func (c Config) door(name string, asks operation, payments int) row {
 	return row{part: doorPart, name: "front door, " + name, asks: asks, payments: payments,
 		env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}}
 }
 
-// differs says what is not as it is shipped.
+// differs says which settings are not the shipped ones.
 func (r row) differs() string {
 	var all []string
 	if r.sharedCores {

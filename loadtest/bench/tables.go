@@ -19,7 +19,7 @@ type figure struct {
 
 func (f figure) spread(r Row) spread { return r.spread(f.group, f.name) }
 
-// text leaves the cell of a figure that there is not empty.
+// text returns an empty cell for a figure that does not exist.
 func (f figure) text(value float64) string {
 	if value == 0 {
 		return ""
@@ -56,7 +56,7 @@ var costs = []struct{ title, format, group string }{
 	{"Memory at the end, MiB", "%.0f", memoryFigures},
 }
 
-// Tables returns everything that was measured.
+// Tables returns all figures.
 func (r *Result) Tables() (tables []report.Table) {
 	main := report.Table{Title: "Everything measured", Head: []string{""},
 		Note: "latency in ms, from the intended send to the settlement report (at a maximum: from the send); bytes and CPU µs for each payment"}
@@ -65,7 +65,7 @@ func (r *Result) Tables() (tables []report.Table) {
 	}
 	for _, row := range r.Rows {
 		if row.Part == doorPart {
-			continue // its figures are of other things
+			continue // its figures count other things
 		}
 		row.addTo(&main, figures)
 	}
@@ -98,7 +98,7 @@ func (r Row) addCostsTo(table *report.Table, format, group string) {
 }
 
 func (r *Result) readsTable() report.Table {
-	table := report.Table{Title: "Payments and balance reads at once, through the front door", Note: "ms, from the intended send to the settlement report, and to the response",
+	table := report.Table{Title: "Payments and balance reads at once, over HTTP", Note: "ms, from the intended send to the settlement report, and to the response",
 		Head: []string{"", "count", "p50", "p90", "p99", "max"}}
 	for _, row := range r.Rows {
 		if row.Figures[readFigures] == nil {
@@ -115,10 +115,10 @@ func (r *Result) readsTable() report.Table {
 	return table
 }
 
-// doorTable tells what the front door takes and answers.
+// doorTable shows the figures of the HTTP API.
 func (r *Result) doorTable() report.Table {
-	table := report.Table{Title: "The front door, as fast as its connections go", Head: []string{"", "counted", "at once", "count", "a second", "p50", "p99", "max"},
-		Note: "ms, from a request to the end of its answer (of a batch: all its lines). Each connection sends its next request then. A run counts when every answer was right, every payment settled and the audit is clean"}
+	table := report.Table{Title: "The HTTP API (front door), as fast as its connections go", Head: []string{"", "operation", "connections", "count", "a second", "p50", "p99", "max"},
+		Note: "ms, from a request to the end of its response (for a batch: all lines). Then the connection sends its next request. A run counts if every response was right, every payment settled and the audit is clean"}
 	for _, row := range r.Rows {
 		if row.Part != doorPart {
 			continue
@@ -132,7 +132,7 @@ func (r *Result) doorTable() report.Table {
 	return table
 }
 
-// addTo adds the medians of a row, the spread of more than one run, and what gives no figure.
+// addTo adds the medians of a row, the spread if there are several runs, and invalid runs.
 func (r Row) addTo(table *report.Table, figures []figure, of ...string) {
 	line := func(name string, pick func(spread) float64) {
 		cells := append([]string{name}, of...)
@@ -154,8 +154,8 @@ func (r Row) addTo(table *report.Table, figures []figure, of ...string) {
 }
 
 func (r *Result) doorCostTable() report.Table {
-	table := report.Table{Title: "CPU of what the front door was asked for, µs each", Head: append([]string{""}, columns...),
-		Note: "with all that became of it until the payments had settled; of balances with the payments that settled meanwhile"}
+	table := report.Table{Title: "CPU of an operation of the front door, µs", Head: append([]string{""}, columns...),
+		Note: "with settling the payments; for balances with the payments that settled meanwhile"}
 	for _, row := range r.Rows {
 		if row.Part == doorPart {
 			row.addCostsTo(&table, "%.1f", cpuFigures)
@@ -180,7 +180,7 @@ func (r *Result) hopsTable() report.Table {
 	return table
 }
 
-// growthTables shows each run by itself: how a run slows down is what it is about.
+// growthTables shows each run by itself, because it is about how a run slows down.
 func (r *Result) growthTables() (tables []report.Table) {
 	for _, row := range r.Rows {
 		for run := range row.Figures[stageFigures(0)]["payments"] {
@@ -232,7 +232,7 @@ func (r *Result) profileTables() (tables []report.Table) {
 
 var typeArguments = regexp.MustCompile(`\[.*\]`)
 
-// shortName leaves of a function's name what tells it from others: package, type, name.
+// shortName is a function's package, type and name.
 func shortName(function string) string {
 	return path.Base(typeArguments.ReplaceAllString(function, "[…]"))
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processors are those that this process had when it began: a stack may leave it fewer.
+// processors are those of this process at its start. A stack may leave it fewer.
 var processors = func() (all []int) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -26,7 +26,7 @@ var processors = func() (all []int) {
 // measureWakeUp takes less than a second.
 func measureWakeUp() (w WakeUp, err error) {
 	if len(processors) == 0 {
-		return w, errors.New("this process does not know its processors")
+		return w, errors.New("the processors of this process are unknown")
 	}
 	first, last := processors[0], processors[len(processors)-1]
 	if w.SameProcessor, err = wakeUpMicroseconds(first, first); err == nil && last != first {
@@ -35,7 +35,7 @@ func measureWakeUp() (w WakeUp, err error) {
 	return w, err
 }
 
-// wakeUpMicroseconds has two threads wake each other through pipes, each on its processor.
+// wakeUpMicroseconds lets two threads on given processors wake each other through pipes.
 func wakeUpMicroseconds(here, there int) (float64, error) {
 	const rounds = 3000
 	var ball, back [2]int
@@ -46,14 +46,15 @@ func wakeUpMicroseconds(here, there int) (float64, error) {
 		defer unix.Close(pipe[0])
 		defer unix.Close(pipe[1])
 	}
-	// Each ends with its thread, which nothing else is to find on one processor.
+	// The goroutines do not unlock their threads, so the threads end with them: no other
+	// goroutine may run on a thread that is bound to one processor.
 	play := func(core, from, to int, serve bool) error {
 		runtime.LockOSThread()
 		var set unix.CPUSet
 		set.Set(core)
 		err := unix.SchedSetaffinity(0, &set)
 		one := make([]byte, 1)
-		for i := 0; i < rounds; i++ { // also after an error: the other one waits
+		for i := 0; i < rounds; i++ { // also after an error, because the other thread waits
 			if serve {
 				_, writeErr := unix.Write(to, one)
 				err = errors.Join(err, writeErr)

@@ -283,22 +283,22 @@ func (c Config) fire(ctx context.Context, run *Run, store Ledger) error {
 
 // both takes payments through their two phases. All must be accepted as new.
 func both(ctx context.Context, store Ledger, payments []Payment, decisions []Decision) error {
-	answers, err := store.Hold(ctx, payments)
+	results, err := store.Hold(ctx, payments)
 	if err != nil {
 		return err
 	}
-	for i, answer := range answers {
-		if answer != (Answer{Outcome: Held}) {
+	for i, answer := range results {
+		if answer != (PaymentResult{Outcome: Held}) {
 			return fmt.Errorf("phase 1 of %s was answered %+v", payments[i].ID, answer)
 		}
 	}
-	if answers, err = store.Resolve(ctx, decisions); err != nil {
+	if results, err = store.Resolve(ctx, decisions); err != nil {
 		return err
 	}
-	for i, answer := range answers {
-		want := Answer{Outcome: Posted}
+	for i, answer := range results {
+		want := PaymentResult{Outcome: Posted}
 		if !decisions[i].Accept {
-			want = Answer{Outcome: Voided, Reason: decisions[i].Reason}
+			want = PaymentResult{Outcome: Voided, Reason: decisions[i].Reason}
 		}
 		if answer != want {
 			return fmt.Errorf("phase 2 of %s was answered %+v", payments[i].ID, answer)

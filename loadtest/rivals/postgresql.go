@@ -54,7 +54,7 @@ func CreatePostgreSQL(ctx context.Context, url string, population sandbox.Popula
 }
 
 // OpenPostgreSQL connects to a database that CreatePostgreSQL has made. With early, locks
-// are released before the commit is on disk, and answers given after (schema.sql).
+// are released before the commit is on disk, and results given after (schema.sql).
 func OpenPostgreSQL(ctx context.Context, url string, connections int, early bool) (*PostgreSQL, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -72,7 +72,7 @@ func OpenPostgreSQL(ctx context.Context, url string, connections int, early bool
 func (p *PostgreSQL) Close() { p.pool.Close() }
 
 // Hold does phase 1 of a batch in one transaction.
-func (p *PostgreSQL) Hold(ctx context.Context, payments []Payment) ([]Answer, error) {
+func (p *PostgreSQL) Hold(ctx context.Context, payments []Payment) ([]PaymentResult, error) {
 	n := len(payments)
 	ids, payers, payees := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
 	texts, amounts := make([]string, n), make([]int64, n)
@@ -86,14 +86,14 @@ func (p *PostgreSQL) Hold(ctx context.Context, payments []Payment) ([]Answer, er
 	if n == 1 {
 		straight, err := p.straight(ctx, "CALL hold_one($1, $2, $3, $4, $5, $6, $7, $8)", ids[0], texts[0], payers[0], payees[0], payerBanks[0], payeeBanks[0], amounts[0])
 		if straight || err != nil {
-			return []Answer{{Outcome: Held}}, err
+			return []PaymentResult{{Outcome: Held}}, err
 		}
 	}
 	return p.ask(ctx, n, "CALL hold($1, $2, $3, $4, $5, $6, $7, $8, NULL, NULL, NULL)", ids, texts, payers, payees, payerBanks, payeeBanks, amounts)
 }
 
 // Resolve does phase 2 of a batch in one transaction.
-func (p *PostgreSQL) Resolve(ctx context.Context, decisions []Decision) ([]Answer, error) {
+func (p *PostgreSQL) Resolve(ctx context.Context, decisions []Decision) ([]PaymentResult, error) {
 	n := len(decisions)
 	ids, accepts, reasons := make([][16]byte, n), make([]bool, n), make([]string, n)
 	for i, decision := range decisions {
@@ -105,16 +105,16 @@ func (p *PostgreSQL) Resolve(ctx context.Context, decisions []Decision) ([]Answe
 	if n == 1 {
 		straight, err := p.straight(ctx, "CALL resolve_one($1, $2, $3, $4)", ids[0], accepts[0], reasons[0])
 		if straight && accepts[0] || err != nil {
-			return []Answer{{Outcome: Posted}}, err
+			return []PaymentResult{{Outcome: Posted}}, err
 		}
 		if straight {
-			return []Answer{{Outcome: Voided, Reason: decisions[0].Reason}}, nil
+			return []PaymentResult{{Outcome: Voided, Reason: decisions[0].Reason}}, nil
 		}
 	}
 	return p.ask(ctx, n, "CALL resolve($1, $2, $3, $4, NULL, NULL, NULL)", ids, accepts, reasons)
 }
 
-// straight tries one payment the straight way. It answers false when the payment is not
+// straight tries one payment the straight way. It results false when the payment is not
 // new, not covered or names what is not there: then nothing was written.
 func (p *PostgreSQL) straight(ctx context.Context, statement string, payment ...any) (bool, error) {
 	_, err := p.pool.Exec(ctx, statement, append([]any{p.early}, payment...)...)
@@ -128,26 +128,26 @@ func (p *PostgreSQL) straight(ctx context.Context, statement string, payment ...
 	return err == nil, err
 }
 
-func (p *PostgreSQL) ask(ctx context.Context, n int, statement string, batch ...any) ([]Answer, error) {
+func (p *PostgreSQL) ask(ctx context.Context, n int, statement string, batch ...any) ([]PaymentResult, error) {
 	var outcomes, reasons []string
 	var again []bool
 	if err := p.pool.QueryRow(ctx, statement, append([]any{p.early}, batch...)...).Scan(&outcomes, &reasons, &again); err != nil {
 		return nil, err
 	}
 	if len(outcomes) != n {
-		return nil, fmt.Errorf("PostgreSQL gave %d answers for %d payments", len(outcomes), n)
+		return nil, fmt.Errorf("PostgreSQL gave %d results for %d payments", len(outcomes), n)
 	}
-	answers := make([]Answer, n)
-	for i := range answers {
-		answers[i] = Answer{Outcome: Outcome(outcomes[i]), Again: again[i]}
+	results := make([]PaymentResult, n)
+	for i := range results {
+		results[i] = PaymentResult{Outcome: Outcome(outcomes[i]), Again: again[i]}
 		if reasons[i] != "" {
 			var err error
-			if answers[i].Reason, err = pix.ParseReason(reasons[i]); err != nil {
+			if results[i].Reason, err = pix.ParseReason(reasons[i]); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return answers, nil
+	return results, nil
 }
 
 // Balances reads all accounts in one snapshot.

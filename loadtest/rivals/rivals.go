@@ -40,8 +40,8 @@ const (
 	Unknown  Outcome = "unknown"  // phase 2 of a payment that never came
 )
 
-// Answer is a ledger's answer for one payment.
-type Answer struct {
+// PaymentResult is a ledger's answer for one payment.
+type PaymentResult struct {
 	Outcome Outcome
 	Reason  pix.Reason // of voided and refused
 	Again   bool       // nothing was written: it was there
@@ -50,8 +50,8 @@ type Answer struct {
 // Ledger keeps payments. Both phases answer in the order of what they are given, as if
 // each payment came alone.
 type Ledger interface {
-	Hold(context.Context, []Payment) ([]Answer, error)
-	Resolve(context.Context, []Decision) ([]Answer, error)
+	Hold(context.Context, []Payment) ([]PaymentResult, error)
+	Resolve(context.Context, []Decision) ([]PaymentResult, error)
 	Balances(context.Context) (Books, error)
 	Close()
 }

@@ -104,24 +104,24 @@ func TestAnswers(t *testing.T) {
 		"PostgreSQL, early release": openPostgreSQL(t, early, 2, true),
 		"TigerBeetle":               startTigerBeetle(t, poor),
 	} {
-		t.Run(name, func(t *testing.T) { answers(t, store) })
+		t.Run(name, func(t *testing.T) { checkResults(t, store) })
 	}
 }
 
-func answers(t *testing.T, store Ledger) {
+func checkResults(t *testing.T, store Ledger) {
 	opening := Opening(poor)
-	hold := func(want []Answer, payments ...Payment) {
+	hold := func(want []PaymentResult, payments ...Payment) {
 		t.Helper()
 		got, err := store.Hold(t.Context(), payments)
 		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("Hold answers %v, %v; want %v", got, err, want)
+			t.Errorf("Hold returned %v, %v; want %v", got, err, want)
 		}
 	}
-	resolve := func(want []Answer, decisions ...Decision) {
+	resolve := func(want []PaymentResult, decisions ...Decision) {
 		t.Helper()
 		got, err := store.Resolve(t.Context(), decisions)
 		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("Resolve answers %v, %v; want %v", got, err, want)
+			t.Errorf("Resolve returned %v, %v; want %v", got, err, want)
 		}
 	}
 	balances := func(want Books) {
@@ -137,46 +137,46 @@ func answers(t *testing.T, store Ledger) {
 
 	// One payer, three payments in one batch: the second does not fit behind the first, the third does.
 	first, second, third := newPayment(poor, 0, 1, 600), newPayment(poor, 0, 1, 600), newPayment(poor, 0, 2, 400)
-	short := Answer{Outcome: Refused, Reason: pix.ReasonPayerShort}
-	hold([]Answer{{Outcome: Held}, short, {Outcome: Held}}, first, second, third)
+	short := PaymentResult{Outcome: Refused, Reason: pix.ReasonPayerShort}
+	hold([]PaymentResult{{Outcome: Held}, short, {Outcome: Held}}, first, second, third)
 	balances(nil)
 
-	// Again: the same answers, nothing written. With other content: a conflict.
+	// Again: the same results, nothing written. With other content: a conflict.
 	shortAgain := short
 	shortAgain.Again = true
 	more, elsewhere := first, first
 	more.AmountCentavos++
 	elsewhere.Payee = poor.Customer(3)
-	hold([]Answer{{Outcome: Held, Again: true}, shortAgain, {Outcome: Conflict, Again: true}, {Outcome: Conflict, Again: true}}, first, second, more, elsewhere)
+	hold([]PaymentResult{{Outcome: Held, Again: true}, shortAgain, {Outcome: Conflict, Again: true}, {Outcome: Conflict, Again: true}}, first, second, more, elsewhere)
 
 	// A void returns what was held; a post moves it; the first verdict stands.
 	blocked := Decision{third, false, pix.ReasonPayeeBlocked}
-	resolve([]Answer{{Outcome: Posted}, {Outcome: Voided, Reason: pix.ReasonPayeeBlocked}}, Decision{Payment: first, Accept: true}, blocked)
+	resolve([]PaymentResult{{Outcome: Posted}, {Outcome: Voided, Reason: pix.ReasonPayeeBlocked}}, Decision{Payment: first, Accept: true}, blocked)
 	after := Opening(poor)
 	after.Settle(first.Content)
 	balances(after)
-	resolve([]Answer{{Outcome: Posted, Again: true}, {Outcome: Voided, Reason: pix.ReasonPayeeBlocked, Again: true}, shortAgain},
+	resolve([]PaymentResult{{Outcome: Posted, Again: true}, {Outcome: Voided, Reason: pix.ReasonPayeeBlocked, Again: true}, shortAgain},
 		Decision{first, false, pix.ReasonPayeePSPSilent}, Decision{Payment: third, Accept: true}, Decision{Payment: second, Accept: true})
-	hold([]Answer{{Outcome: Posted, Again: true}}, first)
+	hold([]PaymentResult{{Outcome: Posted, Again: true}}, first)
 	balances(after)
 
 	// Twice in one batch; within one bank; a reserve that is short although no payer is; nobody there.
 	twice := newPayment(poor, 2, 4, 10)
-	hold([]Answer{{Outcome: Held}, {Outcome: Held, Again: true}}, twice, twice)
-	resolve([]Answer{{Outcome: Posted}, {Outcome: Posted, Again: true}}, Decision{Payment: twice, Accept: true}, Decision{Payment: twice, Accept: true})
+	hold([]PaymentResult{{Outcome: Held}, {Outcome: Held, Again: true}}, twice, twice)
+	resolve([]PaymentResult{{Outcome: Posted}, {Outcome: Posted, Again: true}}, Decision{Payment: twice, Accept: true}, Decision{Payment: twice, Accept: true})
 	after.Settle(twice.Content)
 	balances(after)
 	all, last := []Payment{newPayment(poor, 2, 1, 900), newPayment(poor, 4, 1, 900)}, newPayment(poor, 6, 1, 900)
-	hold([]Answer{{Outcome: Held}, {Outcome: Held}, {Outcome: Refused, Reason: pix.ReasonReserveShort}}, all[0], all[1], last)
+	hold([]PaymentResult{{Outcome: Held}, {Outcome: Held}, {Outcome: Refused, Reason: pix.ReasonReserveShort}}, all[0], all[1], last)
 	missing := newPayment(poor, 1, 2, 5)
 	missing.Payee.Number = "77"
 	nobody := newPayment(poor, 1, 2, 5)
 	nobody.Payer.Number = "77"
-	hold([]Answer{{Outcome: Refused, Reason: pix.ReasonPayeeMissing}, {Outcome: Refused, Reason: pix.ReasonPayerMissing}}, missing, nobody)
+	hold([]PaymentResult{{Outcome: Refused, Reason: pix.ReasonPayeeMissing}, {Outcome: Refused, Reason: pix.ReasonPayerMissing}}, missing, nobody)
 	balances(nil)
 }
 
-// TestSameBooks gives both ledgers the same random requests and wants the same answers and
+// TestSameBooks gives both ledgers the same random requests and wants the same results and
 // the same balances, after each.
 func TestSameBooks(t *testing.T) {
 	url := startPostgreSQL(t, poor)
@@ -209,7 +209,7 @@ func TestSameBooks(t *testing.T) {
 				batch, fresh = append(batch, payment), append(fresh, payment)
 			}
 		}
-		check := func(what string, ask func(Ledger) ([]Answer, error)) {
+		check := func(what string, ask func(Ledger) ([]PaymentResult, error)) {
 			a, err := ask(elephant)
 			if err != nil {
 				t.Fatal(err)
@@ -220,12 +220,12 @@ func TestSameBooks(t *testing.T) {
 			}
 			for i := range max(len(a), len(b)) {
 				if a[i] != b[i] {
-					t.Fatalf("%s, payment %d: PostgreSQL answers %+v, TigerBeetle %+v", what, i, a[i], b[i])
+					t.Fatalf("%s, payment %d: PostgreSQL results %+v, TigerBeetle %+v", what, i, a[i], b[i])
 				}
 				outcomes[a[i].Outcome]++
 			}
 		}
-		check("hold", func(l Ledger) ([]Answer, error) { return l.Hold(context.Background(), batch) })
+		check("hold", func(l Ledger) ([]PaymentResult, error) { return l.Hold(context.Background(), batch) })
 		seen = append(seen, fresh...) // only now: phase 2 before phase 1 burns the payment's ids in TigerBeetle
 		var decisions []Decision
 		for range pick("decisions", 12) { // also again, also against an earlier verdict
@@ -236,7 +236,7 @@ func TestSameBooks(t *testing.T) {
 			decisions = append(decisions, decision)
 		}
 		if len(decisions) > 0 {
-			check("resolve", func(l Ledger) ([]Answer, error) { return l.Resolve(context.Background(), decisions) })
+			check("resolve", func(l Ledger) ([]PaymentResult, error) { return l.Resolve(context.Background(), decisions) })
 		}
 		a, errA := elephant.Balances(context.Background())
 		b, errB := beetle.Balances(context.Background())

@@ -64,7 +64,7 @@ func CreateTigerBeetle(config ledger.Config, population sandbox.Population) (*Ti
 func (t *TigerBeetle) Close() { t.client.Close() }
 
 // Hold does phase 1 of a batch: one chain of linked pending transfers for each payment.
-func (t *TigerBeetle) Hold(_ context.Context, payments []Payment) ([]Answer, error) {
+func (t *TigerBeetle) Hold(_ context.Context, payments []Payment) ([]PaymentResult, error) {
 	transfers, ends := make([]tb.Transfer, 0, 3*len(payments)), make([]int, 0, len(payments))
 	for _, payment := range payments {
 		transfers = ledger.AppendReserve(transfers, payment.ID, payment.Content, 0)
@@ -74,11 +74,11 @@ func (t *TigerBeetle) Hold(_ context.Context, payments []Payment) ([]Answer, err
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]Answer, len(payments))
+	results := make([]PaymentResult, len(payments))
 	var receipts []tb.Transfer
 	var receiptOf, again []int
 	for i := range payments {
-		answers[i] = Answer{Outcome: Held}
+		results[i] = PaymentResult{Outcome: Held}
 		failure, ok := failed[i]
 		if !ok {
 			continue
@@ -90,7 +90,7 @@ func (t *TigerBeetle) Hold(_ context.Context, payments []Payment) ([]Answer, err
 		case reason == pix.ReasonNone:
 			again = append(again, i)
 		default:
-			answers[i] = Answer{Outcome: Refused, Reason: reason}
+			results[i] = PaymentResult{Outcome: Refused, Reason: reason}
 			receipts = ledger.AppendReceipt(receipts, payments[i].ID, payments[i].Content, reason, true)
 			receiptOf = append(receiptOf, i)
 		}
@@ -103,15 +103,15 @@ func (t *TigerBeetle) Hold(_ context.Context, payments []Payment) ([]Answer, err
 		again = append(again, receiptOf[i])
 	}
 	for _, i := range again {
-		if answers[i], err = t.stored(payments[i]); err != nil {
+		if results[i], err = t.stored(payments[i]); err != nil {
 			return nil, err
 		}
 	}
-	return answers, nil
+	return results, nil
 }
 
 // Resolve does phase 2 of a batch: one chain of posts or voids for each payment.
-func (t *TigerBeetle) Resolve(_ context.Context, decisions []Decision) ([]Answer, error) {
+func (t *TigerBeetle) Resolve(_ context.Context, decisions []Decision) ([]PaymentResult, error) {
 	transfers, ends := make([]tb.Transfer, 0, 3*len(decisions)), make([]int, 0, len(decisions))
 	for _, d := range decisions {
 		if d.Accept {
@@ -125,22 +125,22 @@ func (t *TigerBeetle) Resolve(_ context.Context, decisions []Decision) ([]Answer
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]Answer, len(decisions))
+	results := make([]PaymentResult, len(decisions))
 	for i, d := range decisions {
-		answers[i] = Answer{Outcome: Posted}
+		results[i] = PaymentResult{Outcome: Posted}
 		if !d.Accept {
-			answers[i] = Answer{Outcome: Voided, Reason: d.Reason}
+			results[i] = PaymentResult{Outcome: Voided, Reason: d.Reason}
 		}
 		if failure, ok := failed[i]; ok {
 			if !failure.Exists() {
 				return nil, fmt.Errorf("phase 2 of %s was refused with %s", d.ID, failure.Status)
 			}
-			if answers[i], err = t.stored(d.Payment); err != nil {
+			if results[i], err = t.stored(d.Payment); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return answers, nil
+	return results, nil
 }
 
 // send writes chains, chain i ending before ends[i], in as many requests as they need. It
@@ -187,14 +187,14 @@ func refusal(failure ledger.Result) (pix.Reason, error) {
 }
 
 // stored is what the ledger holds for a payment that came before.
-func (t *TigerBeetle) stored(payment Payment) (Answer, error) {
+func (t *TigerBeetle) stored(payment Payment) (PaymentResult, error) {
 	want := ledger.AppendReserve(nil, payment.ID, payment.Content, 0)
 	ids := ledger.IDsOf(payment.ID)
 	found, err := t.client.LookupTransfers([]tb.Uint128{ids.Verdict(), ids.Pending(1), ids.Pending(2), ids.Pending(3)})
 	if err != nil {
-		return Answer{}, err
+		return PaymentResult{}, err
 	}
-	answer := Answer{Outcome: Held, Again: true}
+	answer := PaymentResult{Outcome: Held, Again: true}
 	if len(found) > 0 && found[0].ID == ids.Verdict() {
 		verdict := found[0]
 		found = found[1:]
@@ -208,14 +208,14 @@ func (t *TigerBeetle) stored(payment Payment) (Answer, error) {
 			answer.Outcome = Refused
 			return answer, nil
 		default:
-			return Answer{Outcome: Conflict, Again: true}, nil
+			return PaymentResult{Outcome: Conflict, Again: true}, nil
 		}
 	}
 	same := slices.EqualFunc(want, found, func(a, b tb.Transfer) bool {
 		return a.ID == b.ID && a.DebitAccountID == b.DebitAccountID && a.CreditAccountID == b.CreditAccountID && a.Amount == b.Amount
 	})
 	if !same {
-		return Answer{Outcome: Conflict, Again: true}, nil
+		return PaymentResult{Outcome: Conflict, Again: true}, nil
 	}
 	return answer, nil
 }

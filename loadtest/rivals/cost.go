@@ -14,24 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usage is what has been used since the server, this process and the machine began.
+// usage is what server, client and disk used since their start.
 type usage struct {
 	server, client time.Duration // of CPU
-	direct         int64         // bytes that the server has written past the page cache, see device
+	direct         int64         // bytes that the server wrote past the page cache, see device
 	stored         int64         // bytes on the disk now
 	device         device
 }
 
-// device is what the device under a folder has written. The kernel's count for a process
-// (/proc/PID/io) will not do for files in the page cache: where that keeps them in large
-// folios, each small write counts as the whole folio once more after each sync.
+// device counts the writes of the device under a folder. The kernel's count for a process
+// (/proc/PID/io) is wrong for files in the page cache: if the cache keeps them in large
+// folios, each small write after a sync counts as a whole folio.
 type device struct {
 	known          bool
 	bytes, flushes int64
 }
 
-// usageOf reads what a server and its children have used, those that have ended included:
-// the kernel adds them to their parent.
+// usageOf reads what a server and its children used. The kernel adds ended children to their
+// parent.
 func usageOf(pid int, dir string) (u usage, err error) {
 	self, err := procfs.Self()
 	if err != nil {
@@ -49,7 +49,7 @@ func usageOf(pid int, dir string) (u usage, err error) {
 	for _, process := range all {
 		stat, err := process.Stat()
 		if err != nil || process.PID != pid && stat.PPID != pid {
-			continue // not ours, or just gone
+			continue // another's, or just ended
 		}
 		u.server += ticks(stat.UTime + stat.STime)
 		if process.PID == pid {
@@ -57,7 +57,7 @@ func usageOf(pid int, dir string) (u usage, err error) {
 		}
 		io, err := process.IO()
 		if err != nil {
-			return u, fmt.Errorf("cannot read what process %d has written: %w", process.PID, err)
+			return u, fmt.Errorf("cannot read what process %d wrote: %w", process.PID, err)
 		}
 		u.direct += int64(io.WriteBytes)
 	}
@@ -68,10 +68,10 @@ func usageOf(pid int, dir string) (u usage, err error) {
 	return u, err
 }
 
-// ticks are hundredths of a second on every Linux that Go runs on.
+// ticks converts ticks, which are 10 ms on every Linux that Go runs on.
 func ticks(n uint) time.Duration { return time.Duration(n) * time.Second / 100 }
 
-// stored is what a folder takes on the disk: a data file may have holes.
+// stored returns the bytes of a folder on the disk, without the holes of files.
 func stored(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -96,8 +96,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// deviceOf reads what the device that holds dir has written, and how often it was made to
-// bring its cache to the medium.
+// deviceOf reads what the device that holds dir wrote, and how often it flushed its cache.
 func deviceOf(dir string) (device, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(dir, &stat); err != nil {
@@ -116,10 +115,10 @@ func deviceOf(dir string) (device, error) {
 			return device{true, 512 * int64(disk.WriteSectors), int64(disk.FlushRequestsCompleted)}, nil
 		}
 	}
-	return device{}, nil // a file system without a device of its own
+	return device{}, nil // the file system has no device of its own
 }
 
-// cost tells what the payments have used, what was written aside.
+// cost fills in what the payments used.
 func (r *Run) cost(before, after usage) {
 	r.ServerCPU = perPayment(r, (after.server - before.server).Microseconds())
 	r.ClientCPU = perPayment(r, (after.client - before.client).Microseconds())
@@ -138,7 +137,7 @@ func (r *Run) written(before, after usage) {
 
 func perPayment(r *Run, n int64) float64 { return float64(n) / float64(r.Payments) }
 
-// loadAverage is how many processes wanted to run in the last minute.
+// loadAverage returns the load average of the last minute.
 func loadAverage() float64 {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

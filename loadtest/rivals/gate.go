@@ -11,12 +11,12 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Check tells what is wrong in books that began as opening: an overdraft, money from
-// nowhere, or a bank whose reserve and transit do not move against each other.
+// Check returns what is wrong in books that began as opening: an overdraft, money from
+// nowhere, or a bank whose reserve and transit do not sum up as before.
 func (b Books) Check(opening Books) error {
 	var wrong []error
 	var sum Balance
-	drift := map[pix.ISPB]int64{} // reserve + transit of a bank, against the opening
+	drift := map[pix.ISPB]int64{} // reserve + transit of a bank, less the opening
 	for id, balance := range b {
 		kind, account := ledger.UnpackAccount(id)
 		if limited(id) && balance.DebitsPosted+balance.DebitsPending > balance.CreditsPosted {
@@ -46,23 +46,23 @@ func (b Books) Check(opening Books) error {
 
 func (b Balance) posted() int64 { return b.CreditsPosted - b.DebitsPosted }
 
-// Differ names the first account in which two books differ.
+// Differ returns an error that names the first account in which two books differ.
 func (b Books) Differ(other Books) error {
 	for id := range b {
 		if b[id] != other[id] {
 			kind, account := ledger.UnpackAccount(id)
-			return fmt.Errorf("account %v %v holds %+v and not %+v", kind, account, b[id], other[id])
+			return fmt.Errorf("account %v %v holds %+v, not %+v", kind, account, b[id], other[id])
 		}
 	}
 	if len(b) != len(other) {
-		return fmt.Errorf("%d accounts and not %d", len(b), len(other))
+		return fmt.Errorf("%d accounts, not %d", len(b), len(other))
 	}
 	return nil
 }
 
-// checkPostgreSQL holds the balances against the payments that stand beside them, asks for
-// one verdict for each payment, and for no deadlock. No connection but its own may be open:
-// they tell their statistics when they end.
+// checkPostgreSQL compares the balances with the payments in the database. Each payment must
+// have one verdict, and there must be no deadlock. Close other connections first: they report
+// their statistics when they end.
 func checkPostgreSQL(ctx context.Context, db *pgx.Conn, opening Books, payments int) error {
 	books := Books{}
 	for id, balance := range opening {
@@ -79,7 +79,7 @@ func checkPostgreSQL(ctx context.Context, db *pgx.Conn, opening Books, payments 
 	var moved Balance
 	if _, err := pgx.ForEachRow(rows, []any{&id, &moved.DebitsPending, &moved.DebitsPosted, &moved.CreditsPending, &moved.CreditsPosted}, func() error {
 		balance, ok := books[fromUUID(id)]
-		if ok { // else an account that does not exist: those payments were refused
+		if ok { // else the account does not exist, and its payments were refused
 			balance.DebitsPending += moved.DebitsPending
 			balance.DebitsPosted += moved.DebitsPosted
 			balance.CreditsPending += moved.CreditsPending
@@ -102,7 +102,7 @@ func checkPostgreSQL(ctx context.Context, db *pgx.Conn, opening Books, payments 
 		return err
 	}
 	if deadlocks != 0 {
-		return fmt.Errorf("%d deadlocks: the order of locks is broken", deadlocks)
+		return fmt.Errorf("%d deadlocks: locks are taken in different orders", deadlocks)
 	}
 	kept, err := balances(ctx, db)
 	if err != nil {

@@ -22,24 +22,24 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// The systems that are compared.
+// The compared systems.
 const (
 	OnTigerBeetle = "TigerBeetle"
 	OnPostgreSQL  = "PostgreSQL"
 	EarlyRelease  = "PostgreSQL, locks released early"
 )
 
-// Systems lists them all.
+// Systems lists all of them.
 var Systems = []string{OnTigerBeetle, OnPostgreSQL, EarlyRelease}
 
 // Config says what to measure.
 type Config struct {
-	Dir           string // for data, removed afterwards
+	Dir           string // for data; removed afterwards
 	Population    sandbox.Population
 	Systems       []string
-	Clients       []int // who send payments one by one
+	Clients       []int // that send payments one by one
 	Batches       []int // payments in a batch
-	BatchClients  []int // who send batches
+	BatchClients  []int // that send batches
 	Duration      time.Duration
 	VoidedPercent int
 	CacheGrid     string   // of TigerBeetle
@@ -47,10 +47,10 @@ type Config struct {
 	Log           io.Writer
 }
 
-// Tuning is how PostgreSQL is set up unless told otherwise: everything is on disk before an
-// answer, and a checkpoint is rare. Statistics follow the data within a second: a plan that was
-// made for empty tables would read all of them for the rest of a short run, which no run of
-// hours would do. Pages are in memory, so a random one costs hardly more than the next.
+// Tuning is the default configuration of PostgreSQL. A commit is on disk before its result,
+// and checkpoints are rare. Statistics follow the data within a second: a plan for empty tables
+// would scan whole tables for the rest of a short run, which no long run would do. Pages are in
+// memory, so a random page costs hardly more than the next one.
 var Tuning = []string{
 	"fsync=on", "synchronous_commit=on", "full_page_writes=on", "wal_compression=lz4",
 	"shared_buffers=2GB", "wal_buffers=64MB", "max_wal_size=8GB", "min_wal_size=1GB", "checkpoint_timeout=15min",
@@ -73,13 +73,13 @@ type Run struct {
 	Max               float64 `json:"max_ms"`
 	ServerCPU         float64 `json:"server_cpu_microseconds_per_payment"`
 	ClientCPU         float64 `json:"client_cpu_microseconds_per_payment"`
-	DeviceBytes       float64 `json:"device_bytes_written_per_payment"` // of all that runs on the machine; -1: unknown
+	DeviceBytes       float64 `json:"device_bytes_written_per_payment"` // of the whole device; -1: unknown
 	OwnBytes          float64 `json:"own_bytes_written_per_payment"`    // TigerBeetle: all that it writes; PostgreSQL: its log
 	StoredBytes       float64 `json:"bytes_stored_per_payment"`
-	DeviceFlushes     float64 `json:"device_flushes_per_payment"` // of all that runs on the machine; -1: unknown
-	WALSyncs          float64 `json:"wal_syncs_per_payment"`      // of PostgreSQL; -1: has none
+	DeviceFlushes     float64 `json:"device_flushes_per_payment"` // of the whole device; -1: unknown
+	WALSyncs          float64 `json:"wal_syncs_per_payment"`      // of PostgreSQL; -1: none
 	Deadlocks         int     `json:"deadlocks"`
-	HOTUpdates        float64 `json:"hot_updates_percent"` // of PostgreSQL; -1: has none
+	HOTUpdates        float64 `json:"hot_updates_percent"` // of PostgreSQL; -1: none
 }
 
 // Result is what was measured.
@@ -91,7 +91,7 @@ type Result struct {
 	Runs      []Run     `json:"runs"`
 }
 
-// Measure runs everything that config asks for, each on a fresh server.
+// Measure runs everything in the config, each run on a fresh server.
 func Measure(ctx context.Context, config Config) (*Result, error) {
 	r := &Result{StartedAt: time.Now().UTC(), Hardware: hardware(), Workload: config.workload()}
 	var shapes [][2]int // clients, batch
@@ -103,7 +103,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 			shapes = append(shapes, [2]int{clients, batch})
 		}
 	}
-	for _, shape := range shapes { // the systems in turn, so that all meet the same hour
+	for _, shape := range shapes { // the systems in turn, so that all run in the same hour
 		for _, system := range config.Systems {
 			run := &Run{System: system, Clients: shape[0], Batch: shape[1], LoadAverage: loadAverage()}
 			if err := config.measure(ctx, run, r); err != nil {
@@ -207,14 +207,14 @@ func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err
 	if err := c.checkBooks(ctx, run, store); err != nil {
 		return err
 	}
-	store.Close() // connections tell their statistics when they end
+	store.Close() // connections report their statistics when they end
 	var syncs, logged, sizeAfter int64
 	if err := db.QueryRow(ctx, `SELECT wal_sync, wal_bytes::bigint, deadlocks, (SELECT 100.0 * n_tup_hot_upd / greatest(1, n_tup_upd) FROM pg_stat_user_tables WHERE relname = 'account')::float8
 		FROM pg_stat_wal, pg_stat_database WHERE datname = current_database()`).Scan(&syncs, &logged, &run.Deadlocks, &run.HOTUpdates); err != nil {
 		return err
 	}
 	run.WALSyncs, run.OwnBytes = perPayment(run, syncs), perPayment(run, logged)
-	// What is still in memory belongs to the cost: a checkpoint brings it to the disk.
+	// Dirty pages belong to the cost: a checkpoint writes them.
 	if _, err := db.Exec(ctx, "CHECKPOINT"); err != nil {
 		return err
 	}
@@ -229,8 +229,8 @@ func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err
 	return checkPostgreSQL(ctx, db, Opening(c.Population), run.Payments)
 }
 
-// fire is a closed loop: each client takes the next payments, holds them, resolves them,
-// and then takes more. The first fifth of the time is not measured.
+// fire is a closed loop: each client holds some payments, resolves them, and takes the next.
+// The first fifth of the time is not measured.
 func (c Config) fire(ctx context.Context, run *Run, store Ledger) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -248,7 +248,7 @@ func (c Config) fire(ctx context.Context, run *Run, store Ledger) error {
 				first := int(next.Add(int64(run.Batch))) - run.Batch
 				payments, decisions := c.take(first, run.Batch, ids)
 				sent := time.Now()
-				if err := both(ctx, store, payments, decisions); err != nil {
+				if err := bothPhases(ctx, store, payments, decisions); err != nil {
 					cancel(err)
 					return
 				}
@@ -281,33 +281,33 @@ func (c Config) fire(ctx context.Context, run *Run, store Ledger) error {
 	return nil
 }
 
-// both takes payments through their two phases. All must be accepted as new.
-func both(ctx context.Context, store Ledger, payments []Payment, decisions []Decision) error {
+// bothPhases holds and resolves payments. All must be new.
+func bothPhases(ctx context.Context, store Ledger, payments []Payment, decisions []Decision) error {
 	results, err := store.Hold(ctx, payments)
 	if err != nil {
 		return err
 	}
-	for i, answer := range results {
-		if answer != (PaymentResult{Outcome: Held}) {
-			return fmt.Errorf("phase 1 of %s was answered %+v", payments[i].ID, answer)
+	for i, result := range results {
+		if result != (PaymentResult{Outcome: Held}) {
+			return fmt.Errorf("the result of phase 1 of %s is %+v", payments[i].ID, result)
 		}
 	}
 	if results, err = store.Resolve(ctx, decisions); err != nil {
 		return err
 	}
-	for i, answer := range results {
+	for i, result := range results {
 		want := PaymentResult{Outcome: Posted}
 		if !decisions[i].Accept {
 			want = PaymentResult{Outcome: Voided, Reason: decisions[i].Reason}
 		}
-		if answer != want {
-			return fmt.Errorf("phase 2 of %s was answered %+v", payments[i].ID, answer)
+		if result != want {
+			return fmt.Errorf("the result of phase 2 of %s is %+v", payments[i].ID, result)
 		}
 	}
 	return nil
 }
 
-// take makes the payments from number first on.
+// take creates n payments, from number first on.
 func (c Config) take(first, n int, ids *rand.Rand) ([]Payment, []Decision) {
 	payments, decisions := make([]Payment, n), make([]Decision, n)
 	for i := range n {
@@ -321,8 +321,8 @@ func (c Config) take(first, n int, ids *rand.Rand) ([]Payment, []Decision) {
 	return payments, decisions
 }
 
-// content is a function of the payment's number, so that every system gets the same. The
-// payee is at another bank: three legs.
+// content depends on the payment's number alone, so that every system gets the same. The payee
+// is at another bank, so there are three legs.
 func (c Config) content(number int) (content pix.Content, accept bool) {
 	random := rand.New(rand.NewPCG(1, uint64(number)))
 	payer, payee := random.IntN(c.Population.Customers), random.IntN(c.Population.Customers)
@@ -333,7 +333,7 @@ func (c Config) content(number int) (content pix.Content, accept bool) {
 	return content, random.IntN(100) >= c.VoidedPercent
 }
 
-// checkBooks wants exactly the balances that the payments must leave.
+// checkBooks compares the balances with those that the payments must leave.
 func (c Config) checkBooks(ctx context.Context, run *Run, store Ledger) error {
 	opening, want := Opening(c.Population), Opening(c.Population)
 	for number := range run.Payments {

@@ -19,13 +19,13 @@ import (
 //go:embed schema.sql
 var schema string
 
-// PostgreSQL is the ledger on PostgreSQL. Each call is one transaction and one round trip.
+// PostgreSQL is a Ledger on PostgreSQL. Each call is one transaction and one round trip.
 type PostgreSQL struct {
 	pool  *pgxpool.Pool
 	early bool
 }
 
-// CreatePostgreSQL makes schema, accounts and opening balances in an empty database.
+// CreatePostgreSQL creates schema, accounts and opening balances in an empty database.
 func CreatePostgreSQL(ctx context.Context, url string, population sandbox.Population) error {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -53,8 +53,8 @@ func CreatePostgreSQL(ctx context.Context, url string, population sandbox.Popula
 	return err
 }
 
-// OpenPostgreSQL connects to a database that CreatePostgreSQL has made. With early, locks
-// are released before the commit is on disk, and results given after (schema.sql).
+// OpenPostgreSQL connects to a database of CreatePostgreSQL. With early, locks are released
+// before the commit is on disk; results still come after it (schema.sql).
 func OpenPostgreSQL(ctx context.Context, url string, connections int, early bool) (*PostgreSQL, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -71,7 +71,7 @@ func OpenPostgreSQL(ctx context.Context, url string, connections int, early bool
 // Close closes all connections.
 func (p *PostgreSQL) Close() { p.pool.Close() }
 
-// Hold does phase 1 of a batch in one transaction.
+// Hold runs phase 1 of a batch in one transaction.
 func (p *PostgreSQL) Hold(ctx context.Context, payments []Payment) ([]PaymentResult, error) {
 	n := len(payments)
 	ids, payers, payees := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
@@ -92,7 +92,7 @@ func (p *PostgreSQL) Hold(ctx context.Context, payments []Payment) ([]PaymentRes
 	return p.ask(ctx, n, "CALL hold($1, $2, $3, $4, $5, $6, $7, $8, NULL, NULL, NULL)", ids, texts, payers, payees, payerBanks, payeeBanks, amounts)
 }
 
-// Resolve does phase 2 of a batch in one transaction.
+// Resolve runs phase 2 of a batch in one transaction.
 func (p *PostgreSQL) Resolve(ctx context.Context, decisions []Decision) ([]PaymentResult, error) {
 	n := len(decisions)
 	ids, accepts, reasons := make([][16]byte, n), make([]bool, n), make([]string, n)
@@ -114,8 +114,8 @@ func (p *PostgreSQL) Resolve(ctx context.Context, decisions []Decision) ([]Payme
 	return p.ask(ctx, n, "CALL resolve($1, $2, $3, $4, NULL, NULL, NULL)", ids, accepts, reasons)
 }
 
-// straight tries one payment the straight way. It results false when the payment is not
-// new, not covered or names what is not there: then nothing was written.
+// straight tries the fast path for one payment. It returns false, and nothing was written, if
+// the payment is not new, exceeds a balance, or names something that does not exist.
 func (p *PostgreSQL) straight(ctx context.Context, statement string, payment ...any) (bool, error) {
 	_, err := p.pool.Exec(ctx, statement, append([]any{p.early}, payment...)...)
 	var refused *pgconn.PgError
@@ -135,7 +135,7 @@ func (p *PostgreSQL) ask(ctx context.Context, n int, statement string, batch ...
 		return nil, err
 	}
 	if len(outcomes) != n {
-		return nil, fmt.Errorf("PostgreSQL gave %d results for %d payments", len(outcomes), n)
+		return nil, fmt.Errorf("PostgreSQL returned %d results for %d payments", len(outcomes), n)
 	}
 	results := make([]PaymentResult, n)
 	for i := range results {
@@ -168,11 +168,11 @@ func balances(ctx context.Context, db interface {
 	return books, err
 }
 
-// number is the ISPB as PostgreSQL keeps it. The sandbox has ISPBs of digits only.
+// number is an ISPB for PostgreSQL. The ISPBs of the sandbox are digits.
 func number(ispb pix.ISPB) int32 {
 	n, err := strconv.ParseInt(string(ispb), 10, 32)
 	if err != nil {
-		panic(fmt.Sprintf("ISPB %q is no number: %v", ispb, err))
+		panic(fmt.Sprintf("ISPB %q is not a number: %v", ispb, err))
 	}
 	return int32(n)
 }

@@ -1,6 +1,6 @@
-// Package rivals puts the same payments on PostgreSQL and on TigerBeetle: three legs, two
-// phases, idempotent, limited balances. It proves that both keep the same books, and
-// measures them side by side.
+// Package rivals sends the same payments to PostgreSQL and to TigerBeetle: three legs, two
+// phases, idempotent, limited balances. It proves that both keep the same books, and measures
+// them side by side.
 package rivals
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// Payment is what phase 1 holds.
+// Payment is a payment to hold in phase 1.
 type Payment struct {
 	ID pix.EndToEndID
 	pix.Content
 }
 
-// Decision is what phase 2 does to a payment.
+// Decision is what phase 2 does with a payment.
 type Decision struct {
 	Payment
 	Accept bool
 	Reason pix.Reason // of a void
 }
 
-// Outcome is what stands in the ledger for a payment after a request.
+// Outcome is the state of a payment in the ledger after a request.
 type Outcome string
 
 // The outcomes.
@@ -37,17 +37,17 @@ const (
 	Voided   Outcome = "voided"
 	Refused  Outcome = "refused"
 	Conflict Outcome = "conflict" // another payment has this EndToEndId
-	Unknown  Outcome = "unknown"  // phase 2 of a payment that never came
+	Unknown  Outcome = "unknown"  // phase 2 of a payment without phase 1
 )
 
-// PaymentResult is a ledger's answer for one payment.
+// PaymentResult is a ledger's result for one payment.
 type PaymentResult struct {
 	Outcome Outcome
 	Reason  pix.Reason // of voided and refused
-	Again   bool       // nothing was written: it was there
+	Again   bool       // the payment was there already, nothing was written
 }
 
-// Ledger keeps payments. Both phases answer in the order of what they are given, as if
+// Ledger keeps payments. Both phases return results in the order of their arguments, as if
 // each payment came alone.
 type Ledger interface {
 	Hold(context.Context, []Payment) ([]PaymentResult, error)
@@ -62,7 +62,7 @@ type Books map[ledger.AccountID]Balance
 // Balance is the balance of one account in centavos.
 type Balance struct{ DebitsPending, DebitsPosted, CreditsPending, CreditsPosted int64 }
 
-// Move books an amount between two accounts.
+// Move moves an amount from one account to another.
 func (b Books) Move(debit, credit ledger.AccountID, centavos uint64) {
 	from := b[debit]
 	from.DebitsPosted += int64(centavos)
@@ -72,7 +72,7 @@ func (b Books) Move(debit, credit ledger.AccountID, centavos uint64) {
 	b[credit] = to
 }
 
-// Settle books the legs of a payment that is posted.
+// Settle moves the legs of a posted payment.
 func (b Books) Settle(c pix.Content) {
 	b.Move(ledger.CustomerAccount(c.Payer), ledger.TransitAccount(c.Payer.ISPB), c.AmountCentavos)
 	if !c.SameBank() {
@@ -81,7 +81,7 @@ func (b Books) Settle(c pix.Content) {
 	b.Move(ledger.TransitAccount(c.Payee.ISPB), ledger.CustomerAccount(c.Payee), c.AmountCentavos)
 }
 
-// Opening is the population's books before the first payment, ordinary customers only.
+// Opening returns the population's books before the first payment, for ordinary customers.
 func Opening(p sandbox.Population) Books {
 	books := Books{}
 	for i := range p.Banks {
@@ -94,13 +94,13 @@ func Opening(p sandbox.Population) Books {
 	return books
 }
 
-// limited tells whether an account's debits must not exceed its credits.
+// limited reports whether an account's debits must not exceed its credits.
 func limited(id ledger.AccountID) bool {
 	kind, _ := ledger.UnpackAccount(id)
 	return kind.Flags() == tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16()
 }
 
-// uuid turns an id of TigerBeetle into one of PostgreSQL, which compares the first byte first.
+// uuid converts an id of TigerBeetle for PostgreSQL, which compares from the first byte.
 func uuid(id tb.Uint128) (u [16]byte) {
 	little := id.Bytes()
 	binary.BigEndian.PutUint64(u[:8], binary.LittleEndian.Uint64(little[8:]))

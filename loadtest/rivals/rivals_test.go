@@ -24,11 +24,11 @@ import (
 // poor is a population where funds and reserves are often short.
 var poor = sandbox.Population{Banks: 2, Customers: 8, DepositCentavos: 1000, ReserveCentavos: 2500}
 
-// startPostgreSQL runs a real server, or skips the test where there is none.
+// startPostgreSQL runs a real server, or skips the test if there is none.
 func startPostgreSQL(t *testing.T, population sandbox.Population) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // the server is another user when we are root
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // as root, the server runs as another user
 		t.Fatal(err)
 	}
 	server, err := postgres.Start(t.Context(), filepath.Join(dir, "postgres"), nil)
@@ -74,7 +74,7 @@ func startTigerBeetle(t *testing.T, population sandbox.Population) *TigerBeetle 
 	return store
 }
 
-// checkAtEnd must run when all stores are closed.
+// checkAtEnd must run after all stores are closed.
 func checkAtEnd(t *testing.T, url string, population sandbox.Population, payments int) {
 	t.Helper()
 	db, err := pgx.Connect(t.Context(), url)
@@ -94,9 +94,9 @@ func newPayment(population sandbox.Population, payer, payee int, centavos uint64
 	return Payment{ID: pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), Content: content}
 }
 
-// TestAnswers states what each request is answered, and what it leaves in the balances.
+// TestResults states the result of each request, and the balances after it.
 // Customers 0, 2, 4, 6 are at one bank, 1, 3, 5, 7 at the other; each owns 1000, each bank 2500.
-func TestAnswers(t *testing.T) {
+func TestResults(t *testing.T) {
 	url := startPostgreSQL(t, poor)
 	early := startPostgreSQL(t, poor)
 	for name, store := range map[string]Ledger{
@@ -246,7 +246,7 @@ func TestSameBooks(t *testing.T) {
 	})
 	for _, outcome := range []Outcome{Held, Posted, Voided, Refused, Conflict} {
 		if outcomes[outcome] == 0 {
-			t.Errorf("no payment was ever answered %s: %v", outcome, outcomes)
+			t.Errorf("no payment ever had the result %s: %v", outcome, outcomes)
 		}
 	}
 }

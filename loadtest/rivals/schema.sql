@@ -1,8 +1,8 @@
 -- The payments of the clearing house on PostgreSQL: three legs, two phases, one verdict.
 
--- Keyed as in TigerBeetle: kind, ISPB, branch and number, so that no id is ever looked up.
--- No index but the key, and most of each page free: updates of balances are HOT, also while
--- others hold snapshots.
+-- The key is made as in TigerBeetle, of kind, ISPB, branch and number: no id is ever looked up.
+-- There is no index but the key, and most of each page is free, so that updates of balances are
+-- HOT, also while other transactions hold snapshots.
 CREATE TABLE account (
     id              uuid    PRIMARY KEY,
     debits_pending  bigint  NOT NULL DEFAULT 0 CHECK (debits_pending >= 0),
@@ -20,9 +20,9 @@ CREATE TABLE bank (
     reserve uuid    NOT NULL REFERENCES account
 );
 
--- One row holds the three legs, for they are a function of it: view entry. The key is made
--- of the EndToEndId, its time first. Accounts are not foreign keys: hold() has locked them,
--- and what names a missing one is kept too, with its refusal.
+-- One row holds the three legs, because they follow from it: view entry. The key is made of the
+-- EndToEndId, time first. Accounts are not foreign keys: hold() has locked them, and a payment
+-- that names a missing account is kept, too, with its refusal.
 CREATE TABLE payment (
     id            uuid        PRIMARY KEY,
     payer         uuid        NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE payment (
 
 CREATE TYPE outcome AS ENUM ('posted', 'voided', 'refused');
 
--- The key is what makes a payment end once, whoever races with whom.
+-- The key lets a payment end only once, whoever races with whom.
 CREATE TABLE verdict (
     payment    uuid        PRIMARY KEY,
     decided_at timestamptz NOT NULL DEFAULT now(),
@@ -44,7 +44,7 @@ CREATE TABLE verdict (
     reason     text        NOT NULL
 );
 
--- Both sides of each leg. Within one bank a payment does not reach the reserves.
+-- Both sides of each leg. Inside one bank there is no leg between reserves.
 CREATE VIEW entry AS
 SELECT p.id AS payment, e.leg, e.account, e.debit, e.credit
   FROM payment p
@@ -55,12 +55,12 @@ SELECT p.id AS payment, e.leg, e.account, e.debit, e.credit
                        (3, b.transit, p.amount, 0), (3, p.payee,   0, p.amount)) e (leg, account, debit, credit)
  WHERE e.leg <> 2 OR p.payer_bank <> p.payee_bank;
 
--- The one lock order: customers (their ids are the highest), transits, and last the few
--- reserves, for which everybody waits. A sort before the lock, since UPDATE promises no order.
+-- The one order of locks: customers (their ids are the highest), transits, and last the few
+-- reserves, for which everybody waits. It sorts before it locks, because UPDATE promises no order.
 CREATE FUNCTION lock_accounts(payments uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- Batches meet in the reserves anyway. They wait here instead, before the next statement
-    -- takes its snapshot: else each would look up anew every row that the one before it has changed.
+    -- Batches wait for each other at the reserves anyway. They wait here, before the next statement
+    -- takes its snapshot: else each would look up again every row that the one before it changed.
     PERFORM pg_advisory_xact_lock(986);
     PERFORM FROM account
       WHERE id IN (SELECT account FROM entry WHERE payment = ANY (payments))
@@ -68,12 +68,12 @@ BEGIN
 END $$;
 
 -- Each phase can release its locks early. It then commits without waiting for the disk, and
--- answers after a second, empty commit that waits. The log is written in order, so what is
--- answered is as durable as ever, and nobody waits for a reserve while a disk writes. Only a
--- reader may see a balance a moment before it is durable.
+-- returns after a second, empty commit that waits. The log is written in order, so a result is
+-- as durable as without this, and nobody waits for a reserve while a disk writes. Only a reader
+-- may see a balance a moment before it is durable.
 
--- Phase 1 of a batch, as if its payments came one after the other. One that is refused
--- disturbs no other. A payment that comes again is told what became of the first.
+-- Phase 1 of a batch, as if its payments came one after another. A refused payment does not
+-- affect the others. A payment that comes again gets the result of the first.
 CREATE PROCEDURE hold(
     early boolean,
     ids uuid[], end_to_end_ids text[], payers uuid[], payees uuid[], payer_banks integer[], payee_banks integer[], amounts bigint[],
@@ -84,13 +84,13 @@ DECLARE
     held          uuid[] := '{}';
     refused       uuid[] := '{}';
     refusals      text[] := '{}';
-    payer_spent   bigint[];   -- by this batch so far, by the rank of the payer in it
+    payer_spent   bigint[];   -- in this batch before the payment
     reserve_spent bigint[];
     p             record;
     refusal       text;
 BEGIN
     IF early THEN SET LOCAL synchronous_commit = off; END IF;
-    -- In the order of the key, so that two batches with the same payments do not wait for each other.
+    -- In the order of the key, so that two batches with the same payments cause no deadlock.
     WITH input AS (
         SELECT * FROM unnest(ids, end_to_end_ids, payers, payees, payer_banks, payee_banks, amounts)
             WITH ORDINALITY AS i (id, end_to_end_id, payer, payee, payer_bank, payee_bank, amount, position)
@@ -143,7 +143,7 @@ BEGIN
         END IF;
     END LOOP;
 
-    -- However many payments of the batch meet in one account, it is written once.
+    -- An account is written once, however many payments of the batch use it.
     UPDATE account a
        SET debits_pending = a.debits_pending + d.debits, credits_pending = a.credits_pending + d.credits
       FROM (SELECT account, sum(debit)::bigint AS debits, sum(credit)::bigint AS credits
@@ -158,7 +158,7 @@ BEGIN
         PERFORM pg_logical_emit_message(true, 'durable', '');
     END IF;
 
-    IF cardinality(held) = cardinality(ids) THEN -- all new and none refused, as nearly always
+    IF cardinality(held) = cardinality(ids) THEN -- all new and none refused, which is the usual case
         outcomes := array_fill('held'::text, ARRAY[cardinality(ids)]);
         reasons := array_fill(''::text, ARRAY[cardinality(ids)]);
         again := array_fill(false, ARRAY[cardinality(ids)]);
@@ -177,8 +177,8 @@ BEGIN
               LEFT JOIN verdict v ON v.payment = i.id) answer;
 END $$;
 
--- Phase 2 of a batch: each payment is posted, or voided with a reason. The answer is the
--- verdict that stands, whoever gave it.
+-- Phase 2 of a batch: each payment is posted, or voided with a reason. The result is the verdict
+-- in the ledger, which may be an earlier one.
 CREATE PROCEDURE resolve(
     early boolean,
     ids uuid[], accepts boolean[], void_reasons text[],
@@ -227,10 +227,10 @@ BEGIN
       LEFT JOIN verdict v ON v.payment = i.id;
 END $$;
 
--- One payment alone, the straight way: what is new and covered. All else is an error (a key
--- that is taken, a limit, nobody there), which leaves nothing behind; hold and resolve answer it.
+-- The fast path: one payment that is new and covered. Anything else is an error (a key that
+-- exists, a limit, a missing account) that writes nothing. Then hold and resolve take over.
 
--- Adds to the balances of a payment's accounts, in the order of locks.
+-- Changes the balances of a payment's accounts, in the order of locks.
 CREATE FUNCTION book(id uuid, pending integer, posted integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     e record;

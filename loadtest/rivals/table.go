@@ -23,17 +23,17 @@ func (r *Result) Write(w io.Writer) {
 	fmt.Fprintln(w, "\nthe best of each:")
 	writeRuns(w, r.best())
 	fmt.Fprintln(w, `
-written   bytes that the whole device has written, so nothing else may write; with PostgreSQL the checkpoint that ends the run is included
-own       bytes by the server's own account: all that TigerBeetle writes; of PostgreSQL its log without the checkpoint
-stored    growth of TigerBeetle's data file, or of PostgreSQL's tables and indexes, without the log that it recycles
+written   bytes written by the whole device, so nothing else may write; for PostgreSQL with the checkpoint at the end
+own       bytes that the server counts: all writes of TigerBeetle; the log of PostgreSQL without the checkpoint
+stored    growth of TigerBeetle's data file, or of PostgreSQL's tables and indexes without its log, which it recycles
 flushes   cache flushes of the whole device; WAL syncs are PostgreSQL's own count
-load      processes that wanted to run in the minute before, those of the run before included
-valid     every run: all balances equal to what the payments must leave, nothing pending, the three-leg invariant,
-          every payment answered as new in both phases; PostgreSQL: one verdict each, balances recomputed from its entries, no deadlock`)
+load      load average of the minute before, with the processes of the run before
+valid     every run: all balances as the payments must leave them, nothing pending, the three-leg invariant,
+          every payment new in both phases; PostgreSQL: one verdict each, balances recomputed from its entries, no deadlock`)
 	r.writeWinners(w)
 }
 
-// settings notes how a system was set up, once.
+// settings adds the settings of a system, once.
 func (r *Result) settings(parts ...string) {
 	if text := strings.Join(parts, ", "); !slices.Contains(r.Settings, text) {
 		r.Settings = append(r.Settings, text)
@@ -59,7 +59,7 @@ func known(format string, value float64) string {
 	return fmt.Sprintf(format, value)
 }
 
-// best returns the run with the most payments a second of each system, one by one and batched.
+// best returns the fastest run of each system, one by one and in batches.
 func (r *Result) best() (best []Run) {
 	for _, batched := range []bool{false, true} {
 		for _, system := range Systems {
@@ -81,7 +81,7 @@ func (r *Result) most(of func(Run) bool, by func(Run) float64) (most Run, ok boo
 	return slices.MaxFunc(runs, func(a, b Run) int { return cmp.Compare(by(a), by(b)) }), true
 }
 
-// writeWinners says for each figure who is better, and where PostgreSQL wins.
+// writeWinners says for each figure which system wins.
 func (r *Result) writeWinners(w io.Writer) {
 	figures := []struct {
 		name string

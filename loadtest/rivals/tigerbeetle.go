@@ -16,14 +16,14 @@ import (
 // eventsMax is the most that one request to TigerBeetle holds.
 const eventsMax = 8189
 
-// TigerBeetle is the ledger on TigerBeetle. It is one client, shared by all who call: the
-// client puts what waits at the same time into one request.
+// TigerBeetle is a Ledger on TigerBeetle. All callers share one client, which merges waiting
+// calls into one request.
 type TigerBeetle struct {
 	client   tigerbeetle.Client
 	accounts []ledger.AccountID
 }
 
-// CreateTigerBeetle connects to an empty cluster, and makes accounts and opening balances.
+// CreateTigerBeetle connects to an empty cluster and creates accounts and opening balances.
 func CreateTigerBeetle(config ledger.Config, population sandbox.Population) (*TigerBeetle, error) {
 	client, err := ledger.Connect(config)
 	if err != nil {
@@ -63,7 +63,7 @@ func CreateTigerBeetle(config ledger.Config, population sandbox.Population) (*Ti
 // Close closes the client.
 func (t *TigerBeetle) Close() { t.client.Close() }
 
-// Hold does phase 1 of a batch: one chain of linked pending transfers for each payment.
+// Hold runs phase 1 of a batch: a chain of linked pending transfers for each payment.
 func (t *TigerBeetle) Hold(_ context.Context, payments []Payment) ([]PaymentResult, error) {
 	transfers, ends := make([]tb.Transfer, 0, 3*len(payments)), make([]int, 0, len(payments))
 	for _, payment := range payments {
@@ -99,7 +99,7 @@ func (t *TigerBeetle) Hold(_ context.Context, payments []Payment) ([]PaymentResu
 	if err != nil {
 		return nil, err
 	}
-	for i := range failedReceipts { // it has a verdict already
+	for i := range failedReceipts { // the payment has a verdict already
 		again = append(again, receiptOf[i])
 	}
 	for _, i := range again {
@@ -110,7 +110,7 @@ func (t *TigerBeetle) Hold(_ context.Context, payments []Payment) ([]PaymentResu
 	return results, nil
 }
 
-// Resolve does phase 2 of a batch: one chain of posts or voids for each payment.
+// Resolve runs phase 2 of a batch: a chain of posts or voids for each payment.
 func (t *TigerBeetle) Resolve(_ context.Context, decisions []Decision) ([]PaymentResult, error) {
 	transfers, ends := make([]tb.Transfer, 0, 3*len(decisions)), make([]int, 0, len(decisions))
 	for _, d := range decisions {
@@ -143,8 +143,8 @@ func (t *TigerBeetle) Resolve(_ context.Context, decisions []Decision) ([]Paymen
 	return results, nil
 }
 
-// send writes chains, chain i ending before ends[i], in as many requests as they need. It
-// returns those that failed, each with the one status that is its own.
+// send writes chains in as many requests as they need. Chain i ends before ends[i]. It returns
+// the failed chains, each with its own status.
 func (t *TigerBeetle) send(transfers []tb.Transfer, ends []int) (map[int]ledger.Result, error) {
 	failed := map[int]ledger.Result{}
 	for first, sent := 0, 0; first < len(ends); {
@@ -168,7 +168,7 @@ func (t *TigerBeetle) send(transfers []tb.Transfer, ends []int) (map[int]ledger.
 	return failed, nil
 }
 
-// refusal is the reason that a failed phase 1 means, or none if the payment came before.
+// refusal returns the reason of a failed phase 1, or none if the payment came before.
 func refusal(failure ledger.Result) (pix.Reason, error) {
 	leg, status := failure.Code, failure.Status
 	switch {
@@ -186,7 +186,7 @@ func refusal(failure ledger.Result) (pix.Reason, error) {
 	return pix.ReasonNone, fmt.Errorf("leg %d was refused with %s", leg, status)
 }
 
-// stored is what the ledger holds for a payment that came before.
+// stored returns the result of a payment that came before.
 func (t *TigerBeetle) stored(payment Payment) (PaymentResult, error) {
 	want := ledger.AppendReserve(nil, payment.ID, payment.Content, 0)
 	ids := ledger.IDsOf(payment.ID)
@@ -194,19 +194,19 @@ func (t *TigerBeetle) stored(payment Payment) (PaymentResult, error) {
 	if err != nil {
 		return PaymentResult{}, err
 	}
-	answer := PaymentResult{Outcome: Held, Again: true}
+	result := PaymentResult{Outcome: Held, Again: true}
 	if len(found) > 0 && found[0].ID == ids.Verdict() {
 		verdict := found[0]
 		found = found[1:]
-		answer.Reason = pix.Reason(verdict.UserData32)
+		result.Reason = pix.Reason(verdict.UserData32)
 		switch flags := verdict.TransferFlags(); {
 		case flags.PostPendingTransfer:
-			answer.Outcome = Posted
+			result.Outcome = Posted
 		case flags.VoidPendingTransfer:
-			answer.Outcome = Voided
+			result.Outcome = Voided
 		case verdict.UserData64 == payment.Hash(): // a receipt
-			answer.Outcome = Refused
-			return answer, nil
+			result.Outcome = Refused
+			return result, nil
 		default:
 			return PaymentResult{Outcome: Conflict, Again: true}, nil
 		}
@@ -217,7 +217,7 @@ func (t *TigerBeetle) stored(payment Payment) (PaymentResult, error) {
 	if !same {
 		return PaymentResult{Outcome: Conflict, Again: true}, nil
 	}
-	return answer, nil
+	return result, nil
 }
 
 // Balances reads all accounts.

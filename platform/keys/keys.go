@@ -1,6 +1,7 @@
-// Package keys makes the bearer keys with which participants call the front door, and
-// checks them. Who checks knows digests only. A key is 256 random bits, so a plain hash of
-// it cannot be turned back by guessing, as one of a password could.
+// Package keys makes and checks the bearer keys of the front door's callers, the secrets
+// with which banks seal responses, and the passwords of Kafka's users. A checker of keys has
+// only digests. A plain hash is enough for them: a key has 256 random bits, so unlike a
+// password it cannot be guessed.
 package keys
 
 import (
@@ -19,26 +20,26 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// CentralBank holds a key beside the participants, which are named by their ISPB.
+// CentralBank is the holder that is no participant. The others are named by their ISPB.
 const CentralBank = "central-bank"
 
 const (
 	secretBytes = 32
-	// perHolderMax is for the time in which a key is replaced: the old and the new, and room.
+	// perHolderMax leaves room for the old and the new key while one is replaced.
 	perHolderMax = 8
 	fileBytesMax = 1 << 20
 )
 
-// digest is what remains of a key that need only be recognized.
+// digest is enough to recognize a key.
 type digest [sha256.Size]byte
 
 // Digests are the digests of the keys of each holder.
 type Digests map[string][]digest
 
-// create makes a key. It begins with its holder, so that the digests that it may have are few.
+// create makes a key. It begins with its holder, so that a check compares few digests.
 func create(holder string) string {
 	secret := make([]byte, secretBytes)
-	_, _ = rand.Read(secret) // never fails: it ends the process instead
+	_, _ = rand.Read(secret) // never fails: it would end the process
 	return holder + "." + hex.EncodeToString(secret)
 }
 
@@ -90,14 +91,14 @@ func (d Digests) Holder(key string) (string, bool) {
 	holder, _, _ := strings.Cut(key, ".")
 	of := digest(sha256.Sum256([]byte(key)))
 	found := 0
-	for _, known := range d[holder] { // the time tells how many keys a holder has, and nothing of them
+	for _, known := range d[holder] { // the time shows how many keys a holder has, and nothing about them
 		found |= subtle.ConstantTimeCompare(known[:], of[:])
 	}
 	return holder, found == 1
 }
 
-// Make makes the keys that are missing, each in a file of its own in dir, named by its
-// holder, and writes the digests of all. It may be run again: a key that is there stays.
+// Make makes the missing keys, each in a file in dir that is named by its holder, and writes
+// the digests of all. Existing keys stay.
 func Make(dir, digestsFile string, holders []string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -107,7 +108,7 @@ func Make(dir, digestsFile string, holders []string) error {
 	for _, holder := range holders {
 		key, err := Read(dir, holder)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = write(filepath.Join(dir, holder), []byte(create(holder)+"\n"), os.Link) // fails where another has just made it
+			err = write(filepath.Join(dir, holder), []byte(create(holder)+"\n"), os.Link) // fails if another process has just made it
 			if err == nil || errors.Is(err, fs.ErrExist) {
 				key, err = Read(dir, holder)
 			}
@@ -120,9 +121,9 @@ func Make(dir, digestsFile string, holders []string) error {
 	return write(digestsFile, digests.Bytes(), os.Rename)
 }
 
-// Read returns the key of a holder from the folder that Make wrote.
+// Read returns the key of a holder from the directory that Make wrote.
 func Read(dir, holder string) (string, error) {
-	if err := checkHolder(holder); err != nil { // and so it is no path
+	if err := checkHolder(holder); err != nil { // so it cannot be a path
 		return "", fmt.Errorf("a key's holder is %q: it must be an ISPB or %s", holder, CentralBank)
 	}
 	file := filepath.Join(dir, holder)
@@ -137,7 +138,7 @@ func Read(dir, holder string) (string, error) {
 	return key, nil
 }
 
-// ReadAll returns all keys of a folder, by holder.
+// ReadAll returns all keys of a directory, by holder.
 func ReadAll(dir string) (map[string]string, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -166,9 +167,9 @@ func readSmall(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// write puts a whole file in place, as place does it, that only its owner may read.
+// write writes a whole file that only its owner may read. place moves it to its name.
 func write(file string, text []byte, place func(from, to string) error) error {
-	temporary, err := os.CreateTemp(filepath.Dir(file), ".new-*") // with mode 0600
+	temporary, err := os.CreateTemp(filepath.Dir(file), ".new-*") // mode 0600
 	if err != nil {
 		return err
 	}

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// PasswordFile is where the password of a user lies in a folder of passwords: in a folder of
-// its own, so that a container can be given no other.
+// PasswordFile returns where a directory of passwords holds that of a user: in a directory of
+// its own, so that a container can be given this one alone.
 func PasswordFile(folder, user string) string { return filepath.Join(folder, user, "password") }
 
-// MakePassword writes a password of 256 random bits to a file that only its owner may read,
-// unless the file is there.
+// MakePassword writes a password of 256 random bits to a file that only its owner may read.
+// An existing file stays.
 func MakePassword(file string) error {
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -25,22 +25,22 @@ func MakePassword(file string) error {
 		return err
 	}
 	secret := make([]byte, secretBytes)
-	_, _ = rand.Read(secret) // never fails: it ends the process instead
-	// Of two that run at once the first one's stands.
+	_, _ = rand.Read(secret) // never fails: it would end the process
+	// Of two processes at once, the first one wins.
 	if err := write(file, []byte(hex.EncodeToString(secret)+"\n"), os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
 }
 
-// ReadPassword returns what a file of one line holds.
+// ReadPassword returns the password in a file of one line.
 func ReadPassword(file string) (string, error) {
 	text, err := readSmall(file)
 	if err != nil {
 		return "", err
 	}
 	password := strings.TrimSpace(string(text))
-	if password == "" || strings.ContainsAny(password, "\r\n") { // what is there is not shown
+	if password == "" || strings.ContainsAny(password, "\r\n") { // the error does not show the content
 		return "", fmt.Errorf("%s must hold one line, the password", file)
 	}
 	return password, nil

@@ -17,16 +17,16 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// SealHeader is the header of a record that holds its seal.
+// SealHeader is the record header that holds the seal.
 const SealHeader = "seal"
 
-// Seals are the secrets with which banks seal their answers: the HMAC-SHA-256 of the
-// record's value. Whoever may write to the topic can so answer only for banks whose secret
-// he has. Not for use by several goroutines at once: the states are kept, which halves the cost.
+// Seals are the secrets with which banks seal their responses. A seal is the HMAC-SHA-256 of
+// the record's value. So a writer to the topic can respond only for banks whose secret it
+// has. Seals are not safe for concurrent use: they keep the hash states, which halves the cost.
 type Seals map[pix.ISPB][]hash.Hash
 
 // ReadSeals reads a file of lines "ISPB secret of 32 bytes in hex"; # begins a comment. The
-// first secret of a bank seals, all of them are taken.
+// first secret of a bank makes its seals; a seal of any of them is genuine.
 func ReadSeals(file string) (Seals, error) {
 	text, err := readSmall(file)
 	if err != nil {
@@ -62,7 +62,7 @@ func ReadSeals(file string) (Seals, error) {
 	return seals, nil
 }
 
-// Seal returns the seal of a bank's message; nil: the bank has no secret here.
+// Seal returns the seal of a bank's message, or nil if the bank has no secret here.
 func (s Seals) Seal(bank pix.ISPB, message []byte) []byte {
 	if len(s[bank]) == 0 {
 		return nil
@@ -76,7 +76,7 @@ func sum(mac hash.Hash, message, into []byte) []byte {
 	return mac.Sum(into)
 }
 
-// Genuine tells whether a bank has sealed the message.
+// Genuine reports whether the bank has sealed the message.
 func (s Seals) Genuine(bank pix.ISPB, message, seal []byte) bool {
 	var room [sha256.Size]byte
 	for _, mac := range s[bank] {
@@ -87,8 +87,7 @@ func (s Seals) Genuine(bank pix.ISPB, message, seal []byte) bool {
 	return false
 }
 
-// MakeSeals writes a file with a secret for each bank, unless there is one; banks that it
-// lacks are added.
+// MakeSeals writes a file with a secret for each bank. Secrets in an existing file stay.
 func MakeSeals(file string, banks []pix.ISPB) error {
 	text, err := readSmall(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -106,13 +105,13 @@ func MakeSeals(file string, banks []pix.ISPB) error {
 		all.WriteString("# Secrets with which banks seal their answers: ISPB HMAC-SHA-256 key in hex.\n")
 	}
 	if n := len(text); n > 0 && text[n-1] != '\n' {
-		all.WriteByte('\n') // or the first secret to add would spoil the last one that is there
+		all.WriteByte('\n') // otherwise the first new secret would spoil the last line
 	}
 	before := all.Len()
 	for _, bank := range banks {
 		if known[bank] == nil {
 			secret := make([]byte, secretBytes)
-			_, _ = rand.Read(secret) // never fails: it ends the process instead
+			_, _ = rand.Read(secret) // never fails: it would end the process
 			fmt.Fprintf(all, "%s %x\n", bank, secret)
 		}
 	}
@@ -125,7 +124,7 @@ func MakeSeals(file string, banks []pix.ISPB) error {
 	if !missing {
 		return write(file, all.Bytes(), os.Rename)
 	}
-	// Of two that run at once the first one's stands.
+	// Of two processes at once, the first one wins.
 	if err := write(file, all.Bytes(), os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

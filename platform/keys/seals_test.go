@@ -22,7 +22,7 @@ func TestOnlyTheBankItselfSealsItsAnswers(t *testing.T) {
 	}
 	message := []byte("E1000000120260101000012345678901 ACSP")
 	seal := first.Seal(banks[0], message)
-	for range 2 { // adds the other one, then nothing
+	for range 2 { // the first adds the other bank, the second nothing
 		if err := MakeSeals(file, banks); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestOnlyTheBankItselfSealsItsAnswers(t *testing.T) {
 	}
 }
 
-// Editors and shells leave the last line without an end.
+// Editors and shells may leave the last line without a newline.
 func TestASecretIsAddedBehindAnUnfinishedLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "answers")
 	if err := os.WriteFile(file, []byte("10000001 "+strings.Repeat("ab", 32)), 0o600); err != nil {

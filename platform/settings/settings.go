@@ -1,11 +1,11 @@
 // Package settings reads a program's configuration from environment variables, explains
-// it with --help and refuses it before anything starts.
+// it with --help and rejects a wrong one before anything starts.
 //
 // A configuration is a struct whose fields carry three tags:
 //
 //	Brokers []string `env:"KAFKA_BROKERS" envDefault:"127.0.0.1:9092" help:"Kafka bootstrap addresses"`
 //
-// A default that differs from program to program is set in the struct before Load.
+// A default that differs between programs is set in the struct before Load.
 package settings
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Validator is a configuration that can say what is wrong with itself. The error names
-// the variable and the value.
+// Validator is a configuration that validates itself. The error names the variable and the
+// value.
 type Validator interface{ Validate() error }
 
-// Exit codes of every program of the project, for scripts to trust.
+// Exit codes of every program. Scripts may rely on them.
 const (
 	ExitOK       = 0
 	ExitFailure  = 1
@@ -32,8 +32,8 @@ const (
 )
 
 // Load fills config from the environment and validates it. On --help it prints the
-// variables to standard output and exits with ExitOK; on a bad argument or a bad value
-// it prints what is wrong to standard error and exits with ExitBadUsage.
+// variables to standard output and exits with ExitOK. On a bad argument or value it prints
+// what is wrong to standard error and exits with ExitBadUsage.
 func Load(program, purpose string, config Validator) {
 	for _, argument := range os.Args[1:] {
 		switch argument {
@@ -62,7 +62,7 @@ func Parse(config Validator) error {
 	return nil
 }
 
-// Help writes what the program is for and a table of its variables.
+// Help writes the purpose of the program and a table of its variables.
 func Help(w io.Writer, program, purpose string, config Validator) {
 	fmt.Fprintf(w, "%s: %s\n\nConfiguration, by environment variables:\n\n", program, purpose)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -79,8 +79,8 @@ func Help(w io.Writer, program, purpose string, config Validator) {
 // Variable describes one environment variable of a configuration.
 type Variable struct{ Name, Default, Meaning string }
 
-// Variables lists the variables of a configuration in the order of its fields,
-// embedded structs included.
+// Variables lists the variables of a configuration in the order of its fields, with those of
+// nested structs.
 func Variables(config Validator) []Variable {
 	value := reflect.ValueOf(config)
 	for value.Kind() == reflect.Pointer {
@@ -110,7 +110,7 @@ func variablesOf(value reflect.Value) []Variable {
 	return variables
 }
 
-// InRange refuses a number outside [low, high] with an error that names the variable.
+// InRange returns an error that names the variable if the number is outside [low, high].
 func InRange[N ~int | ~int32 | ~int64 | ~uint32 | ~uint64 | ~float64](name string, value, low, high N) error {
 	if value < low || value > high {
 		return fmt.Errorf("%s is %v: it must be from %v to %v", name, value, low, high)
@@ -118,7 +118,8 @@ func InRange[N ~int | ~int32 | ~int64 | ~uint32 | ~uint64 | ~float64](name strin
 	return nil
 }
 
-// DurationInRange refuses a duration outside [low, high] with an error that names the variable.
+// DurationInRange returns an error that names the variable if the duration is outside
+// [low, high].
 func DurationInRange(name string, value, low, high time.Duration) error {
 	if value < low || value > high {
 		return fmt.Errorf("%s is %v: it must be from %v to %v", name, value, low, high)
@@ -126,7 +127,7 @@ func DurationInRange(name string, value, low, high time.Duration) error {
 	return nil
 }
 
-// NotEmpty refuses an empty list or a list with an empty entry.
+// NotEmpty returns an error that names the variable if the list or an entry is empty.
 func NotEmpty(name string, values []string) error {
 	if len(values) == 0 {
 		return fmt.Errorf("%s is empty: it needs at least one value", name)

@@ -23,7 +23,7 @@ func (s *sample) Validate() error {
 	return DurationInRange("TEST_TIMEOUT", s.Timeout, time.Second, time.Minute)
 }
 
-// exported twin: env only fills embedded structs that it can reach.
+// reachable is sample with exported fields: env fills only those.
 type reachable struct {
 	Common  commonExported
 	Timeout time.Duration `env:"TEST_TIMEOUT" envDefault:"3s" help:"how long to wait"`

@@ -1,7 +1,7 @@
 package stream
 
-// Admin is the user that may do everything: bootstrap is it. It is there before all others,
-// so the broker is told its password, not asked to make one.
+// Admin is the user that may do everything. Bootstrap uses it. It exists before the others:
+// the broker's configuration has its password.
 const Admin = "admin"
 
 // Access is what one user may do at a broker with locks. What is not here is forbidden.
@@ -10,28 +10,28 @@ type Access struct {
 	Reads  []string // topics
 	Writes []string // topics
 	Joins  []string // consumer groups
-	// Sees are topics whose ends, and groups whose offsets it may ask for, besides those above.
+	// Sees are more topics whose ends, and groups whose offsets, it may read.
 	Sees struct{ Topics, Groups []string }
 }
 
-// Accesses lists every user but Admin. Bootstrap makes the users and tells the broker.
+// Accesses lists all users but Admin. Bootstrap creates them and grants what is listed.
 var Accesses = []Access{
-	// It takes payments and tells how they ended. What banks and engines say is not its business.
+	// It publishes payments and shows how they end. It needs nothing else.
 	{User: "producer", Writes: []string{Payments}, Reads: []string{Settlements}, Sees: sees{
 		[]string{DeadLetters}, []string{EngineGroup}, // for the backlog
 	}},
-	// It alone says how payments ended.
+	// It alone writes how payments end.
 	{User: "clearing-engine", Joins: []string{EngineGroup},
 		Reads:  []string{Payments, AuthorizationResponses},
 		Writes: []string{AuthorizationRequests, Settlements, DeadLetters},
 	},
-	// All receiving banks. For which of them it may answer, the seals say: see platform/keys.
+	// All receiving banks. Seals decide for which of them it may respond: see platform/keys.
 	{User: "bank-simulator", Joins: []string{BankGroup},
 		Reads:  []string{AuthorizationRequests},
 		Writes: []string{AuthorizationResponses},
 	},
-	// Load and audit: it pays like a bank, and reads what the audit must. The chaos test, which
-	// also forges answers, is Admin.
+	// Load and audit: it pays like a bank and reads what the audit needs. The chaos test, which
+	// also forges responses, is Admin.
 	{User: "loadtest", Writes: []string{Payments}, Reads: []string{Payments, Settlements, DeadLetters}, Sees: sees{
 		Groups: []string{EngineGroup},
 	}},

@@ -18,14 +18,14 @@ import (
 // every program that talks to Kafka.
 type Config struct {
 	Brokers []string      `env:"KAFKA_BROKERS" envDefault:"127.0.0.1:9092" help:"Kafka bootstrap addresses, host:port, comma-separated"`
-	Linger  time.Duration `env:"KAFKA_LINGER" envDefault:"0s" help:"how long a record waits for company before it is sent, 0 to 1s"`
+	Linger  time.Duration `env:"KAFKA_LINGER" envDefault:"0s" help:"how long a record waits for others to be sent with, 0 to 1s"`
 
 	TLS              bool   `env:"KAFKA_TLS" envDefault:"false" help:"true: talk to Kafka over TLS"`
 	TLSCAFile        string `env:"KAFKA_TLS_CA_FILE" help:"authorities, PEM, of the brokers' certificates; empty: those of the system"`
-	TLSCertFile      string `env:"KAFKA_TLS_CERT_FILE" help:"this program's own certificate and chain, PEM, for brokers that ask for one"`
-	TLSKeyFile       string `env:"KAFKA_TLS_KEY_FILE" help:"the private key of KAFKA_TLS_CERT_FILE, PEM"`
-	SASLUser         string `env:"KAFKA_SASL_USER" help:"who this program is to Kafka, by SASL/SCRAM-SHA-512; empty: it does not say"`
-	SASLPasswordFile string `env:"KAFKA_SASL_PASSWORD_FILE" help:"file with the password of KAFKA_SASL_USER; read for each connection, so that a new password needs no restart"`
+	TLSCertFile      string `env:"KAFKA_TLS_CERT_FILE" help:"certificate and chain of this program, PEM, for brokers that require one"`
+	TLSKeyFile       string `env:"KAFKA_TLS_KEY_FILE" help:"private key of KAFKA_TLS_CERT_FILE, PEM"`
+	SASLUser         string `env:"KAFKA_SASL_USER" help:"Kafka user of this program, by SASL/SCRAM-SHA-512; empty: no authentication"`
+	SASLPasswordFile string `env:"KAFKA_SASL_PASSWORD_FILE" help:"file with the password of KAFKA_SASL_USER; read for each connection, so a new password needs no restart"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -60,7 +60,7 @@ func Connect(config Config, dial host.Dial, name string, t *telemetry.Telemetry,
 		kgo.ProducerLinger(config.Linger),
 		kgo.ProducerBatchMaxBytes(MessageBytesMax),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
-		// An order in a transaction that its producer aborted was never given.
+		// An order in an aborted transaction was never given.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.WithLogger(kzap.New(t.Log.Named(name), kzap.Level(kgo.LogLevelWarn))),
 		kgo.WithHooks(kprom.NewMetrics("pix_kafka", kprom.Registerer(t.Registry), kprom.WithClientLabel(), kprom.FetchAndProduceDetail(kprom.ByTopic, kprom.Batches, kprom.Records, kprom.UncompressedBytes))),

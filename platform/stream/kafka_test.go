@@ -41,7 +41,7 @@ func TestWatchTellsTheTruth(t *testing.T) {
 	says := func(what, want string) {
 		t.Helper()
 		said := ""
-		for deadline := time.Now().Add(2 * (watchEvery + watchPatience)); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * (watchInterval + watchTimeout)); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			if said = eyes.Health.Problems()[KafkaNeed]; said == want || want != "" && strings.Contains(said, want) {
 				return
 			}
@@ -64,12 +64,12 @@ func TestWatchTellsTheTruth(t *testing.T) {
 	cancel()
 	select {
 	case <-ended:
-	case <-time.After(watchPatience + time.Second):
+	case <-time.After(watchTimeout + time.Second):
 		t.Error("it watches on after its context has ended")
 	}
 }
 
-// Records go where they say; topics are never made by mentioning them.
+// A record goes to its partition. Producing to an unknown topic does not create it.
 func TestProducing(t *testing.T) {
 	broker := kit.StartBroker(t, kfake.SeedTopics(1, Payments))
 	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "producer", eyes(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(0))

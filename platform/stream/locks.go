@@ -21,7 +21,7 @@ import (
 	"github.com/liquida/liquida/platform/keys"
 )
 
-// fetchWaitMax is how long a fetch waits at the broker when there is nothing to fetch.
+// fetchWaitMax is how long the broker holds a fetch that finds nothing.
 const fetchWaitMax = 500 * time.Millisecond
 
 // Options are what every Kafka client needs: the brokers' addresses, TLS and credentials.
@@ -38,11 +38,11 @@ func (c Config) options(dial host.Dial) ([]kgo.Opt, error) {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.Dialer(dialer(dial, secured)),
-		// A proxy whose broker is away closes connections at once. That is no reason to give
-		// records up, as the client would, taking it for a wrong configuration.
+		// A proxy whose broker is away closes connections at once. The client would take that
+		// for a wrong configuration and fail its records.
 		kgo.AlwaysRetryEOF(),
-		// A client fetches from a broker with one request at a time, and a partition that is
-		// added meanwhile waits for its end: at the start that may be all that matter.
+		// A client has one fetch at a time at a broker. A partition that is added meanwhile
+		// waits for its end; at the start, that may be every partition that matters.
 		kgo.FetchMaxWait(fetchWaitMax),
 	}
 	if c.SASLUser != "" {
@@ -127,8 +127,8 @@ func (c Config) password() (string, error) {
 	return password, nil
 }
 
-// Reach asks once whether a broker answers, and says what its refusal means: the client
-// itself tries again for as long as it takes, and does not say why.
+// Reach returns nil if a broker answers, or why not. It tries once: the client itself retries
+// forever and does not say why.
 func Reach(ctx context.Context, client *kgo.Client) error {
 	err := client.Ping(ctx)
 	var untrusted *tls.CertificateVerificationError
@@ -140,11 +140,11 @@ func Reach(ctx context.Context, client *kgo.Client) error {
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		because = "KAFKA_SASL_USER or the password in KAFKA_SASL_PASSWORD_FILE is wrong, or bootstrap has not made the user yet"
 	case errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState):
-		because = "KAFKA_SASL_USER is set, and the broker does not take SCRAM-SHA-512"
+		because = "KAFKA_SASL_USER is set, and the broker does not support SCRAM-SHA-512"
 	case errors.As(err, &untrusted):
 		because = "KAFKA_TLS_CA_FILE must hold the authority of the brokers' certificates, and these must name the addresses of KAFKA_BROKERS"
 	case errors.As(err, &unencrypted):
-		because = "KAFKA_TLS is true, and the broker does not talk TLS"
+		because = "KAFKA_TLS is true, and the broker does not use TLS"
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		because = "a broker may end a connection like this where KAFKA_TLS, KAFKA_SASL_USER or its password is missing or wrong"
 	default:

@@ -91,7 +91,7 @@ func TestWhoHasNotIsToldWhy(t *testing.T) {
 	for _, c := range []struct {
 		what, says string
 		change     func(*Config)
-		answer     *kerr.Error // of a broker that says what is wrong, as kfake does not
+		answer     *kerr.Error // of a broker that says what is wrong; kfake does not
 	}{
 		{"another password", closed, func(c *Config) { c.SASLPasswordFile = passwordFile(t, guessed) }, nil},
 		{"a user that is not there", closed, func(c *Config) { c.SASLUser = "nobody" }, nil},
@@ -184,7 +184,7 @@ func TestABrokerMayAskForACertificateToo(t *testing.T) {
 	}
 }
 
-// A password that is replaced needs no restart.
+// A new password needs no restart.
 func TestANewPasswordIsReadForTheNextConnection(t *testing.T) {
 	_, config := startLocked(t)
 	right := config.SASLPasswordFile
@@ -241,7 +241,7 @@ func TestLocksNameTheVariable(t *testing.T) {
 	}
 }
 
-// The wanted writers are listed by hand here, so that an error in the table shows.
+// The writers are listed by hand, so that an error in the table is found.
 func TestWhoMayWriteWhat(t *testing.T) {
 	want := map[string][]string{
 		Payments:               {"producer", "loadtest"},

@@ -44,8 +44,8 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 	}
 }
 
-// A service starts while Kafka is away: it is not ready then, but it lives. And it may
-// have several clients, which share the registry.
+// A service starts while Kafka is away; it is not ready then. It may have several clients,
+// which share the registry.
 func TestConnectDoesNotWaitForABroker(t *testing.T) {
 	eyes := eyes()
 	for _, name := range []string{"consumer", "producer"} {

@@ -1,5 +1,5 @@
-// Package stream knows the Kafka side of the clearing house: the topics, how to connect,
-// and how messages are written and read.
+// Package stream knows the Kafka side of the clearing house: topics, clients and who may
+// use which topic.
 package stream
 
 // The topics. Records are keyed by EndToEndId.
@@ -11,8 +11,8 @@ const (
 	DeadLetters            = "pix.dead-letters"            // pixv1.DeadLetter, in the partition of the source
 )
 
-// EngineGroup is the consumer group of the clearing engines on Payments; BankGroup that
-// of the bank simulators on AuthorizationRequests.
+// EngineGroup is the consumer group of the clearing engines on Payments, BankGroup that of
+// the bank simulators on AuthorizationRequests.
 const (
 	EngineGroup = "clearing-engine"
 	BankGroup   = "bank-simulator"
@@ -21,7 +21,7 @@ const (
 // Topic says how a topic is created.
 type Topic struct {
 	Name string
-	// Unlimited retention: the audit reads the topic whole, from its first record.
+	// Unlimited retention, because the audit reads the whole topic.
 	KeepForever bool
 }
 
@@ -35,7 +35,7 @@ var Topics = []Topic{
 }
 
 // MessageBytesMax bounds a record on every topic. A dead letter holds at most
-// DeadLetterPayloadBytesMax of its source, so it can always be produced.
+// DeadLetterPayloadBytesMax of its source, so it always fits.
 const (
 	MessageBytesMax           = 1 << 20
 	DeadLetterPayloadBytesMax = 64 << 10

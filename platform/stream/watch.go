@@ -13,20 +13,20 @@ import (
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
-// KafkaNeed is the name under which Watch reports. Who starts Watch adds the need first,
-// before anyone can ask for health.
+// KafkaNeed is the name under which Watch reports. The starter of Watch adds the need before
+// health is served.
 const KafkaNeed = "kafka"
 
-// watchEvery and watchPatience bound how long an absent broker goes unnoticed: their sum.
+// An absent broker goes unnoticed for at most watchInterval + watchTimeout.
 const (
-	watchEvery    = time.Second
-	watchPatience = 2 * time.Second
+	watchInterval = time.Second
+	watchTimeout  = 2 * time.Second
 )
 
-// Watch tells Health, until ctx ends, whether Kafka answers and has the topics. The
-// client itself never says: it retries for as long as it takes.
+// Watch reports to Health, until ctx ends, whether Kafka answers and has the topics. The
+// client itself never says: it retries forever.
 func Watch(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, topics ...string) {
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
 		err := probe(ctx, client, topics)
@@ -49,10 +49,10 @@ func Watch(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, topi
 }
 
 func probe(ctx context.Context, client *kgo.Client, topics []string) error {
-	ctx, cancel := context.WithTimeout(ctx, watchPatience)
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
-	// Reach first: it tries once and says why it failed, where Request would retry until
-	// the time is up and say only that.
+	// Reach first: it tries once and says why it failed. Request would retry until the timeout
+	// and report only that.
 	if err := Reach(ctx, client); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func object(bytes int) string {
 	return `{"text": "` + strings.Repeat("x", bytes-len(frame)) + `"}`
 }
 
-// A body past the limit is a problem that names the limit, however it is sent.
+// A body above the limit gets a problem that names the limit, however it is sent.
 func TestABodyPastTheLimitIsRefused(t *testing.T) {
 	address := startServer(t, func(c *Config) { c.LargerBodies = map[string]int64{"/large": 4096} })
 	for _, c := range []struct {
@@ -98,7 +98,7 @@ func raw(t *testing.T, address, text string) net.Conn {
 	return connection
 }
 
-// answered reads one answer.
+// answered reads one response.
 func answered(connection net.Conn, within time.Duration) (status int, err error) {
 	_ = connection.SetReadDeadline(time.Now().Add(within))
 	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
@@ -120,7 +120,7 @@ func TestAHeaderPastTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-// Who does not send what was begun loses the connection.
+// A client that does not complete its request loses the connection.
 func TestARequestThatDoesNotComeEndsTheConnection(t *testing.T) {
 	address := startServer(t, func(c *Config) { c.ReadTimeout = 200 * time.Millisecond })
 	for name, begun := range map[string]string{
@@ -138,7 +138,7 @@ func TestARequestThatDoesNotComeEndsTheConnection(t *testing.T) {
 	}
 }
 
-// Beyond the limit a connection waits until another ends, and is served then.
+// A connection above the limit waits until another one ends, and is then served.
 func TestConnectionsPastTheLimitWait(t *testing.T) {
 	address := startServer(t, func(c *Config) { c.ConnectionsMax = 2 })
 	var open []net.Conn

@@ -70,7 +70,7 @@ func (p *program) call(method, path, body string, header ...string) (int, string
 	}
 }
 
-// asker plays the engine: it asks, and collects every answer from the reply partitions.
+// asker plays the engine: it sends requests and collects all responses.
 type asker struct {
 	t      testing.TB
 	client *kgo.Client
@@ -148,7 +148,7 @@ func (a *asker) produce(record *kgo.Record) {
 	})
 }
 
-// awaitAnswers waits until every request has so many answers, and returns the answers.
+// awaitAnswers waits until every request has this many responses, and returns them.
 func (a *asker) awaitAnswers(each int, requests ...*pixv1.AuthorizationRequest) []*pixv1.AuthorizationResponse {
 	a.t.Helper()
 	var answers []*pixv1.AuthorizationResponse
@@ -173,7 +173,7 @@ func (a *asker) awaitAnswers(each int, requests ...*pixv1.AuthorizationRequest) 
 	return answers
 }
 
-// check fails unless all answers to one request are equal and say what is wanted.
+// check fails unless all responses to each request are equal and as wanted.
 func (a *asker) check(requests []*pixv1.AuthorizationRequest, want func(*pixv1.AuthorizationRequest) string) {
 	a.t.Helper()
 	a.mu.Lock()
@@ -203,7 +203,7 @@ func TestItAnswersAsTheBranchesOfTheSandboxSay(t *testing.T) {
 	p.AwaitReady()
 	a := newAsker(t, b)
 	plain, silent, late, blocked, closed := a.request("0001"), a.request("9001"), a.request("9002"), a.request("9003"), a.request("9004")
-	// Not a request at all, and one without a payee: skipped, and the rest still answered.
+	// One is no request and one has no payee: both are skipped, and the rest get responses.
 	a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: plain.ReplyPartition, Value: []byte("\xff\xff")})
 	a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: plain.ReplyPartition, Value: nil})
 	asked := time.Now()
@@ -278,7 +278,7 @@ func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 	if status, body := p.call("GET", "/v1/profiles/10000002", ""); status != http.StatusNotFound {
 		t.Errorf("GET a profile that is gone: %d %s", status, body)
 	}
-	// What the API shows is what SIMULATOR_PROFILES takes.
+	// SIMULATOR_PROFILES takes what the API shows.
 	_, shown := p.call("GET", "/v1/profiles", "")
 	if _, err := decision.NewCatalog(shown, 0, 10); err != nil {
 		t.Errorf("%s: %v", shown, err)
@@ -323,7 +323,7 @@ func TestKilledUnderLoadItAnswersEverythingAfterARestartAndTheSame(t *testing.T)
 		}
 		a.ask(requests[round*each:]...)
 		if round%8 == 4 {
-			// Some answers are out, some are due later, some requests were never seen.
+			// Some responses are sent, some are not due, and some requests were not fetched.
 			a.awaitAnswers(1, requests[round*each])
 			p.End(syscall.SIGKILL)
 			p = startProgram(t, b, profiles)
@@ -332,7 +332,7 @@ func TestKilledUnderLoadItAnswersEverythingAfterARestartAndTheSame(t *testing.T)
 	answers := a.awaitAnswers(1, requests...)
 	p.End(syscall.SIGTERM)
 	t.Logf("%d requests, %d answers, 2 kills", len(requests), len(answers))
-	// A repeated request gets the answer of the first time.
+	// A repeated request gets the same response.
 	p = startProgram(t, b, profiles)
 	p.AwaitReady()
 	before := map[string]int{}
@@ -366,7 +366,7 @@ func TestKilledUnderLoadItAnswersEverythingAfterARestartAndTheSame(t *testing.T)
 
 func TestSimulatorsShareTheRequestsAndHandThemOver(t *testing.T) {
 	b := startBroker(t, bothTopics...)
-	// A limit far below the requests that wait: they are taken as fast as answers leave.
+	// The limit is far below the waiting requests: they are fetched as fast as responses leave.
 	env := []string{`SIMULATOR_PROFILES={"default": {"delay": {"mean_ms": 50}}}`, "SIMULATOR_UNANSWERED_MAX=1000"}
 	first := startProgram(t, b, env...)
 	first.AwaitReady()
@@ -427,7 +427,7 @@ func TestAnOrderlyStopCommitsAndAnswersNothingTwice(t *testing.T) {
 	p = startProgram(t, b)
 	p.AwaitReady()
 	marker := []*pixv1.AuthorizationRequest{}
-	for partition := range int32(partitions) { // after these, whatever was to come again has come
+	for partition := range int32(partitions) { // once these are answered, everything that comes again has come
 		request := a.request("0001")
 		for request.ReplyPartition != partition {
 			request = a.request("0001")
@@ -474,7 +474,7 @@ func TestItSaysThatTheBrokerIsAwayAndGoesOnWhenItIsBack(t *testing.T) {
 	a.ask(second)
 	a.awaitAnswers(1, second)
 	p.AwaitReady()
-	// Stopping ends in bounded time with the broker away, too.
+	// Without a broker, too, a stop takes bounded time.
 	b.Stop()
 	stopping := time.Now()
 	p.End(syscall.SIGTERM)

@@ -25,7 +25,7 @@ const (
 	valid = `{"payer": ` + payer + `, "payee": ` + payee + `, "amount_centavos": 12345}`
 )
 
-// published reads so many records of pix.payments.
+// published reads this many records of pix.payments.
 func published(t *testing.T, b *kit.Broker, count int) []*kgo.Record {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address), kgo.ConsumeTopics(stream.Payments), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -59,7 +59,7 @@ func TestAPaymentIsInTheTopicOnceItIsAccepted(t *testing.T) {
 	if err != nil || id.Payer() != "10000001" {
 		t.Fatalf("made the id %q: %v", first.EndToEndID, err)
 	}
-	// The same again, under its id and with a remittance.
+	// The same payment again, with its id and a remittance text.
 	again := p.call("POST", "/v1/payments", fmt.Sprintf(`{"end_to_end_id": %q, "payer": %s, "payee": %s, "amount_centavos": 12345, "remittance_information": "obrigado", "accepted_at": %q}`,
 		first.EndToEndID, payer, payee, before.Format(time.RFC3339Nano)))
 	if again.code != http.StatusAccepted || again.EndToEndID != first.EndToEndID {
@@ -149,7 +149,7 @@ func TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed(t *testing.T) {
 	}
 	b.Stop()
 	p.AwaitNeed("kafka", true)
-	// Many at once: each ends in time, and those past the limit at once.
+	// Many at once: each ends in time, and those above the limit end at once.
 	ids := make(chan string, 100)
 	var calls sync.WaitGroup
 	for range cap(ids) {
@@ -211,7 +211,7 @@ func TestStoppingFinishesWhatIsInFlight(t *testing.T) {
 	case <-time.After(kit.Patience):
 		t.Fatal("it does not end")
 	}
-	// The absent ledger's look-ups never return; that is no failure.
+	// Look-ups in the absent ledger never return. That is no failure.
 	if code := p.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}

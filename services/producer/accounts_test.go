@@ -88,7 +88,7 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 		fmt.Sprint("held debit 100 1 ", settled, " "),
 		"posted credit 1000000 9  ",
 	}
-	for limit := 1; limit <= 6; limit++ { // whatever the pages, the same lines
+	for limit := 1; limit <= 6; limit++ { // the lines do not depend on the pages
 		var got []string
 		before := time.Now().Add(time.Hour)
 		for cursor := ""; ; {
@@ -194,7 +194,7 @@ func TestAParticipantsBooksAgree(t *testing.T) {
 	if fmt.Sprint(all) != "[10000001 10000002 10000003]" {
 		t.Errorf("the participants are %v", all)
 	}
-	// Money without a source must show.
+	// Money without a source must be reported.
 	write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: ledger.TransitAccount("10000003"), CreditAccountID: ledger.RefusalsAccount, Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: 99}})
 	if got := get[query.Participant](t, p, "/v1/participants/10000003"); got.Books.Holds || got.Books.DifferenceCentavos != -1 {
 		t.Errorf("a breach of the law is reported as %+v", got.Books)

@@ -8,8 +8,8 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// Requests made from the description, right ones and wrong ones: none is answered with a
-// 5xx, and every answer is as described. make test-api installs the tool and runs this.
+// Valid and invalid requests are generated from the description. No response is a 5xx, and
+// each is as described. make test-api installs the tool and runs this.
 func TestNoRequestBreaksTheAPI(t *testing.T) {
 	tool := os.Getenv("SCHEMATHESIS")
 	if tool == "" {
@@ -24,7 +24,7 @@ func TestNoRequestBreaksTheAPI(t *testing.T) {
 	command := exec.Command(tool, "--no-color", "run", "http://"+p.HTTP+"/openapi.json", "--phases", "examples,coverage,fuzzing",
 		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance",
 		"--max-examples", "40", "--seed", "1", "--request-timeout", "20", "--continue-on-failure",
-		"--exclude-path", batchPath) // NDJSON is nothing that the tool can make: FuzzBatch does
+		"--exclude-path", batchPath) // the tool cannot make NDJSON: FuzzBatch does
 	command.Dir = t.TempDir() // it may write files
 	said, err := command.CombinedOutput()
 	t.Logf("%s", said)

@@ -126,7 +126,7 @@ func TestABatchStreams(t *testing.T) {
 	body, feed := io.Pipe()
 	response := make(chan *http.Response, 1)
 	go func() {
-		r, err := http.Post("http://"+p.HTTP+batchPath, "application/x-ndjson", body) //nolint:bodyclose // by who receives it
+		r, err := http.Post("http://"+p.HTTP+batchPath, "application/x-ndjson", body) //nolint:bodyclose // the receiver closes it
 		if err != nil {
 			t.Error(err)
 		}

@@ -55,7 +55,7 @@ func (r ring) of(t *testing.T, holder string) string {
 	return key
 }
 
-// as makes a request with an Authorization header, if any, and reads the whole answer.
+// as makes a request with an Authorization header, if any, and reads the whole response.
 func (p *program) as(authorization, method, path, body string) (code int, header http.Header, problem web.Problem, text string) {
 	p.t.Helper()
 	var headers []string
@@ -84,7 +84,7 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 	secret := key[len("10000001."):]
 	wrong := []string{"", "Bearer", "Bearer ", "Bearer 10000001", "Bearer 10000001.", "Bearer " + secret, "Bearer 10000002." + secret, "Bearer " + keys.CentralBank + "." + secret,
 		"Bearer " + key[:len(key)-1], "Bearer " + key + "0", "Basic " + key, key, "Bearer 99999999." + secret}
-	for _, route := range routes(t) { // whatever routes there are
+	for _, route := range routes(t) { // every route
 		path := strings.NewReplacer("{endToEndId}", pix.NewEndToEndID("10000001", time.Now(), random).String(), "{ispb}", "10000001", "{branch}", "0001", "{number}", "1").Replace(route.path)
 		body := ""
 		if route.method == http.MethodPost {
@@ -100,7 +100,7 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/openapi.json", "/docs"} { // how to call is no secret
+	for _, path := range []string{"/openapi.json", "/docs"} { // anyone may read how to call
 		if got := p.send(t.Context(), "GET", path, ""); got.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", path, got.Status)
 		}
@@ -108,7 +108,7 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 	if code, _, _, text := p.as("bearer "+key, "POST", "/v1/payments", valid); code != http.StatusAccepted {
 		t.Fatalf("the key itself: %d %s", code, text)
 	}
-	if records := published(t, b, 1); len(records) != 1 { // the last one that was sent is the only one
+	if records := published(t, b, 1); len(records) != 1 { // only the last one that was sent
 		t.Errorf("%d payments were written", len(records))
 	}
 	for _, seen := range []string{p.metrics(), p.Log()} {
@@ -178,7 +178,7 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 			t.Errorf("%.20s %s %s: %d %s, want %d", c.as, c.method, c.path, code, text, c.code)
 		}
 	}
-	// In a batch each line stands for itself.
+	// Each line of a batch is checked by itself.
 	foreign := strings.Replace(valid, `"10000001"`, `"10000002"`, 1)
 	_, _, _, text := p.as(payer, "POST", batchPath, valid+"\n"+foreign+"\n"+valid+"\n")
 	var results []string
@@ -285,7 +285,7 @@ func TestACertificateNamesTheParticipant(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Also when the server would not take it: that is what is tried.
+			// Even if the server rejects it: that is what is tested.
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 		}
 		client := http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: kit.Patience}

@@ -24,7 +24,7 @@ import (
 	"github.com/liquida/liquida/services/producer/query"
 )
 
-// answer is one that may still be being written; it is closed with the test.
+// answer is a response whose body may still be on its way. It is closed with the test.
 type answer struct {
 	StatusCode int
 	Status     string
@@ -32,7 +32,7 @@ type answer struct {
 	Body       io.Reader
 }
 
-// send makes a request and returns with the answer's header.
+// send makes a request and returns when the header of the response has come.
 func (p *program) send(ctx context.Context, method, path, body string, header ...string) answer {
 	p.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+p.HTTP+path, strings.NewReader(body))
@@ -127,14 +127,14 @@ func reports(t *testing.T, b *kit.Broker, partition int32, between ...[2]string)
 	}
 }
 
-// The time limits of a request must not cut what is meant to last.
+// The time limits of a request must not end waits and streams.
 var lasting = []string{"HTTP_READ_TIMEOUT=150ms", "STREAM_KEEP_ALIVE=100ms", "HTTP_WRITE_TIMEOUT=10s"}
 
 func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
 	b := startBroker(t)
-	// Only a report can wake it in time.
+	// Only a report wakes it in time.
 	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s", "WAITS_MAX=1")...)
 	p.AwaitNeed("ledger", false)
 	p.AwaitNeed("kafka", false)
@@ -149,7 +149,7 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 			return strings.Contains(p.metrics(), "pix_producer_waits 1\n"), ""
 		})
 		time.Sleep(300 * time.Millisecond) // longer than HTTP_READ_TIMEOUT, which must not end it
-		// One more than may wait is answered at once, and says that it did not wait.
+		// One more than may wait gets a response at once, which says that it did not wait.
 		if second := p.send(context.Background(), "POST", "/v1/payments", valid, "Prefer", "wait=50"); second.StatusCode != 202 || second.Header.Get("Preference-Applied") != "" {
 			t.Errorf("past WAITS_MAX: %s, %v", second.Status, second.Header)
 		}
@@ -166,7 +166,7 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 		t.Errorf("%s %v %+v", response.Status, response.Header, state)
 	}
 	<-ended
-	// Known already: no report comes any more.
+	// The outcome is known: no report will come.
 	if again := p.send(context.Background(), "POST", "/v1/payments", body, "Prefer", "wait=60"); again.StatusCode != 200 {
 		t.Errorf("the same payment again: %s", again.Status)
 	}
@@ -221,7 +221,7 @@ func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 	}
 }
 
-// cursor is what the id of an event holds: a version and the next offset of each partition.
+// cursor encodes the id of an event: a version and the next offset of each partition.
 func cursor(offsets ...uint64) string {
 	text := []byte{1}
 	for _, offset := range offsets {
@@ -255,7 +255,7 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 	live, endLive := open("")
 	var sent []string
 	const rounds, each = 5, 20
-	for round := range rounds { // in one partition after the other, every second for somebody else
+	for round := range rounds { // in one partition after the other, every second one for another bank
 		var between [][2]string
 		for i := range each {
 			id := fmt.Sprintf("E-%d-%d", round, i)
@@ -278,7 +278,7 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 		e := next(t, past)
 		came, cursors, distinct[e.id] = append(came, named(e)), append(cursors, e.id), true
 	}
-	// Caught up: now it follows.
+	// It has caught up: now it follows.
 	reports(t, b, 3, [2]string{"E-live", "10000002"})
 	if got := named(next(t, past)); got != "E-live" {
 		t.Errorf("after the past comes %s", got)
@@ -287,10 +287,10 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 	if len(distinct) != len(sent) {
 		t.Fatalf("%d different cursors for %d events", len(distinct), len(sent))
 	}
-	// From any event on: all that had not come, none of what had.
+	// From any event on: every later settlement, and no earlier one.
 	for i := 0; i < len(cursors); i += 9 {
 		query, header := "&from="+cursors[i], []string(nil)
-		if i%2 == 0 { // as a browser comes back
+		if i%2 == 0 { // as a browser reconnects
 			query, header = "&from=start", []string{"Last-Event-ID", cursors[i]}
 		}
 		left := map[string]bool{"E-live": true}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Whoever tries an example sees it accepted.
+// The examples can be tried: they are accepted.
 func TestTheExamplesAreAccepted(t *testing.T) {
 	p := startProgram(t, startBroker(t), nil)
 	p.AwaitNeed("kafka", false)
@@ -78,8 +78,8 @@ func TestTheDescriptionIsServed(t *testing.T) {
 	if _, text := get("/openapi.json"); !strings.Contains(text, `"openapi": "3.1.0"`) {
 		t.Errorf("%s", text)
 	}
-	// The viewer is whole without Internet: all that the page names is served, and its policy
-	// forbids the rest.
+	// The viewer needs no Internet: this server has all files of the page, and the page's
+	// policy forbids others.
 	response, text := get("/docs")
 	if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; script-src 'self';") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
 		t.Errorf("the policy is %q", policy)

@@ -48,7 +48,7 @@ type program struct {
 	t testing.TB
 }
 
-// startProgram starts it; without a ledger its address leads nowhere.
+// startProgram starts the producer. Without a ledger nobody listens on the ledger's address.
 func startProgram(t testing.TB, b *kit.Broker, l *ledgertest.Server, env ...string) *program {
 	t.Helper()
 	ledgerAddress := kit.FreeAddress(t)

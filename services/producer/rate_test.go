@@ -13,7 +13,7 @@ import (
 
 func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 	r := makeRing(t)
-	// So slow that no turn comes back while the test runs its course, or nearly none.
+	// So slow that hardly any turn comes back during the test.
 	b := startBroker(t)
 	p := startProgram(t, b, nil, "HTTP_KEYS_FILE="+r.digests, "CALLER_RATE_MAX=1", "CALLER_BURST_MAX=5")
 	p.AwaitNeed("kafka", false)
@@ -42,7 +42,7 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 	if code, _, _, text := p.as(other, "POST", "/v1/payments", strings.Replace(valid, "10000001", "10000002", 1)); code != http.StatusAccepted {
 		t.Errorf("another participant: %d %s", code, text)
 	}
-	// Four turns are left to it, and a batch is no way around: its lines count.
+	// It has four turns left. A batch does not help, because its lines count.
 	_, _, _, text := p.as(other, "POST", batchPath, strings.Repeat(strings.Replace(valid, "10000001", "10000002", 1)+"\n", 50))
 	lines := 0
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
@@ -59,7 +59,7 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 	if most := 3 + int(time.Since(began).Seconds()) + 1; lines < 3 || lines > most {
 		t.Errorf("%d lines of the batch were taken, at least 3 and at most %d may be", lines, most)
 	}
-	// Returns count, whatever becomes of them.
+	// Returns count, even invalid ones.
 	third, passed := "Bearer "+r.of(t, "10000003"), 0
 	for refused = 0; refused < 3; {
 		switch code, _, _, text := p.as(third, "POST", "/v1/returns", "{}"); code {

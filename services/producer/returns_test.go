@@ -97,7 +97,7 @@ func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 	}
 }
 
-// What was given back of a payment is computed from the ledger alone, at every instant.
+// The returns of a payment are computed from the ledger alone, at every instant.
 func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
@@ -151,7 +151,7 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	write(t, client, ledger.AppendReturnVoid(nil, voided, second, 2, false, pix.ReasonPayeeClosed))
 	want = append(want, voided.String()+" 30 MD06 rejectedAC07 true true")
 	told("the second was voided")
-	conflict := first // another content under the id of the first, which can never be posted
+	conflict := first // other content with the id of the first: it can never be posted
 	conflict.AmountCentavos = 1
 	write(t, client, ledger.AppendReturnReserve(nil, posted, conflict, 3, content, 60))
 	want = append(want, posted.String()+" 1 MD06 rejectedDUPL true true")
@@ -169,7 +169,7 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	told("the last one expired without a verdict")
 }
 
-// back writes the report of a return as an engine does: keyed by the original.
+// back writes the report of a return as an engine does, keyed by the original.
 func back(t *testing.T, b *kit.Broker, id pix.ReturnID, original pix.EndToEndID, settled bool) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address))
@@ -195,7 +195,7 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
 	b := startBroker(t)
-	// Only a report can wake it in time.
+	// Only a report wakes it in time.
 	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
 	p.AwaitNeed("ledger", false)
 	p.AwaitNeed("kafka", false)
@@ -227,7 +227,7 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 		settle()
 	})
 	body := fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "MD06"}`, id, original)
-	for range 2 { // the second time it is known already
+	for range 2 { // the second time the outcome is known
 		response := p.send(t.Context(), "POST", "/v1/returns", body, "Prefer", "wait=600")
 		var state query.ReturnState
 		if err := json.NewDecoder(response.Body).Decode(&state); err != nil {
@@ -272,7 +272,7 @@ func TestBothBanksAreToldHowAReturnEnds(t *testing.T) {
 	third := follow("10000003", "end")
 	back(t, b, settled, original, true)
 	back(t, b, rejected, original, false)
-	both = append(both, follow("10000001", "start"), follow("10000002", "start")) // and those who come later
+	both = append(both, follow("10000001", "start"), follow("10000002", "start")) // and streams that begin later
 	for i, told := range both {
 		for _, want := range []string{settled.String() + " settled", rejected.String() + " rejectedAM09"} { // one key, so in order
 			var s feed.Settlement
@@ -284,11 +284,12 @@ func TestBothBanksAreToldHowAReturnEnds(t *testing.T) {
 	select {
 	case e := <-third:
 		t.Errorf("a bank that has no part in it is told %+v", e)
-	default: // all was handed over under the same lock
+	default: // all reports were passed on under one lock
 	}
 }
 
-// Whatever id a return has: who did not receive the payment is refused, and nothing is written.
+// Whatever the id of a return: a bank that did not receive the payment is denied, and
+// nothing is written.
 func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 	r := makeRing(t)
 	l := startLedger(t)
@@ -312,14 +313,14 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 	}{
 		{payer, of("", original), 403, "original_end_to_end_id"},
 		{third, of("", original), 403, "original_end_to_end_id"},
-		{third, of("", nowhere), 403, "original_end_to_end_id"}, // the same answer: it does not tell what there is
+		{third, of("", nowhere), 403, "original_end_to_end_id"}, // the same response, which does not show that the payment is unknown
 		{payee, of("", nowhere), 403, "original_end_to_end_id"},
 		{third, of(pix.NewReturnID("10000003", time.Now(), random).String(), original), 403, "original_end_to_end_id"},
 		{payer, of(own, original), 403, "return_id"},
 		{bank, of(own, original), 403, "return_id"},
 		{bank, of("", original), 422, "return_id"},
 		{payee, of(own, original), 202, ""},
-		{payee, of(own, original), 202, ""}, // again: the engine tells that it is the same
+		{payee, of(own, original), 202, ""}, // again: the engine recognizes it
 		{payee, of("", original), 202, ""},
 	} {
 		code, _, problem, text := p.as(c.as, "POST", "/v1/returns", c.body)
@@ -339,7 +340,7 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 		t.Errorf("written were %v", named)
 	}
 
-	// Read by who gives back, by who gets it back, and by the central bank.
+	// The bank that gives back, the bank that gets it back, and the central bank may read it.
 	id, content40 := newReturn(t, original)
 	unsent, _ := newReturn(t, original)
 	refused, tooMuch := newReturn(t, original)
@@ -370,7 +371,8 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 		}
 	}
 
-	// Without the ledger nobody knows who received it: nothing is sent, which the missing id says.
+	// Without the ledger it is unknown who received the payment. Nothing is sent, so the problem
+	// names no id.
 	l.Stop()
 	p.AwaitNeed("ledger", true)
 	code, header, problem, text := p.as(payee, "POST", "/v1/returns", of("", original))

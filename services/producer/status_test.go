@@ -118,7 +118,7 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 	}
 }
 
-// legsAre tells whether an answer shows content's three legs in a state, or none.
+// legsAre reports whether a response shows the three legs in a state, or none for "".
 func legsAre(got reply, state string) bool {
 	var shown query.PaymentState
 	if err := json.Unmarshal([]byte(got.text), &shown); state == "" {
@@ -177,7 +177,7 @@ func TestWithTheLedgerAwayPaymentsAreTakenAndStatusesAreNot(t *testing.T) {
 		got := p.call("GET", "/v1/payments/"+id.String(), "")
 		return string(got.Status) == `"reserved"`, got.text
 	})
-	// Stopping ends in bounded time with the ledger away, too.
+	// Without the ledger, too, a stop takes bounded time.
 	l.Stop()
 	p.AwaitNeed("ledger", true)
 	stopping := time.Now()

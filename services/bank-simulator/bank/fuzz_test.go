@@ -8,7 +8,7 @@ import (
 	"github.com/liquida/liquida/services/bank-simulator/decision"
 )
 
-// What comes as a request gets an answer that names the same payment, or is refused.
+// A request gets a response that names the same payment, or an error.
 func FuzzRequest(f *testing.F) {
 	for _, message := range []*pixv1.AuthorizationRequest{
 		{EndToEndId: "E1000000120261121120000000000001", Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "1"}, AmountCentavos: 1, ReplyPartition: 3},

@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the order in which answers are acknowledged: what may be committed is the
-// first offset that is not finished, and it never goes back.
+// In whatever order responses are acknowledged, committable is the first unfinished offset,
+// and it never goes back.
 func TestAPartitionMayBeCommittedUpToItsFirstUnansweredRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPartition()

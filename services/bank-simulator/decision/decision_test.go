@@ -18,7 +18,7 @@ import (
 
 const lateDelay = 45 * time.Second
 
-// anyDraft draws valid drafts, with numbers of two decimals as people write them.
+// anyDraft draws valid drafts. Numbers have two decimals, as people write them.
 var anyDraft = rapid.Custom(func(t *rapid.T) decision.Draft {
 	hundredths := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
 	accept := hundredths("accept", 100)
@@ -43,7 +43,7 @@ func TestADecisionIsTheSameHoweverOftenItIsTaken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// As after a restart: a profile read again from what the API showed.
+		// As after a restart: read the profile again from what the API shows.
 		shown, _ := json.Marshal(first)
 		var again decision.Draft
 		if err := json.Unmarshal(shown, &again); err != nil {

@@ -22,7 +22,7 @@ func TestPreferredWait(t *testing.T) {
 	}
 }
 
-// Who does not keep up is cut off, so that he reads the topic again; nobody else notices.
+// A slow subscriber is dropped, so that it reads the topic again. The others do not notice.
 func TestFallingBehindEndsOnlyTheOneWhoDoes(t *testing.T) {
 	w := NewWatcher(nil, stream.Config{}, nil, nil)
 	w.next = position{0}

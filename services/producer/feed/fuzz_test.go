@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The inputs in testdata/fuzz, named for what they show, are tried by every go test; make fuzz looks for more.
+// Every go test runs the inputs in testdata/fuzz, which are named for what they show; make
+// fuzz looks for more.
 
 func FuzzCursor(f *testing.F) {
 	f.Add(position{}.cursor())

@@ -27,7 +27,7 @@ func TestBacklogAge(t *testing.T) {
 	}
 }
 
-// A backlog that nobody works off keeps its beginning, in bounded memory.
+// A backlog that only grows keeps its oldest sample, in bounded memory.
 func TestBacklogAgeIsBounded(t *testing.T) {
 	b := &Backlog{samples: map[int32][]sample{}}
 	began := time.Now()

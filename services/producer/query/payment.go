@@ -23,14 +23,14 @@ type PaymentState struct {
 	ReservedAt *time.Time `json:"reserved_at,omitempty"`
 	ExpiresAt  *time.Time `json:"expires_at,omitempty" doc:"When the ledger itself releases what is held."`
 	DecidedAt  *time.Time `json:"decided_at,omitempty"`
-	// What follows is known where money was held; a refusal keeps only a hash of it.
+	// The rest is known where money was held; a receipt keeps only a hash of it.
 	AmountCentavos int64          `json:"amount_centavos,omitempty"`
 	Payer          *field.Account `json:"payer,omitempty"`
 	Payee          *field.Account `json:"payee,omitempty"`
 	Legs           []PaymentLeg   `json:"legs,omitempty" nullable:"false"`
-	// What follows is told of a payment that has settled, and by GET /v1/payments/{endToEndId} alone.
-	ReturnedCentavos int64           `json:"returned_centavos,omitempty" doc:"What the settled ones of its returns have given back. Told by GET /v1/payments/{endToEndId} alone, as are the returns."`
-	Returns          []PaymentReturn `json:"returns,omitempty" nullable:"false" doc:"Its returns for which money is or was held, the oldest first, as they are at one instant. One that was refused before that is told by GET /v1/returns/{returnId} alone."`
+	// The rest is for settled payments, and only in GET /v1/payments/{endToEndId}.
+	ReturnedCentavos int64           `json:"returned_centavos,omitempty" doc:"The sum of its settled returns. Only GET /v1/payments/{endToEndId} shows it and the returns."`
+	Returns          []PaymentReturn `json:"returns,omitempty" nullable:"false" doc:"Its returns for which money is or was held, the oldest first, all of one instant. A return that was refused before is shown only by GET /v1/returns/{returnId}."`
 }
 
 // PaymentLeg is one movement of a payment: all of them are held, posted or released together.
@@ -88,7 +88,7 @@ func (l *Ledger) Payment(w http.ResponseWriter, r *http.Request) {
 	}
 	if problem == nil && state.Status == Unknown {
 		problem = &web.Problem{Type: web.Kind("unknown-payment"), Title: "Unknown payment", Status: http.StatusNotFound, EndToEndID: id.String(),
-			Detail: "not in the ledger yet: it was never sent, or waits to be taken up, or was refused to the dead letters as no valid payment"}
+			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter because it is no valid payment"}
 	}
 	if problem != nil {
 		problem.Write(w)

@@ -21,8 +21,8 @@ import (
 
 const valid = `{"payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "2"}, "amount_centavos": 12345}`
 
-// What a bank can send must not end the process, and what is refused must say why. The
-// inputs in testdata/fuzz, named for what they show, are tried by every go test; make fuzz looks for more.
+// Nothing that a bank sends may end the process, and a problem must say why. Every go test
+// runs the inputs in testdata/fuzz, which are named for what they show; make fuzz looks for more.
 
 func FuzzPayment(f *testing.F) {
 	for _, text := range []string{valid, ``, `{}`, `[]`, `null`, `{"payer": null}`, valid + `x`, `{"amount_centavos": 1e3}`, `{"payer": {"ispb": "ÀÀÀÀ"}}`, `{"accepted_at": "2026-01-01T00:00:00+99:99"}`} {
@@ -58,7 +58,7 @@ func FuzzReturn(f *testing.F) {
 			if problem == nil {
 				var record *kgo.Record
 				if record, problem = body.record(who, now); problem == nil {
-					// What is published is what the engine takes.
+					// The engine can read what is published.
 					var order pixv1.PaymentOrder
 					if err := order.UnmarshalVT(record.Value); err != nil || order.ReturnOrder.GetReturnId() != body.ReturnID || who.Holder == keys.CentralBank {
 						t.Fatalf("%q publishes %v: %v", who.Holder, &order, err)
@@ -72,7 +72,7 @@ func FuzzReturn(f *testing.F) {
 	})
 }
 
-// checkProblem checks that a problem can be sent and says what is wrong.
+// checkProblem checks that a problem can be encoded and says what is wrong.
 func checkProblem(t *testing.T, problem *web.Problem) {
 	t.Helper()
 	text, err := json.Marshal(problem)
@@ -89,11 +89,11 @@ func FuzzBatch(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		// No line may be valid: nothing is sent here.
+		// No line may be valid, because nothing is sent here.
 		text = bytes.ReplaceAll(text, []byte("amount_centavos"), nil)
 		s := &Submissions{Publisher: &Publisher{now: time.Now}, batches: batches{config: BatchConfig{LinesMax: 10, BytesMax: 1000}, lineMax: 100}}
 		lines := make(chan *batchLine, s.batches.config.LinesMax+1)
-		// It must never wait for somebody to take its results.
+		// It must never block on its results.
 		s.readBatch(access.Caller{}, http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(text)), s.batches.config.BytesMax), lines)
 		last := 0
 		for line := range lines {

@@ -10,7 +10,7 @@ import (
 	"github.com/liquida/liquida/services/producer/field"
 )
 
-// What the door lets in, the engine must not put among the dead letters.
+// What is accepted here must not become a dead letter in the engine.
 func TestAnAcceptedPaymentIsAValidOrder(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_123)
 	digits := rapid.StringMatching(`[1-9][0-9]{0,21}`)

@@ -13,7 +13,7 @@ import (
 
 var opPayBatch = operation{"payBatch", "POST", "/v1/payments:batch"}
 
-// batchLine is one line of the answer to a batch.
+// batchLine is a line of the response to a batch.
 type batchLine struct {
 	Line       int      `json:"line"`
 	EndToEndID string   `json:"end_to_end_id,omitempty"`
@@ -21,17 +21,18 @@ type batchLine struct {
 	Problem    *Problem `json:"problem,omitempty"`
 }
 
-// BatchResult is what became of a payment of a batch. Without an error it was taken and will
-// be settled or rejected. An *UnknownFate may have been taken; any other error was not.
+// BatchResult is the result of one payment of a batch. Without an error the API accepted it,
+// and it will be settled or rejected. With an *UnknownFate the API may have accepted it, with
+// any other error it did not.
 type BatchResult struct {
 	EndToEndID string
 	Err        error
 }
 
-// PayBatch sends payments in one request, and what was not answered again, as Pay does one: so
-// each is made once, whatever breaks. A payment without an EndToEndId is given one, also in
-// the slice. It does not wait for outcomes. With an error the whole was refused, and nothing
-// was taken. The server's limits hold for the whole: BATCH_LINES_MAX, BATCH_BYTES_MAX.
+// PayBatch sends payments in one request, and retries those without a result as Pay does. So
+// each is made once, whatever breaks. It gives an EndToEndId to payments without one, also in
+// the slice. It does not wait for outcomes. After an error the API denied the whole batch and
+// accepted nothing. The limits of the server are BATCH_LINES_MAX and BATCH_BYTES_MAX.
 func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResult, error) {
 	results, open := make([]BatchResult, len(payments)), make([]bool, len(payments))
 	var pending []int
@@ -51,20 +52,20 @@ func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResul
 			return nil, err
 		}
 		var again []int
-		var why error // to try again
+		var why error // of the retry
 		for at, i := range pending {
 			switch {
 			case at < len(answers) && answers[at].Problem == nil:
 				results[i].Err, open[i] = nil, false
 				continue
 			case at == len(answers)-1 && at > 0 && answers[at].Problem.Status == http.StatusRequestEntityTooLarge:
-				again = append(again, i) // it ended the batch, and may fit into another
+				again = append(again, i) // it ended the batch; it may fit into the next one
 				continue
 			case at < len(answers):
 				results[i].Err = answers[at].Problem
 			case at < unsent:
 				results[i].Err = err
-			default: // what came before it ended the batch
+			default: // a line before it ended the batch
 				again = append(again, i)
 				continue
 			}
@@ -82,20 +83,20 @@ func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResul
 		}
 	}
 	for _, i := range pending {
-		if results[i].Err == nil { // never sent, for there was no time
-			results[i].Err = &Unanswered{errors.New("not sent: the time to try again was over")}
+		if results[i].Err == nil { // never sent: there was no time
+			results[i].Err = &Unanswered{errors.New("not sent: the time for retries was over")}
 		}
 	}
 	for i := range results {
-		if open[i] { // also if a later try was refused: an earlier one may have been taken
+		if open[i] { // also if a later try was denied: an earlier one may have been accepted
 			results[i].Err = &UnknownFate{results[i].EndToEndID, results[i].Err}
 		}
 	}
 	return results, nil
 }
 
-// batchOnce sends payments once. It returns the answers that came, in order; those after
-// unsent were not sent. An error is why there are no more answers.
+// batchOnce sends payments once. It returns the results that came, in order. Payments after
+// unsent were not sent. The error says why there are no more results.
 func (c *Client) batchOnce(ctx context.Context, payments []Payment, which []int) (answers []batchLine, unsent int, err error) {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
@@ -106,7 +107,7 @@ func (c *Client) batchOnce(ctx context.Context, payments []Payment, which []int)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(c.Timeout, func() { cancel(fmt.Errorf("no answer within %v", c.Timeout)) })
+	silence := time.AfterFunc(c.Timeout, func() { cancel(fmt.Errorf("no response within %v", c.Timeout)) })
 	defer silence.Stop()
 	request, err := c.request(ctx, call{operation: opPayBatch})
 	if err != nil {
@@ -130,14 +131,14 @@ func (c *Client) batchOnce(ctx context.Context, payments []Payment, which []int)
 	for len(answers) < len(which) {
 		var line batchLine
 		if err := decoder.Decode(&line); err != nil {
-			if errors.Is(err, io.EOF) && len(answers) > 0 { // the whole answer: what it does not name was not sent
+			if errors.Is(err, io.EOF) && len(answers) > 0 { // a complete response: what it does not name was not sent
 				return answers, len(answers), nil
 			}
 			return answers, len(which), unanswered(ctx, err)
 		}
 		silence.Reset(c.Timeout)
 		if at := len(answers); line.Line != at+1 || line.Problem == nil && line.EndToEndID != payments[which[at]].EndToEndID {
-			return answers, len(which), &Unanswered{fmt.Errorf("line %d of the answer is about line %d, %s: is %s Liquida's address?", at+1, line.Line, line.EndToEndID, c.base)}
+			return answers, len(which), &Unanswered{fmt.Errorf("line %d of the response is about line %d, %s: is %s Liquida's address?", at+1, line.Line, line.EndToEndID, c.base)}
 		}
 		answers = append(answers, line)
 	}

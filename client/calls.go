@@ -12,33 +12,33 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// preferMax is how long the API is asked to hold its answer; longer waits follow the events.
+// preferMax is how long the API is asked to wait before it responds. Longer waits follow the events.
 const preferMax = 10 * time.Second
 
-// UnknownFate is the error of a payment, or a return, that may or may not have been made.
+// UnknownFate is the error of a payment or return that may or may not have been made.
 type UnknownFate struct {
-	EndToEndID string // or the return's id
+	EndToEndID string // or the id of the return
 	Err        error  // of the last try
 }
 
 func (e *UnknownFate) Error() string {
-	return fmt.Sprintf("%v\nThe fate of %s is unknown: send the same again with this id, which is safe, or ask for its status", e.Err, e.EndToEndID)
+	return fmt.Sprintf("%v\nThe fate of %s is unknown: send the same again with this id, which is safe, or read its status", e.Err, e.EndToEndID)
 }
 func (e *UnknownFate) Unwrap() error { return e.Err }
 
-// NewEndToEndID makes the identity of a payment that is sent within 12 hours. Who writes it
-// down before sending can send the same payment again after a crash.
+// NewEndToEndID returns the identity of a payment that will be sent within 12 hours. Store it
+// before sending, to send the same payment again after a crash.
 func NewEndToEndID(payer Account) (string, error) {
-	if _, err := ParseAccount(payer.String()); err != nil { // the id is made of it
+	if _, err := ParseAccount(payer.String()); err != nil { // the id holds the ISPB
 		return "", fmt.Errorf("payer: %w", err)
 	}
 	return pix.NewEndToEndID(pix.ISPB(payer.ISPB), time.Now(), random).String(), nil
 }
 
-// Pay sends a payment until it is acknowledged, each time with the same EndToEndId, which
-// is made first when there is none: so it is made once, whatever breaks. It then waits so
-// long for the outcome; the state returned is not final when that was too short, and
-// Accepted when wait is 0. An *UnknownFate says that no try was acknowledged, though one may have been taken.
+// Pay sends a payment until it is acknowledged, each time with the same EndToEndId, so that it
+// is made once, whatever breaks. It creates an EndToEndId if there is none. Then it waits for
+// the outcome: the state is not final if wait was too short, and Accepted if wait is 0. With an
+// *UnknownFate no try was acknowledged, but one may have been accepted.
 func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (PaymentState, error) {
 	if payment.EndToEndID == "" {
 		var err error
@@ -59,7 +59,7 @@ func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (
 	})
 }
 
-// held asks to hold the answer of a call for the outcome.
+// held asks the API to wait for the outcome before it responds.
 func (c call) held(wait time.Duration) call {
 	if wait = min(wait, preferMax).Truncate(time.Second); wait > 0 {
 		c.longer = wait
@@ -68,7 +68,7 @@ func (c call) held(wait time.Duration) call {
 	return c
 }
 
-// awaitEnd follows what was taken to its end, or for so long.
+// awaitEnd follows an accepted payment or return until it ends, or until a time.
 func awaitEnd[S outcome](ctx context.Context, what string, state S, until time.Time, follow func(context.Context) (S, error)) (S, error) {
 	if state.Final() || !time.Now().Before(until) {
 		return state, nil
@@ -82,19 +82,19 @@ func awaitEnd[S outcome](ctx context.Context, what string, state S, until time.T
 	if err == nil || !time.Now().Before(until) && ctx.Err() == nil { // only the wait is over
 		return state, nil
 	}
-	return state, fmt.Errorf("%s was taken, but its outcome was not seen: %w", what, err)
+	return state, fmt.Errorf("%s was accepted, but its outcome was not seen: %w", what, err)
 }
 
-// Payment asks what became of a payment. An error that NotFound tells: the ledger does not
-// know it (yet).
+// Payment returns the state of a payment. With an error for which NotFound is true, the ledger
+// does not know the payment (yet).
 func (c *Client) Payment(ctx context.Context, endToEndID string) (PaymentState, error) {
 	var state PaymentState
 	_, err := c.ask(ctx, call{operation: opPayment, values: []string{endToEndID}}, &state)
 	return state, err
 }
 
-// GiveBack sends a return as Pay does a payment. Its id names the bank that gives back, the
-// payee's of the original: to make one, the original is asked for.
+// GiveBack sends a return, as Pay sends a payment. The return's id names the bank that gives
+// back: to create one, GiveBack reads the original and takes the payee's bank.
 func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Duration) (ReturnState, error) {
 	if order.ReturnID == "" {
 		original, err := c.Payment(ctx, order.OriginalEndToEndID)
@@ -119,14 +119,14 @@ func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Dura
 	})
 }
 
-// Return asks what became of a return, as Payment does of a payment.
+// Return returns the state of a return, as Payment does for a payment.
 func (c *Client) Return(ctx context.Context, returnID string) (ReturnState, error) {
 	var state ReturnState
 	_, err := c.ask(ctx, call{operation: opReturn, values: []string{returnID}}, &state)
 	return state, err
 }
 
-// Balance asks what an account holds.
+// Balance returns the balance of an account.
 func (c *Client) Balance(ctx context.Context, account Account) (AccountBalance, error) {
 	var balance AccountBalance
 	_, err := c.ask(ctx, call{operation: opAccount, values: account.path()}, &balance)
@@ -135,8 +135,8 @@ func (c *Client) Balance(ctx context.Context, account Account) (AccountBalance, 
 
 func (a Account) path() []string { return []string{a.ISPB, a.Branch, a.Number} }
 
-// Statement yields what moved an account, newest first, asking for page after page of at
-// most so many lines (0: as many as the server likes); it ends after an error.
+// Statement yields the movements of an account, newest first, in pages of at most this many
+// lines (0: the server decides). It ends after an error.
 func (c *Client) Statement(ctx context.Context, account Account, page int) iter.Seq2[StatementLine, error] {
 	return pages(page, func(query url.Values) ([]StatementLine, string, error) {
 		var statement Statement
@@ -145,7 +145,7 @@ func (c *Client) Statement(ctx context.Context, account Account, page int) iter.
 	})
 }
 
-// Participants yields all participants; it ends after an error.
+// Participants yields all participants. It ends after an error.
 func (c *Client) Participants(ctx context.Context) iter.Seq2[Participant, error] {
 	return pages(0, func(query url.Values) ([]Participant, string, error) {
 		var page ParticipantPage
@@ -154,7 +154,7 @@ func (c *Client) Participants(ctx context.Context) iter.Seq2[Participant, error]
 	})
 }
 
-// Participant asks for one.
+// Participant returns one participant.
 func (c *Client) Participant(ctx context.Context, ispb string) (Participant, error) {
 	var participant Participant
 	_, err := c.ask(ctx, call{operation: opParticipant, values: []string{ispb}}, &participant)
@@ -186,7 +186,7 @@ func pages[V any](limit int, ask func(url.Values) ([]V, string, error)) iter.Seq
 	}
 }
 
-// random may be used by many goroutines: its source is the process's own.
+// random is safe for many goroutines: its source is the process's own.
 var random = rand.New(processSource{})
 
 type processSource struct{}

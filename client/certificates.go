@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Certificates are files in PEM. With a certificate of its own a client proves whose it is
-// (mutual TLS), with or without a key.
+// Certificates are files in PEM. With its own certificate a client proves its participant
+// (mutual TLS), with or without an API key.
 type Certificates struct {
 	Cert, Key string // this client's certificate chain and its private key; both or none
 	CA        string // the authorities of the server's certificate; empty: those of the system
 }
 
-// UseCertificates sets them, before the first use.
+// UseCertificates sets the certificates. Call it before the first request.
 func (c *Client) UseCertificates(files Certificates) error {
 	if files == (Certificates{}) {
 		return nil
@@ -51,12 +51,12 @@ func (c *Client) UseCertificates(files Certificates) error {
 	return nil
 }
 
-// notTrusted tells whether client or server refused the other's certificate: trying again
-// would not help, and the server has read no request.
+// notTrusted reports whether client or server rejected the other's certificate. A retry would
+// not help, and the server has read no request.
 func notTrusted(err error) bool {
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
 		return true
 	}
-	alert := new(net.OpError) // the type of what is in it is not exported
+	alert := new(net.OpError) // the type of its inner error is not exported
 	return errors.As(err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Err.Error(), "certificate")
 }

@@ -1,7 +1,7 @@
-// Package client talks to Liquida's HTTP API: it sends payments so that each is made once
+// Package client is for Liquida's HTTP API. It sends payments so that each is made once,
 // whatever breaks on the way, and reads states, balances, statements and streams.
 //
-// It is written by hand from services/producer/openapi.json; a test holds it against that.
+// It is written by hand from services/producer/openapi.json. A test compares the two.
 package client
 
 import (
@@ -20,23 +20,23 @@ import (
 	"time"
 )
 
-// DefaultURL is where make up serves the API.
+// DefaultURL is the API of make up.
 const DefaultURL = "http://127.0.0.1:8080"
 
-// Limits of what is taken from a server, which may be any.
+// Limits of what a server, which may be any, can send.
 const (
 	answerBytesMax = 64 << 20
 	keyBytesMax    = 4096
 	retryAfterMax  = 30 * time.Second
 )
 
-// Client is safe for use by many goroutines. Its times may be set before the first use.
+// Client is safe for many goroutines. Set its times before the first request.
 type Client struct {
-	// Timeout bounds one request, but for the time that an outcome is waited for; of a stream
-	// it bounds the beginning. Default 10 s.
+	// Timeout bounds one request, without the wait for an outcome. For a stream it bounds the
+	// beginning. Default 10 s.
 	Timeout time.Duration
-	// RetryFor bounds how long a request that was not answered, or answered with 429 or 5xx, is
-	// tried again: the first try is always made. Default 30 s.
+	// RetryFor bounds the retries of a request without a response, or with 429 or 5xx. The first
+	// try is always made. Default 30 s.
 	RetryFor time.Duration
 
 	base *url.URL
@@ -44,8 +44,8 @@ type Client struct {
 	http *http.Client
 }
 
-// New makes a client of the API at an address such as DefaultURL. The key, if any, is sent
-// with every request (Authorization: Bearer).
+// New returns a client of the API at an address such as DefaultURL. Every request carries the
+// key, if there is one (Authorization: Bearer).
 func New(address, key string) (*Client, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
@@ -54,12 +54,12 @@ func New(address, key string) (*Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	return &Client{Timeout: 10 * time.Second, RetryFor: 30 * time.Second, base: base, key: key, http: &http.Client{
 		Transport: transport,
-		// The API redirects nowhere, and a payment must not go where nobody sent it.
+		// The API never redirects, and a payment must not go anywhere else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// ReadKey reads the key that a file holds on its only line.
+// ReadKey reads a key from a file of one line.
 func ReadKey(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -72,13 +72,13 @@ func ReadKey(path string) (string, error) {
 	}
 	key := strings.TrimSpace(string(text))
 	if key == "" || len(text) > keyBytesMax || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		// Its content is a secret, also when it is wrong.
+		// The content is a secret, even if it is wrong.
 		return "", fmt.Errorf("%s must hold a key and nothing else: one line of at most %d visible characters", path, keyBytesMax)
 	}
 	return key, nil
 }
 
-// operation is one of the API's, by its name in the description.
+// operation is an operation of the API, by its id in the description.
 type operation struct{ id, method, path string }
 
 var (
@@ -95,14 +95,14 @@ var (
 	opParticipant   = operation{"participant", "GET", "/v1/participants/{ispb}"}
 )
 
-// call is a request to be made, perhaps more than once.
+// call is a request that may be sent more than once.
 type call struct {
 	operation
 	values []string   // of the path, in order
 	query  url.Values // parameters
 	header map[string]string
 	body   any
-	longer time.Duration // time beyond Timeout
+	longer time.Duration // time added to Timeout
 }
 
 func (c *Client) request(ctx context.Context, call call) (*http.Request, error) {
@@ -139,9 +139,9 @@ func (c *Client) request(ctx context.Context, call call) (*http.Request, error) 
 	return request, nil
 }
 
-// once makes a request and decodes its answer.
+// once sends a request and decodes its response.
 func (c *Client) once(ctx context.Context, call call, into any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout+call.longer, fmt.Errorf("no answer within %v", c.Timeout+call.longer))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout+call.longer, fmt.Errorf("no response within %v", c.Timeout+call.longer))
 	defer cancel()
 	request, err := c.request(ctx, call)
 	if err != nil {
@@ -160,17 +160,17 @@ func (c *Client) once(ctx context.Context, call call, into any) error {
 		return problemOf(response, text)
 	}
 	if len(text) > answerBytesMax {
-		return fmt.Errorf("%s answered with more than %d bytes: ask for less", call.path, answerBytesMax)
+		return fmt.Errorf("%s responded with more than %d bytes: ask for less", call.path, answerBytesMax)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s answered what is not the API's (%w): is %s Liquida's address?", call.path, err, c.base)
+		return fmt.Errorf("the response of %s is not from the API (%w): is %s Liquida's address?", call.path, err, c.base)
 	}
 	return nil
 }
 
-// ask makes a request, again while the answer says so, within RetryFor. Every request of
-// this API may be made again: a payment has its identity in it. With an error, open tells
-// whether one of the tries may have done what was asked: 429 and what is final have not.
+// ask sends a request, and retries it within RetryFor if the response allows it. A retry of any
+// request of this API is safe: a payment carries its identity. With an error, open reports
+// whether a try may have succeeded: not after 429 or a final error.
 func (c *Client) ask(ctx context.Context, call call, into any) (open bool, err error) {
 	retries := c.retries()
 	for {
@@ -187,7 +187,7 @@ func (c *Client) ask(ctx context.Context, call call, into any) (open bool, err e
 	}
 }
 
-// retries bounds how long one thing is tried again.
+// retries bounds the retries of one request.
 type retries struct {
 	until time.Time
 	next  time.Duration
@@ -197,10 +197,10 @@ func (c *Client) retries() *retries {
 	return &retries{time.Now().Add(c.RetryFor), 200 * time.Millisecond}
 }
 
-// pause waits before the next try, as long as the server asks for or a growing time; false
-// says that the bound is reached.
+// pause waits before the next try: as long as the server asks for, or a growing time. It
+// returns false when no time is left.
 func (r *retries) pause(ctx context.Context, err error) bool {
-	pause := r.next/2 + rand.N(r.next) // many clients must not come back at once
+	pause := r.next/2 + rand.N(r.next) // random, so that many clients do not return at once
 	r.next = min(2*r.next, 5*time.Second)
 	if problem := new(Problem); errors.As(err, &problem) && problem.RetryAfter > 0 {
 		pause = min(problem.RetryAfter, retryAfterMax)
@@ -218,7 +218,7 @@ func (r *retries) pause(ctx context.Context, err error) bool {
 	}
 }
 
-// Unanswered is a request without a whole answer: what it did is not known.
+// Unanswered is the error of a request without a complete response: its effect is unknown.
 type Unanswered struct{ Err error }
 
 func (e *Unanswered) Error() string { return e.Err.Error() }
@@ -226,7 +226,7 @@ func (e *Unanswered) Unwrap() error { return e.Err }
 
 func unanswered(ctx context.Context, err error) error {
 	if notTrusted(err) {
-		return err // nothing was sent that the server would read
+		return err // the server has read no request
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", err, cause)
@@ -234,15 +234,15 @@ func unanswered(ctx context.Context, err error) error {
 	return &Unanswered{err}
 }
 
-// Problem is an answer that is an error (RFC 9457).
+// Problem is an error response (RFC 9457).
 type Problem struct {
 	Type       string          `json:"type"`
 	Title      string          `json:"title"`
 	Status     int             `json:"status"`
 	Detail     string          `json:"detail"`                  // what is wrong and what to do
 	Field      string          `json:"field,omitempty"`         // which field of the request
-	Value      json.RawMessage `json:"value,omitempty"`         // what it held
-	Rule       string          `json:"rule,omitempty"`          // what it must be
+	Value      json.RawMessage `json:"value,omitempty"`         // its value
+	Rule       string          `json:"rule,omitempty"`          // the rule that it breaks
 	Code       string          `json:"code,omitempty"`          // the reason code of the payment system
 	EndToEndID string          `json:"end_to_end_id,omitempty"` // the payment
 	RetryAfter time.Duration   `json:"-"`
@@ -262,11 +262,11 @@ func (p *Problem) Error() string {
 	return text
 }
 
-// problemOf reads an error; what stands between client and API may answer something else.
+// problemOf reads an error response. A proxy between client and API may respond something else.
 func problemOf(response *http.Response, text []byte) error {
 	problem := new(Problem)
 	if json.Unmarshal(text, problem) != nil || problem.Title == "" {
-		problem = &Problem{Title: http.StatusText(response.StatusCode), Detail: fmt.Sprintf("the answer is no problem document: %.200q", text)}
+		problem = &Problem{Title: http.StatusText(response.StatusCode), Detail: fmt.Sprintf("the response is not a problem document: %.200q", text)}
 	}
 	problem.Status = response.StatusCode
 	if seconds, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 31); err == nil {
@@ -275,8 +275,7 @@ func problemOf(response *http.Response, text []byte) error {
 	return problem
 }
 
-// TryAgain tells whether an error leaves the outcome open or may pass: there was no answer,
-// or 429, or one that the server is to blame for.
+// TryAgain reports whether a retry may help: there was no response, or 429, or 5xx.
 func TryAgain(err error) bool {
 	if problem := new(Problem); errors.As(err, &problem) {
 		return problem.Status == http.StatusTooManyRequests || problem.Status >= 500
@@ -284,7 +283,7 @@ func TryAgain(err error) bool {
 	return errors.As(err, new(*Unanswered))
 }
 
-// NotFound tells whether an error says that the ledger does not know what was asked for.
+// NotFound reports whether an error says that the ledger does not know the id.
 func NotFound(err error) bool {
 	problem := new(Problem)
 	return errors.As(err, &problem) && problem.Status == http.StatusNotFound

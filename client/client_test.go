@@ -116,7 +116,7 @@ func TestAnOutcomeNotSeenIsTold(t *testing.T) {
 	})
 	payer := Account{"10000001", "0001", "1"}
 	state, err := c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, time.Minute)
-	if state.Status != Accepted || err == nil || !strings.Contains(err.Error(), "payment E was taken") {
+	if state.Status != Accepted || err == nil || !strings.Contains(err.Error(), "payment E was accepted") {
 		t.Errorf("%+v %v", state, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// silenceMax is how long a stream may say nothing; the server sends comments more often.
+	// silenceMax is the longest silence of a stream. The server sends comments more often.
 	silenceMax    = time.Minute
 	eventBytesMax = 1 << 20
 )
@@ -23,12 +23,12 @@ var (
 	errEnded  = errors.New("the stream ended")
 )
 
-// event is one of a stream; id is the position after it.
+// event is an event of a stream. id is the position after it.
 type event struct{ id, name, data string }
 
-// Follow tells each new state of a payment until the final one, which it returns. It goes
-// on over breaks of the connection, within RetryFor each, until the context ends; with an
-// error it returns the last state that it saw.
+// Follow calls each with every new state of a payment, and returns the final one. It reconnects
+// after a break, within RetryFor, until the context ends. With an error it returns the last
+// state that it saw.
 func (c *Client) Follow(ctx context.Context, endToEndID string, each func(PaymentState)) (PaymentState, error) {
 	return followStates(ctx, c, call{operation: opPaymentEvents, values: []string{endToEndID}}, each)
 }
@@ -66,16 +66,16 @@ func followStates[S outcome](ctx context.Context, c *Client, events call, each f
 	return last, err
 }
 
-// Settlements tells how a participant's payments ended: from "start", from "end" (now), or
-// from a position told earlier. It is told at least once: compare EndToEndID. The position
-// is where to go on after this settlement. It goes on over breaks of the connection, until
-// each asks it to stop or the context ends.
+// Settlements calls each when a payment of a participant ends: from "start", from "end" (now),
+// or from an earlier position. A settlement may come more than once: compare EndToEndID. The
+// position is where to continue after it. Settlements reconnects after a break, until each
+// returns stop or the context ends.
 func (c *Client) Settlements(ctx context.Context, participant, from string, each func(s Settlement, position string) (stop bool, err error)) error {
 	return c.stream(ctx, func() call {
 		return call{operation: opSettlements, query: url.Values{"participant": {participant}, "from": {from}}}
 	}, func(e event) (bool, error) {
 		if e.id != "" {
-			from = e.id // after a break the stream goes on here
+			from = e.id // after a break the stream continues here
 		}
 		if e.data == "" {
 			return false, nil
@@ -88,12 +88,12 @@ func (c *Client) Settlements(ctx context.Context, participant, from string, each
 	})
 }
 
-// stream reads events until take asks it to stop; a stream that breaks is opened again.
+// stream reads events until take returns stop. After a break it opens the stream again.
 func (c *Client) stream(ctx context.Context, next func() call, take func(event) (stop bool, err error)) error {
 	retries := c.retries()
 	for {
 		stopped, err := c.streamOnce(ctx, next(), func(e event) (bool, error) {
-			retries = c.retries() // it works
+			retries = c.retries() // the stream works
 			return take(e)
 		})
 		switch {
@@ -110,11 +110,12 @@ func (c *Client) stream(ctx context.Context, next func() call, take func(event) 
 	}
 }
 
-// streamOnce reads one stream; its end is an error that TryAgain tells, unless take ended it.
+// streamOnce reads one stream. Unless take stopped it, its end is an error for which TryAgain
+// is true.
 func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bool, error)) (stopped bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(c.Timeout, func() { cancel(fmt.Errorf("no answer within %v", c.Timeout)) })
+	silence := time.AfterFunc(c.Timeout, func() { cancel(fmt.Errorf("no response within %v", c.Timeout)) })
 	defer silence.Stop()
 	request, err := c.request(ctx, call)
 	if err != nil {
@@ -126,7 +127,7 @@ func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bo
 	}
 	defer response.Body.Close()
 	if response.StatusCode != 200 {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, eventBytesMax)) // a part tells enough
+		text, _ := io.ReadAll(io.LimitReader(response.Body, eventBytesMax)) // a part is enough
 		return false, problemOf(response, text)
 	}
 	silence.Stop()
@@ -137,7 +138,7 @@ func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bo
 	err = readEvents(func() (string, bool) {
 		silence.Reset(silenceMax)
 		more := lines.Scan()
-		silence.Stop() // what is done with an event may take its time
+		silence.Stop() // the caller may take time for an event
 		return lines.Text(), more
 	}, func(e event) (bool, error) {
 		stopped, err = take(e)
@@ -154,15 +155,15 @@ func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bo
 	return false, &Unanswered{errEnded}
 }
 
-// readEvents reads server-sent events. Told are those with data, and those that only move
-// the position on, which this API sends to keep a stream alive.
+// readEvents reads server-sent events: those with data, and those that only move the position,
+// which this API sends to keep a stream alive.
 func readEvents(next func() (string, bool), take func(event) (stop bool, err error)) error {
 	var e event
 	told := e.id
 	for {
 		line, more := next()
 		if !more {
-			return nil // what was not ended by an empty line is cut off, and not told
+			return nil // an event without an empty line after it is incomplete: drop it
 		}
 		if line == "" {
 			if e.data != "" || e.id != told {

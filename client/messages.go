@@ -8,13 +8,13 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Payment is what is sent.
+// Payment is a payment to send.
 type Payment struct {
-	EndToEndID            string  `json:"end_to_end_id,omitempty"` // its identity; made when left out
+	EndToEndID            string  `json:"end_to_end_id,omitempty"` // its identity; created if empty
 	Payer                 Account `json:"payer"`
 	Payee                 Account `json:"payee"`
 	AmountCentavos        int64   `json:"amount_centavos"`
-	AcceptedAt            string  `json:"accepted_at,omitempty"` // RFC 3339; now when left out
+	AcceptedAt            string  `json:"accepted_at,omitempty"` // RFC 3339; now if empty
 	RemittanceInformation string  `json:"remittance_information,omitempty"`
 }
 
@@ -40,8 +40,8 @@ func ParseAccount(text string) (Account, error) {
 	return a, nil
 }
 
-// The states of a payment. Accepted says that it will be settled or rejected and that the
-// outcome was not waited for; unknown, that the ledger does not know it (yet).
+// The statuses of a payment. Accepted means that it will be settled or rejected, but nobody
+// waited for the outcome. Unknown means that the ledger does not know it (yet).
 const (
 	Accepted = "accepted"
 	Unknown  = "unknown"
@@ -50,7 +50,7 @@ const (
 	Rejected = "rejected"
 )
 
-// PaymentState is what became of a payment, by the ledger.
+// PaymentState is the state of a payment in the ledger.
 type PaymentState struct {
 	EndToEndID     string     `json:"end_to_end_id"`
 	Status         string     `json:"status"`
@@ -62,17 +62,17 @@ type PaymentState struct {
 	Payer          *Account   `json:"payer,omitempty"`
 	Payee          *Account   `json:"payee,omitempty"`
 	Legs           []Leg      `json:"legs,omitempty"`
-	// What Payment alone tells: what was given back, and every return for which money is or was held.
+	// Only from Payment: the amount given back, and every return for which money is or was held.
 	ReturnedCentavos int64           `json:"returned_centavos,omitempty"`
 	Returns          []PaymentReturn `json:"returns,omitempty"`
 }
 
 func (s PaymentState) reached() string { return s.Status }
 
-// Final tells whether nothing can follow.
+// Final reports whether the state is final.
 func (s PaymentState) Final() bool { return s.Status == Settled || s.Status == Rejected }
 
-// PaymentReturn is a return of a payment, by the ledger.
+// PaymentReturn is a return of a payment in the ledger.
 type PaymentReturn struct {
 	ReturnID         string     `json:"return_id"`
 	AmountCentavos   int64      `json:"amount_centavos"`
@@ -83,16 +83,16 @@ type PaymentReturn struct {
 	DecidedAt        *time.Time `json:"decided_at,omitempty"`
 }
 
-// ReturnOrder asks to give a payment back, all of it or a part.
+// ReturnOrder asks to give back a payment, all of it or a part.
 type ReturnOrder struct {
-	ReturnID           string `json:"return_id,omitempty"` // its identity; made when left out
+	ReturnID           string `json:"return_id,omitempty"` // its identity; created if empty
 	OriginalEndToEndID string `json:"original_end_to_end_id"`
 	AmountCentavos     int64  `json:"amount_centavos"`
 	ReasonCode         string `json:"reason_code"`           // MD06, BE08, FR01 or SL02
-	AcceptedAt         string `json:"accepted_at,omitempty"` // RFC 3339; now when left out
+	AcceptedAt         string `json:"accepted_at,omitempty"` // RFC 3339; now if empty
 }
 
-// ReturnState is what became of a return, by the ledger. Its states are those of a payment.
+// ReturnState is the state of a return in the ledger. Its statuses are those of a payment.
 type ReturnState struct {
 	ReturnID           string     `json:"return_id"`
 	OriginalEndToEndID string     `json:"original_end_to_end_id,omitempty"`
@@ -103,13 +103,13 @@ type ReturnState struct {
 	DecidedAt          *time.Time `json:"decided_at,omitempty"`
 	ReturnReasonCode   string     `json:"return_reason_code,omitempty"` // why it is given back
 	AmountCentavos     int64      `json:"amount_centavos,omitempty"`
-	Payer              *Account   `json:"payer,omitempty"` // who gives back
+	Payer              *Account   `json:"payer,omitempty"` // the account that gives back
 	Payee              *Account   `json:"payee,omitempty"`
 }
 
 func (s ReturnState) reached() string { return s.Status }
 
-// Final tells whether nothing can follow.
+// Final reports whether the state is final.
 func (s ReturnState) Final() bool { return s.Status == Settled || s.Status == Rejected }
 
 // Leg is one movement of a payment.
@@ -121,7 +121,7 @@ type Leg struct {
 	State          string `json:"state"` // held, posted or released
 }
 
-// Balance is what an account holds: available is posted less what payments under way hold.
+// Balance is the balance of an account. Available is posted less what is held.
 type Balance struct {
 	PostedCentavos     int64 `json:"posted_centavos"`
 	PendingOutCentavos int64 `json:"pending_out_centavos"`
@@ -135,13 +135,13 @@ type AccountBalance struct {
 	Balance
 }
 
-// Statement is a page of what moved an account, newest first.
+// Statement is a page of the movements of an account, newest first.
 type Statement struct {
 	Lines      []StatementLine `json:"lines"`
-	NextCursor string          `json:"next_cursor,omitempty"` // asks for older lines; empty at the end
+	NextCursor string          `json:"next_cursor,omitempty"` // for older lines; empty at the end
 }
 
-// StatementLine is one movement. Only a posted one moves the balance.
+// StatementLine is one movement. Only a posted line changes the balance.
 type StatementLine struct {
 	At             time.Time `json:"at"`
 	Kind           string    `json:"kind"`      // held, posted or released
@@ -153,15 +153,15 @@ type StatementLine struct {
 	ReturnID       string    `json:"return_id,omitempty"` // of a return
 }
 
-// Participant is a bank: its reserve at the central bank and its transit, of one instant.
+// Participant is a bank: its reserve at the central bank and its transit, at one instant.
 type Participant struct {
 	ISPB      string     `json:"ispb"`
 	Reserve   Balance    `json:"reserve"`
 	Transit   Balance    `json:"transit"`
-	ThreeLegs *ThreeLegs `json:"three_leg_invariant,omitempty"` // nil where the funding is not known
+	ThreeLegs *ThreeLegs `json:"three_leg_invariant,omitempty"` // nil if the funding is unknown
 }
 
-// ThreeLegs tells whether a bank's reserve and transit agree with its funding.
+// ThreeLegs compares a bank's reserve and transit with its funding.
 type ThreeLegs struct {
 	FundedCentavos     int64 `json:"funded_centavos"`
 	DepositsCentavos   int64 `json:"deposits_centavos"`
@@ -180,10 +180,10 @@ type Settlement struct {
 	EndToEndID     string   `json:"end_to_end_id"`
 	Status         string   `json:"status"` // settled or rejected
 	ReasonCode     string   `json:"reason_code,omitempty"`
-	Payer          *Account `json:"payer,omitempty"` // nil where no money was held for a return
+	Payer          *Account `json:"payer,omitempty"` // nil if no money was held for a return
 	Payee          *Account `json:"payee,omitempty"`
 	AmountCentavos int64    `json:"amount_centavos"`
-	// OriginalEndToEndID is that of the payment that is given back, of a return alone.
+	// OriginalEndToEndID is the payment that a return gives back.
 	OriginalEndToEndID string    `json:"original_end_to_end_id,omitempty"`
 	ReportedAt         time.Time `json:"reported_at"`
 }

@@ -17,30 +17,30 @@ import (
 )
 
 const (
-	batchLinesMax     = 10_000   // BATCH_LINES_MAX as it is shipped
-	batchLineBytesMax = 16 << 10 // HTTP_BODY_BYTES_MAX as it is shipped
+	batchLinesMax     = 10_000   // BATCH_LINES_MAX as shipped
+	batchLineBytesMax = 16 << 10 // HTTP_BODY_BYTES_MAX as shipped
 	askAgain          = 200 * time.Millisecond
 )
 
-// batch pays what the lines of a file say.
+// batch pays the payments in the lines of a file.
 type batch struct {
 	*options
-	lines   int // of a request
+	lines   int // of one request
 	wait    time.Duration
 	makeIDs bool
 
-	count, not, open int // payments; of them refused or rejected, not known
+	count, not, open int // payments; those refused or rejected; those unknown
 }
 
 func batchCommand(o *options) *cobra.Command {
 	b := &batch{options: o}
 	command := &cobra.Command{
-		Use: "batch FILE", Short: "Pay what the lines of a file say, one payment each", Args: cobra.ExactArgs(1),
-		Long: `Pay what the lines of a file (- for standard input) say, each a payment as the API takes it, in
-JSON. For each line one line is printed, in order: its number, the EndToEndId, and what became of
-it; empty lines are passed over. A line that is wrong does not touch the others.
-Exit codes: 0 all settled (with --wait 0s: taken), 1 some were rejected or refused, 3 of some it is
-not known: do the same again. That is safe for lines with an end_to_end_id: --make-ids gives them one.`,
+		Use: "batch FILE", Short: "Pay the payments of a file, one in each line", Args: cobra.ExactArgs(1),
+		Long: `Pay the payments of a file (- for standard input). Each line is a payment in the JSON of the API;
+empty lines are ignored. For each payment it prints a line, in order: the line's number, the
+EndToEndId and the outcome. A wrong line does not affect the others.
+Exit codes: 0 all settled (with --wait 0s: accepted), 1 some were rejected or refused, 3 some are
+unknown: run the same again. That is safe for lines with an end_to_end_id; --make-ids adds them.`,
 		Example: `  liquida batch --make-ids payments.ndjson > ready.ndjson    # sends nothing
   liquida batch ready.ndjson                                 # as often as it takes`,
 		RunE: func(command *cobra.Command, arguments []string) error {
@@ -64,20 +64,20 @@ not known: do the same again. That is safe for lines with an end_to_end_id: --ma
 	}
 	flags := command.Flags()
 	flags.IntVar(&b.lines, "lines", 500, "payments of one request, 1 to 10000")
-	flags.DurationVar(&b.wait, "wait", time.Minute, "how long to wait for the outcomes of a request's payments, 0s to 1h")
+	flags.DurationVar(&b.wait, "wait", time.Minute, "longest wait for the outcomes of one request, 0s to 1h")
 	flags.BoolVar(&b.makeIDs, "make-ids", false, "send nothing: print the lines, each with an end_to_end_id")
 	return command
 }
 
-// line is one of the file.
+// line is a line of the file.
 type line struct {
 	number  int
 	payment client.Payment
-	err     error // it is no payment
+	err     error // it is not a payment
 }
 
 func (b *batch) run(ctx context.Context, file io.Reader) error {
-	reader := bufio.NewReaderSize(file, batchLineBytesMax+2) // and the end of the line
+	reader := bufio.NewReaderSize(file, batchLineBytesMax+2) // with the end of the line
 	var lines []line
 	for number := 1; ; number++ {
 		text, err := reader.ReadSlice('\n')
@@ -128,13 +128,13 @@ func parsePayment(text []byte) (p client.Payment, err error) {
 			err = errors.New("something follows the JSON object")
 		}
 	}
-	if err == nil && p.EndToEndID == "" { // made here, so that a try can be repeated
+	if err == nil && p.EndToEndID == "" { // created here, so that a retry is the same payment
 		p.EndToEndID, err = client.NewEndToEndID(p.Payer)
 	}
 	return p, err
 }
 
-// take sends payments and prints what became of each.
+// take sends payments and prints the result of each.
 func (b *batch) take(ctx context.Context, lines []line) error {
 	var payments []client.Payment
 	for _, l := range lines {
@@ -152,7 +152,7 @@ func (b *batch) take(ctx context.Context, lines []line) error {
 	waiting, cancel := context.WithTimeout(ctx, b.wait)
 	defer cancel()
 	for _, l := range lines {
-		said := batchAnswer{Line: l.number}
+		said := lineResult{Line: l.number}
 		if l.err != nil {
 			said.refuse(l.err)
 		} else {
@@ -190,7 +190,7 @@ func (b *batch) complete(lines []line) error {
 	return nil
 }
 
-// outcomeOf asks for a payment until it has ended or the time is over.
+// outcomeOf reads the state of a payment until it is final or the time is over.
 func (b *batch) outcomeOf(ctx context.Context, id string) (state client.PaymentState, err error) {
 	for {
 		state, err = b.api.Payment(ctx, id)
@@ -207,11 +207,11 @@ func (b *batch) outcomeOf(ctx context.Context, id string) (state client.PaymentS
 	}
 }
 
-// refused is the state of a line that nothing was done for.
+// refused is the status of a line that made no payment.
 const refused = "refused"
 
-// batchAnswer is what became of a line.
-type batchAnswer struct {
+// lineResult is the result of a line.
+type lineResult struct {
 	Line       int             `json:"line"`
 	EndToEndID string          `json:"end_to_end_id,omitempty"`
 	Status     string          `json:"status"`
@@ -220,7 +220,7 @@ type batchAnswer struct {
 	Problem    *client.Problem `json:"problem,omitempty"`
 }
 
-func (a *batchAnswer) of(result client.BatchResult) {
+func (a *lineResult) of(result client.BatchResult) {
 	a.EndToEndID, a.Status = result.EndToEndID, client.Accepted
 	if result.Err == nil {
 		return
@@ -236,14 +236,14 @@ func (a *batchAnswer) of(result client.BatchResult) {
 	}
 }
 
-func (a *batchAnswer) refuse(why error) {
+func (a *lineResult) refuse(why error) {
 	a.Status, a.Error = refused, why.Error()
 	if errors.As(why, &a.Problem) {
 		a.Error = fmt.Sprintf("%s (%d): %s", a.Problem.Title, a.Problem.Status, a.Problem.Detail)
 	}
 }
 
-func (a *batchAnswer) end(state client.PaymentState, err error) {
+func (a *lineResult) end(state client.PaymentState, err error) {
 	if err == nil {
 		a.Status, a.ReasonCode = state.Status, state.ReasonCode
 	} else if !client.NotFound(err) {
@@ -252,7 +252,7 @@ func (a *batchAnswer) end(state client.PaymentState, err error) {
 }
 
 // print writes one line for people.
-func (a *batchAnswer) print(w io.Writer) {
+func (a *lineResult) print(w io.Writer) {
 	id := a.EndToEndID
 	if id == "" {
 		id = "-"

@@ -9,7 +9,7 @@ import (
 	"github.com/liquida/liquida/client"
 )
 
-// certificateFlags are those of every command for an API that is reached over TLS.
+// certificateFlags adds the flags for an API over TLS to every command.
 func certificateFlags(root *cobra.Command) *client.Certificates {
 	files, flags := &client.Certificates{}, root.PersistentFlags()
 	flags.StringVar(&files.Cert, "cert", os.Getenv("LIQUIDA_CERT"), "file with the participant's certificate, PEM, for mutual TLS, or LIQUIDA_CERT")

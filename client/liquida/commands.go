@@ -18,7 +18,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// options are those of every command.
+// options are the flags of every command.
 type options struct {
 	url, keyFile      string
 	json              bool
@@ -26,16 +26,16 @@ type options struct {
 
 	out     io.Writer
 	api     *client.Client
-	started bool // the arguments and the environment were good
+	started bool // arguments and environment were good
 }
 
 func (o *options) flags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.url, "url", cmp.Or(os.Getenv("LIQUIDA_URL"), client.DefaultURL), "address of the API, or LIQUIDA_URL")
 	flags.StringVar(&o.keyFile, "key-file", os.Getenv("LIQUIDA_KEY_FILE"), "file that holds the participant's key, or LIQUIDA_KEY_FILE")
-	flags.BoolVar(&o.json, "json", false, "print JSON, as the API gives it")
-	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "for the answer to one request, 100ms to 5m")
-	flags.DurationVar(&o.retryFor, "retry-for", 30*time.Second, "how long what was not answered, or answered with 429 or 503, is tried again, 0 to 1h")
+	flags.BoolVar(&o.json, "json", false, "print JSON, as the API sends it")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest wait for the response to a request, 100ms to 5m")
+	flags.DurationVar(&o.retryFor, "retry-for", 30*time.Second, "how long to retry a request without a response, or with 429 or 5xx, 0 to 1h")
 }
 
 func (o *options) connect(*cobra.Command, []string) error {
@@ -67,10 +67,10 @@ func within(flag string, value, least, most time.Duration) error {
 	return nil
 }
 
-// openOutcome is the error of a payment whose end is not known yet.
+// openOutcome is the error of a payment whose outcome is not known yet.
 type openOutcome struct{ error }
 
-// outcome tells a state, and makes of it what the exit code says.
+// outcome prints a state. Its error decides the exit code.
 func (o *options) outcome(state client.PaymentState) error {
 	if err := o.show(state, func() { printState(o.out, state) }); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (o *options) outcome(state client.PaymentState) error {
 	return verdict(state)
 }
 
-// outcomeOfReturn is the same for a return.
+// outcomeOfReturn does the same for a return.
 func (o *options) outcomeOfReturn(state client.ReturnState) error {
 	if err := o.show(state, func() { printReturn(o.out, state) }); err != nil {
 		return err
@@ -109,10 +109,10 @@ func payCommand(o *options) *cobra.Command {
 	var payment client.Payment
 	var wait time.Duration
 	command := &cobra.Command{
-		Use: "pay PAYER PAYEE AMOUNT", Short: "Pay, and tell the outcome", Args: cobra.ExactArgs(3),
-		Long: `Pay, and tell the outcome. While the answer is that the payment's fate is unknown, the same
-is sent again with the same EndToEndId, so the payment is made once. Exit codes: 0 settled
-(with --wait 0s: taken), 1 rejected or refused, 3 not known: send it again with --id.`,
+		Use: "pay PAYER PAYEE AMOUNT", Short: "Pay, wait and print the outcome", Args: cobra.ExactArgs(3),
+		Long: `Pay, wait and print the outcome. While the payment's fate is unknown, the same payment is
+sent again with the same EndToEndId, so it is made once. Exit codes: 0 settled (with --wait
+0s: accepted), 1 rejected or refused, 3 unknown: send it again with --id.`,
 		Example: "  liquida pay 10000001/0001/1 10000002/0001/1 12.34 --info 'order 7'",
 		RunE: func(command *cobra.Command, arguments []string) (err error) {
 			if payment.Payer, err = client.ParseAccount(arguments[0]); err != nil {
@@ -137,7 +137,7 @@ is sent again with the same EndToEndId, so the payment is made once. Exit codes:
 			if unknown := new(client.UnknownFate); errors.As(err, &unknown) {
 				return &openOutcome{fmt.Errorf("%w\nThat is: liquida pay %s --id %s", err, strings.Join(arguments, " "), unknown.EndToEndID)}
 			}
-			if err != nil && state.Status != client.Unknown && state.EndToEndID != "" { // taken
+			if err != nil && state.Status != client.Unknown && state.EndToEndID != "" { // accepted
 				return &openOutcome{fmt.Errorf("%w\nAsk with liquida status %s", err, state.EndToEndID)}
 			}
 			if err != nil {
@@ -150,9 +150,9 @@ is sent again with the same EndToEndId, so the payment is made once. Exit codes:
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&payment.EndToEndID, "id", "", "EndToEndId, to send the same payment again; made when left out")
+	flags.StringVar(&payment.EndToEndID, "id", "", "EndToEndId, to send the same payment again; created if empty")
 	flags.StringVar(&payment.RemittanceInformation, "info", "", "remittance information, at most 140 bytes")
-	flags.DurationVar(&wait, "wait", time.Minute, "how long to wait for the outcome, 0s to 1h")
+	flags.DurationVar(&wait, "wait", time.Minute, "longest wait for the outcome, 0s to 1h")
 	return command
 }
 
@@ -160,9 +160,9 @@ func returnCommand(o *options) *cobra.Command {
 	var order client.ReturnOrder
 	var wait time.Duration
 	command := &cobra.Command{
-		Use: "return ENDTOENDID AMOUNT", Short: "Give a payment back, all of it or a part, and tell the outcome", Args: cobra.ExactArgs(2),
-		Long: `Give a payment back, all of it or a part: by the bank that received it, within 90 days.
-Exit codes as of pay; the id of a return begins with D, and status knows it.`,
+		Use: "return ENDTOENDID AMOUNT", Short: "Give back a payment, all of it or a part, and print the outcome", Args: cobra.ExactArgs(2),
+		Long: `Give back a payment, all of it or a part, as the bank that received it, within 90 days. The
+exit codes are those of pay. The id of a return begins with D; status takes it, too.`,
 		Example: "  liquida return E100000012026… 2.34 --reason MD06",
 		RunE: func(command *cobra.Command, arguments []string) (err error) {
 			if err := endToEndID("ENDTOENDID", arguments[0]); err != nil {
@@ -188,7 +188,7 @@ Exit codes as of pay; the id of a return begins with D, and status knows it.`,
 			if unknown := new(client.UnknownFate); errors.As(err, &unknown) {
 				return &openOutcome{fmt.Errorf("%w\nThat is: liquida return %s --reason %s --id %s", err, strings.Join(arguments, " "), order.ReasonCode, unknown.EndToEndID)}
 			}
-			if err != nil && state.Status != client.Unknown && state.ReturnID != "" { // taken
+			if err != nil && state.Status != client.Unknown && state.ReturnID != "" { // accepted
 				return &openOutcome{fmt.Errorf("%w\nAsk with liquida status %s", err, state.ReturnID)}
 			}
 			if err != nil {
@@ -201,9 +201,9 @@ Exit codes as of pay; the id of a return begins with D, and status knows it.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&order.ReturnID, "id", "", "the return's id, to send the same return again; made when left out")
-	flags.StringVar(&order.ReasonCode, "reason", "MD06", "why it is given back: "+strings.Join(returnReasons, ", "))
-	flags.DurationVar(&wait, "wait", time.Minute, "how long to wait for the outcome, 0s to 1h")
+	flags.StringVar(&order.ReturnID, "id", "", "the return's id, to send the same return again; created if empty")
+	flags.StringVar(&order.ReasonCode, "reason", "MD06", "reason: "+strings.Join(returnReasons, ", "))
+	flags.DurationVar(&wait, "wait", time.Minute, "longest wait for the outcome, 0s to 1h")
 	return command
 }
 
@@ -211,8 +211,8 @@ var returnReasons = []string{"MD06", "BE08", "FR01", "SL02"}
 
 func statusCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "status ENDTOENDID | RETURNID", Short: "Tell what became of a payment or a return", Args: cobra.ExactArgs(1),
-		Long: "Tell what became of a payment or a return, by the ledger. Exit codes: 0 settled, 1 rejected, 3 held or not known (yet).",
+		Use: "status ENDTOENDID | RETURNID", Short: "Print the state of a payment or a return", Args: cobra.ExactArgs(1),
+		Long: "Print the state of a payment or a return in the ledger. Exit codes: 0 settled, 1 rejected, 3 held or not known (yet).",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if _, err := pix.ParseReturnID(arguments[0]); err == nil {
 				o.started = true
@@ -246,10 +246,10 @@ func watchCommand(o *options) *cobra.Command {
 	var count int
 	var longest time.Duration
 	command := &cobra.Command{
-		Use: "watch ENDTOENDID | RETURNID | ISPB", Short: "Watch a payment or a return to its end, or a participant's payments end", Args: cobra.ExactArgs(1),
-		Long: `Watch a payment or a return to its end (exit codes as of status), or how a participant's
-payments and returns end, until a signal, --count or --for says so (exit code 0). A settlement
-may be told more than once. With --json each has a position: --from goes on after it.`,
+		Use: "watch ENDTOENDID | RETURNID | ISPB", Short: "Follow a payment or a return to its end, or a participant's settlements", Args: cobra.ExactArgs(1),
+		Long: `Follow a payment or a return to its end, with the exit codes of status. Or follow the
+settlements of a participant until a signal, --count or --for, with exit code 0. A settlement
+may come more than once. With --json each has a position: --from continues after it.`,
 		Example: "  liquida watch 10000002 --from start --count 10",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if count < 0 {
@@ -270,7 +270,7 @@ may be told more than once. With --json each has a position: --from goes on afte
 			}
 			o.started = true
 			if notID == nil {
-				last := client.PaymentState{EndToEndID: arguments[0]} // also when no state is seen
+				last := client.PaymentState{EndToEndID: arguments[0]} // if no state comes
 				var err error
 				if _, notReturn := pix.ParseReturnID(arguments[0]); notReturn == nil {
 					var state client.ReturnState
@@ -298,7 +298,7 @@ may be told more than once. With --json each has a position: --from goes on afte
 					Position string `json:"position"`
 				}{s, position}, func() { printSettlement(o.out, s) })
 			})
-			if ctx.Err() != nil && count == 0 { // the end that was asked for
+			if ctx.Err() != nil && count == 0 { // the end of --for
 				return nil
 			}
 			if ctx.Err() != nil {
@@ -308,15 +308,15 @@ may be told more than once. With --json each has a position: --from goes on afte
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&from, "from", "end", "of a participant: start (the first payment ever), end (now), or a position")
-	flags.IntVar(&count, "count", 0, "of a participant: end after so many; 0: no end")
+	flags.StringVar(&from, "from", "end", "for a participant: start (the first payment ever), end (now), or a position")
+	flags.IntVar(&count, "count", 0, "for a participant: end after this many; 0: no end")
 	flags.DurationVar(&longest, "for", 0, "end after this time; 0s: no end")
 	return command
 }
 
 func balanceCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "balance ACCOUNT", Short: "Tell what an account holds", Args: cobra.ExactArgs(1),
+		Use: "balance ACCOUNT", Short: "Print the balance of an account", Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			account, err := client.ParseAccount(arguments[0])
 			if err != nil {
@@ -335,9 +335,9 @@ func balanceCommand(o *options) *cobra.Command {
 func statementCommand(o *options) *cobra.Command {
 	var limit int
 	command := &cobra.Command{
-		Use: "statement ACCOUNT", Short: "Tell what moved an account, newest first", Args: cobra.ExactArgs(1),
-		Long: `Tell what moved an account, newest first. Only posted lines move the balance: held and
-released ones tell what payments under way take and give back.`,
+		Use: "statement ACCOUNT", Short: "Print the movements of an account, newest first", Args: cobra.ExactArgs(1),
+		Long: `Print the movements of an account, newest first. Only posted lines change the balance: held and
+released lines show what payments in flight hold and free.`,
 		RunE: func(command *cobra.Command, arguments []string) error {
 			account, err := client.ParseAccount(arguments[0])
 			if err != nil {
@@ -367,8 +367,8 @@ released ones tell what payments under way take and give back.`,
 
 func participantsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "participants [ISPB]", Short: "Tell the banks' reserves and whether their books agree", Args: cobra.MaximumNArgs(1),
-		Long: "Tell the banks' reserves and transits, and whether they agree with the funding; exit code 1 if one does not.",
+		Use: "participants [ISPB]", Short: "Print the banks' reserves, and whether their books agree", Args: cobra.MaximumNArgs(1),
+		Long: "Print the banks' reserves and transits, and whether they agree with the funding. The exit code is 1 if one does not.",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			all := o.api.Participants(command.Context())
 			if len(arguments) == 1 {

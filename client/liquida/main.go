@@ -1,4 +1,4 @@
-// The liquida command is Liquida's API for people and scripts.
+// The liquida command is the HTTP API of Liquida for people and scripts.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/liquida/liquida/client"
 )
 
-// The exit codes are a promise to scripts.
+// Scripts rely on the exit codes.
 const (
 	exitDone     = 0
 	exitNot      = 1
@@ -23,17 +23,17 @@ const (
 	exitUnknown  = 3
 )
 
-const long = `liquida pays, asks and watches over the HTTP API of Liquida's producer.
+const long = `liquida pays, reads and follows payments over the HTTP API of Liquida.
 
 Accounts are written ISPB/BRANCH/NUMBER, like 10000001/0001/1; amounts in reais with two
-decimals, like 12.34. With --json every answer is JSON, in centavos, as the API gives it;
-lists and streams are one object a line.
+decimals, like 12.34. With --json the output is JSON in centavos, as the API sends it;
+lists and streams have one object in each line.
 
 Exit codes:
-  0  settled, or as asked
+  0  settled, or done
   1  rejected, refused, not found, or books that do not agree
   2  bad usage; nothing was sent
-  3  not known (yet), or no answer: do the same again, with pay by the same --id`
+  3  unknown (yet), or no response: run the same again, pay with the same --id`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

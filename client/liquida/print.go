@@ -15,7 +15,7 @@ import (
 
 var amountPattern = regexp.MustCompile(`^[0-9]{1,16}\.[0-9]{2}$`)
 
-// centavos reads reais. The two decimals are asked for: nobody may mistake one for the other.
+// centavos reads reais. It demands two decimals, so that nobody mistakes reais for centavos.
 func centavos(text string) (int64, error) {
 	if !amountPattern.MatchString(text) {
 		return 0, fmt.Errorf("AMOUNT %q: it must be in reais with two decimals, like 12.34", text)
@@ -35,7 +35,7 @@ func reais(centavos int64) string {
 	return fmt.Sprintf("%sBRL %d.%02d", sign, magnitude/100, magnitude%100)
 }
 
-// reason returns a reason code with its meaning, if the clearing house gives it.
+// reason returns a reason code, with its meaning if it is one of the clearing house.
 func reason(code string) string {
 	if parsed, err := pix.ParseReason(code); err == nil && parsed.Meaning() != "" {
 		return code + ", " + parsed.Meaning()

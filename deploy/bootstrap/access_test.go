@@ -21,9 +21,9 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// startLockedKafka starts a broker with start, and returns a configuration that logs in as its
+// startSecuredKafka starts a broker with start, and returns a configuration that logs in as its
 // admin and makes users.
-func startLockedKafka(t *testing.T, start func(*testing.T, ...kfake.Opt) stream.Config) *Config {
+func startSecuredKafka(t *testing.T, start func(*testing.T, ...kfake.Opt) stream.Config) *Config {
 	t.Helper()
 	config := smallConfig(t)
 	config.PasswordsDir = t.TempDir()
@@ -97,7 +97,7 @@ func TestEveryUserMayDoWhatTheTableSaysAndNothingElse(t *testing.T) {
 }
 
 func everyUserMayDoWhatTheTableSays(t *testing.T, start func(*testing.T, ...kfake.Opt) stream.Config) {
-	config := startLockedKafka(t, start)
+	config := startSecuredKafka(t, start)
 	var said bytes.Buffer
 	say := func(format string, values ...any) { fmt.Fprintf(&said, format+"\n", values...) }
 	if _, err := ensureKafka(t.Context(), config, say); err != nil {
@@ -139,7 +139,7 @@ func everyUserMayDoWhatTheTableSays(t *testing.T, start func(*testing.T, ...kfak
 }
 
 func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
-	config := startLockedKafka(t, startKafka)
+	config := startSecuredKafka(t, startKafka)
 	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
 }
 
 func TestPasswordsStayUntilTheirFileIsReplaced(t *testing.T) {
-	config := startLockedKafka(t, startKafka)
+	config := startSecuredKafka(t, startKafka)
 	file := keys.PasswordFile(config.PasswordsDir, "producer")
 	var passwords []string
 	for run := range 3 {
@@ -203,7 +203,7 @@ func TestPasswordsStayUntilTheirFileIsReplaced(t *testing.T) {
 }
 
 func TestAdminsWrongPasswordIsTheReasonForWaiting(t *testing.T) {
-	config := startLockedKafka(t, startKafka)
+	config := startSecuredKafka(t, startKafka)
 	config.Timeout = 4 * time.Second
 	config.Stream.SASLPasswordFile = filepath.Join(t.TempDir(), "guessed")
 	if err := keys.MakePassword(config.Stream.SASLPasswordFile); err != nil {

@@ -20,16 +20,15 @@ const Version = "4.3.1"
 
 // Node is one broker, which is its own controller.
 type Node struct {
-	Folder     string // of its settings and its data
-	Address    string // IP:port for its clients
-	Controller string // IP:port for itself
-	Locks      *Locks // nil: everyone may do everything
+	Folder     string    // of its settings and its data
+	Address    string    // IP:port for its clients
+	Controller string    // IP:port for itself
+	Security   *Security // nil: everyone may do everything
 }
 
-// Locks secure a node: they hold what proves the node to its clients and the clients to it. The
-// controller's listener asks for the node's own certificate, because whoever reaches it may
+// Security is what proves a node to its clients and the clients to it. The controller's listener asks for the node's own certificate, because whoever reaches it may
 // change users and ACLs.
-type Locks struct {
+type Security struct {
 	AuthorityFile     string // PEM: signed the node's certificate, and no other
 	CertificateFile   string // PEM: certificate and key (PKCS 8), of the common name BrokerName
 	Admin             string // the superuser
@@ -47,23 +46,23 @@ const clusterID = "bGlxdWlkYS1zdGFjay0wMQ"
 
 // properties returns the node's settings, with its data in the given folder.
 func (n Node) properties(data, adminPassword string) string {
-	locks := []string{"listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
-	if n.Locks != nil {
-		locks = []string{
+	security := []string{"listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+	if n.Security != nil {
+		security = []string{
 			"listener.security.protocol.map=CLIENT:SASL_SSL,CONTROLLER:SSL",
 			"sasl.enabled.mechanisms=SCRAM-SHA-512",
 			"sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512", // the node as its own client
-			fmt.Sprintf("listener.name.client.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=%q password=%q;", n.Locks.Admin, adminPassword),
+			fmt.Sprintf("listener.name.client.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=%q password=%q;", n.Security.Admin, adminPassword),
 			"ssl.keystore.type=PEM",
-			"ssl.keystore.location=" + n.Locks.CertificateFile,
+			"ssl.keystore.location=" + n.Security.CertificateFile,
 			"ssl.truststore.type=PEM",
-			"ssl.truststore.location=" + n.Locks.AuthorityFile,
+			"ssl.truststore.location=" + n.Security.AuthorityFile,
 			"listener.name.controller.ssl.client.auth=required",
 			"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-			"super.users=User:" + n.Locks.Admin + ";User:CN=" + BrokerName,
+			"super.users=User:" + n.Security.Admin + ";User:CN=" + BrokerName,
 		}
 	}
-	return strings.Join(append(locks,
+	return strings.Join(append(security,
 		"process.roles=broker,controller",
 		"node.id=1",
 		"controller.quorum.voters=1@"+n.Controller,
@@ -102,9 +101,9 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 		return err
 	}
 	adminPassword := ""
-	if node.Locks != nil {
+	if node.Security != nil {
 		var err error
-		if adminPassword, err = keys.ReadPassword(node.Locks.AdminPasswordFile); err != nil {
+		if adminPassword, err = keys.ReadPassword(node.Security.AdminPasswordFile); err != nil {
 			return err
 		}
 	}
@@ -125,8 +124,8 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 	}
 	defer os.Remove(settings)
 	arguments := []string{"kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "--config", settings}
-	if node.Locks != nil {
-		arguments = append(arguments, "--add-scram", fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", node.Locks.Admin, adminPassword))
+	if node.Security != nil {
+		arguments = append(arguments, "--add-scram", fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", node.Security.Admin, adminPassword))
 	}
 	// From a file, which nobody else can read. Everyone can read a command line.
 	command := node.settings() + ".command"

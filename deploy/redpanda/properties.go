@@ -25,7 +25,7 @@ type Properties struct {
 	StorageMinFreeBytes          int64 `yaml:"storage_min_free_bytes"`
 	AutoCreateTopics             bool  `yaml:"auto_create_topics_enabled"`
 
-	// Accepted, not imitated. The embedded broker has locks of its own settings.
+	// Accepted, not imitated. The embedded broker is secured by settings of its own.
 	EnableSASL             bool     `yaml:"enable_sasl"`
 	Superusers             []string `yaml:"superusers"`
 	AdminAPIRequireAuth    bool     `yaml:"admin_api_require_auth"`

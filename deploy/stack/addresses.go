@@ -63,8 +63,8 @@ func (a *addresses) of(role string) string {
 		number, _ := strconv.Atoi(replica)
 		port = firstReplica + number
 	} else if !ok { // "engine-3 telemetry"
-		slot, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(role, "engine-"), " telemetry"))
-		port = firstEngineTelemetry + slot
+		instance, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(role, "engine-"), " telemetry"))
+		port = firstEngineTelemetry + instance
 	}
 	address := loopback(port)
 	if a.ports == FreePorts {

@@ -20,7 +20,7 @@ var ErrNotRunning = errors.New("the stack is not running")
 type state struct {
 	Ports     Ports             `json:"ports"`
 	Kafka     string            `json:"kafka"`
-	Locks     bool              `json:"kafka_locks"`
+	Secured   bool              `json:"kafka_locks"`
 	Replicas  int               `json:"replicas"`
 	Addresses map[string]string `json:"addresses"` // by role
 	Processes []record          `json:"processes"` // in the order of starting
@@ -68,7 +68,7 @@ func load(dir string) (*state, error) {
 // save writes the state, whole or not at all, and removes it when nothing runs.
 func (s *Stack) save() error {
 	s.mu.Lock()
-	st := state{Ports: s.addresses.ports, Kafka: s.config.Kafka, Locks: s.config.KafkaLocks, Replicas: s.config.Replicas, Addresses: map[string]string{}}
+	st := state{Ports: s.addresses.ports, Kafka: s.config.Kafka, Secured: s.config.KafkaSecured, Replicas: s.config.Replicas, Addresses: map[string]string{}}
 	for _, p := range s.processes {
 		if r := p.current(); r != nil && !r.dead() && !p.spec.oneShot {
 			st.Processes = append(st.Processes, record{p.spec.name, r.pid, r.started, r.began, r.logFrom})
@@ -157,7 +157,7 @@ func Up(ctx context.Context, config Config) error {
 	}
 	if !before.anyAlive() { // its ports may have been taken since
 		before = &state{Ports: config.Ports}
-	} else if has := (kafkaKind{before.Kafka, before.Locks}); has != config.kafkaKind() || before.Replicas != config.Replicas {
+	} else if has := (kafkaKind{before.Kafka, before.Secured}); has != config.kafkaKind() || before.Replicas != config.Replicas {
 		return fmt.Errorf("the running stack has %s and %v: bring it up as that, or stop it first (down)", describeLedger(before.Replicas), has)
 	}
 	s, err := start(ctx, config, before)
@@ -181,7 +181,7 @@ func reopen(dir string) (*Stack, *state, error) {
 	if !st.anyAlive() {
 		return nil, nil, ErrNotRunning
 	}
-	config, err := (&Config{Dir: dir, BinDir: dir, Kafka: st.Kafka, KafkaLocks: st.Locks, Replicas: st.Replicas}).withDefaults()
+	config, err := (&Config{Dir: dir, BinDir: dir, Kafka: st.Kafka, KafkaSecured: st.Secured, Replicas: st.Replicas}).withDefaults()
 	if err != nil {
 		return nil, nil, err
 	}

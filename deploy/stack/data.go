@@ -21,8 +21,8 @@ var kafkaFolders = map[kafkaKind]string{
 }
 
 type kafkaKind struct {
-	which  string
-	locked bool
+	which   string
+	secured bool
 }
 
 func describeLedger(replicas int) string {
@@ -33,13 +33,13 @@ func describeLedger(replicas int) string {
 }
 
 func (k kafkaKind) String() string {
-	if k.locked {
-		return "the " + k.which + " Kafka with locks"
+	if k.secured {
+		return "the secured " + k.which + " Kafka"
 	}
 	return "the " + k.which + " Kafka"
 }
 
-func (c *Config) kafkaKind() kafkaKind { return kafkaKind{c.Kafka, c.KafkaLocks} }
+func (c *Config) kafkaKind() kafkaKind { return kafkaKind{c.Kafka, c.KafkaSecured} }
 
 func (s *Stack) data(folder string) string { return filepath.Join(s.config.Dir, "data", folder) }
 
@@ -48,7 +48,7 @@ func (s *Stack) ledgerFolder() string { return s.data(ledgerFolders[s.config.Rep
 func (s *Stack) kafkaFolder() string { return s.data(kafkaFolders[s.config.kafkaKind()]) }
 
 func (s *Stack) kafkaNode() kafka.Node {
-	return kafka.Node{Locks: s.kafkaLocks(), Folder: s.kafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controllerOf(Broker))}
+	return kafka.Node{Security: s.kafkaSecurity(), Folder: s.kafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controllerOf(Broker))}
 }
 
 // refuseOtherData returns an error if the folder holds data of another kind. A ledger and topics

@@ -94,15 +94,15 @@ func (s *Stack) specify(name string) (spec, error) {
 			like = "redpanda"
 		}
 		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.kafkaFolder(), "BROKER_LIKE="+like)
-		if s.config.KafkaLocks {
+		if s.config.KafkaSecured {
 			p.env = append(p.env, "BROKER_ADMIN_PASSWORD_FILE="+s.passwordFile(stream.Admin),
 				"BROKER_TLS_CERT_FILE="+s.certificateFile(), "BROKER_TLS_KEY_FILE="+s.certificateFile())
 		}
 	case Bootstrap:
 		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0", // it ends before anybody could ask
 			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile(), "ANSWER_KEYS_FILE="+s.answerKeysFile())
-		if s.config.KafkaLocks {
-			p.env = append(p.env, "KAFKA_PASSWORDS_DIR="+s.locksFolder())
+		if s.config.KafkaSecured {
+			p.env = append(p.env, "KAFKA_PASSWORDS_DIR="+s.secretsFolder())
 		}
 		p.oneShot = true
 	case Simulator, Producer:

@@ -52,9 +52,9 @@ func CheckKafka(setting, which string) error {
 	return fmt.Errorf("%s is %q: it must be one of %s", setting, which, strings.Join(all, ", "))
 }
 
-// EngineName returns the name of an engine's process and slot. A slot keeps its partitions when
+// EngineName returns the name of an engine's process and instance. An instance keeps its partitions when
 // its engine restarts.
-func EngineName(slot int) string { return fmt.Sprintf("engine-%d", slot) }
+func EngineName(instance int) string { return fmt.Sprintf("engine-%d", instance) }
 
 // Config says what to run and where. Dir and BinDir are needed, the rest has defaults.
 type Config struct {
@@ -67,11 +67,11 @@ type Config struct {
 	LedgerReserve  int64  // bytes of the disk reserved for each server's new data file to grow into; default none
 	// LedgerCore gives a single TigerBeetle server a processor of its own. Everything else, also
 	// the calling process and its load, shares the others. Default: all share all.
-	LedgerCore bool
-	Kafka      string // Embedded, RedpandaLike or Apache; default Embedded
-	KafkaLocks bool   // TLS, users and ACLs at the broker; default none
-	Engines    int    // default 1
-	Ports      Ports  // default FixedPorts
+	LedgerCore   bool
+	Kafka        string // Embedded, RedpandaLike or Apache; default Embedded
+	KafkaSecured bool   // TLS, users and ACLs at the broker; default none
+	Engines      int    // default 1
+	Ports        Ports  // default FixedPorts
 
 	// Env adds environment variables, NAME=value, by process name ("engine-0") or kind
 	// ("clearing-engine"; for the others the name is the kind). A name wins over a kind.
@@ -159,7 +159,7 @@ type Stack struct {
 
 	mu        sync.Mutex
 	processes []*process // in the order of their first start
-	engines   int        // slots given out
+	engines   int        // instances given out
 	crashes   []Crash
 	stopOnce  sync.Once
 	stopErr   error
@@ -269,8 +269,8 @@ func (s *Stack) wanted() []string {
 	for s.has(EngineName(s.engines)) { // adopted from a stack with more engines
 		s.engines++
 	}
-	for slot := range s.engines {
-		names = append(names, EngineName(slot))
+	for instance := range s.engines {
+		names = append(names, EngineName(instance))
 	}
 	names = append(names, Producer)
 	if s.config.Observers.StatsdBridge != "" {
@@ -309,8 +309,8 @@ func (s *Stack) launch(ctx context.Context, name string) error {
 	case slices.Contains(s.Replicas(), name):
 		err = tigerbeetle.FormatCluster(ctx, s.config.TigerBeetleBin, s.ledgerFolder(), s.config.Replicas, s.config.LedgerReserve)
 	case name == Broker:
-		if s.config.KafkaLocks {
-			err = s.makeLocks()
+		if s.config.KafkaSecured {
+			err = s.makeSecrets()
 		}
 		if err == nil && s.kafka != nil {
 			err = s.kafka.Prepare(ctx, s.kafkaNode())
@@ -522,7 +522,7 @@ func (s *Stack) LimitFiles(name string, bytes uint64) error {
 	return nil
 }
 
-// AddEngine starts one more engine in a new slot, waits until it is ready and returns its name.
+// AddEngine starts one more engine in a new instance, waits until it is ready and returns its name.
 func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	name := EngineName(s.engines)

@@ -92,7 +92,7 @@ func standInService() {
 	})
 	http.HandleFunc("POST /exit", func(http.ResponseWriter, *http.Request) { os.Exit(7) })
 	http.HandleFunc("POST /unready", func(http.ResponseWriter, *http.Request) { unready.Store(true) })
-	fmt.Println("slot", os.Getenv("ENGINE_INSTANCE_ID"), "deadline", os.Getenv("ENGINE_DEADLINE"))
+	fmt.Println("instance", os.Getenv("ENGINE_INSTANCE_ID"), "deadline", os.Getenv("ENGINE_DEADLINE"))
 	if err := http.ListenAndServe(os.Getenv("TELEMETRY_ADDRESS"), nil); err != nil {
 		panic(err)
 	}
@@ -183,10 +183,10 @@ func TestForeground(t *testing.T) {
 	if got := s.Names(); !slices.Equal(got, want) {
 		t.Errorf("started %v; want %v", got, want)
 	}
-	if log := logOf(t, s, "engine-0"); !strings.Contains(log, "slot engine-0 deadline 10s") {
+	if log := logOf(t, s, "engine-0"); !strings.Contains(log, "instance engine-0 deadline 10s") {
 		t.Errorf("engine-0 logged %q", log)
 	}
-	if log := logOf(t, s, "engine-1"); !strings.Contains(log, "slot engine-1 deadline 20s") {
+	if log := logOf(t, s, "engine-1"); !strings.Contains(log, "instance engine-1 deadline 20s") {
 		t.Errorf("engine-1 logged %q", log)
 	}
 
@@ -272,7 +272,7 @@ func TestForeground(t *testing.T) {
 	if anyAlive(all) {
 		t.Error("a process is left after Stop")
 	}
-	if !strings.Contains(output.String(), "engine-0        slot engine-0") {
+	if !strings.Contains(output.String(), "engine-0        instance engine-0") {
 		t.Errorf("the output lacks engine-0's lines: %q", output.String())
 	}
 	if err := s.StartProcess("engine-0"); err == nil {
@@ -290,7 +290,7 @@ func TestCrash(t *testing.T) {
 			post(t, s.TelemetryURL("engine-0")+"/exit")
 			eventually(t, "the crash is noted", func() bool { return len(s.Crashes()) == 1 })
 			crash := s.Crashes()[0]
-			if crash.Name != "engine-0" || crash.How != "exit status 7" || !strings.Contains(crash.Log, "slot engine-0") {
+			if crash.Name != "engine-0" || crash.How != "exit status 7" || !strings.Contains(crash.Log, "instance engine-0") {
 				t.Errorf("noted %+v", crash)
 			}
 			if !restart {
@@ -580,21 +580,21 @@ func TestOtherData(t *testing.T) {
 	if err := Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "down") || !strings.Contains(err.Error(), "one TigerBeetle server") {
 		t.Errorf("up with more replicas than run: %v", err)
 	}
-	other.Replicas, other.KafkaLocks = 0, true
+	other.Replicas, other.KafkaSecured = 0, true
 	if err := Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "down") || !strings.Contains(err.Error(), "the embedded Kafka:") {
-		t.Errorf("up with locks on a stack that runs without: %v", err)
+		t.Errorf("a secured up on a stack that runs without: %v", err)
 	}
-	other.Replicas, other.KafkaLocks = 3, false
+	other.Replicas, other.KafkaSecured = 3, false
 	if err := Down(t.Context(), config.Dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "clean") || !strings.Contains(err.Error(), "one TigerBeetle server") {
 		t.Errorf("up with more replicas than there is data of: %v", err)
 	}
-	locked := config
-	locked.KafkaLocks = true
-	if err := Up(t.Context(), locked); err == nil || !strings.Contains(err.Error(), "clean") || !strings.Contains(err.Error(), "the embedded Kafka:") {
-		t.Errorf("up with locks on data without: %v", err)
+	secured := config
+	secured.KafkaSecured = true
+	if err := Up(t.Context(), secured); err == nil || !strings.Contains(err.Error(), "clean") || !strings.Contains(err.Error(), "the embedded Kafka:") {
+		t.Errorf("a secured up on data without: %v", err)
 	}
 	likeRedpanda := config
 	likeRedpanda.Kafka = RedpandaLike

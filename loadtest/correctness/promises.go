@@ -30,7 +30,7 @@ var promises = []promise{
 	{"partitions", []string{"TestNetworkToKafka", "TestNetworkToLedger"}},
 	{"returns within the payment", []string{"TestReturnsRace", "TestReturnsAtTheFrontDoor", "TestNoMoreIsGivenBackThanWasPaidWhoeverRaces"}},
 	{"no answer taken back", []string{"TestChaos", "TestNetworkToLedger", "TestEnginesComeAndGo"}},
-	{"rights at Kafka", []string{"TestLockedKafka"}},
+	{"rights at Kafka", []string{"TestSecuredKafka"}},
 	{"poison input", []string{"TestBadInput"}},
 	{"idempotent bootstrap", []string{"TestTwoAtOnceFromNothingAndThenAgain", "TestItGoesOnFromAnyHalfDoneState"}},
 }

@@ -4,7 +4,7 @@ package stream
 // the broker's configuration has its password.
 const Admin = "admin"
 
-// Access is what one user may do at a broker with locks. What is not here is forbidden.
+// Access is what one user may do at a secured broker. What is not here is forbidden.
 type Access struct {
 	User   string
 	Reads  []string // topics

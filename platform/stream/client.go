@@ -14,7 +14,7 @@ import (
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
-// Config says where Kafka is and what its locks need. It is part of the configuration of
+// Config says where Kafka is and what its security needs. It is part of the configuration of
 // every program that talks to Kafka.
 type Config struct {
 	Brokers []string      `env:"KAFKA_BROKERS" envDefault:"127.0.0.1:9092" help:"Kafka bootstrap addresses, host:port, comma-separated"`

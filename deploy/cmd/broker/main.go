@@ -24,7 +24,7 @@ type configuration struct {
 	SyncWrites bool   `env:"BROKER_SYNC_WRITES" envDefault:"false" help:"fsync each batch before it is acknowledged"`
 
 	Like               string `env:"BROKER_LIKE" envDefault:"kafka" help:"which broker to behave like where they differ: kafka or redpanda"`
-	RedpandaProperties string `env:"BROKER_REDPANDA_PROPERTIES" help:"file with Redpanda's cluster properties, a .bootstrap.yaml, for BROKER_LIKE=redpanda; its locks are not taken from there; empty: those of docker-compose.yml"`
+	RedpandaProperties string `env:"BROKER_REDPANDA_PROPERTIES" help:"file with Redpanda's cluster properties, a .bootstrap.yaml, for BROKER_LIKE=redpanda; users and ACLs are not taken from there; empty: those of docker-compose.yml"`
 
 	AdminPasswordFile string `env:"BROKER_ADMIN_PASSWORD_FILE" help:"file with the password of the superuser admin: clients must log in (SASL/SCRAM) and may do only what ACLs allow; fixed once there is data; empty: everybody may do everything"`
 	TLSCertFile       string `env:"BROKER_TLS_CERT_FILE" help:"certificate and chain, PEM: clients must use TLS; empty: they must not"`
@@ -40,7 +40,7 @@ func (c *configuration) Validate() error {
 	if c.DataDir == "" {
 		return errors.New("BROKER_DATA_DIR is empty: name a folder for the data")
 	}
-	if _, err = c.locks(); err != nil { // reads what the files hold
+	if _, err = c.security(); err != nil { // reads what the files hold
 		return err
 	}
 	switch {
@@ -110,10 +110,10 @@ func start(config *configuration) (*kfake.Cluster, error) {
 			return nil, fmt.Errorf("BROKER_DATA_DIR: %w", err)
 		}
 	}
-	if err := lockData(config); err != nil {
+	if err := checkSecurity(config); err != nil {
 		return nil, err
 	}
-	options, err := config.locks()
+	options, err := config.security()
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ type options struct {
 	reserve   int64 // MiB
 	core      bool
 	kafka     string
-	locks     bool
+	secured   bool
 	logLevel  string
 	env       environment
 }
@@ -148,7 +148,7 @@ func (o *options) forStarting() {
 	o.flags.Int64Var(&o.reserve, "ledger-reserve", 4096, "`MiB` of the disk reserved for each TigerBeetle server's new data file, 0 to 1048576: it is faster while it need not grow; a payment takes about 9 KB")
 	o.flags.BoolVar(&o.core, "ledger-core", runtime.NumCPU() > 2, "give a single TigerBeetle server a processor of its own (default with more than two): more payments and shorter tails, but of two processors the other is not enough for many HTTP requests")
 	o.flags.StringVar(&o.kafka, "kafka", stack.Embedded, "the `broker`: embedded, redpanda-like for the embedded one behaving like Redpanda, or apache for Apache Kafka "+kafka.Version)
-	o.flags.BoolVar(&o.locks, "kafka-locks", false, "lock the broker: TLS, passwords, and rights for each service; keys are in kafka-keys of --dir")
+	o.flags.BoolVar(&o.secured, "kafka-locks", false, "secure Kafka: TLS, a password for each user, least-privilege ACLs; the secrets are in kafka-keys of --dir")
 	o.flags.StringVar(&o.logLevel, "log-level", "info", "of the services: debug, info, warn or error")
 	o.flags.Var(o.env, "env", "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
 }
@@ -208,7 +208,7 @@ func (o *options) build(ctx context.Context) error {
 
 func (o *options) config() stack.Config {
 	config := stack.Config{
-		Dir: o.dir, BinDir: o.bin, Replicas: o.replicas, CacheGrid: o.cacheGrid, LedgerReserve: o.reserve << 20, LedgerCore: o.core, Kafka: o.kafka, KafkaLocks: o.locks, Engines: o.engines,
+		Dir: o.dir, BinDir: o.bin, Replicas: o.replicas, CacheGrid: o.cacheGrid, LedgerReserve: o.reserve << 20, LedgerCore: o.core, Kafka: o.kafka, KafkaSecured: o.secured, Engines: o.engines,
 		Env: o.env, LogLevel: o.logLevel, Progress: os.Stderr,
 	}
 	if o.freePorts {

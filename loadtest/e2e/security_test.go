@@ -18,11 +18,11 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// With locks at the broker every program has the rights that it needs: payments of every
+// On a secured Kafka every program has the rights that it needs: payments of every
 // kind end as they must, and the audit reads what it must. It has no others. One that is
 // refused says so, and nothing is lost by it.
-func TestLockedKafka(t *testing.T) {
-	s := start(t, 1, func(c *stack.Config) { c.KafkaLocks = true })
+func TestSecuredKafka(t *testing.T) {
+	s := start(t, 1, func(c *stack.Config) { c.KafkaSecured = true })
 	engine := stack.EngineName(0)
 	result := s.load(100, 500, "--mix", "demo").wait()
 	s.settledAtLeast(result, 0.4)

@@ -23,8 +23,8 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// locksOf returns the environment of a broker with locks, and how its admin connects.
-func locksOf(t *testing.T, b *broker) (env []string, admin stream.Config) {
+// securityOf returns the environment of a secured broker, and how its admin connects.
+func securityOf(t *testing.T, b *broker) (env []string, admin stream.Config) {
 	t.Helper()
 	folder := t.TempDir()
 	pair := httptest.NewTLSServer(nil) // its certificate is valid for 127.0.0.1
@@ -44,15 +44,15 @@ func locksOf(t *testing.T, b *broker) (env []string, admin stream.Config) {
 }
 
 // Users and ACLs survive SIGKILL and restarts, as all data does.
-func TestLocksSurvive(t *testing.T) {
+func TestSecuritySurvives(t *testing.T) {
 	b := newBroker(t)
-	env, admin := locksOf(t, b)
+	env, admin := securityOf(t, b)
 	password := filepath.Join(t.TempDir(), "password")
 	if err := keys.MakePassword(password); err != nil {
 		t.Fatal(err)
 	}
 	for run, signal := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		b.startLocked(env, admin)
+		b.startSecured(env, admin)
 		if run == 0 {
 			secret, err := keys.ReadPassword(password)
 			if err != nil {
@@ -87,18 +87,18 @@ func TestLocksSurvive(t *testing.T) {
 	if about, err := os.Stat(b.dir); err != nil || about.Mode().Perm() != 0o700 {
 		t.Errorf("the data: %v, %v", about.Mode(), err)
 	}
-	if said, code := b.refused(); !strings.Contains(said, "was made with locks and BROKER_ADMIN_PASSWORD_FILE is empty") || code != settings.ExitFailure {
-		t.Errorf("without locks, on data with locks, it ends with %d and says %q", code, said)
+	if said, code := b.refused(); !strings.Contains(said, "is of a secured broker and BROKER_ADMIN_PASSWORD_FILE is empty") || code != settings.ExitFailure {
+		t.Errorf("not secured, on data of a secured broker, it ends with %d and says %q", code, said)
 	}
 }
 
-func TestLocksThatDoNotFitAreRefused(t *testing.T) {
+func TestDataOfAnotherSecurityIsRefused(t *testing.T) {
 	b := newBroker(t)
-	env, _ := locksOf(t, b)
+	env, _ := securityOf(t, b)
 	b.start()
 	b.end(syscall.SIGKILL)
-	if said, code := b.refused(env...); !strings.Contains(said, "was made without locks") || code != settings.ExitFailure {
-		t.Errorf("with locks, on data without, it ends with %d and says %q", code, said)
+	if said, code := b.refused(env...); !strings.Contains(said, "is of a broker that is not secured") || code != settings.ExitFailure {
+		t.Errorf("secured, on data of a broker that is not, it ends with %d and says %q", code, said)
 	}
 	for _, c := range []struct{ env, says string }{
 		{"BROKER_ADMIN_PASSWORD_FILE=" + b.dir + "/nothing", "BROKER_ADMIN_PASSWORD_FILE: stat " + b.dir + "/nothing"},
@@ -110,7 +110,7 @@ func TestLocksThatDoNotFitAreRefused(t *testing.T) {
 	}
 }
 
-func (b *broker) startLocked(env []string, admin stream.Config) {
+func (b *broker) startSecured(env []string, admin stream.Config) {
 	b.t.Helper()
 	b.cmd = b.command(b.address)
 	b.cmd.Env = append(b.cmd.Env, env...)
@@ -126,7 +126,7 @@ func (b *broker) startLocked(env []string, admin stream.Config) {
 	})
 }
 
-// as returns a client of a broker with locks.
+// as returns a client of a secured broker.
 func (b *broker) as(config stream.Config) *kgo.Client {
 	b.t.Helper()
 	options, err := config.Options()

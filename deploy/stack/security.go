@@ -22,23 +22,23 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// With Config.KafkaLocks clients talk TLS to the broker. Each logs in as its user of
+// With Config.KafkaSecured clients talk TLS to the broker. Each logs in as its user of
 // stream.Accesses, with least-privilege ACLs.
 
-// locksFolder holds the broker's certificate and the passwords of all users.
-func (s *Stack) locksFolder() string { return filepath.Join(s.config.Dir, "kafka-keys") }
+// secretsFolder holds the broker's certificate and the passwords of all users.
+func (s *Stack) secretsFolder() string { return filepath.Join(s.config.Dir, "kafka-keys") }
 
-func (s *Stack) authorityFile() string { return filepath.Join(s.locksFolder(), "ca.pem") }
+func (s *Stack) authorityFile() string { return filepath.Join(s.secretsFolder(), "ca.pem") }
 
-func (s *Stack) certificateFile() string { return filepath.Join(s.locksFolder(), "broker.pem") }
+func (s *Stack) certificateFile() string { return filepath.Join(s.secretsFolder(), "broker.pem") }
 
 func (s *Stack) passwordFile(user string) string {
-	return keys.PasswordFile(s.locksFolder(), user)
+	return keys.PasswordFile(s.secretsFolder(), user)
 }
 
-// makeLocks makes the certificate and the password of the admin, which the broker needs at its
+// makeSecrets makes the certificate and the password of the admin, which the broker needs at its
 // start. Bootstrap logs in as the admin and creates the other users.
-func (s *Stack) makeLocks() error {
+func (s *Stack) makeSecrets() error {
 	return errors.Join(makeCertificate(s.authorityFile(), s.certificateFile()), keys.MakePassword(s.passwordFile(stream.Admin)))
 }
 
@@ -47,7 +47,7 @@ func (s *Stack) Kafka() stream.Config { return s.kafkaAs(stream.Admin, s.KafkaAd
 
 func (s *Stack) kafkaAs(user, brokers string) stream.Config {
 	config := stream.Config{Brokers: strings.Split(brokers, ",")}
-	if s.config.KafkaLocks {
+	if s.config.KafkaSecured {
 		config.TLS, config.TLSCAFile = true, s.authorityFile()
 		config.SASLUser, config.SASLPasswordFile = user, s.passwordFile(user)
 	}
@@ -65,12 +65,12 @@ func (s *Stack) kafkaEnvironment(user, brokers string) []string {
 	}
 }
 
-// kafkaLocks returns the locks of Apache Kafka's node, or nil without locks.
-func (s *Stack) kafkaLocks() *kafka.Locks {
-	if !s.config.KafkaLocks {
+// kafkaSecurity returns the security of Apache Kafka's node, or nil.
+func (s *Stack) kafkaSecurity() *kafka.Security {
+	if !s.config.KafkaSecured {
 		return nil
 	}
-	return &kafka.Locks{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(), Admin: stream.Admin, AdminPasswordFile: s.passwordFile(stream.Admin)}
+	return &kafka.Security{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(), Admin: stream.Admin, AdminPasswordFile: s.passwordFile(stream.Admin)}
 }
 
 // makeCertificate makes a certificate and key for a broker on this machine, both in one file, and

@@ -15,8 +15,8 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// locks returns the options of a broker that asks for passwords or TLS.
-func (c *configuration) locks() ([]kfake.Opt, error) {
+// security returns the options of a broker that asks for passwords or TLS.
+func (c *configuration) security() ([]kfake.Opt, error) {
 	var options []kfake.Opt
 	if c.AdminPasswordFile != "" {
 		password, err := keys.ReadPassword(c.AdminPasswordFile)
@@ -38,10 +38,10 @@ func (c *configuration) locks() ([]kfake.Opt, error) {
 	return options, nil
 }
 
-// lockData returns an error if the data was made with locks and there are none now, or the other
+// checkSecurity returns an error if the data is of a secured broker and this one is not, or the other
 // way round. kfake takes its users from existing data, so the first would be open to everybody and
 // the second to nobody.
-func lockData(c *configuration) error {
+func checkSecurity(c *configuration) error {
 	if c.AdminPasswordFile != "" { // what kfake stores of a password is enough to log in
 		if err := os.Chmod(c.DataDir, 0o700); err != nil {
 			return fmt.Errorf("BROKER_DATA_DIR: %w", err)
@@ -58,12 +58,12 @@ func lockData(c *configuration) error {
 	if err != nil {
 		return fmt.Errorf("BROKER_DATA_DIR: cannot read its users: %w", err)
 	}
-	_, locked := users.Scram512[stream.Admin]
+	_, secured := users.Scram512[stream.Admin]
 	switch {
-	case locked && c.AdminPasswordFile == "":
-		return fmt.Errorf("BROKER_DATA_DIR %s was made with locks and BROKER_ADMIN_PASSWORD_FILE is empty: name the file, or choose another folder", c.DataDir)
-	case !locked && c.AdminPasswordFile != "":
-		return fmt.Errorf("BROKER_DATA_DIR %s was made without locks and BROKER_ADMIN_PASSWORD_FILE is %s: leave it empty, or choose another folder", c.DataDir, c.AdminPasswordFile)
+	case secured && c.AdminPasswordFile == "":
+		return fmt.Errorf("BROKER_DATA_DIR %s is of a secured broker and BROKER_ADMIN_PASSWORD_FILE is empty: name the file, or choose another folder", c.DataDir)
+	case !secured && c.AdminPasswordFile != "":
+		return fmt.Errorf("BROKER_DATA_DIR %s is of a broker that is not secured and BROKER_ADMIN_PASSWORD_FILE is %s: leave it empty, or choose another folder", c.DataDir, c.AdminPasswordFile)
 	}
 	return nil
 }

@@ -26,9 +26,9 @@ import (
 
 const password, guessed = "open-sesame", "let-me-in"
 
-// startLocked serves TLS, and knows the user bank, who may write to the responses. It
+// startSecured serves TLS, and knows the user bank, who may write to the responses. It
 // returns what bank needs to get in.
-func startLocked(t *testing.T) (*kfake.Cluster, Config) {
+func startSecured(t *testing.T) (*kfake.Cluster, Config) {
 	t.Helper()
 	pair := httptest.NewTLSServer(nil) // for its certificate, which is good for 127.0.0.1
 	pair.Close()
@@ -69,7 +69,7 @@ func connected(t *testing.T, config Config) *kgo.Client {
 }
 
 func TestWhoHasTheKeysGetsInAndMayDoWhatIsAllowed(t *testing.T) {
-	_, config := startLocked(t)
+	_, config := startSecured(t)
 	client := connected(t, config)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -85,8 +85,8 @@ func TestWhoHasTheKeysGetsInAndMayDoWhatIsAllowed(t *testing.T) {
 }
 
 func TestWhoHasNotIsToldWhy(t *testing.T) {
-	cluster, right := startLocked(t)
-	unlocked := kit.StartBroker(t)
+	cluster, right := startSecured(t)
+	open := kit.StartBroker(t)
 	const closed = "KAFKA_TLS, KAFKA_SASL_USER or its password is missing or wrong"
 	for _, c := range []struct {
 		what, says string
@@ -97,7 +97,7 @@ func TestWhoHasNotIsToldWhy(t *testing.T) {
 		{"a user that is not there", closed, func(c *Config) { c.SASLUser = "nobody" }, nil},
 		{"no user", closed, func(c *Config) { c.SASLUser, c.SASLPasswordFile = "", "" }, nil},
 		{"no TLS", "no broker of KAFKA_BROKERS answers", func(c *Config) { c.TLS, c.TLSCAFile = false, "" }, nil},
-		{"TLS, and the broker has none", "no broker of KAFKA_BROKERS answers", func(c *Config) { c.Brokers = []string{unlocked.Address} }, nil},
+		{"TLS, and the broker has none", "no broker of KAFKA_BROKERS answers", func(c *Config) { c.Brokers = []string{open.Address} }, nil},
 		{"another authority", "KAFKA_TLS_CA_FILE must hold the authority", func(c *Config) { c.TLSCAFile = "" }, nil},
 		{"a certificate for another name", "must name the addresses of KAFKA_BROKERS", func(c *Config) {
 			_, port, _ := strings.Cut(c.Brokers[0], ":")
@@ -186,7 +186,7 @@ func TestABrokerMayAskForACertificateToo(t *testing.T) {
 
 // A new password needs no restart.
 func TestANewPasswordIsReadForTheNextConnection(t *testing.T) {
-	_, config := startLocked(t)
+	_, config := startSecured(t)
 	right := config.SASLPasswordFile
 	config.SASLPasswordFile = passwordFile(t, "not yet")
 	client := connected(t, config)
@@ -203,8 +203,8 @@ func TestANewPasswordIsReadForTheNextConnection(t *testing.T) {
 	}
 }
 
-func TestLocksNameTheVariable(t *testing.T) {
-	_, right := startLocked(t)
+func TestSecurityErrorsNameTheVariable(t *testing.T) {
+	_, right := startSecured(t)
 	folder := t.TempDir()
 	nothing := filepath.Join(folder, "nothing")
 	for _, c := range []struct {

@@ -16,9 +16,9 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// Bad input of every kind ends as a dead letter, and the payments between it settle. The
-// load brings the kinds that it knows; hand-made records bring what no client of ours
-// would send. The audit accounts for each of them.
+// Bad input of every kind ends as a dead letter, and the payments between it settle. The load
+// sends the kinds that it knows; hand-made records are what no client of ours would send. The
+// audit accounts for each of them.
 func TestBadInput(t *testing.T) {
 	s := start(t, 1)
 	load := s.load(300, 3000, "--mix", "bad-input")
@@ -53,8 +53,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// deadLettersOf counts the dead letters that a load must have caused.
-func deadLettersOf(r *running) int {
+// deadLettersOf counts the dead letters that a load must cause.
+func deadLettersOf(r *loadRun) int {
 	n := 0
 	for _, outcome := range r.result.Outcomes {
 		switch outcome.Case {
@@ -71,7 +71,7 @@ type handMadeRecord struct {
 	deadLetter bool
 }
 
-// handMade returns records as foreign clients, other versions and attackers send them.
+// handMade returns records such as foreign clients, other versions and attackers send.
 func handMade() []handMadeRecord {
 	population := sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}
 	generator := mix.NewGenerator(population, rand.New(rand.NewPCG(1, 1)))

@@ -2,7 +2,7 @@ package e2e
 
 import "testing"
 
-// Every case of the mix ends as it must, with nothing broken and nothing excused.
+// Every case of the mix ends as it must, without faults and without excuses.
 func TestEveryCase(t *testing.T) {
 	s := start(t, 1)
 	result := s.load(500, 5000, "--mix", "demo").wait()

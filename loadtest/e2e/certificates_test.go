@@ -32,7 +32,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue makes a certificate and its key, and returns their files.
+// issue creates a certificate and its key, and returns their files.
 func (a *authority) issue(name string, template *x509.Certificate) (certificate, key string) {
 	a.t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -13,7 +13,7 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// Faults of every kind, at times and in an order that the seed decides.
+// Faults of every kind. The seed decides their order and times.
 func TestChaos(t *testing.T) {
 	names, err := chaos.ParseKinds("all")
 	if err != nil {
@@ -23,8 +23,8 @@ func TestChaos(t *testing.T) {
 	breakIt(t, 300, duration, chaos.Plan(1, duration, names))
 }
 
-// An engine is stopped for longer than its session, so that the other takes over, and then
-// goes on: a zombie, which believes that it owns what is another's by now.
+// An engine is frozen for longer than its session, so that the other takes over. Then it
+// continues as a zombie, which believes that it still owns its partitions.
 func TestZombieEngine(t *testing.T) {
 	r := script(t, 300, 38*time.Second, "5s pause-engine, 15s pause-engine, 25s pause-engine")
 	for _, event := range r.Events {
@@ -37,18 +37,18 @@ func TestZombieEngine(t *testing.T) {
 	}
 }
 
-// The network between an engine and Kafka is cut, held up in one and in both directions,
-// and slowed.
+// The network between an engine and Kafka is cut, held in one and in both directions, and
+// slowed.
 func TestNetworkToKafka(t *testing.T) {
 	script(t, 300, 40*time.Second, "5s cut-kafka, 12s stall-kafka, 19s half-open-kafka, 26s slow-kafka, 33s cut-kafka")
 }
 
-// The same between an engine and the ledger.
+// The network between an engine and the ledger breaks in the same ways.
 func TestNetworkToLedger(t *testing.T) {
 	script(t, 300, 40*time.Second, "5s cut-ledger, 12s stall-ledger, 19s half-open-ledger, 26s slow-ledger, 33s cut-ledger")
 }
 
-// Banks are silent, late and slow, answer twice and reject; others answer in their place.
+// Banks are silent, late and slow, respond twice and reject; others forge their responses.
 func TestBanksMisbehave(t *testing.T) {
 	r := script(t, 300, 52*time.Second, "5s bank-silent, 7s bank-late, 15s bank-slow, 20s bank-duplicate, 25s bank-rejecting, 30s forge-answers, 40s forge-answers")
 	for what, count := range map[string]float64{
@@ -74,7 +74,7 @@ func script(t *testing.T, rate float64, duration time.Duration, text string) *ch
 	return breakIt(t, rate, duration, plan)
 }
 
-// breakIt runs the plan and fails the test unless the run passes.
+// breakIt runs a plan, and fails the test unless the run passes.
 func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.PlannedFault) *chaos.Result {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "liquida-e2e-chaos-") //nolint:usetesting // the logs of a failed test must stay
@@ -111,5 +111,5 @@ func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.Pl
 	return r
 }
 
-// population is the sandbox's default one.
+// population is the default population of the sandbox.
 var population = sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}

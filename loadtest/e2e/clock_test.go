@@ -18,14 +18,14 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// An engine whose clock is minutes off, either way, is not ready, fetches nothing and decides
-// nothing. With the right clock it goes on: what has waited past its deadline meanwhile is
-// rejected for it, and what comes later settles.
+// An engine whose clock is minutes wrong, either way, is not ready, fetches nothing and decides
+// nothing. With the right clock it goes on: payments that waited past their deadline are
+// rejected, and later ones settle.
 func TestClockWrong(t *testing.T) {
 	s := start(t, 1)
 	engine := stack.EngineName(0)
 	s.must(s.Kill(engine))
-	var load *running
+	var load *loadRun
 	for _, offset := range []time.Duration{5 * time.Minute, -5 * time.Minute} {
 		_, err := s.StartToDie(engine, "ENGINE_CLOCK_OFFSET="+offset.String()) // Kill ends it
 		s.must(err)
@@ -43,7 +43,7 @@ func TestClockWrong(t *testing.T) {
 		if load == nil {
 			load = s.load(200, 6000, duringFaults...)
 			s.eventually("payments wait", func() bool { return s.ends(stream.Payments) > 100 })
-			time.Sleep(deadline) // a backlog older than any payment may become
+			time.Sleep(deadline) // until the backlog is past its deadline
 		} else {
 			time.Sleep(2 * time.Second)
 		}
@@ -64,7 +64,7 @@ func TestClockWrong(t *testing.T) {
 	s.audit()
 }
 
-// nothingDecided fails the test if any payment has been touched since the stack began.
+// nothingDecided fails the test if anything was decided since the stack started.
 func (s *system) nothingDecided() {
 	t := s.t
 	t.Helper()
@@ -95,7 +95,7 @@ func (s *system) nothingDecided() {
 	}
 }
 
-// ends is the number of records in a topic.
+// ends returns the number of records in a topic.
 func (s *system) ends(topic string) int64 {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.KafkaAddress()))
@@ -108,7 +108,7 @@ func (s *system) ends(topic string) int64 {
 	return records
 }
 
-// metric is the value of an engine's metric without labels.
+// metric returns the value of an engine's metric without labels.
 func (s *system) metric(engine, name string) float64 {
 	s.t.Helper()
 	response, err := http.Get(s.TelemetryURL(engine) + "/metrics")

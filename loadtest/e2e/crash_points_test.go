@@ -9,17 +9,17 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 )
 
-// crashPoints are the steps of a payment at which the engine is killed, in order. They
-// are listed here again on purpose: a step that the engine no longer has must fail.
+// crashPoints are the steps of a payment at which the engine dies, in order. They are listed
+// here again on purpose: a step that the engine no longer has must fail the test.
 var crashPoints = []string{
 	"after-fetch", "after-phase-1-sent", "after-phase-1-answered", "after-request-produced", "after-response-read",
 	"after-phase-2-sent", "after-phase-2-answered", "after-report-produced", "after-report-acknowledged",
 	"after-offset-marked", "after-commit",
 }
 
-// The engine kills itself at every step of a payment, at the first payment and somewhere
-// in the middle of a load. Each time its successor begins with what it left. In the end
-// every payment has its one outcome.
+// The engine kills itself at every step of a payment, at the first payment and in the middle of
+// a load. Each time its successor continues from what it left. In the end every payment has its
+// one outcome.
 func TestEngineKilledAtEveryStep(t *testing.T) {
 	s := start(t, 1)
 	engine := stack.EngineName(0)
@@ -27,7 +27,7 @@ func TestEngineKilledAtEveryStep(t *testing.T) {
 	for _, point := range crashPoints {
 		for _, passage := range []int{1, 20 + rand.IntN(200)} {
 			if point == "after-commit" {
-				passage = min(passage, 5) // commits are few
+				passage = min(passage, 5) // commits are rare
 			}
 			s.must(s.Kill(engine))
 			died, err := s.StartToDie(engine, fmt.Sprintf("ENGINE_CRASH_AT=%s:%d", point, passage))

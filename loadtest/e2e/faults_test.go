@@ -8,16 +8,16 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 )
 
-// duringFaults lets payments end with AB03: an outage may last past their deadline.
+// duringFaults excuses AB03: an outage may last longer than the deadline.
 var duringFaults = []string{"--mix", "demo", "--allow", "AB03"}
 
-// The engine is killed again and again in the middle of a load. What it had begun is
-// taken up by its successor, from the ledger and from redelivery alone.
+// The engine is killed again and again in the middle of a load. Its successor finishes what it
+// began, from the ledger and redelivery alone.
 func TestEngineKilledTenTimes(t *testing.T) {
 	s := start(t, 1)
 	load := s.load(2000, 60_000, duringFaults...)
 	for range 10 {
-		time.Sleep(time.Second + rand.N(time.Second)) // at any point of whatever it does
+		time.Sleep(time.Second + rand.N(time.Second)) // at a random point of its work
 		s.must(s.Kill(stack.EngineName(0)))
 		s.must(s.StartProcess(stack.EngineName(0)))
 		s.ready(stack.EngineName(0))
@@ -26,7 +26,7 @@ func TestEngineKilledTenTimes(t *testing.T) {
 	s.audit()
 }
 
-// Of two engines one is killed and stays away: the other takes over its partitions.
+// One of two engines is killed and stays down. The other takes over its partitions.
 func TestEngineTakenOver(t *testing.T) {
 	s := start(t, 2)
 	load := s.load(1000, 15_000, duringFaults...)
@@ -36,8 +36,8 @@ func TestEngineTakenOver(t *testing.T) {
 	s.audit()
 }
 
-// Engines are restarted in order, one after the other, and one more joins: no payment
-// may notice. Nothing is excused here.
+// Engines restart in order, one after another, and one more joins. No payment may be affected:
+// nothing is excused.
 func TestEnginesRestartedInOrder(t *testing.T) {
 	s := start(t, 2)
 	load := s.load(500, 10_000, "--mix", "demo")
@@ -53,7 +53,7 @@ func TestEnginesRestartedInOrder(t *testing.T) {
 	s.audit()
 }
 
-// The ledger stops answering for some seconds, and then is killed.
+// The ledger stops responding for some seconds, and later is killed.
 func TestLedgerAway(t *testing.T) {
 	s := start(t, 1)
 	load := s.load(500, 12_000, duringFaults...)
@@ -70,8 +70,8 @@ func TestLedgerAway(t *testing.T) {
 	s.audit()
 }
 
-// The ledger is away for longer than payments and the money held for them may wait: they
-// are rejected by their deadline, what was held is released, and nothing is half done.
+// The ledger is away for longer than deadline and timeout. Payments are rejected, their holds
+// end, and nothing is half done.
 func TestLedgerAwayPastTheDeadline(t *testing.T) {
 	s := start(t, 1)
 	load := s.load(300, 7500, duringFaults...)
@@ -91,7 +91,7 @@ func TestLedgerAwayPastTheDeadline(t *testing.T) {
 	s.audit()
 }
 
-// The broker is killed and comes back.
+// The broker is killed and restarted.
 func TestBrokerKilled(t *testing.T) {
 	s := start(t, 1)
 	load := s.load(500, 10_000, duringFaults...)
@@ -104,7 +104,7 @@ func TestBrokerKilled(t *testing.T) {
 	s.audit()
 }
 
-// The banks go away and come back: they must answer the same question the same way.
+// The banks are killed and restarted. They must give the same response to the same request.
 func TestBanksKilled(t *testing.T) {
 	s := start(t, 1)
 	load := s.load(500, 7500, duringFaults...)

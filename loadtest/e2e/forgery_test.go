@@ -12,9 +12,9 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// Someone who may write to the topic of answers accepts, in the name of banks that are
-// silent, every payment that they are asked for: without a seal and with made-up ones. Not
-// one of them is believed; some of them are kept.
+// A forger may write to the topic of responses. In the name of silent banks it accepts every
+// payment, without a seal and with made-up seals. The engine uses none of these responses, and
+// keeps some as dead letters.
 func TestForgedAnswersAreNotBelieved(t *testing.T) {
 	s := start(t, 1)
 	ctx, stop := context.WithCancel(t.Context())

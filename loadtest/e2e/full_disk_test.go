@@ -16,8 +16,8 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// The broker's disk is full in the middle of a load: the broker stops by itself, and says
-// why. When there is room again every payment that it had acknowledged ends.
+// The broker's disk is full in the middle of a load. The broker stops by itself and says why.
+// When there is room again, every acknowledged payment ends.
 func TestBrokerDiskFull(t *testing.T) {
 	s := start(t, 1)
 	s.must(s.Kill(stack.Broker))
@@ -49,7 +49,7 @@ func TestBrokerDiskFull(t *testing.T) {
 }
 
 // Redpanda's disk is full in the middle of a load. It refuses every record, and everybody waits:
-// no program ends, and when there is room again every payment ends.
+// no program ends, and when there is room again, every payment ends.
 func TestRedpandaDiskFull(t *testing.T) {
 	s := start(t, 1, func(c *stack.Config) { c.Kafka = stack.RedpandaLike })
 	full := filepath.Join(t.TempDir(), "bootstrap.yaml")

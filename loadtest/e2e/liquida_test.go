@@ -40,7 +40,7 @@ func compile(t *testing.T, name, source string) string {
 	return path
 }
 
-// keyFile holds the key of a caller; without a caller there is none.
+// keyFile returns a file with the key of a caller; without a caller, no file.
 func (s *system) keyFile(caller string) string {
 	s.t.Helper()
 	if caller == "" {
@@ -79,10 +79,10 @@ func read[V any](t *testing.T, s kit.Output) (all []V) {
 	return all
 }
 
-// People pay, ask, give back and follow with liquida, and learn what went wrong.
+// liquida pays, reads, gives back and follows on a real stack, and says what went wrong.
 func TestLiquida(t *testing.T) {
 	s := start(t, 1, func(c *stack.Config) {
-		// A silent bank's payment ends within the test, and one that waits for Kafka need not.
+		// Short, so that the payment of a silent bank ends within the test.
 		c.Env[stack.Engine] = []string{"ENGINE_DEADLINE=15s", "ENGINE_PENDING_TIMEOUT=25s", "SHUTDOWN_TIMEOUT=4s"}
 		c.Env[stack.Producer] = []string{"PUBLISH_TIMEOUT=1s"}
 	})
@@ -95,7 +95,7 @@ func TestLiquida(t *testing.T) {
 	}
 	before := posted(payer)
 
-	// Paid, asked for, and paid again with the same id: once.
+	// Paid, read, and paid again with the same id: it is one payment.
 	settled := read[client.PaymentState](t, do("pay", payer, payee, "12.34", "--info", "order 7", "--json").Is(t, exitDone))[0]
 	if settled.Status != client.Settled || settled.AmountCentavos != 1234 || len(settled.Legs) != 3 {
 		t.Errorf("%+v", settled)
@@ -109,7 +109,7 @@ func TestLiquida(t *testing.T) {
 	later := strings.Fields(do("pay", payer, payee, "1.00", "--wait", "0s").Is(t, exitDone, " accepted").Out)[0]
 	do("watch", later).Is(t, exitDone, "settled  BRL 1.00")
 
-	// Rejected, refused, not known, not decided yet.
+	// Rejected, refused, unknown, not decided yet.
 	rejected := do("pay", payer, "10000002/9003/1", "1.00").Is(t, exitNot, "rejected AC06", "the payee's account is blocked")
 	do("status", strings.Fields(rejected.Out)[0]).Is(t, exitNot, "rejected AC06")
 	do("pay", payee, payer, "1.00").Is(t, exitNot, "Not yours (403)", "payer.ispb")
@@ -121,14 +121,14 @@ func TestLiquida(t *testing.T) {
 	open := do("pay", payer, "10000002/9001/1", "1.00", "--wait", "1s").Is(t, exitUnknown, "not decided yet", "liquida status E10000001")
 	do("watch", strings.Fields(open.Out)[0]).Is(t, exitNot, "rejected AB03")
 
-	// Given back in two parts, by the bank that received it; more than all of it is not.
+	// The bank that received the payment gives it back in two parts. More is rejected.
 	back := other("return", settled.EndToEndID, "2.34").Is(t, exitDone, "settled  BRL 2.34 from "+payee+" to "+payer)
 	other("status", strings.Fields(back.Out)[0]).Is(t, exitDone, "settled  BRL 2.34")
 	other("return", settled.EndToEndID, "10.01", "--reason", "FR01").Is(t, exitNot, "rejected AM09", "more than what is left")
 	other("return", settled.EndToEndID, "10.00", "--reason", "FR01", "--json").Is(t, exitDone, `"return_reason_code":"FR01"`)
 	do("return", settled.EndToEndID, "0.01").Is(t, exitNot, "403")
 	do("status", settled.EndToEndID).Is(t, exitDone, "returned BRL 12.34 of BRL 12.34", strings.Fields(back.Out)[0]+" settled  BRL 2.34 for MD06", "settled  BRL 10.00 for FR01")
-	for _, both := range []func(...string) kit.Output{do, other} { // the bank that gives back, and the one that gets it back
+	for _, both := range []func(...string) kit.Output{do, other} { // the bank that gives back, and the bank that gets it back
 		both("watch", strings.Fields(back.Out)[0]).Is(t, exitDone, "settled  BRL 2.34 from "+payee+" to "+payer)
 	}
 	other("status", "D10000002202601010000ABCDEFGHIJK").Is(t, exitUnknown, "404")
@@ -148,7 +148,7 @@ func TestLiquida(t *testing.T) {
 	}
 	first := read[told](t, do("watch", "10000001", "--from", "start", "--count", "1", "--json").Is(t, exitDone))[0]
 	next := read[told](t, do("watch", "10000001", "--from", first.Position, "--count", "1", "--json").Is(t, exitDone))[0]
-	// The payment that was sent twice is told twice, at two positions.
+	// The payment that was sent twice comes twice, at two positions.
 	if first.EndToEndID == "" || next.EndToEndID == "" || first.Position == next.Position {
 		t.Errorf("%+v, then %+v", first, next)
 	}
@@ -156,7 +156,7 @@ func TestLiquida(t *testing.T) {
 	do("watch", "10000001", "--for", "1s", "--count", "1").Is(t, exitUnknown, "0 of 1")
 	do("watch", "10000001", "--from", "nowhere").Is(t, exitNot, "from")
 
-	// Kafka is away: the fate is unknown, the same is sent again, and is made once.
+	// Kafka is away: the fate is unknown. The same payment is sent again, and made once.
 	before = posted(payer)
 	if err := s.Kill(stack.Broker); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestLiquida(t *testing.T) {
 	id := strings.Fields(unknown.Err[strings.LastIndex(unknown.Err, "--id ")+len("--id "):])[0]
 	broker := make(chan error, 1)
 	go func() {
-		time.Sleep(2 * time.Second) // so that some tries fail; all is right without it too
+		time.Sleep(2 * time.Second) // so that some tries fail; the test does not depend on it
 		broker <- s.StartProcess(stack.Broker)
 	}()
 	outcome := do("pay", payer, payee, "5.00", "--id", id, "--retry-for", "2m", "--wait", "2m")
@@ -173,7 +173,7 @@ func TestLiquida(t *testing.T) {
 		t.Fatal(err)
 	}
 	spent := int64(500)
-	if outcome.Code != exitDone { // a machine so slow that the first of them came past the deadline
+	if outcome.Code != exitDone { // on a very slow machine the first of them came after the deadline
 		outcome.Is(t, exitNot, id+" rejected AB03")
 		spent = 0
 	}
@@ -182,7 +182,7 @@ func TestLiquida(t *testing.T) {
 		t.Errorf("%d is left of %d", now, before)
 	}
 
-	// The ledger is away: nothing is known, which is told as such.
+	// The ledger is away: liquida says that nothing is known.
 	if err := s.Kill(stack.TigerBeetle); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ type batchLine struct {
 	Problem    *client.Problem
 }
 
-// A front door with certificates, and payments in batches through it.
+// liquida pays in batches over TLS, with client certificates.
 func TestLiquidaOverTLS(t *testing.T) {
 	ca := newAuthority(t)
 	serverCert, serverKey := ca.issue("server", &x509.Certificate{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -218,7 +218,7 @@ func TestLiquidaOverTLS(t *testing.T) {
 	do := as(ca.participant("10000001", time.Now().Add(time.Hour)))
 	const payer, payee = "10000001/0001/1", "10000002/0001/1"
 
-	// The certificate says who calls, without a key.
+	// The certificate names the caller, without a key.
 	do("pay", payer, payee, "12.34").Is(t, exitDone, "settled  BRL 12.34")
 	do("balance", payee).Is(t, exitNot, "Not yours (403)")
 	stranger := newAuthority(t)
@@ -233,7 +233,7 @@ func TestLiquidaOverTLS(t *testing.T) {
 		}
 	}
 
-	// Each line of a batch stands for itself.
+	// Each line of a batch has its own result.
 	write := func(name string, lines ...string) string {
 		file := filepath.Join(folder, name)
 		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
@@ -269,7 +269,7 @@ func TestLiquidaOverTLS(t *testing.T) {
 		t.Errorf("%d is left of %d", now, before)
 	}
 
-	// Lines with ids may be sent any number of times.
+	// Lines with ids can be sent any number of times.
 	var lines []string
 	for range 1200 {
 		lines = append(lines, pays(payer, payee, 1))
@@ -291,7 +291,7 @@ func TestLiquidaOverTLS(t *testing.T) {
 		t.Errorf("%d is left of %d: a payment was made twice, or not", now, before)
 	}
 
-	// Nobody is there: nothing is known, and the lines say which payments those are.
+	// The producer is away: nothing is known, and each line names its payment.
 	if err := s.Kill(stack.Producer); err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// An order that is too old leaves a receipt and holds no money. Another content under the
-// same EndToEndId, accepted just now, could hold it, for phase 1 does not see a receipt:
-// it must be a dead letter all the same, and the first content again must be reported again.
+// An order that is too old leaves a receipt and holds no money. Other content under the same
+// EndToEndId, accepted now, can hold money, because phase 1 does not see a receipt. It must be a
+// dead letter all the same, and the first content must be reported again.
 func TestConflictWithARefusedPayment(t *testing.T) {
 	s := start(t, 1)
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.KafkaAddress()))
@@ -31,7 +31,7 @@ func TestConflictWithARefusedPayment(t *testing.T) {
 		if err := client.ProduceSync(ctx, &kgo.Record{Topic: stream.Payments, Key: []byte(key), Value: value}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second) // for the engine to end it
+		time.Sleep(time.Second) // for the engine to finish it
 	}
 	const payments = 10
 	for range payments {

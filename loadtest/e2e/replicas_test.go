@@ -7,9 +7,9 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 )
 
-// Of three TigerBeetle replicas one at a time is lost and comes back: the first two are
-// killed, the third freezes. Mostly each is the primary then, which moves on to the next when
-// it is lost. The other two go on. On a busy machine three replicas may be slower than the
+// One at a time of three TigerBeetle replicas is lost and comes back: the first two are killed,
+// the third freezes. Each is usually the primary at that time, because the primary moves to the
+// next replica. The other two go on. On a busy machine three replicas may be slower than the
 // deadline, so AB03 is excused; the audit excuses nothing.
 func TestReplicaLost(t *testing.T) {
 	s := start(t, 1, func(c *stack.Config) { c.Replicas, c.CacheGrid = 3, "" })

@@ -12,8 +12,8 @@ import (
 	"github.com/liquida/liquida/platform/keys"
 )
 
-// A bank gives back over the front door, as banks do: a part, the same again, another amount
-// under the same id, too much; others try it in its place. What moves money moves it once.
+// A bank gives back over the HTTP API: a part, the same again, another amount under the same id,
+// too much. Other banks try it in its place. Money moves once.
 func TestReturnsAtTheFrontDoor(t *testing.T) {
 	s := start(t, 1)
 	callers, err := s.Keys()
@@ -23,7 +23,7 @@ func TestReturnsAtTheFrontDoor(t *testing.T) {
 	type state struct {
 		ReturnID         string `json:"return_id"`
 		EndToEndID       string `json:"end_to_end_id"`
-		Status           any    `json:"status"` // of a problem a number
+		Status           any    `json:"status"` // in a problem document a number
 		ReasonCode       string `json:"reason_code"`
 		DecidedAt        string `json:"decided_at"`
 		AmountCentavos   int64  `json:"amount_centavos"`
@@ -70,8 +70,8 @@ func TestReturnsAtTheFrontDoor(t *testing.T) {
 	if code != 200 || back.Status != "settled" || back.AmountCentavos != 234 {
 		t.Fatalf("%d %s", code, text)
 	}
-	// The same again changes nothing. Neither does another amount, which becomes a dead letter:
-	// the id is that of the first.
+	// The same again changes nothing. Another amount becomes a dead letter, because the id is
+	// that of the first.
 	for _, centavos := range []string{"234", "235"} {
 		if code, again, text := ask(payee, "POST", "/v1/returns", order(back.ReturnID, centavos)); code != 200 || again.DecidedAt != back.DecidedAt || again.AmountCentavos != 234 {
 			t.Errorf("%s again: %d %s", centavos, code, text)
@@ -101,7 +101,7 @@ func TestReturnsAtTheFrontDoor(t *testing.T) {
 	if summary.Returns != 2 || summary.Returned != 1 || summary.ReturnedCentavos != 234 || summary.ReturnsRejected["AM09"] != 1 || summary.DeadLetters["DUPL"] != 1 {
 		t.Errorf("the audit saw %+v", summary)
 	}
-	// Two reports of the one that settled: the same return came twice.
+	// Two reports of the settled return, because it came twice.
 	for metric, want := range map[string]float64{
 		`pix_returns_total{reason="",status="ACSC"}`: 2, `pix_returns_total{reason="AM09",status="RJCT"}`: 1,
 		"pix_returned_centavos_total": 2 * 234, `pix_payments_total{reason="",status="ACSC"}`: 1,

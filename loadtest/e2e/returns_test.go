@@ -17,10 +17,10 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// Many returns of the same payments, together far more than was paid, each sent twice into
-// whatever partitions, so that two engines which know nothing of each other clear them at the
-// same time, and are killed at every step meanwhile. Never is more given back than was paid,
-// and every return has its one outcome.
+// Many returns of the same payments, together far more than was paid, are sent twice to random
+// partitions. So two engines clear them at the same time without knowing of each other, and die
+// at every step meanwhile. No more is given back than was paid, and every return has its one
+// outcome.
 func TestReturnsRace(t *testing.T) {
 	s := start(t, 2)
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.KafkaAddress()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -47,7 +47,7 @@ func TestReturnsRace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// reported waits for a report about each id.
+	// reported waits for a report of each id.
 	reported := func(ids map[string]bool) {
 		t.Helper()
 		for len(ids) > 0 {
@@ -111,10 +111,10 @@ func TestReturnsRace(t *testing.T) {
 			}
 			select {
 			case <-died:
-			case <-time.After(10 * time.Second): // it may own nothing that comes any more
+			case <-time.After(10 * time.Second): // its partitions may have no more records
 			}
 			if err := s.StartProcess(stack.EngineName(0)); err != nil {
-				t.Logf("%s: %v", point, err) // it had not died, and runs
+				t.Logf("%s: %v", point, err) // it did not die, and runs
 			}
 		}
 	})
@@ -129,19 +129,19 @@ func TestReturnsRace(t *testing.T) {
 			value := want(back(payment, 1+random.Uint64N(max(2, payment.First.AmountCentavos/2))))
 			send(value, value)
 		}
-		time.Sleep(500 * time.Millisecond) // spread over the deaths; nothing depends on it
+		time.Sleep(500 * time.Millisecond) // spreads the returns over the deaths; the test does not depend on it
 	}
 	killing.Wait()
 	s.ready(stack.EngineName(0), stack.EngineName(1))
 
-	// One of each kind that must be refused.
+	// One of each kind that must be rejected.
 	of := settled[0]
 	unknown := back(of, 1)
 	unknown.OriginalEndToEndId = pix.NewEndToEndID(of.Payer.ISPB, time.Now(), random).String()
 	stranger := back(of, 1)
 	stranger.ReturnId = pix.NewReturnID("99999999", time.Now(), random).String()
 	send(want(unknown), want(stranger), want(back(rejected, 1)), want(back(of, 0)), want(back(of, of.First.AmountCentavos+1)))
-	// And two that are no returns: of a return, and another amount under an id of before.
+	// And two dead letters: a return of a return, and another amount under an earlier id.
 	ofReturn := back(of, 1)
 	ofReturn.OriginalEndToEndId = ofReturn.ReturnId
 	conflict := back(of, 1)

@@ -18,9 +18,9 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// On a secured Kafka every program has the rights that it needs: payments of every
-// kind end as they must, and the audit reads what it must. It has no others. One that is
-// refused says so, and nothing is lost by it.
+// On a secured Kafka every program has the rights that it needs, and no others: payments of
+// every kind end as they must, and the audit reads what it must. A program without a right says
+// so, and nothing is lost.
 func TestSecuredKafka(t *testing.T) {
 	s := start(t, 1, func(c *stack.Config) { c.KafkaSecured = true })
 	engine := stack.EngineName(0)
@@ -79,7 +79,7 @@ func TestSecuredKafka(t *testing.T) {
 		if want := "cannot produce to " + stream.Settlements; !strings.Contains(string(log), want) || !strings.Contains(string(log), "TOPIC_AUTHORIZATION_FAILED") {
 			t.Errorf("it ended without saying why:\n%s", log)
 		}
-		// Now it does not even begin, and is told apart from one that has no topics.
+		// Now it does not even start, and its message differs from that of missing topics.
 		ended, err = s.StartToDie(engine)
 		s.must(err)
 		s.until("it says why it is not ready", func() bool {
@@ -88,14 +88,14 @@ func TestSecuredKafka(t *testing.T) {
 		})
 		s.must(s.Kill(engine))
 		<-ended
-		s.must(s.Restart(ctx, stack.Bootstrap)) // which gives it its right again
+		s.must(s.Restart(ctx, stack.Bootstrap)) // which grants the right again
 		s.must(s.Restart(ctx, engine))
 		load.wait()
 	})
 	s.audit()
 }
 
-// as is a client of the broker that is one of its users.
+// as returns a client that connects as a user of the broker.
 func (s *system) as(user string) *kgo.Client {
 	s.t.Helper()
 	config := s.Kafka()
@@ -109,7 +109,7 @@ func (s *system) as(user string) *kgo.Client {
 	return client
 }
 
-// until waits for something that must happen.
+// until waits for a condition.
 func (s *system) until(what string, holds func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {

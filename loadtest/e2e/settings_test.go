@@ -7,10 +7,10 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 )
 
-// The engine is killed in the middle of a load and comes back with other settings, again
-// and again: another deadline, another timeout of what is held, a participant switched off.
-// What was decided or begun under the old ones must not change: the load compares repeated
-// reports byte by byte, the audit every report with the ledger.
+// The engine is killed in the middle of a load and restarts with other settings, again and
+// again: another deadline, another timeout of holds, an inactive participant. What was decided
+// or begun with the old settings must not change: the load compares repeated reports byte by
+// byte, and the audit compares every report with the ledger.
 func TestSettingsChangedAcrossRestarts(t *testing.T) {
 	s := start(t, 1)
 	engine := stack.EngineName(0)
@@ -24,7 +24,7 @@ func TestSettingsChangedAcrossRestarts(t *testing.T) {
 	} {
 		time.Sleep(4 * time.Second)
 		s.must(s.Kill(engine))
-		_, err := s.StartToDie(engine, settings...) // it does not die: this is how it gets other settings
+		_, err := s.StartToDie(engine, settings...) // it has no crash point: this only sets its environment
 		s.must(err)
 		s.ready(engine)
 	}

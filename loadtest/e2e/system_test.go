@@ -1,5 +1,5 @@
-// Package e2e runs the whole clearing house, breaks it while payments flow, and has the
-// audit prove that no payment was lost, settled twice or half settled.
+// Package e2e runs the whole clearing house and breaks it while payments flow. The audit proves
+// that no payment was lost, settled twice or half settled.
 package e2e
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/liquida/liquida/loadtest/load"
 )
 
-// Times are shorter than in production, so that payments end by their deadline within a
-// test. Their order is what matters: bank < engine < ledger.
+// Times are shorter than in production, so that deadlines pass within a test. Their order is
+// what matters: bank < engine < ledger.
 const (
 	deadline       = 8 * time.Second
 	pendingTimeout = 14 * time.Second // at least the deadline and 5 s
 	lateDelay      = 10 * time.Second // a late bank answers after the deadline
-	drainTimeout   = 60 * time.Second // longer than any recovery here may take
+	drainTimeout   = 60 * time.Second // longer than any recovery
 )
 
 // binaries is the folder of the programs, built once.
@@ -66,8 +66,8 @@ type system struct {
 	t *testing.T
 }
 
-// start runs a fresh clearing house and stops it when the test ends. The logs of a failed
-// test stay. E2E_KAFKA chooses the broker, as stack.Config.Kafka does.
+// start runs a fresh clearing house until the test ends. The logs of a failed test stay.
+// E2E_KAFKA chooses the broker, as stack.Config.Kafka does.
 func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "liquida-e2e-") //nolint:usetesting // the logs of a failed test must stay
@@ -80,8 +80,8 @@ func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 		Env: map[string][]string{
 			stack.Engine: {
 				"ENGINE_DEADLINE=" + deadline.String(), "ENGINE_PENDING_TIMEOUT=" + pendingTimeout.String(),
-				// An engine that stops waits half of it for silent banks, and its partitions
-				// with it: that must be well below the deadline.
+				// A stopping engine waits half of it for silent banks, and its partitions wait,
+				// too. It must be well below the deadline.
 				"SHUTDOWN_TIMEOUT=4s",
 			},
 			stack.Simulator: {"SIMULATOR_LATE_DELAY=" + lateDelay.String()},
@@ -115,8 +115,8 @@ func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 	return &system{s, t}
 }
 
-// running is a load under way.
-type running struct {
+// loadRun is a running load.
+type loadRun struct {
 	s      *system
 	output bytes.Buffer
 	json   string
@@ -125,19 +125,19 @@ type running struct {
 }
 
 // load starts a load in the background.
-func (s *system) load(rate, payments int, arguments ...string) *running {
-	r := &running{s: s, json: filepath.Join(s.t.TempDir(), "run.json"), ended: make(chan error, 1)}
+func (s *system) load(rate, payments int, arguments ...string) *loadRun {
+	r := &loadRun{s: s, json: filepath.Join(s.t.TempDir(), "run.json"), ended: make(chan error, 1)}
 	arguments = append([]string{"run", "--rate", fmt.Sprint(rate), "--payments", fmt.Sprint(payments),
 		"--json", r.json, "--drain-timeout", drainTimeout.String()}, arguments...)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { r.ended <- s.Run(ctx, &r.output, &r.output, "loadtest", arguments...); close(r.ended) }()
-	s.t.Cleanup(func() { cancel(); <-r.ended }) // for a test that fails before it waits
+	s.t.Cleanup(func() { cancel(); <-r.ended }) // if a test fails before it waits
 	return r
 }
 
-// wait returns when the load has ended, and fails the test unless every payment ended as
-// it must.
-func (r *running) wait() load.Result {
+// wait returns when the load has ended. It fails the test unless every payment ended as it
+// must.
+func (r *loadRun) wait() load.Result {
 	t := r.s.t
 	t.Helper()
 	err := <-r.ended
@@ -173,7 +173,7 @@ func (s *system) audit() audit.Verdict {
 	return verdict
 }
 
-// must fails the test on an error of the stack.
+// must fails the test on an error.
 func (s *system) must(err error) {
 	s.t.Helper()
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *system) must(err error) {
 	}
 }
 
-// ready waits until every process is.
+// ready waits until these processes are ready.
 func (s *system) ready(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
@@ -189,7 +189,7 @@ func (s *system) ready(names ...string) {
 	}
 }
 
-// settledAtLeast keeps a test from passing because everything was refused.
+// settledAtLeast keeps a test from passing because everything was rejected.
 func (s *system) settledAtLeast(result load.Result, share float64) {
 	s.t.Helper()
 	if got := float64(result.Settled) / float64(max(result.Sent, 1)); got < share {

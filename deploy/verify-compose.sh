@@ -282,6 +282,7 @@ networks() {
 	for who in producer clearing-engine; do
 		reach "$who" "$(pid_of "$(container $who)")" "$ledger" 3001 the-ledger open
 		reach "$who" "$(pid_of "$(container $who)")" "$kafka" 9092 the-broker open
+		reach "$who" "$(pid_of "$(container $who)")" "$kafka" 33145 the-broker open # or closed above would mean nothing
 	done
 }
 
@@ -313,6 +314,9 @@ verify() { # kind
 	grep -v -E '^[a-z-]+ health=healthy memory=[1-9][0-9]* cpu_quota=[1-9][0-9]* restart=unless-stopped user=[1-9a-z][^ ]* read_only=(true|false) security=(seccomp=unconfined,)?no-new-privileges=true,(seccomp=unconfined,)? dropped=ALL, ports=(127\.0\.0\.1,)*$' "$work/containers" && fail "the containers above are not as they must be"
 	grep -v '^redpanda ' "$work/containers" | grep read_only=false && fail "only Redpanda may write to its root file system"
 	grep -v -E '^(tigerbeetle|producer|clearing-engine) ' "$work/containers" | grep seccomp=unconfined && fail "only the ledger and its clients need io_uring"
+	if [ "$(docker info -f '{{.SwapLimit}}')" = true ]; then
+		docker inspect -f '{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}' "$(container tigerbeetle)" | { read -r memory swap; told "the ledger's memory, and with swap" "$memory $swap"; [ "$memory" = "$swap" ]; } || fail "the ledger may be swapped out"
+	fi
 	expect "services up, Redpanda's own metrics aside" 'count(up{job!="redpanda"} == 1)' 5
 	expect "TigerBeetle's status, through the exporter" 'max(tb_replica_status)' 0
 	expect "needs that are not met" 'count(pix_need_met == 0) or vector(0)' 0
@@ -365,7 +369,7 @@ verify() { # kind
 	compose down >/dev/null 2>&1
 	[ -z "$(docker ps -aq)" ] || fail "down left containers"
 	up
-	compose run --rm -T --no-deps loadtest audit | tee "$work/audit" | tail -n 12
+	compose run --rm -T --no-deps loadtest audit 2>"$work/problems" | tee "$work/audit" | tail -n 9 || { tail "$work/problems"; fail "the audit failed"; }
 	grep -q '^AUDIT CLEAN' "$work/audit" || fail "the audit did not pass"
 
 	say "$1: down -v"

@@ -34,8 +34,9 @@ for flag in "$@"; do
 	case "$flag" in
 	--kafka-addr=*) listen=$value ;;
 	--advertise-kafka-addr=*) advertise=$value ;;
+	--rpc-addr=*) rpc=$value ;;
 	--node-id=* | --seeds=* | --smp=* | --memory=* | --reserve-memory=* | --overprovisioned | --check=*) ;;
-	--pandaproxy-addr=* | --schema-registry-addr=* | --rpc-addr=* | --advertise-rpc-addr=*) ;;
+	--pandaproxy-addr=* | --schema-registry-addr=* | --advertise-rpc-addr=*) ;;
 	*) fail "unknown flag: $flag" ;;
 	esac
 done
@@ -44,6 +45,8 @@ IFS=: read -r user password mechanism <<<"$RP_BOOTSTRAP_USER"
 [ "$user $mechanism" = "admin SCRAM-SHA-512" ] || fail "RP_BOOTSTRAP_USER names $user with $mechanism"
 internal=$(listener "$listen" internal) external=$(listener "$listen" external)
 umask 077
+# The port between brokers: open as Redpanda's is, so that the check of the networks means something.
+socat "TCP-LISTEN:${rpc##*:},bind=${rpc%%:*},fork,reuseaddr" OPEN:/dev/null &
 
 if [ "$STAND_IN" = redpanda-like ]; then
 	# It has one listener. Who comes over the other is sent to the first, which this machine reaches.

@@ -144,7 +144,7 @@ test-grafana: ## ask Grafana's own code (npm, into .cache/tools) whether annotat
 preflight: ## list what stops docker compose up on this machine, before anything is pulled
 	@deploy/preflight.sh
 
-verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, about 20 minutes)
+verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, half an hour)
 	@deploy/verify-compose.sh
 
 CI_STEPS := test test-kafka lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-grafana fuzz

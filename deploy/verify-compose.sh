@@ -3,7 +3,7 @@
 # Docker daemon of its own, and stand-ins under the names that the compose file uses. Twice:
 # with a broker that behaves like Redpanda in Redpanda's place, and with Apache Kafka.
 #
-#   sudo deploy/verify-compose.sh                  # Linux, about 20 minutes, the first time 40
+#   sudo deploy/verify-compose.sh                  # Linux, half an hour, the first time longer
 #   sudo deploy/verify-compose.sh apache           # only with Apache Kafka; or redpanda-like
 #
 # The daemon, compose and buildx are the newest that the Go module proxy has whole: see the

@@ -128,7 +128,7 @@ if [ "${1:-}" != inside ]; then
 	inside=
 	put_back
 	[ $status = 0 ] || fail "FAILED (exit code $status)"
-	say "VERIFIED with ${kinds// / and }: preflight, up --build, networks, locks, load, kill -9, three engines, chaos, a change of the code, down and up, audit"
+	say "VERIFIED with ${kinds// / and }: preflight, up --build, networks, passwords, load, kill -9, three engines, chaos, a change of the code, down and up, audit"
 	exit 0
 fi
 
@@ -195,6 +195,12 @@ grep -qxF "#   $up" docker-compose.yml || fail "README.md and docker-compose.yml
 up() { $up "$@" >"$work/up" 2>&1 || { tail -n 25 "$work/up"; fail "$up $* failed"; }; }
 
 say "$(docker version --format 'Docker {{.Server.Version}} (API {{.Server.APIVersion}}), client {{.Client.Version}}'), compose $(docker compose version --short), $(docker buildx version | awk '{ print "buildx " $2 }'), $(docker info --format '{{.Driver}} on cgroup v{{.CgroupVersion}}')"
+
+say "overlays, parsed only"
+for overlay in cluster console; do
+	KAFKA_PASSWORD=none docker compose -f docker-compose.yml -f deploy/compose/$overlay.yml config -q || fail "compose refuses the overlay $overlay"
+	deploy/preflight.sh deploy/compose/$overlay.yml | sed "s/^/$overlay: /"
+done
 
 say "stand-ins, under the compose file's names"
 docker import "$cache/$debian.tar" stand-in >/dev/null
@@ -324,13 +330,13 @@ verify() { # kind
 	say "$1: networks"
 	networks
 
-	say "$1: locks: no name, and another's password"
-	locked() { # variable=value...
-		if compose run --rm -T --no-deps "${@/#/-e}" loadtest audit >"$work/locks" 2>&1; then fail "Kafka let in $*"; fi
-		grep -o 'no broker of KAFKA_BROKERS answers.*' "$work/locks" || { cat "$work/locks"; fail "the audit does not say that Kafka refuses it"; }
+	say "$1: Kafka refuses a client without a user, and one with another's password"
+	refused() { # variable=value...
+		if compose run --rm -T --no-deps "${@/#/-e}" loadtest audit >"$work/refused" 2>&1; then fail "Kafka let in $*"; fi
+		grep -o 'no broker of KAFKA_BROKERS answers.*' "$work/refused" || { cat "$work/refused"; fail "the audit does not say that Kafka refuses it"; }
 	}
-	locked KAFKA_SASL_USER= KAFKA_SASL_PASSWORD_FILE=
-	locked KAFKA_SASL_USER=admin
+	refused KAFKA_SASL_USER= KAFKA_SASL_PASSWORD_FILE=
+	refused KAFKA_SASL_USER=admin
 
 	say "$1: load, and kill -9 of the engine's process"
 	load 40s >"$work/load" & loading=$!

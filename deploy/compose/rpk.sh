@@ -36,10 +36,13 @@ for flag in "$@"; do
 	--advertise-kafka-addr=*) advertise=$value ;;
 	--rpc-addr=*) rpc=$value ;;
 	--node-id=* | --seeds=* | --smp=* | --memory=* | --reserve-memory=* | --overprovisioned | --check=*) ;;
+	--set | redpanda.crash_loop_limit=*) ;;
 	--pandaproxy-addr=* | --schema-registry-addr=* | --advertise-rpc-addr=*) ;;
 	*) fail "unknown flag: $flag" ;;
 	esac
 done
+# Redpanda's default stops a broker that was killed more than five times within an hour.
+[[ " $* " == *" --set redpanda.crash_loop_limit="* ]] || fail "start without a crash_loop_limit"
 [ "$(setting enable_sasl)" = true ] || fail "the bootstrap file does not turn SASL on"
 IFS=: read -r user password mechanism <<<"$RP_BOOTSTRAP_USER"
 [ "$user $mechanism" = "admin SCRAM-SHA-512" ] || fail "RP_BOOTSTRAP_USER names $user with $mechanism"

@@ -102,8 +102,8 @@ func TestStatsInGrafana(t *testing.T) {
 	try(stats["Does the money add up?"], 0.01, "0.0100", red)
 	try(stats["Does every message end?"], 1, "100", green)
 	try(stats["Does every message end?"], 0.85, "85", orange)
-	try(stats["When did a payment settle?"], 0.7, "700", green)
-	try(stats["When did a payment settle?"], 20, "20", red)
+	try(stats["Do payments settle?"], 0.7, "0.700", green)
+	try(stats["Do payments settle?"], 20, "20", red)
 
 	var answers []look
 	inGrafana(t, "stat", cases, &answers)

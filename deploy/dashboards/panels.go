@@ -11,8 +11,8 @@ var (
 		Description: "Compares the ledger with two laws. Reserve plus transit of each bank equals its funding. All reserves together equal what the central bank issued. Shows the difference. Shows the largest difference. Anything but YES is a bug: stop the engines, keep the data, run the audit.",
 		Queries:     []Query{{`max(abs(pix_books_difference_centavos) / 100) + max(abs(pix_conservation_difference_centavos) / 100)`, "difference"}},
 		Thresholds:  []Threshold{{0.001, red}}, Words: map[string]Word{"0": yes}}
-	sinceSettled = Panel{Title: "When did a payment settle?", Kind: Stat, Width: 4, Unit: "s",
-		Description: "Time since the last settlement while payments arrive. One or two seconds are normal. Red: nothing settles.",
+	sinceSettled = Panel{Title: "Do payments settle?", Kind: Stat, Width: 4, Unit: "suffix: s ago",
+		Description: "When the last payment settled, while payments arrive. One or two seconds are normal. Red: nothing settles.",
 		Queries:     []Query{{`pix:seconds_since_settled and on() pix:offered:rate10s > 0.5`, "ago"}}, Thresholds: []Threshold{{10, orange}, {15, red}}, NoData: "no load"}
 	oldest = Panel{Title: "How old is the oldest unfinished payment?", Kind: Series, Width: 12, Unit: "s",
 		Description: "Age of the oldest record that is not committed. A payment may wait for a silent bank until its deadline (40 s, orange). After 60 s (red) the ledger releases the money, and no engine works on such a payment.",
@@ -219,7 +219,7 @@ var streams = Dashboard{UID: "liquida-streams", Title: "Streams", Description: "
 var money = Dashboard{UID: "liquida-money", Title: "Money", Description: "Is every centavo where it should be? Computed from the ledger every 2 s.", Rows: []Row{
 	{"Is every centavo where it should be?", 5, []Panel{
 		moneyAddsUp,
-		{Title: "Do reserve and transit of each bank add up?", Kind: Stat, Width: 5, Unit: "currencyBRL",
+		{Title: "Do reserve + transit add up?", Kind: Stat, Width: 5, Unit: "currencyBRL",
 			Description: "For each bank, at every instant: reserve + transit = funding − deposits. Shows the largest difference.",
 			Queries:     []Query{{`max(abs(pix_books_difference_centavos)) / 100`, "difference"}}, Thresholds: []Threshold{{0.001, red}}, Words: map[string]Word{"0": yes}},
 		{Title: "Is issued money conserved?", Kind: Stat, Width: 5, Unit: "currencyBRL",

@@ -76,7 +76,7 @@ func Run(ctx context.Context, config *Config, on host.Host) error {
 // bank responds to each authorization request at least once. It commits an offset when
 // every request below it is finished: its response is acknowledged, or it gets none.
 type bank struct {
-	config  BankConfig
+	config  ResponseConfig
 	catalog *decision.Catalog
 	client  *kgo.Client
 	delayed *schedule
@@ -101,7 +101,7 @@ type bank struct {
 }
 
 // start joins the group and responds from then on. It does not wait for a broker.
-func start(config BankConfig, kafka stream.Config, on host.Host, catalog *decision.Catalog, t *telemetry.Telemetry) (*bank, error) {
+func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *decision.Catalog, t *telemetry.Telemetry) (*bank, error) {
 	b := &bank{config: config, catalog: catalog, delayed: newSchedule(on.Now), now: on.Now, t: t, partitions: map[int32]*partition{}, rarely: rarely(t.Log)}
 	var err error
 	if b.crash, err = parseCrash(config.CrashAt, on.Die); err != nil {

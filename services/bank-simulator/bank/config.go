@@ -18,13 +18,13 @@ type Config struct {
 	Telemetry       telemetry.Config
 	HTTP            web.Config
 	Access          AccessConfig
-	Bank            BankConfig
+	Bank            ResponseConfig
 	Profiles        ProfilesConfig
 	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"longest time from SIGTERM to the exit, 1s to 5m"`
 }
 
-// BankConfig is what responding needs.
-type BankConfig struct {
+// ResponseConfig bounds the responding.
+type ResponseConfig struct {
 	Seed            uint64        `env:"SIMULATOR_SEED" envDefault:"1" help:"with the same seed, the same payment gets the same answer"`
 	UnansweredMax   int           `env:"SIMULATOR_UNANSWERED_MAX" envDefault:"200000" help:"requests whose answer is delayed or not acknowledged yet, 1000 to 5000000; at the limit, no more are fetched"`
 	PollRecordsMax  int           `env:"SIMULATOR_POLL_RECORDS_MAX" envDefault:"5000" help:"requests in one poll, 1 to 100000"`

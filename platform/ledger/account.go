@@ -32,7 +32,7 @@ const (
 )
 
 // Flags returns the TigerBeetle flags of accounts of the kind. Closing flags are never
-// set: a post to a closed account would burn its id for ever.
+// set: a post to a closed account would burn its id forever.
 func (k AccountKind) Flags() uint16 {
 	return tb.AccountFlags{DebitsMustNotExceedCredits: k == Reserve || k == Customer}.ToUint16()
 }

@@ -13,7 +13,7 @@ import (
 // Config says where the ledger is. It is embedded in the configuration of services.
 type Config struct {
 	Addresses []string `env:"TIGERBEETLE_ADDRESSES" envDefault:"127.0.0.1:3001" help:"replicas of the TigerBeetle cluster, ip:port, comma-separated; host names are not allowed"`
-	ClusterID uint64   `env:"TIGERBEETLE_CLUSTER_ID" envDefault:"0" help:"id of the TigerBeetle cluster; with a wrong id every request waits for ever"`
+	ClusterID uint64   `env:"TIGERBEETLE_CLUSTER_ID" envDefault:"0" help:"id of the TigerBeetle cluster; with a wrong id every request waits forever"`
 }
 
 // Validate names the variable and the value that is wrong.

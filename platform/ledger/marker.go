@@ -9,7 +9,7 @@ import (
 
 // MarkerID is the id of bootstrap's last transfer. When it exists, all accounts exist and
 // are funded. An engine consumes nothing before that, because a transfer whose account is
-// missing burns its id for ever. No payment can have this id: role 15 is reserved.
+// missing burns its id forever. No payment can have this id: role 15 is reserved.
 var MarkerID = tb.ToUint128(15)
 
 // Marker is the population of a ledger. Bootstrap writes it into the first account and the

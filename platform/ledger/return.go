@@ -12,7 +12,7 @@ import (
 )
 
 // ReturnSlots is the number of slots for returns of one payment. A return that was held
-// keeps its slot for ever, however it ended.
+// keeps its slot forever, however it ended.
 const ReturnSlots = 64
 
 // ReturnIDs returns the transfer ids of a slot, 0 to ReturnSlots-1, of a payment. They stand

@@ -85,7 +85,7 @@ func (w *Writer[T]) Write(tag T, chain []tb.Transfer) {
 }
 
 // Close stops sending. The result of a request that is under way is still delivered. If
-// the server is absent the request waits for ever, because the client has no time limit:
+// the server is absent the request waits forever, because the client has no time limit:
 // the process ends without it.
 func (w *Writer[T]) Close() { w.queue.close() }
 

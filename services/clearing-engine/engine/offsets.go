@@ -27,8 +27,8 @@ type entry struct {
 
 func newOffsets(h hint) *offsets { return &offsets{next: -1, hint: h} }
 
-// track notes a record's arrival. finished: the hint of an earlier commit says that
-// nothing remains to be done about it.
+// track notes a record's arrival. It returns true if the hint of an earlier commit says
+// that the record is finished.
 func (o *offsets) track(offset int64) (finished bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,7 +44,7 @@ func (o *offsets) track(offset int64) (finished bool) {
 	return finished
 }
 
-// finish notes that nothing remains to be done about a record.
+// finish notes that a record is finished.
 func (o *offsets) finish(offset int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

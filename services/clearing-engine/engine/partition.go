@@ -29,8 +29,8 @@ type partition struct {
 	// partition's goroutine subtracts.
 	roomPayments, roomBytes atomic.Int64
 
-	// nextDue is not after the deadline of any payment that waits for its PSP, so before it
-	// tick has nothing to do. Zero: no payment waits.
+	// nextDue is a lower bound of the deadlines of all payments that wait for their PSP:
+	// before it, tick has nothing to do. Zero: no payment waits.
 	nextDue time.Time
 
 	deadLetters int           // produced and not acknowledged yet
@@ -63,8 +63,8 @@ type arrival struct {
 	order  pix.Order
 	kind   kind
 	record *kgo.Record
-	// inTime: it met an order whose report was not sent yet, so that report is its own
-	// too. One that comes later gets a later report.
+	// inTime: it came before the report of the order in flight was sent, so it shares that
+	// report. An order that comes later gets a report of its own.
 	inTime bool
 }
 
@@ -163,7 +163,7 @@ func (p *partition) admit(records []*kgo.Record) {
 	}
 }
 
-// free frees the room of a record about which nothing remains to be done here.
+// free frees the room of a record that this engine is done with.
 func (p *partition) free(record *kgo.Record) {
 	bytes := int64(len(record.Value))
 	p.roomPayments.Add(-1)
@@ -399,9 +399,9 @@ func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
 	p.perform(f, f.payment.Inspected(trace, now), now)
 }
 
-// end takes the acknowledgement of the report or the dead letter. The record is finished,
-// and so is every equal one that came before the report was sent. Any other that waited
-// begins as an order of its own, and finds this one in the ledger.
+// end takes the acknowledgement of the report or the dead letter. It finishes the record,
+// and every equal one that came before the report was sent. The other records that waited
+// begin as orders of their own, and find this one in the ledger.
 func (p *partition) end(f *flight, now time.Time) {
 	p.engine.crash.Pass(afterReportAcknowledged)
 	order, outcome := &f.payment.Order, f.payment.Outcome

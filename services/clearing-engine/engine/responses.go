@@ -90,7 +90,7 @@ func sealOf(record *kgo.Record) []byte {
 	return nil
 }
 
-// Every forged response is counted. Few are kept as dead letters, which stay for ever: a
+// Every forged response is counted. Few are kept as dead letters, which stay forever: a
 // forger must fill neither the disk nor the buffer of records on their way to Kafka.
 const (
 	forgedPerSecond   = 10

@@ -30,7 +30,7 @@ func (e *Engine) start(ctx context.Context) error {
 	if err := e.awaitTopics(ctx); err != nil {
 		return err
 	}
-	if e.room.wait(ctx) == 0 { // an engine that is not well takes no partitions from the others
+	if e.room.wait(ctx) == 0 { // an unhealthy engine must not take partitions from the others
 		return ctx.Err()
 	}
 	options := []kgo.Opt{
@@ -40,17 +40,18 @@ func (e *Engine) start(ctx context.Context) error {
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.SessionTimeout(e.config.SessionTimeout),
 		kgo.HeartbeatInterval(e.config.SessionTimeout / 6),
-		// All members wait for the slowest one to join again, and so for one that died.
+		// All members wait until the slowest one has joined again. A dead one never does, so this
+		// is also how long they wait for it.
 		kgo.RebalanceTimeout(e.config.RevokeDrain + e.config.SessionTimeout),
 		kgo.DisableAutoCommit(),
 		// Transaction markers take offsets too. They are finished at once: otherwise the
-		// committed offset would stay below the end for ever, and look like lag.
+		// committed offset would stay below the end forever, and look like lag.
 		kgo.KeepControlRecords(),
 		// Records are handed out between poll and AllowRebalance, so none can reach a
 		// partition after it was revoked. Nothing blocks in between.
 		kgo.BlockRebalanceOnPoll(),
-		// Little of each partition in one fetch: behind a backlog, a fetch filled by a few
-		// partitions would keep the others waiting past their deadlines.
+		// A fetch takes little of each partition: if a few partitions with a backlog filled
+		// it, payments of the others would wait past their deadlines.
 		kgo.FetchMaxPartitionBytes(128 << 10),
 		kgo.FetchMaxBytes(4 << 20),
 		kgo.OnPartitionsAssigned(e.assigned),

@@ -98,8 +98,8 @@ type Payment struct {
 	Outcome Outcome
 
 	step step
-	// lookFirst: the ledger is asked before anything is held, because only its content
-	// says whether the order can be held: a return.
+	// lookFirst: look the order up before holding anything, because only the ledger's
+	// content decides if the order, a return, can be held.
 	lookFirst bool
 	// refusedLeg is the leg at which phase 1 was refused for a reason yet unknown.
 	refusedLeg uint8
@@ -224,8 +224,8 @@ type Trace struct {
 	Decided     bool      // a verdict is there
 	Verdict     Outcome
 	SameContent bool // what is there is this order, not another one under its id
-	// Refusal is why the ledger's content forbids to hold an order of which it holds
-	// nothing. Only a kind that is looked up first has one: see JudgeReturn.
+	// Refusal is why an order that the ledger does not know yet cannot be held. Only a
+	// kind that is looked up first has one: see JudgeReturn.
 	Refusal pix.Reason
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// BeginReturn starts a return as Begin starts a payment, with a look-up: only the returns
-// that the ledger holds of the original say whether it can be held, and in which slot.
+// BeginReturn starts a return as Begin starts a payment, with a look-up: the returns of the
+// original that the ledger has decide if this one can be held, and in which slot.
 func BeginReturn(r pix.Return, now time.Time, patience time.Duration, refusal pix.Reason) (Payment, Command) {
 	p := newPayment(OrderOf(r), now, patience, refusal)
 	p.lookFirst = true

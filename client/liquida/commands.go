@@ -67,10 +67,10 @@ func within(flag string, value, least, most time.Duration) error {
 	return nil
 }
 
-// openOutcome is the error of a payment whose outcome is not known yet.
+// openOutcome is the error for a payment whose outcome is not known yet.
 type openOutcome struct{ error }
 
-// outcome prints a state. Its error decides the exit code.
+// outcome prints a state. The error that it returns decides the exit code.
 func (o *options) outcome(state client.PaymentState) error {
 	if err := o.show(state, func() { printState(o.out, state) }); err != nil {
 		return err
@@ -110,8 +110,8 @@ func payCommand(o *options) *cobra.Command {
 	var wait time.Duration
 	command := &cobra.Command{
 		Use: "pay PAYER PAYEE AMOUNT", Short: "Pay, wait and print the outcome", Args: cobra.ExactArgs(3),
-		Long: `Pay, wait and print the outcome. While the payment's fate is unknown, the same payment is
-sent again with the same EndToEndId, so it is made once. Exit codes: 0 settled (with --wait
+		Long: `Pay, wait and print the outcome. While the outcome is unknown, liquida sends the same
+payment again with the same EndToEndId, so it is made once. Exit codes: 0 settled (with --wait
 0s: accepted), 1 rejected or refused, 3 unknown: send it again with --id.`,
 		Example: "  liquida pay 10000001/0001/1 10000002/0001/1 12.34 --info 'order 7'",
 		RunE: func(command *cobra.Command, arguments []string) (err error) {

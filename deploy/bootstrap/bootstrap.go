@@ -81,7 +81,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	}
 	defer chart.close()
 
-	// The ledger's marker first, so that a run with another population changes nothing.
+	// Read the ledger's marker first, so that a run with another population changes nothing.
 	say("asking the ledger at %v what it holds", config.Ledger.Addresses)
 	done, err := chart.populated(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	}
 	say("%d topics with %d partitions each, %d of them new", len(stream.Topics), config.Partitions, created)
 	if config.PasswordsDir != "" {
-		say("%d users of Kafka with their rights; their passwords are in %s", len(stream.Accesses), config.PasswordsDir)
+		say("%d users of Kafka with their ACLs; their passwords are in %s", len(stream.Accesses), config.PasswordsDir)
 	}
 	if !done {
 		if err := chart.populate(ctx, say); err != nil {

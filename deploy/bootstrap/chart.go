@@ -30,7 +30,7 @@ func open(config *Config) (*chart, error) {
 
 func (c *chart) close() { c.client.Close() }
 
-// request bounds a request to the ledger: its client would wait forever.
+// request sends a request to the ledger with a time limit: the ledger's client has none.
 func request[T any](ctx context.Context, config *Config, ask func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -73,15 +73,16 @@ func (c *chart) populated(ctx context.Context) (bool, error) {
 // populate creates and funds all accounts, then writes the marker.
 func (c *chart) populate(ctx context.Context, say func(string, ...any)) error {
 	p := c.config.Population
-	// Alone and first: it holds the population, so a run with another one stops here.
+	// Create issuance first, in a request of its own: it holds the population, so a run with
+	// another population stops here.
 	if err := c.createAccounts(ctx, one(c.config.marker().Issuance()), silent); err != nil {
 		return err
 	}
 	if err := c.createAccounts(ctx, accounts(p), tell(say, "accounts created")); err != nil {
 		return err
 	}
-	// Only now: a transfer that misses its account burns its id for good, and a funding has
-	// one possible id.
+	// Fund only when all accounts exist: a transfer whose account is missing burns its id for
+	// good, and a funding has one possible id.
 	if err := c.createTransfers(ctx, fundings(p), tell(say, "accounts funded")); err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Trans
 				continue
 			}
 			transfer := batch[result.Index]
-			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; it holds something else than configured (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger", name(transfer.CreditAccountID), reais(uint64(ledger.Centavos(transfer.Amount))), result.Result)
+			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger", name(transfer.CreditAccountID), reais(uint64(ledger.Centavos(transfer.Amount))), result.Result)
 		}
 		return nil
 	})

@@ -129,7 +129,7 @@ type Annotation struct {
 
 // Annotations mark what happened to processes. Grafana asks for about one value per point of the window: every 5 s
 // over an hour, every minute or more over a day. So each expression looks at all that was recorded since the
-// previous value, or else a restart between two values would leave no mark. `make test-grafana` tests that.
+// previous value. Otherwise a restart between two values would leave no mark. `make test-grafana` tests that.
 var Annotations = []Annotation{
 	{Name: "Started", Expr: `1000 * max_over_time(process_start_time_seconds[$__interval])`, AtValue: true,
 		Text: "{{job}} {{instance}} started", Color: "blue"},
@@ -175,8 +175,8 @@ func (p Panel) json() object {
 		mappings = append(mappings, object{"type": "value", "options": values})
 	}
 	if p.Kind == Stat {
-		// Without this Grafana shows missing data in the color of the lowest threshold: green while
-		// nobody knows, or red while there is no load.
+		// Without this, Grafana shows missing data in the color of the lowest threshold: green although
+		// the state is unknown, or red although there is only no load.
 		mappings = append(mappings, object{"type": "special", "options": object{"match": "null+nan",
 			"result": object{"text": p.noData(), "color": grey, "index": 1}}})
 	}

@@ -1,5 +1,5 @@
-// Package kafka fetches Apache Kafka and runs one broker of it on this machine. It is what a
-// clearing house would run; the embedded broker only resembles it.
+// Package kafka fetches Apache Kafka and runs one broker of it on this machine. A clearing house
+// would run Apache Kafka; the embedded broker only resembles it.
 package kafka
 
 import (
@@ -26,10 +26,11 @@ type Node struct {
 	Security   *Security // nil: everyone may do everything
 }
 
-// Security is what proves a node to its clients and the clients to it. The controller's listener asks for the node's own certificate, because whoever reaches it may
-// change users and ACLs.
+// Security is how a node and its clients prove their identity to each other. The controller's
+// listener asks for the node's own certificate, because any program that reaches it may change
+// users and ACLs.
 type Security struct {
-	AuthorityFile     string // PEM: signed the node's certificate, and no other
+	AuthorityFile     string // PEM: the authority that signed the node's certificate, and no other
 	CertificateFile   string // PEM: certificate and key (PKCS 8), of the common name BrokerName
 	Admin             string // the superuser
 	AdminPasswordFile string
@@ -41,7 +42,7 @@ const BrokerName = "liquida-broker"
 func (n Node) settings() string { return filepath.Join(n.Folder, "server.properties") }
 func (n Node) data() string     { return filepath.Join(n.Folder, "data") }
 
-// clusterID is any UUID: there is one node, and it meets no other.
+// clusterID can be any UUID, because the node never joins another one.
 const clusterID = "bGlxdWlkYS1zdGFjay0wMQ"
 
 // properties returns the node's settings, with its data in the given folder.
@@ -127,7 +128,7 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 	if node.Security != nil {
 		arguments = append(arguments, "--add-scram", fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", node.Security.Admin, adminPassword))
 	}
-	// From a file, which nobody else can read. Everyone can read a command line.
+	// The password comes from a file that nobody else can read: every user can read command lines.
 	command := node.settings() + ".command"
 	var quoted strings.Builder
 	for _, argument := range k.arguments(arguments...) {

@@ -88,7 +88,7 @@ func (r peer) is(p pod) bool {
 // a pod that a policy selects for a direction may do there what one of these policies lists.
 func (m *manifests) allows(direction string, own, other pod, server pod, port int) bool {
 	if own.namespace != "liquida" || own.address != "" {
-		return true // not ours to say
+		return true // our policies do not apply to it
 	}
 	selected := false
 	for _, policy := range m.of("NetworkPolicy") {
@@ -199,8 +199,8 @@ func elsewhere(p pod) bool {
 	return true
 }
 
-// Every name and port in a policy is one of a pod: a label that was renamed must not leave a
-// policy that selects nobody.
+// Every name and port in a policy belongs to a pod. Otherwise a renamed label would leave a
+// policy that selects nothing.
 func TestPoliciesSelectPods(t *testing.T) {
 	each(t, func(t *testing.T, m *manifests) {
 		named := map[string]bool{}
@@ -222,7 +222,7 @@ func TestPoliciesSelectPods(t *testing.T) {
 					values = append(values, expression.Values...)
 				}
 				for _, value := range values {
-					// The ledger's own pods are away when it is elsewhere; others name them still.
+					// If the ledger is outside the cluster it has no pods here, but policies still name them.
 					if away := value == "tigerbeetle" && m.name != component; !named[value] && !away {
 						t.Errorf("policy %s: there is no pod %q", policy.Metadata.Name, value)
 					}

@@ -32,8 +32,8 @@ const (
 //go:embed source
 var source embed.FS
 
-// cached returns the server in folder, and builds it first if it is missing. Of callers in
-// several processes one builds it, and the others wait.
+// cached returns the server in folder, and builds it first if it is missing. If several
+// processes call it, one builds and the others wait.
 func cached(ctx context.Context, folder string, progress io.Writer) (string, error) {
 	bin := filepath.Join(folder, "tigerbeetle")
 	if check(ctx, bin) == nil {
@@ -172,7 +172,7 @@ func (b *build) command(ctx context.Context, folder, name string, arguments ...s
 	c := exec.CommandContext(ctx, name, arguments...)
 	c.Dir = folder
 	c.Stdout, c.Stderr = b.log, b.log
-	// With CI set, TigerBeetle's build wants git history.
+	// If CI is set, TigerBeetle's build requires git history.
 	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CI=") })
 	c.Env = append(c.Env, "ZIG_GLOBAL_CACHE_DIR="+filepath.Join(b.scratch, "zig"))
 	// Zig starts compilers of its own: an interrupted build ends them all.

@@ -38,7 +38,7 @@ type Config struct {
 	CeilingPayments int      // of each ceiling
 	GrowthPayments  int      // of each growth
 	GrowthCaches    []string // the ledger's page cache in each growth
-	Customers       int      // of the part of that name
+	Customers       int      // in the part "customers"
 	OutstandingMax  int      // in flight at a maximum
 	Rates           []int    // of the latencies
 	RateDuration    time.Duration
@@ -61,7 +61,7 @@ type Run struct {
 	Reads            *load.Latency // of the balance reads meanwhile
 	Costs            []meter.Cost  // of each payment; HTTP API: of each operation
 	Door             *Door         // what the HTTP API was asked for
-	StoredBytes      float64       // by which ledger and topics grew for each payment
+	StoredBytes      float64       // growth of ledger and topics, for each payment
 	Stages           []Stage       // of a growth
 	Hops             []meter.Hop   // where the time goes
 	Ledger           meter.Ledger  // requests of the engines
@@ -82,7 +82,7 @@ type Stage struct {
 
 // Measure runs every row of the config in every pass. Each run has a stack of its own, so that
 // it inherits no data. A row that fails gives no figure; the others go on. If the disk has no
-// room for the largest row the result is nil, so that it overwrites no earlier one.
+// room for the largest row, Measure returns nil, so that no earlier result is overwritten.
 func Measure(ctx context.Context, config Config) (*Result, error) {
 	r := &Result{StartedAt: time.Now().UTC(), Hardware: Hardware() + ", everything on it, load generator included", Settings: config.settings(), Passes: config.Passes}
 	rows := config.rows()
@@ -142,7 +142,7 @@ func (c Config) passName(pass int) string {
 	return fmt.Sprintf("pass %d of %d: ", pass+1, c.Passes)
 }
 
-// Upper bounds of the disk that a payment takes, and a stack without payments.
+// Upper bounds of the disk that a payment takes, and that a stack without payments takes.
 const (
 	bytesPerPayment = 11_000
 	bytesOfStack    = 4 << 30

@@ -19,8 +19,8 @@ type row struct {
 	rate     int       // payments a second; 0: as fast as it goes
 	half     bool      // the rate is half of the maximum of the same pass
 	reads    int       // balance reads a second meanwhile; payments come over HTTP, too
-	asks     operation // of the HTTP API, as fast as its connections go; empty: none
-	stage    int       // costs are shown for each stage of this many payments
+	asks     operation // of the HTTP API, as fast as its connections allow; empty: none
+	stage    int       // payments in each stage; the costs of each stage are shown
 	profiled bool      // the engine is profiled meanwhile
 
 	kafka       string
@@ -162,7 +162,7 @@ func (c Config) door(name string, asks operation, payments int) row {
 		env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}}
 }
 
-// differs says which settings are not the shipped ones.
+// differs names the settings that differ from the shipped ones.
 func (r row) differs() string {
 	var all []string
 	if r.sharedCores {

@@ -88,7 +88,7 @@ func TestSecuritySurvives(t *testing.T) {
 		t.Errorf("the data: %v, %v", about.Mode(), err)
 	}
 	if said, code := b.refused(); !strings.Contains(said, "is of a secured broker and BROKER_ADMIN_PASSWORD_FILE is empty") || code != settings.ExitFailure {
-		t.Errorf("not secured, on data of a secured broker, it ends with %d and says %q", code, said)
+		t.Errorf("without security settings, on data of a secured broker, it ends with %d and says %q", code, said)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestDataOfAnotherSecurityIsRefused(t *testing.T) {
 	b.start()
 	b.end(syscall.SIGKILL)
 	if said, code := b.refused(env...); !strings.Contains(said, "is of a broker that is not secured") || code != settings.ExitFailure {
-		t.Errorf("secured, on data of a broker that is not, it ends with %d and says %q", code, said)
+		t.Errorf("with security settings, on data of an unsecured broker, it ends with %d and says %q", code, said)
 	}
 	for _, c := range []struct{ env, says string }{
 		{"BROKER_ADMIN_PASSWORD_FILE=" + b.dir + "/nothing", "BROKER_ADMIN_PASSWORD_FILE: stat " + b.dir + "/nothing"},

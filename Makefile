@@ -23,7 +23,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz test-api test-foreign-client check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose ci
+.PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz test-api test-foreign-client check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
 
 help: ## list every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -146,6 +146,9 @@ preflight: ## list what stops docker compose up on this machine, before anything
 
 verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (root on Linux, half an hour)
 	@deploy/verify-compose.sh
+
+verify-kubernetes: ## prove deploy/kustomize on a Kubernetes built from its source, one node (root on Linux, about 10 minutes, the first time half an hour)
+	@deploy/verify-kubernetes.sh
 
 CI_STEPS := test test-kafka lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-grafana fuzz
 ci: export FUZZ_INPUTS = 10000

@@ -21,7 +21,12 @@ var crashPoints = []string{
 // a load. Each time its successor continues from what it left. In the end every payment has its
 // one outcome.
 func TestEngineKilledAtEveryStep(t *testing.T) {
-	s := start(t, 1)
+	// Each of the deaths costs two starts of the engine. With the deadline of the other tests the
+	// speed of the machine would decide how many payments settle.
+	s := start(t, 1, func(c *stack.Config) {
+		c.Env[stack.Engine] = append(c.Env[stack.Engine], "ENGINE_DEADLINE=20s", "ENGINE_PENDING_TIMEOUT=28s")
+		c.Env[stack.Simulator] = []string{"SIMULATOR_LATE_DELAY=24s"}
+	})
 	engine := stack.EngineName(0)
 	load := s.load(500, 40_000, duringFaults...)
 	for _, point := range crashPoints {

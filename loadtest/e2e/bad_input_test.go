@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -110,12 +111,14 @@ func handMade() []handMadeRecord {
 		{"an acceptance at the beginning of time", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.AcceptedAtUnixMs = -1 << 63 })}, true},
 		{"a record two days older than its acceptance", &kgo.Record{Timestamp: oldTimestamp, Value: order(same)}, true},
 		{"an EndToEndId of other characters", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.EndToEndId = "E10000001202605040302éééé12" })}, true},
+		{"an amount of 2^63", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.AmountCentavos = 1 << 63 })}, true},
+		{"the largest amount that can be written", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.AmountCentavos = 1<<64 - 1 })}, true},
 
 		{"a good order in a partition that its key does not name", &kgo.Record{Partition: 7, Key: []byte("else"), Value: order(same)}, false},
 		{"a good order without a key", &kgo.Record{Partition: 3, Value: order(same)}, false},
 		{"a good order with a field of a later version", &kgo.Record{Value: unknownField}, false},
 		{"a good order from the payer to itself", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.Payee = o.Payer })}, false},
-		{"the largest amount that can be written", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.AmountCentavos = 1<<64 - 1 })}, false},
+		{"the largest amount", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.AmountCentavos = pix.AmountCentavosMax })}, false},
 		{"an account number of 20 digits", &kgo.Record{Value: order(func(o *pixv1.PaymentOrder) { o.Payee.Number = "99999999999999999999" })}, false},
 	}
 }

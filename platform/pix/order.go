@@ -45,6 +45,10 @@ const (
 	ToleranceHours = 12
 	// AcceptanceAheadSecondsMax bounds the time from the record's timestamp to a later acceptance.
 	AcceptanceAheadSecondsMax = 5
+	// AmountCentavosMax bounds the amount of a payment and of a return. No client has to read an
+	// integer beyond int64, and the ledger's sums stay far below 128 bits. A lower limit would
+	// turn payments of existing logs into dead letters.
+	AmountCentavosMax = 1<<63 - 1
 	// RemittanceInformationBytesMax bounds the free text.
 	RemittanceInformationBytesMax = 140
 )
@@ -58,6 +62,14 @@ type Invalid struct {
 }
 
 func (e *Invalid) Error() string { return e.Field + ": " + e.Detail }
+
+// tooLarge is why an amount above AmountCentavosMax is malformed, else nil.
+func tooLarge(amountCentavos uint64) error {
+	if amountCentavos <= AmountCentavosMax {
+		return nil
+	}
+	return &Invalid{ReasonMalformed, "amount_centavos", fmt.Sprintf("%d is more than %d centavos (2^63-1)", amountCentavos, uint64(AmountCentavosMax))}
+}
 
 // Draft is a payment order as it arrives: nothing of it is checked.
 type Draft struct {
@@ -84,6 +96,9 @@ func (d Draft) Validate(recordTime time.Time) (Order, error) {
 	}
 	if id.Payer() != d.Payer.ISPB {
 		return Order{}, &Invalid{ReasonBadEndToEndID, "end_to_end_id", fmt.Sprintf("EndToEndId %s names the PSP %s: the payer's is %s", id, id.Payer(), d.Payer.ISPB)}
+	}
+	if err := tooLarge(d.AmountCentavos); err != nil {
+		return Order{}, err
 	}
 	if len(d.RemittanceInformation) > RemittanceInformationBytesMax {
 		return Order{}, &Invalid{ReasonMalformed, "remittance_information", fmt.Sprintf("it has %d bytes: at most %d are allowed", len(d.RemittanceInformation), RemittanceInformationBytesMax)}

@@ -115,7 +115,9 @@ func TestValidate(t *testing.T) {
 		says   string
 	}{
 		{"zero amount is a payment, refused later with AM01", func(d *Draft) { d.AmountCentavos = 0 }, record, ReasonNone, ""},
-		{"the largest amount", func(d *Draft) { d.AmountCentavos = math.MaxUint64 }, record, ReasonNone, ""},
+		{"the largest amount", func(d *Draft) { d.AmountCentavos = math.MaxInt64 }, record, ReasonNone, ""},
+		{"an amount of 2^63", func(d *Draft) { d.AmountCentavos = 1 << 63 }, record, ReasonMalformed, "amount_centavos: 9223372036854775808 is more than 9223372036854775807 centavos"},
+		{"the largest amount of the message", func(d *Draft) { d.AmountCentavos = math.MaxUint64 }, record, ReasonMalformed, "2^63-1"},
 		{"payer and payee alike", func(d *Draft) { d.Payee = d.Payer }, record, ReasonNone, ""},
 		{"no free text", note(""), record, ReasonNone, ""},
 

@@ -110,6 +110,9 @@ func (d ReturnDraft) Validate(recordTime time.Time) (Return, error) {
 	if !slices.Contains(ReturnReasons, reason) {
 		return Return{}, &Invalid{ReasonMalformed, "reason_code", fmt.Sprintf("%s is no reason for a return: it must be one of %s", reason, ReturnReasons)}
 	}
+	if err := tooLarge(d.AmountCentavos); err != nil {
+		return Return{}, err
+	}
 	accepted := time.UnixMilli(d.AcceptedAtUnixMs).UTC()
 	if apart := accepted.Sub(id.Time()).Abs(); apart > ToleranceHours*time.Hour {
 		return Return{}, &Invalid{ReasonBadEndToEndID, "return_id", fmt.Sprintf("RtrId %s is %s away from the acceptance at %s: at most %d h are allowed", id, apart.Round(time.Minute), accepted.Format(time.RFC3339), ToleranceHours)}

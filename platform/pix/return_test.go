@@ -67,6 +67,7 @@ func TestReturnValidation(t *testing.T) {
 		"no id":                   {func(d *ReturnDraft) { d.ReturnID = "" }, ReasonBadEndToEndID, "return_id", "0 characters"},
 		"an unknown reason":       {func(d *ReturnDraft) { d.ReasonCode = "AB03" }, ReasonMalformed, "reason_code", "AB03"},
 		"a malformed reason":      {func(d *ReturnDraft) { d.ReasonCode = "md06" }, ReasonMalformed, "reason_code", "md06"},
+		"an amount of 2^63":       {func(d *ReturnDraft) { d.AmountCentavos = 1 << 63 }, ReasonMalformed, "amount_centavos", "9223372036854775808 is more than 9223372036854775807 centavos"},
 		"accepted half a day off": {func(d *ReturnDraft) { d.AcceptedAtUnixMs -= 13 * 3600 * 1000 }, ReasonBadEndToEndID, "return_id", "12 h"},
 		"accepted in the future":  {func(d *ReturnDraft) { d.AcceptedAtUnixMs += 5001 }, ReasonBadAcceptance, "accepted_at_unix_ms", "5 s"},
 	} {
@@ -76,6 +77,11 @@ func TestReturnValidation(t *testing.T) {
 		if _, err := draft.Validate(at); !errors.As(err, &invalid) || invalid.Reason != c.reason || invalid.Field != c.field || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %s of %s that says %s", name, err, c.reason, c.field, c.says)
 		}
+	}
+	largest := good
+	largest.AmountCentavos = 1<<63 - 1
+	if _, err := largest.Validate(at); err != nil {
+		t.Errorf("the largest amount: %v", err)
 	}
 	if !valid.InTime(at.AddDate(0, 0, -90)) || valid.InTime(at.AddDate(0, 0, -90).Add(-time.Nanosecond)) {
 		t.Error("90 days are not the limit")

@@ -98,7 +98,7 @@ func described(t reflect.Type) string {
 	case reflect.String:
 		return "a string"
 	case reflect.Uint64:
-		return "an integer from 0 to 18446744073709551615"
+		return "an integer of at least 0"
 	case reflect.Int64:
 		return "an integer"
 	case reflect.Float64:

@@ -114,6 +114,7 @@ func TestBadInputIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 		{"too large", with(`"remittance_information": "` + strings.Repeat("x", 16<<10) + `"`), 413, "", "", "16384", ""},
 		{"no amount", with(`"end_to_end_id": ""`), 422, "amount_centavos", "0", "at least 1", "AM01"},
 		{"zero amount", with(`"amount_centavos": 0`), 422, "amount_centavos", "0", "at least 1", "AM01"},
+		{"amount of 2^63", with(`"amount_centavos": 9223372036854775808`), 422, "amount_centavos", "9223372036854775808", "2^63-1", "FF01"},
 		{"no payer", `{"payee": ` + payee + `, "amount_centavos": 1}`, 422, "payer", `{"ispb":"","branch":"","number":""}`, "ISPB", "FF01"},
 		{"bad payer ISPB", `{"payer": {"ispb": "1234567a", "branch": "0001", "number": "1"}}`, 422, "payer", `"1234567a"`, "ISPB", "FF01"},
 		{"bad branch", `{"payer": {"ispb": "10000001", "branch": "1", "number": "1"}}`, 422, "payer", `"branch":"1"`, "branch is", "FF01"},

@@ -407,6 +407,7 @@ func TestAReturnIsInTheTopicOnceItIsAccepted(t *testing.T) {
 		{"return_id", "FF08", body(original.String(), original.String(), "40", "FR01")},
 		{"original_end_to_end_id", "FF08", body(id.String(), id.String(), "40", "FR01")},
 		{"amount_centavos", "AM01", body(id.String(), original.String(), "0", "FR01")},
+		{"amount_centavos", "FF01", body(id.String(), original.String(), "9223372036854775808", "FR01")},
 		{"reason_code", "FF01", body(id.String(), original.String(), "40", "AC06")},
 	} {
 		if got := p.call("POST", "/v1/returns", c.body); got.code != 422 || got.Field != c.field || got.Code != c.code || got.Rule == "" {

@@ -99,7 +99,8 @@ type PaymentOrder struct {
 	EndToEndId string   `protobuf:"bytes,1,opt,name=end_to_end_id,json=endToEndId,proto3" json:"end_to_end_id,omitempty"`
 	Payer      *Account `protobuf:"bytes,2,opt,name=payer,proto3" json:"payer,omitempty"`
 	Payee      *Account `protobuf:"bytes,3,opt,name=payee,proto3" json:"payee,omitempty"`
-	// Amount in centavos of BRL (1 BRL = 100 centavos). Zero is refused with AM01.
+	// Amount in centavos of BRL (1 BRL = 100 centavos), at most 2^63-1, beyond which the
+	// order is a dead letter with FF01. Zero is refused with AM01.
 	AmountCentavos uint64 `protobuf:"varint,4,opt,name=amount_centavos,json=amountCentavos,proto3" json:"amount_centavos,omitempty"`
 	// When the payer's PSP accepted the payment, in milliseconds since 1970-01-01T00:00:00Z:
 	// at most 12 hours from the minute in end_to_end_id, and at most 5 seconds after the

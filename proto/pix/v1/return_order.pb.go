@@ -34,7 +34,8 @@ type ReturnOrder struct {
 	ReturnId string `protobuf:"bytes,1,opt,name=return_id,json=returnId,proto3" json:"return_id,omitempty"`
 	// The payment that is given back. A return cannot be returned.
 	OriginalEndToEndId string `protobuf:"bytes,2,opt,name=original_end_to_end_id,json=originalEndToEndId,proto3" json:"original_end_to_end_id,omitempty"`
-	// Amount in centavos of BRL. All returns of a payment together never exceed it (AM09).
+	// Amount in centavos of BRL, at most 2^63-1, beyond which the order is a dead letter with
+	// FF01. All returns of a payment together never exceed it (AM09).
 	AmountCentavos uint64 `protobuf:"varint,3,opt,name=amount_centavos,json=amountCentavos,proto3" json:"amount_centavos,omitempty"`
 	// MD06, BE08, FR01 or SL02.
 	ReasonCode string `protobuf:"bytes,4,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"`

@@ -41,7 +41,7 @@ var Rules = map[string]string{
 	"payee":                  accountRule,
 	"account":                accountRule,
 	"ispb":                   "8 characters of 0-9 A-Z",
-	"amount_centavos":        "an integer from 1 to 2^64-1",
+	"amount_centavos":        "an integer from 1 to 9223372036854775807 (2^63-1)",
 	"accepted_at":            "a time as in RFC 3339, at most 5 s in the future",
 	"remittance_information": "at most 140 bytes of UTF-8",
 	"participant":            "an ISPB: 8 characters of 0-9 A-Z",

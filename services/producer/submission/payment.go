@@ -19,7 +19,7 @@ type Payment struct {
 	EndToEndID            string        `json:"end_to_end_id,omitempty" required:"false" pattern:"^(E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11})?$" doc:"Its identity; made when left out. The ISPB is the payer's, the minute (UTC) within 12 h of the acceptance."`
 	Payer                 field.Account `json:"payer"`
 	Payee                 field.Account `json:"payee"`
-	AmountCentavos        uint64        `json:"amount_centavos" minimum:"1"`
+	AmountCentavos        uint64        `json:"amount_centavos" minimum:"1" doc:"At most 9223372036854775807 (2^63-1)."`
 	AcceptedAt            string        `json:"accepted_at,omitempty" required:"false" format:"date-time" doc:"When the payer's bank accepted it, at most 5 s in the future; now when left out."`
 	RemittanceInformation string        `json:"remittance_information,omitempty" required:"false" maxLength:"140" doc:"At most 140 bytes."`
 }
@@ -87,6 +87,8 @@ func (p *Payment) named(name string) (string, any) {
 		return name, p.Payer
 	case "payee":
 		return name, p.Payee
+	case "amount_centavos":
+		return name, p.AmountCentavos
 	case "accepted_at_unix_ms":
 		return "accepted_at", p.AcceptedAt
 	case "remittance_information":

@@ -21,7 +21,7 @@ import (
 type ReturnOrder struct {
 	ReturnID           string `json:"return_id,omitempty" required:"false" pattern:"^(D[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11})?$" doc:"RtrId, its identity: the ISPB is that of the bank that received the payment, the minute (UTC) within 12 h of the acceptance. Made when left out, which only a participant with a key or certificate can do."`
 	OriginalEndToEndID string `json:"original_end_to_end_id" pattern:"^E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$" doc:"The payment that is given back."`
-	AmountCentavos     uint64 `json:"amount_centavos" minimum:"1" doc:"All returns of a payment together never exceed it."`
+	AmountCentavos     uint64 `json:"amount_centavos" minimum:"1" doc:"At most 9223372036854775807 (2^63-1). All returns of a payment together never exceed it."`
 	ReasonCode         string `json:"reason_code" enum:"MD06,BE08,FR01,SL02"`
 	AcceptedAt         string `json:"accepted_at,omitempty" required:"false" format:"date-time" doc:"When the bank accepted it, at most 5 s in the future; now when left out."`
 }
@@ -125,6 +125,8 @@ func (o *ReturnOrder) named(name string) (string, any) {
 		return name, o.OriginalEndToEndID
 	case "reason_code":
 		return name, o.ReasonCode
+	case "amount_centavos":
+		return name, o.AmountCentavos
 	case "accepted_at_unix_ms":
 		return "accepted_at", o.AcceptedAt
 	}

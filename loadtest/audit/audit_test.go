@@ -33,12 +33,21 @@ type history struct {
 var (
 	alice = pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}
 	bruno = pix.Account{ISPB: "10000002", Branch: "0001", Number: "12345678901234567890"}
-	clara = pix.Account{ISPB: "10000001", Branch: "9010", Number: "7"}
+	clara = pix.Account{ISPB: "10000001", Branch: "9010", Number: "1"}
+	// Of the population, and in no payment. Bruno is in payments, and not of the population.
+	diana = pix.Account{ISPB: "10000002", Branch: "0001", Number: "1"}
+	elisa = pix.Account{ISPB: "10000002", Branch: "9010", Number: "1"}
 )
 
 const (
 	reserveCentavos = 1_000_000
 	depositCentavos = 50_000
+)
+
+// The user_data of the issuance account and of the marker: 2 banks, 2 ordinary customers.
+var (
+	populationMoney = toTigerBeetle(number128{high: reserveCentavos, low: depositCentavos})
+	populationCount = uint64(2<<32 | 2)
 )
 
 // The payments of the clean history, by their place in orders.
@@ -58,20 +67,28 @@ const (
 func clean(t *testing.T) *history {
 	h := &history{t: t, now: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), random: rand.New(rand.NewPCG(7, 7))}
 	for _, account := range []tb.Account{
-		{ID: toTigerBeetle(issuance), Code: kindIssuance}, {ID: toTigerBeetle(refusals), Code: kindRefusals},
+		{ID: toTigerBeetle(issuance), Code: kindIssuance, UserData128: populationMoney, UserData64: populationCount}, {ID: toTigerBeetle(refusals), Code: kindRefusals},
 		h.account(reserveOf(idOf(alice))), h.account(reserveOf(idOf(bruno))),
 		h.account(transitOf(idOf(alice))), h.account(transitOf(idOf(bruno))),
 		h.account(idOf(alice)), h.account(idOf(bruno)), h.account(idOf(clara)),
+		h.account(idOf(diana)), h.account(idOf(elisa)),
 	} {
 		account.Ledger = ledgerNumber
 		h.accounts = append(h.accounts, account)
 	}
-	for _, customer := range []pix.Account{alice, bruno, clara} {
-		h.move(codeFunding, transitOf(idOf(customer)), idOf(customer), depositCentavos)
+	for _, bank := range []pix.Account{alice, bruno} {
+		h.fund(issuance, reserveOf(idOf(bank)), reserveCentavos)
 	}
-	h.move(codeFunding, issuance, reserveOf(idOf(alice)), reserveCentavos)
-	h.move(codeFunding, issuance, reserveOf(idOf(bruno)), reserveCentavos)
-	h.move(codeMarker, issuance, refusals, 0)
+	for _, customer := range []pix.Account{clara, elisa} {
+		h.fund(transitOf(idOf(customer)), idOf(customer), 2*reserveCentavos)
+	}
+	for _, customer := range []pix.Account{alice, diana} {
+		h.fund(transitOf(idOf(customer)), idOf(customer), depositCentavos)
+	}
+	h.transfers = append(h.transfers, tb.Transfer{
+		ID: tb.ToUint128(15), DebitAccountID: toTigerBeetle(issuance), CreditAccountID: toTigerBeetle(refusals),
+		UserData128: populationMoney, UserData64: populationCount, Ledger: ledgerNumber, Code: codeMarker,
+	})
 	h.move(codeClockProbe, issuance, refusals, 0)
 
 	settled := h.order(alice, bruno, 1_000)
@@ -475,11 +492,19 @@ func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit ac
 // move adds a transfer that belongs to no payment, and moves the money.
 func (h *history) move(code uint16, debit, credit accountID, amount uint64) {
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: tb.ToUint128(uint64(len(h.transfers) + 1)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
+		ID: tb.ToUint128(uint64(len(h.transfers) + 100)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
 		Amount: tb.ToUint128(amount), Ledger: ledgerNumber, Code: code,
 	})
 	h.add(debit, int64(amount), 0)
 	h.add(credit, 0, int64(amount))
+}
+
+// fund adds a funding as bootstrap makes it: its id is that of the account.
+func (h *history) fund(debit, credit accountID, amount uint64) *tb.Transfer {
+	h.move(codeFunding, debit, credit, amount)
+	funding := &h.transfers[len(h.transfers)-1]
+	funding.ID = toTigerBeetle(credit)
+	return funding
 }
 
 func (h *history) transfer(order, slot int) *tb.Transfer {

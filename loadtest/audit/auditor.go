@@ -1,5 +1,5 @@
 // Package audit proves from topics and ledger that every payment has exactly one outcome, and
-// that every centavo is where it should be.
+// that every centavo came from bootstrap's funding and is where the payments moved it.
 //
 // It shares only the messages and the TigerBeetle client with the services. It derives ids and
 // laws by itself, so that a bug in the shared packages cannot hide in it.
@@ -50,6 +50,9 @@ type Auditor struct {
 	expected        map[accountID]movement
 	banks           map[accountID]funding // by the bank's transit account
 	issued          int64
+	population      population             // of the issuance account
+	funded          map[accountID]struct{} // by the funding that the population asks for
+	marked          bool                   // the marker was read
 	summary         Summary
 }
 
@@ -176,6 +179,7 @@ func NewAuditor(orders int) *Auditor {
 		banks:       map[accountID]funding{},
 		returns:     map[endToEndID]*paymentReturn{},
 		originals:   map[number128]*original{},
+		funded:      map[accountID]struct{}{},
 		summary:     Summary{Rejected: map[string]int{}, DeadLetters: map[string]int{}, ReturnsRejected: map[string]int{}},
 	}
 }
@@ -400,7 +404,9 @@ func (a *Auditor) Transfer(t tb.Transfer) {
 		a.takeReceipt(t)
 	case codeFunding:
 		a.takeFunding(t)
-	case codeMarker, codeClockProbe:
+	case codeMarker:
+		a.takeMarker(t)
+	case codeClockProbe:
 		if t.Amount != (tb.Uint128{}) {
 			a.add(UnexplainedMoney, transferName(t), "a transfer with code %d moves %s centavos, it must move none", t.Code, t.Amount)
 		}
@@ -506,6 +512,7 @@ func (a *Auditor) Judge() Verdict {
 		a.judgePayment(&a.payments[i])
 	}
 	a.judgeReturns()
+	a.judgeFundings()
 	a.judgeAccounts()
 	a.summary.Accounts = len(a.accounts)
 	a.summary.IssuanceCentavos = a.issued

@@ -56,34 +56,10 @@ func (a *Auditor) Account(t tb.Account) {
 		}
 		values[i] = value
 	}
+	if id == issuance {
+		a.population = populationIn(t.UserData128, t.UserData64)
+	}
 	a.accounts[id] = account{posted: movement{values[0], values[1]}, pending: movement{values[2], values[3]}}
-}
-
-// takeFunding takes a transfer that brings money in: from issuance to a reserve, or a deposit
-// from a bank's transit account to its customer.
-func (a *Auditor) takeFunding(t tb.Transfer) {
-	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
-	amount, ok := centavos(t.Amount)
-	if !ok || amount > centavosMax || t.Flags&^linkedFlag != 0 {
-		a.add(UnexplainedMoney, transferName(t), "funding of %s centavos with the flags %#x", decimal(t.Amount), t.Flags)
-		return
-	}
-	switch {
-	case debit == issuance && kindOf(credit) == kindReserve:
-		bank := transitOf(credit)
-		f := a.banks[bank]
-		f.reserve += int64(amount)
-		a.banks[bank] = f
-		a.issued += int64(amount)
-	case kindOf(credit) == kindCustomer && debit == transitOf(credit):
-		f := a.banks[debit]
-		f.deposits += int64(amount)
-		a.banks[debit] = f
-	default:
-		a.add(UnexplainedMoney, transferName(t), "funding from %s to %s", nameOf(debit), nameOf(credit))
-		return
-	}
-	a.expect(debit, credit, amount)
 }
 
 // expectSettled adds what a settled payment must have moved.

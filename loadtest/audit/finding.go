@@ -22,6 +22,7 @@ const (
 	LegsDisagree       = "legs disagree"
 	WrongTransfer      = "transfer that is not the payment's"
 	UnexplainedMoney   = "transfer without an order"
+	WrongFunding       = "funding that does not follow from the marker"
 	NoDeadLetter       = "message that is neither a payment nor a dead letter"
 	WrongDeadLetter    = "dead letter that must not be"
 	TwoContents        = "two contents under one EndToEndId"

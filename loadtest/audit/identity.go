@@ -189,31 +189,39 @@ func customerAccount(ispb, branch, number string) (accountID, error) {
 	return accountID{high: kindCustomer<<kindShift | packed<<ispbShift | branchNumber<<branchShift | high, low: low}, nil
 }
 
-// nameOf names an account, for people.
-func nameOf(id accountID) string {
+// ispbOf returns the ISPB in an account's id.
+func ispbOf(id accountID) string {
 	packed := id.high & ispbMask >> ispbShift
 	var ispb [8]byte
 	for i := len(ispb) - 1; i >= 0; i-- {
 		ispb[i] = base36[packed%36]
 		packed /= 36
 	}
+	return string(ispb[:])
+}
+
+// branchOf returns the branch in a customer account's id.
+func branchOf(id accountID) string { return fmt.Sprintf("%04d", id.high>>branchShift&(1<<14-1)) }
+
+// nameOf names an account, for people.
+func nameOf(id accountID) string {
+	ispb := ispbOf(id)
 	switch kindOf(id) {
 	case kindIssuance:
 		return "issuance"
 	case kindRefusals:
 		return "refusals"
 	case kindReserve:
-		return "reserve of " + string(ispb[:])
+		return "reserve of " + ispb
 	case kindTransit:
-		return "transit of " + string(ispb[:])
+		return "transit of " + ispb
 	case kindCustomer:
-		branch := id.high >> branchShift & (1<<14 - 1)
 		upper, lower := bits.Div64(id.high&7, id.low, 1e10) // below 10^20, so two halves of 10 digits
 		number := fmt.Sprint(lower)
 		if upper > 0 {
 			number = fmt.Sprintf("%d%010d", upper, lower)
 		}
-		return fmt.Sprintf("%s/%04d/%s", ispb, branch, number)
+		return fmt.Sprintf("%s/%s/%s", ispb, branchOf(id), number)
 	}
 	return fmt.Sprintf("account %016x%016x", id.high, id.low)
 }

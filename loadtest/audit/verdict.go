@@ -46,9 +46,9 @@ func (v Verdict) Write(w io.Writer) {
 func (v Verdict) String() string {
 	if v.Clean {
 		if v.Summary.Returns > 0 {
-			return fmt.Sprintf("AUDIT CLEAN: %d payments and %d returns, every one has exactly one outcome, every centavo is where it should be", v.Summary.Payments, v.Summary.Returns)
+			return fmt.Sprintf("AUDIT CLEAN: %d payments and %d returns, every one has exactly one outcome, every centavo is funded and where the reports put it", v.Summary.Payments, v.Summary.Returns)
 		}
-		return fmt.Sprintf("AUDIT CLEAN: %d payments, every one has exactly one outcome, every centavo is where it should be", v.Summary.Payments)
+		return fmt.Sprintf("AUDIT CLEAN: %d payments, every one has exactly one outcome, every centavo is funded and where the reports put it", v.Summary.Payments)
 	}
 	kinds := slices.Sorted(maps.Keys(v.ByKind))
 	return fmt.Sprintf("AUDIT FAILED: %d findings in %d payments: %s", v.FindingCount, v.Summary.Payments, strings.Join(kinds, ", "))

@@ -90,7 +90,7 @@ func newMetrics(registry prometheus.Registerer, r *room, waiting *participants) 
 	for _, kind := range []string{"assigned", "revoked", "lost"} {
 		m.rebalances.WithLabelValues(kind)
 	}
-	for _, reason := range []pix.Reason{pix.ReasonMalformed, pix.ReasonBadEndToEndID, pix.ReasonBadAcceptance, pix.ReasonConflict} {
+	for _, reason := range pix.ReasonsOf(pix.OfDeadLetter) {
 		m.deadLetters.WithLabelValues(reason.String())
 	}
 	return m

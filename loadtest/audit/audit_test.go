@@ -279,6 +279,10 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"a leg of another amount", func(h *history) { h.transfer(settledOrder, 0).Amount = tb.ToUint128(999) }, WrongTransfer, id(settledOrder)},
 		{"a post of less than was held", func(h *history) { h.transfer(settledOrder, 6).Amount = tb.ToUint128(999) }, WrongTransfer, id(settledOrder)},
 		{"a leg that names another payment", func(h *history) { h.transfer(settledOrder, 1).UserData64++ }, WrongTransfer, id(settledOrder)},
+		{"a receipt that names another payment", func(h *history) {
+			h.transfer(receiptOrder, 4).UserData128 = toTigerBeetle(number128{low: 1})
+		}, WrongTransfer, id(receiptOrder)},
+		{"a payment whose ids name another one", func(h *history) { h.order(alice, bruno, 5); h.committed++; h.letter(len(h.orders)-1, "LQ07") }, IDsCollide, is("E10000001")},
 		{"a receipt about another content", func(h *history) { h.transfer(receiptOrder, 4).UserData64++ }, WrongTransfer, id(receiptOrder)},
 		{"a receipt that moves money", func(h *history) { h.transfer(receiptOrder, 4).Amount = tb.ToUint128(1) }, WrongTransfer, id(receiptOrder)},
 		{"a receipt between customers", func(h *history) {
@@ -483,9 +487,10 @@ func (h *history) resolve(o *pixv1.PaymentOrder, flags tb.TransferFlags, reason 
 
 func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit accountID) {
 	p, key := h.legsOf(o)
+	names, _ := userData(p.id, uint64(p.minutes))
 	h.transfers = append(h.transfers, tb.Transfer{
 		ID: toTigerBeetle(key.role(resolutionRole)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
-		UserData64: p.contentHash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
+		UserData128: toTigerBeetle(names), UserData64: p.contentHash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
 	})
 }
 

@@ -211,7 +211,7 @@ func (a *Auditor) DeadLetter(r Record) {
 		return
 	}
 	switch message.ReasonCode {
-	case "FF01", "FF08", "DT02", conflictReason:
+	case "FF01", "FF08", "DT02", conflictReason, idTakenReason:
 	default:
 		a.add(WrongDeadLetter, at.String(), "its reason %.64q is not a reason of dead letters", message.ReasonCode)
 	}
@@ -219,7 +219,10 @@ func (a *Auditor) DeadLetter(r Record) {
 	a.summary.DeadLetters[message.ReasonCode]++
 }
 
-const conflictReason = "DUPL"
+const (
+	conflictReason = "DUPL"
+	idTakenReason  = "LQ07"
+)
 
 func (c coordinates) String() string {
 	return fmt.Sprintf("record %d/%d of %s", c.partition, c.offset, paymentsTopic)
@@ -248,7 +251,10 @@ func (a *Auditor) Order(r Record) {
 		a.add(WrongDeadLetter, at.String(), "its dead letter holds another payload")
 	}
 	switch {
-	case invalid != nil && letter.reason == conflictReason:
+	case invalid == nil && letter.reason == idTakenReason:
+		// Nothing in the clearing house makes this happen: somebody searched for it, or forged.
+		a.add(IDsCollide, order.id.String(), "%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids", at, letter.reason)
+	case invalid != nil && (letter.reason == conflictReason || letter.reason == idTakenReason):
 		a.add(WrongDeadLetter, at.String(), "its dead letter says %s, but it is not a payment at all: %v", letter.reason, invalid)
 	case invalid == nil && letter.reason != conflictReason:
 		a.add(WrongDeadLetter, order.id.String(), "%v is a valid payment, but it has a dead letter %s", at, letter.reason)
@@ -495,6 +501,9 @@ func (a *Auditor) takeReceipt(t tb.Transfer) {
 	}
 	if role != resolutionRole {
 		wrong("it has role %d", role)
+	}
+	if names, _ := userData(p.id, uint64(p.minutes)); fromTigerBeetle(t.UserData128) != names {
+		wrong("its user_data does not name the payment")
 	}
 	if t.UserData64 != p.contentHash {
 		wrong("it is about other content")

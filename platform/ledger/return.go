@@ -130,6 +130,9 @@ func AppendSlotIDs(ids []tb.Uint128, original pix.EndToEndID) []tb.Uint128 {
 // ReturnTraceOf makes the trace from the transfers found under its ids.
 func ReturnTraceOf(id pix.ReturnID, content pix.ReturnContent, found []tb.Transfer) ReturnTrace {
 	trace := ReturnTrace{Original: TraceOf(content.Original, found), id: id, content: content}
+	if trace.Original.NamesAnother(content.Original) {
+		trace.Original = Trace{} // it is not the payment that the return names
+	}
 	byID := make(map[tb.Uint128]*tb.Transfer, len(found))
 	for i := range found {
 		byID[found[i].ID] = &found[i]
@@ -162,7 +165,7 @@ func (t *ReturnTrace) isOf(leg *tb.Transfer) bool {
 // payments, a verdict counts more than a hold.
 func (t *ReturnTrace) SameContent() bool {
 	if t.own != nil {
-		return t.own.UserData64 == t.content.Hash()
+		return t.own.UserData128 == userData128(t.content.Original) && t.own.UserData64 == t.content.Hash()
 	}
 	slot, held := t.Slot()
 	return held && fromTB(t.slots[slot].Amount) == uint128{low: t.content.AmountCentavos} && t.slots[slot].UserData32 == uint32(t.content.Reason)

@@ -86,6 +86,21 @@ func (t Trace) Legs() []tb.Transfer {
 	return legs
 }
 
+// NamesAnother reports whether the ledger's transfers under the ids of this payment name
+// another EndToEndId. Ids are hashes, and a bank chooses a part of what is hashed: it can
+// search for two EndToEndIds with the same ids. As with SameContent, a receipt decides.
+func (t Trace) NamesAnother(id pix.EndToEndID) bool {
+	if t.verdict != nil && t.verdict.Code == CodeReceipt {
+		return t.verdict.UserData128 != userData128(id) // user_data_64 is the hash of the content
+	}
+	for _, leg := range t.legs {
+		if leg != nil && (leg.UserData128 != userData128(id) || leg.UserData64 != userData64(id)) {
+			return true
+		}
+	}
+	return false
+}
+
 // SameContent reports whether what the ledger holds is the payment with this content. It
 // compares every leg, because the ledger itself compares only the first. A different
 // timeout or code comes from another version of this program, not from another payment.

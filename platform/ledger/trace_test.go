@@ -106,6 +106,40 @@ func TestSameContentOfAReceipt(t *testing.T) {
 	})
 }
 
+// Ids are hashes: two EndToEndIds may have the same. The user_data names the one that was
+// there first.
+func TestTransfersThatNameAnotherPayment(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id, another, content := endToEndIDs().Draw(t, "id"), endToEndIDs().Draw(t, "another"), contents().Draw(t, "content")
+		forge := func(transfer *tb.Transfer, receipt bool) {
+			transfer.UserData128 = userData128(another)
+			if !receipt {
+				transfer.UserData64 = userData64(another)
+			}
+		}
+		reserve, receipt := AppendReserve(nil, id, content, 60), AppendReceipt(nil, id, content, pix.ReasonPayerShort, true)
+		if TraceOf(id, reserve).NamesAnother(id) || TraceOf(id, receipt).NamesAnother(id) || TraceOf(id, nil).NamesAnother(id) {
+			t.Fatal("the payment's own transfers do not name it")
+		}
+		i := rapid.IntRange(0, len(reserve)-1).Draw(t, "leg")
+		forge(&reserve[i], false)
+		if TraceOf(id, reserve).NamesAnother(id) != (id != another) {
+			t.Fatalf("leg %d names %s, asked for %s", i, another, id)
+		}
+		if TraceOf(id, append(reserve, receipt...)).NamesAnother(id) {
+			t.Fatal("the legs outdid the receipt, which has decided the payment")
+		}
+		forge(&receipt[0], true)
+		if TraceOf(id, receipt).NamesAnother(id) != (userData128(id) != userData128(another)) {
+			t.Fatalf("a receipt names %s, asked for %s", another, id)
+		}
+		returned := pix.ReturnContent{Original: id, AmountCentavos: 1, Reason: pix.ReturnReasons[0]}
+		if trace := ReturnTraceOf(pix.ReturnID{}, returned, reserve); trace.Original.Held() != (id == another) {
+			t.Fatal("a return is judged by the payment of another id")
+		}
+	})
+}
+
 func TestTraceOfNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id, another := endToEndIDs().Draw(t, "id"), endToEndIDs().Draw(t, "another")

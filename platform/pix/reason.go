@@ -74,6 +74,7 @@ var (
 	ReasonBadEndToEndID = define("FF08", ByEngine, OfDeadLetter, "the EndToEndId is malformed, or does not fit the order")
 	ReasonBadAcceptance = define("DT02", ByEngine, OfDeadLetter, "the order was accepted in the future")
 	ReasonConflict      = define("DUPL", ByEngine, OfDeadLetter, "an earlier payment or return has the same id and other content")
+	ReasonIDTaken       = define("LQ07", ByEngine, OfDeadLetter, "in the ledger, its place belongs to a payment with another id")
 
 	ReasonNone Reason
 )

@@ -91,6 +91,18 @@ func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 			write(t, client, ledger.AppendReserve(nil, id, content, long))
 			write(t, client, ledger.AppendVoid(nil, id, false, pix.ReasonPayeeBlocked))
 		}, 200, `"rejected"`, "AC06", true, true, "released"},
+		{"held under its ids, for another payment", func(id pix.EndToEndID) {
+			forged := ledger.AppendReserve(nil, id, content, long)
+			for i := range forged {
+				forged[i].UserData128 = tb.ToUint128(1)
+			}
+			write(t, client, forged)
+		}, 404, "404", "", false, false, ""},
+		{"refused under its ids, for another payment", func(id pix.EndToEndID) {
+			forged := ledger.AppendReceipt(nil, id, content, pix.ReasonReserveShort, true)
+			forged[0].UserData128 = tb.ToUint128(1)
+			write(t, client, forged)
+		}, 404, "404", "", false, false, ""},
 		{"refused without phase 1", func(id pix.EndToEndID) {
 			write(t, client, ledger.AppendReceipt(nil, id, content, pix.ReasonReserveShort, true))
 		}, 200, `"rejected"`, "AM04", false, true, ""},

@@ -269,6 +269,9 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.engine.crash.Pass(afterReportProduced)
 	case payment.DeadLetter:
 		invalid := &pix.Invalid{Reason: command.Reason, Field: "end_to_end_id", Detail: f.kind.conflict(order)}
+		if command.Reason == pix.ReasonIDTaken {
+			invalid.Detail = fmt.Sprintf("the transfer ids of %s are in the ledger for another EndToEndId; that payment is untouched: pay with a new id", order.ID)
+		}
 		p.deadLetter(f.record, invalid, func() { p.inbox.put(event{kind: reported, flight: f}) })
 	case payment.Halt:
 		p.engine.fail(fmt.Errorf("partition %d, offset %d: %s", p.number, f.record.Offset, command.Detail))

@@ -95,6 +95,7 @@ func (paymentKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128)
 		Held: held.Held(), Decided: decided,
 		Verdict:     payment.Outcome{Settled: verdict.Settled, Reason: verdict.Reason},
 		SameContent: held.SameContent(order.ID, order.Content),
+		OtherID:     held.NamesAnother(order.ID),
 	}
 	if trace.Held {
 		trace.HeldAt = held.HeldAt()

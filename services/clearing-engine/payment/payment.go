@@ -24,8 +24,10 @@
 //	resolving    Resolved: hold expired                         Refuse      resolving
 //	judging      Inspected: verdict                             Report      ended
 //	judging      Inspected: other content                       DeadLetter  ended
+//	judging      Inspected: another id                          DeadLetter  ended
 //	inspecting   Inspected: verdict                             Report      ended
 //	inspecting   Inspected: other content                       DeadLetter  ended
+//	inspecting   Inspected: another id                          DeadLetter  ended
 //	inspecting   Inspected: held, in time                       Authorize   authorizing
 //	inspecting   Inspected: held, past the deadline             Void        resolving
 //	inspecting   Inspected: nothing, and this engine refuses    Diagnose    diagnosing
@@ -224,6 +226,7 @@ type Trace struct {
 	Decided     bool      // a verdict is there
 	Verdict     Outcome
 	SameContent bool // what is there is this order, not another one under its id
+	OtherID     bool // what is there names another id: the ids of the transfers collide
 	// Refusal is why an order that the ledger does not know yet cannot be held. Only a
 	// kind that is looked up first has one: see JudgeReturn.
 	Refusal pix.Reason
@@ -234,6 +237,9 @@ func (p *Payment) Inspected(trace Trace, now time.Time) Command {
 	switch {
 	case p.step != inspecting && p.step != judging:
 		return p.halt("a look-up of the order")
+	case (trace.Held || trace.Decided) && trace.OtherID:
+		p.step, p.Outcome = ended, Outcome{}
+		return Command{Action: DeadLetter, Reason: pix.ReasonIDTaken}
 	case (trace.Held || trace.Decided) && !trace.SameContent:
 		p.step, p.Outcome = ended, Outcome{}
 		return Command{Action: DeadLetter, Reason: pix.ReasonConflict}

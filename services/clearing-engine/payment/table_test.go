@@ -80,6 +80,7 @@ func stimuli() []stimulus {
 		resolved("Resolved: written", Written),
 		resolved("Resolved: taken by another verdict", Taken),
 		resolved("Resolved: hold expired", Expired),
+		inspected("Inspected: another id", anyKind, Trace{Held: true, HeldAt: monday, SameContent: true, OtherID: true}, monday),
 		inspected("Inspected: verdict", anyKind, Trace{Decided: true, Verdict: Outcome{Settled: true}, SameContent: true}, monday),
 		inspected("Inspected: other content", anyKind, Trace{Held: true, HeldAt: monday}, monday),
 		inspected("Inspected: held, in time", anyKind, held, monday.Add(patience-1)),

@@ -175,6 +175,9 @@ func (s *PaymentState) addReturns(held []ledger.SlotReturn, now time.Time) {
 func paymentStateOf(id pix.EndToEndID, found []tb.Transfer, now time.Time) PaymentState {
 	trace := ledger.TraceOf(id, found)
 	state := PaymentState{EndToEndID: id.String(), Status: Unknown}
+	if trace.NamesAnother(id) {
+		return state // what the ledger holds here is the payment of another id
+	}
 	verdict, decided := trace.Verdict()
 	content, held := trace.Content()
 	// A receipt decided its own content: what another order holds is not this payment.

@@ -53,18 +53,14 @@ func write(w http.ResponseWriter, contentType string, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // an error means that the client is gone
 }
 
-// ReadJSON decodes one JSON object into target. It rejects unknown fields, because a typing
-// error must not change what a request means, and anything after the object.
+// ReadJSON decodes one JSON object into target, as strictly as DecodeJSON.
 func ReadJSON(body io.Reader, target any) *Problem {
-	decoder := json.NewDecoder(body)
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(target)
+	text, err := io.ReadAll(body)
 	if err == nil {
-		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
-			return nil
-		} else if err == nil || !errors.As(err, new(*http.MaxBytesError)) {
-			err = errors.New("something follows the JSON object: send one object and nothing else")
-		}
+		err = DecodeJSON(text, target)
+	}
+	if err == nil {
+		return nil
 	}
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -76,6 +72,8 @@ func ReadJSON(body io.Reader, target any) *Problem {
 	if errors.As(err, &wrongType) {
 		problem.Field, problem.Value, problem.Rule = wrongType.Field, wrongType.Value, described(wrongType.Type)
 		problem.Detail = fmt.Sprintf("%s is %s: it must be %s", nameOf(wrongType.Field), wrongType.Value, described(wrongType.Type))
+	} else if twice := new(TwiceError); errors.As(err, &twice) {
+		problem.Field, problem.Rule = twice.Field, "a field that stands once"
 	} else if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
 		problem.Field, _ = strconv.Unquote(name)
 		problem.Rule = "a field that the API's description names"

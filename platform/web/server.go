@@ -49,11 +49,7 @@ func (c Config) Validate() error {
 }
 
 // Loopback reports whether only this machine can reach the address.
-func (c Config) Loopback() bool {
-	host, _, err := net.SplitHostPort(c.Address)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
-}
+func (c Config) Loopback() bool { return settings.Loopback(c.Address) }
 
 // Server serves one handler on one address.
 type Server struct {

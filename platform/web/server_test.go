@@ -27,7 +27,9 @@ func startServer(t *testing.T, change func(*Config)) string {
 	config := Config{Address: "127.0.0.1:0", ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, BodyBytesMax: 1024, ConnectionsMax: 100}
 	change(&config)
 	s, err := Serve(config, host.System().Listen, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body struct{ Text string }
+		var body struct {
+			Text string `json:"text"`
+		}
 		if problem := ReadJSON(r.Body, &body); problem != nil {
 			problem.Write(w)
 			return

@@ -44,14 +44,14 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 	p.AwaitNeed("kafka", false)
 	id := pix.NewEndToEndID("10000001", time.Now(), random).String()
 	got := p.batch(strings.Join([]string{
-		valid, "", `{"end_to_end_id": "` + id + `", ` + valid[1:], `{"amount_centavos": "1"}`, `{"payer": ` + payer + `, "payee": ` + payee + `, "amount_centavos": 0}`, "x", `{"isbp": 1}`, valid, strings.Replace(valid, "12345}", "9223372036854775808}", 1),
+		valid, "", `{"end_to_end_id": "` + id + `", ` + valid[1:], `{"amount_centavos": "1"}`, `{"payer": ` + payer + `, "payee": ` + payee + `, "amount_centavos": 0}`, "x", `{"isbp": 1}`, valid, strings.Replace(valid, "12345}", "9223372036854775808}", 1), strings.Replace(valid, "12345}", `5, "AMOUNT_CENTAVOS": 500}`, 1),
 	}, "\n"))
 	published(t, b, 3)
 	want := []struct {
 		line   int
 		status int // 0: accepted
 		field  string
-	}{{1, 0, ""}, {3, 0, ""}, {4, 400, "amount_centavos"}, {5, 422, "amount_centavos"}, {6, 400, ""}, {7, 400, "isbp"}, {8, 0, ""}, {9, 422, "amount_centavos"}}
+	}{{1, 0, ""}, {3, 0, ""}, {4, 400, "amount_centavos"}, {5, 422, "amount_centavos"}, {6, 400, ""}, {7, 400, "isbp"}, {8, 0, ""}, {9, 422, "amount_centavos"}, {10, 400, "AMOUNT_CENTAVOS"}}
 	if len(got) != len(want) {
 		t.Fatalf("%d results, want %d: %+v", len(got), len(want), got)
 	}

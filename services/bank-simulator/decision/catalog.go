@@ -1,7 +1,6 @@
 package decision
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/web"
 )
 
 // Whose names the owner of a profile: a bank or one of its branches. It is written "bank"
@@ -82,13 +82,8 @@ func NewCatalog(initial string, lateDelay time.Duration, profilesMax int) (*Cata
 	}
 	drafts := map[string]Draft{}
 	if initial != "" {
-		decoder := json.NewDecoder(strings.NewReader(initial))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&drafts); err != nil {
+		if err := web.DecodeJSON([]byte(initial), &drafts); err != nil {
 			return nil, fmt.Errorf("it must be a JSON object of profiles by bank or bank/branch: %w", err)
-		}
-		if decoder.More() {
-			return nil, fmt.Errorf("something follows the JSON object")
 		}
 	}
 	for name, draft := range drafts {

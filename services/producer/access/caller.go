@@ -110,9 +110,14 @@ func DecidedInside(Caller, *http.Request) *web.Problem { return nil }
 // OwnPath permits what belongs to the participant in the path.
 func OwnPath(c Caller, r *http.Request) *web.Problem { return c.ReadsOf("ispb", r.PathValue("ispb")) }
 
-// OwnParticipant permits what belongs to the participant in the query.
+// OwnParticipant permits what belongs to the participant in the query. A request that names
+// none is not forbidden: its handler says that the field is missing.
 func OwnParticipant(c Caller, r *http.Request) *web.Problem {
-	return c.ReadsOf("participant", r.URL.Query().Get("participant"))
+	participant := r.URL.Query().Get("participant")
+	if participant == "" {
+		return nil
+	}
+	return c.ReadsOf("participant", participant)
 }
 
 // CentralBankOnly permits what is about all participants.

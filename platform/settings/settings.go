@@ -11,6 +11,7 @@ package settings
 import (
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"reflect"
 	"strings"
@@ -138,4 +139,11 @@ func NotEmpty(name string, values []string) error {
 		}
 	}
 	return nil
+}
+
+// Loopback reports whether only this machine can reach host:port.
+func Loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }

@@ -28,7 +28,8 @@ import (
 // Config is embedded in the configuration of every service.
 type Config struct {
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info" help:"debug, info, warn or error; per payment only at debug"`
-	Address  string `env:"TELEMETRY_ADDRESS" help:"where /metrics, /healthz, /readyz and /debug/pprof are served, host:port"`
+	Address  string `env:"TELEMETRY_ADDRESS" help:"where /metrics, /healthz and /readyz are served, host:port; on loopback /debug/pprof, too"`
+	Profiles bool   `env:"TELEMETRY_PPROF" envDefault:"false" help:"true serves /debug/pprof also where TELEMETRY_ADDRESS is not on loopback: profiles show memory, and taking one costs CPU"`
 	// GCPercent has the name of Go's own variable and another default: the live heaps are
 	// small, so memory is cheaper than collections. It is for the whole process, so main sets it.
 	GCPercent int `env:"GOGC" envDefault:"400" help:"how much the heap may grow before it is collected, in percent of its live part, 25 to 10000; GOMEMLIMIT is the upper bound"`
@@ -68,7 +69,7 @@ func Start(service string, config Config, on host.Host) (*Telemetry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve telemetry on TELEMETRY_ADDRESS %s: %w", config.Address, err)
 	}
-	t.server = &http.Server{Handler: t.routes(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	t.server = &http.Server{Handler: t.routes(config.Profiles || settings.Loopback(config.Address)), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	go func() {
 		if err := t.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("telemetry stopped serving", zap.Error(err))
@@ -102,11 +103,14 @@ func (t *Telemetry) Stop() {
 	_ = t.Log.Sync() // standard error may not support sync: there is nothing to do about it
 }
 
-func (t *Telemetry) routes() http.Handler {
+func (t *Telemetry) routes(profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(t.Registry, promhttp.HandlerOpts{Registry: t.Registry}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", t.Health.ServeHTTP)
+	if !profiles {
+		return mux
+	}
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/mutex", contention)
 	mux.HandleFunc("GET /debug/pprof/block", contention)

@@ -2,13 +2,17 @@ package telemetry
 
 import (
 	"errors"
+	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/liquida/liquida/platform/host"
 )
 
 func TestReadinessTellsWhatIsWrong(t *testing.T) {
@@ -57,5 +61,41 @@ func TestConfigNamesTheVariable(t *testing.T) {
 	}
 	if err := (Config{LogLevel: "info", Address: "nowhere"}).Validate(); err == nil || !strings.Contains(err.Error(), "TELEMETRY_ADDRESS") {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// Profiles show memory. Whoever reaches the metrics must not get them by default.
+func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
+	for _, c := range []struct {
+		config Config
+		status int
+	}{
+		{Config{LogLevel: "error", Address: "127.0.0.1:0"}, http.StatusOK},
+		{Config{LogLevel: "error", Address: "0.0.0.0:0"}, http.StatusNotFound},
+		{Config{LogLevel: "error", Address: "0.0.0.0:0", Profiles: true}, http.StatusOK},
+	} {
+		var listener net.Listener
+		on := host.System()
+		on.Log = io.Discard
+		on.Listen = func(network, address string) (net.Listener, error) {
+			var err error
+			listener, err = net.Listen(network, "127.0.0.1:0")
+			return listener, err
+		}
+		telemetry, err := Start("test", c.config, on)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, status := range map[string]int{"/debug/pprof/": c.status, "/debug/pprof/mutex": c.status, "/metrics": http.StatusOK} {
+			response, err := http.Get("http://" + listener.Addr().String() + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			if response.StatusCode != status {
+				t.Errorf("%+v: %s answers %d, want %d", c.config, path, response.StatusCode, status)
+			}
+		}
+		telemetry.Stop()
 	}
 }

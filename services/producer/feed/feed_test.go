@@ -52,3 +52,35 @@ func TestFallingBehindEndsOnlyTheOneWhoDoes(t *testing.T) {
 		t.Errorf("%d reports kept, %d still followed", n, len(w.subscribers))
 	}
 }
+
+// A refused payment names any account that the payer's bank chose. The payee's bank is told
+// only of what was held for it.
+func TestARefusedPaymentIsToldToItsPayersBankOnly(t *testing.T) {
+	const rejected, settled = pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
+	for _, c := range []struct {
+		status pixv1.SettlementStatus
+		reason string
+		told   bool
+	}{
+		{settled, "", true},
+		{rejected, "AB03", true}, {rejected, "AC06", true}, {rejected, "AC07", true}, {rejected, "LQ03", true}, {rejected, "BE17", true}, // a code of the bank's own
+		{rejected, "LQ01", false}, {rejected, "AM04", false}, {rejected, "AC02", false}, {rejected, "AC03", false}, {rejected, "RC09", false}, {rejected, "RC10", false},
+		{rejected, "AM01", false}, {rejected, "DS27", false}, {rejected, "LQ02", false},
+	} {
+		message := &pixv1.SettlementReport{EndToEndId: "E", Status: c.status, ReasonCode: c.reason, Payer: &pixv1.Account{Ispb: "10000001"}, Payee: &pixv1.Account{Ispb: "10000002"}}
+		value, err := message.MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := NewWatcher(nil, stream.Config{}, nil, nil)
+		w.next = position{0}
+		payer, endPayer := w.subscribe("10000001")
+		payee, endPayee := w.subscribe("10000002")
+		w.distribute([]*kgo.Record{{Key: []byte("E"), Value: value}})
+		if len(payer.reports) != 1 || (len(payee.reports) == 1) != c.told {
+			t.Errorf("%v %s: the payer's bank is told %d times, the payee's %d times; want it told: %t", c.status, c.reason, len(payer.reports), len(payee.reports), c.told)
+		}
+		endPayer()
+		endPayee()
+	}
+}

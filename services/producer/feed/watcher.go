@@ -217,6 +217,26 @@ func (w *Watcher) subscribe(participant pix.ISPB) (subscriber *subscription, end
 	}
 }
 
+// refusedUnheld are the reasons of payments for which nothing was held. Their payer's bank
+// alone is told: naming a payee must not show its bank another bank's customer and whether
+// that one is short of money. A bank that rejects with such a code is not told its own
+// rejection here; GET /v1/payments/{endToEndId} tells it, because there the ledger knows the hold.
+//
+// AB03 is not among them. Most often money was held and the bank was late. A report does not
+// say if the payment itself came too late, and then the payee's bank is told, too.
+var refusedUnheld = func() map[string]bool {
+	reasons := map[string]bool{}
+	for _, d := range pix.Definitions {
+		if d.By == pix.ByLedger {
+			reasons[d.Reason.String()] = true
+		}
+	}
+	for _, reason := range []pix.Reason{pix.ReasonZeroAmount, pix.ReasonInactivePSP, pix.ReasonPayeePSPBusy} {
+		reasons[reason.String()] = true
+	}
+	return reasons
+}()
+
 // reportOf reads a record. It is false for one that cannot be read, which the audit reports.
 func reportOf(record *kgo.Record) (report, bool) {
 	message := &pixv1.SettlementReport{}
@@ -237,6 +257,9 @@ func reportOf(record *kgo.Record) (report, bool) {
 		r.body.Status = query.Settled
 	}
 	r.banks = [2]pix.ISPB{pix.ISPB(message.Payer.GetIspb()), pix.ISPB(message.Payee.GetIspb())}
+	if r.body.Status == query.Rejected && refusedUnheld[message.ReasonCode] {
+		r.banks[1] = r.banks[0]
+	}
 	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil { // its ids name both banks, also when it is rejected
 		if original, err := pix.ParseEndToEndID(message.OriginalEndToEndId); err == nil {
 			r.banks = [2]pix.ISPB{id.PSP(), original.Payer()}

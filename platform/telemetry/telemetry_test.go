@@ -77,7 +77,7 @@ func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
 		var listener net.Listener
 		on := host.System()
 		on.Log = io.Discard
-		on.Listen = func(network, address string) (net.Listener, error) {
+		on.Listen = func(network, _ string) (net.Listener, error) {
 			var err error
 			listener, err = net.Listen(network, "127.0.0.1:0")
 			return listener, err

@@ -1,12 +1,15 @@
 package dashboards
 
 import (
-	"bytes"
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/liquida/liquida/deploy/plot"
 )
 
 func TestDrawing(t *testing.T) {
@@ -16,14 +19,15 @@ func TestDrawing(t *testing.T) {
 		{{Points: [][2]float64{{100, 1}}}, {Points: [][2]float64{{100, 1e9}, {160, 1e-9}}}},
 	} {
 		for _, d := range All {
-			var picture bytes.Buffer
-			if err := d.Draw(&picture, func(string) ([]Line, error) { return lines, nil }, 100, 160); err != nil {
+			drawing, err := d.Draw(func(string) ([]Line, error) { return lines, nil }, 100, 160)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(picture.String(), "NaN") || strings.Contains(picture.String(), "Inf") {
+			picture := string(drawing.HTML())
+			if strings.Contains(picture, "NaN") || strings.Contains(picture, "Inf") {
 				t.Errorf("%s: a coordinate is no number", d.Title)
 			}
-			for decoder := xml.NewDecoder(&picture); ; {
+			for decoder := xml.NewDecoder(strings.NewReader(picture)); ; {
 				if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 					break
 				} else if err != nil {
@@ -31,6 +35,24 @@ func TestDrawing(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestGapsAreGaps(t *testing.T) {
+	lines := []Line{{Points: [][2]float64{{100, 1}, {101, 1}, {120, 1}, {121, 1}, {122, 0}}}}
+	var breaks []float64
+	for _, point := range (Panel{}).series(lines, 100, plot.Seconds(30, 3)).Series[0].Points {
+		if math.IsNaN(point[1]) {
+			breaks = append(breaks, point[0])
+		}
+	}
+	if !slices.Equal(breaks, []float64{20}) {
+		t.Errorf("the line breaks at %v, want 20", breaks)
+	}
+	var d plot.Drawing
+	Panel{FloorColor: red, Thresholds: []Threshold{{1, green}}}.drawStates(&d, plot.Frame{Width: 250, Height: 100}, lines, 100, 130)
+	if text := string(d.HTML()); strings.Count(text, `class="good"`) != 2 || strings.Count(text, `class="bad"`) != 1 {
+		t.Errorf("want two bars good and one bad: %s", text)
 	}
 }
 

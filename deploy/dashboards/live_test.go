@@ -277,8 +277,7 @@ func (c client) query(t *testing.T, expr string, since time.Time) (found []serie
 // draw writes the dashboards as pictures of the run. The README shows one of them.
 func (c client) draw(t *testing.T, folder string, began, ended time.Time) {
 	for _, d := range All {
-		var picture bytes.Buffer
-		err := d.Draw(&picture, func(expr string) (lines []Line, err error) {
+		drawing, err := d.Draw(func(expr string) (lines []Line, err error) {
 			for _, found := range c.query(t, forPrometheus(expr), began) {
 				line := Line{Labels: found.Metric}
 				for _, v := range found.Values {
@@ -294,7 +293,7 @@ func (c client) draw(t *testing.T, folder string, began, ended time.Time) {
 			return lines, nil
 		}, float64(began.Unix()), float64(ended.Unix()))
 		if err == nil {
-			err = os.WriteFile(filepath.Join(folder, strings.ToLower(d.Title)+".svg"), picture.Bytes(), 0o644)
+			err = drawing.WriteFile(filepath.Join(folder, strings.ToLower(d.Title)+".svg"))
 		}
 		if err != nil {
 			t.Error(err)

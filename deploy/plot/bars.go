@@ -30,8 +30,7 @@ func Bars(title, unit string, shares bool, legend []string, rows []Bar) *Drawing
 	}
 	d, top := &Drawing{Title: title, Width: FullWidth}, 4.0
 	if len(legend) > 1 {
-		d.Legend(14, 14, legend)
-		top += 26
+		top += d.Legend(14, 14, FullWidth-28, legend) + 8
 	}
 	d.Height = top + float64(len(rows)*height)
 	most := 1e-9

@@ -23,12 +23,14 @@ type Drawing struct {
 // Frame is a rectangle in a drawing.
 type Frame struct{ X, Y, Width, Height float64 }
 
-// Text writes a text. Classes: name and title are darker, end and middle are anchors.
+// Text writes a text. Classes: name, title, head and big are darker and larger, inside is for a
+// filled frame, end and middle are anchors.
 func (d *Drawing) Text(x, y float64, class, text string) {
 	fmt.Fprintf(&d.svg, `<text x="%.1f" y="%.1f" class="%s">%s</text>`+"\n", x, y, class, html.EscapeString(text))
 }
 
-// Rect fills a frame. A reader who points at it sees hover.
+// Rect fills a frame. A reader who points at it sees hover. Classes: a color, or good, warn, bad
+// and none for a state. card has an edge.
 func (d *Drawing) Rect(f Frame, class, hover string) {
 	if hover != "" {
 		hover = "<title>" + html.EscapeString(hover) + "</title>"
@@ -36,30 +38,43 @@ func (d *Drawing) Rect(f Frame, class, hover string) {
 	fmt.Fprintf(&d.svg, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s">%s</rect>`+"\n", f.X, f.Y, max(f.Width, 0), f.Height, class, hover)
 }
 
-// Legend writes names with the colors of their places, from left to right.
-func (d *Drawing) Legend(x, y float64, names []string) {
+// Legend writes names with the colors of their places, in lines of that width, and returns the
+// bottom of the last.
+func (d *Drawing) Legend(x, y, width float64, names []string) (bottom float64) {
+	at := x
 	for i, name := range names {
-		d.Rect(Frame{x, y - 9, 10, 10}, Color(i), "")
-		d.Text(x+15, y, "name", name)
-		x += 36 + 6.5*float64(utf8.RuneCountInString(name))
+		wide := 40 + TextWidth(name)
+		if at > x && at+wide > x+width {
+			at, y = x, y+17
+		}
+		d.path(Color(i)+" swatch", fmt.Sprintf("M%.1f %.1fh15", at, y-4))
+		d.Text(at+20, y, "name", name)
+		at += wide
 	}
+	return y + 4
 }
 
-// Color is the class of the i-th color. After the last the first comes again.
-func Color(i int) string { return fmt.Sprintf("k%d", i%len(colors)) }
+// TextWidth estimates the width of a name or title, rather too wide: the font is the reader's.
+func TextWidth(text string) float64 { return 6.5 * float64(utf8.RuneCountInString(text)) }
+
+// Color is the class of the i-th color. After the last the first comes again, with dashed lines.
+func Color(i int) string {
+	return fmt.Sprintf("k%d", i%len(colors)) + []string{"", " dashed", " dotted"}[i/len(colors)%3]
+}
 
 // colors are light and dark.
 var colors = [][2]string{
 	{"#2b6cb0", "#6fabea"}, {"#c2611f", "#e39257"}, {"#2f7d5b", "#58b98c"}, {"#8a5bb8", "#b897e2"},
-	{"#b83268", "#ef7fa8"}, {"#7a7f2a", "#c3c86a"}, {"#5b6b80", "#93a3ba"},
+	{"#b83268", "#ef7fa8"}, {"#7a7f2a", "#c3c86a"}, {"#5b6b80", "#93a3ba"}, {"#12888f", "#4cc7cf"},
 }
 
 // Style is the style sheet of drawings, for a page that holds some.
 var Style = template.CSS(style(0) + "@media (prefers-color-scheme: dark) {\n" + style(1) + "}\n" + `svg text { font: 11px system-ui, sans-serif; stroke: none; }
-svg text.name, svg text.title { font-size: 12px; } svg text.title { font-weight: 600; } svg text.head { font-size: 15px; font-weight: 600; }
+svg text.name, svg text.title { font-size: 12px; } svg text.title { font-weight: 600; } svg text.head { font-size: 15px; font-weight: 600; } svg text.big { font-size: 28px; font-weight: 600; }
 svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
 svg .grid { stroke-width: 1; } svg .limit { stroke-width: 1; stroke-dasharray: 4 3; } svg rect { stroke-width: 1; }
 svg path { fill: none; stroke-width: 1.8; } svg path.thin { stroke-width: 1; stroke-dasharray: 2 2; }
+svg path.dashed { stroke-dasharray: 6 3; } svg path.dotted { stroke-dasharray: 2 2; } svg path.swatch { stroke-width: 8; }
 svg path.area { stroke-width: 1.4; fill-opacity: .18; } svg rect.band { stroke: none; opacity: .1; }
 `)
 
@@ -68,12 +83,15 @@ func style(scheme int) string {
 	pick := func(light, dark string) string { return [2]string{light, dark}[scheme] }
 	var css strings.Builder
 	back := pick("#fff", "#14181f")
-	fmt.Fprintf(&css, "svg text { fill: %s; } svg text.name, svg text.title, svg text.head { fill: %s; } svg text.inside { fill: %s; }\n", pick("#5d6778", "#9aa5b5"), pick("#1d2433", "#e4e8ef"), back)
+	fmt.Fprintf(&css, "svg text { fill: %s; } svg text.name, svg text.title, svg text.head, svg text.big { fill: %s; } svg text.inside { fill: %s; }\n", pick("#5d6778", "#9aa5b5"), pick("#1d2433", "#e4e8ef"), back)
 	fmt.Fprintf(&css, "svg .grid { stroke: %s; } svg .limit { stroke: %s; } svg rect { stroke: %s; } svg rect.back { fill: %s; }\n", pick("#d9dee6", "#343c49"), pick("#5d6778", "#9aa5b5"), back, back)
 	for i, c := range colors {
 		fmt.Fprintf(&css, "svg rect.k%d, svg path.area.k%d { fill: %s; } svg path.k%d { stroke: %s; }\n", i, i, c[scheme], i, c[scheme])
 	}
-	fmt.Fprintf(&css, "svg rect.bad { fill: %s; }\n", pick("#b3261e", "#ff8a80"))
+	fmt.Fprintf(&css, "svg rect.card { fill: %s; stroke: %s; }\n", back, pick("#d9dee6", "#343c49"))
+	for _, state := range [][3]string{{"good", "#2f7d5b", "#58b98c"}, {"warn", "#c2611f", "#e39257"}, {"bad", "#b3261e", "#ff8a80"}, {"none", "#5b6b80", "#93a3ba"}} {
+		fmt.Fprintf(&css, "svg rect.%s { fill: %s; } svg .limit.%[1]s { stroke: %[2]s; }\n", state[0], state[1+scheme])
+	}
 	return css.String()
 }
 

@@ -36,7 +36,7 @@ func Course(seconds []load.Second, until, offered, width float64) (settled, late
 	settled = plot.Panel{Title: "settled per second", X: x, Y: plot.FromZero(most, 3, short), Series: []plot.Series{area}}
 	settled.X.Ticks = nil // the panel below has them
 	if offered > 0 {
-		settled.Limits = []float64{offered}
+		settled.Limits = []plot.Limit{{Value: offered}}
 	}
 	latency = plot.Panel{Title: "latency", X: x, Y: plot.Milliseconds(min(least, slowest), slowest), Series: []plot.Series{slow, p99, p50}}
 	return settled, latency
@@ -89,8 +89,8 @@ func DrawCurves(title string, curves []Curve) *plot.Drawing {
 		}
 	}
 	d := &plot.Drawing{Title: title, Width: plot.FullWidth, Height: 424}
-	d.Legend(14, 14, names)
-	d.Panel(plot.Frame{X: 60, Y: 40, Width: 1030, Height: 348}, p)
+	top := d.Legend(14, 14, d.Width-28, names) + 22
+	d.Panel(plot.Frame{X: 60, Y: top, Width: 1030, Height: d.Height - 36 - top}, p)
 	return d
 }
 

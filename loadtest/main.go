@@ -22,7 +22,7 @@ func main() {
 		Short: "Loads the clearing house and proves that it did right",
 		Long: `loadtest sends payments of every kind to Kafka and compares each outcome with the one
 that it must have (run). It proves from topics and ledger that every payment has exactly
-one outcome and every centavo is where it should be (audit).
+one outcome and every centavo is funded and in its place (audit).
 
 Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad usage.`,
 		Example:       "  loadtest run --rate 1000 --payments 10000 && loadtest audit",

@@ -113,6 +113,12 @@ case "$security" in
 esac
 [ "$memory_limit" = true ] || note "Docker cannot limit memory here, so the limits of the compose file do not hold$rootless"
 [ "$cpu_limit" = true ] || note "Docker cannot limit processors here, so the limits of the compose file do not hold$rootless"
+if [ -n "$rootless" ] && [ "$memory_limit:$cpu_limit" = true:true ]; then
+	note "rootless Docker: it works, and the limits hold. The compose file locks no memory, which rootless Docker refuses"
+fi
+case "$security" in
+*name=selinux*) note "SELinux is on: it works. The compose file relabels the files that it mounts (:z)" ;;
+esac
 
 # ---- room --------------------------------------------------------------------------------
 if [ "$cpus" = 1 ]; then

@@ -25,7 +25,7 @@ type Config struct {
 	Population sandbox.Population
 
 	Partitions         int           `env:"PARTITIONS" envDefault:"16" help:"partitions of every topic, 1 to 1024; fixed once the topics exist"`
-	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" help:"replicas of every partition, 1 to 9; at most the number of brokers"`
+	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" help:"replicas of every partition, 1 to 9; at most the number of brokers; Redpanda takes odd numbers only"`
 	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" help:"retention of the two authorization topics, 5m to 720h; the others keep everything"`
 	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"accounts or transfers in one request to the ledger, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
 	PasswordsDir       string        `env:"KAFKA_PASSWORDS_DIR" help:"folder of the passwords of Kafka's users, in USER/password: missing ones are made, readable for their owner only, and users and their ACLs are created; empty: none, for a Kafka that is not secured"`

@@ -44,10 +44,12 @@ func good(t *testing.T) *host {
 	h.free(40 << 20)
 	h.routes("default via 10.0.0.1 dev eth0\n10.0.0.0/24 dev eth0 proto kernel scope link")
 
-	// A checkout that others may read, whose ports are free: this machine's may not be.
+	// A checkout that others may read. Its ports are some where nothing listens: those of the
+	// compose file may be taken here, and so may any that the kernel gives to clients.
 	h.write("deploy/preflight.sh", read(t, "deploy/preflight.sh"), 0o755)
 	ports := regexp.MustCompile(`127\.0\.0\.1:\d+:`)
-	h.write(base, ports.ReplaceAllStringFunc(read(t, base), func(string) string { return fmt.Sprintf("127.0.0.1:%d:", freePort(t)) }), 0o644)
+	port := 0
+	h.write(base, ports.ReplaceAllStringFunc(read(t, base), func(string) string { port++; return fmt.Sprintf("127.0.0.1:%d:", port) }), 0o644)
 	for _, path := range []string{"deploy/compose/redpanda-bootstrap.yaml", "deploy/prometheus/statsd.yml",
 		"deploy/grafana/dashboards/payments.json", "deploy/grafana/provisioning/dashboards/liquida.yml"} {
 		h.write(path, read(t, path), 0o644)
@@ -73,16 +75,6 @@ func (h *host) command(name, script string) { h.write("bin/"+name, "#!/bin/sh\n"
 func (h *host) routes(text string)          { h.command("ip", "cat <<'E'\n"+text+"\nE") }
 func (h *host) free(kib int) {
 	h.command("df", fmt.Sprintf("echo Filesystem; echo /dev/vda1 99999999 1 %d 1%% /", kib))
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 // judge runs preflight.sh on the host and returns what it prints and its exit code.
@@ -159,6 +151,10 @@ func TestPreflight(t *testing.T) {
 			h.info["SecurityOptions"] = "[name=seccomp,profile=builtin name=rootless name=cgroupns]"
 			h.info["CPUCfsQuota"] = "false"
 		}, []string{"NOTE  Docker cannot limit processors here, so the limits of the compose file do not hold (rootless Docker"}, 0},
+		"rootless, all delegated": {func(h *host) { h.info["SecurityOptions"] = "[name=seccomp,profile=builtin name=rootless]" },
+			[]string{"NOTE  rootless Docker"}, 0},
+		"SELinux": {func(h *host) { h.info["SecurityOptions"] = "[name=seccomp,profile=builtin name=selinux]" },
+			[]string{"NOTE  SELinux is on"}, 0},
 		"no memory controller": {func(h *host) { h.info["MemoryLimit"] = "false" }, []string{"NOTE  Docker cannot limit memory here"}, 0},
 		"too little disk": {func(h *host) { h.free(5<<20 - 1) },
 			[]string{"STOP  5.0 GiB free in /var/lib/docker"}, 1},

@@ -1,5 +1,5 @@
-// Package kafka fetches Apache Kafka and runs one broker of it on this machine. A clearing house
-// would run Apache Kafka; the embedded broker only resembles it.
+// Package kafka fetches Apache Kafka and runs one broker of it on this machine. The local stack
+// and the tests can use it in place of the embedded broker, which only resembles it.
 package kafka
 
 import (

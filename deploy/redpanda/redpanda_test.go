@@ -260,3 +260,22 @@ func TestPropertiesOfTheComposeFile(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// The request is made by hand, because kadm refuses fewer iterations before it asks.
+func TestPasswordsNeedEnoughIterations(t *testing.T) {
+	client := connect(t, start(t, roomy()))
+	for iterations, want := range map[int32]error{4095: kerr.UnacceptableCredential, 4096: nil} {
+		upsertion := kmsg.NewAlterUserSCRAMCredentialsRequestUpsertion()
+		upsertion.Name, upsertion.Mechanism, upsertion.Iterations = "producer", int8(kadm.ScramSha512), iterations
+		upsertion.Salt, upsertion.SaltedPassword = make([]byte, 32), make([]byte, 64)
+		request := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
+		request.Upsertions = append(request.Upsertions, upsertion)
+		response, err := request.RequestWith(t.Context(), client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := kerr.ErrorForCode(response.Results[0].ErrorCode); !errors.Is(got, want) {
+			t.Errorf("%d iterations: got %v, want %v", iterations, got, want)
+		}
+	}
+}

@@ -76,14 +76,14 @@ type asker struct {
 	client *kgo.Client
 	random *rand.Rand
 
-	mu      sync.Mutex
-	answers map[string][]*pixv1.AuthorizationResponse
-	misled  int           // answers in another partition than the one asked for
-	records []*kgo.Record // all of them
+	mu        sync.Mutex
+	responses map[string][]*pixv1.AuthorizationResponse
+	misled    int           // responses in another partition than the one asked for
+	records   []*kgo.Record // all of them
 }
 
 func newAsker(t testing.TB, b *kit.Broker) *asker {
-	a := &asker{t: t, random: rand.New(rand.NewPCG(1, 2)), answers: map[string][]*pixv1.AuthorizationResponse{},
+	a := &asker{t: t, random: rand.New(rand.NewPCG(1, 2)), responses: map[string][]*pixv1.AuthorizationResponse{},
 		client: b.Client(kgo.ConsumeTopics(stream.AuthorizationResponses), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -100,7 +100,7 @@ func newAsker(t testing.TB, b *kit.Broker) *asker {
 func (a *asker) collect(record *kgo.Record) {
 	response := &pixv1.AuthorizationResponse{}
 	if err := response.UnmarshalVT(record.Value); err != nil {
-		a.t.Errorf("an answer cannot be read: %v", err)
+		a.t.Errorf("a response cannot be read: %v", err)
 		return
 	}
 	a.mu.Lock()
@@ -109,10 +109,10 @@ func (a *asker) collect(record *kgo.Record) {
 		a.misled++
 	}
 	if string(record.Key) != response.EndToEndId {
-		a.t.Errorf("an answer to %s has the key %s", response.EndToEndId, record.Key)
+		a.t.Errorf("a response to %s has the key %s", response.EndToEndId, record.Key)
 	}
 	a.records = append(a.records, record)
-	a.answers[response.EndToEndId] = append(a.answers[response.EndToEndId], response)
+	a.responses[response.EndToEndId] = append(a.responses[response.EndToEndId], response)
 }
 
 func partitionOf(id string) int32 { return int32(id[len(id)-1]) % partitions }
@@ -148,29 +148,29 @@ func (a *asker) produce(record *kgo.Record) {
 	})
 }
 
-// awaitAnswers waits until every request has this many responses, and returns them.
-func (a *asker) awaitAnswers(each int, requests ...*pixv1.AuthorizationRequest) []*pixv1.AuthorizationResponse {
+// awaitResponses waits until every request has this many responses, and returns them.
+func (a *asker) awaitResponses(each int, requests ...*pixv1.AuthorizationRequest) []*pixv1.AuthorizationResponse {
 	a.t.Helper()
-	var answers []*pixv1.AuthorizationResponse
-	kit.Await(a.t, "the answers", func() (bool, string) {
+	var responses []*pixv1.AuthorizationResponse
+	kit.Await(a.t, "the responses", func() (bool, string) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		answers = answers[:0]
+		responses = responses[:0]
 		missing := 0
 		for _, request := range requests {
-			got := a.answers[request.EndToEndId]
+			got := a.responses[request.EndToEndId]
 			if len(got) < each {
 				missing++
 				continue
 			}
-			answers = append(answers, got...)
+			responses = append(responses, got...)
 		}
-		return missing == 0, fmt.Sprintf("%d of %d requests do not have %d answers", missing, len(requests), each)
+		return missing == 0, fmt.Sprintf("%d of %d requests do not have %d responses", missing, len(requests), each)
 	})
 	if a.misled > 0 {
-		a.t.Errorf("%d answers came to another partition than the one asked for", a.misled)
+		a.t.Errorf("%d responses came to another partition than the one asked for", a.misled)
 	}
-	return answers
+	return responses
 }
 
 // check fails unless all responses to each request are equal and as wanted.
@@ -179,11 +179,11 @@ func (a *asker) check(requests []*pixv1.AuthorizationRequest, want func(*pixv1.A
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, request := range requests {
-		for _, answer := range a.answers[request.EndToEndId] {
-			if answer.Ispb != request.Payee.Ispb {
-				a.t.Fatalf("%s: answered by %s, want %s", request.EndToEndId, answer.Ispb, request.Payee.Ispb)
+		for _, response := range a.responses[request.EndToEndId] {
+			if response.Ispb != request.Payee.Ispb {
+				a.t.Fatalf("%s: response of %s, want %s", request.EndToEndId, response.Ispb, request.Payee.Ispb)
 			}
-			if got := answer.Status.String() + answer.ReasonCode; got != want(request) {
+			if got := response.Status.String() + response.ReasonCode; got != want(request) {
 				a.t.Fatalf("%s: %s, want %s", request.EndToEndId, got, want(request))
 			}
 		}
@@ -197,7 +197,7 @@ const (
 
 var bothTopics = []string{stream.AuthorizationRequests, stream.AuthorizationResponses}
 
-func TestItAnswersAsTheBranchesOfTheSandboxSay(t *testing.T) {
+func TestItRespondsAsTheBranchesOfTheSandboxSay(t *testing.T) {
 	b := startBroker(t, bothTopics...)
 	p := startProgram(t, b, "SIMULATOR_LATE_DELAY=300ms")
 	p.AwaitReady()
@@ -209,14 +209,14 @@ func TestItAnswersAsTheBranchesOfTheSandboxSay(t *testing.T) {
 	asked := time.Now()
 	all := []*pixv1.AuthorizationRequest{silent, late, plain, blocked, closed}
 	a.ask(all...)
-	a.awaitAnswers(1, plain, late, blocked, closed)
+	a.awaitResponses(1, plain, late, blocked, closed)
 	if took := time.Since(asked); took < 300*time.Millisecond {
-		t.Errorf("the late answer came after %v, want at least 300ms", took)
+		t.Errorf("the late response came after %v, want at least 300ms", took)
 	}
 	want := map[*pixv1.AuthorizationRequest]string{plain: accepted, late: accepted, blocked: rejected + "AC06", closed: rejected + "AC07"}
 	a.check(all, func(r *pixv1.AuthorizationRequest) string { return want[r] })
-	if len(a.answers[silent.EndToEndId]) > 0 {
-		t.Error("the silent branch answered")
+	if len(a.responses[silent.EndToEndId]) > 0 {
+		t.Error("the silent branch responded")
 	}
 	for _, line := range []string{
 		`pix_simulator_answers_total{ispb="10000002",reason="",status="ACSP"} 2`,
@@ -250,7 +250,7 @@ func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 		t.Helper()
 		request := a.request("0001")
 		a.ask(request)
-		a.awaitAnswers(each, request)
+		a.awaitResponses(each, request)
 		a.check([]*pixv1.AuthorizationRequest{request}, func(*pixv1.AuthorizationRequest) string { return want })
 	}
 	put := func(path, profile string) {
@@ -311,7 +311,7 @@ func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 	}
 }
 
-func TestKilledUnderLoadItAnswersEverythingAfterARestartAndTheSame(t *testing.T) {
+func TestKilledUnderLoadItRespondsToEverythingAfterARestartAndTheSame(t *testing.T) {
 	b := startBroker(t, bothTopics...)
 	const profiles = `SIMULATOR_PROFILES={"default": {"accept_share": 0.5, "reject_codes": ["AC06", "AC07"], "delay": {"min_ms": 1, "mean_ms": 200}}}`
 	p := startProgram(t, b, profiles)
@@ -326,29 +326,29 @@ func TestKilledUnderLoadItAnswersEverythingAfterARestartAndTheSame(t *testing.T)
 		a.ask(requests[round*each:]...)
 		if round%8 == 4 {
 			// Some responses are sent, some are not due, and some requests were not fetched.
-			a.awaitAnswers(1, requests[round*each])
+			a.awaitResponses(1, requests[round*each])
 			p.End(syscall.SIGKILL)
 			p = startProgram(t, b, profiles)
 		}
 	}
-	answers := a.awaitAnswers(1, requests...)
+	responses := a.awaitResponses(1, requests...)
 	p.End(syscall.SIGTERM)
-	t.Logf("%d requests, %d answers, 2 kills", len(requests), len(answers))
+	t.Logf("%d requests, %d responses, 2 kills", len(requests), len(responses))
 	// A repeated request gets the same response.
 	p = startProgram(t, b, profiles)
 	p.AwaitReady()
 	before := map[string]int{}
 	a.mu.Lock()
-	for id, got := range a.answers {
+	for id, got := range a.responses {
 		before[id] = len(got)
 	}
 	a.mu.Unlock()
 	a.ask(requests...)
-	kit.Await(t, "another answer to each", func() (bool, string) {
+	kit.Await(t, "another response to each", func() (bool, string) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		missing := 0
-		for id, got := range a.answers {
+		for id, got := range a.responses {
 			if len(got) <= before[id] {
 				missing++
 			}
@@ -357,12 +357,12 @@ func TestKilledUnderLoadItAnswersEverythingAfterARestartAndTheSame(t *testing.T)
 	})
 	kinds := map[string]int{}
 	a.check(requests, func(r *pixv1.AuthorizationRequest) string {
-		first := a.answers[r.EndToEndId][0]
+		first := a.responses[r.EndToEndId][0]
 		kinds[first.ReasonCode]++
 		return first.Status.String() + first.ReasonCode
 	})
 	if len(kinds) != 3 {
-		t.Errorf("answers by reason %v, want acceptances, AC06 and AC07", kinds)
+		t.Errorf("responses by reason %v, want acceptances, AC06 and AC07", kinds)
 	}
 }
 
@@ -387,11 +387,11 @@ func TestSimulatorsShareTheRequestsAndHandThemOver(t *testing.T) {
 	round()
 	first.End(syscall.SIGTERM)
 	round()
-	a.awaitAnswers(1, requests...)
+	a.awaitResponses(1, requests...)
 	a.check(requests, func(*pixv1.AuthorizationRequest) string { return accepted })
 }
 
-func TestAnAnswerThatKafkaRefusesDoesNotStopTheOthers(t *testing.T) {
+func TestAResponseThatKafkaRefusesDoesNotStopTheOthers(t *testing.T) {
 	b := startBroker(t, bothTopics...)
 	p := startProgram(t, b)
 	p.AwaitReady()
@@ -404,14 +404,14 @@ func TestAnAnswerThatKafkaRefusesDoesNotStopTheOthers(t *testing.T) {
 	}
 	a.produce(&kgo.Record{Topic: stream.AuthorizationRequests, Partition: plain.ReplyPartition, Value: value})
 	a.ask(plain)
-	a.awaitAnswers(1, plain)
+	a.awaitResponses(1, plain)
 	kit.Await(t, "a second try", func() (bool, string) {
 		text := p.metrics()
 		return strings.Contains(text, "pix_simulator_refused_answers_total 2\n"), text
 	})
 }
 
-func TestAnOrderlyStopCommitsAndAnswersNothingTwice(t *testing.T) {
+func TestAnOrderlyStopCommitsAndRespondsToNothingTwice(t *testing.T) {
 	b := startBroker(t, bothTopics...)
 	p := startProgram(t, b, "SIMULATOR_COMMIT_INTERVAL=1m")
 	p.AwaitReady()
@@ -421,7 +421,7 @@ func TestAnOrderlyStopCommitsAndAnswersNothingTwice(t *testing.T) {
 		requests = append(requests, a.request("0001"))
 	}
 	a.ask(requests...)
-	a.awaitAnswers(1, requests...)
+	a.awaitResponses(1, requests...)
 	p.End(syscall.SIGTERM)
 	if code := p.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
@@ -429,7 +429,7 @@ func TestAnOrderlyStopCommitsAndAnswersNothingTwice(t *testing.T) {
 	p = startProgram(t, b)
 	p.AwaitReady()
 	marker := []*pixv1.AuthorizationRequest{}
-	for partition := range int32(partitions) { // once these are answered, everything that comes again has come
+	for partition := range int32(partitions) { // once these have responses, everything that comes again has come
 		request := a.request("0001")
 		for request.ReplyPartition != partition {
 			request = a.request("0001")
@@ -437,10 +437,10 @@ func TestAnOrderlyStopCommitsAndAnswersNothingTwice(t *testing.T) {
 		marker = append(marker, request)
 	}
 	a.ask(marker...)
-	a.awaitAnswers(1, marker...)
+	a.awaitResponses(1, marker...)
 	for _, request := range requests {
-		if n := len(a.answers[request.EndToEndId]); n != 1 {
-			t.Fatalf("%s was answered %d times", request.EndToEndId, n)
+		if n := len(a.responses[request.EndToEndId]); n != 1 {
+			t.Fatalf("%s got %d responses", request.EndToEndId, n)
 		}
 	}
 }
@@ -465,7 +465,7 @@ func TestItSaysThatTheBrokerIsAwayAndGoesOnWhenItIsBack(t *testing.T) {
 	a := newAsker(t, b)
 	request := a.request("0001")
 	a.ask(request)
-	a.awaitAnswers(1, request)
+	a.awaitResponses(1, request)
 	b.Stop()
 	kit.Await(t, "the absent broker to be told", func() (bool, string) {
 		problems := fmt.Sprint(p.Problems())
@@ -474,7 +474,7 @@ func TestItSaysThatTheBrokerIsAwayAndGoesOnWhenItIsBack(t *testing.T) {
 	b.Start()
 	second := a.request("0001")
 	a.ask(second)
-	a.awaitAnswers(1, second)
+	a.awaitResponses(1, second)
 	p.AwaitReady()
 	// Without a broker, too, a stop takes bounded time.
 	b.Stop()
@@ -485,9 +485,9 @@ func TestItSaysThatTheBrokerIsAwayAndGoesOnWhenItIsBack(t *testing.T) {
 	}
 }
 
-// BenchmarkAnswers measures the program as a whole over a backlog of requests. The broker
-// and the asker take their share of the machine; cpu-us/answer is the simulator's own.
-func BenchmarkAnswers(bench *testing.B) {
+// BenchmarkResponses measures the program as a whole over a backlog of requests. The broker
+// and the asker take their share of the machine; cpu-us/response is the simulator's own.
+func BenchmarkResponses(bench *testing.B) {
 	b := startBroker(bench, bothTopics...)
 	a := newAsker(bench, b)
 	const count = 500_000
@@ -501,16 +501,16 @@ func BenchmarkAnswers(bench *testing.B) {
 		bench.StartTimer()
 		started := time.Now()
 		p := startProgram(bench, b)
-		kit.Await(bench, "all answers", func() (bool, string) {
+		kit.Await(bench, "all responses", func() (bool, string) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			return len(a.answers) == count, fmt.Sprint(len(a.answers))
+			return len(a.responses) == count, fmt.Sprint(len(a.responses))
 		})
-		bench.ReportMetric(count/time.Since(started).Seconds(), "answers/s")
+		bench.ReportMetric(count/time.Since(started).Seconds(), "responses/s")
 		p.End(syscall.SIGTERM)
 		state := p.Process.ProcessState
-		bench.ReportMetric(float64((state.UserTime()+state.SystemTime()).Microseconds())/count, "cpu-us/answer")
+		bench.ReportMetric(float64((state.UserTime()+state.SystemTime()).Microseconds())/count, "cpu-us/response")
 		bench.ReportMetric(float64(state.SysUsage().(*syscall.Rusage).Maxrss)/1024, "MiB-rss")
-		clear(a.answers)
+		clear(a.responses)
 	}
 }

@@ -30,7 +30,7 @@ func TestEachBankSealsItsAnswers(t *testing.T) {
 		requests = append(requests, request)
 	}
 	a.ask(requests...)
-	a.awaitAnswers(1, requests...)
+	a.awaitResponses(1, requests...)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, record := range a.records {

@@ -23,8 +23,7 @@ func (c AccessConfig) Validate(loopback bool) error {
 	return nil
 }
 
-// restrict admits only the central bank: whoever decides how banks respond decides where
-// money goes.
+// restrict admits only the central bank, because how banks respond decides where money goes.
 func (c AccessConfig) restrict(handler http.Handler) (http.Handler, error) {
 	if c.KeysFile == "" {
 		return handler, nil

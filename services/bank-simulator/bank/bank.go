@@ -27,7 +27,7 @@ const (
 	assignmentNeed = "assignment" // met once the group has assigned partitions
 )
 
-// Run answers requests until ctx ends. It stops within config.ShutdownTimeout.
+// Run responds to requests until ctx ends. It stops within config.ShutdownTimeout.
 func Run(ctx context.Context, config *Config, on host.Host) error {
 	started := time.Now()
 	t, err := telemetry.Start("bank-simulator", config.Telemetry, on)
@@ -184,7 +184,7 @@ func (b *bank) fetch() {
 	}
 }
 
-// awaitRoom blocks while too many requests are unanswered. It returns how many may come.
+// awaitRoom blocks while too many requests have no response yet. It returns how many may come.
 func (b *bank) awaitRoom() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -259,7 +259,7 @@ func (b *bank) note(p *partition, offset int64, r *response) {
 
 func (b *bank) send(r *response) {
 	b.client.Produce(context.Background(), &r.record, func(_ *kgo.Record, err error) { b.sent(r, err) })
-	b.crash.PassSent(afterAnswerProduced)
+	b.crash.PassSent(afterResponseProduced)
 }
 
 // A response that Kafka refused is tried again for about a minute. By then the engine has
@@ -287,7 +287,7 @@ func (b *bank) sent(r *response, err error) {
 		b.metrics.abandoned.Inc()
 	default:
 		b.metrics.answered(r.label)
-		b.crash.Pass(afterAnswerAcknowledged)
+		b.crash.Pass(afterResponseAcknowledged)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

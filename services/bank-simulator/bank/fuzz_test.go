@@ -38,7 +38,7 @@ func FuzzRequest(f *testing.F) {
 			}
 			if answer.EndToEndId != request.EndToEndId || string(a.record.Key) != request.EndToEndId || answer.Ispb != request.Payee.Ispb ||
 				answer.ReasonCode != decided.RejectCode || a.record.Partition != request.ReplyPartition || a.record.Partition < 0 {
-				t.Fatalf("%+v is answered with %+v", request, &answer)
+				t.Fatalf("the response to %+v is %+v", request, &answer)
 			}
 		}
 	})

@@ -9,7 +9,7 @@ import (
 )
 
 type metrics struct {
-	answers   *prometheus.CounterVec
+	responses *prometheus.CounterVec
 	series    map[label]prometheus.Counter // only for the goroutine of the Kafka client's callbacks
 	seriesMax int
 	silent    prometheus.Counter
@@ -27,8 +27,8 @@ const others = "others"
 func newMetrics(registry prometheus.Registerer, seriesMax int, b *bank) *metrics {
 	m := &metrics{
 		series: map[label]prometheus.Counter{}, seriesMax: seriesMax,
-		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pix_simulator_answers_total", Help: "Answers that Kafka has acknowledged, by the PSP that answers, status (ACSP or RJCT) and reason code.",
+		responses: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pix_simulator_answers_total", Help: "Responses that Kafka has acknowledged, by the PSP that responds, status (ACSP or RJCT) and reason code.",
 		}, []string{"ispb", "status", "reason"}),
 		silent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pix_simulator_silent_total", Help: "Requests to which the bank stays silent.",
@@ -37,18 +37,18 @@ func newMetrics(registry prometheus.Registerer, seriesMax int, b *bank) *metrics
 			Name: "pix_simulator_invalid_requests_total", Help: "Requests that cannot be read. They are skipped.",
 		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pix_simulator_refused_answers_total", Help: "Answers that Kafka refused, once for each try.",
+			Name: "pix_simulator_refused_answers_total", Help: "Responses that Kafka refused, once for each try.",
 		}),
 		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pix_simulator_abandoned_answers_total", Help: "Answers given up after Kafka refused them for a minute.",
+			Name: "pix_simulator_abandoned_answers_total", Help: "Responses given up after Kafka refused them for a minute.",
 		}),
 	}
-	registry.MustRegister(m.answers, m.silent, m.invalid, m.refused, m.abandoned,
+	registry.MustRegister(m.responses, m.silent, m.invalid, m.refused, m.abandoned,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "pix_simulator_delayed_answers", Help: "Answers that are not due yet.",
+			Name: "pix_simulator_delayed_answers", Help: "Responses that are not due yet.",
 		}, func() float64 { return float64(b.delayed.length()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "pix_simulator_unanswered_requests", Help: "Answers that Kafka has not acknowledged yet; at the limit no requests are fetched.",
+			Name: "pix_simulator_unanswered_requests", Help: "Responses that Kafka has not acknowledged yet; at the limit no requests are fetched.",
 		}, func() float64 {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -72,10 +72,10 @@ func (m *metrics) answered(l label) {
 			if reason != "" {
 				reason = others
 			}
-			m.answers.WithLabelValues(ispb, status, reason).Inc()
+			m.responses.WithLabelValues(ispb, status, reason).Inc()
 			return
 		}
-		counter = m.answers.WithLabelValues(ispb, status, reason)
+		counter = m.responses.WithLabelValues(ispb, status, reason)
 		m.series[l] = counter
 	}
 	counter.Inc()

@@ -52,6 +52,7 @@ func stimuli() []stimulus {
 	aPayment := func(p *Payment) { p.lookFirst = false }
 	aReturn := func(p *Payment) { p.lookFirst = true }
 	refusing := func(p *Payment) { p.lookFirst, p.refusal = false, pix.ReasonInactivePSP }
+	refusedReturn := func(p *Payment) { p.lookFirst, p.refusal = true, pix.ReasonInactivePSP }
 	reserved := func(event string, prepare func(*Payment), r Reservation) stimulus {
 		return stimulus{event, prepare, func(p *Payment) Command { return p.Reserved(r) }}
 	}
@@ -89,6 +90,7 @@ func stimuli() []stimulus {
 		inspected("Inspected: nothing, and this engine refuses", refusing, Trace{}, monday),
 		inspected("Inspected: nothing, a return that can be held", aReturn, Trace{}, monday),
 		inspected("Inspected: nothing, a return to refuse", aReturn, Trace{Refusal: pix.ReasonReturnExceeds}, monday),
+		inspected("Inspected: nothing, a return to refuse", refusedReturn, Trace{}, monday),
 		{"Diagnosed", anyKind, func(p *Payment) Command { return p.Diagnosed(allThere) }},
 	}
 }
@@ -122,12 +124,22 @@ func TestTheTableIsTheCode(t *testing.T) {
 
 	payment, command := Begin(order(t, 100, monday), monday, patience, pix.ReasonNone)
 	refused, refusedCommand := Begin(order(t, 100, monday), monday, patience, pix.ReasonInactivePSP)
+	zero, zeroCommand := Begin(order(t, 0, monday), monday, patience, pix.ReasonNone)
+	late, lateCommand := Begin(order(t, 100, monday.Add(-patience)), monday, patience, pix.ReasonNone)
 	returned, returnedCommand := BeginReturn(returnOf(t, "0", 40), monday, patience, pix.ReasonNone)
+	refusedReturn, refusedReturnCommand := BeginReturn(returnOf(t, "0", 40), monday, patience, pix.ReasonInactivePSP)
 	for _, begun := range []struct {
 		event   string
 		payment Payment
 		command Command
-	}{{"a payment", payment, command}, {"a payment that this engine refuses", refused, refusedCommand}, {"a return", returned, returnedCommand}} {
+	}{
+		{"a payment", payment, command},
+		{"a payment that this engine refuses", refused, refusedCommand},
+		{"a payment that this engine refuses", zero, zeroCommand},
+		{"a payment that this engine refuses", late, lateCommand},
+		{"a return", returned, returnedCommand},
+		{"a return", refusedReturn, refusedReturnCommand},
+	} {
 		check(place{"begin", begun.event}, transition{"begin", begun.event, begun.command.Action.String(), begun.payment.step.String()})
 	}
 

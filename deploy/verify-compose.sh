@@ -347,7 +347,7 @@ verify() { # kind
 	wait "$loading" || { cat "$work/load"; fail "the load failed"; }
 	cat "$work/load"; grep -q 'LOAD PASSED' "$work/load" || fail "the load did not pass"
 	[ "$(docker inspect -f '{{.RestartCount}}' "$engine")" = 1 ] || fail "the engine was not restarted once"
-	docker logs "$engine" 2>&1 | grep '"msg":"started"' | grep -q "\"instance\":\"${engine:0:12}\"" || fail "the engine's slot is not its container's name"
+	docker logs "$engine" 2>&1 | grep '"msg":"started"' | grep -q "\"instance\":\"${engine:0:12}\"" || fail "the engine's instance is not its container's name"
 	expect "centavos missing" 'max(abs(pix_books_difference_centavos)) + max(abs(pix_conservation_difference_centavos))' 0
 
 	say "$1: three engines"

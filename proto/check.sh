@@ -12,7 +12,7 @@ fail() { echo "proto: $*" >&2; exit 1; }
 buf lint || fail "the messages above are not in form (buf lint); correct them"
 buf format --diff --exit-code || fail "the messages are not formatted; run: cd proto && ../.cache/tools/buf format -w"
 
-# A topic keeps messages for ever: what was written once must stay readable.
+# A topic keeps messages forever: what was written once must stay readable.
 against=${PROTO_AGAINST:-}
 for candidate in main origin/main HEAD; do
 	[ -n "$against" ] && break

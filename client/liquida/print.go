@@ -15,7 +15,8 @@ import (
 
 var amountPattern = regexp.MustCompile(`^[0-9]{1,16}\.[0-9]{2}$`)
 
-// centavos reads reais. It demands two decimals, so that nobody mistakes reais for centavos.
+// centavos parses an amount in reais and returns it in centavos. Two decimals are required, so
+// that nobody mistakes reais for centavos.
 func centavos(text string) (int64, error) {
 	if !amountPattern.MatchString(text) {
 		return 0, fmt.Errorf("AMOUNT %q: it must be in reais with two decimals, like 12.34", text)

@@ -43,7 +43,7 @@ func startSecuredKafka(t *testing.T, start func(*testing.T, ...kfake.Opt) stream
 	return config
 }
 
-// as is a client that is a user, with the password that lies in the folder.
+// as returns a client that logs in as user, with the password from the folder.
 func as(t *testing.T, config *Config, user string, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	kafka := config.Stream
@@ -133,7 +133,7 @@ func everyUserMayDoWhatTheTableSays(t *testing.T, start func(*testing.T, ...kfak
 		}
 		password, err := keys.ReadPassword(keys.PasswordFile(config.PasswordsDir, access.User))
 		if err != nil || strings.Contains(said.String(), password) {
-			t.Errorf("the password of %s: %v; it must not be told", access.User, err)
+			t.Errorf("the password of %s: %v; it must not be printed", access.User, err)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
 		kadm.NewACLs().Allow("User:producer").Topics(stream.Settlements).Operations(kadm.OpWrite),
 		kadm.NewACLs().Allow("User:producer").Topics("pix.").Operations(kadm.OpAll).ResourcePatternType(kadm.ACLPatternPrefixed),
 		kadm.NewACLs().Allow("User:producer").AllowHosts("127.0.0.1").Topics(stream.AuthorizationResponses).Operations(kadm.OpWrite),
-		kadm.NewACLs().Allow("User:somebody").Topics(stream.Settlements).Operations(kadm.OpRead), // not ours to judge
+		kadm.NewACLs().Allow("User:somebody").Topics(stream.Settlements).Operations(kadm.OpRead), // not our user: bootstrap leaves it
 	} {
 		if _, err := admin.CreateACLs(t.Context(), surplus); err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
 	}
 	producer := as(t, config, "producer")
 	if !mayWrite(t, producer, stream.Settlements) {
-		t.Fatal("the surplus right is not there: nothing is tested")
+		t.Fatal("the surplus ACL has no effect: the test proves nothing")
 	}
 	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
 		t.Fatal(err)

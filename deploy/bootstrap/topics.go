@@ -42,7 +42,7 @@ func safelyIgnored(name, cluster string, config *Config) (why string, safe bool)
 		return "", false
 	}
 	switch {
-	case strings.HasPrefix(cluster, "redpanda."): // Redpanda names its clusters so, to be recognised
+	case strings.HasPrefix(cluster, "redpanda."): // Redpanda's cluster ids begin so
 		return "Redpanda acknowledges a record of acks=all when a Raft majority has it", true
 	case config.ReplicationFactor == 1:
 		return "with REPLICATION_FACTOR 1 the one replica has every acknowledged record", true
@@ -50,8 +50,8 @@ func safelyIgnored(name, cluster string, config *Config) (why string, safe bool)
 	return "", false
 }
 
-// ensureKafka creates the topics that are missing, refuses those that are there and
-// different, and returns how many it created. Where the broker has locks it makes its users too.
+// ensureKafka creates the missing topics and returns how many it created. It fails if a topic
+// exists with other settings. On a secured broker it also creates the users and grants the ACLs.
 func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) (created int, err error) {
 	options, err := config.Stream.Options()
 	if err != nil {
@@ -70,7 +70,7 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 	defer cancel()
 	deadline, _ := ctx.Deadline() // a connection looks at it, and a busy machine may end ctx only later
 
-	var why error // it is waiting; told after 2 s, then every 5
+	var why error // why it waits: logged after 2 s, then every 5
 	for told := time.Now().Add(-3 * time.Second); ; {
 		made, ignored, err := ensureOnce(ctx, client, config)
 		created += made
@@ -83,7 +83,7 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 			return created, nil
 		case !errors.As(err, &away):
 			return created, err
-		case why == nil || time.Now().Before(deadline): // that the time is up is no reason
+		case why == nil || time.Now().Before(deadline): // after the deadline err says only that time is up: keep the last cause
 			why = away.err
 		}
 		if time.Since(told) > 5*time.Second {

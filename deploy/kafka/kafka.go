@@ -96,7 +96,7 @@ func (n Node) properties(data, adminPassword string) string {
 // interrupted call leaves no data folder.
 func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 	if strings.ContainsAny(node.Folder, ",\\\n") {
-		return fmt.Errorf("Apache Kafka cannot keep its data in %q: it gives a meaning to commas and backslashes; choose another folder", node.Folder)
+		return fmt.Errorf("Apache Kafka cannot keep its data in %q: commas, backslashes and line breaks have a meaning in its settings; choose another folder", node.Folder)
 	}
 	if err := os.MkdirAll(node.Folder, 0o755); err != nil {
 		return err

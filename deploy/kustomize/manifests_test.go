@@ -142,7 +142,7 @@ func (w *workload) containers() []container {
 	return slices.Concat(w.pod.Spec.InitContainers, w.pod.Spec.Containers)
 }
 
-// lasting reports whether the pods run until somebody stops them.
+// lasting reports whether the pods run until they are stopped.
 func (w *workload) lasting() bool { return w.Kind != "CronJob" }
 
 type manifests struct {

@@ -70,7 +70,7 @@ func (s *Server) StartAgain() error {
 	}
 	defer log.Close()
 	// The shell becomes the server. Before that it starts another shell, which kills the server
-	// when the standard input ends: the kernel closes that when this process ends, in whatever way.
+	// when standard input closes. The kernel closes it when this process exits or is killed.
 	process := exec.Command("sh", append([]string{"-c", `exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$@"`, "sh", s.bin}, s.arguments...)...)
 	process.Stdout, process.Stderr = log, log
 	if s.hold, err = process.StdinPipe(); err != nil {

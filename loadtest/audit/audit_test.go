@@ -512,9 +512,9 @@ func (h *history) fund(debit, credit accountID, amount uint64) *tb.Transfer {
 	return funding
 }
 
-func (h *history) transfer(order, slot int) *tb.Transfer {
+func (h *history) transfer(order, role int) *tb.Transfer {
 	_, key := h.legsOf(h.message(order))
-	return h.find(key.role(slot))
+	return h.find(key.role(role))
 }
 
 func (h *history) find(id number128) *tb.Transfer {
@@ -527,11 +527,11 @@ func (h *history) find(id number128) *tb.Transfer {
 	return nil
 }
 
-func (h *history) dropTransfers(order int, slots ...int) {
+func (h *history) dropTransfers(order int, roles ...int) {
 	_, key := h.legsOf(h.message(order))
-	for _, slot := range slots {
+	for _, role := range roles {
 		for i := range h.transfers {
-			if fromTigerBeetle(h.transfers[i].ID) == key.role(slot) {
+			if fromTigerBeetle(h.transfers[i].ID) == key.role(role) {
 				h.transfers = append(h.transfers[:i], h.transfers[i+1:]...)
 				break
 			}

@@ -41,9 +41,9 @@ func TestEngineTakenOver(t *testing.T) {
 func TestEnginesRestartedInOrder(t *testing.T) {
 	s := start(t, 2)
 	load := s.load(500, 10_000, "--mix", "demo")
-	for slot := range 2 {
+	for instance := range 2 {
 		time.Sleep(3 * time.Second)
-		s.must(s.Restart(t.Context(), stack.EngineName(slot)))
+		s.must(s.Restart(t.Context(), stack.EngineName(instance)))
 	}
 	time.Sleep(2 * time.Second)
 	if _, err := s.AddEngine(t.Context()); err != nil {

@@ -32,7 +32,7 @@ func TestAccountIDsReadBack(t *testing.T) {
 	}
 }
 
-// The ledger holds the layout for ever. It is built here a second time: kind (4 bits), ISPB in base 36 (42), branch (14), number (67).
+// The ledger holds the layout forever. It is built here a second time: kind (4 bits), ISPB in base 36 (42), branch (14), number (67).
 func TestAccountIDLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		account := accounts().Draw(t, "account")

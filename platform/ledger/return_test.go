@@ -31,7 +31,7 @@ func returnContents() *rapid.Generator[pix.ReturnContent] {
 	})
 }
 
-// The ledger holds the layout for ever. It is built here a second time: minute and suffix of
+// The ledger holds the layout forever. It is built here a second time: minute and suffix of
 // the payment, then a hash of "R", its EndToEndId and the slot.
 func TestReturnIDLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// The ledger holds the layout for ever. It is built here a second time: minute (26 bits), 5 suffix characters in base 62 (30), SHA-256 (68), role (4).
+// The ledger holds the layout forever. It is built here a second time: minute (26 bits), 5 suffix characters in base 62 (30), SHA-256 (68), role (4).
 func TestTransferIDLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := endToEndIDs().Draw(t, "id")
@@ -31,12 +31,12 @@ func TestTransferIDLayout(t *testing.T) {
 		base.Lsh(base, 4)
 
 		ids := IDsOf(id)
-		for slot, got := range []tb.Uint128{
+		for role, got := range []tb.Uint128{
 			ids.Pending(1), ids.Pending(2), ids.Pending(3), ids.Pending(4),
 			ids.Resolution(1), ids.Resolution(2), ids.Resolution(3), ids.Resolution(4),
 		} {
-			if want := new(big.Int).Or(base, big.NewInt(int64(slot))); bigOf(fromTB(got)).Cmp(want) != 0 {
-				t.Fatalf("slot %d of %s: got %s, want %x", slot, id, got, want)
+			if want := new(big.Int).Or(base, big.NewInt(int64(role))); bigOf(fromTB(got)).Cmp(want) != 0 {
+				t.Fatalf("role %d of %s: got %s, want %x", role, id, got, want)
 			}
 		}
 		if ids.Verdict() != ids.Resolution(1) {
@@ -71,7 +71,7 @@ func TestTransferIDsOfDifferentPaymentsAreInTheOrderOfTheirTime(t *testing.T) {
 func TestNoPaymentHasAnIDOfBootstrap(t *testing.T) {
 	// No payment uses the roles from 8 on but the mark of returns; the marker's is 15.
 	if fromTB(MarkerID).low&15 != 15 {
-		t.Errorf("the marker %s is in a slot of payments", MarkerID)
+		t.Errorf("the marker %s has a role of payments", MarkerID)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestContentHashSeesWhereAFieldEnds(t *testing.T) {
 	}
 }
 
-// The ledger holds the hash for ever: no version may change it.
+// The ledger holds the hash forever: no version may change it.
 func TestContentHashIsFixed(t *testing.T) {
 	// printf '12345678/0001/1/ABCDEFGH/0000/99999999999999999999/\0\0\0\0\0\0\004\322' | sha256sum
 	const want = uint64(0xfbeccbebfe10a651)

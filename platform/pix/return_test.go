@@ -37,7 +37,7 @@ func TestReturnIDsReadBack(t *testing.T) {
 	})
 }
 
-// The ledger holds the hash for ever. It is built here a second time.
+// The ledger holds the hash forever. It is built here a second time.
 func TestReturnContentHash(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		content := ReturnContent{endToEndIDs().Draw(t, "original"), rapid.Uint64().Draw(t, "amount"), rapid.SampledFrom(ReturnReasons).Draw(t, "reason")}

@@ -176,7 +176,7 @@ func TestABrokerMayAskForACertificateToo(t *testing.T) {
 	defer cancel()
 	config := Config{Brokers: cluster.ListenAddrs(), TLS: true, TLSCAFile: certificateFile}
 	if err := Reach(ctx, connected(t, config)); err == nil {
-		t.Error("the broker lets in who has no certificate: nothing is tested")
+		t.Error("the broker accepts a client without a certificate: the test proves nothing")
 	}
 	config.TLSCertFile, config.TLSKeyFile = certificateFile, keyFile
 	if err := Reach(ctx, connected(t, config)); err != nil {
@@ -254,7 +254,7 @@ func TestWhoMayWriteWhat(t *testing.T) {
 		var writers []string
 		for _, access := range Accesses {
 			if access.User == Admin {
-				t.Error("the admin needs no row: he may do everything")
+				t.Error("the admin needs no row: as superuser it may do everything")
 			}
 			if slices.Contains(access.Writes, topic.Name) {
 				writers = append(writers, access.User)

@@ -16,7 +16,7 @@ func TestTopics(t *testing.T) {
 	}
 	for _, topic := range Topics {
 		if want, ok := keep[topic.Name]; !ok || want != topic.KeepForever {
-			t.Errorf("topic %s: kept for ever %v; the audit reads payments, settlements and dead letters whole", topic.Name, topic.KeepForever)
+			t.Errorf("topic %s: kept forever %v; the audit reads payments, settlements and dead letters whole", topic.Name, topic.KeepForever)
 		}
 		delete(keep, topic.Name)
 	}

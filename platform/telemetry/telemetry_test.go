@@ -15,7 +15,7 @@ import (
 	"github.com/liquida/liquida/platform/host"
 )
 
-func TestReadinessTellsWhatIsWrong(t *testing.T) {
+func TestReadinessSaysWhatIsWrong(t *testing.T) {
 	health := NewHealth()
 	health.Need("tigerbeetle")
 	answer := httptest.NewRecorder()
@@ -24,7 +24,7 @@ func TestReadinessTellsWhatIsWrong(t *testing.T) {
 		t.Fatalf("a need that was never reached is not ready: %d %s", answer.Code, answer.Body)
 	}
 	if !health.Report("tigerbeetle", nil) {
-		t.Fatal("becoming well is news")
+		t.Fatal("Report must return true when a need becomes healthy")
 	}
 	answer = httptest.NewRecorder()
 	health.ServeHTTP(answer, nil)
@@ -32,7 +32,7 @@ func TestReadinessTellsWhatIsWrong(t *testing.T) {
 		t.Fatalf("all needs are met: %d %s", answer.Code, answer.Body)
 	}
 	if !health.Report("tigerbeetle", errors.New("no answer for 3s")) || health.Report("tigerbeetle", errors.New("no answer for 4s")) {
-		t.Fatal("only a change between well and not well is news")
+		t.Fatal("Report must return true only when a need becomes healthy or unhealthy")
 	}
 }
 

@@ -80,7 +80,7 @@ func TestABodyPastTheLimitIsRefused(t *testing.T) {
 			}
 			var problem Problem
 			if c.status != 200 && (json.Unmarshal(text, &problem) != nil || problem.Status != c.status || problem.Type != Kind("too-large") || response.Header.Get("Content-Type") != "application/problem+json") {
-				t.Errorf("%s with %d bytes: %s is no problem document", c.path, c.bytes, text)
+				t.Errorf("%s with %d bytes: %s is not a problem document", c.path, c.bytes, text)
 			}
 		}
 	}

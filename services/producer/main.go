@@ -19,7 +19,7 @@ func main() {
 		Telemetry: telemetry.Config{Address: "127.0.0.1:9101"},
 		HTTP:      web.Config{Address: "127.0.0.1:8080"},
 	}
-	settings.Load("producer", "the front door: takes payments over HTTP and tells what became of them", config)
+	settings.Load("producer", "the front door: takes payments over HTTP and reports their states", config)
 	debug.SetGCPercent(config.Telemetry.GCPercent)
 	host.Main("producer", func(ctx context.Context, on host.Host) error {
 		client, err := ledger.Connect(config.Ledger)

@@ -1,6 +1,6 @@
-// Package feed tells clients how payments and returns go on: to those that wait for the
-// outcome of their submission, to those that follow one payment or return, and to those that
-// follow all settlements of a participant.
+// Package feed reports the progress of payments and returns to clients. Some wait for the
+// outcome of their submission, some follow one payment or return, and some follow all
+// settlements of a participant.
 package feed
 
 import (

@@ -73,7 +73,7 @@ func (p position) cursor() string {
 
 // positionOf returns the position of a cursor. Its topic must have this number of partitions.
 func positionOf(cursor string, partitions int) (position, error) {
-	wrong := errors.New("it is no cursor of this stream: take the id of an event, or \"start\" or \"end\"")
+	wrong := errors.New("it is not a cursor of this stream: use the id of an event, or \"start\" or \"end\"")
 	text, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil || len(text) < 1 || text[0] != cursorVersion {
 		return nil, wrong

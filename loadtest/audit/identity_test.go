@@ -8,6 +8,7 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 // The audit derives ids with code of its own. Only here the two derivations meet: where they
@@ -78,6 +79,20 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 		t.Fatalf("a good order is refused: %v", err)
 	}
 	valid := encode(t, good)
+	id := pix.NewReturnID(payer.ISPB, at, random).String()
+	for _, centavos := range []uint64{0, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
+		for _, message := range []*pixv1.PaymentOrder{
+			orderMessage(good.EndToEndId, payer, payee, centavos, at),
+			{ReturnOrder: &pixv1.ReturnOrder{ReturnId: id, OriginalEndToEndId: good.EndToEndId, AmountCentavos: centavos,
+				ReasonCode: pix.ReturnReasons[0].String(), AcceptedAtUnixMs: at.UnixMilli()}},
+		} {
+			value := encode(t, message)
+			_, ours := readOrder(value, at)
+			if (ours == nil) != (centavos <= pix.AmountCentavosMax) {
+				t.Errorf("%d centavos in %v: the audit says %v", centavos, message, ours)
+			}
+		}
+	}
 	for i := range 200_000 {
 		value := append([]byte(nil), valid...)
 		for range 1 + random.IntN(3) {

@@ -30,6 +30,7 @@ const (
 	tolerance            = 12 * time.Hour
 	acceptanceAheadMax   = 5 * time.Second
 	remittanceBytesMax   = 140
+	amountMax            = 1<<63 - 1 // centavos
 	deadLetterPayloadMax = 64 << 10
 )
 
@@ -65,6 +66,13 @@ func readOrder(value []byte, recordTime time.Time) (order, error) {
 	return order{id: id, minutes: minutes, content: content, hash: contentHash(&message)}, nil
 }
 
+func checkCentavos(centavos uint64) error {
+	if centavos > amountMax {
+		return fmt.Errorf("%d centavos are more than 2^63-1", centavos)
+	}
+	return nil
+}
+
 func checkAcceptance(accepted int64, minutes uint64, recordTime time.Time) error {
 	minute := epoch.UnixMilli() + int64(minutes)*time.Minute.Milliseconds()
 	if accepted < minute-tolerance.Milliseconds() || accepted > minute+tolerance.Milliseconds() {
@@ -90,6 +98,9 @@ func readContent(payer, payee *pixv1.Account, centavos uint64) (c content, err e
 		return id
 	}
 	c = content{read("payer", payer), read("payee", payee), centavos}
+	if err == nil {
+		err = checkCentavos(centavos)
+	}
 	return c, err
 }
 

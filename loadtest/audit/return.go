@@ -84,6 +84,9 @@ func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, error
 	if !slices.Contains(returnReasons, m.ReasonCode) {
 		return order{}, fmt.Errorf("%.64q is not a reason for a return", m.ReasonCode)
 	}
+	if err := checkCentavos(m.AmountCentavos); err != nil {
+		return order{}, err
+	}
 	if err := checkAcceptance(m.AcceptedAtUnixMs, minutes, recordTime); err != nil {
 		return order{}, err
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
-	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
@@ -56,137 +55,13 @@ type Engine struct {
 	setFailed context.CancelCauseFunc
 }
 
-// Run clears payments until ctx ends, or until something happens after which the process
-// must not go on: that is the error. It stops within config.ShutdownTimeout. The ledger's
-// client stays open.
-func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.Client) error {
-	started := time.Now()
-	t, err := telemetry.Start("clearing-engine", config.Telemetry, on)
-	if err != nil {
-		return err
-	}
-	defer t.Stop()
-	e, err := newEngine(config, on, client, t)
-	if err != nil {
-		return err
-	}
-	t.Log.Info("started", zap.Duration("took", time.Since(started)), zap.String("instance", config.InstanceID))
-	if err := e.run(ctx); err != nil {
-		t.Log.Error("cannot go on", zap.Error(err))
-		return err
-	}
-	return nil
-}
-
-// newEngine builds an engine. It reaches neither broker nor ledger before run.
-func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telemetry.Telemetry) (*Engine, error) {
-	e := &Engine{
-		config:                config,
-		on:                    on,
-		pendingTimeoutSeconds: uint32(config.PendingTimeout / time.Second),
-		telemetry:             t,
-		log:                   t.Log,
-		ledger:                client,
-		room:                  newRoom(config.InFlightMax, config.InFlightBytesMax),
-		participants:          newParticipants(max(1, int(float64(config.InFlightMax)*config.InFlightPSPShare)), config.InactiveParticipants),
-		owned:                 map[int32]*partition{},
-	}
-	e.failed, e.setFailed = context.WithCancelCause(context.Background())
-	e.room.shut(true) // until the first good pulse
-	e.metrics = newMetrics(t.Registry, e.room, e.participants)
-	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, needGroup} {
-		t.Health.Need(need)
-	}
-	var err error
-	if e.crash, err = parseCrash(config.CrashAt, on.Die); err != nil {
-		return nil, err
-	}
-	if config.AnswerKeysFile != "" {
-		if e.seals, err = keys.ReadSeals(config.AnswerKeysFile); err != nil {
-			return nil, fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
-		}
-	}
-	e.direct, err = stream.Connect(config.Stream, on.Dial, "clearing-engine-direct", t,
-		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		// A payment has at most one request, report or dead letter on its way at a time;
-		// with twice that, producing never blocks a partition.
-		kgo.MaxBufferedRecords(2*config.InFlightMax+forgedInFlightMax),
-	)
-	if err != nil {
-		return nil, err
-	}
-	e.writer = ledger.NewWriter(client, config.Batch, t.Registry, func(f *flight, result ledger.Result) {
-		f.partition.inbox.put(event{kind: written, flight: f, result: result})
-	}, e.fail)
-	e.transfers = ledger.NewTransferReader(client, config.Batch, t.Registry, func(f *flight, found []tb.Transfer) {
-		f.partition.inbox.put(event{kind: inspected, flight: f, transfers: found})
-	}, e.fail)
-	e.accounts = ledger.NewAccountReader(client, config.Batch, t.Registry, func(f *flight, found []tb.Account) {
-		f.partition.inbox.put(event{kind: diagnosed, flight: f, accounts: found})
-	}, e.fail)
-	return e, nil
-}
-
-// run starts, works until ctx ends or the engine fails, and stops.
-func (e *Engine) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var loops sync.WaitGroup
-	loops.Go(func() { e.pulse(ctx) })
-	loops.Go(func() { stream.Watch(ctx, e.direct, e.telemetry, topicNames()...) })
-	loops.Go(func() {
-		err := e.start(ctx)
-		switch {
-		case ctx.Err() != nil: // asked to stop before it began: that is no failure
-		case err != nil:
-			e.fail(err)
-		default:
-			loops.Go(func() { e.intake(ctx) })
-			loops.Go(func() { e.readResponses(ctx) })
-			loops.Go(func() { e.commitRegularly(ctx) })
-		}
-	})
-	select {
-	case <-e.failed.Done():
-	case <-ctx.Done():
-	}
-	cancel()
-	e.stop(&loops)
-	return context.Cause(e.failed) // nil if it did not fail
-}
-
-// failureBound is how long an engine that failed may take to end its goroutines.
-const failureBound = time.Second
-
-// stop ends in order: no more fetching, what is in flight may finish, what is finished
-// is committed, the clients close. An engine that failed only closes.
-func (e *Engine) stop(loops *sync.WaitGroup) {
-	started, bound := time.Now(), e.config.ShutdownTimeout
-	if e.failed.Err() != nil {
-		bound = min(bound, failureBound)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
-	defer cancel()
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		loops.Wait()
-		if e.group != nil {
-			e.handOver(ctx, e.partitions())
-			member, _ := e.group.GroupMetadata()
-			e.group.CloseAllowingRebalance()
-			e.leaveGroup(ctx, member)
-		}
-		e.direct.Close()
-	}()
-	select {
-	case <-finished:
-	case <-ctx.Done():
-		e.log.Warn("stopped without finishing: the ledger or the broker does not respond", zap.Duration("waited", time.Since(started)))
-	}
-	e.closeLedger()
-	e.log.Info("stopped", zap.Duration("took", time.Since(started)))
-}
+// What the engine needs to be ready.
+const (
+	needLedger    = "tigerbeetle"
+	needClock     = "clock"
+	needBootstrap = "bootstrap"
+	needGroup     = "group"
+)
 
 // fail ends the engine with an error. The first one counts.
 func (e *Engine) fail(err error) {

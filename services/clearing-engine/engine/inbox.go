@@ -1,6 +1,14 @@
 package engine
 
-import "sync"
+import (
+	"sync"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+)
 
 // inbox is the way into a partition's goroutine. put never blocks: its events belong to
 // payments in flight, which are limited. offer waits for space: its events (responses) may
@@ -65,4 +73,36 @@ func (i *inbox) close() {
 	defer i.mu.Unlock()
 	i.closed, i.events = true, nil
 	i.space.Broadcast()
+}
+
+type eventKind uint8
+
+const (
+	arrived      eventKind = iota // record
+	written                       // flight, result: of its chain
+	inspected                     // flight, transfers
+	diagnosed                     // flight, accounts
+	responded                     // response
+	reported                      // flight: its report, or its dead letter, is acknowledged
+	deadLettered                  // record: its dead letter is acknowledged
+	drain                         // drained is to be closed when nothing is in flight
+)
+
+type event struct {
+	kind      eventKind
+	result    ledger.Result
+	flight    *flight
+	record    *kgo.Record
+	transfers []tb.Transfer
+	accounts  []tb.Account
+	response  response
+	drained   chan struct{}
+}
+
+// response is a PSP's response, decoded.
+type response struct {
+	id       pix.EndToEndID
+	psp      pix.ISPB
+	accepted bool
+	reason   pix.Reason
 }

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"sync/atomic"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -48,4 +50,29 @@ type kind interface {
 	conflict(order *pix.Order) string
 	// count counts a reported outcome.
 	count(m *metrics, order *pix.Order, outcome payment.Outcome)
+}
+
+// arrival is a valid order and the record that brought it.
+type arrival struct {
+	order  pix.Order
+	kind   kind
+	record *kgo.Record
+	// inTime: it came before the report of the order in flight was sent, so it shares that
+	// report. An order that comes later gets a report of its own.
+	inTime bool
+}
+
+// flight is an order in this engine, from its arrival to its finished offset.
+type flight struct {
+	payment   payment.Payment
+	kind      kind
+	partition *partition
+	record    *kgo.Record
+	waiting   []arrival     // orders with the same id that came later
+	waits     *atomic.Int64 // the count of payments that wait for the same PSP, while this one does
+	hopAt     time.Time     // when the present hop began
+
+	writing chainPurpose    // of the chain under way, or chainNone
+	decided bool            // the ledger has confirmed verdict
+	verdict payment.Outcome // the last one written or read
 }

@@ -152,8 +152,6 @@ type chains struct {
 	other *prometheus.CounterVec
 }
 
-var chainNames = [chainPurposes]string{chainReserve: "reserve", chainPost: "post", chainVoid: "void", chainReceipt: "receipt"}
-
 func newChains(v *prometheus.CounterVec) chains {
 	c := chains{other: v}
 	for purpose := chainReserve; purpose < chainPurposes; purpose++ {

@@ -43,67 +43,6 @@ type partition struct {
 	page    []byte        // keys and values of records are cut from it
 }
 
-// flight is an order in this engine, from its arrival to its finished offset.
-type flight struct {
-	payment   payment.Payment
-	kind      kind
-	partition *partition
-	record    *kgo.Record
-	waiting   []arrival     // orders with the same id that came later
-	waits     *atomic.Int64 // the count of payments that wait for the same PSP, while this one does
-	hopAt     time.Time     // when the present hop began
-
-	writing chainPurpose    // of the chain under way, or chainNone
-	decided bool            // the ledger has confirmed verdict
-	verdict payment.Outcome // the last one written or read
-}
-
-// arrival is a valid order and the record that brought it.
-type arrival struct {
-	order  pix.Order
-	kind   kind
-	record *kgo.Record
-	// inTime: it came before the report of the order in flight was sent, so it shares that
-	// report. An order that comes later gets a report of its own.
-	inTime bool
-}
-
-// chainPurpose is what a chain is written for.
-type chainPurpose uint8
-
-const (
-	chainNone chainPurpose = iota
-	chainReserve
-	chainPost
-	chainVoid
-	chainReceipt
-	chainPurposes
-)
-
-type eventKind uint8
-
-const (
-	arrived      eventKind = iota // record
-	written                       // flight, result: of its chain
-	inspected                     // flight, transfers
-	diagnosed                     // flight, accounts
-	responded                     // response
-	reported                      // flight: its report, or its dead letter, is acknowledged
-	deadLettered                  // record: its dead letter is acknowledged
-	drain                         // drained is to be closed when nothing is in flight
-)
-
-type event struct {
-	kind      eventKind
-	result    ledger.Result
-	flight    *flight
-	record    *kgo.Record
-	transfers []tb.Transfer
-	accounts  []tb.Account
-	response  response
-	drained   chan struct{}
-}
-
 const tickInterval = 100 * time.Millisecond
 
 func newPartition(e *Engine, number int32, h hint) *partition {

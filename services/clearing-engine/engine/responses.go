@@ -15,14 +15,6 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// response is a PSP's response, decoded.
-type response struct {
-	id       pix.EndToEndID
-	psp      pix.ISPB
-	accepted bool
-	reason   pix.Reason
-}
-
 // readResponses reads the PSPs' responses for the partitions that this engine owns.
 func (e *Engine) readResponses(ctx context.Context) {
 	warned := time.Time{}

@@ -14,14 +14,6 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// What the engine needs to be ready.
-const (
-	needLedger    = "tigerbeetle"
-	needClock     = "clock"
-	needBootstrap = "bootstrap"
-	needGroup     = "group"
-)
-
 // start waits for what must be there before the first payment is fetched, and joins the group.
 func (e *Engine) start(ctx context.Context) error {
 	if err := e.awaitMarker(ctx); err != nil {

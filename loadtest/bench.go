@@ -55,6 +55,7 @@ func benchCommand() *cobra.Command {
 	f.StringSliceVar(&config.GrowthCaches, "growth-caches", []string{"1GiB", "6GiB"}, "the ledger's page cache in each growth")
 	f.IntVar(&config.Customers, "customers", 1_000_000, "customers of the part customers")
 	f.IntVar(&config.OutstandingMax, "outstanding", 15_000, "payments in flight at a maximum")
+	f.IntVar(&config.SlowOutstandingMax, "slow-outstanding", 60_000, "payments in flight at a maximum with slow banks")
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
 	f.IntVar(&config.DoorPayments, "door-payments", 200_000, "payments over HTTP: of which states are read, or which are accepted in a row (of those at most 200,000, because more would wait past their deadline)")
@@ -138,6 +139,7 @@ func (f *benchFlags) complete(config *bench.Config, environment *benchEnvironmen
 		settings.InRange("--door-connections", config.DoorConnections, 1, bench.DoorConnectionsMax),
 		settings.InRange("--batch-lines", config.BatchLines, 1, bench.BatchLinesMax),
 		settings.InRange("--outstanding", config.OutstandingMax, 1, outstandingMax),
+		settings.InRange("--slow-outstanding", config.SlowOutstandingMax, 1, outstandingMax),
 		settings.DurationInRange("--rate-duration", config.RateDuration, time.Second, time.Hour)); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,25 +31,26 @@ import (
 
 // Config says what to measure.
 type Config struct {
-	Dir, BinDir     string
-	Population      sandbox.Population
-	Parts           []string
-	Passes          int      // passes over everything
-	Payments        int      // of each maximum
-	CeilingPayments int      // of each ceiling
-	GrowthPayments  int      // of each growth
-	GrowthCaches    []string // the ledger's page cache in each growth
-	Customers       int      // in the part "customers"
-	OutstandingMax  int      // in flight at a maximum
-	Rates           []int    // of the latencies
-	RateDuration    time.Duration
-	DoorPayments    int                 // of each row that pays over HTTP
-	DoorConnections int                 // to the HTTP API, each with one request at a time
-	BatchLines      int                 // payments of a batch
-	CacheGrid       string              // the ledger's page cache
-	Environment     map[string][]string // more variables of every row, by process
-	Profiles        string              // folder of the part profile
-	ProgressOn, Log io.Writer
+	Dir, BinDir        string
+	Population         sandbox.Population
+	Parts              []string
+	Passes             int      // passes over everything
+	Payments           int      // of each maximum
+	CeilingPayments    int      // of each ceiling
+	GrowthPayments     int      // of each growth
+	GrowthCaches       []string // the ledger's page cache in each growth
+	Customers          int      // in the part "customers"
+	OutstandingMax     int      // in flight at a maximum
+	SlowOutstandingMax int      // in flight at a maximum with slow banks
+	Rates              []int    // of the latencies
+	RateDuration       time.Duration
+	DoorPayments       int                 // of each row that pays over HTTP
+	DoorConnections    int                 // to the HTTP API, each with one request at a time
+	BatchLines         int                 // payments of a batch
+	CacheGrid          string              // the ledger's page cache
+	Environment        map[string][]string // more variables of every row, by process
+	Profiles           string              // folder of the part profile
+	ProgressOn, Log    io.Writer
 }
 
 // Run is one valid run of a row.
@@ -273,7 +275,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 		Rate: float64(r.rate), Payments: r.payments, Seed: 1, DrainTimeout: 5 * time.Minute, OutstandingMax: 1_000_000,
 	}
 	if r.rate == 0 {
-		config.Rate, config.WaitForRoom, config.OutstandingMax = 1e6, true, c.OutstandingMax
+		config.Rate, config.WaitForRoom, config.OutstandingMax = 1e6, true, cmp.Or(r.inFlight, c.OutstandingMax)
 	}
 	callers, err := s.Keys()
 	if err != nil {

@@ -22,6 +22,7 @@ type row struct {
 	asks     operation // of the HTTP API, as fast as its connections allow; empty: none
 	stage    int       // payments in each stage; the costs of each stage are shown
 	profiled bool      // the engine is profiled meanwhile
+	inFlight int       // payments in flight at a maximum; 0: as for the other rows
 
 	kafka       string
 	sharedCores bool // the ledger has no processor of its own
@@ -34,7 +35,13 @@ type row struct {
 	env         map[string][]string
 }
 
-const doorPart = "door"
+const (
+	doorPart      = "door"
+	slowBanksPart = "slow-banks"
+)
+
+// slowBanks are as slow as the banks of PIX: p50 1.3 s, p95 2.3 s.
+const slowBanks = `SIMULATOR_PROFILES={"default": {"delay": {"min_ms": 1000, "mean_ms": 1450, "max_ms": 2500}}}`
 
 // parts are the values of --parts, in the order of measuring.
 var parts = []struct{ name, what string }{
@@ -47,6 +54,7 @@ var parts = []struct{ name, what string }{
 	{"ids", "the ledger alone with sequential and with random ids, and with holds and posts in one request"},
 	{"engines", "the maximum with two and with four engines"},
 	{"banks", "the maximum with 50 and with 500 banks"},
+	{slowBanksPart, "the maximum with banks that answer after 1.0 to 2.5 s, as in PIX, beside one with banks that answer at once; the memory of a payment in flight"},
 	{"hottest", "the maximum with all payments to one payee"},
 	{"customers", "the maximum with many customers"},
 	{"growth", "rate and costs from million to million, with two sizes of the ledger's cache"},
@@ -137,6 +145,11 @@ func (c Config) rows() (chosen []row) {
 		with("engines", "4 engines", func(r *row) { r.engines = 4 }),
 		with("banks", "50 banks", func(r *row) { r.banks = 50 }),
 		with("banks", "500 banks", func(r *row) { r.banks = 500 }),
+		with(slowBanksPart, "banks that answer at once", func(*row) {}),
+		with(slowBanksPart, "banks of 1.0 to 2.5 s", func(r *row) {
+			r.inFlight = c.SlowOutstandingMax
+			r.env = map[string][]string{stack.Simulator: {slowBanks}}
+		}),
 		with("hottest", "one payee", func(r *row) {
 			r.mix = "hottest" // all wait for one bank, which must not count as busy
 			r.env = map[string][]string{stack.Engine: {"ENGINE_IN_FLIGHT_PSP_SHARE=1"}}
@@ -171,7 +184,7 @@ func (r row) differs() string {
 	if r.growingFile {
 		all = append(all, "no room is reserved for the ledger's file")
 	}
-	for _, process := range []string{stack.Broker, stack.Engine, stack.Producer} {
+	for _, process := range []string{stack.Broker, stack.Engine, stack.Producer, stack.Simulator} {
 		for _, variable := range r.env[process] {
 			all = append(all, process+" "+variable)
 		}

@@ -7,22 +7,35 @@ import (
 	"time"
 )
 
-// schedule holds the responses that are not due yet. One goroutine and one timer serve all.
+// releaseStep is how much later than due a response may be sent. Those of one step share
+// requests to Kafka: with a request for each, broker and bank would spend more on delayed
+// responses than on all else.
+const releaseStep = 20 * time.Millisecond
+
+// schedule holds the responses that are not due yet, by the step in which they are sent. One
+// goroutine and one timer serve all.
 type schedule struct {
-	now       func() time.Time
-	mu        sync.Mutex
-	responses byDue
-	sooner    chan struct{} // a response came that is due before the timer ends
+	now    func() time.Time
+	mu     sync.Mutex
+	bySend map[int64][]*response
+	steps  steps // the keys of bySend
+	count  int
+	sooner chan struct{} // a response came that is sent before the timer ends
 }
 
 func newSchedule(now func() time.Time) *schedule {
-	return &schedule{now: now, sooner: make(chan struct{}, 1)}
+	return &schedule{now: now, bySend: map[int64][]*response{}, sooner: make(chan struct{}, 1)}
 }
 
 func (s *schedule) add(r *response) {
+	step := r.due.UnixNano()/int64(releaseStep) + 1
 	s.mu.Lock()
-	heap.Push(&s.responses, r)
-	first := s.responses[0] == r
+	if s.bySend[step] == nil {
+		heap.Push(&s.steps, step)
+	}
+	s.bySend[step] = append(s.bySend[step], r)
+	s.count++
+	first := s.steps[0] == step && len(s.bySend[step]) == 1
 	s.mu.Unlock()
 	if first {
 		select {
@@ -35,20 +48,17 @@ func (s *schedule) add(r *response) {
 func (s *schedule) length() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.responses)
+	return s.count
 }
 
-// release passes each response to send when it is due, until ctx ends.
+// release passes each response to send in its step, until ctx ends.
 func (s *schedule) release(ctx context.Context, send func(*response)) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var due []*response
-	var rest time.Duration
 	for {
-		due, rest = s.takeDue(due[:0], s.now())
-		for i, r := range due {
+		due, rest := s.takeDue(s.now())
+		for _, r := range due {
 			send(r)
-			due[i] = nil
 		}
 		timer.Reset(rest)
 		select {
@@ -60,29 +70,31 @@ func (s *schedule) release(ctx context.Context, send func(*response)) {
 	}
 }
 
-// takeDue returns the responses that are due and the time until the next one.
-func (s *schedule) takeDue(due []*response, now time.Time) ([]*response, time.Duration) {
+// takeDue returns the responses that are to be sent and the time until the next one.
+func (s *schedule) takeDue(now time.Time) (due []*response, rest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.responses) > 0 {
-		if rest := s.responses[0].due.Sub(now); rest > 0 {
+	for len(s.steps) > 0 {
+		if rest := time.Unix(0, s.steps[0]*int64(releaseStep)).Sub(now); rest > 0 {
 			return due, rest
 		}
-		due = append(due, heap.Pop(&s.responses).(*response))
+		step := heap.Pop(&s.steps).(int64)
+		due = append(due, s.bySend[step]...)
+		s.count -= len(s.bySend[step])
+		delete(s.bySend, step)
 	}
 	return due, time.Hour
 }
 
-type byDue []*response
+type steps []int64
 
-func (b byDue) Len() int           { return len(b) }
-func (b byDue) Less(i, j int) bool { return b[i].due.Before(b[j].due) }
-func (b byDue) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
-func (b *byDue) Push(r any)        { *b = append(*b, r.(*response)) }
-func (b *byDue) Pop() any {
-	last := len(*b) - 1
-	r := (*b)[last]
-	(*b)[last] = nil
-	*b = (*b)[:last]
-	return r
+func (s steps) Len() int           { return len(s) }
+func (s steps) Less(i, j int) bool { return s[i] < s[j] }
+func (s steps) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s *steps) Push(step any)     { *s = append(*s, step.(int64)) }
+func (s *steps) Pop() any {
+	last := len(*s) - 1
+	step := (*s)[last]
+	*s = (*s)[:last]
+	return step
 }

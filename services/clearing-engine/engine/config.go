@@ -22,7 +22,8 @@ type Config struct {
 	InstanceID           string        `env:"ENGINE_INSTANCE_ID,expand" help:"name of this instance; a restarted engine of the same name gets its partitions back at once; two running engines must not share a name; ${HOSTNAME} and other variables are filled in; empty: no name"`
 	Deadline             time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"how long a payment may take, from its acceptance; after that it is rejected with AB03; 1s to 10m"`
 	PendingTimeout       time.Duration `env:"ENGINE_PENDING_TIMEOUT" envDefault:"60s" help:"when the ledger itself ends a hold; whole seconds, at least ENGINE_DEADLINE + 5s"`
-	InFlightMax          int           `env:"ENGINE_IN_FLIGHT_MAX" envDefault:"20000" help:"payments in flight; with so many nothing is fetched; 16 to 1000000"`
+	InFlightMax          int           `env:"ENGINE_IN_FLIGHT_MAX" envDefault:"100000" help:"payments in flight, nearly all of which may wait for their bank; with so many nothing is fetched; 16 to 1000000"`
+	WorkingMax           int           `env:"ENGINE_WORKING_MAX" envDefault:"20000" help:"payments in flight that do not wait for their bank, and so queue for the ledger; with so many nothing is fetched; 16 to 1000000"`
 	InFlightBytesMax     int64         `env:"ENGINE_IN_FLIGHT_BYTES_MAX" envDefault:"67108864" help:"bytes of messages in flight; with so many nothing is fetched; 1 MiB to 4 GiB"`
 	InFlightPSPShare     float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for the response of one PSP; more payments to it are rejected with LQ02; above 0, up to 1"`
 	InactiveParticipants []string      `env:"ENGINE_INACTIVE_PARTICIPANTS" help:"ISPBs whose new payments are rejected with DS27, comma-separated"`
@@ -44,6 +45,7 @@ func (c *Config) Validate() error {
 		settings.DurationInRange("ENGINE_DEADLINE", c.Deadline, time.Second, 10*time.Minute),
 		settings.DurationInRange("ENGINE_PENDING_TIMEOUT", c.PendingTimeout, c.Deadline+5*time.Second, time.Hour),
 		settings.InRange("ENGINE_IN_FLIGHT_MAX", c.InFlightMax, 16, 1_000_000),
+		settings.InRange("ENGINE_WORKING_MAX", c.WorkingMax, 16, 1_000_000),
 		settings.InRange("ENGINE_IN_FLIGHT_BYTES_MAX", c.InFlightBytesMax, 1<<20, 4<<30),
 		settings.DurationInRange("ENGINE_COMMIT_INTERVAL", c.CommitInterval, 10*time.Millisecond, 10*time.Second),
 		settings.DurationInRange("ENGINE_SESSION_TIMEOUT", c.SessionTimeout, time.Second, time.Minute),

@@ -150,7 +150,7 @@ func lastLegs(chain []tb.Transfer, n int) []tb.Transfer {
 
 // newLawPartition returns a partition with a payment in flight, which waits for its bank.
 func newLawPartition() (*partition, *flight) {
-	e := &Engine{room: newRoom(1000, 1<<20), log: zap.NewNop(), participants: newParticipants(10, nil), config: &Config{Deadline: time.Minute}}
+	e := &Engine{room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(10, nil), config: &Config{Deadline: time.Minute}}
 	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, e.participants)
 	p := newPartition(e, 0, hint{})
 	f := &flight{kind: paymentKind{}, partition: p, record: &kgo.Record{Offset: 7}}
@@ -185,7 +185,7 @@ func TestBrokenStateIsNoticed(t *testing.T) {
 
 	p.engine.room.take(1, 10)
 	mustBreak(t, "room is freed once", func() { p.engine.room.free(2, 10) })
-	room := newRoom(1, 1)
+	room := newRoom(1, 1, 1)
 	room.take(1, 10)
 	mustBreak(t, "room is freed once", func() { room.free(1, 11) })
 }

@@ -11,18 +11,23 @@ import (
 
 // room bounds what is in flight, in payments and in bytes. The intake waits for room and
 // takes it for what it fetched; each finished record frees its part.
+//
+// A payment that waits for its bank costs memory only, so many may. The others are a queue for
+// the ledger: if as many of them were fetched, each would wait for seconds.
 type room struct {
 	mu          sync.Mutex
 	changed     *sync.Cond
 	payments    int
+	waiting     int // of payments: those that wait for their bank
 	bytes       int64
 	paymentsMax int
+	workingMax  int // of payments that do not wait for their bank
 	bytesMax    int64
 	gateShut    bool
 }
 
-func newRoom(paymentsMax int, bytesMax int64) *room {
-	r := &room{paymentsMax: paymentsMax, bytesMax: bytesMax}
+func newRoom(paymentsMax, workingMax int, bytesMax int64) *room {
+	r := &room{paymentsMax: paymentsMax, workingMax: workingMax, bytesMax: bytesMax}
 	r.changed = sync.NewCond(&r.mu)
 	return r
 }
@@ -34,13 +39,28 @@ func (r *room) wait(ctx context.Context) int {
 	defer stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for ctx.Err() == nil && (r.gateShut || r.payments >= r.paymentsMax || r.bytes >= r.bytesMax) {
+	for ctx.Err() == nil && (r.gateShut || r.left() <= 0 || r.bytes >= r.bytesMax) {
 		r.changed.Wait()
 	}
 	if ctx.Err() != nil {
 		return 0
 	}
-	return r.paymentsMax - r.payments
+	return r.left()
+}
+
+// left is how many payments may still be fetched. The caller holds the lock.
+func (r *room) left() int {
+	return min(r.paymentsMax-r.payments, r.workingMax-(r.payments-r.waiting))
+}
+
+// awaitBank counts payments that begin to wait for their bank, or with a negative number end it.
+func (r *room) awaitBank(payments int) {
+	r.mu.Lock()
+	r.waiting += payments
+	r.mu.Unlock()
+	if payments > 0 {
+		r.changed.Signal()
+	}
 }
 
 func (r *room) take(payments int, bytes int64) {

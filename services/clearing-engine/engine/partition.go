@@ -185,6 +185,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		f.hopAt = now
 		f.waits = p.engine.participants.counter(order.Payee.ISPB)
 		f.waits.Add(1)
+		p.engine.room.awaitBank(1)
 		p.noteDue(f)
 		p.engine.produce(p.authorizationRequest(f), func() { p.engine.crash.Pass(afterRequestProduced) })
 	case payment.Post:
@@ -325,6 +326,7 @@ func (f *flight) stopWaiting() {
 			broken("payments that wait for a PSP are counted once: %s", f.payment.Order.ID)
 		}
 		f.waits = nil
+		f.partition.engine.room.awaitBank(-1)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // of those whose dead letter is on its way, and of those in flight. If some room stayed
 // taken, an engine would fetch less after each rebalance, and in the end nothing.
 func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
-	e := &Engine{room: newRoom(1000, 1<<20)}
+	e := &Engine{room: newRoom(1000, 1000, 1<<20)}
 	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, newParticipants(1, nil))
 	p := newPartition(e, 3, hint{base: 10, spans: []span{{11, 12}}})
 	var records []*kgo.Record
@@ -33,5 +33,29 @@ func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 	p.forget()
 	if payments, bytes := e.room.inFlight(); payments != 0 || bytes != 0 {
 		t.Errorf("%d payments and %d bytes stay in the room for ever", payments, bytes)
+	}
+}
+
+// With slow banks nearly all payments in flight wait for them: the room for the others must
+// not shrink, and not grow when the banks are quick.
+func TestPaymentsThatWaitForTheirBankLeaveTheRoomForTheOthers(t *testing.T) {
+	r := newRoom(100, 10, 1<<20)
+	for waiting := 0; waiting <= 90; waiting += 10 {
+		if left := r.wait(t.Context()); left != 10 {
+			t.Fatalf("room for %d while %d wait for their bank, want 10", left, waiting)
+		}
+		r.take(10, 1)
+		if r.left() != 0 {
+			t.Fatalf("room for %d beside 10 that do not wait", r.left())
+		}
+		r.awaitBank(10)
+	}
+	if r.left() != 0 {
+		t.Errorf("room for %d beside 100 in flight", r.left())
+	}
+	r.awaitBank(-50) // answered
+	r.free(10, 1)
+	if r.left() != -30 {
+		t.Errorf("room for %d with 40 that do not wait", r.left())
 	}
 }

@@ -49,7 +49,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		telemetry:             t,
 		log:                   t.Log,
 		ledger:                client,
-		room:                  newRoom(config.InFlightMax, config.InFlightBytesMax),
+		room:                  newRoom(config.InFlightMax, config.WorkingMax, config.InFlightBytesMax),
 		participants:          newParticipants(max(1, int(float64(config.InFlightMax)*config.InFlightPSPShare)), config.InactiveParticipants),
 		owned:                 map[int32]*partition{},
 	}

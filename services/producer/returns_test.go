@@ -34,7 +34,7 @@ func newReturn(t *testing.T, original pix.EndToEndID) (pix.ReturnID, pix.ReturnC
 func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
-	p := startProgram(t, startBroker(t), l, "LEDGER_CLOCK_TOLERANCE=0s")
+	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, original, content, 60))
@@ -101,7 +101,7 @@ func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
-	p := startProgram(t, startBroker(t), l, "LEDGER_CLOCK_TOLERANCE=0s", "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100")
+	p := startProgram(t, startBroker(t), l, "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100")
 	p.AwaitNeed("ledger", false)
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	path := "/v1/payments/" + original.String()

@@ -26,7 +26,7 @@ func books(t *testing.T, l *ledgertest.Server) tigerbeetle.Client {
 	open := func(id ledger.AccountID, kind ledger.AccountKind) tb.Account {
 		return tb.Account{ID: id, Ledger: ledger.Ledger, Code: uint16(kind), Flags: kind.Flags()}
 	}
-	accounts := []tb.Account{open(ledger.IssuanceAccount, ledger.Issuance), open(ledger.CustomerAccount(content.Payer), ledger.Customer), open(ledger.CustomerAccount(content.Payee), ledger.Customer)}
+	accounts := []tb.Account{open(ledger.IssuanceAccount, ledger.Issuance), open(ledger.RefusalsAccount, ledger.Refusals), open(ledger.CustomerAccount(content.Payer), ledger.Customer), open(ledger.CustomerAccount(content.Payee), ledger.Customer)}
 	for _, psp := range []pix.ISPB{content.Payer.ISPB, content.Payee.ISPB} {
 		accounts = append(accounts, open(ledger.ReserveAccount(psp), ledger.Reserve), open(ledger.TransitAccount(psp), ledger.Transit))
 	}
@@ -69,7 +69,7 @@ var content = pix.Content{
 func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
-	p := startProgram(t, startBroker(t), l, "LEDGER_CLOCK_TOLERANCE=0s")
+	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
 	const long, short = 60, 1
 	for _, c := range []struct {

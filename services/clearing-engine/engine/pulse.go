@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
@@ -17,8 +16,8 @@ import (
 func (e *Engine) pulse(ctx context.Context) {
 	for {
 		started := time.Now()
-		probing := ask(e.probe)
-		var p result[probe]
+		probing := ask(func() (ledger.ClockProbe, error) { return ledger.ProbeClock(e.ledger, e.now) })
+		var p result[ledger.ClockProbe]
 		select {
 		case p = <-probing:
 		case <-ctx.Done():
@@ -40,8 +39,8 @@ func (e *Engine) pulse(ctx context.Context) {
 		}
 		e.report(needLedger, nil)
 		pause := e.config.PulseInterval
-		switch skew := p.value.skew; {
-		case p.value.unfunded:
+		switch skew := p.value.Skew; {
+		case p.value.Unfunded:
 			pause = time.Second / 2
 		case skew.Abs() > e.config.ClockSkewMax:
 			e.metrics.clockSkew.Set(skew.Seconds())
@@ -56,40 +55,6 @@ func (e *Engine) pulse(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// probe is what a pulse found.
-type probe struct {
-	skew time.Duration // this clock minus the ledger's, beyond the time that the probe took
-	// unfunded: bootstrap has not begun, so the accounts of the probe do not exist yet.
-	unfunded bool
-}
-
-func (e *Engine) probe() (probe, error) {
-	id := tb.ID()
-	before := e.now()
-	_, err := e.ledger.CreateTransfers([]tb.Transfer{{
-		ID: id, DebitAccountID: ledger.IssuanceAccount, CreditAccountID: ledger.RefusalsAccount,
-		Ledger: ledger.Ledger, Code: ledger.CodeClockProbe,
-	}})
-	after := e.now()
-	if err != nil {
-		return probe{}, fmt.Errorf("cannot write a probe to the ledger: %w", err)
-	}
-	found, err := e.ledger.LookupTransfers([]tb.Uint128{id})
-	if err != nil {
-		return probe{}, fmt.Errorf("cannot look up a probe in the ledger: %w", err)
-	}
-	if len(found) == 0 {
-		return probe{unfunded: true}, nil
-	}
-	switch at := time.Unix(0, int64(found[0].Timestamp)); {
-	case at.Before(before):
-		return probe{skew: before.Sub(at)}, nil
-	case at.After(after):
-		return probe{skew: after.Sub(at)}, nil
-	}
-	return probe{}, nil
 }
 
 // report updates Health, and logs a need that changed between met and not met.

@@ -31,12 +31,14 @@ const runningNeed = "running"
 // does not answer ends only then.
 func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.Client) error {
 	started := time.Now()
+	wall := on.Now
+	on.Now = func() time.Time { return wall().Add(config.ClockOffset) }
 	t, err := telemetry.Start("producer", config.Telemetry, on)
 	if err != nil {
 		return err
 	}
 	defer t.Stop()
-	for _, need := range []string{runningNeed, stream.KafkaNeed, query.Need} {
+	for _, need := range []string{runningNeed, stream.KafkaNeed, query.Need, query.ClockNeed} {
 		t.Health.Need(need)
 	}
 	control, err := access.New(config.Access, on.Now)

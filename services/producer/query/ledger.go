@@ -29,7 +29,7 @@ type Config struct {
 	LookupPause        time.Duration `env:"LEDGER_LOOKUP_PAUSE" envDefault:"4ms" help:"shortest time between two look-ups of the same kind, 0 to 1s; questions that come meanwhile share a request"`
 	QueriesInFlightMax int           `env:"LEDGER_QUERIES_IN_FLIGHT_MAX" envDefault:"64" help:"statements and lists that wait for the ledger, 1 to 10000; above it the response is 429"`
 	PageMax            int           `env:"PAGE_MAX" envDefault:"1000" help:"lines in one page of a statement or list, 1 to 8188; below LEDGER_LOOKUP_IDS_MAX"`
-	ClockTolerance     time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" help:"how far this clock may be ahead of the ledger's, 0 to 1m; a payment without a verdict counts as rejected only that long after its timeout"`
+	ClockTolerance     time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" help:"greatest difference to the ledger's clock, 100ms to 10s; with more the producer is not ready and takes no payments and returns"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -41,7 +41,7 @@ func (c Config) Validate() error {
 		settings.DurationInRange("LEDGER_LOOKUP_PAUSE", c.LookupPause, 0, time.Second),
 		settings.InRange("LEDGER_QUERIES_IN_FLIGHT_MAX", c.QueriesInFlightMax, 1, 10_000),
 		settings.InRange("PAGE_MAX", c.PageMax, 1, 8188),
-		settings.DurationInRange("LEDGER_CLOCK_TOLERANCE", c.ClockTolerance, 0, time.Minute),
+		settings.DurationInRange("LEDGER_CLOCK_TOLERANCE", c.ClockTolerance, 100*time.Millisecond, 10*time.Second),
 	); err != nil {
 		return err
 	}
@@ -62,6 +62,7 @@ type Ledger struct {
 	queries   *semaphore.Weighted // a permit for each query that the ledger has not answered
 	failures  chan error
 	funded    atomic.Pointer[sandbox.Population] // nil until the marker was seen; it never changes
+	clock     atomic.Pointer[ledger.ClockProbe]  // the latest; nil before the first
 }
 
 // New does not wait for the ledger. now is the wall clock, which is compared with the ledger's.

@@ -118,10 +118,6 @@ func (l *Ledger) StateOfPayment(ctx context.Context, id pix.EndToEndID) (Payment
 	return paymentStateOf(id, found, asked), nil
 }
 
-// askedAt returns a time of the ledger's clock that is not later than a question that begins
-// now. By the time after the question, a payment that was posted meanwhile could seem expired.
-func (l *Ledger) askedAt() time.Time { return l.now().Add(-l.config.ClockTolerance) }
-
 // paymentWithReturns asks the ledger for a payment and its returns as they are at one
 // instant. Only a marked payment has returns in its slots. The slots name the returns, and
 // these name the verdicts to look up. Whenever a verdict id is new, one request looks up

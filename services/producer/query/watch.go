@@ -3,49 +3,66 @@ package query
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/platform/web"
 )
 
-// Need is the name under which Watch reports.
-const Need = "ledger"
+// The names under which Watch reports.
+const (
+	Need      = "ledger"
+	ClockNeed = "clock"
+)
 
-// An absent ledger goes unnoticed for at most watchInterval + watchTimeout.
+// An absent ledger or a wrong clock goes unnoticed for at most watchInterval + watchTimeout.
 const (
 	watchInterval = time.Second
 	watchTimeout  = 2 * time.Second
 )
 
-// Watch reports to Health, until ctx ends, whether the ledger answers. The client itself
-// never says, and its requests cannot be cancelled: while one waits, no other is sent.
+// Watch reports to Health, until ctx ends, whether the ledger answers and whether this clock
+// is the ledger's, by a probe every second. The client itself never says, and its requests
+// cannot be cancelled: while one waits, no other is sent.
 func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry) {
-	results := make(chan error, 1)
+	type result struct {
+		probe ledger.ClockProbe
+		err   error
+	}
+	skew := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_ledger_clock_skew_seconds", Help: "This machine's clock minus the ledger's."})
+	t.Registry.MustRegister(skew)
+	results := make(chan result, 1)
 	for {
 		go func() {
-			_, err := l.client.LookupAccounts([]tb.Uint128{ledger.IssuanceAccount})
-			results <- err
+			probe, err := ledger.ProbeClock(l.client, l.now)
+			results <- result{probe, err}
 		}()
-		var err error
+		var r result
 		select {
-		case err = <-results:
+		case r = <-results:
 		case <-ctx.Done():
 			return
 		case <-time.After(watchTimeout):
-			report(t, fmt.Errorf("no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchTimeout))
+			report(t, Need, fmt.Errorf("no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchTimeout))
 			select {
-			case err = <-results:
+			case r = <-results:
 			case <-ctx.Done():
 				return
 			}
 		}
-		report(t, err)
-		if err != nil {
-			l.fail(fmt.Errorf("the ledger's client has failed: %w", err))
+		report(t, Need, r.err)
+		switch {
+		case r.err != nil:
+			l.fail(fmt.Errorf("the ledger's client has failed: %w", r.err))
+		case !r.probe.Unfunded:
+			skew.Set(r.probe.Skew.Seconds())
+			l.compared(r.probe)
+			report(t, ClockNeed, l.clockWrong())
 		}
 		select {
 		case <-ctx.Done():
@@ -55,13 +72,44 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry) {
 	}
 }
 
-func report(t *telemetry.Telemetry, err error) {
-	if !t.Health.Report(Need, err) {
+func report(t *telemetry.Telemetry, need string, err error) {
+	if !t.Health.Report(need, err) {
 		return
 	}
 	if err != nil {
-		t.Log.Warn("the ledger is away", zap.Error(err))
+		t.Log.Warn("not ready", zap.String("need", need), zap.Error(err))
 	} else {
-		t.Log.Info("the ledger answers")
+		t.Log.Info("need met", zap.String("need", need))
 	}
+}
+
+// compared keeps what a probe of the ledger's clock found.
+func (l *Ledger) compared(probe ledger.ClockProbe) { l.clock.Store(&probe) }
+
+// clockWrong returns why this clock may not date payments, by the latest probe. Before the
+// first probe nothing is known against it.
+func (l *Ledger) clockWrong() error {
+	if probe := l.clock.Load(); probe != nil && probe.Skew.Abs() > l.config.ClockTolerance {
+		return fmt.Errorf("this machine's clock differs from the ledger's by %s, more than LEDGER_CLOCK_TOLERANCE %s: no payment is taken; set the clock right", probe.Skew, l.config.ClockTolerance)
+	}
+	return nil
+}
+
+// ClockWrong returns the response to a payment or return while this clock is wrong: dated by
+// it, the order could be past its deadline before an engine sees it.
+func (l *Ledger) ClockWrong() *web.Problem {
+	if err := l.clockWrong(); err != nil {
+		return &web.Problem{Type: web.Kind("clock-wrong"), Title: "The clock is wrong", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+			Detail: "nothing was sent: " + err.Error() + ", or use another producer"}
+	}
+	return nil
+}
+
+// askedAt returns a time of the ledger's clock that is not later than a question that begins
+// now: that of the latest probe. This machine's clock may be wrong, so it calls nothing expired.
+func (l *Ledger) askedAt() time.Time {
+	if probe := l.clock.Load(); probe != nil {
+		return probe.At
+	}
+	return time.Time{} // before every hold
 }

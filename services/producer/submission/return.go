@@ -40,6 +40,10 @@ func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.crash.Pass(afterRequestRead)
+	if problem := s.ledger.ClockWrong(); problem != nil {
+		problem.Write(w)
+		return
+	}
 	who := access.Of(r)
 	record, problem := body.record(who, s.now())
 	if problem != nil {

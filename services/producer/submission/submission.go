@@ -166,6 +166,10 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.crash.Pass(afterRequestRead)
+	if problem := s.ledger.ClockWrong(); problem != nil {
+		problem.Write(w)
+		return
+	}
 	record, problem := body.record(s.now())
 	if problem != nil {
 		problem.Write(w)

@@ -1,0 +1,48 @@
+package ledger
+
+import (
+	"fmt"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// ClockProbe is what a probe of the ledger's clock found.
+type ClockProbe struct {
+	// At is the ledger's time of the probe. Whatever the ledger writes later has a later time.
+	At time.Time
+	// Skew is this clock minus the ledger's, beyond the time that the probe took.
+	Skew time.Duration
+	// Unfunded: bootstrap has not begun, so the accounts of the probe do not exist yet.
+	Unfunded bool
+}
+
+// ProbeClock writes a transfer of zero and looks it up: the ledger dates it by its own clock.
+// It waits as long as the ledger does not answer. now is the clock to compare.
+func ProbeClock(client tigerbeetle.Client, now func() time.Time) (ClockProbe, error) {
+	id := tb.ID()
+	before := now()
+	_, err := client.CreateTransfers([]tb.Transfer{{
+		ID: id, DebitAccountID: IssuanceAccount, CreditAccountID: RefusalsAccount, Ledger: Ledger, Code: CodeClockProbe,
+	}})
+	after := now()
+	if err != nil {
+		return ClockProbe{}, fmt.Errorf("cannot write a probe to the ledger: %w", err)
+	}
+	found, err := client.LookupTransfers([]tb.Uint128{id})
+	if err != nil {
+		return ClockProbe{}, fmt.Errorf("cannot look up a probe in the ledger: %w", err)
+	}
+	if len(found) == 0 {
+		return ClockProbe{Unfunded: true}, nil
+	}
+	p := ClockProbe{At: timeOf(&found[0])}
+	switch {
+	case p.At.Before(before):
+		p.Skew = before.Sub(p.At)
+	case p.At.After(after):
+		p.Skew = after.Sub(p.At)
+	}
+	return p, nil
+}

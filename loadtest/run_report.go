@@ -48,7 +48,7 @@ func runPage(r *load.Result, times hopTimes, environment *runEnvironment) report
 	p := report.Page{
 		Title: "Liquida load", StartedAt: r.StartedAt, Passed: r.Passed, Verdict: r.Verdict(),
 		Facts: []report.Fact{
-			{Name: "this machine", Value: bench.Hardware()},
+			{Name: "this machine", Value: meter.Hardware()},
 			{Name: "load", Value: fmt.Sprintf("%d payments at %v/s, mix %s, seed %d, %d PSPs, %d customers, Kafka at %s", r.Payments, r.Rate, r.Mix, r.Seed, environment.Banks, environment.Customers, strings.Join(environment.Brokers, ", "))},
 			{Name: "audit", Value: "not part of a load: run loadtest audit"},
 			{Name: "sends", Value: fmt.Sprintf("%d dropped, %d late, the latest by %.1f ms", r.Dropped, r.Late, r.LateMaxMs)},

@@ -86,7 +86,7 @@ type Stage struct {
 // it inherits no data. A row that fails gives no figure; the others go on. If the disk has no
 // room for the largest row, Measure returns nil, so that no earlier result is overwritten.
 func Measure(ctx context.Context, config Config) (*Result, error) {
-	r := &Result{StartedAt: time.Now().UTC(), Hardware: Hardware() + ", everything on it, load generator included", Settings: config.settings(), Passes: config.Passes}
+	r := &Result{StartedAt: time.Now().UTC(), Hardware: meter.Hardware() + ", everything on it, load generator included", Settings: config.settings(), Passes: config.Passes}
 	rows := config.rows()
 	most := row{}
 	for _, row := range rows {
@@ -167,6 +167,9 @@ func (c Config) roomFor(r row) error {
 	return nil
 }
 
+// busyMax is the share of the processors that other programs may use before a run.
+const busyMax = 0.1
+
 // measure runs one row on a fresh stack, and removes the stack.
 func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if r.payments == 0 {
@@ -179,7 +182,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 		return nil, err
 	}
 	debug.FreeOSMemory() // the memory of the last audit does not count for this row
-	before := busyShare()
+	before := meter.BusyShare()
 	if before > busyMax {
 		fmt.Fprintf(c.Log, "the machine is not quiet: other programs use %.0f %% of it\n", 100*before)
 	}

@@ -68,7 +68,7 @@ func TestABusyMachineIsTold(t *testing.T) {
 	if n := strings.Count(text.String(), "NOT QUIET maximum: others used 55 % of the machine before it"); n != 1 {
 		t.Errorf("said %d times in %s", n, &text)
 	}
-	if share := busyShare(); share < 0 || share > 1 {
+	if share := meter.BusyShare(); share < 0 || share > 1 {
 		t.Errorf("the machine is used by %v", share)
 	}
 }

@@ -3,16 +3,15 @@
 package meter
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Process is a process to measure.
@@ -63,7 +62,7 @@ func Read(processes []Process, folder string) (Sample, error) {
 	if s.sockets, err = readSockets(); err != nil {
 		return s, err
 	}
-	s.Stored, err = stored(folder)
+	s.Stored, err = Stored(folder)
 	return s, err
 }
 
@@ -86,55 +85,33 @@ func Costs(processes []Process, before, after Sample, payments int) (costs []Cos
 	return costs
 }
 
-// clockTicks a second are the unit of CPU time in /proc, on every Linux that Go runs on.
-const clockTicks = 100
-
 func usageOf(pid int) (u Usage, err error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return u, err
 	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name may hold spaces
-	if len(fields) < 22 {
-		return u, fmt.Errorf("/proc/%d/stat has %d fields after the name", pid, len(fields))
-	}
-	number := func(text string) int64 { n, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64); return n }
-	u.CPU = time.Duration(number(fields[11])+number(fields[12])) * time.Second / clockTicks
-	u.RSSBytes = number(fields[21]) * int64(os.Getpagesize())
-	counts := func(path string, each func(name string, value int64)) error {
-		text, err := os.ReadFile(path)
-		for line := range strings.Lines(string(text)) {
-			if name, value, ok := strings.Cut(line, ":"); ok {
-				each(name, number(value))
-			}
-		}
-		return err
-	}
-	err = counts(fmt.Sprintf("/proc/%d/io", pid), func(name string, value int64) {
-		switch name {
-		case "write_bytes":
-			u.WrittenBytes = value
-		case "syscr", "syscw":
-			u.Syscalls += value
-		}
-	})
+	stat, err := process.Stat()
 	if err != nil {
 		return u, err
 	}
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	io, err := process.IO()
+	if err != nil {
+		return u, err
+	}
+	u = Usage{CPU: time.Duration(stat.CPUTime() * float64(time.Second)), WrittenBytes: int64(io.WriteBytes),
+		RSSBytes: int64(stat.ResidentMemory()), Syscalls: int64(io.SyscR + io.SyscW)}
+	threads, err := procfs.AllThreads(pid)
 	for _, thread := range threads {
-		_ = counts(thread, func(name string, value int64) { // it fails if the thread has ended meanwhile
-			if name == "voluntary_ctxt_switches" {
-				u.Waits += value
-			}
-		})
+		if status, err := thread.NewStatus(); err == nil { // else the thread has ended meanwhile
+			u.Waits += int64(status.VoluntaryCtxtSwitches)
+		}
 	}
 	return u, err
 }
 
-// stored adds up the written parts of the files in a folder: files may have holes and
+// Stored adds up the written parts of the files in a folder: files may have holes and
 // reserved blocks.
-func stored(folder string) (bytes int64, err error) {
+func Stored(folder string) (bytes int64, err error) {
 	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return skipGone(err)

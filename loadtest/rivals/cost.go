@@ -2,16 +2,13 @@ package rivals
 
 import (
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/procfs"
 	"github.com/prometheus/procfs/blockdevice"
 	"golang.org/x/sys/unix"
+
+	"github.com/liquida/liquida/loadtest/meter"
 )
 
 // usage is what server, client and disk used since their start.
@@ -61,7 +58,7 @@ func usageOf(pid int, dir string) (u usage, err error) {
 		}
 		u.direct += int64(io.WriteBytes)
 	}
-	if u.stored, err = stored(dir); err != nil {
+	if u.stored, err = meter.Stored(dir); err != nil {
 		return u, err
 	}
 	u.device, err = deviceOf(dir)
@@ -70,31 +67,6 @@ func usageOf(pid int, dir string) (u usage, err error) {
 
 // ticks converts ticks, which are 10 ms on every Linux that Go runs on.
 func ticks(n uint) time.Duration { return time.Duration(n) * time.Second / 100 }
-
-// stored returns the bytes of a folder on the disk, without the holes of files.
-func stored(dir string) (bytes int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return ignoreGone(err)
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return ignoreGone(err)
-		}
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			bytes += stat.Blocks * 512
-		}
-		return nil
-	})
-	return bytes, err
-}
-
-func ignoreGone(err error) error {
-	if os.IsNotExist(err) {
-		return nil
-	}
-	return err
-}
 
 // deviceOf reads what the device that holds dir wrote, and how often it flushed its cache.
 func deviceOf(dir string) (device, error) {
@@ -148,17 +120,4 @@ func loadAverage() float64 {
 		return 0
 	}
 	return load.Load1
-}
-
-func hardware() string {
-	processor, memory := "unknown processor", 0.0
-	if proc, err := procfs.NewDefaultFS(); err == nil {
-		if cpus, err := proc.CPUInfo(); err == nil && len(cpus) > 0 {
-			processor = cpus[0].ModelName
-		}
-		if info, err := proc.Meminfo(); err == nil && info.MemTotal != nil {
-			memory = float64(*info.MemTotal) / (1 << 20)
-		}
-	}
-	return fmt.Sprintf("%d × %s, %.0f GiB, %s/%s, clients included", runtime.NumCPU(), processor, memory, runtime.GOOS, runtime.GOARCH)
 }

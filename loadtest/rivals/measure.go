@@ -18,6 +18,7 @@ import (
 	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/deploy/postgres"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 )
@@ -93,7 +94,7 @@ type Result struct {
 
 // Measure runs everything in the config, each run on a fresh server.
 func Measure(ctx context.Context, config Config) (*Result, error) {
-	r := &Result{StartedAt: time.Now().UTC(), Hardware: hardware(), Workload: config.workload()}
+	r := &Result{StartedAt: time.Now().UTC(), Hardware: meter.Hardware() + ", clients included", Workload: config.workload()}
 	var shapes [][2]int // clients, batch
 	for _, clients := range config.Clients {
 		shapes = append(shapes, [2]int{clients, 1})

@@ -9,6 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// WakeUp is the time from waking a thread until it runs, in microseconds. A payment that comes
+// alone costs many wake-ups.
+type WakeUp struct {
+	SameProcessor  float64 `json:"same_processor_us"`
+	OtherProcessor float64 `json:"other_processor_us"` // 0: none, or unknown
+}
+
 // processors are those of this process at its start. A stack may leave it fewer.
 var processors = func() (all []int) {
 	var set unix.CPUSet

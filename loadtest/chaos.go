@@ -39,6 +39,7 @@ type chaosFlags struct {
 	allow    []string
 	json     string
 	report   string
+	drawings string
 }
 
 // What chaos breaks.
@@ -90,6 +91,7 @@ func chaosCommand() *cobra.Command {
 	f.StringSliceVar(&flags.allow, "allow", reasonCodes(chaos.AllowedByDefault), "reason codes with which good payments may be rejected because of a fault, or none")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON; several runs are a list")
 	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML (default report.html in --dir); not with several runs")
+	f.StringVar(&flags.drawings, "drawings", "", "write the report's drawing to this folder as SVG (faults.svg); not with several runs")
 	command.Long = "Starts a stack of its own on free ports, sends a load, and breaks the stack meanwhile. Clients\n" +
 		"also pay over HTTP and read their payments' states. Then everything drains, and four judges decide:\n" +
 		"every payment ended as it must (load), every centavo is in its place (audit), what clients saw fits\n" +
@@ -148,7 +150,7 @@ func (f *chaosFlags) run(ctx context.Context, config chaos.Config) (*chaos.Resul
 	result.Repeat = f.repeat(config.Seed)
 	result.Write(os.Stdout)
 	report := cmp.Or(f.report, filepath.Join(config.Dir, "report.html"))
-	if err := result.WriteReport(report); err != nil {
+	if err := result.WriteReport(report, f.drawings); err != nil {
 		return nil, err
 	}
 	fmt.Printf("report: %s\n", report)
@@ -202,8 +204,8 @@ func (f *chaosFlags) configs(population *sandbox.Population) ([]chaos.Config, er
 	for run := 1; run < f.runs; run++ {
 		f.seeds = append(f.seeds, f.seeds[0]+uint(run))
 	}
-	if f.report != "" && len(f.seeds) > 1 {
-		return nil, fmt.Errorf("--report is %q with %d runs: each run writes its own report, in a folder of its seed in --dir", f.report, len(f.seeds))
+	if f.report+f.drawings != "" && len(f.seeds) > 1 {
+		return nil, fmt.Errorf("--report is %q and --drawings is %q with %d runs: each run writes its own report, in a folder of its seed in --dir", f.report, f.drawings, len(f.seeds))
 	}
 	var configs []chaos.Config
 	for _, seed := range f.seeds {

@@ -153,9 +153,6 @@ func TestEveryExpressionShowsData(t *testing.T) {
 		marksAreShown(t, prometheus, killed)
 	}
 	t.Logf("%d expressions and selectors were asked", len(seen))
-	if folder := os.Getenv("LIQUIDA_PICTURES"); folder != "" {
-		prometheus.draw(t, folder, began, ended)
-	}
 }
 
 // firstScreenIsGreen watches the first panel under the load's default mix, which holds bad messages on purpose.
@@ -272,33 +269,6 @@ func (c client) query(t *testing.T, expr string, since time.Time) (found []serie
 		}
 	}
 	return found
-}
-
-// draw writes the dashboards as pictures of the run. The README shows one of them.
-func (c client) draw(t *testing.T, folder string, began, ended time.Time) {
-	for _, d := range All {
-		drawing, err := d.Draw(func(expr string) (lines []Line, err error) {
-			for _, found := range c.query(t, forPrometheus(expr), began) {
-				line := Line{Labels: found.Metric}
-				for _, v := range found.Values {
-					if v[0].(float64) > float64(ended.Unix()) {
-						break
-					}
-					if number, err := strconv.ParseFloat(v[1].(string), 64); err == nil && !math.IsNaN(number) && !math.IsInf(number, 0) {
-						line.Points = append(line.Points, [2]float64{v[0].(float64), number})
-					}
-				}
-				lines = append(lines, line)
-			}
-			return lines, nil
-		}, float64(began.Unix()), float64(ended.Unix()))
-		if err == nil {
-			err = drawing.WriteFile(filepath.Join(folder, strings.ToLower(d.Title)+".svg"))
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // checkRules checks that Prometheus could evaluate each rule.

@@ -23,14 +23,13 @@ type Drawing struct {
 // Frame is a rectangle in a drawing.
 type Frame struct{ X, Y, Width, Height float64 }
 
-// Text writes a text. Classes: name, title, head and big are darker and larger, inside is for a
-// filled frame, end and middle are anchors.
+// Text writes a text. Classes: name, title and head are darker and larger, inside is for a filled
+// frame, end and middle are anchors.
 func (d *Drawing) Text(x, y float64, class, text string) {
 	fmt.Fprintf(&d.svg, `<text x="%.1f" y="%.1f" class="%s">%s</text>`+"\n", x, y, class, html.EscapeString(text))
 }
 
-// Rect fills a frame. A reader who points at it sees hover. Classes: a color, or good, warn, bad
-// and none for a state. card has an edge.
+// Rect fills a frame. A reader who points at it sees hover. Classes: a color, or bad.
 func (d *Drawing) Rect(f Frame, class, hover string) {
 	if hover != "" {
 		hover = "<title>" + html.EscapeString(hover) + "</title>"
@@ -43,7 +42,7 @@ func (d *Drawing) Rect(f Frame, class, hover string) {
 func (d *Drawing) Legend(x, y, width float64, names []string) (bottom float64) {
 	at := x
 	for i, name := range names {
-		wide := 40 + TextWidth(name)
+		wide := 40 + 6.5*float64(utf8.RuneCountInString(name)) // rather too wide: the font is the reader's
 		if at > x && at+wide > x+width {
 			at, y = x, y+17
 		}
@@ -53,9 +52,6 @@ func (d *Drawing) Legend(x, y, width float64, names []string) (bottom float64) {
 	}
 	return y + 4
 }
-
-// TextWidth estimates the width of a name or title, rather too wide: the font is the reader's.
-func TextWidth(text string) float64 { return 6.5 * float64(utf8.RuneCountInString(text)) }
 
 // Color is the class of the i-th color. After the last the first comes again, with dashed lines.
 func Color(i int) string {
@@ -70,7 +66,7 @@ var colors = [][2]string{
 
 // Style is the style sheet of drawings, for a page that holds some.
 var Style = template.CSS(style(0) + "@media (prefers-color-scheme: dark) {\n" + style(1) + "}\n" + `svg text { font: 11px system-ui, sans-serif; stroke: none; }
-svg text.name, svg text.title { font-size: 12px; } svg text.title { font-weight: 600; } svg text.head { font-size: 15px; font-weight: 600; } svg text.big { font-size: 28px; font-weight: 600; }
+svg text.name, svg text.title { font-size: 12px; } svg text.title { font-weight: 600; } svg text.head { font-size: 15px; font-weight: 600; }
 svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
 svg .grid { stroke-width: 1; } svg .limit { stroke-width: 1; stroke-dasharray: 4 3; } svg rect { stroke-width: 1; }
 svg path { fill: none; stroke-width: 1.8; } svg path.thin { stroke-width: 1; stroke-dasharray: 2 2; }
@@ -83,15 +79,12 @@ func style(scheme int) string {
 	pick := func(light, dark string) string { return [2]string{light, dark}[scheme] }
 	var css strings.Builder
 	back := pick("#fff", "#14181f")
-	fmt.Fprintf(&css, "svg text { fill: %s; } svg text.name, svg text.title, svg text.head, svg text.big { fill: %s; } svg text.inside { fill: %s; }\n", pick("#5d6778", "#9aa5b5"), pick("#1d2433", "#e4e8ef"), back)
+	fmt.Fprintf(&css, "svg text { fill: %s; } svg text.name, svg text.title, svg text.head { fill: %s; } svg text.inside { fill: %s; }\n", pick("#5d6778", "#9aa5b5"), pick("#1d2433", "#e4e8ef"), back)
 	fmt.Fprintf(&css, "svg .grid { stroke: %s; } svg .limit { stroke: %s; } svg rect { stroke: %s; } svg rect.back { fill: %s; }\n", pick("#d9dee6", "#343c49"), pick("#5d6778", "#9aa5b5"), back, back)
 	for i, c := range colors {
 		fmt.Fprintf(&css, "svg rect.k%d, svg path.area.k%d { fill: %s; } svg path.k%d { stroke: %s; }\n", i, i, c[scheme], i, c[scheme])
 	}
-	fmt.Fprintf(&css, "svg rect.card { fill: %s; stroke: %s; }\n", back, pick("#d9dee6", "#343c49"))
-	for _, state := range [][3]string{{"good", "#2f7d5b", "#58b98c"}, {"warn", "#c2611f", "#e39257"}, {"bad", "#b3261e", "#ff8a80"}, {"none", "#5b6b80", "#93a3ba"}} {
-		fmt.Fprintf(&css, "svg rect.%s { fill: %s; } svg .limit.%[1]s { stroke: %[2]s; }\n", state[0], state[1+scheme])
-	}
+	fmt.Fprintf(&css, "svg rect.bad { fill: %s; }\n", pick("#b3261e", "#ff8a80"))
 	return css.String()
 }
 

@@ -11,14 +11,8 @@ type Panel struct {
 	Title  string
 	X, Y   Scale
 	Bands  [][2]float64 // ranges of X that are marked
-	Limits []Limit
+	Limits []float64    // values of Y with a dashed line
 	Series []Series
-}
-
-// Limit is a value of Y with a dashed line. Its class is that of a state, or empty.
-type Limit struct {
-	Value float64
-	Class string
 }
 
 // Series is a line through points. A point whose value is NaN interrupts it.
@@ -42,18 +36,13 @@ type Tick struct {
 	Text  string
 }
 
-// FromZero is a linear scale from 0 to at least most, with about so many ticks, of whole numbers.
-func FromZero(most float64, ticks float64, label func(float64) string) Scale {
-	return Linear(0, max(most, 1), max(most/ticks, 1), label)
-}
-
-// Linear is a scale that holds low and high, with ticks at multiples of 1, 2 or 5 times a power of
-// ten that are at least step apart.
-func Linear(low, high, step float64, label func(float64) string) Scale {
-	step = roundUp(step)
-	first, last := math.Floor(low/step), math.Ceil(high/step)
-	s := Scale{Min: first * step, Max: last * step}
-	for n := first; n <= last; n++ {
+// FromZero is a linear scale from 0 to at least most. Its ticks are multiples of 1, 2 or 5 times a
+// power of ten; there are at most about so many.
+func FromZero(most, ticks float64, label func(float64) string) Scale {
+	step := roundUp(max(most/ticks, 1))
+	last := math.Ceil(max(most, 1) / step)
+	s := Scale{Max: last * step}
+	for n := 0.0; n <= last; n++ {
 		s.Ticks = append(s.Ticks, Tick{n * step, label(n * step)})
 	}
 	return s
@@ -71,21 +60,16 @@ func Seconds(until, ticks float64) Scale {
 
 // Milliseconds is a logarithmic scale of whole decades that hold least and most.
 func Milliseconds(least, most float64) Scale {
-	return Decades(max(least, 0.1), max(most, 1), func(ms float64) string {
-		if ms >= 1000 {
-			return fmt.Sprintf("%g s", ms/1000)
-		}
-		return fmt.Sprintf("%g ms", ms)
-	})
-}
-
-// Decades is a logarithmic scale of whole decades that hold least and most, which are above 0.
-func Decades(least, most float64, label func(float64) string) Scale {
-	from, to := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
+	from, to := math.Floor(math.Log10(max(least, 0.1))), math.Ceil(math.Log10(max(most, 1)))
 	to = max(to, from+1)
 	s := Scale{Min: math.Pow(10, from), Max: math.Pow(10, to), Log: true}
 	for decade := from; decade <= to; decade++ {
-		s.Ticks = append(s.Ticks, Tick{math.Pow(10, decade), label(math.Pow(10, decade))})
+		ms := math.Pow(10, decade)
+		text := fmt.Sprintf("%g ms", ms)
+		if ms >= 1000 {
+			text = fmt.Sprintf("%g s", ms/1000)
+		}
+		s.Ticks = append(s.Ticks, Tick{ms, text})
 	}
 	return s
 }
@@ -129,7 +113,7 @@ func (d *Drawing) Panel(f Frame, p Panel) {
 		d.Text(x(tick.Value), f.Y+f.Height+17, "middle", tick.Text)
 	}
 	for _, limit := range p.Limits {
-		d.path("limit "+limit.Class, fmt.Sprintf("M%.1f %.1fH%.1f", f.X, y(limit.Value), f.X+f.Width))
+		d.path("limit", fmt.Sprintf("M%.1f %.1fH%.1f", f.X, y(limit), f.X+f.Width))
 	}
 	for _, s := range p.Series {
 		var line strings.Builder

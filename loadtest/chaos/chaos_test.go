@@ -245,7 +245,7 @@ func TestReport(t *testing.T) {
 		History: history.Verdict{Clean: true}}
 	r.judge()
 	path := filepath.Join(t.TempDir(), "new folder", "report.html")
-	if err := r.WriteReport(path); err != nil {
+	if err := r.WriteReport(path, ""); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(path)

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -8,8 +9,12 @@ import (
 	"github.com/liquida/liquida/loadtest/report"
 )
 
-// WriteReport writes the result as one HTML file that needs nothing else.
-func (r *Result) WriteReport(path string) error { return r.page().Write(path) }
+// WriteReport writes the result as one HTML file that needs nothing else, and its drawing as SVG
+// into a folder, if one is given.
+func (r *Result) WriteReport(path, drawings string) error {
+	p := r.page()
+	return errors.Join(p.Write(path), p.WriteDrawings(drawings))
+}
 
 func (r *Result) page() report.Page {
 	p := report.Page{

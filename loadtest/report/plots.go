@@ -36,7 +36,7 @@ func Course(seconds []load.Second, until, offered, width float64) (settled, late
 	settled = plot.Panel{Title: "settled per second", X: x, Y: plot.FromZero(most, 3, short), Series: []plot.Series{area}}
 	settled.X.Ticks = nil // the panel below has them
 	if offered > 0 {
-		settled.Limits = []plot.Limit{{Value: offered}}
+		settled.Limits = []float64{offered}
 	}
 	latency = plot.Panel{Title: "latency", X: x, Y: plot.Milliseconds(min(least, slowest), slowest), Series: []plot.Series{slow, p99, p50}}
 	return settled, latency

@@ -18,8 +18,9 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// Reason codes that show in a report who rejected. The first two may occur; the third shows
-// that the engine accepted a forged response.
+// Reason codes that show in a report who rejected. Only the first may occur. The others show
+// that the engine accepted a forged response: rejectedByRace one in the name of the right bank,
+// but without its seal.
 var (
 	rejectedByBank = pix.MustReason("AG01")
 	rejectedByRace = pix.MustReason("AG03")
@@ -102,7 +103,7 @@ func bankBehaves(profile string) func(context.Context, *world, *fault) error {
 // forgeAnswers writes responses that no bank sent. Three kinds must have no effect, and their
 // code in a report would show one: from another bank than the one asked, about a payment that
 // is not in flight, and against a reported verdict. The fourth contradicts the bank's own
-// response and races with it: either may win, but only one.
+// response and races with it, without the bank's seal: it must lose.
 func forgeAnswers(ctx context.Context, w *world, f *fault) error {
 	free, err := w.take(ctx, "answers")
 	if err != nil {

@@ -72,7 +72,7 @@ const (
 
 // AllowedByDefault are the reasons with which good payments may be rejected because of faults
 // of all kinds together. A crash alone must reject none.
-var AllowedByDefault = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, rejectedByBank, rejectedByRace}
+var AllowedByDefault = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, rejectedByBank}
 
 // Run breaks a clearing house. The Result says whether the run passed; an error means that
 // there is no result.
@@ -323,8 +323,10 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 	if n := r.clients.refused.Load(); n > 0 {
 		result.Problems = append(result.Problems, fmt.Sprintf("the producer gave %d answers that no fault explains, such as: %s", n, *r.clients.detail.Load()))
 	}
-	if n := result.Rejected[forged.String()]; n > 0 {
-		result.Problems = append(result.Problems, fmt.Sprintf("%d payments were rejected with %s: the engine accepted a forged response", n, forged))
+	for _, lie := range []pix.Reason{forged, rejectedByRace} {
+		if n := result.Rejected[lie.String()]; n > 0 {
+			result.Problems = append(result.Problems, fmt.Sprintf("%d payments were rejected with %s: the engine accepted a forged response", n, lie))
+		}
 	}
 	if result.Answers.Answers == 0 {
 		result.Problems = append(result.Problems, "the producer answered about no payment")

@@ -60,7 +60,7 @@ var (
 	ReasonInactivePSP     = define("DS27", ByEngine, ofBoth, "a participant is switched off")
 	ReasonPayerShort      = define("LQ01", ByLedger, ofBoth, "the payer's account is short of money")
 	ReasonPayeePSPBusy    = define("LQ02", ByEngine, ofBoth, "too many payments wait for the payee's bank: pay again later, with a new id")
-	ReasonBankUnspecified = define("LQ03", ByBank, ofBoth, "the payee's bank gave no reason that can be read")
+	ReasonBankUnspecified = define("LQ03", ByBank, ofBoth, "the payee's bank gave no reason that can be read, or one that is not a bank's to give")
 	ReasonUnknownPayerPSP = define("RC09", ByLedger, OfPayment, "the payer's bank is not known")
 	ReasonUnknownPayeePSP = define("RC10", ByLedger, OfPayment, "the payee's bank is not known")
 
@@ -106,6 +106,20 @@ func (r Reason) Meaning() string {
 		}
 	}
 	return ""
+}
+
+// FromBank returns the reason to keep if a bank rejects with r: LQ03 for a code of the ledger
+// or the engine, and for all of LQ.., because the report would blame another than the bank.
+func (r Reason) FromBank() Reason {
+	if r>>16 == 'L'<<8|'Q' {
+		return ReasonBankUnspecified
+	}
+	for _, d := range Definitions {
+		if d.Reason == r && d.By != ByBank {
+			return ReasonBankUnspecified
+		}
+	}
+	return r
 }
 
 // ParseReason reads 4 characters of [0-9A-Z].

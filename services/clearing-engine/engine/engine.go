@@ -46,6 +46,8 @@ type Engine struct {
 	owned    map[int32]*partition
 	commitMu sync.Mutex // held from reading what is finished to its commit: commits never go back
 
+	unasked, recoded complaints // by responses
+
 	seals keys.Seals   // nil: responses are taken without seals
 	crash *crash.Crash // nil but in tests
 

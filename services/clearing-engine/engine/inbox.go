@@ -104,5 +104,6 @@ type response struct {
 	id       pix.EndToEndID
 	psp      pix.ISPB
 	accepted bool
-	reason   pix.Reason
+	reason   pix.Reason // to be stored
+	code     pix.Reason // as the PSP gave it
 }

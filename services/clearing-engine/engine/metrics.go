@@ -23,6 +23,7 @@ type metrics struct {
 	skipped         prometheus.Counter
 	responses       responses
 	forged          prometheus.Counter
+	recoded         prometheus.Counter
 	chains          chains
 	hops            hops
 	acceptToReport  prometheus.Histogram
@@ -63,9 +64,10 @@ func newMetrics(registry prometheus.Registerer, r *room, waiting *participants) 
 		joined:      counter("pix_payments_joined_total", "Messages that met a payment in flight with the same EndToEndId and waited for it."),
 		skipped:     counter("pix_payments_skipped_total", "Records delivered again although the last commit knew them as finished."),
 		responses: newResponses(counters("pix_authorization_responses_total",
-			"Responses of receiving PSPs: used, late (the payment no longer waits), unknown (no such payment in flight), invalid (undecodable, or of another PSP).", "fate")),
-		forged: counter("pix_responses_forged_total", "Responses without the seal of the bank that they name: not used, and some of them kept as dead letters."),
-		chains: newChains(counters("pix_ledger_chains_total", "Chains of transfers by purpose and by the ledger's one real status.", "kind", "status")),
+			"Responses of receiving PSPs: used, late (the payment no longer waits, or its deadline has passed), unknown (no such payment in flight), invalid (undecodable, or of another PSP).", "fate")),
+		forged:  counter("pix_responses_forged_total", "Responses without the seal of the bank that they name: not used, and some of them kept as dead letters."),
+		recoded: counter("pix_responses_recoded_total", "Rejections by a bank with a reason code of the ledger or the engine: reported as LQ03."),
+		chains:  newChains(counters("pix_ledger_chains_total", "Chains of transfers by purpose and by the ledger's one real status.", "kind", "status")),
 		hops: newHops(registered(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "pix_hop_seconds",
 			Help: "Time of each hop of a payment: queue (written to pix.payments to arrival here), reserve (arrival to held), authorize (asked to responded), resolve (responded to posted or voided), report (to acknowledged by Kafka).", Buckets: seconds}, []string{"hop"}))),
 		acceptToReport: histogram("pix_payment_seconds", "Time from a payment's acceptance by the payer's PSP to its acknowledged report."),

@@ -280,18 +280,38 @@ func (p *partition) respond(r *response, now time.Time) {
 		return
 	case f.payment.Order.Payee.ISPB != r.psp:
 		p.engine.metrics.responses.invalid.Inc()
-		p.engine.log.Warn("dropped the response of a PSP that was not asked",
-			zap.Stringer("end_to_end_id", r.id), zap.String("ispb", string(r.psp)), zap.String("asked", string(f.payment.Order.Payee.ISPB)))
+		if counts := p.engine.unasked.add(r.psp); counts != nil {
+			p.engine.log.Warn("dropped responses of PSPs that were not asked, such as this one",
+				zap.Stringer("end_to_end_id", r.id), zap.String("asked", string(f.payment.Order.Payee.ISPB)), zap.Any("by_ispb", counts))
+		}
 		return
 	case !f.payment.WaitsForBank():
 		p.engine.metrics.responses.late.Inc()
 		return
 	}
-	p.engine.metrics.responses.used.Inc()
-	p.engine.metrics.hops.authorize.Observe(now.Sub(f.hopAt).Seconds())
+	command := f.payment.Responded(r.accepted, r.reason, now)
+	if late := command.Reason == pix.ReasonPayeePSPSilent; late {
+		p.engine.metrics.responses.late.Inc()
+	} else {
+		p.engine.metrics.responses.used.Inc()
+		p.engine.metrics.hops.authorize.Observe(now.Sub(f.hopAt).Seconds())
+		p.blamesAnother(r)
+	}
 	f.stopWaiting()
 	f.hopAt = now
-	p.perform(f, f.payment.Responded(r.accepted, r.reason), now)
+	p.perform(f, command, now)
+}
+
+// blamesAnother counts and logs a rejection with a code that is not a bank's to give.
+func (p *partition) blamesAnother(r *response) {
+	if r.code == r.reason {
+		return
+	}
+	p.engine.metrics.recoded.Inc()
+	if counts := p.engine.recoded.add(r.psp); counts != nil {
+		p.engine.log.Warn("PSPs rejected with reason codes of the ledger or the engine, such as this one: reported as LQ03",
+			zap.Stringer("end_to_end_id", r.id), zap.Stringer("reason_code", r.code), zap.Any("by_ispb", counts))
+	}
 }
 
 // tick ends the wait of payments whose deadline has passed.

@@ -63,9 +63,10 @@ func decodeResponse(value []byte) (response, error) {
 	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
 		r.accepted = true
 	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT:
-		if r.reason, err = pix.ParseReason(message.ReasonCode); err != nil {
-			r.reason = pix.ReasonBankUnspecified // rejected is rejected, whatever the code
+		if r.code, err = pix.ParseReason(message.ReasonCode); err != nil {
+			r.code = pix.ReasonBankUnspecified // rejected is rejected, whatever the code
 		}
+		r.reason = r.code.FromBank()
 	default:
 		return response{}, fmt.Errorf("status is %v: it must be ACSP or RJCT", message.Status)
 	}

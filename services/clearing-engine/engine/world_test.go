@@ -35,6 +35,7 @@ type world struct {
 	client  *kgo.Client // the test's own
 	random  *rand.Rand
 	engines int
+	log     io.Writer // of the engines
 }
 
 const brokerAddress = "127.0.0.1:9092"
@@ -43,7 +44,7 @@ const brokerAddress = "127.0.0.1:9092"
 func inWorld(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))) // a bubble begins before PIX did
-		w := &world{t: t, ledger: newWillingLedger(), random: rand.New(rand.NewPCG(1, 2))}
+		w := &world{t: t, ledger: newWillingLedger(), random: rand.New(rand.NewPCG(1, 2)), log: io.Discard}
 		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, topicNames()...),
 			kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}),
 			kfake.ListenFn(func(network, _ string) (net.Listener, error) { return w.network.Listen(network, brokerAddress) }))
@@ -100,7 +101,7 @@ func (w *world) start(change ...func(*Config)) *worker {
 	w.engines++
 	ctx, cancel := context.WithCancel(w.t.Context())
 	e := &worker{w: w, stop: cancel, ended: make(chan error, 1), died: make(chan struct{})}
-	on := host.Host{Listen: w.network.Listen, Dial: w.network.DialContext, Now: time.Now, Die: func() { close(e.died) }, Log: io.Discard}
+	on := host.Host{Listen: w.network.Listen, Dial: w.network.DialContext, Now: time.Now, Die: func() { close(e.died) }, Log: w.log}
 	go func() { e.ended <- Run(ctx, config, on, w.ledger) }()
 	return e
 }

@@ -18,6 +18,7 @@
 //	reserving    Reserved: refused, reason unknown              Diagnose    diagnosing
 //	authorizing  Responded: accepted                            Post        resolving
 //	authorizing  Responded: rejected                            Void        resolving
+//	authorizing  Responded: past the deadline                   Void        resolving
 //	authorizing  Ticked: past the deadline                      Void        resolving
 //	resolving    Resolved: written                              Report      ended
 //	resolving    Resolved: taken by another verdict             Inspect     judging
@@ -176,11 +177,14 @@ func (p *Payment) Reserved(result Reservation) Command {
 	return p.to(diagnosing, Diagnose)
 }
 
-// Responded takes the receiving bank's response. A late or repeated one changes nothing.
-func (p *Payment) Responded(accepted bool, reason pix.Reason) Command {
+// Responded takes the receiving bank's response, read at now. A repeated one changes nothing.
+// One past the deadline ends the wait as Ticked would: the time decides, not which comes first.
+func (p *Payment) Responded(accepted bool, reason pix.Reason, now time.Time) Command {
 	switch {
 	case p.step != authorizing:
 		return Command{Action: Wait}
+	case p.due(now):
+		return p.void(pix.ReasonPayeePSPSilent)
 	case accepted:
 		p.Outcome = Outcome{Settled: true}
 		return p.to(resolving, Post)

@@ -45,7 +45,9 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 	reserved := func(r Reservation) step { return func(p *Payment) Command { return p.Reserved(r) } }
 	inspected := func(tr Trace, now time.Time) step { return func(p *Payment) Command { return p.Inspected(tr, now) } }
 	diagnosed := func(a Accounts) step { return func(p *Payment) Command { return p.Diagnosed(a) } }
-	responded := func(ok bool, r pix.Reason) step { return func(p *Payment) Command { return p.Responded(ok, r) } }
+	responded := func(ok bool, r pix.Reason) step {
+		return func(p *Payment) Command { return p.Responded(ok, r, later.Add(-1)) }
+	}
 	ticked := func(now time.Time) step { return func(p *Payment) Command { return p.Ticked(now) } }
 	resolved := func(r Resolution) step { return func(p *Payment) Command { return p.Resolved(r) } }
 
@@ -80,6 +82,12 @@ func TestEveryWayThroughAPayment(t *testing.T) {
 			{ticked(later.Add(-1)), act(Wait)},
 			{ticked(later), because(Void, pix.ReasonPayeePSPSilent)},
 			{responded(true, none), act(Wait)}, // a late response changes nothing
+			{resolved(Written), because(Report, pix.ReasonPayeePSPSilent)},
+		}, rejected(pix.ReasonPayeePSPSilent)},
+		"accepted past the deadline, before the tick": {100, monday, none, act(Reserve), []move{
+			{reserved(Reservation{Held: true}), act(Authorize)},
+			{func(p *Payment) Command { return p.Responded(true, none, later) }, because(Void, pix.ReasonPayeePSPSilent)},
+			{ticked(later), act(Wait)},
 			{resolved(Written), because(Report, pix.ReasonPayeePSPSilent)},
 		}, rejected(pix.ReasonPayeePSPSilent)},
 		"void meets a post": {100, monday, none, act(Reserve), []move{

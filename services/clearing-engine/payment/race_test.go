@@ -109,11 +109,11 @@ func TestWhateverHappensThereIsOneOutcome(t *testing.T) {
 			case "step":
 				step(e)
 			case "response":
-				if c := e.payment.Responded(true, pix.ReasonNone); c.Action != Wait {
+				if c := e.payment.Responded(true, pix.ReasonNone, now); c.Action != Wait {
 					e.command = c
 				}
 			case "reject":
-				if c := e.payment.Responded(false, pix.ReasonPayeeBlocked); c.Action != Wait {
+				if c := e.payment.Responded(false, pix.ReasonPayeeBlocked, now); c.Action != Wait {
 					e.command = c
 				}
 			case "clock":

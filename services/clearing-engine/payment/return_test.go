@@ -204,11 +204,11 @@ func TestReturnsNeverExceedThePayment(t *testing.T) {
 			case "step":
 				step(r)
 			case "response":
-				if c := r.payment.Responded(true, pix.ReasonNone); c.Action != Wait {
+				if c := r.payment.Responded(true, pix.ReasonNone, now); c.Action != Wait {
 					r.command = c
 				}
 			case "reject":
-				if c := r.payment.Responded(false, pix.ReasonPayeeBlocked); c.Action != Wait {
+				if c := r.payment.Responded(false, pix.ReasonPayeeBlocked, now); c.Action != Wait {
 					r.command = c
 				}
 			case "clock":

@@ -56,8 +56,8 @@ func stimuli() []stimulus {
 	reserved := func(event string, prepare func(*Payment), r Reservation) stimulus {
 		return stimulus{event, prepare, func(p *Payment) Command { return p.Reserved(r) }}
 	}
-	responded := func(event string, accepted bool, reason pix.Reason) stimulus {
-		return stimulus{event, anyKind, func(p *Payment) Command { return p.Responded(accepted, reason) }}
+	responded := func(event string, accepted bool, reason pix.Reason, at time.Time) stimulus {
+		return stimulus{event, anyKind, func(p *Payment) Command { return p.Responded(accepted, reason, at) }}
 	}
 	ticked := func(event string, at time.Time) stimulus {
 		return stimulus{event, anyKind, func(p *Payment) Command { return p.Ticked(at) }}
@@ -74,8 +74,10 @@ func stimuli() []stimulus {
 		reserved("Reserved: refused, reason known", anyKind, Reservation{Leg: 1, Reason: pix.ReasonPayerShort}),
 		reserved("Reserved: refused, reason unknown", aPayment, Reservation{Leg: 1}),
 		reserved("Reserved: refused, reason unknown, of a return", aReturn, Reservation{Leg: 1}),
-		responded("Responded: accepted", true, pix.ReasonNone),
-		responded("Responded: rejected", false, pix.ReasonPayeeBlocked),
+		responded("Responded: accepted", true, pix.ReasonNone, monday.Add(patience-1)),
+		responded("Responded: rejected", false, pix.ReasonPayeeBlocked, monday.Add(patience-1)),
+		responded("Responded: past the deadline", true, pix.ReasonNone, monday.Add(patience)),
+		responded("Responded: past the deadline", false, pix.ReasonPayeeBlocked, monday.Add(patience)),
 		ticked("Ticked: in time", monday.Add(patience-1)),
 		ticked("Ticked: past the deadline", monday.Add(patience)),
 		resolved("Resolved: written", Written),

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// notes is a log that a test reads.
+type notes struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (n *notes) Write(line []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.Write(line)
+}
+
+// lines returns how many lines hold a text.
+func (n *notes) lines(text string) (count int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for line := range strings.Lines(n.text.String()) {
+		if strings.Contains(line, text) {
+			count++
+		}
+	}
+	return count
+}
+
+// respond writes a rejection by a bank to partition 0.
+func (w *world) respond(id pix.EndToEndID, bank, code string) {
+	w.t.Helper()
+	value, err := (&pixv1.AuthorizationResponse{EndToEndId: id.String(), Ispb: bank, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, ReasonCode: code}).MarshalVT()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.client.ProduceSync(w.t.Context(), &kgo.Record{Topic: stream.AuthorizationResponses, Value: value}).FirstErr(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A bank that was not asked floods the engine with responses: the log tells of it once a
+// second. A bank that rejects with a code of the ledger blames itself.
+func TestABankNeitherFloodsTheLogNorBlamesAnother(t *testing.T) {
+	inWorld(t, func(w *world) {
+		log := &notes{}
+		w.log = log
+		e := w.start()
+		defer e.end()
+		var ids []pix.EndToEndID
+		codes := map[string]string{"LQ01": "LQ03", "AM04": "LQ03", "AB03": "LQ03", "LQ99": "LQ03", "FF01": "LQ03", "??": "LQ03", "AC06": "AC06", "BE17": "BE17", "LQ03": "LQ03"}
+		asked := map[string]string{} // the code that a payment ends with
+		for code, want := range codes {
+			id := w.pay()
+			asked[id.String()] = want
+			w.await("the bank to be asked", func() bool { return len(w.records(stream.AuthorizationRequests)) == len(asked) })
+			if len(ids) == 0 {
+				before := time.Now()
+				for range 3000 {
+					w.respond(id, "10000003", "AC06")
+				}
+				w.respond(id, "10000003 and as many bytes as it likes", "AC06")
+				seconds := int(time.Since(before)/time.Second) + 2
+				w.await("the flood to be read", func() bool { return log.lines("were not asked") > 0 })
+				if n := log.lines("were not asked"); n > seconds {
+					t.Errorf("%d lines of the log in %d s", n, seconds)
+				}
+			}
+			ids = append(ids, id)
+			w.respond(id, "10000002", code)
+		}
+		w.await("all reports", func() bool { return len(w.reports()) == len(codes) })
+		for id, reports := range w.reports() {
+			if len(reports) != 1 || reports[0].ReasonCode != asked[id] {
+				t.Errorf("%v: want %s", reports, asked[id])
+			}
+		}
+		if n := log.lines("reason codes of the ledger or the engine"); n == 0 || n > 5 {
+			t.Errorf("%d lines of the log about codes that are not a bank's", n)
+		}
+	})
+}
+
+func TestComplaintsAreCountedByBank(t *testing.T) {
+	inWorld(t, func(*world) {
+		c := &complaints{}
+		if counts := c.add("10000001"); counts["10000001"] != 1 {
+			t.Errorf("the first: %v", counts)
+		}
+		for range 5 {
+			if counts := c.add("10000001"); counts != nil {
+				t.Errorf("at once again: %v", counts)
+			}
+		}
+		for i := range 100 {
+			c.add(pix.ISPB(rune('A' + i)))
+		}
+		time.Sleep(time.Second)
+		if counts := c.add("10000002"); counts["10000001"] != 5 || counts["others"] != 82 || len(counts) > complaintsBanksMax+1 {
+			t.Errorf("after a second: %v", counts)
+		}
+	})
+}

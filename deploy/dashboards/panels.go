@@ -200,7 +200,7 @@ var streams = Dashboard{UID: "liquida-streams", Title: "Streams", Description: "
 			Description: "Ten per second and engine under load. A single failure during a rebalance does no harm.",
 			Queries:     []Query{{`sum by (result) (rate(pix_offset_commits_total[30s]))`, "{{result}}"}}},
 		{Title: "What cannot become a payment, and why?", Kind: Series, Width: 12, Unit: "suffix: /s", Stack: true,
-			Description: "Dead letters by reason. A sender causes each of them. FF01: cannot be decoded, or a field is malformed. FF08: bad EndToEndId. DT02: accepted in the future. DUPL: an id used twice with different content. The load test sends some on purpose.",
+			Description: "Dead letters by reason. A sender causes each of them. FF01: cannot be decoded, or a field is malformed. FF08: bad EndToEndId. DT02: accepted in the future. DUPL: an id used twice with different content. LQ09: copies of an order in flight, more than may wait. The load test sends some on purpose.",
 			Queries:     []Query{{`sum by (reason) (rate(pix_dead_letters_total[30s]))`, "{{reason}}"}}},
 		{Title: "What happens to the answers of banks?", Kind: Series, Width: 12, Unit: "suffix: /s",
 			Description: "Used. Late: the payment no longer waits. Unknown: this engine has no such payment, normal after a restart. Invalid: cannot be decoded, or another bank answered.",
@@ -258,7 +258,7 @@ var money = Dashboard{UID: "liquida-money", Title: "Money", Description: "Is eve
 			Description: "Money of settled returns, per second. A return leaves the payee's bank like a payment, so the same laws hold.",
 			Queries:     []Query{{`sum(rate(pix_returned_centavos_total[30s])) / 100`, "returned per second"}}},
 		{Title: "What happens to returns?", Kind: Series, Width: 12, Unit: "suffix: /s", Stack: true,
-			Description: "Settled, and rejected by reason. AM09: more than what is left of the payment. LQ04: no such settled payment. LQ05: another bank received it. DT05: too late. LQ06: too many. Many AM09 or LQ05 may be an attack.",
+			Description: "Settled, and rejected by reason. AM09: more than what is left of the payment. LQ04: no such settled payment. LQ05: another bank received it. DT05: too late. LQ06: too many. LQ11: too many at once. Many AM09 or LQ05 may be an attack.",
 			Queries: []Query{
 				{`sum(rate(pix_returns_total{status="ACSC"}[30s]))`, "settled"},
 				{`sum by (reason) (rate(pix_returns_total{status="RJCT"}[30s])) > 0`, "rejected {{reason}}"}}},

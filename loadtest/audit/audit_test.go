@@ -162,6 +162,17 @@ func TestCleanHistoryPasses(t *testing.T) {
 	}
 }
 
+// A copy that was one too many at one delivery may be a duplicate, or a conflict, at the next.
+func TestACopyTooManyIsNoProblem(t *testing.T) {
+	h := clean(t)
+	h.letter(repeatedOrder, "LQ09")
+	h.letter(repeatedOrder, "LQ09")
+	h.letter(conflictOrder, "LQ09") // beside DUPL
+	if verdict := h.audit(); !verdict.Clean {
+		t.Errorf("not clean: %v", verdict)
+	}
+}
+
 // A payment that was refused before phase 1 leaves a receipt and no legs. A conflicting
 // message can then hold money under its ids, until the ledger releases it: the message is a
 // dead letter, and the receipt stands.
@@ -292,6 +303,12 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"another content without a dead letter", func(h *history) { h.dropLetter(conflictOrder) }, TwoContents, id(conflictOrder)},
 		{"a payment with a report and a dead letter", func(h *history) { h.letter(sameBankOrder, "FF01") }, WrongDeadLetter, id(sameBankOrder)},
 		{"an equal message called a conflict", func(h *history) { h.letter(repeatedOrder, "DUPL") }, WrongDeadLetter, id(repeatedOrder)},
+		{"every message of a payment called one too many", func(h *history) {
+			h.order(alice, bruno, 5)
+			h.committed++
+			h.letter(len(h.orders)-1, "LQ09")
+		}, WrongDeadLetter, is("record ")},
+		{"garbage called one too many", func(h *history) { h.dropLetter(garbageOrder); h.letter(garbageOrder, "LQ09") }, WrongDeadLetter, at(garbageOrder)},
 		{"every message of a payment called a conflict", func(h *history) {
 			h.order(alice, bruno, 5)
 			h.committed++

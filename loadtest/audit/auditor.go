@@ -37,11 +37,11 @@ type Auditor struct {
 	letters  map[coordinates]*letter
 	payments []payment
 	byKey    map[number128]uint32 // index into payments
-	// conflicts are valid orders that have a dead letter DUPL.
+	// conflicts are valid orders that have a dead letter DUPL, or LQ09: of other content or of the same.
 	conflicts []conflict
 	// conflicting are the contents of conflicts, by payment.
 	conflicting map[number128][]content
-	// returnConflicts are valid returns that have a dead letter DUPL.
+	// returnConflicts are valid returns that have such a dead letter.
 	returnConflicts []returnConflict
 	returns         map[endToEndID]*paymentReturn
 	verdicts        map[number128]*paymentReturn // by the id of the verdict
@@ -91,6 +91,7 @@ type conflict struct {
 	key     number128
 	content content
 	record  coordinates
+	reason  string // of its dead letter
 }
 
 // payment is what the audit keeps about a payment.
@@ -205,13 +206,18 @@ func (a *Auditor) DeadLetter(r Record) {
 	at := coordinates{message.Partition, message.Offset}
 	l := letter{reason: message.ReasonCode, size: message.PayloadSizeBytes, payloadHash: maphash.Bytes(a.seed, message.Payload)}
 	if before := a.letters[at]; before != nil {
-		if *before != l {
+		switch {
+		case before.size != l.size || before.payloadHash != l.payloadHash:
+			a.add(WrongDeadLetter, at.String(), "two dead letters of this record hold different payloads")
+		case before.reason == tooManyReason:
+			before.reason = l.reason // how many waited at one delivery says nothing about the next
+		case before.reason != l.reason && l.reason != tooManyReason:
 			a.add(WrongDeadLetter, at.String(), "two dead letters of this record differ: %s and %s", before.reason, l.reason)
 		}
 		return
 	}
 	switch message.ReasonCode {
-	case "FF01", "FF08", "DT02", conflictReason, idTakenReason:
+	case "FF01", "FF08", "DT02", conflictReason, idTakenReason, tooManyReason:
 	default:
 		a.add(WrongDeadLetter, at.String(), "its reason %.64q is not a reason of dead letters", message.ReasonCode)
 	}
@@ -222,6 +228,7 @@ func (a *Auditor) DeadLetter(r Record) {
 const (
 	conflictReason = "DUPL"
 	idTakenReason  = "LQ07"
+	tooManyReason  = "LQ09"
 )
 
 func (c coordinates) String() string {
@@ -254,15 +261,15 @@ func (a *Auditor) Order(r Record) {
 	case invalid == nil && letter.reason == idTakenReason:
 		// Nothing in the clearing house makes this happen: somebody searched for it, or forged.
 		a.add(IDsCollide, order.id.String(), "%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids", at, letter.reason)
-	case invalid != nil && (letter.reason == conflictReason || letter.reason == idTakenReason):
+	case invalid != nil && (letter.reason == conflictReason || letter.reason == idTakenReason || letter.reason == tooManyReason):
 		a.add(WrongDeadLetter, at.String(), "its dead letter says %s, but it is not a payment at all: %v", letter.reason, invalid)
-	case invalid == nil && letter.reason != conflictReason:
+	case invalid == nil && letter.reason != conflictReason && letter.reason != tooManyReason:
 		a.add(WrongDeadLetter, order.id.String(), "%v is a valid payment, but it has a dead letter %s", at, letter.reason)
 	case invalid == nil && order.back != nil:
-		a.returnConflicts = append(a.returnConflicts, returnConflict{order.id, *order.back, at})
+		a.returnConflicts = append(a.returnConflicts, returnConflict{order.id, *order.back, at, letter.reason})
 	case invalid == nil:
 		key := paymentKey(order.id, order.minutes)
-		a.conflicts = append(a.conflicts, conflict{key, order.content, at})
+		a.conflicts = append(a.conflicts, conflict{key, order.content, at, letter.reason})
 	}
 }
 
@@ -293,9 +300,9 @@ func (a *Auditor) EndOfOrders() {
 		a.conflicting[c.key] = append(a.conflicting[c.key], c.content)
 		index, known := a.byKey[c.key]
 		if !known {
-			a.add(WrongDeadLetter, c.record.String(), "its dead letter says %s, but no other record with its EndToEndId is a payment", conflictReason)
-		} else if p := &a.payments[index]; p.content == c.content {
-			a.add(WrongDeadLetter, p.id.String(), "the dead letter of %v says %s, but its content is that of the payment", c.record, conflictReason)
+			a.add(WrongDeadLetter, c.record.String(), "its dead letter says %s, but no other record with its EndToEndId is a payment", c.reason)
+		} else if p := &a.payments[index]; p.content == c.content && c.reason == conflictReason {
+			a.add(WrongDeadLetter, p.id.String(), "the dead letter of %v says %s, but its content is that of the payment", c.record, c.reason)
 		}
 	}
 	for at, letter := range a.letters {

@@ -129,6 +129,7 @@ type returnConflict struct {
 	id      endToEndID
 	content returnContent
 	record  coordinates
+	reason  string // of its dead letter
 }
 
 func (a *Auditor) addReturn(o order, at coordinates) {
@@ -154,9 +155,10 @@ func (a *Auditor) endOfReturns() {
 	for _, c := range a.returnConflicts {
 		switch g := a.returns[c.id]; {
 		case g == nil:
-			a.add(WrongDeadLetter, c.record.String(), "its dead letter says %s, but no other record with its RtrId is a return", conflictReason)
+			a.add(WrongDeadLetter, c.record.String(), "its dead letter says %s, but no other record with its RtrId is a return", c.reason)
+		case g.content.same(c.content) && c.reason == tooManyReason: // a copy
 		case g.content.same(c.content):
-			a.add(WrongDeadLetter, g.id.String(), "the dead letter of %v says %s, but its content is that of the return", c.record, conflictReason)
+			a.add(WrongDeadLetter, g.id.String(), "the dead letter of %v says %s, but its content is that of the return", c.record, c.reason)
 		default:
 			g.conflicts = append(g.conflicts, c.content)
 		}

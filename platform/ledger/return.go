@@ -171,6 +171,11 @@ func (t *ReturnTrace) SameContent() bool {
 	return held && fromTB(t.slots[slot].Amount) == uint128{low: t.content.AmountCentavos} && t.slots[slot].UserData32 == uint32(t.content.Reason)
 }
 
+// Holds reports whether the return's verdict is of a content, by its digest.
+func (t *ReturnTrace) Holds(digest pix.Digest) bool {
+	return t.own != nil && t.own.UserData64 == digest.Hash()
+}
+
 // Verdict returns how the return ended, if it has ended.
 func (t *ReturnTrace) Verdict() (Verdict, bool) {
 	if t.own == nil {

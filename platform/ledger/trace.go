@@ -129,6 +129,15 @@ func (t Trace) SameContent(id pix.EndToEndID, content pix.Content) bool {
 	return false
 }
 
+// Holds reports what SameContent reports, of a content by its digest.
+func (t Trace) Holds(id pix.EndToEndID, digest pix.Digest) bool {
+	if t.verdict != nil && t.verdict.Code == CodeReceipt {
+		return t.verdict.UserData64 == digest.Hash()
+	}
+	content, ok := t.Content()
+	return ok && content.Digest() == digest && t.SameContent(id, content)
+}
+
 // Verdict returns how the payment ended, if it has ended.
 func (t Trace) Verdict() (Verdict, bool) {
 	if t.verdict == nil {

@@ -20,17 +20,24 @@ type Content struct {
 // reserves.
 func (c Content) SameBank() bool { return c.Payer.ISPB == c.Payee.ISPB }
 
-// Hash returns the first 64 bits of the SHA-256 of the content. A receipt keeps it, so that
+// Hash returns the first 64 bits of the content's digest. A receipt keeps it, so that
 // the same EndToEndId with other content is found out.
-func (c Content) Hash() uint64 {
+func (c Content) Hash() uint64 { return c.Digest().Hash() }
+
+// Digest returns the SHA-256 of the content.
+func (c Content) Digest() Digest {
 	text := make([]byte, 0, 128)
 	for _, field := range [...]string{string(c.Payer.ISPB), c.Payer.Branch, c.Payer.Number, string(c.Payee.ISPB), c.Payee.Branch, c.Payee.Number} {
 		text = append(append(text, field...), '/')
 	}
-	text = binary.BigEndian.AppendUint64(text, c.AmountCentavos)
-	sum := sha256.Sum256(text)
-	return binary.BigEndian.Uint64(sum[:8])
+	return sha256.Sum256(binary.BigEndian.AppendUint64(text, c.AmountCentavos))
 }
+
+// Digest is the SHA-256 of a content.
+type Digest [sha256.Size]byte
+
+// Hash returns the first 64 bits.
+func (d Digest) Hash() uint64 { return binary.BigEndian.Uint64(d[:8]) }
 
 // Order is a valid payment order.
 type Order struct {

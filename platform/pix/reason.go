@@ -69,12 +69,14 @@ var (
 	ReasonNothingSettled = define("LQ04", ByEngine, OfReturn, "there is no such settled payment")
 	ReasonNotThePayee    = define("LQ05", ByEngine, OfReturn, "another bank received the payment")
 	ReasonReturnsUsedUp  = define("LQ06", ByEngine, OfReturn, "the payment has no room for another return")
+	ReasonTooManyReturns = define("LQ11", ByEngine, OfReturn, "too many returns of the payment, or of your bank, at once: return it again later, with a new id")
 
 	ReasonMalformed     = define("FF01", ByEngine, OfDeadLetter, "the message cannot be decoded, or a field is malformed")
 	ReasonBadEndToEndID = define("FF08", ByEngine, OfDeadLetter, "the EndToEndId is malformed, or does not fit the order")
 	ReasonBadAcceptance = define("DT02", ByEngine, OfDeadLetter, "the order was accepted in the future")
 	ReasonConflict      = define("DUPL", ByEngine, OfDeadLetter, "an earlier payment or return has the same id and other content")
 	ReasonIDTaken       = define("LQ07", ByEngine, OfDeadLetter, "in the ledger, its place belongs to a payment with another id")
+	ReasonTooManyCopies = define("LQ09", ByEngine, OfDeadLetter, "too many messages with the same id, or of your bank, wait already")
 
 	ReasonNone Reason
 )

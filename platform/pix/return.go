@@ -56,14 +56,16 @@ type ReturnContent struct {
 	Reason         Reason // why it is given back, one of ReturnReasons
 }
 
-// Hash returns the first 64 bits of the SHA-256 of the content. The verdict of a return
+// Hash returns the first 64 bits of the content's digest. The verdict of a return
 // keeps it, so that the same RtrId with other content is found out.
-func (c ReturnContent) Hash() uint64 {
+func (c ReturnContent) Hash() uint64 { return c.Digest().Hash() }
+
+// Digest returns the SHA-256 of the content.
+func (c ReturnContent) Digest() Digest {
 	text := make([]byte, 0, 64)
 	text = append(append(text, c.Original[:]...), '/')
 	text = append(append(text, c.Reason.String()...), '/')
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, c.AmountCentavos))
-	return binary.BigEndian.Uint64(sum[:8])
+	return sha256.Sum256(binary.BigEndian.AppendUint64(text, c.AmountCentavos))
 }
 
 // Return is a valid return order.

@@ -26,6 +26,8 @@ type Config struct {
 	WorkingMax           int           `env:"ENGINE_WORKING_MAX" envDefault:"20000" help:"payments in flight that do not wait for their bank, and so queue for the ledger; with so many nothing is fetched; 16 to 1000000"`
 	InFlightBytesMax     int64         `env:"ENGINE_IN_FLIGHT_BYTES_MAX" envDefault:"67108864" help:"bytes of messages in flight; with so many nothing is fetched; 1 MiB to 4 GiB"`
 	InFlightPSPShare     float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for the response of one PSP; more payments to it are rejected with LQ02; above 0, up to 1"`
+	InFlightPayerShare   float64       `env:"ENGINE_IN_FLIGHT_PAYER_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait because of one sending PSP: copies, returns, questions to silent PSPs, dead letters on their way; more copies are dead letters with LQ09, more returns are rejected with LQ11; above 0, up to 1"`
+	CopiesMax            int           `env:"ENGINE_COPIES_MAX" envDefault:"64" help:"records that may wait for one order in flight: copies of it, and returns of the payment; more copies are dead letters with LQ09, more returns are rejected with LQ11; 1 to 10000"`
 	InactiveParticipants []string      `env:"ENGINE_INACTIVE_PARTICIPANTS" help:"ISPBs whose new payments are rejected with DS27, comma-separated"`
 	AnswerKeysFile       string        `env:"ANSWER_KEYS_FILE" help:"secrets with which banks seal their responses, as bootstrap writes them; a response without its bank's seal is forged and goes to the dead letters; read at the start; empty: no seals"`
 	CommitInterval       time.Duration `env:"ENGINE_COMMIT_INTERVAL" envDefault:"100ms" help:"how often finished offsets are committed; 10ms to 10s"`
@@ -47,6 +49,7 @@ func (c *Config) Validate() error {
 		settings.InRange("ENGINE_IN_FLIGHT_MAX", c.InFlightMax, 16, 1_000_000),
 		settings.InRange("ENGINE_WORKING_MAX", c.WorkingMax, 16, 1_000_000),
 		settings.InRange("ENGINE_IN_FLIGHT_BYTES_MAX", c.InFlightBytesMax, 1<<20, 4<<30),
+		settings.InRange("ENGINE_COPIES_MAX", c.CopiesMax, 1, 10_000),
 		settings.DurationInRange("ENGINE_COMMIT_INTERVAL", c.CommitInterval, 10*time.Millisecond, 10*time.Second),
 		settings.DurationInRange("ENGINE_SESSION_TIMEOUT", c.SessionTimeout, time.Second, time.Minute),
 		settings.DurationInRange("ENGINE_REVOKE_DRAIN", c.RevokeDrain, 0, 10*time.Second),
@@ -62,8 +65,10 @@ func (c *Config) Validate() error {
 	if c.PendingTimeout%time.Second != 0 {
 		return fmt.Errorf("ENGINE_PENDING_TIMEOUT is %v: it must be whole seconds", c.PendingTimeout)
 	}
-	if !(c.InFlightPSPShare > 0 && c.InFlightPSPShare <= 1) {
-		return fmt.Errorf("ENGINE_IN_FLIGHT_PSP_SHARE is %v: it must be above 0 and at most 1", c.InFlightPSPShare)
+	for name, share := range map[string]float64{"ENGINE_IN_FLIGHT_PSP_SHARE": c.InFlightPSPShare, "ENGINE_IN_FLIGHT_PAYER_SHARE": c.InFlightPayerShare} {
+		if !(share > 0 && share <= 1) {
+			return fmt.Errorf("%s is %v: it must be above 0 and at most 1", name, share)
+		}
 	}
 	if _, err := parseCrash(c.CrashAt, nil); err != nil {
 		return err

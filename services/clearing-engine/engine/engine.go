@@ -37,9 +37,11 @@ type Engine struct {
 
 	group  *kgo.Client // member of the group: pix.payments
 	direct *kgo.Client // everything produced, and the responses for our partitions
+	reader *reader     // records of pix.payments, again
 
 	room         *room
 	participants *participants
+	shares       *shares
 	metrics      *metrics
 
 	ownedMu  sync.RWMutex

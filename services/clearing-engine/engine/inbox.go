@@ -79,12 +79,13 @@ type eventKind uint8
 
 const (
 	arrived      eventKind = iota // record
+	fetchedAgain                  // record: a waiter's
 	written                       // flight, result: of its chain
 	inspected                     // flight, transfers
 	diagnosed                     // flight, accounts
 	responded                     // response
 	reported                      // flight: its report, or its dead letter, is acknowledged
-	deadLettered                  // record: its dead letter is acknowledged
+	deadLettered                  // record: its dead letter is acknowledged; bank: whose share it took
 	drain                         // drained is to be closed when nothing is in flight
 )
 
@@ -93,6 +94,7 @@ type event struct {
 	result    ledger.Result
 	flight    *flight
 	record    *kgo.Record
+	bank      pix.ISPB
 	transfers []tb.Transfer
 	accounts  []tb.Account
 	response  response

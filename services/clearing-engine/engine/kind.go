@@ -21,8 +21,8 @@ import (
 type kind interface {
 	// begin returns the order's first state and its first command.
 	begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (payment.Payment, payment.Command)
-	// same reports whether an order that came with the same id has the same content.
-	same(order *pix.Order, other *arrival) bool
+	// digest is that of the order's content: of two orders with one id, it tells if they are one.
+	digest(order *pix.Order) pix.Digest
 
 	// The chains that hold, post, void and refuse are appended to chain.
 	hold(chain []tb.Transfer, order *pix.Order, timeoutSeconds uint32) []tb.Transfer
@@ -36,9 +36,10 @@ type kind interface {
 
 	// lookUp appends the ids under which the ledger may hold something about the order.
 	// read says what was found there. If it must see more first, it appends more ids:
-	// once they are looked up, it is called again.
+	// once they are looked up, it is called again. holds reports whether the ledger holds a
+	// content under the order's id; it is nil if what was found does not say that.
 	lookUp(ids []tb.Uint128, order *pix.Order) []tb.Uint128
-	read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (trace payment.Trace, more []tb.Uint128)
+	read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (trace payment.Trace, holds func(pix.Digest) bool, more []tb.Uint128)
 
 	// key is the key of every record about the order.
 	key(order *pix.Order) *pix.EndToEndID
@@ -57,9 +58,6 @@ type arrival struct {
 	order  pix.Order
 	kind   kind
 	record *kgo.Record
-	// inTime: it came before the report of the order in flight was sent, so it shares that
-	// report. An order that comes later gets a report of its own.
-	inTime bool
 }
 
 // flight is an order in this engine, from its arrival to its finished offset.
@@ -68,7 +66,8 @@ type flight struct {
 	kind      kind
 	partition *partition
 	record    *kgo.Record
-	waiting   []arrival     // orders with the same id that came later
+	waiting   []waiter      // records that came later and wait for this one
+	judgement judgement     // of the look-up that made the order a dead letter
 	waits     *atomic.Int64 // the count of payments that wait for the same PSP, while this one does
 	hopAt     time.Time     // when the present hop began
 

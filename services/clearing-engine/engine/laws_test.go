@@ -176,7 +176,7 @@ func TestBrokenStateIsNoticed(t *testing.T) {
 	f.decided, f.verdict = true, lawClosed
 	mustBreak(t, "a report is the verdict in the ledger", func() { p.perform(f, report, now) }) // another one
 
-	mustBreak(t, "an id is in flight once", func() { p.begin(arrival{order: f.payment.Order, kind: paymentKind{}}, nil, now) })
+	mustBreak(t, "an id is in flight once", func() { p.begin(arrival{order: f.payment.Order, kind: paymentKind{}}, pix.ReasonNone, now) })
 	mustBreak(t, "an order ends once", func() { p.end(&flight{payment: f.payment}, now) })
 	mustBreak(t, "a dead letter is acknowledged once", func() { p.handle(&event{kind: deadLettered, record: f.record}, now) })
 

@@ -78,7 +78,7 @@ func (r *room) free(payments int, bytes int64) {
 		broken("room is freed once: %d payments and %d bytes are taken", r.payments, r.bytes)
 	}
 	r.mu.Unlock()
-	r.changed.Signal()
+	r.changed.Broadcast() // the intake and the reader wait
 }
 
 // shut shuts or opens the gate. While it is shut, nothing is fetched.

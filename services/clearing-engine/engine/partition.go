@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,11 @@ type partition struct {
 	// before it, tick has nothing to do. Zero: no payment waits.
 	nextDue time.Time
 
+	// again are the waiters whose records are being fetched again, by offset. shares is what
+	// this partition has of the banks' shares.
+	again  map[int64]returning
+	shares map[pix.ISPB]int
+
 	deadLetters int           // produced and not acknowledged yet
 	drained     chan struct{} // to be closed when nothing is in flight; nil unless somebody waits
 	stop, done  chan struct{}
@@ -48,8 +54,8 @@ const tickInterval = 100 * time.Millisecond
 func newPartition(e *Engine, number int32, h hint) *partition {
 	return &partition{
 		number: number, engine: e, inbox: newInbox(), offsets: newOffsets(h),
-		flights: map[pix.EndToEndID]*flight{},
-		stop:    make(chan struct{}), done: make(chan struct{}),
+		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, shares: map[pix.ISPB]int{},
+		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
@@ -72,7 +78,7 @@ func (p *partition) run() {
 				p.handle(&events[i], now)
 			}
 		}
-		if p.drained != nil && len(p.flights) == 0 && p.deadLetters == 0 {
+		if p.drained != nil && len(p.flights)+len(p.again)+p.deadLetters == 0 {
 			close(p.drained)
 			p.drained = nil
 		}
@@ -85,11 +91,21 @@ func (p *partition) forget() {
 	for _, f := range p.flights {
 		f.stopWaiting()
 	}
+	for bank, n := range p.shares {
+		p.engine.shares.add(bank, -n)
+	}
 	p.engine.room.free(int(p.roomPayments.Swap(0)), p.roomBytes.Swap(0))
 }
 
 // admit takes room for fetched records and puts them into the inbox.
 func (p *partition) admit(records []*kgo.Record) {
+	p.takeRoom(records...)
+	for _, record := range records {
+		p.inbox.put(event{kind: arrived, record: record})
+	}
+}
+
+func (p *partition) takeRoom(records ...*kgo.Record) {
 	var bytes int64
 	for _, record := range records {
 		bytes += int64(len(record.Value))
@@ -97,9 +113,6 @@ func (p *partition) admit(records []*kgo.Record) {
 	p.roomPayments.Add(int64(len(records)))
 	p.roomBytes.Add(bytes)
 	p.engine.room.take(len(records), bytes)
-	for _, record := range records {
-		p.inbox.put(event{kind: arrived, record: record})
-	}
 }
 
 // free frees the room of a record that this engine is done with.
@@ -114,6 +127,9 @@ func (p *partition) handle(e *event, now time.Time) {
 	switch e.kind {
 	case arrived:
 		p.arrive(e.record, now)
+	case fetchedAgain:
+		p.takeRoom(e.record)
+		p.arriveAgain(e.record, now)
 	case written:
 		p.written(e.flight, e.result, now)
 	case responded:
@@ -127,6 +143,9 @@ func (p *partition) handle(e *event, now time.Time) {
 	case deadLettered:
 		if p.deadLetters--; p.deadLetters < 0 {
 			broken("a dead letter is acknowledged once: partition %d, offset %d", p.number, e.record.Offset)
+		}
+		if e.bank != "" {
+			p.freeShare(e.bank)
 		}
 		p.finish(e.record)
 	case drain:
@@ -148,27 +167,37 @@ func (p *partition) arrive(record *kgo.Record, now time.Time) {
 	}
 	a, invalid := p.message.decode(record)
 	if invalid != nil {
-		p.deadLetters++
-		p.deadLetter(record, invalid, func() { p.inbox.put(event{kind: deadLettered, record: record}) })
-		return
-	}
-	if f := p.flights[a.order.ID]; f != nil {
-		p.engine.metrics.joined.Inc()
-		a.inTime = !f.payment.Ended()
-		f.waiting = append(f.waiting, a)
+		p.refuseRecord(record, "", invalid)
 		return
 	}
 	p.engine.metrics.hops.queue.Observe(now.Sub(record.Timestamp).Seconds())
-	p.begin(a, nil, now)
+	p.take(a, false, now)
 }
 
-func (p *partition) begin(a arrival, waiting []arrival, now time.Time) {
+// take begins an order, or makes it wait for one in flight. again: it waited before.
+func (p *partition) take(a arrival, again bool, now time.Time) {
+	refusal := pix.ReasonNone
+	if f, isCopy := p.first(&a, again); f != nil {
+		switch {
+		case p.wait(f, &a, isCopy):
+			return
+		case isCopy:
+			p.refuseRecord(a.record, a.order.ID.Payer(), tooManyCopies(a.order.ID))
+			return
+		}
+		refusal = pix.ReasonTooManyReturns
+	}
+	p.begin(a, refusal, now)
+}
+
+// begin begins an order. refusal is why it cannot be held now, if that is known.
+func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
 	if p.flights[a.order.ID] != nil {
 		broken("an id is in flight once: %s", a.order.ID)
 	}
-	f := &flight{kind: a.kind, partition: p, record: a.record, waiting: waiting, hopAt: now}
+	f := &flight{kind: a.kind, partition: p, record: a.record, hopAt: now}
 	p.flights[a.order.ID] = f
-	refusal := p.engine.participants.refusal(&a.order)
+	refusal = cmp.Or(refusal, p.engine.participants.refusal(&a.order))
 	var command payment.Command
 	f.payment, command = a.kind.begin(a.order, now, p.engine.config.Deadline, refusal)
 	p.perform(f, command, now)
@@ -208,11 +237,8 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.engine.produce(p.settlementReport(f), func() { p.inbox.put(event{kind: reported, flight: f}) })
 		p.engine.crash.Pass(afterReportProduced)
 	case payment.DeadLetter:
-		invalid := &pix.Invalid{Reason: command.Reason, Field: "end_to_end_id", Detail: f.kind.conflict(order)}
-		if command.Reason == pix.ReasonIDTaken {
-			invalid.Detail = fmt.Sprintf("the transfer ids of %s are in the ledger for another EndToEndId; that payment is untouched: pay with a new id", order.ID)
-		}
-		p.deadLetter(f.record, invalid, func() { p.inbox.put(event{kind: reported, flight: f}) })
+		p.addToShare(order.ID.Payer())
+		p.deadLetter(f.record, conflictOf(f.kind, order, command.Reason), func() { p.inbox.put(event{kind: reported, flight: f}) })
 	case payment.Halt:
 		p.engine.fail(fmt.Errorf("partition %d, offset %d: %s", p.number, f.record.Offset, command.Detail))
 	}
@@ -352,7 +378,7 @@ func (f *flight) stopWaiting() {
 
 // inspected takes what a look-up found.
 func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
-	trace, more := f.kind.read(&f.payment.Order, found, p.ids[:0])
+	trace, holds, more := f.kind.read(&f.payment.Order, found, p.ids[:0])
 	if p.ids = more; len(more) > 0 {
 		p.engine.transfers.Read(f, more)
 		return
@@ -360,12 +386,15 @@ func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
 	if trace.Decided {
 		f.verdict, f.decided = trace.Verdict, true
 	}
-	p.perform(f, f.payment.Inspected(trace, now), now)
+	command := f.payment.Inspected(trace, now)
+	if command.Action == payment.DeadLetter {
+		f.judgement = judgement{command.Reason, trace.Decided, holds}
+	}
+	p.perform(f, command, now)
 }
 
 // end takes the acknowledgement of the report or the dead letter. It finishes the record,
-// and every equal one that came before the report was sent. The other records that waited
-// begin as orders of their own, and find this one in the ledger.
+// and judges what waited for it.
 func (p *partition) end(f *flight, now time.Time) {
 	p.engine.crash.Pass(afterReportAcknowledged)
 	order, outcome := &f.payment.Order, f.payment.Outcome
@@ -382,28 +411,31 @@ func (p *partition) end(f *flight, now time.Time) {
 		p.engine.metrics.hops.report.Observe(now.Sub(f.hopAt).Seconds())
 		p.engine.metrics.acceptToReport.Observe(now.Sub(order.AcceptedAt).Seconds())
 	}
+	if !isReport {
+		p.freeShare(order.ID.Payer())
+	}
 	p.finish(f.record)
-	var others []arrival
-	for i := range f.waiting {
-		if w := &f.waiting[i]; isReport && w.inTime && f.kind.same(order, w) {
-			p.finish(w.record)
-		} else {
-			others = append(others, *w)
-		}
-	}
-	if len(others) > 0 {
-		next, waiting := others[0], others[1:]
-		for i := range waiting {
-			waiting[i].inTime = true
-		}
-		p.begin(next, waiting, now)
-	}
+	p.endWaiters(f)
 }
 
 func (p *partition) finish(record *kgo.Record) {
-	p.offsets.finish(record.Offset)
-	p.engine.crash.Pass(afterOffsetMarked)
+	p.finishOffset(record.Offset)
 	p.free(record)
+}
+
+func (p *partition) finishOffset(offset int64) {
+	p.offsets.finish(offset)
+	p.engine.crash.Pass(afterOffsetMarked)
+}
+
+// refuseRecord makes a record a dead letter that is no order in flight. bank is who pays with
+// its share until the dead letter is acknowledged, if that is known.
+func (p *partition) refuseRecord(record *kgo.Record, bank pix.ISPB, invalid *pix.Invalid) {
+	p.deadLetters++
+	if bank != "" {
+		p.addToShare(bank)
+	}
+	p.deadLetter(record, invalid, func() { p.inbox.put(event{kind: deadLettered, record: record, bank: bank}) })
 }
 
 // deadLetter keeps a record that cannot become a payment, with the reason.

@@ -18,9 +18,7 @@ func (paymentKind) begin(order pix.Order, now time.Time, patience time.Duration,
 	return payment.Begin(order, now, patience, refusal)
 }
 
-func (paymentKind) same(order *pix.Order, other *arrival) bool {
-	return order.Content == other.order.Content
-}
+func (paymentKind) digest(order *pix.Order) pix.Digest { return order.Digest() }
 
 func (paymentKind) hold(chain []tb.Transfer, order *pix.Order, timeoutSeconds uint32) []tb.Transfer {
 	return ledger.AppendReserve(chain, order.ID, order.Content, timeoutSeconds)
@@ -88,7 +86,7 @@ func (paymentKind) lookUp(ids []tb.Uint128, order *pix.Order) []tb.Uint128 {
 	return ledger.AppendTraceIDs(ids, order.ID)
 }
 
-func (paymentKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (payment.Trace, []tb.Uint128) {
+func (paymentKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (payment.Trace, func(pix.Digest) bool, []tb.Uint128) {
 	held := ledger.TraceOf(order.ID, found)
 	verdict, decided := held.Verdict()
 	trace := payment.Trace{
@@ -100,7 +98,7 @@ func (paymentKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128)
 	if trace.Held {
 		trace.HeldAt = held.HeldAt()
 	}
-	return trace, ids
+	return trace, func(d pix.Digest) bool { return held.Holds(order.ID, d) }, ids
 }
 
 func (paymentKind) key(order *pix.Order) *pix.EndToEndID { return &order.ID }

@@ -26,10 +26,7 @@ func (r *returnKind) begin(_ pix.Order, now time.Time, patience time.Duration, r
 	return payment.BeginReturn(r.Return, now, patience, refusal)
 }
 
-func (r *returnKind) same(_ *pix.Order, other *arrival) bool {
-	o, isReturn := other.kind.(*returnKind)
-	return isReturn && r.ReturnContent == o.ReturnContent
-}
+func (r *returnKind) digest(*pix.Order) pix.Digest { return r.Digest() }
 
 func (r *returnKind) hold(chain []tb.Transfer, order *pix.Order, timeoutSeconds uint32) []tb.Transfer {
 	original := ledger.Backwards(order.Content, 0) // the amount is the return's
@@ -85,7 +82,7 @@ func (r *returnKind) lookUp(ids []tb.Uint128, _ *pix.Order) []tb.Uint128 {
 
 // read asks for the verdicts of the other returns in the slots, if there are any: they
 // decide what is left of the original.
-func (r *returnKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (payment.Trace, []tb.Uint128) {
+func (r *returnKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (payment.Trace, func(pix.Digest) bool, []tb.Uint128) {
 	var verdicts []tb.Transfer
 	trace := r.found
 	if trace == nil {
@@ -95,12 +92,16 @@ func (r *returnKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint12
 		_, held := trace.Slot()
 		if more := trace.AppendOthers(ids); !decided && !held && len(more) > 0 {
 			r.found = trace
-			return payment.Trace{}, more
+			return payment.Trace{}, nil, more
 		}
 	} else {
 		r.found, verdicts = nil, found
 	}
-	return payment.JudgeReturn(r.Return, order, r.traceOf(trace, verdicts)), ids
+	var holds func(pix.Digest) bool // only the verdict knows: a hold may be in a slot of another payment
+	if _, decided := trace.Verdict(); decided {
+		holds = trace.Holds
+	}
+	return payment.JudgeReturn(r.Return, order, r.traceOf(trace, verdicts)), holds, ids
 }
 
 // traceOf translates what was found, and notes the return's slot.

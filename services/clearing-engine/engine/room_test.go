@@ -59,3 +59,19 @@ func TestPaymentsThatWaitForTheirBankLeaveTheRoomForTheOthers(t *testing.T) {
 		t.Errorf("room for %d with 40 that do not wait", r.left())
 	}
 }
+
+// A bank's share ends with what holds it, and one bank's share leaves the others theirs.
+func TestSharesAreBounded(t *testing.T) {
+	s := newShares(2, 3)
+	if !s.take("1") || !s.take("1") || s.take("1") {
+		t.Error("a bank may take two places")
+	}
+	if !s.take("2") || s.take("3") {
+		t.Error("all banks may take three places")
+	}
+	s.add("1", 1) // a dead letter must be sent
+	s.add("1", -3)
+	if !s.take("3") || len(s.taken) != 2 || s.all != 2 {
+		t.Errorf("after all, %d places of %v are taken", s.all, s.taken)
+	}
+}

@@ -51,6 +51,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		ledger:                client,
 		room:                  newRoom(config.InFlightMax, config.WorkingMax, config.InFlightBytesMax),
 		participants:          newParticipants(max(1, int(float64(config.InFlightMax)*config.InFlightPSPShare)), config.InactiveParticipants),
+		shares:                newShares(max(1, int(float64(config.InFlightMax)*config.InFlightPayerShare)), config.InFlightMax),
 		owned:                 map[int32]*partition{},
 	}
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
@@ -74,6 +75,10 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		// with twice that, producing never blocks a partition.
 		kgo.MaxBufferedRecords(2*config.InFlightMax+forgedInFlightMax),
 	)
+	if err != nil {
+		return nil, err
+	}
+	e.reader, err = newReader(e)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +110,7 @@ func (e *Engine) run(ctx context.Context) error {
 		default:
 			loops.Go(func() { e.intake(ctx) })
 			loops.Go(func() { e.readResponses(ctx) })
+			loops.Go(func() { e.reader.run(ctx) })
 			loops.Go(func() { e.commitRegularly(ctx) })
 		}
 	})
@@ -139,6 +145,7 @@ func (e *Engine) stop(loops *sync.WaitGroup) {
 			e.group.CloseAllowingRebalance()
 			e.leaveGroup(ctx, member)
 		}
+		e.reader.client.Close()
 		e.direct.Close()
 	}()
 	select {

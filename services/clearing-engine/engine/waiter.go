@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/clearing-engine/payment"
+)
+
+// waiter is a record that waits for an order in flight: a copy (a record with the same id), or
+// a return of the payment. It keeps what judges it, not the record: the record's bytes and
+// its place in the room are free for others. A waiter that needs its record is fetched again.
+type waiter struct {
+	offset int64
+	digest pix.Digest // of its content
+	bank   pix.ISPB   // whose share it takes
+	late   bool       // it came when the order's report or dead letter was on its way
+	isCopy bool
+}
+
+// judgement is the look-up that made an order a dead letter. It also judges the copies that
+// wait: one look-up for all.
+type judgement struct {
+	reason  pix.Reason
+	decided bool // a verdict stands, so it judges later copies, too. A hold alone may still lose to a receipt
+	// holds reports whether the ledger holds a content under the order's id. It is nil if
+	// the look-up does not say that about other contents.
+	holds func(pix.Digest) bool
+}
+
+// first returns the order in flight for which an order must wait, or nil. A return waits
+// for its payment only once: a stream of copies of the payment must not stop its returns.
+func (p *partition) first(a *arrival, again bool) (f *flight, isCopy bool) {
+	if f := p.flights[a.order.ID]; f != nil {
+		return f, true
+	}
+	if key := a.kind.key(&a.order); !again && *key != a.order.ID {
+		return p.flights[*key], false
+	}
+	return nil, false
+}
+
+// wait makes an order wait for one in flight. It returns false if too many wait already.
+func (p *partition) wait(f *flight, a *arrival, isCopy bool) bool {
+	bank := a.order.ID.Payer()
+	if len(f.waiting) >= p.engine.config.CopiesMax || !p.takeShare(bank) {
+		return false
+	}
+	p.engine.metrics.joined.Inc()
+	f.waiting = append(f.waiting, waiter{
+		offset: a.record.Offset, digest: a.kind.digest(&a.order), bank: bank, late: f.payment.Ended(), isCopy: isCopy,
+	})
+	p.free(a.record)
+	return true
+}
+
+// endWaiters judges what waited for an order that has ended.
+func (p *partition) endWaiters(f *flight) {
+	if len(f.waiting) == 0 {
+		return
+	}
+	own, reported := f.kind.digest(&f.payment.Order), f.payment.Outcome != payment.Outcome{}
+	var again []int64
+	for _, w := range f.waiting {
+		reason := pix.ReasonNone // it arrives again
+		switch {
+		case !w.isCopy:
+		case reported && w.digest != own: // the verdict is of the order's content
+			reason = pix.ReasonConflict
+		case reported && !w.late:
+			p.freeShare(w.bank)
+			p.finishOffset(w.offset)
+			continue
+		case reported: // a report follows every copy
+		case w.late && !f.judgement.decided:
+		case w.digest == own, f.judgement.reason == pix.ReasonIDTaken, f.judgement.holds != nil && !f.judgement.holds(w.digest):
+			reason = f.judgement.reason
+		}
+		p.again[w.offset] = returning{w.bank, reason}
+		again = append(again, w.offset)
+	}
+	if slices.Sort(again); len(again) > 0 {
+		p.engine.reader.read(p, again)
+	}
+}
+
+// returning is a waiter whose record is fetched again.
+type returning struct {
+	bank   pix.ISPB
+	reason pix.Reason // of its dead letter; none: it arrives again
+}
+
+// arriveAgain takes the record of a waiter.
+func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
+	w, waited := p.again[record.Offset]
+	if !waited {
+		broken("a record is fetched again once: partition %d, offset %d", p.number, record.Offset)
+	}
+	delete(p.again, record.Offset)
+	p.freeShare(w.bank)
+	a, invalid := p.message.decode(record)
+	switch {
+	case invalid != nil:
+		p.refuseRecord(record, "", invalid)
+	case w.reason != pix.ReasonNone:
+		p.refuseRecord(record, w.bank, conflictOf(a.kind, &a.order, w.reason))
+	default:
+		p.take(a, true, now)
+	}
+}
+
+// takeShare takes a place of a bank's share of the room. It returns false if the share is used up.
+func (p *partition) takeShare(bank pix.ISPB) bool {
+	taken := p.engine.shares.take(bank)
+	if taken {
+		p.shares[bank]++
+	}
+	return taken
+}
+
+// addToShare takes a place of a bank's share even if it is used up: a dead letter must be sent.
+func (p *partition) addToShare(bank pix.ISPB) {
+	p.engine.shares.add(bank, 1)
+	p.shares[bank]++
+}
+
+func (p *partition) freeShare(bank pix.ISPB) {
+	if p.shares[bank]--; p.shares[bank] < 0 {
+		broken("a share is freed once: bank %s", bank)
+	} else if p.shares[bank] == 0 {
+		delete(p.shares, bank)
+	}
+	p.engine.shares.add(bank, -1)
+}
+
+// conflictOf is why an order conflicts with what the ledger holds.
+func conflictOf(k kind, order *pix.Order, reason pix.Reason) *pix.Invalid {
+	detail := k.conflict(order)
+	if reason == pix.ReasonIDTaken {
+		detail = fmt.Sprintf("the transfer ids of %s are in the ledger for another EndToEndId; that payment is untouched: pay with a new id", order.ID)
+	}
+	return &pix.Invalid{Reason: reason, Field: "end_to_end_id", Detail: detail}
+}
+
+func tooManyCopies(id pix.EndToEndID) *pix.Invalid {
+	return &pix.Invalid{Reason: pix.ReasonTooManyCopies, Field: "end_to_end_id",
+		Detail: fmt.Sprintf("too many messages with the id %s, or of its bank, wait already; the first one is untouched", id)}
+}

@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// letters reads all dead letters, by the offset of their record.
+func (w *world) letters() map[uint64]*pixv1.DeadLetter {
+	found := map[uint64]*pixv1.DeadLetter{}
+	for _, record := range w.records(stream.DeadLetters) {
+		letter := &pixv1.DeadLetter{}
+		if err := letter.UnmarshalVT(record.Value); err != nil {
+			w.t.Fatal(err)
+		}
+		if found[uint64(letter.Offset)] != nil {
+			w.t.Errorf("record %d has two dead letters", letter.Offset)
+		}
+		found[uint64(letter.Offset)] = letter
+	}
+	return found
+}
+
+// lettersOf counts the dead letters of a reason.
+func (w *world) lettersOf(reason pix.Reason) (n int) {
+	for _, letter := range w.letters() {
+		if letter.ReasonCode == reason.String() {
+			n++
+		}
+	}
+	return n
+}
+
+// copyOf returns an order with the id of another one and its own amount.
+func copyOf(order *pixv1.PaymentOrder, amount uint64) *pixv1.PaymentOrder {
+	return &pixv1.PaymentOrder{
+		EndToEndId: order.EndToEndId, AcceptedAtUnixMs: order.AcceptedAtUnixMs, Payer: order.Payer, Payee: order.Payee, AmountCentavos: amount,
+	}
+}
+
+// Copies of a payment in flight take no room. So many may wait; the others are dead letters
+// at once, and other payments go on.
+func TestCopiesOfAPaymentLeaveTheRoomToOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		stop := w.bank("10000003")
+		e := w.start(func(c *Config) {
+			c.InFlightMax, c.CopiesMax, c.InFlightPayerShare, c.Deadline = 16, 12, 1, 30*time.Second
+		})
+		silent := w.order()
+		silent.Payee.Ispb = "10000003"
+		for range 40 {
+			w.send(silent.EndToEndId, silent)
+		}
+		w.await("the dead letters of 27 copies", func() bool { return w.lettersOf(pix.ReasonTooManyCopies) == 27 })
+		for range 20 {
+			w.pay()
+		}
+		w.await("the reports of the others", func() bool { return len(w.reports()) == 20 })
+		stop()
+		w.await("the last offset", func() bool { return w.committed() == 60 })
+		if reports := w.reports()[silent.EndToEndId]; len(reports) != 1 || reports[0].ReasonCode != "AB03" {
+			t.Errorf("the reports are %v", reports)
+		}
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// One look-up judges all copies that wait for a conflicting order: the conflicting ones are
+// dead letters with their own payload, an equal copy of the payment gets a report.
+func TestOneLookUpJudgesAllCopies(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank()()
+		e := w.start()
+		order := w.order()
+		w.send(order.EndToEndId, order)
+		w.await("the report", func() bool { return len(w.reports()[order.EndToEndId]) == 1 })
+		before := len(w.ledger.written())
+		w.ledger.leave()
+		for i := range uint64(50) {
+			w.send(order.EndToEndId, copyOf(order, 1000+i))
+		}
+		for range 3 {
+			w.send(order.EndToEndId, order)
+		}
+		time.Sleep(time.Second) // all of them wait: what comes later is judged in the next round
+		w.ledger.comeBack()
+		w.await("the last offset", func() bool { return w.committed() == 54 })
+		letters := w.letters()
+		for i := range uint64(50) {
+			var kept pixv1.PaymentOrder
+			letter := letters[i+1]
+			if letter == nil || letter.ReasonCode != "DUPL" {
+				t.Fatalf("the dead letter of record %d is %v", i+1, letter)
+			}
+			if err := kept.UnmarshalVT(letter.Payload); err != nil || kept.AmountCentavos != 1000+i {
+				t.Errorf("the dead letter of record %d holds %v (%v)", i+1, &kept, err)
+			}
+		}
+		if len(letters) != 50 {
+			t.Errorf("%d dead letters, want 50", len(letters))
+		}
+		if reports := w.reports()[order.EndToEndId]; len(reports) != 2 || reports[1].AmountCentavos != 100 || reports[1].Status != settled {
+			t.Errorf("the reports are %v", reports)
+		}
+		if chains := len(w.ledger.written()) - before; chains > 4 {
+			t.Errorf("53 copies cost %d chains", chains)
+		}
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// If the order that copies wait for is refused because of a foreign hold without a verdict,
+// the hold says nothing about later: the payment that is held goes on.
+func TestAHoldWithoutAVerdictIsNotRemembered(t *testing.T) {
+	inWorld(t, func(w *world) {
+		order := w.order()
+		first := w.start(func(c *Config) { c.CommitInterval = 10 * time.Second })
+		w.send(order.EndToEndId, order)
+		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+		other := copyOf(order, 7)
+		w.ledger.leave()
+		// Partition 1 gets messages with the same id: a conflict, and what is held.
+		for _, o := range []*pixv1.PaymentOrder{other, order, other} {
+			w.sendTo(1, order.EndToEndId, o)
+		}
+		time.Sleep(time.Second)
+		w.ledger.comeBack()
+		w.await("the dead letters", func() bool { return w.lettersOf(pix.ReasonConflict) == 2 })
+		defer w.bank()()
+		w.await("the reports of both partitions", func() bool { return len(w.reports()[order.EndToEndId]) == 2 })
+		for _, report := range w.reports()[order.EndToEndId] {
+			if report.Status != settled || report.AmountCentavos != 100 {
+				t.Errorf("a report is %v", report)
+			}
+		}
+		if _, err := first.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A return of a payment in flight waits for it, and is then judged.
+func TestAReturnWaitsForItsPayment(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.start(func(c *Config) { c.CopiesMax = 3 })
+		payment := w.pay()
+		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+		var returns []pix.ReturnID
+		for range 5 {
+			returns = append(returns, w.giveBack(payment, 10))
+		}
+		w.await("the refusals of two", func() bool { return len(w.reports()) == 2 })
+		defer w.bank()()
+		w.await("the last offset", func() bool { return w.committed() == 6 })
+		for i, id := range returns {
+			want := ""
+			if i >= 3 {
+				want = pix.ReasonTooManyReturns.String()
+			}
+			if reports := w.reports()[id.String()]; len(reports) != 1 || reports[0].ReasonCode != want {
+				t.Errorf("the reports of return %d are %v, want one with %q", i, reports, want)
+			}
+		}
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A partition that is handed over frees the shares of its waiters; its next owner gets them again.
+func TestWaitersAreHandedOver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first := w.start()
+		order := w.order()
+		for range 5 {
+			w.send(order.EndToEndId, order)
+		}
+		for range 5 {
+			w.send(order.EndToEndId, copyOf(order, 99))
+		}
+		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+		time.Sleep(time.Second)
+		if _, err := first.end(); err != nil {
+			t.Fatal(err)
+		}
+		defer w.bank()()
+		second := w.start()
+		w.await("the last offset", func() bool { return w.committed() == 10 })
+		if n := w.lettersOf(pix.ReasonConflict); n != 5 || len(w.reports()[order.EndToEndId]) != 1 {
+			t.Errorf("%d dead letters, reports %v", n, w.reports())
+		}
+		if _, err := second.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}

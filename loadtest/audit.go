@@ -15,14 +15,16 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// auditEnvironment says where Kafka and the ledger are. The audit shares nothing else with services.
+// auditEnvironment says where Kafka and the ledger are, and what the engines' deadline is. The
+// audit shares nothing else with services.
 type auditEnvironment struct {
-	Stream stream.Config
-	Ledger ledger.Config
+	Stream   stream.Config
+	Ledger   ledger.Config
+	Deadline time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"the engine's deadline: an order younger than half of it must not be refused as too old"`
 }
 
 func (e *auditEnvironment) Validate() error {
-	return errors.Join(e.Stream.Validate(), e.Ledger.Validate())
+	return errors.Join(e.Stream.Validate(), e.Ledger.Validate(), settings.DurationInRange("ENGINE_DEADLINE", e.Deadline, time.Second, time.Hour))
 }
 
 func auditCommand() *cobra.Command {
@@ -66,7 +68,7 @@ take about 0.5 GiB of memory and half a minute.`,
 		}
 		// Not closed: Close would wait for the ledger, and the process ends now anyway.
 		verdict, err := audit.Run(command.Context(), audit.Config{
-			Kafka: kafka, Ledger: client, Wait: wait,
+			Kafka: kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline,
 			Log: func(format string, arguments ...any) { fmt.Fprintf(os.Stderr, format+"\n", arguments...) },
 		})
 		if err != nil {

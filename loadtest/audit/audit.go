@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -18,6 +19,8 @@ type Config struct {
 	// Wait is the longest wait until no payment is in flight. A hold that nobody resolves ends
 	// by the ledger's own timeout.
 	Wait time.Duration
+	// Deadline is that of the engines; 0 is the default, 40 s.
+	Deadline time.Duration
 	// Log is called with what the audit does.
 	Log func(format string, arguments ...any)
 }
@@ -43,6 +46,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		orders += end.Offset - bounds.starts[paymentsTopic][partition].Offset
 	}
 	a := NewAuditor(int(orders))
+	a.deadline = cmp.Or(config.Deadline, a.deadline)
 	for topic, partitions := range bounds.starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {

@@ -196,6 +196,27 @@ func TestConflictingMessageHeldBesideAReceipt(t *testing.T) {
 	}
 }
 
+// The engine may refuse an order as too old if it is older than half of the deadline, but for the
+// difference of two clocks. A bank may give the same code at any time.
+func TestARefusalAsTooOldNeedsTheAge(t *testing.T) {
+	for age, accepted := range map[time.Duration]bool{0: false, 17 * time.Second: false, 18 * time.Second: true, time.Hour: true} {
+		h := clean(t)
+		o := h.order(alice, bruno, 500)
+		h.receipt(o, "LQ10", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+		h.transfers[len(h.transfers)-1].Timestamp = uint64(h.now.Add(age).UnixNano())
+		h.report(o, "LQ10")
+		byBank := h.order(alice, bruno, 600)
+		h.hold(byBank, 1, 2, 3)
+		h.void(byBank, "LQ10", 1, 2, 3)
+		h.report(byBank, "LQ10")
+		h.committed = int64(len(h.orders))
+		verdict := h.audit()
+		if verdict.Clean != accepted || !accepted && (verdict.ByKind[WrongTransfer] != 1 || verdict.Findings[0].Subject != o.EndToEndId) {
+			t.Errorf("%v after its acceptance: %+v", age, verdict.Findings)
+		}
+	}
+}
+
 func TestEmptyHistoryPasses(t *testing.T) {
 	if verdict := NewAuditor(0).Judge(); !verdict.Clean {
 		t.Fatalf("%+v", verdict)

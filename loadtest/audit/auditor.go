@@ -53,6 +53,7 @@ type Auditor struct {
 	population      population             // of the issuance account
 	funded          map[accountID]struct{} // by the funding that the population asks for
 	marked          bool                   // the marker was read
+	deadline        time.Duration          // of the engines
 	summary         Summary
 }
 
@@ -110,6 +111,7 @@ type payment struct {
 	foreign     legs // of these, those of a conflicting message
 	posted      legs
 	voided      legs
+	acceptedMs  int64 // Unix time, of the earliest record
 }
 
 // legs is a set of legs: bit n-1 is leg n.
@@ -171,6 +173,7 @@ func (c content) moves(t tb.Transfer) bool {
 func NewAuditor(orders int) *Auditor {
 	return &Auditor{
 		seed:        maphash.MakeSeed(),
+		deadline:    40 * time.Second,
 		letters:     map[coordinates]*letter{},
 		payments:    make([]payment, 0, orders),
 		byKey:       make(map[number128]uint32, orders),
@@ -278,7 +281,7 @@ func (a *Auditor) addPayment(o order, at coordinates) {
 	index, known := a.byKey[key]
 	if !known {
 		a.byKey[key] = uint32(len(a.payments))
-		a.payments = append(a.payments, payment{id: o.id, minutes: uint32(o.minutes), content: o.content, contentHash: o.hash})
+		a.payments = append(a.payments, payment{id: o.id, minutes: uint32(o.minutes), content: o.content, contentHash: o.hash, acceptedMs: o.acceptedMs})
 		return
 	}
 	before := &a.payments[index]
@@ -288,6 +291,7 @@ func (a *Auditor) addPayment(o order, at coordinates) {
 	case before.content != o.content:
 		a.add(TwoContents, o.id.String(), "%v has other content than an earlier record, and neither has a dead letter", at)
 	default:
+		before.acceptedMs = min(before.acceptedMs, o.acceptedMs)
 		a.summary.RepeatedOrders++
 	}
 }
@@ -518,6 +522,23 @@ func (a *Auditor) takeReceipt(t tb.Transfer) {
 	if t.UserData32 == 0 {
 		wrong("it has no reason")
 	}
+	if age, early := a.refusedTooEarly(t, p.acceptedMs); early {
+		wrong("it says %s after %v, sooner than half of the deadline (%v)", tooLateReason, age, a.deadline)
+	}
+}
+
+// tooLateReason is of an order that was too old to end in time when the engine saw it. The engine
+// must not refuse one that is younger than half of the deadline.
+const tooLateReason = "LQ10"
+
+// clockSkewMax is how far an engine's clock may be from the ledger's.
+const clockSkewMax = 2 * time.Second
+
+// refusedTooEarly returns the age of an order at its verdict, and whether the verdict says that
+// a young one was too old.
+func (a *Auditor) refusedTooEarly(verdict tb.Transfer, acceptedMs int64) (age time.Duration, early bool) {
+	age = time.Duration(int64(verdict.Timestamp) - acceptedMs*time.Millisecond.Nanoseconds())
+	return age, reasonText(verdict.UserData32) == tooLateReason && age < a.deadline/2-clockSkewMax
 }
 
 var linkedFlag = tb.TransferFlags{Linked: true}.ToUint16()

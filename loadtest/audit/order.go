@@ -18,6 +18,8 @@ type order struct {
 	content content
 	hash    uint64         // of the content, as in receipts
 	back    *returnContent // of a return, whose id begins with D; nil for a payment
+	// acceptedMs is Unix time. A return has it in back.
+	acceptedMs int64
 }
 
 // content decides whether two orders are the same payment.
@@ -63,7 +65,7 @@ func readOrder(value []byte, recordTime time.Time) (order, error) {
 	if err := checkAcceptance(message.AcceptedAtUnixMs, minutes, recordTime); err != nil {
 		return order{}, err
 	}
-	return order{id: id, minutes: minutes, content: content, hash: contentHash(&message)}, nil
+	return order{id: id, minutes: minutes, content: content, hash: contentHash(&message), acceptedMs: message.AcceptedAtUnixMs}, nil
 }
 
 func checkCentavos(centavos uint64) error {

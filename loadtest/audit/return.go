@@ -329,6 +329,9 @@ func (a *Auditor) takeReturnVerdict(t tb.Transfer) {
 	if t.UserData64 != g.contentHash {
 		wrong("it is about other content")
 	}
+	if age, early := a.refusedTooEarly(t, g.content.acceptedMs); g.held == 0 && early { // a bank may give any code
+		wrong("it says %s after %v, sooner than half of the deadline (%v)", tooLateReason, age, a.deadline)
+	}
 }
 
 // takeReturnedMark takes the mark of a payment. Without a mark nobody looks for its returns.

@@ -72,7 +72,7 @@ const (
 
 // AllowedByDefault are the reasons with which good payments may be rejected because of faults
 // of all kinds together. A crash alone must reject none.
-var AllowedByDefault = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, rejectedByBank}
+var AllowedByDefault = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, rejectedByBank}
 
 // Run breaks a clearing house. The Result says whether the run passed; an error means that
 // there is no result.
@@ -293,7 +293,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	background.Wait()
 
 	verdict, err := audit.Run(ctx, audit.Config{
-		Kafka: r.kafka, Ledger: r.client, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
+		Kafka: r.kafka, Ledger: r.client, Deadline: config.Deadline, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
 		Log: func(format string, arguments ...any) { live.event(format, arguments...) },
 	})
 	// Only now: the audit waited until no payment was in flight.

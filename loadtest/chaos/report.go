@@ -98,7 +98,7 @@ func (r *Result) eventsTable() report.Table {
 
 func (r *Result) outcomesTable() report.Table {
 	table := report.OutcomesTable(r.Load)
-	table.Note = "Excused: rejected because of a fault, with a code that the run allows (AB03: no response in time; LQ02: too many payments wait for the bank; AG01: a bank that was made to reject)."
+	table.Note = "Excused: rejected because of a fault, with a code that the run allows (AB03: no response in time; LQ02: too many payments wait for the bank; LQ10: too old to end in time; AG01: a bank that was made to reject)."
 	return table
 }
 

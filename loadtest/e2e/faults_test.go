@@ -8,8 +8,8 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 )
 
-// duringFaults excuses AB03: an outage may last longer than the deadline.
-var duringFaults = []string{"--mix", "demo", "--allow", "AB03"}
+// duringFaults excuses AB03 and LQ10: an outage may last longer than the deadline, or leave too little of it.
+var duringFaults = []string{"--mix", "demo", "--allow", "AB03,LQ10"}
 
 // The engine is killed again and again in the middle of a load. Its successor finishes what it
 // began, from the ledger and redelivery alone.

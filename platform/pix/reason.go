@@ -61,6 +61,7 @@ var (
 	ReasonPayerShort      = define("LQ01", ByLedger, ofBoth, "the payer's account is short of money")
 	ReasonPayeePSPBusy    = define("LQ02", ByEngine, ofBoth, "too many payments wait for the payee's bank: pay again later, with a new id")
 	ReasonBankUnspecified = define("LQ03", ByBank, ofBoth, "the payee's bank gave no reason that can be read, or one that is not a bank's to give")
+	ReasonTooLate         = define("LQ10", ByEngine, ofBoth, "under overload it was too old to settle in time: pay again later, with a new id")
 	ReasonUnknownPayerPSP = define("RC09", ByLedger, OfPayment, "the payer's bank is not known")
 	ReasonUnknownPayeePSP = define("RC10", ByLedger, OfPayment, "the payee's bank is not known")
 

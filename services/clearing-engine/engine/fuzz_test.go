@@ -106,20 +106,23 @@ func FuzzResponse(f *testing.F) {
 
 // A commit's metadata may come from another program.
 func FuzzHint(f *testing.F) {
-	f.Add(int64(7), encodeHint(7, []entry{{7, false}, {8, true}, {9, true}, {11, true}}))
+	f.Add(int64(7), stream.WriteHint(7, finishedSpans([]entry{{7, false, false}, {8, true, true}, {9, true, true}, {11, true, true}}), 7))
 	f.Add(int64(0), "1:")
 	f.Add(int64(1)<<62, "1://///w8BAQ")
 	f.Fuzz(func(t *testing.T, next int64, metadata string) {
 		if next < 0 || next > 1<<62 { // no offset that a group has committed
 			t.Skip()
 		}
-		h := decodeHint(next, metadata)
+		h := stream.ReadHint(next, metadata)
 		at := next
-		for _, span := range h.spans {
-			if span.from < at || span.to < span.from {
-				t.Fatalf("%d, %q: spans %v", next, metadata, h.spans)
+		for _, span := range h.Spans {
+			if span.From < at || span.To < span.From {
+				t.Fatalf("%d, %q: spans %v", next, metadata, h.Spans)
 			}
-			at = span.to
+			at = span.To
+		}
+		if h.Taken != -1 && h.Taken < next {
+			t.Fatalf("%d, %q: %d is taken", next, metadata, h.Taken)
 		}
 	})
 }

@@ -66,9 +66,9 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 			return false
 		}
 		responses[number] = kgo.NewOffset().At(end.Offset)
-		var h hint
+		var h stream.Hint
 		if committed, ok := commits.Lookup(stream.Payments, number); ok && committed.At >= 0 {
-			h = decodeHint(committed.At, committed.Metadata)
+			h = stream.ReadHint(committed.At, committed.Metadata)
 		}
 		p := newPartition(e, number, h)
 		e.ownedMu.Lock()

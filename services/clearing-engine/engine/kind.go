@@ -71,6 +71,7 @@ type flight struct {
 	waits     *atomic.Int64 // the count of payments that wait for the same PSP, while this one does
 	hopAt     time.Time     // when the present hop began
 
+	taken   bool            // see offsets.take
 	writing chainPurpose    // of the chain under way, or chainNone
 	decided bool            // the ledger has confirmed verdict
 	verdict payment.Outcome // the last one written or read

@@ -14,6 +14,7 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
 
@@ -152,7 +153,7 @@ func lastLegs(chain []tb.Transfer, n int) []tb.Transfer {
 func newLawPartition() (*partition, *flight) {
 	e := &Engine{room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(10, nil), config: &Config{Deadline: time.Minute}}
 	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, e.participants)
-	p := newPartition(e, 0, hint{})
+	p := newPartition(e, 0, stream.Hint{})
 	f := &flight{kind: paymentKind{}, partition: p, record: &kgo.Record{Offset: 7}}
 	f.payment, _ = payment.Begin(pix.Order{ID: lawID, Content: lawContent, AcceptedAt: time.Now()}, time.Now(), time.Minute, pix.ReasonNone)
 	p.flights[lawID] = f
@@ -192,7 +193,7 @@ func TestBrokenStateIsNoticed(t *testing.T) {
 
 func TestBrokenOffsetsAreNoticed(t *testing.T) {
 	tracked := func() *offsets {
-		o := newOffsets(hint{})
+		o := newOffsets(stream.Hint{})
 		for offset := range int64(4) {
 			o.track(offset)
 		}

@@ -1,11 +1,12 @@
 package engine
 
 import (
-	"encoding/base64"
-	"encoding/binary"
+	"iter"
 	"slices"
 	"sort"
 	"sync"
+
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // offsets tracks which records of one partition are finished. The lowest unfinished offset
@@ -14,18 +15,21 @@ type offsets struct {
 	mu      sync.Mutex
 	next    int64 // may be committed; -1 before the first record
 	window  []entry
-	start   int // window[:start] is committed or may be
+	start   int   // window[:start] is committed or may be
+	open    int   // window[:open] is taken
+	end     int64 // above the last record
 	changed bool
-	hint    hint
+	hint    stream.Hint
 }
 
 // entry is a record of the window.
 type entry struct {
 	offset   int64
 	finished bool
+	taken    bool // see stream.Hint; what is finished is taken, too
 }
 
-func newOffsets(h hint) *offsets { return &offsets{next: -1, hint: h} }
+func newOffsets(h stream.Hint) *offsets { return &offsets{next: -1, hint: h} }
 
 // track notes a record's arrival. It returns true if the hint of an earlier commit says
 // that the record is finished.
@@ -34,26 +38,46 @@ func (o *offsets) track(offset int64) (finished bool) {
 	defer o.mu.Unlock()
 	if o.next < 0 {
 		o.next = offset
-		if offset < o.hint.base {
-			o.hint = hint{} // the hint is of another log
+		if offset < o.hint.Base {
+			o.hint = stream.Hint{} // the hint is of another log
 		}
 	}
-	finished = o.hint.holds(offset)
-	o.window = append(o.window, entry{offset, finished})
+	finished = o.hint.Holds(offset)
+	o.window = append(o.window, entry{offset, finished, finished})
+	o.end = offset + 1
 	o.advance()
 	return finished
+}
+
+// take notes that the ledger has an answer about a record, or is not asked about it.
+func (o *offsets) take(offset int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if e := o.find(offset); e != nil {
+		e.taken = true
+		o.advance()
+	}
+}
+
+// find returns the entry of an offset in the window, or nil. The caller holds the lock.
+func (o *offsets) find(offset int64) *entry {
+	window := o.window[o.start:]
+	i := sort.Search(len(window), func(i int) bool { return window[i].offset >= offset })
+	if i == len(window) || window[i].offset != offset {
+		return nil
+	}
+	return &window[i]
 }
 
 // finish notes that a record is finished.
 func (o *offsets) finish(offset int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	window := o.window[o.start:]
-	i := sort.Search(len(window), func(i int) bool { return window[i].offset >= offset })
-	if i == len(window) || window[i].offset != offset || window[i].finished {
+	e := o.find(offset)
+	if e == nil || e.finished {
 		broken("an offset is tracked and finished once: %d", offset)
 	}
-	window[i].finished = true
+	e.finished, e.taken = true, true
 	o.changed = true
 	o.advance()
 }
@@ -64,9 +88,13 @@ func (o *offsets) advance() {
 		o.start++
 		o.changed = true
 	}
+	for o.open = max(o.open, o.start); o.open < len(o.window) && o.window[o.open].taken; o.open++ {
+		o.changed = true
+	}
 	const slack = 1024
 	if o.start > slack && o.start > len(o.window)/2 {
 		o.window = slices.Delete(o.window, 0, o.start)
+		o.open -= o.start
 		o.start = 0
 	}
 }
@@ -82,7 +110,11 @@ func (o *offsets) toCommit() (next int64, metadata string, changed bool) {
 		broken("the lowest unfinished offset is committed: %d, and %+v follows", o.next, o.window[o.start])
 	}
 	o.changed = false
-	return o.next, encodeHint(o.next, o.window[o.start:]), true
+	taken := o.end
+	if o.open < len(o.window) {
+		taken = o.window[o.open].offset
+	}
+	return o.next, stream.WriteHint(o.next, finishedSpans(o.window[o.start:]), taken), true
 }
 
 // again makes the next toCommit return the state although it did not change, because the
@@ -93,80 +125,21 @@ func (o *offsets) again() {
 	o.changed = true
 }
 
-// hint is what a committed offset cannot say: which records above it are finished. Without
-// it, one silent bank turns a restart into minutes of redelivery. Losing it costs time and
-// changes no outcome.
-type hint struct {
-	base  int64
-	spans []span // ascending
-}
-
-type span struct{ from, to int64 } // offsets from ≤ x < to
-
-func (h hint) holds(offset int64) bool {
-	i := sort.Search(len(h.spans), func(i int) bool { return h.spans[i].to > offset })
-	return i < len(h.spans) && h.spans[i].from <= offset
-}
-
-const (
-	hintVersion = "1:"
-	// hintBytesMax keeps the text below the broker's limit for commit metadata (4096 by
-	// default). The lowest offsets are kept, what does not fit is left out.
-	hintBytesMax = 3000
-)
-
-// encodeHint writes the finished spans above next: gap, length, gap, length … as varints.
-func encodeHint(next int64, window []entry) string {
-	var packed []byte
-	at := next
-	for i := 0; i < len(window); {
-		if !window[i].finished {
-			i++
-			continue
+// finishedSpans yields the finished spans of a window.
+func finishedSpans(window []entry) iter.Seq[stream.Span] {
+	return func(yield func(stream.Span) bool) {
+		for i := 0; i < len(window); {
+			if !window[i].finished {
+				i++
+				continue
+			}
+			span := stream.Span{From: window[i].offset, To: window[i].offset + 1}
+			for i++; i < len(window) && window[i].finished && window[i].offset == span.To; i++ {
+				span.To++
+			}
+			if !yield(span) {
+				return
+			}
 		}
-		from := window[i].offset
-		to := from + 1
-		for i++; i < len(window) && window[i].finished && window[i].offset == to; i++ {
-			to++
-		}
-		if len(packed)+2*binary.MaxVarintLen64 > hintBytesMax {
-			break
-		}
-		packed = binary.AppendUvarint(packed, uint64(from-at))
-		packed = binary.AppendUvarint(packed, uint64(to-from))
-		at = to
 	}
-	if len(packed) == 0 {
-		return ""
-	}
-	return hintVersion + base64.RawStdEncoding.EncodeToString(packed)
-}
-
-// decodeHint reads what encodeHint wrote for a commit at next. Anything else gives an
-// empty hint.
-func decodeHint(next int64, metadata string) hint {
-	if len(metadata) < len(hintVersion) || metadata[:len(hintVersion)] != hintVersion {
-		return hint{}
-	}
-	packed, err := base64.RawStdEncoding.DecodeString(metadata[len(hintVersion):])
-	if err != nil {
-		return hint{}
-	}
-	h := hint{base: next}
-	at := next
-	for len(packed) > 0 {
-		gap, n := binary.Uvarint(packed)
-		if n <= 0 {
-			return hint{}
-		}
-		length, m := binary.Uvarint(packed[n:])
-		if m <= 0 || gap > 1<<40 || length > 1<<40 {
-			return hint{}
-		}
-		packed = packed[n+m:]
-		from := at + int64(gap)
-		at = from + int64(length)
-		h.spans = append(h.spans, span{from, at})
-	}
-	return h
 }

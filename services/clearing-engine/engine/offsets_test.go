@@ -2,18 +2,21 @@ package engine
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // Records finish in any order. The lowest unfinished offset is committed, and the hint holds
 // finished records only.
 func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		o := newOffsets(hint{})
+		o := newOffsets(stream.Hint{})
 		var begun []int64
-		finished := map[int64]bool{}
+		finished, taken := map[int64]bool{}, map[int64]bool{}
 		at := rapid.Int64Range(0, 1000).Draw(t, "first")
 		for range rapid.IntRange(1, 200).Draw(t, "moves") {
 			var open []int64
@@ -31,6 +34,11 @@ func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 				continue
 			}
 			which := rapid.SampledFrom(open).Draw(t, "finish")
+			if rapid.Bool().Draw(t, "take") {
+				o.take(which)
+				taken[which] = true
+				continue
+			}
 			o.finish(which)
 			finished[which] = true
 		}
@@ -54,10 +62,19 @@ func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 				t.Fatalf("commits %d, although everything up to %d is finished", next, b)
 			}
 		}
-		h := decodeHint(next, metadata)
+		h := stream.ReadHint(next, metadata)
+		untaken := at
+		for _, b := range slices.Backward(begun) {
+			if !finished[b] && !taken[b] {
+				untaken = b
+			}
+		}
+		if h.Taken > untaken || h.Taken <= begun[len(begun)-1] && h.Taken != untaken {
+			t.Fatalf("the hint says that all below %d are taken, and %d is not", h.Taken, untaken)
+		}
 		for _, b := range begun {
-			if b >= next && h.holds(b) != finished[b] {
-				t.Fatalf("offset %d: hint says %v, finished is %v", b, h.holds(b), finished[b])
+			if b >= next && h.Holds(b) != finished[b] {
+				t.Fatalf("offset %d: hint says %v, finished is %v", b, h.Holds(b), finished[b])
 			}
 		}
 		if _, _, again := o.toCommit(); again {
@@ -67,7 +84,7 @@ func TestOffsetsCommitOnlyTheFinishedPrefix(t *testing.T) {
 }
 
 func TestHintStaysWithinTheBrokersLimitAndIsNeverWrong(t *testing.T) {
-	o := newOffsets(hint{})
+	o := newOffsets(stream.Hint{})
 	const records = 100_000
 	for i := range int64(records) {
 		o.track(i)
@@ -79,8 +96,8 @@ func TestHintStaysWithinTheBrokersLimitAndIsNeverWrong(t *testing.T) {
 	if next != 0 || len(metadata) > 4096 {
 		t.Fatalf("commits %d with %d bytes of metadata", next, len(metadata))
 	}
-	h := decodeHint(next, metadata)
-	if !h.holds(1) || h.holds(0) || h.holds(2) {
+	h := stream.ReadHint(next, metadata)
+	if !h.Holds(1) || h.Holds(0) || h.Holds(2) {
 		t.Fatal("the hint does not say what is finished")
 	}
 	resumed := newOffsets(h)
@@ -93,14 +110,14 @@ func TestHintStaysWithinTheBrokersLimitAndIsNeverWrong(t *testing.T) {
 
 func TestForeignMetadataIsNoHint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.String(), func(s string) string { return hintVersion + s })).Draw(t, "metadata")
-		decodeHint(7, text) // must not panic
+		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.String(), func(s string) string { return "1:" + s })).Draw(t, "metadata")
+		stream.ReadHint(7, text) // must not panic
 	})
-	if h := decodeHint(7, "somebody else's"); h.holds(7) || h.holds(8) {
+	if h := stream.ReadHint(7, "somebody else's"); h.Holds(7) || h.Holds(8) {
 		t.Fatal("foreign metadata counts as a hint")
 	}
 	// A hint of an earlier log must not skip records of a new one.
-	h := decodeHint(100, encodeHint(100, []entry{{100, false}, {101, true}}))
+	h := stream.ReadHint(100, stream.WriteHint(100, finishedSpans([]entry{{100, false, true}, {101, true, true}}), 102))
 	o := newOffsets(h)
 	for i := range int64(200) {
 		if o.track(i) {
@@ -110,7 +127,7 @@ func TestForeignMetadataIsNoHint(t *testing.T) {
 }
 
 func TestFinishingTwiceIsNoticed(t *testing.T) {
-	o := newOffsets(hint{})
+	o := newOffsets(stream.Hint{})
 	o.track(1)
 	o.track(2)
 	o.finish(2)
@@ -135,15 +152,15 @@ func TestHintHoldsADeadlineOfSilentPayments(t *testing.T) {
 		if !finished {
 			silent++
 		}
-		window = append(window, entry{offset, finished})
+		window = append(window, entry{offset, finished, true})
 	}
-	text := encodeHint(0, window)
+	text := stream.WriteHint(0, finishedSpans(window), perSecond*deadline)
 	if len(text) > 4096 {
 		t.Fatalf("the hint has %d bytes, a broker takes 4096", len(text))
 	}
-	h, again := decodeHint(0, text), 0
+	h, again := stream.ReadHint(0, text), 0
 	for _, record := range window {
-		if !h.holds(record.offset) {
+		if !h.Holds(record.offset) {
 			again++
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
 
@@ -39,6 +40,8 @@ type partition struct {
 	again  map[int64]returning
 	shares map[pix.ISPB]int
 
+	pace pace
+
 	deadLetters int           // produced and not acknowledged yet
 	drained     chan struct{} // to be closed when nothing is in flight; nil unless somebody waits
 	stop, done  chan struct{}
@@ -51,7 +54,7 @@ type partition struct {
 
 const tickInterval = 100 * time.Millisecond
 
-func newPartition(e *Engine, number int32, h hint) *partition {
+func newPartition(e *Engine, number int32, h stream.Hint) *partition {
 	return &partition{
 		number: number, engine: e, inbox: newInbox(), offsets: newOffsets(h),
 		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, shares: map[pix.ISPB]int{},
@@ -167,6 +170,7 @@ func (p *partition) arrive(record *kgo.Record, now time.Time) {
 	}
 	a, invalid := p.message.decode(record)
 	if invalid != nil {
+		p.offsets.take(record.Offset)
 		p.refuseRecord(record, "", invalid)
 		return
 	}
@@ -178,6 +182,7 @@ func (p *partition) arrive(record *kgo.Record, now time.Time) {
 func (p *partition) take(a arrival, again bool, now time.Time) {
 	refusal := pix.ReasonNone
 	if f, isCopy := p.first(&a, again); f != nil {
+		p.offsets.take(a.record.Offset)
 		switch {
 		case p.wait(f, &a, isCopy):
 			return
@@ -197,7 +202,7 @@ func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
 	}
 	f := &flight{kind: a.kind, partition: p, record: a.record, hopAt: now}
 	p.flights[a.order.ID] = f
-	refusal = cmp.Or(refusal, p.engine.participants.refusal(&a.order))
+	refusal = cmp.Or(refusal, p.engine.participants.refusal(&a.order), p.pace.refusal(&a.order, p.engine.config.Deadline, now))
 	var command payment.Command
 	f.payment, command = a.kind.begin(a.order, now, p.engine.config.Deadline, refusal)
 	p.perform(f, command, now)
@@ -269,6 +274,7 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 		broken("a chain has one result: order %s", f.payment.Order.ID)
 	}
 	p.engine.metrics.chains.count(purpose, result.Status)
+	p.took(f)
 	var command payment.Command
 	if purpose == chainReserve {
 		p.engine.crash.Pass(afterPhase1Answered)
@@ -281,6 +287,7 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 			p.engine.metrics.redelivered.Inc()
 		}
 		p.engine.metrics.hops.reserve.Observe(now.Sub(f.hopAt).Seconds())
+		p.pace.hold.observe(now.Sub(f.hopAt))
 		command = f.payment.Reserved(reservation)
 	} else {
 		p.engine.crash.Pass(afterPhase2Answered)
@@ -290,6 +297,9 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 			return
 		}
 		p.engine.metrics.hops.resolve.Observe(now.Sub(f.hopAt).Seconds())
+		if purpose != chainReceipt { // its time began with a look-up
+			p.pace.resolve.observe(now.Sub(f.hopAt))
+		}
 		f.decided = resolution == payment.Written
 		command = f.payment.Resolved(resolution)
 	}
@@ -321,6 +331,7 @@ func (p *partition) respond(r *response, now time.Time) {
 	} else {
 		p.engine.metrics.responses.used.Inc()
 		p.engine.metrics.hops.authorize.Observe(now.Sub(f.hopAt).Seconds())
+		p.pace.answer.observe(now.Sub(f.hopAt))
 		p.blamesAnother(r)
 	}
 	f.stopWaiting()
@@ -378,6 +389,7 @@ func (f *flight) stopWaiting() {
 
 // inspected takes what a look-up found.
 func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
+	p.took(f)
 	trace, holds, more := f.kind.read(&f.payment.Order, found, p.ids[:0])
 	if p.ids = more; len(more) > 0 {
 		p.engine.transfers.Read(f, more)
@@ -409,6 +421,7 @@ func (p *partition) end(f *flight, now time.Time) {
 			p.engine.metrics.settled(now)
 		}
 		p.engine.metrics.hops.report.Observe(now.Sub(f.hopAt).Seconds())
+		p.pace.report.observe(now.Sub(f.hopAt))
 		p.engine.metrics.acceptToReport.Observe(now.Sub(order.AcceptedAt).Seconds())
 	}
 	if !isReport {

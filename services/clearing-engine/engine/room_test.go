@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // A partition that is handed over frees all the room of its records: of those in the inbox,
@@ -13,7 +15,7 @@ import (
 func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 	e := &Engine{room: newRoom(1000, 1000, 1<<20)}
 	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, newParticipants(1, nil))
-	p := newPartition(e, 3, hint{base: 10, spans: []span{{11, 12}}})
+	p := newPartition(e, 3, stream.Hint{Base: 10, Spans: []stream.Span{{From: 11, To: 12}}})
 	var records []*kgo.Record
 	for offset := range int64(5) {
 		records = append(records, &kgo.Record{Partition: 3, Offset: 10 + offset, Value: make([]byte, 100)})

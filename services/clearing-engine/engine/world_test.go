@@ -35,7 +35,8 @@ type world struct {
 	client  *kgo.Client // the test's own
 	random  *rand.Rand
 	engines int
-	log     io.Writer // of the engines
+	log     io.Writer     // of the engines
+	banks   time.Duration // how long banks think
 }
 
 const brokerAddress = "127.0.0.1:9092"
@@ -178,6 +179,7 @@ func (w *world) bank(silent ...string) (stop func()) {
 			if fetches.IsClientClosed() {
 				return
 			}
+			time.Sleep(w.banks)
 			fetches.EachRecord(func(record *kgo.Record) {
 				var request pixv1.AuthorizationRequest
 				if err := request.UnmarshalVT(record.Value); err != nil {
@@ -264,6 +266,7 @@ type willingLedger struct {
 	chains    [][]tb.Transfer                                   // all that was asked to be written, but probes
 	status    func(chain []tb.Transfer) tb.CreateTransferResult // of leg 1, if not nil
 	absent    chan struct{}                                     // nil, or closed when the ledger comes back
+	pace      time.Duration                                     // what a transfer takes
 }
 
 func newWillingLedger() *willingLedger {
@@ -274,6 +277,10 @@ func newWillingLedger() *willingLedger {
 
 func (l *willingLedger) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEventResult, error) {
 	l.wait()
+	l.mu.Lock()
+	pace := l.pace
+	l.mu.Unlock()
+	time.Sleep(time.Duration(len(transfers)) * pace)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var results []tb.TransferEventResult

@@ -107,7 +107,11 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 			if !more {
 				return ctx.Err() == nil
 			}
-			err = s.send(r)
+			reports := []report{r}
+			for len(live.reports) > 0 { // together: they may need one look-up
+				reports = append(reports, <-live.reports)
+			}
+			err = s.send(ctx, reports)
 		case <-keepAlive.C:
 			err = s.events.KeepAlive(s.at.cursor())
 		case <-ctx.Done():
@@ -119,16 +123,50 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 	}
 }
 
-// send sends a report of the participant unless it was sent before.
-func (s *settlementStream) send(r report) error {
-	if int(r.partition) >= len(s.at) || r.offset < s.at[r.partition] {
-		return nil
+// send sends the reports of the participant that were not sent before.
+func (s *settlementStream) send(ctx context.Context, reports []report) error {
+	held, err := s.held(ctx, reports)
+	if err != nil {
+		return err
 	}
-	s.at[r.partition] = r.offset + 1
-	if r.banks[0] != s.participant && r.banks[1] != s.participant {
-		return nil
+	for _, r := range reports {
+		if int(r.partition) >= len(s.at) || r.offset < s.at[r.partition] {
+			continue
+		}
+		s.at[r.partition] = r.offset + 1
+		if r.banks[0] != s.participant && (r.banks[1] != s.participant || r.perhapsHeld && !held[r.body.EndToEndID]) {
+			continue
+		}
+		if err := s.events.Send(s.at.cursor(), "settlement", r.body); err != nil {
+			return err
+		}
 	}
-	return s.events.Send(s.at.cursor(), "settlement", r.body)
+	return nil
+}
+
+// held returns for which payments money was held, of those where that decides if the
+// participant is told. It waits for the ledger: what is left out now never comes again.
+func (s *settlementStream) held(ctx context.Context, reports []report) (map[string]bool, error) {
+	var ids []pix.EndToEndID
+	for _, r := range reports {
+		if id, err := pix.ParseEndToEndID(r.body.EndToEndID); err == nil && r.perhapsHeld && r.banks[0] != s.participant && r.banks[1] == s.participant {
+			ids = append(ids, id)
+		}
+	}
+	for {
+		held, problem := s.ledger.HeldPayments(ctx, ids)
+		if problem == nil {
+			return held, nil
+		}
+		if err := s.events.KeepAlive(s.at.cursor()); err != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // catchUp reads the topic up to a position. It waits for its turn, because each reader of
@@ -163,18 +201,16 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 		polling, cancel := context.WithTimeout(ctx, s.config.KeepAlive)
 		fetches := client.PollRecords(polling, 10_000)
 		cancel()
+		var reports []report
 		for _, record := range fetches.Records() {
-			if record.Attrs.IsControl() {
-				s.at[record.Partition] = max(s.at[record.Partition], record.Offset+1)
-				continue
-			}
 			r, ok := reportOf(record)
-			if !ok {
-				r = report{partition: record.Partition, offset: record.Offset}
+			if !ok || record.Attrs.IsControl() {
+				r = report{partition: record.Partition, offset: record.Offset} // nobody's: only passed
 			}
-			if s.send(r) != nil {
-				return false
-			}
+			reports = append(reports, r)
+		}
+		if s.send(ctx, reports) != nil {
+			return false
 		}
 		if ctx.Err() != nil || s.events.KeepAlive(s.at.cursor()) != nil {
 			return false

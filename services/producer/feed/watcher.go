@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -42,6 +43,8 @@ type report struct {
 	offset    int64
 	body      Settlement
 	banks     [2]pix.ISPB // the payer's and the payee's
+	// perhapsHeld: only the ledger knows if money was held, and so if the payee's bank is told.
+	perhapsHeld bool
 }
 
 // Settlement is the data of an event of GET /v1/settlements.
@@ -222,8 +225,8 @@ func (w *Watcher) subscribe(participant pix.ISPB) (subscriber *subscription, end
 // that one is short of money. A bank that rejects with such a code is not told its own
 // rejection here; GET /v1/payments/{endToEndId} tells it, because there the ledger knows the hold.
 //
-// AB03 is not among them. Most often money was held and the bank was late. A report does not
-// say if the payment itself came too late, and then the payee's bank is told, too.
+// AB03 is not among them. Most often money was held and the bank was late, but perhaps the
+// payment itself came too late. A report does not say which: the stream asks the ledger.
 var refusedUnheld = func() map[string]bool {
 	reasons := map[string]bool{}
 	for _, d := range pix.Definitions {
@@ -237,10 +240,12 @@ var refusedUnheld = func() map[string]bool {
 	return reasons
 }()
 
-// reportOf reads a record. It is false for one that cannot be read, which the audit reports.
+// reportOf reads a record. It is false for one that cannot be read, which the audit reports,
+// and for an amount above 2^63-1. Old reports of refused payments have such, and a client that
+// reads amounts as signed integers could never get past one.
 func reportOf(record *kgo.Record) (report, bool) {
 	message := &pixv1.SettlementReport{}
-	if err := message.UnmarshalVT(record.Value); err != nil {
+	if err := message.UnmarshalVT(record.Value); err != nil || message.AmountCentavos > math.MaxInt64 {
 		return report{}, false
 	}
 	r := report{partition: record.Partition, offset: record.Offset, body: Settlement{
@@ -260,9 +265,10 @@ func reportOf(record *kgo.Record) (report, bool) {
 	if r.body.Status == query.Rejected && refusedUnheld[message.ReasonCode] {
 		r.banks[1] = r.banks[0]
 	}
+	r.perhapsHeld = r.body.Status == query.Rejected && message.ReasonCode == pix.ReasonPayeePSPSilent.String()
 	if id, err := pix.ParseReturnID(message.EndToEndId); err == nil { // its ids name both banks, also when it is rejected
 		if original, err := pix.ParseEndToEndID(message.OriginalEndToEndId); err == nil {
-			r.banks = [2]pix.ISPB{id.PSP(), original.Payer()}
+			r.banks, r.perhapsHeld = [2]pix.ISPB{id.PSP(), original.Payer()}, false
 		}
 	}
 	return r, true

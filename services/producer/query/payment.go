@@ -118,6 +118,35 @@ func (l *Ledger) StateOfPayment(ctx context.Context, id pix.EndToEndID) (Payment
 	return paymentStateOf(id, found, asked), nil
 }
 
+// HeldPayments returns for which payments money is or was held, by their ids.
+func (l *Ledger) HeldPayments(ctx context.Context, all []pix.EndToEndID) (map[string]bool, *web.Problem) {
+	held := map[string]bool{}
+	for ids := range slices.Chunk(all, l.config.IDsMax/len(ledger.AppendTraceIDs(nil, pix.EndToEndID{}))) {
+		var wanted []tb.Uint128
+		for _, id := range ids {
+			wanted = ledger.AppendTraceIDs(wanted, id)
+		}
+		found, problem := l.transfers.find(ctx, wanted)
+		if problem != nil {
+			return nil, problem
+		}
+		byID := make(map[tb.Uint128]tb.Transfer, len(found))
+		for _, transfer := range found {
+			byID[transfer.ID] = transfer
+		}
+		for _, id := range ids {
+			var own []tb.Transfer
+			for _, wanted := range ledger.AppendTraceIDs(nil, id) {
+				if transfer, ok := byID[wanted]; ok {
+					own = append(own, transfer)
+				}
+			}
+			held[id.String()] = paymentStateOf(id, own, time.Time{}).ReservedAt != nil
+		}
+	}
+	return held, nil
+}
+
 // paymentWithReturns asks the ledger for a payment and its returns as they are at one
 // instant. Only a marked payment has returns in its slots. The slots name the returns, and
 // these name the verdicts to look up. Whenever a verdict id is new, one request looks up

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/producer/feed"
+)
+
+// A payment that came too late held nothing, so its payee's bank hears nothing of it. An old
+// report with an amount that no client can read does not end every stream that meets it.
+func TestThePayeesBankIsToldOnlyOfWhatWasHeldForIt(t *testing.T) {
+	l := startLedger(t)
+	client := books(t, l)
+	b := startBroker(t)
+	p := startProgram(t, b, l, append(lasting, "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100")...)
+	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("ledger", false)
+	p.awaitSettlements()
+	follow := func(bank, from string) (<-chan event, func()) {
+		ctx, end := context.WithCancel(context.Background())
+		return events(p.send(ctx, "GET", "/v1/settlements?participant="+bank+"&from="+from, "")), end
+	}
+	live, endLive := follow("10000002", "end")
+	defer endLive()
+
+	kafka, err := kgo.NewClient(kgo.SeedBrokers(b.Address), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kafka.Close()
+	report := func(id, code string, amount uint64) {
+		status := pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT
+		if code == "" {
+			status = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
+		}
+		value, err := (&pixv1.SettlementReport{EndToEndId: id, Status: status, ReasonCode: code, AmountCentavos: amount,
+			Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"}, Payee: &pixv1.Account{Ispb: "10000002", Branch: "0001", Number: "2"}}).MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kafka.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Settlements, Key: []byte(id), Value: value}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var toPayee, toPayer []string
+	for range 40 { // more than one look-up
+		held, late := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+		write(t, client, ledger.AppendReserve(nil, held, content, 60))
+		write(t, client, ledger.AppendVoid(nil, held, false, pix.ReasonPayeePSPSilent))
+		write(t, client, ledger.AppendReceipt(nil, late, content, pix.ReasonPayeePSPSilent, true))
+		report(late.String(), "AB03", 100)
+		report(held.String(), "AB03", 100)
+		toPayee, toPayer = append(toPayee, held.String()), append(toPayer, late.String(), held.String())
+	}
+	report("E-unreadable", "", math.MaxInt64+1)
+	report("E-last", "", 1)
+	toPayee, toPayer = append(toPayee, "E-last"), append(toPayer, "E-last")
+	check := func(name string, events <-chan event, want []string) {
+		t.Helper()
+		var got []string
+		for len(got) == 0 || got[len(got)-1] != "E-last" {
+			var s feed.Settlement
+			e := next(t, events)
+			if err := json.Unmarshal([]byte(e.data), &s); err != nil {
+				t.Fatal(e, err)
+			}
+			got = append(got, s.EndToEndID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %d events, want %d", name, len(got), len(want))
+		}
+	}
+	check("live", live, toPayee)
+	past, endPast := follow("10000002", "start")
+	defer endPast()
+	check("the payee's bank", past, toPayee)
+	payers, endPayers := follow("10000001", "start")
+	defer endPayers()
+	check("the payer's bank", payers, toPayer)
+}

@@ -9,9 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -46,13 +44,6 @@ const timeoutMinutesPerCount = 40
 // Run runs the tests, one package after the other. Failed tests are in the rows. An error
 // means that tests could not run.
 func Run(ctx context.Context, config Config) ([]Row, error) {
-	tests, err := list(config.Root)
-	if err != nil {
-		return nil, err
-	}
-	if err := refuseBroken(tests); err != nil {
-		return nil, err
-	}
 	var rows []Row
 	for _, folder := range packages {
 		arguments := []string{"test", "-json", "-count", strconv.Itoa(config.Count), "-timeout", fmt.Sprintf("%dm", timeoutMinutesPerCount*config.Count)}
@@ -82,29 +73,6 @@ func Run(ctx context.Context, config Config) ([]Row, error) {
 		rows = append(rows, found...)
 	}
 	return rows, nil
-}
-
-// testName finds a test in its source. go test -list would build and link every package first.
-var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(t `)
-
-// list returns the names of all tests.
-func list(root string) (names []string, err error) {
-	for _, folder := range packages {
-		files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
-		if err != nil || len(files) == 0 {
-			return nil, fmt.Errorf("there are no tests in %s (%w)", folder, err)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return nil, err
-			}
-			for _, match := range testName.FindAllStringSubmatch(string(text), -1) {
-				names = append(names, match[1])
-			}
-		}
-	}
-	return names, nil
 }
 
 // audited finds the payments of an audit.

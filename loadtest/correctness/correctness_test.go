@@ -3,6 +3,9 @@ package correctness
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -88,4 +91,40 @@ func TestEveryPromiseRestsOnTestsThatAreThere(t *testing.T) {
 	if err := refuseBroken(tests); err == nil || !strings.Contains(err.Error(), "poison input") {
 		t.Errorf("a promise without its test: %v", err)
 	}
+}
+
+// testName finds a test in its source. go test -list would build and link every package first.
+var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(t `)
+
+// list returns the names of all tests.
+func list(root string) (names []string, err error) {
+	for _, folder := range packages {
+		files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+		if err != nil || len(files) == 0 {
+			return nil, fmt.Errorf("there are no tests in %s (%w)", folder, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			for _, match := range testName.FindAllStringSubmatch(string(text), -1) {
+				names = append(names, match[1])
+			}
+		}
+	}
+	return names, nil
+}
+
+// refuseBroken returns an error that names a promise whose test does not exist.
+func refuseBroken(tests []string) error {
+	for _, p := range promises {
+		for _, test := range p.tests {
+			if !slices.Contains(tests, test) {
+				return fmt.Errorf("the promise %q rests on %s, which does not exist in %s: name the test that proves it now in loadtest/correctness/promises.go",
+					p.name, test, strings.Join(packages, ", "))
+			}
+		}
+	}
+	return nil
 }

@@ -46,19 +46,6 @@ func proves(test string) string {
 	return strings.Join(names, ", ")
 }
 
-// refuseBroken returns an error that names a promise whose test does not exist.
-func refuseBroken(tests []string) error {
-	for _, p := range promises {
-		for _, test := range p.tests {
-			if !slices.Contains(tests, test) {
-				return fmt.Errorf("the promise %q rests on %s, which does not exist in %s: name the test that proves it now in loadtest/correctness/promises.go",
-					p.name, test, strings.Join(packages, ", "))
-			}
-		}
-	}
-	return nil
-}
-
 // writePromises prints the table of promises in Markdown. It leaves out a promise of which
 // no test ran, because only some tests were asked for.
 func writePromises(w io.Writer, rows []Row) {

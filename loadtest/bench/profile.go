@@ -1,19 +1,18 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/google/pprof/profile"
 
 	"github.com/liquida/liquida/loadtest/meter"
 )
@@ -32,8 +31,6 @@ type Profile struct {
 // Top is the top of one profile.
 type Top struct {
 	Profile   string   `json:"profile"`
-	Unit      string   `json:"unit"`
-	Total     float64  `json:"total"`
 	Functions []Shared `json:"functions"`
 }
 
@@ -46,14 +43,21 @@ type Shared struct {
 
 // profiles are taken in this order, after the run has warmed up.
 var profiles = []struct {
-	name, path, sample string
-	functions          int
+	name, path string
+	options    []string // of go tool pprof
 }{
-	{"CPU", "profile?seconds=10", "cpu", 25},
-	{"objects allocated", "allocs?seconds=4", "alloc_objects", 15},
-	{"waiting for locks", "mutex?seconds=4", "delay", 8},
-	{"blocked", "block?seconds=4", "delay", 8},
+	{"CPU", "profile?seconds=10", []string{"-nodecount=25"}},
+	{"objects allocated", "allocs?seconds=4", []string{"-sample_index=alloc_objects", "-nodecount=15"}},
+	// A wait counts for the function that waited, not for the lock or channel itself.
+	{"waiting for locks", "mutex?seconds=4", []string{"-sample_index=delay", "-nodecount=8", "-hide=" + inRuntime}},
+	{"blocked", "block?seconds=4", []string{"-sample_index=delay", "-nodecount=8", "-hide=" + inRuntime}},
 }
+
+const (
+	inRuntime = `^(runtime|sync|internal)[./]`
+	// collectors are the functions under which the garbage collector works.
+	collectors = `^runtime\.(gcBgMarkWorker|gcAssistAlloc|bgsweep|bgscavenge|gcStart)`
+)
 
 const warmUp = 4 * time.Second
 
@@ -89,20 +93,15 @@ func (p *Profile) take(ctx context.Context, url string) error {
 		if err := fetch(ctx, url+"/debug/pprof/"+wanted.path, file); err != nil {
 			return fmt.Errorf("cannot profile the engine: %w", err)
 		}
-		taken, err := os.Open(file)
+		functions, _, err := topOf(ctx, file, wanted.options...)
 		if err != nil {
 			return err
 		}
-		parsed, err := profile.Parse(taken)
-		taken.Close()
-		if err != nil {
-			return fmt.Errorf("cannot read the profile %s: %w", file, err)
-		}
-		top, collecting := topOf(parsed, wanted.sample)
-		top.Profile, top.Functions = wanted.name, top.Functions[:min(wanted.functions, len(top.Functions))]
-		p.Tops = append(p.Tops, top)
-		if wanted.sample == "cpu" {
-			p.GCShare = collecting
+		p.Tops = append(p.Tops, Top{wanted.name, functions})
+		if wanted.name == "CPU" {
+			if _, p.GCShare, err = topOf(ctx, file, "-nodecount=100000", "-nodefraction=0", "-focus="+collectors); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -129,67 +128,31 @@ func fetch(ctx context.Context, url, file string) error {
 	return errors.Join(err, to.Close())
 }
 
-// collectors are the functions under which the garbage collector works.
-var collectors = []string{"runtime.gcBgMarkWorker", "runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge", "runtime.gcStart"}
+// shownShare is how go tool pprof says which share of a profile it shows.
+var shownShare = regexp.MustCompile(`accounting for \S+ (\S+)% of`)
 
-// topOf adds up a profile by function, the largest first, and the garbage collector's share.
-func topOf(p *profile.Profile, sample string) (top Top, collecting float64) {
-	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == sample })
-	if index < 0 {
-		return top, 0
+// topOf returns what go tool pprof shows of a profile, and which share of the whole that is.
+func topOf(ctx context.Context, file string, options ...string) (functions []Shared, shown float64, err error) {
+	command := exec.CommandContext(ctx, "go", append(append([]string{"tool", "pprof", "-top"}, options...), file)...)
+	command.Env = append(os.Environ(), "PPROF_TMPDIR="+filepath.Dir(file))
+	text, err := command.Output()
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot read the profile %s: %v: %w", file, command.Args, err)
 	}
-	top.Unit = p.SampleType[index].Unit
-	byName := map[string]*Shared{}
-	for _, s := range p.Sample {
-		value := float64(s.Value[index])
-		top.Total += value
-		seen, collects, self := map[string]bool{}, false, selfOf(s, sample)
-		for _, location := range s.Location {
-			for _, line := range location.Line { // inlined callees come first
-				name := line.Function.Name
-				if byName[name] == nil {
-					byName[name] = &Shared{Name: name}
-				}
-				if name == self {
-					byName[name].Self += value
-					self = ""
-				}
-				if !seen[name] {
-					byName[name].All += value
-				}
-				seen[name] = true
-				collects = collects || slices.Contains(collectors, name)
-			}
-		}
-		if collects {
-			collecting += value
+	share := func(percent string) float64 {
+		n, _ := strconv.ParseFloat(strings.TrimSuffix(percent, "%"), 64)
+		return n / 100
+	}
+	head, rows, _ := strings.Cut(string(text), "cum%\n")
+	if match := shownShare.FindStringSubmatch(head); match != nil {
+		shown = share(match[1])
+	}
+	for line := range strings.Lines(rows) { // flat flat% sum% cum cum% function
+		if f := strings.Fields(line); len(f) > 5 {
+			functions = append(functions, Shared{strings.Join(f[5:], " "), share(f[1]), share(f[4])})
 		}
 	}
-	for _, function := range byName {
-		if function.Name == "" {
-			function.Name = "(without a name: the kernel's vDSO)"
-		}
-		function.Self, function.All = function.Self/max(top.Total, 1), function.All/max(top.Total, 1)
-		if function.Self > 0 {
-			top.Functions = append(top.Functions, *function)
-		}
-	}
-	slices.SortFunc(top.Functions, func(a, b Shared) int { return cmp.Or(cmp.Compare(b.Self, a.Self), strings.Compare(a.Name, b.Name)) })
-	return top, collecting / max(top.Total, 1)
-}
-
-// selfOf is the function that a sample counts for: where it was taken, or for a wait the
-// function that waited, not the lock or channel itself.
-func selfOf(s *profile.Sample, sample string) string {
-	for _, location := range s.Location {
-		for _, line := range location.Line {
-			name := line.Function.Name
-			if sample != "delay" || !strings.HasPrefix(name, "runtime.") && !strings.HasPrefix(name, "sync.") && !strings.HasPrefix(name, "internal/") {
-				return name
-			}
-		}
-	}
-	return ""
+	return functions, shown, nil
 }
 
 // count fills in the counters of the whole run.

@@ -3,8 +3,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"path"
-	"regexp"
 	"slices"
 
 	"github.com/liquida/liquida/loadtest/meter"
@@ -220,21 +218,14 @@ func (r *Result) profileTables() (tables []report.Table) {
 		engine.Add("voluntary context switches", fmt.Sprintf("%.2f", p.Waits))
 		tables = append(tables, engine)
 		for _, top := range p.Tops {
-			table := report.Table{Title: fmt.Sprintf("Profile: %s, %.4g %s in all", top.Profile, top.Total, top.Unit), Head: []string{"function", "itself", "with all it calls"}}
+			table := report.Table{Title: "Profile: " + top.Profile, Head: []string{"function", "itself", "with all it calls"}}
 			for _, f := range top.Functions {
-				table.Add(shortName(f.Name), percent(f.Self), percent(f.All))
+				table.Add(f.Name, percent(f.Self), percent(f.All))
 			}
 			tables = append(tables, table)
 		}
 	}
 	return tables
-}
-
-var typeArguments = regexp.MustCompile(`\[.*\]`)
-
-// shortName is a function's package, type and name.
-func shortName(function string) string {
-	return path.Base(typeArguments.ReplaceAllString(function, "[…]"))
 }
 
 func ms(v float64) string      { return fmt.Sprintf("%.1f", v) }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
@@ -18,13 +17,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
-	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 // operation is what a row asks the HTTP API for, again and again. Each connection sends its
@@ -62,37 +62,24 @@ const (
 	// settlingRate is low, so that it leaves the machine to the reads.
 	settlingRate = 1000
 	reportsMax   = 5 * time.Minute
-	answerMax    = 4 << 20
 )
 
 // callers ask the HTTP API as the banks.
-type callers struct {
-	url    string
-	keys   map[string]string // by ISPB
-	client *http.Client
+type callers struct{ *load.Callers }
+
+// call makes a request. The response must have a status, and hold a text this many times.
+func (c *callers) call(ctx context.Context, method, path, ispb string, body []byte, status int, text string, times int) error {
+	answer, err := c.Ask(ctx, method, path, ispb, body, status)
+	if n := bytes.Count(answer, []byte(text)); err == nil && n != times {
+		err = fmt.Errorf("%s %s: the response holds %s %d times, not %d: %.500s", method, path, text, n, times, answer)
+	}
+	return err
 }
 
-// call makes a request and reads the whole response. The response must have a status, and hold
-// a text this many times.
-func (c *callers) call(ctx context.Context, method, path, ispb string, body []byte, status int, text string, times int) error {
-	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Authorization", "Bearer "+c.keys[ispb])
-	response, err := c.client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
-	if err != nil {
-		return err
-	}
-	if n := bytes.Count(answer, []byte(text)); response.StatusCode != status || n != times {
-		return fmt.Errorf("%s %s: %s holds %s %d times, not %d: %.500s", method, path, response.Status, text, n, times, answer)
-	}
-	return nil
+// balance reads the balance of a customer.
+func (c *callers) balance(ctx context.Context, customer pix.Account) error {
+	return c.call(ctx, http.MethodGet, fmt.Sprintf("/v1/accounts/%s/%s/%s", customer.ISPB, customer.Branch, customer.Number), string(customer.ISPB), nil,
+		http.StatusOK, `"posted_centavos":`, 1)
 }
 
 // orderRequest is a request with orders.
@@ -110,44 +97,27 @@ func (c *callers) payBatch(ctx context.Context, s orderRequest) error {
 	return c.call(ctx, http.MethodPost, "/v1/payments:batch", s.ispb, s.body, http.StatusOK, `"status":"accepted"`, s.payments)
 }
 
-// order is a payment in the form of the HTTP API.
-type order struct {
-	EndToEndID     string  `json:"end_to_end_id"`
-	Payer          account `json:"payer"`
-	Payee          account `json:"payee"`
-	AmountCentavos uint64  `json:"amount_centavos"`
-}
-
-type account struct {
-	ISPB   string `json:"ispb"`
-	Branch string `json:"branch"`
-	Number string `json:"number"`
-}
-
 // orders creates payments that must settle, before anything is measured.
-func orders(population sandbox.Population, n int) ([]order, error) {
+func orders(population sandbox.Population, n int) ([]client.Payment, error) {
 	random := rand.New(rand.NewPCG(1, 0))
 	generator := mix.NewGenerator(population, random)
 	settling, err := mix.Parse("settling")
 	if err != nil {
 		return nil, err
 	}
-	start, all := time.Now(), make([]order, 0, n)
-	var message pixv1.PaymentOrder
+	start, all := time.Now(), make([]client.Payment, 0, n)
 	for i, c := range settling.Schedule(n, random) {
-		payment := generator.Payment(c, start.Add(time.Duration(i)*time.Microsecond))
-		message.Reset()
-		if err := message.UnmarshalVT(payment.First.Value); err != nil {
+		payment, err := load.PaymentOf(generator.Payment(c, start.Add(time.Duration(i)*time.Microsecond)).First.Value)
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, order{message.EndToEndId, account{message.Payer.Ispb, message.Payer.Branch, message.Payer.Number},
-			account{message.Payee.Ispb, message.Payee.Branch, message.Payee.Number}, message.AmountCentavos})
+		all = append(all, payment)
 	}
 	return all, nil
 }
 
 // orderRequests puts orders into requests of one bank each, with at most this many lines.
-func orderRequests(orders []order, lines int) (all []orderRequest, err error) {
+func orderRequests(orders []client.Payment, lines int) (all []orderRequest, err error) {
 	open := map[string]*orderRequest{}
 	for _, o := range orders {
 		s := open[o.Payer.ISPB]
@@ -239,8 +209,8 @@ func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbo
 	if err != nil {
 		return nil, err
 	}
-	callers := &callers{s.ProducerURL(), keys, load.NewHTTPClient()}
-	defer callers.client.CloseIdleConnections()
+	callers := &callers{load.NewCallers(s.ProducerURL(), keys)}
+	defer callers.Close()
 	door := &Door{Operation: r.asks, Connections: c.DoorConnections}
 	run := &Run{Payments: r.payments, Door: door}
 	var before, after meter.Sample
@@ -344,6 +314,10 @@ func (c Config) readStates(ctx context.Context, s *stack.Stack, callers *callers
 
 // readBalances reads balances while payments come over HTTP at a fixed rate.
 func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, run *Run, measured func(func() error) error) (got callResult, err error) {
+	keys, err := s.Keys()
+	if err != nil {
+		return got, err
+	}
 	settling, err := mix.Parse("settling")
 	if err != nil {
 		return got, err
@@ -353,15 +327,13 @@ func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *calle
 		go func() {
 			var err error
 			got, err = callOver(ctx, c.DoorConnections, anyFor(c.RateDuration, population.Customers, func(ctx context.Context, i int) error {
-				customer := population.Customer(i)
-				return callers.call(ctx, http.MethodGet, fmt.Sprintf("/v1/accounts/%s/%s/%s", customer.ISPB, customer.Branch, customer.Number), string(customer.ISPB), nil,
-					http.StatusOK, `"posted_centavos":`, 1)
+				return callers.balance(ctx, population.Customer(i))
 			}))
 			reading <- err
 		}()
 		result, err := load.Run(ctx, load.Config{
 			Stream: s.Kafka(), Population: population, Mix: settling, MixName: "settling",
-			Rate: settlingRate, Payments: r.payments, Seed: 1, DrainTimeout: reportsMax, OutstandingMax: 1_000_000, FrontDoor: callers.url, Keys: callers.keys,
+			Rate: settlingRate, Payments: r.payments, Seed: 1, DrainTimeout: reportsMax, OutstandingMax: 1_000_000, FrontDoor: s.ProducerURL(), Keys: keys,
 		})
 		if err := errors.Join(err, <-reading); err != nil {
 			return err

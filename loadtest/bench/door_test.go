@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -86,7 +87,7 @@ func TestRequestsOfTheFrontDoorHoldEachPaymentOnce(t *testing.T) {
 		for _, s := range all {
 			decoder, count := json.NewDecoder(bytes.NewReader(s.body)), 0
 			for {
-				var o order
+				var o client.Payment
 				if err := decoder.Decode(&o); errors.Is(err, io.EOF) {
 					break
 				} else if err != nil {
@@ -131,8 +132,8 @@ func TestAskingEndsWithTheFirstWrongAnswer(t *testing.T) {
 		_, _ = io.WriteString(w, `{"status":"accepted"}`)
 	}))
 	defer server.Close()
-	c := &callers{server.URL, map[string]string{"10000001": "key"}, load.NewHTTPClient()}
-	defer c.client.CloseIdleConnections()
+	c := &callers{load.NewCallers(server.URL, map[string]string{"10000001": "key"})}
+	defer c.Close()
 	requests := make([]orderRequest, 200)
 	for i := range requests {
 		requests[i] = orderRequest{ispb: "10000001", body: []byte("{}"), payments: 1}

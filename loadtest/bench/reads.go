@@ -3,9 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
@@ -20,31 +18,13 @@ const readsInFlightMax = 20_000
 // are. Latencies count from the intended send. The function that it returns waits for the last
 // response and returns the first error.
 func startReads(ctx context.Context, url string, keys map[string]string, population sandbox.Population, rate int, lasts time.Duration, into **load.Latency) func() error {
-	client := load.NewHTTPClient()
+	callers := &callers{load.NewCallers(url, keys)}
 	recorder := load.NewRecorder()
 	var answered sync.WaitGroup
 	var failed error
 	var once sync.Once
 	fail := func(err error) {
 		once.Do(func() { failed = fmt.Errorf("the run is not valid: a balance read failed: %w", err) })
-	}
-	read := func(url, key string, intended time.Time) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		request.Header.Set("Authorization", "Bearer "+key)
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
-		if err == nil && response.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s responds %s: %s", url, response.Status, body)
-		}
-		recorder.Record(time.Since(intended))
-		return err
 	}
 	sent := make(chan struct{})
 	go func() {
@@ -67,16 +47,17 @@ func startReads(ctx context.Context, url string, keys map[string]string, populat
 			account := population.Customer(random.IntN(population.Customers))
 			answered.Go(func() {
 				defer func() { <-room }()
-				if err := read(fmt.Sprintf("%s/v1/accounts/%s/%s/%s", url, account.ISPB, account.Branch, account.Number), keys[string(account.ISPB)], intended); err != nil {
+				if err := callers.balance(ctx, account); err != nil {
 					fail(err)
 				}
+				recorder.Record(time.Since(intended))
 			})
 		}
 	}()
 	return func() error {
 		<-sent
 		answered.Wait()
-		client.CloseIdleConnections()
+		callers.Close()
 		latency := recorder.Latency("balance read")
 		*into = &latency
 		return failed

@@ -78,7 +78,7 @@ type loader struct {
 	config   Config
 	tracker  *tracker
 	producer *kgo.Client
-	http     *httpSender // nil: send to Kafka
+	http     *Callers // nil: send to Kafka
 	dropped  int
 	late     int
 	lateMax  time.Duration
@@ -124,8 +124,8 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 
 	l := &loader{config: config, tracker: newTracker(config.Allowed, config.Faults), producer: producer}
 	if config.FrontDoor != "" {
-		l.http = &httpSender{config.FrontDoor, config.Keys, NewHTTPClient()}
-		if err := l.http.passes(schedule); err != nil {
+		l.http = NewCallers(config.FrontDoor, config.Keys)
+		if err := passes(schedule); err != nil {
 			return nil, err
 		}
 	}

@@ -29,7 +29,7 @@ func TestFrontDoorPostsTheOrderAndTellsARefusal(t *testing.T) {
 		_, _ = w.Write([]byte("the reason"))
 	}))
 	defer server.Close()
-	door := httpSender{server.URL, map[string]string{string(payment.Payer.ISPB): "the key"}, NewHTTPClient()}
+	door := NewCallers(server.URL, map[string]string{string(payment.Payer.ISPB): "the key"})
 	if err := door.post(payment.First.Value); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestFrontDoorPostsTheOrderAndTellsARefusal(t *testing.T) {
 	if err := door.post(payment.First.Value); err == nil || !strings.Contains(err.Error(), "the reason") {
 		t.Errorf("the refusal reads %v", err)
 	}
-	if door.passes([]mix.Case{mix.Accepted, mix.SameBank}) != nil || door.passes([]mix.Case{mix.Accepted, mix.Undecodable}) == nil {
+	if passes([]mix.Case{mix.Accepted, mix.SameBank}) != nil || passes([]mix.Case{mix.Accepted, mix.Undecodable}) == nil {
 		t.Error("ordinary payments pass the front door, broken messages do not")
 	}
 }

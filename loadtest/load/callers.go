@@ -1,0 +1,91 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/loadtest/mix"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// Callers ask the HTTP API as the banks.
+type Callers struct {
+	url    string
+	keys   map[string]string // by ISPB
+	client *http.Client
+}
+
+// NewCallers keep up to 256 connections: with one connection for each request a load would
+// measure connecting. Waiting for a connection counts as latency.
+func NewCallers(url string, keys map[string]string) *Callers {
+	return &Callers{url, keys, &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256}}}
+}
+
+// Close closes the connections.
+func (c *Callers) Close() { c.client.CloseIdleConnections() }
+
+// answerMax bounds a response, which may be about a batch.
+const answerMax = 4 << 20
+
+// Ask makes a request and reads the whole response, which must have a status.
+func (c *Callers) Ask(ctx context.Context, method, path, ispb string, body []byte, status int) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.keys[ispb])
+	response, err := c.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
+	if err == nil && response.StatusCode != status {
+		err = fmt.Errorf("%s %s: the HTTP API responds %s: %.500s", method, path, response.Status, bytes.TrimSpace(answer))
+	}
+	return answer, err
+}
+
+// passes returns an error for cases that the HTTP API denies, or that need the place of
+// their record.
+func passes(schedule []mix.Case) error {
+	for _, c := range schedule {
+		if c != mix.Accepted && c != mix.SameBank && c != mix.Hottest {
+			return fmt.Errorf("payments of the case %s cannot be sent over HTTP", c)
+		}
+	}
+	return nil
+}
+
+// nowhere is the record of a message whose place in the topic is unknown.
+var nowhere = record{-1, -1}
+
+// PaymentOf returns an order of pix.payments in the form of the HTTP API.
+func PaymentOf(order []byte) (client.Payment, error) {
+	var message pixv1.PaymentOrder
+	err := message.UnmarshalVT(order)
+	account := func(a *pixv1.Account) client.Account {
+		return client.Account{ISPB: a.GetIspb(), Branch: a.GetBranch(), Number: a.GetNumber()}
+	}
+	return client.Payment{EndToEndID: message.EndToEndId, Payer: account(message.Payer), Payee: account(message.Payee), AmountCentavos: int64(message.AmountCentavos)}, err
+}
+
+// post sends one order by POST /v1/payments. It returns nil if the API accepted it.
+func (c *Callers) post(order []byte) error {
+	payment, err := PaymentOf(order)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(payment)
+	if err != nil {
+		return err
+	}
+	_, err = c.Ask(context.Background(), http.MethodPost, "/v1/payments", payment.Payer.ISPB, body, http.StatusAccepted)
+	return err
+}

@@ -139,19 +139,8 @@ func (r *Result) Write(w io.Writer) {
 	}
 	fmt.Fprintln(w, r.Answers)
 
-	fmt.Fprintln(w, "\nfaults; seconds from the fault's beginning, in the partitions that it hit:")
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "fault\ttimes\tfirst settled, median\tmax\tlongest standstill, median\tmax\tproblems\t")
-	for _, k := range r.Kinds() {
-		fmt.Fprintf(table, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t\n", k.Kind, k.Times, k.FirstMedian, k.FirstMax, k.StandstillMedian, k.Standstill, k.Problems)
-	}
-	table.Flush()
-	fmt.Fprintln(w, "\nrecovery:")
-	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, figure := range r.Recovery() {
-		fmt.Fprintf(table, "%s\t%s\n", figure.What, figure.Value)
-	}
-	table.Flush()
+	r.kindsTable().Write(w)
+	r.recoveryTable().Write(w)
 	for _, problem := range r.Problems {
 		fmt.Fprintf(w, "PROBLEM %s\n", problem)
 	}

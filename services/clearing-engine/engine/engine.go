@@ -26,6 +26,7 @@ import (
 type Engine struct {
 	config                *Config
 	on                    host.Host
+	started               time.Time
 	pendingTimeoutSeconds uint32
 	telemetry             *telemetry.Telemetry
 	log                   *zap.Logger
@@ -95,6 +96,9 @@ func (e *Engine) produce(record *kgo.Record, acknowledged func()) {
 		}
 	})
 }
+
+// second is the age of this process in seconds, by the monotonic clock.
+func (e *Engine) second(now time.Time) int64 { return int64(now.Sub(e.started) / time.Second) }
 
 // now is the wall clock, which a test can make wrong. Only what is compared with another
 // clock is read here.

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"sync/atomic"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -66,10 +65,12 @@ type flight struct {
 	kind      kind
 	partition *partition
 	record    *kgo.Record
-	waiting   []waiter      // records that came later and wait for this one
-	judgement judgement     // of the look-up that made the order a dead letter
-	waits     *atomic.Int64 // the count of payments that wait for the same PSP, while this one does
-	hopAt     time.Time     // when the present hop began
+	waiting   []waiter   // records that came later and wait for this one
+	judgement judgement  // of the look-up that made the order a dead letter
+	waits     *questions // to the PSP, while this order waits for its response
+	asked     int64      // the second in which it was asked
+	charged   bool       // the question takes a place of the payer's share: the PSP was silent
+	hopAt     time.Time  // when the present hop began
 
 	taken   bool            // see offsets.take
 	writing chainPurpose    // of the chain under way, or chainNone

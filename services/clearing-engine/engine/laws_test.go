@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,7 +150,7 @@ func lastLegs(chain []tb.Transfer, n int) []tb.Transfer {
 
 // newLawPartition returns a partition with a payment in flight, which waits for its bank.
 func newLawPartition() (*partition, *flight) {
-	e := &Engine{room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(10, nil), config: &Config{Deadline: time.Minute}}
+	e := &Engine{room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(40, 0.25, nil), config: &Config{Deadline: time.Minute}}
 	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, e.participants)
 	p := newPartition(e, 0, stream.Hint{})
 	f := &flight{kind: paymentKind{}, partition: p, record: &kgo.Record{Offset: 7}}
@@ -181,8 +180,8 @@ func TestBrokenStateIsNoticed(t *testing.T) {
 	mustBreak(t, "an order ends once", func() { p.end(&flight{payment: f.payment}, now) })
 	mustBreak(t, "a dead letter is acknowledged once", func() { p.handle(&event{kind: deadLettered, record: f.record}, now) })
 
-	f.waits = new(atomic.Int64)
-	mustBreak(t, "payments that wait for a PSP are counted once", f.stopWaiting)
+	f.waits = new(questions)
+	mustBreak(t, "payments that wait for a PSP are counted once", func() { f.stopWaiting(now, false) })
 
 	p.engine.room.take(1, 10)
 	mustBreak(t, "room is freed once", func() { p.engine.room.free(2, 10) })

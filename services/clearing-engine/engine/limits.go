@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -95,50 +94,70 @@ func (r *room) inFlight() (payments int, bytes int64) {
 	return r.payments, r.bytes
 }
 
-// participants counts the payments that wait for each receiving PSP, so that a silent one
-// cannot take all the room.
+// participants says which payments would be refused because of who pays or receives. It
+// knows the open questions to each receiving PSP, so that a silent one cannot take the room.
 type participants struct {
-	waitingMax int64
-	inactive   map[pix.ISPB]bool
+	questionsMax int // to one PSP
+	silence      silence
+	inactive     map[pix.ISPB]bool
 
-	mu      sync.RWMutex
-	waiting map[pix.ISPB]*atomic.Int64 // only of PSPs with accounts, so it is bounded
+	mu        sync.RWMutex
+	questions map[pix.ISPB]*questions // only of PSPs with accounts, so it is bounded
 }
 
-func newParticipants(waitingMax int, inactive []string) *participants {
-	p := &participants{waitingMax: int64(waitingMax), inactive: map[pix.ISPB]bool{}, waiting: map[pix.ISPB]*atomic.Int64{}}
+// newParticipants returns participants with room for so many payments in flight. One PSP may
+// have a share of it.
+func newParticipants(inFlightMax int, share float64, inactive []string) *participants {
+	p := &participants{
+		questionsMax: max(1, int(float64(inFlightMax)*share)), silence: silence{max: int64(inFlightMax / 2)},
+		inactive: map[pix.ISPB]bool{}, questions: map[pix.ISPB]*questions{},
+	}
 	for _, ispb := range inactive {
 		p.inactive[pix.ISPB(ispb)] = true
 	}
 	return p
 }
 
-// refusal returns why this engine would refuse a new payment, or ReasonNone.
-func (p *participants) refusal(order *pix.Order) pix.Reason {
+// refusal returns why this engine would refuse a new payment, or ReasonNone. silent says that the
+// payee's PSP owes old answers.
+func (p *participants) refusal(order *pix.Order) (reason pix.Reason, silent bool) {
 	if len(p.inactive) > 0 && (p.inactive[order.Payer.ISPB] || p.inactive[order.Payee.ISPB]) {
-		return pix.ReasonInactivePSP
+		return pix.ReasonInactivePSP, false
 	}
 	p.mu.RLock()
-	waiting := p.waiting[order.Payee.ISPB]
+	asked := p.questions[order.Payee.ISPB]
 	p.mu.RUnlock()
-	if waiting != nil && waiting.Load() >= p.waitingMax {
-		return pix.ReasonPayeePSPBusy
+	if asked == nil {
+		return pix.ReasonNone, false
 	}
-	return pix.ReasonNone
+	open, stuck := asked.count()
+	if open >= p.questionsMax || p.silence.isFull(stuck) {
+		return pix.ReasonPayeePSPBusy, stuck > 0
+	}
+	return pix.ReasonNone, stuck > 0
 }
 
-// counter returns the count of payments that wait for a PSP.
-func (p *participants) counter(psp pix.ISPB) *atomic.Int64 {
+// of returns the open questions to a PSP.
+func (p *participants) of(psp pix.ISPB) *questions {
 	p.mu.RLock()
-	waiting := p.waiting[psp]
+	asked := p.questions[psp]
 	p.mu.RUnlock()
-	if waiting != nil {
-		return waiting
+	if asked != nil {
+		return asked
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waiting[psp] == nil {
-		p.waiting[pix.ISPB(strings.Clone(string(psp)))] = new(atomic.Int64) // psp lies in a record, which it would keep alive
+	if p.questions[psp] == nil {
+		p.questions[pix.ISPB(strings.Clone(string(psp)))] = &questions{silence: &p.silence} // psp lies in a record, which it would keep alive
 	}
-	return p.waiting[psp]
+	return p.questions[psp]
+}
+
+// age lets the open questions of all PSPs grow older.
+func (p *participants) age(second int64) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for _, asked := range p.questions {
+		asked.age(second)
+	}
 }

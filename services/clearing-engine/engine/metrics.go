@@ -185,7 +185,8 @@ func (w waitingForPSP) Describe(ch chan<- *prometheus.Desc) { ch <- w.descriptio
 func (w waitingForPSP) Collect(ch chan<- prometheus.Metric) {
 	w.participants.mu.RLock()
 	defer w.participants.mu.RUnlock()
-	for psp, waiting := range w.participants.waiting {
-		ch <- prometheus.MustNewConstMetric(w.description, prometheus.GaugeValue, float64(waiting.Load()), string(psp))
+	for psp, asked := range w.participants.questions {
+		open, _ := asked.count()
+		ch <- prometheus.MustNewConstMetric(w.description, prometheus.GaugeValue, float64(open), string(psp))
 	}
 }

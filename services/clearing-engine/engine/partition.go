@@ -38,7 +38,7 @@ type partition struct {
 	// again are the waiters whose records are being fetched again, by offset. shares is what
 	// this partition has of the banks' shares.
 	again  map[int64]returning
-	shares map[pix.ISPB]int
+	shares map[holder]int
 
 	pace pace
 
@@ -57,7 +57,7 @@ const tickInterval = 100 * time.Millisecond
 func newPartition(e *Engine, number int32, h stream.Hint) *partition {
 	return &partition{
 		number: number, engine: e, inbox: newInbox(), offsets: newOffsets(h),
-		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, shares: map[pix.ISPB]int{},
+		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, shares: map[holder]int{},
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -73,7 +73,9 @@ func (p *partition) run() {
 			p.forget()
 			return
 		case <-ticker.C:
-			p.tick(p.engine.now())
+			now := p.engine.now()
+			p.engine.participants.age(p.engine.second(now))
+			p.tick(now)
 		case <-p.inbox.ready:
 			events = p.inbox.take(events)
 			now := p.engine.now()
@@ -92,10 +94,10 @@ func (p *partition) run() {
 func (p *partition) forget() {
 	p.inbox.close()
 	for _, f := range p.flights {
-		f.stopWaiting()
+		f.stopWaiting(p.engine.now(), false)
 	}
-	for bank, n := range p.shares {
-		p.engine.shares.add(bank, -n)
+	for h, n := range p.shares {
+		p.engine.shares.add(h, -n)
 	}
 	p.engine.room.free(int(p.roomPayments.Swap(0)), p.roomBytes.Swap(0))
 }
@@ -148,7 +150,7 @@ func (p *partition) handle(e *event, now time.Time) {
 			broken("a dead letter is acknowledged once: partition %d, offset %d", p.number, e.record.Offset)
 		}
 		if e.bank != "" {
-			p.freeShare(e.bank)
+			p.freeShare(holder{bank: e.bank})
 		}
 		p.finish(e.record)
 	case drain:
@@ -202,10 +204,19 @@ func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
 	}
 	f := &flight{kind: a.kind, partition: p, record: a.record, hopAt: now}
 	p.flights[a.order.ID] = f
-	refusal = cmp.Or(refusal, p.engine.participants.refusal(&a.order), p.pace.refusal(&a.order, p.engine.config.Deadline, now))
+	refusal = cmp.Or(refusal, p.refusal(&a), p.pace.refusal(&a.order, p.engine.config.Deadline, now))
 	var command payment.Command
 	f.payment, command = a.kind.begin(a.order, now, p.engine.config.Deadline, refusal)
 	p.perform(f, command, now)
+}
+
+// refusal returns why this engine would refuse a new order, or ReasonNone.
+func (p *partition) refusal(a *arrival) pix.Reason {
+	reason, silent := p.engine.participants.refusal(&a.order)
+	if reason == pix.ReasonNone && silent && p.engine.shares.usedUp(questionsOf(&a.order)) {
+		reason = pix.ReasonPayeePSPBusy
+	}
+	return reason
 }
 
 // perform carries out a command. Its result comes back as an event.
@@ -217,8 +228,13 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.write(f, chainReserve, f.kind.hold(p.chain[:0], order, p.engine.pendingTimeoutSeconds))
 	case payment.Authorize:
 		f.hopAt = now
-		f.waits = p.engine.participants.counter(order.Payee.ISPB)
-		f.waits.Add(1)
+		var silent bool
+		f.waits = p.engine.participants.of(order.Payee.ISPB)
+		f.asked, silent = f.waits.ask(p.engine.second(now))
+		if silent {
+			p.addToShare(questionsOf(order))
+			f.charged = true
+		}
 		p.engine.room.awaitBank(1)
 		p.noteDue(f)
 		p.engine.produce(p.authorizationRequest(f), func() { p.engine.crash.Pass(afterRequestProduced) })
@@ -242,7 +258,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.engine.produce(p.settlementReport(f), func() { p.inbox.put(event{kind: reported, flight: f}) })
 		p.engine.crash.Pass(afterReportProduced)
 	case payment.DeadLetter:
-		p.addToShare(order.ID.Payer())
+		p.addToShare(holder{bank: order.ID.Payer()})
 		p.deadLetter(f.record, conflictOf(f.kind, order, command.Reason), func() { p.inbox.put(event{kind: reported, flight: f}) })
 	case payment.Halt:
 		p.engine.fail(fmt.Errorf("partition %d, offset %d: %s", p.number, f.record.Offset, command.Detail))
@@ -334,7 +350,7 @@ func (p *partition) respond(r *response, now time.Time) {
 		p.pace.answer.observe(now.Sub(f.hopAt))
 		p.blamesAnother(r)
 	}
-	f.stopWaiting()
+	f.stopWaiting(now, true)
 	f.hopAt = now
 	p.perform(f, command, now)
 }
@@ -362,7 +378,7 @@ func (p *partition) tick(now time.Time) {
 			continue
 		}
 		if command := f.payment.Ticked(now); command.Action != payment.Wait {
-			f.stopWaiting()
+			f.stopWaiting(now, false)
 			f.hopAt = now
 			p.perform(f, command, now)
 		} else {
@@ -377,14 +393,19 @@ func (p *partition) noteDue(f *flight) {
 	}
 }
 
-func (f *flight) stopWaiting() {
-	if f.waits != nil {
-		if f.waits.Add(-1) < 0 {
-			broken("payments that wait for a PSP are counted once: %s", f.payment.Order.ID)
-		}
-		f.waits = nil
-		f.partition.engine.room.awaitBank(-1)
+// stopWaiting ends the question to the PSP, if there is one.
+func (f *flight) stopWaiting(now time.Time, answered bool) {
+	if f.waits == nil {
+		return
 	}
+	p := f.partition
+	f.waits.end(f.asked, p.engine.second(now), answered)
+	f.waits = nil
+	if f.charged {
+		p.freeShare(questionsOf(&f.payment.Order))
+		f.charged = false
+	}
+	p.engine.room.awaitBank(-1)
 }
 
 // inspected takes what a look-up found.
@@ -425,7 +446,7 @@ func (p *partition) end(f *flight, now time.Time) {
 		p.engine.metrics.acceptToReport.Observe(now.Sub(order.AcceptedAt).Seconds())
 	}
 	if !isReport {
-		p.freeShare(order.ID.Payer())
+		p.freeShare(holder{bank: order.ID.Payer()})
 	}
 	p.finish(f.record)
 	p.endWaiters(f)
@@ -446,7 +467,7 @@ func (p *partition) finishOffset(offset int64) {
 func (p *partition) refuseRecord(record *kgo.Record, bank pix.ISPB, invalid *pix.Invalid) {
 	p.deadLetters++
 	if bank != "" {
-		p.addToShare(bank)
+		p.addToShare(holder{bank: bank})
 	}
 	p.deadLetter(record, invalid, func() { p.inbox.put(event{kind: deadLettered, record: record, bank: bank}) })
 }

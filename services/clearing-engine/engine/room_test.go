@@ -14,7 +14,7 @@ import (
 // taken, an engine would fetch less after each rebalance, and in the end nothing.
 func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 	e := &Engine{room: newRoom(1000, 1000, 1<<20)}
-	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, newParticipants(1, nil))
+	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, newParticipants(4, 0.25, nil))
 	p := newPartition(e, 3, stream.Hint{Base: 10, Spans: []stream.Span{{From: 11, To: 12}}})
 	var records []*kgo.Record
 	for offset := range int64(5) {
@@ -65,15 +65,16 @@ func TestPaymentsThatWaitForTheirBankLeaveTheRoomForTheOthers(t *testing.T) {
 // A bank's share ends with what holds it, and one bank's share leaves the others theirs.
 func TestSharesAreBounded(t *testing.T) {
 	s := newShares(2, 3)
-	if !s.take("1") || !s.take("1") || s.take("1") {
+	one, two, three := holder{bank: "1"}, holder{bank: "2"}, holder{bank: "3"}
+	if !s.take(one) || !s.take(one) || s.take(one) || !s.usedUp(one) {
 		t.Error("a bank may take two places")
 	}
-	if !s.take("2") || s.take("3") {
+	if !s.take(two) || s.take(three) || !s.usedUp(three) {
 		t.Error("all banks may take three places")
 	}
-	s.add("1", 1) // a dead letter must be sent
-	s.add("1", -3)
-	if !s.take("3") || len(s.taken) != 2 || s.all != 2 {
+	s.add(one, 1) // a dead letter must be sent
+	s.add(one, -3)
+	if !s.take(three) || len(s.taken) != 2 || s.all != 2 {
 		t.Errorf("after all, %d places of %v are taken", s.all, s.taken)
 	}
 }

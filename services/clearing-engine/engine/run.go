@@ -50,10 +50,11 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		log:                   t.Log,
 		ledger:                client,
 		room:                  newRoom(config.InFlightMax, config.WorkingMax, config.InFlightBytesMax),
-		participants:          newParticipants(max(1, int(float64(config.InFlightMax)*config.InFlightPSPShare)), config.InactiveParticipants),
+		participants:          newParticipants(config.InFlightMax, config.InFlightPSPShare, config.InactiveParticipants),
 		shares:                newShares(max(1, int(float64(config.InFlightMax)*config.InFlightPayerShare)), config.InFlightMax),
 		owned:                 map[int32]*partition{},
 	}
+	e.started = e.now()
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
 	e.room.shut(true) // until the first good pulse
 	e.metrics = newMetrics(t.Registry, e.room, e.participants)

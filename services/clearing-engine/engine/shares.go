@@ -6,39 +6,58 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// shares bounds what waits because of one sending bank, over all partitions: copies, returns,
-// questions to silent banks, and dead letters on their way. A bank's ordinary payments take
-// nothing of its share. One lock will do: payments that go their usual way never come here.
+// holder is who holds places of the room: a sending bank, by its questions to silent banks or
+// by all else that waits because of it (copies, returns, dead letters on their way). These are
+// two shares, so that silent banks do not stop the returns of those who pay them.
+type holder struct {
+	bank      pix.ISPB
+	questions bool
+}
+
+// questionsOf is who holds the question about an order to a silent bank.
+func questionsOf(order *pix.Order) holder { return holder{order.ID.Payer(), true} }
+
+// shares bounds what each holder has, over all partitions. A bank's ordinary payments take
+// nothing of its shares. One lock will do: payments that go their usual way never come here.
 type shares struct {
-	ofBankMax, max int // of one bank; of all banks, because anybody can invent names of banks
+	ofOneMax, max int // of one holder; of all, because anybody can invent names of banks
 
 	mu    sync.Mutex
 	all   int
-	taken map[pix.ISPB]int // above 0
+	taken map[holder]int // above 0
 }
 
-func newShares(ofBankMax, most int) *shares {
-	return &shares{ofBankMax: ofBankMax, max: most, taken: map[pix.ISPB]int{}}
+func newShares(ofOneMax, most int) *shares {
+	return &shares{ofOneMax: ofOneMax, max: most, taken: map[holder]int{}}
 }
 
-// take takes a place of a bank's share, unless the share is used up.
-func (s *shares) take(bank pix.ISPB) bool {
+// take takes a place of a share, unless the share is used up.
+func (s *shares) take(h holder) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken[bank] >= s.ofBankMax || s.all >= s.max {
+	if s.isFull(h) {
 		return false
 	}
 	s.all++
-	s.taken[bank]++
+	s.taken[h]++
 	return true
 }
 
-// add adds n places to a bank's share, or frees them if n is negative.
-func (s *shares) add(bank pix.ISPB, n int) {
+// usedUp reports whether a share is used up.
+func (s *shares) usedUp(h holder) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isFull(h)
+}
+
+func (s *shares) isFull(h holder) bool { return s.taken[h] >= s.ofOneMax || s.all >= s.max }
+
+// add adds n places to a share, or frees them if n is negative.
+func (s *shares) add(h holder, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all += n
-	if s.taken[bank] += n; s.taken[bank] == 0 {
-		delete(s.taken, bank)
+	if s.taken[h] += n; s.taken[h] == 0 {
+		delete(s.taken, h)
 	}
 }

@@ -47,7 +47,7 @@ func (p *partition) first(a *arrival, again bool) (f *flight, isCopy bool) {
 // wait makes an order wait for one in flight. It returns false if too many wait already.
 func (p *partition) wait(f *flight, a *arrival, isCopy bool) bool {
 	bank := a.order.ID.Payer()
-	if len(f.waiting) >= p.engine.config.CopiesMax || !p.takeShare(bank) {
+	if len(f.waiting) >= p.engine.config.CopiesMax || !p.takeShare(holder{bank: bank}) {
 		return false
 	}
 	p.engine.metrics.joined.Inc()
@@ -72,7 +72,7 @@ func (p *partition) endWaiters(f *flight) {
 		case reported && w.digest != own: // the verdict is of the order's content
 			reason = pix.ReasonConflict
 		case reported && !w.late:
-			p.freeShare(w.bank)
+			p.freeShare(holder{bank: w.bank})
 			p.finishOffset(w.offset)
 			continue
 		case reported: // a report follows every copy
@@ -101,7 +101,7 @@ func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
 		broken("a record is fetched again once: partition %d, offset %d", p.number, record.Offset)
 	}
 	delete(p.again, record.Offset)
-	p.freeShare(w.bank)
+	p.freeShare(holder{bank: w.bank})
 	a, invalid := p.message.decode(record)
 	switch {
 	case invalid != nil:
@@ -113,28 +113,28 @@ func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
 	}
 }
 
-// takeShare takes a place of a bank's share of the room. It returns false if the share is used up.
-func (p *partition) takeShare(bank pix.ISPB) bool {
-	taken := p.engine.shares.take(bank)
+// takeShare takes a place of a share of the room. It returns false if the share is used up.
+func (p *partition) takeShare(h holder) bool {
+	taken := p.engine.shares.take(h)
 	if taken {
-		p.shares[bank]++
+		p.shares[h]++
 	}
 	return taken
 }
 
-// addToShare takes a place of a bank's share even if it is used up: a dead letter must be sent.
-func (p *partition) addToShare(bank pix.ISPB) {
-	p.engine.shares.add(bank, 1)
-	p.shares[bank]++
+// addToShare takes a place of a share even if it is used up: a dead letter must be sent.
+func (p *partition) addToShare(h holder) {
+	p.engine.shares.add(h, 1)
+	p.shares[h]++
 }
 
-func (p *partition) freeShare(bank pix.ISPB) {
-	if p.shares[bank]--; p.shares[bank] < 0 {
-		broken("a share is freed once: bank %s", bank)
-	} else if p.shares[bank] == 0 {
-		delete(p.shares, bank)
+func (p *partition) freeShare(h holder) {
+	if p.shares[h]--; p.shares[h] < 0 {
+		broken("a share is freed once: %+v", h)
+	} else if p.shares[h] == 0 {
+		delete(p.shares, h)
 	}
-	p.engine.shares.add(bank, -1)
+	p.engine.shares.add(h, -1)
 }
 
 // conflictOf is why an order conflicts with what the ledger holds.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -176,6 +177,30 @@ func (t *ReturnTrace) Holds(digest pix.Digest) bool {
 	return t.own != nil && t.own.UserData64 == digest.Hash()
 }
 
+// NamesAnother reports whether another return has the place of this one: its RtrId differs, and
+// the id of its verdict does not. A bank can search for two such RtrIds, and the verdict names
+// none. But holds do, and returns of one payment are held one after the other: the one in the
+// lower slot has the verdict. So does a settled verdict with this content without a hold.
+//
+// Two that were refused without a hold share one receipt, which moves no money.
+func (t *ReturnTrace) NamesAnother() bool {
+	for _, leg := range t.slots {
+		if leg == nil {
+			continue
+		}
+		if t.isOf(leg) {
+			return false
+		}
+		if id, err := ReturnIDOf(*leg); err == nil && verdictOf(id) == verdictOf(t.id) {
+			return true
+		}
+	}
+	return t.own != nil && ReturnVerdictOf(*t.own).Settled && t.SameContent()
+}
+
+// verdictOf is ReturnVerdict. A test replaces it, because it cannot find two RtrIds that collide.
+var verdictOf = ReturnVerdict
+
 // Verdict returns how the return ended, if it has ended.
 func (t *ReturnTrace) Verdict() (Verdict, bool) {
 	if t.own == nil {
@@ -215,6 +240,7 @@ type HeldReturn struct {
 	Content       pix.Content // what it moves
 	Reason        pix.Reason  // why it is given back
 	At, ExpiresAt time.Time
+	Posted        bool
 }
 
 // HeldReturnOf finds the hold of a return among the transfers that ReturnLegs found. If
@@ -241,6 +267,9 @@ func HeldReturnOf(verdict, legs []tb.Transfer) (held HeldReturn, found bool) {
 			_, payer := UnpackAccount(first.DebitAccountID)
 			_, payee := UnpackAccount(legs[k].CreditAccountID)
 			return HeldReturn{
+				Posted: slices.ContainsFunc(legs, func(leg tb.Transfer) bool {
+					return leg.PendingID == first.ID && leg.TransferFlags().PostPendingTransfer
+				}),
 				Content: pix.Content{Payer: payer, Payee: payee, AmountCentavos: uint64(Centavos(first.Amount))}, Reason: pix.Reason(first.UserData32),
 				At: timeOf(first), ExpiresAt: timeOf(first).Add(time.Duration(first.Timeout) * time.Second),
 			}, true
@@ -336,6 +365,7 @@ func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotRetu
 		if err != nil {
 			continue
 		}
+		taken := slices.Contains(verdicts, ReturnVerdict(id)) // by a lower slot: see NamesAnother
 		verdicts = append(verdicts, ReturnVerdict(id))
 		r := SlotReturn{ID: id, AmountCentavos: Centavos(leg.Amount), Reason: pix.Reason(leg.UserData32), At: timeOf(leg)}
 		r.ExpiresAt = r.At.Add(time.Duration(leg.Timeout) * time.Second)
@@ -343,6 +373,8 @@ func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotRetu
 			r.Decided, r.Verdict = true, ReturnVerdictOf(*verdict)
 			if verdict.UserData64 != (pix.ReturnContent{Original: original, AmountCentavos: uint64(r.AmountCentavos), Reason: r.Reason}).Hash() {
 				r.Verdict.Settled, r.Verdict.Reason = false, pix.ReasonConflict
+			} else if taken {
+				r.Verdict.Settled, r.Verdict.Reason = false, pix.ReasonIDTaken
 			}
 		}
 		returns = append(returns, r)

@@ -260,3 +260,41 @@ func TestSameContentOfAReturn(t *testing.T) {
 		}
 	})
 }
+
+// Two RtrIds can have one verdict id: the bank that searched for them would see one movement
+// of money reported twice.
+func TestAReturnWhoseVerdictIsOfAnother(t *testing.T) {
+	defer func(before func(pix.ReturnID) tb.Uint128) { verdictOf = before }(verdictOf)
+	rapid.Check(t, func(t *rapid.T) {
+		verdictOf = ReturnVerdict
+		first, second := returnIDs().Draw(t, "first"), returnIDs().Draw(t, "second")
+		content, payment := returnContents().Draw(t, "content"), contents().Draw(t, "payment")
+		if first == second || payment.Payer.ISPB == payment.Payee.ISPB {
+			t.Skip()
+		}
+		low, high := AppendReturnReserve(nil, first, content, 3, payment, 60), AppendReturnReserve(nil, second, content, 4, payment, 60)
+		namesAnother := func(id pix.ReturnID, found ...[]tb.Transfer) bool {
+			trace := ReturnTraceOf(id, content, slices.Concat(found...))
+			return trace.NamesAnother()
+		}
+		if namesAnother(second, low) || namesAnother(second, low, high) || namesAnother(first) {
+			t.Fatal("two returns of one payment are taken for one")
+		}
+		settled, refused := AppendReturnPost(nil, second, content, 4, false)[:1], AppendReturnReceipt(nil, second, content, pix.ReasonReturnExceeds, true)
+		if namesAnother(second, low, high, settled) || namesAnother(second, low, refused) {
+			t.Fatal("its own verdict is taken for another's")
+		}
+		if !namesAnother(second, low, settled) {
+			t.Fatal("a settled return that was never held")
+		}
+		other := content
+		other.AmountCentavos ^= 1
+		if namesAnother(second, low, AppendReturnPost(nil, second, other, 4, false)[:1]) {
+			t.Fatal("other content is a conflict, not another id")
+		}
+		verdictOf = func(pix.ReturnID) tb.Uint128 { return tb.ToUint128(1) } // they collide
+		if !namesAnother(second, low) || !namesAnother(second, low, high) || namesAnother(first, low, high) || namesAnother(second, high) {
+			t.Fatal("the lower slot has the verdict")
+		}
+	})
+}

@@ -61,6 +61,14 @@ func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 		{"refused", func(id pix.ReturnID, c pix.ReturnContent, _ int) {
 			write(t, client, ledger.AppendReturnReceipt(nil, id, c, pix.ReasonReturnExceeds, true))
 		}, 200, []string{`"status":"rejected"`, `"reason_code":"AM09"`, original.String()}, []string{"reserved_at"}},
+		{"nothing, but another return has its verdict", func(id pix.ReturnID, c pix.ReturnContent, slot int) {
+			other, _ := newReturn(t, original)
+			fundPayee(t, client, 40)
+			write(t, client, ledger.AppendReturnReserve(nil, other, c, slot, content, 60))
+			chain := ledger.AppendReturnPost(nil, other, c, slot, false)
+			chain[0].ID = ledger.ReturnVerdict(id) // as if both had the same
+			write(t, client, chain)
+		}, 404, nil, []string{"settled"}},
 		{"a conflicting message held beside a refusal", func(id pix.ReturnID, c pix.ReturnContent, slot int) {
 			write(t, client, ledger.AppendReturnReceipt(nil, id, c, pix.ReasonReturnExceeds, true))
 			c.AmountCentavos = 7

@@ -108,7 +108,7 @@ func (r *returnKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint12
 func (r *returnKind) traceOf(trace *ledger.ReturnTrace, verdicts []tb.Transfer) payment.ReturnTrace {
 	verdict, decided := trace.Verdict()
 	found := payment.ReturnTrace{Trace: payment.Trace{
-		Decided: decided, Verdict: payment.Outcome{Settled: verdict.Settled, Reason: verdict.Reason}, SameContent: trace.SameContent(),
+		Decided: decided, Verdict: payment.Outcome{Settled: verdict.Settled, Reason: verdict.Reason}, SameContent: trace.SameContent(), OtherID: trace.NamesAnother(),
 	}}
 	if slot, held := trace.Slot(); held {
 		r.slot, found.Held, found.HeldAt = slot, true, trace.HeldAt(slot)

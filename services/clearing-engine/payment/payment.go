@@ -241,7 +241,7 @@ func (p *Payment) Inspected(trace Trace, now time.Time) Command {
 	switch {
 	case p.step != inspecting && p.step != judging:
 		return p.halt("a look-up of the order")
-	case (trace.Held || trace.Decided) && trace.OtherID:
+	case trace.OtherID:
 		p.step, p.Outcome = ended, Outcome{}
 		return Command{Action: DeadLetter, Reason: pix.ReasonIDTaken}
 	case (trace.Held || trace.Decided) && !trace.SameContent:

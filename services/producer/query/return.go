@@ -89,6 +89,10 @@ func (l *Ledger) StateOfReturn(ctx context.Context, id pix.ReturnID) (ReturnStat
 func returnStateOf(id pix.ReturnID, verdict, legs []tb.Transfer, now time.Time) ReturnState {
 	state := ReturnState{ReturnID: id.String(), Status: Unknown}
 	held, isHeld := ledger.HeldReturnOf(verdict, legs)
+	if len(verdict) > 0 && ledger.ReturnVerdictOf(verdict[0]).Settled && !held.Posted && len(legs) < int(ledger.ReturnLegs(id).Limit) {
+		verdict = nil // of another RtrId: what settles posts the legs of its own
+		held, isHeld = ledger.HeldReturnOf(nil, legs)
+	}
 	if len(verdict) > 0 {
 		decided := ledger.ReturnVerdictOf(verdict[0])
 		state.Status, state.ReasonCode, state.DecidedAt = Rejected, decided.Reason.String(), &decided.Time

@@ -29,6 +29,7 @@ type Config struct {
 
 	LargerBodies map[string]int64 // bytes by path, for those that take more than BodyBytesMax
 	TLS          *tls.Config      // nil: plain HTTP
+	Pools        *Pools           // nil: whoever comes first may take all connections
 }
 
 // headerBytesMax is far more than the APIs need and far less than does harm.
@@ -71,8 +72,12 @@ func Serve(config Config, listen host.Listen, handler http.Handler, log *zap.Log
 		Protocols: new(http.Protocols),
 	}}
 	s.http.Protocols.SetHTTP1(true) // no HTTP/2: ConnectionsMax would not bound its many requests in one connection
+	limited := netutil.LimitListener(listener, config.ConnectionsMax)
+	if config.Pools != nil {
+		limited = newDoorway(config, listener)
+		s.http.ConnContext = withConnection
+	}
 	go func() {
-		limited := netutil.LimitListener(listener, config.ConnectionsMax)
 		serve := s.http.Serve
 		if config.TLS != nil {
 			serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") } // the certificate is in config.TLS

@@ -40,7 +40,7 @@ func (p *program) batch(body string) (results []submission.BatchResult) {
 
 func TestEachLineOfABatchStandsForItself(t *testing.T) {
 	b := startBroker(t)
-	p := startProgram(t, b, nil, "BATCH_LINES_MAX=1000", "BATCH_BYTES_MAX=1048576", "HTTP_BODY_BYTES_MAX=1024", "PAYMENTS_IN_FLIGHT_MAX=300")
+	p := startProgram(t, b, nil, "BATCH_LINES_MAX=1000", "BATCH_BYTES_MAX=1048576", "HTTP_BODY_BYTES_MAX=1024", "PAYMENTS_IN_FLIGHT_MAX=300", "CALLER_SHARE_MAX=1")
 	p.AwaitNeed("kafka", false)
 	id := pix.NewEndToEndID("10000001", time.Now(), random).String()
 	got := p.batch(strings.Join([]string{

@@ -149,7 +149,7 @@ func legsAre(got reply, state string) bool {
 func TestWithTheLedgerAwayPaymentsAreTakenAndStatusesAreNot(t *testing.T) {
 	l := startLedger(t)
 	client := books(t, l)
-	p := startProgram(t, startBroker(t), l, "STATUS_TIMEOUT=500ms", "STATUS_IN_FLIGHT_MAX=10")
+	p := startProgram(t, startBroker(t), l, "STATUS_TIMEOUT=500ms", "STATUS_IN_FLIGHT_MAX=10", "CALLER_SHARE_MAX=1")
 	p.AwaitNeed("ledger", false)
 	p.AwaitNeed("kafka", false)
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)

@@ -90,6 +90,7 @@ func New(config Config, now func() time.Time) (*Control, error) {
 // Admit identifies the caller of a request and counts the request against the caller's rate.
 func (c *Control) Admit(r *http.Request) (Caller, *web.Problem) {
 	who, problem := c.identify(r)
+	who.address = web.AddressOf(r.RemoteAddr)
 	if problem != nil || who.Holder == "" {
 		return who, problem
 	}

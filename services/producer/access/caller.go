@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -17,8 +18,13 @@ import (
 // Caller is who sends a request.
 type Caller struct {
 	Holder  string        // an ISPB or the central bank; empty where nobody needs a key or certificate
+	address string        // where it calls from
 	limiter *rate.Limiter // nil: no limit
 }
+
+// Name is whose share of what there is the caller uses: its own, or where nobody needs a key
+// or certificate that of its address.
+func (c Caller) Name() string { return cmp.Or(c.Holder, c.address) }
 
 // TakeTurn counts a request, or a line of a batch, against the caller's rate.
 func (c Caller) TakeTurn() *web.Problem {
@@ -136,6 +142,9 @@ func With(r *http.Request, c Caller) *http.Request {
 }
 
 // Of returns the caller of a request.
-func Of(r *http.Request) Caller {
-	return r.Context().Value(callerKey{}).(Caller) // every request reaches its handler through With
+func Of(r *http.Request) Caller { return From(r.Context()) }
+
+// From returns the caller of a request by its context.
+func From(ctx context.Context) Caller {
+	return ctx.Value(callerKey{}).(Caller) // every request reaches its handler through With
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/settings"
@@ -54,46 +53,25 @@ type Feed struct {
 	watcher  *Watcher
 	stopping context.Context // ends when the service begins to stop
 
-	waits, streams *permits
-	histories      chan int // numbers of the clients that may read the past
+	waits, streams, reading *web.Pool
+	histories               chan int // numbers of the clients that may read the past; a permit of reading is for one
 }
 
 // New registers the metrics. Waits and streams end with stopping.
-func New(stopping context.Context, config Config, ledger *query.Ledger, watcher *Watcher, registry prometheus.Registerer) *Feed {
+func New(stopping context.Context, config Config, ledger *query.Ledger, watcher *Watcher, pools *web.Pools, registry prometheus.Registerer) *Feed {
 	f := &Feed{config: config, ledger: ledger, watcher: watcher, stopping: stopping,
-		waits:     newPermits(config.WaitsMax, registry, "pix_producer_waits", "Submissions that wait for the outcome of their payment."),
-		streams:   newPermits(config.StreamsMax, registry, "pix_producer_streams", "Open streams of events."),
+		waits:     pools.Pool("waits", "WAITS_MAX", config.WaitsMax),
+		streams:   pools.Pool("streams", "STREAMS_MAX", config.StreamsMax),
+		reading:   pools.Pool("histories", "SETTLEMENT_HISTORIES_MAX", config.HistoriesMax),
 		histories: make(chan int, config.HistoriesMax),
 	}
 	for number := range config.HistoriesMax {
 		f.histories <- number
 	}
+	registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_waits", Help: "Submissions that wait for the outcome of their payment."}, func() float64 { return float64(f.waits.Taken()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_streams", Help: "Open streams of events."}, func() float64 { return float64(f.streams.Taken()) }))
 	return f
-}
-
-// permits is a semaphore with a metric.
-type permits struct {
-	*semaphore.Weighted
-	taken prometheus.Gauge
-}
-
-func newPermits(limit int, registry prometheus.Registerer, name, help string) *permits {
-	p := &permits{semaphore.NewWeighted(int64(limit)), prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})}
-	registry.MustRegister(p.taken)
-	return p
-}
-
-func (p *permits) take() bool {
-	if !p.TryAcquire(1) {
-		return false
-	}
-	p.taken.Inc()
-	return true
-}
-
-func (p *permits) free() {
-	p.taken.Dec()
-	p.Release(1)
 }
 
 // bound returns a context that ends with the request, with the service, and after a time.
@@ -180,10 +158,11 @@ const PreferenceApplied = "Preference-Applied"
 // waitFor returns the final state if it comes in time. applied is false when too many
 // submissions wait already.
 func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S], longest time.Duration) (end S, applied bool) {
-	if !f.waits.take() {
+	caller := access.Of(r).Name()
+	if f.waits.Take(caller) != nil {
 		return end, false
 	}
-	defer f.waits.free()
+	defer f.waits.Free(caller)
 	web.NoReadDeadline(w)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(longest + f.config.WriteTimeout))
 	ctx, done := f.bound(r, longest)
@@ -239,11 +218,12 @@ func (f *Feed) ReturnEvents(w http.ResponseWriter, r *http.Request) {
 
 // sendStates responds with a stream of states.
 func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S]) {
-	if !f.streams.take() {
-		f.tooManyStreams().Write(w)
+	caller := access.Of(r).Name()
+	if problem := f.streams.Take(caller); problem != nil {
+		problem.Write(w)
 		return
 	}
-	defer f.streams.free()
+	defer f.streams.Free(caller)
 	ctx, done := f.bound(r, f.config.StreamTimeMax)
 	defer done()
 	events := web.StartEvents(w, f.config.WriteTimeout)
@@ -268,9 +248,4 @@ func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subjec
 			return // the client is gone
 		}
 	}
-}
-
-func (f *Feed) tooManyStreams() *web.Problem {
-	return &web.Problem{Type: web.Kind("busy"), Title: "Too many streams", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
-		Detail: fmt.Sprintf("STREAMS_MAX streams (%d) are open: close some, or try again later", f.config.StreamsMax)}
 }

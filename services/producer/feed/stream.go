@@ -14,6 +14,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/field"
 )
 
@@ -22,17 +23,18 @@ import (
 // goes on after a break from the id of the last event that it has handled.
 func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) {
 	participant, at, problem := f.streamOf(r)
-	if problem == nil && !f.streams.take() {
-		problem = f.tooManyStreams()
+	caller := access.Of(r).Name()
+	if problem == nil {
+		problem = f.streams.Take(caller)
 	}
 	if problem != nil {
 		problem.Write(w)
 		return
 	}
-	defer f.streams.free()
+	defer f.streams.Free(caller)
 	ctx, done := f.bound(r, f.config.StreamTimeMax)
 	defer done()
-	s := &settlementStream{Feed: f, participant: participant, at: at, events: web.StartEvents(w, f.config.WriteTimeout)}
+	s := &settlementStream{Feed: f, caller: caller, participant: participant, at: at, events: web.StartEvents(w, f.config.WriteTimeout)}
 	if s.events.KeepAlive(at.cursor()) != nil {
 		return
 	}
@@ -77,6 +79,7 @@ var errBeyondEnd = errors.New("it is past the end of the settlements: it is of a
 // settlementStream is one open stream of a participant's settlements.
 type settlementStream struct {
 	*Feed
+	caller      string
 	participant pix.ISPB
 	at          position // everything before it was sent
 	events      *web.EventStream
@@ -174,11 +177,13 @@ func (s *settlementStream) held(ctx context.Context, reports []report) (map[stri
 func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 	keepAlive := time.NewTicker(s.config.KeepAlive)
 	defer keepAlive.Stop()
-	var number int
-	for waiting := true; waiting; {
+	for {
+		freed := s.reading.Freed()
+		if s.reading.Take(s.caller) == nil {
+			break
+		}
 		select {
-		case number = <-s.histories:
-			waiting = false
+		case <-freed:
 		case <-keepAlive.C:
 			if s.events.KeepAlive(s.at.cursor()) != nil {
 				return false
@@ -187,7 +192,11 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 			return false
 		}
 	}
-	defer func() { s.histories <- number }()
+	number := <-s.histories
+	defer func() {
+		s.histories <- number // first, so that who gets the permit finds one
+		s.reading.Free(s.caller)
+	}()
 	client, err := stream.Connect(s.watcher.kafka, s.watcher.dial, "producer-history-"+strconv.Itoa(number), s.watcher.t,
 		kgo.ConsumePartitions(s.at.offsets()),
 		kgo.KeepControlRecords(), // so that no offset is missing, and the end is seen

@@ -27,6 +27,7 @@ type Config struct {
 	Query           query.Config
 	Batch           submission.BatchConfig
 	Feed            feed.Config
+	Pools           web.PoolsConfig
 	BooksInterval   time.Duration `env:"BOOKS_INTERVAL" envDefault:"2s" help:"how often balances and backlog are read and published as metrics, 200ms to 1m"`
 	ClockOffset     time.Duration `env:"PRODUCER_CLOCK_OFFSET" envDefault:"0s" help:"for tests only: added to this producer's clock; -24h to 24h"`
 	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"longest time from SIGTERM to the exit, 1s to 5m"`
@@ -36,7 +37,7 @@ type Config struct {
 func (c *Config) Validate() error {
 	if err := errors.Join(
 		c.Stream.Validate(), c.Ledger.Validate(), c.Telemetry.Validate(), c.HTTP.Validate(), c.Access.Validate(c.HTTP.Loopback()),
-		c.Submission.Validate(), c.Query.Validate(), c.Batch.Validate(), c.Feed.Validate(),
+		c.Submission.Validate(), c.Query.Validate(), c.Batch.Validate(), c.Feed.Validate(), c.Pools.Validate(),
 		settings.DurationInRange("BOOKS_INTERVAL", c.BooksInterval, 200*time.Millisecond, time.Minute),
 		settings.DurationInRange("PRODUCER_CLOCK_OFFSET", c.ClockOffset, -24*time.Hour, 24*time.Hour),
 		settings.DurationInRange("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second, 5*time.Minute),

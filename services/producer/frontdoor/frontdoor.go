@@ -45,13 +45,14 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	if err != nil {
 		return err
 	}
-	publisher, err := submission.NewPublisher(config.Submission, config.Stream, on, t)
+	pools := web.NewPools(config.Pools, t.Registry)
+	publisher, err := submission.NewPublisher(config.Submission, config.Stream, on, pools, t)
 	if err != nil {
 		return err
 	}
 	kafka := publisher.Client()
 	defer kafka.Close()
-	ledger := query.New(config.Query, client, on.Now, t)
+	ledger := query.New(config.Query, client, on.Now, pools, t)
 	defer ledger.Close()
 
 	watching, stopWatching := context.WithCancel(context.Background())
@@ -66,11 +67,11 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	watchers.Go(func() { balances.Publish(watching, config.BooksInterval) })
 	watchers.Go(func() { backlog.Publish(watching, config.BooksInterval) })
 
-	following := feed.New(watching, config.Feed, ledger, watcher, t.Registry)
-	submissions := submission.New(publisher, config.Batch, int(config.HTTP.BodyBytesMax), ledger, following, t.Registry)
+	following := feed.New(watching, config.Feed, ledger, watcher, pools, t.Registry)
+	submissions := submission.New(publisher, config.Batch, int(config.HTTP.BodyBytesMax), ledger, following, pools, t.Registry)
 	http := config.HTTP
 	http.LargerBodies = map[string]int64{batchPath: config.Batch.BytesMax}
-	http.TLS = control.TLS
+	http.TLS, http.Pools = control.TLS, pools
 	server, err := web.Serve(http, on.Listen, handler(api(submissions, ledger, following), control, t.Registry), t.Log)
 	if err != nil {
 		return err

@@ -48,6 +48,9 @@ func handler(api []route, control *access.Control, registry prometheus.Registere
 			response := &statusWriter{ResponseWriter: w}
 			who, problem := control.Admit(r)
 			if problem == nil {
+				problem = web.Known(response, r, who.Name())
+			}
+			if problem == nil {
 				problem = route.permits(who, r)
 			}
 			if problem != nil {

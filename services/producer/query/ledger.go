@@ -12,13 +12,13 @@ import (
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
 )
 
 // Config bounds the questions to the ledger.
@@ -59,19 +59,19 @@ type Ledger struct {
 	now       func() time.Time
 	transfers *lookups[tb.Transfer]
 	accounts  *lookups[tb.Account]
-	queries   *semaphore.Weighted // a permit for each query that the ledger has not answered
+	queries   *web.Pool // a permit for each query that the ledger has not answered
 	failures  chan error
 	funded    atomic.Pointer[sandbox.Population] // nil until the marker was seen; it never changes
 	clock     atomic.Pointer[ledger.ClockProbe]  // the latest; nil before the first
 }
 
 // New does not wait for the ledger. now is the wall clock, which is compared with the ledger's.
-func New(config Config, client tigerbeetle.Client, now func() time.Time, t *telemetry.Telemetry) *Ledger {
-	l := &Ledger{config: config, client: client, now: now, failures: make(chan error, 1), queries: semaphore.NewWeighted(int64(config.QueriesInFlightMax))}
+func New(config Config, client tigerbeetle.Client, now func() time.Time, pools *web.Pools, t *telemetry.Telemetry) *Ledger {
+	l := &Ledger{config: config, client: client, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax)}
 	batch := ledger.BatchConfig{EventsMax: config.IDsMax, Pause: config.LookupPause}
-	l.transfers = newLookups[tb.Transfer](config)
+	l.transfers = newLookups[tb.Transfer](config, pools, "payment look-ups")
 	l.transfers.reader = ledger.NewTransferReader(client, batch, t.Registry, l.transfers.deliver, l.fail)
-	l.accounts = newLookups[tb.Account](config)
+	l.accounts = newLookups[tb.Account](config, pools, "account look-ups")
 	l.accounts.reader = ledger.NewAccountReader(client, batch, t.Registry, l.accounts.deliver, l.fail)
 	return l
 }
@@ -97,41 +97,48 @@ func (l *Ledger) Close() {
 // lookups asks for objects by id. Questions at the same time share a request.
 type lookups[O any] struct {
 	timeout time.Duration
-	reader  *ledger.Reader[chan<- []O, O]
-	max     int
+	reader  *ledger.Reader[question[O], O]
 	// permits bounds the questions that the ledger has not answered. One that its HTTP
 	// request has given up keeps its permit: the look-up still waits.
-	permits *semaphore.Weighted
+	permits *web.Pool
 }
 
-func newLookups[O any](config Config) *lookups[O] {
-	return &lookups[O]{timeout: config.Timeout, max: config.InFlightMax, permits: semaphore.NewWeighted(int64(config.InFlightMax))}
+// question waits for the ledger.
+type question[O any] struct {
+	result chan<- []O
+	asker  string
 }
 
-func (l *lookups[O]) deliver(result chan<- []O, found []O) {
-	result <- found
-	l.permits.Release(1)
+func newLookups[O any](config Config, pools *web.Pools, name string) *lookups[O] {
+	return &lookups[O]{timeout: config.Timeout, permits: pools.Pool(name, "STATUS_IN_FLIGHT_MAX", config.InFlightMax)}
+}
+
+func (l *lookups[O]) deliver(q question[O], found []O) {
+	q.result <- found
+	l.permits.Free(q.asker)
 }
 
 // find returns the objects that exist. It returns within the timeout.
 func (l *lookups[O]) find(ctx context.Context, ids []tb.Uint128) ([]O, *web.Problem) {
-	if !l.permits.TryAcquire(1) {
-		return nil, tooManyQuestions(l.max)
+	asker := access.From(ctx).Name()
+	if problem := l.permits.Take(asker); problem != nil {
+		return nil, problem
 	}
 	result := make(chan []O, 1)
-	l.reader.Read(result, ids)
+	l.reader.Read(question[O]{result, asker}, ids)
 	return within(ctx, l.timeout, result)
 }
 
 // query asks what is not a look-up by id. Queries do not share requests.
 func query[O any](ctx context.Context, l *Ledger, ask func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
-	if !l.queries.TryAcquire(1) {
-		return nil, tooManyQuestions(l.config.QueriesInFlightMax)
+	asker := access.From(ctx).Name()
+	if problem := l.queries.Take(asker); problem != nil {
+		return nil, problem
 	}
 	result := make(chan []O, 1)
 	go func() {
 		found, err := ask(l.client)
-		l.queries.Release(1)
+		l.queries.Free(asker)
 		if err != nil {
 			l.fail(fmt.Errorf("the ledger refused a query: %w", err))
 			return
@@ -152,9 +159,4 @@ func within[O any](ctx context.Context, timeout time.Duration, result <-chan []O
 	}
 	return nil, &web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger does not answer", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 		Detail: fmt.Sprintf("no answer within STATUS_TIMEOUT (%v): ask again later", timeout)}
-}
-
-func tooManyQuestions(limit int) *web.Problem {
-	return &web.Problem{Type: web.Kind("busy"), Title: "Too many questions in flight", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
-		Detail: fmt.Sprintf("%d questions wait for the ledger: ask again after a pause", limit)}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/web"
@@ -22,7 +21,7 @@ import (
 type BatchConfig struct {
 	LinesMax   int           `env:"BATCH_LINES_MAX" envDefault:"10000" help:"payments in one batch, 1 to 100000"`
 	BytesMax   int64         `env:"BATCH_BYTES_MAX" envDefault:"4194304" help:"bytes in one batch, 1024 to 67108864; a line has at most HTTP_BODY_BYTES_MAX"`
-	BatchesMax int           `env:"BATCHES_MAX" envDefault:"16" help:"batches at the same time, 1 to 1000; above it the response is 429"`
+	BatchesMax int           `env:"BATCHES_MAX" envDefault:"64" help:"batches at the same time, 1 to 1000; above it the response is 429, and each caller has a share, CALLER_SHARE_MAX"`
 	Timeout    time.Duration `env:"BATCH_TIMEOUT" envDefault:"1m" help:"for a whole batch to arrive, 1s to 10m"`
 }
 
@@ -41,15 +40,15 @@ func (c BatchConfig) Validate() error {
 type batches struct {
 	config  BatchConfig
 	lineMax int // bytes
-	permits *semaphore.Weighted
+	permits *web.Pool
 	lines   *prometheus.CounterVec
 }
 
 // BatchWindow bounds the payments of one batch that wait for Kafka's acknowledgement.
 const BatchWindow = 256
 
-func newBatches(config BatchConfig, lineMax int, registry prometheus.Registerer) batches {
-	b := batches{config: config, lineMax: lineMax, permits: semaphore.NewWeighted(int64(config.BatchesMax)),
+func newBatches(config BatchConfig, lineMax int, pools *web.Pools, registry prometheus.Registerer) batches {
+	b := batches{config: config, lineMax: lineMax, permits: pools.Pool("batches", "BATCHES_MAX", config.BatchesMax),
 		lines: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_producer_batch_lines_total", Help: "Lines of batches answered, by result: accepted, or the HTTP status of the problem."}, []string{"result"})}
 	registry.MustRegister(b.lines)
 	return b
@@ -71,13 +70,12 @@ type batchLine struct {
 
 // PayBatch serves POST /v1/payments:batch.
 func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) {
-	b := &s.batches
-	if !b.permits.TryAcquire(1) {
-		(&web.Problem{Type: web.Kind("busy"), Title: "Too many batches", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
-			Detail: fmt.Sprintf("BATCHES_MAX batches (%d) are being taken: nothing was sent, send this one again after a pause", b.config.BatchesMax)}).Write(w)
+	b, who := &s.batches, access.Of(r)
+	if problem := b.permits.Take(who.Name()); problem != nil {
+		problem.Write(w)
 		return
 	}
-	defer b.permits.Release(1)
+	defer b.permits.Free(who.Name())
 	if r.ContentLength > b.config.BytesMax {
 		b.tooManyBytes().Write(w)
 		return
@@ -89,7 +87,7 @@ func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) {
 
 	// With room for all lines, a client that reads only after it has written is served too.
 	lines := make(chan *batchLine, b.config.LinesMax+1)
-	go s.readBatch(access.Of(r), r.Body, lines)
+	go s.readBatch(who, r.Body, lines)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
 	buffer := bufio.NewWriterSize(w, 16<<10)
@@ -215,6 +213,6 @@ func (s *Submissions) readLine(who access.Caller, number int, text []byte, windo
 		line.result = BatchResult{Line: number, Problem: tooManyInFlight(body.EndToEndID)}
 		return line
 	}
-	line.delivery = s.publish(record, func() { <-window })
+	line.delivery = s.publish(who, record, func() { <-window })
 	return line
 }

@@ -54,7 +54,7 @@ func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
-	if err := s.publish(record, nil).wait(); err != nil {
+	if err := s.publish(access.Of(r), record, nil).wait(); err != nil {
 		notPublished(body.ReturnID, err).Write(w)
 		return
 	}

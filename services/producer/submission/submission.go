@@ -27,7 +27,7 @@ import (
 // Config bounds the publishing.
 type Config struct {
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"5s" help:"for Kafka to acknowledge a payment, 1s to 1m; then the response is 503, its fate unknown"`
-	InFlightMax    int           `env:"PAYMENTS_IN_FLIGHT_MAX" envDefault:"10000" help:"payments that wait for Kafka's acknowledgement, 1 to 1000000; above it the response is 429"`
+	InFlightMax    int           `env:"PAYMENTS_IN_FLIGHT_MAX" envDefault:"20000" help:"payments that wait for Kafka's acknowledgement, 1 to 1000000; above it the response is 429"`
 	CrashAt        string        `env:"PRODUCER_CRASH_AT" help:"for tests: POINT:N kills the process when it passes a step for the N-th time, such as after-published:100; empty: never"`
 }
 
@@ -43,12 +43,13 @@ func (c Config) Validate() error {
 type Publisher struct {
 	timeout time.Duration
 	client  *kgo.Client
+	permits *web.Pool // a permit for each order that Kafka has not answered
 	now     func() time.Time
 	crash   *crash.Crash // nil but in tests
 }
 
 // NewPublisher does not wait for a broker.
-func NewPublisher(config Config, kafka stream.Config, on host.Host, t *telemetry.Telemetry) (*Publisher, error) {
+func NewPublisher(config Config, kafka stream.Config, on host.Host, pools *web.Pools, t *telemetry.Telemetry) (*Publisher, error) {
 	crash, err := parseCrash(config.CrashAt, on.Die)
 	if err != nil {
 		return nil, err
@@ -67,7 +68,8 @@ func NewPublisher(config Config, kafka stream.Config, on host.Host, t *telemetry
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{timeout: config.PublishTimeout, client: client, now: on.Now, crash: crash}, nil
+	return &Publisher{timeout: config.PublishTimeout, client: client, now: on.Now, crash: crash,
+		permits: pools.Pool("payments in flight", "PAYMENTS_IN_FLIGHT_MAX", config.InFlightMax)}, nil
 }
 
 // Client is the connection to Kafka, for others that ask the broker.
@@ -88,11 +90,25 @@ type delivery struct {
 	until        time.Time
 }
 
-// publish begins to send a record. It calls done, if any, when Kafka has answered, however late.
-func (p *Publisher) publish(record *kgo.Record, done func()) *delivery {
+// refused is why an order was not sent.
+type refused struct{ *web.Problem }
+
+func (r refused) Error() string { return r.Detail }
+
+// publish begins to send a caller's record. It calls done, if any, when Kafka has answered,
+// however late.
+func (p *Publisher) publish(who access.Caller, record *kgo.Record, done func()) *delivery {
 	d := &delivery{make(chan error, 1), time.Now().Add(p.timeout)}
+	if problem := p.permits.Take(who.Name()); problem != nil {
+		d.acknowledged <- refused{problem}
+		if done != nil {
+			done()
+		}
+		return d
+	}
 	// No context of the request: the client would fail the payments of others with it.
 	p.client.TryProduce(context.Background(), record, func(_ *kgo.Record, err error) {
+		p.permits.Free(who.Name())
 		d.acknowledged <- err
 		if done != nil {
 			done()
@@ -125,6 +141,10 @@ func (d *delivery) wait() error {
 
 // notPublished is the response to an order that Kafka did not acknowledge.
 func notPublished(id string, err error) *web.Problem {
+	if no := (refused{}); errors.As(err, &no) {
+		no.EndToEndID = id
+		return no.Problem
+	}
 	if errors.Is(err, kgo.ErrMaxBuffered) {
 		return tooManyInFlight(id)
 	}
@@ -148,8 +168,8 @@ type Submissions struct {
 }
 
 // New registers the metrics. A line of a batch has at most lineMax bytes.
-func New(publisher *Publisher, batch BatchConfig, lineMax int, ledger *query.Ledger, feed *feed.Feed, registry prometheus.Registerer) *Submissions {
-	return &Submissions{Publisher: publisher, batches: newBatches(batch, lineMax, registry), ledger: ledger, feed: feed}
+func New(publisher *Publisher, batch BatchConfig, lineMax int, ledger *query.Ledger, feed *feed.Feed, pools *web.Pools, registry prometheus.Registerer) *Submissions {
+	return &Submissions{Publisher: publisher, batches: newBatches(batch, lineMax, pools, registry), ledger: ledger, feed: feed}
 }
 
 // Accepted is the body of a response to POST /v1/payments.
@@ -179,7 +199,7 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
-	if err := s.publish(record, nil).wait(); err != nil {
+	if err := s.publish(access.Of(r), record, nil).wait(); err != nil {
 		notPublished(body.EndToEndID, err).Write(w)
 		return
 	}

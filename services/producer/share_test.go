@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// ofBank makes a request as a bank and does not wait for the end of the response.
+func (p *program) ofBank(ctx context.Context, key, method, path string, body io.Reader) *http.Response {
+	p.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+p.HTTP+path, body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { response.Body.Close() })
+	return response
+}
+
+// A bank that takes all that it may get of a pool keeps no other bank out of it, and is told
+// whose share is taken of which pool.
+func TestABankLeavesRoomForTheOthers(t *testing.T) {
+	r := makeRing(t)
+	// Without a ledger, a question takes its place until the end.
+	p := startProgram(t, startBroker(t), nil, "HTTP_KEYS_FILE="+r.digests, "BATCHES_MAX=16", "STREAMS_MAX=40", "STATUS_IN_FLIGHT_MAX=20", "LEDGER_QUERIES_IN_FLIGHT_MAX=12", "STATUS_TIMEOUT=100ms")
+	p.AwaitNeed("kafka", false)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	one, other := r.of(t, "10000001"), r.of(t, "10000002")
+	for _, pool := range []struct {
+		name, method, path string
+		most               int
+		batch              bool
+		status             int
+	}{
+		{"batches", "POST", batchPath, 4, true, http.StatusOK},
+		{"streams", "GET", "/v1/settlements?participant=%s", 10, false, http.StatusOK},
+		{"account look-ups", "GET", "/v1/accounts/%s/0001/1", 5, false, http.StatusServiceUnavailable},
+		{"queries", "GET", "/v1/accounts/%s/0001/1/statement", 3, false, http.StatusServiceUnavailable},
+	} {
+		ask := func(key, ispb string) (status int, text string) {
+			path, body := pool.path, io.Reader(http.NoBody)
+			if strings.Contains(path, "%s") {
+				path = fmt.Sprintf(path, ispb)
+			}
+			if pool.batch { // it never ends
+				reader, writer := io.Pipe()
+				go func() { _, _ = io.WriteString(writer, "{}\n") }() // so that the response begins
+				context.AfterFunc(ctx, func() { writer.Close() })
+				body = reader
+			}
+			response := p.ofBank(ctx, key, pool.method, path, body) //nolint:bodyclose // ofBank closes it
+			if response.StatusCode != http.StatusOK {
+				problem, err := io.ReadAll(response.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = string(problem)
+			}
+			return response.StatusCode, text
+		}
+		for n := 0; ; n++ {
+			status, text := ask(one, "10000001")
+			if status == pool.status && n < pool.most {
+				continue
+			}
+			if status != http.StatusTooManyRequests || n != pool.most || !strings.Contains(text, fmt.Sprintf("10000001 has %d %s", n, pool.name)) {
+				t.Errorf("%s: after %d the bank gets %d %s, want 429 after %d", pool.name, n, status, text, pool.most)
+			}
+			break
+		}
+		if status, text := ask(other, "10000002"); status != pool.status {
+			t.Errorf("%s: another bank gets %d %s", pool.name, status, text)
+		}
+	}
+	if metrics := p.metrics(); !strings.Contains(metrics, `pix_http_pool_taken{pool="batches"} 5`) || !strings.Contains(metrics, `pix_http_pool_refused_total{pool="streams",why="share"} 1`) {
+		t.Error("the metrics do not show what is taken and refused")
+	}
+}
+
+// Connections without a key close the door to no bank.
+func TestConnectionsWithoutAKeyDoNotCloseTheDoor(t *testing.T) {
+	r := makeRing(t)
+	p := startProgram(t, startBroker(t), nil, "HTTP_KEYS_FILE="+r.digests, "HTTP_CONNECTIONS_MAX=50", "STREAMS_MAX=20", "WAITS_MAX=20", "HTTP_STRANGER_IDLE_TIMEOUT=1m")
+	p.AwaitNeed("kafka", false)
+	for range 60 {
+		client := http.Client{Transport: &http.Transport{}} // a connection of its own, which stays open
+		response, err := client.Get("http://" + p.HTTP + "/openapi.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		t.Cleanup(client.CloseIdleConnections)
+	}
+	response := p.ofBank(t.Context(), r.of(t, "10000001"), "POST", "/v1/payments", strings.NewReader(valid)) //nolint:bodyclose // ofBank closes it
+	if response.StatusCode != http.StatusAccepted {
+		t.Errorf("a bank gets %s", response.Status)
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/liquida/liquida/platform/web"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/query"
 )
 
 const valid = `{"payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "2"}, "amount_centavos": 12345}`
@@ -91,7 +92,7 @@ func FuzzBatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		// No line may be valid, because nothing is sent here.
 		text = bytes.ReplaceAll(text, []byte("amount_centavos"), nil)
-		s := &Submissions{Publisher: &Publisher{now: time.Now}, batches: batches{config: BatchConfig{LinesMax: 10, BytesMax: 1000}, lineMax: 100}}
+		s := &Submissions{Publisher: &Publisher{now: time.Now}, batches: batches{config: BatchConfig{LinesMax: 10, BytesMax: 1000}, lineMax: 100}, ledger: &query.Ledger{}}
 		lines := make(chan *batchLine, s.batches.config.LinesMax+1)
 		// It must never block on its results.
 		s.readBatch(access.Caller{}, http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(text)), s.batches.config.BytesMax), lines)

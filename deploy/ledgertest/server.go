@@ -40,8 +40,8 @@ func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, "0_0.tigerbeetle")
-	if err := tigerbeetle.Format(ctx, bin, file); err != nil {
+	data := filepath.Join(dir, "ledger")
+	if err := tigerbeetle.FormatCluster(ctx, bin, data, 1, 0); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // to learn a free port
@@ -54,7 +54,7 @@ func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
 	}
 	s := &Server{
 		Config: ledger.Config{Addresses: []string{address}}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"),
-		arguments: slices.Insert(tigerbeetle.StartArguments(file, address, cacheGrid), 1, extra...),
+		arguments: slices.Insert(tigerbeetle.StartArguments(tigerbeetle.DataFile(data, 0), address, cacheGrid), 1, extra...),
 	}
 	if err := s.StartAgain(); err != nil {
 		return nil, err

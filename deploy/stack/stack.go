@@ -509,19 +509,6 @@ func (s *Stack) signal(name string, signal os.Signal) error {
 	return p.signal(signal)
 }
 
-// LimitFiles makes the disk look full to a process until it ends: none of its files, its log
-// included, can grow past so many bytes. It needs Linux, but no privileges.
-func (s *Stack) LimitFiles(name string, bytes uint64) error {
-	pid := s.PID(name)
-	if pid == 0 {
-		return fmt.Errorf("cannot limit the files of %s: it is not running", name)
-	}
-	if err := limitFiles(pid, bytes); err != nil {
-		return fmt.Errorf("cannot limit the files of %s (pid %d): %w", name, pid, err)
-	}
-	return nil
-}
-
 // AddEngine starts one more engine in a new instance, waits until it is ready and returns its name.
 func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 	s.mu.Lock()

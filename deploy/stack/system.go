@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // attributes puts a child outside the terminal's process group. So Ctrl-C reaches only the stack,
@@ -36,15 +34,4 @@ func startTime(pid int) (string, error) {
 		return "", fmt.Errorf("process %d has ended", pid) // a zombie whose parent does not wait for it
 	}
 	return fields[19], nil
-}
-
-// limitFiles lets no file of a running process grow past so many bytes. A write beyond it fails,
-// as on a full disk.
-func limitFiles(pid int, bytes uint64) error {
-	var limit unix.Rlimit
-	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &limit); err != nil {
-		return err
-	}
-	limit.Cur = min(bytes, limit.Max)
-	return unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil)
 }

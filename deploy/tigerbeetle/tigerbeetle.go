@@ -63,29 +63,6 @@ func check(ctx context.Context, bin string) error {
 	return nil
 }
 
-// Format creates the data file of a new one-replica cluster with id 0. It leaves an existing file
-// alone. An interrupted call leaves no file.
-func Format(ctx context.Context, bin, path string) error {
-	if there, err := exists(path); there || err != nil {
-		return err
-	}
-	path, err := filepath.Abs(path) // the server panics on a bare file name
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	unfinished := path + ".formatting"
-	if err := os.RemoveAll(unfinished); err != nil {
-		return err
-	}
-	if err := format(ctx, bin, unfinished, 0, 1); err != nil {
-		return err
-	}
-	return os.Rename(unfinished, path)
-}
-
 // FormatCluster creates folder with the data files of a new cluster with id 0, see DataFile. An
 // interrupted call leaves no folder. Existing files stay. A folder where some are missing is an
 // error: a replica that forgot what it promised may lose money.

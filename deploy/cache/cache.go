@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -62,4 +64,20 @@ func Lock(ctx context.Context, folder string, progress io.Writer) (unlock func()
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// Exists reports whether a file or folder exists. What is renamed into place when complete is
+// complete if it exists.
+func Exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// LastLines returns the last twenty lines of what a tool said.
+func LastLines(text []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -9,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -63,7 +61,7 @@ func Locate(ctx context.Context, progress io.Writer) (*Kafka, error) {
 	for _, sum := range sums {
 		k.jars = append(k.jars, filepath.Join(libs, sum.jar))
 	}
-	fetched, err := exists(libs)
+	fetched, err := cache.Exists(libs)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +75,7 @@ func Locate(ctx context.Context, progress io.Writer) (*Kafka, error) {
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("%w: missing %s; install that, or use the embedded broker", ErrMissing, strings.Join(missing, " and "))
 	}
-	if archived, err := exists(k.archive); err != nil || fetched && archived {
+	if archived, err := cache.Exists(k.archive); err != nil || fetched && archived {
 		return k, err
 	}
 
@@ -87,14 +85,14 @@ func Locate(ctx context.Context, progress io.Writer) (*Kafka, error) {
 	}
 	defer unlock()
 	// Both are renamed into place when complete. Another process may have done it meanwhile.
-	if fetched, err = exists(libs); err == nil && !fetched {
+	if fetched, err = cache.Exists(libs); err == nil && !fetched {
 		fmt.Fprintf(progress, "fetching Apache Kafka %s with Maven, once, into %s (44 MB)\n", Version, folder)
 		err = fetch(ctx, folder, libs, sums)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot fetch Apache Kafka %s: %w", Version, err)
 	}
-	archived, err := exists(k.archive)
+	archived, err := cache.Exists(k.archive)
 	if err == nil && !archived {
 		fmt.Fprintf(progress, "archiving Apache Kafka's classes, once for Java %s (about 10 s)\n", version)
 		err = k.makeArchive(ctx, folder)
@@ -103,15 +101,6 @@ func Locate(ctx context.Context, progress io.Writer) (*Kafka, error) {
 		return nil, fmt.Errorf("cannot archive the classes of Apache Kafka %s: %w", Version, err)
 	}
 	return k, nil
-}
-
-// exists reports whether a file or folder exists. If it does, it is complete.
-func exists(path string) (bool, error) {
-	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 var javaVersion = regexp.MustCompile(`version "((?:1\.)?(\d+)[0-9A-Za-z._+-]*)"`)
@@ -176,7 +165,7 @@ func fetch(ctx context.Context, folder, libs string, sums []checksum) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("mvn: %w:\n%s\nIt needs a Maven repository to fetch from: see the settings.xml of your Maven", err, lastLines(said))
+		return fmt.Errorf("mvn: %w:\n%s\nIt needs a Maven repository to fetch from: see the settings.xml of your Maven", err, cache.LastLines(said))
 	}
 	fetched := filepath.Join(scratch, "libs")
 	for _, sum := range sums {
@@ -251,7 +240,7 @@ func (k *Kafka) makeArchive(ctx context.Context, folder string) error {
 		}
 	}
 	said, _ := os.ReadFile(log.Name())
-	return fmt.Errorf("%w; it logged:\n%s", answers, lastLines(said))
+	return fmt.Errorf("%w; it logged:\n%s", answers, cache.LastLines(said))
 }
 
 func awaitAnswer(ctx context.Context, address string) error {
@@ -284,9 +273,4 @@ func twoFreeAddresses() (one, other string, err error) {
 		addresses = append(addresses, listener.Addr().String())
 	}
 	return addresses[0], addresses[1], nil
-}
-
-func lastLines(text []byte) string {
-	lines := strings.Split(string(bytes.TrimSpace(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }

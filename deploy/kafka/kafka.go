@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/liquida/liquida/deploy/cache"
 	"github.com/liquida/liquida/platform/keys"
 )
 
@@ -140,7 +141,7 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 	defer os.Remove(command)
 	format := exec.CommandContext(ctx, k.java, "@"+command)
 	if said, err := format.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot create the data folder of Apache Kafka: %w\n%s", err, lastLines(said))
+		return fmt.Errorf("cannot create the data folder of Apache Kafka: %w\n%s", err, cache.LastLines(said))
 	}
 	return os.Rename(unfinished, node.data())
 }

@@ -1,11 +1,7 @@
 package stack
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -94,25 +90,6 @@ func (s *Stack) configureObservers() error {
 		return fmt.Errorf("cannot configure Prometheus: %w", err)
 	}
 	return nil
-}
-
-func httpReady(url string) func(context.Context, *process) error {
-	return func(ctx context.Context, _ *process) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := probe.Do(request)
-		if err != nil {
-			return errors.New("it does not answer: " + err.Error())
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			body, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
-			return fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
-		}
-		return nil
-	}
 }
 
 // PrometheusAddress is where Prometheus answers, host:port, if it watches the stack.

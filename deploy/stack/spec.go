@@ -159,7 +159,7 @@ func (p *spec) tell(s *Stack) {
 	p.telemetry = s.addresses.of(role)
 	p.env = append(p.env, "TELEMETRY_ADDRESS="+p.telemetry)
 	p.listens = append(p.listens, role)
-	p.ready = serviceReady
+	p.ready = httpReady("http://" + p.telemetry + "/readyz")
 }
 
 func ledgerReady(_ context.Context, p *process) error {
@@ -190,28 +190,31 @@ func (s *Stack) brokerReady(ctx context.Context, _ *process) error {
 // probe keeps no connection open.
 var probe = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-func serviceReady(ctx context.Context, p *process) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.spec.telemetry+"/readyz", nil)
-	if err != nil {
-		return err
+// httpReady asks a URL, whose problem it returns. A service names its problems in JSON.
+func httpReady(url string) func(context.Context, *process) error {
+	return func(ctx context.Context, _ *process) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := probe.Do(request)
+		if err != nil {
+			return fmt.Errorf("%s does not answer: %w", url, err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			return nil
+		}
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
+		var health struct{ Problems map[string]string }
+		if json.Unmarshal(body, &health) != nil || len(health.Problems) == 0 {
+			return fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+		}
+		var problems []string
+		for need, wrong := range health.Problems {
+			problems = append(problems, need+": "+wrong)
+		}
+		slices.Sort(problems)
+		return errors.New(strings.Join(problems, "; "))
 	}
-	response, err := probe.Do(request)
-	if err != nil {
-		return errors.New("its telemetry does not answer: " + err.Error())
-	}
-	defer response.Body.Close()
-	if response.StatusCode == http.StatusOK {
-		return nil
-	}
-	body, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
-	var health struct{ Problems map[string]string }
-	if json.Unmarshal(body, &health) != nil || len(health.Problems) == 0 {
-		return fmt.Errorf("/readyz answers %s: %s", response.Status, strings.TrimSpace(string(body)))
-	}
-	var problems []string
-	for need, wrong := range health.Problems {
-		problems = append(problems, need+": "+wrong)
-	}
-	slices.Sort(problems)
-	return errors.New(strings.Join(problems, "; "))
 }

@@ -467,21 +467,20 @@ func (s *Stack) Crashes() []Crash {
 
 // Kill ends a process with SIGKILL and returns when it has ended. It stays down until
 // StartProcess or Restart.
-func (s *Stack) Kill(name string) error {
-	p, err := s.process(name)
-	if err != nil {
-		return err
-	}
-	return p.kill()
-}
+func (s *Stack) Kill(name string) error { return s.on(name, (*process).kill) }
 
 // StopProcess ends one process as Stop does.
 func (s *Stack) StopProcess(ctx context.Context, name string) error {
+	return s.on(name, func(p *process) error { return p.stop(ctx, s.config.StopWithin) })
+}
+
+// on does something to a process.
+func (s *Stack) on(name string, do func(*process) error) error {
 	p, err := s.process(name)
 	if err != nil {
 		return err
 	}
-	return p.stop(ctx, s.config.StopWithin)
+	return do(p)
 }
 
 // Restart stops a process if it runs, starts it and waits until it is ready.
@@ -502,11 +501,7 @@ func (s *Stack) Pause(name string) error { return s.signal(name, pauseSignal) }
 func (s *Stack) Resume(name string) error { return s.signal(name, resumeSignal) }
 
 func (s *Stack) signal(name string, signal os.Signal) error {
-	p, err := s.process(name)
-	if err != nil {
-		return err
-	}
-	return p.signal(signal)
+	return s.on(name, func(p *process) error { return p.signal(signal) })
 }
 
 // AddEngine starts one more engine in a new instance, waits until it is ready and returns its name.
@@ -527,22 +522,14 @@ func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 // WaitReady returns when the process is ready. It returns an error if the process exits first, or
 // when Config.ReadyWithin or ctx ends. The error says what was not ready and shows the end of the log.
 func (s *Stack) WaitReady(ctx context.Context, name string) error {
-	p, err := s.process(name)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.config.ReadyWithin, fmt.Errorf("not ready within %v", s.config.ReadyWithin))
 	defer cancel()
-	return p.waitReady(ctx)
+	return s.on(name, func(p *process) error { return p.waitReady(ctx) })
 }
 
 // Ready returns why the process is not ready, or nil when it is.
 func (s *Stack) Ready(ctx context.Context, name string) error {
-	p, err := s.process(name)
-	if err != nil {
-		return err
-	}
-	return p.ready(ctx)
+	return s.on(name, func(p *process) error { return p.ready(ctx) })
 }
 
 // Names returns the names of all processes in the order of starting.

@@ -182,19 +182,10 @@ func (b *build) command(ctx context.Context, folder, name string, arguments ...s
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("%s: %w; the end of %s:\n%s", name, err, b.log.Name(), end(b.log.Name()))
+		said, _ := os.ReadFile(b.log.Name())
+		return fmt.Errorf("%s: %w; the end of %s:\n%s", name, err, b.log.Name(), cache.LastLines(said))
 	}
 	return nil
-}
-
-// end returns the last lines of a file.
-func end(path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
 // needed fails early, and names all that is missing at once.

@@ -5,10 +5,8 @@ package tigerbeetle
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,7 +68,7 @@ func check(ctx context.Context, bin string) error {
 // reserveBytes are reserved for each file: a write that makes a file grow blocks all other writes
 // to it.
 func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserveBytes int64) error {
-	there, err := exists(folder)
+	there, err := cache.Exists(folder)
 	if err != nil {
 		return err
 	}
@@ -107,14 +105,6 @@ func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserv
 // DataFile returns the data file of one replica in the folder that FormatCluster created.
 func DataFile(folder string, replica int) string {
 	return filepath.Join(folder, fmt.Sprintf("0_%d.tigerbeetle", replica))
-}
-
-func exists(path string) (bool, error) {
-	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 func format(ctx context.Context, bin, path string, replica, replicas int) error {

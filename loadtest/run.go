@@ -97,7 +97,7 @@ func runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		result.Write(os.Stdout)
+		report.WriteLoad(os.Stdout, result)
 		if err := errors.Join(report.WriteJSON(flags.json, result), runPage(result, hops(), environment).Write(flags.report)); err != nil {
 			return err
 		}

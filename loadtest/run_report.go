@@ -63,18 +63,12 @@ func runPage(r *load.Result, times hopTimes, environment *runEnvironment) report
 		rate = r.SettledPerSecond
 	}
 	p.Figures = append(p.Figures, report.Fact{Name: "settled a second", Value: fmt.Sprintf("%.0f", rate)})
-	latencies := report.Table{Title: "Latency in ms, from the intended send", Head: []string{"", "count", "p50", "p90", "p95", "p99", "p99.9", "max"}}
 	for _, l := range r.Latencies {
-		cells := []string{l.Kind, fmt.Sprint(l.Count)}
-		for _, v := range []float64{l.P50, l.P90, l.P95, l.P99, l.P999, l.Max} {
-			cells = append(cells, fmt.Sprintf("%.1f", v))
-		}
-		latencies.Add(cells...)
 		if l.Kind == "settled" {
 			p.Figures = append(p.Figures, report.Fact{Name: "median until settled", Value: fmt.Sprintf("%.1f ms", l.P50)}, report.Fact{Name: "99th percentile", Value: fmt.Sprintf("%.1f ms", l.P99)}, report.Fact{Name: "slowest", Value: fmt.Sprintf("%.1f ms", l.Max)})
 		}
 	}
-	p.Tables = []report.Table{latencies, report.OutcomesTable(r)}
+	p.Tables = []report.Table{report.LatenciesTable(r), report.OutcomesTable(r)}
 	if times.why != "" {
 		p.Facts = append(p.Facts, report.Fact{Name: "hops in the engine", Value: "unknown: " + times.why})
 	} else if len(times.hops) > 0 {

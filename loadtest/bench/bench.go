@@ -25,6 +25,7 @@ import (
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
 )
@@ -325,7 +326,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 		return nil, err
 	}
 	if !result.Passed {
-		result.Write(c.Log)
+		report.WriteLoad(c.Log, result)
 		return nil, errors.New("the run is not valid: " + result.Verdict())
 	}
 	if run.Profile, err = profile(); err != nil {

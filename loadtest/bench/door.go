@@ -22,6 +22,7 @@ import (
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
@@ -339,7 +340,7 @@ func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *calle
 			return err
 		}
 		if run.Load = result; !result.Passed {
-			result.Write(c.Log)
+			report.WriteLoad(c.Log, result)
 			return errors.New("the run is not valid: " + result.Verdict())
 		}
 		return nil

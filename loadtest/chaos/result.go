@@ -14,6 +14,7 @@ import (
 	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/loadtest/report"
 )
 
 // Result is the outcome of a run.
@@ -127,7 +128,7 @@ func (r *Result) Kinds() []KindSummary {
 
 // Write prints the result for people; its last line is the verdict.
 func (r *Result) Write(w io.Writer) {
-	r.Load.Write(w)
+	report.WriteLoad(w, r.Load)
 	fmt.Fprintln(w)
 	r.Audit.Write(w)
 	for _, violation := range r.History.Violations {

@@ -65,8 +65,8 @@ type Snapshot struct {
 	Dropped, Late                                         int
 }
 
-// lateAfter is the delay above which a send counts as late.
-const lateAfter = 50 * time.Millisecond
+// LateAfter is the delay above which a send counts as late.
+const LateAfter = 50 * time.Millisecond
 
 // againAfter is the time from a report to the repeated message after it. The engine must
 // have finished the payment by then, or the message joins the first and has no report of
@@ -184,7 +184,7 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 			early := intended.Sub(now)
 			if early <= 0 {
 				if !l.config.WaitForRoom {
-					if -early > lateAfter {
+					if -early > LateAfter {
 						l.late++
 					}
 					l.lateMax = max(l.lateMax, -early)

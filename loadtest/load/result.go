@@ -2,10 +2,8 @@ package load
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"math"
-	"text/tabwriter"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -156,48 +154,6 @@ func curve(h *hdrhistogram.Histogram) (points []Point) {
 		}
 		points = append(points, Point{100 * (1 - left), float64(h.ValueAtQuantile(100*(1-left))) / 1e3})
 	}
-}
-
-// Write prints the result for people.
-func (r *Result) Write(w io.Writer) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "case\tmust end\tsent\tas expected\texcused\twrong\tmissing\t")
-	var total Count
-	for _, o := range r.Outcomes {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t\n", o.Case, o.Expected, o.Sent, o.AsExpected, o.Excused, o.Wrong, o.Missing)
-		total.Sent += o.Sent
-		total.AsExpected += o.AsExpected
-		total.Excused += o.Excused
-		total.Wrong += o.Wrong
-		total.Missing += o.Missing
-	}
-	fmt.Fprintf(table, "all\t\t%d\t%d\t%d\t%d\t%d\t\n", total.Sent, total.AsExpected, total.Excused, total.Wrong, total.Missing)
-	table.Flush()
-
-	fmt.Fprintln(w, "\nlatency in ms, from the intended send time:")
-	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\tcount\tp50\tp95\tp99\tp99.9\tmax\t")
-	for _, l := range r.Latencies {
-		fmt.Fprintf(table, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", l.Kind, l.Count, l.P50, l.P95, l.P99, l.P999, l.Max)
-	}
-	table.Flush()
-
-	fmt.Fprintf(w, "\nsettled %d (%.0f/s", r.Settled, r.SettledPerSecond)
-	if r.SteadyPerSecond > 0 {
-		fmt.Fprintf(w, ", %.0f/s in the steady window", r.SteadyPerSecond)
-	}
-	fmt.Fprintf(w, "), rejected %d, dead letters %d\n", r.Rejected, r.DeadLetters)
-	if r.Returned+r.ReturnsRejected > 0 {
-		fmt.Fprintf(w, "returns settled %d, rejected %d\n", r.Returned, r.ReturnsRejected)
-	}
-	fmt.Fprintf(w, "sends: %d dropped, %d late by more than %v (the latest by %.1f ms)\n", r.Dropped, r.Late, lateAfter, r.LateMaxMs)
-	for _, f := range r.Failures {
-		fmt.Fprintf(w, "WRONG %q (%s, record %s): %s\n", f.EndToEndID, f.Case, f.Record, f.Problem)
-	}
-	if rest := r.FailureCount - len(r.Failures); rest > 0 {
-		fmt.Fprintf(w, "WRONG … and %d more\n", rest)
-	}
-	fmt.Fprintln(w, r.Verdict())
 }
 
 // Verdict is the result in one line.

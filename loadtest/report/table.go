@@ -26,10 +26,51 @@ func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 // OutcomesTable shows how the payments of a load ended.
 func OutcomesTable(r *load.Result) Table {
 	table := Table{Title: "How payments ended", TextColumns: 1, Head: []string{"case", "must end", "sent", "as expected", "excused", "wrong", "missing"}}
+	add := func(name, expected string, c load.Count) {
+		table.Add(name, expected, fmt.Sprint(c.Sent), fmt.Sprint(c.AsExpected), fmt.Sprint(c.Excused), fmt.Sprint(c.Wrong), fmt.Sprint(c.Missing))
+	}
+	var all load.Count
 	for _, o := range r.Outcomes {
-		table.Add(o.Case, o.Expected, fmt.Sprint(o.Sent), fmt.Sprint(o.AsExpected), fmt.Sprint(o.Excused), fmt.Sprint(o.Wrong), fmt.Sprint(o.Missing))
+		add(o.Case, o.Expected, o.Count)
+		all = load.Count{Sent: all.Sent + o.Sent, AsExpected: all.AsExpected + o.AsExpected, Excused: all.Excused + o.Excused, Wrong: all.Wrong + o.Wrong, Missing: all.Missing + o.Missing}
+	}
+	add("all", "", all)
+	return table
+}
+
+// LatenciesTable shows the latencies of a load.
+func LatenciesTable(r *load.Result) Table {
+	table := Table{Title: "Latency in ms, from the intended send", Head: []string{"", "count", "p50", "p90", "p95", "p99", "p99.9", "max"}}
+	for _, l := range r.Latencies {
+		cells := []string{l.Kind, fmt.Sprint(l.Count)}
+		for _, v := range []float64{l.P50, l.P90, l.P95, l.P99, l.P999, l.Max} {
+			cells = append(cells, fmt.Sprintf("%.1f", v))
+		}
+		table.Add(cells...)
 	}
 	return table
+}
+
+// WriteLoad prints the result of a load for people.
+func WriteLoad(w io.Writer, r *load.Result) {
+	OutcomesTable(r).Write(w)
+	LatenciesTable(r).Write(w)
+	fmt.Fprintf(w, "\nsettled %d (%.0f/s", r.Settled, r.SettledPerSecond)
+	if r.SteadyPerSecond > 0 {
+		fmt.Fprintf(w, ", %.0f/s in the steady window", r.SteadyPerSecond)
+	}
+	fmt.Fprintf(w, "), rejected %d, dead letters %d\n", r.Rejected, r.DeadLetters)
+	if r.Returned+r.ReturnsRejected > 0 {
+		fmt.Fprintf(w, "returns settled %d, rejected %d\n", r.Returned, r.ReturnsRejected)
+	}
+	fmt.Fprintf(w, "sends: %d dropped, %d late by more than %v (the latest by %.1f ms)\n", r.Dropped, r.Late, load.LateAfter, r.LateMaxMs)
+	for _, f := range r.Failures {
+		fmt.Fprintf(w, "WRONG %q (%s, record %s): %s\n", f.EndToEndID, f.Case, f.Record, f.Problem)
+	}
+	if rest := r.FailureCount - len(r.Failures); rest > 0 {
+		fmt.Fprintf(w, "WRONG … and %d more\n", rest)
+	}
+	fmt.Fprintln(w, r.Verdict())
 }
 
 // Write prints the table for people.

@@ -91,6 +91,20 @@ func TestAnswersToReturns(t *testing.T) {
 			run(t, step{p.giveBack(t, 40).reserve(0), ok, 0}, step{p.giveBack(t, 40).reserve(0), tb.TransferExistsWithDifferentUserData128, 0})
 			p.checkMoney(t, -40, amount)
 		},
+		"refused, and marks say so, once": func(t *testing.T, p *payment) {
+			g, other := p.giveBack(t, amount+deposit+1), p.giveBack(t, 1)
+			marks := func(chain []tb.Transfer, slots ledger.BurntSlots) []tb.Transfer {
+				return ledger.AppendBurntMarks(chain, p.id, slots)
+			}
+			first := ledger.BurntSlots(0).Add(0)
+			run(t, step{g.reserve(0), tb.TransferExceedsCredits, 0}, step{marks(g.receipt(silent), first), ok, 0},
+				step{marks(g.receipt(silent), first.Add(1)), tb.TransferExists, 0}, // a redelivery adds the missing one
+				step{marks(other.reserve(2), first.Add(3)), ok, 0})
+			if trace := shared.returnTrace(t, p.giveBack(t, 1)); trace.Burnt() != first.Add(1).Add(3) {
+				t.Errorf("marked as burnt: %b", trace.Burnt())
+			}
+			p.checkMoney(t, -1, amount)
+		},
 		"refused, and nobody can have the slot": func(t *testing.T, p *payment) {
 			g, other := p.giveBack(t, amount+deposit+1), p.giveBack(t, 1)
 			run(t, step{g.reserve(0), tb.TransferExceedsCredits, 0}, step{other.reserve(0), tb.TransferIDAlreadyFailed, 0}, step{other.reserve(1), ok, 0})

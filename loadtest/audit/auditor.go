@@ -46,6 +46,7 @@ type Auditor struct {
 	returns         map[endToEndID]*paymentReturn
 	verdicts        map[number128]*paymentReturn // by the id of the verdict
 	originals       map[number128]*original
+	burnt           map[number128]struct{} // slots with a mark that says so
 	accounts        map[accountID]account
 	expected        map[accountID]movement
 	banks           map[accountID]funding // by the bank's transit account
@@ -183,6 +184,7 @@ func NewAuditor(orders int) *Auditor {
 		banks:       map[accountID]funding{},
 		returns:     map[endToEndID]*paymentReturn{},
 		originals:   map[number128]*original{},
+		burnt:       map[number128]struct{}{},
 		funded:      map[accountID]struct{}{},
 		summary:     Summary{Rejected: map[string]int{}, DeadLetters: map[string]int{}, ReturnsRejected: map[string]int{}},
 	}
@@ -392,13 +394,16 @@ const (
 	codeReturn     = 17
 	codeReturned   = 18
 	codeClockProbe = 19
+	codeBurnt      = 21
 )
 
 // resolutionRole is the role of leg 1's post or void, or of the receipt: the verdict.
-// returnMarkRole is the role of the mark of a payment that has returns.
+// returnMarkRole is the role of the mark of a payment that has returns, burntMarkRole that of
+// the mark of a burnt slot.
 const (
 	resolutionRole = 4
 	returnMarkRole = 8
+	burntMarkRole  = 9
 )
 
 // Transfer takes a transfer of the ledger.
@@ -417,6 +422,8 @@ func (a *Auditor) Transfer(t tb.Transfer) {
 		a.takeReturnVerdict(t)
 	case codeReturned:
 		a.takeReturnedMark(t)
+	case codeBurnt:
+		a.takeBurntMark(t)
 	case codeReceipt:
 		a.takeReceipt(t)
 	case codeFunding:

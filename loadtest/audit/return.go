@@ -337,20 +337,48 @@ func (a *Auditor) takeReturnVerdict(t tb.Transfer) {
 // takeReturnedMark takes the mark of a payment. Without a mark nobody looks for its returns.
 func (a *Auditor) takeReturnedMark(t tb.Transfer) {
 	key, role := split(fromTigerBeetle(t.ID))
-	p, o := a.find(key), a.originals[key]
-	ofConflict := slices.ContainsFunc(a.returnConflicts, func(c returnConflict) bool { return paymentKey(c.content.original, c.content.minutes) == key })
-	if p == nil || o == nil && !ofConflict {
+	p := a.find(key)
+	if p == nil || !a.hasReturns(key) {
 		a.add(UnexplainedMoney, transferName(t), "the mark of a payment of which %s holds no return", paymentsTopic)
 		return
 	}
+	a.checkMark(t, p, role == returnMarkRole)
+	if o := a.originals[key]; o != nil {
+		o.marked = true
+	}
+}
+
+// takeBurntMark takes the mark of a burnt slot. Nobody holds a return there any more.
+func (a *Auditor) takeBurntMark(t tb.Transfer) {
+	id, err := idIn('E', t)
+	var p *payment
+	if err == nil {
+		if _, minutes, err := parseEndToEndID(id.String()); err == nil {
+			p = a.find(paymentKey(id, minutes))
+		}
+	}
+	if p == nil || p.id != id || !a.hasReturns(paymentKey(p.id, uint64(p.minutes))) {
+		a.add(UnexplainedMoney, transferName(t), "the mark of a slot of a payment of which %s holds no return", paymentsTopic)
+		return
+	}
+	key, role := split(fromTigerBeetle(t.ID))
+	_, isSlot := returnContent{original: p.id, minutes: uint64(p.minutes)}.slot(key)
+	a.checkMark(t, p, role == burntMarkRole && isSlot)
+	a.burnt[key] = struct{}{}
+}
+
+// hasReturns reports whether a record is a return of a payment, also one that conflicts with another.
+func (a *Auditor) hasReturns(key number128) bool {
+	return a.originals[key] != nil || slices.ContainsFunc(a.returnConflicts, func(c returnConflict) bool { return paymentKey(c.content.original, c.content.minutes) == key })
+}
+
+// checkMark checks a mark that is about a payment.
+func (a *Auditor) checkMark(t tb.Transfer, p *payment, idIsRight bool) {
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	names, ispb := userData(p.id, uint64(p.minutes))
-	if role != returnMarkRole || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != transitOf(p.content.payer) || credit != reserveOf(p.content.payer) ||
+	if !idIsRight || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != transitOf(p.content.payer) || credit != reserveOf(p.content.payer) ||
 		fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
-		a.add(WrongTransfer, p.id.String(), "its mark has role %d, moves %s centavos from %s to %s with flags %#x, or names another payment", role, decimal(t.Amount), nameOf(debit), nameOf(credit), t.Flags)
-	}
-	if o != nil {
-		o.marked = true
+		a.add(WrongTransfer, p.id.String(), "its mark with code %d has the wrong id %x, moves %s centavos from %s to %s with flags %#x, or names another payment", t.Code, t.ID.Bytes(), decimal(t.Amount), nameOf(debit), nameOf(credit), t.Flags)
 	}
 }
 
@@ -391,6 +419,9 @@ func (a *Auditor) judgeReturn(g *paymentReturn) {
 	}
 	if o := a.originals[paymentKey(g.content.original, g.content.minutes)]; g.held != 0 && !o.marked {
 		a.add(NoMark, subject, "it is held, but its original %s has no mark, so nobody looks for its returns", g.content.original)
+	}
+	if _, burnt := a.burnt[g.slotKey]; burnt && g.held != 0 {
+		a.add(WrongTransfer, subject, "it is held in a slot of %s that is marked as burnt", g.content.original)
 	}
 	if !g.reported {
 		a.add(NoOutcome, subject, "no report and no dead letter; in the ledger: %s", g.ledgerState())

@@ -116,6 +116,9 @@ func (g *giver) hold(slot int) {
 	}
 	g.h.write(chain)
 }
+func (g *giver) burnt(slot int) []tb.Transfer {
+	return ledger.AppendBurntMarks(nil, g.content.Original, ledger.BurntSlots(0).Add(slot))
+}
 func (g *giver) mark() tb.Uint128 { return ledger.ReturnedMark(g.content.Original) }
 func (g *giver) post(slot int) {
 	g.h.write(ledger.AppendReturnPost(nil, g.id, g.content, slot, g.payment.SameBank()))
@@ -171,13 +174,14 @@ func TestCleanReturnsPass(t *testing.T) {
 }
 
 // What may be beside a verdict: a hold that its timeout released, one of a conflicting
-// message, and a return of a payment that nobody knows.
+// message, a return of a payment that nobody knows, and marks of burnt slots.
 func TestWhatMayBeBesideTheVerdictOfAReturn(t *testing.T) {
 	h, settled, _, _, _ := withReturns(t)
 	expired := h.giveBack(settledOrder, 10)
 	expired.hold(3)
 	expired.receipt("AB03", true)
 	expired.report("AB03")
+	h.write(ledger.AppendBurntMarks(nil, settled.content.Original, ledger.BurntSlots(0).Add(7).Add(63)))
 	conflict := *settled
 	conflict.content.AmountCentavos++
 	conflict.message = proto.Clone(settled.message).(*pixv1.PaymentOrder)
@@ -294,6 +298,23 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			g := h.giveBack(voidedOrder, 9)
 			h.orders = h.orders[:len(h.orders)-1]
 			h.write(ledger.AppendReturnedMark(nil, g.content.Original))
+		}, UnexplainedMoney},
+		{"held in a slot that is marked as burnt", func(h *history, g, _, _, _ *giver) { h.write(g.burnt(0)) }, WrongTransfer},
+		{"a mark of a burnt slot that moves money", func(h *history, g, _, _, _ *giver) {
+			h.write(g.burnt(5))
+			h.transfers[len(h.transfers)-1].Amount = tb.ToUint128(1)
+		}, WrongTransfer},
+		{"a mark of a slot that does not exist", func(h *history, g, _, _, _ *giver) {
+			mark := g.burnt(5)
+			id := mark[0].ID.Bytes()
+			id[1] ^= 1
+			mark[0].ID = tb.BytesToUint128(id)
+			h.write(mark)
+		}, WrongTransfer},
+		{"a burnt slot of a payment of which nothing was given back", func(h *history, _, _, _, _ *giver) {
+			g := h.giveBack(voidedOrder, 9)
+			h.orders = h.orders[:len(h.orders)-1]
+			h.write(g.burnt(0))
 		}, UnexplainedMoney},
 		{"a verdict of no return", func(_ *history, g, _, _, _ *giver) {
 			other := *g

@@ -72,6 +72,26 @@ func AppendReturnedMark(chain []tb.Transfer, original pix.EndToEndID) []tb.Trans
 	})
 }
 
+// AppendBurntMarks appends a mark for each burnt slot, outside of the chain. A failed id answers
+// no look-up, so without its mark a burnt slot looks free to every later return.
+func AppendBurntMarks(chain []tb.Transfer, original pix.EndToEndID, burnt BurntSlots) []tb.Transfer {
+	for slot := range ReturnSlots {
+		if burnt.has(slot) {
+			mark := AppendReturnedMark(nil, original)[0]
+			mark.ID, mark.Code = burntMark(original, slot), CodeBurnt
+			chain = append(chain, mark)
+		}
+	}
+	return chain
+}
+
+func burntMark(original pix.EndToEndID, slot int) tb.Uint128 {
+	return ReturnIDs(original, slot).role(roleBurnt)
+}
+
+// IsMark reports whether a transfer is a mark. Marks stand behind a chain, outside of it.
+func IsMark(t *tb.Transfer) bool { return t.Code == CodeReturned || t.Code == CodeBurnt }
+
 // AppendReturnPost appends phase 2 of an accepted return: its verdict, then every leg
 // posted. The chain is atomic, so nothing is posted if there is another verdict.
 func AppendReturnPost(chain []tb.Transfer, id pix.ReturnID, content pix.ReturnContent, slot int, sameBank bool) []tb.Transfer {
@@ -110,6 +130,7 @@ func appendReturnVerdict(chain []tb.Transfer, id pix.ReturnID, content pix.Retur
 type ReturnTrace struct {
 	Original Trace
 	slots    [ReturnSlots]*tb.Transfer // leg 1 of each return of the original
+	burnt    BurntSlots                // those with a mark
 	own      *tb.Transfer
 	id       pix.ReturnID
 	content  pix.ReturnContent
@@ -117,7 +138,11 @@ type ReturnTrace struct {
 
 // AppendReturnTraceIDs appends the ids whose look-up makes a ReturnTrace.
 func AppendReturnTraceIDs(ids []tb.Uint128, id pix.ReturnID, original pix.EndToEndID) []tb.Uint128 {
-	return AppendSlotIDs(append(AppendTraceIDs(ids, original), ReturnVerdict(id)), original)
+	ids = AppendSlotIDs(append(AppendTraceIDs(ids, original), ReturnVerdict(id)), original)
+	for slot := range ReturnSlots {
+		ids = append(ids, burntMark(original, slot))
+	}
+	return ids
 }
 
 // AppendSlotIDs appends the ids under which the returns of a payment are held.
@@ -141,6 +166,9 @@ func ReturnTraceOf(id pix.ReturnID, content pix.ReturnContent, found []tb.Transf
 	trace.own = byID[ReturnVerdict(id)]
 	for slot := range ReturnSlots {
 		trace.slots[slot] = byID[ReturnIDs(content.Original, slot).Pending(1)]
+		if byID[burntMark(content.Original, slot)] != nil {
+			trace.burnt = trace.burnt.Add(slot)
+		}
 	}
 	return trace
 }
@@ -323,11 +351,16 @@ type BurntSlots uint64
 // Add returns b with one more slot.
 func (b BurntSlots) Add(slot int) BurntSlots { return b | 1<<slot }
 
+func (b BurntSlots) has(slot int) bool { return b&(1<<slot) != 0 }
+
+// Burnt returns the burnt slots that have a mark.
+func (t *ReturnTrace) Burnt() BurntSlots { return t.burnt }
+
 // FreeSlot returns the first slot in which a return could be held. It must be the first: a
 // return in slot k was judged by the returns below k, so no return may take a lower slot later.
 func (t *ReturnTrace) FreeSlot(burnt BurntSlots) (slot int, free bool) {
 	for slot, leg := range t.slots {
-		if leg == nil && burnt&(1<<slot) == 0 {
+		if leg == nil && !burnt.has(slot) && !t.burnt.has(slot) {
 			return slot, true
 		}
 	}

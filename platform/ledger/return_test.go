@@ -53,6 +53,13 @@ func TestReturnIDsAreNobodyElses(t *testing.T) {
 		original, id := endToEndIDs().Draw(t, "original"), returnIDs().Draw(t, "return")
 		seen := map[tb.Uint128]bool{ReturnVerdict(id): true}
 		seen[ReturnedMark(original)] = true
+		for slot := range ReturnSlots {
+			mark := burntMark(original, slot)
+			if seen[mark] {
+				t.Fatalf("%s twice", mark)
+			}
+			seen[mark] = true
+		}
 		all := []PaymentIDs{IDsOf(original)}
 		for slot := range ReturnSlots {
 			all = append(all, ReturnIDs(original, slot))
@@ -88,6 +95,13 @@ func TestReturnChains(t *testing.T) {
 		id128.low += 8
 		if mark.ID = id128.toTB(); AppendReturnedMark(nil, content.Original)[0] != mark {
 			t.Fatalf("mark: got %+v, want %+v", AppendReturnedMark(nil, content.Original), mark)
+		}
+		// The mark of a burnt slot differs from it in the id, which is the slot's with role 9, and in the code.
+		burnt := fromTB(ids.Pending(1))
+		burnt.low += 9
+		mark.ID, mark.Code = burnt.toTB(), 21
+		if got := AppendBurntMarks(nil, content.Original, BurntSlots(0).Add(slot)); len(got) != 1 || got[0] != mark {
+			t.Fatalf("mark of a burnt slot: got %+v, want %+v", got, mark)
 		}
 		post, void := AppendReturnPost(nil, id, content, slot, payment.SameBank()), AppendReturnVoid(nil, id, content, slot, payment.SameBank(), rejection)
 		if len(reserve) != len(legs) || len(post) != 1+len(legs) || len(void) != 1+len(legs) {
@@ -146,7 +160,7 @@ func TestLeftAndSlots(t *testing.T) {
 		content.AmountCentavos = 1
 		found := AppendReserve(nil, content.Original, payment, 60)
 		var verdicts []tb.Transfer
-		left, mine, firstFree, burnt := int64(payment.AmountCentavos), -1, -1, BurntSlots(0)
+		left, mine, firstFree, burnt, marked := int64(payment.AmountCentavos), -1, -1, BurntSlots(0), BurntSlots(0)
 		taken := map[pix.ReturnID]bool{own: true}
 		for slot := range rapid.IntRange(0, 8).Draw(t, "slots") {
 			other := returnIDs().Draw(t, "other")
@@ -155,7 +169,7 @@ func TestLeftAndSlots(t *testing.T) {
 			}
 			taken[other] = true
 			held := pix.ReturnContent{Original: content.Original, AmountCentavos: rapid.Uint64Range(1, 100).Draw(t, "held"), Reason: pix.ReturnReasons[0]}
-			state := rapid.SampledFrom([]string{"held", "posted", "voided", "refused", "of another content", "burnt", "mine", "free"}).Draw(t, "state")
+			state := rapid.SampledFrom([]string{"held", "posted", "voided", "refused", "of another content", "burnt", "marked as burnt", "mine", "free"}).Draw(t, "state")
 			if state == "mine" && mine >= 0 || state == "free" && firstFree >= 0 {
 				state = "burnt"
 			}
@@ -165,6 +179,10 @@ func TestLeftAndSlots(t *testing.T) {
 				continue
 			case "burnt":
 				burnt = burnt.Add(slot)
+				continue
+			case "marked as burnt":
+				marked = marked.Add(slot)
+				found = AppendBurntMarks(found, content.Original, BurntSlots(0).Add(slot))
 				continue
 			case "mine":
 				mine = slot
@@ -210,7 +228,7 @@ func TestLeftAndSlots(t *testing.T) {
 			}
 		}
 		slot, free := trace.FreeSlot(burnt)
-		if firstFree >= 0 && slot != firstFree || !free || trace.slots[slot] != nil || burnt&(1<<slot) != 0 {
+		if firstFree >= 0 && slot != firstFree || !free || trace.slots[slot] != nil || (burnt|marked)&(1<<slot) != 0 || trace.Burnt() != marked {
 			t.Fatalf("free is %d, %t; want %d", slot, free, firstFree)
 		}
 		for _, verdict := range verdicts {

@@ -24,14 +24,16 @@ const (
 	CodeReturn     uint16 = 17 // the verdict of a return
 	CodeReturned   uint16 = 18 // the mark of a payment for which returns were held
 	CodeClockProbe uint16 = 19 // an engine reads the ledger's clock
+	CodeBurnt      uint16 = 21 // the mark of a burnt slot
 )
 
 // Roles are the low 4 bits of a transfer id: 0-3 the holds of legs 1-4, 4-7 their
-// resolutions, 8 the mark of returns, 9-15 reserved.
+// resolutions, 8 the mark of returns, 9 the mark of a burnt slot, 10-15 reserved.
 const (
 	roleBits       = 4
 	roleResolution = 4
 	roleReturned   = 8
+	roleBurnt      = 9
 	legsMax        = 4
 	hashBits       = 68
 )

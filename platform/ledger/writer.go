@@ -27,7 +27,7 @@ type Writer[T any] struct {
 
 // BatchConfig bounds the requests to the ledger.
 type BatchConfig struct {
-	EventsMax   int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"transfers in one request to the ledger, 8 to 8189, for an engine at least 70; at most the server's own limit (253 for a server started with --development)"`
+	EventsMax   int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"transfers in one request to the ledger, 8 to 8189, for an engine at least 134; at most the server's own limit (253 for a server started with --development)"`
 	InFlightMax int           `env:"LEDGER_REQUESTS_IN_FLIGHT_MAX" envDefault:"1" help:"write requests to the ledger at the same time, 1 to 8; more than 1 has shown no gain"`
 	Pause       time.Duration `env:"LEDGER_REQUEST_PAUSE" envDefault:"4ms" help:"shortest time between two requests of the same kind, 0 to 1s; small requests are expensive for the ledger's disk"`
 }
@@ -124,7 +124,7 @@ func classify[T any](results []Result, request *request[T, tb.Transfer], failure
 		var result Result
 		for len(failures) > 0 && int(failures[0].Index) < end {
 			index := int(failures[0].Index)
-			isMark := request.events[index].Code == CodeReturned // outside of the chain; it may exist
+			isMark := IsMark(&request.events[index]) // outside of the chain; it may exist
 			if status := failures[0].Result; status != tb.TransferLinkedEventFailed && (!isMark || status != tb.TransferExists) {
 				result = Result{Status: status, Code: request.events[index].Code, Index: index - start}
 			}

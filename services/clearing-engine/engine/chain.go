@@ -26,8 +26,12 @@ var chainNames = [chainPurposes]string{chainReserve: "reserve", chainPost: "post
 // ends with if the chain decides it.
 func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outcome) {
 	legs := chain
-	if last := len(chain) - 1; purpose == chainReserve && chain[last].Code == ledger.CodeReturned {
-		legs = chain[:last] // the mark of returns stands behind the chain
+	for purpose == chainReserve || purpose == chainReceipt {
+		last := len(legs) - 1
+		if last < 1 || !ledger.IsMark(&legs[last]) {
+			break
+		}
+		legs = legs[:last] // marks of returns stand behind the chain
 	}
 	for i := range legs {
 		if legs[i].TransferFlags().Linked != (i < len(legs)-1) {

@@ -28,6 +28,7 @@ type Config struct {
 	InFlightPSPShare     float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for the response of one PSP; more payments to it are rejected with LQ02; PSPs with answers over 5s late have at most half of ENGINE_IN_FLIGHT_MAX together; above 0, up to 1"`
 	InFlightPayerShare   float64       `env:"ENGINE_IN_FLIGHT_PAYER_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait because of one sending PSP: copies, returns, questions to silent PSPs, dead letters on their way; more copies are dead letters with LQ09, more returns are rejected with LQ11; above 0, up to 1"`
 	CopiesMax            int           `env:"ENGINE_COPIES_MAX" envDefault:"64" help:"records that may wait for one order in flight: copies of it, and returns of the payment; more copies are dead letters with LQ09, more returns are rejected with LQ11; 1 to 10000"`
+	ReturnsPerSecond     int           `env:"ENGINE_RETURNS_PER_SECOND" envDefault:"10" help:"returns of one payment that may begin in a second, in the long run; 128 may begin at once; more are rejected with LQ11; 1 to 10000"`
 	InactiveParticipants []string      `env:"ENGINE_INACTIVE_PARTICIPANTS" help:"ISPBs whose new payments are rejected with DS27, comma-separated"`
 	AnswerKeysFile       string        `env:"ANSWER_KEYS_FILE" help:"secrets with which banks seal their responses, as bootstrap writes them; a response without its bank's seal is forged and goes to the dead letters; read at the start; empty: no seals"`
 	CommitInterval       time.Duration `env:"ENGINE_COMMIT_INTERVAL" envDefault:"100ms" help:"how often finished offsets are committed; 10ms to 10s"`
@@ -49,6 +50,7 @@ func (c *Config) Validate() error {
 		settings.InRange("ENGINE_IN_FLIGHT_MAX", c.InFlightMax, 16, 1_000_000),
 		settings.InRange("ENGINE_WORKING_MAX", c.WorkingMax, 16, 1_000_000),
 		settings.InRange("ENGINE_IN_FLIGHT_BYTES_MAX", c.InFlightBytesMax, 1<<20, 4<<30),
+		settings.InRange("ENGINE_RETURNS_PER_SECOND", c.ReturnsPerSecond, 1, 10_000),
 		settings.InRange("ENGINE_COPIES_MAX", c.CopiesMax, 1, 10_000),
 		settings.DurationInRange("ENGINE_COMMIT_INTERVAL", c.CommitInterval, 10*time.Millisecond, 10*time.Second),
 		settings.DurationInRange("ENGINE_SESSION_TIMEOUT", c.SessionTimeout, time.Second, time.Minute),

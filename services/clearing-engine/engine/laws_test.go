@@ -150,7 +150,7 @@ func lastLegs(chain []tb.Transfer, n int) []tb.Transfer {
 
 // newLawPartition returns a partition with a payment in flight, which waits for its bank.
 func newLawPartition() (*partition, *flight) {
-	e := &Engine{room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(40, 0.25, nil), config: &Config{Deadline: time.Minute}}
+	e := &Engine{room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(40, 0.25, nil), config: &Config{Deadline: time.Minute, ReturnsPerSecond: 1}}
 	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, e.participants)
 	p := newPartition(e, 0, stream.Hint{})
 	f := &flight{kind: paymentKind{}, partition: p, record: &kgo.Record{Offset: 7}}

@@ -40,6 +40,8 @@ type partition struct {
 	again  map[int64]returning
 	shares map[holder]int
 
+	returns returnRate
+
 	pace pace
 
 	deadLetters int           // produced and not acknowledged yet
@@ -58,7 +60,8 @@ func newPartition(e *Engine, number int32, h stream.Hint) *partition {
 	return &partition{
 		number: number, engine: e, inbox: newInbox(), offsets: newOffsets(h),
 		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, shares: map[holder]int{},
-		stop: make(chan struct{}), done: make(chan struct{}),
+		returns: newReturnRate(e.config.ReturnsPerSecond),
+		stop:    make(chan struct{}), done: make(chan struct{}),
 	}
 }
 
@@ -205,6 +208,11 @@ func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
 	f := &flight{kind: a.kind, partition: p, record: a.record, hopAt: now}
 	p.flights[a.order.ID] = f
 	refusal = cmp.Or(refusal, p.refusal(&a), p.pace.refusal(&a.order, p.engine.config.Deadline, now))
+	if original := a.kind.key(&a.order); *original != a.order.ID {
+		if f.shares = p.takeShare(holder{bank: a.order.ID.Payer()}); !f.shares || !p.returns.allow(*original, now) {
+			refusal = cmp.Or(refusal, pix.ReasonTooManyReturns)
+		}
+	}
 	var command payment.Command
 	f.payment, command = a.kind.begin(a.order, now, p.engine.config.Deadline, refusal)
 	p.perform(f, command, now)
@@ -446,6 +454,9 @@ func (p *partition) end(f *flight, now time.Time) {
 		p.engine.metrics.acceptToReport.Observe(now.Sub(order.AcceptedAt).Seconds())
 	}
 	if !isReport {
+		p.freeShare(holder{bank: order.ID.Payer()})
+	}
+	if f.shares {
 		p.freeShare(holder{bank: order.ID.Payer()})
 	}
 	p.finish(f.record)

@@ -14,7 +14,8 @@ import (
 // returnKind is the kind of one return, and what the engine knows of its slots.
 type returnKind struct {
 	pix.Return
-	slot  int // where it is held, or is tried next
+	slot int // where it is held, or is tried next
+	// burnt are the slots that were found burnt, or burnt by this return, and have no mark yet.
 	burnt ledger.BurntSlots
 	// payerKnown: the ledger holds the original, so the accounts of its payer's PSP exist.
 	payerKnown bool
@@ -31,7 +32,7 @@ func (r *returnKind) digest(*pix.Order) pix.Digest { return r.Digest() }
 func (r *returnKind) hold(chain []tb.Transfer, order *pix.Order, timeoutSeconds uint32) []tb.Transfer {
 	original := ledger.Backwards(order.Content, 0) // the amount is the return's
 	chain = ledger.AppendReturnReserve(chain, r.ID, r.ReturnContent, r.slot, original, timeoutSeconds)
-	return ledger.AppendReturnedMark(chain, r.Original)
+	return ledger.AppendBurntMarks(ledger.AppendReturnedMark(chain, r.Original), r.Original, r.burnt)
 }
 
 func (r *returnKind) post(chain []tb.Transfer, order *pix.Order) []tb.Transfer {
@@ -43,7 +44,7 @@ func (r *returnKind) void(chain []tb.Transfer, order *pix.Order, reason pix.Reas
 }
 
 func (r *returnKind) refuse(chain []tb.Transfer, _ *pix.Order, reason pix.Reason) []tb.Transfer {
-	return ledger.AppendReturnReceipt(chain, r.ID, r.ReturnContent, reason, r.payerKnown)
+	return ledger.AppendBurntMarks(ledger.AppendReturnReceipt(chain, r.ID, r.ReturnContent, reason, r.payerKnown), r.Original, r.burnt)
 }
 
 func (r *returnKind) reservationOf(result ledger.Result) (payment.Reservation, error) {
@@ -56,8 +57,10 @@ func (r *returnKind) reservationOf(result ledger.Result) (payment.Reservation, e
 		r.burnt = r.burnt.Add(r.slot)
 		return payment.Reservation{Taken: true}, nil
 	case result.Status == tb.TransferExceedsCredits && result.Code == ledger.CodeReturnLeg1:
+		r.burnt = r.burnt.Add(r.slot)
 		return payment.Reservation{Leg: 1, Reason: pix.ReasonPayerShort}, nil
 	case result.Status == tb.TransferExceedsCredits && result.Code == ledger.CodeReturnLeg2:
+		r.burnt = r.burnt.Add(r.slot)
 		return payment.Reservation{Leg: 2, Reason: pix.ReasonReserveShort}, nil
 	}
 	return payment.Reservation{}, fmt.Errorf("phase 1 of a return has the unexpected result %s at leg %d", result.Status, result.Code-ledger.CodeReturnLeg1+1)
@@ -114,6 +117,7 @@ func (r *returnKind) traceOf(trace *ledger.ReturnTrace, verdicts []tb.Transfer) 
 		r.slot, found.Held, found.HeldAt = slot, true, trace.HeldAt(slot)
 	} else {
 		r.slot, found.SlotFree = trace.FreeSlot(r.burnt)
+		r.burnt &^= trace.Burnt()
 	}
 	r.payerKnown = trace.Original.Held()
 	if original, settled := trace.Original.Verdict(); settled && original.Settled {

@@ -13,7 +13,7 @@ import (
 // of those whose dead letter is on its way, and of those in flight. If some room stayed
 // taken, an engine would fetch less after each rebalance, and in the end nothing.
 func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
-	e := &Engine{room: newRoom(1000, 1000, 1<<20)}
+	e := &Engine{room: newRoom(1000, 1000, 1<<20), config: &Config{ReturnsPerSecond: 1}}
 	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, newParticipants(4, 0.25, nil))
 	p := newPartition(e, 3, stream.Hint{Base: 10, Spans: []stream.Span{{From: 11, To: 12}}})
 	var records []*kgo.Record

@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -201,4 +204,111 @@ func TestWaitersAreHandedOver(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A payment whose 64 slots are burnt costs a further return one look-up and one receipt: the
+// marks say that the slots are burnt. A look-up without a mark would try every slot.
+func TestBurntSlotsAreLookedUpOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank()()
+		start := func() *worker { return w.start(func(c *Config) { c.PulseInterval = time.Minute }) }
+		e := start()
+		payment := w.pay()
+		w.await("the payment's report", func() bool { return len(w.reports()) == 1 })
+		burnt := map[tb.Uint128]bool{}
+		w.ledger.set(func() {
+			w.ledger.status = func(chain []tb.Transfer) tb.CreateTransferResult {
+				switch {
+				case chain[0].Code != ledger.CodeReturnLeg1:
+					return tb.TransferOK
+				case burnt[chain[0].ID]:
+					return tb.TransferIDAlreadyFailed
+				}
+				burnt[chain[0].ID] = true
+				return tb.TransferExceedsCredits
+			}
+		})
+		for range ledger.ReturnSlots {
+			id := w.giveBack(payment, 1)
+			w.await("a refusal", func() bool { return len(w.reports()[id.String()]) == 1 })
+			if report := w.reports()[id.String()][0]; report.ReasonCode != pix.ReasonPayerShort.String() {
+				t.Fatalf("the report is %v", report)
+			}
+		}
+		if len(burnt) != ledger.ReturnSlots {
+			t.Fatalf("%d slots are burnt", len(burnt))
+		}
+		lookUps, chains := 0, len(w.ledger.written())
+		w.ledger.set(func() { lookUps = w.ledger.lookUps })
+		id := w.giveBack(payment, 1)
+		w.await("the last refusal", func() bool { return len(w.reports()[id.String()]) == 1 })
+		w.ledger.set(func() { lookUps = w.ledger.lookUps - lookUps })
+		if report := w.reports()[id.String()][0]; report.ReasonCode != pix.ReasonReturnsUsedUp.String() {
+			t.Errorf("the report is %v", report)
+		}
+		if chains = len(w.ledger.written()) - chains; lookUps > 2 || chains != 1 { // one look-up may be the pulse's
+			t.Errorf("%d look-ups and %d chains, want 1 and 1", lookUps, chains)
+		}
+
+		// Marks that are missing, as in a ledger from before there were any, are added by the
+		// next return that finds the slots burnt.
+		w.ledger.set(func() {
+			for id, transfer := range w.ledger.transfers {
+				if transfer.Code == ledger.CodeBurnt {
+					delete(w.ledger.transfers, id)
+				}
+			}
+		})
+		id = w.giveBack(payment, 1)
+		w.await("another refusal", func() bool { return len(w.reports()[id.String()]) == 1 })
+		marks := 0
+		w.ledger.set(func() {
+			for _, transfer := range w.ledger.transfers {
+				if transfer.Code == ledger.CodeBurnt {
+					marks++
+				}
+			}
+		})
+		if marks != ledger.ReturnSlots {
+			t.Errorf("%d marks, want %d", marks, ledger.ReturnSlots)
+		}
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Returns of one payment have a rate. One too many is rejected for good, and leaves a verdict.
+func TestReturnsOfAPaymentHaveARate(t *testing.T) {
+	rate := newReturnRate(10)
+	now := time.Now()
+	var one, other pix.EndToEndID
+	other[0] = 'E'
+	allowed := 0
+	for range 1000 {
+		if rate.allow(one, now) {
+			allowed++
+		}
+	}
+	if allowed != returnsAtOnce || !rate.allow(other, now) {
+		t.Errorf("%d returns at once, want %d; returns of another payment must not suffer", allowed, returnsAtOnce)
+	}
+	now = now.Add(time.Second)
+	allowed = 0
+	for range 100 {
+		if rate.allow(one, now) {
+			allowed++
+		}
+	}
+	if allowed != 10 {
+		t.Errorf("%d returns after a second, want 10", allowed)
+	}
+	now = now.Add(time.Hour)
+	for i := range 5000 { // of many payments: the memory is bounded by the rate
+		other[1], other[2] = byte(i), byte(i>>8)
+		rate.allow(other, now.Add(time.Duration(i)*time.Second))
+	}
+	if len(rate.next) > 2000 {
+		t.Errorf("%d payments are remembered", len(rate.next))
+	}
 }

@@ -263,6 +263,7 @@ type willingLedger struct {
 
 	mu        sync.Mutex
 	transfers map[tb.Uint128]tb.Transfer
+	lookUps   int
 	chains    [][]tb.Transfer                                   // all that was asked to be written, but probes
 	status    func(chain []tb.Transfer) tb.CreateTransferResult // of leg 1, if not nil
 	absent    chan struct{}                                     // nil, or closed when the ledger comes back
@@ -321,6 +322,7 @@ func (l *willingLedger) LookupTransfers(ids []tb.Uint128) ([]tb.Transfer, error)
 	l.wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.lookUps++
 	var found []tb.Transfer
 	for _, id := range ids {
 		if transfer, exists := l.transfers[id]; exists {

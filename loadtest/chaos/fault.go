@@ -56,6 +56,7 @@ func init() {
 		{"pause-broker", "SIGSTOP of the Kafka broker for 2 to 6 s", anywhere, pauseServer(brokerServer)},
 		{"kill-bank", "SIGKILL of the bank simulator, started again within 2 s", anywhere, killServer(bankServer)},
 		{"kill-producer", "SIGKILL of the producer, started again within 2 s", anywhere, killServer(producerServer)},
+		{"skewed-producer", "for 4 to 8 s the producer's clock is 5 to 70 s ahead or behind: it must be unready and take nothing", processesOnly, skewProducer},
 		{"bank-silent", "a bank does not respond for 4 to 8 s", anywhere, bankBehaves(`{"silent_share": 1}`)},
 		{"bank-late", "for 4 to 8 s a bank accepts everything after the deadline", anywhere, bankBehaves(`{"late_share": 1}`)},
 		{"bank-slow", "for 4 to 8 s a bank takes 0.5 to 8 s to respond", anywhere, bankBehaves(`{"delay": {"min_ms": 500, "mean_ms": 2000, "max_ms": 8000}}`)},

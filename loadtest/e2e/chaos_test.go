@@ -60,6 +60,11 @@ func TestBanksMisbehave(t *testing.T) {
 	}
 }
 
+// The producer's clock is wrong, either way: it takes nothing, and takes back nothing that it said.
+func TestTheProducersClockIsWrong(t *testing.T) {
+	script(t, 300, 50*time.Second, "5s skewed-producer, 18s skewed-producer, 31s skewed-producer")
+}
+
 // Engines join and leave, in order and by force.
 func TestEnginesComeAndGo(t *testing.T) {
 	script(t, 300, 52*time.Second, "5s add-engine, 8s remove-engine, 20s kill-engine-takeover, 24s add-engine, 38s restart-engines, 40s add-engine")

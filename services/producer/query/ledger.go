@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,11 +64,15 @@ type Ledger struct {
 	failures  chan error
 	funded    atomic.Pointer[sandbox.Population] // nil until the marker was seen; it never changes
 	clock     atomic.Pointer[ledger.ClockProbe]  // the latest; nil before the first
+
+	firstWatch chan struct{} // closed by watched
+	watched    func()
 }
 
 // New does not wait for the ledger. now is the wall clock, which is compared with the ledger's.
 func New(config Config, client tigerbeetle.Client, now func() time.Time, pools *web.Pools, t *telemetry.Telemetry) *Ledger {
-	l := &Ledger{config: config, client: client, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax)}
+	l := &Ledger{config: config, client: client, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax), firstWatch: make(chan struct{})}
+	l.watched = sync.OnceFunc(func() { close(l.firstWatch) })
 	batch := ledger.BatchConfig{EventsMax: config.IDsMax, Pause: config.LookupPause}
 	l.transfers = newLookups[tb.Transfer](config, pools, "payment look-ups")
 	l.transfers.reader = ledger.NewTransferReader(client, batch, t.Registry, l.transfers.deliver, l.fail)

@@ -48,6 +48,7 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry) {
 		case <-ctx.Done():
 			return
 		case <-time.After(watchTimeout):
+			l.watched()
 			report(t, Need, fmt.Errorf("no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchTimeout))
 			select {
 			case r = <-results:
@@ -64,6 +65,7 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry) {
 			l.compared(r.probe)
 			report(t, ClockNeed, l.clockWrong())
 		}
+		l.watched()
 		select {
 		case <-ctx.Done():
 			return
@@ -82,6 +84,9 @@ func report(t *telemetry.Telemetry, need string, err error) {
 		t.Log.Info("need met", zap.String("need", need))
 	}
 }
+
+// Compared ends when Watch has compared the clock, or the ledger was too slow for that.
+func (l *Ledger) Compared() <-chan struct{} { return l.firstWatch }
 
 // compared keeps what a probe of the ledger's clock found.
 func (l *Ledger) compared(probe ledger.ClockProbe) { l.clock.Store(&probe) }

@@ -86,7 +86,8 @@ type letter struct {
 	reason      string
 	size        uint64
 	payloadHash uint64
-	met         bool // its source record was read
+	last        int64 // of a batch that cannot be read
+	met         bool  // its source record was read
 }
 
 type conflict struct {
@@ -209,10 +210,10 @@ func (a *Auditor) DeadLetter(r Record) {
 		return
 	}
 	at := coordinates{message.Partition, message.Offset}
-	l := letter{reason: message.ReasonCode, size: message.PayloadSizeBytes, payloadHash: maphash.Bytes(a.seed, message.Payload)}
+	l := letter{reason: message.ReasonCode, size: message.PayloadSizeBytes, payloadHash: maphash.Bytes(a.seed, message.Payload), last: message.LastOffset}
 	if before := a.letters[at]; before != nil {
 		switch {
-		case before.size != l.size || before.payloadHash != l.payloadHash:
+		case before.size != l.size || before.payloadHash != l.payloadHash || before.last != l.last:
 			a.add(WrongDeadLetter, at.String(), "two dead letters of this record hold different payloads")
 		case before.reason == tooManyReason:
 			before.reason = l.reason // how many waited at one delivery says nothing about the next
@@ -223,6 +224,10 @@ func (a *Auditor) DeadLetter(r Record) {
 	}
 	switch message.ReasonCode {
 	case "FF01", "FF08", "DT02", conflictReason, idTakenReason, tooManyReason:
+	case unreadableReason:
+		if message.LastOffset < message.Offset {
+			a.add(WrongDeadLetter, at.String(), "it says %s and ends at offset %d", unreadableReason, message.LastOffset)
+		}
 	default:
 		a.add(WrongDeadLetter, at.String(), "its reason %.64q is not a reason of dead letters", message.ReasonCode)
 	}
@@ -231,10 +236,22 @@ func (a *Auditor) DeadLetter(r Record) {
 }
 
 const (
-	conflictReason = "DUPL"
-	idTakenReason  = "LQ07"
-	tooManyReason  = "LQ09"
+	conflictReason   = "DUPL"
+	idTakenReason    = "LQ07"
+	unreadableReason = "LQ08"
+	tooManyReason    = "LQ09"
 )
+
+// Unreadable takes note that nothing can be read at an offset of pix.payments. If a dead letter
+// says the same, it returns the offset to go on at.
+func (a *Auditor) Unreadable(partition int32, offset int64) (next int64, known bool) {
+	letter := a.letters[coordinates{partition, offset}]
+	if letter == nil || letter.reason != unreadableReason {
+		return 0, false
+	}
+	letter.met = true
+	return letter.last + 1, letter.last >= offset
+}
 
 func (c coordinates) String() string {
 	return fmt.Sprintf("record %d/%d of %s", c.partition, c.offset, paymentsTopic)
@@ -259,6 +276,10 @@ func (a *Auditor) Order(r Record) {
 		return
 	}
 	letter.met = true
+	if letter.reason == unreadableReason {
+		a.add(WrongDeadLetter, at.String(), "its dead letter says %s, but it was read", unreadableReason)
+		return
+	}
 	if letter.size != uint64(len(r.Value)) || letter.payloadHash != maphash.Bytes(a.seed, r.Value[:min(len(r.Value), deadLetterPayloadMax)]) {
 		a.add(WrongDeadLetter, at.String(), "its dead letter holds another payload")
 	}

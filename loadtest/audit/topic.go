@@ -89,15 +89,17 @@ func (t *topics) committed(ctx context.Context, b bounds) (map[int32]int64, erro
 
 const noProgressMax = 30 * time.Second
 
-// readAll calls take with every record of a topic between its bounds.
-func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(Record)) error {
+// readAll calls take with every record of a topic between its bounds. Where nothing can be read,
+// it asks pass, which is nil or returns the offset to go on at.
+func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(Record), pass func(partition int32, offset int64) (next int64, known bool)) error {
 	offsets := map[int32]kgo.Offset{}
 	left := map[int32]int64{} // the end of each partition that is not read completely
+	next := map[int32]int64{}
 	for partition, end := range b.ends[topic] {
 		start := b.starts[topic][partition].Offset
 		if start < end.Offset {
 			offsets[partition] = kgo.NewOffset().At(start)
-			left[partition] = end.Offset
+			left[partition], next[partition] = end.Offset, start
 		}
 	}
 	if len(left) == 0 {
@@ -114,6 +116,24 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 	}
 	defer client.Close()
 	progressed := time.Now()
+	// passOver goes on behind what the engine said that it could not read.
+	passOver := func(partition int32) bool {
+		end, reading := left[partition]
+		if pass == nil || !reading {
+			return false
+		}
+		to, known := pass(partition, next[partition])
+		if known {
+			progressed = time.Now()
+			next[partition] = to
+			client.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: {partition: {Epoch: -1, Offset: to}}})
+			if to >= end {
+				delete(left, partition)
+			}
+		}
+		return known
+	}
+	var failed error
 	for len(left) > 0 {
 		polling, cancel := context.WithTimeout(ctx, time.Second)
 		fetches := client.PollFetches(polling)
@@ -121,12 +141,28 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		fetches.EachError(func(_ string, partition int32, err error) {
+			if !passOver(partition) && !errors.Is(err, context.DeadlineExceeded) {
+				failed = fmt.Errorf("partition %d, offset %d: %w", partition, next[partition], err)
+			}
+		})
+		if fetches.NumRecords() == 0 {
+			for partition := range left {
+				passOver(partition)
+			}
+		}
+		passed := map[int32]bool{} // in these fetches: what they hold behind is fetched again
 		fetches.EachRecord(func(r *kgo.Record) {
 			end, reading := left[r.Partition]
-			if !reading || r.Offset >= end {
+			// A record may claim another place than it has: then its batch cannot be read.
+			if reading && r.Offset > next[r.Partition] && !passed[r.Partition] {
+				passed[r.Partition] = passOver(r.Partition)
+			}
+			if !reading || r.Offset >= end || passed[r.Partition] {
 				return
 			}
 			progressed = time.Now()
+			next[r.Partition] = r.Offset + 1
 			if !r.Attrs.IsControl() {
 				take(Record{r.Partition, r.Offset, r.Timestamp, r.Value})
 			}
@@ -135,7 +171,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 			}
 		})
 		if stuck := time.Since(progressed); stuck > noProgressMax {
-			return fmt.Errorf("%s: no record for %v, but %d partitions are not read to their end; is the broker healthy?", topic, stuck.Round(time.Second), len(left))
+			return errors.Join(fmt.Errorf("%s: no record for %v, but %d partitions are not read to their end; is the broker healthy?", topic, stuck.Round(time.Second), len(left)), failed)
 		}
 	}
 	return nil

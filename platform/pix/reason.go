@@ -77,6 +77,7 @@ var (
 	ReasonBadAcceptance = define("DT02", ByEngine, OfDeadLetter, "the order was accepted in the future")
 	ReasonConflict      = define("DUPL", ByEngine, OfDeadLetter, "an earlier payment or return has the same id and other content")
 	ReasonIDTaken       = define("LQ07", ByEngine, OfDeadLetter, "in the ledger, its place belongs to a payment with another id")
+	ReasonUnreadable    = define("LQ08", ByEngine, OfDeadLetter, "a batch of records that cannot be read, or that unpacks to too much")
 	ReasonTooManyCopies = define("LQ09", ByEngine, OfDeadLetter, "too many messages with the same id, or of your bank, wait already")
 
 	ReasonNone Reason

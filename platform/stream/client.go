@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"time"
@@ -19,6 +20,8 @@ import (
 type Config struct {
 	Brokers []string      `env:"KAFKA_BROKERS" envDefault:"127.0.0.1:9092" help:"Kafka bootstrap addresses, host:port, comma-separated"`
 	Linger  time.Duration `env:"KAFKA_LINGER" envDefault:"0s" help:"how long a record waits for others to be sent with, 0 to 1s"`
+
+	BatchBytesMax int `env:"KAFKA_BATCH_BYTES_MAX" envDefault:"4194304" help:"bytes of memory that a compressed batch may take once it is unpacked, 200 for each record included; a batch that takes more is skipped, and is a dead letter LQ08 if it was on pix.payments; the same for all programs; 1 MiB to 64 MiB"`
 
 	TLS              bool   `env:"KAFKA_TLS" envDefault:"false" help:"true: talk to Kafka over TLS"`
 	TLSCAFile        string `env:"KAFKA_TLS_CA_FILE" help:"authorities, PEM, of the brokers' certificates; empty: those of the system"`
@@ -41,9 +44,16 @@ func (c Config) Validate() error {
 	if err := settings.DurationInRange("KAFKA_LINGER", c.Linger, 0, time.Second); err != nil {
 		return err
 	}
+	if err := settings.InRange("KAFKA_BATCH_BYTES_MAX", c.BatchMax(), MessageBytesMax, 64<<20); err != nil {
+		return err
+	}
 	_, err := c.Options() // reads what the files hold
 	return err
 }
+
+// BatchMax returns BatchBytesMax, or its default in a Config that was not read from the
+// environment.
+func (c Config) BatchMax() int { return cmp.Or(c.BatchBytesMax, 4<<20) }
 
 // Connect makes a client with the settings that every service shares: acknowledged by all
 // in-sync replicas, idempotent, never creating topics. It does not wait for a broker.

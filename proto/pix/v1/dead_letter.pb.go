@@ -26,7 +26,8 @@ const (
 // Topic: pix.dead-letters, in the partition of the source record. It may be delivered more
 // than once: topic, partition and offset identify the source. A record of
 // pix.authorization-responses without the seal of the bank that it names is kept here too
-// (FF01), at most some each second.
+// (FF01), at most some each second. A batch that no client can read is one dead letter (LQ08):
+// offset and last_offset are its first and last, and payload is the batch as it is stored.
 type DeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Coordinates of the source record.
@@ -40,7 +41,9 @@ type DeadLetter struct {
 	// Length of the source record's value in bytes.
 	PayloadSizeBytes uint64 `protobuf:"varint,6,opt,name=payload_size_bytes,json=payloadSizeBytes,proto3" json:"payload_size_bytes,omitempty"`
 	// The source record's value, cut after 64 KiB.
-	Payload       []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
+	Payload []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
+	// Last offset of a batch that cannot be read (LQ08); otherwise 0.
+	LastOffset    int64 `protobuf:"varint,8,opt,name=last_offset,json=lastOffset,proto3" json:"last_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -124,11 +127,18 @@ func (x *DeadLetter) GetPayload() []byte {
 	return nil
 }
 
+func (x *DeadLetter) GetLastOffset() int64 {
+	if x != nil {
+		return x.LastOffset
+	}
+	return 0
+}
+
 var File_pix_v1_dead_letter_proto protoreflect.FileDescriptor
 
 const file_pix_v1_dead_letter_proto_rawDesc = "" +
 	"\n" +
-	"\x18pix/v1/dead_letter.proto\x12\x06pix.v1\"\xd9\x01\n" +
+	"\x18pix/v1/dead_letter.proto\x12\x06pix.v1\"\xfa\x01\n" +
 	"\n" +
 	"DeadLetter\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
@@ -138,7 +148,9 @@ const file_pix_v1_dead_letter_proto_rawDesc = "" +
 	"reasonCode\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12,\n" +
 	"\x12payload_size_bytes\x18\x06 \x01(\x04R\x10payloadSizeBytes\x12\x18\n" +
-	"\apayload\x18\a \x01(\fR\apayloadB/Z-github.com/liquida/liquida/proto/pix/v1;pixv1b\x06proto3"
+	"\apayload\x18\a \x01(\fR\apayload\x12\x1f\n" +
+	"\vlast_offset\x18\b \x01(\x03R\n" +
+	"lastOffsetB/Z-github.com/liquida/liquida/proto/pix/v1;pixv1b\x06proto3"
 
 var (
 	file_pix_v1_dead_letter_proto_rawDescOnce sync.Once

@@ -45,8 +45,11 @@ type Engine struct {
 	shares       *shares
 	metrics      *metrics
 
-	ownedMu  sync.RWMutex
-	owned    map[int32]*partition
+	ownedMu          sync.RWMutex
+	owned            map[int32]*partition
+	pausedPosition   chan struct{} // holds a token if a position was paused
+	warnedUnreadable time.Time     // of lookAtPositions
+
 	commitMu sync.Mutex // held from reading what is finished to its commit: commits never go back
 
 	unasked, recoded complaints // by responses

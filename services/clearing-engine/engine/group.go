@@ -32,7 +32,7 @@ func (e *Engine) assigned(ctx context.Context, client *kgo.Client, assignment ma
 }
 
 func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) bool {
-	var ends kadm.ListedOffsets
+	var starts, ends kadm.ListedOffsets
 	var commits kadm.OffsetResponses
 	for {
 		err := func() (err error) {
@@ -43,6 +43,12 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 				return err
 			}
 			if err := ends.Error(); err != nil {
+				return err
+			}
+			if starts, err = admin.ListStartOffsets(ctx, stream.Payments); err != nil {
+				return err
+			}
+			if err := starts.Error(); err != nil {
 				return err
 			}
 			if commits, err = admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments); err != nil {
@@ -67,10 +73,14 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 		}
 		responses[number] = kgo.NewOffset().At(end.Offset)
 		var h stream.Hint
+		start, _ := starts.Lookup(stream.Payments, number)
+		next := start.Offset
 		if committed, ok := commits.Lookup(stream.Payments, number); ok && committed.At >= 0 {
-			h = stream.ReadHint(committed.At, committed.Metadata)
+			next, h = committed.At, stream.ReadHint(committed.At, committed.Metadata)
 		}
 		p := newPartition(e, number, h)
+		p.orders = newPosition(client, stream.Payments, number, next)
+		p.responses = newPosition(e.direct, stream.AuthorizationResponses, number, end.Offset)
 		e.ownedMu.Lock()
 		e.owned[number] = p
 		e.metrics.partitions.Set(float64(len(e.owned)))

@@ -78,7 +78,7 @@ func (i *inbox) close() {
 type eventKind uint8
 
 const (
-	arrived      eventKind = iota // record
+	arrived      eventKind = iota // record; unreadable: why, or nil
 	fetchedAgain                  // record: a waiter's
 	written                       // flight, result: of its chain
 	inspected                     // flight, transfers
@@ -90,15 +90,16 @@ const (
 )
 
 type event struct {
-	kind      eventKind
-	result    ledger.Result
-	flight    *flight
-	record    *kgo.Record
-	bank      pix.ISPB
-	transfers []tb.Transfer
-	accounts  []tb.Account
-	response  response
-	drained   chan struct{}
+	kind       eventKind
+	result     ledger.Result
+	flight     *flight
+	record     *kgo.Record
+	unreadable *unreadable
+	bank       pix.ISPB
+	transfers  []tb.Transfer
+	accounts   []tb.Account
+	response   response
+	drained    chan struct{}
 }
 
 // response is a PSP's response, decoded.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -92,6 +94,15 @@ func (r *room) inFlight() (payments int, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.payments, r.bytes
+}
+
+// bytesOf returns the bytes that a record takes of the room.
+func bytesOf(record *kgo.Record) int64 {
+	bytes := len(record.Key) + len(record.Value)
+	for _, header := range record.Headers {
+		bytes += len(header.Key) + len(header.Value)
+	}
+	return int64(bytes)
 }
 
 // participants says which payments would be refused because of who pays or receives. It

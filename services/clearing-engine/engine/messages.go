@@ -103,13 +103,24 @@ func (p *partition) settlementReport(f *flight) *kgo.Record {
 }
 
 func (p *partition) deadLetterRecord(source *kgo.Record, invalid *pix.Invalid) *kgo.Record {
-	payload := source.Value[:min(len(source.Value), stream.DeadLetterPayloadBytesMax)]
-	value, err := (&pixv1.DeadLetter{
+	value, err := deadLetter(source, invalid).MarshalVT()
+	return p.record(stream.DeadLetters, source.Key[:min(len(source.Key), keyBytesMax)], value, err)
+}
+
+// unreadableRecord returns the dead letter of all records from why.first to source.
+func (p *partition) unreadableRecord(source *kgo.Record, why *unreadable) *kgo.Record {
+	letter := deadLetter(source, why.invalid)
+	letter.Offset, letter.LastOffset = why.first, source.Offset
+	value, err := letter.MarshalVT()
+	return p.record(stream.DeadLetters, nil, value, err)
+}
+
+func deadLetter(source *kgo.Record, invalid *pix.Invalid) *pixv1.DeadLetter {
+	return &pixv1.DeadLetter{
 		Topic: source.Topic, Partition: source.Partition, Offset: source.Offset,
 		ReasonCode: invalid.Reason.String(), Reason: invalid.Error(),
-		PayloadSizeBytes: uint64(len(source.Value)), Payload: payload,
-	}).MarshalVT()
-	return p.record(stream.DeadLetters, source.Key[:min(len(source.Key), keyBytesMax)], value, err)
+		PayloadSizeBytes: uint64(len(source.Value)), Payload: source.Value[:min(len(source.Value), stream.DeadLetterPayloadBytesMax)],
+	}
 }
 
 // keyBytesMax bounds the key of a dead letter: a source's key may be anything.

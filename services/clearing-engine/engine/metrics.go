@@ -64,7 +64,7 @@ func newMetrics(registry prometheus.Registerer, r *room, waiting *participants) 
 		joined:      counter("pix_payments_joined_total", "Messages that met a payment in flight with the same EndToEndId and waited for it."),
 		skipped:     counter("pix_payments_skipped_total", "Records delivered again although the last commit knew them as finished."),
 		responses: newResponses(counters("pix_authorization_responses_total",
-			"Responses of receiving PSPs: used, late (the payment no longer waits, or its deadline has passed), unknown (no such payment in flight), invalid (undecodable, or of another PSP).", "fate")),
+			"Responses of receiving PSPs: used, late (the payment no longer waits, or its deadline has passed), unknown (no such payment in flight), invalid (undecodable, or of another PSP), unreadable (a batch that no client can read, counted once).", "fate")),
 		forged:  counter("pix_responses_forged_total", "Responses without the seal of the bank that they name: not used, and some of them kept as dead letters."),
 		recoded: counter("pix_responses_recoded_total", "Rejections by a bank with a reason code of the ledger or the engine: reported as LQ03."),
 		chains:  newChains(counters("pix_ledger_chains_total", "Chains of transfers by purpose and by the ledger's one real status.", "kind", "status")),
@@ -118,10 +118,10 @@ func newHops(v *prometheus.HistogramVec) hops {
 }
 
 // responses are the counters of pix_authorization_responses_total, looked up once.
-type responses struct{ used, late, unknown, invalid prometheus.Counter }
+type responses struct{ used, late, unknown, invalid, unreadable prometheus.Counter }
 
 func newResponses(v *prometheus.CounterVec) responses {
-	return responses{v.WithLabelValues("used"), v.WithLabelValues("late"), v.WithLabelValues("unknown"), v.WithLabelValues("invalid")}
+	return responses{v.WithLabelValues("used"), v.WithLabelValues("late"), v.WithLabelValues("unknown"), v.WithLabelValues("invalid"), v.WithLabelValues("unreadable")}
 }
 
 // outcomes counts reported payments, or returns. The set of reasons is closed.

@@ -25,6 +25,8 @@ type partition struct {
 	offsets *offsets
 	flights map[pix.EndToEndID]*flight
 
+	orders, responses *position
+
 	committedLast bool // the last commit is done; guarded by the engine's commitMu
 
 	// What this partition's records take of the engine's room. The intake adds, the
@@ -113,10 +115,16 @@ func (p *partition) admit(records []*kgo.Record) {
 	}
 }
 
+// admitUnreadable admits a record that stands for others, which no client can read.
+func (p *partition) admitUnreadable(record *kgo.Record, why *unreadable) {
+	p.takeRoom(record)
+	p.inbox.put(event{kind: arrived, record: record, unreadable: why})
+}
+
 func (p *partition) takeRoom(records ...*kgo.Record) {
 	var bytes int64
 	for _, record := range records {
-		bytes += int64(len(record.Value))
+		bytes += bytesOf(record)
 	}
 	p.roomPayments.Add(int64(len(records)))
 	p.roomBytes.Add(bytes)
@@ -125,7 +133,7 @@ func (p *partition) takeRoom(records ...*kgo.Record) {
 
 // free frees the room of a record that this engine is done with.
 func (p *partition) free(record *kgo.Record) {
-	bytes := int64(len(record.Value))
+	bytes := bytesOf(record)
 	p.roomPayments.Add(-1)
 	p.roomBytes.Add(-bytes)
 	p.engine.room.free(1, bytes)
@@ -134,7 +142,7 @@ func (p *partition) free(record *kgo.Record) {
 func (p *partition) handle(e *event, now time.Time) {
 	switch e.kind {
 	case arrived:
-		p.arrive(e.record, now)
+		p.arrive(e.record, e.unreadable, now)
 	case fetchedAgain:
 		p.takeRoom(e.record)
 		p.arriveAgain(e.record, now)
@@ -162,7 +170,7 @@ func (p *partition) handle(e *event, now time.Time) {
 }
 
 // arrive takes a record of pix.payments.
-func (p *partition) arrive(record *kgo.Record, now time.Time) {
+func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
 	p.engine.crash.Pass(afterFetch)
 	if p.offsets.track(record.Offset) {
 		p.engine.metrics.skipped.Inc()
@@ -171,6 +179,12 @@ func (p *partition) arrive(record *kgo.Record, now time.Time) {
 	}
 	if record.Attrs.IsControl() {
 		p.finish(record)
+		return
+	}
+	if why != nil {
+		p.offsets.take(record.Offset)
+		p.deadLetters++
+		p.keep(p.unreadableRecord(record, why), record, why.invalid, func() { p.inbox.put(event{kind: deadLettered, record: record}) })
 		return
 	}
 	a, invalid := p.message.decode(record)
@@ -485,10 +499,14 @@ func (p *partition) refuseRecord(record *kgo.Record, bank pix.ISPB, invalid *pix
 
 // deadLetter keeps a record that cannot become a payment, with the reason.
 func (p *partition) deadLetter(record *kgo.Record, invalid *pix.Invalid, acknowledged func()) {
+	p.keep(p.deadLetterRecord(record, invalid), record, invalid, acknowledged)
+}
+
+func (p *partition) keep(letter, record *kgo.Record, invalid *pix.Invalid, acknowledged func()) {
 	p.engine.metrics.deadLetters.WithLabelValues(invalid.Reason.String()).Inc()
 	p.engine.log.Debug("dead letter", zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset),
 		zap.Stringer("reason_code", invalid.Reason), zap.Error(invalid))
-	p.engine.produce(p.deadLetterRecord(record, invalid), acknowledged)
+	p.engine.produce(letter, acknowledged)
 }
 
 // appendAccountIDs appends the accounts whose absence explains a refusal.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -94,11 +95,16 @@ func (r *reader) fetch(ctx context.Context, p *partition, offsets []int64) {
 	}
 }
 
+// rereadPatience is how long the reader waits for a record before it begins at the next wanted
+// one: a batch between them may be one that no client can read.
+const rereadPatience = time.Second
+
 // fetchRun returns false if the records are not wanted any more.
 func (r *reader) fetchRun(ctx context.Context, p *partition, offsets []int64) bool {
-	r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.Payments: {p.number: kgo.NewOffset().At(offsets[0])}})
-	defer r.client.RemoveConsumePartitions(map[string][]int32{stream.Payments: {p.number}})
-	for len(offsets) > 0 {
+	began := int64(-1) // the first wanted offset when the client began
+	topic := map[string][]int32{stream.Payments: {p.number}}
+	defer func() { r.client.RemoveConsumePartitions(topic) }()
+	for again := true; len(offsets) > 0; {
 		most := r.engine.room.wait(ctx)
 		if most == 0 {
 			return false
@@ -108,11 +114,21 @@ func (r *reader) fetchRun(ctx context.Context, p *partition, offsets []int64) bo
 			return false
 		default:
 		}
-		fetches := r.client.PollRecords(ctx, min(most, readMax))
+		if again {
+			r.client.RemoveConsumePartitions(topic)
+			r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.Payments: {p.number: kgo.NewOffset().At(offsets[0])}})
+			again, began = false, offsets[0]
+		}
+		patient, cancel := context.WithTimeout(ctx, rereadPatience)
+		fetches := r.client.PollRecords(patient, min(most, readMax))
+		cancel()
 		gone := false
-		fetches.EachError(func(topic string, partition int32, err error) {
+		fetches.EachError(func(topic string, _ int32, err error) {
+			again = true
 			gone = gone || errors.Is(err, kerr.OffsetOutOfRange)
-			r.engine.fetchError(ctx, topic, partition, err)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				r.engine.fetchError(ctx, topic, -1, err) // not of the partition's own position
+			}
 		})
 		fetches.EachRecord(func(record *kgo.Record) {
 			switch {
@@ -120,12 +136,17 @@ func (r *reader) fetchRun(ctx context.Context, p *partition, offsets []int64) bo
 			case record.Offset == offsets[0]:
 				p.inbox.put(event{kind: fetchedAgain, record: record})
 				offsets = offsets[1:]
-			default:
+			case began == offsets[0]:
 				gone = true
+			default:
+				again = true // a record may claim another place than it has
 			}
 		})
 		if gone {
 			r.engine.fail(fmt.Errorf("partition %d of %s has no record %d any more, and an order waits for it: was the topic truncated or made anew?", p.number, stream.Payments, offsets[0]))
+			return false
+		}
+		if again && len(offsets) > 0 && began == offsets[0] && !sleep(ctx, 100*time.Millisecond) {
 			return false
 		}
 	}

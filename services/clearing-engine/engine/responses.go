@@ -27,7 +27,11 @@ func (e *Engine) readResponses(ctx context.Context) {
 			if p == nil {
 				return
 			}
-			for _, record := range fetched.Records {
+			var records []*kgo.Record
+			if err := p.responses.take(fetched.Records, func(taken []*kgo.Record) { records = taken }); err != nil {
+				e.pause(p.responses, err)
+			}
+			for _, record := range records {
 				r, err := decodeResponse(record.Value)
 				if err != nil {
 					e.metrics.responses.invalid.Inc()

@@ -53,6 +53,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		participants:          newParticipants(config.InFlightMax, config.InFlightPSPShare, config.InactiveParticipants),
 		shares:                newShares(max(1, int(float64(config.InFlightMax)*config.InFlightPayerShare)), config.InFlightMax),
 		owned:                 map[int32]*partition{},
+		pausedPosition:        make(chan struct{}, 1),
 	}
 	e.started = e.now()
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
@@ -112,6 +113,7 @@ func (e *Engine) run(ctx context.Context) error {
 			loops.Go(func() { e.intake(ctx) })
 			loops.Go(func() { e.readResponses(ctx) })
 			loops.Go(func() { e.reader.run(ctx) })
+			loops.Go(func() { e.lookAtPositions(ctx) })
 			loops.Go(func() { e.commitRegularly(ctx) })
 		}
 	})

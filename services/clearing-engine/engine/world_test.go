@@ -5,8 +5,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -37,6 +39,7 @@ type world struct {
 	engines int
 	log     io.Writer     // of the engines
 	banks   time.Duration // how long banks think
+	latency time.Duration // of all that engines send to the broker
 }
 
 const brokerAddress = "127.0.0.1:9092"
@@ -102,9 +105,25 @@ func (w *world) start(change ...func(*Config)) *worker {
 	w.engines++
 	ctx, cancel := context.WithCancel(w.t.Context())
 	e := &worker{w: w, stop: cancel, ended: make(chan error, 1), died: make(chan struct{})}
-	on := host.Host{Listen: w.network.Listen, Dial: w.network.DialContext, Now: time.Now, Die: func() { close(e.died) }, Log: w.log}
+	on := host.Host{Listen: w.network.Listen, Dial: w.dial, Now: time.Now, Die: func() { close(e.died) }, Log: w.log}
 	go func() { e.ended <- Run(ctx, config, on, w.ledger) }()
 	return e
+}
+
+func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	connection, err := w.network.DialContext(ctx, network, address)
+	return slowConnection{connection, w.latency}, err
+}
+
+// slowConnection lets time pass: a client that asks again and again would otherwise stop it.
+type slowConnection struct {
+	net.Conn
+	latency time.Duration
+}
+
+func (c slowConnection) Write(bytes []byte) (int, error) {
+	time.Sleep(c.latency)
+	return c.Conn.Write(bytes)
 }
 
 // end stops the engine and returns how long that took, and the error of its Run.
@@ -363,4 +382,30 @@ func (l *willingLedger) written() [][]tb.Transfer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.chains)
+}
+
+// metric returns a metric of the engine that was started last.
+func (w *world) metric(name string) float64 {
+	w.t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: w.network.DialContext}}
+	response, err := client.Get("http://127.0.0.1:" + strconv.Itoa(9102+w.engines) + "/metrics")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	w.t.Fatalf("there is no metric %s", name)
+	return 0
 }

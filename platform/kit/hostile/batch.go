@@ -1,0 +1,125 @@
+// Package hostile makes record batches that no honest client sends, for tests and chaos.
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Batch is a record batch to be changed before it is encoded. Without changes it is a good one.
+type Batch struct {
+	kmsg.RecordBatch
+}
+
+// New returns a batch of records with these values.
+func New(timestampMs int64, values ...[]byte) *Batch {
+	var records []byte
+	for i, value := range values {
+		records = append(records, Record(int32(i), value)...) //nolint:gosec // few
+	}
+	n := int32(len(values)) //nolint:gosec // few
+	return &Batch{RecordBatch: kmsg.RecordBatch{
+		PartitionLeaderEpoch: -1, Magic: 2, LastOffsetDelta: n - 1, FirstTimestamp: timestampMs, MaxTimestamp: timestampMs,
+		ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: n, Records: records,
+	}}
+}
+
+// Record returns a record without a key, at a place of its batch.
+func Record(place int32, value []byte) []byte {
+	body := kbin.AppendVarint(append([]byte{0}, 0), place) // attributes, difference of time
+	body = kbin.AppendVarintBytes(kbin.AppendVarint(body, -1), value)
+	body = kbin.AppendVarint(body, 0)
+	return append(kbin.AppendVarint(nil, int32(len(body))), body...) //nolint:gosec // small
+}
+
+// Garbage returns a batch whose records are said to be compressed, and are not.
+func Garbage(timestampMs int64) *Batch {
+	b := New(timestampMs, []byte("a"), []byte("b"), []byte("c"))
+	b.Attributes, b.Records = int16(kgo.CodecZstd), []byte("nobody can unpack this")
+	return b
+}
+
+// Claim returns a batch of one record that claims many.
+func Claim(timestampMs int64, records int32) *Batch {
+	b := New(timestampMs, []byte("one"))
+	b.NumRecords, b.LastOffsetDelta = records, records-1
+	return b
+}
+
+// Bomb returns a batch of one record whose value unpacks to so many bytes.
+func Bomb(timestampMs int64, unpackedBytes int) (*Batch, error) {
+	b := New(timestampMs, nil)
+	var packed bytes.Buffer
+	encoder, err := zstd.NewWriter(&packed, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+	if err != nil {
+		return nil, err
+	}
+	// A record is its length, then itself: the head and the tail stand around the value.
+	head := kbin.AppendVarint([]byte{0, 0, 0}, -1)
+	head = kbin.AppendVarint(head, int32(unpackedBytes))                             //nolint:gosec // below 2 GiB
+	head = append(kbin.AppendVarint(nil, int32(len(head)+unpackedBytes+1)), head...) //nolint:gosec // below 2 GiB
+	zeros := make([]byte, 1<<20)
+	_, err = encoder.Write(head)
+	for left := unpackedBytes; left > 0 && err == nil; left -= len(zeros) {
+		_, err = encoder.Write(zeros[:min(left, len(zeros))])
+	}
+	if err == nil {
+		_, err = encoder.Write([]byte{0}) // no headers
+	}
+	if err = errors.Join(err, encoder.Close()); err != nil {
+		return nil, err
+	}
+	b.Attributes, b.Records = int16(kgo.CodecZstd), packed.Bytes()
+	return b, nil
+}
+
+// Encode returns the batch with its right length and checksum.
+func (b *Batch) Encode() []byte {
+	raw := b.AppendTo(nil)
+	binary.BigEndian.PutUint32(raw[8:], uint32(len(raw)-12)) //nolint:gosec // small
+	binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
+	return raw
+}
+
+// Produce sends an encoded batch as it is. It returns the offset of its first record.
+func Produce(ctx context.Context, client *kgo.Client, topic string, partition int32, raw []byte) (offset int64, err error) {
+	metadata, err := kadm.NewClient(client).Metadata(ctx, topic)
+	if err != nil {
+		return 0, err
+	}
+	request := kmsg.NewPtrProduceRequest()
+	request.Acks, request.TimeoutMillis = -1, 10_000
+	to := kmsg.NewProduceRequestTopic()
+	to.Topic, to.TopicID = topic, metadata.Topics[topic].ID
+	part := kmsg.NewProduceRequestTopicPartition()
+	part.Partition, part.Records = partition, raw
+	to.Partitions = append(to.Partitions, part)
+	request.Topics = append(request.Topics, to)
+	answer, err := client.Broker(int(metadata.Topics[topic].Partitions[partition].Leader)).Request(ctx, request)
+	if err != nil {
+		return 0, err
+	}
+	for _, topic := range answer.(*kmsg.ProduceResponse).Topics {
+		for _, p := range topic.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				if p.ErrorMessage != nil {
+					err = fmt.Errorf("%w: %s", err, *p.ErrorMessage)
+				}
+				return 0, err
+			}
+			return p.BaseOffset, nil
+		}
+	}
+	return 0, errors.New("the broker's response names no partition")
+}

@@ -29,6 +29,7 @@ type Config struct {
 	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" help:"retention of the two authorization topics, 5m to 720h; the others keep everything"`
 	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"accounts or transfers in one request to the ledger, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
 	PasswordsDir       string        `env:"KAFKA_PASSWORDS_DIR" help:"folder of the passwords of Kafka's users, in USER/password: missing ones are made, readable for their owner only, and users and their ACLs are created; empty: none, for a Kafka that is not secured"`
+	WriterBytesMax     int64         `env:"KAFKA_WRITER_BYTES_PER_SECOND_MAX" envDefault:"10485760" help:"quota of each user of KAFKA_PASSWORDS_DIR that is a program of banks, in bytes that it writes a second to each broker; a broker that knows quotas slows it down to that; 10 MiB are some 50,000 orders; 65536 to 1073741824; 0: no quota"`
 	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the HTTP API: missing ones are made, readable for their owner only; empty: none"`
 	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digests of the keys in CLIENT_KEYS_DIR, by which the producer knows them; needed with it"`
 	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"file for the secrets with which banks seal their responses, for engines and bank simulator: missing ones are made, readable for their owner only; empty: none"`
@@ -50,6 +51,11 @@ func (c *Config) Validate() error {
 	}
 	if c.PasswordsDir != "" && c.Stream.SASLUser == "" {
 		return fmt.Errorf("KAFKA_PASSWORDS_DIR is %q and KAFKA_SASL_USER is empty: name the user that may make others", c.PasswordsDir)
+	}
+	if c.WriterBytesMax != 0 {
+		if err := settings.InRange("KAFKA_WRITER_BYTES_PER_SECOND_MAX", c.WriterBytesMax, 64<<10, 1<<30); err != nil {
+			return err
+		}
 	}
 	if (c.ClientKeysDir == "") != (c.DigestsFile == "") {
 		return fmt.Errorf("CLIENT_KEYS_DIR is %q and HTTP_KEYS_FILE %q: give both or none", c.ClientKeysDir, c.DigestsFile)

@@ -493,6 +493,7 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 		{func(c *Config) { c.TransientRetention = time.Minute }, "TRANSIENT_RETENTION is 1m0s"},
 		{func(c *Config) { c.Timeout = 0 }, "BOOTSTRAP_TIMEOUT is 0s"},
 		{func(c *Config) { c.EventsMax = 8190 }, "LEDGER_BATCH_EVENTS_MAX is 8190: it must be from 8 to 8189"},
+		{func(c *Config) { c.WriterBytesMax = 1000 }, "KAFKA_WRITER_BYTES_PER_SECOND_MAX is 1000: it must be from 65536 to 1073741824"},
 		{func(c *Config) { c.Population.Banks = 1 }, "SANDBOX_BANKS is 1"},
 		{func(c *Config) { c.Ledger.Addresses = []string{"localhost:3001"} }, `TIGERBEETLE_ADDRESSES holds "localhost:3001"`},
 		{func(c *Config) { c.ClientKeysDir = "keys" }, `CLIENT_KEYS_DIR is "keys" and HTTP_KEYS_FILE "": give both or none`},

@@ -74,9 +74,16 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 	for told := time.Now().Add(-3 * time.Second); ; {
 		made, ignored, err := ensureOnce(ctx, client, config)
 		created += made
+		quotas := ""
+		if err == nil && config.PasswordsDir != "" {
+			quotas, err = ensureQuotas(ctx, client, config)
+		}
 		var away *awayError
 		switch {
 		case err == nil:
+			if quotas != "" {
+				say("%s", quotas)
+			}
 			for _, name := range slices.Sorted(maps.Keys(ignored)) {
 				say("this broker ignores the topics' setting %s, which is safe here: %s", name, ignored[name])
 			}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,10 @@ import (
 // every kind end as they must, and the audit reads what it must. A program without a right says
 // so, and nothing is lost.
 func TestSecuredKafka(t *testing.T) {
-	s := start(t, 1, func(c *stack.Config) { c.KafkaSecured = true })
+	s := start(t, 1, func(c *stack.Config) {
+		c.KafkaSecured = true
+		c.Env[stack.Bootstrap] = append(c.Env[stack.Bootstrap], fmt.Sprint("KAFKA_WRITER_BYTES_PER_SECOND_MAX=", 256<<10)) // more than the loads here write
+	})
 	engine := stack.EngineName(0)
 	result := s.load(100, 500, "--mix", "demo").wait()
 	s.settledAtLeast(result, 0.4)
@@ -42,6 +46,22 @@ func TestSecuredKafka(t *testing.T) {
 			}
 		}
 	}
+
+	t.Run("a program of a bank that writes more than its quota", func(t *testing.T) {
+		if os.Getenv("E2E_KAFKA") != stack.Apache {
+			t.Skip("the embedded broker stores quotas and does not enforce them")
+		}
+		slowed := make(throttled, 1)
+		client := s.as("bank-simulator", kgo.WithHooks(slowed), kgo.ProducerBatchCompression(kgo.NoCompression()))
+		for text := make([]byte, 10_000); ; { // no answers: the engine counts and drops them
+			select {
+			case <-slowed:
+				return
+			default:
+				s.must(client.ProduceSync(ctx, &kgo.Record{Topic: stream.AuthorizationResponses, Value: text}).FirstErr())
+			}
+		}
+	})
 
 	t.Run("a wrong password", func(t *testing.T) {
 		guessed := filepath.Join(t.TempDir(), "password")
@@ -95,15 +115,25 @@ func TestSecuredKafka(t *testing.T) {
 	s.audit()
 }
 
+// throttled receives when a broker has made its client wait.
+type throttled chan struct{}
+
+func (t throttled) OnBrokerThrottle(kgo.BrokerMetadata, time.Duration, bool) {
+	select {
+	case t <- struct{}{}:
+	default:
+	}
+}
+
 // as returns a client that connects as a user of the broker.
-func (s *system) as(user string) *kgo.Client {
+func (s *system) as(user string, more ...kgo.Opt) *kgo.Client {
 	s.t.Helper()
 	config := s.Kafka()
 	folder := filepath.Dir(filepath.Dir(config.SASLPasswordFile))
 	config.SASLUser, config.SASLPasswordFile = user, keys.PasswordFile(folder, user)
 	options, err := config.Options()
 	s.must(err)
-	client, err := kgo.NewClient(options...)
+	client, err := kgo.NewClient(append(options, more...)...)
 	s.must(err)
 	s.t.Cleanup(client.Close)
 	return client

@@ -10,6 +10,8 @@ type Access struct {
 	Reads  []string // topics
 	Writes []string // topics
 	Joins  []string // consumer groups
+	// Foreign says that programs of others are this user: what it writes has a quota.
+	Foreign bool
 	// Sees are more topics whose ends, and groups whose offsets, it may read.
 	Sees struct{ Topics, Groups []string }
 }
@@ -26,13 +28,13 @@ var Accesses = []Access{
 		Writes: []string{AuthorizationRequests, Settlements, DeadLetters},
 	},
 	// All receiving banks. Seals decide for which of them it may respond: see platform/keys.
-	{User: "bank-simulator", Joins: []string{BankGroup},
+	{User: "bank-simulator", Foreign: true, Joins: []string{BankGroup},
 		Reads:  []string{AuthorizationRequests},
 		Writes: []string{AuthorizationResponses},
 	},
 	// Load and audit: it pays like a bank and reads what the audit needs. The chaos test, which
 	// also forges responses, is Admin.
-	{User: "loadtest", Writes: []string{Payments}, Reads: []string{Payments, Settlements, DeadLetters}, Sees: sees{
+	{User: "loadtest", Foreign: true, Writes: []string{Payments}, Reads: []string{Payments, Settlements, DeadLetters}, Sees: sees{
 		Groups: []string{EngineGroup},
 	}},
 }

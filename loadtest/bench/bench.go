@@ -69,6 +69,7 @@ type Run struct {
 	Hops             []meter.Hop   // where the time goes
 	Ledger           meter.Ledger  // requests of the engines
 	Profile          *Profile      // of the first engine
+	InFlight         *InFlight     // of the first engine
 	Load             *load.Result
 	Audit            string  // its verdict
 	BusyBefore       float64 // share of the processors that others used in the second before the run
@@ -306,6 +307,12 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	if r.reads > 0 {
 		readBalances = startReads(ctx, s.ProducerURL(), callers, population, r.reads, c.RateDuration, &run.Reads)
 	}
+	inFlight := func() (*InFlight, error) { return nil, nil }
+	if r.part == slowBanksPart {
+		if inFlight, err = startInFlight(ctx, engines[0]); err != nil {
+			return nil, err
+		}
+	}
 	profile := func() (*Profile, error) { return nil, nil }
 	if r.profiled {
 		profile = startProfile(ctx, engines[0], c.Profiles)
@@ -330,6 +337,9 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 		return nil, errors.New("the run is not valid: " + result.Verdict())
 	}
 	if run.Profile, err = profile(); err != nil {
+		return nil, err
+	}
+	if run.InFlight, err = inFlight(); err != nil {
 		return nil, err
 	}
 	if run.Stages, err = stages(); err != nil {

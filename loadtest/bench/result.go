@@ -151,6 +151,10 @@ func (r *Row) add(run Run) {
 			f.add(runFigures, name, value)
 		}
 	}
+	if run.InFlight != nil {
+		f.add(runFigures, "in_flight", run.InFlight.Payments)
+		f.add(runFigures, "in_flight_heap_bytes", run.InFlight.Bytes)
+	}
 	if run.WakeUp != nil {
 		f.add(runFigures, "wake_up_same_processor_us", run.WakeUp.SameProcessor)
 		f.add(runFigures, "wake_up_other_processor_us", run.WakeUp.OtherProcessor)

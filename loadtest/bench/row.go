@@ -178,6 +178,9 @@ func (c Config) door(name string, asks operation, payments int) row {
 // differs names the settings that differ from the shipped ones.
 func (r row) differs() string {
 	var all []string
+	if r.inFlight > 0 {
+		all = append(all, thousands(r.inFlight)+" payments in flight")
+	}
 	if r.sharedCores {
 		all = append(all, "all share the processors")
 	}

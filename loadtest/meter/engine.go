@@ -20,6 +20,7 @@ type Engines struct {
 	requests  histogram // transfers in a write request to the ledger
 	durations histogram // time of a write request
 	counters  map[string]float64
+	gauges    map[string]float64
 }
 
 // histogram is a histogram of Prometheus: the number of values up to each bound.
@@ -52,7 +53,7 @@ var HopNames = []string{"queue", "reserve", "authorize", "resolve", "report"}
 
 // ReadEngines reads the metrics of engines from their telemetry URLs.
 func ReadEngines(ctx context.Context, urls []string) (Engines, error) {
-	e := Engines{hops: map[string]histogram{}, counters: map[string]float64{}}
+	e := Engines{hops: map[string]histogram{}, counters: map[string]float64{}, gauges: map[string]float64{}}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for _, url := range urls {
@@ -93,6 +94,8 @@ func (e *Engines) add(name string, metric *dto.Metric) {
 		e.durations = e.durations.with(metric.Histogram)
 	case metric.Counter != nil:
 		e.counters[name] += metric.Counter.GetValue()
+	case metric.Gauge != nil:
+		e.gauges[name] += metric.Gauge.GetValue()
 	}
 }
 
@@ -130,6 +133,9 @@ func (h histogram) since(before histogram) histogram {
 
 // Counter is the sum of a counter over its labels.
 func (e Engines) Counter(name string) float64 { return e.counters[name] }
+
+// Gauge is the sum of a gauge over its labels.
+func (e Engines) Gauge(name string) float64 { return e.gauges[name] }
 
 // Hops returns where the time of a payment goes in the engines.
 func (e Engines) Hops() (hops []Hop) {

@@ -144,18 +144,10 @@ func (c Config) measureTigerBeetle(ctx context.Context, run *Run, r *Result) err
 	}
 	defer store.Close()
 	r.settings(OnTigerBeetle, tigerbeetle.Version, "--cache-grid="+c.CacheGrid, "one replica, O_DIRECT and O_DSYNC, no pending timeout")
-	before, err := usageOf(server.PID, c.Dir)
+	before, after, err := c.measured(ctx, run, store, server.PID)
 	if err != nil {
 		return err
 	}
-	if err := c.fire(ctx, run, store); err != nil {
-		return err
-	}
-	after, err := usageOf(server.PID, c.Dir)
-	if err != nil {
-		return err
-	}
-	run.cost(before, after)
 	run.written(before, after)
 	run.OwnBytes = perPayment(run, after.direct-before.direct)
 	run.StoredBytes = perPayment(run, after.stored-before.stored)
@@ -193,18 +185,10 @@ func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err
 		return err
 	}
 	defer store.Close()
-	before, err := usageOf(server.PID, c.Dir)
+	before, after, err := c.measured(ctx, run, store, server.PID)
 	if err != nil {
 		return err
 	}
-	if err := c.fire(ctx, run, store); err != nil {
-		return err
-	}
-	after, err := usageOf(server.PID, c.Dir)
-	if err != nil {
-		return err
-	}
-	run.cost(before, after)
 	if err := c.checkBooks(ctx, run, store); err != nil {
 		return err
 	}
@@ -228,6 +212,20 @@ func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err
 	}
 	run.StoredBytes = perPayment(run, sizeAfter-size)
 	return checkPostgreSQL(ctx, db, Opening(c.Population), run.Payments)
+}
+
+// measured fires at a server, and returns what was used before and after.
+func (c Config) measured(ctx context.Context, run *Run, store Ledger, pid int) (before, after usage, err error) {
+	if before, err = usageOf(pid, c.Dir); err == nil {
+		err = c.fire(ctx, run, store)
+	}
+	if err == nil {
+		after, err = usageOf(pid, c.Dir)
+	}
+	if err == nil {
+		run.cost(before, after)
+	}
+	return before, after, err
 }
 
 // fire is a closed loop: each client holds some payments, resolves them, and takes the next.

@@ -188,34 +188,22 @@ func refusal(failure ledger.Result) (pix.Reason, error) {
 
 // stored returns the result of a payment that came before.
 func (t *TigerBeetle) stored(payment Payment) (PaymentResult, error) {
-	want := ledger.AppendReserve(nil, payment.ID, payment.Content, 0)
-	ids := ledger.IDsOf(payment.ID)
-	found, err := t.client.LookupTransfers([]tb.Uint128{ids.Verdict(), ids.Pending(1), ids.Pending(2), ids.Pending(3)})
+	found, err := t.client.LookupTransfers(ledger.AppendTraceIDs(nil, payment.ID))
 	if err != nil {
 		return PaymentResult{}, err
 	}
-	result := PaymentResult{Outcome: Held, Again: true}
-	if len(found) > 0 && found[0].ID == ids.Verdict() {
-		verdict := found[0]
-		found = found[1:]
-		result.Reason = pix.Reason(verdict.UserData32)
-		switch flags := verdict.TransferFlags(); {
-		case flags.PostPendingTransfer:
-			result.Outcome = Posted
-		case flags.VoidPendingTransfer:
-			result.Outcome = Voided
-		case verdict.UserData64 == payment.Hash(): // a receipt
-			result.Outcome = Refused
-			return result, nil
-		default:
-			return PaymentResult{Outcome: Conflict, Again: true}, nil
-		}
-	}
-	same := slices.EqualFunc(want, found, func(a, b tb.Transfer) bool {
-		return a.ID == b.ID && a.DebitAccountID == b.DebitAccountID && a.CreditAccountID == b.CreditAccountID && a.Amount == b.Amount
-	})
-	if !same {
-		return PaymentResult{Outcome: Conflict, Again: true}, nil
+	trace := ledger.TraceOf(payment.ID, found)
+	verdict, ended := trace.Verdict()
+	result := PaymentResult{Outcome: Held, Reason: verdict.Reason, Again: true}
+	switch {
+	case !trace.SameContent(payment.ID, payment.Content):
+		result = PaymentResult{Outcome: Conflict, Again: true}
+	case verdict.Settled:
+		result.Outcome = Posted
+	case slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.Code == ledger.CodeReceipt }):
+		result.Outcome = Refused
+	case ended:
+		result.Outcome = Voided
 	}
 	return result, nil
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,29 +18,17 @@ import (
 	"github.com/liquida/liquida/loadtest/chaos"
 	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/pix"
-	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 )
 
-// chaosFlags are the flags of chaos.
+// chaosFlags are the flags of chaos. config is what all runs share.
 type chaosFlags struct {
-	on       string
-	seeds    []uint
-	runs     int
-	rate     float64
-	duration time.Duration
-	mix      string
-	faults   string
-	script   string
-	dir      string
-	engines  int
-	replicas int
-	kafka    string
-	deadline time.Duration
-	allow    []string
-	json     string
-	report   string
-	drawings string
+	config                 chaos.Config
+	on, faults, script     string
+	seeds                  []uint
+	runs                   int
+	allow                  []string
+	json, report, drawings string
 }
 
 // What chaos breaks.
@@ -57,7 +46,6 @@ const (
 
 func chaosCommand() *cobra.Command {
 	var flags chaosFlags
-	environment := &sandbox.Population{}
 	command := &cobra.Command{
 		Use:   "chaos",
 		Short: "Breaks a clearing house at random while payments flow, and proves that nothing was lost",
@@ -78,16 +66,16 @@ func chaosCommand() *cobra.Command {
 	f.StringVar(&flags.on, "on", onLocal, "what to break: "+onLocal+", a stack of its own, or "+onCompose+", the running one of this folder's compose file (or COMPOSE_FILE's)")
 	f.UintSliceVar(&flags.seeds, "seed", nil, "decides payments, faults and their times; several make a run each; empty: a random one")
 	f.IntVar(&flags.runs, "runs", 1, "number of runs, with ascending seeds")
-	f.Float64Var(&flags.rate, "rate", 500, "payments per second")
-	f.DurationVar(&flags.duration, "duration", 2*time.Minute, "time of sending and faults; draining and judging follow; up to 24h, for a soak test")
-	f.StringVar(&flags.mix, "mix", "demo", "what to send, as in loadtest run")
+	f.Float64Var(&flags.config.Rate, "rate", 500, "payments per second")
+	f.DurationVar(&flags.config.Duration, "duration", 2*time.Minute, "time of sending and faults; draining and judging follow; up to 24h, for a soak test")
+	f.StringVar(&flags.config.MixName, "mix", "demo", "what to send, as in loadtest run")
 	f.StringVar(&flags.faults, "faults", "all", "names of faults, separated by commas")
 	f.StringVar(&flags.script, "script", "", "faults at given times, in place of --faults: a file, or text like \"12s kill-engine, 20s pause-broker\"")
-	f.StringVar(&flags.dir, "dir", filepath.Join(".stack", "chaos"), "folder of the stack; what an earlier run left in it is removed")
-	f.IntVar(&flags.engines, "engines", 2, "engines that run all the time, at least")
-	f.IntVar(&flags.replicas, "replicas", 1, "TigerBeetle servers, 1 or 3")
-	f.StringVar(&flags.kafka, "kafka", stack.Embedded, "broker: "+stack.Embedded+", "+stack.RedpandaLike+" or "+stack.Apache)
-	f.DurationVar(&flags.deadline, "deadline", 20*time.Second, "the engines' deadline of a payment")
+	f.StringVar(&flags.config.Dir, "dir", filepath.Join(".stack", "chaos"), "folder of the stack; what an earlier run left in it is removed")
+	f.IntVar(&flags.config.Engines, "engines", 2, "engines that run all the time, at least")
+	f.IntVar(&flags.config.Replicas, "replicas", 1, "TigerBeetle servers, 1 or 3")
+	f.StringVar(&flags.config.Kafka, "kafka", stack.Embedded, "broker: "+stack.Embedded+", "+stack.RedpandaLike+" or "+stack.Apache)
+	f.DurationVar(&flags.config.Deadline, "deadline", 20*time.Second, "the engines' deadline of a payment")
 	f.StringSliceVar(&flags.allow, "allow", reasonCodes(chaos.AllowedByDefault), "reason codes with which good payments may be rejected because of a fault, or none")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON; several runs are a list")
 	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML (default report.html in --dir); not with several runs")
@@ -102,9 +90,9 @@ func chaosCommand() *cobra.Command {
 		"--on compose needs the docker command, an idle stack, and Linux (it reads the engines' counters at\n" +
 		"the containers' own addresses). It kills, stops and pauses containers, adds engines up to --engines,\n" +
 		"and leaves the stack running as it was. Deadline, broker and ledger are those of the stack.\n\n" +
-		"Faults (a star: only with --on local):\n" + chaos.Kinds() + "\nEnvironment:\n" + environmentHelp(environment)
+		"Faults (a star: only with --on local):\n" + chaos.Kinds() + "\nEnvironment:\n" + environmentHelp(&flags.config.Population)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		configs, err := flags.configs(environment)
+		configs, err := flags.configs()
 		if err != nil {
 			return err
 		}
@@ -158,40 +146,36 @@ func (f *chaosFlags) run(ctx context.Context, config chaos.Config) (*chaos.Resul
 }
 
 // configs checks the flags and returns the configuration of each run.
-func (f *chaosFlags) configs(population *sandbox.Population) ([]chaos.Config, error) {
-	if err := settings.Parse(population); err != nil {
+func (f *chaosFlags) configs() ([]chaos.Config, error) {
+	if err := settings.Parse(&f.config.Population); err != nil {
 		return nil, err
 	}
 	if f.on != onLocal && f.on != onCompose {
 		return nil, fmt.Errorf("--on is %q: it must be %s or %s", f.on, onLocal, onCompose)
 	}
-	if f.rate < 1 || f.rate > rateMax {
-		return nil, fmt.Errorf("--rate is %v: it must be from 1 to %d", f.rate, rateMax)
+	if f.config.Rate < 1 || f.config.Rate > rateMax {
+		return nil, fmt.Errorf("--rate is %v: it must be from 1 to %d", f.config.Rate, rateMax)
 	}
-	if f.replicas != 1 && f.replicas != 3 {
-		return nil, fmt.Errorf("--replicas is %d: it must be 1 or 3", f.replicas)
+	if f.config.Replicas != 1 && f.config.Replicas != 3 {
+		return nil, fmt.Errorf("--replicas is %d: it must be 1 or 3", f.config.Replicas)
 	}
-	if err := stack.CheckKafka("--kafka", f.kafka); err != nil {
+	if err := stack.CheckKafka("--kafka", f.config.Kafka); err != nil {
 		return nil, err
 	}
 	allowed := []pix.Reason{}
-	for _, code := range f.allow {
-		if code == "none" && len(f.allow) == 1 {
-			break
+	if !slices.Equal(f.allow, []string{"none"}) {
+		var err error
+		if allowed, err = reasons(f.allow); err != nil {
+			return nil, err
 		}
-		reason, err := pix.ParseReason(code)
-		if err != nil {
-			return nil, fmt.Errorf("--allow: %w", err)
-		}
-		allowed = append(allowed, reason)
 	}
 	if err := errors.Join(
-		settings.DurationInRange("--duration", f.duration, chaosShortest, chaosLongest),
-		settings.InRange("--engines", f.engines, 2, chaosEnginesMax),
+		settings.DurationInRange("--duration", f.config.Duration, chaosShortest, chaosLongest),
+		settings.InRange("--engines", f.config.Engines, 2, chaosEnginesMax),
 		settings.InRange("--runs", f.runs, 1, chaosRunsMax),
 		settings.InRange("the number of seeds (--seed)", len(f.seeds), 0, chaosRunsMax),
-		settings.DurationInRange("--deadline", f.deadline, 5*time.Second, 10*time.Minute),
-		settings.InRange("the number of payments (--rate × --duration)", int(f.rate*f.duration.Seconds()), 1, paymentsMax),
+		settings.DurationInRange("--deadline", f.config.Deadline, 5*time.Second, 10*time.Minute),
+		settings.InRange("the number of payments (--rate × --duration)", int(f.config.Rate*f.config.Duration.Seconds()), 1, paymentsMax),
 	); err != nil {
 		return nil, err
 	}
@@ -213,14 +197,13 @@ func (f *chaosFlags) configs(population *sandbox.Population) ([]chaos.Config, er
 		if err != nil {
 			return nil, err
 		}
-		dir := f.dir
+		dir := f.config.Dir
 		if len(f.seeds) > 1 {
 			dir = filepath.Join(dir, fmt.Sprintf("seed-%d", seed))
 		}
-		configs = append(configs, chaos.Config{
-			Containers: f.on == onCompose, Dir: dir, Engines: f.engines, Replicas: f.replicas, Kafka: f.kafka, Population: *population,
-			Seed: uint64(seed), Rate: f.rate, Duration: f.duration, MixName: f.mix, Plan: plan, Deadline: f.deadline, Allowed: allowed,
-		})
+		config := f.config
+		config.Containers, config.Dir, config.Seed, config.Plan, config.Allowed = f.on == onCompose, dir, uint64(seed), plan, allowed
+		configs = append(configs, config)
 	}
 	return configs, nil
 }
@@ -243,7 +226,7 @@ func (f *chaosFlags) plan(seed uint64) (plan []chaos.PlannedFault, err error) {
 		if f.on == onCompose && f.faults == "all" {
 			names = chaos.ContainerKinds()
 		}
-		plan = chaos.Plan(seed, f.duration, names)
+		plan = chaos.Plan(seed, f.config.Duration, names)
 	}
 	if err == nil && f.on == onCompose {
 		err = chaos.RefuseInContainers(plan)
@@ -253,11 +236,11 @@ func (f *chaosFlags) plan(seed uint64) (plan []chaos.PlannedFault, err error) {
 
 // repeat returns the command that repeats the run.
 func (f *chaosFlags) repeat(seed uint64) string {
-	command := fmt.Sprintf("loadtest chaos --seed %d --rate %v --duration %v --mix %s --engines %d --allow %s", seed, f.rate, f.duration, f.mix, f.engines, strings.Join(f.allow, ","))
+	command := fmt.Sprintf("loadtest chaos --seed %d --rate %v --duration %v --mix %s --engines %d --allow %s", seed, f.config.Rate, f.config.Duration, f.config.MixName, f.config.Engines, strings.Join(f.allow, ","))
 	if f.on == onCompose { // the stack decides the rest
 		command += " --on " + onCompose
 	} else {
-		command += fmt.Sprintf(" --replicas %d --kafka %s --deadline %v", f.replicas, f.kafka, f.deadline)
+		command += fmt.Sprintf(" --replicas %d --kafka %s --deadline %v", f.config.Replicas, f.config.Kafka, f.config.Deadline)
 	}
 	if f.script != "" {
 		return command + fmt.Sprintf(" --script %q", f.script)

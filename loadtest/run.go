@@ -33,16 +33,10 @@ func (e *runEnvironment) Validate() error {
 
 // runFlags are the flags of run.
 type runFlags struct {
-	rate         float64
-	payments     int
+	load.Config
 	duration     time.Duration
-	seed         uint64
-	mix          string
 	allow        []string
-	json         string
-	drainTimeout time.Duration
-	outstanding  int
-	report       string
+	json, report string
 	engines      []string
 }
 
@@ -65,17 +59,17 @@ func runCommand() *cobra.Command {
   loadtest run --rate 2000 --duration 30s --allow AB03    # while faults are injected`,
 	}
 	f := command.Flags()
-	f.Float64Var(&flags.rate, "rate", 0, "payments per second, whatever the system does (open loop)")
-	f.IntVar(&flags.payments, "payments", 0, "number of payments")
+	f.Float64Var(&flags.Rate, "rate", 0, "payments per second, whatever the system does (open loop)")
+	f.IntVar(&flags.Payments, "payments", 0, "number of payments")
 	f.DurationVar(&flags.duration, "duration", 0, "time of sending, in place of --payments")
-	f.Uint64Var(&flags.seed, "seed", 1, "decides the order of the cases, accounts and amounts")
-	f.StringVar(&flags.mix, "mix", "demo", "a named mix, or weights like accepted=90,silent=10")
+	f.Uint64Var(&flags.Seed, "seed", 1, "decides the order of the cases, accounts and amounts")
+	f.StringVar(&flags.MixName, "mix", "demo", "a named mix, or weights like accepted=90,silent=10")
 	f.StringSliceVar(&flags.allow, "allow", nil, "reason codes with which any payment may be rejected, for runs with faults")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
 	f.StringVar(&flags.report, "report", "", "write a report to this file as HTML")
 	f.StringSliceVar(&flags.engines, "engines", []string{"127.0.0.1:9103"}, "telemetry addresses of all engines, host:port: the report shows where their time goes; empty: none")
-	f.DurationVar(&flags.drainTimeout, "drain-timeout", 0, "longest wait for outcomes after the last send; 0: ENGINE_DEADLINE and 30 s")
-	f.IntVar(&flags.outstanding, "max-outstanding", 500_000, "most payments that wait for their outcome, about 1 KiB each; above it payments are dropped and counted")
+	f.DurationVar(&flags.DrainTimeout, "drain-timeout", 0, "longest wait for outcomes after the last send; 0: ENGINE_DEADLINE and 30 s")
+	f.IntVar(&flags.OutstandingMax, "max-outstanding", 500_000, "most payments that wait for their outcome, about 1 KiB each; above it payments are dropped and counted")
 	environment := &runEnvironment{}
 	command.Long = "Sends payments to Kafka at a fixed rate, and reads reports and dead letters, without a consumer\n" +
 		"group. It knows how every payment must end. Latencies count from the instant when a payment should\n" +
@@ -114,38 +108,45 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 	if err := settings.Parse(environment); err != nil {
 		return config, err
 	}
-	if (f.payments > 0) == (f.duration > 0) {
-		return config, fmt.Errorf("--payments is %d and --duration is %v: give exactly one of them", f.payments, f.duration)
+	if (f.Payments > 0) == (f.duration > 0) {
+		return config, fmt.Errorf("--payments is %d and --duration is %v: give exactly one of them", f.Payments, f.duration)
 	}
-	if f.rate < 0.01 || f.rate > rateMax {
-		return config, fmt.Errorf("--rate is %v: it must be from 0.01 to %d", f.rate, rateMax)
+	if f.Rate < 0.01 || f.Rate > rateMax {
+		return config, fmt.Errorf("--rate is %v: it must be from 0.01 to %d", f.Rate, rateMax)
 	}
 	if f.duration > 0 {
-		f.payments = int(min(f.rate*f.duration.Seconds(), 1e15))
+		f.Payments = int(min(f.Rate*f.duration.Seconds(), 1e15))
 	}
-	weights, err := mix.Parse(f.mix)
+	weights, err := mix.Parse(f.MixName)
 	if err != nil {
 		return config, fmt.Errorf("--mix: %w", err)
 	}
-	var allowed []pix.Reason
-	for _, code := range f.allow {
+	allowed, err := reasons(f.allow)
+	if err != nil {
+		return config, err
+	}
+	if f.DrainTimeout == 0 {
+		f.DrainTimeout = environment.Deadline + 30*time.Second
+	}
+	config = f.Config
+	config.Stream, config.Population, config.Mix, config.Allowed = environment.Config, environment.Population, weights, allowed
+	return config, errors.Join(
+		settings.InRange("the number of payments (--payments, or --rate × --duration)", f.Payments, 1, paymentsMax),
+		settings.DurationInRange("--drain-timeout", f.DrainTimeout, time.Second, drainMax),
+		settings.InRange("--max-outstanding", f.OutstandingMax, 1, outstandingMax))
+}
+
+// reasons reads the reason codes of --allow. The list is empty, not nil, without any.
+func reasons(codes []string) ([]pix.Reason, error) {
+	all := []pix.Reason{}
+	for _, code := range codes {
 		reason, err := pix.ParseReason(code)
 		if err != nil {
-			return config, fmt.Errorf("--allow: %w", err)
+			return nil, fmt.Errorf("--allow: %w", err)
 		}
-		allowed = append(allowed, reason)
+		all = append(all, reason)
 	}
-	if f.drainTimeout == 0 {
-		f.drainTimeout = environment.Deadline + 30*time.Second
-	}
-	return load.Config{
-			Stream: environment.Config, Population: environment.Population,
-			Mix: weights, MixName: f.mix, Rate: f.rate, Payments: f.payments, Seed: f.seed,
-			DrainTimeout: f.drainTimeout, OutstandingMax: f.outstanding, Allowed: allowed,
-		}, errors.Join(
-			settings.InRange("the number of payments (--payments, or --rate × --duration)", f.payments, 1, paymentsMax),
-			settings.DurationInRange("--drain-timeout", f.drainTimeout, time.Second, drainMax),
-			settings.InRange("--max-outstanding", f.outstanding, 1, outstandingMax))
+	return all, nil
 }
 
 // mixHelp explains the mixes and the cases.

@@ -45,37 +45,50 @@ func create(holder string) string {
 
 // ReadDigests reads a file of lines "HOLDER SHA-256 of the key in hex"; # begins a comment.
 func ReadDigests(file string) (Digests, error) {
+	digests := Digests{}
+	return digests, readLines(file, "a holder and the SHA-256 of its key, 64 hexadecimal digits", func(holder string, value [secretBytes]byte) (int, error) {
+		if err := checkHolder(holder); err != nil {
+			return 0, errors.New("the holder must be an ISPB or " + CentralBank)
+		}
+		digests[holder] = append(digests[holder], value)
+		return len(digests[holder]), nil
+	})
+}
+
+// readLines reads a file of lines "NAME 32 bytes in hex". take returns how many lines a name has.
+// An error does not show the line, which may be a secret.
+func readLines(file, what string, take func(name string, value [secretBytes]byte) (int, error)) error {
 	text, err := readSmall(file)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	digests := Digests{}
+	some := false
 	for number, line := range strings.Split(string(text), "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		fields := strings.Fields(line)
 		if len(fields) == 0 {
 			continue
 		}
-		// The line itself is not shown: it may hold a key by mistake.
-		wrong := func(what string) error { return fmt.Errorf("%s, line %d: %s", file, number+1, what) }
-		if len(fields) != 2 {
-			return nil, wrong("it must be a holder and the SHA-256 of its key in hex")
+		some = true
+		var value []byte
+		if len(fields) == 2 {
+			value, _ = hex.DecodeString(fields[1])
 		}
-		if err := checkHolder(fields[0]); err != nil {
-			return nil, wrong("the holder must be an ISPB or " + CentralBank)
+		err := fmt.Errorf("it must be %s", what)
+		if len(value) == secretBytes {
+			var count int
+			if count, err = take(fields[0], [secretBytes]byte(value)); err == nil && count > perHolderMax {
+				err = fmt.Errorf("%s has more than %d lines: remove those that are not used", fields[0], perHolderMax)
+			}
 		}
-		var d digest
-		if n, err := hex.Decode(d[:], []byte(fields[1][:min(len(fields[1]), 2*len(d))])); err != nil || n != len(d) || len(fields[1]) != 2*len(d) {
-			return nil, wrong("the second field must be 64 hexadecimal digits, the SHA-256 of a key")
-		}
-		if digests[fields[0]] = append(digests[fields[0]], d); len(digests[fields[0]]) > perHolderMax {
-			return nil, wrong(fmt.Sprintf("%s has more than %d keys: remove those that are not used", fields[0], perHolderMax))
+		if err != nil {
+			return fmt.Errorf("%s, line %d: %w", file, number+1, err)
 		}
 	}
-	if len(digests) == 0 {
-		return nil, fmt.Errorf("%s holds no key: nobody could call", file)
+	if !some {
+		return fmt.Errorf("%s is empty: it must have a line for each holder: %s", file, what)
 	}
-	return digests, nil
+	return nil
 }
 
 func checkHolder(holder string) error {

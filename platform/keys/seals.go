@@ -5,14 +5,12 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -28,38 +26,15 @@ type Seals map[pix.ISPB][]hash.Hash
 // ReadSeals reads a file of lines "ISPB secret of 32 bytes in hex"; # begins a comment. The
 // first secret of a bank makes its seals; a seal of any of them is genuine.
 func ReadSeals(file string) (Seals, error) {
-	text, err := readSmall(file)
-	if err != nil {
-		return nil, err
-	}
 	seals := Seals{}
-	for number, line := range strings.Split(string(text), "\n") {
-		line, _, _ = strings.Cut(line, "#")
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
-			continue
-		}
-		// The line itself is not shown: it holds a secret.
-		wrong := func(what string) error { return fmt.Errorf("%s, line %d: %s", file, number+1, what) }
-		if len(fields) != 2 {
-			return nil, wrong("it must be an ISPB and a secret in hex")
-		}
-		bank, err := pix.ParseISPB(fields[0])
+	return seals, readLines(file, "an ISPB and a secret, 64 hexadecimal digits", func(name string, secret [secretBytes]byte) (int, error) {
+		bank, err := pix.ParseISPB(name)
 		if err != nil {
-			return nil, wrong("it must begin with an ISPB")
+			return 0, errors.New("it must begin with an ISPB")
 		}
-		secret, err := hex.DecodeString(fields[1])
-		if err != nil || len(secret) != secretBytes {
-			return nil, wrong(fmt.Sprintf("the secret must be %d hexadecimal digits", 2*secretBytes))
-		}
-		if seals[bank] = append(seals[bank], hmac.New(sha256.New, secret)); len(seals[bank]) > perHolderMax {
-			return nil, wrong(fmt.Sprintf("%s has more than %d secrets: remove those that are not used", bank, perHolderMax))
-		}
-	}
-	if len(seals) == 0 {
-		return nil, fmt.Errorf("%s holds no secret: no answer could be genuine", file)
-	}
-	return seals, nil
+		seals[bank] = append(seals[bank], hmac.New(sha256.New, secret[:]))
+		return len(seals[bank]), nil
+	})
 }
 
 // Seal returns the seal of a bank's message, or nil if the bank has no secret here.

@@ -12,6 +12,7 @@ import (
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/feed"
+	"github.com/liquida/liquida/services/producer/overload"
 	"github.com/liquida/liquida/services/producer/query"
 	"github.com/liquida/liquida/services/producer/submission"
 )
@@ -26,6 +27,7 @@ type Config struct {
 	Submission      submission.Config
 	Query           query.Config
 	Batch           submission.BatchConfig
+	Overload        overload.Config
 	Feed            feed.Config
 	Pools           web.PoolsConfig
 	BooksInterval   time.Duration `env:"BOOKS_INTERVAL" envDefault:"2s" help:"how often balances and backlog are read and published as metrics, 200ms to 1m"`
@@ -37,7 +39,7 @@ type Config struct {
 func (c *Config) Validate() error {
 	if err := errors.Join(
 		c.Stream.Validate(), c.Ledger.Validate(), c.Telemetry.Validate(), c.HTTP.Validate(), c.Access.Validate(c.HTTP.Loopback()),
-		c.Submission.Validate(), c.Query.Validate(), c.Batch.Validate(), c.Feed.Validate(), c.Pools.Validate(),
+		c.Submission.Validate(), c.Query.Validate(), c.Batch.Validate(), c.Overload.Validate(), c.Feed.Validate(), c.Pools.Validate(),
 		settings.DurationInRange("BOOKS_INTERVAL", c.BooksInterval, 200*time.Millisecond, time.Minute),
 		settings.DurationInRange("PRODUCER_CLOCK_OFFSET", c.ClockOffset, -24*time.Hour, 24*time.Hour),
 		settings.DurationInRange("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second, 5*time.Minute),

@@ -19,6 +19,7 @@ import (
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/feed"
 	"github.com/liquida/liquida/services/producer/monitor"
+	"github.com/liquida/liquida/services/producer/overload"
 	"github.com/liquida/liquida/services/producer/query"
 	"github.com/liquida/liquida/services/producer/submission"
 )
@@ -46,7 +47,8 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 		return err
 	}
 	pools := web.NewPools(config.Pools, t.Registry)
-	publisher, err := submission.NewPublisher(config.Submission, config.Stream, on, pools, t)
+	gate := overload.NewGate(config.Overload, t.Registry)
+	publisher, err := submission.NewPublisher(config.Submission, config.Stream, on, pools, gate, t)
 	if err != nil {
 		return err
 	}
@@ -60,12 +62,12 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	defer watchers.Wait()
 	defer stopWatching()
 	watcher := feed.NewWatcher(kafka, config.Stream, on.Dial, t)
-	balances, backlog := monitor.NewBalances(client, on.Now, t), monitor.NewBacklog(kafka, t)
+	balances, backlog := monitor.NewBalances(client, on.Now, t), monitor.NewBacklog(kafka, t, gate.Observe)
 	watchers.Go(func() { stream.Watch(watching, kafka, t, stream.Payments) })
 	watchers.Go(func() { ledger.Watch(watching, t) })
 	watchers.Go(func() { watcher.Run(watching) })
 	watchers.Go(func() { balances.Publish(watching, config.BooksInterval) })
-	watchers.Go(func() { backlog.Publish(watching, config.BooksInterval) })
+	watchers.Go(func() { backlog.Publish(watching, min(config.BooksInterval, config.Overload.Age/5)) })
 
 	following := feed.New(watching, config.Feed, ledger, watcher, pools, t.Registry)
 	submissions := submission.New(publisher, config.Batch, int(config.HTTP.BodyBytesMax), ledger, following, pools, t.Registry)

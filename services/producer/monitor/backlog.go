@@ -12,14 +12,16 @@ import (
 
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/services/producer/overload"
 )
 
 // Backlog publishes how far the engines are behind.
 type Backlog struct {
-	admin *kadm.Client
-	log   *zap.Logger
-	// samples are ends of a partition that are not committed yet, oldest first.
-	samples map[int32][]sample
+	admin                *kadm.Client
+	log                  *zap.Logger
+	uncommitted, untaken ages
+	taken                map[int32]int64 // by partition, what engines have said
+	observe              func(overload.Reading)
 
 	lag, seconds *prometheus.GaugeVec
 	ends         *prometheus.GaugeVec
@@ -34,15 +36,18 @@ type sample struct {
 // samplesMax bounds the samples of a partition that is never committed.
 const samplesMax = 1000
 
-// NewBacklog registers the metrics.
-func NewBacklog(client *kgo.Client, t *telemetry.Telemetry) *Backlog {
+// ages measures the age of the oldest record of each partition that is not done.
+type ages map[int32][]sample // ends that are not done, oldest first
+
+// NewBacklog registers the metrics. It calls observe with each reading.
+func NewBacklog(client *kgo.Client, t *telemetry.Telemetry, observe func(overload.Reading)) *Backlog {
 	perPartition := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append(labels, "partition"))
 		t.Registry.MustRegister(gauge)
 		return gauge
 	}
 	return &Backlog{
-		admin: kadm.NewClient(client), log: t.Log, samples: map[int32][]sample{},
+		admin: kadm.NewClient(client), log: t.Log, uncommitted: ages{}, untaken: ages{}, taken: map[int32]int64{}, observe: observe,
 		ends:    perPartition("pix_topic_end_offset", "Records ever written to a partition. The rate is the offered load.", "topic"),
 		lag:     perPartition("pix_lag_records", "Records of pix.payments above the committed offset. A payment that waits for its bank holds the offset back, so finished ones above it count too."),
 		seconds: perPartition("pix_lag_seconds", "Age of the oldest uncommitted record of pix.payments, to within one BOOKS_INTERVAL. After a start of this process it begins at 0."),
@@ -84,6 +89,7 @@ func (b *Backlog) read(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
+	reading := overload.Reading{At: now}
 	ends.Each(func(end kadm.ListedOffset) {
 		if end.Err != nil {
 			return
@@ -98,14 +104,38 @@ func (b *Backlog) read(ctx context.Context) error {
 			done = commit.At
 		}
 		b.lag.WithLabelValues(partition).Set(float64(end.Offset - done))
-		b.seconds.WithLabelValues(partition).Set(b.age(end.Partition, now, done, end.Offset).Seconds())
+		b.seconds.WithLabelValues(partition).Set(b.uncommitted.age(end.Partition, now, done, end.Offset).Seconds())
+		if at, known := b.takenOf(end, committed); known {
+			reading.Age = max(reading.Age, b.untaken.age(end.Partition, now, at, end.Offset))
+			reading.Taken, reading.Ends = reading.Taken+at, reading.Ends+end.Offset
+		}
 	})
+	b.observe(reading)
 	return nil
 }
 
+// takenOf returns the offset up to which engines have taken the records of a partition. A
+// silent bank does not hold it back, as it does the committed offset. It is not known before
+// the first commit of an engine that says it.
+func (b *Backlog) takenOf(end kadm.ListedOffset, committed kadm.OffsetResponses) (int64, bool) {
+	commit, ok := committed.Lookup(end.Topic, end.Partition)
+	if !ok || commit.At < 0 {
+		return 0, false
+	}
+	taken := stream.ReadHint(commit.At, commit.Metadata).Taken
+	if taken < 0 {
+		return 0, false
+	}
+	if before := b.taken[end.Partition]; before <= end.Offset { // otherwise it is another log
+		taken = max(taken, before) // a new owner begins below what its predecessor had taken
+	}
+	b.taken[end.Partition] = taken
+	return taken, true
+}
+
 // age returns how long ago the first record above done was seen.
-func (b *Backlog) age(partition int32, now time.Time, done, end int64) time.Duration {
-	kept := b.samples[partition]
+func (a ages) age(partition int32, now time.Time, done, end int64) time.Duration {
+	kept := a[partition]
 	for len(kept) > 0 && kept[0].end <= done {
 		kept = kept[1:]
 	}
@@ -121,7 +151,7 @@ func (b *Backlog) age(partition int32, now time.Time, done, end int64) time.Dura
 		}
 		kept = append(kept, sample{now, end})
 	}
-	b.samples[partition] = kept
+	a[partition] = kept
 	if len(kept) == 0 {
 		return 0
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 func TestBacklogAge(t *testing.T) {
-	b := &Backlog{samples: map[int32][]sample{}}
+	b := ages{}
 	began := time.Now()
 	for i, step := range []struct {
 		done, end int64
@@ -29,7 +29,7 @@ func TestBacklogAge(t *testing.T) {
 
 // A backlog that only grows keeps its oldest sample, in bounded memory.
 func TestBacklogAgeIsBounded(t *testing.T) {
-	b := &Backlog{samples: map[int32][]sample{}}
+	b := ages{}
 	began := time.Now()
 	const steps = 10 * samplesMax
 	for i := range steps {
@@ -37,7 +37,7 @@ func TestBacklogAgeIsBounded(t *testing.T) {
 			t.Fatalf("step %d: age is %v, want %v", i, got, want)
 		}
 	}
-	if kept := len(b.samples[0]); kept > samplesMax {
+	if kept := len(b[0]); kept > samplesMax {
 		t.Errorf("%d samples are kept, more than %d", kept, samplesMax)
 	}
 }

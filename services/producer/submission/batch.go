@@ -44,6 +44,10 @@ type batches struct {
 	lines   *prometheus.CounterVec
 }
 
+// admittedFor is how long a batch may send lines until they are admitted again: otherwise slow
+// batches that began in a quiet moment would pass an overload by.
+const admittedFor = 2 * time.Second
+
 // BatchWindow bounds the payments of one batch that wait for Kafka's acknowledgement.
 const BatchWindow = 256
 
@@ -71,6 +75,10 @@ type batchLine struct {
 // PayBatch serves POST /v1/payments:batch.
 func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) {
 	b, who := &s.batches, access.Of(r)
+	if problem := s.gate.Admit(who.Name()); problem != nil {
+		problem.Write(w)
+		return
+	}
 	if problem := b.permits.Take(who.Name()); problem != nil {
 		problem.Write(w)
 		return
@@ -140,7 +148,7 @@ func (s *Submissions) readBatch(who access.Caller, body io.Reader, lines chan<- 
 	b := &s.batches
 	reader := bufio.NewReaderSize(body, b.lineMax+2) // and the end of the line
 	window := make(chan struct{}, BatchWindow)
-	taken := 0
+	taken, admitted := 0, time.Now()
 	for number := 1; ; number++ {
 		end := func(problem *web.Problem) {
 			lines <- &batchLine{result: BatchResult{Line: number, Problem: problem}}
@@ -166,7 +174,16 @@ func (s *Submissions) readBatch(who access.Caller, body io.Reader, lines chan<- 
 					Detail: fmt.Sprintf("more than BATCH_LINES_MAX lines (%d): neither this line nor what follows was sent, send it in another batch", b.config.LinesMax)})
 				return
 			}
-			lines <- s.readLine(who, number, text, window)
+			var refusal *web.Problem
+			if time.Since(admitted) > admittedFor {
+				refusal, admitted = s.gate.Admit(who.Name()), time.Now()
+			}
+			if refusal != nil {
+				admitted = time.Time{} // the next line asks again
+				lines <- &batchLine{result: BatchResult{Line: number, Problem: refusal}}
+			} else {
+				lines <- s.readLine(who, number, text, window)
+			}
 		}
 		if err == nil {
 			continue

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/keys"
@@ -17,6 +18,7 @@ import (
 	"github.com/liquida/liquida/platform/web"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/overload"
 	"github.com/liquida/liquida/services/producer/query"
 )
 
@@ -92,7 +94,8 @@ func FuzzBatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		// No line may be valid, because nothing is sent here.
 		text = bytes.ReplaceAll(text, []byte("amount_centavos"), nil)
-		s := &Submissions{Publisher: &Publisher{now: time.Now}, batches: batches{config: BatchConfig{LinesMax: 10, BytesMax: 1000}, lineMax: 100}, ledger: &query.Ledger{}}
+		s := &Submissions{Publisher: &Publisher{now: time.Now, gate: overload.NewGate(overload.Config{Age: time.Second}, prometheus.NewRegistry())},
+			batches: batches{config: BatchConfig{LinesMax: 10, BytesMax: 1000}, lineMax: 100}, ledger: &query.Ledger{}}
 		lines := make(chan *batchLine, s.batches.config.LinesMax+1)
 		// It must never block on its results.
 		s.readBatch(access.Caller{}, http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(text)), s.batches.config.BytesMax), lines)

@@ -34,6 +34,10 @@ type AcceptedReturn struct {
 
 // GiveBack serves POST /v1/returns.
 func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
+	if problem := s.gate.Admit(access.Of(r).Name()); problem != nil {
+		problem.Write(w)
+		return
+	}
 	var body ReturnOrder
 	if problem := web.ReadJSON(r.Body, &body); problem != nil {
 		problem.Write(w)

@@ -21,6 +21,7 @@ import (
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/feed"
+	"github.com/liquida/liquida/services/producer/overload"
 	"github.com/liquida/liquida/services/producer/query"
 )
 
@@ -43,13 +44,14 @@ func (c Config) Validate() error {
 type Publisher struct {
 	timeout time.Duration
 	client  *kgo.Client
+	gate    *overload.Gate
 	permits *web.Pool // a permit for each order that Kafka has not answered
 	now     func() time.Time
 	crash   *crash.Crash // nil but in tests
 }
 
 // NewPublisher does not wait for a broker.
-func NewPublisher(config Config, kafka stream.Config, on host.Host, pools *web.Pools, t *telemetry.Telemetry) (*Publisher, error) {
+func NewPublisher(config Config, kafka stream.Config, on host.Host, pools *web.Pools, gate *overload.Gate, t *telemetry.Telemetry) (*Publisher, error) {
 	crash, err := parseCrash(config.CrashAt, on.Die)
 	if err != nil {
 		return nil, err
@@ -68,7 +70,7 @@ func NewPublisher(config Config, kafka stream.Config, on host.Host, pools *web.P
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{timeout: config.PublishTimeout, client: client, now: on.Now, crash: crash,
+	return &Publisher{timeout: config.PublishTimeout, client: client, now: on.Now, crash: crash, gate: gate,
 		permits: pools.Pool("payments in flight", "PAYMENTS_IN_FLIGHT_MAX", config.InFlightMax)}, nil
 }
 
@@ -106,6 +108,7 @@ func (p *Publisher) publish(who access.Caller, record *kgo.Record, done func()) 
 		}
 		return d
 	}
+	p.gate.Accepted(who.Name())
 	// No context of the request: the client would fail the payments of others with it.
 	p.client.TryProduce(context.Background(), record, func(_ *kgo.Record, err error) {
 		p.permits.Free(who.Name())
@@ -180,6 +183,10 @@ type Accepted struct {
 
 // Pay serves POST /v1/payments.
 func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
+	if problem := s.gate.Admit(access.Of(r).Name()); problem != nil { // before any work
+		problem.Write(w)
+		return
+	}
 	var body Payment
 	if problem := web.ReadJSON(r.Body, &body); problem != nil {
 		problem.Write(w)

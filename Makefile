@@ -23,7 +23,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz test-api test-foreign-client check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
+.PHONY: help bench bench-all drawings bench-postgres profile chaos correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel test-api test-foreign-client check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
 
 help: ## list every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +117,11 @@ fuzz: ## try FUZZ_INPUTS inputs on each decoder, and keep those that break it in
 		echo "fuzz $$target"; \
 		(cd "$${target%:*}" && go test -run '^$$' -fuzz "^$${target#*:}\$$" -fuzztime $(FUZZ_INPUTS)x .) || exit 1; \
 	done
+
+prove-ledgermodel: REQUESTS = 1000000
+prove-ledgermodel: SEED = 1
+prove-ledgermodel: tigerbeetle ## compare the model of the ledger with the real server on random requests (about half an hour): make prove-ledgermodel REQUESTS=100000 SEED=7
+	go test -count=1 -timeout 3h -v -run AnswersAsTheServer ./deploy/ledgermodel -args -requests $(REQUESTS) -seed $(SEED)
 
 test-api: build tigerbeetle ## try the HTTP API with requests made from its description (schemathesis, into .cache/tools; skipped, with a line, if it cannot be installed)
 	@.ci/test-api.sh

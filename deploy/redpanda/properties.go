@@ -25,12 +25,17 @@ type Properties struct {
 	StorageMinFreeBytes          int64 `yaml:"storage_min_free_bytes"`
 	AutoCreateTopics             bool  `yaml:"auto_create_topics_enabled"`
 
+	// Imitated by the broker itself, which checks batches as Apache Kafka does if it is strict.
+	ProduceBatchValidation string `yaml:"kafka_produce_batch_validation"`
+
 	// Accepted, not imitated. The embedded broker is secured by settings of its own.
-	EnableSASL             bool     `yaml:"enable_sasl"`
-	Superusers             []string `yaml:"superusers"`
-	AdminAPIRequireAuth    bool     `yaml:"admin_api_require_auth"`
-	ProduceBatchValidation string   `yaml:"kafka_produce_batch_validation"`
+	EnableSASL          bool     `yaml:"enable_sasl"`
+	Superusers          []string `yaml:"superusers"`
+	AdminAPIRequireAuth bool     `yaml:"admin_api_require_auth"`
 }
+
+// ValidationStrict is the ProduceBatchValidation that decompresses and checks every batch.
+const ValidationStrict = "strict"
 
 // storageMinFreeBytesLeast is the lowest storage_min_free_bytes that Redpanda takes.
 const storageMinFreeBytesLeast = 10 << 20
@@ -58,7 +63,7 @@ func ReadProperties(text []byte) (Properties, error) {
 }
 
 func (p Properties) validate() error {
-	modes := []string{"legacy", "relaxed", "strict"}
+	modes := []string{"legacy", "relaxed", ValidationStrict}
 	switch {
 	case p.GroupMinSessionTimeoutMS < 1 || p.GroupMaxSessionTimeoutMS < p.GroupMinSessionTimeoutMS:
 		return fmt.Errorf("group_min_session_timeout_ms is %d and group_max_session_timeout_ms %d: the first must be at least 1, the second not less", p.GroupMinSessionTimeoutMS, p.GroupMaxSessionTimeoutMS)

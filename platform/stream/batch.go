@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -37,7 +38,7 @@ var errTooFast = errors.New("too much was unpacked in this second: the batch is 
 // unpacker decompresses batches that anybody may have written. It is safe for concurrent use.
 type unpacker struct {
 	bytesMax int
-	zstd     *zstd.Decoder
+	zstd     func() (*zstd.Decoder, error)
 
 	paced bool
 	mu    sync.Mutex
@@ -45,9 +46,11 @@ type unpacker struct {
 	at    time.Time
 }
 
-func newUnpacker(bytesMax int, paced bool) (*unpacker, error) {
-	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(uint64(bytesMax))) //nolint:gosec // positive
-	return &unpacker{bytesMax: bytesMax, zstd: decoder, paced: paced, left: batchesPerSecond * bytesMax, at: time.Now()}, err
+func newUnpacker(bytesMax int, paced bool) *unpacker {
+	decoder := sync.OnceValues(func() (*zstd.Decoder, error) {
+		return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(uint64(bytesMax))) //nolint:gosec // positive
+	})
+	return &unpacker{bytesMax: bytesMax, zstd: decoder, paced: paced, left: batchesPerSecond * bytesMax, at: time.Now()}
 }
 
 // allow returns whether bytes may be unpacked now.
@@ -101,7 +104,11 @@ func (u *unpacker) unpack(source []byte, codec kgo.CompressionCodecType) ([]byte
 	case kgo.CodecLz4:
 		return u.read(lz4.NewReader(bytes.NewReader(source)))
 	case kgo.CodecZstd:
-		return u.zstd.DecodeAll(source, nil)
+		decoder, err := u.zstd()
+		if err != nil {
+			return nil, err
+		}
+		return decoder.DecodeAll(source, nil)
 	default:
 		return nil, fmt.Errorf("compression %d is not known", codec)
 	}
@@ -188,35 +195,33 @@ func walk(records []byte) (count, headers int, err error) {
 
 // CheckBatch returns an error for a record batch that a broker should not take from a client,
 // because consumers cannot read it: what Apache Kafka checks, and the bound on the memory
-// that the batch takes once it is unpacked.
+// that the batch takes once it is unpacked. It wraps the kerr.Error to answer with.
 func CheckBatch(raw []byte, bytesMax int) error {
-	unpacker, err := newUnpacker(bytesMax, false)
-	if err != nil {
-		return err
-	}
-	defer unpacker.zstd.Close()
 	var batch kmsg.RecordBatch
 	switch err := batch.ReadFrom(raw); {
 	case err != nil:
-		return fmt.Errorf("%d bytes are not a record batch: %w", len(raw), err)
+		return fmt.Errorf("%w: %d bytes are not a record batch", kerr.CorruptMessage, len(raw))
 	case batch.Magic != 2:
-		return fmt.Errorf("the magic byte is %d: it must be 2", batch.Magic)
+		return fmt.Errorf("%w: the magic byte is %d: it must be 2", kerr.CorruptMessage, batch.Magic)
 	case int(batch.Length) != len(raw)-batchLengthEnd:
-		return fmt.Errorf("the batch says %d bytes and has %d", batch.Length, len(raw)-batchLengthEnd)
+		return fmt.Errorf("%w: the batch says %d bytes and has %d", kerr.CorruptMessage, batch.Length, len(raw)-batchLengthEnd)
 	case uint32(batch.CRC) != crc32.Checksum(raw[batchCRCEnd:], castagnoli): //nolint:gosec // the same bits
-		return errors.New("the checksum is wrong")
+		return fmt.Errorf("%w: the checksum is wrong", kerr.CorruptMessage)
 	case batch.NumRecords < 1 || batch.LastOffsetDelta != batch.NumRecords-1:
-		return fmt.Errorf("%d records cannot end at place %d", batch.NumRecords, batch.LastOffsetDelta)
+		return fmt.Errorf("%w: %d records cannot end at place %d", kerr.InvalidRecord, batch.NumRecords, batch.LastOffsetDelta)
 	}
-	records, err := unpacker.Decompress(batch.Records, kgo.CompressionCodecType(batch.Attributes&compressionBits))
+	records, err := newUnpacker(bytesMax, false).Decompress(batch.Records, kgo.CompressionCodecType(batch.Attributes&compressionBits))
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", kerr.InvalidRecord, err)
 	}
 	count, _, err := walk(records)
 	if err == nil && count != int(batch.NumRecords) {
 		err = fmt.Errorf("the batch claims %d records and has %d", batch.NumRecords, count)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("%w: %w", kerr.InvalidRecord, err)
+	}
+	return nil
 }
 
 // Where the parts of a batch are: offset 8, length 4, leader epoch 4, magic 1, CRC 4.

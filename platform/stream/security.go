@@ -35,13 +35,9 @@ func (c Config) options(dial host.Dial) ([]kgo.Opt, error) {
 	if _, err := c.password(); err != nil {
 		return nil, err
 	}
-	unpacker, err := newUnpacker(c.BatchMax(), true)
-	if err != nil {
-		return nil, fmt.Errorf("KAFKA_BATCH_BYTES_MAX: %w", err)
-	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
-		kgo.WithDecompressor(unpacker),
+		kgo.WithDecompressor(newUnpacker(c.BatchMax(), true)),
 		kgo.Dialer(dialer(dial, secured)),
 		// A proxy whose broker is away closes connections at once. The client would take that
 		// for a wrong configuration and fail its records.

@@ -54,12 +54,7 @@ func Look(ctx context.Context, client *kgo.Client, topic string, partition int32
 	if err := kerr.ErrorForCode(stored.ErrorCode); err != nil {
 		return nil, err
 	}
-	unpacker, err := newUnpacker(bytesMax, false)
-	if err != nil {
-		return nil, err
-	}
-	defer unpacker.zstd.Close()
-	return unpacker.unreadable(topic, stored, offset), nil
+	return newUnpacker(bytesMax, false).unreadable(topic, stored, offset), nil
 }
 
 // unreadable judges the first batch of a response as the client would read it, so the same

@@ -26,6 +26,8 @@ type configuration struct {
 	Like               string `env:"BROKER_LIKE" envDefault:"kafka" help:"which broker to behave like where they differ: kafka or redpanda"`
 	RedpandaProperties string `env:"BROKER_REDPANDA_PROPERTIES" help:"file with Redpanda's cluster properties, a .bootstrap.yaml, for BROKER_LIKE=redpanda; users and ACLs are not taken from there; empty: those of docker-compose.yml"`
 
+	CheckBatches bool `env:"BROKER_CHECK_BATCHES" envDefault:"true" help:"refuse batches that no client can read, as Apache Kafka does; with BROKER_LIKE=redpanda only if kafka_produce_batch_validation is strict; false is for tests only"`
+
 	AdminPasswordFile string `env:"BROKER_ADMIN_PASSWORD_FILE" help:"file with the password of the superuser admin: clients must log in (SASL/SCRAM) and may do only what ACLs allow; fixed once there is data; empty: everybody may do everything"`
 	TLSCertFile       string `env:"BROKER_TLS_CERT_FILE" help:"certificate and chain, PEM: clients must use TLS; empty: they must not"`
 	TLSKeyFile        string `env:"BROKER_TLS_KEY_FILE" help:"the private key of BROKER_TLS_CERT_FILE, PEM; it may be the same file"`
@@ -144,6 +146,9 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	}
 	if config.Like == likeRedpanda {
 		properties.Imitate(cluster, config.DataDir)
+	}
+	if config.CheckBatches && (config.Like == likeKafka || properties.ProduceBatchValidation == redpanda.ValidationStrict) {
+		checkBatches(cluster)
 	}
 	return cluster, nil
 }

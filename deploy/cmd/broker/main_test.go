@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 type broker struct {
 	t            *testing.T
 	address, dir string
+	env          []string // more settings
 	cmd          *exec.Cmd
 }
 
@@ -45,6 +46,7 @@ func newBroker(t *testing.T) *broker {
 func (b *broker) command(address string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "BROKER_UNDER_TEST=1", "BROKER_ADDRESS="+address, "BROKER_DATA_DIR="+b.dir)
+	cmd.Env = append(cmd.Env, b.env...)
 	return cmd
 }
 

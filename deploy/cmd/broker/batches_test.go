@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/kit/hostile"
+)
+
+// A batch that no client can read is refused, unless a test asks for a broker that does not look.
+func TestBatchesAreChecked(t *testing.T) {
+	now := time.Now().UnixMilli()
+	bomb, err := hostile.Bomb(now, 900<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := hostile.New(now, []byte("one"), []byte("two"))
+	short.Records = short.Records[:len(short.Records)-1]
+	elsewhere := hostile.New(now, nil)
+	elsewhere.Records = hostile.Record(7, []byte("one"))
+	wrong := hostile.New(now, []byte("one")).Encode()
+	wrong[len(wrong)-2]++
+	relaxed := filepath.Join(t.TempDir(), "relaxed.yaml")
+	if err := os.WriteFile(relaxed, []byte("kafka_produce_batch_validation: relaxed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	batches := []struct {
+		name    string
+		raw     []byte
+		refused error
+		always  bool
+	}{
+		{"good", hostile.New(now, []byte("one"), []byte("two")).Encode(), nil, true},
+		{"bomb", bomb.Encode(), kerr.InvalidRecord, false},
+		{"garbage", hostile.Garbage(now).Encode(), kerr.InvalidRecord, false},
+		{"claim", hostile.Claim(now, math.MaxInt32).Encode(), kerr.InvalidRecord, false},
+		{"short", short.Encode(), kerr.InvalidRecord, false},
+		{"elsewhere", elsewhere.Encode(), kerr.InvalidRecord, false},
+		{"checksum", wrong, kerr.CorruptMessage, true},
+	}
+	for name, c := range map[string]struct {
+		env    []string
+		checks bool
+	}{
+		"kafka":            {nil, true},
+		"redpanda":         {[]string{"BROKER_LIKE=redpanda"}, true},
+		"redpanda relaxed": {[]string{"BROKER_LIKE=redpanda", "BROKER_REDPANDA_PROPERTIES=" + relaxed}, false},
+		"for tests":        {[]string{"BROKER_CHECK_BATCHES=false"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t)
+			b.env = c.env
+			b.start()
+			b.createTopic("topic", 2)
+			client := b.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+			for _, batch := range batches {
+				want := batch.refused
+				if !c.checks && !batch.always {
+					want = nil
+				}
+				if _, err := hostile.Produce(t.Context(), client, "topic", 0, batch.raw); !errors.Is(err, want) || (err == nil) != (want == nil) {
+					t.Errorf("%s: got %v, want %v", batch.name, err, want)
+				}
+				if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "topic", Partition: 1, Value: []byte("good")}).FirstErr(); err != nil {
+					t.Errorf("after %s: %v", batch.name, err)
+				}
+			}
+			b.end(syscall.SIGTERM)
+		})
+	}
+}

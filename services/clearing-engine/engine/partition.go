@@ -187,7 +187,7 @@ func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
 		p.keep(p.unreadableRecord(record, why), record, why.invalid, func() { p.inbox.put(event{kind: deadLettered, record: record}) })
 		return
 	}
-	a, invalid := p.message.decode(record)
+	a, invalid := p.message.decode(own(record))
 	if invalid != nil {
 		p.offsets.take(record.Offset)
 		p.refuseRecord(record, "", invalid)

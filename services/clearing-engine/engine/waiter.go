@@ -102,7 +102,7 @@ func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
 	}
 	delete(p.again, record.Offset)
 	p.freeShare(holder{bank: w.bank})
-	a, invalid := p.message.decode(record)
+	a, invalid := p.message.decode(own(record))
 	switch {
 	case invalid != nil:
 		p.refuseRecord(record, "", invalid)

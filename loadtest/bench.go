@@ -63,7 +63,6 @@ func benchCommand() *cobra.Command {
 	f.IntVar(&config.BatchLines, "batch-lines", 500, "payments of a batch over HTTP")
 	f.StringVar(&config.CacheGrid, "cache-grid", "1GiB", "the ledger's page cache")
 	f.StringSliceVar(&flags.set, "env", nil, "more environment variables of a process in every row, PROCESS:NAME=value")
-	f.StringVar(&config.Profiles, "profile", "", "also measure the part profile, and keep the profiles in this folder (default .stack/profiles)")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
 	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML")
 	f.StringVar(&flags.drawings, "drawings", "", "write the report's drawings to this folder as SVG")
@@ -125,9 +124,6 @@ func (f *benchFlags) complete(config *bench.Config, environment *benchEnvironmen
 	if slices.Equal(config.Parts, []string{"all"}) {
 		config.Parts = bench.AllParts()
 	}
-	if config.Profiles != "" && !slices.Contains(config.Parts, "profile") {
-		config.Parts = append(config.Parts, "profile")
-	}
 	if err := errors.Join(
 		bench.CheckParts(config.Parts),
 		settings.InRange("--customers", config.Customers, 2*config.Population.Banks, 2_000_000),
@@ -169,9 +165,7 @@ func (f *benchFlags) complete(config *bench.Config, environment *benchEnvironmen
 		return err
 	}
 	config.BinDir, config.Dir = filepath.Dir(program), filepath.Join(root, ".stack", "bench")
-	if config.Profiles == "" {
-		config.Profiles = filepath.Join(root, ".stack", "profiles")
-	}
+	config.Profiles = filepath.Join(root, ".stack", "profiles")
 	return nil
 }
 

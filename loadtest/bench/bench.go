@@ -254,7 +254,7 @@ func (c Config) ledgerAlone(s *stack.Stack, population sandbox.Population, r row
 	if err != nil {
 		return nil, err
 	}
-	ceiling, err := MeasureCeiling(client, population, r.ids, r.mixed, r.payments)
+	perSecond, err := measureCeiling(client, population, r.ids, r.mixed, r.payments)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (c Config) ledgerAlone(s *stack.Stack, population sandbox.Population, r row
 	if err != nil {
 		return nil, err
 	}
-	return &Run{Payments: r.payments, PerSecond: ceiling.PaymentsPerSecond, Costs: meter.Costs(processes, before, after, r.payments),
+	return &Run{Payments: r.payments, PerSecond: perSecond, Costs: meter.Costs(processes, before, after, r.payments),
 		StoredBytes: perPayment(before, after, r.payments)}, nil
 }
 

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -26,20 +27,13 @@ const (
 // chainsPerRequest fills a request with chains of three. Its limit is 8189 transfers.
 const chainsPerRequest = 8189 / 3
 
-// Ceiling is the speed of the ledger alone, with the transfers of payments.
-type Ceiling struct {
-	IDs               IDs     `json:"ids"`
-	Payments          int     `json:"payments"`
-	Seconds           float64 `json:"seconds"`
-	PaymentsPerSecond float64 `json:"payments_per_second"`
-}
-
-// MeasureCeiling writes phase 1 and then phase 2 of payments to the ledger, in full requests,
-// one at a time: three linked pendings, then three linked posts for each payment. With mixed,
-// half of each request holds, and half posts what the request before held.
-func MeasureCeiling(client tigerbeetle.Client, population sandbox.Population, ids IDs, mixed bool, payments int) (Ceiling, error) {
+// measureCeiling returns the payments a second of the ledger alone. It writes phase 1 and then
+// phase 2 of payments, in full requests, one at a time: three linked pendings, then three linked
+// posts for each payment. With mixed, half of each request holds, and half posts what the request
+// before held.
+func measureCeiling(client tigerbeetle.Client, population sandbox.Population, ids IDs, mixed bool, payments int) (perSecond float64, err error) {
 	if _, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID}); err != nil { // the first request of a client is slow
-		return Ceiling{}, err
+		return 0, err
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	send := func(transfers []tb.Transfer) error {
@@ -71,20 +65,19 @@ func MeasureCeiling(client tigerbeetle.Client, population sandbox.Population, id
 	for batch := first; batch.holds != nil; batch = <-batches {
 		if !mixed && posts != nil {
 			if err := send(posts); err != nil {
-				return Ceiling{}, err
+				return 0, err
 			}
 			posts = nil
 		}
 		if err := send(append(posts, batch.holds...)); err != nil {
-			return Ceiling{}, err
+			return 0, err
 		}
 		posts = batch.posts
 	}
 	if err := send(posts); err != nil {
-		return Ceiling{}, err
+		return 0, err
 	}
-	seconds := time.Since(started).Seconds()
-	return Ceiling{ids, payments, seconds, float64(payments) / seconds}, nil
+	return float64(payments) / time.Since(started).Seconds(), nil
 }
 
 // phases are the holds of payments, and the posts of the same payments.
@@ -128,9 +121,8 @@ func renumber(holds, posts []tb.Transfer, ids IDs, base uint64, payment int, ran
 }
 
 func uint128(high, low uint64) tb.Uint128 {
-	var bytes [16]byte
-	for i := range 8 {
-		bytes[i], bytes[8+i] = byte(low>>(8*i)), byte(high>>(8*i))
-	}
-	return tb.BytesToUint128(bytes)
+	var id [16]byte
+	binary.LittleEndian.PutUint64(id[:8], low)
+	binary.LittleEndian.PutUint64(id[8:], high)
+	return tb.BytesToUint128(id)
 }

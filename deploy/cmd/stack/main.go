@@ -45,7 +45,7 @@ func main() {
 	context.AfterFunc(ctx, cancel) // a second Ctrl-C ends this process at once, and its children with it
 	o := &options{env: map[string][]string{}}
 	root := &cobra.Command{Use: "stack", Short: "Runs the whole clearing house on this machine, without Docker", Long: long,
-		SilenceUsage: true, SilenceErrors: true, RunE: func(command *cobra.Command, _ []string) error {
+		SilenceUsage: true, SilenceErrors: true, RunE: func(*cobra.Command, []string) error {
 			return errors.New("no command: it must be up, status, down, clean or demo")
 		}}
 	root.CompletionOptions.DisableDefaultCmd = true

@@ -128,6 +128,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 				// A stopping engine waits half of it for silent banks, and its partitions wait, too.
 				"SHUTDOWN_TIMEOUT=4s"},
 			stack.Simulator: {"SIMULATOR_LATE_DELAY=" + (config.Deadline + lateAfterDeadline).String()},
+			stack.Broker:    {"BROKER_CHECK_BATCHES=false"}, // the engines must survive without it
 		},
 	})
 	if err != nil {
@@ -327,6 +328,9 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 		if n := result.Rejected[lie.String()]; n > 0 {
 			result.Problems = append(result.Problems, fmt.Sprintf("%d payments were rejected with %s: the engine accepted a forged response", n, lie))
 		}
+	}
+	if problem := r.world.planted.problem(verdict.Summary.DeadLetters[unreadable]); problem != "" {
+		result.Problems = append(result.Problems, problem)
 	}
 	if result.Answers.Answers == 0 {
 		result.Problems = append(result.Problems, "the producer answered about no payment")

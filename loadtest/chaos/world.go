@@ -50,7 +50,8 @@ type world struct {
 	// engines are the engines that run from beginning to end.
 	engines []string
 
-	start time.Time // of the load
+	start   time.Time // of the load
+	planted planted
 
 	mu    sync.Mutex
 	taken map[string]chan struct{} // by process: holds a token while a fault uses it

@@ -65,6 +65,11 @@ func TestTheProducersClockIsWrong(t *testing.T) {
 	script(t, 300, 50*time.Second, "5s skewed-producer, 18s skewed-producer, 31s skewed-producer")
 }
 
+// Batches that no client can read, and some that unpack to 900 MB, while engines come and go.
+func TestHostileBatchesWhileEnginesRestart(t *testing.T) {
+	script(t, 300, 40*time.Second, "5s unreadable-batch, 7s bomb, 10s kill-engine, 12s unreadable-batch, 14s unreadable-batch, 20s pause-engine, 22s bomb, 24s unreadable-batch, 30s kill-broker, 33s unreadable-batch")
+}
+
 // Engines join and leave, in order and by force.
 func TestEnginesComeAndGo(t *testing.T) {
 	script(t, 300, 52*time.Second, "5s add-engine, 8s remove-engine, 20s kill-engine-takeover, 24s add-engine, 38s restart-engines, 40s add-engine")

@@ -1,0 +1,97 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/kit/hostile"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// unreadable is the reason of a dead letter for a batch that no client can read.
+const unreadable = "LQ08"
+
+// planted counts hostile batches on pix.payments: those that the broker took, and those of
+// which it may have taken some.
+type planted struct{ taken, unsure atomic.Int64 }
+
+// problem compares the audit's dead letters with what was planted.
+func (p *planted) problem(letters int) string {
+	taken, unsure := p.taken.Load(), p.unsure.Load()
+	if n := int64(letters); n < taken || n > taken+unsure {
+		return fmt.Sprintf("%d dead letters %s, but %d hostile batches were written, and perhaps %d more", n, unreadable, taken, unsure)
+	}
+	return ""
+}
+
+// bombBytes is what a bomb unpacks to.
+const bombBytes = 900 << 20
+
+// dropBomb writes a batch that unpacks to far more than a client may hold.
+func dropBomb(ctx context.Context, w *world, f *fault) error {
+	bomb, err := hostile.Bomb(time.Now().UnixMilli(), bombBytes)
+	if err != nil {
+		return err
+	}
+	return plant(ctx, w, f, bomb)
+}
+
+// plantUnreadable writes a batch that no client can read.
+func plantUnreadable(ctx context.Context, w *world, f *fault) error {
+	now := time.Now().UnixMilli()
+	elsewhere := hostile.New(now, nil)
+	elsewhere.Records = hostile.Record(int32(1+f.random.IntN(1000)), []byte("in the place of others"))             //nolint:gosec // small
+	batches := []*hostile.Batch{hostile.Garbage(now), hostile.Claim(now, int32(2+f.random.IntN(1000))), elsewhere} //nolint:gosec // small
+	return plant(ctx, w, f, batches[f.random.IntN(len(batches))])
+}
+
+// plant writes a batch to one partition of the payments, and of the responses. A broker that
+// checks batches refuses it, which is right, too.
+func plant(ctx context.Context, w *world, f *fault, batch *hostile.Batch) error {
+	options, err := w.Kafka().Options()
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(append(options, kgo.ClientID("hostile"))...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	w.begin(f)
+	defer w.end(f)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // the broker may be down by another fault
+	defer cancel()
+	topics, err := w.admin.ListTopics(ctx, stream.Payments)
+	if err != nil || len(topics[stream.Payments].Partitions) == 0 {
+		f.Detail = "the broker was away"
+		return nil //nolint:nilerr // that is another fault
+	}
+	partition := int32(f.random.IntN(len(topics[stream.Payments].Partitions))) //nolint:gosec // few
+	f.Target = fmt.Sprintf("partition %d", partition)
+	for _, topic := range []string{stream.Payments, stream.AuthorizationResponses} {
+		offset, err := hostile.Produce(ctx, client, topic, partition, batch.Encode())
+		_, refused := errors.AsType[*kerr.Error](err)
+		switch {
+		case refused:
+			f.Detail += fmt.Sprintf("%s: refused (%v) ", topic, err)
+		case err != nil:
+			f.Detail += fmt.Sprintf("%s: %v ", topic, err)
+		default:
+			f.Detail += fmt.Sprintf("%s: offset %d ", topic, offset)
+		}
+		if topic == stream.Payments && !refused {
+			if err == nil {
+				w.planted.taken.Add(1)
+			} else {
+				w.planted.unsure.Add(1)
+			}
+		}
+	}
+	return nil
+}

@@ -185,7 +185,7 @@ func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err
 		return err
 	}
 	defer store.Close()
-	before, after, err := c.measured(ctx, run, store, server.PID)
+	before, _, err := c.measured(ctx, run, store, server.PID)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,8 @@ func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err
 	if _, err := db.Exec(ctx, "CHECKPOINT"); err != nil {
 		return err
 	}
-	if after, err = usageOf(server.PID, c.Dir); err != nil {
+	after, err := usageOf(server.PID, c.Dir)
+	if err != nil {
 		return err
 	}
 	run.written(before, after)

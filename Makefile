@@ -13,6 +13,8 @@ REPLICAS ?= 1
 FUZZ_INPUTS ?= 60000
 export CGO_ENABLED := 1
 
+audit: export ANSWER_KEYS_FILE ?= $(wildcard .stack/answer-keys)
+
 # With a secured Kafka, load and audit are the user loadtest.
 ifeq ($(KAFKA_LOCKS),on)
 LOCKS := --kafka-locks

@@ -18,9 +18,10 @@ import (
 // auditEnvironment says where Kafka and the ledger are, and what the engines' deadline is. The
 // audit shares nothing else with services.
 type auditEnvironment struct {
-	Stream   stream.Config
-	Ledger   ledger.Config
-	Deadline time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"the engine's deadline: an order younger than half of it must not be refused as too old"`
+	Stream         stream.Config
+	Ledger         ledger.Config
+	AnswerKeysFile string        `env:"ANSWER_KEYS_FILE" help:"the banks' secrets: each outcome that needs the word of the payee's bank must have its sealed response, as far back as the topic keeps responses; empty: not checked"`
+	Deadline       time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"the engine's deadline: an order younger than half of it must not be refused as too old"`
 }
 
 func (e *auditEnvironment) Validate() error {
@@ -38,6 +39,8 @@ func auditCommand() *cobra.Command {
   every payment has exactly one outcome: a report, or a dead letter for its message;
   all legs of a settled payment are posted, and no leg of a rejected one;
   each report agrees with the verdict in the ledger, and repeated reports are equal;
+  each payment that settled, or was rejected by its payee's bank, has that bank's sealed
+  response (only with ANSWER_KEYS_FILE, and as far back as the topic keeps responses);
   every message is a payment or has a dead letter, not both; every report, dead letter
   and transfer has a message;
   nothing is pending, and the engines have finished every message;
@@ -66,9 +69,15 @@ take about 0.5 GiB of memory and half a minute.`,
 		if err != nil {
 			return err
 		}
+		var secrets audit.Secrets
+		if environment.AnswerKeysFile != "" {
+			if secrets, err = audit.ReadSecrets(environment.AnswerKeysFile); err != nil {
+				return fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
+			}
+		}
 		// Not closed: Close would wait for the ledger, and the process ends now anyway.
 		verdict, err := audit.Run(command.Context(), audit.Config{
-			Kafka: kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline,
+			Kafka: kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, Secrets: secrets,
 			Log: func(format string, arguments ...any) { fmt.Fprintf(os.Stderr, format+"\n", arguments...) },
 		})
 		if err != nil {

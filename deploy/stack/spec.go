@@ -100,7 +100,7 @@ func (s *Stack) specify(name string) (spec, error) {
 		}
 	case Bootstrap:
 		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0", // it ends before anybody could ask
-			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile(), "ANSWER_KEYS_FILE="+s.answerKeysFile())
+			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile(), "ANSWER_KEYS_FILE="+s.AnswerKeysFile())
 		if s.config.KafkaSecured {
 			p.env = append(p.env, "KAFKA_PASSWORDS_DIR="+s.secretsFolder())
 		}
@@ -110,10 +110,10 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.serve(s, kind)
 		p.tell(s)
 		if kind == Simulator {
-			p.env = append(p.env, "ANSWER_KEYS_FILE="+s.answerKeysFile())
+			p.env = append(p.env, "ANSWER_KEYS_FILE="+s.AnswerKeysFile())
 		}
 	case Engine:
-		p.env = append(p.env, "ENGINE_INSTANCE_ID="+name, "ANSWER_KEYS_FILE="+s.answerKeysFile())
+		p.env = append(p.env, "ENGINE_INSTANCE_ID="+name, "ANSWER_KEYS_FILE="+s.AnswerKeysFile())
 		p.tell(s)
 	case Prometheus:
 		s.specifyPrometheus(&p)

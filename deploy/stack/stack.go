@@ -591,8 +591,8 @@ func (s *Stack) keysDir() string { return filepath.Join(s.config.Dir, "keys") }
 // digestsFile holds the digests by which the producer knows the keys.
 func (s *Stack) digestsFile() string { return filepath.Join(s.config.Dir, "key-digests") }
 
-// answerKeysFile holds the secrets with which banks seal their responses.
-func (s *Stack) answerKeysFile() string { return filepath.Join(s.config.Dir, "answer-keys") }
+// AnswerKeysFile holds the secrets with which banks seal their responses.
+func (s *Stack) AnswerKeysFile() string { return filepath.Join(s.config.Dir, "answer-keys") }
 
 // SimulatorURL returns the URL where the behaviour of the banks is changed.
 func (s *Stack) SimulatorURL() string { return "http://" + s.addresses.of(Simulator) }
@@ -614,6 +614,7 @@ func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program strin
 		"TIGERBEETLE_CLUSTER_ID=0",
 		"PRODUCER_URL="+s.ProducerURL(),
 		"SIMULATOR_URL="+s.SimulatorURL(),
+		"ANSWER_KEYS_FILE="+s.AnswerKeysFile(), // for the audit
 	)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = attributes(false)

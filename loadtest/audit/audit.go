@@ -21,6 +21,8 @@ type Config struct {
 	Wait time.Duration
 	// Deadline is that of the engines; 0 is the default, 40 s.
 	Deadline time.Duration
+	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
+	Secrets Secrets
 	// Log is called with what the audit does.
 	Log func(format string, arguments ...any)
 }
@@ -67,6 +69,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 			return nil
 		}},
 		{"reports", func() error { return topics.readAll(ctx, settlementsTopic, bounds, a.Report, nil) }},
+		{"responses", func() error { return readAnswers(ctx, config.Secrets, topics, a) }},
 		{"accounts", func() error { return readAccounts(ctx, config.Ledger, 0, a.Account) }},
 		{"transfers", func() error { return readTransfers(ctx, config.Ledger, a.Transfer) }},
 	}

@@ -27,7 +27,10 @@ type history struct {
 	reports   []Record
 	transfers []tb.Transfer
 	accounts  []tb.Account
-	committed int64 // by the engines' group, in the one partition
+	committed int64   // by the engines' group, in the one partition
+	secrets   Secrets // nil: responses are not audited
+	answers   []Record
+	cut       []int32
 }
 
 var (
@@ -137,6 +140,12 @@ func (h *history) audit() Verdict {
 	a.EndOfOrders()
 	for _, r := range h.reports {
 		a.Report(r)
+	}
+	if h.secrets != nil {
+		a.Answers(h.secrets, h.cut)
+		for _, r := range h.answers {
+			a.Answer(r)
+		}
 	}
 	for _, account := range h.accounts {
 		a.Account(account)

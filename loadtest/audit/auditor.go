@@ -23,12 +23,13 @@ type Record struct {
 	Offset    int64
 	Time      time.Time
 	Value     []byte
+	Seal      []byte // the record's header "seal": of responses
 }
 
 func (r Record) String() string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
 
 // Auditor is the proof without I/O. Call, in this order: DeadLetter, Order, EndOfOrders,
-// Report, Account, Transfer, GroupLag, each for all there are, then Judge.
+// Report, Answer, Account, Transfer, GroupLag, each for all there are, then Judge.
 //
 // It keeps about 200 bytes for each payment, and no record or transfer.
 type Auditor struct {
@@ -55,6 +56,7 @@ type Auditor struct {
 	funded          map[accountID]struct{} // by the funding that the population asks for
 	marked          bool                   // the marker was read
 	deadline        time.Duration          // of the engines
+	answers         answers
 	summary         Summary
 }
 
@@ -64,8 +66,11 @@ type Summary struct {
 	Payments         int            `json:"payments"`
 	Settled          int            `json:"settled"`
 	SettledCentavos  uint64         `json:"settled_centavos"`
-	Rejected         map[string]int `json:"rejected"`     // by reason
-	DeadLetters      map[string]int `json:"dead_letters"` // by reason
+	Rejected         map[string]int `json:"rejected"`                 // by reason
+	DeadLetters      map[string]int `json:"dead_letters"`             // by reason
+	Answered         int            `json:"answered"`                 // outcomes with the sealed word of the payee's bank
+	AnswersGone      int            `json:"answers_gone"`             // outcomes as old as the oldest response that is left: not checked
+	AnswersUnread    string         `json:"answers_unread,omitempty"` // why responses could not be read: nothing was checked by them
 	Returns          int            `json:"returns"`
 	Returned         int            `json:"returned"`
 	ReturnedCentavos uint64         `json:"returned_centavos"`
@@ -106,6 +111,7 @@ type payment struct {
 	minutes     uint32
 	reason      uint32 // of the report
 	verdict     uint32 // reason in the ledger
+	decidedAt   uint64 // the ledger's time of leg 1's post or void
 	reported    bool
 	settled     bool // by the report
 	receipt     bool
@@ -511,7 +517,7 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 		wrong("its resolution has role %d and resolves %x", role, t.PendingID.Bytes())
 	}
 	if leg == 1 {
-		p.verdict = t.UserData32
+		p.verdict, p.decidedAt = t.UserData32, t.Timestamp
 		if o := a.originals[key]; o != nil && flags.PostPendingTransfer {
 			o.settledAt = t.Timestamp
 		}
@@ -609,6 +615,7 @@ func (a *Auditor) judgePayment(p *payment) {
 		}
 		return
 	}
+	a.judgeAnswer(p.id, p.content.payee, p.posted&firstLeg != 0, p.voided&firstLeg != 0, p.verdict, p.decidedAt)
 	settled := p.settledInLedger()
 	rejected := p.posted == 0 && (p.voided == all && p.held == all && !p.receipt || p.voided == 0 && p.receipt)
 	switch {

@@ -35,6 +35,7 @@ const (
 	ReturnedTooMuch    = "more returned than paid"
 	WrongReturn        = "return that must not have settled"
 	NoMark             = "return of a payment without a mark"
+	NoAnswer           = "outcome without the word of the payee's bank"
 	IDsCollide         = "two EndToEndIds with one transfer id"
 )
 

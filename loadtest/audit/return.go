@@ -435,6 +435,9 @@ func (a *Auditor) judgeReturn(g *paymentReturn) {
 		}
 		return
 	}
+	if p != nil {
+		a.judgeAnswer(g.id, p.content.payer, g.posted&firstLeg != 0, g.voided&firstLeg != 0, g.verdict, g.decidedAt)
+	}
 	settled := g.verdict == 0 && all != 0 && g.held == all && g.posted == all && g.voided == 0
 	rejected := g.verdict != 0 && g.posted == 0 && (g.voided == 0 || g.voided == all && g.held == all)
 	switch {

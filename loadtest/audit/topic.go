@@ -44,10 +44,13 @@ const brokerAnswersWithin = 15 * time.Second
 // bounds are the offsets between which the audit reads, by topic.
 type bounds struct{ starts, ends kadm.ListedOffsets }
 
-func (t *topics) bounds(ctx context.Context) (b bounds, err error) {
+func (t *topics) bounds(ctx context.Context) (bounds, error) {
+	return t.boundsOf(ctx, paymentsTopic, settlementsTopic, deadLettersTopic)
+}
+
+func (t *topics) boundsOf(ctx context.Context, names ...string) (b bounds, err error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
-	names := []string{paymentsTopic, settlementsTopic, deadLettersTopic}
 	if b.starts, err = t.admin.ListStartOffsets(ctx, names...); err == nil {
 		if err = b.starts.Error(); err == nil {
 			if b.ends, err = t.admin.ListEndOffsets(ctx, names...); err == nil {
@@ -85,6 +88,16 @@ func (t *topics) committed(ctx context.Context, b bounds) (map[int32]int64, erro
 		}
 	})
 	return offsets, nil
+}
+
+// sealOf returns the seal of a response, or nil.
+func sealOf(r *kgo.Record) []byte {
+	for _, header := range r.Headers {
+		if header.Key == "seal" {
+			return header.Value
+		}
+	}
+	return nil
 }
 
 const noProgressMax = 30 * time.Second
@@ -164,7 +177,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 			progressed = time.Now()
 			next[r.Partition] = r.Offset + 1
 			if !r.Attrs.IsControl() {
-				take(Record{r.Partition, r.Offset, r.Timestamp, r.Value})
+				take(Record{r.Partition, r.Offset, r.Timestamp, r.Value, sealOf(r)})
 			}
 			if r.Offset+1 >= end {
 				delete(left, r.Partition)

@@ -29,6 +29,12 @@ func (v Verdict) Write(w io.Writer) {
 		fmt.Fprintf(w, "returns %d: settled %d (%d centavos), rejected %d%s\n",
 			s.Returns, s.Returned, s.ReturnedCentavos, total(s.ReturnsRejected), byReason(s.ReturnsRejected))
 	}
+	if s.AnswersUnread != "" {
+		fmt.Fprintf(w, "responses NOT CHECKED: %s\n", s.AnswersUnread)
+	}
+	if s.Answered+s.AnswersGone > 0 {
+		fmt.Fprintf(w, "responses %d outcomes have the sealed word of the payee's bank, %d are older than what is left of the topic\n", s.Answered, s.AnswersGone)
+	}
 	fmt.Fprintf(w, "repeated %d orders, %d reports (each equal to the first, or listed below)\n", s.RepeatedOrders, s.RepeatedReports)
 	fmt.Fprintf(w, "money   %d centavos issued\n", s.IssuanceCentavos)
 	for _, f := range v.Findings {

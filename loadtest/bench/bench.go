@@ -433,8 +433,12 @@ func (c Config) audit(ctx context.Context, s *stack.Stack) (verdict audit.Verdic
 	if err != nil {
 		return verdict, err
 	}
+	secrets, err := audit.ReadSecrets(s.AnswerKeysFile())
+	if err != nil {
+		return verdict, err
+	}
 	verdict, err = audit.Run(ctx, audit.Config{
-		Kafka: kafka, Ledger: client, Wait: 70 * time.Second, Log: func(string, ...any) {},
+		Kafka: kafka, Ledger: client, Secrets: secrets, Wait: 70 * time.Second, Log: func(string, ...any) {},
 	})
 	if err == nil && !verdict.Clean {
 		verdict.Write(c.Log)

@@ -293,8 +293,14 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	stopWatching()
 	background.Wait()
 
+	var secrets audit.Secrets
+	if w.processes != nil { // containers keep theirs to themselves
+		if secrets, err = audit.ReadSecrets(w.processes.AnswerKeysFile()); err != nil {
+			return nil, err
+		}
+	}
 	verdict, err := audit.Run(ctx, audit.Config{
-		Kafka: r.kafka, Ledger: r.client, Deadline: config.Deadline, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
+		Secrets: secrets, Kafka: r.kafka, Ledger: r.client, Deadline: config.Deadline, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
 		Log: func(format string, arguments ...any) { live.event(format, arguments...) },
 	})
 	// Only now: the audit waited until no payment was in flight.

@@ -33,7 +33,10 @@ type Config struct {
 	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the HTTP API: missing ones are made, readable for their owner only; empty: none"`
 	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digests of the keys in CLIENT_KEYS_DIR, by which the producer knows them; needed with it"`
 	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"file for the secrets with which banks seal their responses, for engines and bank simulator: missing ones are made, readable for their owner only; empty: none"`
+	LogGivenUp         int           `env:"PAYMENTS_LOG_GIVEN_UP" envDefault:"0" help:"number of the log of pix.payments that is lost for good, as engines and bootstrap name it: then they take the topic as it is, or create it anew; 0: none, so a topic that the ledger knows is never created again; 0 to 63"`
 	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" help:"how long to wait for Kafka, and for each result of the ledger, 1s to 1h"`
+
+	namedLog uint32 // the log that the ledger names; 0: none
 }
 
 // Validate names the variable and the value that is wrong.
@@ -43,7 +46,10 @@ func (c *Config) Validate() error {
 			return err
 		}
 	}
-	if err := settings.InRange("PARTITIONS", c.Partitions, 1, 1024); err != nil {
+	if err := settings.InRange("PARTITIONS", c.Partitions, 1, partitionsMax); err != nil {
+		return err
+	}
+	if err := settings.InRange("PAYMENTS_LOG_GIVEN_UP", c.LogGivenUp, 0, 63); err != nil {
 		return err
 	}
 	if err := settings.InRange("REPLICATION_FACTOR", c.ReplicationFactor, 1, 9); err != nil {
@@ -91,6 +97,9 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	say("asking the ledger at %v what it holds", config.Ledger.Addresses)
 	done, err := chart.populated(ctx)
 	if err != nil {
+		return err
+	}
+	if err := chart.keepLog(ctx, say); err != nil {
 		return err
 	}
 	say("asking Kafka at %v for the topics", config.Stream.Brokers)

@@ -50,12 +50,10 @@ func safelyIgnored(name, cluster string, config *Config) (why string, safe bool)
 	return "", false
 }
 
-// ensureKafka creates the missing topics and returns how many it created. It fails if a topic
-// exists with other settings. On a secured broker it also creates the users and grants the ACLs.
-func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) (created int, err error) {
+func connectKafka(config *Config) (*kgo.Client, error) {
 	options, err := config.Stream.Options()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	client, err := kgo.NewClient(append(options,
 		kgo.ClientID("bootstrap"), kgo.DialTimeout(2*time.Second),
@@ -63,7 +61,17 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 		kgo.MetadataMinAge(100*time.Millisecond), // the default of 5 s would hide the topics just created
 	)...)
 	if err != nil {
-		return 0, fmt.Errorf("cannot make a Kafka client: %w", err)
+		return nil, fmt.Errorf("cannot make a Kafka client: %w", err)
+	}
+	return client, nil
+}
+
+// ensureKafka creates the missing topics and returns how many it created. It fails if a topic
+// exists with other settings. On a secured broker it also creates the users and grants the ACLs.
+func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) (created int, err error) {
+	client, err := connectKafka(config)
+	if err != nil {
+		return 0, err
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
@@ -140,6 +148,9 @@ func createMissing(ctx context.Context, admin *kadm.Client, config *Config) (cre
 	for _, topic := range stream.Topics {
 		if !errors.Is(found[topic.Name].Err, kerr.UnknownTopicOrPartition) {
 			continue
+		}
+		if topic.Name == stream.Payments && config.namedLog > 0 {
+			return created, fmt.Errorf("topic %s does not exist, and the ledger names its log (number %d): a new topic would hide the loss of acknowledged payments; put the log back, or set PAYMENTS_LOG_GIVEN_UP=%[2]d if it is lost for good: see ForeignLog in deploy/runbook.md", topic.Name, config.namedLog)
 		}
 		configs := map[string]*string{}
 		for name, value := range topicConfigs(topic, config) {

@@ -36,11 +36,24 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		return Verdict{}, err
 	}
 	defer topics.close()
+	bounds, err := topics.bounds(ctx)
+	if err != nil {
+		return Verdict{}, err
+	}
+	committed, err := topics.committed(ctx, bounds)
+	if err != nil {
+		return Verdict{}, err
+	}
+	if bounds, err = topics.bounds(ctx); err != nil { // again: an end must not be older than a commit
+		return Verdict{}, err
+	}
+	if err := checkLog(ctx, config.Ledger, topics, bounds, committed); err != nil {
+		return Verdict{}, err
+	}
 	if err := waitUntilQuiet(ctx, config, topics); err != nil {
 		return Verdict{}, err
 	}
-	bounds, err := topics.bounds(ctx)
-	if err != nil {
+	if bounds, err = topics.bounds(ctx); err != nil {
 		return Verdict{}, err
 	}
 	orders := int64(0)
@@ -80,8 +93,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		}
 		config.Log("read all %s in %.1f s", step.what, time.Since(started).Seconds())
 	}
-	committed, err := topics.committed(ctx, bounds)
-	if err != nil {
+	if committed, err = topics.committed(ctx, bounds); err != nil {
 		return Verdict{}, err
 	}
 	for partition, end := range bounds.ends[paymentsTopic] {

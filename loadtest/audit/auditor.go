@@ -418,6 +418,8 @@ const (
 	codeFunding    = 9
 	codeMarker     = 10
 	codeReturnLeg1 = 11
+	codeOrigin     = 15
+	codeGivenUp    = 16
 	codeReturn     = 17
 	codeReturned   = 18
 	codeClockProbe = 19
@@ -457,6 +459,8 @@ func (a *Auditor) Transfer(t tb.Transfer) {
 		a.takeFunding(t)
 	case codeMarker:
 		a.takeMarker(t)
+	case codeOrigin, codeGivenUp:
+		a.takeName(t)
 	case codeClockProbe:
 		if t.Amount != (tb.Uint128{}) {
 			a.add(UnexplainedMoney, transferName(t), "a transfer with code %d moves %s centavos, it must move none", t.Code, t.Amount)

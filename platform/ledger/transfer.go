@@ -21,6 +21,8 @@ const (
 	CodeReturnLeg1 uint16 = 11 // a return: the legs of a payment, from its payee to its payer
 	CodeReturnLeg2 uint16 = 12
 	CodeReturnLeg3 uint16 = 13
+	CodeOrigin     uint16 = 15 // names the log of a partition of pix.payments
+	CodeGivenUp    uint16 = 16 // a log that was given up
 	CodeReturn     uint16 = 17 // the verdict of a return
 	CodeReturned   uint16 = 18 // the mark of a payment for which returns were held
 	CodeClockProbe uint16 = 19 // an engine reads the ledger's clock

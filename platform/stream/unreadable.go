@@ -2,11 +2,8 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -23,35 +20,12 @@ type Unreadable struct {
 // nothing. It returns nil if the client can get the record there, or if there is none yet.
 // If what is there has no records for a client (aborted transactions), Err is nil.
 func Look(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64, bytesMax int) (*Unreadable, error) {
-	metadata, err := kadm.NewClient(client).Metadata(ctx, topic)
+	detail, err := describe(ctx, client, topic)
 	if err != nil {
 		return nil, err
 	}
-	details := metadata.Topics[topic]
-	if err := errors.Join(details.Err, details.Partitions[partition].Err); err != nil {
-		return nil, err
-	}
-	request := kmsg.NewPtrFetchRequest()
-	request.MaxBytes, request.IsolationLevel, request.SessionEpoch = 1, 1, -1 // one batch is returned, however big
-	wanted := kmsg.NewFetchRequestTopic()
-	wanted.Topic, wanted.TopicID = topic, details.ID
-	of := kmsg.NewFetchRequestTopicPartition()
-	of.Partition, of.FetchOffset, of.PartitionMaxBytes = partition, offset, 1
-	wanted.Partitions = append(wanted.Partitions, of)
-	request.Topics = append(request.Topics, wanted)
-	answer, err := client.Broker(int(details.Partitions[partition].Leader)).Request(ctx, request)
+	stored, err := fetchStored(ctx, client, detail, partition, offset, committed)
 	if err != nil {
-		return nil, err
-	}
-	response := answer.(*kmsg.FetchResponse)
-	if err := kerr.ErrorForCode(response.ErrorCode); err != nil {
-		return nil, err
-	}
-	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
-		return nil, errors.New("the broker's response to a fetch of one partition has another one")
-	}
-	stored := &response.Topics[0].Partitions[0]
-	if err := kerr.ErrorForCode(stored.ErrorCode); err != nil {
 		return nil, err
 	}
 	return newUnpacker(bytesMax, false).unreadable(topic, stored, offset), nil

@@ -31,6 +31,7 @@ type Config struct {
 	ReturnsPerSecond     int           `env:"ENGINE_RETURNS_PER_SECOND" envDefault:"10" help:"returns of one payment that may begin in a second, in the long run; 128 may begin at once; more are rejected with LQ11; 1 to 10000"`
 	InactiveParticipants []string      `env:"ENGINE_INACTIVE_PARTICIPANTS" help:"ISPBs whose new payments are rejected with DS27, comma-separated"`
 	AnswerKeysFile       string        `env:"ANSWER_KEYS_FILE" help:"secrets with which banks seal their responses, as bootstrap writes them; a response without its bank's seal is forged and goes to the dead letters; read at the start; empty: no seals"`
+	StandingAfter        time.Duration `env:"ENGINE_STANDING_AFTER" envDefault:"4s" help:"how long a partition may stand still although Kafka has records and there is room, and how long after its deadline a payment may be unfinished; then the engine is not ready, and says which record blocks; 1s to 1m"`
 	CommitInterval       time.Duration `env:"ENGINE_COMMIT_INTERVAL" envDefault:"100ms" help:"how often finished offsets are committed; 10ms to 10s"`
 	SessionTimeout       time.Duration `env:"ENGINE_SESSION_TIMEOUT" envDefault:"3s" help:"time without a heartbeat after which another engine takes over; the broker's group.min.session.timeout.ms must allow it; 1s to 1m"`
 	RevokeDrain          time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" help:"how long payments in flight may take to finish before their partition is handed over or the engine stops; 0s to 10s"`
@@ -52,6 +53,7 @@ func (c *Config) Validate() error {
 		settings.InRange("ENGINE_IN_FLIGHT_BYTES_MAX", c.InFlightBytesMax, 1<<20, 4<<30),
 		settings.InRange("ENGINE_RETURNS_PER_SECOND", c.ReturnsPerSecond, 1, 10_000),
 		settings.InRange("ENGINE_COPIES_MAX", c.CopiesMax, 1, 10_000),
+		settings.DurationInRange("ENGINE_STANDING_AFTER", c.StandingAfter, time.Second, time.Minute),
 		settings.DurationInRange("ENGINE_COMMIT_INTERVAL", c.CommitInterval, 10*time.Millisecond, 10*time.Second),
 		settings.DurationInRange("ENGINE_SESSION_TIMEOUT", c.SessionTimeout, time.Second, time.Minute),
 		settings.DurationInRange("ENGINE_REVOKE_DRAIN", c.RevokeDrain, 0, 10*time.Second),

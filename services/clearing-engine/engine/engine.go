@@ -45,6 +45,8 @@ type Engine struct {
 	shares       *shares
 	metrics      *metrics
 
+	named named
+
 	ownedMu          sync.RWMutex
 	owned            map[int32]*partition
 	pausedPosition   chan struct{} // holds a token if a position was paused
@@ -69,6 +71,8 @@ const (
 	needClock     = "clock"
 	needBootstrap = "bootstrap"
 	needGroup     = "group"
+	needLog       = "log"        // the log of pix.payments is the ledger's
+	needProgress  = "partitions" // none of this engine's stands still
 )
 
 // fail ends the engine with an error. The first one counts.

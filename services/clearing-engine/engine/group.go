@@ -31,10 +31,15 @@ func (e *Engine) assigned(ctx context.Context, client *kgo.Client, assignment ma
 	e.log.Info("partitions assigned", zap.Int32s("new", numbers), zap.Int("owned", len(e.partitions())))
 }
 
+// looksMax is how often commits may be outside of the log before the engine believes it: a
+// broker that has just become the leader may not know the end for a moment.
+const looksMax = 5
+
 func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) bool {
-	var starts, ends kadm.ListedOffsets
+	var ends kadm.ListedOffsets
 	var commits kadm.OffsetResponses
-	for {
+	var bounds map[int32]stream.Bounds
+	for looks := 1; ; looks++ {
 		err := func() (err error) {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
@@ -45,17 +50,22 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 			if err := ends.Error(); err != nil {
 				return err
 			}
-			if starts, err = admin.ListStartOffsets(ctx, stream.Payments); err != nil {
-				return err
-			}
-			if err := starts.Error(); err != nil {
-				return err
-			}
 			if commits, err = admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments); err != nil {
 				return err
 			}
-			return commits.Error()
+			if err := commits.Error(); err != nil {
+				return err
+			}
+			// After the commits: an end that was read before could be below one of them.
+			bounds, err = stream.BoundsOf(ctx, client, stream.Payments)
+			return err
 		}()
+		if err == nil {
+			if err = outside(numbers, commits, bounds); err != nil && looks > looksMax {
+				e.fail(err)
+				return false
+			}
+		}
 		if err == nil {
 			break
 		}
@@ -73,8 +83,7 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 		}
 		responses[number] = kgo.NewOffset().At(end.Offset)
 		var h stream.Hint
-		start, _ := starts.Lookup(stream.Payments, number)
-		next := start.Offset
+		next := bounds[number].Start
 		if committed, ok := commits.Lookup(stream.Payments, number); ok && committed.At >= 0 {
 			next, h = committed.At, stream.ReadHint(committed.At, committed.Metadata)
 		}

@@ -86,6 +86,8 @@ const (
 	responded                     // response
 	reported                      // flight: its report, or its dead letter, is acknowledged
 	deadLettered                  // record: its dead letter is acknowledged; bank: whose share it took
+	examined                      // offset: answer gets what its order waits for
+	begun                         // the ledger names the log of this partition
 	drain                         // drained is to be closed when nothing is in flight
 )
 
@@ -100,6 +102,8 @@ type event struct {
 	accounts   []tb.Account
 	response   response
 	drained    chan struct{}
+	offset     int64
+	answer     chan<- string
 }
 
 // response is a PSP's response, decoded.

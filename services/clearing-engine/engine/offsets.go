@@ -69,6 +69,16 @@ func (o *offsets) find(offset int64) *entry {
 	return &window[i]
 }
 
+// lowest returns the lowest unfinished offset.
+func (o *offsets) lowest() (offset int64, found bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.start == len(o.window) {
+		return 0, false
+	}
+	return o.window[o.start].offset, true
+}
+
 // finish notes that a record is finished.
 func (o *offsets) finish(offset int64) {
 	o.mu.Lock()

@@ -26,6 +26,9 @@ type partition struct {
 	flights map[pix.EndToEndID]*flight
 
 	orders, responses *position
+	// unnamed holds the first records until the ledger names the log.
+	unnamed []event
+	named   bool
 
 	committedLast bool // the last commit is done; guarded by the engine's commitMu
 
@@ -60,7 +63,7 @@ const tickInterval = 100 * time.Millisecond
 
 func newPartition(e *Engine, number int32, h stream.Hint) *partition {
 	return &partition{
-		number: number, engine: e, inbox: newInbox(), offsets: newOffsets(h),
+		number: number, engine: e, inbox: newInbox(), offsets: newOffsets(h), named: e.named.has(number),
 		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, shares: map[holder]int{},
 		returns: newReturnRate(e.config.ReturnsPerSecond),
 		stop:    make(chan struct{}), done: make(chan struct{}),
@@ -142,7 +145,21 @@ func (p *partition) free(record *kgo.Record) {
 func (p *partition) handle(e *event, now time.Time) {
 	switch e.kind {
 	case arrived:
-		p.arrive(e.record, e.unreadable, now)
+		if p.named {
+			p.arrive(e.record, e.unreadable, now)
+			return
+		}
+		if p.unnamed = append(p.unnamed, *e); len(p.unnamed) == 1 {
+			go p.nameFirst()
+		}
+	case begun:
+		p.named = true
+		for _, held := range p.unnamed {
+			p.arrive(held.record, held.unreadable, now)
+		}
+		p.unnamed = nil
+	case examined:
+		e.answer <- p.describe(e.offset)
 	case fetchedAgain:
 		p.takeRoom(e.record)
 		p.arriveAgain(e.record, now)

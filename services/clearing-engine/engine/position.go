@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -59,6 +60,13 @@ func (r *position) take(records []*kgo.Record, use func([]*kgo.Record)) error {
 		return fmt.Errorf("after offset %d came %d", r.next-1, records[n].Offset)
 	}
 	return nil
+}
+
+// at returns the offset that is taken next.
+func (r *position) at() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next
 }
 
 // pause stops the fetches of the partition until look has been there.
@@ -172,6 +180,8 @@ type unreadable struct {
 func (e *Engine) fetchError(ctx context.Context, topic string, number int32, err error) {
 	switch p := e.partition(number); {
 	case ctx.Err() != nil, errors.Is(err, kgo.ErrClientClosed):
+	case topic == stream.Payments && (errors.Is(err, kerr.OffsetOutOfRange) || errors.As(err, new(*kgo.ErrDataLoss))):
+		e.fail(origin.Mismatched("the broker no longer has the next record of %s, partition %d: %v", topic, number, err))
 	case errors.Is(err, kerr.FencedInstanceID):
 		e.fail(fmt.Errorf("another engine runs with ENGINE_INSTANCE_ID %q: give each engine its own", e.config.InstanceID))
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed):

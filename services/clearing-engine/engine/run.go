@@ -52,6 +52,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		room:                  newRoom(config.InFlightMax, config.WorkingMax, config.InFlightBytesMax),
 		participants:          newParticipants(config.InFlightMax, config.InFlightPSPShare, config.InactiveParticipants),
 		shares:                newShares(max(1, int(float64(config.InFlightMax)*config.InFlightPayerShare)), config.InFlightMax),
+		named:                 named{partitions: map[int32]bool{}},
 		owned:                 map[int32]*partition{},
 		pausedPosition:        make(chan struct{}, 1),
 	}
@@ -59,7 +60,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
 	e.room.shut(true) // until the first good pulse
 	e.metrics = newMetrics(t.Registry, e.room, e.participants)
-	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, needGroup} {
+	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, needGroup, needLog} {
 		t.Health.Need(need)
 	}
 	var err error
@@ -115,6 +116,8 @@ func (e *Engine) run(ctx context.Context) error {
 			loops.Go(func() { e.reader.run(ctx) })
 			loops.Go(func() { e.lookAtPositions(ctx) })
 			loops.Go(func() { e.commitRegularly(ctx) })
+			loops.Go(func() { e.checkLog(ctx) })
+			loops.Go(func() { e.watchPartitions(ctx) })
 		}
 	})
 	select {

@@ -25,10 +25,15 @@ func (e *Engine) start(ctx context.Context) error {
 	if e.room.wait(ctx) == 0 { // an unhealthy engine must not take partitions from the others
 		return ctx.Err()
 	}
+	if err := e.awaitLog(ctx); err != nil {
+		return err
+	}
 	options := []kgo.Opt{
 		kgo.ConsumerGroup(stream.EngineGroup),
 		kgo.ConsumeTopics(stream.Payments),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		// Without a commit, begin at the start. Never go on elsewhere than at the commit: that would
+		// skip payments. assigned and fetchError say so instead.
+		kgo.ConsumeResetOffset(kgo.NoResetOffset().AtStart()),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.SessionTimeout(e.config.SessionTimeout),
 		kgo.HeartbeatInterval(e.config.SessionTimeout / 6),

@@ -1,0 +1,78 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/origin"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// partitionsMax is the most that PARTITIONS may be.
+const partitionsMax = 1024
+
+// keepLog finds out whether the ledger names a log of pix.payments: then nobody may create the
+// topic again, because an empty one would look as if nothing had been paid. Only
+// PAYMENTS_LOG_GIVEN_UP ends that: it gives up the named log.
+func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
+	names, err := request(ctx, c.config, func() (origin.Names, error) { return origin.Read(ctx, c.client, partitionsMax) })
+	if err != nil {
+		return err
+	}
+	switch given := uint32(c.config.LogGivenUp); {
+	case len(names.Origins) == 0:
+		return nil // a new log, also the one after a log that was given up
+	case given > names.Log:
+		return fmt.Errorf("PAYMENTS_LOG_GIVEN_UP is %d, and the ledger's log has the number %d: only that one can be given up", given, names.Log)
+	case given < names.Log:
+		c.config.namedLog = names.Log
+		return nil
+	}
+	// First the commits: they are offsets of the log that is given up. After a crash in between,
+	// the next run begins here again.
+	if err := forgetCommits(ctx, c.config); err != nil {
+		return err
+	}
+	results, err := request(ctx, c.config, func() ([]tb.TransferEventResult, error) {
+		return c.client.CreateTransfers([]tb.Transfer{ledger.GivenUp(names.Log)})
+	})
+	if err == nil && len(results) > 0 && results[0].Result != tb.TransferExists {
+		return fmt.Errorf("the ledger refuses to give up log %d of %s: %s", names.Log, stream.Payments, results[0].Result)
+	}
+	if err == nil {
+		say("gave up log %d of %s: engines take the topic as it is for log %d", names.Log, stream.Payments, names.Log+1)
+	}
+	return err
+}
+
+// forgetCommits deletes the offsets that the engines have committed.
+func forgetCommits(ctx context.Context, config *Config) error {
+	client, err := connectKafka(config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
+	defer cancel()
+	all := kadm.TopicsSet{}
+	for partition := range int32(config.Partitions) {
+		all.Add(stream.Payments, partition)
+	}
+	deleted, err := kadm.NewClient(client).DeleteOffsets(ctx, stream.EngineGroup, all)
+	if err == nil {
+		err = deleted.Error()
+	}
+	switch {
+	case err == nil, errors.Is(err, kerr.GroupIDNotFound), errors.Is(err, kerr.UnknownTopicOrPartition):
+		return nil
+	case errors.Is(err, kerr.GroupSubscribedToTopic):
+		return fmt.Errorf("engines run, so the log of %s cannot be given up: stop all of them first: %w", stream.Payments, err)
+	}
+	return fmt.Errorf("cannot delete the offsets of the group %s: %w", stream.EngineGroup, err)
+}

@@ -1,0 +1,91 @@
+package bootstrap
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/origin"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+func TestATopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T) {
+	config := smallConfig(t)
+	config.Ledger, config.Stream = startLedger(t), startKafka(t)
+	run := func(givenUp int) error {
+		config.LogGivenUp, config.namedLog = givenUp, 0
+		return Run(t.Context(), config, io.Discard)
+	}
+	if err := run(0); err != nil {
+		t.Fatal(err)
+	}
+	kafka, err := connectKafka(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kafka.Close()
+	client, err := ledger.Connect(config.Ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(kafka)
+	if err := kafka.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Value: []byte("x")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	bounds, err := stream.BoundsOf(t.Context(), kafka, stream.Payments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for partition, b := range bounds {
+		if b.End > 0 {
+			if _, err := origin.Name(t.Context(), kafka, client, 1, partition, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	committed := kadm.Offsets{}
+	committed.AddOffset(stream.Payments, 0, 1, -1)
+	if err := admin.CommitAllOffsets(t.Context(), stream.EngineGroup, committed); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(0); err != nil {
+		t.Fatalf("the topic is there: %v", err)
+	}
+	if err := run(2); err == nil || !strings.Contains(err.Error(), "PAYMENTS_LOG_GIVEN_UP is 2, and the ledger's log has the number 1") {
+		t.Errorf("a log that does not exist is given up: %v", err)
+	}
+
+	if _, err := admin.DeleteTopic(t.Context(), stream.Payments); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := run(0); err == nil || !strings.Contains(err.Error(), "PAYMENTS_LOG_GIVEN_UP=1 if it is lost for good") {
+			t.Fatalf("a run without the topic: %v", err)
+		}
+	}
+	if topics, err := admin.ListTopics(t.Context()); err != nil || topics.Has(stream.Payments) {
+		t.Fatalf("it created the topic: %v", err)
+	}
+	for range 2 { // the second has nothing to do
+		if err := run(1); err != nil {
+			t.Fatal(err)
+		}
+		names, err := origin.Read(t.Context(), client, config.Partitions)
+		if err != nil || names.Log != 2 || len(names.Origins) > 0 {
+			t.Fatalf("the ledger's log is %+v, %v", names, err)
+		}
+	}
+	if topics, err := admin.ListTopics(t.Context()); err != nil || !topics.Has(stream.Payments) {
+		t.Errorf("it did not create the topic: %v", err)
+	}
+	if offsets, err := admin.FetchOffsetsForTopics(t.Context(), stream.EngineGroup, stream.Payments); err != nil {
+		t.Error(err)
+	} else if offset, ok := offsets.Lookup(stream.Payments, 0); ok && offset.At >= 0 {
+		t.Errorf("the commit %d of the lost log is still there", offset.At)
+	}
+}

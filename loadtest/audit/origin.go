@@ -1,0 +1,144 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// The ledger names the batch with which each partition of the orders begins. Without this
+// an audit could call a ledger clean beside the topics of another one.
+
+// name is how the ledger names the log of a partition. partition is -1 if the log is given up.
+type name struct {
+	log       uint64
+	partition int64
+	offset    uint64
+	hash      number128
+}
+
+// nameIn reads a transfer with codeOrigin or codeGivenUp. Its id is the log's number, 32 bits
+// of partition + 1, and role 15.
+func nameIn(t tb.Transfer) (n name, err error) {
+	id := fromTigerBeetle(t.ID)
+	n = name{id.high<<28 | id.low>>36, int64(id.low>>4&(1<<32-1)) - 1, t.UserData64, fromTigerBeetle(t.UserData128)}
+	switch {
+	case id.low&15 != 15 || n.log == 0 || n.log>>32 != 0 || id.high>>4 != 0:
+		return n, fmt.Errorf("its id is not of a log")
+	case (n.partition < 0) != (t.Code == codeGivenUp):
+		return n, fmt.Errorf("its id is not of code %d", t.Code)
+	case t.Amount != (tb.Uint128{}) || t.Flags != 0 || fromTigerBeetle(t.DebitAccountID) != issuance || fromTigerBeetle(t.CreditAccountID) != refusals:
+		return n, fmt.Errorf("it must move nothing from issuance to refusals")
+	}
+	return n, nil
+}
+
+// takeName takes the name of a log.
+func (a *Auditor) takeName(t tb.Transfer) {
+	if _, err := nameIn(t); err != nil {
+		a.add(UnexplainedMoney, transferName(t), "a transfer with code %d: %v", t.Code, err)
+	}
+}
+
+// readNames returns the names of the ledger's present log: the one after all that were given up.
+func readNames(ctx context.Context, client tigerbeetle.Client) ([]name, error) {
+	present, all := uint64(1), []name(nil)
+	for _, code := range []uint16{codeGivenUp, codeOrigin} {
+		err := readPages(ctx, "names of logs", code, client.QueryTransfers, func(t tb.Transfer) uint64 {
+			switch n, err := nameIn(t); {
+			case err != nil: // takeName finds it
+			case n.partition < 0:
+				present = max(present, n.log+1)
+			case n.log == present:
+				all = append(all, n)
+			}
+			return t.Timestamp
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// checkLog returns an error if the orders in Kafka are not those of the ledger.
+func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bounds, committed map[int32]int64) error {
+	const whatToDo = "ledger and topics do not belong together, so there is nothing to audit: put the ledger's own log back, see ForeignLog in deploy/runbook.md"
+	names, err := readNames(ctx, client)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		partition := int32(n.partition)
+		start, end := b.starts[paymentsTopic][partition].Offset, b.ends[paymentsTopic][partition].Offset
+		if start > int64(n.offset) || end <= int64(n.offset) {
+			return fmt.Errorf("partition %d of %s has the offsets %d to %d, and the ledger's log has a record at %d: %s", partition, paymentsTopic, start, end, n.offset, whatToDo)
+		}
+		hash, err := t.hashAt(ctx, partition, int64(n.offset))
+		if err != nil {
+			return fmt.Errorf("cannot read the first batch of partition %d of %s: %w", partition, paymentsTopic, err)
+		}
+		if hash != n.hash {
+			return fmt.Errorf("partition %d of %s begins with another batch (%016x%016x) than the ledger's log (%016x%016x): %s", partition, paymentsTopic, hash.high, hash.low, n.hash.high, n.hash.low, whatToDo)
+		}
+	}
+	for partition, at := range committed {
+		if start, end := b.starts[paymentsTopic][partition].Offset, b.ends[paymentsTopic][partition].Offset; at < start || at > end {
+			return fmt.Errorf("the group %s has committed offset %d of partition %d of %s, which has the offsets %d to %d: %s", engineGroup, at, partition, paymentsTopic, start, end, whatToDo)
+		}
+	}
+	return nil
+}
+
+// hashAt returns the first half of the SHA-256 of the batch at an offset, from its magic byte
+// on. The batch need not be readable.
+func (t *topics) hashAt(ctx context.Context, partition int32, offset int64) (hash number128, err error) {
+	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
+	defer cancel()
+	listed, err := t.admin.ListTopics(ctx, paymentsTopic)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return hash, err
+	}
+	topic := kmsg.NewFetchRequestTopic()
+	topic.Topic, topic.TopicID = paymentsTopic, listed[paymentsTopic].ID
+	wanted := kmsg.NewFetchRequestTopicPartition()
+	wanted.Partition, wanted.FetchOffset, wanted.PartitionMaxBytes = partition, offset, 1
+	topic.Partitions = append(topic.Partitions, wanted)
+	request := kmsg.NewPtrFetchRequest()
+	request.MinBytes, request.MaxBytes, request.Topics = 1, 1, append(request.Topics, topic)
+	reply, err := t.client.Broker(int(listed[paymentsTopic].Partitions[partition].Leader)).Request(ctx, request)
+	if err != nil {
+		return hash, err
+	}
+	response := reply.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(response.ErrorCode); err != nil {
+		return hash, err
+	}
+	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
+		return hash, fmt.Errorf("the broker answers about other partitions")
+	}
+	got := response.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
+		return hash, err
+	}
+	batch := got.RecordBatches
+	if len(batch) < 16 {
+		return hash, fmt.Errorf("the broker gives %d bytes", len(batch))
+	}
+	size := 12 + int64(binary.BigEndian.Uint32(batch[8:]))
+	if size < 16 || size > int64(len(batch)) {
+		return hash, fmt.Errorf("the broker gives %d bytes of a batch of %d", len(batch), size)
+	}
+	sum := sha256.Sum256(batch[16:size])
+	return number128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}, nil
+}

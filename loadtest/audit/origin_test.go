@@ -1,0 +1,115 @@
+package audit
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// namingLedger holds nothing but names of logs.
+type namingLedger struct {
+	tigerbeetle.Client
+	transfers []tb.Transfer
+}
+
+func (l *namingLedger) QueryTransfers(filter tb.QueryFilter) (found []tb.Transfer, _ error) {
+	for i, transfer := range l.transfers {
+		transfer.Timestamp = uint64(i + 1)
+		if transfer.Code == filter.Code && transfer.Timestamp >= filter.TimestampMin {
+			found = append(found, transfer)
+		}
+	}
+	return found, nil
+}
+
+// The two derivations of ids and hashes meet only here.
+func TestTheLogMustBeTheLedgers(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, paymentsTopic, settlementsTopic, deadLettersTopic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	topics, err := openTopics([]kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer topics.close()
+	for range 3 {
+		if err := topics.client.ProduceSync(t.Context(), &kgo.Record{Topic: paymentsTopic, Partition: 1, Value: []byte("x")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hashes, err := stream.HashBatches(t.Context(), topics.client, paymentsTopic, map[int32]int64{1: 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	right := ledger.Origin{Log: 1, Partition: 1, Hash: hashes[1]}
+	changed := func(change func(*ledger.Origin)) tb.Transfer { o := right; change(&o); return o.Transfer() }
+	for _, c := range []struct {
+		name      string
+		transfers []tb.Transfer
+		committed int64
+		want      string // empty: no error
+	}{
+		{"a ledger without names", nil, 3, ""},
+		{"the ledger's log", []tb.Transfer{right.Transfer()}, 3, ""},
+		{"another first batch", []tb.Transfer{changed(func(o *ledger.Origin) { o.Hash[15]++ })}, 3, "partition 1 of pix.payments begins with another batch"},
+		{"an empty partition", []tb.Transfer{changed(func(o *ledger.Origin) { o.Partition = 0 })}, 0, "partition 0 of pix.payments has the offsets 0 to 0"},
+		{"a partition that is not there", []tb.Transfer{changed(func(o *ledger.Origin) { o.Partition = 9 })}, 0, "partition 9 of pix.payments has the offsets 0 to 0"},
+		{"a log that was given up", []tb.Transfer{changed(func(o *ledger.Origin) { o.Hash[0]++ }), ledger.GivenUp(1), changed(func(o *ledger.Origin) { o.Log = 2 })}, 0, ""},
+		{"another log after that", []tb.Transfer{right.Transfer(), ledger.GivenUp(1), changed(func(o *ledger.Origin) { o.Log = 2; o.Hash[0]++ })}, 0, "begins with another batch"},
+		{"a commit above the end", []tb.Transfer{right.Transfer()}, 4, "has committed offset 4 of partition 1"},
+	} {
+		b, err := topics.bounds(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = checkLog(t.Context(), &namingLedger{transfers: c.transfers}, topics, b, map[int32]int64{1: c.committed})
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if _, err := topics.admin.DeleteRecords(t.Context(), kadm.Offsets{paymentsTopic: {1: {Topic: paymentsTopic, Partition: 1, At: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := topics.bounds(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkLog(t.Context(), &namingLedger{transfers: []tb.Transfer{right.Transfer()}}, topics, b, nil); err == nil || !strings.Contains(err.Error(), "has the offsets 1 to 3") {
+		t.Errorf("a log that was cut: %v", err)
+	}
+}
+
+func TestForgedNamesAreFound(t *testing.T) {
+	h := clean(t)
+	good := ledger.Origin{Log: 3, Partition: 1023, Offset: 9}.Transfer()
+	h.transfers = append(h.transfers, good, ledger.GivenUp(3))
+	if verdict := h.audit(); !verdict.Clean {
+		t.Fatalf("names of logs are no fault: %+v", verdict.Findings)
+	}
+	for _, spoil := range []func(*tb.Transfer){
+		func(n *tb.Transfer) { n.Amount = tb.ToUint128(1) },
+		func(n *tb.Transfer) { n.Code = codeGivenUp },
+		func(n *tb.Transfer) { n.DebitAccountID, n.CreditAccountID = n.CreditAccountID, n.DebitAccountID },
+		func(n *tb.Transfer) { n.ID = tb.ToUint128(1<<36 | 2<<4 | 14) },
+		func(n *tb.Transfer) { n.ID = ledger.OriginID(0, 3) },
+	} {
+		h := clean(t)
+		forged := good
+		spoil(&forged)
+		h.transfers = append(h.transfers, forged)
+		if verdict := h.audit(); verdict.ByKind[UnexplainedMoney] != 1 {
+			t.Errorf("%+v is not found: %+v", forged, verdict.Findings)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package origin
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// firstWins keeps the first transfer of an id, as the ledger does: deploy/ledgerfacts.
+type firstWins struct {
+	tigerbeetle.Client
+	mu        sync.Mutex
+	transfers map[tb.Uint128]tb.Transfer
+}
+
+func (l *firstWins) CreateTransfers(transfers []tb.Transfer) (results []tb.TransferEventResult, _ error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, transfer := range transfers {
+		if before, exists := l.transfers[transfer.ID]; !exists {
+			l.transfers[transfer.ID] = transfer
+		} else if result := tb.TransferExists; before != transfer {
+			results = append(results, tb.TransferEventResult{Index: uint32(i), Result: tb.TransferExistsWithDifferentUserData128})
+		} else {
+			results = append(results, tb.TransferEventResult{Index: uint32(i), Result: result})
+		}
+	}
+	return results, nil
+}
+
+func (l *firstWins) LookupTransfers(ids []tb.Uint128) (found []tb.Transfer, _ error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		if transfer, exists := l.transfers[id]; exists {
+			found = append(found, transfer)
+		}
+	}
+	return found, nil
+}
+
+func startKafka(t *testing.T) *kgo.Client {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, stream.Payments))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func produce(t *testing.T, client *kgo.Client, value string) {
+	t.Helper()
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Partition: 1, Value: []byte(value)}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestManyMayNameOneLogAndAllSeeTheSame(t *testing.T) {
+	kafka, client := startKafka(t), &firstWins{transfers: map[tb.Uint128]tb.Transfer{}}
+	produce(t, kafka, "first")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if _, err := Name(t.Context(), kafka, client, 1, 1, 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	produce(t, kafka, "second")
+	names, bounds, err := Check(t.Context(), kafka, client)
+	if err != nil || len(names.Origins) != 1 || len(bounds) != 3 || len(client.transfers) != 1 {
+		t.Fatalf("%+v, %v, %v", names, bounds, err)
+	}
+}
+
+// An equal record in another log is another batch: it has its own producer and time.
+func TestALogWithAnEqualRecordIsAnotherOne(t *testing.T) {
+	client := &firstWins{transfers: map[tb.Uint128]tb.Transfer{}}
+	for i := range 2 {
+		kafka := startKafka(t)
+		produce(t, kafka, "the same")
+		_, err := Name(t.Context(), kafka, client, 1, 1, 0)
+		if _, mismatch := errors.AsType[*Mismatch](err); mismatch != (i == 1) {
+			t.Fatalf("log %d: %v", i, err)
+		}
+		_, _, err = Check(t.Context(), kafka, client)
+		if _, mismatch := errors.AsType[*Mismatch](err); mismatch != (i == 1) {
+			t.Fatalf("log %d: %v", i, err)
+		}
+	}
+	client.transfers[ledger.GivenUpID(1)] = ledger.GivenUp(1)
+	if names, _, err := Check(t.Context(), startKafka(t), client); err != nil || names.Log != 2 || len(names.Origins) != 0 {
+		t.Errorf("after the log was given up: %+v, %v", names, err)
+	}
+}

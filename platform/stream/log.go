@@ -1,0 +1,183 @@
+package stream
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// logTimeout bounds each look at a log.
+const logTimeout = 5 * time.Second
+
+// Bounds are the offsets between which a partition has records.
+type Bounds struct {
+	Start  int64
+	Stable int64 // below it no transaction is open: readers of committed records get no further
+	End    int64
+}
+
+// BoundsOf returns the bounds of each partition of a topic. An end is never older than a
+// start.
+func BoundsOf(ctx context.Context, client *kgo.Client, topic string) (map[int32]Bounds, error) {
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	admin := kadm.NewClient(client)
+	bounds := map[int32]Bounds{}
+	for _, one := range []struct {
+		list func(context.Context, ...string) (kadm.ListedOffsets, error)
+		set  func(*Bounds, int64)
+	}{
+		{admin.ListStartOffsets, func(b *Bounds, at int64) { b.Start = at }},
+		{admin.ListCommittedOffsets, func(b *Bounds, at int64) { b.Stable = at }},
+		{admin.ListEndOffsets, func(b *Bounds, at int64) { b.End = at }},
+	} {
+		listed, err := one.list(ctx, topic)
+		if err == nil {
+			err = listed.Error()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the offsets of %s: %w", topic, err)
+		}
+		for partition, offset := range listed[topic] {
+			b := bounds[partition]
+			one.set(&b, offset.Offset)
+			bounds[partition] = b
+		}
+	}
+	return bounds, nil
+}
+
+// HashBatches returns a hash of the batch at an offset of each partition. The batches need
+// not be readable. Kafka never changes a batch, and it holds its producer's id and
+// timestamps, so two logs do not begin with an equal one.
+func HashBatches(ctx context.Context, client *kgo.Client, topic string, offsets map[int32]int64) (map[int32][16]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	detail, err := describe(ctx, client, topic)
+	if err != nil {
+		return nil, err
+	}
+	type result struct {
+		partition int32
+		hash      [16]byte
+		err       error
+	}
+	results := make(chan result, len(offsets))
+	for partition, offset := range offsets {
+		go func() {
+			stored, err := fetchStored(ctx, client, detail, partition, offset, uncommitted)
+			r := result{partition: partition, err: err}
+			if err == nil {
+				r.hash, r.err = hashBatch(stored.RecordBatches)
+			}
+			results <- r
+		}()
+	}
+	hashes := map[int32][16]byte{}
+	for range offsets {
+		r := <-results
+		if r.err != nil {
+			err = fmt.Errorf("cannot read the batch at offset %d of %s, partition %d: %w", offsets[r.partition], topic, r.partition, r.err)
+		}
+		hashes[r.partition] = r.hash
+	}
+	return hashes, err
+}
+
+func describe(ctx context.Context, client *kgo.Client, topic string) (kadm.TopicDetail, error) {
+	listed, err := kadm.NewClient(client).ListTopics(ctx, topic)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return kadm.TopicDetail{}, fmt.Errorf("cannot find the leaders of %s: %w", topic, err)
+	}
+	return listed[topic], nil
+}
+
+// fetchStored returns what the broker stores at an offset. It begins with a whole batch, which
+// need not be readable.
+func fetchStored(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail, partition int32, offset int64, isolation int8) (*kmsg.FetchResponseTopicPartition, error) {
+	if err := topic.Partitions[partition].Err; err != nil {
+		return nil, err
+	}
+	request := kmsg.NewPtrFetchRequest()
+	least := int32(1) // one batch is returned, however big
+	if isolation == committed {
+		least = MessageBytesMax // the embedded broker names an aborted transaction only with its end
+	}
+	request.MaxBytes, request.IsolationLevel, request.SessionEpoch = least, isolation, -1
+	wanted := kmsg.NewFetchRequestTopic()
+	wanted.Topic, wanted.TopicID = topic.Topic, topic.ID
+	of := kmsg.NewFetchRequestTopicPartition()
+	of.Partition, of.FetchOffset, of.PartitionMaxBytes = partition, offset, least
+	wanted.Partitions = append(wanted.Partitions, of)
+	request.Topics = append(request.Topics, wanted)
+	answer, err := client.Broker(int(topic.Partitions[partition].Leader)).Request(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	response := answer.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(response.ErrorCode); err != nil {
+		return nil, err
+	}
+	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
+		return nil, errors.New("the broker's response to a fetch of one partition has another one")
+	}
+	stored := &response.Topics[0].Partitions[0]
+	return stored, kerr.ErrorForCode(stored.ErrorCode)
+}
+
+// Whose records a fetch returns.
+const (
+	uncommitted int8 = 0
+	committed   int8 = 1
+)
+
+// hashBatch hashes what the producer gave and the broker keeps: not the base offset, nor the
+// leader's epoch.
+func hashBatch(batch []byte) (hash [16]byte, err error) {
+	const header, epoch = batchLengthEnd, 4
+	if len(batch) < header+epoch {
+		return hash, fmt.Errorf("the broker gives %d bytes", len(batch))
+	}
+	length := int64(binary.BigEndian.Uint32(batch[8:]))
+	if length < epoch || header+length > int64(len(batch)) {
+		return hash, fmt.Errorf("the broker gives %d bytes of a batch of %d", len(batch), header+length)
+	}
+	sum := sha256.Sum256(batch[header+epoch : header+length])
+	return [16]byte(sum[:16]), nil
+}
+
+// KeyAt returns the key of the record at an offset, also if its transaction is open, and the
+// producer id of its batch. The key is empty if the record cannot be read.
+func KeyAt(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64, bytesMax int) (key string, producer int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	detail, err := describe(ctx, client, topic)
+	if err != nil {
+		return "", 0, err
+	}
+	stored, err := fetchStored(ctx, client, detail, partition, offset, uncommitted)
+	if err != nil {
+		return "", 0, err
+	}
+	unpacker := newUnpacker(bytesMax, false)
+	var batch kmsg.RecordBatch
+	if err := batch.ReadFrom(stored.RecordBatches); err != nil {
+		return "", 0, err
+	}
+	read, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: topic, Partition: partition}, stored, unpacker, nil)
+	if len(read.Records) > 0 && read.Records[0].Offset == offset {
+		key = string(read.Records[0].Key)
+	}
+	return key, batch.ProducerID, nil
+}

@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/origin"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// named says of which partitions the ledger names the log. Nothing of a partition is cleared
+// before.
+type named struct {
+	mu         sync.Mutex
+	partitions map[int32]bool
+}
+
+func (n *named) has(partition int32) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.partitions[partition]
+}
+
+func (n *named) add(partition int32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.partitions[partition] = true
+}
+
+// awaitLog compares the log of pix.payments with the ledger, before anything is fetched, and
+// names the partitions that have records and no name: those of a log from before there were
+// names.
+func (e *Engine) awaitLog(ctx context.Context) error {
+	for {
+		names, bounds, err := origin.Check(ctx, e.direct, e.ledger)
+		if err == nil {
+			for partition := range names.Origins {
+				e.named.add(partition)
+			}
+			for partition, b := range bounds {
+				if _, named := names.Origins[partition]; !named && b.Start < b.End && err == nil {
+					err = e.name(ctx, partition)
+				}
+			}
+		}
+		if _, final := errors.AsType[*origin.Mismatch](err); final || ctx.Err() != nil {
+			return err
+		}
+		if err == nil {
+			e.report(needLog, nil)
+			return nil
+		}
+		e.report(needLog, err)
+		if !sleep(ctx, time.Second/2) {
+			return ctx.Err()
+		}
+	}
+}
+
+// name names a partition's log in the ledger, by the first batch that it has.
+func (e *Engine) name(ctx context.Context, partition int32) error {
+	names, err := origin.Read(ctx, e.ledger, 0)
+	if err != nil {
+		return err
+	}
+	bounds, err := stream.BoundsOf(ctx, e.direct, stream.Payments)
+	if err != nil {
+		return err
+	}
+	o, err := origin.Name(ctx, e.direct, e.ledger, names.Log, partition, bounds[partition].Start)
+	if err != nil {
+		return err
+	}
+	e.named.add(partition)
+	e.log.Info("named the log of a partition in the ledger", zap.Uint32("log", o.Log), zap.Int32("partition", partition), zap.Int64("offset", o.Offset))
+	return nil
+}
+
+// nameFirst names a partition that has got its first records, and then lets them in.
+func (p *partition) nameFirst() {
+	ctx, cancel := context.WithCancel(p.engine.failed)
+	defer cancel()
+	go func() {
+		select {
+		case <-p.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		err := p.engine.name(ctx, p.number)
+		if err == nil {
+			p.inbox.put(event{kind: begun})
+			return
+		}
+		if _, final := errors.AsType[*origin.Mismatch](err); final {
+			p.engine.fail(err)
+			return
+		}
+		p.engine.log.Warn("cannot name the log of a partition; trying again", zap.Int32("partition", p.number), zap.Error(err))
+		if !sleep(ctx, time.Second/2) {
+			return
+		}
+	}
+}
+
+// checkLog compares log and ledger regularly: a topic may be made anew under a running engine.
+func (e *Engine) checkLog(ctx context.Context) {
+	for sleep(ctx, e.config.PulseInterval) {
+		_, _, err := origin.Check(ctx, e.direct, e.ledger)
+		if _, final := errors.AsType[*origin.Mismatch](err); final {
+			e.fail(err)
+			return
+		}
+	}
+}
+
+// outside returns a Mismatch if a commit is not between the bounds of its partition.
+func outside(numbers []int32, commits kadm.OffsetResponses, bounds map[int32]stream.Bounds) error {
+	for _, number := range numbers {
+		committed, ok := commits.Lookup(stream.Payments, number)
+		if b := bounds[number]; ok && committed.At >= 0 && (committed.At < b.Start || committed.At > b.End) {
+			return origin.Mismatched("the group %s has committed offset %d of %s, partition %d, and the partition has the offsets %d to %d", stream.EngineGroup, committed.At, stream.Payments, number, b.Start, b.End)
+		}
+	}
+	return nil
+}

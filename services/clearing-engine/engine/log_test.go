@@ -1,0 +1,274 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// names returns how the ledger names the partitions' logs.
+func (w *world) names() []ledger.Origin {
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
+	var names []ledger.Origin
+	for _, transfer := range w.ledger.transfers {
+		if transfer.Code == ledger.CodeOrigin {
+			names = append(names, ledger.OriginOf(transfer))
+		}
+	}
+	return names
+}
+
+// settle runs an engine until n more payments are settled and committed.
+func (w *world) settle(n int) {
+	w.t.Helper()
+	e := w.start()
+	defer w.bank()()
+	var last pix.EndToEndID
+	for range n {
+		last = w.pay()
+	}
+	w.await("the last report", func() bool { return len(w.reports()[last.String()]) == 1 })
+	if _, err := e.end(); err != nil {
+		w.t.Fatal(err)
+	}
+	if at := w.committed(); at != int64(n) {
+		w.t.Fatalf("%d is committed, want %d", at, n)
+	}
+}
+
+// makeAnew deletes pix.payments and creates it again.
+func (w *world) makeAnew() {
+	w.t.Helper()
+	admin := kadm.NewClient(w.client)
+	if _, err := admin.DeleteTopic(w.t.Context(), stream.Payments); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := admin.CreateTopic(w.t.Context(), 2, 1, nil, stream.Payments); err != nil {
+		w.t.Fatal(err)
+	}
+	w.client.Close() // it would not produce to a topic that was made anew
+	w.client = w.connect()
+}
+
+// refuses says that an engine, started twice, ends with an error and clears nothing.
+func (w *world) refuses(want ...string) {
+	w.t.Helper()
+	before, at := len(w.ledger.written()), w.committed()
+	for range 2 {
+		err := w.start().wait()
+		for _, part := range append(want, "ForeignLog in deploy/runbook.md", "PAYMENTS_LOG_GIVEN_UP") {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				w.t.Fatalf("the engine ended with %v, which does not say %q", err, part)
+			}
+		}
+	}
+	if after := len(w.ledger.written()); after != before || w.committed() != at {
+		w.t.Errorf("it wrote %d chains, and the commit went from %d to %d", after-before, at, w.committed())
+	}
+}
+
+func TestTheLogIsNamedBeforeAnythingIsClearedAndOnlyOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.settle(2)
+		names := w.names()
+		if len(names) != 1 || names[0].Log != 1 || names[0].Partition != 0 || names[0].Offset != 0 {
+			t.Fatalf("the ledger has %+v", names)
+		}
+		w.ledger.set(func() {
+			named := w.ledger.transfers[ledger.OriginID(1, 0)].Timestamp
+			for _, transfer := range w.ledger.transfers {
+				if transfer.Code == ledger.CodeLeg1 && transfer.Timestamp < named {
+					t.Errorf("a payment was held at %d, before the log was named at %d", transfer.Timestamp, named)
+				}
+			}
+		})
+		again := w.start()
+		time.Sleep(time.Minute)
+		if _, err := again.end(); err != nil {
+			t.Error(err)
+		}
+		if after := w.names(); len(after) != 1 || after[0] != names[0] {
+			t.Errorf("the names changed to %+v", after)
+		}
+	})
+}
+
+// Logs from before there were names.
+func TestALogThatExistsIsAdopted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for range 3 {
+			w.pay()
+		}
+		if _, err := kadm.NewClient(w.client).DeleteRecords(w.t.Context(), kadm.Offsets{stream.Payments: {0: {Topic: stream.Payments, At: 1}}}); err != nil {
+			t.Fatal(err)
+		}
+		e := w.start()
+		defer w.bank()()
+		w.await("the reports", func() bool { return len(w.reports()) == 2 })
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+		if names := w.names(); len(names) != 1 || names[0].Offset != 1 {
+			t.Errorf("the ledger has %+v", names)
+		}
+	})
+}
+
+func TestATopicMadeAnewIsRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.settle(3)
+		w.makeAnew()
+		w.refuses("partition 0 of pix.payments ends at offset 0, and the ledger's log has a record at 0")
+		for range 5 {
+			w.pay()
+		}
+		w.refuses("partition 0 of pix.payments is not the ledger's log")
+	})
+}
+
+func TestATopicMadeAnewUnderARunningEngineStopsIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.start()
+		defer w.bank()()
+		first := w.pay()
+		w.await("the report", func() bool { return len(w.reports()[first.String()]) == 1 })
+		w.makeAnew()
+		for range 5 {
+			w.pay()
+		}
+		if err := e.wait(); err == nil || !strings.Contains(err.Error(), "not the ledger's log") {
+			t.Errorf("the engine ended with %v", err)
+		}
+		w.refuses("not the ledger's log")
+	})
+}
+
+func TestATopicThatWasCutIsRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.settle(3)
+		if _, err := kadm.NewClient(w.client).DeleteRecords(w.t.Context(), kadm.Offsets{stream.Payments: {0: {Topic: stream.Payments, At: 2}}}); err != nil {
+			t.Fatal(err)
+		}
+		w.refuses("partition 0 of pix.payments begins at offset 2, and the ledger's log begins at 0")
+	})
+}
+
+func TestACommitOutsideOfTheLogIsRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.settle(3)
+		offsets := kadm.Offsets{}
+		offsets.AddOffset(stream.Payments, 0, 100, -1)
+		if err := kadm.NewClient(w.client).CommitAllOffsets(w.t.Context(), stream.EngineGroup, offsets); err != nil {
+			t.Fatal(err)
+		}
+		w.refuses("the group clearing-engine has committed offset 100 of pix.payments, partition 0, and the partition has the offsets 0 to 3")
+	})
+}
+
+// problems returns why the first engine is not ready.
+func (w *world) problems() map[string]string {
+	w.t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return w.network.DialContext(ctx, network, address)
+		}}}
+	response, err := client.Get("http://127.0.0.1:9103/readyz")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var answer struct{ Problems map[string]string }
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		w.t.Fatal(err)
+	}
+	return answer.Problems
+}
+
+// A transaction that nobody ends keeps all later records of its partition back. The engine
+// says so, and clears the other partition.
+func TestAHangingTransactionIsNamed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.start()
+		defer w.bank()()
+		first := w.pay()
+		w.await("the report", func() bool { return len(w.reports()[first.String()]) == 1 })
+
+		hanging := w.connect(kgo.TransactionalID("hanging"), kgo.TransactionTimeout(10*time.Minute), kgo.ProducerBatchCompression(kgo.NoCompression()))
+		defer hanging.Close()
+		if err := hanging.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		order := w.order()
+		value, _ := order.MarshalVT()
+		if err := hanging.ProduceSync(w.t.Context(), &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		behind := w.pay()
+		w.await("the engine to say that it is not ready", func() bool { return w.problems()[needProgress] != "" })
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it said so after %v", took)
+		}
+		for _, part := range []string{"partition 0 stands still at offset 1", order.EndToEndId, "transaction"} {
+			if said := w.problems()[needProgress]; !strings.Contains(said, part) {
+				t.Errorf("it says %q, without %q", said, part)
+			}
+		}
+		other := w.order()
+		w.sendTo(1, other.EndToEndId, other)
+		w.await("the report of the other partition", func() bool { return len(w.reports()[other.EndToEndId]) == 1 })
+		if got := w.reports(); len(got[behind.String()])+len(got[order.EndToEndId]) > 0 {
+			t.Errorf("it read past an open transaction: %v", got)
+		}
+		if err := hanging.EndTransaction(w.t.Context(), kgo.TryAbort); err != nil {
+			t.Fatal(err)
+		}
+		w.await("the report behind", func() bool { return len(w.reports()[behind.String()]) == 1 })
+		w.await("the engine to be ready", func() bool { return len(w.problems()) == 0 })
+		if got := w.reports()[order.EndToEndId]; len(got) > 0 {
+			t.Errorf("an order that was withdrawn is cleared: %v", got)
+		}
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A payment that waits for its bank is normal work; one that is never finished is not.
+func TestAnUnfinishedPaymentIsNamedOnlyAfterItsDeadline(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.start()
+		silent := w.pay()
+		began := time.Now()
+		for time.Since(began) < 39*time.Second {
+			time.Sleep(time.Second)
+			if said := w.problems(); len(said) > 0 {
+				t.Fatalf("after %v it says %v", time.Since(began), said)
+			}
+		}
+		w.await("the report", func() bool { return len(w.reports()[silent.String()]) == 1 })
+		w.ledger.leave()
+		stuck := w.pay()
+		w.await("the engine to name it", func() bool {
+			said := w.problems()[needProgress]
+			return strings.Contains(said, stuck.String()) && strings.Contains(said, "offset 1") && strings.Contains(said, "waits for the ledger to write its reserve")
+		})
+		w.ledger.comeBack()
+		w.await("the engine to be ready", func() bool { return len(w.problems()) == 0 })
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}

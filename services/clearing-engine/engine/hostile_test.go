@@ -158,3 +158,38 @@ func TestUnreadableResponsesAreCounted(t *testing.T) {
 		})
 	}
 }
+
+// Records that waited are fetched again, and batches that no client can read stand between them.
+func TestUnreadableBatchesBetweenWaiters(t *testing.T) {
+	for name, batch := range hostileBatches(t) {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.latency = time.Millisecond
+				e := w.start()
+				order := w.order()
+				w.send(order.EndToEndId, order)
+				w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+				var end int64
+				for amount := range uint64(3) {
+					copied := copyOf(order, 1+amount)
+					w.send(copied.EndToEndId, copied)
+					raw, offsets, _ := batch()
+					first, err := hostile.Produce(w.t.Context(), w.client, stream.Payments, 0, raw)
+					if err != nil {
+						w.t.Fatal(err)
+					}
+					end = first + offsets
+				}
+				w.await("the dead letters", func() bool { return w.lettersOf(pix.ReasonUnreadable) == 3 })
+				defer w.bank()()
+				w.await("the last offset", func() bool { return w.committed() == end })
+				if n := w.lettersOf(pix.ReasonConflict); n != 3 {
+					w.t.Errorf("%d conflicts", n)
+				}
+				if _, err := e.end(); err != nil {
+					w.t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -81,8 +81,8 @@ func (w *world) refusesPayments(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, clientAnswerMax))
-	if err != nil || response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "clock-wrong") {
-		return fmt.Errorf("with a wrong clock it answers a payment with %s: %s (%v)", response.Status, text, err)
+	if err == nil && (response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "clock-wrong")) {
+		err = fmt.Errorf("with a wrong clock it answers a payment with %s: %s", response.Status, text)
 	}
-	return nil
+	return err
 }

@@ -57,7 +57,11 @@ func TestABankNeitherFloodsTheLogNorBlamesAnother(t *testing.T) {
 		log := &notes{}
 		w.log = log
 		e := w.start()
-		defer e.end()
+		defer func() {
+			if _, err := e.end(); err != nil {
+				t.Error(err)
+			}
+		}()
 		var ids []pix.EndToEndID
 		codes := map[string]string{"LQ01": "LQ03", "AM04": "LQ03", "AB03": "LQ03", "LQ99": "LQ03", "FF01": "LQ03", "??": "LQ03", "AC06": "AC06", "BE17": "BE17", "LQ03": "LQ03"}
 		asked := map[string]string{} // the code that a payment ends with

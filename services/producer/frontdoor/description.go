@@ -30,7 +30,7 @@ var problemResponses = map[int]struct {
 	413: {"Too large.", web.Problem{Type: web.Kind("too-large"), Title: "Request too large", Detail: "the body has more than 16384 bytes: send at most that"}},
 	422: {"A value is wrong: field, value, rule and code say which and why.", web.Problem{Type: web.Kind("invalid-value"), Title: "Invalid value", Detail: "amount_centavos: it must be at least 1", Field: "amount_centavos", Value: 0, Rule: field.Rules["amount_centavos"], Code: pix.ReasonZeroAmount.String()}},
 	429: {"Too much at once: nothing was done, try again after Retry-After.", web.Problem{Type: web.Kind("busy"), Title: "Too many payments in flight", Detail: "nothing was sent: send the payment again, with this end_to_end_id, after a pause", EndToEndID: exampleID}},
-	503: {"Kafka or the ledger does not answer. For a payment: its fate is unknown, send the same again.", web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger does not answer", Detail: "no answer within STATUS_TIMEOUT (3s): ask again later"}},
+	503: {"Kafka or the ledger does not answer, or the producer's clock is wrong (clock-wrong: nothing was done). With an end_to_end_id: its fate is unknown, send the same again.", web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger does not answer", Detail: "no answer within STATUS_TIMEOUT (3s): ask again later"}},
 }
 
 var pathParameter = regexp.MustCompile(`\{(\w+)\}`)

@@ -59,13 +59,13 @@ load: build ## send load to the running stack: make load RATE=1000 DURATION=60s
 audit: build ## prove the running stack's books: one outcome for each payment, every centavo in place
 	@bin/loadtest audit
 
-bench: build ## measure the ledger alone, the pipeline's maximum, latencies, costs and the HTTP API (quiet machine; some 20 minutes): make bench ARGS='--runs 3 --compare FILE'
+bench: build ## measure the ledger alone, the pipeline's maximum, latencies, costs and the HTTP API (quiet machine; some 20 minutes): make bench ARGS='--runs 3 --compare FILE'; overload, three times the maximum and what is left of it: make bench ARGS='--parts overload'
 	@bin/loadtest bench --json .stack/bench.json --report .stack/bench.html $(ARGS)
 
 drawings: build ## draw the plots of FINDINGS.md from the result in findings/
 	@bin/loadtest bench --from findings/bench.json --drawings findings >/dev/null
 
-bench-all: build ## measure more: ids, engines, banks, payees, customers, and growth to four million payments (an hour; 50 GB of disk)
+bench-all: build ## measure more: ids, engines, banks, slow banks, payees, customers, overload, and growth to four million payments (an hour; 50 GB of disk)
 	@bin/loadtest bench --parts all --json .stack/bench.json --report .stack/bench.html $(ARGS)
 
 profile: build ## show where the engine spends time and memory at its maximum; writes .stack/profiles

@@ -58,6 +58,7 @@ func benchCommand() *cobra.Command {
 	f.IntVar(&config.SlowOutstandingMax, "slow-outstanding", 60_000, "payments in flight at a maximum with slow banks")
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
+	f.IntVar(&config.OverloadPayments, "overload-payments", 800_000, "payments that each row of the part overload has to offer; those that are refused are offered again")
 	f.IntVar(&config.DoorPayments, "door-payments", 200_000, "payments over HTTP: of which states are read, or which are accepted in a row (of those at most 200,000, because more would wait past their deadline)")
 	f.IntVar(&config.DoorConnections, "door-connections", 64, "connections to the HTTP API, each with one request at a time")
 	f.IntVar(&config.BatchLines, "batch-lines", 500, "payments of a batch over HTTP")
@@ -131,6 +132,7 @@ func (f *benchFlags) complete(config *bench.Config, environment *benchEnvironmen
 		settings.InRange("--payments", config.Payments, 1, paymentsMax),
 		settings.InRange("--ceiling-payments", config.CeilingPayments, 1, paymentsMax),
 		settings.InRange("--growth-payments", config.GrowthPayments, 4, paymentsMax),
+		settings.InRange("--overload-payments", config.OverloadPayments, 1000, paymentsMax),
 		settings.InRange("--door-payments", config.DoorPayments, 1, paymentsMax),
 		settings.InRange("--door-connections", config.DoorConnections, 1, bench.DoorConnectionsMax),
 		settings.InRange("--batch-lines", config.BatchLines, 1, bench.BatchLinesMax),

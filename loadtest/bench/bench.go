@@ -45,6 +45,7 @@ type Config struct {
 	SlowOutstandingMax int      // in flight at a maximum with slow banks
 	Rates              []int    // of the latencies
 	RateDuration       time.Duration
+	OverloadPayments   int                 // of each row that offers too much
 	DoorPayments       int                 // of each row that pays over HTTP
 	DoorConnections    int                 // to the HTTP API, each with one request at a time
 	BatchLines         int                 // payments of a batch
@@ -63,6 +64,7 @@ type Run struct {
 	Latency          *load.Latency // until settled; HTTP API: of a request
 	Reads            *load.Latency // of the balance reads meanwhile
 	Costs            []meter.Cost  // of each payment; HTTP API: of each operation
+	Overload         *Overload     // what came of offering too much
 	Door             *Door         // what the HTTP API was asked for
 	StoredBytes      float64       // growth of ledger and topics, for each payment
 	Stages           []Stage       // of a growth
@@ -228,6 +230,8 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	switch {
 	case r.ids != "":
 		run, err = c.ledgerAlone(s, population, r)
+	case r.over != "":
+		run, err = c.overloaded(ctx, s, population, r)
 	case r.asks != "":
 		run, err = c.frontDoor(ctx, s, population, r)
 	default:

@@ -18,7 +18,7 @@ import (
 
 var everything = Config{
 	Parts: AllParts(), Payments: 1_000_000, CeilingPayments: 500_000, GrowthPayments: 4_000_000, GrowthCaches: []string{"1GiB", "6GiB"},
-	Customers: 1_000_000, Rates: []int{1000, 20_000}, RateDuration: 30 * time.Second, DoorPayments: 200_000, DoorConnections: 64, BatchLines: 500, Population: sandbox.Population{Banks: 5, Customers: 5000},
+	Customers: 1_000_000, Rates: []int{1000, 20_000}, RateDuration: 30 * time.Second, DoorPayments: 200_000, OverloadPayments: 800_000, DoorConnections: 64, BatchLines: 500, Population: sandbox.Population{Banks: 5, Customers: 5000},
 }
 
 // Results are compared by the names of their rows.

@@ -46,7 +46,7 @@ func (r *Result) page() report.Page {
 			continue
 		}
 		p.Figures = append(p.Figures, row.headline()...)
-		if row.Part == doorPart {
+		if row.Part == doorPart || row.Part == overloadPart {
 			continue // the drawings are of payments that settle
 		}
 		if !row.offersRate() {
@@ -72,6 +72,7 @@ func (r *Result) page() report.Page {
 	p.Draw("latency", "From the intended send to the settlement report. Both axes are logarithmic; a curve ends at the slowest payment.",
 		report.DrawCurves("Latency by percentile, at fixed rates", curves))
 	p.Draw("budget", HopNote, DrawHops(hops))
+	p.Draw("overload", "What settles when more is offered than the maximum, and the 99th percentile of its latency.", r.drawOverload())
 	p.Draw("cpu", "Of each process, with the load generator. Small requests cost more.", plot.Bars("CPU of a payment", "µs", false, columns, costs))
 	return p
 }
@@ -112,6 +113,8 @@ func (r Row) headline() []report.Fact {
 		return []report.Fact{{Name: "settled, " + r.Name, Value: rate}}
 	case "latency", "half":
 		return []report.Fact{{Name: "p50 / p99, " + r.Name, Value: latency(latencyFigures)}}
+	case overloadPart:
+		return []report.Fact{{Name: "settled, " + r.Name, Value: rate}}
 	case doorPart:
 		return []report.Fact{{Name: string(r.Door.Operation), Value: rate}}
 	case "reads":

@@ -45,15 +45,16 @@ type Figures map[string]map[string][]float64
 
 // The groups of figures. Those of costs and hops have a value for each process and hop.
 const (
-	runFigures     = "run"
-	latencyFigures = "latency_ms"
-	readFigures    = "read_latency_ms"
-	cpuFigures     = "cpu_us"
-	networkFigures = "network_bytes"
-	diskFigures    = "disk_bytes"
-	memoryFigures  = "memory_mib"
-	hopMeanFigures = "hop_mean_ms"
-	hopP99Figures  = "hop_p99_ms"
+	runFigures      = "run"
+	latencyFigures  = "latency_ms"
+	readFigures     = "read_latency_ms"
+	cpuFigures      = "cpu_us"
+	networkFigures  = "network_bytes"
+	diskFigures     = "disk_bytes"
+	memoryFigures   = "memory_mib"
+	overloadFigures = "overload"
+	hopMeanFigures  = "hop_mean_ms"
+	hopP99Figures   = "hop_p99_ms"
 )
 
 // stageFigures is the group of a stage of a growth, counted from 0. Its costs are in
@@ -172,6 +173,12 @@ func (r *Row) add(run Run) {
 		f.add(name, "per_second", stage.PerSecond)
 		f.add(name, "stored_bytes", stage.StoredBytes)
 		f.addCosts(name+"_", stage.Costs)
+	}
+	if o := run.Overload; o != nil {
+		for name, value := range map[string]float64{"maximum": o.Maximum, "offered": o.Offered, "accepted": float64(o.Accepted), "settled": float64(o.Settled),
+			"refused": o.RefusedEach, "refusal_us": o.RefusalMicros, "normal_after": o.NormalAfter} {
+			f.add(overloadFigures, name, value)
+		}
 	}
 	if len(r.Verdicts) == 0 {
 		r.Door, r.Profile = run.Door, run.Profile

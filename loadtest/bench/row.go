@@ -22,6 +22,8 @@ type row struct {
 	asks     operation // of the HTTP API, as fast as its connections allow; empty: none
 	stage    int       // payments in each stage; the costs of each stage are shown
 	profiled bool      // the engine is profiled meanwhile
+	over     operation // how more than the maximum is offered; empty: it is not
+	times    float64   // the maximum
 	inFlight int       // payments in flight at a maximum; 0: as for the other rows
 
 	kafka       string
@@ -38,6 +40,7 @@ type row struct {
 const (
 	doorPart      = "door"
 	slowBanksPart = "slow-banks"
+	overloadPart  = "overload"
 )
 
 // slowBanks take 1.45 s on average, p50 1.3 s, p95 2.4 s: about as the banks of PIX.
@@ -55,6 +58,7 @@ var parts = []struct{ name, what string }{
 	{"engines", "the maximum with two and with four engines"},
 	{"banks", "the maximum with 50 and with 500 banks"},
 	{slowBanksPart, "the maximum with banks that answer after 1.0 to 2.5 s, as in PIX, beside one with banks that answer at once; the memory of a payment in flight"},
+	{overloadPart, "two and three times the maximum, in batches and in single requests over HTTP, and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again"},
 	{"hottest", "the maximum with all payments to one payee"},
 	{"customers", "the maximum with many customers"},
 	{"growth", "rate and costs from million to million, with two sizes of the ledger's cache"},
@@ -156,6 +160,13 @@ func (c Config) rows() (chosen []row) {
 		}),
 		with("customers", thousands(c.Customers)+" customers", func(r *row) { r.customers = c.Customers }),
 	)
+	for _, way := range []operation{overBatches, overSingles, overKafka} {
+		for _, times := range []float64{2, 3} {
+			over := row{part: overloadPart, name: fmt.Sprintf("overload, %s, %g times the maximum", way, times), over: way, times: times, payments: c.OverloadPayments}
+			over.env = map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}
+			all = append(all, over)
+		}
+	}
 	for _, cache := range c.GrowthCaches {
 		all = append(all, row{part: "growth", name: fmt.Sprintf("%s payments, %s of cache", thousands(c.GrowthPayments), cache),
 			payments: c.GrowthPayments, stage: c.GrowthPayments / 4, cacheGrid: cache})
@@ -169,10 +180,11 @@ func (c Config) rows() (chosen []row) {
 	return chosen
 }
 
-// door is a row of the HTTP API, without rate limits for callers.
+// door is a row of the HTTP API, without rate limits for callers, and without refusals: it
+// accepts faster than payments settle.
 func (c Config) door(name string, asks operation, payments int) row {
 	return row{part: doorPart, name: "front door, " + name, asks: asks, payments: payments,
-		env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}}
+		env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000", "SHED_AGE=10m"}}}
 }
 
 // differs names the settings that differ from the shipped ones.

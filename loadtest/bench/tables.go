@@ -62,7 +62,7 @@ func (r *Result) Tables() (tables []report.Table) {
 		main.Head = append(main.Head, f.title)
 	}
 	for _, row := range r.Rows {
-		if row.Part == doorPart {
+		if row.Part == doorPart || row.Part == overloadPart {
 			continue // its figures count other things
 		}
 		row.addTo(&main, figures)
@@ -77,7 +77,7 @@ func (r *Result) Tables() (tables []report.Table) {
 		}
 		tables = append(tables, table)
 	}
-	tables = append(tables, r.hopsTable(), r.slowBanksTable())
+	tables = append(tables, r.hopsTable(), r.slowBanksTable(), r.overloadTable())
 	tables = append(tables, r.growthTables()...)
 	tables = append(tables, r.profileTables()...)
 	return slices.DeleteFunc(tables, func(t report.Table) bool { return len(t.Rows) == 0 })

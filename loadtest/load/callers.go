@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/liquida/liquida/client"
@@ -33,23 +34,40 @@ func (c *Callers) Close() { c.client.CloseIdleConnections() }
 // answerMax bounds a response, which may be about a batch.
 const answerMax = 4 << 20
 
-// Ask makes a request and reads the whole response, which must have a status.
-func (c *Callers) Ask(ctx context.Context, method, path, ispb string, body []byte, status int) ([]byte, error) {
+// Answer is a whole response.
+type Answer struct {
+	Status     int
+	RetryAfter time.Duration // 0: it does not say
+	Body       []byte
+}
+
+// Send makes a request, with pairs of a header and its value, and reads the whole response.
+func (c *Callers) Send(ctx context.Context, method, path, ispb string, body []byte, headers ...string) (Answer, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return Answer{}, err
 	}
 	request.Header.Set("Authorization", "Bearer "+c.keys[ispb])
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
 	response, err := c.client.Do(request)
 	if err != nil {
-		return nil, err
+		return Answer{}, err
 	}
 	defer response.Body.Close()
+	after, _ := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 16)
 	answer, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
-	if err == nil && response.StatusCode != status {
-		err = fmt.Errorf("%s %s: the HTTP API responds %s: %.500s", method, path, response.Status, bytes.TrimSpace(answer))
+	return Answer{response.StatusCode, time.Duration(after) * time.Second, answer}, err
+}
+
+// Ask makes a request and reads the whole response, which must have a status.
+func (c *Callers) Ask(ctx context.Context, method, path, ispb string, body []byte, status int) ([]byte, error) {
+	answer, err := c.Send(ctx, method, path, ispb, body)
+	if err == nil && answer.Status != status {
+		err = fmt.Errorf("%s %s: the HTTP API responds %d: %.500s", method, path, answer.Status, bytes.TrimSpace(answer.Body))
 	}
-	return answer, err
+	return answer.Body, err
 }
 
 // passes returns an error for cases that the HTTP API denies, or that need the place of
@@ -76,7 +94,11 @@ func PaymentOf(order []byte) (client.Payment, error) {
 	return client.Payment{EndToEndID: message.EndToEndId, Payer: account(message.Payer), Payee: account(message.Payee), AmountCentavos: int64(message.AmountCentavos)}, err
 }
 
-// post sends one order by POST /v1/payments. It returns nil if the API accepted it.
+// postFor is how long post retries.
+const postFor = 30 * time.Second
+
+// post sends one order by POST /v1/payments, again after 429, as a bank does. It returns nil if
+// the API accepted it.
 func (c *Callers) post(order []byte) error {
 	payment, err := PaymentOf(order)
 	if err != nil {
@@ -86,6 +108,14 @@ func (c *Callers) post(order []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.Ask(context.Background(), http.MethodPost, "/v1/payments", payment.Payer.ISPB, body, http.StatusAccepted)
-	return err
+	for until := time.Now().Add(postFor); ; {
+		answer, err := c.Send(context.Background(), http.MethodPost, "/v1/payments", payment.Payer.ISPB, body)
+		if err != nil || answer.Status == http.StatusAccepted {
+			return err
+		}
+		if answer.Status != http.StatusTooManyRequests || answer.RetryAfter == 0 || time.Now().Add(answer.RetryAfter).After(until) {
+			return fmt.Errorf("POST /v1/payments: the HTTP API responds %d: %.500s", answer.Status, bytes.TrimSpace(answer.Body))
+		}
+		time.Sleep(answer.RetryAfter)
+	}
 }

@@ -1,0 +1,470 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/deploy/plot"
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/loadtest/report"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// The ways to offer more than the maximum.
+const (
+	overBatches operation = "batches"
+	overSingles operation = "single requests"
+	overKafka   operation = "Kafka"
+)
+
+// Overload is what came of offering a multiple of the maximum.
+type Overload struct {
+	Maximum       float64 // settled a second, of the same way and stack, at c.OutstandingMax in flight
+	Offered       float64 // a second
+	Accepted      int
+	Settled       int     // of them
+	RefusedEach   float64 // payments refused a second
+	RefusalMicros float64 // p50 of a refusal: 429 for a whole request
+	NormalAfter   float64 // seconds from the end of the load until payments settle within a second again
+}
+
+const (
+	// maximumLasts is how long the maximum is measured before the overload.
+	maximumLasts = 12 * time.Second
+	// overloadConnections offer requests at fixed times.
+	overloadConnections = 32
+	// normalWithin is how fast a payment settles in a normal system, and so often in a row.
+	normalWithin, normalTimes = time.Second, 5
+)
+
+// overloaded offers a multiple of the maximum for c.RateDuration.
+func (c Config) overloaded(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
+	keys, err := s.Keys()
+	if err != nil {
+		return nil, err
+	}
+	callers := &callers{load.NewCallers(s.ProducerURL(), keys)}
+	defer callers.Close()
+	o, run := &Overload{}, &Run{Payments: r.payments}
+	if r.over == overKafka {
+		err = c.overloadKafka(ctx, s, callers, population, r, o, run)
+	} else {
+		err = c.overloadDoor(ctx, s, callers, population, r, o, run)
+	}
+	if err != nil {
+		return nil, err
+	}
+	verdict, err := c.audit(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	run.Audit, run.Overload = verdict.String(), o
+	return run, nil
+}
+
+// overloadDoor offers requests to the HTTP API. A refused request is offered again later: it did
+// nothing.
+func (c Config) overloadDoor(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, o *Overload, run *Run) error {
+	lines, path := c.BatchLines, "/v1/payments:batch"
+	if r.over == overSingles {
+		lines, path = 1, "/v1/payments"
+	}
+	made, err := orders(population, r.payments+probesMax)
+	if err != nil {
+		return err
+	}
+	probes, err := orderRequests(made[:probesMax], 1)
+	if err != nil {
+		return err
+	}
+	pool, err := orderRequests(made[probesMax:], lines)
+	if err != nil {
+		return err
+	}
+	outcomes, err := watchOutcomes(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer outcomes.close()
+	d := &offers{callers: callers, path: path, pool: pool, outcomes: outcomes, refusals: load.NewRecorder()}
+
+	began := time.Now()
+	if err := d.send(ctx, maximumLasts, func(int) time.Time { // closed loop
+		for ctx.Err() == nil && outcomes.open() >= c.OutstandingMax {
+			time.Sleep(time.Millisecond)
+		}
+		return time.Time{}
+	}); err != nil {
+		return err
+	}
+	o.Maximum = float64(outcomes.settledSince(began)) / time.Since(began).Seconds()
+	if err := outcomes.drain(ctx); err != nil {
+		return err
+	}
+
+	*d = offers{callers: callers, path: path, pool: d.pool, outcomes: outcomes, refusals: d.refusals}
+	outcomes.reset()
+	began = time.Now()
+	each := time.Duration(float64(lines) / (r.times * o.Maximum) * float64(time.Second))
+	if err := d.send(ctx, c.RateDuration, func(i int) time.Time { return began.Add(time.Duration(i) * each) }); err != nil {
+		return err
+	}
+	lasted := time.Since(began).Seconds()
+	run.PerSecond = float64(outcomes.settledSince(began)) / lasted
+	if o.NormalAfter, err = normalAfter(ctx, callers, probes); err != nil {
+		return err
+	}
+	if err := outcomes.drain(ctx); err != nil {
+		return err
+	}
+	o.Offered, o.RefusedEach = float64(d.accepted.Load()+d.refused.Load())/lasted, float64(d.refused.Load())/lasted
+	o.RefusalMicros = 1000 * d.refusals.Latency("refusal").P50
+	latency := outcomes.latency.Latency("settled")
+	o.Accepted, o.Settled, run.Latency = int(d.accepted.Load()), int(latency.Count), &latency
+	return nil
+}
+
+// overloadKafka writes orders to Kafka. What is refused there gets a receipt and a report.
+func (c Config) overloadKafka(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, o *Overload, run *Run) error {
+	settling, err := mix.Parse("settling")
+	if err != nil {
+		return err
+	}
+	made, err := orders(population, probesMax)
+	if err != nil {
+		return err
+	}
+	probes, err := orderRequests(made, 1)
+	if err != nil {
+		return err
+	}
+	config := load.Config{
+		Stream: s.Kafka(), Population: population, Mix: settling, MixName: "settling", Seed: 2,
+		Rate: 1e6, WaitForRoom: true, OutstandingMax: c.OutstandingMax, Payments: r.payments / 4, DrainTimeout: reportsMax,
+	}
+	result, err := load.Run(ctx, config)
+	if err != nil {
+		return err
+	}
+	if o.Maximum = max(result.SteadyPerSecond, result.SettledPerSecond); !result.Passed {
+		return errors.New("the run is not valid: " + result.Verdict())
+	}
+	config.Seed, config.Rate, config.WaitForRoom, config.OutstandingMax = 3, r.times*o.Maximum, false, 10_000_000
+	config.Payments = int(config.Rate * c.RateDuration.Seconds())
+	config.Allowed = []pix.Reason{pix.ReasonTooLate, pix.ReasonPayeePSPSilent}
+	normal := make(chan error, 1)
+	go func() {
+		time.Sleep(c.RateDuration)
+		var err error
+		o.NormalAfter, err = normalAfter(ctx, callers, probes)
+		normal <- err
+	}()
+	if result, err = load.Run(ctx, config); err != nil {
+		return errors.Join(err, <-normal)
+	}
+	if err := <-normal; err != nil {
+		return err
+	}
+	if !result.Passed {
+		return errors.New("the run is not valid: " + result.Verdict())
+	}
+	seconds := int(c.RateDuration.Seconds())
+	settled := 0
+	for _, second := range result.PerSecond[:min(seconds, len(result.PerSecond))] {
+		settled += second.Settled
+	}
+	run.Load, run.PerSecond = result, float64(settled)/c.RateDuration.Seconds()
+	o.Offered, o.Accepted, o.Settled = config.Rate, result.Sent, result.Settled
+	o.RefusedEach = float64(result.Rejected) / result.Seconds
+	for _, latency := range result.Latencies {
+		if latency.Kind == "settled" {
+			run.Latency = &latency
+		}
+	}
+	return nil
+}
+
+// offers sends requests over HTTP.
+type offers struct {
+	callers  *callers
+	path     string
+	outcomes *outcomes
+	refusals *load.Recorder
+
+	mu                sync.Mutex
+	pool              []orderRequest
+	accepted, refused atomic.Int64 // payments
+}
+
+// send sends requests for a time, each not before an instant.
+func (d *offers) send(ctx context.Context, lasts time.Duration, at func(i int) time.Time) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	until := time.Now().Add(lasts)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range overloadConnections {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				due := at(int(next.Add(1)) - 1)
+				if due.After(until) || time.Now().After(until) {
+					return
+				}
+				time.Sleep(time.Until(due))
+				if err := d.offer(ctx); err != nil {
+					cancel(fmt.Errorf("the run is not valid: %w", err))
+				}
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+func (d *offers) offer(ctx context.Context) error {
+	d.mu.Lock()
+	if len(d.pool) == 0 {
+		d.mu.Unlock()
+		return errors.New("there are too few payments: raise --overload-payments")
+	}
+	request := d.pool[0]
+	d.pool = d.pool[1:]
+	d.mu.Unlock()
+	sent := time.Now()
+	d.outcomes.sending(request.body, sent)
+	answer, err := d.callers.Send(ctx, http.MethodPost, d.path, request.ispb, request.body)
+	if err != nil {
+		return err
+	}
+	accepted := bytes.Count(answer.Body, []byte(`"status":"accepted"`))
+	switch {
+	case answer.Status == http.StatusTooManyRequests:
+		d.refusals.Record(time.Since(sent))
+		d.mu.Lock()
+		d.pool = append(d.pool, request)
+		d.mu.Unlock()
+	case answer.Status != http.StatusOK && answer.Status != http.StatusAccepted, accepted == 0:
+		return fmt.Errorf("%s: the HTTP API responds %d: %.500s", d.path, answer.Status, answer.Body)
+	}
+	d.outcomes.accepted.Add(int64(accepted))
+	d.accepted.Add(int64(accepted))
+	d.refused.Add(int64(request.payments - accepted))
+	return nil
+}
+
+// outcomes reads the settlement reports of payments that were sent over HTTP.
+type outcomes struct {
+	client             *kgo.Client
+	done               chan struct{}
+	latency            *load.Recorder
+	accepted, reported atomic.Int64
+
+	mu      sync.Mutex
+	sent    map[pix.EndToEndID]time.Time
+	settled []time.Time
+}
+
+func watchOutcomes(ctx context.Context, s *stack.Stack) (*outcomes, error) {
+	options, err := s.Kafka().Options()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(append(options, kgo.ClientID("bench"), kgo.ConsumeTopics(stream.Settlements), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
+	if err != nil {
+		return nil, err
+	}
+	o := &outcomes{client: client, done: make(chan struct{}), latency: load.NewRecorder(), sent: map[pix.EndToEndID]time.Time{}}
+	go func() {
+		defer close(o.done)
+		for ctx.Err() == nil {
+			fetches := client.PollFetches(ctx)
+			if fetches.IsClientClosed() {
+				return
+			}
+			o.take(fetches, time.Now())
+		}
+	}()
+	return o, nil
+}
+
+func (o *outcomes) close() { o.client.Close(); <-o.done }
+
+func (o *outcomes) take(fetches kgo.Fetches, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var report pixv1.SettlementReport
+	fetches.EachRecord(func(r *kgo.Record) {
+		report.Reset()
+		id, err := pix.ParseEndToEndID(string(r.Key))
+		sent, ours := o.sent[id]
+		if err != nil || !ours || report.UnmarshalVT(r.Value) != nil {
+			return // a payment without an outcome is missed in drain
+		}
+		delete(o.sent, id)
+		o.reported.Add(1)
+		if report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
+			o.settled = append(o.settled, now)
+			o.latency.Record(now.Sub(sent))
+		}
+	})
+}
+
+const idField = `"end_to_end_id":"`
+
+// sending notes the payments of a body.
+func (o *outcomes) sending(body []byte, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for {
+		_, rest, found := bytes.Cut(body, []byte(idField))
+		if !found {
+			return
+		}
+		o.sent[pix.EndToEndID(rest[:len(pix.EndToEndID{})])] = at
+		body = rest
+	}
+}
+
+// open is how many accepted payments have no report.
+func (o *outcomes) open() int { return int(o.accepted.Load() - o.reported.Load()) }
+
+func (o *outcomes) settledSince(began time.Time) (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, at := range o.settled {
+		if at.After(began) {
+			n++
+		}
+	}
+	return n
+}
+
+// drain returns when every accepted payment has a report.
+func (o *outcomes) drain(ctx context.Context) error {
+	for until := time.Now().Add(reportsMax); o.open() > 0; time.Sleep(20 * time.Millisecond) {
+		if ctx.Err() != nil || time.Now().After(until) {
+			return fmt.Errorf("the run is not valid: %d accepted payments have no report after %v", o.open(), reportsMax)
+		}
+	}
+	return ctx.Err()
+}
+
+// reset forgets latencies: what is measured begins.
+func (o *outcomes) reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.latency = load.NewRecorder()
+}
+
+// probesMax bounds the payments that find out when the system is normal again.
+const probesMax = 2000
+
+// normalAfter returns after how many seconds payments settle fast again, from the first of a
+// series that does.
+func normalAfter(ctx context.Context, callers *callers, probes []orderRequest) (float64, error) {
+	began := time.Now()
+	var first time.Time
+	fast := 0
+	for _, probe := range probes {
+		sent := time.Now()
+		answer, err := callers.Send(ctx, http.MethodPost, "/v1/payments", probe.ispb, probe.body, "Prefer", "wait=2")
+		if err != nil {
+			return 0, err
+		}
+		if answer.Status != http.StatusOK || time.Since(sent) > normalWithin {
+			fast = 0
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		if fast++; fast == 1 {
+			first = sent
+		}
+		if fast == normalTimes {
+			return first.Sub(began).Seconds(), nil
+		}
+	}
+	return 0, fmt.Errorf("the run is not valid: after %v payments still take more than %v", time.Since(began), normalWithin)
+}
+
+// overloadTable shows what comes of offering too much.
+func (r *Result) overloadTable() report.Table {
+	table := report.Table{Title: "Overload", Head: []string{"", "maximum", "offered/s", "settled/s", "of the maximum", "refused/s", "a refusal, µs", "accepted", "of which settled", "p50", "p99", "normal after"},
+		Note: "The maximum is measured before, the same way. Of the front door, refused is 429 and nothing done; a refusal is that of a whole request, p50. Of Kafka, refused is LQ10 or AB03. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again"}
+	for _, row := range r.Rows {
+		if row.Figures[overloadFigures] == nil {
+			continue
+		}
+		of := func(name string) float64 { return row.spread(overloadFigures, name).median }
+		settled := row.spread(runFigures, "per_second").median
+		cells := []string{row.Name, thousands(int(of("maximum"))), thousands(int(of("offered"))), thousands(int(settled)), percent(settled / max(1, of("maximum"))),
+			thousands(int(of("refused"))), "", thousands(int(of("accepted"))), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median), fmt.Sprintf("%.1f", of("normal_after"))}
+		if us := of("refusal_us"); us > 0 {
+			cells[6] = fmt.Sprintf("%.0f", us)
+		}
+		table.Add(cells...)
+	}
+	return table
+}
+
+// drawOverload draws what settles of what is offered, and how long it takes, for each way.
+func (r *Result) drawOverload() *plot.Drawing {
+	lines := map[operation][2]plot.Series{}
+	most, slowest := 0.0, 1.0
+	var names []string
+	ways := []operation{overBatches, overSingles, overKafka}
+	for i, way := range ways {
+		settled, latency := plot.Series{Color: i}, plot.Series{Color: i}
+		for _, row := range r.Rows {
+			if row.Figures[overloadFigures] == nil || row.way() != way {
+				continue
+			}
+			maximum, offered := row.spread(overloadFigures, "maximum").median, row.spread(overloadFigures, "offered").median
+			if len(settled.Points) == 0 {
+				settled.Points = append(settled.Points, [2]float64{0, 0}, [2]float64{maximum, maximum})
+			}
+			done, ms := row.spread(runFigures, "per_second").median, p99.spread(row).median
+			settled.Points, latency.Points = append(settled.Points, [2]float64{offered, done}), append(latency.Points, [2]float64{offered, ms})
+			most, slowest = max(most, offered), max(slowest, ms)
+		}
+		names, lines[way] = append(names, string(way)), [2]plot.Series{settled, latency}
+	}
+	if most == 0 {
+		return nil
+	}
+	d := &plot.Drawing{Title: "Overload: offered, settled, and the p99 of what settled", Width: plot.FullWidth, Height: 300}
+	top := d.Legend(14, 14, d.Width-28, names) + 26
+	x := plot.FromZero(most, 4, func(v float64) string { return thousands(int(v)) + "/s" })
+	left := plot.Panel{Title: "settled a second", X: x, Y: plot.FromZero(most/2, 4, func(v float64) string { return thousands(int(v)) })}
+	right := plot.Panel{Title: "p99", X: x, Y: plot.Milliseconds(100, slowest)}
+	for _, way := range ways {
+		left.Series, right.Series = append(left.Series, lines[way][0]), append(right.Series, lines[way][1])
+	}
+	width := d.Width/2 - 90
+	d.Panel(plot.Frame{X: 64, Y: top, Width: width, Height: d.Height - 36 - top}, left)
+	d.Panel(plot.Frame{X: d.Width/2 + 64, Y: top, Width: width, Height: d.Height - 36 - top}, right)
+	return d
+}
+
+// way is how a row of the part overload offers its payments.
+func (r Row) way() operation {
+	for _, way := range []operation{overBatches, overSingles, overKafka} {
+		if strings.Contains(r.Name, string(way)) {
+			return way
+		}
+	}
+	return ""
+}

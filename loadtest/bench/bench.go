@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,6 +23,7 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/flood"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/mix"
@@ -321,6 +323,12 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	if r.profiled {
 		profile = startProfile(ctx, engines[0], c.Profiles)
 	}
+	stopFlood := func() error { return nil }
+	if r.flood != "" {
+		if stopFlood, err = c.startFlood(ctx, s, population, r); err != nil {
+			return nil, err
+		}
+	}
 	var after meter.Sample
 	var counted meter.Engines
 	var readErr, unmeasured error
@@ -333,7 +341,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 		counted = counted.Since(countedBefore)
 	}
 	result, err := load.Run(ctx, config)
-	if err := errors.Join(err, readErr, unmeasured); err != nil {
+	if err := errors.Join(err, readErr, unmeasured, stopFlood()); err != nil {
 		return nil, err
 	}
 	if !result.Passed {
@@ -369,6 +377,22 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 		run.Profile.count(counted, run.Costs, r.payments)
 	}
 	return run, nil
+}
+
+// startFlood sends a row's flood until stop is called.
+func (c Config) startFlood(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (stop func() error, err error) {
+	kafka, err := s.Kafka().Options()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		sent, err := flood.Flood{Kind: r.flood, PerSecond: r.floodRate, Population: population, Bank: population.Banks - 1, Random: rand.New(rand.NewPCG(2, 0))}.Run(ctx, kafka)
+		fmt.Fprintf(c.Log, "the flood sent %s %s\n", thousands(sent), r.flood)
+		ended <- err
+	}()
+	return func() error { cancel(); return <-ended }, nil
 }
 
 func perPayment(before, after meter.Sample, payments int) float64 {

@@ -111,7 +111,7 @@ func (r Row) headline() []report.Fact {
 		return facts
 	case slowBanksPart:
 		return []report.Fact{{Name: "settled, " + r.Name, Value: rate}}
-	case "latency", "half":
+	case "latency", "half", floodPart:
 		return []report.Fact{{Name: "p50 / p99, " + r.Name, Value: latency(latencyFigures)}}
 	case overloadPart:
 		return []report.Fact{{Name: "settled, " + r.Name, Value: rate}}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/flood"
 )
 
 // row is a row of the bench: what is measured, and how its settings differ from the shipped
@@ -34,6 +35,8 @@ type row struct {
 	customers   int
 	cacheGrid   string
 	mix         string
+	flood       flood.Kind // sent by others meanwhile; empty: nothing
+	floodRate   int        // messages a second
 	env         map[string][]string
 }
 
@@ -41,6 +44,7 @@ const (
 	doorPart      = "door"
 	slowBanksPart = "slow-banks"
 	overloadPart  = "overload"
+	floodPart     = "flood"
 )
 
 // slowBanks take 1.45 s on average, p50 1.3 s, p95 2.4 s: about as the banks of PIX.
@@ -59,6 +63,7 @@ var parts = []struct{ name, what string }{
 	{"banks", "the maximum with 50 and with 500 banks"},
 	{slowBanksPart, "the maximum with banks that answer after 1.0 to 2.5 s, as in PIX, beside one with banks that answer at once; the memory of a payment in flight"},
 	{overloadPart, "two and three times the maximum, in batches and in single requests over HTTP, and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again"},
+	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts or copies of a payment that waits, and while four of five banks are silent"},
 	{"hottest", "the maximum with all payments to one payee"},
 	{"customers", "the maximum with many customers"},
 	{"growth", "rate and costs from million to million, with two sizes of the ledger's cache"},
@@ -154,6 +159,10 @@ func (c Config) rows() (chosen []row) {
 			r.inFlight = c.SlowOutstandingMax
 			r.env = map[string][]string{stack.Simulator: {slowBanks}}
 		}),
+		c.flooded("nobody else", "", 0),
+		c.flooded("6,000 conflicts/s", flood.Conflicts, 6000),
+		c.flooded("2,000 copies/s", flood.Copies, 2000),
+		c.flooded("2,000/s to 4 silent banks of 5", flood.ToSilentBanks, 2000),
 		with("hottest", "one payee", func(r *row) {
 			r.mix = "hottest" // all wait for one bank, which must not count as busy
 			r.env = map[string][]string{stack.Engine: {"ENGINE_IN_FLIGHT_PSP_SHARE=1"}}
@@ -186,6 +195,20 @@ func (c Config) door(name string, asks operation, payments int) row {
 	return row{part: doorPart, name: "front door, " + name, asks: asks, payments: payments,
 		env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000", "SHED_AGE=10m"}}}
 }
+
+// flooded is a row of payments to the first bank, while others send a flood.
+func (c Config) flooded(name string, kind flood.Kind, rate int) row {
+	r := row{part: floodPart, name: "1,000/s, " + name, rate: 1000, payments: int(1000 * c.RateDuration.Seconds()), mix: "hottest",
+		banks: 5, sharedCores: true, flood: kind, floodRate: rate}
+	if kind == flood.ToSilentBanks {
+		// A room that they would fill within 10 s, if they could.
+		r.env = map[string][]string{stack.Simulator: {silentBanks}, stack.Engine: {"ENGINE_IN_FLIGHT_MAX=20000"}}
+	}
+	return r
+}
+
+// silentBanks are all of five but the first.
+const silentBanks = `SIMULATOR_PROFILES={"10000002": {"silent_share": 1}, "10000003": {"silent_share": 1}, "10000004": {"silent_share": 1}, "10000005": {"silent_share": 1}}`
 
 // differs names the settings that differ from the shipped ones.
 func (r row) differs() string {

@@ -62,6 +62,7 @@ func init() {
 		{"bank-slow", "for 4 to 8 s a bank takes 0.5 to 8 s to respond", anywhere, bankBehaves(`{"delay": {"min_ms": 500, "mean_ms": 2000, "max_ms": 8000}}`)},
 		{"bank-duplicate", "for 4 to 8 s a bank sends every response twice", anywhere, bankBehaves(`{"duplicate_share": 1}`)},
 		{"bank-rejecting", "for 4 to 8 s a bank rejects half of its payments", anywhere, bankBehaves(`{"accept_share": 0.5, "reject_codes": ["` + rejectedByBank.String() + `"]}`)},
+		{"flood", "for 4 to 8 s one bank sends 4,000 conflicting orders and 2,000 copies of a waiting payment a second", anywhere, floodByABank},
 		{"forge-answers", "for 4 to 8 s forged responses: from other banks, about unknown payments, against the verdict, racing with the true ones", anywhere, forgeAnswers},
 		{"overload", "for 4 to 8 s all banks pay as fast as they can, over HTTP and straight to Kafka", anywhere, overload},
 		{"bomb", "a batch that unpacks to 900 MB, on a partition of the payments and of the responses", anywhere, dropBomb},

@@ -1,0 +1,103 @@
+// Package flood sends what one bank may send to hurt the others: orders that conflict, copies
+// of an order that waits, payments to banks that do not answer.
+package flood
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// Kind is what is sent.
+type Kind string
+
+// The kinds. ToSilentBanks is to all banks but the first, which must be silent then.
+const (
+	Conflicts     Kind = "conflicts"
+	Copies        Kind = "copies"
+	ToSilentBanks Kind = "payments to silent banks"
+)
+
+// Flood is a stream of orders.
+type Flood struct {
+	Kind       Kind
+	PerSecond  int
+	Population sandbox.Population
+	Bank       int // that sends
+	Random     *rand.Rand
+}
+
+const (
+	// idFor is how long all messages have one id.
+	idFor = 10 * time.Second
+	// tick is the time between two bursts.
+	tick = 10 * time.Millisecond
+	// bufferedMax bounds what waits for Kafka: a flood never takes more memory than this.
+	bufferedMax = 100_000
+)
+
+// Run sends until ctx ends, and returns how many messages it sent.
+func (f Flood) Run(ctx context.Context, kafka []kgo.Opt) (sent int, err error) {
+	client, err := kgo.NewClient(append(slices.Clone(kafka), kgo.ClientID("flood"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
+		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(bufferedMax))...)
+	if err != nil {
+		return 0, fmt.Errorf("cannot create the Kafka producer of a flood: %w", err)
+	}
+	defer client.Close()
+	started := time.Now()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var order *pixv1.PaymentOrder
+	var from time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return sent, nil
+		case now := <-ticker.C:
+			due := int(now.Sub(started).Seconds() * float64(f.PerSecond))
+			for ; sent < due && ctx.Err() == nil; sent++ {
+				if order == nil || f.Kind == ToSilentBanks || now.Sub(from) > idFor {
+					order, from = f.order(now, sent), now
+				}
+				if f.Kind == Conflicts {
+					order.AmountCentavos++
+				}
+				value, err := order.MarshalVT()
+				if err != nil {
+					return sent, err
+				}
+				client.Produce(ctx, &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value}, nil)
+			}
+		}
+	}
+}
+
+// order returns a new payment of one centavo.
+func (f Flood) order(now time.Time, n int) *pixv1.PaymentOrder {
+	p := f.Population
+	payer := p.Customer(f.Bank + p.Banks*f.Random.IntN(p.Customers/p.Banks))
+	payee := p.Customer(1 + f.Bank)
+	switch f.Kind {
+	case Copies:
+		payee = p.Special((f.Bank+1)%p.Banks, sandbox.SilentBranch)
+	case ToSilentBanks:
+		payer, payee = p.Customer(f.Random.IntN(p.Customers)), p.Customer(1+n%(p.Banks-1))
+	}
+	return &pixv1.PaymentOrder{
+		EndToEndId: pix.NewEndToEndID(payer.ISPB, now, f.Random).String(), AcceptedAtUnixMs: now.UnixMilli(),
+		Payer: account(payer), Payee: account(payee), AmountCentavos: 1,
+	}
+}
+
+func account(a pix.Account) *pixv1.Account {
+	return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
+}

@@ -69,6 +69,7 @@ type flight struct {
 	judgement judgement  // of the look-up that made the order a dead letter
 	waits     *questions // to the PSP, while this order waits for its response
 	asked     int64      // the second in which it was asked
+	slim      bool       // record has only its offset: see partition.slim
 	shares    bool       // a return takes a place of its bank's share
 	charged   bool       // the question takes a place of the payer's share: the PSP was silent
 	hopAt     time.Time  // when the present hop began

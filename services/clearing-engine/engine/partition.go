@@ -98,6 +98,16 @@ func (p *partition) run() {
 	}
 }
 
+// stopped reports whether the partition is released.
+func (p *partition) stopped() bool {
+	select {
+	case <-p.stop:
+		return true
+	default:
+		return false
+	}
+}
+
 // forget drops everything in flight: the next owner of the partition gets it again.
 func (p *partition) forget() {
 	p.inbox.close()
@@ -275,6 +285,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 			f.charged = true
 		}
 		p.engine.room.awaitBank(1)
+		p.slim(f)
 		p.noteDue(f)
 		p.engine.produce(p.authorizationRequest(f), func() { p.engine.crash.Pass(afterRequestProduced) })
 	case payment.Post:
@@ -298,6 +309,12 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.engine.crash.Pass(afterReportProduced)
 	case payment.DeadLetter:
 		p.addToShare(holder{bank: order.ID.Payer()})
+		if f.slim {
+			p.free(f.record)
+			p.fetchAgain(f.record.Offset, returning{order.ID.Payer(), command.Reason})
+			p.leave(f)
+			return
+		}
 		p.deadLetter(f.record, conflictOf(f.kind, order, command.Reason), func() { p.inbox.put(event{kind: reported, flight: f}) })
 	case payment.Halt:
 		p.engine.fail(fmt.Errorf("partition %d, offset %d: %s", p.number, f.record.Offset, command.Detail))
@@ -473,7 +490,6 @@ func (p *partition) end(f *flight, now time.Time) {
 	if p.flights[order.ID] != f {
 		broken("an order ends once: %s", order.ID)
 	}
-	delete(p.flights, order.ID)
 	isReport := outcome != payment.Outcome{}
 	if isReport {
 		f.kind.count(p.engine.metrics, order, outcome)
@@ -487,10 +503,16 @@ func (p *partition) end(f *flight, now time.Time) {
 	if !isReport {
 		p.freeShare(holder{bank: order.ID.Payer()})
 	}
-	if f.shares {
-		p.freeShare(holder{bank: order.ID.Payer()})
-	}
 	p.finish(f.record)
+	p.leave(f)
+}
+
+// leave ends an order's flight, and judges what waited for it.
+func (p *partition) leave(f *flight) {
+	delete(p.flights, f.payment.Order.ID)
+	if f.shares {
+		p.freeShare(holder{bank: f.payment.Order.ID.Payer()})
+	}
 	p.endWaiters(f)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -26,23 +27,23 @@ type reader struct {
 	wake   chan struct{} // holds a token while something is wanted
 }
 
-// reading is a request for records of a partition.
+// reading is a request for a record.
 type reading struct {
 	partition *partition
-	offsets   []int64 // ascending
+	offset    int64
 }
 
 func newReader(e *Engine) (r *reader, err error) {
 	r = &reader{engine: e, wake: make(chan struct{}, 1)}
 	r.client, err = stream.Connect(e.config.Stream, e.on.Dial, "clearing-engine-reader", e.telemetry,
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchMaxPartitionBytes(128<<10), kgo.FetchMaxBytes(1<<20))
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(128<<10), kgo.FetchMaxBytes(1<<20))
 	return r, err
 }
 
-// read asks for records. They arrive in the partition's inbox.
-func (r *reader) read(p *partition, offsets []int64) {
+// read asks for a record. It arrives in the partition's inbox.
+func (r *reader) read(p *partition, offset int64) {
 	r.mu.Lock()
-	r.wanted = append(r.wanted, reading{p, offsets})
+	r.wanted = append(r.wanted, reading{p, offset})
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
@@ -62,10 +63,9 @@ func (r *reader) run(ctx context.Context) {
 		wanted := r.wanted
 		r.wanted = nil
 		r.mu.Unlock()
-		// One partition at a time, with all that it wants.
 		byPartition := map[*partition][]int64{}
 		for _, w := range wanted {
-			byPartition[w.partition] = append(byPartition[w.partition], w.offsets...)
+			byPartition[w.partition] = append(byPartition[w.partition], w.offset)
 		}
 		for p, offsets := range byPartition {
 			r.fetch(ctx, p, offsets)
@@ -76,79 +76,64 @@ func (r *reader) run(ctx context.Context) {
 const (
 	// readMax bounds the records of one poll.
 	readMax = 500
-	// seekFrom is the number of unwanted records from which the reader begins anew behind them.
+	// seekFrom is the number of unwanted records from which the reader seeks to the next wanted one.
 	seekFrom = 1000
+	// readPatience is how long the reader waits before it seeks. Between two wanted records may
+	// stand a batch that no client can read.
+	readPatience = 500 * time.Millisecond
 )
 
 // fetch reads records of one partition.
 func (r *reader) fetch(ctx context.Context, p *partition, offsets []int64) {
 	slices.Sort(offsets)
-	for len(offsets) > 0 {
-		run := 1 // offsets that are near to each other
-		for run < len(offsets) && offsets[run]-offsets[run-1] < seekFrom {
-			run++
-		}
-		if !r.fetchRun(ctx, p, offsets[:run]) {
-			return
-		}
-		offsets = offsets[run:]
+	for len(offsets) > 0 && ctx.Err() == nil && !p.stopped() && r.engine.failed.Err() == nil {
+		offsets = r.seek(ctx, p, offsets)
 	}
 }
 
-// rereadPatience is how long the reader waits for a record before it begins at the next wanted
-// one: a batch between them may be one that no client can read.
-const rereadPatience = time.Second
-
-// fetchRun returns false if the records are not wanted any more.
-func (r *reader) fetchRun(ctx context.Context, p *partition, offsets []int64) bool {
-	began := int64(-1) // the first wanted offset when the client began
-	topic := map[string][]int32{stream.Payments: {p.number}}
-	defer func() { r.client.RemoveConsumePartitions(topic) }()
-	for again := true; len(offsets) > 0; {
+// seek reads from the first of the offsets, and returns those that it did not come to.
+func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left []int64) {
+	r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.Payments: {p.number: kgo.NewOffset().At(offsets[0])}})
+	defer r.client.RemoveConsumePartitions(map[string][]int32{stream.Payments: {p.number}})
+	sought := offsets[0]
+	for next := sought; len(offsets) > 0; {
 		most := r.engine.room.wait(ctx)
 		if most == 0 {
-			return false
+			return offsets
 		}
-		select {
-		case <-p.stop:
-			return false
-		default:
-		}
-		if again {
-			r.client.RemoveConsumePartitions(topic)
-			r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.Payments: {p.number: kgo.NewOffset().At(offsets[0])}})
-			again, began = false, offsets[0]
-		}
-		patient, cancel := context.WithTimeout(ctx, rereadPatience)
-		fetches := r.client.PollRecords(patient, min(most, readMax))
+		polling, cancel := context.WithTimeout(ctx, readPatience)
+		fetches := r.client.PollRecords(polling, min(most, readMax))
+		patient := polling.Err() == nil
 		cancel()
-		gone := false
-		fetches.EachError(func(topic string, _ int32, err error) {
-			again = true
-			gone = gone || errors.Is(err, kerr.OffsetOutOfRange)
-			if !errors.Is(err, context.DeadlineExceeded) {
-				r.engine.fetchError(ctx, topic, -1, err) // not of the partition's own position
+		gone, away := false, !patient
+		fetches.EachError(func(topic string, partition int32, err error) {
+			gone, away = gone || errors.Is(err, kerr.OffsetOutOfRange), true
+			if patient { // it may be of a batch between wanted records
+				r.engine.log.Debug("cannot fetch again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+				sleep(ctx, 10*time.Millisecond)
 			}
 		})
 		fetches.EachRecord(func(record *kgo.Record) {
 			switch {
-			case record.Partition != p.number || len(offsets) == 0 || record.Offset < offsets[0]:
+			case record.Partition != p.number || away || len(offsets) == 0 || record.Offset < next:
+				return
+			case record.Offset > next: // a gap: behind it a record may claim the offset of another one
+				gone, away = next == sought, true
+				return
 			case record.Offset == offsets[0]:
 				p.inbox.put(event{kind: fetchedAgain, record: record})
 				offsets = offsets[1:]
-			case began == offsets[0]:
-				gone = true
-			default:
-				again = true // a record may claim another place than it has
 			}
+			next++
+			away = len(offsets) > 0 && offsets[0]-record.Offset >= seekFrom
 		})
 		if gone {
 			r.engine.fail(fmt.Errorf("partition %d of %s has no record %d any more, and an order waits for it: was the topic truncated or made anew?", p.number, stream.Payments, offsets[0]))
-			return false
+			return offsets
 		}
-		if again && len(offsets) > 0 && began == offsets[0] && !sleep(ctx, 100*time.Millisecond) {
-			return false
+		if away {
+			return offsets
 		}
 	}
-	return true
+	return nil
 }

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -64,7 +64,6 @@ func (p *partition) endWaiters(f *flight) {
 		return
 	}
 	own, reported := f.kind.digest(&f.payment.Order), f.payment.Outcome != payment.Outcome{}
-	var again []int64
 	for _, w := range f.waiting {
 		reason := pix.ReasonNone // it arrives again
 		switch {
@@ -80,11 +79,7 @@ func (p *partition) endWaiters(f *flight) {
 		case w.digest == own, f.judgement.reason == pix.ReasonIDTaken, f.judgement.holds != nil && !f.judgement.holds(w.digest):
 			reason = f.judgement.reason
 		}
-		p.again[w.offset] = returning{w.bank, reason}
-		again = append(again, w.offset)
-	}
-	if slices.Sort(again); len(again) > 0 {
-		p.engine.reader.read(p, again)
+		p.fetchAgain(w.offset, returning{w.bank, reason})
 	}
 }
 
@@ -92,6 +87,11 @@ func (p *partition) endWaiters(f *flight) {
 type returning struct {
 	bank   pix.ISPB
 	reason pix.Reason // of its dead letter; none: it arrives again
+}
+
+func (p *partition) fetchAgain(offset int64, r returning) {
+	p.again[offset] = r
+	p.engine.reader.read(p, offset)
 }
 
 // arriveAgain takes the record of a waiter.
@@ -111,6 +111,26 @@ func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
 	default:
 		p.take(a, true, now)
 	}
+}
+
+// slimFrom is the size from which a record is let go of while its order waits for its bank. An
+// order needs 200 bytes, but nothing stops a sender from adding a megabyte of unknown fields.
+const slimFrom = 512
+
+// slim lets go of a large record: its bytes are free for others. If the order still becomes a
+// dead letter, the record is fetched again.
+func (p *partition) slim(f *flight) {
+	bytes := bytesOf(f.record)
+	if bytes <= slimFrom {
+		return
+	}
+	order := &f.payment.Order
+	for _, a := range []*pix.Account{&order.Payer, &order.Payee} { // their texts lie in the record
+		a.ISPB, a.Branch, a.Number = pix.ISPB(strings.Clone(string(a.ISPB))), strings.Clone(a.Branch), strings.Clone(a.Number)
+	}
+	f.record, f.slim = &kgo.Record{Topic: f.record.Topic, Partition: f.record.Partition, Offset: f.record.Offset, Timestamp: f.record.Timestamp}, true
+	p.roomBytes.Add(-bytes)
+	p.engine.room.free(0, bytes)
 }
 
 // takeShare takes a place of a share of the room. It returns false if the share is used up.

@@ -5,7 +5,10 @@ import (
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
@@ -310,5 +313,101 @@ func TestReturnsOfAPaymentHaveARate(t *testing.T) {
 	}
 	if len(rate.next) > 2000 {
 		t.Errorf("%d payments are remembered", len(rate.next))
+	}
+}
+
+// large returns an order as a message with 200 kB of a field that nobody knows.
+func (w *world) large(order *pixv1.PaymentOrder) []byte {
+	w.t.Helper()
+	value, err := order.MarshalVT()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	value = protowire.AppendTag(value, 1000, protowire.BytesType)
+	return protowire.AppendBytes(value, make([]byte, 200_000))
+}
+
+func (w *world) sendValue(key string, value []byte) {
+	w.t.Helper()
+	if err := w.client.ProduceSync(w.t.Context(), &kgo.Record{Topic: stream.Payments, Key: []byte(key), Value: value}).FirstErr(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Large orders to a silent bank leave their bytes of the room to others while they wait.
+func TestLargeOrdersThatWaitLeaveTheRoomToOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank("10000003")()
+		e := w.start(func(c *Config) { c.InFlightBytesMax = 1 << 20 })
+		for range 20 {
+			order := w.order()
+			order.Payee.Ispb = "10000003"
+			w.sendValue(order.EndToEndId, w.large(order))
+		}
+		started := time.Now()
+		id := w.pay()
+		w.await("the report of another payment", func() bool { return len(w.reports()[id.String()]) == 1 })
+		if took := time.Since(started); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		w.await("the last offset", func() bool { return w.committed() == 21 })
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An order whose record was let go of, and which then meets another verdict, becomes a dead
+// letter with its whole payload.
+func TestALargeOrderBecomesAWholeDeadLetter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.start()
+		order := w.order()
+		value := w.large(order)
+		w.sendValue(order.EndToEndId, value)
+		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+		id := pix.EndToEndID([]byte(order.EndToEndId))
+		other := pix.Content{Payer: pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}, Payee: pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"}, AmountCentavos: 7}
+		receipt := ledger.AppendReceipt(nil, id, other, pix.ReasonInactivePSP, true)[0]
+		w.ledger.set(func() { w.ledger.transfers[receipt.ID] = receipt })
+		defer w.bank()()
+		w.await("the last offset", func() bool { return w.committed() == 1 })
+		letter := w.letters()[0]
+		if letter == nil || letter.ReasonCode != "DUPL" || int(letter.PayloadSizeBytes) != len(value) || len(letter.Payload) != stream.DeadLetterPayloadBytesMax {
+			t.Errorf("the dead letter has %d of %d bytes: %.200v", len(letter.GetPayload()), letter.GetPayloadSizeBytes(), letter)
+		}
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Between copies that are fetched again may stand batches that no client can read.
+func TestCopiesAreFetchedAgainAcrossUnreadableBatches(t *testing.T) {
+	for name, batch := range hostileBatches(t) {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.latency = time.Millisecond
+				e := w.start()
+				order := w.order()
+				w.send(order.EndToEndId, order)
+				w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+				for i := range uint64(3) {
+					w.send(order.EndToEndId, copyOf(order, 200+i))
+					raw, _, _ := batch()
+					if _, err := hostile.Produce(w.t.Context(), w.client, stream.Payments, 0, raw); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.send(order.EndToEndId, copyOf(order, 300))
+				last := w.pay() // behind all of them
+				defer w.bank()()
+				w.await("the payment behind them", func() bool { return len(w.reports()[last.String()]) == 1 })
+				w.await("the dead letters of all copies", func() bool { return w.lettersOf(pix.ReasonConflict) == 4 })
+				if _, err := e.end(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }

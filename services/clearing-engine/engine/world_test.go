@@ -318,8 +318,11 @@ func (l *willingLedger) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferE
 				status = l.status(chain)
 			}
 		}
-		if _, exists := l.transfers[chain[0].ID]; exists {
+		if before, exists := l.transfers[chain[0].ID]; exists {
 			status = tb.TransferExists
+			if before.Flags != chain[0].Flags {
+				status = tb.TransferExistsWithDifferentFlags
+			}
 		}
 		for i, transfer := range chain {
 			switch {

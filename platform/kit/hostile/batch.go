@@ -110,16 +110,16 @@ func Produce(ctx context.Context, client *kgo.Client, topic string, partition in
 	if err != nil {
 		return 0, err
 	}
-	for _, topic := range answer.(*kmsg.ProduceResponse).Topics {
-		for _, p := range topic.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				if p.ErrorMessage != nil {
-					err = fmt.Errorf("%w: %s", err, *p.ErrorMessage)
-				}
-				return 0, err
-			}
-			return p.BaseOffset, nil
-		}
+	response := answer.(*kmsg.ProduceResponse)
+	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
+		return 0, errors.New("the broker's response does not name the partition")
 	}
-	return 0, errors.New("the broker's response names no partition")
+	taken := response.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(taken.ErrorCode); err != nil {
+		if taken.ErrorMessage != nil {
+			err = fmt.Errorf("%w: %s", err, *taken.ErrorMessage)
+		}
+		return 0, err
+	}
+	return taken.BaseOffset, nil
 }

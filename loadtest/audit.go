@@ -77,7 +77,7 @@ take about 0.5 GiB of memory and half a minute.`,
 		}
 		// Not closed: Close would wait for the ledger, and the process ends now anyway.
 		verdict, err := audit.Run(command.Context(), audit.Config{
-			Kafka: kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, Secrets: secrets,
+			Kafka: kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, Secrets: secrets, Behind: environment.Stream.Behind,
 			Log: func(format string, arguments ...any) { fmt.Fprintf(os.Stderr, format+"\n", arguments...) },
 		})
 		if err != nil {

@@ -95,8 +95,8 @@ func (a *Auditor) Answers(secrets Secrets, cut []int32) {
 }
 
 // readAnswers reads the responses that the topic still keeps.
-func readAnswers(ctx context.Context, secrets Secrets, topics *topics, a *Auditor) error {
-	if secrets == nil {
+func readAnswers(ctx context.Context, config *Config, topics *topics, a *Auditor) error {
+	if config.Secrets == nil {
 		return nil
 	}
 	bounds, err := topics.boundsOf(ctx, answersTopic)
@@ -109,8 +109,17 @@ func readAnswers(ctx context.Context, secrets Secrets, topics *topics, a *Audito
 			cut = append(cut, partition)
 		}
 	}
-	a.Answers(secrets, cut)
-	if err := topics.readAll(ctx, answersTopic, bounds, a.Answer, nil); err != nil && ctx.Err() == nil {
+	a.Answers(config.Secrets, cut)
+	behind := func(partition int32, offset int64) (next int64, known bool) {
+		if config.Behind == nil {
+			return 0, false
+		}
+		ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
+		defer cancel()
+		next, err := config.Behind(ctx, topics.client, answersTopic, partition, offset)
+		return next, err == nil && next > offset
+	}
+	if err := topics.readAll(ctx, answersTopic, bounds, a.Answer, behind); err != nil && ctx.Err() == nil {
 		// Banks write this topic. What one of them writes must not end the audit.
 		a.answers.secrets, a.summary.AnswersUnread = nil, err.Error()
 	} else if err != nil {

@@ -300,7 +300,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 		}
 	}
 	verdict, err := audit.Run(ctx, audit.Config{
-		Secrets: secrets, Kafka: r.kafka, Ledger: r.client, Deadline: config.Deadline, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
+		Secrets: secrets, Behind: w.Kafka().Behind, Kafka: r.kafka, Ledger: r.client, Deadline: config.Deadline, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
 		Log: func(format string, arguments ...any) { live.event(format, arguments...) },
 	})
 	// Only now: the audit waited until no payment was in flight.
@@ -337,6 +337,9 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 	}
 	if problem := r.world.planted.problem(verdict.Summary.DeadLetters[unreadable]); problem != "" {
 		result.Problems = append(result.Problems, problem)
+	}
+	if why := verdict.Summary.AnswersUnread; why != "" {
+		result.Problems = append(result.Problems, "the audit did not check the responses of banks: "+why)
 	}
 	if result.Answers.Answers == 0 {
 		result.Problems = append(result.Problems, "the producer answered about no payment")

@@ -45,8 +45,12 @@ func TestHostileBatches(t *testing.T) {
 		}
 	}
 	s.settledAtLeast(load.wait(), 0.3)
-	if got := s.audit().Summary.DeadLetters["LQ08"]; got != letters {
+	verdict := s.audit()
+	if got := verdict.Summary.DeadLetters["LQ08"]; got != letters {
 		t.Errorf("%d dead letters LQ08, want %d", got, letters)
+	}
+	if why := verdict.Summary.AnswersUnread; why != "" {
+		t.Errorf("the audit did not check the responses: %s", why)
 	}
 	if letters < 2 {
 		t.Errorf("the broker took %d hostile batches: too few to show anything", letters)

@@ -31,6 +31,16 @@ func Look(ctx context.Context, client *kgo.Client, topic string, partition int32
 	return newUnpacker(bytesMax, false).unreadable(topic, stored, offset), nil
 }
 
+// Behind returns where to go on in a partition of which nothing can be read at offset, or 0 if
+// something can, or nothing is there.
+func (c Config) Behind(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, err error) {
+	found, err := Look(ctx, client, topic, partition, offset, c.BatchMax())
+	if found == nil {
+		return 0, err
+	}
+	return found.Next, nil
+}
+
 // unreadable judges the first batch of a response as the client would read it, so the same
 // records are unreadable for everybody and for ever. Only what is at offset counts: a
 // record elsewhere may be one that claims the place of others.

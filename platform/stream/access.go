@@ -18,8 +18,9 @@ type Access struct {
 
 // Accesses lists all users but Admin. Bootstrap creates them and grants what is listed.
 var Accesses = []Access{
-	// It publishes payments and shows how they end. It needs nothing else.
-	{User: "producer", Writes: []string{Payments}, Reads: []string{Settlements}, Sees: sees{
+	// It publishes payments and shows how they end. Of the payments it reads the first batch of
+	// each partition: the log must be the ledger's.
+	{User: "producer", Writes: []string{Payments}, Reads: []string{Payments, Settlements}, Sees: sees{
 		[]string{DeadLetters}, []string{EngineGroup}, // for the backlog
 	}},
 	// It alone writes how payments end.

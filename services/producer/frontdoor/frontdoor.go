@@ -24,6 +24,10 @@ import (
 	"github.com/liquida/liquida/services/producer/submission"
 )
 
+// firstLookMax is how long the start waits for the first look at the log: broker or ledger may
+// be away.
+const firstLookMax = 3 * time.Second
+
 // runningNeed is met from the end of the start until the stop begins.
 const runningNeed = "running"
 
@@ -39,7 +43,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 		return err
 	}
 	defer t.Stop()
-	for _, need := range []string{runningNeed, stream.KafkaNeed, query.Need, query.ClockNeed} {
+	for _, need := range []string{runningNeed, stream.KafkaNeed, query.Need, query.ClockNeed, submission.LogNeed} {
 		t.Health.Need(need)
 	}
 	control, err := access.New(config.Access, on.Now)
@@ -66,6 +70,8 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	watchers.Go(func() { stream.Watch(watching, kafka, t, stream.Payments) })
 	watchers.Go(func() { ledger.Watch(watching, t) })
 	watchers.Go(func() { watcher.Run(watching) })
+	looked := make(chan struct{})
+	watchers.Go(func() { publisher.WatchLog(watching, client, t, looked) })
 	watchers.Go(func() { balances.Publish(watching, config.BooksInterval) })
 	watchers.Go(func() { backlog.Publish(watching, min(config.BooksInterval, config.Overload.Age/5)) })
 
@@ -76,6 +82,11 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	http.TLS, http.Pools = control.TLS, pools
 	select { // take nothing with a clock that the first comparison would call wrong
 	case <-ledger.Compared():
+	case <-ctx.Done():
+	}
+	select { // nor into a log that is not the ledger's
+	case <-looked:
+	case <-time.After(firstLookMax):
 	case <-ctx.Done():
 	}
 	server, err := web.Serve(http, on.Listen, handler(api(submissions, ledger, following), control, t.Registry), t.Log)

@@ -207,7 +207,7 @@ func (s *Submissions) readLine(who access.Caller, number int, text []byte, windo
 	if line.result.Problem = web.ReadJSON(bytes.NewReader(text), &body); line.result.Problem != nil {
 		return line
 	}
-	if line.result.Problem = s.ledger.ClockWrong(); line.result.Problem != nil {
+	if line.result.Problem = s.closed(); line.result.Problem != nil {
 		return line
 	}
 	record, problem := body.record(s.now())

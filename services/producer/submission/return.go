@@ -44,7 +44,7 @@ func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.crash.Pass(afterRequestRead)
-	if problem := s.ledger.ClockWrong(); problem != nil {
+	if problem := s.closed(); problem != nil {
 		problem.Write(w)
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/liquida/liquida/platform/crash"
 	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
@@ -48,6 +50,8 @@ type Publisher struct {
 	permits *web.Pool // a permit for each order that Kafka has not answered
 	now     func() time.Time
 	crash   *crash.Crash // nil but in tests
+
+	wrongLog atomic.Pointer[origin.Mismatch] // nil: the log is the ledger's, as far as it was seen
 }
 
 // NewPublisher does not wait for a broker.
@@ -193,7 +197,7 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.crash.Pass(afterRequestRead)
-	if problem := s.ledger.ClockWrong(); problem != nil {
+	if problem := s.closed(); problem != nil {
 		problem.Write(w)
 		return
 	}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/origin"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// No engine would ever clear what goes into another log, so the producer takes nothing: neither
+// one that runs while the topic is made anew, nor one that starts after that.
+func TestNothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T) {
+	l := startLedger(t)
+	client := books(t, l)
+	b := startBroker(t)
+	p := startProgram(t, b, l)
+	p.AwaitNeed("log", false)
+	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
+		t.Fatalf("a payment: %d %s", got.code, got.text)
+	}
+	kafka, err := kgo.NewClient(kgo.SeedBrokers(b.Address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kafka.Close()
+	bounds, err := stream.BoundsOf(t.Context(), kafka, stream.Payments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for partition, of := range bounds {
+		if of.End > 0 { // as an engine names it
+			if _, err := origin.Name(t.Context(), kafka, client, 1, partition, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	admin := kadm.NewClient(kafka)
+	if _, err := admin.DeleteTopic(t.Context(), stream.Payments); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.CreateTopic(t.Context(), 4, 1, nil, stream.Payments); err != nil {
+		t.Fatal(err)
+	}
+	refuses := func(p *program) {
+		t.Helper()
+		kit.Await(t, "the producer to refuse", func() (bool, string) {
+			got := p.call("POST", "/v1/payments", valid)
+			return got.code == http.StatusServiceUnavailable && got.Type == "urn:liquida:problem:log-wrong" && got.retryAfter != "", got.text
+		})
+		if problem := p.Problems()["log"]; !strings.Contains(problem, "the ledger's log has a record at 0") || !strings.Contains(problem, "ForeignLog") {
+			t.Errorf("not ready because of %q", problem)
+		}
+		if got := p.call("POST", batchPath, valid); !strings.Contains(got.text, "log-wrong") {
+			t.Errorf("a line of a batch: %d %s", got.code, got.text)
+		}
+	}
+	refuses(p)
+	before, err := admin.ListEndOffsets(t.Context(), stream.Payments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := startProgram(t, b, l)
+	again.AwaitNeed("running", false)
+	if got := again.call("POST", "/v1/payments", valid); got.code != http.StatusServiceUnavailable {
+		t.Errorf("the first payment after a start: %d %s", got.code, got.text)
+	}
+	refuses(again)
+	after, err := admin.ListEndOffsets(t.Context(), stream.Payments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.Each(func(o kadm.ListedOffset) {
+		if end, _ := after.Lookup(o.Topic, o.Partition); end.Offset != o.Offset {
+			t.Errorf("partition %d grew from %d to %d", o.Partition, o.Offset, end.Offset)
+		}
+	})
+}

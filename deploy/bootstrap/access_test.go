@@ -126,6 +126,10 @@ func everyUserMayDoWhatTheTableSays(t *testing.T, start func(*testing.T, ...kfak
 				t.Errorf("%s may see the offsets of %s: %v, want %v", access.User, group, err, want)
 			}
 		}
+		// An open transaction on the payments would stop its partitions.
+		if err := as(t, config, access.User, kgo.TransactionalID("of-"+access.User)).BeginTransaction(); !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
+			t.Errorf("%s may write in a transaction: %v", access.User, err)
+		}
 		if _, err := kadm.NewClient(client).CreateTopics(t.Context(), 1, 1, nil, "topic-of-"+access.User); err == nil {
 			if listed, err := kadm.NewClient(admin).ListTopics(t.Context()); err != nil || listed.Has("topic-of-"+access.User) {
 				t.Errorf("%s may create topics: %v", access.User, err)

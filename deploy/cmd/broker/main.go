@@ -28,6 +28,8 @@ type configuration struct {
 
 	CheckBatches bool `env:"BROKER_CHECK_BATCHES" envDefault:"true" help:"refuse batches that no client can read, as Apache Kafka does; with BROKER_LIKE=redpanda only if kafka_produce_batch_validation is strict; false is for tests only"`
 
+	Transactions bool `env:"BROKER_TRANSACTIONS" envDefault:"false" help:"true: take transactions, for tests of those that nobody ends; false: refuse them, because nobody here needs one and an open one stops its partitions"`
+
 	AdminPasswordFile string `env:"BROKER_ADMIN_PASSWORD_FILE" help:"file with the password of the superuser admin: clients must log in (SASL/SCRAM) and may do only what ACLs allow; fixed once there is data; empty: everybody may do everything"`
 	TLSCertFile       string `env:"BROKER_TLS_CERT_FILE" help:"certificate and chain, PEM: clients must use TLS; empty: they must not"`
 	TLSKeyFile        string `env:"BROKER_TLS_KEY_FILE" help:"the private key of BROKER_TLS_CERT_FILE, PEM; it may be the same file"`
@@ -143,6 +145,9 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve %s from %s: %w", config.Address, config.DataDir, err)
+	}
+	if !config.Transactions {
+		refuseTransactions(cluster)
 	}
 	if config.Like == likeRedpanda {
 		properties.Imitate(cluster, config.DataDir)

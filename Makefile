@@ -38,8 +38,8 @@ test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker ov
 	go test -timeout 40m $(PACKAGES)
 
 test-kafka: tigerbeetle ## run some end-to-end tests on a broker that behaves like Redpanda, and on Apache Kafka; the latter skipped, with the reason, without Java or Maven (about 6 minutes)
-	E2E_KAFKA=redpanda-like go test -count 1 -timeout 20m -v -run '^(TestEveryCase|TestEngineKilledTenTimes|TestEngineTakenOver|TestBrokerKilled|TestSecuredKafka)$$' ./loadtest/e2e
-	E2E_KAFKA=apache go test -count 1 -timeout 20m -v -run '^(TestEngineKilledTenTimes|TestZombieEngine|TestBrokerKilled|TestSecuredKafka)$$' ./loadtest/e2e
+	E2E_KAFKA=redpanda-like go test -count 1 -timeout 20m -v -run '^(TestEveryCase|TestEngineKilledTenTimes|TestEngineTakenOver|TestBrokerKilled|TestHostileBatches|TestSecuredKafka)$$' ./loadtest/e2e
+	E2E_KAFKA=apache go test -count 1 -timeout 20m -v -run '^(TestEngineKilledTenTimes|TestZombieEngine|TestBrokerKilled|TestHostileBatches|TestSecuredKafka)$$' ./loadtest/e2e
 
 up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081: make up KAFKA=apache REPLICAS=3 KAFKA_LOCKS=on
 	@$(STACK) up --kafka $(KAFKA) $(LOCKS) --replicas $(REPLICAS)

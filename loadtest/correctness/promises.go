@@ -31,7 +31,7 @@ var promises = []promise{
 	{"returns within the payment", []string{"TestReturnsRace", "TestReturnsAtTheFrontDoor", "TestNoMoreIsGivenBackThanWasPaidWhoeverRaces"}},
 	{"no answer taken back", []string{"TestChaos", "TestNetworkToLedger", "TestEnginesComeAndGo"}},
 	{"rights at Kafka", []string{"TestSecuredKafka"}},
-	{"poison input", []string{"TestBadInput"}},
+	{"poison input", []string{"TestBadInput", "TestHostileBatches", "TestHostileBatchesWhileEnginesRestart"}},
 	{"idempotent bootstrap", []string{"TestTwoAtOnceFromNothingAndThenAgain", "TestItGoesOnFromAnyHalfDoneState"}},
 }
 

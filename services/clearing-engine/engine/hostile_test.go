@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/liquida/liquida/platform/kit/hostile"
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -159,37 +160,35 @@ func TestUnreadableResponsesAreCounted(t *testing.T) {
 	}
 }
 
-// Records that waited are fetched again, and batches that no client can read stand between them.
-func TestUnreadableBatchesBetweenWaiters(t *testing.T) {
-	for name, batch := range hostileBatches(t) {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				w.latency = time.Millisecond
-				e := w.start()
-				order := w.order()
-				w.send(order.EndToEndId, order)
-				w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
-				var end int64
-				for amount := range uint64(3) {
-					copied := copyOf(order, 1+amount)
-					w.send(copied.EndToEndId, copied)
-					raw, offsets, _ := batch()
-					first, err := hostile.Produce(w.t.Context(), w.client, stream.Payments, 0, raw)
-					if err != nil {
-						w.t.Fatal(err)
-					}
-					end = first + offsets
-				}
-				w.await("the dead letters", func() bool { return w.lettersOf(pix.ReasonUnreadable) == 3 })
-				defer w.bank()()
-				w.await("the last offset", func() bool { return w.committed() == end })
-				if n := w.lettersOf(pix.ReasonConflict); n != 3 {
-					w.t.Errorf("%d conflicts", n)
-				}
-				if _, err := e.end(); err != nil {
-					w.t.Error(err)
-				}
-			})
+// A payment whose transfer ids belong to another EndToEndId is a dead letter, and the other one
+// is untouched.
+func TestTwoIDsInOnePlaceOfTheLedger(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.start()
+		taken := w.pay()
+		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+		second := w.order()
+		id := pix.EndToEndID([]byte(second.EndToEndId))
+		w.ledger.set(func() {
+			for leg := 1; leg <= 3; leg++ {
+				transfer := w.ledger.transfers[ledger.IDsOf(taken).Pending(leg)]
+				transfer.ID = ledger.IDsOf(id).Pending(leg)
+				w.ledger.transfers[transfer.ID] = transfer
+			}
 		})
-	}
+		w.send(second.EndToEndId, second)
+		w.await("the dead letter", func() bool { return len(w.letters()) == 1 })
+		if letter := w.letters()[1]; letter == nil || letter.ReasonCode != "LQ07" {
+			t.Errorf("the dead letter is %v", letter)
+		}
+		defer w.bank()()
+		w.await("the last offset", func() bool { return w.committed() == 2 })
+		reports := w.reports()
+		if len(reports) != 1 || len(reports[taken.String()]) != 1 || reports[taken.String()][0].Status != settled {
+			t.Errorf("the reports are %v", reports)
+		}
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
 }

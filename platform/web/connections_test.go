@@ -1,12 +1,14 @@
 package web
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -20,10 +22,13 @@ import (
 
 // startDoorway serves requests whose caller is their header Caller: 200 for a known one, 401
 // without one.
-func startDoorway(t *testing.T, connections int, strangerIdle time.Duration) string {
+func startDoorway(t *testing.T, connections int, strangerIdle time.Duration, change ...func(*Config)) string {
 	t.Helper()
 	pools := NewPools(PoolsConfig{ConnectionsShareMax: 0.25, StrangerIdleTimeout: strangerIdle}, prometheus.NewRegistry())
 	config := Config{Address: "127.0.0.1:0", ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, BodyBytesMax: 1024, ConnectionsMax: connections, Pools: pools}
+	for _, change := range change {
+		change(&config)
+	}
 	s, err := Serve(config, host.System().Listen, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller := r.Header.Get("Caller")
 		if caller == "" {
@@ -116,6 +121,31 @@ func TestABankHasAShareOfTheConnections(t *testing.T) {
 			return
 		} else if status != http.StatusTooManyRequests {
 			t.Fatal(status, err)
+		}
+	}
+}
+
+// Over TLS a connection is found, too.
+func TestABankHasAShareOfTheConnectionsOverTLS(t *testing.T) {
+	certified := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	defer certified.Close()
+	server := startDoorway(t, 20, patience, func(c *Config) { c.TLS = &tls.Config{Certificates: certified.TLS.Certificates} })
+	for n, want := range []int{200, 200, 200, 200, 200, 429} {
+		trusted := certified.Client().Transport.(*http.Transport).Clone() // a connection of its own
+		defer trusted.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+server, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Caller", "10000001")
+		response, err := trusted.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("connection %d: %s, want %d", n+1, response.Status, want)
 		}
 	}
 }

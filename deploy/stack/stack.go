@@ -616,6 +616,11 @@ func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program strin
 		"SIMULATOR_URL="+s.SimulatorURL(),
 		"ANSWER_KEYS_FILE="+s.AnswerKeysFile(), // for the audit
 	)
+	for _, variable := range s.config.Env[Engine] {
+		if strings.HasPrefix(variable, "ENGINE_DEADLINE=") { // for the audit, too
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = attributes(false)
 	cmd.WaitDelay = time.Second

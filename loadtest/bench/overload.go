@@ -45,13 +45,16 @@ type Overload struct {
 const (
 	// maximumLasts is how long the maximum is measured before the overload.
 	maximumLasts = 12 * time.Second
+	// kafkaLasts is how long Kafka is written to at least: the queue must become as old as the
+	// engine's deadline.
+	kafkaLasts = 90 * time.Second
 	// overloadConnections offer requests at fixed times.
 	overloadConnections = 32
 	// normalWithin is how fast a payment settles in a normal system, and so often in a row.
 	normalWithin, normalTimes = time.Second, 5
 )
 
-// overloaded offers a multiple of the maximum for c.RateDuration.
+// overloaded offers a multiple of the maximum for c.RateDuration, or kafkaLasts.
 func (c Config) overloaded(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
 	keys, err := s.Keys()
 	if err != nil {
@@ -164,11 +167,12 @@ func (c Config) overloadKafka(ctx context.Context, s *stack.Stack, callers *call
 		return errors.New("the run is not valid: " + result.Verdict())
 	}
 	config.Seed, config.Rate, config.WaitForRoom, config.OutstandingMax = 3, r.times*o.Maximum, false, 10_000_000
-	config.Payments = int(config.Rate * c.RateDuration.Seconds())
+	lasts := max(c.RateDuration, kafkaLasts)
+	config.Payments = int(config.Rate * lasts.Seconds())
 	config.Allowed = []pix.Reason{pix.ReasonTooLate, pix.ReasonPayeePSPSilent}
 	normal := make(chan error, 1)
 	go func() {
-		time.Sleep(c.RateDuration)
+		time.Sleep(lasts)
 		var err error
 		o.NormalAfter, err = normalAfter(ctx, callers, probes)
 		normal <- err
@@ -182,12 +186,12 @@ func (c Config) overloadKafka(ctx context.Context, s *stack.Stack, callers *call
 	if !result.Passed {
 		return errors.New("the run is not valid: " + result.Verdict())
 	}
-	seconds := int(c.RateDuration.Seconds())
+	seconds := int(lasts.Seconds())
 	settled := 0
 	for _, second := range result.PerSecond[:min(seconds, len(result.PerSecond))] {
 		settled += second.Settled
 	}
-	run.Load, run.PerSecond = result, float64(settled)/c.RateDuration.Seconds()
+	run.Load, run.PerSecond = result, float64(settled)/lasts.Seconds()
 	o.Offered, o.Accepted, o.Settled = config.Rate, result.Sent, result.Settled
 	o.RefusedEach = float64(result.Rejected) / result.Seconds
 	for _, latency := range result.Latencies {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/liquida/liquida/platform/settings"
@@ -20,5 +21,25 @@ func TestInstanceIDFillsInVariables(t *testing.T) {
 		if config.InstanceID != want {
 			t.Errorf("ENGINE_INSTANCE_ID=%s gives the instance %q, want %q", given, config.InstanceID, want)
 		}
+	}
+}
+
+func TestTheLimitsOfSharesAreNamed(t *testing.T) {
+	for given, says := range map[string]string{
+		"ENGINE_COPIES_MAX=0":              "ENGINE_COPIES_MAX is 0: it must be from 1 to 10000",
+		"ENGINE_RETURNS_PER_SECOND=10001":  "ENGINE_RETURNS_PER_SECOND is 10001: it must be from 1 to 10000",
+		"ENGINE_IN_FLIGHT_PAYER_SHARE=0":   "ENGINE_IN_FLIGHT_PAYER_SHARE is 0: it must be above 0 and at most 1",
+		"ENGINE_IN_FLIGHT_PAYER_SHARE=1.1": "ENGINE_IN_FLIGHT_PAYER_SHARE is 1.1: it must be above 0 and at most 1",
+		"ENGINE_IN_FLIGHT_PSP_SHARE=NaN":   "ENGINE_IN_FLIGHT_PSP_SHARE is NaN: it must be above 0 and at most 1",
+		"LEDGER_BATCH_EVENTS_MAX=133":      "LEDGER_BATCH_EVENTS_MAX is 133: for an engine it must be at least 134",
+	} {
+		t.Run(given, func(t *testing.T) {
+			name, value, _ := strings.Cut(given, "=")
+			t.Setenv(name, value)
+			config := Config{Telemetry: telemetry.Config{Address: "127.0.0.1:0"}}
+			if err := settings.Parse(&config); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("it says %v, want %q", err, says)
+			}
+		})
 	}
 }

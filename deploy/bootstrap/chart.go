@@ -70,6 +70,12 @@ func (c *chart) populated(ctx context.Context) (bool, error) {
 	return true, c.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
 }
 
+// Populate creates and funds all accounts with a client of an empty ledger, and writes the marker.
+// Run does it on the ledger of its configuration.
+func Populate(ctx context.Context, config *Config, client tigerbeetle.Client) error {
+	return (&chart{config, client}).populate(ctx, func(string, ...any) {})
+}
+
 // populate creates and funds all accounts, then writes the marker.
 func (c *chart) populate(ctx context.Context, say func(string, ...any)) error {
 	p := c.config.Population

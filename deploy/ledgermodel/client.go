@@ -40,10 +40,19 @@ func (c *Client) Cut(requests, replies bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if requests {
-		c.requests = make(chan struct{})
+		shut(&c.requests)
 	}
 	if replies {
-		c.replies = make(chan struct{})
+		shut(&c.replies)
+	}
+}
+
+// shut makes messages of a direction wait. Where they wait already, Heal must reach those, too.
+func shut(direction *chan struct{}) {
+	select {
+	case <-*direction:
+		*direction = make(chan struct{})
+	default:
 	}
 }
 

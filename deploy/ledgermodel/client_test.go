@@ -95,6 +95,27 @@ func TestHoldsExpireInVirtualTime(t *testing.T) {
 	})
 }
 
+// A request that waits is not forgotten when the network is cut once more.
+func TestHealEndsEveryCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := New().Connect(nil)
+		client.Cut(true, true)
+		answered := make(chan error)
+		go func() { answered <- client.Nop() }()
+		synctest.Wait()
+		client.Cut(true, true)
+		client.Heal()
+		select {
+		case err := <-answered:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Hour):
+			t.Fatal("no answer")
+		}
+	})
+}
+
 // TestARequestHasItsLimit compares nothing: the server's limit is a case of ledgerfacts.
 func TestARequestHasItsLimit(t *testing.T) {
 	client := New().Connect(nil)

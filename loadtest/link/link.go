@@ -11,6 +11,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/liquida/liquida/platform/host"
 )
 
 // State is what a link does with data.
@@ -34,9 +36,11 @@ func (s State) String() string {
 	return [...]string{"whole", "cut", "slow", "half-open", "stalled"}[s]
 }
 
-// Link listens on a free port of 127.0.0.1 and connects to one server.
+// Link listens on a free port of 127.0.0.1 and connects to one server. One made by Between has
+// no listener: clients call its Dial.
 type Link struct {
-	listener net.Listener
+	listener net.Listener // nil: made by Between
+	dial     host.Dial    // to the server
 	server   string
 	kafka    bool
 	handlers sync.WaitGroup
@@ -66,10 +70,35 @@ func listen(server string, kafka bool) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a link to %s: %w", server, err)
 	}
-	l := &Link{listener: listener, server: server, kafka: kafka, changed: make(chan struct{}), open: map[net.Conn]struct{}{}}
+	l := Between(new(net.Dialer).DialContext)
+	l.listener, l.server, l.kafka = listener, server, kafka
 	l.handlers.Go(l.accept)
 	return l, nil
 }
+
+// Between returns a whole link between a program and all that it reaches with dial, over a
+// network in memory.
+func Between(dial host.Dial) *Link {
+	return &Link{dial: dial, changed: make(chan struct{}), open: map[net.Conn]struct{}{}}
+}
+
+// Dial connects to a server through a link that Between made.
+func (l *Link) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	server, err := l.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	client, inside := net.Pipe()
+	if !l.enter(inside) || !l.enter(server) {
+		l.leave(inside)
+		l.leave(server)
+		return nil, errCut
+	}
+	l.handlers.Go(func() { l.join(inside, server) })
+	return client, nil
+}
+
+var errCut = errors.New("the link is cut")
 
 // Address is where clients connect in place of the server.
 func (l *Link) Address() string { return l.listener.Addr().String() }
@@ -92,7 +121,9 @@ func (l *Link) Close() {
 	if !l.closed {
 		l.closed = true
 		close(l.changed)
-		l.listener.Close()
+		if l.listener != nil {
+			l.listener.Close()
+		}
 		l.closeAll()
 	}
 	l.mu.Unlock()
@@ -145,18 +176,26 @@ func (l *Link) leave(connection net.Conn) {
 	delete(l.open, connection)
 }
 
-// carry copies data between a client and the server until one side ends.
+// carry connects a client to the server.
 func (l *Link) carry(client net.Conn) {
-	defer l.leave(client)
-	dialer := net.Dialer{Timeout: connectTimeout}
-	server, err := dialer.DialContext(context.Background(), "tcp", l.server)
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	server, err := l.dial(ctx, "tcp", l.server)
 	if err != nil {
+		l.leave(client)
 		return
 	}
 	if !l.enter(server) {
+		l.leave(client)
 		server.Close()
 		return
 	}
+	l.join(client, server)
+}
+
+// join copies data between a client and the server until one side ends.
+func (l *Link) join(client, server net.Conn) {
+	defer l.leave(client)
 	defer l.leave(server)
 	requests, responses := io.Reader(client), io.Reader(server)
 	if l.kafka {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -25,6 +26,7 @@ import (
 // Config says what to send and how long to wait for outcomes.
 type Config struct {
 	Stream     stream.Config
+	Kafka      []kgo.Opt // besides what Stream says, such as a dialer
 	Population sandbox.Population
 	Mix        mix.Mix
 	MixName    string
@@ -91,6 +93,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	connection = slices.Clip(append(connection, config.Kafka...))
 	producer, err := kgo.NewClient(append(connection,
 		kgo.ClientID("loadtest"),
 		kgo.RequiredAcks(kgo.AllISRAcks()),

@@ -52,7 +52,9 @@ type Engine struct {
 	pausedPosition   chan struct{} // holds a token if a position was paused
 	warnedUnreadable time.Time     // of lookAtPositions
 
-	commitMu sync.Mutex // held from reading what is finished to its commit: commits never go back
+	// committing holds a token from reading what is finished to its commit: commits never go back.
+	// It is no mutex, because a wait for one stops virtual time, and the broker may take long.
+	committing chan struct{}
 
 	unasked, recoded complaints // by responses
 

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/stream"
@@ -252,6 +254,29 @@ func TestACrashPointDiesAsTheHostSays(t *testing.T) {
 		<-e.died
 		if _, err := e.end(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// An engine that stops and the client that loses its partitions may release one at the same time.
+func TestAPartitionIsReleasedOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		client := w.connect()
+		defer client.Close()
+		e := &Engine{direct: client, owned: map[int32]*partition{}}
+		e.metrics = newMetrics(prometheus.NewRegistry(), newRoom(16, 16, 1<<20), newParticipants(16, 1, nil))
+		p := &partition{number: 1, stop: make(chan struct{}), done: make(chan struct{})}
+		e.owned[1] = p
+		go func() { <-p.stop; close(p.done) }()
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() { e.release([]*partition{p}) })
+		}
+		both.Wait()
+		next := &partition{number: 1}
+		e.owned[1] = next
+		if e.release([]*partition{p}); e.owned[1] != next {
+			t.Error("it released the partition's next life")
 		}
 	})
 }

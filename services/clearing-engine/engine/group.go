@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -121,11 +120,11 @@ func (e *Engine) handOver(ctx context.Context, partitions []*partition) {
 func (e *Engine) lost(_ context.Context, _ *kgo.Client, loss map[string][]int32) {
 	e.metrics.rebalances.WithLabelValues("lost").Inc()
 	partitions := e.find(loss[stream.Payments])
-	e.commitMu.Lock()
+	e.committing <- struct{}{}
 	for _, p := range partitions {
 		p.committedLast = true
 	}
-	e.commitMu.Unlock()
+	<-e.committing
 	e.release(partitions)
 	e.telemetry.Health.Report(needGroup, errors.New("this engine sent no heartbeat for a whole session and lost its partitions"))
 	e.log.Warn("partitions lost: no heartbeat for a whole session", zap.Int32s("lost", loss[stream.Payments]))
@@ -183,22 +182,24 @@ func (e *Engine) drain(ctx context.Context, partitions []*partition, patience ti
 	}
 }
 
-// release ends partitions and drops what is in flight in them.
+// release ends partitions and drops what is in flight in them. An engine that stops and the
+// client that loses partitions may both release one: the first ends it, both wait for its end.
 func (e *Engine) release(partitions []*partition) {
 	numbers := make([]int32, 0, len(partitions))
 	e.ownedMu.Lock()
 	for _, p := range partitions {
-		numbers = append(numbers, p.number)
-		delete(e.owned, p.number)
+		if e.owned[p.number] == p {
+			numbers = append(numbers, p.number)
+			delete(e.owned, p.number)
+			close(p.stop)
+		}
 	}
 	e.metrics.partitions.Set(float64(len(e.owned)))
 	e.ownedMu.Unlock()
 	e.direct.RemoveConsumePartitions(map[string][]int32{stream.AuthorizationResponses: numbers})
-	var ended sync.WaitGroup
 	for _, p := range partitions {
-		ended.Go(func() { close(p.stop); <-p.done })
+		<-p.done
 	}
-	ended.Wait()
 }
 
 // commitRegularly commits what is finished.
@@ -227,8 +228,8 @@ const (
 // commit commits the finished prefix of each partition, with a hint of what is finished
 // above it. After a failure it commits nothing.
 func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast bool) error {
-	e.commitMu.Lock()
-	defer e.commitMu.Unlock()
+	e.committing <- struct{}{}
+	defer func() { <-e.committing }()
 	if err := context.Cause(e.failed); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type partition struct {
 	unnamed []event
 	named   bool
 
-	committedLast bool // the last commit is done; guarded by the engine's commitMu
+	committedLast bool // the last commit is done; guarded by the engine's committing
 
 	// What this partition's records take of the engine's room. The intake adds, the
 	// partition's goroutine subtracts.

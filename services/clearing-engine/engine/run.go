@@ -55,6 +55,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		named:                 named{partitions: map[int32]bool{}},
 		owned:                 map[int32]*partition{},
 		pausedPosition:        make(chan struct{}, 1),
+		committing:            make(chan struct{}, 1),
 	}
 	e.started = e.now()
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())

@@ -66,8 +66,13 @@ func TestPaymentsThatWaitForTheirBankLeaveTheRoomForTheOthers(t *testing.T) {
 func TestSharesAreBounded(t *testing.T) {
 	s := newShares(2, 3)
 	one, two, three := holder{bank: "1"}, holder{bank: "2"}, holder{bank: "3"}
-	if !s.take(one) || !s.take(one) || s.take(one) || !s.usedUp(one) {
-		t.Error("a bank may take two places")
+	for place := range 3 {
+		if took := s.take(one); took != (place < 2) {
+			t.Errorf("a bank may take two places: place %d, %t", place+1, took)
+		}
+	}
+	if !s.usedUp(one) {
+		t.Error("its share is used up")
 	}
 	if !s.take(two) || s.take(three) || !s.usedUp(three) {
 		t.Error("all banks may take three places")

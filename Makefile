@@ -127,7 +127,7 @@ prove-ledgermodel: tigerbeetle ## compare the model of the ledger with the real 
 
 simulate: SEEDS = 1000
 simulate: SEED = 1
-simulate: ## break the clearing house in virtual time, one world for each seed, and judge each; shows the first seed that fails, and runs it 20 times more: make simulate SEEDS=100 SEED=7 (1,000 worlds: about 20 minutes on two cores)
+simulate: ## break the clearing house in virtual time, one world for each seed, and judge each; shows the first seed that fails, and runs it 20 times more: make simulate SEEDS=100 SEED=7 (100 worlds: a minute or two on two cores)
 	go test -count=1 -timeout 24h -v -run '^TestWorlds$$' ./loadtest/simulation -args -seeds $(SEEDS) -seed $(SEED) -repeat 20
 
 test-api: build tigerbeetle ## try the HTTP API with requests made from its description (schemathesis, into .cache/tools; skipped, with a line, if it cannot be installed)

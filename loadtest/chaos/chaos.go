@@ -128,7 +128,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 				// A stopping engine waits half of it for silent banks, and its partitions wait, too.
 				"SHUTDOWN_TIMEOUT=4s"},
 			stack.Simulator: {"SIMULATOR_LATE_DELAY=" + (config.Deadline + lateAfterDeadline).String()},
-			stack.Broker:    {"BROKER_CHECK_BATCHES=false"}, // the engines must survive without it
+			stack.Broker:    {"BROKER_CHECK_BATCHES=false", "BROKER_TRANSACTIONS=true"}, // the engines must survive without it
 		},
 	})
 	if err != nil {

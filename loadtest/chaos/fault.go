@@ -66,6 +66,8 @@ func init() {
 		{"forge-answers", "for 4 to 8 s forged responses: from other banks, about unknown payments, against the verdict, racing with the true ones", anywhere, forgeAnswers},
 		{"overload", "for 4 to 8 s all banks pay as fast as they can, over HTTP and straight to Kafka", anywhere, overload},
 		{"bomb", "a batch that unpacks to 900 MB, on a partition of the payments and of the responses", anywhere, dropBomb},
+		{"hanging-transaction", "a transaction on the payments is not ended until an engine names its first record, within 10 s", processesOnly, hangTransaction},
+		{"topic-recreated", "an engine meets a topic that was made anew: it must refuse, twice, and then returns to its own", processesOnly, recreateTopic},
 		{"unreadable-batch", "a batch that no client can read, on a partition of the payments and of the responses", anywhere, plantUnreadable},
 	}
 	for _, at := range []struct {

@@ -48,6 +48,11 @@ func TestNetworkToLedger(t *testing.T) {
 	script(t, 300, 40*time.Second, "5s cut-ledger, 12s stall-ledger, 19s half-open-ledger, 26s slow-ledger, 33s cut-ledger")
 }
 
+// A transaction that nobody ends, and an engine that meets another log.
+func TestForeignLogAndHangingTransaction(t *testing.T) {
+	script(t, 200, 45*time.Second, "5s hanging-transaction, 16s topic-recreated, 28s hanging-transaction")
+}
+
 // Banks are silent, late and slow, respond twice and reject; others forge their responses.
 func TestBanksMisbehave(t *testing.T) {
 	r := script(t, 300, 52*time.Second, "5s bank-silent, 7s bank-late, 15s bank-slow, 20s bank-duplicate, 25s bank-rejecting, 30s forge-answers, 40s forge-answers")

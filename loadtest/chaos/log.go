@@ -1,0 +1,171 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// hangTransaction opens a transaction on one partition of the payments. An engine must name its
+// first record within 10 s. Then the transaction is aborted: its order was never given.
+func hangTransaction(ctx context.Context, w *world, f *fault) error {
+	for _, name := range append([]string{stack.Broker}, w.engines...) { // nothing else is to explain it
+		free, err := w.take(ctx, name)
+		if err != nil {
+			return err
+		}
+		defer free()
+	}
+	options, err := w.Kafka().Options()
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(append(options, kgo.TransactionalID(fmt.Sprintf("chaos-%x", f.random.Uint64())), kgo.TransactionTimeout(time.Minute))...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		return err
+	}
+	key := pix.NewEndToEndID("10000001", time.Now(), f.random).String()
+	record := &kgo.Record{Topic: stream.Payments, Key: []byte(key), Value: []byte("never given")}
+	if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
+		return err
+	}
+	f.Target, f.Detail, f.Partitions = stream.Payments, fmt.Sprintf("partition %d, offset %d", record.Partition, record.Offset), []int32{record.Partition}
+	w.begin(f)
+	named := w.standsAt(ctx, key, 10*time.Second)
+	err = client.EndTransaction(ctx, kgo.TryAbort)
+	w.end(f)
+	if err == nil && !named {
+		err = fmt.Errorf("no engine named %s, the first record of a transaction that was not ended, within 10 s", key)
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range w.engines {
+		if err := w.WaitReady(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// standsAt reports whether an engine says within a time that a partition stands at a key.
+func (w *world) standsAt(ctx context.Context, key string, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		for _, name := range w.allEngines() {
+			if err := w.processes.Ready(ctx, name); err != nil && strings.Contains(err.Error(), key) {
+				return true
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// recreateTopic starts an engine on a broker whose topics were made anew. It must end before it
+// reads anything, say why, and do so again. Then it gets its own broker back.
+func recreateTopic(ctx context.Context, w *world, f *fault) error {
+	for _, name := range w.Replicas() { // without a ledger the engine would wait
+		free, err := w.take(ctx, name)
+		if err != nil {
+			return err
+		}
+		defer free()
+	}
+	name, free, err := f.takeEngine(ctx, w.engines)
+	if err != nil {
+		return err
+	}
+	defer free()
+	topics, err := w.admin.ListTopics(ctx, stream.Payments)
+	if err != nil {
+		return err
+	}
+	other, address, err := brokerMadeAnew(ctx, len(topics[stream.Payments].Partitions))
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	w.begin(f)
+	if err := w.StopProcess(ctx, name); err != nil {
+		return err
+	}
+	var problem error
+	for range 2 {
+		before, err := os.ReadFile(w.processes.Log(name))
+		if err != nil {
+			return err
+		}
+		died, err := w.processes.StartToDie(name, "KAFKA_BROKERS="+address)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-died:
+		case <-time.After(diesWithin):
+			problem = fmt.Errorf("%s goes on with a topic that was made anew", name)
+			if err := w.Kill(name); err != nil {
+				return err
+			}
+			<-died
+		}
+		after, err := os.ReadFile(w.processes.Log(name))
+		if err != nil {
+			return err
+		}
+		if problem == nil && !strings.Contains(string(after[min(len(before), len(after)):]), "see ForeignLog in deploy/runbook.md") {
+			problem = fmt.Errorf("%s ended without saying that the log is not the ledger's", name)
+		}
+	}
+	if err := w.bring(ctx, f, name); err != nil {
+		return err
+	}
+	return problem
+}
+
+// brokerMadeAnew returns a broker with empty topics but for one record in each partition of the
+// payments.
+func brokerMadeAnew(ctx context.Context, partitions int) (*kfake.Cluster, string, error) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		return nil, "", err
+	}
+	address := cluster.ListenAddrs()[0]
+	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err == nil {
+		defer client.Close()
+		for _, topic := range stream.Topics {
+			if _, err = kadm.NewClient(client).CreateTopic(ctx, int32(partitions), 1, nil, topic.Name); err != nil {
+				break
+			}
+		}
+		for partition := range int32(partitions) {
+			if err == nil {
+				err = client.ProduceSync(ctx, &kgo.Record{Topic: stream.Payments, Partition: partition, Value: []byte("of another log")}).FirstErr()
+			}
+		}
+	}
+	if err != nil {
+		cluster.Close()
+		return nil, "", err
+	}
+	return cluster, address, nil
+}

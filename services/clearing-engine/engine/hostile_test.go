@@ -128,6 +128,32 @@ func (w *world) deadLetters() (values [][]byte) {
 	return values
 }
 
+// It may be the first thing in its partition, before there is any commit.
+func TestAnUnreadableBatchComesFirst(t *testing.T) {
+	for name, batch := range hostileBatches(t) {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.latency = time.Millisecond
+				defer w.bank()()
+				raw, offsets, _ := batch()
+				if _, err := hostile.Produce(w.t.Context(), w.client, stream.Payments, 0, raw); err != nil {
+					t.Fatal(err)
+				}
+				e := w.start()
+				paid := w.pay()
+				w.await("the report", func() bool { return len(w.reports()) == 1 })
+				w.await("the last offset", func() bool { return w.committed() == offsets+1 })
+				if reports := w.reports()[paid.String()]; len(reports) != 1 || reports[0].Status != settled || w.lettersOf(pix.ReasonUnreadable) != 1 {
+					t.Errorf("the reports are %v", reports)
+				}
+				if _, err := e.end(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // Banks write the responses. What cannot be read there is counted and passed over.
 func TestUnreadableResponsesAreCounted(t *testing.T) {
 	for name, batch := range hostileBatches(t) {

@@ -94,6 +94,17 @@ func (r *position) goOn(next int64) {
 	r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {r.partition}})
 }
 
+// beginAtPositions names the first offset of partitions that have no commit. The client does not
+// move a partition without one, so it would stay at an unreadable batch that is the first of all.
+func (e *Engine) beginAtPositions(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	for number, offset := range offsets[stream.Payments] {
+		if p := e.partition(number); p != nil && offset.EpochOffset().Offset < 0 {
+			offsets[stream.Payments][number] = kgo.NewOffset().At(p.orders.at())
+		}
+	}
+	return offsets, nil
+}
+
 // lookInterval is how long a partition may stand still unnoticed.
 const lookInterval = 500 * time.Millisecond
 

@@ -52,6 +52,7 @@ func (e *Engine) start(ctx context.Context) error {
 		kgo.FetchMaxPartitionBytes(128 << 10),
 		kgo.FetchMaxBytes(4 << 20),
 		kgo.OnPartitionsAssigned(e.assigned),
+		kgo.AdjustFetchOffsetsFn(e.beginAtPositions),
 		kgo.OnPartitionsRevoked(e.revoked),
 		kgo.OnPartitionsLost(e.lost),
 	}

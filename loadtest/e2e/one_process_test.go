@@ -29,7 +29,8 @@ import (
 )
 
 // The three services run as packages on a host that is not the machine's: an in-memory
-// network. They settle a payment, stop, and do it again, without leaving a goroutine behind.
+// network. They settle a payment, stop, and do it again on the same ledger and broker, without
+// leaving a goroutine behind.
 func TestServicesRunTwiceInOneProcess(t *testing.T) {
 	server, err := ledgertest.Start(t.TempDir())
 	if err != nil {
@@ -39,9 +40,17 @@ func TestServicesRunTwiceInOneProcess(t *testing.T) {
 	t.Setenv("TIGERBEETLE_ADDRESSES", strings.Join(server.Config.Addresses, ","))
 	t.Setenv("KAFKA_BROKERS", "127.0.0.1:9092") // of the in-memory network
 	populate(t, server.Config)
+	network := new(kfake.VirtualNetwork)
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen),
+		kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000"}),
+		kfake.SeedTopics(2, stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses, stream.Settlements, stream.DeadLetters))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
 	before := goleak.IgnoreCurrent()
 	for range 2 {
-		settleOnce(t, server.Config)
+		settleOnce(t, server.Config, network)
 		kit.Await(t, "all goroutines to end", func() (bool, string) {
 			err := goleak.Find(before)
 			return err == nil, fmt.Sprint(err)
@@ -74,16 +83,8 @@ func parsed[C settings.Validator](t *testing.T, config C) C {
 	return config
 }
 
-func settleOnce(t *testing.T, at ledger.Config) {
+func settleOnce(t *testing.T, at ledger.Config, network *kfake.VirtualNetwork) {
 	t.Helper()
-	network := new(kfake.VirtualNetwork)
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen),
-		kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000"}),
-		kfake.SeedTopics(2, stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses, stream.Settlements, stream.DeadLetters))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
 	client, err := ledger.Connect(at)
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -180,20 +182,30 @@ func TestACommitOutsideOfTheLogIsRefused(t *testing.T) {
 // problems returns why the first engine is not ready.
 func (w *world) problems() map[string]string {
 	w.t.Helper()
+	var answer struct{ Problems map[string]string }
+	if err := json.Unmarshal(w.telemetry("/readyz"), &answer); err != nil {
+		w.t.Fatal(err)
+	}
+	return answer.Problems
+}
+
+// telemetry asks the engine's own HTTP server.
+func (w *world) telemetry(path string) []byte {
+	w.t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return w.network.DialContext(ctx, network, address)
 		}}}
-	response, err := client.Get("http://127.0.0.1:9103/readyz")
+	response, err := client.Get("http://127.0.0.1:9103" + path)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer response.Body.Close()
-	var answer struct{ Problems map[string]string }
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
 		w.t.Fatal(err)
 	}
-	return answer.Problems
+	return text
 }
 
 // A transaction that nobody ends keeps all later records of its partition back. The engine
@@ -224,6 +236,11 @@ func TestAHangingTransactionIsNamed(t *testing.T) {
 		for _, part := range []string{"partition 0 stands still at offset 1", order.EndToEndId, "transaction"} {
 			if said := w.problems()[needProgress]; !strings.Contains(said, part) {
 				t.Errorf("it says %q, without %q", said, part)
+			}
+		}
+		for _, series := range []string{`pix_partitions_standing{partition="0"} 1`, `pix_partitions_standing{partition="1"} 0`} {
+			if said := w.telemetry("/metrics"); !bytes.Contains(said, []byte(series)) {
+				t.Errorf("there is no %s in the metrics", series)
 			}
 		}
 		other := w.order()

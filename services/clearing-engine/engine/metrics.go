@@ -33,7 +33,7 @@ type metrics struct {
 	commitSeconds   prometheus.Histogram
 	rebalances      *prometheus.CounterVec
 	partitions      prometheus.Gauge
-	standing        prometheus.Gauge
+	standing        *prometheus.GaugeVec
 	clockSkew       prometheus.Gauge
 
 	firstSettledOnce sync.Once
@@ -78,8 +78,9 @@ func newMetrics(registry prometheus.Registerer, r *room, waiting *participants) 
 		commitSeconds:  histogram("pix_offset_commit_seconds", "Time of an offset commit."),
 		rebalances:     counters("pix_rebalances_total", "Changes of this engine's partitions: assigned, revoked (handed over), lost (taken away).", "kind"),
 		partitions:     gauge("pix_partitions_owned", "Partitions of pix.payments that this engine clears."),
-		standing:       gauge("pix_partitions_standing", "Partitions of this engine that stand still although there is work; /readyz and the log say at which record, and why."),
-		clockSkew:      gauge("pix_ledger_clock_skew_seconds", "This machine's clock minus the ledger's."),
+		standing: registered(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_partitions_standing",
+			Help: "Of each partition of this engine: 1 if it stands still although there is work; /readyz and the log say at which record, and why."}, []string{"partition"})),
+		clockSkew: gauge("pix_ledger_clock_skew_seconds", "This machine's clock minus the ledger's."),
 	}
 	registry.MustRegister(newWaitingForPSP(waiting),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_payments_in_flight",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ func (e *Engine) watchPartitions(ctx context.Context) {
 		for number := range seen {
 			if e.partition(number) == nil {
 				delete(seen, number)
+				e.metrics.standing.DeleteLabelValues(strconv.Itoa(int(number)))
 			}
 		}
 		slices.SortFunc(owned, func(a, b *partition) int { return int(a.number - b.number) })
@@ -57,11 +59,12 @@ func (e *Engine) watchPartitions(ctx context.Context) {
 			}
 			offset, why := e.stands(p, s, next[i], bounds[p.number], err == nil, time.Now())
 			e.tell(ctx, p, s, offset, why)
+			value := 0.0
 			if s.standing != "" {
-				problems = append(problems, s.standing)
+				problems, value = append(problems, s.standing), 1
 			}
+			e.metrics.standing.WithLabelValues(strconv.Itoa(int(p.number))).Set(value)
 		}
-		e.metrics.standing.Set(float64(len(problems)))
 		if len(problems) == 0 {
 			e.telemetry.Health.Report(needProgress, nil)
 		} else {

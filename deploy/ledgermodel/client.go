@@ -14,6 +14,7 @@ import (
 type Client struct {
 	ledger *Ledger
 	delay  func() time.Duration
+	clock  func() time.Time
 	turn   chan struct{} // holds the request under way
 
 	mu                sync.Mutex
@@ -31,7 +32,7 @@ func (l *Ledger) Connect(delay func() time.Duration) *Client {
 	}
 	open := make(chan struct{})
 	close(open)
-	return &Client{ledger: l, delay: delay, turn: make(chan struct{}, 1), requests: open, replies: open, closed: make(chan struct{})}
+	return &Client{ledger: l, delay: delay, clock: time.Now, turn: make(chan struct{}, 1), requests: open, replies: open, closed: make(chan struct{})}
 }
 
 // Cut stops requests on their way to the ledger, replies on their way back, or both. What was cut
@@ -115,7 +116,7 @@ func request[R any](c *Client, creates, looksUp int, apply func(timestamp uint64
 	if err := c.pass(&c.requests); err != nil {
 		return reply, err
 	}
-	result := c.ledger.request(uint64(time.Now().UnixNano()), creates, func(timestamp uint64) any { return apply(timestamp) })
+	result := c.ledger.request(uint64(c.clock().UnixNano()), creates, func(timestamp uint64) any { return apply(timestamp) })
 	if err := c.pass(&c.replies); err != nil {
 		return reply, err
 	}

@@ -162,3 +162,48 @@ func TestNoServiceImportsTheModel(t *testing.T) {
 		t.Error("a program is built with the ledger's model")
 	}
 }
+
+// TestACloneGoesOnAlone shows that ledger and clone answer alike, have one state, and then change
+// alone: by a transfer, by a burnt id, by an expiry.
+func TestACloneGoesOnAlone(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	l := New()
+	one, two := tb.ToUint128(1), tb.ToUint128(2)
+	create := func(l *Ledger, transfer tb.Transfer) {
+		if _, err := l.ConnectAt(clock).CreateTransfers([]tb.Transfer{transfer}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if failed, err := l.ConnectAt(clock).CreateAccounts([]tb.Account{{ID: one, Ledger: 1, Code: 1}, {ID: two, Ledger: 1, Code: 1}}); err != nil || len(failed) > 0 {
+		t.Fatal(failed, err)
+	}
+	hold := tb.Transfer{ID: one, DebitAccountID: one, CreditAccountID: two, Amount: tb.ToUint128(5), Timeout: 60, Ledger: 1, Code: 1, Flags: tb.TransferFlags{Pending: true}.ToUint16()}
+	create(l, hold)
+	for name, change := range map[string]func(*Ledger){
+		"a transfer": func(l *Ledger) {
+			create(l, tb.Transfer{ID: two, PendingID: one, Flags: tb.TransferFlags{VoidPendingTransfer: true}.ToUint16()})
+		},
+		"a burnt id": func(l *Ledger) {
+			create(l, tb.Transfer{ID: two, DebitAccountID: one, CreditAccountID: tb.ToUint128(3), Ledger: 1, Code: 1})
+		},
+		"an expiry": func(l *Ledger) {
+			now = now.Add(time.Hour)
+			_, _ = l.ConnectAt(clock).LookupTransfers([]tb.Uint128{one})
+			now = now.Add(-time.Hour)
+		},
+	} {
+		before := string(l.AppendState(nil))
+		clone := l.Clone()
+		if string(clone.AppendState(nil)) != before {
+			t.Errorf("%s: the clone has another state", name)
+		}
+		change(clone)
+		if string(clone.AppendState(nil)) == before {
+			t.Errorf("%s: the clone did not change", name)
+		}
+		if string(l.AppendState(nil)) != before {
+			t.Errorf("%s: the ledger changed with its clone", name)
+		}
+	}
+}

@@ -502,7 +502,7 @@ func (tr *trial) replay(model *Ledger) (*Ledger, error) {
 	for done, o := range writes {
 		next := tr.answers(model, o)
 		if next == nil {
-			answer, _ := apply(model.clone(), o)
+			answer, _ := apply(model.Clone(), o)
 			return nil, fmt.Errorf("request at %d\n%s\nthe server: %v\nthe model:  %v", o.timestamp, o, o.answer, answer)
 		}
 		model = next
@@ -525,14 +525,14 @@ func (tr *trial) answers(model *Ledger, o *operation) *Ledger {
 		until = o.endedAt
 	}
 	for try := model; ; {
-		next := try.clone()
+		next := try.Clone()
 		if answer, _ := apply(next, o); reflect.DeepEqual(answer, o.answer) {
 			return next
 		}
 		if len(try.expiries) == 0 || try.expiries[0].at > until {
 			return nil
 		}
-		try = try.clone()
+		try = try.Clone()
 		try.expireUntil(try.expiries[0].at)
 	}
 }
@@ -612,26 +612,6 @@ func (tr *trial) settle(model *Ledger) error {
 		return fmt.Errorf("transfers differ: the server: %+v\nthe model: %+v", found, expected)
 	}
 	return nil
-}
-
-// clone returns a copy that shares nothing that changes.
-func (l *Ledger) clone() *Ledger {
-	c := New()
-	c.last, c.transfers, c.burnt, c.places, c.expiries = l.last, slices.Clone(l.transfers), maps.Clone(l.burnt), maps.Clone(l.places), slices.Clone(l.expiries)
-	for _, a := range l.created {
-		account := *a
-		c.accounts[a.ID], c.created = &account, append(c.created, &account)
-	}
-	copyIndex(c.byAccount, l.byAccount)
-	copyIndex(c.byUserData, l.byUserData)
-	copyIndex(c.byCode, l.byCode)
-	return c
-}
-
-func copyIndex[K comparable](to, from map[K][]int) {
-	for key, places := range from {
-		to[key] = slices.Clone(places)
-	}
 }
 
 func (o *operation) String() string {

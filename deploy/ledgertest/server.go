@@ -4,15 +4,14 @@ package ledgertest
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
+	"github.com/liquida/liquida/deploy/child"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/platform/ledger"
 )
@@ -24,8 +23,7 @@ type Server struct {
 
 	bin, log  string
 	arguments []string
-	hold      io.Closer
-	ended     chan struct{}
+	process   *child.Server
 }
 
 // Start runs a server on the data file in dir, which it creates if there is none, and returns when
@@ -44,17 +42,13 @@ func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
 	if err := tigerbeetle.FormatCluster(ctx, bin, data, 1, 0); err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // to learn a free port
+	addresses, err := child.FreeAddresses(1)
 	if err != nil {
 		return nil, err
 	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		return nil, err
-	}
 	s := &Server{
-		Config: ledger.Config{Addresses: []string{address}}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"),
-		arguments: slices.Insert(tigerbeetle.StartArguments(tigerbeetle.DataFile(data, 0), address, cacheGrid), 1, extra...),
+		Config: ledger.Config{Addresses: addresses}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"),
+		arguments: slices.Insert(tigerbeetle.StartArguments(tigerbeetle.DataFile(data, 0), addresses[0], cacheGrid), 1, extra...),
 	}
 	if err := s.StartAgain(); err != nil {
 		return nil, err
@@ -63,47 +57,13 @@ func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
 }
 
 // StartAgain starts a stopped server with its data and address, and returns when it answers.
-func (s *Server) StartAgain() error {
-	log, err := os.Create(s.log)
-	if err != nil {
+func (s *Server) StartAgain() (err error) {
+	if s.process, err = child.Start(exec.Command(s.bin, s.arguments...), s.log, syscall.SIGKILL); err != nil {
 		return err
 	}
-	defer log.Close()
-	// The shell becomes the server. Before that it starts another shell, which kills the server
-	// when standard input closes. The kernel closes it when this process exits or is killed.
-	process := exec.Command("sh", append([]string{"-c", `exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$@"`, "sh", s.bin}, s.arguments...)...)
-	process.Stdout, process.Stderr = log, log
-	if s.hold, err = process.StdinPipe(); err != nil {
-		return err
-	}
-	if err := process.Start(); err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	s.PID, s.ended = process.Process.Pid, ended
-	go func() {
-		_ = process.Wait() // how it ends is in the log
-		close(ended)
-	}()
-	address, deadline := s.Config.Addresses[0], time.After(time.Minute)
-	for {
-		said, err := os.ReadFile(s.log)
-		if err == nil && tigerbeetle.Answers(said) {
-			return nil
-		}
-		select {
-		case <-ended:
-			return fmt.Errorf("the TigerBeetle server on %s has ended; it said:\n%s", address, said)
-		case <-deadline:
-			s.Stop()
-			return fmt.Errorf("the TigerBeetle server on %s does not answer after a minute; it said:\n%s", address, said)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	s.PID = s.process.PID
+	return s.process.Await(context.Background(), "the TigerBeetle server on "+s.Config.Addresses[0], 2*time.Minute, tigerbeetle.Answers)
 }
 
 // Stop kills the server, as a crash does.
-func (s *Server) Stop() {
-	s.hold.Close()
-	<-s.ended
-}
+func (s *Server) Stop() { s.process.Stop() }

@@ -36,11 +36,11 @@ type digest [sha256.Size]byte
 // Digests are the digests of the keys of each holder.
 type Digests map[string][]digest
 
-// create makes a key. It begins with its holder, so that a check compares few digests.
-func create(holder string) string {
+// newSecret returns 256 random bits in hex.
+func newSecret() string {
 	secret := make([]byte, secretBytes)
 	_, _ = rand.Read(secret) // never fails: it would end the process
-	return holder + "." + hex.EncodeToString(secret)
+	return hex.EncodeToString(secret)
 }
 
 // ReadDigests reads a file of lines "HOLDER SHA-256 of the key in hex"; # begins a comment.
@@ -121,8 +121,8 @@ func Make(dir, digestsFile string, holders []string) error {
 	for _, holder := range holders {
 		key, err := Read(dir, holder)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = write(filepath.Join(dir, holder), []byte(create(holder)+"\n"), os.Link) // fails if another process has just made it
-			if err == nil || errors.Is(err, fs.ErrExist) {
+			// A key begins with its holder, so that a check compares few digests.
+			if err = writeNew(filepath.Join(dir, holder), []byte(holder+"."+newSecret()+"\n")); err == nil {
 				key, err = Read(dir, holder)
 			}
 		}
@@ -178,6 +178,14 @@ func readSmall(file string) ([]byte, error) {
 		return nil, fmt.Errorf("%s has %d bytes: a file of keys has at most %d", file, about.Size(), fileBytesMax)
 	}
 	return os.ReadFile(file)
+}
+
+// writeNew writes a file unless it exists. Of two processes at once, the first one wins.
+func writeNew(file string, text []byte) error {
+	if err := write(file, text, os.Link); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // write writes a whole file that only its owner may read. place moves it to its name.

@@ -1,8 +1,6 @@
 package keys
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,13 +22,7 @@ func MakePassword(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	secret := make([]byte, secretBytes)
-	_, _ = rand.Read(secret) // never fails: it would end the process
-	// Of two processes at once, the first one wins.
-	if err := write(file, []byte(hex.EncodeToString(secret)+"\n"), os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return writeNew(file, []byte(newSecret()+"\n"))
 }
 
 // ReadPassword returns the password in a file of one line.

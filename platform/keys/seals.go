@@ -3,7 +3,6 @@ package keys
 import (
 	"bytes"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -85,9 +84,7 @@ func MakeSeals(file string, banks []pix.ISPB) error {
 	before := all.Len()
 	for _, bank := range banks {
 		if known[bank] == nil {
-			secret := make([]byte, secretBytes)
-			_, _ = rand.Read(secret) // never fails: it would end the process
-			fmt.Fprintf(all, "%s %x\n", bank, secret)
+			fmt.Fprintf(all, "%s %s\n", bank, newSecret())
 		}
 	}
 	if all.Len() == before {
@@ -96,12 +93,8 @@ func MakeSeals(file string, banks []pix.ISPB) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	if !missing {
-		return write(file, all.Bytes(), os.Rename)
+	if missing {
+		return writeNew(file, all.Bytes())
 	}
-	// Of two processes at once, the first one wins.
-	if err := write(file, all.Bytes(), os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return write(file, all.Bytes(), os.Rename)
 }

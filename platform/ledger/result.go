@@ -10,6 +10,20 @@ type Result struct {
 	Index  int                     // place of that transfer in the chain
 }
 
+// ResultOf returns the one real status of a chain that began at index start of a request. failures
+// are those of its transfers.
+func ResultOf(chain []tb.Transfer, start int, failures []tb.TransferEventResult) Result {
+	var result Result
+	for _, failure := range failures {
+		index := int(failure.Index) - start
+		isMark := IsMark(&chain[index]) // outside of the chain; it may exist
+		if status := failure.Result; status != tb.TransferLinkedEventFailed && (!isMark || status != tb.TransferExists) {
+			result = Result{Status: status, Code: chain[index].Code, Index: index}
+		}
+	}
+	return result
+}
+
 // OK reports whether this request wrote the chain.
 func (r Result) OK() bool { return r.Status == tb.TransferOK }
 

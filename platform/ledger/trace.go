@@ -31,6 +31,13 @@ func AppendTraceIDs(ids []tb.Uint128, id pix.EndToEndID) []tb.Uint128 {
 	return append(ids, payment.Verdict())
 }
 
+// AppendGlimpseIDs appends the ids of which none is in the ledger if it knows nothing of a
+// payment: half of the trace ids.
+func AppendGlimpseIDs(ids []tb.Uint128, id pix.EndToEndID) []tb.Uint128 {
+	payment := IDsOf(id)
+	return append(ids, payment.Pending(1), payment.Verdict())
+}
+
 // TraceOf makes a payment's trace from the transfers found under its trace ids.
 func TraceOf(id pix.EndToEndID, found []tb.Transfer) Trace {
 	payment := IDsOf(id)

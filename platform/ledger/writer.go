@@ -27,23 +27,9 @@ type Writer[T any] struct {
 
 // BatchConfig bounds the requests to the ledger.
 type BatchConfig struct {
-	EventsMax   int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"transfers in one request to the ledger, 8 to 8189, for an engine at least 134; at most the server's own limit (253 for a server started with --development)"`
-	InFlightMax int           `env:"LEDGER_REQUESTS_IN_FLIGHT_MAX" envDefault:"1" help:"write requests to the ledger at the same time, 1 to 8; more than 1 has shown no gain"`
-	Pause       time.Duration `env:"LEDGER_REQUEST_PAUSE" envDefault:"4ms" help:"shortest time between two requests of the same kind, 0 to 1s; small requests are expensive for the ledger's disk"`
-}
-
-// Validate names the variable and the value that is wrong.
-func (c BatchConfig) Validate() error {
-	if c.EventsMax < 8 || c.EventsMax > 8189 {
-		return fmt.Errorf("LEDGER_BATCH_EVENTS_MAX is %d: it must be from 8 to 8189", c.EventsMax)
-	}
-	if c.InFlightMax < 1 || c.InFlightMax > 8 {
-		return fmt.Errorf("LEDGER_REQUESTS_IN_FLIGHT_MAX is %d: it must be from 1 to 8", c.InFlightMax)
-	}
-	if c.Pause < 0 || c.Pause > time.Second {
-		return fmt.Errorf("LEDGER_REQUEST_PAUSE is %v: it must be from 0s to 1s", c.Pause)
-	}
-	return nil
+	EventsMax   int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"transfers in one request to the ledger, for an engine at least 134; at most the server's own limit (253 for a server started with --development)"`
+	InFlightMax int           `env:"LEDGER_REQUESTS_IN_FLIGHT_MAX" envDefault:"1" range:"1 to 8" help:"write requests to the ledger at the same time; more than 1 has shown no gain"`
+	Pause       time.Duration `env:"LEDGER_REQUEST_PAUSE" envDefault:"4ms" range:"0 to 1s" help:"shortest time between two requests of the same kind; small requests are expensive for the ledger's disk"`
 }
 
 // NewWriter starts a writer. It calls deliver with the result of every chain, from its own
@@ -121,17 +107,12 @@ func (w *Writer[T]) send() {
 func classify[T any](results []Result, request *request[T, tb.Transfer], failures []tb.TransferEventResult) []Result {
 	start := 0
 	for _, end := range request.ends {
-		var result Result
-		for len(failures) > 0 && int(failures[0].Index) < end {
-			index := int(failures[0].Index)
-			isMark := IsMark(&request.events[index]) // outside of the chain; it may exist
-			if status := failures[0].Result; status != tb.TransferLinkedEventFailed && (!isMark || status != tb.TransferExists) {
-				result = Result{Status: status, Code: request.events[index].Code, Index: index - start}
-			}
-			failures = failures[1:]
+		own := 0
+		for own < len(failures) && int(failures[own].Index) < end {
+			own++
 		}
-		results = append(results, result)
-		start = end
+		results = append(results, ResultOf(request.events[start:end], start, failures[:own]))
+		start, failures = end, failures[own:]
 	}
 	return results
 }

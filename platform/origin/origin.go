@@ -102,19 +102,47 @@ func Mismatched(format string, values ...any) *Mismatch {
 // Check compares the log with the ledger. It returns the names, which lack those of
 // partitions without records or that nobody has named yet. A Mismatch was seen twice.
 func Check(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client) (Names, map[int32]stream.Bounds, error) {
-	names, bounds, err := check(ctx, kafka, client)
+	return twice(ctx, kafka, client, func(named []int32) []int32 { return named })
+}
+
+// Watch compares the log with the ledger again and again. The first look is a Check. A later one
+// compares the bounds of all partitions, and reads the first batch of one: a batch may have a
+// megabyte. A topic that was made anew is noticed at the next look all the same, because each of
+// its partitions is empty or begins with another batch. If only one partition has another content,
+// as after the restore of a disk, it is noticed after as many looks as there are partitions.
+type Watch struct{ looks int }
+
+// Look compares once. After a Mismatch the same partition has its turn again.
+func (w *Watch) Look(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client) error {
+	_, _, err := twice(ctx, kafka, client, func(named []int32) []int32 {
+		if len(named) == 0 || w.looks == 0 {
+			return named
+		}
+		turn := w.looks % len(named)
+		return named[turn : turn+1]
+	})
+	if err == nil {
+		w.looks++
+	}
+	return err
+}
+
+// twice compares, and compares again before it returns a Mismatch. read chooses from the named
+// partitions those whose first batch is read.
+func twice(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, read func([]int32) []int32) (Names, map[int32]stream.Bounds, error) {
+	names, bounds, err := check(ctx, kafka, client, read)
 	if _, doubtful := errors.AsType[*Mismatch](err); doubtful {
 		select {
 		case <-ctx.Done():
 			return names, bounds, ctx.Err()
 		case <-time.After(doubt):
-			return check(ctx, kafka, client)
+			return check(ctx, kafka, client, read)
 		}
 	}
 	return names, bounds, err
 }
 
-func check(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client) (Names, map[int32]stream.Bounds, error) {
+func check(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, read func([]int32) []int32) (Names, map[int32]stream.Bounds, error) {
 	bounds, err := stream.BoundsOf(ctx, kafka, stream.Payments)
 	if err != nil {
 		return Names{}, nil, err
@@ -123,8 +151,8 @@ func check(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client) (N
 	if err != nil {
 		return names, bounds, err
 	}
-	begins := map[int32]int64{}
-	for _, partition := range slices.Sorted(maps.Keys(names.Origins)) {
+	named := slices.Sorted(maps.Keys(names.Origins))
+	for _, partition := range named {
 		o, b := names.Origins[partition], bounds[partition]
 		switch {
 		case b.Start > o.Offset:
@@ -132,13 +160,16 @@ func check(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client) (N
 		case b.End <= o.Offset:
 			return names, bounds, Mismatched("partition %d of %s ends at offset %d, and the ledger's log has a record at %d", partition, stream.Payments, b.End, o.Offset)
 		}
-		begins[partition] = o.Offset
+	}
+	begins := map[int32]int64{}
+	for _, partition := range read(named) {
+		begins[partition] = names.Origins[partition].Offset
 	}
 	hashes, err := stream.HashBatches(ctx, kafka, stream.Payments, begins)
 	if err != nil {
 		return names, bounds, err
 	}
-	for _, partition := range slices.Sorted(maps.Keys(begins)) {
+	for partition := range begins {
 		if o := names.Origins[partition]; hashes[partition] != o.Hash {
 			return names, bounds, Mismatched("partition %d of %s is not the ledger's log: its record at offset %d has the hash %x, and the ledger has %x (log %d)", partition, stream.Payments, o.Offset, hashes[partition], o.Hash, o.Log)
 		}

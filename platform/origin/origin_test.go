@@ -88,6 +88,37 @@ func TestManyMayNameOneLogAndAllSeeTheSame(t *testing.T) {
 	}
 }
 
+// A look reads the first batch of one partition. All have their turn, and one that differs stays
+// a mismatch: what may be taken must not come and go.
+func TestAWatchReadsEachPartitionInTurn(t *testing.T) {
+	kafka, client := startKafka(t), &firstWins{transfers: map[tb.Uint128]tb.Transfer{}}
+	for partition := range int32(3) {
+		if err := kafka.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Partition: partition}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Name(t.Context(), kafka, client, 1, partition, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var w Watch
+	for range 4 {
+		if err := w.Look(t.Context(), kafka, client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := client.transfers[ledger.OriginID(1, 0)]
+	other.UserData128 = tb.ToUint128(1)
+	client.transfers[other.ID] = other
+	looks := 0 // at partitions 1 and 2
+	for ; looks < 3 && w.Look(t.Context(), kafka, client) == nil; looks++ {
+	}
+	for range 2 {
+		if _, mismatch := errors.AsType[*Mismatch](w.Look(t.Context(), kafka, client)); !mismatch || looks != 2 {
+			t.Errorf("the other content of partition 0 was noticed after %d looks, and then: %t", looks, mismatch)
+		}
+	}
+}
+
 // An equal record in another log is another batch: it has its own producer and time.
 func TestALogWithAnEqualRecordIsAnotherOne(t *testing.T) {
 	client := &firstWins{transfers: map[tb.Uint128]tb.Transfer{}}

@@ -12,25 +12,16 @@ import (
 
 // Population is the number of banks and ordinary customers, and what they own.
 type Population struct {
-	Banks           int    `env:"SANDBOX_BANKS" envDefault:"5" help:"number of PSPs, 2 to 1000"`
+	Banks           int    `env:"SANDBOX_BANKS" envDefault:"5" range:"2 to 1000" help:"number of PSPs"`
 	Customers       int    `env:"SANDBOX_CUSTOMERS" envDefault:"5000" help:"number of ordinary customers, spread evenly over the PSPs, at least 2 for each PSP, at most 2000000"`
-	DepositCentavos uint64 `env:"SANDBOX_DEPOSIT_CENTAVOS" envDefault:"100000000" help:"initial deposit of each ordinary customer in centavos, 1 to 10^12"`
-	ReserveCentavos uint64 `env:"SANDBOX_RESERVE_CENTAVOS" envDefault:"1000000000000" help:"initial reserve of each PSP in centavos, 1 to 10^15"`
+	DepositCentavos uint64 `env:"SANDBOX_DEPOSIT_CENTAVOS" envDefault:"100000000" range:"1 to 1000000000000" help:"initial deposit of each ordinary customer in centavos"`
+	ReserveCentavos uint64 `env:"SANDBOX_RESERVE_CENTAVOS" envDefault:"1000000000000" range:"1 to 1000000000000000" help:"initial reserve of each PSP in centavos"`
 }
 
 // Validate names the variable and the value that is wrong.
 func (p Population) Validate() error {
-	if p.Banks < 2 || p.Banks > 1000 {
-		return fmt.Errorf("SANDBOX_BANKS is %d: it must be from 2 to 1000", p.Banks)
-	}
 	if p.Customers < 2*p.Banks || p.Customers > 2_000_000 {
 		return fmt.Errorf("SANDBOX_CUSTOMERS is %d: it must be from %d (2 per PSP) to 2000000", p.Customers, 2*p.Banks)
-	}
-	if p.DepositCentavos < 1 || p.DepositCentavos > 1e12 {
-		return fmt.Errorf("SANDBOX_DEPOSIT_CENTAVOS is %d: it must be from 1 to 10^12", p.DepositCentavos)
-	}
-	if p.ReserveCentavos < 1 || p.ReserveCentavos > 1e15 {
-		return fmt.Errorf("SANDBOX_RESERVE_CENTAVOS is %d: it must be from 1 to 10^15", p.ReserveCentavos)
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func TestValidateNamesTheVariableAndTheValue(t *testing.T) {
 			t.Fatalf("the defaults are refused: %v", err)
 		}
 		c.change(&p)
-		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), c.says) {
+		if err := settings.Check(&p); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("got %v, want %s", err, c.says)
 		}
 	}

@@ -1,14 +1,17 @@
 // Package settings reads a program's configuration from environment variables, explains
 // it with --help and rejects a wrong one before anything starts.
 //
-// A configuration is a struct whose fields carry three tags:
+// A configuration is a struct whose fields carry tags, and structs of such fields:
 //
-//	Brokers []string `env:"KAFKA_BROKERS" envDefault:"127.0.0.1:9092" help:"Kafka bootstrap addresses"`
+//	Linger time.Duration `env:"KAFKA_LINGER" envDefault:"0s" range:"0 to 1s" help:"how long a record waits for others"`
 //
-// A default that differs between programs is set in the struct before Load.
+// A number or a duration may have a range. A method Validate, of the configuration or of a part
+// of it, says what else must hold. A default that differs between programs is set in the struct
+// before Load.
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,7 +24,7 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Validator is a configuration that validates itself. The error names the variable and the
+// Validator is a configuration with rules besides ranges. The error names the variable and the
 // value.
 type Validator interface{ Validate() error }
 
@@ -35,7 +38,7 @@ const (
 // Load fills config from the environment and validates it. On --help it prints the
 // variables to standard output and exits with ExitOK. On a bad argument or value it prints
 // what is wrong to standard error and exits with ExitBadUsage.
-func Load(program, purpose string, config Validator) {
+func Load(program, purpose string, config any) {
 	for _, argument := range os.Args[1:] {
 		switch argument {
 		case "-h", "--help", "help":
@@ -52,19 +55,74 @@ func Load(program, purpose string, config Validator) {
 	}
 }
 
-// Parse fills config from the environment and validates it.
-func Parse(config Validator) error {
-	if err := env.Parse(config); err != nil {
-		return fmt.Errorf("bad configuration: %w", err)
+// Parse fills config, a pointer, from the environment and checks it.
+func Parse(config any) error {
+	err := env.Parse(config)
+	if err == nil {
+		err = Check(config)
 	}
-	if err := config.Validate(); err != nil {
+	if err != nil {
 		return fmt.Errorf("bad configuration: %w", err)
 	}
 	return nil
 }
 
+// Check returns every value of config, a pointer, that is out of its range, and what Validate of
+// config and of its parts says.
+func Check(config any) error { return check(reflect.ValueOf(config).Elem()) }
+
+func check(value reflect.Value) error {
+	var wrong []error
+	for i := range value.NumField() {
+		field := value.Type().Field(i)
+		if isPart(field) {
+			wrong = append(wrong, check(value.Field(i)))
+		} else if limits := field.Tag.Get("range"); limits != "" {
+			wrong = append(wrong, checkRange(nameOf(field), value.Field(i), limits))
+		}
+	}
+	if !value.CanInterface() { // of an unexported field, which Parse does not fill
+		return errors.Join(wrong...)
+	}
+	if config, ok := value.Addr().Interface().(Validator); ok {
+		wrong = append(wrong, config.Validate())
+	}
+	return errors.Join(wrong...)
+}
+
+// isPart reports whether a field is a configuration in a configuration.
+func isPart(field reflect.StructField) bool {
+	return field.Type.Kind() == reflect.Struct && field.Tag.Get("env") == ""
+}
+
+func nameOf(field reflect.StructField) string {
+	name, _, _ := strings.Cut(field.Tag.Get("env"), ",")
+	return name
+}
+
+// checkRange panics if the tag of a field is not LOW to HIGH.
+func checkRange(name string, value reflect.Value, limits string) error {
+	var low, high float64
+	if duration, ok := value.Interface().(time.Duration); ok {
+		from, to, _ := strings.Cut(limits, " to ")
+		least, err := time.ParseDuration(from)
+		most, err2 := time.ParseDuration(to)
+		if err != nil || err2 != nil {
+			panic(fmt.Sprintf("the range of %s is %q", name, limits))
+		}
+		return DurationInRange(name, duration, least, most)
+	}
+	if n, err := fmt.Sscanf(limits, "%g to %g", &low, &high); n != 2 {
+		panic(fmt.Sprintf("the range of %s is %q: %v", name, limits, err))
+	}
+	if number := value.Convert(reflect.TypeFor[float64]()).Float(); !(low <= number && number <= high) { // NaN is neither
+		return fmt.Errorf("%s is %v: it must be from %s", name, value, limits)
+	}
+	return nil
+}
+
 // Help writes the purpose of the program and a table of its variables.
-func Help(w io.Writer, program, purpose string, config Validator) {
+func Help(w io.Writer, program, purpose string, config any) {
 	fmt.Fprintf(w, "%s: %s\n\nConfiguration, by environment variables:\n\n", program, purpose)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, v := range Variables(config) {
@@ -82,7 +140,7 @@ type Variable struct{ Name, Default, Meaning string }
 
 // Variables lists the variables of a configuration in the order of its fields, with those of
 // nested structs.
-func Variables(config Validator) []Variable {
+func Variables(config any) []Variable {
 	value := reflect.ValueOf(config)
 	for value.Kind() == reflect.Pointer {
 		value = value.Elem()
@@ -94,11 +152,11 @@ func variablesOf(value reflect.Value) []Variable {
 	var variables []Variable
 	for i := range value.NumField() {
 		field := value.Type().Field(i)
-		if field.Type.Kind() == reflect.Struct && field.Tag.Get("env") == "" {
+		if isPart(field) {
 			variables = append(variables, variablesOf(value.Field(i))...)
 			continue
 		}
-		name, _, _ := strings.Cut(field.Tag.Get("env"), ",")
+		name := nameOf(field)
 		if name == "" {
 			continue
 		}
@@ -106,7 +164,11 @@ func variablesOf(value reflect.Value) []Variable {
 		if def == "" && !value.Field(i).IsZero() {
 			def = fmt.Sprint(value.Field(i).Interface()) // set by the program before Load
 		}
-		variables = append(variables, Variable{Name: name, Default: def, Meaning: field.Tag.Get("help")})
+		meaning := field.Tag.Get("help")
+		if limits := field.Tag.Get("range"); limits != "" {
+			meaning += "; " + limits
+		}
+		variables = append(variables, Variable{Name: name, Default: def, Meaning: meaning})
 	}
 	return variables
 }

@@ -2,6 +2,8 @@ package settings
 
 import (
 	"bytes"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +65,56 @@ func TestHelpListsEveryVariable(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("help lacks %q:\n%s", want, out.String())
 		}
+	}
+}
+
+// A configuration with ranges, in itself and in a part of it, which has a rule of its own, too.
+type ranged struct {
+	Part  rangedPart
+	Count int     `env:"TEST_COUNT" envDefault:"5" range:"1 to 1000000" help:"how many"`
+	Rate  float64 `env:"TEST_RATE" envDefault:"0.5" range:"0 to 0.75" help:"how often"`
+	Most  uint64  `env:"TEST_MOST" envDefault:"7" range:"1 to 1000000000000000" help:"at most"`
+}
+
+type rangedPart struct {
+	Pause time.Duration `env:"TEST_PAUSE" envDefault:"3s" range:"-1s to 5m" help:"how long"`
+}
+
+func (p rangedPart) Validate() error {
+	if p.Pause%time.Second != 0 {
+		return fmt.Errorf("TEST_PAUSE is %v: it must be whole seconds", p.Pause)
+	}
+	return nil
+}
+
+func TestValuesOutOfTheirRangeAreNamedAllAtOnce(t *testing.T) {
+	var config ranged
+	if err := Parse(&config); err != nil {
+		t.Fatalf("the defaults are refused: %v", err)
+	}
+	for _, good := range []ranged{{rangedPart{-time.Second}, 1, 0, 1}, {rangedPart{5 * time.Minute}, 1_000_000, 0.75, 1e15}} {
+		if err := Check(&good); err != nil {
+			t.Errorf("%+v is refused: %v", good, err)
+		}
+	}
+	err := Check(&ranged{rangedPart{301*time.Second + time.Millisecond}, 0, 0.76, math.MaxUint64})
+	for _, says := range []string{
+		"TEST_PAUSE is 5m1.001s: it must be from -1s to 5m0s", "TEST_PAUSE is 5m1.001s: it must be whole seconds",
+		"TEST_COUNT is 0: it must be from 1 to 1000000", "TEST_RATE is 0.76: it must be from 0 to 0.75",
+		"TEST_MOST is 18446744073709551615: it must be from 1 to 1000000000000000",
+	} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %s", err, says)
+		}
+	}
+	if variable := Variables(&config)[0]; variable.Meaning != "how long; -1s to 5m" {
+		t.Errorf("it is explained by %q", variable.Meaning)
+	}
+}
+
+// A number that is none must not pass for one within its range.
+func TestNotANumberIsOutOfEveryRange(t *testing.T) {
+	if err := Check(&ranged{Count: 1, Most: 1, Rate: math.NaN()}); err == nil {
+		t.Error("NaN is taken")
 	}
 }

@@ -35,7 +35,7 @@ var Accesses = []Access{
 	},
 	// Load and audit: it pays like a bank and reads what the audit needs. The chaos test, which
 	// also forges responses, is Admin.
-	{User: "loadtest", Foreign: true, Writes: []string{Payments}, Reads: []string{Payments, AuthorizationResponses, Settlements, DeadLetters}, Sees: sees{
+	{User: "loadtest", Foreign: true, Writes: []string{Payments}, Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters}, Sees: sees{
 		Groups: []string{EngineGroup},
 	}},
 }

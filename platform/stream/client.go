@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/plugin/kprom"
 	"github.com/twmb/franz-go/plugin/kzap"
+	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
@@ -19,7 +20,7 @@ import (
 // every program that talks to Kafka.
 type Config struct {
 	Brokers []string      `env:"KAFKA_BROKERS" envDefault:"127.0.0.1:9092" help:"Kafka bootstrap addresses, host:port, comma-separated"`
-	Linger  time.Duration `env:"KAFKA_LINGER" envDefault:"0s" help:"how long a record waits for others to be sent with, 0 to 1s"`
+	Linger  time.Duration `env:"KAFKA_LINGER" envDefault:"0s" range:"0 to 1s" help:"how long a record waits for others to be sent with"`
 
 	BatchBytesMax int `env:"KAFKA_BATCH_BYTES_MAX" envDefault:"4194304" help:"bytes of memory that a compressed batch may take once it is unpacked, 200 for each record included; a batch that takes more is skipped, and is a dead letter LQ08 if it was on pix.payments; the same for all programs; 1 MiB to 64 MiB"`
 
@@ -40,9 +41,6 @@ func (c Config) Validate() error {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			return fmt.Errorf("KAFKA_BROKERS holds %q: it must be host:port", address)
 		}
-	}
-	if err := settings.DurationInRange("KAFKA_LINGER", c.Linger, 0, time.Second); err != nil {
-		return err
 	}
 	if err := settings.InRange("KAFKA_BATCH_BYTES_MAX", c.BatchMax(), MessageBytesMax, 64<<20); err != nil {
 		return err
@@ -72,7 +70,8 @@ func Connect(config Config, dial host.Dial, name string, t *telemetry.Telemetry,
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		// An order in an aborted transaction was never given.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.WithLogger(kzap.New(t.Log.Named(name), kzap.Level(kgo.LogLevelWarn))),
+		// Without stack traces: what the client cannot read, others wrote.
+		kgo.WithLogger(kzap.New(t.Log.Named(name).WithOptions(zap.AddStacktrace(zap.DPanicLevel)), kzap.Level(kgo.LogLevelWarn))),
 		kgo.WithHooks(kprom.NewMetrics("pix_kafka", kprom.Registerer(t.Registry), kprom.WithClientLabel(), kprom.FetchAndProduceDetail(kprom.ByTopic, kprom.Batches, kprom.Records, kprom.UncompressedBytes))),
 	)
 	client, err := kgo.NewClient(append(shared, options...)...)

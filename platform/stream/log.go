@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -16,6 +17,18 @@ import (
 
 // logTimeout bounds each look at a log.
 const logTimeout = 5 * time.Second
+
+// Ends lists the ends of topics.
+func Ends(ctx context.Context, admin *kadm.Client, topics ...string) (kadm.ListedOffsets, error) {
+	ends, err := admin.ListEndOffsets(ctx, topics...)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the ends of %s: %w", strings.Join(topics, ", "), err)
+	}
+	return ends, nil
+}
 
 // Bounds are the offsets between which a partition has records.
 type Bounds struct {

@@ -27,6 +27,15 @@ const fetchWaitMax = 500 * time.Millisecond
 // Options are what every Kafka client needs: the brokers' addresses, TLS and credentials.
 func (c Config) Options() ([]kgo.Opt, error) { return c.options(host.System().Dial) }
 
+// Client makes a client for tools, which does not wait for a broker. Services use Connect.
+func (c Config) Client(more ...kgo.Opt) (*kgo.Client, error) {
+	options, err := c.Options()
+	if err != nil {
+		return nil, err
+	}
+	return kgo.NewClient(append(options, more...)...)
+}
+
 func (c Config) options(dial host.Dial) ([]kgo.Opt, error) {
 	secured, err := c.tls()
 	if err != nil {

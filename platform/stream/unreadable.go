@@ -42,7 +42,7 @@ func (c Config) Behind(ctx context.Context, client *kgo.Client, topic string, pa
 }
 
 // unreadable judges the first batch of a response as the client would read it, so the same
-// records are unreadable for everybody and for ever. Only what is at offset counts: a
+// records are unreadable for everybody and forever. Only what is at offset counts: a
 // record elsewhere may be one that claims the place of others.
 func (u *unpacker) unreadable(topic string, stored *kmsg.FetchResponseTopicPartition, offset int64) *Unreadable {
 	var batch kmsg.RecordBatch

@@ -32,7 +32,7 @@ type Config struct {
 	Profiles bool   `env:"TELEMETRY_PPROF" envDefault:"false" help:"true serves /debug/pprof also where TELEMETRY_ADDRESS is not on loopback: profiles show memory, and taking one costs CPU"`
 	// GCPercent has the name of Go's own variable and another default: the live heaps are
 	// small, so memory is cheaper than collections. It is for the whole process, so main sets it.
-	GCPercent int `env:"GOGC" envDefault:"400" help:"how much the heap may grow before it is collected, in percent of its live part, 25 to 10000; GOMEMLIMIT is the upper bound"`
+	GCPercent int `env:"GOGC" envDefault:"400" range:"25 to 10000" help:"how much the heap may grow before it is collected, in percent of its live part; GOMEMLIMIT is the upper bound"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -43,7 +43,7 @@ func (c Config) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Address); err != nil {
 		return fmt.Errorf("TELEMETRY_ADDRESS is %q: it must be host:port", c.Address)
 	}
-	return settings.InRange("GOGC", c.GCPercent, 25, 10_000)
+	return nil
 }
 
 // Telemetry is the log, the registry and the health of one service.

@@ -7,15 +7,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/liquida/liquida/platform/settings"
 )
 
 // PoolsConfig is how callers share what there is.
 type PoolsConfig struct {
 	ShareMax            float64       `env:"CALLER_SHARE_MAX" envDefault:"0.25" help:"of what other callers leave of a pool (batches, streams, waits, histories, questions, payments in flight), how much one caller may have; above it the response is 429; above 0, up to 1 for no limit"`
 	ConnectionsShareMax float64       `env:"HTTP_CONNECTIONS_SHARE_MAX" envDefault:"0.25" help:"of the connections that others leave, how many one caller may have, and one address whose callers have not shown who they are; above 0, up to 1 for no limit"`
-	StrangerIdleTimeout time.Duration `env:"HTTP_STRANGER_IDLE_TIMEOUT" envDefault:"3s" help:"how long a connection may be unused while its caller has not shown who it is, 100ms to 1m"`
+	StrangerIdleTimeout time.Duration `env:"HTTP_STRANGER_IDLE_TIMEOUT" envDefault:"3s" range:"100ms to 1m" help:"how long a connection may be unused while its caller has not shown who it is"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -25,7 +23,7 @@ func (c PoolsConfig) Validate() error {
 			return fmt.Errorf("%s is %v: it must be above 0 and at most 1", name, share)
 		}
 	}
-	return settings.DurationInRange("HTTP_STRANGER_IDLE_TIMEOUT", c.StrangerIdleTimeout, 100*time.Millisecond, time.Minute)
+	return nil
 }
 
 // Pools are what callers may have at the same time: batches, streams, questions, connections.

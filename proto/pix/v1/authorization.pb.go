@@ -169,6 +169,10 @@ func (x *AuthorizationRequest) GetOriginalEndToEndId() string {
 
 // AuthorizationResponse answers an AuthorizationRequest. Topic:
 // pix.authorization-responses, keyed by end_to_end_id, in the request's reply_partition.
+//
+// The record's header "seal" holds 32 raw bytes: the HMAC-SHA-256 of the record's value, with
+// the secret of the bank in ispb. Without it the response is kept as a dead letter (FF01), at
+// most some each second, and the question stays open.
 type AuthorizationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in the request.

@@ -24,13 +24,14 @@ func TestInstanceIDFillsInVariables(t *testing.T) {
 	}
 }
 
-func TestTheLimitsOfSharesAreNamed(t *testing.T) {
+func TestLimitsAreNamed(t *testing.T) {
 	for given, says := range map[string]string{
 		"ENGINE_COPIES_MAX=0":              "ENGINE_COPIES_MAX is 0: it must be from 1 to 10000",
 		"ENGINE_RETURNS_PER_SECOND=10001":  "ENGINE_RETURNS_PER_SECOND is 10001: it must be from 1 to 10000",
 		"ENGINE_IN_FLIGHT_PAYER_SHARE=0":   "ENGINE_IN_FLIGHT_PAYER_SHARE is 0: it must be above 0 and at most 1",
 		"ENGINE_IN_FLIGHT_PAYER_SHARE=1.1": "ENGINE_IN_FLIGHT_PAYER_SHARE is 1.1: it must be above 0 and at most 1",
 		"ENGINE_IN_FLIGHT_PSP_SHARE=NaN":   "ENGINE_IN_FLIGHT_PSP_SHARE is NaN: it must be above 0 and at most 1",
+		"ENGINE_COMMIT_INTERVAL=201ms":     "ENGINE_COMMIT_INTERVAL is 201ms: it must be from 10ms to 200ms",
 		"LEDGER_BATCH_EVENTS_MAX=133":      "LEDGER_BATCH_EVENTS_MAX is 133: for an engine it must be at least 134",
 	} {
 		t.Run(given, func(t *testing.T) {

@@ -89,6 +89,11 @@ func (e *Engine) closeLedger() {
 	e.accounts.Close()
 }
 
+func (e *Engine) write(f *flight, chain []tb.Transfer)       { e.writer.Write(f, chain) }
+func (e *Engine) lookUp(f *flight, ids []tb.Uint128)         { e.transfers.Read(f, ids) }
+func (e *Engine) lookUpAccounts(f *flight, ids []tb.Uint128) { e.accounts.Read(f, ids) }
+func (e *Engine) fetchAgain(p *partition, offset int64)      { e.reader.read(p, offset) }
+
 // produce sends a record and calls acknowledged when all in-sync replicas have it. The
 // client retries until it succeeds; an error that no retry can mend fails the engine.
 func (e *Engine) produce(record *kgo.Record, acknowledged func()) {

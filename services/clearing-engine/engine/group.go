@@ -43,10 +43,7 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			admin := kadm.NewClient(client)
-			if ends, err = admin.ListEndOffsets(ctx, stream.AuthorizationResponses); err != nil {
-				return err
-			}
-			if err := ends.Error(); err != nil {
+			if ends, err = stream.Ends(ctx, admin, stream.AuthorizationResponses); err != nil {
 				return err
 			}
 			if commits, err = admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments); err != nil {

@@ -21,7 +21,7 @@ func (e *Engine) intake(ctx context.Context) {
 				return // the partition was lost; its next owner fetches the records
 			}
 			if err := p.orders.take(fetched.Records, p.admit); err != nil {
-				e.pause(p.orders, err)
+				e.pause(p, p.orders, err)
 			}
 		})
 		e.group.AllowRebalance()

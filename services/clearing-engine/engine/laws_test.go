@@ -151,7 +151,7 @@ func lastLegs(chain []tb.Transfer, n int) []tb.Transfer {
 // newLawPartition returns a partition with a payment in flight, which waits for its bank.
 func newLawPartition() (*partition, *flight) {
 	e := &Engine{room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(40, 0.25, nil), config: &Config{Deadline: time.Minute, ReturnsPerSecond: 1}}
-	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, e.participants)
+	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, e.participants, newShares(1, 16))
 	p := newPartition(e, 0, stream.Hint{})
 	f := &flight{kind: paymentKind{}, partition: p, record: &kgo.Record{Offset: 7}}
 	f.payment, _ = payment.Begin(pix.Order{ID: lawID, Content: lawContent, AcceptedAt: time.Now()}, time.Now(), time.Minute, pix.ReasonNone)
@@ -188,6 +188,16 @@ func TestBrokenStateIsNoticed(t *testing.T) {
 	room := newRoom(1, 1, 1)
 	room.take(1, 10)
 	mustBreak(t, "room is freed once", func() { room.free(1, 11) })
+	room = newRoom(2, 2, 10)
+	room.take(1, 10)
+	room.awaitBank(1)
+	mustBreak(t, "what waits for a bank has room", func() { room.free(1, 10) })
+
+	p, f = newLawPartition()
+	p.shares[holder{bank: "10000001"}]++
+	p.rests() // its payment is in flight
+	p.leave(f)
+	mustBreak(t, "what has ended holds no share", func() { p.rests() })
 }
 
 func TestBrokenOffsetsAreNoticed(t *testing.T) {

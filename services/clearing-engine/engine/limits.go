@@ -78,6 +78,9 @@ func (r *room) free(payments int, bytes int64) {
 	if r.payments < 0 || r.bytes < 0 {
 		broken("room is freed once: %d payments and %d bytes are taken", r.payments, r.bytes)
 	}
+	if r.waiting > r.payments {
+		broken("what waits for a bank has room: %d payments wait and %d have room", r.waiting, r.payments)
+	}
 	r.mu.Unlock()
 	r.changed.Broadcast() // the intake and the reader wait
 }
@@ -113,7 +116,7 @@ type participants struct {
 	inactive     map[pix.ISPB]bool
 
 	mu        sync.RWMutex
-	questions map[pix.ISPB]*questions // only of PSPs with accounts, so it is bounded
+	questions map[pix.ISPB]*questions // of the PSPs that are known to have accounts, so it is bounded
 }
 
 // newParticipants returns participants with room for so many payments in flight. One PSP may
@@ -148,7 +151,22 @@ func (p *participants) refusal(order *pix.Order) (reason pix.Reason, silent bool
 	return pix.ReasonNone, stuck > 0
 }
 
-// of returns the open questions to a PSP.
+// know reports whether a PSP is known to have accounts.
+func (p *participants) know(psp pix.ISPB) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.questions[psp] != nil
+}
+
+// label is a PSP as a label of metrics.
+func (p *participants) label(psp pix.ISPB) string {
+	if p.know(psp) {
+		return string(psp)
+	}
+	return otherPSP
+}
+
+// of returns the open questions to a PSP that has accounts.
 func (p *participants) of(psp pix.ISPB) *questions {
 	p.mu.RLock()
 	asked := p.questions[psp]

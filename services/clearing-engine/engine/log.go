@@ -111,8 +111,9 @@ func (p *partition) nameFirst() {
 
 // checkLog compares log and ledger regularly: a topic may be made anew under a running engine.
 func (e *Engine) checkLog(ctx context.Context) {
+	var watch origin.Watch
 	for sleep(ctx, e.config.PulseInterval) {
-		_, _, err := origin.Check(ctx, e.direct, e.ledger)
+		err := watch.Look(ctx, e.direct, e.ledger)
 		if _, final := errors.AsType[*origin.Mismatch](err); final {
 			e.fail(err)
 			return

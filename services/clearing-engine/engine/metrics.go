@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type metrics struct {
 	redelivered     prometheus.Counter
 	joined          prometheus.Counter
 	skipped         prometheus.Counter
+	refusals        *prometheus.CounterVec
 	responses       responses
 	forged          prometheus.Counter
 	recoded         prometheus.Counter
@@ -39,7 +41,7 @@ type metrics struct {
 	firstSettledOnce sync.Once
 }
 
-func newMetrics(registry prometheus.Registerer, r *room, waiting *participants) *metrics {
+func newMetrics(registry prometheus.Registerer, r *room, p *participants, s *shares) *metrics {
 	seconds := prometheus.ExponentialBuckets(0.0005, 2, 18) // 0.5 ms to 65 s
 	counter := func(name, help string) prometheus.Counter {
 		return registered(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
@@ -64,6 +66,8 @@ func newMetrics(registry prometheus.Registerer, r *room, waiting *participants) 
 		redelivered: counter("pix_payments_redelivered_total", "Payments whose phase 1 was in the ledger already when they arrived: absorbed, not repeated."),
 		joined:      counter("pix_payments_joined_total", "Messages that met a payment in flight with the same EndToEndId and waited for it."),
 		skipped:     counter("pix_payments_skipped_total", "Records delivered again although the last commit knew them as finished."),
+		refusals: counters("pix_refused_total",
+			"Orders and copies that this engine refused to protect others, by the PSP that sent them (other: none of its accounts has been met here) and reason code: LQ02, LQ09, LQ10, LQ11.", "ispb", "reason"),
 		responses: newResponses(counters("pix_authorization_responses_total",
 			"Responses of receiving PSPs: used, late (the payment no longer waits, or its deadline has passed), unknown (no such payment in flight), invalid (undecodable, or of another PSP), unreadable (a batch that no client can read, counted once).", "fate")),
 		forged:  counter("pix_responses_forged_total", "Responses without the seal of the bank that they name: not used, and some of them kept as dead letters."),
@@ -82,7 +86,7 @@ func newMetrics(registry prometheus.Registerer, r *room, waiting *participants) 
 			Help: "Of each partition of this engine: 1 if it stands still although there is work; /readyz and the log say at which record, and why."}, []string{"partition"})),
 		clockSkew: gauge("pix_ledger_clock_skew_seconds", "This machine's clock minus the ledger's."),
 	}
-	registry.MustRegister(newWaitingForPSP(waiting),
+	registry.MustRegister(newByPSP(p, s),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_payments_in_flight",
 			Help: "Payments fetched and not finished."}, func() float64 { n, _ := r.inFlight(); return float64(n) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_in_flight_bytes",
@@ -94,6 +98,9 @@ func newMetrics(registry prometheus.Registerer, r *room, waiting *participants) 
 	}
 	for _, kind := range []string{"assigned", "revoked", "lost"} {
 		m.rebalances.WithLabelValues(kind)
+	}
+	for _, reason := range protecting {
+		m.refusals.WithLabelValues(otherPSP, reason.String())
 	}
 	for _, reason := range pix.ReasonsOf(pix.OfDeadLetter) {
 		m.deadLetters.WithLabelValues(reason.String())
@@ -173,23 +180,68 @@ func (c *chains) count(purpose chainPurpose, status tb.CreateTransferResult) {
 	c.other.WithLabelValues(chainNames[purpose], status.String()).Inc()
 }
 
-// waitingForPSP collects the counts of participants when they are scraped.
-type waitingForPSP struct {
-	participants *participants
-	description  *prometheus.Desc
+// protecting are the reasons with which an engine refuses orders to protect others.
+var protecting = []pix.Reason{pix.ReasonPayeePSPBusy, pix.ReasonTooManyCopies, pix.ReasonTooLate, pix.ReasonTooManyReturns}
+
+// otherPSP is the label of PSPs that have not been met here: anybody can invent names of banks.
+const otherPSP = "other"
+
+// refused counts an order or a copy that was refused, if that was to protect others.
+func (e *Engine) refused(sender pix.ISPB, reason pix.Reason) {
+	if slices.Contains(protecting, reason) {
+		e.metrics.refusals.WithLabelValues(e.participants.label(sender), reason.String()).Inc()
+	}
 }
 
-func newWaitingForPSP(p *participants) waitingForPSP {
-	return waitingForPSP{p, prometheus.NewDesc("pix_payments_waiting_for_psp", "Payments that wait for the response of a receiving PSP.", []string{"ispb"}, nil)}
+// byPSP collects what participants have of the room when it is scraped.
+type byPSP struct {
+	participants                    *participants
+	shares                          *shares
+	waiting, stuck, taken, takenMax *prometheus.Desc
 }
 
-func (w waitingForPSP) Describe(ch chan<- *prometheus.Desc) { ch <- w.description }
+func newByPSP(p *participants, s *shares) byPSP {
+	describe := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return byPSP{p, s,
+		describe("pix_payments_waiting_for_psp", "Payments that wait for the response of a receiving PSP.", "ispb"),
+		describe("pix_payments_stuck_at_psp", "Of the payments that wait for a receiving PSP, those that make it a silent one: older than 5 s, or all of them if it answers nothing.", "ispb"),
+		describe("pix_payer_share_taken", "Places of the room that are taken because of a sending PSP (other: none of its accounts has been met here): by waiting (copies, returns, dead letters on their way), by questions (to silent PSPs).", "ispb", "by"),
+		describe("pix_payer_share_size", "Places of the room that each sending PSP may have, for each value of the label by of pix_payer_share_taken."),
+	}
+}
 
-func (w waitingForPSP) Collect(ch chan<- prometheus.Metric) {
-	w.participants.mu.RLock()
-	defer w.participants.mu.RUnlock()
-	for psp, asked := range w.participants.questions {
-		open, _ := asked.count()
-		ch <- prometheus.MustNewConstMetric(w.description, prometheus.GaugeValue, float64(open), string(psp))
+func (c byPSP) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.waiting, c.stuck, c.taken, c.takenMax} {
+		ch <- d
+	}
+}
+
+func (c byPSP) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
+	}
+	taken := map[string][2]int{otherPSP: {}}
+	for h, places := range c.shares.now() {
+		label, by := c.participants.label(h.bank), 0
+		if h.questions {
+			by = 1
+		}
+		sum := taken[label]
+		sum[by] += places
+		taken[label] = sum
+	}
+	for label, places := range taken {
+		gauge(c.taken, places[0], label, "waiting")
+		gauge(c.taken, places[1], label, "questions")
+	}
+	gauge(c.takenMax, c.shares.ofOneMax)
+	c.participants.mu.RLock()
+	defer c.participants.mu.RUnlock()
+	for psp, asked := range c.participants.questions {
+		open, stuck := asked.count()
+		gauge(c.waiting, open, string(psp))
+		gauge(c.stuck, stuck, string(psp))
 	}
 }

@@ -94,6 +94,39 @@ func TestARedeliveryIsNotTooLate(t *testing.T) {
 	})
 }
 
+// Under overload most orders are refused, and each refusal takes from the ledger what others
+// need: two ids of a look-up and one receipt.
+func TestARefusalIsCheap(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.start()
+		refuse := func(orders int) (ids, accounts int) {
+			w.ledger.set(func() { ids, accounts = w.ledger.idsLooked, w.ledger.accounts })
+			refused := len(w.reports())
+			for range orders {
+				order := w.order()
+				order.AcceptedAtUnixMs = time.Now().Add(-time.Minute).UnixMilli()
+				w.send(order.EndToEndId, order)
+			}
+			w.await("the refusals", func() bool { return len(w.reports()) == refused+orders })
+			w.ledger.set(func() { ids, accounts = w.ledger.idsLooked-ids, w.ledger.accounts-accounts })
+			return ids, accounts
+		}
+		w.await("the engine", func() bool { return w.members() == 1 })
+		refuse(1) // its bank is known from now on
+		const orders = 100
+		ids, accounts := refuse(orders)
+		if ids > 2*orders+100 || accounts > 0 { // probes of the ledger's clock, names of the log
+			t.Errorf("%d refusals looked up %d transfers and %d accounts", orders, ids, accounts)
+		}
+		if chains := len(w.ledger.written()); chains != orders+1 {
+			t.Errorf("%d chains were written", chains)
+		}
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A silent bank holds the committed offset back, and the front door must not take that for a
 // backlog. An absent ledger is one.
 func TestACommitSaysWhatIsTaken(t *testing.T) {

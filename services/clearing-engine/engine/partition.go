@@ -21,6 +21,7 @@ import (
 type partition struct {
 	number  int32
 	engine  *Engine
+	effects effects
 	inbox   *inbox
 	offsets *offsets
 	flights map[pix.EndToEndID]*flight
@@ -59,11 +60,22 @@ type partition struct {
 	page    []byte        // keys and values of records are cut from it
 }
 
+// effects are what a partition does outside of its own state. Each result comes back through the
+// inbox. The engine has them, except in a test that tries every order of the results.
+type effects interface {
+	write(f *flight, chain []tb.Transfer)
+	lookUp(f *flight, ids []tb.Uint128)
+	lookUpAccounts(f *flight, ids []tb.Uint128)
+	produce(record *kgo.Record, acknowledged func())
+	fetchAgain(p *partition, offset int64)
+	fail(err error)
+}
+
 const tickInterval = 100 * time.Millisecond
 
 func newPartition(e *Engine, number int32, h stream.Hint) *partition {
 	return &partition{
-		number: number, engine: e, inbox: newInbox(), offsets: newOffsets(h), named: e.named.has(number),
+		number: number, engine: e, effects: e, inbox: newInbox(), offsets: newOffsets(h), named: e.named.has(number),
 		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, shares: map[holder]int{},
 		returns: newReturnRate(e.config.ReturnsPerSecond),
 		stop:    make(chan struct{}), done: make(chan struct{}),
@@ -91,11 +103,22 @@ func (p *partition) run() {
 				p.handle(&events[i], now)
 			}
 		}
-		if p.drained != nil && len(p.flights)+len(p.again)+p.deadLetters == 0 {
+		if p.rests() && p.drained != nil {
 			close(p.drained)
 			p.drained = nil
 		}
 	}
+}
+
+// rests reports whether nothing is in flight.
+func (p *partition) rests() bool {
+	if len(p.flights)+len(p.again)+p.deadLetters > 0 {
+		return false
+	}
+	if len(p.shares) > 0 {
+		broken("what has ended holds no share: partition %d, %+v", p.number, p.shares)
+	}
+	return true
 }
 
 // stopped reports whether the partition is released.
@@ -180,7 +203,12 @@ func (p *partition) handle(e *event, now time.Time) {
 	case inspected:
 		p.inspected(e.flight, e.transfers, now)
 	case diagnosed:
-		p.perform(e.flight, e.flight.payment.Diagnosed(accountsOf(&e.flight.payment.Order, e.accounts)), now)
+		order := &e.flight.payment.Order
+		accounts := accountsOf(order, e.accounts)
+		if accounts.PayerPSP {
+			p.engine.participants.of(order.Payer.ISPB)
+		}
+		p.perform(e.flight, e.flight.payment.Diagnosed(accounts), now)
 	case reported:
 		p.end(e.flight, now)
 	case deadLettered:
@@ -233,6 +261,7 @@ func (p *partition) take(a arrival, again bool, now time.Time) {
 		case p.wait(f, &a, isCopy):
 			return
 		case isCopy:
+			p.engine.refused(a.order.ID.Payer(), pix.ReasonTooManyCopies)
 			p.refuseRecord(a.record, a.order.ID.Payer(), tooManyCopies(a.order.ID))
 			return
 		}
@@ -278,6 +307,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 	case payment.Authorize:
 		f.hopAt = now
 		var silent bool
+		p.engine.participants.of(order.Payer.ISPB)
 		f.waits = p.engine.participants.of(order.Payee.ISPB)
 		f.asked, silent = f.waits.ask(p.engine.second(now))
 		if silent {
@@ -287,7 +317,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.engine.room.awaitBank(1)
 		p.slim(f)
 		p.noteDue(f)
-		p.engine.produce(p.authorizationRequest(f), func() { p.engine.crash.Pass(afterRequestProduced) })
+		p.effects.produce(p.authorizationRequest(f), func() { p.engine.crash.Pass(afterRequestProduced) })
 	case payment.Post:
 		p.write(f, chainPost, f.kind.post(p.chain[:0], order))
 	case payment.Void:
@@ -295,17 +325,25 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 	case payment.Refuse:
 		p.write(f, chainReceipt, f.kind.refuse(p.chain[:0], order, command.Reason))
 	case payment.Inspect:
-		p.ids = f.kind.lookUp(p.ids[:0], order)
-		p.engine.transfers.Read(f, p.ids)
+		if f.glimpse = f.payment.Refuses(); f.glimpse { // under overload these are most look-ups
+			p.ids = ledger.AppendGlimpseIDs(p.ids[:0], order.ID)
+		} else {
+			p.ids = f.kind.lookUp(p.ids[:0], order)
+		}
+		p.effects.lookUp(f, p.ids)
 	case payment.Diagnose:
+		if f.payment.Refuses() && p.engine.participants.know(order.Payer.ISPB) {
+			p.perform(f, f.payment.Diagnosed(payment.Accounts{PayerPSP: true}), now)
+			return
+		}
 		p.ids = appendAccountIDs(p.ids[:0], order)
-		p.engine.accounts.Read(f, p.ids)
+		p.effects.lookUpAccounts(f, p.ids)
 	case payment.Report:
 		if !f.decided || f.verdict != f.payment.Outcome {
 			broken("a report is the verdict in the ledger: order %s, report %+v, verdict %+v (%t)", order.ID, f.payment.Outcome, f.verdict, f.decided)
 		}
 		f.hopAt = now
-		p.engine.produce(p.settlementReport(f), func() { p.inbox.put(event{kind: reported, flight: f}) })
+		p.effects.produce(p.settlementReport(f), func() { p.inbox.put(event{kind: reported, flight: f}) })
 		p.engine.crash.Pass(afterReportProduced)
 	case payment.DeadLetter:
 		p.addToShare(holder{bank: order.ID.Payer()})
@@ -317,7 +355,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		}
 		p.deadLetter(f.record, conflictOf(f.kind, order, command.Reason), func() { p.inbox.put(event{kind: reported, flight: f}) })
 	case payment.Halt:
-		p.engine.fail(fmt.Errorf("partition %d, offset %d: %s", p.number, f.record.Offset, command.Detail))
+		p.effects.fail(fmt.Errorf("partition %d, offset %d: %s", p.number, f.record.Offset, command.Detail))
 	}
 }
 
@@ -331,7 +369,7 @@ func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) 
 	if purpose != chainReserve {
 		f.verdict, f.decided = verdictIn(purpose, chain), false
 	}
-	p.engine.writer.Write(f, chain)
+	p.effects.write(f, chain)
 	if purpose == chainReserve {
 		p.engine.crash.PassSent(afterPhase1Sent)
 	} else {
@@ -352,7 +390,7 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 		p.engine.crash.Pass(afterPhase1Answered)
 		reservation, err := f.kind.reservationOf(result)
 		if err != nil {
-			p.engine.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
+			p.effects.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
 			return
 		}
 		if reservation.Taken {
@@ -365,7 +403,7 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 		p.engine.crash.Pass(afterPhase2Answered)
 		resolution, err := f.kind.resolutionOf(result)
 		if err != nil {
-			p.engine.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
+			p.effects.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
 			return
 		}
 		p.engine.metrics.hops.resolve.Observe(now.Sub(f.hopAt).Seconds())
@@ -467,9 +505,15 @@ func (f *flight) stopWaiting(now time.Time, answered bool) {
 // inspected takes what a look-up found.
 func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
 	p.took(f)
+	if f.glimpse && len(found) > 0 {
+		f.glimpse = false
+		p.ids = f.kind.lookUp(p.ids[:0], &f.payment.Order)
+		p.effects.lookUp(f, p.ids)
+		return
+	}
 	trace, holds, more := f.kind.read(&f.payment.Order, found, p.ids[:0])
 	if p.ids = more; len(more) > 0 {
-		p.engine.transfers.Read(f, more)
+		p.effects.lookUp(f, more)
 		return
 	}
 	if trace.Decided {
@@ -493,6 +537,7 @@ func (p *partition) end(f *flight, now time.Time) {
 	isReport := outcome != payment.Outcome{}
 	if isReport {
 		f.kind.count(p.engine.metrics, order, outcome)
+		p.engine.refused(order.ID.Payer(), outcome.Reason)
 		if outcome.Settled {
 			p.engine.metrics.settled(now)
 		}
@@ -545,7 +590,7 @@ func (p *partition) keep(letter, record *kgo.Record, invalid *pix.Invalid, ackno
 	p.engine.metrics.deadLetters.WithLabelValues(invalid.Reason.String()).Inc()
 	p.engine.log.Debug("dead letter", zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset),
 		zap.Stringer("reason_code", invalid.Reason), zap.Error(invalid))
-	p.engine.produce(letter, acknowledged)
+	p.effects.produce(letter, acknowledged)
 }
 
 // appendAccountIDs appends the accounts whose absence explains a refusal.

@@ -33,7 +33,10 @@ type position struct {
 	seen   int64
 }
 
+// newPosition begins at next. The client remembers a pause from before the partition was lost: without
+// an end to it, a partition that comes back would stand still forever.
 func newPosition(client *kgo.Client, topic string, partition int32, next int64) *position {
+	client.ResumeFetchPartitions(map[string][]int32{topic: {partition}})
 	return &position{client: client, topic: topic, partition: partition, next: next, fresh: true, seen: -1}
 }
 
@@ -198,18 +201,22 @@ func (e *Engine) fetchError(ctx context.Context, topic string, number int32, err
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed):
 		e.fail(fmt.Errorf("Kafka does not allow KAFKA_SASL_USER %q to read %s as a member of the group %s: %w; bootstrap grants the ACLs", e.config.Stream.SASLUser, topic, stream.EngineGroup, err))
 	case p != nil && topic == stream.Payments:
-		e.pause(p.orders, err)
+		e.pause(p, p.orders, err)
 	case p != nil && topic == stream.AuthorizationResponses:
-		e.pause(p.responses, err)
+		e.pause(p, p.responses, err)
 	default: // an error of the whole client, which tries again after a pause of its own
 		e.log.Warn("cannot fetch", zap.String("topic", topic), zap.Int32("partition", number), zap.Error(err))
 	}
 }
 
 // pause stops the fetches of one partition until lookAtPositions has been there.
-func (e *Engine) pause(r *position, err error) {
+func (e *Engine) pause(p *partition, r *position, err error) {
 	e.log.Debug("cannot fetch", zap.String("topic", r.topic), zap.Int32("partition", r.partition), zap.Error(err))
-	r.pause()
+	e.ownedMu.RLock()
+	if e.owned[p.number] == p { // else the pause would meet who has the partition next
+		r.pause()
+	}
+	e.ownedMu.RUnlock()
 	select {
 	case e.pausedPosition <- struct{}{}:
 	default:

@@ -29,7 +29,7 @@ func (e *Engine) readResponses(ctx context.Context) {
 			}
 			var records []*kgo.Record
 			if err := p.responses.take(fetched.Records, func(taken []*kgo.Record) { records = taken }); err != nil {
-				e.pause(p.responses, err)
+				e.pause(p, p.responses, err)
 			}
 			for _, record := range records {
 				r, err := decodeResponse(record.Value)

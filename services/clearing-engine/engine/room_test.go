@@ -14,7 +14,7 @@ import (
 // taken, an engine would fetch less after each rebalance, and in the end nothing.
 func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 	e := &Engine{room: newRoom(1000, 1000, 1<<20), config: &Config{ReturnsPerSecond: 1}}
-	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, newParticipants(4, 0.25, nil))
+	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, newParticipants(4, 0.25, nil), newShares(1, 4))
 	p := newPartition(e, 3, stream.Hint{Base: 10, Spans: []stream.Span{{From: 11, To: 12}}})
 	var records []*kgo.Record
 	for offset := range int64(5) {
@@ -34,7 +34,7 @@ func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 	p.deadLetters++ // its dead letter is not acknowledged; the others are still in the inbox
 	p.forget()
 	if payments, bytes := e.room.inFlight(); payments != 0 || bytes != 0 {
-		t.Errorf("%d payments and %d bytes stay in the room for ever", payments, bytes)
+		t.Errorf("%d payments and %d bytes stay in the room forever", payments, bytes)
 	}
 }
 

@@ -60,7 +60,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	e.started = e.now()
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
 	e.room.shut(true) // until the first good pulse
-	e.metrics = newMetrics(t.Registry, e.room, e.participants)
+	e.metrics = newMetrics(t.Registry, e.room, e.participants, e.shares)
 	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, needGroup, needLog} {
 		t.Health.Need(need)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/liquida/liquida/platform/pix"
@@ -51,6 +52,13 @@ func (s *shares) usedUp(h holder) bool {
 }
 
 func (s *shares) isFull(h holder) bool { return s.taken[h] >= s.ofOneMax || s.all >= s.max }
+
+// now returns what each holder has.
+func (s *shares) now() map[holder]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.taken)
+}
 
 // add adds n places to a share, or frees them if n is negative.
 func (s *shares) add(h holder, n int) {

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -114,6 +115,52 @@ func TestSilentBanksLeaveHalfOfTheRoom(t *testing.T) {
 		}
 		if _, err := e.end(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Shares count per engine, because the room does: with two engines a sender has a share of each
+// room, and both leave the same part of theirs to the others. One bank sends copies and pays to
+// silent banks without end, in both engines' partitions. Payments of others keep their latency.
+func TestSharesHoldInEachOfTwoEngines(t *testing.T) {
+	inWorld(t, func(w *world) {
+		silent := []string{"10000003", "10000004", "10000005", "10000006"}
+		defer w.bank(silent...)()
+		change := func(c *Config) { c.InFlightMax, c.WorkingMax = 400, 100 }
+		engines := []*worker{w.start(change), w.start(change)}
+		w.await("both engines", func() bool { return w.members() == 2 })
+		sent := map[string]time.Time{} // by another bank
+		for range 30 {
+			for partition := range int32(2) {
+				copied := w.order()
+				copied.Payee.Ispb = silent[0]
+				for i := range 60 {
+					w.sendTo(partition, copied.EndToEndId, copied)
+					order := w.order()
+					order.Payee.Ispb = silent[i%4]
+					w.sendTo(partition, order.EndToEndId, order)
+				}
+				order := w.order()
+				order.EndToEndId = pix.NewEndToEndID("10000007", time.Now(), w.random).String()
+				order.Payer.Ispb = "10000007"
+				w.sendTo(partition, order.EndToEndId, order)
+				sent[order.EndToEndId] = time.Now()
+			}
+			time.Sleep(time.Second)
+		}
+		reported, reports := map[string]time.Time{}, w.reports()
+		for _, record := range w.records(stream.Settlements) {
+			reported[string(record.Key)] = record.Timestamp
+		}
+		for id, at := range sent {
+			if len(reports[id]) != 1 || reports[id][0].Status != settled || reported[id].Sub(at) > time.Second {
+				t.Errorf("a payment of another bank was reported after %v: %v", reported[id].Sub(at), reports[id])
+			}
+		}
+		for _, e := range engines {
+			if _, err := e.end(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

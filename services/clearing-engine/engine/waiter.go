@@ -91,7 +91,7 @@ type returning struct {
 
 func (p *partition) fetchAgain(offset int64, r returning) {
 	p.again[offset] = r
-	p.engine.reader.read(p, offset)
+	p.effects.fetchAgain(p, offset)
 }
 
 // arriveAgain takes the record of a waiter.
@@ -117,7 +117,7 @@ func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
 // order needs 200 bytes, but nothing stops a sender from adding a megabyte of unknown fields.
 const slimFrom = 512
 
-// slim lets go of a large record: its bytes are free for others. If the order still becomes a
+// slim drops a large record, so that its bytes are free for others. If the order still becomes a
 // dead letter, the record is fetched again.
 func (p *partition) slim(f *flight) {
 	bytes := bytesOf(f.record)

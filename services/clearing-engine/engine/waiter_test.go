@@ -77,6 +77,57 @@ func TestCopiesOfAPaymentLeaveTheRoomToOthers(t *testing.T) {
 	})
 }
 
+// The metrics say which bank is silent, whose copies wait, and who is refused. Names of banks
+// that nobody has met are one label: otherwise anybody could make labels without end.
+func TestMetricsNameWhoHoldsTheRoomAndWhoIsRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank("10000003")()
+		e := w.start(func(c *Config) { c.CopiesMax, c.InFlightMax, c.InFlightPayerShare = 12, 100, 0.5 })
+		is := func(want map[string]float64) {
+			t.Helper()
+			for name, value := range want {
+				w.await(name, func() bool { return w.metric(name) == value })
+			}
+		}
+		w.pay()
+		w.await("a payment, by which the bank is met", func() bool { return len(w.reports()) == 1 })
+		order := w.order()
+		order.Payee.Ispb = "10000003"
+		for range 40 {
+			w.send(order.EndToEndId, order)
+		}
+		w.await("the copies beyond the limit", func() bool { return w.lettersOf(pix.ReasonTooManyCopies) == 27 })
+		is(map[string]float64{
+			`pix_payments_stuck_at_psp{ispb="10000003"}`:            1,
+			`pix_payer_share_taken{by="waiting",ispb="10000001"}`:   12,
+			`pix_payer_share_taken{by="questions",ispb="10000001"}`: 0, // asked before the bank was silent
+			`pix_payer_share_taken{by="waiting",ispb="other"}`:      0,
+			`pix_payer_share_size`:                                  50,
+			`pix_refused_total{ispb="10000001",reason="LQ09"}`:      27,
+			`pix_refused_total{ispb="other",reason="LQ10"}`:         0,
+			`pix_payments_waiting_for_psp{ispb="10000003"}`:         1,
+		})
+		late := w.order()
+		late.Payee.Ispb = "10000003"
+		w.send(late.EndToEndId, late)
+		is(map[string]float64{`pix_payer_share_taken{by="questions",ispb="10000001"}`: 1})
+		w.ledger.leave()
+		for i := range 3 {
+			invented := w.order()
+			invented.EndToEndId = pix.NewEndToEndID(pix.ISPB("9999999"+string(rune('1'+i))), time.Now(), w.random).String()
+			invented.Payer.Ispb = invented.EndToEndId[1:9]
+			for range 3 {
+				w.send(invented.EndToEndId, invented)
+			}
+		}
+		is(map[string]float64{`pix_payer_share_taken{by="waiting",ispb="other"}`: 6})
+		w.ledger.comeBack()
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // One look-up judges all copies that wait for a conflicting order: the conflicting ones are
 // dead letters with their own payload, an equal copy of the payment gets a report.
 func TestOneLookUpJudgesAllCopies(t *testing.T) {

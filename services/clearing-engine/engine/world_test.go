@@ -283,6 +283,8 @@ type willingLedger struct {
 	mu        sync.Mutex
 	transfers map[tb.Uint128]tb.Transfer
 	lookUps   int
+	idsLooked int                                               // in all look-ups of transfers
+	accounts  int                                               // looked up
 	chains    [][]tb.Transfer                                   // all that was asked to be written, but probes and names
 	status    func(chain []tb.Transfer) tb.CreateTransferResult // of leg 1, if not nil
 	absent    chan struct{}                                     // nil, or closed when the ledger comes back
@@ -345,6 +347,7 @@ func (l *willingLedger) LookupTransfers(ids []tb.Uint128) ([]tb.Transfer, error)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lookUps++
+	l.idsLooked += len(ids)
 	var found []tb.Transfer
 	for _, id := range ids {
 		if transfer, exists := l.transfers[id]; exists {
@@ -355,6 +358,7 @@ func (l *willingLedger) LookupTransfers(ids []tb.Uint128) ([]tb.Transfer, error)
 }
 
 func (l *willingLedger) LookupAccounts(ids []tb.Uint128) ([]tb.Account, error) {
+	l.set(func() { l.accounts += len(ids) })
 	var found []tb.Account
 	for _, id := range ids {
 		found = append(found, tb.Account{ID: id})

@@ -294,6 +294,12 @@ func (p *Payment) Diagnosed(accounts Accounts) Command {
 	return p.refuse(pix.ReasonPayeeMissing)
 }
 
+// Refuses reports whether a payment is refused unless the ledger knows it. Then the ledger need
+// not say more than whether it does, and whether the payer's bank exists.
+func (p *Payment) Refuses() bool {
+	return (p.step == inspecting || p.step == diagnosing) && p.refusal != pix.ReasonNone && !p.lookFirst
+}
+
 // DueAt is the order's deadline by the process's monotonic clock.
 func (p *Payment) DueAt() time.Time { return p.dueAt }
 

@@ -70,30 +70,63 @@ func within(flag string, value, least, most time.Duration) error {
 // openOutcome is the error for a payment whose outcome is not known yet.
 type openOutcome struct{ error }
 
-// outcome prints a state. The error that it returns decides the exit code.
-func (o *options) outcome(state client.PaymentState) error {
-	if err := o.show(state, func() { printState(o.out, state) }); err != nil {
-		return err
-	}
-	return verdict(state)
+// outcome is the state of a payment or a return, and how people read it.
+type outcome struct {
+	state  any
+	id     string
+	status string
+	reason string
+	print  func(io.Writer)
 }
 
-// outcomeOfReturn does the same for a return.
-func (o *options) outcomeOfReturn(state client.ReturnState) error {
-	if err := o.show(state, func() { printReturn(o.out, state) }); err != nil {
-		return err
-	}
-	return verdict(client.PaymentState{EndToEndID: state.ReturnID, Status: state.Status, ReasonCode: state.ReasonCode})
+func paymentOutcome(s client.PaymentState) outcome {
+	return outcome{s, s.EndToEndID, s.Status, s.ReasonCode, func(w io.Writer) { printState(w, s) }}
 }
 
-func verdict(state client.PaymentState) error {
-	switch state.Status {
+func returnOutcome(s client.ReturnState) outcome {
+	return outcome{s, s.ReturnID, s.Status, s.ReasonCode, func(w io.Writer) { printReturn(w, s) }}
+}
+
+// sent prints what became of a payment or a return that was sent with a command. The error that
+// it returns decides the exit code.
+func (o *options) sent(s outcome, err error, wait time.Duration, command string) error {
+	if unknown := new(client.UnknownFate); errors.As(err, &unknown) {
+		return &openOutcome{fmt.Errorf("%w\nThat is: liquida %s --id %s", err, command, unknown.EndToEndID)}
+	}
+	if err != nil && s.status != client.Unknown && s.id != "" { // accepted
+		return &openOutcome{fmt.Errorf("%w\nAsk with liquida status %s", err, s.id)}
+	}
+	if err != nil {
+		return err
+	}
+	if wait == 0 {
+		return o.show(s.state, func() { s.print(o.out) })
+	}
+	return o.known(s, nil)
+}
+
+// known prints what the ledger knows of a payment or a return.
+func (o *options) known(s outcome, err error) error {
+	if client.NotFound(err) {
+		return &openOutcome{err}
+	}
+	if err == nil {
+		err = o.show(s.state, func() { s.print(o.out) })
+	}
+	if err != nil {
+		return err
+	}
+	return s.verdict()
+}
+
+func (s outcome) verdict() error {
+	switch s.status {
 	case client.Settled:
 		return nil
 	case client.Rejected:
-		return fmt.Errorf("rejected: %s", reason(state.ReasonCode))
+		return fmt.Errorf("rejected: %s", reason(s.reason))
 	}
-	return &openOutcome{fmt.Errorf("not decided yet: ask with liquida status %s", state.EndToEndID)}
+	return &openOutcome{fmt.Errorf("not decided yet: ask with liquida status %s", s.id)}
 }
 
 // show prints JSON on one line, or for people.
@@ -134,19 +167,7 @@ payment again with the same EndToEndId, so it is made once. Exit codes: 0 settle
 			}
 			o.started = true
 			state, err := o.api.Pay(command.Context(), payment, wait)
-			if unknown := new(client.UnknownFate); errors.As(err, &unknown) {
-				return &openOutcome{fmt.Errorf("%w\nThat is: liquida pay %s --id %s", err, strings.Join(arguments, " "), unknown.EndToEndID)}
-			}
-			if err != nil && state.Status != client.Unknown && state.EndToEndID != "" { // accepted
-				return &openOutcome{fmt.Errorf("%w\nAsk with liquida status %s", err, state.EndToEndID)}
-			}
-			if err != nil {
-				return err
-			}
-			if wait == 0 {
-				return o.show(state, func() { printState(o.out, state) })
-			}
-			return o.outcome(state)
+			return o.sent(paymentOutcome(state), err, wait, "pay "+strings.Join(arguments, " "))
 		},
 	}
 	flags := command.Flags()
@@ -185,19 +206,7 @@ exit codes are those of pay. The id of a return begins with D; status takes it, 
 			}
 			o.started = true
 			state, err := o.api.GiveBack(command.Context(), order, wait)
-			if unknown := new(client.UnknownFate); errors.As(err, &unknown) {
-				return &openOutcome{fmt.Errorf("%w\nThat is: liquida return %s --reason %s --id %s", err, strings.Join(arguments, " "), order.ReasonCode, unknown.EndToEndID)}
-			}
-			if err != nil && state.Status != client.Unknown && state.ReturnID != "" { // accepted
-				return &openOutcome{fmt.Errorf("%w\nAsk with liquida status %s", err, state.ReturnID)}
-			}
-			if err != nil {
-				return err
-			}
-			if wait == 0 {
-				return o.show(state, func() { printReturn(o.out, state) })
-			}
-			return o.outcomeOfReturn(state)
+			return o.sent(returnOutcome(state), err, wait, "return "+strings.Join(arguments, " ")+" --reason "+order.ReasonCode)
 		},
 	}
 	flags := command.Flags()
@@ -217,26 +226,14 @@ func statusCommand(o *options) *cobra.Command {
 			if _, err := pix.ParseReturnID(arguments[0]); err == nil {
 				o.started = true
 				state, err := o.api.Return(command.Context(), arguments[0])
-				if client.NotFound(err) {
-					return &openOutcome{err}
-				}
-				if err != nil {
-					return err
-				}
-				return o.outcomeOfReturn(state)
+				return o.known(returnOutcome(state), err)
 			}
 			if err := endToEndID("ENDTOENDID", arguments[0]); err != nil {
 				return err
 			}
 			o.started = true
 			state, err := o.api.Payment(command.Context(), arguments[0])
-			if client.NotFound(err) {
-				return &openOutcome{err}
-			}
-			if err != nil {
-				return err
-			}
-			return o.outcome(state)
+			return o.known(paymentOutcome(state), err)
 		},
 	}
 }
@@ -270,25 +267,21 @@ may come more than once. With --json each has a position: --from continues after
 			}
 			o.started = true
 			if notID == nil {
-				last := client.PaymentState{EndToEndID: arguments[0]} // if no state comes
+				last := outcome{id: arguments[0]} // if no state comes
+				seen := func(s outcome) {
+					last = s
+					_ = o.show(s.state, func() { s.print(o.out) })
+				}
 				var err error
 				if _, notReturn := pix.ParseReturnID(arguments[0]); notReturn == nil {
-					var state client.ReturnState
-					state, err = o.api.FollowReturn(ctx, arguments[0], func(state client.ReturnState) {
-						_ = o.show(state, func() { printReturn(o.out, state) })
-					})
-					last.Status, last.ReasonCode = state.Status, state.ReasonCode
+					_, err = o.api.FollowReturn(ctx, arguments[0], func(state client.ReturnState) { seen(returnOutcome(state)) })
 				} else {
-					var state client.PaymentState
-					state, err = o.api.Follow(ctx, arguments[0], func(state client.PaymentState) {
-						_ = o.show(state, func() { printState(o.out, state) })
-					})
-					last.Status, last.ReasonCode = state.Status, state.ReasonCode
+					_, err = o.api.Follow(ctx, arguments[0], func(state client.PaymentState) { seen(paymentOutcome(state)) })
 				}
 				if err != nil && ctx.Err() == nil {
 					return err
 				}
-				return verdict(last)
+				return last.verdict()
 			}
 			told := 0
 			err := o.api.Settlements(ctx, arguments[0], from, func(s client.Settlement, position string) (bool, error) {

@@ -47,6 +47,7 @@ func published(t *testing.T, b *kit.Broker, count int) []*kgo.Record {
 }
 
 func TestAPaymentIsInTheTopicOnceItIsAccepted(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
 	p := startProgram(t, b, nil)
 	p.AwaitNeed("kafka", false)
@@ -88,6 +89,7 @@ func TestAPaymentIsInTheTopicOnceItIsAccepted(t *testing.T) {
 }
 
 func TestBadInputIsRefusedWithTheFieldAndTheValue(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
 	p := startProgram(t, b, nil)
 	p.AwaitNeed("kafka", false)
@@ -146,6 +148,7 @@ func TestBadInputIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 }
 
 func TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
 	p := startProgram(t, b, nil, "PUBLISH_TIMEOUT=1s", "PAYMENTS_IN_FLIGHT_MAX=20")
 	p.AwaitNeed("kafka", false)
@@ -195,6 +198,7 @@ func TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed(t *testing.T) {
 }
 
 func TestStoppingFinishesWhatIsInFlight(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
 	p := startProgram(t, b, nil)
 	p.AwaitNeed("kafka", false)

@@ -40,6 +40,7 @@ func balance(posted, out, in, available int64) query.Balance {
 }
 
 func TestTheBalanceIsTheLedgers(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l)
@@ -70,6 +71,7 @@ func TestTheBalanceIsTheLedgers(t *testing.T) {
 }
 
 func TestTheStatementNamesEveryMovement(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l)
@@ -157,6 +159,7 @@ func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 }
 
 func TestAParticipantsBooksAgree(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := connect(t, l)
 	p := startProgram(t, startBroker(t), l)

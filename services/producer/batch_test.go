@@ -39,6 +39,7 @@ func (p *program) batch(body string) (results []submission.BatchResult) {
 }
 
 func TestEachLineOfABatchStandsForItself(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
 	p := startProgram(t, b, nil, "BATCH_LINES_MAX=1000", "BATCH_BYTES_MAX=1048576", "HTTP_BODY_BYTES_MAX=1024", "PAYMENTS_IN_FLIGHT_MAX=300", "CALLER_SHARE_MAX=1")
 	p.AwaitNeed("kafka", false)
@@ -121,6 +122,7 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 
 // Results come while lines are still being sent.
 func TestABatchStreams(t *testing.T) {
+	t.Parallel()
 	p := startProgram(t, startBroker(t), nil, "HTTP_READ_TIMEOUT=150ms", "BATCHES_MAX=1")
 	p.AwaitNeed("kafka", false)
 	body, feed := io.Pipe()
@@ -160,6 +162,7 @@ func TestABatchStreams(t *testing.T) {
 }
 
 func TestABatchWithTheBrokerAwayNamesEveryPayment(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
 	p := startProgram(t, b, nil, "PUBLISH_TIMEOUT=1s")
 	p.AwaitNeed("kafka", false)

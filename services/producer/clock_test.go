@@ -19,6 +19,7 @@ import (
 // A producer whose clock is wrong, either way, is not ready and takes nothing: an engine would
 // find the payment too late. What it says about a hold is by the ledger's time, never by its own.
 func TestAWrongClockTakesNothingAndCallsNothingExpired(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	b := startBroker(t)

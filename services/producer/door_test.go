@@ -76,6 +76,7 @@ func (p *program) as(authorization, method, path, body string) (code int, header
 }
 
 func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
+	t.Parallel()
 	r := makeRing(t)
 	b := startBroker(t)
 	p := startProgram(t, b, nil, "HTTP_KEYS_FILE="+r.digests)
@@ -122,6 +123,7 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 }
 
 func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
+	t.Parallel()
 	r := makeRing(t)
 	l := startLedger(t)
 	client := books(t, l)
@@ -270,6 +272,7 @@ func (a *authority) issue(uri string, usage x509.ExtKeyUsage, until time.Time) (
 }
 
 func TestACertificateNamesTheParticipant(t *testing.T) {
+	t.Parallel()
 	r, ca, stranger := makeRing(t), newAuthority(t), newAuthority(t)
 	certFile, keyFile := ca.issue("", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
 	l := startLedger(t)
@@ -364,6 +367,7 @@ func TestADoorWithoutLocksServesLoopbackOnly(t *testing.T) {
 }
 
 func TestAHeaderThatDoesNotComeEndsTheConnection(t *testing.T) {
+	t.Parallel()
 	p := startProgram(t, startBroker(t), nil, "HTTP_READ_TIMEOUT=200ms")
 	p.AwaitNeed("kafka", false)
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)

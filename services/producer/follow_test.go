@@ -131,6 +131,7 @@ func reports(t *testing.T, b *kit.Broker, partition int32, between ...[2]string)
 var lasting = []string{"HTTP_READ_TIMEOUT=150ms", "STREAM_KEEP_ALIVE=100ms", "HTTP_WRITE_TIMEOUT=10s"}
 
 func TestASubmissionWaitsForItsOutcome(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	b := startBroker(t)
@@ -180,6 +181,7 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 }
 
 func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l, append(lasting, "ASK_AGAIN_INTERVAL=50ms", "STREAMS_MAX=1")...)
@@ -231,6 +233,7 @@ func cursor(offsets ...uint64) string {
 }
 
 func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
 	p := startProgram(t, b, nil, append(lasting, "SETTLEMENT_HISTORIES_MAX=1")...)
 	p.AwaitNeed("kafka", false)

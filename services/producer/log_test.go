@@ -16,6 +16,7 @@ import (
 // No engine would ever clear what goes into another log, so the producer takes nothing: neither
 // one that runs while the topic is made anew, nor one that starts after that.
 func TestNothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	b := startBroker(t)

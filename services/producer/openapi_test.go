@@ -13,6 +13,7 @@ import (
 
 // The examples can be tried: they are accepted.
 func TestTheExamplesAreAccepted(t *testing.T) {
+	t.Parallel()
 	p := startProgram(t, startBroker(t), nil)
 	p.AwaitNeed("kafka", false)
 	examples := 0
@@ -64,6 +65,7 @@ func routes(t *testing.T) (routes []route) {
 }
 
 func TestTheDescriptionIsServed(t *testing.T) {
+	t.Parallel()
 	p := startProgram(t, startBroker(t), nil)
 	p.AwaitNeed("kafka", false)
 	get := func(path string) (answer, string) {

@@ -18,8 +18,9 @@ import (
 // When they take them, orders are accepted again, although a silent bank holds the committed
 // offset back.
 func TestOrdersAreRefusedWhileNoEngineTakesThem(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
-	p := startProgram(t, b, nil, "SHED_AGE=200ms", "SHED_RETRY_AFTER=3s")
+	p := startProgram(t, b, nil, "SHED_AGE=1s", "SHED_RETRY_AFTER=3s")
 	p.AwaitNeed("kafka", false)
 	admin := kadm.NewClient(b.Client())
 	takenTo := func(taken int64) {
@@ -54,7 +55,7 @@ func TestOrdersAreRefusedWhileNoEngineTakesThem(t *testing.T) {
 	await(http.StatusAccepted)
 	await(http.StatusTooManyRequests)
 	until := time.Now().Add(kit.Patience)
-	for !strings.Contains(p.metrics(), "pix_untaken_seconds 2") && time.Now().Before(until) { // 10 times SHED_AGE: none has a share
+	for !strings.Contains(p.metrics(), "pix_untaken_seconds 2") && time.Now().Before(until) { // twice SHED_AGE: the lot lets none in, and nobody has a share, because nothing was taken
 		time.Sleep(50 * time.Millisecond)
 	}
 	for path, body := range map[string]string{batchPath: strings.Repeat(valid+"\n", 10), "/v1/returns": "{}", "/v1/payments": "not even JSON"} {

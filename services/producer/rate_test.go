@@ -12,6 +12,7 @@ import (
 )
 
 func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
+	t.Parallel()
 	r := makeRing(t)
 	// So slow that hardly any turn comes back during the test.
 	b := startBroker(t)

@@ -32,6 +32,7 @@ func newReturn(t *testing.T, original pix.EndToEndID) (pix.ReturnID, pix.ReturnC
 
 // The state of a return is computed from the ledger alone, like that of a payment.
 func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l)
@@ -107,6 +108,7 @@ func TestTheStateOfAReturnIsWhatTheLedgerSays(t *testing.T) {
 
 // The returns of a payment are computed from the ledger alone, at every instant.
 func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l, "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100")
@@ -200,6 +202,7 @@ func back(t *testing.T, b *kit.Broker, id pix.ReturnID, original pix.EndToEndID,
 }
 
 func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	b := startBroker(t)
@@ -266,6 +269,7 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 }
 
 func TestBothBanksAreToldHowAReturnEnds(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
 	p := startProgram(t, b, nil, lasting...)
 	p.AwaitNeed("kafka", false)
@@ -299,6 +303,7 @@ func TestBothBanksAreToldHowAReturnEnds(t *testing.T) {
 // Whatever the id of a return: a bank that did not receive the payment is denied, and
 // nothing is written.
 func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
+	t.Parallel()
 	r := makeRing(t)
 	l := startLedger(t)
 	client := books(t, l)
@@ -390,6 +395,7 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 }
 
 func TestAReturnIsInTheTopicOnceItIsAccepted(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t)
 	p := startProgram(t, b, nil)
 	p.AwaitNeed("kafka", false)

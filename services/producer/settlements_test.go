@@ -20,6 +20,7 @@ import (
 // A payment that came too late held nothing, so its payee's bank hears nothing of it. An old
 // report with an amount that no client can read does not end every stream that meets it.
 func TestThePayeesBankIsToldOnlyOfWhatWasHeldForIt(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	b := startBroker(t)

@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // ofBank makes a request as a bank and does not wait for the end of the response.
@@ -28,6 +31,7 @@ func (p *program) ofBank(ctx context.Context, key, method, path string, body io.
 // A bank that takes all that it may get of a pool keeps no other bank out of it, and is told
 // whose share is taken of which pool.
 func TestABankLeavesRoomForTheOthers(t *testing.T) {
+	t.Parallel()
 	r := makeRing(t)
 	// Without a ledger, a question takes its place until the end.
 	p := startProgram(t, startBroker(t), nil, "HTTP_KEYS_FILE="+r.digests, "BATCHES_MAX=16", "STREAMS_MAX=40", "STATUS_IN_FLIGHT_MAX=20", "LEDGER_QUERIES_IN_FLIGHT_MAX=12", "STATUS_TIMEOUT=100ms")
@@ -42,7 +46,7 @@ func TestABankLeavesRoomForTheOthers(t *testing.T) {
 		status             int
 	}{
 		{"batches", "POST", batchPath, 4, true, http.StatusOK},
-		{"streams", "GET", "/v1/settlements?participant=%s", 10, false, http.StatusOK},
+		{"streams", "GET", "/v1/payments/E%s202611211200abcdefghijk/events", 10, false, http.StatusOK},
 		{"account look-ups", "GET", "/v1/accounts/%s/0001/1", 5, false, http.StatusServiceUnavailable},
 		{"queries", "GET", "/v1/accounts/%s/0001/1/statement", 3, false, http.StatusServiceUnavailable},
 	} {
@@ -86,8 +90,45 @@ func TestABankLeavesRoomForTheOthers(t *testing.T) {
 	}
 }
 
+// A stream of settlements writes every report of its bank. A bank that opens many of them does not
+// keep the process busy for itself, and closes no other bank's.
+func TestABankHasFewStreamsOfItsSettlements(t *testing.T) {
+	t.Parallel()
+	r := makeRing(t)
+	p := startProgram(t, startBroker(t), nil, "HTTP_KEYS_FILE="+r.digests)
+	p.AwaitNeed("kafka", false)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	ask := func(ctx context.Context, ispb string) int {
+		return p.ofBank(ctx, r.of(t, ispb), "GET", "/v1/settlements?participant="+ispb, http.NoBody).StatusCode //nolint:bodyclose // ofBank closes it
+	}
+	first, end := context.WithCancel(ctx)
+	for n := range 8 {
+		of := ctx
+		if n == 0 {
+			of = first
+		}
+		if status := ask(of, "10000001"); status != http.StatusOK {
+			t.Fatalf("stream %d: %d", n+1, status)
+		}
+	}
+	if status := ask(ctx, "10000001"); status != http.StatusTooManyRequests {
+		t.Errorf("a ninth stream gets %d", status)
+	}
+	if status := ask(ctx, "10000002"); status != http.StatusOK {
+		t.Errorf("another bank gets %d", status)
+	}
+	end()
+	for until := time.Now().Add(kit.Patience); ask(ctx, "10000001") != http.StatusOK; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the place of a stream that has ended is not free")
+		}
+	}
+}
+
 // Connections without a key close the door to no bank.
 func TestConnectionsWithoutAKeyDoNotCloseTheDoor(t *testing.T) {
+	t.Parallel()
 	r := makeRing(t)
 	p := startProgram(t, startBroker(t), nil, "HTTP_KEYS_FILE="+r.digests, "HTTP_CONNECTIONS_MAX=50", "STREAMS_MAX=20", "WAITS_MAX=20", "HTTP_STRANGER_IDLE_TIMEOUT=1m")
 	p.AwaitNeed("kafka", false)

@@ -67,6 +67,7 @@ var content = pix.Content{
 }
 
 func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l)
@@ -147,6 +148,7 @@ func legsAre(got reply, state string) bool {
 }
 
 func TestWithTheLedgerAwayPaymentsAreTakenAndStatusesAreNot(t *testing.T) {
+	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
 	p := startProgram(t, startBroker(t), l, "STATUS_TIMEOUT=500ms", "STATUS_IN_FLIGHT_MAX=10", "CALLER_SHARE_MAX=1")

@@ -5,17 +5,16 @@ package feed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/liquida/liquida/platform/pix"
-	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/query"
@@ -23,27 +22,14 @@ import (
 
 // Config bounds waits and streams.
 type Config struct {
-	WaitMax       time.Duration `env:"WAIT_MAX" envDefault:"30s" help:"longest wait of a submission for its outcome (Prefer: wait=N), 1s to 5m"`
-	WaitsMax      int           `env:"WAITS_MAX" envDefault:"1000" help:"submissions that wait at the same time, 1 to 100000; above it the response does not wait"`
-	AskAgain      time.Duration `env:"ASK_AGAIN_INTERVAL" envDefault:"1s" help:"how often the ledger is asked for a payment that a client follows and of which no settlement report comes, 10ms to 1m"`
-	StreamsMax    int           `env:"STREAMS_MAX" envDefault:"1000" help:"open streams of events, 1 to 100000; above it the response is 429"`
-	StreamTimeMax time.Duration `env:"STREAM_TIME_MAX" envDefault:"1h" help:"how long a stream stays open, 1s to 24h; its client goes on with a new one"`
-	KeepAlive     time.Duration `env:"STREAM_KEEP_ALIVE" envDefault:"15s" help:"how often a silent stream sends a comment, which shows that it lives, 100ms to 5m"`
-	WriteTimeout  time.Duration `env:"STREAM_WRITE_TIMEOUT" envDefault:"10s" help:"for one event to be written, 100ms to 1m; then the stream ends"`
-	HistoriesMax  int           `env:"SETTLEMENT_HISTORIES_MAX" envDefault:"4" help:"streams that read past settlements from Kafka at the same time, 1 to 64; the others wait for their turn"`
-}
-
-// Validate names the variable and the value that is wrong.
-func (c Config) Validate() error {
-	return errors.Join(
-		settings.DurationInRange("WAIT_MAX", c.WaitMax, time.Second, 5*time.Minute),
-		settings.InRange("WAITS_MAX", c.WaitsMax, 1, 100_000),
-		settings.DurationInRange("ASK_AGAIN_INTERVAL", c.AskAgain, 10*time.Millisecond, time.Minute),
-		settings.InRange("STREAMS_MAX", c.StreamsMax, 1, 100_000),
-		settings.DurationInRange("STREAM_TIME_MAX", c.StreamTimeMax, time.Second, 24*time.Hour),
-		settings.DurationInRange("STREAM_KEEP_ALIVE", c.KeepAlive, 100*time.Millisecond, 5*time.Minute),
-		settings.DurationInRange("STREAM_WRITE_TIMEOUT", c.WriteTimeout, 100*time.Millisecond, time.Minute),
-		settings.InRange("SETTLEMENT_HISTORIES_MAX", c.HistoriesMax, 1, 64))
+	WaitMax       time.Duration `env:"WAIT_MAX" envDefault:"30s" range:"1s to 5m" help:"longest wait of a submission for its outcome (Prefer: wait=N)"`
+	WaitsMax      int           `env:"WAITS_MAX" envDefault:"1000" range:"1 to 100000" help:"submissions that wait at the same time; above it the response does not wait"`
+	AskAgain      time.Duration `env:"ASK_AGAIN_INTERVAL" envDefault:"1s" range:"10ms to 1m" help:"how often the ledger is asked for a payment that a client follows and of which no settlement report comes"`
+	StreamsMax    int           `env:"STREAMS_MAX" envDefault:"1000" range:"1 to 100000" help:"open streams of events; above it the response is 429"`
+	StreamTimeMax time.Duration `env:"STREAM_TIME_MAX" envDefault:"1h" range:"1s to 24h" help:"how long a stream stays open; its client goes on with a new one"`
+	KeepAlive     time.Duration `env:"STREAM_KEEP_ALIVE" envDefault:"15s" range:"100ms to 5m" help:"how often a silent stream sends a comment, which shows that it lives"`
+	WriteTimeout  time.Duration `env:"STREAM_WRITE_TIMEOUT" envDefault:"10s" range:"100ms to 1m" help:"for one event to be written; then the stream ends"`
+	HistoriesMax  int           `env:"SETTLEMENT_HISTORIES_MAX" envDefault:"4" range:"1 to 64" help:"streams that read past settlements from Kafka at the same time; the others wait for their turn"`
 }
 
 // Feed serves waits and streams.
@@ -54,7 +40,9 @@ type Feed struct {
 	stopping context.Context // ends when the service begins to stop
 
 	waits, streams, reading *web.Pool
-	histories               chan int // numbers of the clients that may read the past; a permit of reading is for one
+	followersMu             sync.Mutex
+	followers               map[pix.ISPB]int // open streams of a participant's settlements
+	histories               chan int         // numbers of the clients that may read the past; a permit of reading is for one
 }
 
 // New registers the metrics. Waits and streams end with stopping.
@@ -63,7 +51,7 @@ func New(stopping context.Context, config Config, ledger *query.Ledger, watcher 
 		waits:     pools.Pool("waits", "WAITS_MAX", config.WaitsMax),
 		streams:   pools.Pool("streams", "STREAMS_MAX", config.StreamsMax),
 		reading:   pools.Pool("histories", "SETTLEMENT_HISTORIES_MAX", config.HistoriesMax),
-		histories: make(chan int, config.HistoriesMax),
+		histories: make(chan int, config.HistoriesMax), followers: map[pix.ISPB]int{},
 	}
 	for number := range config.HistoriesMax {
 		f.histories <- number

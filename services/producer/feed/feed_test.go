@@ -65,7 +65,7 @@ func TestARefusedPaymentIsToldToItsPayersBankOnly(t *testing.T) {
 		{settled, "", true},
 		{rejected, "AB03", true}, {rejected, "AC06", true}, {rejected, "AC07", true}, {rejected, "LQ03", true}, {rejected, "BE17", true}, // a code of the bank's own
 		{rejected, "LQ01", false}, {rejected, "AM04", false}, {rejected, "AC02", false}, {rejected, "AC03", false}, {rejected, "RC09", false}, {rejected, "RC10", false},
-		{rejected, "AM01", false}, {rejected, "DS27", false}, {rejected, "LQ02", false},
+		{rejected, "AM01", false}, {rejected, "DS27", false}, {rejected, "LQ02", false}, {rejected, "LQ10", false},
 	} {
 		message := &pixv1.SettlementReport{EndToEndId: "E", Status: c.status, ReasonCode: c.reason, Payer: &pixv1.Account{Ispb: "10000001"}, Payee: &pixv1.Account{Ispb: "10000002"}}
 		value, err := message.MarshalVT()

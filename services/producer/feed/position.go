@@ -21,10 +21,7 @@ type position []int64
 func endOf(ctx context.Context, admin *kadm.Client) (position, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	listed, err := admin.ListEndOffsets(ctx, stream.Settlements)
-	if err == nil {
-		err = listed.Error()
-	}
+	listed, err := stream.Ends(ctx, admin, stream.Settlements)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -32,6 +33,11 @@ func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer f.streams.Free(caller)
+	if problem := f.join(participant); problem != nil {
+		problem.Write(w)
+		return
+	}
+	defer f.leave(participant)
 	ctx, done := f.bound(r, f.config.StreamTimeMax)
 	defer done()
 	s := &settlementStream{Feed: f, caller: caller, participant: participant, at: at, events: web.StartEvents(w, f.config.WriteTimeout)}
@@ -39,6 +45,31 @@ func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for s.follow(ctx) {
+	}
+}
+
+// followersMax bounds the streams of one participant's settlements. All of them say the same, and
+// each writes every report: with its whole share of streams, a bank with many payments would
+// keep this process busy for itself.
+const followersMax = 8
+
+func (f *Feed) join(participant pix.ISPB) *web.Problem {
+	f.followersMu.Lock()
+	defer f.followersMu.Unlock()
+	if f.followers[participant] >= followersMax {
+		return &web.Problem{Type: web.Kind("busy"), Title: "Too many streams of one participant", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
+			Field: "participant", Value: participant, Rule: fmt.Sprintf("at most %d open streams of a participant's settlements", followersMax),
+			Detail: "all of them say the same: read one, or try again when one has ended"}
+	}
+	f.followers[participant]++
+	return nil
+}
+
+func (f *Feed) leave(participant pix.ISPB) {
+	f.followersMu.Lock()
+	defer f.followersMu.Unlock()
+	if f.followers[participant]--; f.followers[participant] == 0 {
+		delete(f.followers, participant)
 	}
 }
 

@@ -220,7 +220,7 @@ func (w *Watcher) subscribe(participant pix.ISPB) (subscriber *subscription, end
 	}
 }
 
-// refusedUnheld are the reasons of payments for which nothing was held. Their payer's bank
+// refusedUnheld are the reasons of payments for which nothing was held: all but the banks' own. Their payer's bank
 // alone is told: naming a payee must not show its bank another bank's customer and whether
 // that one is short of money. A bank that rejects with such a code is not told its own
 // rejection here; GET /v1/payments/{endToEndId} tells it, because there the ledger knows the hold.
@@ -230,12 +230,9 @@ func (w *Watcher) subscribe(participant pix.ISPB) (subscriber *subscription, end
 var refusedUnheld = func() map[string]bool {
 	reasons := map[string]bool{}
 	for _, d := range pix.Definitions {
-		if d.By == pix.ByLedger {
+		if d.By != pix.ByBank && d.Reason != pix.ReasonPayeePSPSilent {
 			reasons[d.Reason.String()] = true
 		}
-	}
-	for _, reason := range []pix.Reason{pix.ReasonZeroAmount, pix.ReasonInactivePSP, pix.ReasonPayeePSPBusy} {
-		reasons[reason.String()] = true
 	}
 	return reasons
 }()

@@ -1,12 +1,10 @@
 package frontdoor
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/liquida/liquida/platform/ledger"
-	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
@@ -30,20 +28,14 @@ type Config struct {
 	Overload        overload.Config
 	Feed            feed.Config
 	Pools           web.PoolsConfig
-	BooksInterval   time.Duration `env:"BOOKS_INTERVAL" envDefault:"2s" help:"how often balances and backlog are read and published as metrics, 200ms to 1m"`
-	ClockOffset     time.Duration `env:"PRODUCER_CLOCK_OFFSET" envDefault:"0s" help:"for tests only: added to this producer's clock; -24h to 24h"`
-	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" help:"longest time from SIGTERM to the exit, 1s to 5m"`
+	BooksInterval   time.Duration `env:"BOOKS_INTERVAL" envDefault:"2s" range:"200ms to 1m" help:"how often balances and backlog are read and published as metrics"`
+	ClockOffset     time.Duration `env:"PRODUCER_CLOCK_OFFSET" envDefault:"0s" range:"-24h to 24h" help:"for tests only: added to this producer's clock"`
+	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" range:"1s to 5m" help:"longest time from SIGTERM to the exit"`
 }
 
 // Validate names the variable and the value that is wrong.
 func (c *Config) Validate() error {
-	if err := errors.Join(
-		c.Stream.Validate(), c.Ledger.Validate(), c.Telemetry.Validate(), c.HTTP.Validate(), c.Access.Validate(c.HTTP.Loopback()),
-		c.Submission.Validate(), c.Query.Validate(), c.Batch.Validate(), c.Overload.Validate(), c.Feed.Validate(), c.Pools.Validate(),
-		settings.DurationInRange("BOOKS_INTERVAL", c.BooksInterval, 200*time.Millisecond, time.Minute),
-		settings.DurationInRange("PRODUCER_CLOCK_OFFSET", c.ClockOffset, -24*time.Hour, 24*time.Hour),
-		settings.DurationInRange("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second, 5*time.Minute),
-	); err != nil {
+	if err := c.Access.Validate(c.HTTP.Loopback()); err != nil {
 		return err
 	}
 	// Otherwise callers that only wait could keep all others out.

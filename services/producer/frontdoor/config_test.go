@@ -37,6 +37,7 @@ func TestLimitsThatContradictEachOtherAreRefused(t *testing.T) {
 		{"STREAM_KEEP_ALIVE", "1ms", "STREAM_KEEP_ALIVE is 1ms"},
 		{"STREAM_WRITE_TIMEOUT", "1h", "STREAM_WRITE_TIMEOUT is 1h0m0s"},
 		{"SETTLEMENT_HISTORIES_MAX", "65", "SETTLEMENT_HISTORIES_MAX is 65: it must be from 1 to 64"},
+		{"SHED_AGE", "999ms", "SHED_AGE is 999ms: it must be from 1s to 10m0s"},
 		{"LEDGER_LOOKUP_PAUSE", "2s", "LEDGER_LOOKUP_PAUSE is 2s: it must be from 0s to 1s"},
 		{"LEDGER_QUERIES_IN_FLIGHT_MAX", "0", "LEDGER_QUERIES_IN_FLIGHT_MAX is 0"},
 	} {

@@ -111,7 +111,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			method: "GET", path: "/v1/settlements", handler: feed.Settlements, permission: access.OwnParticipant, lasts: true, id: "settlements",
 			summary: "How a participant's payments and returns end, as it happens",
 			description: "Server-sent events named settlement, for payments and returns that the participant pays or receives. A payment that was refused before anything was held is told to the payer's bank only. The id of an event is the position after it: give it as from, or as Last-Event-ID, to go on. " +
-				"Delivered at least once: compare end_to_end_id. Payments of one partition come in order, others in any.",
+				"Delivered at least once: compare end_to_end_id. Payments of one partition come in order, others in any. A participant has at most 8 such streams.",
 			parameters: []string{"participant", "from", "Last-Event-ID"},
 			responses:  map[int]message{http.StatusOK: {"Events. The data of each is a Settlement.", asEvents, exampleEvent("AQUDBwI", "settlement", exampleSettlement)}},
 			problems:   []int{422, 429, 503},

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/liquida/liquida/platform/settings"
 )
 
 // queue is an engine that takes so many orders a second, in their order.
@@ -67,7 +69,7 @@ func inQueue(t *testing.T, test func(*Gate, *queue)) {
 	})
 }
 
-// What engines can take is taken, and no more: without a limit the queue would grow for ever, and
+// What engines can take is taken, and no more: without a limit the queue would grow forever, and
 // with one that is too low engines would stand idle.
 func TestOverloadIsRefusedAndTheRestIsTaken(t *testing.T) {
 	inQueue(t, func(g *Gate, q *queue) {
@@ -128,7 +130,7 @@ func TestWithoutEnginesAllAreRefused(t *testing.T) {
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
 	for _, c := range []Config{{Age: time.Millisecond, RetryAfter: time.Second}, {Age: time.Second}, {Age: time.Second, RetryAfter: 1500 * time.Millisecond}} {
-		if c.Validate() == nil {
+		if settings.Check(&c) == nil {
 			t.Errorf("%+v is valid", c)
 		}
 	}

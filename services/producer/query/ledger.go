@@ -4,7 +4,6 @@ package query
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
-	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
@@ -24,28 +22,17 @@ import (
 
 // Config bounds the questions to the ledger.
 type Config struct {
-	Timeout            time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" help:"for the ledger to answer, 100ms to 1m; then the response is 503"`
-	InFlightMax        int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" help:"payments, and as many accounts, whose look-up waits for the ledger, 1 to 100000; above it the response is 429"`
-	IDsMax             int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" help:"ids in one look-up, 134 to 8189; at most the server's own limit (253 for a server started with --development)"`
-	LookupPause        time.Duration `env:"LEDGER_LOOKUP_PAUSE" envDefault:"4ms" help:"shortest time between two look-ups of the same kind, 0 to 1s; questions that come meanwhile share a request"`
-	QueriesInFlightMax int           `env:"LEDGER_QUERIES_IN_FLIGHT_MAX" envDefault:"64" help:"statements and lists that wait for the ledger, 1 to 10000; above it the response is 429"`
-	PageMax            int           `env:"PAGE_MAX" envDefault:"1000" help:"lines in one page of a statement or list, 1 to 8188; below LEDGER_LOOKUP_IDS_MAX"`
-	ClockTolerance     time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" help:"greatest difference to the ledger's clock, 100ms to 10s; with more the producer is not ready and takes no payments and returns"`
+	Timeout            time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" range:"100ms to 1m" help:"for the ledger to answer; then the response is 503"`
+	InFlightMax        int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" range:"1 to 100000" help:"payments, and as many accounts, whose look-up waits for the ledger; above it the response is 429"`
+	IDsMax             int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" range:"134 to 8189" help:"ids in one look-up; at most the server's own limit (253 for a server started with --development)"`
+	LookupPause        time.Duration `env:"LEDGER_LOOKUP_PAUSE" envDefault:"4ms" range:"0 to 1s" help:"shortest time between two look-ups of the same kind; questions that come meanwhile share a request"`
+	QueriesInFlightMax int           `env:"LEDGER_QUERIES_IN_FLIGHT_MAX" envDefault:"64" range:"1 to 10000" help:"statements and lists that wait for the ledger; above it the response is 429"`
+	PageMax            int           `env:"PAGE_MAX" envDefault:"1000" range:"1 to 8188" help:"lines in one page of a statement or list; below LEDGER_LOOKUP_IDS_MAX"`
+	ClockTolerance     time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" range:"100ms to 10s" help:"greatest difference to the ledger's clock; with more the producer is not ready and takes no payments and returns"`
 }
 
 // Validate names the variable and the value that is wrong.
 func (c Config) Validate() error {
-	if err := errors.Join(
-		settings.DurationInRange("STATUS_TIMEOUT", c.Timeout, 100*time.Millisecond, time.Minute),
-		settings.InRange("STATUS_IN_FLIGHT_MAX", c.InFlightMax, 1, 100_000),
-		settings.InRange("LEDGER_LOOKUP_IDS_MAX", c.IDsMax, 134, 8189), // a payment, its returns and their verdicts
-		settings.DurationInRange("LEDGER_LOOKUP_PAUSE", c.LookupPause, 0, time.Second),
-		settings.InRange("LEDGER_QUERIES_IN_FLIGHT_MAX", c.QueriesInFlightMax, 1, 10_000),
-		settings.InRange("PAGE_MAX", c.PageMax, 1, 8188),
-		settings.DurationInRange("LEDGER_CLOCK_TOLERANCE", c.ClockTolerance, 100*time.Millisecond, 10*time.Second),
-	); err != nil {
-		return err
-	}
 	if c.PageMax >= c.IDsMax { // a page needs one line more, to know whether others follow
 		return fmt.Errorf("PAGE_MAX is %d: it must be below LEDGER_LOOKUP_IDS_MAX, %d", c.PageMax, c.IDsMax)
 	}

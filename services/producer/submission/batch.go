@@ -12,26 +12,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
 )
 
 // BatchConfig bounds the batches.
 type BatchConfig struct {
-	LinesMax   int           `env:"BATCH_LINES_MAX" envDefault:"10000" help:"payments in one batch, 1 to 100000"`
-	BytesMax   int64         `env:"BATCH_BYTES_MAX" envDefault:"4194304" help:"bytes in one batch, 1024 to 67108864; a line has at most HTTP_BODY_BYTES_MAX"`
-	BatchesMax int           `env:"BATCHES_MAX" envDefault:"64" help:"batches at the same time, 1 to 1000; above it the response is 429, and each caller has a share, CALLER_SHARE_MAX"`
-	Timeout    time.Duration `env:"BATCH_TIMEOUT" envDefault:"1m" help:"for a whole batch to arrive, 1s to 10m"`
-}
-
-// Validate names the variable and the value that is wrong.
-func (c BatchConfig) Validate() error {
-	return errors.Join(
-		settings.InRange("BATCH_LINES_MAX", c.LinesMax, 1, 100_000),
-		settings.InRange("BATCH_BYTES_MAX", c.BytesMax, 1<<10, 64<<20),
-		settings.InRange("BATCHES_MAX", c.BatchesMax, 1, 1000),
-		settings.DurationInRange("BATCH_TIMEOUT", c.Timeout, time.Second, 10*time.Minute))
+	LinesMax   int           `env:"BATCH_LINES_MAX" envDefault:"10000" range:"1 to 100000" help:"payments in one batch"`
+	BytesMax   int64         `env:"BATCH_BYTES_MAX" envDefault:"4194304" range:"1024 to 67108864" help:"bytes in one batch; a line has at most HTTP_BODY_BYTES_MAX"`
+	BatchesMax int           `env:"BATCHES_MAX" envDefault:"64" range:"1 to 1000" help:"batches at the same time; above it the response is 429, and each caller has a share, CALLER_SHARE_MAX"`
+	Timeout    time.Duration `env:"BATCH_TIMEOUT" envDefault:"1m" range:"1s to 10m" help:"for a whole batch to arrive"`
 }
 
 // batches is what all batches share. A batch is NDJSON: one JSON object a line. The response

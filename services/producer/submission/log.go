@@ -25,8 +25,9 @@ const logInterval = 5 * time.Second
 // WatchLog compares the log of pix.payments with the ledger, until ctx ends. It closes seen
 // after the first look.
 func (p *Publisher) WatchLog(ctx context.Context, client tigerbeetle.Client, t *telemetry.Telemetry, seen chan<- struct{}) {
+	var watch origin.Watch
 	for first := true; ; first = false {
-		_, _, err := origin.Check(ctx, p.client, client)
+		err := watch.Look(ctx, p.client, client)
 		if ctx.Err() != nil {
 			return
 		}

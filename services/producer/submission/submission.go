@@ -17,7 +17,6 @@ import (
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
-	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
@@ -29,17 +28,15 @@ import (
 
 // Config bounds the publishing.
 type Config struct {
-	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"5s" help:"for Kafka to acknowledge a payment, 1s to 1m; then the response is 503, its fate unknown"`
-	InFlightMax    int           `env:"PAYMENTS_IN_FLIGHT_MAX" envDefault:"20000" help:"payments that wait for Kafka's acknowledgement, 1 to 1000000; above it the response is 429"`
+	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"5s" range:"1s to 1m" help:"for Kafka to acknowledge a payment; then the response is 503, its fate unknown"`
+	InFlightMax    int           `env:"PAYMENTS_IN_FLIGHT_MAX" envDefault:"20000" range:"1 to 1000000" help:"payments that wait for Kafka's acknowledgement; above it the response is 429"`
 	CrashAt        string        `env:"PRODUCER_CRASH_AT" help:"for tests: POINT:N kills the process when it passes a step for the N-th time, such as after-published:100; empty: never"`
 }
 
 // Validate names the variable and the value that is wrong.
 func (c Config) Validate() error {
 	_, err := parseCrash(c.CrashAt, nil)
-	return errors.Join(err,
-		settings.DurationInRange("PUBLISH_TIMEOUT", c.PublishTimeout, time.Second, time.Minute),
-		settings.InRange("PAYMENTS_IN_FLIGHT_MAX", c.InFlightMax, 1, 1_000_000))
+	return err
 }
 
 // Publisher publishes orders.

@@ -24,53 +24,33 @@ type Config struct {
 	Ledger     ledger.Config
 	Population sandbox.Population
 
-	Partitions         int           `env:"PARTITIONS" envDefault:"16" help:"partitions of every topic, 1 to 1024; fixed once the topics exist"`
-	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" help:"replicas of every partition, 1 to 9; at most the number of brokers; Redpanda takes odd numbers only"`
-	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" help:"retention of the two authorization topics, 5m to 720h; the others keep everything"`
-	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" help:"accounts or transfers in one request to the ledger, 8 to 8189; at most the server's own limit (253 for a server started with --development)"`
+	Partitions         int           `env:"PARTITIONS" envDefault:"16" range:"1 to 1024" help:"partitions of every topic; fixed once the topics exist"`
+	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" range:"1 to 9" help:"replicas of every partition; at most the number of brokers; Redpanda takes odd numbers only"`
+	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" range:"5m to 720h" help:"retention of the two authorization topics; the others keep everything"` // a response must outlive the payment that waits for it
+	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"accounts or transfers in one request to the ledger; at most the server's own limit (253 for a server started with --development)"`
 	PasswordsDir       string        `env:"KAFKA_PASSWORDS_DIR" help:"folder of the passwords of Kafka's users, in USER/password: missing ones are made, readable for their owner only, and users and their ACLs are created; empty: none, for a Kafka that is not secured"`
 	WriterBytesMax     int64         `env:"KAFKA_WRITER_BYTES_PER_SECOND_MAX" envDefault:"10485760" help:"quota of each user of KAFKA_PASSWORDS_DIR that is a program of banks, in bytes that it writes a second to each broker; a broker that knows quotas slows it down to that; 10 MiB are some 50,000 orders; 65536 to 1073741824; 0: no quota"`
 	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the HTTP API: missing ones are made, readable for their owner only; empty: none"`
 	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digests of the keys in CLIENT_KEYS_DIR, by which the producer knows them; needed with it"`
 	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"file for the secrets with which banks seal their responses, for engines and bank simulator: missing ones are made, readable for their owner only; empty: none"`
-	LogGivenUp         int           `env:"PAYMENTS_LOG_GIVEN_UP" envDefault:"0" help:"number of the log of pix.payments that is lost for good, as engines and bootstrap name it: then they take the topic as it is, or create it anew; 0: none, so a topic that the ledger knows is never created again; 0 to 63"`
-	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" help:"how long to wait for Kafka, and for each result of the ledger, 1s to 1h"`
+	LogGivenUp         int           `env:"PAYMENTS_LOG_GIVEN_UP" envDefault:"0" range:"0 to 63" help:"number of the log of pix.payments that is lost for good, as engines and bootstrap name it: then they take the topic as it is, or create it anew; 0: none, so a topic that the ledger knows is never created again"`
+	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" range:"1s to 1h" help:"how long to wait for Kafka, and for each result of the ledger"`
 
 	namedLog uint32 // the log that the ledger names; 0: none
 }
 
 // Validate names the variable and the value that is wrong.
 func (c *Config) Validate() error {
-	for _, part := range []settings.Validator{c.Stream, c.Ledger, c.Population, ledger.BatchConfig{EventsMax: c.EventsMax, InFlightMax: 1}} {
-		if err := part.Validate(); err != nil {
-			return err
-		}
-	}
-	if err := settings.InRange("PARTITIONS", c.Partitions, 1, partitionsMax); err != nil {
-		return err
-	}
-	if err := settings.InRange("PAYMENTS_LOG_GIVEN_UP", c.LogGivenUp, 0, 63); err != nil {
-		return err
-	}
-	if err := settings.InRange("REPLICATION_FACTOR", c.ReplicationFactor, 1, 9); err != nil {
-		return err
-	}
 	if c.PasswordsDir != "" && c.Stream.SASLUser == "" {
 		return fmt.Errorf("KAFKA_PASSWORDS_DIR is %q and KAFKA_SASL_USER is empty: name the user that may make others", c.PasswordsDir)
-	}
-	if c.WriterBytesMax != 0 {
-		if err := settings.InRange("KAFKA_WRITER_BYTES_PER_SECOND_MAX", c.WriterBytesMax, 64<<10, 1<<30); err != nil {
-			return err
-		}
 	}
 	if (c.ClientKeysDir == "") != (c.DigestsFile == "") {
 		return fmt.Errorf("CLIENT_KEYS_DIR is %q and HTTP_KEYS_FILE %q: give both or none", c.ClientKeysDir, c.DigestsFile)
 	}
-	// A response must outlive the payment that waits for it.
-	if err := settings.DurationInRange("TRANSIENT_RETENTION", c.TransientRetention, 5*time.Minute, 720*time.Hour); err != nil {
-		return err
+	if c.WriterBytesMax == 0 {
+		return nil
 	}
-	return settings.DurationInRange("BOOTSTRAP_TIMEOUT", c.Timeout, time.Second, time.Hour)
+	return settings.InRange("KAFKA_WRITER_BYTES_PER_SECOND_MAX", c.WriterBytesMax, 64<<10, 1<<30)
 }
 
 func (c *Config) marker() ledger.Marker {

@@ -501,7 +501,7 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 	} {
 		config := smallConfig(t)
 		c.change(config)
-		if err := config.Validate(); err == nil || !strings.Contains(err.Error(), c.says) {
+		if err := settings.Check(config); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("got %v, want %s", err, c.says)
 		}
 	}

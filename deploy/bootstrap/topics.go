@@ -51,15 +51,11 @@ func safelyIgnored(name, cluster string, config *Config) (why string, safe bool)
 }
 
 func connectKafka(config *Config) (*kgo.Client, error) {
-	options, err := config.Stream.Options()
-	if err != nil {
-		return nil, err
-	}
-	client, err := kgo.NewClient(append(options,
+	client, err := config.Stream.Client(
 		kgo.ClientID("bootstrap"), kgo.DialTimeout(2*time.Second),
 		kgo.RequestRetries(0),                    // a retry of the client's own would hide why the broker is away
 		kgo.MetadataMinAge(100*time.Millisecond), // the default of 5 s would hide the topics just created
-	)...)
+	)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a Kafka client: %w", err)
 	}

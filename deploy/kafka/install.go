@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/deploy/cache"
+	"github.com/liquida/liquida/deploy/child"
 )
 
 // ErrMissing is returned by Locate if a tool that it needs is not installed.
@@ -202,75 +202,34 @@ func (k *Kafka) makeArchive(ctx context.Context, folder string) error {
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	node := Node{Folder: filepath.Join(scratch, "node")}
-	if node.Address, node.Controller, err = twoFreeAddresses(); err != nil {
+	addresses, err := child.FreeAddresses(2)
+	if err != nil {
 		return err
 	}
+	node := Node{Folder: filepath.Join(scratch, "node"), Address: addresses[0], Controller: addresses[1]}
 	if err := k.Prepare(ctx, node); err != nil {
 		return err
 	}
-	log, err := os.Create(filepath.Join(scratch, "log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	made := filepath.Join(scratch, "jsa")
-	java, arguments := k.command("-XX:ArchiveClassesAtExit="+made, node)
-	// The shell becomes Java. Before that it starts another shell, which kills Java when the
-	// standard input ends: the kernel closes that when this process ends, in whatever way.
-	c := exec.CommandContext(ctx, "sh", append([]string{"-c", `exec 3<&0; (cat <&3 >/dev/null; kill -9 $$) & exec "$@"`, "sh", java}, arguments...)...)
-	c.Stdout, c.Stderr = log, log
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
-	hold, err := c.StdinPipe()
-	if err != nil {
-		return err
-	}
-	defer hold.Close()
-	if err := c.Start(); err != nil {
-		return err
-	}
-	answers := awaitAnswer(ctx, node.Address)
-	_ = c.Process.Signal(syscall.SIGTERM)
-	_ = c.Wait()                                      // Java exits with 143 after SIGTERM
-	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the other shell
-	if answers == nil {
-		if answers = os.Rename(made, k.archive); answers == nil {
-			return nil
-		}
-	}
-	said, _ := os.ReadFile(log.Name())
-	return fmt.Errorf("%w; it logged:\n%s", answers, cache.LastLines(said))
-}
-
-func awaitAnswer(ctx context.Context, address string) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(address))
+	client, err := kgo.NewClient(kgo.SeedBrokers(node.Address))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	for {
-		err := client.Ping(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the broker does not answer: %w: %w", context.Cause(ctx), err)
-		case <-time.After(100 * time.Millisecond):
-		}
+	made := filepath.Join(scratch, "jsa")
+	java, arguments := k.command("-XX:ArchiveClassesAtExit="+made, node)
+	broker, err := child.Start(exec.Command(java, arguments...), filepath.Join(scratch, "log"), syscall.SIGKILL)
+	if err != nil {
+		return err
 	}
-}
-
-func twoFreeAddresses() (one, other string, err error) {
-	var addresses []string
-	for range 2 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", "", err
-		}
-		defer listener.Close() // only once there are two: otherwise they could be the same
-		addresses = append(addresses, listener.Addr().String())
+	defer broker.Stop()
+	if err := broker.Await(ctx, "Apache Kafka", time.Minute, func([]byte) bool { return client.Ping(ctx) == nil }); err != nil {
+		return err
 	}
-	return addresses[0], addresses[1], nil
+	_ = syscall.Kill(broker.PID, syscall.SIGTERM)
+	select {
+	case <-broker.Ended:
+		return os.Rename(made, k.archive)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -16,6 +17,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/deploy/child"
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // tool puts a program on a PATH that holds nothing else.
@@ -102,10 +106,11 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := Node{Folder: filepath.Join(t.TempDir(), "node")}
-	if node.Address, node.Controller, err = twoFreeAddresses(); err != nil {
+	addresses, err := child.FreeAddresses(2)
+	if err != nil {
 		t.Fatal(err)
 	}
+	node := Node{Folder: filepath.Join(t.TempDir(), "node"), Address: addresses[0], Controller: addresses[1]}
 	broker := startBroker(t, k, node)
 	client, err := kgo.NewClient(kgo.SeedBrokers(node.Address), kgo.ConsumeTopics("there"), kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(0))
 	if err != nil {
@@ -160,12 +165,16 @@ func startBroker(t *testing.T, k *Kafka, node Node) *exec.Cmd {
 			_ = broker.Wait()
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	began := time.Now()
-	if err := awaitAnswer(ctx, node.Address); err != nil {
+	client, err := kgo.NewClient(kgo.SeedBrokers(node.Address))
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer client.Close()
+	began := time.Now()
+	kit.Await(t, "an answer of the broker", func() (bool, string) {
+		err := client.Ping(t.Context())
+		return err == nil, fmt.Sprint(err)
+	})
 	t.Logf("it answers after %v", time.Since(began).Round(time.Millisecond))
 	return broker
 }

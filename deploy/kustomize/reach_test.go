@@ -166,7 +166,7 @@ func mayReach(from, to pod, port int) bool {
 		}
 		return p.labels["app.kubernetes.io/name"]
 	}
-	ledgerClient := slices.Contains([]string{"bootstrap", "producer", "clearing-engine", "audit"}, part(from))
+	ledgerClient := slices.Contains([]string{"bootstrap", "producer", "clearing-engine", "load", "audit"}, part(from))
 	monitoring := from.namespace == "monitoring"
 	switch {
 	case part(to) == "tigerbeetle" && port == 3001:

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/liquida/liquida/deploy/child"
 )
 
 // ErrNotInstalled says how to install the server.
@@ -55,9 +56,7 @@ type Server struct {
 	PID     int // of the postmaster; its children do the work
 
 	dir     string
-	process *exec.Cmd
-	hold    io.Closer
-	ended   chan struct{}
+	process *child.Server
 }
 
 // answerTimeout is generous: the machine may be busy.
@@ -80,7 +79,7 @@ func Start(ctx context.Context, dir string, settings []string) (s *Server, err e
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	s = &Server{dir: dir, ended: make(chan struct{})}
+	s = &Server{dir: dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(dir))
@@ -101,71 +100,44 @@ func Start(ctx context.Context, dir string, settings []string) (s *Server, err e
 		return nil, err
 	}
 	s.Version = string(said[:max(0, len(said)-1)])
-	return s, s.run(bin, account, settings)
+	return s, s.run(ctx, bin, account, settings)
 }
 
-func (s *Server) run(bin string, account *syscall.SysProcAttr, settings []string) error {
-	address, err := freeAddress()
+func (s *Server) run(ctx context.Context, bin string, account *syscall.SysProcAttr, settings []string) error {
+	addresses, err := child.FreeAddresses(1)
 	if err != nil {
 		return err
 	}
-	log, err := os.Create(filepath.Join(s.dir, "postgres.log"))
+	host, port, err := net.SplitHostPort(addresses[0])
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	arguments := []string{filepath.Join(bin, "postgres"), "-D", filepath.Join(s.dir, "data"),
-		"-c", "listen_addresses=127.0.0.1", "-c", "port=" + strconv.Itoa(address.Port), "-c", "unix_socket_directories="}
+	server := exec.Command(filepath.Join(bin, "postgres"), "-D", filepath.Join(s.dir, "data"),
+		"-c", "listen_addresses="+host, "-c", "port="+port, "-c", "unix_socket_directories=")
 	for _, setting := range settings {
-		arguments = append(arguments, "-c", setting)
+		server.Args = append(server.Args, "-c", setting)
 	}
-	// The shell becomes the server. Before that it starts another shell, which stops the server
-	// when the standard input ends: the kernel closes that when this process ends, in whatever way.
-	s.process = exec.Command("sh", append([]string{"-c", `exec 3<&0; (cat <&3 >/dev/null; kill -QUIT $$) & exec "$@" </dev/null 3<&-`, "sh"}, arguments...)...)
-	s.process.SysProcAttr, s.process.Dir, s.process.Stdout, s.process.Stderr = account, s.dir, log, log
-	if s.hold, err = s.process.StdinPipe(); err != nil {
+	server.SysProcAttr, server.Dir = account, s.dir
+	if s.process, err = child.Start(server, filepath.Join(s.dir, "postgres.log"), syscall.SIGQUIT); err != nil {
 		return err
 	}
-	if err := s.process.Start(); err != nil {
-		return err
-	}
-	s.PID = s.process.Process.Pid
-	s.URL = fmt.Sprintf("postgres://liquida@%s/postgres?sslmode=disable", address)
-	go func() {
-		_ = s.process.Wait() // how it ends is in the log
-		close(s.ended)
-	}()
-	deadline := time.After(answerTimeout)
-	ready := exec.Command(filepath.Join(bin, "pg_isready"), "--quiet", "--host=127.0.0.1", "--port="+strconv.Itoa(address.Port))
-	for {
-		again := *ready
-		if again.Run() == nil {
-			return nil
-		}
-		said, _ := os.ReadFile(log.Name())
-		select {
-		case <-s.ended:
-			return fmt.Errorf("the PostgreSQL server on %s has ended; it said:\n%s", address, said)
-		case <-deadline:
-			return errors.Join(fmt.Errorf("the PostgreSQL server on %s does not answer after %v; it said:\n%s", address, answerTimeout, said), s.Stop())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	s.PID, s.URL = s.process.PID, fmt.Sprintf("postgres://liquida@%s/postgres?sslmode=disable", addresses[0])
+	return s.process.Await(ctx, "the PostgreSQL server on "+addresses[0], answerTimeout, func([]byte) bool {
+		return exec.Command(filepath.Join(bin, "pg_isready"), "--quiet", "--host="+host, "--port="+port).Run() == nil
+	})
 }
 
 // Stop ends the server at once and removes its data.
 func (s *Server) Stop() error {
-	s.hold.Close()
-	<-s.ended
+	s.process.Stop()
 	return os.RemoveAll(s.dir)
 }
 
 // serverAccount returns the user that the server runs as, and gives it dir: PostgreSQL refuses to
 // run as root.
 func serverAccount(dir string) (*syscall.SysProcAttr, error) {
-	attributes := &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches only us; we stop the server
 	if os.Geteuid() != 0 {
-		return attributes, nil
+		return nil, nil
 	}
 	other, err := user.Lookup("postgres") // created by the packages
 	if err != nil {
@@ -181,7 +153,7 @@ func serverAccount(dir string) (*syscall.SysProcAttr, error) {
 	if err != nil {
 		return nil, err
 	}
-	attributes.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	attributes := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	if err := os.Chown(dir, uid, gid); err != nil {
 		return nil, err
 	}
@@ -191,13 +163,4 @@ func serverAccount(dir string) (*syscall.SysProcAttr, error) {
 		return nil, fmt.Errorf("PostgreSQL refuses to run as root, and user %s cannot reach %s (each folder above it needs the permission x for others): %w\n%s", other.Username, dir, err, output)
 	}
 	return attributes, nil
-}
-
-func freeAddress() (*net.TCPAddr, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr), nil
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/platform/stream"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // spec says how to run a process and when it is ready.
@@ -175,11 +174,7 @@ func ledgerReady(_ context.Context, p *process) error {
 
 // brokerReady sends a request, because the port opens before the data is read.
 func (s *Stack) brokerReady(ctx context.Context, _ *process) error {
-	options, err := s.Kafka().Options()
-	if err != nil {
-		return err
-	}
-	client, err := kgo.NewClient(options...)
+	client, err := s.Kafka().Client()
 	if err != nil {
 		return err
 	}

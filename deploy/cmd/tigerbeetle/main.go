@@ -24,8 +24,6 @@ type variables struct {
 	Cache string `env:"LIQUIDA_CACHE" help:"folder to keep the built server in; empty is liquida in the user's cache folder"`
 }
 
-func (*variables) Validate() error { return nil }
-
 func main() {
 	settings.Load("tigerbeetle", purpose, &variables{})
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

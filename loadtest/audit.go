@@ -21,15 +21,12 @@ type auditEnvironment struct {
 	Stream         stream.Config
 	Ledger         ledger.Config
 	AnswerKeysFile string        `env:"ANSWER_KEYS_FILE" help:"the banks' secrets: each outcome that needs the word of the payee's bank must have its sealed response, as far back as the topic keeps responses; empty: not checked"`
-	Deadline       time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" help:"the engine's deadline: an order younger than half of it must not be refused as too old"`
-}
-
-func (e *auditEnvironment) Validate() error {
-	return errors.Join(e.Stream.Validate(), e.Ledger.Validate(), settings.DurationInRange("ENGINE_DEADLINE", e.Deadline, time.Second, time.Hour))
+	Deadline       time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" range:"1s to 1h" help:"the engine's deadline: no order is rejected with AB03 before it, and none stays held long after it while its engine works; none younger than half of it is refused as too old"`
+	PendingTimeout time.Duration `env:"ENGINE_PENDING_TIMEOUT" envDefault:"60s" range:"1s to 1h" help:"when the ledger itself ends a hold: no hold may last longer"`
 }
 
 func auditCommand() *cobra.Command {
-	var wait time.Duration
+	var wait, shortest time.Duration
 	var json string
 	environment := &auditEnvironment{}
 	command := &cobra.Command{
@@ -38,11 +35,17 @@ func auditCommand() *cobra.Command {
 		Long: `Reads all topics and the whole ledger, and fails unless
   every payment has exactly one outcome: a report, or a dead letter for its message;
   all legs of a settled payment are posted, and no leg of a rejected one;
-  each report agrees with the verdict in the ledger, and repeated reports are equal;
+  each report agrees with the verdict in the ledger, and repeated reports are equal, and
+  not more than redeliveries explain;
   each payment that settled, or was rejected by its payee's bank, has that bank's sealed
-  response (only with ANSWER_KEYS_FILE, and as far back as the topic keeps responses);
+  response (only with ANSWER_KEYS_FILE), and the bank was asked about this payment (both as
+  far back as the topics keep responses and requests);
+  the reason of every refusal follows from order, accounts and balances of that time (not
+  DS27 and LQ11, which depend on settings: these are counted), and no deadline is early,
+  late for all, or ignored by an engine that works;
   every message is a payment or has a dead letter, not both; every report, dead letter
-  and transfer has a message;
+  and transfer has a message; every dead letter has the code of what is wrong, and names it;
+  every message is in the partition of its order and has its key;
   nothing is pending, and the engines have finished every message;
   each account's balance follows from funding and reports;
   for each bank reserve + transit = funding − deposits and transit + its customers = 0,
@@ -55,9 +58,10 @@ take about 0.5 GiB of memory and half a minute.`,
 	}
 	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)
 	command.Flags().DurationVar(&wait, "wait", 70*time.Second, "longest wait until no payment is in flight and nothing is held")
+	command.Flags().DurationVar(&shortest, "shortest-deadline", 0, "the shortest ENGINE_DEADLINE that engines had, if it was changed; 0: it was not")
 	command.Flags().StringVar(&json, "json", "", "write the result to this file as JSON")
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if err := errors.Join(settings.Parse(environment), settings.DurationInRange("--wait", wait, 0, time.Hour)); err != nil {
+		if err := errors.Join(settings.Parse(environment), settings.DurationInRange("--wait", wait, 0, time.Hour), settings.DurationInRange("--shortest-deadline", shortest, 0, environment.Deadline)); err != nil {
 			return err
 		}
 		started = true
@@ -77,7 +81,7 @@ take about 0.5 GiB of memory and half a minute.`,
 		}
 		// Not closed: Close would wait for the ledger, and the process ends now anyway.
 		verdict, err := audit.Run(command.Context(), audit.Config{
-			Kafka: kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, Secrets: secrets, Behind: environment.Stream.Behind,
+			Kafka: kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, DeadlineMin: shortest, HoldMax: environment.PendingTimeout, Secrets: secrets, Behind: environment.Stream.Behind,
 			Log: func(format string, arguments ...any) { fmt.Fprintf(os.Stderr, format+"\n", arguments...) },
 		})
 		if err != nil {

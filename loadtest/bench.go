@@ -14,14 +14,8 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/bench"
 	"github.com/liquida/liquida/loadtest/report"
-	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 )
-
-// benchEnvironment are the variables that bench shares with bootstrap.
-type benchEnvironment struct{ sandbox.Population }
-
-func (e *benchEnvironment) Validate() error { return e.Population.Validate() }
 
 // benchFlags are the flags that are not part of bench.Config as they are.
 type benchFlags struct {
@@ -35,13 +29,12 @@ type benchFlags struct {
 func benchCommand() *cobra.Command {
 	var config bench.Config
 	var flags benchFlags
-	environment := &benchEnvironment{}
 	command := &cobra.Command{
 		Use:   "bench",
 		Short: "Measures how many payments a second this machine settles, with everything on it",
 		Example: `  loadtest bench
   loadtest bench --parts all --runs 3 --json now.json --report now.html --compare earlier.json
-  loadtest bench --parts latency --rates 1000 --env clearing-engine:ENGINE_COMMIT_INTERVAL=1s
+  loadtest bench --parts latency --rates 1000 --env clearing-engine:LEDGER_REQUEST_PAUSE=1ms
   loadtest bench --parts profile
   loadtest bench --from 1.json,2.json,3.json --compare earlier.json    # measures nothing`,
 		Args: cobra.NoArgs,
@@ -80,9 +73,9 @@ measured. If the disk has no room for a row, nothing starts.
 Comparing: ` + bench.CompareRule + `
 
 Environment:
-` + environmentHelp(environment)
+` + environmentHelp(&config.Population)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if err := flags.complete(&config, environment); err != nil {
+		if err := flags.complete(&config); err != nil {
 			return err
 		}
 		var earlier *bench.Result
@@ -117,11 +110,10 @@ Environment:
 }
 
 // complete checks the flags and the environment.
-func (f *benchFlags) complete(config *bench.Config, environment *benchEnvironment) error {
-	if err := settings.Parse(environment); err != nil {
+func (f *benchFlags) complete(config *bench.Config) error {
+	if err := settings.Parse(&config.Population); err != nil {
 		return err
 	}
-	config.Population = environment.Population
 	if slices.Equal(config.Parts, []string{"all"}) {
 		config.Parts = bench.AllParts()
 	}

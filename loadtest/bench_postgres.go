@@ -20,7 +20,6 @@ import (
 func benchPostgresCommand() *cobra.Command {
 	config := rivals.Config{Log: os.Stderr}
 	var json string
-	environment := &benchEnvironment{}
 	command := &cobra.Command{
 		Use:   "bench-postgres",
 		Short: "Measures PostgreSQL against TigerBeetle with the same payments, side by side",
@@ -45,12 +44,11 @@ about 20 minutes and 15 GB.`,
 	f.StringVar(&config.CacheGrid, "cache-grid", "1GiB", "TigerBeetle's page cache")
 	f.StringArrayVar(&config.Settings, "set", nil, "a setting of PostgreSQL, NAME=value, added to or in place of "+strings.Join(rivals.Tuning, " "))
 	f.StringVar(&json, "json", "", "write the result to this file as JSON")
-	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)
+	command.Long += "\n\nEnvironment:\n" + environmentHelp(&config.Population)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if err := settings.Parse(environment); err != nil {
+		if err := settings.Parse(&config.Population); err != nil {
 			return err
 		}
-		config.Population = environment.Population
 		none := func(n int) bool { return n == 0 }
 		config.Clients, config.Batches = slices.DeleteFunc(config.Clients, none), slices.DeleteFunc(config.Batches, none)
 		checks := []error{

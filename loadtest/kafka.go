@@ -16,7 +16,7 @@ func reach(ctx context.Context, config stream.Config) ([]kgo.Opt, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(options, kgo.ClientID("loadtest"))...)
+	client, err := config.Client(kgo.ClientID("loadtest"))
 	if err != nil {
 		return nil, err
 	}

@@ -63,10 +63,8 @@ func runPage(r *load.Result, times hopTimes, environment *runEnvironment) report
 		rate = r.SettledPerSecond
 	}
 	p.Figures = append(p.Figures, report.Fact{Name: "settled a second", Value: fmt.Sprintf("%.0f", rate)})
-	for _, l := range r.Latencies {
-		if l.Kind == "settled" {
-			p.Figures = append(p.Figures, report.Fact{Name: "median until settled", Value: fmt.Sprintf("%.1f ms", l.P50)}, report.Fact{Name: "99th percentile", Value: fmt.Sprintf("%.1f ms", l.P99)}, report.Fact{Name: "slowest", Value: fmt.Sprintf("%.1f ms", l.Max)})
-		}
+	if l := r.Latency("settled"); l != nil {
+		p.Figures = append(p.Figures, report.Fact{Name: "median until settled", Value: fmt.Sprintf("%.1f ms", l.P50)}, report.Fact{Name: "99th percentile", Value: fmt.Sprintf("%.1f ms", l.P99)}, report.Fact{Name: "slowest", Value: fmt.Sprintf("%.1f ms", l.Max)})
 	}
 	p.Tables = []report.Table{report.LatenciesTable(r), report.OutcomesTable(r)}
 	if times.why != "" {

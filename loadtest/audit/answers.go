@@ -72,26 +72,16 @@ type answer struct {
 type answers struct {
 	secrets Secrets // nil: responses are not checked
 	given   map[answer]struct{}
-	cut     []int32             // partitions whose first records are gone
-	oldest  map[int32]time.Time // of the first record that is left, by its writer's clock
+	reach
 }
 
 // answersMargin is what clocks may differ by, with room.
 const answersMargin = time.Minute
 
-// reaches reports whether the responses behind an outcome of this time of the ledger must still
-// be there.
-func (a *answers) reaches(decidedAt uint64) bool {
-	return !slices.ContainsFunc(a.cut, func(partition int32) bool {
-		oldest, left := a.oldest[partition]
-		return !left || time.Unix(0, int64(decidedAt)).Before(oldest.Add(answersMargin))
-	})
-}
-
 // Answers makes the audit check responses with these secrets. cut are the partitions whose first
 // records are gone. Call it before Answer.
 func (a *Auditor) Answers(secrets Secrets, cut []int32) {
-	a.answers = answers{secrets, map[answer]struct{}{}, cut, map[int32]time.Time{}}
+	a.answers = answers{secrets, map[answer]struct{}{}, reach{cut, map[int32]time.Time{}}}
 }
 
 // readAnswers reads the responses that the topic still keeps.
@@ -103,23 +93,8 @@ func readAnswers(ctx context.Context, config *Config, topics *topics, a *Auditor
 	if err != nil {
 		return err
 	}
-	var cut []int32
-	for partition, start := range bounds.starts[answersTopic] {
-		if start.Offset > 0 {
-			cut = append(cut, partition)
-		}
-	}
-	a.Answers(config.Secrets, cut)
-	behind := func(partition int32, offset int64) (next int64, known bool) {
-		if config.Behind == nil {
-			return 0, false
-		}
-		ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
-		defer cancel()
-		next, err := config.Behind(ctx, topics.client, answersTopic, partition, offset)
-		return next, err == nil && next > offset
-	}
-	if err := topics.readAll(ctx, answersTopic, bounds, a.Answer, behind); err != nil && ctx.Err() == nil {
+	a.Answers(config.Secrets, reachOf(bounds, answersTopic).cut)
+	if err := topics.readAll(ctx, answersTopic, bounds, a.Answer, topics.behind(ctx, config, answersTopic)); err != nil && ctx.Err() == nil {
 		// Banks write this topic. What one of them writes must not end the audit.
 		a.answers.secrets, a.summary.AnswersUnread = nil, err.Error()
 	} else if err != nil {
@@ -130,9 +105,7 @@ func readAnswers(ctx context.Context, config *Config, topics *topics, a *Auditor
 
 // Answer takes a record of pix.authorization-responses. Those without a seal prove nothing.
 func (a *Auditor) Answer(r Record) {
-	if _, known := a.answers.oldest[r.Partition]; !known {
-		a.answers.oldest[r.Partition] = r.Time
-	}
+	a.answers.read(r)
 	var message pixv1.AuthorizationResponse
 	if proto.Unmarshal(r.Value, &message) != nil || len(message.EndToEndId) != len(endToEndID{}) || !a.answers.secrets.genuine(message.Ispb, r.Value, r.Seal) {
 		return
@@ -164,7 +137,7 @@ func (a *Auditor) judgeAnswer(id endToEndID, payee accountID, posted, voided boo
 	if a.answers.secrets == nil || !posted && (!voided || reason == silent) {
 		return
 	}
-	if !a.answers.reaches(decidedAt) {
+	if !a.answers.keeps(time.Unix(0, int64(decidedAt)).Add(-answersMargin)) {
 		a.summary.AnswersGone++
 		return
 	}

@@ -19,8 +19,14 @@ type Config struct {
 	// Wait is the longest wait until no payment is in flight. A hold that nobody resolves ends
 	// by the ledger's own timeout.
 	Wait time.Duration
-	// Deadline is that of the engines; 0 is the default, 40 s.
-	Deadline time.Duration
+	// Deadline is that of the engines; 0 is the default, 40 s. If it was changed, it is the longest
+	// one, and DeadlineMin the shortest.
+	Deadline, DeadlineMin time.Duration
+	// HoldMax is the longest timeout of holds; 0 is the default, 60 s.
+	HoldMax time.Duration
+	// WrongClocks are times in which an engine's clock was more than 2 s off: deadlines of orders that
+	// were open then are not judged.
+	WrongClocks []Interval
 	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
 	Secrets Secrets
 	// Behind returns where to go on in a partition of responses of which nothing can be read at an
@@ -29,6 +35,9 @@ type Config struct {
 	// Log is called with what the audit does.
 	Log func(format string, arguments ...any)
 }
+
+// Interval is a time by the ledger's clock.
+type Interval struct{ From, To time.Time }
 
 // Run reads all topics and the whole ledger, and judges them. An error means that there is
 // no verdict.
@@ -65,6 +74,9 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	}
 	a := NewAuditor(int(min(orders, 1<<20))) // a hint: a batch can claim two billion records
 	a.deadline = cmp.Or(config.Deadline, a.deadline)
+	a.deadlineMin = cmp.Or(config.DeadlineMin, a.deadline)
+	a.holdMax = cmp.Or(config.HoldMax, a.holdMax)
+	a.wrongClocks = config.WrongClocks
 	for topic, partitions := range bounds.starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {
@@ -85,6 +97,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 			return nil
 		}},
 		{"reports", func() error { return topics.readAll(ctx, settlementsTopic, bounds, a.Report, nil) }},
+		{"requests", func() error { return readQuestions(ctx, &config, topics, a) }},
 		{"responses", func() error { return readAnswers(ctx, &config, topics, a) }},
 		{"accounts", func() error { return readAccounts(ctx, config.Ledger, 0, a.Account) }},
 		{"transfers", func() error { return readTransfers(ctx, config.Ledger, a.Transfer) }},

@@ -1,9 +1,11 @@
 package audit
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +33,10 @@ type history struct {
 	secrets   Secrets // nil: responses are not audited
 	answers   []Record
 	cut       []int32
+	questions []Record // nil: requests are not audited
+	cutAsked  []int32
+
+	wrongClocks []Interval
 }
 
 var (
@@ -126,11 +132,13 @@ func clean(t *testing.T) *history {
 	h.letter(conflictOrder, "DUPL")
 	h.letter(garbageOrder, "FF01")
 	h.committed = int64(len(h.orders))
+	h.stamp()
 	return h
 }
 
 func (h *history) audit() Verdict {
 	a := NewAuditor(0)
+	a.wrongClocks = h.wrongClocks
 	for _, r := range h.letters {
 		a.DeadLetter(r)
 	}
@@ -147,10 +155,19 @@ func (h *history) audit() Verdict {
 			a.Answer(r)
 		}
 	}
+	if h.questions != nil {
+		a.Questions(h.cutAsked)
+		for _, r := range h.questions {
+			a.Request(r)
+		}
+	}
 	for _, account := range h.accounts {
 		a.Account(account)
 	}
-	for _, transfer := range h.transfers {
+	h.stamp()
+	transfers := slices.Clone(h.transfers)
+	slices.SortStableFunc(transfers, func(x, y tb.Transfer) int { return cmp.Compare(x.Timestamp, y.Timestamp) })
+	for _, transfer := range transfers {
 		a.Transfer(transfer)
 	}
 	a.GroupLag(0, h.committed, int64(len(h.orders)))
@@ -206,9 +223,9 @@ func TestConflictingMessageHeldBesideAReceipt(t *testing.T) {
 }
 
 // The engine may refuse an order as too old if it is older than half of the deadline, but for the
-// difference of two clocks. A bank may give the same code at any time.
+// difference of two clocks, and not long after the deadline. A bank may give the same code at any time.
 func TestARefusalAsTooOldNeedsTheAge(t *testing.T) {
-	for age, accepted := range map[time.Duration]bool{0: false, 17 * time.Second: false, 18 * time.Second: true, time.Hour: true} {
+	for age, accepted := range map[time.Duration]bool{0: false, 17 * time.Second: false, 18 * time.Second: true, time.Minute: true, time.Hour: false} {
 		h := clean(t)
 		o := h.order(alice, bruno, 500)
 		h.receipt(o, "LQ10", transitOf(idOf(alice)), reserveOf(idOf(alice)))
@@ -375,6 +392,23 @@ func TestEachFaultIsFound(t *testing.T) {
 			h.dropReports(voidedOrder)
 			h.appendReport(&pixv1.SettlementReport{EndToEndId: h.message(voidedOrder).EndToEndId})
 		}, BadReport, id(voidedOrder)},
+		{"a report with another key", func(h *history) { h.reports[0].Key = h.reports[0].Key[:31] }, WrongPlace, id(settledOrder)},
+		{"a report in another partition", func(h *history) { h.reports[0].Partition = 3 }, WrongPlace, id(settledOrder)},
+		{"a dead letter with another key", func(h *history) { h.letters[0].Key = nil }, WrongDeadLetter, at(conflictOrder)},
+		{"a dead letter in another partition", func(h *history) { h.letters[0].Partition = 3 }, WrongDeadLetter, is("dead letter 3/0")},
+		{"a dead letter without a text", func(h *history) { h.sayInLetter(garbageOrder, "FF01", "") }, WrongDeadLetter, at(garbageOrder)},
+		{"a dead letter that names another field", func(h *history) { h.sayInLetter(garbageOrder, "FF01", "amount_centavos: 1 is too much") }, WrongDeadLetter, at(garbageOrder)},
+		{"a dead letter that names another value", func(h *history) { h.sayInLetter(garbageOrder, "FF01", "value: 2 bytes that are no order") }, WrongDeadLetter, at(garbageOrder)},
+		{"a dead letter that names another payment", func(h *history) {
+			h.sayInLetter(conflictOrder, "DUPL", "end_to_end_id: "+h.message(sameBankOrder).EndToEndId)
+		}, WrongDeadLetter, at(conflictOrder)},
+		{"a dead letter with the code of another flaw", func(h *history) { h.sayInLetter(garbageOrder, "FF08", "value: 1 bytes") }, WrongDeadLetter, at(garbageOrder)},
+		{"a hold without a timeout", func(h *history) { h.transfer(settledOrder, 0).Timeout = 0 }, WrongTransfer, id(settledOrder)},
+		{"a hold that ends before the deadline", func(h *history) { h.transfer(settledOrder, 1).Timeout = 44 }, WrongTransfer, id(settledOrder)},
+		{"a hold for ten minutes", func(h *history) { h.transfer(settledOrder, 2).Timeout = 600 }, WrongTransfer, id(settledOrder)},
+		{"rejected before the deadline", func(h *history) {
+			h.transfer(expiredOrder, 4).Timestamp -= uint64(clockSkewMax) + 1
+		}, WrongDeadline, id(expiredOrder)},
 		{"messages that the engines have not finished", func(h *history) { h.committed-- }, Lag, is("partition 0 ")},
 		{"a commit past the end", func(h *history) { h.committed++ }, Lag, is("partition 0 ")},
 	} {
@@ -386,7 +420,7 @@ func TestEachFaultIsFound(t *testing.T) {
 				t.Fatal("it passes")
 			}
 			for _, f := range verdict.Findings {
-				if f.Kind == fault.kind && strings.HasPrefix(f.Subject, fault.subject(h)) {
+				if f.Kind == fault.kind && slices.ContainsFunc(append(f.Also, f.Subject), func(s string) bool { return strings.HasPrefix(s, fault.subject(h)) }) {
 					return
 				}
 			}
@@ -395,23 +429,270 @@ func TestEachFaultIsFound(t *testing.T) {
 	}
 }
 
-// A fault that repeats must not push the others out of the list.
+// The reason of a receipt must follow from the order and the ledger.
+func TestARefusalMustBeJustified(t *testing.T) {
+	nobody, noBank := alice, alice
+	nobody.Number, noBank.ISPB = "99", "99999999"
+	for _, c := range []struct {
+		reason       string
+		payer, payee pix.Account
+		centavos     uint64
+		before       func(h *history) // what happens between the order and its verdict
+		justified    bool
+	}{
+		{"LQ01", alice, bruno, depositCentavos + 1, nil, true},
+		{"LQ01", alice, bruno, 500, nil, false},
+		{"LQ01", alice, bruno, 48_000, (*history).holdMost, true},
+		{"LQ01", alice, bruno, 500, (*history).holdMost, false},
+		{"LQ01", nobody, bruno, 500, nil, false},
+		{"AC02", nobody, bruno, 500, nil, true},
+		{"AC02", alice, bruno, 500, nil, false},
+		{"AC02", noBank, bruno, 500, nil, false},
+		{"AC03", bruno, nobody, 500, nil, true},
+		{"AC03", bruno, alice, 500, nil, false},
+		{"AC03", bruno, noBank, 500, nil, false},
+		{"RC09", noBank, bruno, 500, nil, true},
+		{"RC09", alice, bruno, 500, nil, false},
+		{"RC10", bruno, noBank, 500, nil, true},
+		{"RC10", bruno, alice, 500, nil, false},
+		{"AM04", clara, bruno, reserveCentavos * 3 / 2, nil, true},
+		{"AM04", clara, bruno, 500, nil, false},
+		{"AM04", alice, clara, reserveCentavos * 3 / 2, nil, false},
+		{"AM01", alice, bruno, 0, nil, true},
+		{"AM01", alice, bruno, 1, nil, false},
+		{"LQ02", alice, bruno, 500, (*history).holdMost, true},
+		{"LQ02", bruno, alice, 500, nil, false},
+		{"AC06", alice, bruno, 500, nil, false},
+		{"LQ04", alice, bruno, 500, nil, false},
+		{"DS27", alice, bruno, 500, nil, true}, // nothing says that it is not
+	} {
+		h := clean(t)
+		h.now = h.now.Add(time.Minute)
+		o := h.order(c.payer, c.payee, c.centavos)
+		if c.before != nil {
+			c.before(h)
+		}
+		debit, credit := transitOf(idOf(c.payer)), reserveOf(idOf(c.payer))
+		if c.payer == noBank {
+			debit, credit = issuance, refusals
+		}
+		h.receipt(o, c.reason, debit, credit)
+		h.transfers[len(h.transfers)-1].Timestamp = uint64(h.now.Add(time.Second).UnixNano())
+		h.report(o, c.reason)
+		h.committed = int64(len(h.orders))
+		verdict := h.audit()
+		found := verdict.ByKind[WrongReason] + verdict.ByKind[WrongTransfer]
+		if verdict.Clean != c.justified || !c.justified && found != 1 {
+			t.Errorf("%s of %d centavos from %v to %v: %+v", c.reason, c.centavos, c.payer, c.payee, verdict.Findings)
+		}
+		if unchecked := verdict.Summary.ReasonsUnchecked[c.reason]; unchecked > 0 != (c.reason == "DS27") {
+			t.Errorf("%s: %d are not checked", c.reason, unchecked)
+		}
+	}
+}
+
+// holdMost holds nearly all that alice has, for bruno, and voids it a second later.
+func (h *history) holdMost() {
+	o := h.order(alice, bruno, 47_000)
+	h.stamp()
+	h.hold(o, 1, 2, 3)
+	for i := len(h.transfers) - 3; i < len(h.transfers); i++ {
+		h.transfers[i].Timestamp = uint64(h.now.UnixNano())
+	}
+	h.void(o, "AC06", 1, 2, 3)
+	for i := len(h.transfers) - 3; i < len(h.transfers); i++ {
+		h.transfers[i].Timestamp = uint64(h.now.Add(time.Second / 2).UnixNano())
+	}
+	h.report(o, "AC06")
+}
+
+// waitForDeadline adds a payment that waits for its deadline and is voided some time after it.
+func (h *history) waitForDeadline(after time.Duration) *pixv1.PaymentOrder {
+	o := h.order(alice, bruno, 100)
+	h.stamp()
+	h.hold(o, 1, 2, 3)
+	h.void(o, "AB03", 1, 2, 3)
+	for i := len(h.transfers) - 6; i < len(h.transfers); i++ {
+		h.transfers[i].Timestamp = uint64(h.now.UnixNano())
+		if i >= len(h.transfers)-3 {
+			h.transfers[i].Timestamp += uint64(40*time.Second + after)
+		}
+	}
+	h.report(o, "AB03")
+	h.committed = int64(len(h.orders))
+	return o
+}
+
+func TestTheDeadlineIsKept(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		after []time.Duration // the deadline, of payments in a row
+		found int
+	}{
+		{"on time", repeated(100*time.Millisecond, 20), 0},
+		{"some late, as an outage makes them", append(repeated(time.Duration(0), 1), repeated(15*time.Second, 9)...), 0},
+		{"every one four seconds late", repeated(4*time.Second, 20), 1},
+		{"four seconds early", repeated(-4*time.Second, 20), 20},
+		{"held for 19 seconds more, while those behind are decided", append(append(repeated(time.Duration(0), 10), 19*time.Second), repeated(8*time.Second, 10)...), 1},
+		{"ten seconds more, as decisions of a slow machine queue", append(append(repeated(time.Duration(0), 10), 10*time.Second), repeated(time.Duration(0), 10)...), 0},
+	} {
+		h := clean(t)
+		for _, after := range c.after {
+			h.waitForDeadline(after)
+		}
+		if verdict := h.audit(); verdict.FindingCount != c.found || verdict.ByKind[WrongDeadline] != c.found {
+			t.Errorf("%s: %+v", c.name, verdict.Findings)
+		}
+	}
+}
+
+// Nothing is said about the deadline of an order that was open while a clock was wrong.
+func TestADeadlineByAWrongClock(t *testing.T) {
+	for offset, found := range map[time.Duration]int{0: 0, -time.Hour: 1, time.Hour: 1} {
+		h := clean(t)
+		h.waitForDeadline(-30 * time.Second)
+		h.wrongClocks = []Interval{{h.now.Add(offset), h.now.Add(offset + time.Second)}}
+		if verdict := h.audit(); verdict.FindingCount != found {
+			t.Errorf("wrong %v later: %+v", offset, verdict.Findings)
+		}
+	}
+}
+
+func repeated[T any](value T, n int) []T { return slices.Repeat([]T{value}, n) }
+
+// A report is repeated for a repeated order, or if its partition was taken over. Many take-overs
+// within a short time are none.
+func TestReportsRepeatedForNothing(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		reports func(h *history, o *pixv1.PaymentOrder, i int)
+		found   int
+	}{
+		{"each once", func(*history, *pixv1.PaymentOrder, int) {}, 0},
+		{"each three times", func(h *history, o *pixv1.PaymentOrder, _ int) { h.report(o, ""); h.report(o, "") }, 1},
+		{"one in five twice", func(h *history, o *pixv1.PaymentOrder, i int) {
+			if i%5 == 0 {
+				h.report(o, "")
+			}
+		}, 1},
+		{"each again, by another engine", func(h *history, o *pixv1.PaymentOrder, _ int) {
+			h.report(o, "")
+			h.reports[len(h.reports)-1].Writer = 2
+		}, 0},
+		{"each again, for an equal order", func(h *history, o *pixv1.PaymentOrder, _ int) { h.append(o); h.report(o, "") }, 0},
+	} {
+		h := clean(t)
+		began := h.now
+		for i := range 50 {
+			o := h.order(alice, bruno, 10)
+			h.hold(o, 1, 2, 3)
+			h.post(o, 1, 2, 3)
+			h.now = began.Add(time.Duration(i) * 20 * time.Millisecond) // of the reports
+			h.report(o, "")
+			c.reports(h, o, i)
+		}
+		h.committed = int64(len(h.orders))
+		if verdict := h.audit(); verdict.FindingCount != c.found || verdict.ByKind[RepeatedReport] != c.found {
+			t.Errorf("%s: %+v", c.name, verdict.Findings)
+		}
+	}
+	// One take-over repeats all that was in flight, in one burst.
+	h := clean(t)
+	var all []*pixv1.PaymentOrder
+	for range 2 {
+		for i := range 50 {
+			if len(all) == i {
+				o := h.order(alice, bruno, 10)
+				h.hold(o, 1, 2, 3)
+				h.post(o, 1, 2, 3)
+				all = append(all, o)
+			}
+			h.report(all[i], "")
+		}
+		h.now = h.now.Add(time.Second)
+	}
+	h.committed = int64(len(h.orders))
+	if verdict := h.audit(); !verdict.Clean || verdict.Summary.TakeOvers != 1 {
+		t.Errorf("%d take-overs: %+v", verdict.Summary.TakeOvers, verdict.Findings)
+	}
+}
+
+// A fault that repeats must not push the others out of the list: it is one line, with examples.
 func TestEveryKindIsListed(t *testing.T) {
 	h := clean(t)
 	for range 1000 {
 		h.order(alice, bruno, 5)
 	}
+	for i := range 100 { // each in a way of its own
+		h.reports = append(h.reports, Record{Value: []byte{0xff}, Partition: int32(i)})
+		h.sayInLetter(garbageOrder, strings.Repeat("X", i+1), "value: 1 bytes")
+	}
 	h.accountOf(idOf(alice)).DebitsPending = tb.ToUint128(1)
 	verdict := h.audit()
-	if len(verdict.Findings) != findingsMax || verdict.ByKind[NoOutcome] != 1000 {
-		t.Fatalf("%d listed, %v", len(verdict.Findings), verdict.ByKind)
-	}
-	listed := map[string]bool{}
+	listed := map[string]int{}
 	for _, f := range verdict.Findings {
-		listed[f.Kind] = true
+		listed[f.Kind] += f.Count
+		if f.Kind == NoOutcome && (f.Count != 1000 || len(f.Also) != alsoMax || !strings.Contains(f.Detail, "record 0/9 of pix.payments")) {
+			t.Errorf("%+v", f)
+		}
 	}
-	if len(listed) != len(verdict.ByKind) {
+	if len(listed) != len(verdict.ByKind) || listed[NoOutcome] != 1000 || verdict.ByKind[NoOutcome] != 1000 {
 		t.Fatalf("listed are %v of %v", listed, verdict.ByKind)
+	}
+	var text strings.Builder
+	verdict.Write(&text)
+	if n := strings.Count(text.String(), "\n"); n > 40 {
+		t.Errorf("%d lines:\n%s", n, text.String())
+	}
+}
+
+// The list is bounded.
+func TestTheListIsBounded(t *testing.T) {
+	var f findings
+	for i := range 1000 {
+		f.add(NoOutcome, "x", "%s", strings.Repeat("a", i))
+		f.add(WrongTransfer, "y", "%s", strings.Repeat("b", i))
+	}
+	if n, _ := f.counts(); len(f.listed()) != findingsMax || n != 2000 {
+		t.Errorf("%d listed of %d", len(f.listed()), n)
+	}
+}
+
+// One leg to another account is one finding: the balances and laws that it breaks are its effects.
+func TestTheCauseComesFirst(t *testing.T) {
+	for name, spoil := range map[string]func(h *history){
+		"leg 3 to another bank's customer": func(h *history) {
+			for _, role := range []int{2, 6} {
+				h.transfer(settledOrder, role).CreditAccountID = toTigerBeetle(idOf(clara))
+			}
+			h.add(idOf(bruno), 0, -1_000)
+			h.add(idOf(clara), 0, 1_000)
+		},
+		"leg 2 to the wrong reserve": func(h *history) {
+			for _, role := range []int{1, 5} {
+				leg := h.transfer(settledOrder, role)
+				leg.DebitAccountID, leg.CreditAccountID = leg.CreditAccountID, leg.DebitAccountID
+			}
+			h.add(reserveOf(idOf(alice)), -1_000, 1_000)
+			h.add(reserveOf(idOf(bruno)), 1_000, -1_000)
+		},
+		"less than ordered": func(h *history) {
+			h.transfer(settledOrder, 6).Amount = tb.ToUint128(999)
+			h.add(transitOf(idOf(bruno)), -1, 0)
+			h.add(idOf(bruno), 0, -1)
+		},
+	} {
+		h := clean(t)
+		spoil(h)
+		verdict := h.audit()
+		if len(verdict.ByKind) != 1 || verdict.ByKind[WrongTransfer] == 0 || verdict.Findings[0].EffectCount < 2 {
+			t.Errorf("%s: %v %+v", name, verdict.ByKind, verdict.Findings)
+		}
+		// What the wrong leg does not explain is a finding of its own.
+		h.add(idOf(alice), 5, 5)
+		if verdict := h.audit(); verdict.ByKind[WrongBalance] != 1 || verdict.Findings[0].Kind != WrongTransfer {
+			t.Errorf("%s, and more: %v %+v", name, verdict.ByKind, verdict.Findings)
+		}
 	}
 }
 
@@ -423,7 +704,7 @@ func (h *history) order(payer, payee pix.Account, amount uint64) *pixv1.PaymentO
 }
 
 func (h *history) append(o *pixv1.PaymentOrder) {
-	h.orders = append(h.orders, Record{Offset: int64(len(h.orders)), Time: h.now, Value: encode(h.t, o)})
+	h.orders = append(h.orders, Record{Offset: int64(len(h.orders)), Time: h.now, Key: []byte(o.EndToEndId), Value: encode(h.t, o)})
 }
 
 func (h *history) message(order int) *pixv1.PaymentOrder {
@@ -434,16 +715,31 @@ func (h *history) message(order int) *pixv1.PaymentOrder {
 	return &o
 }
 
-func (h *history) letter(order int, reason string) {
-	value := h.orders[order].Value
-	letter, err := proto.Marshal(&pixv1.DeadLetter{
-		Topic: paymentsTopic, Offset: int64(order), ReasonCode: reason, Reason: "a test",
-		PayloadSizeBytes: uint64(len(value)), Payload: value,
-	})
+func (h *history) letter(order int, reason string, change ...func(*pixv1.DeadLetter)) {
+	r := h.orders[order]
+	message := &pixv1.DeadLetter{
+		Topic: paymentsTopic, Offset: int64(order), ReasonCode: reason, Reason: h.letterText(r, reason),
+		PayloadSizeBytes: uint64(len(r.Value)), Payload: r.Value,
+	}
+	for _, c := range change {
+		c(message)
+	}
+	letter, err := proto.Marshal(message)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.letters = append(h.letters, Record{Offset: int64(len(h.letters)), Value: letter})
+	h.letters = append(h.letters, Record{Offset: int64(len(h.letters)), Key: r.Key, Value: letter})
+}
+
+// letterText returns a text that names what is wrong.
+func (h *history) letterText(r Record, reason string) string {
+	read, invalid := readOrder(r.Value, h.now)
+	for _, flaw := range invalid {
+		if flaw.code == reason {
+			return fmt.Sprintf("%s: %q is wrong", flaw.field, flaw.value)
+		}
+	}
+	return fmt.Sprintf("end_to_end_id: %s is the id of another", read.id)
 }
 
 func (h *history) report(o *pixv1.PaymentOrder, reason string) {
@@ -459,7 +755,8 @@ func (h *history) appendReport(report *pixv1.SettlementReport) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.reports = append(h.reports, Record{Offset: int64(len(h.reports)), Value: value})
+	key := cmp.Or(report.OriginalEndToEndId, report.EndToEndId)
+	h.reports = append(h.reports, Record{Offset: int64(len(h.reports)), Time: h.now, Key: []byte(key), Value: value})
 }
 
 func (h *history) dropReports(order int) {
@@ -470,6 +767,12 @@ func (h *history) dropReports(order int) {
 		}
 	}
 	h.reports = kept
+}
+
+// sayInLetter replaces the dead letter of an order by one with a code and a text.
+func (h *history) sayInLetter(order int, reason, text string) {
+	h.dropLetter(order)
+	h.letter(order, reason, func(l *pixv1.DeadLetter) { l.Reason = text })
 }
 
 func (h *history) dropLetter(order int) {
@@ -527,7 +830,7 @@ func (h *history) resolve(o *pixv1.PaymentOrder, flags tb.TransferFlags, reason 
 	for _, leg := range legs {
 		t := *h.find(key.role(leg - 1))
 		t.ID, t.PendingID = toTigerBeetle(key.role(resolutionRole+leg-1)), t.ID
-		t.UserData32, t.Flags, t.Timeout = reasonOf(reason), flags.ToUint16(), 0
+		t.UserData32, t.Flags, t.Timeout, t.Timestamp = reasonOf(reason), flags.ToUint16(), 0, verdictAt(o.AcceptedAtUnixMs, reason)
 		h.transfers = append(h.transfers, t)
 	}
 }
@@ -538,7 +841,17 @@ func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit ac
 	h.transfers = append(h.transfers, tb.Transfer{
 		ID: toTigerBeetle(key.role(resolutionRole)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
 		UserData128: toTigerBeetle(names), UserData64: p.contentHash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
+		Timestamp: verdictAt(o.AcceptedAtUnixMs, reason),
 	})
+}
+
+// verdictAt returns the ledger's time of a verdict that waited for the deadline; 0 for others, which
+// get their time from stamp.
+func verdictAt(acceptedMs int64, reason string) uint64 {
+	if reason != "AB03" {
+		return 0
+	}
+	return uint64(time.UnixMilli(acceptedMs).Add(40 * time.Second).UnixNano())
 }
 
 // move adds a transfer that belongs to no payment, and moves the money.

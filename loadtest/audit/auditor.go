@@ -8,6 +8,7 @@ package audit
 import (
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -22,16 +23,18 @@ type Record struct {
 	Partition int32
 	Offset    int64
 	Time      time.Time
+	Key       []byte
 	Value     []byte
 	Seal      []byte // the record's header "seal": of responses
+	Writer    int64  // the id that the broker gave to its producer: another one after each start
 }
 
 func (r Record) String() string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
 
 // Auditor is the proof without I/O. Call, in this order: DeadLetter, Order, EndOfOrders,
-// Report, Answer, Account, Transfer, GroupLag, each for all there are, then Judge.
+// Report, Request, Answer, Account, Transfer, GroupLag, each for all there are, then Judge.
 //
-// It keeps about 200 bytes for each payment, and no record or transfer.
+// It keeps about 250 bytes for each payment, and no record or transfer.
 type Auditor struct {
 	findings
 	seed     maphash.Seed
@@ -55,8 +58,18 @@ type Auditor struct {
 	population      population             // of the issuance account
 	funded          map[accountID]struct{} // by the funding that the population asks for
 	marked          bool                   // the marker was read
-	deadline        time.Duration          // of the engines
+	deadline        time.Duration          // of the engines: the longest
+	deadlineMin     time.Duration          // the shortest, if it was changed
+	holdMax         time.Duration          // the longest timeout of holds
+	wrongClocks     []Interval
 	answers         answers
+	asked           asked
+	repeats         repeats
+	shortages       shortages
+	questions       map[accountID]openQuestions // by the receiving bank's transit account
+	elsewhere       map[number128][]int32       // more partitions with records of an id
+	committed       map[int32]int64
+	drifts          map[accountID]drift // by wrong legs that were posted
 	summary         Summary
 }
 
@@ -77,6 +90,13 @@ type Summary struct {
 	ReturnsRejected  map[string]int `json:"returns_rejected"` // by reason
 	RepeatedOrders   int            `json:"repeated_orders"`
 	RepeatedReports  int            `json:"repeated_reports"`
+	Requests         int            `json:"requests"`                  // questions to banks that the topic still keeps
+	RequestsUnread   string         `json:"requests_unread,omitempty"` // why they could not be read: nothing was checked by them
+	TakeOvers        int            `json:"take_overs"`                // that repeated reports prove of one engine, at least
+	Waited           int            `json:"waited"`                    // payments that waited for their deadline
+	WaitedOnTime     int            `json:"waited_on_time"`            // of these, ended within 2 s
+	ReasonsChecked   map[string]int `json:"reasons_checked"`           // refusals that follow from order and ledger
+	ReasonsUnchecked map[string]int `json:"reasons_unchecked"`         // refusals that only the engine's settings or queues explain
 	Transfers        int            `json:"transfers"`
 	Accounts         int            `json:"accounts"`
 	IssuanceCentavos int64          `json:"issuance_centavos"`
@@ -91,6 +111,7 @@ type letter struct {
 	reason      string
 	size        uint64
 	payloadHash uint64
+	keyHash     uint64
 	last        int64 // of a batch that cannot be read
 	met         bool  // its source record was read
 }
@@ -120,6 +141,48 @@ type payment struct {
 	posted      legs
 	voided      legs
 	acceptedMs  int64 // Unix time, of the earliest record
+	heldAt      uint64
+	asked       bool // its bank was asked about it
+	sending
+}
+
+// sending is what the records of pix.payments with one id and content have in common.
+type sending struct {
+	first  coordinates
+	copies int   // records, the first among them
+	sentMs int64 // Unix time of the earliest record, by its writer's clock
+	// reports is how many there are, report the first.
+	reports int
+	report  delivery
+}
+
+func sendingOf(r Record) sending {
+	return sending{first: coordinates{r.Partition, r.Offset}, copies: 1, sentMs: r.Time.UnixMilli()}
+}
+
+// sentAgain takes another record with an id.
+func (a *Auditor) sentAgain(key number128, s *sending, r Record) {
+	s.copies++
+	s.sentMs = min(s.sentMs, r.Time.UnixMilli())
+	a.inPartition(key, s, r.Partition)
+}
+
+// inPartition notes that a record with an id is in a partition, so messages about it may be there, too.
+func (a *Auditor) inPartition(key number128, s *sending, partition int32) {
+	if s.first.partition != partition && !slices.Contains(a.elsewhere[key], partition) {
+		a.elsewhere[key] = append(a.elsewhere[key], partition)
+	}
+}
+
+// place returns what is wrong with the key and the partition of a message about an order, or nil.
+func (a *Auditor) place(key number128, s *sending, r Record, wanted endToEndID) error {
+	switch {
+	case string(r.Key) != string(wanted[:]):
+		return fmt.Errorf("its key is %.64q, it must be %s", r.Key, wanted)
+	case r.Partition != s.first.partition && !slices.Contains(a.elsewhere[key], r.Partition):
+		return fmt.Errorf("it is in partition %d, its order in partition %d", r.Partition, s.first.partition)
+	}
+	return nil
 }
 
 // legs is a set of legs: bit n-1 is leg n.
@@ -182,6 +245,13 @@ func NewAuditor(orders int) *Auditor {
 	return &Auditor{
 		seed:        maphash.MakeSeed(),
 		deadline:    40 * time.Second,
+		deadlineMin: 40 * time.Second,
+		holdMax:     time.Minute,
+		repeats:     repeats{},
+		questions:   map[accountID]openQuestions{},
+		elsewhere:   map[number128][]int32{},
+		committed:   map[int32]int64{},
+		drifts:      map[accountID]drift{},
 		letters:     map[coordinates]*letter{},
 		payments:    make([]payment, 0, orders),
 		byKey:       make(map[number128]uint32, orders),
@@ -193,7 +263,8 @@ func NewAuditor(orders int) *Auditor {
 		originals:   map[number128]*original{},
 		burnt:       map[number128]struct{}{},
 		funded:      map[accountID]struct{}{},
-		summary:     Summary{Rejected: map[string]int{}, DeadLetters: map[string]int{}, ReturnsRejected: map[string]int{}},
+		summary: Summary{Rejected: map[string]int{}, DeadLetters: map[string]int{}, ReturnsRejected: map[string]int{},
+			ReasonsChecked: map[string]int{}, ReasonsUnchecked: map[string]int{}},
 	}
 }
 
@@ -207,8 +278,12 @@ func (a *Auditor) DeadLetter(r Record) {
 		a.add(WrongDeadLetter, "dead letter "+r.String(), "undecodable: %v", err)
 		return
 	}
-	if message.Topic == answersTopic {
-		a.summary.DeadLetters[forgedAnswer]++ // not a record of pix.payments
+	if message.Partition != r.Partition {
+		a.add(WrongDeadLetter, "dead letter "+r.String(), "it is in partition %d, its record in partition %d", r.Partition, message.Partition)
+	}
+	if message.Topic == answersTopic { // not a record of pix.payments
+		a.summary.DeadLetters[forgedAnswer]++
+		a.judgeForged(r, &message)
 		return
 	}
 	if message.Topic != paymentsTopic {
@@ -216,11 +291,12 @@ func (a *Auditor) DeadLetter(r Record) {
 		return
 	}
 	at := coordinates{message.Partition, message.Offset}
-	l := letter{reason: message.ReasonCode, size: message.PayloadSizeBytes, payloadHash: maphash.Bytes(a.seed, message.Payload), last: message.LastOffset}
+	a.judgeText(at, &message)
+	l := letter{reason: message.ReasonCode, size: message.PayloadSizeBytes, payloadHash: maphash.Bytes(a.seed, message.Payload), keyHash: maphash.Bytes(a.seed, r.Key), last: message.LastOffset}
 	if before := a.letters[at]; before != nil {
 		switch {
-		case before.size != l.size || before.payloadHash != l.payloadHash || before.last != l.last:
-			a.add(WrongDeadLetter, at.String(), "two dead letters of this record hold different payloads")
+		case before.size != l.size || before.payloadHash != l.payloadHash || before.last != l.last || before.keyHash != l.keyHash:
+			a.add(WrongDeadLetter, at.String(), "two dead letters of this record hold different payloads or keys")
 		case before.reason == tooManyReason:
 			before.reason = l.reason // how many waited at one delivery says nothing about the next
 		case before.reason != l.reason && l.reason != tooManyReason:
@@ -229,7 +305,7 @@ func (a *Auditor) DeadLetter(r Record) {
 		return
 	}
 	switch message.ReasonCode {
-	case "FF01", "FF08", "DT02", conflictReason, idTakenReason, tooManyReason:
+	case codeMalformed, codeBadID, codeBadAcceptance, conflictReason, idTakenReason, tooManyReason:
 	case unreadableReason:
 		if message.LastOffset < message.Offset {
 			a.add(WrongDeadLetter, at.String(), "it says %s and ends at offset %d", unreadableReason, message.LastOffset)
@@ -270,15 +346,14 @@ func (a *Auditor) Order(r Record) {
 	order, invalid := readOrder(r.Value, r.Time)
 	letter := a.letters[at]
 	if letter == nil {
-		if invalid != nil {
+		switch {
+		case invalid != nil:
 			a.add(NoDeadLetter, at.String(), "%v, but it has no dead letter", invalid)
-			return
+		case order.back != nil:
+			a.addReturn(order, r)
+		default:
+			a.addPayment(order, r)
 		}
-		if order.back != nil {
-			a.addReturn(order, at)
-			return
-		}
-		a.addPayment(order, at)
 		return
 	}
 	letter.met = true
@@ -289,12 +364,17 @@ func (a *Auditor) Order(r Record) {
 	if letter.size != uint64(len(r.Value)) || letter.payloadHash != maphash.Bytes(a.seed, r.Value[:min(len(r.Value), deadLetterPayloadMax)]) {
 		a.add(WrongDeadLetter, at.String(), "its dead letter holds another payload")
 	}
+	if letter.keyHash != maphash.Bytes(a.seed, r.Key[:min(len(r.Key), deadLetterKeyMax)]) {
+		a.add(WrongDeadLetter, at.String(), "its dead letter has another key")
+	}
 	switch {
 	case invalid == nil && letter.reason == idTakenReason:
 		// Nothing in the clearing house makes this happen: somebody searched for it, or forged.
 		a.add(IDsCollide, order.id.String(), "%v has a dead letter %s: the ledger holds another EndToEndId under its transfer ids", at, letter.reason)
 	case invalid != nil && (letter.reason == conflictReason || letter.reason == idTakenReason || letter.reason == tooManyReason):
 		a.add(WrongDeadLetter, at.String(), "its dead letter says %s, but it is not a payment at all: %v", letter.reason, invalid)
+	case invalid != nil && !invalid.has(letter.reason):
+		a.add(WrongDeadLetter, at.String(), "its dead letter says %s, it must say %s: %v", letter.reason, invalid.codes(), invalid)
 	case invalid == nil && letter.reason != conflictReason && letter.reason != tooManyReason:
 		a.add(WrongDeadLetter, order.id.String(), "%v is a valid payment, but it has a dead letter %s", at, letter.reason)
 	case invalid == nil && order.back != nil:
@@ -305,12 +385,15 @@ func (a *Auditor) Order(r Record) {
 	}
 }
 
-func (a *Auditor) addPayment(o order, at coordinates) {
+// deadLetterKeyMax bounds the key of a dead letter, as the source's may be anything.
+const deadLetterKeyMax = 256
+
+func (a *Auditor) addPayment(o order, r Record) {
 	key := paymentKey(o.id, o.minutes)
 	index, known := a.byKey[key]
 	if !known {
 		a.byKey[key] = uint32(len(a.payments))
-		a.payments = append(a.payments, payment{id: o.id, minutes: uint32(o.minutes), content: o.content, contentHash: o.hash, acceptedMs: o.acceptedMs})
+		a.payments = append(a.payments, payment{id: o.id, minutes: uint32(o.minutes), content: o.content, contentHash: o.hash, acceptedMs: o.acceptedMs, sending: sendingOf(r)})
 		return
 	}
 	before := &a.payments[index]
@@ -318,9 +401,10 @@ func (a *Auditor) addPayment(o order, at coordinates) {
 	case before.id != o.id:
 		a.add(IDsCollide, o.id.String(), "its transfers have the ids of %s", before.id)
 	case before.content != o.content:
-		a.add(TwoContents, o.id.String(), "%v has other content than an earlier record, and neither has a dead letter", at)
+		a.add(TwoContents, o.id.String(), "%v has other content than an earlier record, and neither has a dead letter", coordinates{r.Partition, r.Offset})
 	default:
 		before.acceptedMs = min(before.acceptedMs, o.acceptedMs)
+		a.sentAgain(key, &before.sending, r)
 		a.summary.RepeatedOrders++
 	}
 }
@@ -334,8 +418,16 @@ func (a *Auditor) EndOfOrders() {
 		index, known := a.byKey[c.key]
 		if !known {
 			a.add(WrongDeadLetter, c.record.String(), "its dead letter says %s, but no other record with its EndToEndId is a payment", c.reason)
-		} else if p := &a.payments[index]; p.content == c.content && c.reason == conflictReason {
+			continue
+		}
+		p := &a.payments[index]
+		a.inPartition(c.key, &p.sending, c.record.partition)
+		switch {
+		case p.content != c.content:
+		case c.reason == conflictReason:
 			a.add(WrongDeadLetter, p.id.String(), "the dead letter of %v says %s, but its content is that of the payment", c.record, c.reason)
+		default:
+			p.copies++ // at another delivery it may have had a report
 		}
 	}
 	for at, letter := range a.letters {
@@ -369,6 +461,11 @@ func (a *Auditor) Report(r Record) {
 		a.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is its order", r, paymentsTopic)
 		return
 	}
+	key := paymentKey(id, minutes)
+	if err := a.place(key, &p.sending, r, id); err != nil {
+		a.add(WrongPlace, id.String(), "report %v: %v", r, err)
+	}
+	a.repeats.saw(key, &p.sending, r)
 	hash := maphash.Bytes(a.seed, r.Value)
 	if p.reported {
 		a.summary.RepeatedReports++
@@ -437,7 +534,11 @@ const (
 
 // Transfer takes a transfer of the ledger.
 func (a *Auditor) Transfer(t tb.Transfer) {
+	if a.summary.Transfers == 0 {
+		a.followAccounts()
+	}
 	a.summary.Transfers++
+	a.shortages.take(t)
 	if t.Ledger != ledgerNumber {
 		a.add(UnexplainedMoney, transferName(t), "it is in ledger %d, but all money is in %d", t.Ledger, ledgerNumber)
 		return
@@ -480,8 +581,9 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 	leg := int(t.Code)
 	bit := firstLeg << (leg - 1)
 	flags := t.TransferFlags()
+	var cause *Finding // the last that is wrong with what it moves
 	wrong := func(format string, arguments ...any) {
-		a.add(WrongTransfer, p.id.String(), "leg %d: %s", leg, fmt.Sprintf(format, arguments...))
+		cause = a.add(WrongTransfer, p.id.String(), "leg %d: %s", leg, fmt.Sprintf(format, arguments...))
 	}
 	of := p.content
 	if flags.Pending && !of.moves(t) {
@@ -496,8 +598,12 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 	if debit, credit := of.leg(leg); fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit {
 		wrong("it moves money from %s to %s", nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)))
 	}
-	if amount, ok := centavos(t.Amount); !ok || amount != of.centavos {
+	amount, ok := centavos(t.Amount)
+	if !ok || amount != of.centavos {
 		wrong("its amount is %s centavos, the order's is %d", decimal(t.Amount), of.centavos)
+	}
+	if cause != nil && ok && flags.PostPendingTransfer {
+		a.mislead(cause, fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID), amount, of, leg)
 	}
 	switch {
 	case flags.Pending:
@@ -507,7 +613,12 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 		if names, ispb := userData(p.id, uint64(p.minutes)); fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
 			wrong("its user_data does not name the payment")
 		}
+		a.judgeHold(t, wrong)
 		p.held |= bit
+		if leg == 1 {
+			p.heldAt = t.Timestamp
+			a.ask(of.payee, 1, t.Timestamp)
+		}
 		return
 	case flags.PostPendingTransfer:
 		p.posted |= bit
@@ -522,6 +633,7 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 	}
 	if leg == 1 {
 		p.verdict, p.decidedAt = t.UserData32, t.Timestamp
+		a.ask(p.content.payee, -1, t.Timestamp)
 		if o := a.originals[key]; o != nil && flags.PostPendingTransfer {
 			o.settledAt = t.Timestamp
 		}
@@ -536,7 +648,7 @@ func (a *Auditor) takeReceipt(t tb.Transfer) {
 		return
 	}
 	p.receipt = true
-	p.verdict = t.UserData32
+	p.verdict, p.decidedAt = t.UserData32, t.Timestamp
 	wrong := func(format string, arguments ...any) {
 		a.add(WrongTransfer, p.id.String(), "receipt: %s", fmt.Sprintf(format, arguments...))
 	}
@@ -560,23 +672,8 @@ func (a *Auditor) takeReceipt(t tb.Transfer) {
 	if t.UserData32 == 0 {
 		wrong("it has no reason")
 	}
-	if age, early := a.refusedTooEarly(t, p.acceptedMs); early {
-		wrong("it says %s after %v, sooner than half of the deadline (%v)", tooLateReason, age, a.deadline)
-	}
-}
-
-// tooLateReason is of an order that was too old to end in time when the engine saw it. The engine
-// must not refuse one that is younger than half of the deadline.
-const tooLateReason = "LQ10"
-
-// clockSkewMax is how far an engine's clock may be from the ledger's.
-const clockSkewMax = 2 * time.Second
-
-// refusedTooEarly returns the age of an order at its verdict, and whether the verdict says that
-// a young one was too old.
-func (a *Auditor) refusedTooEarly(verdict tb.Transfer, acceptedMs int64) (age time.Duration, early bool) {
-	age = time.Duration(int64(verdict.Timestamp) - acceptedMs*time.Millisecond.Nanoseconds())
-	return age, reasonText(verdict.UserData32) == tooLateReason && age < a.deadline/2-clockSkewMax
+	a.judgeAge(t, p.acceptedMs, wrong)
+	a.checkBusy(t, p.content.payee, p.since(p.acceptedMs), wrong)
 }
 
 var linkedFlag = tb.TransferFlags{Linked: true}.ToUint16()
@@ -587,6 +684,8 @@ func (a *Auditor) Judge() Verdict {
 		a.judgePayment(&a.payments[i])
 	}
 	a.judgeReturns()
+	a.judgeDeadlines()
+	a.judgeRepeats()
 	a.judgeFundings()
 	a.judgeAccounts()
 	a.summary.Accounts = len(a.accounts)
@@ -608,7 +707,7 @@ func (a *Auditor) judgePayment(p *payment) {
 	}
 	decided := p.receipt || p.posted&firstLeg != 0 || p.voided&firstLeg != 0
 	if !p.reported {
-		a.add(NoOutcome, p.id.String(), "no report and no dead letter; in the ledger: %s", p.ledgerState())
+		a.add(NoOutcome, p.id.String(), "no report and no dead letter of %v (%s); in the ledger: %s", p.first, a.progress(p.first), p.ledgerState())
 	}
 	if !decided {
 		if p.reported {
@@ -618,6 +717,10 @@ func (a *Auditor) judgePayment(p *payment) {
 			a.add(LegsDisagree, p.id.String(), "%s", p.ledgerState())
 		}
 		return
+	}
+	a.judgeAsked(p.id, p.asked, p.posted&firstLeg != 0, p.voided&firstLeg != 0, p.verdict, p.heldAt)
+	if p.receipt && p.posted|p.voided == 0 {
+		a.judgeRefusal(p)
 	}
 	a.judgeAnswer(p.id, p.content.payee, p.posted&firstLeg != 0, p.voided&firstLeg != 0, p.verdict, p.decidedAt)
 	settled := p.settledInLedger()
@@ -630,6 +733,14 @@ func (a *Auditor) judgePayment(p *payment) {
 	case p.reported && p.reason != p.verdict:
 		a.add(LedgerDisagrees, p.id.String(), "reported with the reason %s, the ledger's is %s", reasonText(p.reason), reasonText(p.verdict))
 	}
+}
+
+// progress says whether the engines have finished a record.
+func (a *Auditor) progress(c coordinates) string {
+	if committed, known := a.committed[c.partition]; known && c.offset >= committed {
+		return fmt.Sprintf("the engines have not finished it: they are at offset %d", committed)
+	}
+	return "the engines have finished it"
 }
 
 func (p *payment) outcome() string {

@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
@@ -85,16 +87,57 @@ func (a *Auditor) expect(debit, credit accountID, amount uint64) {
 	a.expected[credit] = to
 }
 
+// drift is how far wrong legs moved an account from where the reports put it, and the first of them.
+type drift struct {
+	debits, credits int64
+	cause           *Finding
+}
+
+// mislead notes what a wrong leg did in place of the right one.
+func (a *Auditor) mislead(cause *Finding, debit, credit accountID, amount uint64, insteadOf content, leg int) {
+	move := func(id accountID, debits, credits int64) {
+		d := a.drifts[id]
+		if d.cause == nil {
+			d.cause = cause
+		}
+		a.drifts[id] = drift{d.debits + debits, d.credits + credits, d.cause}
+	}
+	fromRight, toRight := insteadOf.leg(leg)
+	move(debit, int64(amount), 0)
+	move(credit, 0, int64(amount))
+	move(fromRight, -int64(insteadOf.centavos), 0)
+	move(toRight, 0, -int64(insteadOf.centavos))
+}
+
+// off describes how far debits or credits are from what they must be.
+func off(is, want uint64) string {
+	switch {
+	case is > want:
+		return fmt.Sprintf("%d too much", is-want)
+	case is < want:
+		return fmt.Sprintf("%d too little", want-is)
+	}
+	return "right"
+}
+
 // judgeAccounts compares each account with the sum of funding and reports.
 func (a *Auditor) judgeAccounts() {
 	for id, account := range a.accounts {
 		if account.pending != (movement{}) {
 			a.add(Pending, nameOf(id), "%d centavos of debits and %d of credits are pending", account.pending.debits, account.pending.credits)
 		}
-		if want := a.expected[id]; account.posted != want {
-			a.add(WrongBalance, nameOf(id), "debits %d, credits %d centavos; by funding and reports %d and %d (%+d)",
-				account.posted.debits, account.posted.credits, want.debits, want.credits, account.posted.balance()-want.balance())
+		want := a.expected[id]
+		if account.posted == want {
+			continue
 		}
+		detail := fmt.Sprintf("debits %d (%s), credits %d centavos (%s), by funding and reports",
+			account.posted.debits, off(account.posted.debits, want.debits), account.posted.credits, off(account.posted.credits, want.credits))
+		d := a.drifts[id]
+		if d.cause != nil && int64(account.posted.debits-want.debits) == d.debits && int64(account.posted.credits-want.credits) == d.credits {
+			d.cause.effect("balance of %s: %s", nameOf(id), detail)
+			continue
+		}
+		a.add(WrongBalance, nameOf(id), "%s", detail)
 	}
 	for id, want := range a.expected {
 		if _, known := a.accounts[id]; !known {
@@ -104,39 +147,76 @@ func (a *Auditor) judgeAccounts() {
 	a.judgeLaws()
 }
 
-// judgeLaws checks the laws of money in the ledger, whatever the reports say.
+// judgeLaws checks the laws of money in the ledger, whatever the reports say. A law that holds but
+// for wrong legs is an effect of these.
 func (a *Auditor) judgeLaws() {
+	var causes *Finding
+	driftOf := func(id accountID) int64 {
+		d := a.drifts[id]
+		if causes == nil && d.cause != nil {
+			causes = d.cause
+		}
+		return d.credits - d.debits
+	}
+	is := a.lawsOf(func(id accountID) int64 { return a.accounts[id].posted.balance() })
+	without := a.lawsOf(func(id accountID) int64 { return a.accounts[id].posted.balance() - driftOf(id) })
+	for i, l := range is {
+		if l.left == l.right {
+			continue
+		}
+		detail := fmt.Sprintf("%s: %d is not %d centavos", l.name, l.left, l.right)
+		if causes != nil && without[i].left == without[i].right {
+			causes.effect("law of %s: %s", l.subject, detail)
+			continue
+		}
+		a.add(BrokenLaw, l.subject, "%s", detail)
+	}
+}
+
+// law is an equation that must hold.
+type law struct {
+	subject, name string
+	left, right   int64
+}
+
+// lawsOf returns the laws with their two sides, always in the same order.
+func (a *Auditor) lawsOf(balance func(accountID) int64) (laws []law) {
 	customers := map[accountID]int64{} // by transit account
+	var banks []accountID
+	bank := func(transit accountID) accountID {
+		if _, known := customers[transit]; !known {
+			customers[transit] = 0
+			banks = append(banks, transit)
+		}
+		return transit
+	}
 	var reserves int64
-	for id, account := range a.accounts {
+	for id := range a.accounts {
 		switch kindOf(id) {
 		case kindCustomer:
-			customers[transitOf(id)] += account.posted.balance()
+			customers[bank(transitOf(id))] += balance(id)
 		case kindReserve:
-			reserves += account.posted.balance()
-			customers[transitOf(id)] += 0 // a bank without customers counts, too
+			reserves += balance(id)
+			bank(transitOf(id)) // a bank without customers counts, too
 		case kindTransit:
-			customers[id] += 0
+			bank(id)
 		}
 	}
-	law := func(subject, name string, left, right int64) {
-		if left != right {
-			a.add(BrokenLaw, subject, "%s: %d is not %d centavos", name, left, right)
-		}
-	}
-	for transit, sum := range customers {
-		reserve := reserveOf(transit)
-		held := a.accounts[transit].posted.balance()
+	slices.SortFunc(banks, func(x, y accountID) int { return cmp.Or(cmp.Compare(x.high, y.high), cmp.Compare(x.low, y.low)) })
+	for _, transit := range banks {
 		f := a.banks[transit]
-		law(nameOf(transit), "reserve + transit = funding − deposits", a.accounts[reserve].posted.balance()+held, f.reserve-f.deposits)
-		law(nameOf(transit), "transit + its customers = 0", held+sum, 0)
+		laws = append(laws,
+			law{nameOf(transit), "reserve + transit = funding − deposits", balance(reserveOf(transit)) + balance(transit), f.reserve - f.deposits},
+			law{nameOf(transit), "transit + its customers = 0", balance(transit) + customers[transit], 0})
 	}
-	law("all banks", "sum of the reserves = sum of their funding", reserves, a.issued)
-	law("issuance", "issuance = −sum of the reserves", a.accounts[issuance].posted.balance(), -reserves)
+	return append(laws,
+		law{"all banks", "sum of the reserves = sum of their funding", reserves, a.issued},
+		law{"issuance", "issuance = −sum of the reserves", balance(issuance), -reserves})
 }
 
 // GroupLag takes the engine group's offset in a partition, and the partition's end.
 func (a *Auditor) GroupLag(partition int32, committed, end int64) {
+	a.committed[partition] = committed
 	if committed != end {
 		a.add(Lag, fmt.Sprintf("partition %d of %s", partition, paymentsTopic), "the group %s has committed %d of %d", engineGroup, committed, end)
 	}

@@ -2,12 +2,18 @@ package audit
 
 import "fmt"
 
-// Finding is one thing that is wrong.
+// Finding is one thing that is wrong, with all that are wrong in the same way.
 type Finding struct {
 	Kind string `json:"kind"`
 	// Subject is an EndToEndId if there is one, else a record, an account or a transfer.
 	Subject string `json:"subject"`
 	Detail  string `json:"detail"`
+	// Count is how many findings differ from this one only in ids and numbers, itself included.
+	Count int      `json:"count"`
+	Also  []string `json:"also,omitempty"` // some of the others
+	// Effects are what is wrong only because of this.
+	Effects     []string `json:"effects,omitempty"`
+	EffectCount int      `json:"effect_count,omitempty"`
 }
 
 // The kinds of findings.
@@ -37,10 +43,19 @@ const (
 	NoMark             = "return of a payment without a mark"
 	NoAnswer           = "outcome without the word of the payee's bank"
 	IDsCollide         = "two EndToEndIds with one transfer id"
+	WrongPlace         = "message with another key, or in another partition"
+	RepeatedReport     = "reports repeated without a redelivery"
+	WrongQuestion      = "request that is not about the payment"
+	WrongReason        = "refusal that is not justified"
+	WrongDeadline      = "deadline that was not kept"
 )
 
-// findingsMax bounds the list; all findings are counted.
-const findingsMax = 50
+// Bounds of the list. All findings are counted.
+const (
+	findingsMax = 50
+	alsoMax     = 2
+	effectsMax  = 5
+)
 
 // findings collects findings.
 type findings struct {
@@ -49,14 +64,16 @@ type findings struct {
 }
 
 type kindFindings struct {
-	count int
-	list  []Finding
+	count  int
+	list   []*Finding
+	byForm map[string]*Finding // by the detail without what differs from payment to payment
 }
 
-func (f *findings) add(kind, subject, format string, arguments ...any) {
+// add adds a finding. It returns the one to which effects can be added, or nil above the limit.
+func (f *findings) add(kind, subject, format string, arguments ...any) *Finding {
 	of := f.byKind[kind]
 	if of == nil {
-		of = &kindFindings{}
+		of = &kindFindings{byForm: map[string]*Finding{}}
 		if f.byKind == nil {
 			f.byKind = map[string]*kindFindings{}
 		}
@@ -64,9 +81,59 @@ func (f *findings) add(kind, subject, format string, arguments ...any) {
 		f.kinds = append(f.kinds, kind)
 	}
 	of.count++
-	if len(of.list) < findingsMax {
-		of.list = append(of.list, Finding{kind, subject, fmt.Sprintf(format, arguments...)})
+	detail := fmt.Sprintf(format, arguments...)
+	form := Form(detail)
+	found := of.byForm[form]
+	switch {
+	case found == nil && len(of.list) < findingsMax:
+		found = &Finding{Kind: kind, Subject: subject, Detail: detail, Count: 1}
+		of.list, of.byForm[form] = append(of.list, found), found
+	case found != nil:
+		found.Count++
+		if len(found.Also) < alsoMax && (subject != found.Subject || detail != found.Detail) {
+			found.Also = append(found.Also, subject+": "+detail)
+		}
 	}
+	return found
+}
+
+// effect adds what is wrong only because of a finding.
+func (f *Finding) effect(format string, arguments ...any) {
+	if f.EffectCount++; f.EffectCount <= effectsMax {
+		f.Effects = append(f.Effects, fmt.Sprintf(format, arguments...))
+	}
+}
+
+// Form returns a detail with # in the place of every word that holds a digit: what is wrong in
+// the same way has the same form.
+func Form(detail string) string {
+	form, word, digit := make([]byte, 0, len(detail)), 0, false
+	isWord := func(c byte) bool {
+		return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '/' || c == '.' || c == '+' || c == '-'
+	}
+	for i := 0; i <= len(detail); i++ {
+		if i < len(detail) && isWord(detail[i]) {
+			digit = digit || detail[i] >= '0' && detail[i] <= '9' && !reasonIn(detail[word:])
+			continue
+		}
+		if digit {
+			form = append(form, '#')
+		} else {
+			form = append(form, detail[word:i]...)
+		}
+		if i < len(detail) {
+			form = append(form, detail[i])
+		}
+		word, digit = i+1, false
+	}
+	return string(form)
+}
+
+// reasonIn reports whether a text begins with a reason code, such as AB03: findings about
+// different reasons are different.
+func reasonIn(text string) bool {
+	letter := func(i int) bool { return text[i] >= 'A' && text[i] <= 'Z' }
+	return len(text) >= 4 && letter(0) && letter(1) && (len(text) == 4 || text[4] == ' ' || text[4] == ',' || text[4] == ';' || text[4] == ':' || text[4] == ')')
 }
 
 // counts returns the number of findings, also by kind.
@@ -79,16 +146,20 @@ func (f *findings) counts() (total int, byKind map[string]int) {
 	return total, byKind
 }
 
-// listed returns at most findingsMax findings. The kinds take turns, so that a repeated
-// finding does not hide the others.
+// listed returns at most findingsMax findings, those with effects first: they are the causes.
+// The kinds take turns, so that none hides the others.
 func (f *findings) listed() []Finding {
-	var list []Finding
+	var causes, list []Finding
 	for turn := range findingsMax {
 		for _, kind := range f.kinds {
-			if of := f.byKind[kind]; turn < len(of.list) && len(list) < findingsMax {
-				list = append(list, of.list[turn])
+			if of := f.byKind[kind]; turn < len(of.list) && len(causes)+len(list) < findingsMax {
+				if found := *of.list[turn]; found.EffectCount > 0 {
+					causes = append(causes, found)
+				} else {
+					list = append(list, found)
+				}
 			}
 		}
 	}
-	return list
+	return append(causes, list...)
 }

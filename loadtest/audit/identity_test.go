@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -102,6 +103,9 @@ func TestReadOrderRefusesWhatThePlatformRefuses(t *testing.T) {
 		theirs := judgedByPlatform(value, at)
 		if (ours == nil) != (theirs == nil) {
 			t.Fatalf("mutation %d, %x: the audit says %v, the platform %v", i, value, ours, theirs)
+		}
+		if invalid, ok := errors.AsType[*pix.Invalid](theirs); ok && !ours.told(invalid.Reason.String(), invalid.Error()) {
+			t.Fatalf("mutation %d, %x: the platform's dead letter says %s, %q; to the audit it must say %s: %+v", i, value, invalid.Reason, invalid, ours.codes(), ours)
 		}
 	}
 }

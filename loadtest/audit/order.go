@@ -3,7 +3,6 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -18,7 +17,7 @@ type order struct {
 	content content
 	hash    uint64         // of the content, as in receipts
 	back    *returnContent // of a return, whose id begins with D; nil for a payment
-	// acceptedMs is Unix time. A return has it in back.
+	// acceptedMs is Unix time.
 	acceptedMs int64
 }
 
@@ -36,34 +35,42 @@ const (
 	deadLetterPayloadMax = 64 << 10
 )
 
-// readOrder judges a record by the documentation of the messages, whatever the engine did. An
-// error means that the record must have a dead letter.
-func readOrder(value []byte, recordTime time.Time) (order, error) {
+// readOrder judges a record by the documentation of the messages, whatever the engine did. A
+// record with flaws must have a dead letter.
+func readOrder(value []byte, recordTime time.Time) (order, flaws) {
 	var message pixv1.PaymentOrder
 	// The decoder of the services, too. It is stricter than proto.Unmarshal: a known field with
 	// a wrong wire type is an error. There must be one answer to what is undecodable.
 	if err := message.UnmarshalVT(value); err != nil {
-		return order{}, fmt.Errorf("undecodable: %w", err)
+		return order{}, flaws{{codeMalformed, "value", fmt.Sprint(len(value)), fmt.Errorf("undecodable: %w", err)}}
 	}
 	if message.ReturnOrder != nil {
 		return readReturn(&message, recordTime)
 	}
-	id, minutes, err := parseEndToEndID(message.EndToEndId)
-	if err != nil {
-		return order{}, err
+	var found flaws
+	id, minutes, idErr := parseEndToEndID(message.EndToEndId)
+	found.note(idErr, codeBadID, "end_to_end_id", message.EndToEndId)
+	content, contentErr := readContent(message.Payer, message.Payee, message.AmountCentavos)
+	if contentErr != nil {
+		found.noteAccount("payer", message.Payer)
+		found.noteAccount("payee", message.Payee)
 	}
-	content, err := readContent(message.Payer, message.Payee, message.AmountCentavos)
-	if err != nil {
-		return order{}, err
+	if ispb := message.Payer.GetIspb(); idErr == nil && ispb != string(id[1:9]) {
+		found.note(fmt.Errorf("the EndToEndId's PSP is %s, the payer's %.64q", id[1:9], ispb), codeBadID, "end_to_end_id", message.EndToEndId)
 	}
-	if ispb := message.Payer.Ispb; ispb != string(id[1:9]) {
-		return order{}, fmt.Errorf("the EndToEndId's PSP is %s, the payer's %s", id[1:9], ispb)
+	found.note(checkCentavos(message.AmountCentavos), codeMalformed, "amount_centavos", fmt.Sprint(message.AmountCentavos))
+	if n := len(message.RemittanceInformation); n > remittanceBytesMax {
+		found.note(fmt.Errorf("the remittance information has %d bytes", n), codeMalformed, "remittance_information", fmt.Sprint(n))
 	}
-	if len(message.RemittanceInformation) > remittanceBytesMax || !utf8.ValidString(message.RemittanceInformation) {
-		return order{}, errors.New("the remittance information is too long or not UTF-8")
+	if !utf8.ValidString(message.RemittanceInformation) {
+		found.note(fmt.Errorf("the remittance information is not UTF-8"), codeMalformed, "remittance_information", "")
 	}
-	if err := checkAcceptance(message.AcceptedAtUnixMs, minutes, recordTime); err != nil {
-		return order{}, err
+	found.noteAcceptance(message.AcceptedAtUnixMs, minutes, idErr == nil, recordTime, "end_to_end_id", message.EndToEndId)
+	if found == nil && contentErr != nil { // never: each part was looked at
+		found.note(contentErr, codeMalformed, "value", "")
+	}
+	if found != nil {
+		return order{}, found
 	}
 	return order{id: id, minutes: minutes, content: content, hash: contentHash(&message), acceptedMs: message.AcceptedAtUnixMs}, nil
 }
@@ -75,15 +82,16 @@ func checkCentavos(centavos uint64) error {
 	return nil
 }
 
-func checkAcceptance(accepted int64, minutes uint64, recordTime time.Time) error {
+// noteAcceptance notes what is wrong with an acceptance time. The minutes are those of the id, if
+// it has any.
+func (f *flaws) noteAcceptance(accepted int64, minutes uint64, hasMinutes bool, recordTime time.Time, idField, id string) {
 	minute := epoch.UnixMilli() + int64(minutes)*time.Minute.Milliseconds()
-	if accepted < minute-tolerance.Milliseconds() || accepted > minute+tolerance.Milliseconds() {
-		return fmt.Errorf("accepted at %d ms, more than %v from the id's minute", accepted, tolerance)
+	if hasMinutes && (accepted < minute-tolerance.Milliseconds() || accepted > minute+tolerance.Milliseconds()) {
+		f.note(fmt.Errorf("accepted at %d ms, more than %v from the id's minute", accepted, tolerance), codeBadID, idField, id)
 	}
 	if accepted > recordTime.UnixMilli()+acceptanceAheadMax.Milliseconds() {
-		return fmt.Errorf("accepted at %d ms, more than %v after the record's timestamp", accepted, acceptanceAheadMax)
+		f.note(fmt.Errorf("accepted at %d ms, more than %v after the record's timestamp", accepted, acceptanceAheadMax), codeBadAcceptance, "accepted_at_unix_ms", fmt.Sprint(accepted))
 	}
-	return nil
 }
 
 func readContent(payer, payee *pixv1.Account, centavos uint64) (c content, err error) {

@@ -67,35 +67,31 @@ func idIn(letter byte, t tb.Transfer) (endToEndID, error) {
 	return id, err
 }
 
-// readReturn judges a return. An error means that it must have a dead letter.
-func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, error) {
+// readReturn judges a return. One with flaws must have a dead letter.
+func readReturn(message *pixv1.PaymentOrder, recordTime time.Time) (order, flaws) {
 	m := message.ReturnOrder
+	var found flaws
 	if message.EndToEndId != "" || message.Payer.SizeVT()+message.Payee.SizeVT() > 0 || message.AmountCentavos != 0 || message.AcceptedAtUnixMs != 0 || message.RemittanceInformation != "" {
-		return order{}, errors.New("it is a return, but has fields of a payment")
+		found.note(errors.New("it is a return, but has fields of a payment"), codeMalformed, "return_order", "")
 	}
-	id, minutes, err := parseIDOf('D', m.ReturnId)
-	if err != nil {
-		return order{}, err
-	}
+	id, minutes, idErr := parseIDOf('D', m.ReturnId)
+	found.note(idErr, codeBadID, "return_id", m.ReturnId)
 	original, originalMinutes, err := parseEndToEndID(m.OriginalEndToEndId)
-	if err != nil {
-		return order{}, err
-	}
+	found.note(err, codeBadID, "original_end_to_end_id", m.OriginalEndToEndId)
 	if !slices.Contains(returnReasons, m.ReasonCode) {
-		return order{}, fmt.Errorf("%.64q is not a reason for a return", m.ReasonCode)
+		found.note(fmt.Errorf("%.64q is not a reason for a return", m.ReasonCode), codeMalformed, "reason_code", m.ReasonCode)
 	}
-	if err := checkCentavos(m.AmountCentavos); err != nil {
-		return order{}, err
-	}
-	if err := checkAcceptance(m.AcceptedAtUnixMs, minutes, recordTime); err != nil {
-		return order{}, err
+	found.note(checkCentavos(m.AmountCentavos), codeMalformed, "amount_centavos", fmt.Sprint(m.AmountCentavos))
+	found.noteAcceptance(m.AcceptedAtUnixMs, minutes, idErr == nil, recordTime, "return_id", m.ReturnId)
+	if found != nil {
+		return order{}, found
 	}
 	text := append(append(original[:], '/'), m.ReasonCode+"/"...)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, m.AmountCentavos))
-	reason, err := reasonNumber(m.ReasonCode)
-	return order{id: id, minutes: minutes, hash: binary.BigEndian.Uint64(sum[:]), back: &returnContent{
+	reason, _ := reasonNumber(m.ReasonCode) // it is one of returnReasons
+	return order{id: id, minutes: minutes, hash: binary.BigEndian.Uint64(sum[:]), acceptedMs: m.AcceptedAtUnixMs, back: &returnContent{
 		original: original, minutes: originalMinutes, centavos: m.AmountCentavos, reason: reason, acceptedMs: m.AcceptedAtUnixMs,
-	}}, err
+	}}, nil
 }
 
 // paymentReturn is what the audit keeps about a return.
@@ -116,6 +112,9 @@ type paymentReturn struct {
 	posted      legs
 	voided      legs
 	conflicts   []returnContent
+	heldAt      uint64
+	asked       bool // the payer's bank of the original was asked about it
+	sending
 }
 
 // original is what is kept about a payment for its returns.
@@ -123,6 +122,7 @@ type original struct {
 	settledAt uint64 // by the ledger's clock; 0: it did not settle
 	returned  uint64 // centavos, in the ledger
 	marked    bool   // as a payment with returns
+	returns   []*paymentReturn
 }
 
 type returnConflict struct {
@@ -132,20 +132,23 @@ type returnConflict struct {
 	reason  string // of its dead letter
 }
 
-func (a *Auditor) addReturn(o order, at coordinates) {
+func (a *Auditor) addReturn(o order, r Record) {
 	before := a.returns[o.id]
 	switch {
 	case before == nil:
-		g := &paymentReturn{id: o.id, key: paymentKey(o.id, o.minutes), content: *o.back, contentHash: o.hash}
+		g := &paymentReturn{id: o.id, key: paymentKey(o.id, o.minutes), content: *o.back, contentHash: o.hash, sending: sendingOf(r)}
 		a.returns[o.id] = g
-		if key := paymentKey(o.back.original, o.back.minutes); a.originals[key] == nil {
+		key := paymentKey(o.back.original, o.back.minutes)
+		if a.originals[key] == nil {
 			a.originals[key] = &original{}
 		}
+		a.originals[key].returns = append(a.originals[key].returns, g)
 	case !before.content.same(*o.back):
-		a.add(TwoContents, o.id.String(), "%v has another content than an earlier record, and neither has a dead letter", at)
+		a.add(TwoContents, o.id.String(), "%v has another content than an earlier record, and neither has a dead letter", coordinates{r.Partition, r.Offset})
 	default:
 		// Equal copies may have different acceptance times. The earliest is the most lenient.
 		before.content.acceptedMs = min(before.content.acceptedMs, o.back.acceptedMs)
+		a.sentAgain(before.key, &before.sending, r)
 		a.summary.RepeatedOrders++
 	}
 }
@@ -153,10 +156,15 @@ func (a *Auditor) addReturn(o order, at coordinates) {
 func (a *Auditor) endOfReturns() {
 	a.summary.Returns = len(a.returns)
 	for _, c := range a.returnConflicts {
-		switch g := a.returns[c.id]; {
-		case g == nil:
+		g := a.returns[c.id]
+		if g == nil {
 			a.add(WrongDeadLetter, c.record.String(), "its dead letter says %s, but no other record with its RtrId is a return", c.reason)
-		case g.content.same(c.content) && c.reason == tooManyReason: // a copy
+			continue
+		}
+		a.inPartition(g.key, &g.sending, c.record.partition)
+		switch {
+		case g.content.same(c.content) && c.reason == tooManyReason:
+			g.copies++ // at another delivery it may have had a report
 		case g.content.same(c.content):
 			a.add(WrongDeadLetter, g.id.String(), "the dead letter of %v says %s, but its content is that of the return", c.record, c.reason)
 		default:
@@ -190,6 +198,10 @@ func (a *Auditor) returnReport(r Record, message *pixv1.SettlementReport) {
 		a.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is its order", r, paymentsTopic)
 		return
 	}
+	if err := a.place(g.key, &g.sending, r, g.content.original); err != nil {
+		a.add(WrongPlace, id.String(), "report %v: %v", r, err)
+	}
+	a.repeats.saw(g.key, &g.sending, r)
 	hash := maphash.Bytes(a.seed, r.Value)
 	if g.reported {
 		a.summary.RepeatedReports++
@@ -269,8 +281,12 @@ func (a *Auditor) takeReturnLeg(t tb.Transfer) {
 		wrong("no record of %s is its original %s", paymentsTopic, of.original)
 		return
 	}
-	if debit, credit := p.backwards(of.centavos).leg(leg); fromTigerBeetle(t.DebitAccountID) != debit || fromTigerBeetle(t.CreditAccountID) != credit {
-		wrong("it moves money from %s to %s", nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)))
+	from, to := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+	if debit, credit := p.backwards(of.centavos).leg(leg); from != debit || to != credit {
+		cause := a.add(WrongTransfer, g.id.String(), "leg %d: it moves money from %s to %s", leg, nameOf(from), nameOf(to))
+		if cause != nil && flags.PostPendingTransfer {
+			a.mislead(cause, from, to, amount, p.backwards(of.centavos), leg)
+		}
 	}
 	if p.legs()&bit == 0 {
 		wrong("the original has no such leg")
@@ -284,6 +300,10 @@ func (a *Auditor) takeReturnLeg(t tb.Transfer) {
 		}
 		g.held |= bit
 		g.slotKey = key
+		if leg == 1 {
+			g.heldAt = t.Timestamp
+			a.ask(p.content.payer, 1, t.Timestamp)
+		}
 	case flags.PostPendingTransfer:
 		g.posted |= bit
 	case flags.VoidPendingTransfer:
@@ -292,7 +312,11 @@ func (a *Auditor) takeReturnLeg(t tb.Transfer) {
 		wrong("it is neither held nor resolved: flags %#x", t.Flags)
 		return
 	}
+	if leg == 1 && !flags.Pending {
+		a.ask(p.content.payer, -1, t.Timestamp)
+	}
 	if flags.Pending {
+		a.judgeHold(t, wrong)
 		if low != leg-1 {
 			wrong("it is held with role %d", low)
 		}
@@ -329,8 +353,12 @@ func (a *Auditor) takeReturnVerdict(t tb.Transfer) {
 	if t.UserData64 != g.contentHash {
 		wrong("it is about other content")
 	}
-	if age, early := a.refusedTooEarly(t, g.content.acceptedMs); g.held == 0 && early { // a bank may give any code
-		wrong("it says %s after %v, sooner than half of the deadline (%v)", tooLateReason, age, a.deadline)
+	if g.held != 0 {
+		return // a bank may give any code
+	}
+	a.judgeAge(t, g.content.acceptedMs, wrong)
+	if p := a.originalOf(g.content); p != nil {
+		a.checkBusy(t, p.content.payer, g.since(g.content.acceptedMs), wrong)
 	}
 }
 
@@ -424,7 +452,7 @@ func (a *Auditor) judgeReturn(g *paymentReturn) {
 		a.add(WrongTransfer, subject, "it is held in a slot of %s that is marked as burnt", g.content.original)
 	}
 	if !g.reported {
-		a.add(NoOutcome, subject, "no report and no dead letter; in the ledger: %s", g.ledgerState())
+		a.add(NoOutcome, subject, "no report and no dead letter of %v (%s); in the ledger: %s", g.first, a.progress(g.first), g.ledgerState())
 	}
 	if g.decidedAt == 0 {
 		if g.reported {
@@ -435,7 +463,11 @@ func (a *Auditor) judgeReturn(g *paymentReturn) {
 		}
 		return
 	}
+	if g.held == 0 {
+		a.judgeReturnRefusal(g, p)
+	}
 	if p != nil {
+		a.judgeAsked(g.id, g.asked, g.posted&firstLeg != 0, g.voided&firstLeg != 0, g.verdict, g.heldAt)
 		a.judgeAnswer(g.id, p.content.payer, g.posted&firstLeg != 0, g.voided&firstLeg != 0, g.verdict, g.decidedAt)
 	}
 	settled := g.verdict == 0 && all != 0 && g.held == all && g.posted == all && g.voided == 0

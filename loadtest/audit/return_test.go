@@ -85,7 +85,8 @@ func (h *history) giveBack(order int, centavos uint64) *giver {
 }
 
 func (g *giver) append() {
-	g.h.orders = append(g.h.orders, Record{Offset: int64(len(g.h.orders)), Time: g.h.now, Value: encode(g.h.t, g.message)})
+	key := g.message.ReturnOrder.OriginalEndToEndId
+	g.h.orders = append(g.h.orders, Record{Offset: int64(len(g.h.orders)), Time: g.h.now, Key: []byte(key), Value: encode(g.h.t, g.message)})
 }
 
 // write keeps a chain as the ledger does: a resolution takes from its pending what it leaves out.
@@ -127,7 +128,11 @@ func (g *giver) void(slot int, reason string) {
 	g.h.write(ledger.AppendReturnVoid(nil, g.id, g.content, slot, g.payment.SameBank(), pix.MustReason(reason)))
 }
 func (g *giver) receipt(reason string, payerKnown bool) {
+	before := len(g.h.transfers)
 	g.h.write(ledger.AppendReturnReceipt(nil, g.id, g.content, pix.MustReason(reason), payerKnown))
+	if at := verdictAt(g.message.ReturnOrder.AcceptedAtUnixMs, reason); at != 0 {
+		g.h.transfers[before].Timestamp = at
+	}
 }
 
 func (g *giver) report(reason string) {
@@ -141,11 +146,7 @@ func (g *giver) report(reason string) {
 		}
 		report.Status, report.Payer, report.Payee = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, account(g.payment.Payee), account(g.payment.Payer)
 	}
-	value, err := report.MarshalVT()
-	if err != nil {
-		g.h.t.Fatal(err)
-	}
-	g.h.reports = append(g.h.reports, Record{Offset: int64(len(g.h.reports)), Time: g.h.now, Value: value})
+	g.h.appendReport(report)
 }
 
 func (g *giver) dropReports() {

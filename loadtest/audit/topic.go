@@ -17,6 +17,7 @@ const (
 	paymentsTopic    = "pix.payments"
 	settlementsTopic = "pix.settlements"
 	deadLettersTopic = "pix.dead-letters"
+	questionsTopic   = "pix.authorization-requests"
 	answersTopic     = "pix.authorization-responses"
 	engineGroup      = "clearing-engine"
 )
@@ -100,6 +101,19 @@ func sealOf(r *kgo.Record) []byte {
 	return nil
 }
 
+// behind returns a function that says where to go on in a topic that others write.
+func (t *topics) behind(ctx context.Context, config *Config, topic string) func(partition int32, offset int64) (next int64, known bool) {
+	return func(partition int32, offset int64) (next int64, known bool) {
+		if config.Behind == nil {
+			return 0, false
+		}
+		ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
+		defer cancel()
+		next, err := config.Behind(ctx, t.client, topic, partition, offset)
+		return next, err == nil && next > offset
+	}
+}
+
 const noProgressMax = 30 * time.Second
 
 // readAll calls take with every record of a topic between its bounds. Where nothing can be read,
@@ -156,7 +170,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 		}
 		fetches.EachError(func(_ string, partition int32, err error) {
 			var bomb *kgo.ErrDecompressTooLarge
-			if topic == answersTopic && errors.As(err, &bomb) { // no client can read it, so no engine has used it
+			if (topic == answersTopic || topic == questionsTopic) && errors.As(err, &bomb) { // no client can read it, so no engine has used it
 				next[partition] = bomb.NextOffset
 				client.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: {partition: {Epoch: -1, Offset: bomb.NextOffset}}})
 				if bomb.NextOffset >= left[partition] {
@@ -186,7 +200,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 			progressed = time.Now()
 			next[r.Partition] = r.Offset + 1
 			if !r.Attrs.IsControl() {
-				take(Record{r.Partition, r.Offset, r.Timestamp, r.Value, sealOf(r)})
+				take(Record{r.Partition, r.Offset, r.Timestamp, r.Key, r.Value, sealOf(r), r.ProducerID})
 			}
 			if r.Offset+1 >= end {
 				delete(left, r.Partition)

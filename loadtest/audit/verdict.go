@@ -29,18 +29,35 @@ func (v Verdict) Write(w io.Writer) {
 		fmt.Fprintf(w, "returns %d: settled %d (%d centavos), rejected %d%s\n",
 			s.Returns, s.Returned, s.ReturnedCentavos, total(s.ReturnsRejected), byReason(s.ReturnsRejected))
 	}
+	if n := total(s.ReasonsChecked) + total(s.ReasonsUnchecked); n > 0 {
+		fmt.Fprintf(w, "refused %d without a bank's word: of %d the reason follows from order and ledger%s; NOT CHECKED %d%s\n",
+			n, total(s.ReasonsChecked), byReason(s.ReasonsChecked), total(s.ReasonsUnchecked), byReason(s.ReasonsUnchecked))
+	}
+	if s.Waited > 0 {
+		fmt.Fprintf(w, "waited  %d for their deadline, %d of them ended within %v after it\n", s.Waited, s.WaitedOnTime, lateAfter)
+	}
+	if s.RequestsUnread != "" {
+		fmt.Fprintf(w, "requests NOT CHECKED: %s\n", s.RequestsUnread)
+	} else if s.Requests > 0 {
+		fmt.Fprintf(w, "requests %d to banks are left in the topic: each is about its payment, or listed below\n", s.Requests)
+	}
 	if s.AnswersUnread != "" {
 		fmt.Fprintf(w, "responses NOT CHECKED: %s\n", s.AnswersUnread)
 	}
 	if s.Answered+s.AnswersGone > 0 {
 		fmt.Fprintf(w, "responses %d outcomes have the sealed word of the payee's bank, %d are older than what is left of the topic\n", s.Answered, s.AnswersGone)
 	}
-	fmt.Fprintf(w, "repeated %d orders, %d reports (each equal to the first, or listed below)\n", s.RepeatedOrders, s.RepeatedReports)
-	fmt.Fprintf(w, "money   %d centavos issued\n", s.IssuanceCentavos)
-	for _, f := range v.Findings {
-		fmt.Fprintf(w, "WRONG %s: %s: %s\n", f.Subject, f.Kind, f.Detail)
+	if s.Answered+s.AnswersGone == 0 && s.AnswersUnread == "" && s.Settled > 0 {
+		fmt.Fprintln(w, "responses NOT CHECKED: no secrets were given")
 	}
-	if rest := v.FindingCount - len(v.Findings); rest > 0 {
+	fmt.Fprintf(w, "repeated %d orders, %d reports (each equal to the first, or listed below); the repeated reports prove %d take-overs of one engine, at least\n", s.RepeatedOrders, s.RepeatedReports, s.TakeOvers)
+	fmt.Fprintf(w, "money   %d centavos issued\n", s.IssuanceCentavos)
+	listed := 0
+	for _, f := range v.Findings {
+		f.write(w)
+		listed += f.Count
+	}
+	if rest := v.FindingCount - listed; rest > 0 {
 		fmt.Fprintf(w, "WRONG … and %d more; in all:\n", rest)
 		for _, kind := range slices.SortedFunc(maps.Keys(v.ByKind), func(a, b string) int { return cmp.Compare(v.ByKind[b], v.ByKind[a]) }) {
 			fmt.Fprintf(w, "  %8d %s\n", v.ByKind[kind], kind)
@@ -49,12 +66,50 @@ func (v Verdict) Write(w io.Writer) {
 	fmt.Fprintln(w, v)
 }
 
+// write prints a finding, with what it explains under it.
+func (f Finding) write(w io.Writer) {
+	fmt.Fprintf(w, "WRONG %s: %s: %s\n", f.Subject, f.Kind, f.Detail)
+	if f.Count > 1 {
+		fmt.Fprintf(w, "      %d are like this, such as\n", f.Count)
+		for _, other := range f.Also {
+			fmt.Fprintf(w, "      %s\n", other)
+		}
+	}
+	for _, effect := range f.Effects {
+		fmt.Fprintf(w, "      therefore: %s\n", effect)
+	}
+	if rest := f.EffectCount - len(f.Effects); rest > 0 {
+		fmt.Fprintf(w, "      therefore: … and %d more\n", rest)
+	}
+}
+
+// unchecked says what a clean verdict does not claim.
+func (v Verdict) unchecked() string {
+	var parts []string
+	if s := v.Summary; s.AnswersUnread != "" || s.Settled > 0 && s.Answered+s.AnswersGone == 0 {
+		parts = append(parts, "responses of banks")
+	} else if s.AnswersGone > 0 {
+		parts = append(parts, fmt.Sprintf("%d responses that are gone", s.AnswersGone))
+	}
+	if v.Summary.RequestsUnread != "" {
+		parts = append(parts, "requests to banks")
+	}
+	if n := total(v.Summary.ReasonsUnchecked); n > 0 {
+		parts = append(parts, fmt.Sprintf("the reasons of %d refusals%s", n, byReason(v.Summary.ReasonsUnchecked)))
+	}
+	if parts == nil {
+		return ""
+	}
+	return "; NOT CHECKED: " + strings.Join(parts, ", ")
+}
+
 func (v Verdict) String() string {
 	if v.Clean {
+		what := fmt.Sprintf("%d payments", v.Summary.Payments)
 		if v.Summary.Returns > 0 {
-			return fmt.Sprintf("AUDIT CLEAN: %d payments and %d returns, every one has exactly one outcome, every centavo is funded and where the reports put it", v.Summary.Payments, v.Summary.Returns)
+			what += fmt.Sprintf(" and %d returns", v.Summary.Returns)
 		}
-		return fmt.Sprintf("AUDIT CLEAN: %d payments, every one has exactly one outcome, every centavo is funded and where the reports put it", v.Summary.Payments)
+		return fmt.Sprintf("AUDIT CLEAN: %s, every one has exactly one outcome, every centavo is funded and where the reports put it%s", what, v.unchecked())
 	}
 	kinds := slices.Sorted(maps.Keys(v.ByKind))
 	return fmt.Sprintf("AUDIT FAILED: %d findings in %d payments: %s", v.FindingCount, v.Summary.Payments, strings.Join(kinds, ", "))

@@ -368,11 +368,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	if run.PerSecond == 0 { // too short for a steady window
 		run.PerSecond = result.SettledPerSecond
 	}
-	for _, latency := range result.Latencies {
-		if latency.Kind == "settled" {
-			run.Latency = &latency
-		}
-	}
+	run.Latency = result.Latency("settled")
 	if run.Profile != nil {
 		run.Profile.count(counted, run.Costs, r.payments)
 	}
@@ -388,7 +384,7 @@ func (c Config) startFlood(ctx context.Context, s *stack.Stack, population sandb
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		sent, err := flood.Flood{Kind: r.flood, PerSecond: r.floodRate, Population: population, Bank: population.Banks - 1, Random: rand.New(rand.NewPCG(2, 0))}.Run(ctx, kafka)
+		sent, err := flood.Flood{Kind: r.flood, PerSecond: r.floodRate, Most: r.floodMost, Population: population, Bank: population.Banks - 1, Random: rand.New(rand.NewPCG(2, 0))}.Run(ctx, kafka)
 		fmt.Fprintf(c.Log, "the flood sent %s %s\n", thousands(sent), r.flood)
 		ended <- err
 	}()

@@ -350,11 +350,7 @@ func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *calle
 
 // awaitReports returns when there are n settlement reports.
 func awaitReports(ctx context.Context, s *stack.Stack, n int) error {
-	options, err := s.Kafka().Options()
-	if err != nil {
-		return err
-	}
-	client, err := kgo.NewClient(append(options, kgo.ClientID("bench"))...)
+	client, err := s.Kafka().Client(kgo.ClientID("bench"))
 	if err != nil {
 		return err
 	}
@@ -362,12 +358,9 @@ func awaitReports(ctx context.Context, s *stack.Stack, n int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, reportsMax, fmt.Errorf("not reported within %v", reportsMax))
 	defer cancel()
 	for {
-		ends, err := kadm.NewClient(client).ListEndOffsets(ctx, stream.Settlements)
-		if err == nil {
-			err = ends.Error()
-		}
+		ends, err := stream.Ends(ctx, kadm.NewClient(client), stream.Settlements)
 		if err != nil {
-			return fmt.Errorf("cannot list the ends of %s: %w", stream.Settlements, err)
+			return err
 		}
 		reports := 0
 		ends.Each(func(end kadm.ListedOffset) { reports += int(end.Offset) })

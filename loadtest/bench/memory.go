@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"strconv"
 	"time"
@@ -51,22 +49,13 @@ var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
 // liveHeap makes the engine collect its garbage, and returns the bytes that are left.
 func liveHeap(ctx context.Context, url string) (float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/debug/pprof/heap?gc=1&debug=1", nil)
-	if err != nil {
-		return 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, fmt.Errorf("cannot measure the engine's memory: %w", err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
+	text, err := meter.Get(ctx, url+"/debug/pprof/heap?gc=1&debug=1")
 	if err != nil {
 		return 0, fmt.Errorf("cannot measure the engine's memory: %w", err)
 	}
 	found := heapAlloc.FindSubmatch(text)
 	if found == nil {
-		return 0, fmt.Errorf("%s does not say how much memory is in use: %s", url, response.Status)
+		return 0, fmt.Errorf("%s does not say how much memory is in use", url)
 	}
 	return strconv.ParseFloat(string(found[1]), 64)
 }

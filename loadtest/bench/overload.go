@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/plot"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
@@ -48,8 +50,12 @@ const (
 	// kafkaLasts is how long Kafka is written to at least: the queue must become as old as the
 	// engine's deadline.
 	kafkaLasts = 90 * time.Second
-	// overloadConnections offer requests at fixed times.
-	overloadConnections = 32
+	// overloadConnections offer requests at fixed times. Each has one request at a time, and an
+	// accepted batch takes up to a second.
+	overloadConnections = 128
+	// singlesPerSecond are offered beside batches: on their own, single requests cost this
+	// machine so much that the engines are never behind.
+	singlesPerSecond = 1000
 	// normalWithin is how fast a payment settles in a normal system, and so often in a row.
 	normalWithin, normalTimes = time.Second, 5
 )
@@ -79,14 +85,14 @@ func (c Config) overloaded(ctx context.Context, s *stack.Stack, population sandb
 	return run, nil
 }
 
-// overloadDoor offers requests to the HTTP API. A refused request is offered again later: it did
-// nothing.
+// overloadDoor offers batches to the HTTP API, and in rows of single requests also those. A
+// refused request is offered again later: it did nothing.
 func (c Config) overloadDoor(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, o *Overload, run *Run) error {
-	lines, path := c.BatchLines, "/v1/payments:batch"
+	singles := 0
 	if r.over == overSingles {
-		lines, path = 1, "/v1/payments"
+		singles = int(c.RateDuration.Seconds() * singlesPerSecond)
 	}
-	made, err := orders(population, r.payments+probesMax)
+	made, err := orders(population, r.payments+singles+probesMax)
 	if err != nil {
 		return err
 	}
@@ -94,50 +100,67 @@ func (c Config) overloadDoor(ctx context.Context, s *stack.Stack, callers *calle
 	if err != nil {
 		return err
 	}
-	pool, err := orderRequests(made[probesMax:], lines)
+	batches, err := newOffers(ctx, s, callers, "/v1/payments:batch", made[probesMax+singles:], c.BatchLines)
 	if err != nil {
 		return err
 	}
-	outcomes, err := watchOutcomes(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer outcomes.close()
-	d := &offers{callers: callers, path: path, pool: pool, outcomes: outcomes, refusals: load.NewRecorder()}
+	defer batches.outcomes.close()
 
 	began := time.Now()
-	if err := d.send(ctx, maximumLasts, func(int) time.Time { // closed loop
-		for ctx.Err() == nil && outcomes.open() >= c.OutstandingMax {
+	if err := batches.send(ctx, maximumLasts, func(int) time.Time { // closed loop
+		for ctx.Err() == nil && batches.outcomes.open() >= c.OutstandingMax {
 			time.Sleep(time.Millisecond)
 		}
 		return time.Time{}
 	}); err != nil {
 		return err
 	}
-	o.Maximum = float64(outcomes.settledSince(began)) / time.Since(began).Seconds()
-	if err := outcomes.drain(ctx); err != nil {
+	o.Maximum = float64(batches.outcomes.settledSince(began)) / time.Since(began).Seconds()
+	if err := batches.outcomes.drain(ctx); err != nil {
 		return err
 	}
 
-	*d = offers{callers: callers, path: path, pool: d.pool, outcomes: outcomes, refusals: d.refusals}
-	outcomes.reset()
+	batches.reset()
+	shown, all := batches, []*offers{batches}
+	if singles > 0 {
+		if shown, err = newOffers(ctx, s, callers, "/v1/payments", made[probesMax:probesMax+singles], 1); err != nil {
+			return err
+		}
+		defer shown.outcomes.close()
+		all = append(all, shown)
+	}
 	began = time.Now()
-	each := time.Duration(float64(lines) / (r.times * o.Maximum) * float64(time.Second))
-	if err := d.send(ctx, c.RateDuration, func(i int) time.Time { return began.Add(time.Duration(i) * each) }); err != nil {
+	var sending errgroup.Group
+	for _, d := range all {
+		each := time.Duration(float64(c.BatchLines) / (r.times * o.Maximum) * float64(time.Second))
+		if d != batches {
+			each = time.Second / singlesPerSecond
+		}
+		sending.Go(func() error {
+			return d.send(ctx, c.RateDuration, func(i int) time.Time { return began.Add(time.Duration(i) * each) })
+		})
+	}
+	if err := sending.Wait(); err != nil {
 		return err
 	}
 	lasted := time.Since(began).Seconds()
-	run.PerSecond = float64(outcomes.settledSince(began)) / lasted
+	settled := 0
+	for _, d := range all {
+		settled += d.outcomes.settledSince(began)
+	}
+	run.PerSecond = float64(settled) / lasted
 	if o.NormalAfter, err = normalAfter(ctx, callers, probes); err != nil {
 		return err
 	}
-	if err := outcomes.drain(ctx); err != nil {
-		return err
+	for _, d := range all {
+		if err := d.outcomes.drain(ctx); err != nil {
+			return err
+		}
 	}
-	o.Offered, o.RefusedEach = float64(d.accepted.Load()+d.refused.Load())/lasted, float64(d.refused.Load())/lasted
-	o.RefusalMicros = 1000 * d.refusals.Latency("refusal").P50
-	latency := outcomes.latency.Latency("settled")
-	o.Accepted, o.Settled, run.Latency = int(d.accepted.Load()), int(latency.Count), &latency
+	o.Offered, o.RefusedEach = float64(shown.accepted.Load()+shown.refused.Load())/lasted, float64(shown.refused.Load())/lasted
+	o.RefusalMicros = 1000 * shown.refusals.Latency("refusal").P50
+	latency := shown.outcomes.latency.Latency("settled")
+	o.Accepted, o.Settled, run.Latency = int(shown.accepted.Load()), int(latency.Count), &latency
 	return nil
 }
 
@@ -194,11 +217,7 @@ func (c Config) overloadKafka(ctx context.Context, s *stack.Stack, callers *call
 	run.Load, run.PerSecond = result, float64(settled)/lasts.Seconds()
 	o.Offered, o.Accepted, o.Settled = config.Rate, result.Sent, result.Settled
 	o.RefusedEach = float64(result.Rejected) / result.Seconds
-	for _, latency := range result.Latencies {
-		if latency.Kind == "settled" {
-			run.Latency = &latency
-		}
-	}
+	run.Latency = result.Latency("settled")
 	return nil
 }
 
@@ -212,6 +231,23 @@ type offers struct {
 	mu                sync.Mutex
 	pool              []orderRequest
 	accepted, refused atomic.Int64 // payments
+}
+
+func newOffers(ctx context.Context, s *stack.Stack, callers *callers, path string, made []client.Payment, lines int) (*offers, error) {
+	pool, err := orderRequests(made, lines)
+	if err != nil {
+		return nil, err
+	}
+	outcomes, err := watchOutcomes(ctx, s)
+	return &offers{callers: callers, path: path, pool: pool, outcomes: outcomes, refusals: load.NewRecorder()}, err
+}
+
+// reset forgets what was counted: what is measured begins.
+func (d *offers) reset() {
+	d.accepted.Store(0)
+	d.refused.Store(0)
+	d.refusals = load.NewRecorder()
+	d.outcomes.reset()
 }
 
 // send sends requests for a time, each not before an instant.
@@ -367,7 +403,6 @@ func (o *outcomes) drain(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// reset forgets latencies: what is measured begins.
 func (o *outcomes) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -407,7 +442,7 @@ func normalAfter(ctx context.Context, callers *callers, probes []orderRequest) (
 // overloadTable shows what comes of offering too much.
 func (r *Result) overloadTable() report.Table {
 	table := report.Table{Title: "Overload", Head: []string{"", "maximum", "offered/s", "settled/s", "of the maximum", "refused/s", "a refusal, µs", "accepted", "of which settled", "p50", "p99", "normal after"},
-		Note: "The maximum is measured before, the same way. Of the front door, refused is 429 and nothing done; a refusal is that of a whole request, p50. Of Kafka, refused is LQ10 or AB03. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again"}
+		Note: "The maximum is measured before, the same way. Of the front door, refused is 429 and nothing done; a refusal is that of a whole request, p50. Single requests come beside such batches, and all but settled/s is theirs. Of Kafka, refused is LQ10 or AB03. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again"}
 	for _, row := range r.Rows {
 		if row.Figures[overloadFigures] == nil {
 			continue

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,7 +88,11 @@ func (p *Profile) take(ctx context.Context, url string) error {
 	for _, wanted := range profiles {
 		name, _, _ := strings.Cut(wanted.path, "?")
 		file := filepath.Join(p.Folder, name+".pb.gz")
-		if err := fetch(ctx, url+"/debug/pprof/"+wanted.path, file); err != nil {
+		text, err := meter.Get(ctx, url+"/debug/pprof/"+wanted.path)
+		if err == nil {
+			err = os.WriteFile(file, text, 0o644)
+		}
+		if err != nil {
 			return fmt.Errorf("cannot profile the engine: %w", err)
 		}
 		functions, _, err := topOf(ctx, file, wanted.options...)
@@ -105,27 +107,6 @@ func (p *Profile) take(ctx context.Context, url string) error {
 		}
 	}
 	return nil
-}
-
-func fetch(ctx context.Context, url, file string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s responds %s", url, response.Status)
-	}
-	to, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(to, response.Body)
-	return errors.Join(err, to.Close())
 }
 
 // shownShare is how go tool pprof says which share of a profile it shows.

@@ -37,6 +37,7 @@ type row struct {
 	mix         string
 	flood       flood.Kind // sent by others meanwhile; empty: nothing
 	floodRate   int        // messages a second
+	floodMost   int        // messages in all; 0: no limit
 	env         map[string][]string
 }
 
@@ -63,7 +64,7 @@ var parts = []struct{ name, what string }{
 	{"banks", "the maximum with 50 and with 500 banks"},
 	{slowBanksPart, "the maximum with banks that answer after 1.0 to 2.5 s, as in PIX, beside one with banks that answer at once; the memory of a payment in flight"},
 	{overloadPart, "two and three times the maximum, in batches and in single requests over HTTP, and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again"},
-	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts or copies of a payment that waits, and while four of five banks are silent"},
+	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent"},
 	{"hottest", "the maximum with all payments to one payee"},
 	{"customers", "the maximum with many customers"},
 	{"growth", "rate and costs from million to million, with two sizes of the ledger's cache"},
@@ -159,10 +160,11 @@ func (c Config) rows() (chosen []row) {
 			r.inFlight = c.SlowOutstandingMax
 			r.env = map[string][]string{stack.Simulator: {slowBanks}}
 		}),
-		c.flooded("nobody else", "", 0),
-		c.flooded("6,000 conflicts/s", flood.Conflicts, 6000),
-		c.flooded("2,000 copies/s", flood.Copies, 2000),
-		c.flooded("2,000/s to 4 silent banks of 5", flood.ToSilentBanks, 2000),
+		c.flooded("nobody else", "", 0, 0),
+		c.flooded("6,000 conflicts/s", flood.Conflicts, 6000, 0),
+		c.flooded("38,000 conflicts of one id at once", flood.Conflicts, 1_000_000, 38_000), // into a system that stands still
+		c.flooded("2,000 copies/s", flood.Copies, 2000, 0),
+		c.flooded("2,000/s to 4 silent banks of 5", flood.ToSilentBanks, 2000, 0),
 		with("hottest", "one payee", func(r *row) {
 			r.mix = "hottest" // all wait for one bank, which must not count as busy
 			r.env = map[string][]string{stack.Engine: {"ENGINE_IN_FLIGHT_PSP_SHARE=1"}}
@@ -196,10 +198,11 @@ func (c Config) door(name string, asks operation, payments int) row {
 		env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000", "SHED_AGE=10m"}}}
 }
 
-// flooded is a row of payments to the first bank, while others send a flood.
-func (c Config) flooded(name string, kind flood.Kind, rate int) row {
+// flooded is a row of payments to the first bank, while others send a flood: rate messages a
+// second, at most so many in all.
+func (c Config) flooded(name string, kind flood.Kind, rate, most int) row {
 	r := row{part: floodPart, name: "1,000/s, " + name, rate: 1000, payments: int(1000 * c.RateDuration.Seconds()), mix: "hottest",
-		banks: 5, sharedCores: true, flood: kind, floodRate: rate}
+		banks: 5, sharedCores: true, flood: kind, floodRate: rate, floodMost: most}
 	if kind == flood.ToSilentBanks {
 		// A room that they would fill within 10 s, if they could.
 		r.env = map[string][]string{stack.Simulator: {silentBanks}, stack.Engine: {"ENGINE_IN_FLIGHT_MAX=20000"}}

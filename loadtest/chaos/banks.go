@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
@@ -29,10 +29,8 @@ var (
 
 // banks changes the behaviour of the simulated banks.
 type banks struct {
-	url        string
-	key        string // of the central bank: no other key may do it
+	callers    *load.Callers // of the simulator
 	population sandbox.Population
-	client     http.Client
 }
 
 const (
@@ -48,40 +46,24 @@ func (b *banks) put(ctx context.Context, bank pix.ISPB, profile string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, bankCallsFor)
 	defer cancel()
-	for {
-		err := b.call(ctx, method, "/v1/profiles/"+string(bank), profile)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("cannot change the profile of bank %s: %w", bank, err)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
-func (b *banks) call(ctx context.Context, method, path, body string) error {
-	ctx, cancel := context.WithTimeout(ctx, bankCallTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, b.url+path, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Authorization", "Bearer "+b.key)
-	response, err := b.client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode/100 != 2 {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
-		return fmt.Errorf("%s: %s", response.Status, text)
+	if err := persist(ctx, 200*time.Millisecond, func() error { return b.call(ctx, method, "/v1/profiles/"+string(bank), profile) }); err != nil {
+		return fmt.Errorf("cannot change the profile of bank %s: %w", bank, err)
 	}
 	return nil
 }
 
-func bankBehaves(profile string) func(context.Context, *world, *fault) error {
+// call calls as the central bank: no other key may do it.
+func (b *banks) call(ctx context.Context, method, path, body string) error {
+	ctx, cancel := context.WithTimeout(ctx, bankCallTimeout)
+	defer cancel()
+	answer, err := b.callers.Send(ctx, method, path, keys.CentralBank, []byte(body))
+	if err == nil && answer.Status/100 != 2 {
+		err = fmt.Errorf("%d: %.1000s", answer.Status, answer.Body)
+	}
+	return err
+}
+
+func bankBehaves(profile string) injection {
 	return func(ctx context.Context, w *world, f *fault) error {
 		bank := w.simulator.population.Bank(f.random.IntN(w.simulator.population.Banks))
 		free, err := w.take(ctx, "bank "+string(bank))
@@ -143,23 +125,14 @@ func forger(ctx context.Context, w *world) (*kgo.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // the broker may be down by another fault
 	defer cancel()
 	var ends kadm.ListedOffsets
-	for {
-		var err error
-		if ends, err = w.admin.ListEndOffsets(ctx, stream.AuthorizationRequests, stream.Settlements); err == nil && ends.Error() == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("cannot list the ends of the topics: %w", errors.Join(err, ends.Error()))
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-	options, err := w.Kafka().Options()
-	if err != nil {
+	if err := persist(ctx, 200*time.Millisecond, func() (err error) {
+		ends, err = stream.Ends(ctx, w.admin, stream.AuthorizationRequests, stream.Settlements)
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	return kgo.NewClient(append(options, kgo.ClientID("forger"),
-		kgo.ConsumePartitions(ends.KOffsets()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(100_000))...)
+	return w.Kafka().Client(kgo.ClientID("forger"),
+		kgo.ConsumePartitions(ends.KOffsets()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(100_000))
 }
 
 // unknownSuffix turns an EndToEndId into that of no payment.

@@ -54,11 +54,7 @@ func plantUnreadable(ctx context.Context, w *world, f *fault) error {
 // plant writes a batch to one partition of the payments, and of the responses. A broker that
 // checks batches refuses it, which is right, too.
 func plant(ctx context.Context, w *world, f *fault, batch *hostile.Batch) error {
-	options, err := w.Kafka().Options()
-	if err != nil {
-		return err
-	}
-	client, err := kgo.NewClient(append(options, kgo.ClientID("hostile"))...)
+	client, err := w.Kafka().Client(kgo.ClientID("hostile"))
 	if err != nil {
 		return err
 	}

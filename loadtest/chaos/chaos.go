@@ -21,11 +21,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
-	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -68,6 +68,7 @@ const (
 	// clientsShare is the number of payments over HTTP for each payment of the load.
 	clientsShare   = 0.05
 	clientsRateMax = 50
+	asksPerSecond  = 100
 )
 
 // AllowedByDefault are the reasons with which good payments may be rejected because of faults
@@ -195,7 +196,7 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		return nil, err
 	}
 	w.admin = kadm.NewClient(kafka)
-	w.simulator = &banks{url: w.SimulatorURL(), key: callers[keys.CentralBank], population: config.Population}
+	w.simulator, w.callers = &banks{load.NewCallers(w.SimulatorURL(), callers), config.Population}, load.NewCallers(w.ProducerURL(), callers)
 	for len(w.engines) < config.Engines {
 		name, err := w.AddEngine(ctx)
 		if err != nil {
@@ -233,9 +234,9 @@ type run struct {
 
 	recorder *history.Recorder
 	observer *observer
-	answers  *answers
-	clients  *clients
-	counters *counterReader
+	judge    *answers.Judge
+	clients  *answers.Clients
+	counters counterReader
 
 	mu     sync.Mutex
 	events []*Event
@@ -249,12 +250,19 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	}
 	w.start = time.Now()
 	payments, clientsRate := max(1, int(config.Rate*config.Duration.Seconds())), min(clientsRateMax, max(1, config.Rate*clientsShare))
-	r.recorder, r.counters = history.NewRecorder(), newCounterReader()
-	r.answers = newAnswers(payments + int(clientsRate*config.Duration.Seconds()))
-	if r.observer, err = observe(ctx, r.kafka, w.admin, r.recorder, r.answers, w.start); err != nil {
+	r.recorder = history.NewRecorder()
+	r.judge = answers.NewJudge(payments+int(clientsRate*config.Duration.Seconds()), clockTolerance)
+	r.clients = answers.NewClients(answers.Config{
+		Doors: []string{w.ProducerURL()}, Keys: r.callers, Population: config.Population, Recorder: r.recorder, Judge: r.judge, Seed: config.Seed, Asks: asksPerSecond,
+	})
+	begin, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := r.clients.Begin(begin); err != nil {
 		return nil, err
 	}
-	r.clients = newClients(w.ProducerURL(), r.callers, config.Population, r.recorder, r.answers, r.observer, config.Seed)
+	if r.observer, err = observe(ctx, r.kafka, r.recorder, r.judge, w.start); err != nil {
+		return nil, err
+	}
 
 	sending, stopSending := context.WithTimeout(ctx, config.Duration)
 	defer stopSending()
@@ -266,8 +274,8 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	var balancesErr error
 	background.Go(func() { balancesErr = readBalances(watching, r.client, config.Population, r.recorder) })
 	background.Go(func() { r.counters.run(watching, r.engineTelemetry) })
-	background.Go(func() { r.clients.run(sending, patience, clientsRate) })
-	background.Go(func() { r.clients.askAround(watching) })
+	background.Go(func() { r.clients.Pay(sending, patience, clientsRate, r.observer.Observer) })
+	background.Go(func() { r.clients.Ask(watching) })
 	faulted := make(chan struct{})
 	go func() { defer close(faulted); r.inject(ctx) }()
 
@@ -276,8 +284,9 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 		Stream: r.world.Kafka(), Population: config.Population,
 		Mix: weights, MixName: config.MixName, Rate: config.Rate, Payments: payments, Seed: config.Seed,
 		DrainTimeout: config.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: config.Allowed, Faults: true,
-		Sending:  func(id pix.EndToEndID) { r.answers.choose(id) },
-		Progress: live.progress, ProgressEvery: live.every,
+		Sending:     func(id pix.EndToEndID) { r.judge.Choose(id) },
+		LedgerHolds: load.LedgerHolds(func() (tigerbeetle.Client, error) { return r.client, nil }),
+		Progress:    live.progress, ProgressEvery: live.every,
 	})
 	if live.terminal {
 		fmt.Fprintln(live.file)
@@ -288,7 +297,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	}
 	live.event("the load has drained; clients finish, then audit and history judge")
 	losing := time.AfterFunc(config.Deadline+30*time.Second, losePatience)
-	r.clients.all.Wait()
+	r.clients.Wait()
 	losing.Stop()
 	stopWatching()
 	background.Wait()
@@ -300,19 +309,26 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 		}
 	}
 	verdict, err := audit.Run(ctx, audit.Config{
-		Secrets: secrets, Behind: w.Kafka().Behind, Kafka: r.kafka, Ledger: r.client, Deadline: config.Deadline, Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
+		Secrets: secrets, Behind: w.Kafka().Behind, Kafka: r.kafka, Ledger: r.client, Deadline: config.Deadline, HoldMax: max(time.Minute, config.Deadline+pendingAfterDeadline), Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
 		Log: func(format string, arguments ...any) { live.event(format, arguments...) },
 	})
 	// Only now: the audit waited until no payment was in flight.
 	finish, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := errors.Join(err, balancesErr, r.observer.finish(finish)); err != nil {
+	if err := errors.Join(err, balancesErr, r.observer.Finish(finish)); err != nil {
 		return nil, err
 	}
-	untold := r.clients.confirm(finish)
-	result := r.result(loaded, verdict)
+	untold, err := r.clients.Finish(finish, r.client)
+	if err != nil {
+		return nil, err
+	}
+	told, err := r.judge.Conclude(r.client)
+	if err != nil {
+		return nil, err
+	}
+	result := r.result(loaded, verdict, told)
 	if untold > 0 {
-		result.Problems = append(result.Problems, fmt.Sprintf("at the end the producer did not answer about %d payments within a minute", untold))
+		result.Problems = append(result.Problems, fmt.Sprintf("at the end the producer did not answer about %d payments and accounts within a minute", untold))
 	}
 	return result, nil
 }
@@ -320,15 +336,15 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 // clockTolerance allows for several processes that read the clock of one machine.
 const clockTolerance = 2 * time.Millisecond
 
-func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
+func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Verdict) *Result {
 	result := &Result{
 		Seed: r.config.Seed, Engines: len(r.world.engines), Kafka: r.config.Kafka, Replicas: r.config.Replicas,
 		StartedAt: r.world.start.UTC(), DeadlineSeconds: r.config.Deadline.Seconds(),
-		Load: loaded, Audit: verdict, History: r.recorder.Check(clockTolerance), Answers: r.answers.conclude(), Counters: r.counters.counters(),
-		Clients: r.clients.submitted.Load(), Seconds: r.observer.series(), Rejected: maps.Clone(r.observer.rejected),
+		Load: loaded, Audit: verdict, History: r.recorder.Check(clockTolerance), Answers: told, Counters: r.counters.total,
+		Clients: r.clients.Submitted(), Seconds: r.observer.series(), Rejected: maps.Clone(r.observer.rejected),
 	}
-	if n := r.clients.refused.Load(); n > 0 {
-		result.Problems = append(result.Problems, fmt.Sprintf("the producer gave %d answers that no fault explains, such as: %s", n, *r.clients.detail.Load()))
+	if problem := r.clients.Problem(); problem != "" {
+		result.Problems = append(result.Problems, problem)
 	}
 	for _, lie := range []pix.Reason{forged, rejectedByRace} {
 		if n := result.Rejected[lie.String()]; n > 0 {
@@ -341,10 +357,13 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 	if why := verdict.Summary.AnswersUnread; why != "" {
 		result.Problems = append(result.Problems, "the audit did not check the responses of banks: "+why)
 	}
+	if why := verdict.Summary.RequestsUnread; why != "" {
+		result.Problems = append(result.Problems, "the audit did not check the requests to banks: "+why)
+	}
 	if result.Answers.Answers == 0 {
 		result.Problems = append(result.Problems, "the producer answered about no payment")
 	}
-	if r.clients.submitted.Load() == 0 {
+	if r.clients.Submitted() == 0 {
 		result.Problems = append(result.Problems, "the producer accepted no payment")
 	}
 	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {
@@ -359,6 +378,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict) *Result {
 		result.Events = append(result.Events, *event)
 	}
 	slices.SortFunc(result.Events, func(a, b Event) int { return cmp.Compare(a.Began, b.Began) })
+	result.nameFaults(r.world.start)
 	return result
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/stream"
@@ -267,5 +268,35 @@ func TestReport(t *testing.T) {
 	}
 	if k := r.Kinds(); len(k) != 1 || k[0].Times != 2 || k[0].Problems != 1 || k[0].Standstill != 1.5 {
 		t.Errorf("the faults add up to %+v", k)
+	}
+}
+
+// Beside each payment that failed stand the faults that were active while it was open.
+func TestFaultsBesideFailures(t *testing.T) {
+	start := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	r := &Result{
+		Events: []Event{{Kind: "kill-engine", Target: "engine-0", Began: 5, Ended: 6, Ready: 8}, {Kind: "pause", Target: "broker", Began: 20, Ended: 25, Ready: 26}},
+		Load:   &load.Result{Failures: []load.Failure{{Sent: at(1), Ended: at(4)}, {Sent: at(7), Ended: at(9)}, {Sent: at(2), Ended: at(30)}}},
+	}
+	r.nameFaults(start)
+	for i, want := range []string{"no fault", "kill-engine engine-0 (5.0 to 8.0 s of the run)", "kill-engine engine-0 (5.0 to 8.0 s of the run), pause broker (20.0 to 26.0 s of the run)"} {
+		if got := strings.Join(r.Load.Failures[i].During, ", "); got != want {
+			t.Errorf("failure %d: %s; it must be %s", i, got, want)
+		}
+	}
+}
+
+// A contradiction of the HTTP API fails the run, and the result says which.
+func TestAContradictionFailsTheRun(t *testing.T) {
+	for _, told := range []answers.Verdict{{Clean: true}, {Contradictions: []answers.Contradiction{{Subject: "E1", What: "the end has changed"}}}} {
+		r := &Result{Load: &load.Result{Passed: true, Sent: 10, Settled: 10}, Answers: told}
+		r.Audit.Clean, r.History.Clean = true, true
+		r.judge()
+		var text strings.Builder
+		r.Write(&text)
+		if r.Passed != told.Clean || strings.Contains(text.String(), "WRONG E1: the end has changed") == told.Clean || strings.Contains(text.String(), "the answers") == told.Clean {
+			t.Errorf("passed %v:\n%s", r.Passed, text.String())
+		}
 	}
 }

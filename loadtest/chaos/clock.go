@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -11,18 +10,16 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 )
 
-// skewProducer runs the producer with a wrong clock. That it calls nothing expired too early is
-// for the judges. That it takes nothing must be seen here: a payment that it dated too early
+// skewProducer runs the producer with a wrong clock. The judges notice if it calls a payment
+// expired too early. That it takes no payment is checked here: a payment with too early a date
 // would end with AB03, which faults excuse.
 func skewProducer(ctx context.Context, w *world, f *fault) error {
 	// The ledger stays: without it a producer cannot compare its clock at its start.
-	for _, name := range append([]string{stack.Producer}, w.Replicas()...) {
-		free, err := w.take(ctx, name)
-		if err != nil {
-			return err
-		}
-		defer free()
+	free, err := w.take(ctx, append([]string{stack.Producer}, w.Replicas()...)...)
+	if err != nil {
+		return err
 	}
+	defer free()
 	offset := f.between(5*time.Second, 70*time.Second)
 	if f.random.IntN(2) == 0 {
 		offset = -offset
@@ -64,25 +61,12 @@ func skewProducer(ctx context.Context, w *world, f *fault) error {
 
 // refusesPayments returns an error unless the producer refuses a payment because of its clock.
 func (w *world) refusesPayments(ctx context.Context) error {
-	callers, err := w.Keys()
-	if err != nil {
-		return err
-	}
 	payer := w.simulator.population.Customer(0)
 	account := fmt.Sprintf(`{"ispb": %q, "branch": %q, "number": %q}`, payer.ISPB, payer.Branch, payer.Number)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.ProducerURL()+"/v1/payments", strings.NewReader(`{"payer": `+account+`, "payee": `+account+`, "amount_centavos": 1}`))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Authorization", "Bearer "+callers[string(payer.ISPB)])
-	response, err := w.simulator.client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, clientAnswerMax))
-	if err == nil && (response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "clock-wrong")) {
-		err = fmt.Errorf("with a wrong clock it answers a payment with %s: %s", response.Status, text)
+	w.callers.Close() // connections to the producer that ran before
+	answer, err := w.callers.Send(ctx, http.MethodPost, "/v1/payments", string(payer.ISPB), []byte(`{"payer": `+account+`, "payee": `+account+`, "amount_centavos": 1}`))
+	if err == nil && (answer.Status != http.StatusServiceUnavailable || !strings.Contains(string(answer.Body), "clock-wrong")) {
+		err = fmt.Errorf("with a wrong clock it answers a payment with %d: %s", answer.Status, answer.Body)
 	}
 	return err
 }

@@ -245,17 +245,13 @@ func (c *containers) WaitReady(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, recoveryMax, fmt.Errorf("not healthy within %v", recoveryMax))
 	defer cancel()
-	for {
+	if err := persist(ctx, 200*time.Millisecond, func() error {
 		_, err := docker(ctx, append([]string{"exec", found.ID}, test...)...)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w: %w", name, context.Cause(ctx), err)
-		case <-time.After(200 * time.Millisecond):
-		}
+		return err
+	}); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
+	return nil
 }
 
 // AddEngine creates one more container of the engine's service, starts it and waits for it.

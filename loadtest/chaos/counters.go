@@ -1,13 +1,10 @@
 package chaos
 
 import (
-	"bufio"
 	"context"
-	"net/http"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
+
+	"github.com/liquida/liquida/loadtest/meter"
 )
 
 // Counters sums up what the engines counted. A killed engine loses what it counted since the
@@ -23,93 +20,64 @@ type Counters struct {
 	AnswersForged float64 `json:"answers_invalid"`
 }
 
-// fields maps lines of /metrics to counters.
-func (c *Counters) fields() map[string]*float64 {
-	return map[string]*float64{
-		"pix_payments_redelivered_total":                    &c.Redelivered,
-		"pix_payments_joined_total":                         &c.Joined,
-		"pix_payments_skipped_total":                        &c.Skipped,
-		`pix_authorization_responses_total{fate="used"}`:    &c.AnswersUsed,
-		`pix_authorization_responses_total{fate="late"}`:    &c.AnswersLate,
-		`pix_authorization_responses_total{fate="unknown"}`: &c.AnswersOdd,
-		`pix_authorization_responses_total{fate="invalid"}`: &c.AnswersForged,
+// fields maps counters of /metrics, each with the value of its label, to counters.
+func (c *Counters) fields() map[[2]string]*float64 {
+	const responses = "pix_authorization_responses_total"
+	return map[[2]string]*float64{
+		{"pix_payments_redelivered_total"}: &c.Redelivered,
+		{"pix_payments_joined_total"}:      &c.Joined,
+		{"pix_payments_skipped_total"}:     &c.Skipped,
+		{responses, "used"}:                &c.AnswersUsed,
+		{responses, "late"}:                &c.AnswersLate,
+		{responses, "unknown"}:             &c.AnswersOdd,
+		{responses, "invalid"}:             &c.AnswersForged,
 	}
 }
 
 // counterReader reads the engines regularly, because a killed engine forgets its counters.
 type counterReader struct {
-	client http.Client
-	mu     sync.Mutex
-	before map[string]map[string]float64 // by engine and line
-	total  map[string]float64
-	asked  bool
+	before map[string]Counters // by engine
+	total  Counters
 }
 
 const countEvery = 500 * time.Millisecond
 
-func newCounterReader() *counterReader {
-	return &counterReader{client: http.Client{Timeout: time.Second}, before: map[string]map[string]float64{}, total: map[string]float64{}}
-}
-
 // run reads every engine until ctx ends, and once more. It ignores what engines counted
 // before.
 func (c *counterReader) run(ctx context.Context, engines func() map[string]string) {
-	for name, url := range engines() {
-		c.ask(name, url)
+	c.before = map[string]Counters{}
+	read := func() {
+		for name, url := range engines() {
+			c.ask(name, url)
+		}
 	}
-	c.mu.Lock()
-	clear(c.total)
-	c.mu.Unlock()
-	for last := false; !last; {
+	read()
+	c.total = Counters{}
+	for last := false; !last; read() {
 		select {
 		case <-ctx.Done():
 			last = true
 		case <-time.After(countEvery):
 		}
-		for name, url := range engines() {
-			c.ask(name, url)
-		}
 	}
 }
 
 func (c *counterReader) ask(name, url string) {
-	response, err := c.client.Get(url + "/metrics")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	engine, err := meter.ReadEngines(ctx, []string{url})
 	if err != nil {
 		return // it is down at the moment
 	}
-	defer response.Body.Close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var counters Counters
-	known := counters.fields()
-	now := map[string]float64{}
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		i := strings.LastIndexByte(lines.Text(), ' ')
-		if i < 0 || known[lines.Text()[:i]] == nil {
-			continue
-		}
-		line := lines.Text()[:i]
-		value, err := strconv.ParseFloat(lines.Text()[i+1:], 64)
-		if err != nil {
-			continue
-		}
-		now[line] = value
-		if before := c.before[name][line]; value >= before {
-			c.total[line] += value - before
-		} else { // it was restarted
-			c.total[line] += value
+	var now Counters
+	before := c.before[name]
+	earlier, total := before.fields(), c.total.fields()
+	for key, value := range now.fields() {
+		*value = engine.Labelled(key[0], key[1])
+		*total[key] += *value
+		if *value >= *earlier[key] { // else it was restarted
+			*total[key] -= *earlier[key]
 		}
 	}
-	c.before[name] = now
-	c.asked = true
-}
-
-func (c *counterReader) counters() Counters {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	counters := Counters{Reached: c.asked}
-	for line, field := range counters.fields() {
-		*field = c.total[line]
-	}
-	return counters
+	c.before[name], c.total.Reached = now, true
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
@@ -17,7 +16,7 @@ type kind struct {
 	name    string
 	meaning string
 	where   where
-	inject  func(ctx context.Context, w *world, f *fault) error
+	inject  injection
 }
 
 // where is what a kind of fault needs.
@@ -41,21 +40,21 @@ var kinds []kind
 
 func init() {
 	kinds = []kind{
-		{"kill-engine", "SIGKILL, then started again at once", anywhere, killEngine(0, 0)},
-		{"kill-engine-takeover", "SIGKILL, then down for 6 to 10 s: another engine takes over", anywhere, killEngine(6*time.Second, 10*time.Second)},
-		{"pause-engine", "SIGSTOP for 4 to 9 s, longer than its session: a zombie when it continues", anywhere, pauseEngine},
+		{"kill-engine", "SIGKILL, then started again at once", anywhere, kill(engines, 0, 0)},
+		{"kill-engine-takeover", "SIGKILL, then down for 6 to 10 s: another engine takes over", anywhere, kill(engines, 6*time.Second, 10*time.Second)},
+		{"pause-engine", "SIGSTOP for 4 to 9 s, longer than its session: a zombie when it continues", anywhere, pause(engines, 4*time.Second, 9*time.Second)},
 		{"restart-engines", "every engine restarted in order, one after another", anywhere, restartEngines},
 		{"add-engine", "one more engine joins for 5 to 10 s and leaves again", anywhere, addEngine},
-		{"remove-engine", "an engine leaves in order for 5 to 10 s", anywhere, removeEngine},
+		{"remove-engine", "an engine leaves in order for 5 to 10 s", anywhere, on(engines, removeEngine)},
 		{"crash-engine", "an engine dies by itself at a step of a payment", processesOnly, crashAt(engineCrash)},
 		{"crash-bank", "the bank simulator dies by itself at a step of a response", processesOnly, crashAt(bankCrash)},
 		{"crash-producer", "the producer dies by itself at a step of accepting a payment", processesOnly, crashAt(producerCrash)},
-		{"kill-ledger", "SIGKILL of a TigerBeetle server, started again within 2 s", anywhere, killServer(ledgerServer)},
-		{"pause-ledger", "SIGSTOP of a TigerBeetle server for 2 to 6 s", anywhere, pauseServer(ledgerServer)},
-		{"kill-broker", "SIGKILL of the Kafka broker, started again within 2 s", anywhere, killServer(brokerServer)},
-		{"pause-broker", "SIGSTOP of the Kafka broker for 2 to 6 s", anywhere, pauseServer(brokerServer)},
-		{"kill-bank", "SIGKILL of the bank simulator, started again within 2 s", anywhere, killServer(bankServer)},
-		{"kill-producer", "SIGKILL of the producer, started again within 2 s", anywhere, killServer(producerServer)},
+		{"kill-ledger", "SIGKILL of a TigerBeetle server, started again within 2 s", anywhere, kill(replicas, 0, 2*time.Second)},
+		{"pause-ledger", "SIGSTOP of a TigerBeetle server for 2 to 6 s", anywhere, pause(replicas, 2*time.Second, 6*time.Second)},
+		{"kill-broker", "SIGKILL of the Kafka broker, started again within 2 s", anywhere, kill(only(stack.Broker), 0, 2*time.Second)},
+		{"pause-broker", "SIGSTOP of the Kafka broker for 2 to 6 s", anywhere, pause(only(stack.Broker), 2*time.Second, 6*time.Second)},
+		{"kill-bank", "SIGKILL of the bank simulator, started again within 2 s", anywhere, kill(only(stack.Simulator), 0, 2*time.Second)},
+		{"kill-producer", "SIGKILL of the producer, started again within 2 s", anywhere, kill(only(stack.Producer), 0, 2*time.Second)},
 		{"skewed-producer", "for 4 to 8 s the producer's clock is 5 to 70 s ahead or behind: it must be unready and take nothing", processesOnly, skewProducer},
 		{"bank-silent", "a bank does not respond for 4 to 8 s", anywhere, bankBehaves(`{"silent_share": 1}`)},
 		{"bank-late", "for 4 to 8 s a bank accepts everything after the deadline", anywhere, bankBehaves(`{"late_share": 1}`)},
@@ -67,23 +66,24 @@ func init() {
 		{"overload", "for 4 to 8 s all banks pay as fast as they can, over HTTP and straight to Kafka", anywhere, overload},
 		{"bomb", "a batch that unpacks to 900 MB, on a partition of the payments and of the responses", anywhere, dropBomb},
 		{"hanging-transaction", "a transaction on the payments is not ended until an engine names its first record, within 10 s", processesOnly, hangTransaction},
-		{"topic-recreated", "an engine meets a topic that was made anew: it must refuse, twice, and then returns to its own", processesOnly, recreateTopic},
+		{"topic-recreated", "an engine meets a topic that was made anew: it must refuse, twice, and then returns to its own", processesOnly, on(engines, recreateTopic)},
 		{"unreadable-batch", "a batch that no client can read, on a partition of the payments and of the responses", anywhere, plantUnreadable},
 	}
 	for _, at := range []struct {
 		name, meaning string
-		breaks        linkChoice
+		from          targets
+		to            []destination
 	}{
-		{"kafka", "between an engine and Kafka", linkOfEngine(toKafka)},
-		{"ledger", "between an engine and the ledger", linkOfEngine(toLedger)},
-		{"bank", "between the bank simulator and Kafka", linkOf(stack.Simulator, toKafka)},
-		{"producer", "between the producer and Kafka or the ledger", linkOf(stack.Producer, toKafka, toLedger)},
+		{"kafka", "between an engine and Kafka", engines, []destination{toKafka}},
+		{"ledger", "between an engine and the ledger", engines, []destination{toLedger}},
+		{"bank", "between the bank simulator and Kafka", only(stack.Simulator), []destination{toKafka}},
+		{"producer", "between the producer and Kafka or the ledger", only(stack.Producer), []destination{toKafka, toLedger}},
 	} {
 		kinds = append(kinds,
-			kind{"cut-" + at.name, "connections " + at.meaning + " are reset and refused for 2 to 6 s", processesOnly, breakLink(at.breaks, link.Cut)},
-			kind{"stall-" + at.name, "nothing passes " + at.meaning + " for 2 to 6 s", processesOnly, breakLink(at.breaks, link.Stalled)},
-			kind{"half-open-" + at.name, "requests pass " + at.meaning + ", responses are held for 2 to 6 s", processesOnly, breakLink(at.breaks, link.HalfOpen)},
-			kind{"slow-" + at.name, "100 to 500 ms more each way " + at.meaning + " for 2 to 6 s", processesOnly, breakLink(at.breaks, link.Slow)})
+			kind{"cut-" + at.name, "connections " + at.meaning + " are reset and refused for 2 to 6 s", processesOnly, breakLink(at.from, at.to, link.Cut)},
+			kind{"stall-" + at.name, "nothing passes " + at.meaning + " for 2 to 6 s", processesOnly, breakLink(at.from, at.to, link.Stalled)},
+			kind{"half-open-" + at.name, "requests pass " + at.meaning + ", responses are held for 2 to 6 s", processesOnly, breakLink(at.from, at.to, link.HalfOpen)},
+			kind{"slow-" + at.name, "100 to 500 ms more each way " + at.meaning + " for 2 to 6 s", processesOnly, breakLink(at.from, at.to, link.Slow)})
 	}
 }
 
@@ -103,40 +103,57 @@ func (f *fault) hold(ctx context.Context, low, high time.Duration) {
 	}
 }
 
-// takeEngine reserves an engine for the fault, and finds the partitions that it clears.
-func (f *fault) takeEngine(ctx context.Context, names []string) (name string, free func(), err error) {
-	name = names[f.random.IntN(len(names))]
-	if free, err = f.world.take(ctx, name); err != nil {
-		return "", nil, err
-	}
-	f.Target = name
-	f.Partitions = f.world.partitionsOf(ctx, name)
-	return name, free, nil
-}
+// targets are the programs of which a fault hits one.
+type targets func(w *world) []string
 
-func killEngine(low, high time.Duration) func(context.Context, *world, *fault) error {
+func engines(w *world) []string  { return w.engines }
+func replicas(w *world) []string { return w.Replicas() }
+
+func only(name string) targets { return func(*world) []string { return []string{name} } }
+
+// injection is what injects a fault.
+type injection func(ctx context.Context, w *world, f *fault) error
+
+// on reserves one of the targets, finds the partitions that it clears, and hits it.
+func on(all targets, hit func(ctx context.Context, w *world, f *fault, name string) error) injection {
 	return func(ctx context.Context, w *world, f *fault) error {
-		name, free, err := f.takeEngine(ctx, w.engines)
+		names := all(w)
+		name := names[f.random.IntN(len(names))]
+		free, err := w.take(ctx, name)
 		if err != nil {
 			return err
 		}
 		defer free()
+		f.Target, f.Partitions = name, w.partitionsOf(ctx, name)
+		return hit(ctx, w, f, name)
+	}
+}
+
+func kill(all targets, low, high time.Duration) injection {
+	return on(all, func(ctx context.Context, w *world, f *fault, name string) error {
 		if err := w.Kill(name); err != nil {
 			return err
 		}
 		w.begin(f) // it is dead now: it settles nothing after this
 		f.hold(ctx, low, high)
 		return w.bring(ctx, f, name)
-	}
+	})
 }
 
-func pauseEngine(ctx context.Context, w *world, f *fault) error {
-	name, free, err := f.takeEngine(ctx, w.engines)
-	if err != nil {
-		return err
-	}
-	defer free()
-	return w.pause(ctx, f, name, 4*time.Second, 9*time.Second)
+func pause(all targets, low, high time.Duration) injection {
+	return on(all, func(ctx context.Context, w *world, f *fault, name string) error {
+		w.begin(f)
+		if err := w.Pause(name); err != nil {
+			return err
+		}
+		f.hold(ctx, low, high)
+		err := w.Resume(name)
+		w.end(f)
+		if err != nil {
+			return err
+		}
+		return w.WaitReady(ctx, name)
+	})
 }
 
 func restartEngines(ctx context.Context, w *world, f *fault) error {
@@ -173,12 +190,7 @@ func addEngine(ctx context.Context, w *world, f *fault) error {
 	return w.StopProcess(ctx, name)
 }
 
-func removeEngine(ctx context.Context, w *world, f *fault) error {
-	name, free, err := f.takeEngine(ctx, w.engines)
-	if err != nil {
-		return err
-	}
-	defer free()
+func removeEngine(ctx context.Context, w *world, f *fault, name string) error {
 	w.begin(f)
 	if err := w.StopProcess(ctx, name); err != nil {
 		return err
@@ -191,32 +203,27 @@ func removeEngine(ctx context.Context, w *world, f *fault) error {
 // on purpose: a step that the program no longer has must fail the run.
 type crashTarget struct {
 	variable string
-	names    func(w *world) []string
+	of       targets
 	points   []string
 	passages int // about how many payments to let pass first
 }
 
 var (
-	engineCrash = crashTarget{"ENGINE_CRASH_AT", func(w *world) []string { return w.engines }, []string{
+	engineCrash = crashTarget{"ENGINE_CRASH_AT", engines, []string{
 		"after-fetch", "after-phase-1-sent", "after-phase-1-answered", "after-request-produced", "after-response-read",
 		"after-phase-2-sent", "after-phase-2-answered", "after-report-produced", "after-report-acknowledged",
 		"after-offset-marked", "after-commit"}, 200}
-	bankCrash = crashTarget{"SIMULATOR_CRASH_AT", func(*world) []string { return []string{stack.Simulator} }, []string{
+	bankCrash = crashTarget{"SIMULATOR_CRASH_AT", only(stack.Simulator), []string{
 		"after-fetch", "after-answer-produced", "after-answer-acknowledged", "after-commit"}, 200}
-	producerCrash = crashTarget{"PRODUCER_CRASH_AT", func(*world) []string { return []string{stack.Producer} }, []string{
+	producerCrash = crashTarget{"PRODUCER_CRASH_AT", only(stack.Producer), []string{
 		"after-request-read", "after-published", "after-acknowledged"}, 20}
 )
 
 // diesWithin bounds the wait for the step: other faults may delay payments.
 const diesWithin = time.Minute
 
-func crashAt(c crashTarget) func(context.Context, *world, *fault) error {
-	return func(ctx context.Context, w *world, f *fault) error {
-		name, free, err := f.takeEngine(ctx, c.names(w))
-		if err != nil {
-			return err
-		}
-		defer free()
+func crashAt(c crashTarget) injection {
+	return on(c.of, func(ctx context.Context, w *world, f *fault, name string) error {
 		point, passage := c.points[f.random.IntN(len(c.points))], 1+f.random.IntN(c.passages)
 		if point == "after-commit" {
 			passage = 1 + passage%5 // commits are rare
@@ -237,78 +244,18 @@ func crashAt(c crashTarget) func(context.Context, *world, *fault) error {
 			return fmt.Errorf("%s did not die at %s within %v", name, f.Detail, diesWithin)
 		}
 		return w.bring(ctx, f, name)
-	}
+	})
 }
 
-var (
-	ledgerServer   = func(w *world, f *fault) string { r := w.Replicas(); return r[f.random.IntN(len(r))] }
-	brokerServer   = func(*world, *fault) string { return stack.Broker }
-	bankServer     = func(*world, *fault) string { return stack.Simulator }
-	producerServer = func(*world, *fault) string { return stack.Producer }
-)
-
-func killServer(which func(*world, *fault) string) func(context.Context, *world, *fault) error {
-	return func(ctx context.Context, w *world, f *fault) error {
-		name := which(w, f)
-		free, err := w.take(ctx, name)
-		if err != nil {
-			return err
-		}
-		defer free()
-		f.Target = name
-		w.begin(f)
-		if err := w.Kill(name); err != nil {
-			return err
-		}
-		f.hold(ctx, 0, 2*time.Second)
-		return w.bring(ctx, f, name)
-	}
-}
-
-func pauseServer(which func(*world, *fault) string) func(context.Context, *world, *fault) error {
-	return func(ctx context.Context, w *world, f *fault) error {
-		name := which(w, f)
-		free, err := w.take(ctx, name)
-		if err != nil {
-			return err
-		}
-		defer free()
-		f.Target = name
-		return w.pause(ctx, f, name, 2*time.Second, 6*time.Second)
-	}
-}
-
-// linkChoice chooses a program and a destination whose link breaks, and reserves the program.
-type linkChoice func(ctx context.Context, w *world, f *fault) (program string, to destination, free func(), err error)
-
-func linkOfEngine(to destination) linkChoice {
-	return func(ctx context.Context, w *world, f *fault) (string, destination, func(), error) {
-		name, free, err := f.takeEngine(ctx, w.engines)
-		return name, to, free, err
-	}
-}
-
-func linkOf(program string, destinations ...destination) linkChoice {
-	return func(ctx context.Context, w *world, f *fault) (string, destination, func(), error) {
-		to := destinations[f.random.IntN(len(destinations))]
-		f.Target, f.Detail = program, "to "+to.String()
-		free, err := w.take(ctx, program)
-		return program, to, free, err
-	}
-}
-
-func breakLink(choose linkChoice, state link.State) func(context.Context, *world, *fault) error {
-	return func(ctx context.Context, w *world, f *fault) error {
-		name, to, free, err := choose(ctx, w, f)
-		if err != nil {
-			return err
-		}
-		defer free()
+func breakLink(from targets, to []destination, state link.State) injection {
+	return on(from, func(ctx context.Context, w *world, f *fault, name string) error {
+		at := to[f.random.IntN(len(to))]
+		f.Detail = "to " + at.String()
 		delay := f.between(100*time.Millisecond, 500*time.Millisecond)
 		if state == link.Slow {
-			f.Detail = strings.TrimSpace(fmt.Sprintf("%s %d ms each way", f.Detail, delay.Milliseconds()))
+			f.Detail += fmt.Sprintf(" %d ms each way", delay.Milliseconds())
 		}
-		links, err := w.links.between(name, to)
+		links, err := w.links.between(name, at)
 		if err != nil {
 			return err
 		}
@@ -322,5 +269,5 @@ func breakLink(choose linkChoice, state link.State) func(context.Context, *world
 		}
 		w.end(f)
 		return w.WaitReady(ctx, name)
-	}
+	})
 }

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -19,18 +20,12 @@ import (
 // hangTransaction opens a transaction on one partition of the payments. An engine must name its
 // first record within 10 s. Then the transaction is aborted: its order was never given.
 func hangTransaction(ctx context.Context, w *world, f *fault) error {
-	for _, name := range append([]string{stack.Broker}, w.engines...) { // nothing else is to explain it
-		free, err := w.take(ctx, name)
-		if err != nil {
-			return err
-		}
-		defer free()
-	}
-	options, err := w.Kafka().Options()
+	free, err := w.take(ctx, append([]string{stack.Broker}, w.engines...)...) // nothing else is to explain it
 	if err != nil {
 		return err
 	}
-	client, err := kgo.NewClient(append(options, kgo.TransactionalID(fmt.Sprintf("chaos-%x", f.random.Uint64())), kgo.TransactionTimeout(time.Minute))...)
+	defer free()
+	client, err := w.Kafka().Client(kgo.TransactionalID(fmt.Sprintf("chaos-%x", f.random.Uint64())), kgo.TransactionTimeout(time.Minute))
 	if err != nil {
 		return err
 	}
@@ -66,31 +61,20 @@ func hangTransaction(ctx context.Context, w *world, f *fault) error {
 func (w *world) standsAt(ctx context.Context, key string, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	for {
+	return nil == persist(ctx, 200*time.Millisecond, func() error {
 		for _, name := range w.allEngines() {
 			if err := w.processes.Ready(ctx, name); err != nil && strings.Contains(err.Error(), key) {
-				return true
+				return nil
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
+		return errors.New("not yet")
+	})
 }
 
 // recreateTopic starts an engine on a broker whose topics were made anew. It must end before it
 // reads anything, say why, and do so again. Then it gets its own broker back.
-func recreateTopic(ctx context.Context, w *world, f *fault) error {
-	for _, name := range w.Replicas() { // without a ledger the engine would wait
-		free, err := w.take(ctx, name)
-		if err != nil {
-			return err
-		}
-		defer free()
-	}
-	name, free, err := f.takeEngine(ctx, w.engines)
+func recreateTopic(ctx context.Context, w *world, f *fault, name string) error {
+	free, err := w.take(ctx, w.Replicas()...) // without a ledger the engine would wait
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -30,21 +29,11 @@ const (
 // door may refuse with 429; what it takes, and what is in Kafka, must end like any payment. Each
 // payment is of one centavo, so the load does not run out of money.
 func overload(ctx context.Context, w *world, f *fault) error {
-	keys, err := w.Keys()
-	if err != nil {
-		return err
-	}
-	options, err := w.Kafka().Options()
-	if err != nil {
-		return err
-	}
-	kafka, err := kgo.NewClient(append(options, kgo.ClientID("overload"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.RecordDeliveryTimeout(10*time.Second))...)
+	kafka, err := w.Kafka().Client(kgo.ClientID("overload"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.RecordDeliveryTimeout(10*time.Second))
 	if err != nil {
 		return err
 	}
 	defer kafka.Close()
-	callers := load.NewCallers(w.ProducerURL(), keys)
-	defer callers.Close()
 	sending, stop := context.WithTimeout(ctx, f.between(4*time.Second, 8*time.Second))
 	defer stop()
 	var accepted, refused, written, failed atomic.Int64
@@ -63,7 +52,7 @@ func overload(ctx context.Context, w *world, f *fault) error {
 						panic(fmt.Sprintf("cannot encode a payment: %v", err)) // texts and numbers
 					}
 				}
-				answer, err := callers.Send(sending, http.MethodPost, "/v1/payments:batch", string(bank), body.Bytes())
+				answer, err := w.callers.Send(sending, http.MethodPost, "/v1/payments:batch", string(bank), body.Bytes())
 				lines := int64(bytes.Count(answer.Body, []byte(`"status":"accepted"`)))
 				accepted.Add(lines)
 				switch {

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/loadtest/load"
@@ -35,7 +36,7 @@ type Result struct {
 	Load            *load.Result    `json:"load"`
 	Audit           audit.Verdict   `json:"audit"`
 	History         history.Verdict `json:"history"`
-	Answers         AnswersVerdict  `json:"answers"`
+	Answers         answers.Verdict `json:"answers"`
 	Seconds         []load.Second   `json:"seconds"`
 }
 
@@ -77,6 +78,23 @@ func (o *observer) series() []load.Second {
 		seconds[i] = load.Second{Settled: len(waits), P50: at(0.5), P99: at(0.99), Max: at(1)}
 	}
 	return seconds
+}
+
+// nameFaults says beside each payment that failed which faults were active while it was open. Times
+// of events count from start.
+func (r *Result) nameFaults(start time.Time) {
+	for i := range r.Load.Failures {
+		f := &r.Load.Failures[i]
+		from, to := f.Sent.Sub(start).Seconds(), f.Ended.Sub(start).Seconds()
+		for _, event := range r.Events {
+			if over := max(event.Ready, event.Ended); event.Began <= to && (over == 0 || over >= from) {
+				f.During = append(f.During, fmt.Sprintf("%s %s (%.1f to %.1f s of the run)", event.Kind, event.Target, event.Began, over))
+			}
+		}
+		if f.During == nil {
+			f.During = []string{"no fault"}
+		}
+	}
 }
 
 // judge decides whether the run passed.
@@ -222,10 +240,8 @@ func (r *Result) waiting() string {
 func (r *Result) LongestWait() float64 { return r.longest("every outcome") }
 
 func (r *Result) longest(kind string) float64 {
-	for _, latency := range r.Load.Latencies {
-		if latency.Kind == kind {
-			return latency.Max / 1000
-		}
+	if latency := r.Load.Latency(kind); latency != nil {
+		return latency.Max / 1000
 	}
 	return 0
 }

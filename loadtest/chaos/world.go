@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -40,6 +42,7 @@ type world struct {
 	system
 	admin     *kadm.Client
 	simulator *banks
+	callers   *load.Callers // of the producer
 	live      *live
 
 	// processes and links are nil for containers, which have neither links nor crash points.
@@ -76,21 +79,31 @@ func (w *world) allEngines() []string {
 	return slices.Concat(w.engines, w.extra)
 }
 
-// take reserves a process for one fault.
-func (w *world) take(ctx context.Context, name string) (free func(), err error) {
-	w.mu.Lock()
-	token := w.taken[name]
-	if token == nil {
-		token = make(chan struct{}, 1)
-		w.taken[name] = token
+// take reserves processes for one fault.
+func (w *world) take(ctx context.Context, names ...string) (free func(), err error) {
+	var tokens []chan struct{}
+	free = func() {
+		for _, token := range tokens {
+			<-token
+		}
 	}
-	w.mu.Unlock()
-	select {
-	case token <- struct{}{}:
-		return func() { <-token }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	for _, name := range names {
+		w.mu.Lock()
+		token := w.taken[name]
+		if token == nil {
+			token = make(chan struct{}, 1)
+			w.taken[name] = token
+		}
+		w.mu.Unlock()
+		select {
+		case token <- struct{}{}:
+			tokens = append(tokens, token)
+		case <-ctx.Done():
+			free()
+			return nil, context.Cause(ctx)
+		}
 	}
+	return free, nil
 }
 
 func (w *world) begin(f *fault) {
@@ -114,23 +127,12 @@ func (w *world) bring(ctx context.Context, f *fault, name string) error {
 	return w.WaitReady(ctx, name)
 }
 
-func (w *world) pause(ctx context.Context, f *fault, name string, low, high time.Duration) error {
-	w.begin(f)
-	if err := w.Pause(name); err != nil {
-		return err
-	}
-	f.hold(ctx, low, high)
-	err := w.Resume(name)
-	w.end(f)
-	if err != nil {
-		return err
-	}
-	return w.WaitReady(ctx, name)
-}
-
-// partitionsOf asks the group which partitions an engine clears. If that fails it returns
-// none, and the figures of the fault are then about all partitions.
+// partitionsOf asks the group which partitions an engine clears. If that fails, or if it is no
+// engine, there are none, and the figures of the fault are about all partitions.
 func (w *world) partitionsOf(ctx context.Context, engine string) []int32 {
+	if !slices.Contains(w.engines, engine) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	groups, err := w.admin.DescribeGroups(ctx, stream.EngineGroup)
@@ -150,4 +152,19 @@ func (w *world) partitionsOf(ctx context.Context, engine string) []int32 {
 	}
 	slices.Sort(partitions)
 	return partitions
+}
+
+// persist tries until it succeeds or ctx ends: other faults may be in the way.
+func persist(ctx context.Context, every time.Duration, try func() error) error {
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-time.After(every):
+		}
+	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // packages hold the tests, as folders of the repository.
-var packages = []string{"loadtest/e2e", "deploy/bootstrap", "deploy/ledgerfacts"}
+var packages = []string{"loadtest/e2e", "loadtest/simulation", "services/clearing-engine/engine", "deploy/bootstrap", "deploy/ledgerfacts"}
 
 // Row is one test.
 type Row struct {

@@ -13,20 +13,16 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
-// Faults of every kind. The seed decides their order and times.
+// Real processes die, freeze and are cut off while payments flow: what virtual time cannot show
+// of kills, of a frozen engine, of torn connections and of the real ledger. make chaos has all kinds.
 func TestChaos(t *testing.T) {
-	names, err := chaos.ParseKinds("all")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const duration = time.Minute
-	breakIt(t, 300, duration, chaos.Plan(1, duration, names))
+	script(t, 200, 26*time.Second, "2s crash-engine, 5s crash-producer, 8s pause-engine, 10s kill-bank, 13s kill-broker, 17s kill-engine, 19s half-open-ledger, 22s stall-kafka")
 }
 
 // An engine is frozen for longer than its session, so that the other takes over. Then it
 // continues as a zombie, which believes that it still owns its partitions.
 func TestZombieEngine(t *testing.T) {
-	r := script(t, 300, 38*time.Second, "5s pause-engine, 15s pause-engine, 25s pause-engine")
+	r := script(t, 300, 22*time.Second, "3s pause-engine, 12s pause-engine")
 	for _, event := range r.Events {
 		if event.Lasted() < 3.5 {
 			t.Errorf("%s was stopped for %.1f s: not past its session, so no zombie", event.Target, event.Lasted())
@@ -37,50 +33,14 @@ func TestZombieEngine(t *testing.T) {
 	}
 }
 
-// The network between an engine and Kafka is cut, held in one and in both directions, and
-// slowed.
-func TestNetworkToKafka(t *testing.T) {
-	script(t, 300, 40*time.Second, "5s cut-kafka, 12s stall-kafka, 19s half-open-kafka, 26s slow-kafka, 33s cut-kafka")
-}
-
-// The network between an engine and the ledger breaks in the same ways.
-func TestNetworkToLedger(t *testing.T) {
-	script(t, 300, 40*time.Second, "5s cut-ledger, 12s stall-ledger, 19s half-open-ledger, 26s slow-ledger, 33s cut-ledger")
-}
-
 // A transaction that nobody ends, and an engine that meets another log.
 func TestForeignLogAndHangingTransaction(t *testing.T) {
-	script(t, 200, 45*time.Second, "5s hanging-transaction, 16s topic-recreated, 28s hanging-transaction")
-}
-
-// Banks are silent, late and slow, respond twice and reject; others forge their responses.
-func TestBanksMisbehave(t *testing.T) {
-	r := script(t, 300, 52*time.Second, "5s bank-silent, 7s bank-late, 15s bank-slow, 20s bank-duplicate, 25s bank-rejecting, 30s forge-answers, 40s forge-answers")
-	for what, count := range map[string]float64{
-		"late answers": r.Counters.AnswersLate, "answers about unknown payments": r.Counters.AnswersOdd, "answers of banks not asked": r.Counters.AnswersForged,
-	} {
-		if count == 0 {
-			t.Errorf("the engines saw no %s: the test is not what it says", what)
-		}
-	}
+	script(t, 200, 26*time.Second, "3s hanging-transaction, 13s topic-recreated")
 }
 
 // The producer's clock is wrong, either way: it takes nothing, and takes back nothing that it said.
 func TestTheProducersClockIsWrong(t *testing.T) {
-	script(t, 300, 50*time.Second, "5s skewed-producer, 18s skewed-producer, 31s skewed-producer")
-}
-
-// Batches that no client can read, and some that unpack to 900 MB, while engines come and go.
-func TestHostileBatchesWhileEnginesRestart(t *testing.T) {
-	r := script(t, 300, 40*time.Second, "5s unreadable-batch, 7s bomb, 10s kill-engine, 12s unreadable-batch, 14s unreadable-batch, 20s pause-engine, 22s bomb, 24s unreadable-batch, 30s kill-broker, 33s unreadable-batch")
-	if s := r.Audit.Summary; s.AnswersUnread != "" || s.Answered == 0 {
-		t.Errorf("a bank that writes what cannot be read keeps the audit from checking seals: %d outcomes checked, %s", s.Answered, s.AnswersUnread)
-	}
-}
-
-// Engines join and leave, in order and by force.
-func TestEnginesComeAndGo(t *testing.T) {
-	script(t, 300, 52*time.Second, "5s add-engine, 8s remove-engine, 20s kill-engine-takeover, 24s add-engine, 38s restart-engines, 40s add-engine")
+	script(t, 200, 34*time.Second, "2s skewed-producer, 13s skewed-producer, 24s skewed-producer")
 }
 
 func script(t *testing.T, rate float64, duration time.Duration, text string) *chaos.Result {
@@ -95,6 +55,7 @@ func script(t *testing.T, rate float64, duration time.Duration, text string) *ch
 // breakIt runs a plan, and fails the test unless the run passes.
 func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.PlannedFault) *chaos.Result {
 	t.Helper()
+	t.Parallel()
 	folder, err := os.MkdirTemp("", "liquida-e2e-chaos-") //nolint:usetesting // the logs of a failed test must stay
 	if err != nil {
 		t.Fatal(err)

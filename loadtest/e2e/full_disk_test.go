@@ -25,8 +25,8 @@ func TestBrokerDiskFull(t *testing.T) {
 	stopped, err := s.StartToDie(stack.Broker)
 	s.must(err)
 	s.ready(stack.Broker, stack.EngineName(0))
-	load := s.load(500, 10_000, duringFaults...)
-	time.Sleep(4 * time.Second)
+	load := s.load(400, 4000, duringFaults...)
+	load.progress(400)
 	s.must(limitFiles(s.PID(stack.Broker), 64<<10)) // much more than its log, and less than a topic
 	select {
 	case <-stopped:
@@ -41,7 +41,8 @@ func TestBrokerDiskFull(t *testing.T) {
 	}
 	s.must(s.StartProcess(stack.Broker))
 	s.ready(stack.Broker, stack.EngineName(0))
-	s.settledAtLeast(load.wait(), 0.4)
+	load.wait()
+	s.settlesAgain()
 	s.audit()
 }
 
@@ -51,8 +52,8 @@ func TestRedpandaDiskFull(t *testing.T) {
 	s := start(t, 1, func(c *stack.Config) { c.Kafka = stack.RedpandaLike })
 	full := filepath.Join(t.TempDir(), "bootstrap.yaml")
 	s.must(os.WriteFile(full, fmt.Appendf(nil, "group_min_session_timeout_ms: 1000\nstorage_min_free_bytes: %d\n", 1<<60), 0o600))
-	load := s.load(500, 10_000, duringFaults...)
-	time.Sleep(4 * time.Second)
+	load := s.load(400, 4000, duringFaults...)
+	load.progress(400)
 	s.must(s.Kill(stack.Broker))
 	stopped, err := s.StartToDie(stack.Broker, "BROKER_REDPANDA_PROPERTIES="+full)
 	s.must(err)
@@ -63,12 +64,13 @@ func TestRedpandaDiskFull(t *testing.T) {
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.DeadLetters}).FirstErr(); !errors.Is(err, kerr.BrokerNotAvailable) {
 		t.Fatalf("a record for a full disk: got %v, want BROKER_NOT_AVAILABLE", err)
 	}
-	time.Sleep(5 * time.Second) // of load
+	time.Sleep(2 * time.Second) // of load
 	s.must(s.Kill(stack.Broker))
 	<-stopped
 	s.must(s.StartProcess(stack.Broker))
 	s.ready(stack.Broker, stack.EngineName(0))
-	s.settledAtLeast(load.wait(), 0.4)
+	load.wait()
+	s.settlesAgain()
 	s.audit()
 }
 

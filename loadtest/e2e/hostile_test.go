@@ -21,7 +21,7 @@ import (
 // because it is told not to look. Apache Kafka takes the bomb only.
 func TestHostileBatches(t *testing.T) {
 	s := start(t, 2, func(c *stack.Config) { c.Env[stack.Broker] = []string{"BROKER_CHECK_BATCHES=false"} })
-	load := s.load(300, 4500)
+	load := s.load(300, 2400)
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.KafkaAddress()))
 	s.must(err)
 	defer client.Close()
@@ -44,7 +44,8 @@ func TestHostileBatches(t *testing.T) {
 			}
 		}
 	}
-	s.settledAtLeast(load.wait(), 0.3)
+	load.wait()
+	s.settlesAgain()
 	verdict := s.audit()
 	if got := verdict.Summary.DeadLetters["LQ08"]; got != letters {
 		t.Errorf("%d dead letters LQ08, want %d", got, letters)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,10 +26,18 @@ const (
 	exitUnknown = 3
 )
 
-// compile builds a program of the repository into the folder of the stack's programs.
+// compiling keeps tests that run side by side from building the same program.
+var compiling sync.Mutex
+
+// compile builds a program of the repository into the folder of the stack's programs, once.
 func compile(t *testing.T, name, source string) string {
 	t.Helper()
+	compiling.Lock()
+	defer compiling.Unlock()
 	path := filepath.Join(binaries, name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
 	build := exec.Command("go", "build", "-o", path, source)
 	var err error
 	if build.Dir, err = stack.RepoRoot(); err != nil {

@@ -18,7 +18,7 @@ import (
 // at once. When the engine is back it takes them again, and all that it ever accepted has ended.
 func TestTheFrontDoorRefusesWhileNoEngineWorks(t *testing.T) {
 	s := start(t, 1, func(c *stack.Config) {
-		c.Env[stack.Producer] = []string{"SHED_AGE=300ms"}
+		c.Env[stack.Producer] = []string{"SHED_AGE=1s"}
 		c.Env[stack.Engine] = nil // the deadline as shipped: what was accepted must not end by it
 	})
 	keys, err := s.Keys()

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"testing"
-	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
 )
@@ -13,20 +12,21 @@ import (
 // deadline, so AB03 is excused; the audit excuses nothing.
 func TestReplicaLost(t *testing.T) {
 	s := start(t, 1, func(c *stack.Config) { c.Replicas, c.CacheGrid = 3, "" })
-	load := s.load(200, 8000, duringFaults...)
+	load := s.load(200, 6000, duringFaults...)
 	replicas := s.Replicas()
 	for _, replica := range replicas {
 		lose, bring := s.Kill, s.StartProcess
 		if replica == replicas[2] {
 			lose, bring = s.Pause, s.Resume
 		}
-		time.Sleep(3 * time.Second)
+		load.progress(100)
 		s.must(lose(replica))
-		time.Sleep(3 * time.Second)
-		s.ready(stack.EngineName(0)) // on two replicas
+		load.progress(100) // on two replicas
+		s.ready(stack.EngineName(0))
 		s.must(bring(replica))
 		s.ready(replica)
 	}
-	s.settledAtLeast(load.wait(), 0.5)
+	load.wait()
+	s.settlesAgain()
 	s.audit()
 }

@@ -69,7 +69,7 @@ func TestSecuredKafka(t *testing.T) {
 		s.must(s.StopProcess(ctx, stack.Producer))
 		ended, err := s.StartToDie(stack.Producer, "KAFKA_SASL_PASSWORD_FILE="+guessed)
 		s.must(err)
-		s.until("it says why it is not ready", func() bool {
+		s.eventually("it says why it is not ready", func() bool {
 			why := s.Ready(ctx, stack.Producer)
 			return why != nil && strings.Contains(why.Error(), "password") && strings.Contains(why.Error(), "KAFKA_SASL_USER")
 		})
@@ -102,7 +102,7 @@ func TestSecuredKafka(t *testing.T) {
 		// Now it does not even start, and its message differs from that of missing topics.
 		ended, err = s.StartToDie(engine)
 		s.must(err)
-		s.until("it says why it is not ready", func() bool {
+		s.eventually("it says why it is not ready", func() bool {
 			why := s.Ready(ctx, engine)
 			return why != nil && strings.Contains(why.Error(), "TOPIC_AUTHORIZATION_FAILED")
 		})
@@ -137,14 +137,4 @@ func (s *system) as(user string, more ...kgo.Opt) *kgo.Client {
 	s.must(err)
 	s.t.Cleanup(client.Close)
 	return client
-}
-
-// until waits for a condition.
-func (s *system) until(what string, holds func() bool) {
-	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("after a minute still not: %s", what)
-		}
-	}
 }

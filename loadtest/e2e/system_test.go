@@ -9,16 +9,24 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // Times are shorter than in production, so that deadlines pass within a test. Their order is
@@ -30,6 +38,10 @@ const (
 	drainTimeout   = 60 * time.Second // longer than any recovery
 )
 
+// stacksAtOnce is how many clearing houses run side by side, unless go test -parallel says another
+// number. A test mostly waits for a restart, a deadline or a timeout.
+const stacksAtOnce = "4"
+
 // binaries is the folder of the programs, built once.
 var binaries string
 
@@ -38,6 +50,13 @@ func TestMain(m *testing.M) {
 	if testing.Short() {
 		fmt.Println("end-to-end tests skipped: -short")
 		return
+	}
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", stacksAtOnce); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(buildAndRun(m))
 }
@@ -66,10 +85,11 @@ type system struct {
 	t *testing.T
 }
 
-// start runs a fresh clearing house until the test ends. The logs of a failed test stay.
+// start runs a fresh clearing house until the test ends, beside those of other tests. The logs of a failed test stay.
 // E2E_KAFKA chooses the broker, as stack.Config.Kafka does.
 func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 	t.Helper()
+	t.Parallel()
 	folder, err := os.MkdirTemp("", "liquida-e2e-") //nolint:usetesting // the logs of a failed test must stay
 	if err != nil {
 		t.Fatal(err)
@@ -121,16 +141,21 @@ type loadRun struct {
 	output bytes.Buffer
 	json   string
 	ended  chan error
-	result load.Result // after wait
+	over   chan struct{} // closed when it has ended
+	result load.Result   // after wait
 }
 
 // load starts a load in the background.
 func (s *system) load(rate, payments int, arguments ...string) *loadRun {
-	r := &loadRun{s: s, json: filepath.Join(s.t.TempDir(), "run.json"), ended: make(chan error, 1)}
+	r := &loadRun{s: s, json: filepath.Join(s.t.TempDir(), "run.json"), ended: make(chan error, 1), over: make(chan struct{})}
 	arguments = append([]string{"run", "--rate", fmt.Sprint(rate), "--payments", fmt.Sprint(payments),
 		"--json", r.json, "--drain-timeout", drainTimeout.String()}, arguments...)
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { r.ended <- s.Run(ctx, &r.output, &r.output, "loadtest", arguments...); close(r.ended) }()
+	go func() {
+		r.ended <- s.Run(ctx, &r.output, &r.output, "loadtest", arguments...)
+		close(r.ended)
+		close(r.over)
+	}()
 	s.t.Cleanup(func() { cancel(); <-r.ended }) // if a test fails before it waits
 	return r
 }
@@ -194,5 +219,73 @@ func (s *system) settledAtLeast(result load.Result, share float64) {
 	s.t.Helper()
 	if got := float64(result.Settled) / float64(max(result.Sent, 1)); got < share {
 		s.t.Errorf("%.0f %% of the payments settled, at least %.0f %% must", got*100, share*100)
+	}
+}
+
+// settlesAgain returns once a load settles as without a fault. How much of the load during a
+// fault settled depends on how fast this machine starts a program.
+func (s *system) settlesAgain() {
+	s.t.Helper()
+	const tries = 10
+	for range tries {
+		if result := s.load(50, 100, append(slices.Clone(duringFaults), "--mix", "settling")...).wait(); float64(result.Settled) >= 0.9*float64(result.Sent) {
+			return
+		}
+	}
+	s.t.Errorf("%d loads after the fault did not settle", tries)
+}
+
+// progress waits until so many payments more have their reports, or the load has ended.
+func (r *loadRun) progress(reports int64) {
+	r.s.t.Helper()
+	goal := r.s.ends(stream.Settlements) + reports
+	r.s.eventually(fmt.Sprintf("%d reports more", reports), func() bool {
+		select {
+		case <-r.over:
+			return true
+		default:
+			return r.s.ends(stream.Settlements) >= goal
+		}
+	})
+}
+
+// ends returns the number of records in a topic.
+func (s *system) ends(topic string) int64 {
+	s.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.KafkaAddress()))
+	s.must(err)
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListEndOffsets(s.t.Context(), topic)
+	s.must(err)
+	records := int64(0)
+	ends.Each(func(o kadm.ListedOffset) { records += o.Offset })
+	return records
+}
+
+// metric returns the value of an engine's metric without labels.
+func (s *system) metric(engine, name string) float64 {
+	s.t.Helper()
+	response, err := http.Get(s.TelemetryURL(engine) + "/metrics")
+	s.must(err)
+	defer response.Body.Close()
+	metrics, err := io.ReadAll(response.Body)
+	s.must(err)
+	for line := range strings.Lines(string(metrics)) {
+		if text, found := strings.CutPrefix(line, name+" "); found {
+			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			s.must(err)
+			return value
+		}
+	}
+	s.t.Fatalf("%s has no metric %s", engine, name)
+	return 0
+}
+
+func (s *system) eventually(what string, holds func() bool) {
+	s.t.Helper()
+	for giveUp := time.Now().Add(time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(giveUp) {
+			s.t.Fatalf("after a minute still not: %s", what)
+		}
 	}
 }

@@ -31,6 +31,7 @@ const (
 type Flood struct {
 	Kind       Kind
 	PerSecond  int
+	Most       int // messages in all; 0: as many as ctx gives time for
 	Population sandbox.Population
 	Bank       int // that sends
 	Random     *rand.Rand
@@ -64,6 +65,9 @@ func (f Flood) Run(ctx context.Context, kafka []kgo.Opt) (sent int, err error) {
 			return sent, nil
 		case now := <-ticker.C:
 			due := int(now.Sub(started).Seconds() * float64(f.PerSecond))
+			if f.Most > 0 {
+				due = min(due, f.Most)
+			}
 			for ; sent < due && ctx.Err() == nil; sent++ {
 				if order == nil || f.Kind == ToSilentBanks || now.Sub(from) > idFor {
 					order, from = f.order(now, sent), now

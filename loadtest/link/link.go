@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/liquida/liquida/platform/host"
@@ -92,13 +93,14 @@ func (l *Link) Dial(ctx context.Context, network, address string) (net.Conn, err
 	if !l.enter(inside) || !l.enter(server) {
 		l.leave(inside)
 		l.leave(server)
-		return nil, errCut
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errCut} // as TCP says it: Kafka's client tries again
 	}
 	l.handlers.Go(func() { l.join(inside, server) })
 	return client, nil
 }
 
-var errCut = errors.New("the link is cut")
+// errCut is what TCP says where nobody listens.
+var errCut = syscall.ECONNREFUSED
 
 // Address is where clients connect in place of the server.
 func (l *Link) Address() string { return l.listener.Addr().String() }

@@ -32,6 +32,7 @@ type Config struct {
 	MixName    string
 	Rate       float64 // payments per second
 	Payments   int
+	First      int // only so many of the payments, the first; 0: all
 	Seed       uint64
 	// DrainTimeout bounds the wait for outcomes after the last send.
 	DrainTimeout time.Duration
@@ -50,6 +51,8 @@ type Config struct {
 	// Faults says that engines may die during the run; Allowed implies it. A repeated message
 	// may then join the first and have no report of its own.
 	Faults bool
+	// LedgerHolds says what the ledger holds about a payment that failed; nil: nobody is asked.
+	LedgerHolds func(pix.EndToEndID) string
 	// Sending is called with each EndToEndId before it is sent.
 	Sending func(pix.EndToEndID)
 	// AtEnd is called after the last outcome, before connections close.
@@ -123,6 +126,9 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 
 	random := rand.New(rand.NewPCG(config.Seed, 0))
 	schedule := config.Mix.Schedule(config.Payments, random)
+	if config.First > 0 && config.First < config.Payments {
+		schedule, config.Payments = schedule[:config.First], config.First
+	}
 	generator := mix.NewGenerator(config.Population, random)
 
 	l := &loader{config: config, tracker: newTracker(config.Allowed, config.Faults), producer: producer}
@@ -156,17 +162,12 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 func endsOf(ctx context.Context, client *kgo.Client) (map[string]map[int32]kgo.Offset, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	listed, err := kadm.NewClient(client).ListEndOffsets(ctx, stream.Payments, stream.Settlements, stream.DeadLetters)
-	if err == nil {
-		err = listed.Error()
-	}
+	listed, err := stream.Ends(ctx, kadm.NewClient(client), stream.Payments, stream.Settlements, stream.DeadLetters)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the ends of %s, %s and %s at KAFKA_BROKERS (is the broker up, has bootstrap created the topics?): %w",
-			stream.Payments, stream.Settlements, stream.DeadLetters, err)
+		return nil, fmt.Errorf("is the broker at KAFKA_BROKERS up, has bootstrap created the topics? %w", err)
 	}
 	delete(listed, stream.Payments) // listed only to check that it exists
-	ends := listed.KOffsets()
-	return ends, nil
+	return listed.KOffsets(), nil
 }
 
 // send sends each payment at its time. It waits for nothing but the clock, or for room.

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // Result is the outcome of a load.
@@ -45,7 +47,7 @@ type Result struct {
 	Curve           []Point   `json:"settled_by_percentile"`
 	Latencies       []Latency `json:"latencies"`
 	FailureCount    int       `json:"failure_count"`
-	Failures        []Failure `json:"failures"` // the first 50
+	Failures        []Failure `json:"failures"` // the first of each form, at most 50
 }
 
 // Count counts the payments of one case by how they ended.
@@ -90,12 +92,23 @@ type Point struct {
 	Ms         float64 `json:"ms"`
 }
 
-// Failure is a payment whose outcome is wrong or missing.
+// Failure is a payment whose outcome is wrong or missing, with all of its case that fail in the
+// same way.
 type Failure struct {
 	EndToEndID string `json:"end_to_end_id"`
 	Case       string `json:"case"`
 	Record     string `json:"record,omitempty"` // partition/offset in pix.payments, once acknowledged
 	Problem    string `json:"problem"`
+	// Ledger is what the ledger holds about it, if it was asked.
+	Ledger string `json:"ledger,omitempty"`
+	// Sent is when it should have been sent, Ended when its outcome showed to be wrong or
+	// was given up.
+	Sent  time.Time `json:"sent"`
+	Ended time.Time `json:"ended"`
+	// During are the faults that were active meanwhile, if there were any.
+	During []string `json:"during,omitempty"`
+	Count  int      `json:"count"`          // that fail in this way
+	Also   []string `json:"also,omitempty"` // some of the others
 }
 
 func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
@@ -108,7 +121,7 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 		Payments: l.config.Payments, Sent: t.sent, Dropped: l.dropped, Late: l.late,
 		LateMaxMs: float64(l.lateMax.Microseconds()) / 1e3,
 		Settled:   t.settled, Rejected: t.rejected, DeadLetters: t.lettered, Returned: t.returned, ReturnsRejected: t.unreturned, GoodRejected: maps.Clone(t.turned), OtherReports: t.elsewhere,
-		FailureCount: t.failed, Failures: t.failures,
+		FailureCount: t.failed, Failures: l.failuresWithLedger(),
 		Latencies: []Latency{latency("producer acknowledgement", t.ack), latency("settled", t.settling), latency("every outcome", t.overall)},
 	}
 	if t.settled > 0 {
@@ -154,6 +167,30 @@ func curve(h *hdrhistogram.Histogram) (points []Point) {
 		}
 		points = append(points, Point{100 * (1 - left), float64(h.ValueAtQuantile(100*(1-left))) / 1e3})
 	}
+}
+
+// failuresWithLedger adds what the ledger holds about the payments that failed.
+func (l *loader) failuresWithLedger() []Failure {
+	list := slices.Clone(l.tracker.failures)
+	if l.config.LedgerHolds == nil {
+		return list
+	}
+	for i := range list {
+		if id, err := pix.ParseEndToEndID(list[i].EndToEndID); err == nil {
+			list[i].Ledger = l.config.LedgerHolds(id)
+		}
+	}
+	return list
+}
+
+// Latency returns the latency of a kind, or nil.
+func (r *Result) Latency(kind string) *Latency {
+	for i := range r.Latencies {
+		if r.Latencies[i].Kind == kind {
+			return &r.Latencies[i]
+		}
+	}
+	return nil
 }
 
 // Verdict is the result in one line.

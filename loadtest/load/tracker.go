@@ -10,6 +10,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -35,6 +36,7 @@ type tracker struct {
 	counts      [256]Count     // by case
 	turned      map[string]int // rejected payments that should have settled, by reason
 	failures    []Failure
+	forms       map[string]int // index into failures, by case and form of the problem
 	failed      int
 	sent        int
 	settled     int
@@ -54,6 +56,7 @@ type tracker struct {
 const (
 	earlyMax      = 100_000
 	failuresMax   = 50
+	alsoMax       = 2
 	latencyMax    = 30 * time.Minute
 	latencyDigits = 3
 )
@@ -66,7 +69,8 @@ func newTracker(allowed []pix.Reason, faults bool) *tracker {
 		allowed: allowed, faults: faults || len(allowed) > 0, seed: maphash.MakeSeed(), turned: map[string]int{},
 		byID: map[pix.EndToEndID]*openPayment{}, nameless: map[*openPayment]struct{}{},
 		byRecord: map[record]*openPayment{}, early: map[record]pix.Reason{},
-		ack: histogram(), settling: histogram(), overall: histogram(), thisSecond: histogram(),
+		forms: map[string]int{},
+		ack:   histogram(), settling: histogram(), overall: histogram(), thisSecond: histogram(),
 	}
 }
 
@@ -262,13 +266,24 @@ func (t *tracker) finish(a *openPayment) {
 	}
 }
 
+// fail keeps a failure. Those of one case that fail in the same way are one entry with a count.
 func (t *tracker) fail(a *openPayment, problem string) {
 	t.failed++
-	if len(t.failures) < failuresMax {
-		failure := Failure{EndToEndID: a.payment.Name, Case: a.payment.Case.String(), Problem: problem}
-		if a.acked > 0 {
-			failure.Record = fmt.Sprintf("%d/%d", a.records[0].partition, a.records[0].offset)
+	failure := Failure{EndToEndID: a.payment.Name, Case: a.payment.Case.String(), Problem: problem, Sent: a.intended, Ended: time.Now(), Count: 1}
+	if a.acked > 0 {
+		failure.Record = fmt.Sprintf("%d/%d", a.records[0].partition, a.records[0].offset)
+	}
+	form := failure.Case + " " + audit.Form(problem)
+	i, known := t.forms[form]
+	switch {
+	case known:
+		same := &t.failures[i]
+		same.Count++
+		if len(same.Also) < alsoMax {
+			same.Also = append(same.Also, fmt.Sprintf("%q (record %s)", failure.EndToEndID, failure.Record))
 		}
+	case len(t.failures) < failuresMax:
+		t.forms[form] = len(t.failures)
 		t.failures = append(t.failures, failure)
 	}
 }

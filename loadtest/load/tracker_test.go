@@ -3,6 +3,7 @@ package load
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -255,5 +256,29 @@ func TestReportsOfOthersAreCountedOnly(t *testing.T) {
 	s.report(0, "", func(r *pixv1.SettlementReport) { r.EndToEndId += "0" })
 	if s.tracker.elsewhere != 2 || s.tracker.waiting() != 1 {
 		t.Fatalf("%d reports are of others, %d payments wait", s.tracker.elsewhere, s.tracker.waiting())
+	}
+}
+
+// Payments of one case that fail in the same way are one line, with a count and examples.
+func TestFailuresOfOneFormAreOneLine(t *testing.T) {
+	s := newScene(t, mix.Accepted)
+	generator := mix.NewGenerator(sandbox.Population{Banks: 5, Customers: 5000, DepositCentavos: 1, ReserveCentavos: 1}, rand.New(rand.NewPCG(2, 0)))
+	for i := range 100 {
+		c := []mix.Case{mix.Accepted, mix.SameBank}[i%2]
+		a := s.tracker.add(generator.Payment(c, time.Now()), time.Now())
+		s.tracker.acknowledged(a, 0, record{1, int64(100 + i)}, nil)
+	}
+	s.ack(0)
+	s.report(0, "AM04")
+	s.tracker.giveUp()
+	var counts []int
+	for _, f := range s.tracker.failures {
+		counts = append(counts, f.Count)
+		if f.Count > 1 && (len(f.Also) != alsoMax || f.Record == "" || f.Ended.Before(f.Sent)) {
+			t.Errorf("%+v", f)
+		}
+	}
+	if !slices.Equal(counts, []int{1, 50, 50}) || s.tracker.failed != 101 {
+		t.Errorf("the failures are %+v", s.tracker.failures)
 	}
 }

@@ -1,8 +1,10 @@
 package meter
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -20,6 +22,7 @@ type Engines struct {
 	requests  histogram // transfers in a write request to the ledger
 	durations histogram // time of a write request
 	counters  map[string]float64
+	labelled  map[[2]string]float64 // counters by name and the value of their one label
 	gauges    map[string]float64
 }
 
@@ -51,23 +54,35 @@ type Ledger struct {
 // HopNames are the hops, in the order of a payment's life.
 var HopNames = []string{"queue", "reserve", "authorize", "resolve", "report"}
 
+// Get returns what a service's telemetry has at a URL.
+func Get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s responds %s", url, response.Status)
+	}
+	return io.ReadAll(response.Body)
+}
+
 // ReadEngines reads the metrics of engines from their telemetry URLs.
 func ReadEngines(ctx context.Context, urls []string) (Engines, error) {
-	e := Engines{hops: map[string]histogram{}, counters: map[string]float64{}, gauges: map[string]float64{}}
+	e := Engines{hops: map[string]histogram{}, counters: map[string]float64{}, labelled: map[[2]string]float64{}, gauges: map[string]float64{}}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for _, url := range urls {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
-		if err != nil {
-			return e, err
-		}
-		response, err := http.DefaultClient.Do(request)
+		text, err := Get(ctx, url+"/metrics")
 		if err != nil {
 			return e, fmt.Errorf("cannot read the engine's metrics: %w", err)
 		}
 		parser := expfmt.NewTextParser(model.UTF8Validation)
-		families, err := parser.TextToMetricFamilies(response.Body)
-		response.Body.Close()
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 		if err != nil {
 			return e, fmt.Errorf("cannot read %s/metrics: %w", url, err)
 		}
@@ -94,6 +109,7 @@ func (e *Engines) add(name string, metric *dto.Metric) {
 		e.durations = e.durations.with(metric.Histogram)
 	case metric.Counter != nil:
 		e.counters[name] += metric.Counter.GetValue()
+		e.labelled[[2]string{name, label}] += metric.Counter.GetValue()
 	case metric.Gauge != nil:
 		e.gauges[name] += metric.Gauge.GetValue()
 	}
@@ -133,6 +149,9 @@ func (h histogram) since(before histogram) histogram {
 
 // Counter is the sum of a counter over its labels.
 func (e Engines) Counter(name string) float64 { return e.counters[name] }
+
+// Labelled is a counter whose one label has a value; "" for a counter without labels.
+func (e Engines) Labelled(name, value string) float64 { return e.labelled[[2]string{name, value}] }
 
 // Gauge is the sum of a gauge over its labels.
 func (e Engines) Gauge(name string) float64 { return e.gauges[name] }

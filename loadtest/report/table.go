@@ -64,13 +64,29 @@ func WriteLoad(w io.Writer, r *load.Result) {
 		fmt.Fprintf(w, "returns settled %d, rejected %d\n", r.Returned, r.ReturnsRejected)
 	}
 	fmt.Fprintf(w, "sends: %d dropped, %d late by more than %v (the latest by %.1f ms)\n", r.Dropped, r.Late, load.LateAfter, r.LateMaxMs)
+	rest := r.FailureCount
 	for _, f := range r.Failures {
-		fmt.Fprintf(w, "WRONG %q (%s, record %s): %s\n", f.EndToEndID, f.Case, f.Record, f.Problem)
+		writeFailure(w, f)
+		rest -= f.Count
 	}
-	if rest := r.FailureCount - len(r.Failures); rest > 0 {
+	if rest > 0 {
 		fmt.Fprintf(w, "WRONG … and %d more\n", rest)
 	}
 	fmt.Fprintln(w, r.Verdict())
+}
+
+// writeFailure prints a failure, with what may explain it.
+func writeFailure(w io.Writer, f load.Failure) {
+	fmt.Fprintf(w, "WRONG %q (%s, record %s): %s\n", f.EndToEndID, f.Case, f.Record, f.Problem)
+	if f.Ledger != "" {
+		fmt.Fprintf(w, "      the ledger: %s\n", f.Ledger)
+	}
+	if len(f.During) > 0 {
+		fmt.Fprintf(w, "      meanwhile: %s\n", strings.Join(f.During, ", "))
+	}
+	if f.Count > 1 {
+		fmt.Fprintf(w, "      %d payments of this case fail in this way, also %s\n", f.Count, strings.Join(f.Also, ", "))
+	}
 }
 
 // Write prints the table for people.

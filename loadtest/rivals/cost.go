@@ -1,7 +1,6 @@
 package rivals
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -14,7 +13,6 @@ import (
 // usage is what server, client and disk used since their start.
 type usage struct {
 	server, client time.Duration // of CPU
-	direct         int64         // bytes that the server wrote past the page cache, see device
 	stored         int64         // bytes on the disk now
 	device         device
 }
@@ -52,11 +50,6 @@ func usageOf(pid int, dir string) (u usage, err error) {
 		if process.PID == pid {
 			u.server += ticks(uint(stat.CUTime + stat.CSTime))
 		}
-		io, err := process.IO()
-		if err != nil {
-			return u, fmt.Errorf("cannot read what process %d wrote: %w", process.PID, err)
-		}
-		u.direct += int64(io.WriteBytes)
 	}
 	if u.stored, err = meter.Stored(dir); err != nil {
 		return u, err
@@ -90,7 +83,7 @@ func deviceOf(dir string) (device, error) {
 	return device{}, nil // the file system has no device of its own
 }
 
-// cost fills in what the payments used.
+// cost fills in what the payments used before their end.
 func (r *Run) cost(before, after usage) {
 	r.ServerCPU = perPayment(r, (after.server - before.server).Microseconds())
 	r.ClientCPU = perPayment(r, (after.client - before.client).Microseconds())
@@ -100,24 +93,12 @@ func (r *Run) cost(before, after usage) {
 	}
 }
 
+// written fills in what is on the disk at last.
 func (r *Run) written(before, after usage) {
-	r.DeviceBytes = -1
+	r.DeviceBytes, r.StoredBytes = -1, perPayment(r, after.stored-before.stored)
 	if after.device.known {
 		r.DeviceBytes = perPayment(r, after.device.bytes-before.device.bytes)
 	}
 }
 
 func perPayment(r *Run, n int64) float64 { return float64(n) / float64(r.Payments) }
-
-// loadAverage returns the load average of the last minute.
-func loadAverage() float64 {
-	proc, err := procfs.NewDefaultFS()
-	if err != nil {
-		return 0
-	}
-	load, err := proc.LoadAvg()
-	if err != nil {
-		return 0
-	}
-	return load.Load1
-}

@@ -64,23 +64,16 @@ type Run struct {
 	System            string  `json:"system"`
 	Clients           int     `json:"clients"`
 	Batch             int     `json:"payments_per_batch"`
-	LoadAverage       float64 `json:"load_average_before"`
 	Payments          int     `json:"payments"`
 	PaymentsPerSecond float64 `json:"payments_per_second"`
 	P50               float64 `json:"p50_ms"` // of both phases of a payment together
-	P95               float64 `json:"p95_ms"`
 	P99               float64 `json:"p99_ms"`
-	P999              float64 `json:"p999_ms"`
 	Max               float64 `json:"max_ms"`
 	ServerCPU         float64 `json:"server_cpu_microseconds_per_payment"`
 	ClientCPU         float64 `json:"client_cpu_microseconds_per_payment"`
 	DeviceBytes       float64 `json:"device_bytes_written_per_payment"` // of the whole device; -1: unknown
-	OwnBytes          float64 `json:"own_bytes_written_per_payment"`    // TigerBeetle: all that it writes; PostgreSQL: its log
 	StoredBytes       float64 `json:"bytes_stored_per_payment"`
 	DeviceFlushes     float64 `json:"device_flushes_per_payment"` // of the whole device; -1: unknown
-	WALSyncs          float64 `json:"wal_syncs_per_payment"`      // of PostgreSQL; -1: none
-	Deadlocks         int     `json:"deadlocks"`
-	HOTUpdates        float64 `json:"hot_updates_percent"` // of PostgreSQL; -1: none
 }
 
 // Result is what was measured.
@@ -106,7 +99,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 	}
 	for _, shape := range shapes { // the systems in turn, so that all run in the same hour
 		for _, system := range config.Systems {
-			run := &Run{System: system, Clients: shape[0], Batch: shape[1], LoadAverage: loadAverage()}
+			run := &Run{System: system, Clients: shape[0], Batch: shape[1]}
 			if err := config.measure(ctx, run, r); err != nil {
 				return r, fmt.Errorf("%s, %d clients, batches of %d: %w", system, run.Clients, run.Batch, err)
 			}
@@ -149,9 +142,6 @@ func (c Config) measureTigerBeetle(ctx context.Context, run *Run, r *Result) err
 		return err
 	}
 	run.written(before, after)
-	run.OwnBytes = perPayment(run, after.direct-before.direct)
-	run.StoredBytes = perPayment(run, after.stored-before.stored)
-	run.WALSyncs, run.HOTUpdates = -1, -1
 	return c.checkBooks(ctx, run, store)
 }
 
@@ -177,7 +167,7 @@ func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err
 		return err
 	}
 	r.settings(OnPostgreSQL, server.Version, settings)
-	if _, err := db.Exec(ctx, "CHECKPOINT; SELECT pg_stat_reset_shared('wal')"); err != nil {
+	if _, err := db.Exec(ctx, "CHECKPOINT"); err != nil {
 		return err
 	}
 	store, err := OpenPostgreSQL(ctx, server.URL, run.Clients, run.System == EarlyRelease)
@@ -193,12 +183,6 @@ func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err
 		return err
 	}
 	store.Close() // connections report their statistics when they end
-	var syncs, logged, sizeAfter int64
-	if err := db.QueryRow(ctx, `SELECT wal_sync, wal_bytes::bigint, deadlocks, (SELECT 100.0 * n_tup_hot_upd / greatest(1, n_tup_upd) FROM pg_stat_user_tables WHERE relname = 'account')::float8
-		FROM pg_stat_wal, pg_stat_database WHERE datname = current_database()`).Scan(&syncs, &logged, &run.Deadlocks, &run.HOTUpdates); err != nil {
-		return err
-	}
-	run.WALSyncs, run.OwnBytes = perPayment(run, syncs), perPayment(run, logged)
 	// Dirty pages belong to the cost: a checkpoint writes them.
 	if _, err := db.Exec(ctx, "CHECKPOINT"); err != nil {
 		return err
@@ -207,11 +191,11 @@ func (c Config) measurePostgreSQL(ctx context.Context, run *Run, r *Result) (err
 	if err != nil {
 		return err
 	}
-	run.written(before, after)
-	if err := db.QueryRow(ctx, "SELECT pg_database_size(current_database())").Scan(&sizeAfter); err != nil {
+	before.stored = size // its tables and indexes, without its log
+	if err := db.QueryRow(ctx, "SELECT pg_database_size(current_database())").Scan(&after.stored); err != nil {
 		return err
 	}
-	run.StoredBytes = perPayment(run, sizeAfter-size)
+	run.written(before, after)
 	return checkPostgreSQL(ctx, db, Opening(c.Population), run.Payments)
 }
 
@@ -277,7 +261,7 @@ func (c Config) fire(ctx context.Context, run *Run, store Ledger) error {
 	ms := func(quantile float64) float64 { return float64(latencies.ValueAtQuantile(quantile)) / 1e3 }
 	run.Payments = int(next.Load())
 	run.PaymentsPerSecond = float64(measured.Load()) / until.Sub(from).Seconds()
-	run.P50, run.P95, run.P99, run.P999, run.Max = ms(50), ms(95), ms(99), ms(99.9), float64(latencies.Max())/1e3
+	run.P50, run.P99, run.Max = ms(50), ms(99), float64(latencies.Max())/1e3
 	return nil
 }
 

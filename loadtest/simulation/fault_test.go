@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/link"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -26,32 +27,19 @@ type lane struct {
 }
 
 func (w *world) lanes() []lane {
-	lanes := []lane{{"broker", nil, brokerFaults}, {"ledger", nil, ledgerFaults}, {"banks", nil, bankFaults}}
-	for _, s := range w.services {
+	lanes := []lane{{"broker", nil, brokerFaults}, {"requests to Kafka", nil, requestFaults}, {"ledger", nil, ledgerFaults},
+		{"banks", nil, bankFaults}, {"engines", nil, groupFaults}, {"senders", nil, senderFaults}}
+	for _, s := range w.all() {
 		faults := serviceFaults
 		if s.name != bankSimulator {
 			faults = append(faults[:len(faults):len(faults)], engineFaults...)
 		}
+		if s.clients != nil {
+			faults = append(faults[:len(faults):len(faults)], doorFaults...)
+		}
 		lanes = append(lanes, lane{s.name, s, faults})
 	}
 	return lanes
-}
-
-// inject makes the faults of a lane, as the random numbers say, until a time.
-func (w *world) inject(l lane, random *rand.Rand, gap time.Duration, until time.Time) {
-	for {
-		time.Sleep(between(random, 0, 2*gap))
-		if !time.Now().Before(until) {
-			return
-		}
-		f := l.faults[random.IntN(len(l.faults))]
-		hold := between(random, 0, 12*time.Second)
-		w.note("%s: %s for %v", l.target, f.kind, hold)
-		w.mu.Lock()
-		w.count[f.kind]++
-		w.mu.Unlock()
-		f.inject(w, l.of, random, hold)
-	}
 }
 
 func between(random *rand.Rand, low, high time.Duration) time.Duration {
@@ -82,10 +70,50 @@ var serviceFaults = []fault{
 	{"Kafka stalls", onLink(link.Stalled, 0)},
 	{"Kafka's responses stall", onLink(link.HalfOpen, 0)},
 	{"slow Kafka", onLink(link.Slow, 300*time.Millisecond)},
+	{"Kafka's responses are lost", func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
+		l := s.now()
+		l.set(link.HalfOpen, 0)
+		time.Sleep(hold)
+		l.set(link.Cut, 0) // what is held on its way is gone
+		time.Sleep(w.latency)
+		l.heal(w)
+	}},
 	{"clock is wrong", func(_ *world, s *service, random *rand.Rand, hold time.Duration) {
 		s.setOffset(between(random, -time.Second, time.Second))
 		time.Sleep(hold)
 		s.setOffset(0)
+	}},
+	{"clock jumps", func(_ *world, s *service, random *rand.Rand, hold time.Duration) {
+		for end := time.Now().Add(hold); time.Now().Before(end); {
+			s.setOffset(between(random, -time.Second, time.Second))
+			time.Sleep(between(random, 0, time.Second))
+		}
+		s.setOffset(0)
+	}},
+	{"clock is far behind", func(w *world, s *service, random *rand.Rand, hold time.Duration) {
+		began := time.Now()
+		s.setOffset(-between(random, 2*time.Second, 70*time.Second))
+		time.Sleep(hold)
+		s.setOffset(0)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.wrongClocks = append(w.wrongClocks, audit.Interval{From: began, To: time.Now()})
+	}},
+	// Nothing of a frozen program can be seen, and its clock jumps when it goes on. It differs from
+	// SIGSTOP in this: its timers and its code run, so it may decide before it goes on what a stopped
+	// program decides after it. Nobody learns of the decision any sooner.
+	{"frozen", func(w *world, s *service, random *rand.Rand, _ time.Duration) {
+		l := s.now()
+		s.freeze(true)
+		if s.clients != nil {
+			s.clients.Set(link.Stalled, 0)
+			defer s.clients.Set(link.Slow, w.latency)
+		}
+		l.set(link.Stalled, 0)
+		l.ledger.Cut(true, true)
+		time.Sleep(between(random, time.Second, 20*time.Second)) // a session has 3 s
+		s.freeze(false)
+		l.heal(w)
 	}},
 }
 
@@ -101,6 +129,22 @@ var engineFaults = []fault{
 	{"requests to the ledger stall", onLedger(true, false, 0)},
 	{"replies of the ledger stall", onLedger(false, true, 0)},
 	{"slow ledger", onLedger(false, false, 200*time.Millisecond)},
+}
+
+// doorFaults can happen to producers, too.
+var doorFaults = []fault{
+	{"clients are cut off", onClients(link.Cut, 0)},
+	{"clients get no answers", onClients(link.HalfOpen, 0)},
+	{"clients stall", onClients(link.Stalled, 0)},
+	{"slow clients", onClients(link.Slow, 500*time.Millisecond)},
+}
+
+func onClients(state link.State, delay time.Duration) func(*world, *service, *rand.Rand, time.Duration) {
+	return func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
+		s.clients.Set(state, delay)
+		time.Sleep(hold)
+		s.clients.Set(link.Slow, w.latency)
+	}
 }
 
 func onLink(state link.State, delay time.Duration) func(*world, *service, *rand.Rand, time.Duration) {
@@ -125,11 +169,11 @@ func onLedger(requests, replies bool, delay time.Duration) func(*world, *service
 // forAll turns a fault of a service into one that all have at once.
 func forAll(change func(*life)) func(*world, *service, *rand.Rand, time.Duration) {
 	return func(w *world, _ *service, _ *rand.Rand, hold time.Duration) {
-		for _, s := range w.services {
+		for _, s := range w.all() {
 			change(s.now())
 		}
 		time.Sleep(hold)
-		for _, s := range w.services {
+		for _, s := range w.all() {
 			s.now().heal(w)
 		}
 	}
@@ -139,6 +183,16 @@ var brokerFaults = []fault{
 	{"broker is absent", forAll(func(l *life) { l.set(link.Cut, 0) })},
 	{"broker stalls", forAll(func(l *life) { l.set(link.Stalled, 0) })},
 	{"broker is slow", forAll(func(l *life) { l.set(link.Slow, 200*time.Millisecond) })},
+	{"broker restarts", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) { w.broker.restart(hold) }},
+	{"broker dies", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) { w.broker.kill(hold) }},
+	{"broker dies and comes back at once", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) {
+		w.broker.kill(restartTime)
+		time.Sleep(hold)
+	}},
+	{"leaders and coordinators move", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) {
+		w.broker.move()
+		time.Sleep(hold)
+	}},
 }
 
 var ledgerFaults = []fault{

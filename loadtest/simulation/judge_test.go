@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,58 +25,111 @@ import (
 
 // result is what became of a world.
 type result struct {
-	Virtual  time.Duration
+	Ended    bool          // false: it broke off, and this is what was planned
+	Active   time.Duration // virtual time in which there was load or a fault
 	Payments int
+	Calm     int // payments after all faults
+	Events   []event
 	Faults   map[string]int
 	Trace    []string
 	Problems []string // empty: all judges are content
 }
 
 // allowed are the reasons with which faults may make a good payment end.
-var allowed = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, rejectedByBank}
+var allowed = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, pix.ReasonInactivePSP, pix.ReasonTooManyReturns, rejectedByBank}
 
 // Bounds of virtual time. A hold that nobody resolves ends 60 s after its order.
 const (
 	drainMax = 5 * time.Minute
 	quietMax = 5 * time.Minute
+	// rejoinMax is how long a service may be away after the last fault: a request to join its group
+	// that the broker has lost fails after a minute.
+	rejoinMax = 70 * time.Second
 )
 
-// live makes the world of a seed, lets it live, and judges it.
-func live(t *testing.T, seed uint64, log io.Writer) result {
+// live makes the world of a seed, lets it live, and judges it. It tells what it has planned before
+// anything can go wrong.
+func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	random := chance(seed, 0)
 	w := newWorld(t, random, log)
 	w.startBanks()
-	for i := range 2 + random.IntN(2) {
+	w.engineCount = 2 + random.IntN(2)
+	for i := range w.engineCount {
 		w.startEngine(i)
+	}
+	for i := range 1 + random.IntN(2) {
+		w.startProducer(i)
 	}
 	payments, rate := 100+random.IntN(400), 5+20*random.Float64()
 	sending := time.Duration(float64(payments) / rate * float64(time.Second))
 	gap := between(random, 2*time.Second, 30*time.Second)
-	w.note("seed %d: %d engines, %d payments at %.1f/s, a fault every %v or so in each lane, latency %v", seed, len(w.services)-1, payments, rate, gap, w.latency)
-	var faults sync.WaitGroup
-	for i, l := range w.lanes() {
-		faults.Go(func() { w.inject(l, chance(seed, uint64(i+1)), gap, time.Now().Add(sending+20*time.Second)) })
+	events := plan(seed, w.lanes(), gap, sending+20*time.Second)
+	w.note("seed %d: %d engines, %d producers, %d nodes of Kafka, %d payments at %.1f/s, a fault every %v or so in each lane, latency %v",
+		seed, w.engineCount, len(w.doors), w.broker.nodes, payments, rate, gap, w.latency)
+	tell(result{Payments: payments, Events: events, Problems: []string{"the world did not end"}})
+	if err := w.beginDoor(seed, payments); err != nil {
+		return result{Payments: payments, Events: events, Problems: []string{fmt.Sprintf("the front door does not open: %v", err)}}
 	}
+	var faults sync.WaitGroup
+	faults.Go(func() { w.breakThings(events, chosen) })
 
-	recorder := history.NewRecorder()
-	loaded, err := load.Run(t.Context(), load.Config{
-		Stream: w.engineConfig.Stream, Kafka: w.kafka(), Population: population, Mix: everyCase(random), Rate: rate, Payments: payments,
-		Seed: seed, DrainTimeout: drainMax, OutstandingMax: 100_000, Allowed: allowed, Faults: true,
-	})
+	sent := w.activity.begin()
+	config := w.load(everyCase(random), rate, payments, seed)
+	config.First = *paymentsMax
+	config.Sending = func(id pix.EndToEndID) { w.door.judge.Choose(id) }
+	if *paymentsMax > 0 {
+		sending = min(sending, time.Duration(float64(*paymentsMax)/rate*float64(time.Second)))
+	}
+	w.door.begin(sending, rate)
+	loaded, err := load.Run(t.Context(), config)
+	sent()
 	faults.Wait()
+	w.door.end()
 	var problems []string
+	if err != nil {
+		problems = append(problems, fmt.Sprintf("the load fails: %v", err))
+	} else {
+		payments = loaded.Payments
+	}
+	time.Sleep(rejoinMax)
+	sent = w.activity.begin()
+	problems = append(problems, w.calm(t.Context(), seed)...)
+	sent()
+	_, judged := w.judge(loaded)
+	return result{true, w.activity.total, payments + int(w.door.clients.Submitted()), calmPayments, events, w.count, w.trace, append(problems, judged...)}
+}
+
+// load returns a load on which faults may have their effects.
+func (w *world) load(what mix.Mix, rate float64, payments int, seed uint64) load.Config {
+	return load.Config{
+		Stream: w.engineConfig.Stream, Kafka: w.kafka(), Population: population, Mix: what, Rate: rate, Payments: payments,
+		Seed: seed, DrainTimeout: drainMax, OutstandingMax: 100_000, Allowed: allowed, Faults: true,
+	}
+}
+
+// judge waits until nothing is in flight, and asks all judges.
+func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []string) {
 	complain := func(format string, arguments ...any) {
 		problems = append(problems, fmt.Sprintf(format, arguments...))
 	}
-	if err != nil {
-		complain("the load fails: %v", err)
-	} else if !loaded.Passed {
+	for _, loaded := range loads {
+		if loaded == nil || loaded.Passed {
+			continue
+		}
 		complain("load: %d failures", loaded.FailureCount)
 		for _, f := range loaded.Failures {
 			complain("  %s %s %s: %s", f.EndToEndID, f.Case, f.Record, f.Problem)
 		}
 	}
-	verdict, err := audit.Run(t.Context(), audit.Config{Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Wait: quietMax, Log: func(string, ...any) {}})
+	secrets, err := audit.ReadSecrets(w.sealsFile)
+	if err != nil {
+		complain("%v", err)
+	}
+	verdict, err = audit.Run(w.t.Context(), audit.Config{
+		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Wait: quietMax,
+		Deadline: w.engineConfig.Deadline, DeadlineMin: w.shortestDeadline(), HoldMax: max(w.holdMax, w.engineConfig.PendingTimeout),
+		WrongClocks: w.wrongClocks, Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
+	})
 	if err != nil {
 		complain("the audit fails: %v", err)
 	} else if !verdict.Clean {
@@ -83,20 +137,27 @@ func live(t *testing.T, seed uint64, log io.Writer) result {
 		verdict.Write(&text)
 		complain("%s", text.String())
 	}
-	w.read(recorder)
-	if seen := recorder.Check(0); !seen.Clean {
-		complain("%v", seen)
-		for _, v := range seen.Violations {
-			complain("  %s: %s: %s", v.Kind, v.Subject, v.Detail)
-		}
+	if problem := w.planted.problem(verdict.Summary.DeadLetters[pix.ReasonUnreadable.String()]); err == nil && problem != "" {
+		complain("%s", problem)
 	}
-	virtual := time.Since(w.began)
-	w.end()
-	w.runs.Wait()
-	for _, s := range w.services {
-		<-s.ended
+	if w.door != nil {
+		problems = append(problems, w.door.problems()...)
+	} else {
+		recorder := history.NewRecorder()
+		w.read(recorder)
+		problems = append(problems, seen(recorder)...)
 	}
-	return result{virtual, payments, w.count, w.trace, problems}
+	return verdict, append(problems, w.judgeRest()...)
+}
+
+// shortestDeadline returns the shortest deadline that an engine had.
+func (w *world) shortestDeadline() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count["settings change"]+w.count["settings change everywhere"] > 0 {
+		return deadlineAtLeast
+	}
+	return cmp.Or(w.deadlineMin, w.engineConfig.Deadline)
 }
 
 // everyCase returns a mix with every case of loads, half of it good payments.
@@ -108,6 +169,18 @@ func everyCase(random *rand.Rand) (m mix.Mix) {
 	}
 	m[mix.Accepted] += sum
 	return m
+}
+
+// seen returns what is wrong with what clients saw.
+func seen(recorder *history.Recorder) (problems []string) {
+	verdict := recorder.Check(0)
+	if !verdict.Clean {
+		problems = append(problems, verdict.String())
+		for _, v := range verdict.Violations {
+			problems = append(problems, fmt.Sprintf("  %s: %s: %s", v.Kind, v.Subject, v.Detail))
+		}
+	}
+	return problems
 }
 
 // read gives all reports to the history.

@@ -3,7 +3,9 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,21 +14,28 @@ import (
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/services/bank-simulator/bank"
 	"github.com/liquida/liquida/services/clearing-engine/engine"
+	"github.com/liquida/liquida/services/producer/frontdoor"
 )
 
 // service is a program that starts again whenever it ends, as under a supervisor.
 type service struct {
-	w     *world
-	name  string
-	steps []string // at which it can die
-	run   func(ctx context.Context, l *life, on host.Host) error
-	ended chan struct{}
+	w       *world
+	name    string
+	address string   // of its telemetry
+	steps   []string // at which it can die
+	run     func(ctx context.Context, l *life, on host.Host) error
+	ended   chan struct{}
 
-	mu     sync.Mutex
-	life   *life
-	down   time.Duration // until the next life begins
-	dieAt  string        // the step at which the next life ends, as POINT:N
-	offset time.Duration // of its clock
+	clients *link.Link // of a front door
+
+	mu      sync.Mutex
+	life    *life
+	down    time.Duration          // until the next life begins
+	dieAt   string                 // the step at which the next life ends, as POINT:N
+	offset  time.Duration          // of its clock
+	frozen  time.Time              // what its clock shows while it is frozen; zero: it is not
+	change  func(c *engine.Config) // of an engine's settings, from its next life on; nil: none
+	retired bool                   // no further life begins
 }
 
 // life is a service from a start to its end.
@@ -35,11 +44,12 @@ type life struct {
 	ledger *ledgermodel.Client
 	slow   func(time.Duration) // sets the time of a message to the ledger
 	dieAt  string
+	change func(*engine.Config)
 	stop   context.CancelFunc
 	dead   chan struct{}
 
-	mu        sync.Mutex
-	listeners []net.Listener
+	mu      sync.Mutex
+	network []io.Closer // listeners, and what they accepted
 }
 
 const bankSimulator = "bank-simulator"
@@ -47,21 +57,29 @@ const bankSimulator = "bank-simulator"
 const restartTime = 100 * time.Millisecond
 
 func (w *world) startEngine(number int) {
-	name, address := fmt.Sprintf("engine-%d", number), fmt.Sprintf("127.0.0.1:%d", 9103+number)
-	w.start(name, []string{
+	w.startEngineAs(engineName(number), engineName(number), firstEnginePort+number)
+}
+
+// startEngineAs starts an engine. Two engines may have one instance.
+func (w *world) startEngineAs(name, instance string, port int) *service {
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	return w.start(name, address, []string{
 		"after-fetch", "after-phase-1-sent", "after-phase-1-answered", "after-request-produced", "after-response-read",
 		"after-phase-2-sent", "after-phase-2-answered", "after-report-produced", "after-report-acknowledged",
 		"after-offset-marked", "after-commit",
 	}, func(ctx context.Context, l *life, on host.Host) error {
 		config := &engine.Config{}
 		*config = *w.engineConfig
-		config.Telemetry.Address, config.InstanceID, config.CrashAt = address, name, l.dieAt
+		config.Telemetry.Address, config.InstanceID, config.CrashAt = address, instance, l.dieAt
+		if l.change != nil {
+			l.change(config)
+		}
 		return engine.Run(ctx, config, on, l.ledger)
 	})
 }
 
 func (w *world) startBanks() {
-	w.start(bankSimulator, []string{"after-fetch", "after-answer-produced", "after-answer-acknowledged", "after-commit"},
+	w.start(bankSimulator, banksTelemetry, []string{"after-fetch", "after-answer-produced", "after-answer-acknowledged", "after-commit"},
 		func(ctx context.Context, l *life, on host.Host) error {
 			config := &bank.Config{}
 			*config = *w.bankConfig // its addresses are those of TestWorld
@@ -70,20 +88,59 @@ func (w *world) startBanks() {
 		})
 }
 
-// start runs a service until the world ends.
-func (w *world) start(name string, steps []string, run func(context.Context, *life, host.Host) error) {
-	s := &service{w: w, name: name, steps: steps, run: run, ended: make(chan struct{})}
-	s.begin()
-	go s.supervise()
-	w.services = append(w.services, s)
+// startProducer starts a front door. Its clients reach it over a link of their own.
+func (w *world) startProducer(number int) {
+	address, telemetry := fmt.Sprintf("127.0.0.1:%d", 8090+number), fmt.Sprintf("127.0.0.1:%d", 9190+number)
+	s := w.start(fmt.Sprintf("producer-%d", number), telemetry, []string{"after-request-read", "after-published", "after-acknowledged"},
+		func(ctx context.Context, l *life, on host.Host) error {
+			config := &frontdoor.Config{}
+			*config = *w.producerConfig
+			config.HTTP.Address, config.Telemetry.Address, config.Submission.CrashAt = address, telemetry, l.dieAt
+			return frontdoor.Run(ctx, config, on, l.ledger)
+		})
+	w.doors = append(w.doors, "http://"+address)
+	clients := link.Between(w.network.DialContext)
+	clients.Set(link.Slow, w.latency)
+	w.clients[address] = clients
+	s.clients = clients
 }
 
-// begin starts a life. The caller of start and supervise only.
+// dialDoor connects a client to a front door.
+func (w *world) dialDoor(ctx context.Context, network, address string) (net.Conn, error) {
+	time.Sleep(w.latency) // a refusal takes time
+	return w.clients[address].Dial(ctx, network, address)
+}
+
+// start runs a service until it retires or the world ends.
+func (w *world) start(name, address string, steps []string, run func(context.Context, *life, host.Host) error) *service {
+	s := &service{w: w, name: name, address: address, steps: steps, run: run, ended: make(chan struct{})}
+	s.begin()
+	go s.supervise()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.services = append(w.services, s)
+	return s
+}
+
+// retire stops a service in order, for good.
+func (s *service) retire() {
+	s.mu.Lock()
+	s.retired = true
+	l := s.life
+	s.mu.Unlock()
+	l.stop()
+	<-s.ended
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	s.w.services = slices.DeleteFunc(s.w.services, func(other *service) bool { return other == s })
+}
+
+// begin starts a life. Only start and supervise call it.
 func (s *service) begin() *life {
 	w := s.w
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := &life{link: link.Between(w.network.DialContext), dieAt: s.dieAt, dead: make(chan struct{})}
+	l := &life{link: link.Between(w.dial), dieAt: s.dieAt, change: s.change, dead: make(chan struct{})}
 	s.dieAt, s.down = "", restartTime
 	pace := w.latency
 	var mu sync.Mutex
@@ -97,18 +154,19 @@ func (s *service) begin() *life {
 		Listen: func(network, address string) (net.Listener, error) {
 			listener, err := w.network.Listen(network, address)
 			if err == nil {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				l.listeners = append(l.listeners, listener)
+				l.owns(listener)
 			}
-			return listener, err
+			return accepting{listener, l}, err
 		},
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			time.Sleep(w.latency) // a refusal takes time, or a client that dials again and again stops it
-			return l.link.Dial(ctx, network, address)
+			connection, err := l.link.Dial(ctx, network, address)
+			if err != nil {
+				time.Sleep(w.latency) // as in world.dial: a link that is cut does not ask it
+			}
+			return connection, err
 		},
-		Log: w.log,
-		Now: func() time.Time { s.mu.Lock(); defer s.mu.Unlock(); return time.Now().Add(s.offset) },
+		Log: w.logOf(s.name),
+		Now: s.clock,
 		Die: func() { w.note("%s dies at %s", s.name, l.dieAt); l.die() },
 	}
 	w.runs.Go(func() {
@@ -137,11 +195,37 @@ func (l *life) die() {
 	}
 	l.link.Set(link.Cut, 0)
 	l.ledger.Close()
-	for _, listener := range l.listeners {
-		listener.Close()
+	for _, open := range l.network {
+		open.Close()
 	}
 	l.stop()
 	close(l.dead)
+}
+
+// owns closes a part of the network when the life ends.
+func (l *life) owns(part io.Closer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.dead:
+		part.Close()
+	default:
+		l.network = append(l.network, part)
+	}
+}
+
+// accepting is a listener whose connections end with the life.
+type accepting struct {
+	net.Listener
+	of *life
+}
+
+func (a accepting) Accept() (net.Conn, error) {
+	connection, err := a.Listener.Accept()
+	if err == nil {
+		a.of.owns(connection)
+	}
+	return connection, err
 }
 
 // set changes the network between the program and Kafka. A dead one stays cut.
@@ -170,8 +254,11 @@ func (s *service) supervise() {
 		s.mu.Unlock()
 		<-l.dead
 		s.mu.Lock()
-		down := s.down
+		down, retired := s.down, s.retired
 		s.mu.Unlock()
+		if retired {
+			return
+		}
 		select {
 		case <-s.w.ends.Done():
 			return
@@ -186,6 +273,27 @@ func (s *service) now() *life {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.life
+}
+
+// clock is the wall clock of the service.
+func (s *service) clock() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.frozen.IsZero() {
+		return s.frozen
+	}
+	return time.Now().Add(s.offset)
+}
+
+// freeze stops the clock of the service. Without it the clock shows the right time at once.
+func (s *service) freeze(isFrozen bool) {
+	now := s.clock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = time.Time{}
+	if isFrozen {
+		s.frozen = now
+	}
 }
 
 func (s *service) setOffset(offset time.Duration) {

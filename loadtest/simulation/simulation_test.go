@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,12 +26,20 @@ import (
 )
 
 var (
-	firstSeed  = flag.Uint64("seed", 1, "the first seed")
-	seeds      = flag.Int("seeds", 4, "how many worlds")
-	repeat     = flag.Int("repeat", 0, "how often the first seed that failed runs again")
-	resultFile = flag.String("result", "", "of one world: where its result goes; it runs in this process")
-	logFile    = flag.String("log", "", "of one world: where the services log")
+	firstSeed   = flag.Uint64("seed", 1, "the first seed")
+	seeds       = flag.Int("seeds", 4, "how many worlds")
+	repeat      = flag.Int("repeat", 0, "how often the first seed that failed runs again")
+	shrinkFor   = flag.Duration("shrink", 0, "how long to look for a smaller world that fails like the first one; 0: not at all")
+	tries       = flag.Int("tries", 6, "how often a smaller world runs until it counts as one that does not fail")
+	paymentsMax = flag.Int("payments", 0, "only so many payments of each world, its first; 0: all")
+	chosen      = numbers{all: true}
+	resultFile  = flag.String("result", "", "of one world: where its result goes; it runs in this process")
+	logFile     = flag.String("log", "", "of one world: where the services log")
 )
+
+func init() {
+	flag.Var(&chosen, "faults", "only these faults of each world, like 3,17; or all, or none")
+}
 
 // realTimeMax bounds a world: a goroutine that blocks outside of the bubble stops its time.
 const realTimeMax = 2 * time.Minute
@@ -39,9 +49,7 @@ func TestWorld(t *testing.T) {
 	if *resultFile == "" {
 		t.Skip("TestWorlds runs it")
 	}
-	t.Setenv("KAFKA_BROKERS", brokerAddress)
-	t.Setenv("TELEMETRY_ADDRESS", "127.0.0.1:9102")
-	t.Setenv("HTTP_ADDRESS", banksAddress)
+	setWorldEnvironment(t)
 	log := io.Discard
 	if *logFile != "" {
 		file, err := os.Create(*logFile)
@@ -51,15 +59,31 @@ func TestWorld(t *testing.T) {
 		defer file.Close()
 		log = file
 	}
-	var r result
-	synctest.Test(t, func(t *testing.T) { r = live(t, *firstSeed, log) })
-	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
+	tell := func(r result) {
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(*resultFile, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.WriteFile(*resultFile, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	debug.SetGCPercent(400) // a world is small, and its CPU is what a thousand of them cost
+	synctest.Test(t, func(t *testing.T) {
+		tell(live(t, *firstSeed, log, tell))
+		if !t.Failed() {
+			// A service that died in this world may still wait for its broker: its process would be
+			// gone. A bubble ends only when nobody waits.
+			pprof.StopCPUProfile() // of -test.cpuprofile
+			os.Exit(0)
+		}
+	})
+}
+
+func setWorldEnvironment(t *testing.T) {
+	t.Setenv("KAFKA_BROKERS", brokerAddress)
+	t.Setenv("TELEMETRY_ADDRESS", banksTelemetry)
+	t.Setenv("HTTP_ADDRESS", banksAddress)
 }
 
 // TestWorlds runs a world for each seed and stops at the first that fails. Each is a process,
@@ -68,70 +92,110 @@ func TestWorlds(t *testing.T) {
 	if *resultFile != "" {
 		t.Skip("TestWorld runs")
 	}
-	world := build(t)
-	began := time.Now()
-	var mu sync.Mutex
-	var next, done, payments int
-	var virtual, cpu time.Duration
-	faults := map[string]int{}
-	var failed *outcome
-	progress := func() {
-		n := 0
-		for _, count := range faults {
-			n += count
-		}
-		elapsed := time.Since(began)
-		fmt.Printf("simulation: %d of %d worlds, %.2f virtual hours, %d payments, %d faults; %.2f virtual hours per real minute, %.2f per minute of CPU; %.0f payments and %.0f faults per minute of CPU\n",
-			done, *seeds, virtual.Hours(), payments, n, virtual.Hours()/elapsed.Minutes(), virtual.Hours()/cpu.Minutes(), float64(payments)/cpu.Minutes(), float64(n)/cpu.Minutes())
+	r := newRunner(t)
+	if failed := r.run(); failed != nil {
+		r.explain(failed)
 	}
-	told := began
+}
+
+// runner runs worlds, each in a process.
+type runner struct {
+	t       *testing.T
+	program string // of one world
+	logs    string // a folder that stays if a world fails
+	began   time.Time
+
+	mu           sync.Mutex
+	next, done   int
+	payments     int
+	active, cpu  time.Duration
+	faults       map[string]int
+	failed       *outcome // of the lowest seed
+	lastProgress time.Time
+}
+
+func newRunner(t *testing.T) *runner {
+	logs, err := os.MkdirTemp("", "simulation-") //nolint:usetesting // the logs of a world that fails must stay
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(logs) }) // if it is empty
+	now := time.Now()
+	return &runner{t: t, program: builtOnce(t), logs: logs, began: now, lastProgress: now, faults: map[string]int{}}
+}
+
+// run runs all seeds until one fails. It returns the lowest that failed.
+func (r *runner) run() *outcome {
 	var workers sync.WaitGroup
-	for range runtime.NumCPU() {
+	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for {
-				mu.Lock()
-				if next == *seeds || failed != nil {
-					mu.Unlock()
+				r.mu.Lock()
+				if r.next == *seeds || r.failed != nil {
+					r.mu.Unlock()
 					return
 				}
-				seed := *firstSeed + uint64(next)
-				next++
-				mu.Unlock()
-				o := process(t, world, seed)
-				mu.Lock()
-				done++
-				virtual, cpu, payments = virtual+o.Virtual, cpu+o.cpu, payments+o.Payments
-				for kind, n := range o.Faults {
-					faults[kind] += n
+				seed := *firstSeed + uint64(r.next) //nolint:gosec // not negative
+				r.next++
+				r.mu.Unlock()
+				log := filepath.Join(r.logs, fmt.Sprintf("seed-%d.log", seed))
+				if *seeds == 1 && *logFile != "" {
+					log = *logFile
 				}
-				if o.failed && (failed == nil || o.seed < failed.seed) {
-					failed = &o
+				o := r.process(r.t.Context(), seed, part{*paymentsMax, chosen}, log)
+				if !o.failed && log != *logFile {
+					_ = os.Remove(log)
 				}
-				if time.Since(told) > 10*time.Second {
-					told = time.Now()
-					progress()
-				}
-				mu.Unlock()
+				r.count(&o)
 			}
 		})
 	}
 	workers.Wait()
-	progress()
-	for _, kind := range slices.Sorted(maps.Keys(faults)) {
-		fmt.Printf("simulation: %6d  %s\n", faults[kind], kind)
+	r.progress()
+	for _, kind := range slices.Sorted(maps.Keys(r.faults)) {
+		fmt.Printf("simulation: %6d  %s\n", r.faults[kind], kind)
 	}
-	if failed == nil {
-		return
+	return r.failed
+}
+
+func (r *runner) count(o *outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done++
+	r.active, r.cpu, r.payments = r.active+o.Active, r.cpu+o.cpu, r.payments+o.Payments+o.Calm
+	for kind, n := range o.Faults {
+		r.faults[kind] += n
 	}
-	t.Errorf("seed %d fails\n%s\nto run it again: make simulate SEEDS=1 SEED=%d", failed.seed, failed.text(), failed.seed)
+	if o.failed && (r.failed == nil || o.seed < r.failed.seed) {
+		r.failed = o
+	}
+	if time.Since(r.lastProgress) > 10*time.Second {
+		r.lastProgress = time.Now()
+		r.progress()
+	}
+}
+
+func (r *runner) progress() {
+	faults := 0
+	for _, count := range r.faults {
+		faults += count
+	}
+	elapsed, cpu := time.Since(r.began), r.cpu.Minutes()
+	fmt.Printf("simulation: %d of %d worlds in %v; %.2f virtual hours with load or faults, %.2f an hour of CPU, %.2f a real minute; %d payments and %d faults, %.0f and %.0f a minute of CPU\n",
+		r.done, *seeds, elapsed.Round(time.Second), r.active.Hours(), r.active.Hours()/cpu*60, r.active.Hours()/elapsed.Minutes(),
+		r.payments, faults, float64(r.payments)/cpu, float64(faults)/cpu)
+}
+
+// explain prints what failed, how often it fails, and a smaller world that fails, too.
+func (r *runner) explain(failed *outcome) {
+	r.t.Errorf("seed %d fails\n%s\nthe services' log: %s\nto run it again: %s",
+		failed.seed, failed.text(), failed.log, part{*paymentsMax, chosen}.command(failed.seed))
 	if *repeat > 0 {
-		fails := 0
-		for range *repeat {
-			if process(t, world, failed.seed).failed {
-				fails++
-			}
-		}
-		t.Errorf("seed %d fails in %d of %d more runs: the seed decides load and faults, the scheduler decides who is first", failed.seed, fails, *repeat)
+		fails := r.fails(r.t.Context(), failed.seed, part{*paymentsMax, chosen}, *repeat, *repeat)
+		r.t.Errorf("seed %d fails in %d of %d more runs: the seed decides load and faults, the scheduler decides who is first", failed.seed, fails, *repeat)
+	}
+	if *shrinkFor > 0 {
+		r.shrink(failed)
 	}
 }
 
@@ -141,51 +205,56 @@ type outcome struct {
 	seed   uint64
 	failed bool
 	output string
+	log    string // file
 	cpu    time.Duration
 }
 
-// build returns the program of one world. With its tag synctests, the Kafka client has locks
-// that let virtual time pass for those who wait.
-func build(t *testing.T) (program string) {
-	program = filepath.Join(t.TempDir(), "world")
-	if output, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags", "synctests", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("cannot build a world: %v\n%s", err, output)
+// process runs a world, or a part of it.
+func (r *runner) process(ctx context.Context, seed uint64, p part, log string) outcome {
+	folder, err := os.MkdirTemp(r.t.TempDir(), "")
+	if err != nil {
+		r.t.Error(err)
 	}
-	return program
-}
-
-func process(t *testing.T, program string, seed uint64) outcome {
-	file := filepath.Join(t.TempDir(), "result")
-	arguments := []string{"-test.run=^TestWorld$", "-test.timeout=0", "-seed=" + strconv.FormatUint(seed, 10), "-result=" + file}
-	if *seeds == 1 && *logFile != "" {
-		arguments = append(arguments, "-log="+*logFile)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), realTimeMax)
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "result")
+	arguments := append([]string{"-test.run=^TestWorld$", "-test.timeout=0", "-seed=" + strconv.FormatUint(seed, 10), "-result=" + file, "-log=" + log}, p.flags()...)
+	ctx, cancel := context.WithTimeout(ctx, realTimeMax)
 	defer cancel()
-	command := exec.CommandContext(ctx, program, arguments...)
+	command := exec.CommandContext(ctx, r.program, arguments...)
+	command.Env = append(os.Environ(), "TMPDIR="+folder)                             // it may end without removing its files
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) } // it prints its goroutines
 	command.WaitDelay = 10 * time.Second
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
-	err := command.Run()
-	o := outcome{seed: seed, failed: err != nil, output: output.String()}
+	err = command.Run()
+	o := outcome{seed: seed, failed: err != nil, output: output.String(), log: log}
 	if command.ProcessState != nil {
 		o.cpu = command.ProcessState.UserTime() + command.ProcessState.SystemTime()
 	}
 	if text, err := os.ReadFile(file); err == nil {
 		if err := json.Unmarshal(text, &o.result); err != nil {
-			t.Error(err)
+			r.t.Error(err)
 		}
 	}
 	o.failed = o.failed || len(o.Problems) > 0
+	if !o.Ended && log != "" { // all that its goroutines did is in the output
+		if err := os.WriteFile(log+".output", output.Bytes(), 0o600); err != nil {
+			r.t.Error(err)
+		}
+	}
 	return o
 }
 
-func (o outcome) text() string {
-	if len(o.Problems) == 0 { // the process ended before it could say what happened
-		return o.output
+// outputMax is how many lines of a process that ended by itself are printed.
+const outputMax = 100
+
+func (o *outcome) text() string {
+	text := strings.Join(o.Problems, "\n")
+	if len(o.Problems) == 0 || !o.Ended {
+		lines := strings.SplitAfterN(o.output, "\n", outputMax+1)
+		text += "\n" + strings.Join(lines[:min(len(lines), outputMax)], "")
 	}
-	return strings.Join(o.Problems, "\n") + "\nwhat happened, in virtual time:\n" + strings.Join(o.Trace, "\n")
+	return text + "\nwhat happened, in virtual time:\n" + strings.Join(o.Trace, "\n")
 }
 
 // chance returns the random numbers of one part of a world. No part changes those of another.

@@ -1,6 +1,6 @@
-// Package simulation runs the clearing house in virtual time: the real engines, the real bank
-// simulator, a broker, a model of the ledger and a load of every case, in one process. One seed
-// decides load and faults. The judges of the real system decide at the end.
+// Package simulation runs the clearing house in virtual time: the real producers, engines and bank
+// simulator, a broker, a model of the ledger, a load of every case and clients of the HTTP API, in
+// one process. One seed decides load and faults. The judges of the real system decide at the end.
 package simulation
 
 import (
@@ -10,7 +10,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,20 +21,22 @@ import (
 
 	"github.com/liquida/liquida/deploy/bootstrap"
 	"github.com/liquida/liquida/deploy/ledgermodel"
+	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/link"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
-	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/services/bank-simulator/bank"
 	"github.com/liquida/liquida/services/clearing-engine/engine"
+	"github.com/liquida/liquida/services/producer/frontdoor"
 )
 
 const (
-	brokerAddress = "127.0.0.1:9092"
-	banksAddress  = "127.0.0.1:8081"
-	partitions    = 4
+	brokerAddress  = "127.0.0.1:9092"
+	banksAddress   = "127.0.0.1:8081"
+	banksTelemetry = "127.0.0.1:9102"
+	partitions     = 4
 )
 
 var population = sandbox.Population{Banks: 4, Customers: 40, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}
@@ -51,12 +55,26 @@ type world struct {
 	end          context.CancelFunc
 	engineConfig *engine.Config
 	bankConfig   *bank.Config
-	services     []*service
+	deadlineMin  time.Duration // of engines, if it was changed
+	holdMax      time.Duration // of engines, if it was longer once
+	broker       *broker
+	engineCount  int // of those that are there all the time
 	runs         sync.WaitGroup
+	activity     activity
 
-	mu    sync.Mutex
-	trace []string
-	count map[string]int // faults by kind
+	producerConfig *frontdoor.Config
+	keys           map[string]string     // of the callers
+	door           *door                 // nil: nobody uses the HTTP API
+	doors          []string              // addresses of the HTTP API
+	clients        map[string]*link.Link // their links to it, by host and port
+
+	mu       sync.Mutex
+	services []*service
+	trace    []string
+	count    map[string]int // faults by kind
+	planted  planted
+	// wrongClocks are the times in which a clock was far from right.
+	wrongClocks []audit.Interval
 }
 
 // newWorld starts the broker, and fills the ledger.
@@ -64,25 +82,19 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer) *world {
 	// A bubble begins in the year 2000, before PIX did.
 	time.Sleep(time.Until(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)))
 	w := &world{
-		t: t, log: log, ledger: ledgermodel.New(), began: time.Now(), count: map[string]int{},
+		t: t, log: log, ledger: ledgermodel.New(), began: time.Now(), count: map[string]int{}, clients: map[string]*link.Link{},
 		latency: 100*time.Microsecond + time.Duration(random.Int64N(int64(2*time.Millisecond))),
 	}
 	w.ends, w.end = context.WithCancel(t.Context())
+	w.engineConfig, w.bankConfig, w.producerConfig = parsed(t, &engine.Config{}), parsed(t, &bank.Config{}), parsed(t, &frontdoor.Config{})
+	w.producerConfig.Submission.PublishTimeout = time.Second // the least: most faults of Kafka last longer
 	w.makeSeals()
-	w.engineConfig, w.bankConfig = parsed(t, &engine.Config{}), parsed(t, &bank.Config{})
+	w.makeKeys()
 	w.engineConfig.AnswerKeysFile, w.bankConfig.Bank.AnswerKeysFile = w.sealsFile, w.sealsFile
-	var topics []string
-	for _, topic := range stream.Topics {
-		topics = append(topics, topic.Name)
-	}
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topics...),
-		kfake.ListenFn(func(network, _ string) (net.Listener, error) { return w.network.Listen(network, brokerAddress) }),
-		kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000", "message.max.bytes": "1048576"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Close)
-	if w.client, err = kgo.NewClient(append(w.kafka(), kgo.SeedBrokers(brokerAddress), kgo.RecordPartitioner(kgo.ManualPartitioner()))...); err != nil {
+	w.broker = newBroker(w, 1+2*random.IntN(2))
+	t.Cleanup(w.broker.close)
+	var err error
+	if w.client, err = kgo.NewClient(append(w.kafka(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.client.Close)
@@ -105,12 +117,44 @@ func (w *world) makeSeals() {
 	}
 }
 
+// makeKeys gives each participant a key to the HTTP API.
+func (w *world) makeKeys() {
+	holders := []string{keys.CentralBank}
+	for i := range population.Banks {
+		holders = append(holders, string(population.Bank(i)))
+	}
+	folder := w.t.TempDir()
+	w.producerConfig.Access.KeysFile = filepath.Join(folder, "digests")
+	var err error
+	if err = keys.Make(folder, w.producerConfig.Access.KeysFile, holders); err == nil {
+		w.keys, err = keys.ReadAll(folder)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // kafka returns how the judges and the load connect.
 func (w *world) kafka() []kgo.Opt {
-	whole := link.Between(w.network.DialContext)
+	whole := link.Between(w.dial)
 	whole.Set(link.Slow, w.latency) // without it, a client that asks again and again stops time
 	w.t.Cleanup(whole.Close)
-	return []kgo.Opt{kgo.SeedBrokers(brokerAddress), kgo.Dialer(whole.Dial)}
+	options, err := w.engineConfig.Stream.Options() // they bound what a batch may unpack to
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(whole.Dial))
+}
+
+// dial connects to the broker. A refusal takes time, too, or a client that dials again and again
+// stops time. It is one of TCP, because the Kafka client tries again only after those.
+func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	time.Sleep(w.latency)
+	connection, err := w.network.DialContext(ctx, network, address)
+	if err != nil && ctx.Err() == nil {
+		err = &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	return connection, err
 }
 
 func parsed[C settings.Validator](t *testing.T, config C) C {
@@ -121,9 +165,31 @@ func parsed[C settings.Validator](t *testing.T, config C) C {
 	return config
 }
 
-// note adds a line to the trace.
+// note adds a line to the trace, and to the log.
 func (w *world) note(format string, arguments ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.trace = append(w.trace, fmt.Sprintf("%8.3f s  %s", time.Since(w.began).Seconds(), fmt.Sprintf(format, arguments...)))
+	line := fmt.Sprintf("%8.3f s  %s", time.Since(w.began).Seconds(), fmt.Sprintf(format, arguments...))
+	w.trace = append(w.trace, line)
+	fmt.Fprintln(w.log, line)
+}
+
+// all returns the services that there are now.
+func (w *world) all() []*service {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.services)
+}
+
+// logOf returns where a service logs: each line begins with the virtual time and its name.
+func (w *world) logOf(name string) io.Writer { return prefixed{w, name} }
+
+type prefixed struct {
+	w    *world
+	name string
+}
+
+func (p prefixed) Write(line []byte) (int, error) {
+	_, err := fmt.Fprintf(p.w.log, "%8.3f s  %s %s", time.Since(p.w.began).Seconds(), p.name, line)
+	return len(line), err
 }

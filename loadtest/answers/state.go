@@ -1,76 +1,16 @@
-package chaos
+package answers
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
-
-// answers compares all that the HTTP API says of some payments: a payment never goes back to
-// an earlier status, and its end, amount and times never change. The last answer agrees with
-// the settlement report, which the audit compares with the ledger.
-type answers struct {
-	every int // one in this many payments is asked about
-
-	mu       sync.Mutex
-	payments int // seen
-	of       map[pix.EndToEndID]*answerRecord
-	all      []pix.EndToEndID
-	underWay []openPayment
-	verdict  AnswersVerdict
-}
-
-const (
-	// askedMax bounds the payments that are asked about. They are spread over the run.
-	askedMax = 2000
-	// underWayFor is how long an open payment is asked about more often than others. Some
-	// never become payments.
-	underWayFor       = 2 * time.Minute
-	contradictionsMax = 50
-)
-
-type openPayment struct {
-	id    pix.EndToEndID
-	since time.Time
-}
-
-// AnswersVerdict is the result of comparing the answers.
-type AnswersVerdict struct {
-	Clean              bool            `json:"clean"`
-	Payments           int             `json:"payments"` // asked about
-	Answers            int             `json:"answers"`
-	Events             int             `json:"events"` // of the answers, from streams
-	ContradictionCount int             `json:"contradiction_count"`
-	Contradictions     []Contradiction `json:"contradictions"` // the first 50
-}
-
-// Contradiction is a pair of answers that cannot both be true.
-type Contradiction struct {
-	EndToEndID string `json:"end_to_end_id"`
-	What       string `json:"what"`
-	Earlier    string `json:"earlier"`
-	Later      string `json:"later"`
-}
-
-func (c Contradiction) String() string {
-	return fmt.Sprintf("%s: %s\n  %s\n  %s", c.EndToEndID, c.What, c.Earlier, c.Later)
-}
-
-func (v AnswersVerdict) String() string {
-	asked := fmt.Sprintf("%d answers (%d of them events) about %d payments, the last of each as its settlement report", v.Answers, v.Events, v.Payments)
-	if v.Clean {
-		return "ANSWERS CLEAN: " + asked
-	}
-	return fmt.Sprintf("ANSWERS FAILED: %d contradictions; %d answers (%d of them events) about %d payments", v.ContradictionCount, v.Answers, v.Events, v.Payments)
-}
 
 // answer is what the HTTP API said of a payment. It was true at some instant of its span,
 // which begins with the request (for an event: the request for its stream) and ends when the
@@ -173,100 +113,101 @@ type answerRecord struct {
 	back     map[string]uint64          // centavos given back, by return, from their reports
 }
 
-// newAnswers compares answers about a sample of the payments.
-func newAnswers(payments int) *answers {
-	return &answers{every: 1 + max(0, payments-1)/askedMax, of: map[pix.EndToEndID]*answerRecord{}}
+// openPayment is asked about more often than others.
+type openPayment struct {
+	id    pix.EndToEndID
+	since time.Time
 }
 
-// choose decides, before a payment is sent, whether it is asked about.
-func (a *answers) choose(id pix.EndToEndID) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.payments++
-	if a.payments%a.every != 0 || len(a.all) >= askedMax {
+// Choose decides, before a payment is sent, whether it is asked about.
+func (j *Judge) Choose(id pix.EndToEndID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.payments++
+	if j.payments%j.every != 0 || len(j.all) >= askedMax {
 		return false
 	}
-	if a.of[id] == nil {
-		a.of[id] = &answerRecord{facts: map[string]*answer{}, back: map[string]uint64{}}
-		a.all = append(a.all, id)
-		a.underWay = append(a.underWay, openPayment{id, time.Now()})
+	if j.of[id] == nil {
+		j.of[id] = &answerRecord{facts: map[string]*answer{}, back: map[string]uint64{}}
+		j.all = append(j.all, id)
+		j.underWay = append(j.underWay, openPayment{id, time.Now()})
 	}
 	return true
 }
 
 // pick returns a payment to ask about: half of the time an open one, else any.
-func (a *answers) pick(random *rand.Rand) (id pix.EndToEndID, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for random.IntN(2) == 0 && len(a.underWay) > 0 {
-		i := random.IntN(len(a.underWay))
-		chosen := a.underWay[i]
-		if a.of[chosen.id].earliest[history.Ended] == nil && time.Since(chosen.since) < underWayFor {
+func (j *Judge) pick(random *rand.Rand) (id pix.EndToEndID, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for random.IntN(2) == 0 && len(j.underWay) > 0 {
+		i := random.IntN(len(j.underWay))
+		chosen := j.underWay[i]
+		if j.of[chosen.id].earliest[history.Ended] == nil && time.Since(chosen.since) < underWayFor {
 			return chosen.id, true
 		}
-		last := len(a.underWay) - 1
-		a.underWay[i] = a.underWay[last]
-		a.underWay = a.underWay[:last]
+		last := len(j.underWay) - 1
+		j.underWay[i] = j.underWay[last]
+		j.underWay = j.underWay[:last]
 	}
-	if len(a.all) == 0 {
+	if len(j.all) == 0 {
 		return id, false
 	}
-	return a.all[random.IntN(len(a.all))], true
+	return j.all[random.IntN(len(j.all))], true
 }
 
 // chosen returns all payments that are asked about.
-func (a *answers) chosen() []pix.EndToEndID {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.all)
+func (j *Judge) chosen() []pix.EndToEndID {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.all)
 }
 
 // take compares an answer with all earlier ones. before is the event before it in the same
 // stream, if there is one.
-func (a *answers) take(id pix.EndToEndID, now answer, before *answer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	t := a.of[id]
+func (j *Judge) take(id pix.EndToEndID, now answer, before *answer) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	t := j.of[id]
 	if t == nil {
 		return // not chosen
 	}
-	a.verdict.Answers++
+	j.verdict.Answers++
 	if now.event {
-		a.verdict.Events++
+		j.verdict.Events++
 	}
 	if before != nil && before.Status > now.Status {
-		a.contradict(id, "the stream's later event goes back", before, &now)
+		j.differ(id, "the stream's later event goes back", before, &now)
 	}
 	for status := history.Unknown; status <= history.Ended; status++ {
 		// Two answers whose spans overlap have no order.
 		if e := t.earliest[status]; e != nil && status > now.Status && e.To.Before(now.From) {
-			a.contradict(id, "the later answer goes back", e, &now)
+			j.differ(id, "the later answer goes back", e, &now)
 			break
 		}
 		if l := t.latest[status]; l != nil && status < now.Status && now.To.Before(l.From) {
-			a.contradict(id, "the later answer goes back", &now, l)
+			j.differ(id, "the later answer goes back", &now, l)
 			break
 		}
 	}
 	if e := t.earliest[history.Ended]; e != nil && now.Status == history.Ended && e.Outcome != now.Outcome {
-		a.contradict(id, "the end has changed", e, &now)
+		j.differ(id, "the end has changed", e, &now)
 	}
 	for name, value := range now.facts() {
 		switch first := t.facts[name]; {
 		case first == nil:
 			t.facts[name] = &now
 		case first.facts()[name] != value:
-			a.contradict(id, name+" has changed", first, &now)
+			j.differ(id, name+" has changed", first, &now)
 		}
 	}
 	if now.ReturnedCentavos > now.AmountCentavos {
-		a.contradict(id, "more was given back than was paid", nil, &now)
+		j.differ(id, "more was given back than was paid", nil, &now)
 	}
 	switch r := t.returned; {
 	case r == nil || now.ReturnedCentavos > r.ReturnedCentavos:
 		t.returned = &now
 	case !now.event && now.ReturnedCentavos < r.ReturnedCentavos && r.To.Before(now.From):
-		a.contradict(id, "the later answer has less given back", r, &now)
+		j.differ(id, "the later answer has less given back", r, &now)
 	}
 	if e := t.earliest[now.Status]; e == nil || now.To.Before(e.To) {
 		t.earliest[now.Status] = &now
@@ -296,10 +237,10 @@ func (f paymentFacts) facts() map[string]string {
 }
 
 // reported takes the settlement report of a payment.
-func (a *answers) reported(id pix.EndToEndID, at time.Time, outcome history.Outcome, report *pixv1.SettlementReport) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	t := a.of[id]
+func (j *Judge) reported(id pix.EndToEndID, at time.Time, outcome history.Outcome, report *pixv1.SettlementReport) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	t := j.of[id]
 	if t == nil || t.report != nil {
 		return // the audit compares repeated reports
 	}
@@ -311,21 +252,18 @@ func (a *answers) reported(id pix.EndToEndID, at time.Time, outcome history.Outc
 }
 
 // reportedBack takes the settlement report of a settled return.
-func (a *answers) reportedBack(original pix.EndToEndID, report *pixv1.SettlementReport) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if t := a.of[original]; t != nil {
+func (j *Judge) reportedBack(original pix.EndToEndID, report *pixv1.SettlementReport) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if t := j.of[original]; t != nil {
 		t.back[report.EndToEndId] = report.AmountCentavos
 	}
 }
 
-// conclude compares each payment's last answer with its settlement report. Call it when both
-// are final.
-func (a *answers) conclude() AnswersVerdict {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, id := range a.all {
-		t := a.of[id]
+// concludeStates compares each payment's last answer with its settlement report.
+func (j *Judge) concludeStates() {
+	for _, id := range j.all {
+		t := j.of[id]
 		var last *answer
 		for _, l := range t.latest {
 			if l != nil && (last == nil || l.From.After(last.From)) {
@@ -334,47 +272,48 @@ func (a *answers) conclude() AnswersVerdict {
 		}
 		switch {
 		case last == nil:
-			a.contradict(id, "the API never told of it, not even at the end", nil, nil)
+			j.differ(id, "the API never told of it, not even at the end", nil, nil)
 		case t.report == nil && last.Status != history.Unknown:
-			a.contradict(id, "it has no settlement report", last, nil)
+			j.differ(id, "it has no settlement report", last, nil)
 		case t.report == nil:
 		case last.Status != history.Ended || last.Outcome != t.report.Outcome:
-			a.contradict(id, "its settlement report says another end than the last answer", t.report, last)
+			j.differ(id, "its settlement report says another end than the last answer", t.report, last)
 		default:
-			back := uint64(0)
-			for _, centavos := range t.back {
-				back += centavos
-			}
-			if last.ReturnedCentavos != back {
-				a.contradict(id, fmt.Sprintf("the settlement reports of its returns give %d centavos back", back), t.report, last)
-			}
-			reported := t.report.facts()
-			for name, value := range last.facts() {
-				if of, tells := reported[name]; tells && of != value {
-					a.contradict(id, "its settlement report says another "+name+" than the last answer", t.report, last)
-				}
-			}
+			j.concludeEnd(id, t, last)
 		}
 	}
-	a.verdict.Payments = len(a.all)
-	a.verdict.Clean = a.verdict.ContradictionCount == 0
-	slices.SortStableFunc(a.verdict.Contradictions, func(x, y Contradiction) int { return cmp.Compare(x.EndToEndID, y.EndToEndID) })
-	return a.verdict
 }
 
-func (a *answers) contradict(id pix.EndToEndID, what string, earlier, later *answer) {
-	a.verdict.ContradictionCount++
-	if len(a.verdict.Contradictions) >= contradictionsMax {
-		return
+// concludeEnd compares the last answer about a payment with reports that say the same end.
+func (j *Judge) concludeEnd(id pix.EndToEndID, t *answerRecord, last *answer) {
+	back := uint64(0)
+	for _, centavos := range t.back {
+		back += centavos
 	}
+	if last.ReturnedCentavos != back {
+		j.differ(id, fmt.Sprintf("the settlement reports of its returns give %d centavos back", back), t.report, last)
+	}
+	reported := t.report.facts()
+	for name, value := range last.facts() {
+		if of, tells := reported[name]; tells && of != value {
+			j.differ(id, "its settlement report says another "+name+" than the last answer", t.report, last)
+		}
+	}
+	if first := t.earliest[history.Ended]; first.Settled && first.To.Before(last.DecidedAt.Add(-j.tolerance)) {
+		j.differ(id, "it was told as settled before the ledger had settled it", first, last)
+	}
+}
+
+// differ adds a contradiction between answers about a payment. The caller holds the lock.
+func (j *Judge) differ(id pix.EndToEndID, what string, earlier, later *answer) {
 	words := func(x *answer) string {
 		switch x {
 		case nil:
 			return "none"
-		case a.of[id].report:
+		case j.of[id].report:
 			return fmt.Sprintf("reported %s: %s", x.From.UTC().Format(timeOfDay), x.says())
 		}
 		return x.words()
 	}
-	a.verdict.Contradictions = append(a.verdict.Contradictions, Contradiction{id.String(), what, words(earlier), words(later)})
+	j.contradict(id.String(), what, words(earlier), words(later))
 }

@@ -1,4 +1,4 @@
-package chaos
+package answers
 
 import (
 	"context"
@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/loadtest/history"
-	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/pix"
-	"github.com/liquida/liquida/platform/sandbox"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
@@ -36,7 +34,7 @@ func of(from, to int, status history.Status, outcome history.Outcome, centavos u
 func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 	const unknown, reserved, ended = history.Unknown, history.Reserved, history.Ended
 	none := history.Outcome{}
-	settles := func(a *answers) {
+	settles := func(a *Judge) {
 		a.reported(paid, millisecond(50), isSettled, &pixv1.SettlementReport{AmountCentavos: 500, Payer: &pixv1.Account{Ispb: "10000001"}})
 		a.take(paid, of(90, 91, ended, isSettled, 500), nil)
 	}
@@ -44,83 +42,83 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		want string // what is contradicted; empty: nothing is
-		tell func(a *answers)
+		tell func(a *Judge)
 	}{
-		{"a payment's life", "", func(a *answers) {
+		{"a payment's life", "", func(a *Judge) {
 			a.take(paid, of(1, 2, unknown, none, 0), nil)
 			a.take(paid, of(3, 4, reserved, none, 500), nil)
 			a.take(paid, of(5, 6, ended, isSettled, 500), nil)
 			settles(a)
 		}},
-		{"answers under way at the same time come in either order", "", func(a *answers) {
+		{"answers under way at the same time come in either order", "", func(a *Judge) {
 			a.take(paid, of(1, 9, ended, isSettled, 500), nil)
 			a.take(paid, of(2, 10, unknown, none, 0), nil)
 			a.take(paid, of(8, 12, reserved, none, 500), nil)
 			settles(a)
 		}},
-		{"rejected by the ledger's timeout, decided later", "", func(a *answers) {
+		{"rejected by the ledger's timeout, decided later", "", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSilent, 500), nil)
 			a.take(paid, with(of(3, 4, ended, isSilent, 500), func(x *answer) { x.DecidedAt = millisecond(3) }), nil)
 			a.reported(paid, millisecond(5), isSilent, &pixv1.SettlementReport{AmountCentavos: 500})
 		}},
-		{"never sent", "", func(a *answers) { a.take(paid, of(1, 2, unknown, none, 0), nil) }},
-		{"reserved after it had ended", "goes back", func(a *answers) {
+		{"never sent", "", func(a *Judge) { a.take(paid, of(1, 2, unknown, none, 0), nil) }},
+		{"reserved after it had ended", "goes back", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
 			a.take(paid, of(3, 4, reserved, none, 500), nil)
 			settles(a)
 		}},
-		{"the same, and told the other way round", "goes back", func(a *answers) {
+		{"the same, and told the other way round", "goes back", func(a *Judge) {
 			a.take(paid, of(3, 4, reserved, none, 500), nil)
 			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
 			settles(a)
 		}},
-		{"unknown after it was reserved", "goes back", func(a *answers) {
+		{"unknown after it was reserved", "goes back", func(a *Judge) {
 			a.take(paid, of(1, 2, reserved, none, 500), nil)
 			a.take(paid, of(3, 4, unknown, none, 0), nil)
 			settles(a)
 		}},
-		{"a stream goes back", "stream's later event", func(a *answers) {
+		{"a stream goes back", "stream's later event", func(a *Judge) {
 			before := with(of(1, 5, reserved, none, 500), func(x *answer) { x.event = true })
 			a.take(paid, before, nil)
 			a.take(paid, with(of(1, 6, unknown, none, 0), func(x *answer) { x.event = true }), &before)
 			settles(a)
 		}},
-		{"another end", "the end has changed", func(a *answers) {
+		{"another end", "the end has changed", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSilent, 500), nil)
 			settles(a)
 		}},
-		{"another reason", "the end has changed", func(a *answers) {
+		{"another reason", "the end has changed", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSilent, 500), nil)
 			a.take(paid, of(3, 4, ended, history.Outcome{Reason: "AC06"}, 500), nil)
 			a.reported(paid, millisecond(5), history.Outcome{Reason: "AC06"}, &pixv1.SettlementReport{AmountCentavos: 500})
 		}},
-		{"another amount", "amount_centavos has changed", func(a *answers) {
+		{"another amount", "amount_centavos has changed", func(a *Judge) {
 			a.take(paid, of(1, 2, reserved, none, 501), nil)
 			settles(a)
 		}},
-		{"another payee", "payee has changed", func(a *answers) {
+		{"another payee", "payee has changed", func(a *Judge) {
 			a.take(paid, with(of(1, 2, reserved, none, 500), func(x *answer) { x.Payee = &bankAccount{"10000002", "0001", "1"} }), nil)
 			a.take(paid, with(of(3, 4, ended, isSettled, 500), func(x *answer) { x.Payee = &bankAccount{"10000002", "0001", "2"} }), nil)
 			settles(a)
 		}},
-		{"decided at another time", "decided_at has changed", func(a *answers) {
+		{"decided at another time", "decided_at has changed", func(a *Judge) {
 			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.DecidedAt = millisecond(1) }), nil)
 			a.take(paid, with(of(3, 4, ended, isSettled, 500), func(x *answer) { x.DecidedAt = millisecond(2) }), nil)
 			settles(a)
 		}},
-		{"the report says another end", "another end", func(a *answers) {
+		{"the report says another end", "another end", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
 			a.reported(paid, millisecond(5), isSilent, &pixv1.SettlementReport{AmountCentavos: 500})
 		}},
-		{"the report says another amount", "another amount_centavos", func(a *answers) {
+		{"the report says another amount", "another amount_centavos", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 5000})
 		}},
-		{"reported, and in the end still reserved", "another end", func(a *answers) {
+		{"reported, and in the end still reserved", "another end", func(a *Judge) {
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
 			a.take(paid, of(10, 12, reserved, none, 500), nil)
 		}},
-		{"given back, more and more", "", func(a *answers) {
+		{"given back, more and more", "", func(a *Judge) {
 			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 100 }), nil)
 			a.take(paid, with(of(3, 4, ended, isSettled, 500), func(x *answer) { x.event = true }), nil) // events do not tell
 			a.take(paid, with(of(5, 6, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 500 }), nil)
@@ -129,41 +127,35 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 				a.reportedBack(paid, part)
 			}
 		}},
-		{"less is given back", "less given back", func(a *answers) {
+		{"less is given back", "less given back", func(a *Judge) {
 			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 100 }), nil)
 			settles(a)
 		}},
-		{"more is given back than was paid", "more was given back", func(a *answers) {
+		{"more is given back than was paid", "more was given back", func(a *Judge) {
 			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 501 }), nil)
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
 			a.reportedBack(paid, &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 501})
 		}},
-		{"the reports of the returns say another sum", "give 200 centavos back", func(a *answers) {
+		{"the reports of the returns say another sum", "give 200 centavos back", func(a *Judge) {
 			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 100 }), nil)
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
 			a.reportedBack(paid, &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 200})
 		}},
-		{"ended, and never reported", "no settlement report", func(a *answers) { a.take(paid, of(1, 2, ended, isSettled, 500), nil) }},
-		{"never told of", "the API never told of it", func(*answers) {}},
+		{"ended, and never reported", "no settlement report", func(a *Judge) { a.take(paid, of(1, 2, ended, isSettled, 500), nil) }},
+		{"never told of", "the API never told of it", func(*Judge) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := newAnswers(1)
-			if !a.choose(paid) {
+			a := NewJudge(1, 0)
+			if !a.Choose(paid) {
 				t.Fatal("the only payment was not chosen")
 			}
 			c.tell(a)
-			v := a.conclude()
+			v := concluded(t, a)
 			if c.want == "" && (!v.Clean || !strings.HasPrefix(v.String(), "ANSWERS CLEAN")) {
 				t.Errorf("%v: %v", v, v.Contradictions)
 			}
-			if c.want != "" && (v.Clean || v.ContradictionCount != 1 || !strings.Contains(v.Contradictions[0].What, c.want) || v.Contradictions[0].EndToEndID != paid.String()) {
+			if c.want != "" && (v.Clean || v.ContradictionCount != 1 || !strings.Contains(v.Contradictions[0].What, c.want) || v.Contradictions[0].Subject != paid.String()) {
 				t.Errorf("%v: %v, want one %q", v, v.Contradictions, c.want)
-			}
-			r := &Result{Load: settledLoad(), Answers: v}
-			r.Audit.Clean, r.History.Clean = true, true
-			r.judge()
-			if r.Passed != (c.want == "") {
-				t.Errorf("the run has passed: %v", r.Passed)
 			}
 		})
 	}
@@ -171,27 +163,24 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 
 // The finding names both answers and when they came.
 func TestAContradictionTellsBothAnswers(t *testing.T) {
-	a := newAnswers(1)
-	a.choose(paid)
+	a := NewJudge(1, 0)
+	a.Choose(paid)
 	a.take(paid, of(1, 2, history.Ended, isSilent, 500), nil)
 	a.take(paid, of(3, 4, history.Reserved, history.Outcome{}, 500), nil)
-	r := &Result{Load: settledLoad(), Answers: a.conclude()}
-	r.judge()
-	var text strings.Builder
-	r.Write(&text)
-	for _, want := range []string{paid.String(), "asked 12:00:00.001000, answered 12:00:00.002000: rejected AB03, 500 centavos", "asked 12:00:00.003000, answered 12:00:00.004000: reserved", "the answers", "CHAOS FAILED"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("%q is not in\n%s", want, text.String())
+	text := fmt.Sprint(concluded(t, a).Contradictions)
+	for _, want := range []string{paid.String(), "asked 12:00:00.001000, answered 12:00:00.002000: rejected AB03, 500 centavos", "asked 12:00:00.003000, answered 12:00:00.004000: reserved"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
 }
 
 func TestOnlySoManyPaymentsAreAskedAbout(t *testing.T) {
 	const payments = 50 * askedMax
-	a, random := newAnswers(payments), rand.New(rand.NewPCG(1, 0))
+	a, random := NewJudge(payments, 0), rand.New(rand.NewPCG(1, 0))
 	first, last := 0, 0
 	for i := range payments + 1000 {
-		if a.choose(pix.NewEndToEndID("10000001", noon, random)) {
+		if a.Choose(pix.NewEndToEndID("10000001", noon, random)) {
 			if last = i; first == 0 {
 				first = i
 			}
@@ -255,22 +244,22 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 				fmt.Fprint(w, state(c.states[n]))
 			}))
 			defer server.Close()
-			a := newAnswers(1)
-			a.choose(paid)
-			clients := newClients(server.URL, nil, sandbox.Population{}, history.NewRecorder(), a, nil, 1)
+			a := NewJudge(1, 0)
+			a.Choose(paid)
+			clients := NewClients(Config{Doors: []string{server.URL}, Recorder: history.NewRecorder(), Judge: a})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			clients.follow(ctx, paid)
+			clients.followPayment(ctx, paid)
 			for range c.states {
 				if !clients.read(ctx, paid) {
 					t.Fatal("nobody answered")
 				}
 			}
 			a.reported(paid, time.Now(), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
-			if untold := clients.confirm(ctx); untold != 0 || clients.refused.Load() != 0 {
-				t.Fatalf("%d untold, %d refused", untold, clients.refused.Load())
+			if untold, err := clients.Finish(ctx, nil); err != nil || untold != 0 || clients.Problem() != "" {
+				t.Fatalf("%d untold, %v, %s", untold, err, clients.Problem())
 			}
-			v := a.conclude()
+			v := concluded(t, a)
 			found := fmt.Sprint(v.Contradictions)
 			if v.Events == 0 || v.Answers < len(c.states)+1 || v.Clean != (c.want == "") || !strings.Contains(found, c.want) {
 				t.Errorf("%v: %s, want %q", v, found, c.want)
@@ -279,4 +268,12 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 	}
 }
 
-func settledLoad() *load.Result { return &load.Result{Passed: true, Sent: 10, Settled: 10} }
+// concluded is the verdict about payments alone.
+func concluded(t *testing.T, j *Judge) Verdict {
+	t.Helper()
+	v, err := j.Conclude(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

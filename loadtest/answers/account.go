@@ -1,0 +1,211 @@
+package answers
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// reading is what a client read of an account's statement, page by page from the newest line on.
+type reading struct {
+	account  pix.Account
+	asked    time.Time // the first page
+	lines    []statementLine
+	complete bool // to the oldest line
+}
+
+// statementLine is a line of a statement.
+type statementLine struct {
+	At             time.Time `json:"at"`
+	Kind           string    `json:"kind"`
+	Direction      string    `json:"direction"`
+	AmountCentavos int64     `json:"amount_centavos"`
+	Code           uint16    `json:"code"`
+	EndToEndID     string    `json:"end_to_end_id"`
+	ReturnID       string    `json:"return_id"`
+	ReasonCode     string    `json:"reason_code"`
+}
+
+func (l statementLine) String() string {
+	return fmt.Sprintf("%s %s %s %d code %d %s%s %s", l.At.UTC().Format(time.RFC3339Nano), l.Kind, l.Direction, l.AmountCentavos, l.Code, l.EndToEndID, l.ReturnID, l.ReasonCode)
+}
+
+// balance is what a client was told of an account.
+type balance struct {
+	account pix.Account
+	history.Span
+	Posted     int64 `json:"posted_centavos"`
+	PendingOut int64 `json:"pending_out_centavos"`
+	PendingIn  int64 `json:"pending_in_centavos"`
+	Available  int64 `json:"available_centavos"`
+}
+
+// parseStatement reads a page.
+func parseStatement(text []byte) (lines []statementLine, next string, err error) {
+	var page struct {
+		Lines      []statementLine `json:"lines"`
+		NextCursor string          `json:"next_cursor"`
+	}
+	err = json.Unmarshal(text, &page)
+	return page.Lines, page.NextCursor, err
+}
+
+// takeReading takes a statement.
+func (j *Judge) takeReading(r reading) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.verdict.Statements++
+	j.verdict.StatementLines += len(r.lines)
+	j.readings = append(j.readings, r)
+}
+
+// takeBalance takes a balance.
+func (j *Judge) takeBalance(b balance) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.verdict.Balances++
+	j.balances = append(j.balances, b)
+}
+
+// concludeAccounts compares statements and balances with the ledger. Transfers only come, so what
+// the ledger says at the end also says how each account was at any time before.
+func (j *Judge) concludeAccounts(client tigerbeetle.Client) error {
+	truth := map[pix.Account][]statementLine{}
+	find := func(account pix.Account) (lines []statementLine, err error) {
+		lines, known := truth[account]
+		if !known {
+			lines, err = linesOf(client, account)
+			truth[account] = lines
+		}
+		return lines, err
+	}
+	for _, r := range j.readings {
+		lines, err := find(r.account)
+		if err != nil {
+			return err
+		}
+		j.concludeReading(r, lines)
+	}
+	for _, b := range j.balances {
+		lines, err := find(b.account)
+		if err != nil {
+			return err
+		}
+		j.concludeBalance(b, lines)
+	}
+	return nil
+}
+
+// linesOf returns the statement of an account as the ledger has it, newest first.
+func linesOf(client tigerbeetle.Client, account pix.Account) (lines []statementLine, err error) {
+	filter := tb.AccountFilter{AccountID: ledger.CustomerAccount(account), Limit: eventsMax,
+		Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()}
+	for {
+		found, err := client.GetAccountTransfers(filter)
+		if err != nil {
+			return nil, err
+		}
+		for _, transfer := range found {
+			lines = append(lines, lineOf(transfer, filter.AccountID))
+		}
+		if len(found) < eventsMax {
+			return lines, nil
+		}
+		filter.TimestampMax = found[len(found)-1].Timestamp - 1
+	}
+}
+
+func lineOf(transfer tb.Transfer, of ledger.AccountID) statementLine {
+	line := statementLine{
+		At: time.Unix(0, int64(transfer.Timestamp)).UTC(), Kind: "posted", Direction: "credit", AmountCentavos: ledger.Centavos(transfer.Amount), //nolint:gosec // Unix time
+		Code: transfer.Code, ReasonCode: pix.Reason(transfer.UserData32).String(),
+	}
+	if transfer.DebitAccountID == of {
+		line.Direction = "debit"
+	}
+	if flags := transfer.TransferFlags(); flags.Pending {
+		line.Kind = "held"
+	} else if flags.VoidPendingTransfer {
+		line.Kind = "released"
+	}
+	switch transfer.Code {
+	case 1, 2, 3:
+		if id, err := ledger.EndToEndIDOf(transfer); err == nil {
+			line.EndToEndID = id.String()
+		}
+	case 11, 12, 13:
+		if id, err := ledger.ReturnIDOf(transfer); err == nil {
+			line.ReturnID = id.String()
+		}
+	}
+	return line
+}
+
+func accountName(account pix.Account) string {
+	return fmt.Sprintf("%s/%s/%s", account.ISPB, account.Branch, account.Number)
+}
+
+// concludeReading requires the lines of the ledger from the newest line that was told, in the same
+// order and without a gap. Only lines that came after the question may be newer.
+func (j *Judge) concludeReading(r reading, truth []statementLine) {
+	subject := "statement of " + accountName(r.account) + ", asked " + r.asked.UTC().Format(timeOfDay)
+	newer := len(truth)
+	if len(r.lines) > 0 {
+		newer = max(0, slices.IndexFunc(truth, func(l statementLine) bool { return !l.At.After(r.lines[0].At) }))
+	}
+	if newer > 0 && truth[newer-1].At.Before(r.asked.Add(-j.tolerance)) {
+		j.contradict(subject, "a line is missing that was there before the question", truth[newer-1].String(), "")
+		return
+	}
+	truth = truth[newer:]
+	for i, line := range r.lines {
+		if i == len(truth) {
+			j.contradict(subject, "the ledger has no such line", "", line.String())
+			return
+		}
+		if line.String() != truth[i].String() {
+			j.contradict(subject, "a line is missing, repeated or wrong", "the ledger has "+truth[i].String(), "it says "+line.String())
+			return
+		}
+	}
+	if r.complete && len(r.lines) < len(truth) {
+		j.contradict(subject, fmt.Sprintf("it ends %d lines too early", len(truth)-len(r.lines)), "the next line is "+truth[len(r.lines)].String(), "")
+	}
+}
+
+// concludeBalance requires a balance that the account had at an instant of the request.
+func (j *Judge) concludeBalance(b balance, truth []statementLine) {
+	var posted int64
+	var could []int64 // what it could say
+	from, to := b.From.Add(-j.tolerance), b.To.Add(j.tolerance)
+	for _, line := range slices.Backward(truth) {
+		if line.At.After(to) {
+			break
+		}
+		if line.At.After(from) {
+			could = append(could, posted)
+		}
+		if line.Kind == "posted" && line.Direction == "credit" {
+			posted += line.AmountCentavos
+		} else if line.Kind == "posted" {
+			posted -= line.AmountCentavos
+		}
+	}
+	could = append(could, posted)
+	subject := "balance of " + accountName(b.account) + ", asked " + b.From.UTC().Format(timeOfDay)
+	said := fmt.Sprintf("it says %d posted, %d pending out, %d pending in, %d available", b.Posted, b.PendingOut, b.PendingIn, b.Available)
+	switch {
+	case !slices.Contains(could, b.Posted):
+		j.contradict(subject, "the account never held that during the request", fmt.Sprintf("it held %v", could), said)
+	case b.Available != b.Posted-b.PendingOut || b.PendingOut < 0 || b.PendingIn < 0 || b.Available < 0:
+		j.contradict(subject, "what is available is not what is posted less what is held", "", said)
+	}
+}

@@ -1,0 +1,240 @@
+package answers
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+
+	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+// Config says where clients call, and who they are.
+type Config struct {
+	Doors      []string          // addresses of the HTTP API; each request goes to the next one
+	Dial       host.Dial         // nil: the machine's network
+	Keys       map[string]string // by holder
+	Population sandbox.Population
+	Recorder   *history.Recorder
+	Judge      *Judge
+	Seed       uint64
+	// Asks is how many states clients read a second, besides those of their own payments. They read
+	// half as many statements and balances.
+	Asks float64
+}
+
+// Clients pay over HTTP: they submit each payment until it is acknowledged, then read its state
+// until it has ended. All they see goes into the history. They also read the states of some
+// payments of the load, follow the settlements of participants, and read statements and balances.
+type Clients struct {
+	Config
+	observer *Observer
+	accounts []pix.Account // whose statements and balances they read
+	random   *rand.Rand
+	http     http.Client
+	streams  http.Client
+
+	turn      atomic.Uint64 // of the doors
+	all       sync.WaitGroup
+	waiting   atomic.Int64
+	following atomic.Int64
+	submitted atomic.Int64
+	refused   atomic.Int64 // answers that no fault explains
+	detail    atomic.Pointer[string]
+}
+
+const (
+	clientsMax    = 2000
+	accountsMax   = 16
+	banksMax      = 4 // whose settlements are followed
+	asksAtOnce    = 16
+	followedShare = 10 // one in this many chosen payments of clients is followed by events
+	followedMax   = 20 // at the same time
+	streamFor     = time.Minute
+	// finishMax bounds the wait for what streams have not told at the end. They keep alive every
+	// 15 s, and a producer asks the ledger again every second.
+	finishMax = time.Minute
+)
+
+// NewClients returns clients that have not called yet.
+func NewClients(config Config) *Clients {
+	dial := config.Dial
+	if dial == nil {
+		dial = host.System().Dial
+	}
+	c := &Clients{Config: config, random: rand.New(rand.NewPCG(config.Seed, 2)),
+		http:    http.Client{Timeout: 2 * requestTimeout, Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}},
+		streams: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+	}
+	for i := range min(accountsMax, config.Population.Customers) {
+		c.accounts = append(c.accounts, config.Population.Customer(i))
+	}
+	return c
+}
+
+// Begin opens the settlements stream of some participants, so that each knows where it begins.
+// Call it before anything is sent, and Observe after it.
+func (c *Clients) Begin(ctx context.Context) error {
+	for i := range min(banksMax, c.Population.Banks) {
+		bank := c.Population.Bank(i)
+		c.Judge.follow(bank)
+		for c.Judge.position(bank) == "" {
+			c.follow(ctx, bank, requestTimeout, func() bool { return c.Judge.position(bank) != "" })
+			if ctx.Err() != nil {
+				return fmt.Errorf("no front door opens a stream of settlements: %w", context.Cause(ctx))
+			}
+		}
+	}
+	return nil
+}
+
+// Pay starts clients at a rate until sending ends. The clients go on until patience ends.
+func (c *Clients) Pay(sending, patience context.Context, rate float64, observer *Observer) {
+	c.observer = observer
+	tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
+	defer tick.Stop()
+	owed := 0
+	for {
+		select {
+		case <-sending.Done():
+			return
+		case <-tick.C:
+		}
+		if owed--; owed >= 0 {
+			continue // a batch took this turn
+		}
+		if c.waiting.Load() >= clientsMax {
+			continue // enough payments wait: the clients are only a sample
+		}
+		bank := c.random.IntN(c.Population.Banks)
+		payments := []*sample{c.payment(bank, time.Now())}
+		if c.random.IntN(batchShare) == 0 {
+			for range c.random.IntN(batchMax) {
+				payments = append(payments, c.payment(bank, time.Now()))
+			}
+			owed = len(payments) - 1
+		}
+		random := rand.New(rand.NewPCG(c.random.Uint64(), 0))
+		c.waiting.Add(int64(len(payments)))
+		c.all.Go(func() { c.payAll(patience, payments, random) })
+	}
+}
+
+// Wait returns when all payments of clients have ended, or their patience.
+func (c *Clients) Wait() { c.all.Wait() }
+
+// Submitted returns how many payments were accepted.
+func (c *Clients) Submitted() int64 { return c.submitted.Load() }
+
+// Problem returns what was answered that no fault explains.
+func (c *Clients) Problem() string {
+	if n := c.refused.Load(); n > 0 {
+		return fmt.Sprintf("the producer gave %d answers that no fault explains, such as: %s", n, *c.detail.Load())
+	}
+	return ""
+}
+
+// Ask reads states, statements, balances and settlements until the context ends.
+func (c *Clients) Ask(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for i, bank := range c.Judge.banks() {
+		random := rand.New(rand.NewPCG(c.Seed, uint64(100+i))) //nolint:gosec // small
+		all.Go(func() { c.followOn(ctx, bank, random) })
+	}
+	all.Go(func() {
+		c.askAround(ctx, rand.New(rand.NewPCG(c.Seed, 3)), c.Asks, func(random *rand.Rand) func() {
+			id, found := c.Judge.pick(random)
+			if !found {
+				return nil
+			}
+			return func() { c.read(ctx, id) }
+		})
+	})
+	c.askAround(ctx, rand.New(rand.NewPCG(c.Seed, 4)), c.Asks/2, func(random *rand.Rand) func() {
+		account, limit := c.accounts[random.IntN(len(c.accounts))], pageLimits[random.IntN(len(pageLimits))]
+		switch random.IntN(4) {
+		case 0:
+			return func() { c.readStatement(ctx, account, limit, pagesMax) }
+		case 1:
+			return func() { c.readParticipants(ctx) }
+		}
+		return func() { c.readBalance(ctx, account) }
+	})
+}
+
+// askAround asks something at a rate until the context ends.
+func (c *Clients) askAround(ctx context.Context, random *rand.Rand, rate float64, next func(*rand.Rand) func()) {
+	room := make(chan struct{}, asksAtOnce)
+	tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
+	defer tick.Stop()
+	var asks sync.WaitGroup
+	defer asks.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if question := next(random); question != nil {
+			select {
+			case room <- struct{}{}:
+				asks.Go(func() { defer func() { <-room }(); question() })
+			default: // the API is slow now: ask no more
+			}
+		}
+	}
+}
+
+// Finish asks once more about everything, when nothing moves any more: each payment that was
+// asked about, each account, and what streams have not told yet. It returns for how many payments
+// and accounts there was no answer before the context ended.
+func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold int64, err error) {
+	var without atomic.Int64
+	var asks sync.WaitGroup
+	room := make(chan struct{}, asksAtOnce)
+	finish := func(ask func() bool) {
+		room <- struct{}{}
+		asks.Go(func() {
+			defer func() { <-room }()
+			for !ask() {
+				if !again(ctx) {
+					without.Add(1)
+					return
+				}
+			}
+		})
+	}
+	for _, id := range c.Judge.chosen() {
+		finish(func() bool { return c.read(ctx, id) })
+	}
+	for i, account := range c.accounts {
+		finish(func() bool { return c.readBalance(ctx, account) })
+		finish(func() bool { return c.readStatement(ctx, account, pageLimits[i%len(pageLimits)], 0) })
+	}
+	asks.Wait()
+	if err := c.Judge.lookUpHolds(client); err != nil {
+		return 0, err
+	}
+	for _, bank := range c.Judge.banks() {
+		asks.Go(func() {
+			c.followToTheEnd(ctx, bank)
+			c.Judge.concludeStream(bank, "as they came")
+			if c.Judge.loseAll(bank) {
+				c.followToTheEnd(ctx, bank)
+				c.Judge.concludeStream(bank, "read again")
+			}
+		})
+	}
+	asks.Wait()
+	c.http.CloseIdleConnections()
+	return without.Load(), nil
+}

@@ -1,0 +1,97 @@
+package answers
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/liquida/liquida/platform/keys"
+)
+
+const (
+	requestTimeout = 10 * time.Second // longer than the producer's timeouts
+	answerMax      = 1 << 20          // bytes
+	askAgain       = 200 * time.Millisecond
+)
+
+// call is a request to the HTTP API.
+type call struct {
+	holder       string // whose key it carries; if there is none, the central bank's
+	method, path string
+	header       map[string]string
+	body         []byte
+}
+
+// do sends a request to the next front door.
+func (c *Clients) do(ctx context.Context, client *http.Client, call call) (*http.Response, error) {
+	door := c.Doors[int(c.turn.Add(1))%len(c.Doors)]
+	request, err := http.NewRequestWithContext(ctx, call.method, door+call.path, bytes.NewReader(call.body))
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range call.header {
+		request.Header.Set(name, value)
+	}
+	if key := cmp.Or(c.Keys[call.holder], c.Keys[keys.CentralBank]); key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
+	}
+	return client.Do(request)
+}
+
+// ask sends a request and reads its whole response.
+func (c *Clients) ask(ctx context.Context, call call) (status int, text []byte, err error) {
+	response, err := c.do(ctx, &c.http, call)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	text, err = io.ReadAll(io.LimitReader(response.Body, answerMax))
+	return response.StatusCode, text, err
+}
+
+// unavailable reports whether there was no answer, for which faults are an explanation.
+func unavailable(status int, err error) bool {
+	return err != nil || status/100 == 5 || status == http.StatusTooManyRequests
+}
+
+// refuse notes an answer that no fault explains.
+func (c *Clients) refuse(format string, arguments ...any) {
+	c.refused.Add(1)
+	detail := fmt.Sprintf(format, arguments...)
+	c.detail.CompareAndSwap(nil, &detail)
+}
+
+// again waits before the next try. It reports whether there is one.
+func again(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(askAgain):
+		return true
+	}
+}
+
+// events passes the events of a stream to take until it returns false, the stream ends, or what
+// comes is too long. Without data, an event only moves the id.
+func events(from io.Reader, take func(id, data string) bool) {
+	id, data := "", ""
+	lines := bufio.NewScanner(from)
+	for lines.Scan() {
+		if text, found := strings.CutPrefix(lines.Text(), "id: "); found {
+			id = text
+		} else if text, found := strings.CutPrefix(lines.Text(), "data: "); found {
+			data = text
+		} else if lines.Text() == "" { // an empty line ends an event
+			if (id != "" || data != "") && !take(id, data) {
+				return
+			}
+			id, data = "", ""
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package audit
+
+import (
+	"testing"
+	"time"
+
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// ask adds the question that an engine asks about an order.
+func (h *history) ask(o *pixv1.PaymentOrder, change ...func(*pixv1.AuthorizationRequest, *Record)) {
+	message := &pixv1.AuthorizationRequest{EndToEndId: o.EndToEndId, Payer: o.Payer, Payee: o.Payee, AmountCentavos: o.AmountCentavos}
+	h.addQuestion(message, o.EndToEndId, change)
+}
+
+func (h *history) addQuestion(message *pixv1.AuthorizationRequest, key string, change []func(*pixv1.AuthorizationRequest, *Record)) {
+	r := Record{Offset: int64(len(h.questions)), Time: h.now, Key: []byte(key)}
+	for _, c := range change {
+		c(message, &r)
+	}
+	var err error
+	if r.Value, err = message.MarshalVT(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.questions = append(h.questions, r)
+}
+
+// ask adds the question about a return.
+func (g *giver) ask(change ...func(*pixv1.AuthorizationRequest, *Record)) {
+	o := g.h.message(settledOrder)
+	g.h.addQuestion(&pixv1.AuthorizationRequest{
+		EndToEndId: g.id.String(), OriginalEndToEndId: o.EndToEndId, Payer: o.Payee, Payee: o.Payer, AmountCentavos: g.content.AmountCentavos,
+	}, o.EndToEndId, change)
+}
+
+// withQuestions returns the clean history, in which each bank that decided was asked.
+func withQuestions(t *testing.T) *history {
+	h := clean(t)
+	for _, order := range []int{settledOrder, sameBankOrder, voidedOrder, expiredOrder} {
+		h.ask(h.message(order))
+	}
+	return h
+}
+
+func TestEachBankWasAskedAboutItsPayment(t *testing.T) {
+	h := withQuestions(t)
+	h.ask(h.message(settledOrder)) // at a redelivery
+	if verdict := h.audit(); !verdict.Clean || verdict.Summary.Requests != 5 {
+		t.Fatalf("%+v %+v", verdict.Summary, verdict.Findings)
+	}
+}
+
+func TestABankWasAskedAboutSomethingElse(t *testing.T) {
+	for name, change := range map[string]func(*pixv1.AuthorizationRequest, *Record){
+		"another amount":          func(m *pixv1.AuthorizationRequest, _ *Record) { m.AmountCentavos += 2 },
+		"another payee":           func(m *pixv1.AuthorizationRequest, _ *Record) { m.Payee.Number = "1" },
+		"another branch":          func(m *pixv1.AuthorizationRequest, _ *Record) { m.Payer.Branch = "0002" },
+		"exchanged":               func(m *pixv1.AuthorizationRequest, _ *Record) { m.Payer, m.Payee = m.Payee, m.Payer },
+		"no payer":                func(m *pixv1.AuthorizationRequest, _ *Record) { m.Payer = nil },
+		"an original":             func(m *pixv1.AuthorizationRequest, _ *Record) { m.OriginalEndToEndId = m.EndToEndId },
+		"another payment":         func(m *pixv1.AuthorizationRequest, _ *Record) { m.EndToEndId = m.EndToEndId[:31] + "?" },
+		"a payment nobody made":   func(m *pixv1.AuthorizationRequest, _ *Record) { m.EndToEndId = "E10000001202605040302000000000AB" },
+		"a key of another":        func(_ *pixv1.AuthorizationRequest, r *Record) { r.Key = r.Key[:31] },
+		"another partition":       func(m *pixv1.AuthorizationRequest, r *Record) { r.Partition, m.ReplyPartition = 2, 2 },
+		"another reply partition": func(m *pixv1.AuthorizationRequest, _ *Record) { m.ReplyPartition = 1 },
+	} {
+		h := withQuestions(t)
+		h.ask(h.message(settledOrder), change)
+		if verdict := h.audit(); verdict.FindingCount != 1 || verdict.ByKind[WrongQuestion] != 1 {
+			t.Errorf("%s: %+v", name, verdict.Findings)
+		}
+	}
+	h := withQuestions(t)
+	h.questions = append(h.questions, Record{Value: []byte{0xff}})
+	if verdict := h.audit(); verdict.ByKind[WrongQuestion] != 1 {
+		t.Errorf("bytes that are no request: %+v", verdict.Findings)
+	}
+}
+
+// The topic keeps requests for a time. What is older is not blamed.
+func TestABankWasNotAsked(t *testing.T) {
+	for _, c := range []struct {
+		cut    bool
+		oldest time.Duration // of the request that is left, since the payments
+		found  int
+	}{{false, 0, 1}, {true, 0, 0}, {true, -2 * answersMargin, 1}} {
+		h := clean(t)
+		h.stamp()
+		for _, order := range []int{sameBankOrder, voidedOrder, expiredOrder} {
+			h.ask(h.message(order))
+		}
+		if c.cut {
+			h.cutAsked = []int32{0}
+		}
+		h.questions[0].Time = h.now.Add(c.oldest)
+		if verdict := h.audit(); verdict.FindingCount != c.found || verdict.ByKind[WrongQuestion] != c.found {
+			t.Errorf("%+v: %+v", c, verdict.Findings)
+		}
+	}
+}
+
+// A conflicting message that holds money beside a receipt is asked about, too.
+func TestABankIsAskedAboutAConflictingMessage(t *testing.T) {
+	h := withQuestions(t)
+	h.ask(h.message(conflictOrder))
+	if verdict := h.audit(); !verdict.Clean {
+		t.Errorf("%+v", verdict.Findings)
+	}
+}
+
+func TestTheQuestionAboutAReturn(t *testing.T) {
+	for name, change := range map[string]func(*pixv1.AuthorizationRequest, *Record){
+		"":                        func(*pixv1.AuthorizationRequest, *Record) {},
+		"another amount":          func(m *pixv1.AuthorizationRequest, _ *Record) { m.AmountCentavos++ },
+		"forwards again":          func(m *pixv1.AuthorizationRequest, _ *Record) { m.Payer, m.Payee = m.Payee, m.Payer },
+		"another original":        func(m *pixv1.AuthorizationRequest, _ *Record) { m.OriginalEndToEndId = m.OriginalEndToEndId[:31] + "0" },
+		"no original":             func(m *pixv1.AuthorizationRequest, _ *Record) { m.OriginalEndToEndId = "" },
+		"the return as its key":   func(m *pixv1.AuthorizationRequest, r *Record) { r.Key = []byte(m.EndToEndId) },
+		"another reply partition": func(m *pixv1.AuthorizationRequest, _ *Record) { m.ReplyPartition = 1 },
+	} {
+		h, settled, voided, _, sameBank := withReturns(t)
+		for _, order := range []int{settledOrder, sameBankOrder, voidedOrder, expiredOrder} {
+			h.ask(h.message(order))
+		}
+		settled.ask()
+		voided.ask()
+		o := h.message(sameBankOrder)
+		h.addQuestion(&pixv1.AuthorizationRequest{EndToEndId: sameBank.id.String(), OriginalEndToEndId: o.EndToEndId, Payer: o.Payee, Payee: o.Payer, AmountCentavos: 250}, o.EndToEndId, nil)
+		settled.ask(change)
+		wanted := 1
+		if name == "" {
+			wanted = 0
+		}
+		if verdict := h.audit(); verdict.FindingCount != wanted || verdict.ByKind[WrongQuestion] != wanted {
+			t.Errorf("%q: %+v", name, verdict.Findings)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package audit
+
+import (
+	"fmt"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// A refusal is a receipt: nothing was held, or the hold expired. No bank has a say in it, so its
+// reason must follow from the order and the ledger. This file derives what can be derived, from
+// docs/outcomes.md. The rest is counted as not checked.
+
+// openQuestions are the holds that wait for one bank.
+type openQuestions struct {
+	open int
+	last uint64 // when there was one last; ledger's clock, ns
+}
+
+// ask counts a hold that begins to wait for a bank, or with -1 one that ends.
+func (a *Auditor) ask(payee accountID, holds int, at uint64) {
+	bank := transitOf(payee)
+	q := a.questions[bank]
+	a.questions[bank] = openQuestions{q.open + holds, at}
+}
+
+// wasAsked reports whether a payment waited for a bank at some time after from.
+func (a *Auditor) wasAsked(payee accountID, from uint64) bool {
+	q := a.questions[transitOf(payee)]
+	return q.open > 0 || q.last > 0 && q.last >= from
+}
+
+// since returns the earliest time of the ledger at which an engine can have looked at an order.
+func (s *sending) since(acceptedMs int64) uint64 {
+	return uint64(max(0, min(acceptedMs, s.sentMs)*int64(time.Millisecond)-int64(clockSkewMax)))
+}
+
+// followAccounts follows the accounts that reports say were short.
+func (a *Auditor) followAccounts() {
+	for i := range a.payments {
+		p := &a.payments[i]
+		switch p.reason {
+		case payerShort:
+			a.shortages.follow(p.content.payer, p.content.centavos)
+		case reserveShort:
+			a.shortages.follow(reserveOf(p.content.payer), p.content.centavos)
+		}
+	}
+	for _, g := range a.returns {
+		if p := a.originalOf(g.content); p != nil && g.reason == payerShort {
+			a.shortages.follow(p.content.payee, g.content.centavos)
+		} else if p != nil && g.reason == reserveShort {
+			a.shortages.follow(reserveOf(p.content.payee), g.content.centavos)
+		}
+	}
+}
+
+// code returns the number of a reason code in this file.
+func code(text string) uint32 {
+	number, err := reasonNumber(text)
+	if err != nil {
+		panic(err)
+	}
+	return number
+}
+
+var (
+	payerShort   = code("LQ01")
+	reserveShort = code("AM04")
+	bankBusy     = code("LQ02")
+)
+
+// refusal is what the audit says to the reason of a refusal.
+type refusal struct {
+	wrong     string // empty: it is justified, or unchecked
+	unchecked bool
+}
+
+func unless(right bool, format string, arguments ...any) refusal {
+	if right {
+		return refusal{}
+	}
+	return refusal{wrong: fmt.Sprintf(format, arguments...)}
+}
+
+// judgeRefusal checks the reason of a payment's receipt. The verdict and the accounts are known.
+func (a *Auditor) judgeRefusal(p *payment) {
+	c := p.content
+	from := p.since(p.acceptedMs)
+	exists := func(id accountID) bool { _, known := a.accounts[id]; return known }
+	var r refusal
+	switch reasonText(p.verdict) {
+	case "AB03": // judgeDeadline
+	case tooLateReason: // takeReceipt
+	case "LQ02": // takeReceipt
+	case "AM01":
+		r = unless(c.centavos == 0, "its amount is %d centavos", c.centavos)
+	case "RC09":
+		r = unless(!exists(transitOf(c.payer)), "the ledger has the payer's bank %s", ispbOf(c.payer))
+	case "RC10":
+		r = unless(!exists(transitOf(c.payee)), "the ledger has the payee's bank %s", ispbOf(c.payee))
+	case "AC02":
+		r = unless(!exists(c.payer) && exists(transitOf(c.payer)), "the payer's account %s is there (%t), its bank is (%t)", nameOf(c.payer), exists(c.payer), exists(transitOf(c.payer)))
+	case "AC03":
+		r = unless(!exists(c.payee) && exists(transitOf(c.payee)), "the payee's account %s is there (%t), its bank is (%t)", nameOf(c.payee), exists(c.payee), exists(transitOf(c.payee)))
+	case "LQ01":
+		if !exists(c.payer) {
+			r.wrong = "the payer's account is not in the ledger"
+			break
+		}
+		r = a.judgeShort(c.payer, c.centavos, from, p.decidedAt)
+	case "AM04":
+		if p.sameBank() {
+			r.wrong = "it does not move reserves"
+			break
+		}
+		r = a.judgeShort(reserveOf(c.payer), c.centavos, from, p.decidedAt)
+	case "DS27":
+		r.unchecked = true
+	default:
+		r.wrong = "no order is refused with this reason without its bank"
+	}
+	a.count(p.id, p.verdict, r)
+}
+
+func (a *Auditor) judgeShort(account accountID, centavos, from, to uint64) refusal {
+	short, followed := a.shortages.wasShort(account, centavos, from, to)
+	if !followed { // the report says another reason, which is a finding
+		return refusal{unchecked: true}
+	}
+	return unless(short, "%s had %d centavos and more all the time", nameOf(account), centavos)
+}
+
+// count counts a refusal, and reports one that is not justified.
+func (a *Auditor) count(id endToEndID, reason uint32, r refusal) {
+	switch {
+	case r.unchecked:
+		a.summary.ReasonsUnchecked[reasonText(reason)]++
+	case r.wrong != "":
+		a.add(WrongReason, id.String(), "refused with %s, but %s", reasonText(reason), r.wrong)
+	default:
+		a.summary.ReasonsChecked[reasonText(reason)]++
+	}
+}
+
+// judgeReturnRefusal checks the reason of a return that was refused without being held. p is its
+// original, or nil.
+func (a *Auditor) judgeReturnRefusal(g *paymentReturn, p *payment) {
+	from := g.since(g.content.acceptedMs)
+	o := a.originals[paymentKey(g.content.original, g.content.minutes)]
+	known := p != nil && o.settledAt != 0 && o.settledAt < from
+	settled := p != nil && o.settledAt != 0
+	var r refusal
+	switch reasonText(g.verdict) {
+	case "AB03": // judgeDeadline
+	case tooLateReason, "LQ02": // takeReturnVerdict
+	case "AM01":
+		r = unless(g.content.centavos == 0, "its amount is %d centavos", g.content.centavos)
+	case "LQ04":
+		r = unless(!known, "its original %s had settled before it was sent", g.content.original)
+	case "LQ05":
+		psp, err := packISPB(string(g.id[1:9]))
+		r = unless(err == nil && p != nil && p.content.payee.high&ispbMask != psp<<ispbShift, "its RtrId is of the bank that received the original")
+	case "DT05":
+		r = unless(settled && uint64(g.content.acceptedMs)*uint64(time.Millisecond) > o.settledAt+returnDaysMax*nanosecondsDay,
+			"it was accepted within %d days after its original settled", returnDaysMax)
+	case "AM09":
+		if p != nil {
+			r = o.judgeExceeds(g, p, from)
+		} else {
+			r.wrong = "no record is its original"
+		}
+	case "LQ06":
+		r = unless(a.usedSlots(g, o) >= returnSlots, "only %d slots of its original are used", a.usedSlots(g, o))
+	case "LQ01":
+		if p != nil {
+			r = a.judgeShort(p.content.payee, g.content.centavos, from, g.decidedAt)
+		}
+	case "AM04":
+		if p != nil {
+			r = a.judgeShort(reserveOf(p.content.payee), g.content.centavos, from, g.decidedAt)
+		}
+	case "DS27", "LQ11":
+		r.unchecked = true
+	default:
+		r.wrong = "no return is refused with this reason without its bank"
+	}
+	a.count(g.id, g.verdict, r)
+}
+
+// judgeExceeds checks that the returns which were held or had settled left less than g wants.
+func (o *original) judgeExceeds(g *paymentReturn, p *payment, from uint64) refusal {
+	var given uint64
+	for _, other := range o.returns {
+		if other.foreign != 0 || len(other.conflicts) > 0 { // a conflicting message may hold money, too
+			return refusal{unchecked: true}
+		}
+		rejected := other.verdict != 0 && other.decidedAt != 0 && other.decidedAt < from
+		if other != g && other.heldAt != 0 && other.heldAt <= g.decidedAt && !rejected {
+			given += min(other.content.centavos, centavosMax)
+		}
+	}
+	return unless(given+min(g.content.centavos, centavosMax) > p.content.centavos, "%d centavos were paid, and %d of them were held or given back", p.content.centavos, given)
+}
+
+// usedSlots returns the slots of an original in which returns are or were held, or that are burnt.
+func (a *Auditor) usedSlots(g *paymentReturn, o *original) (used int) {
+	held := map[number128]bool{}
+	for _, other := range o.returns {
+		held[other.slotKey] = other.held != 0
+		if other.foreign != 0 {
+			used++
+		}
+	}
+	for slot := range returnSlots {
+		key := returnKey(g.content.original, g.content.minutes, slot)
+		if _, burnt := a.burnt[key]; burnt || held[key] {
+			used++
+		}
+	}
+	return used
+}
+
+// checkBusy reports a verdict that says that a bank had too many questions, while it had none.
+func (a *Auditor) checkBusy(t tb.Transfer, payee accountID, from uint64, wrong func(format string, arguments ...any)) {
+	if t.UserData32 == bankBusy && !a.wasAsked(payee, from) {
+		wrong("it says %s, but no payment waited for the bank %s", reasonText(bankBusy), ispbOf(payee))
+	}
+}

@@ -1,0 +1,208 @@
+package conform
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+const bankOfTests pix.ISPB = "10000005"
+
+// try holds a bank against the document, on a broker and with a secret of its own.
+func try(t *testing.T, change func(*Config), start func(*kit.Broker, string)) map[string]Line {
+	t.Helper()
+	broker := kit.StartBroker(t, kfake.SeedTopics(3, stream.AuthorizationRequests, stream.AuthorizationResponses))
+	file := t.TempDir() + "/secrets"
+	if err := keys.MakeSeals(file, []pix.ISPB{bankOfTests}); err != nil {
+		t.Fatal(err)
+	}
+	seals, err := keys.ReadSeals(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(broker, file)
+	config := Config{Kafka: []kgo.Opt{kgo.SeedBrokers(broker.Address)}, Bank: bankOfTests, Seals: seals, Within: 30 * time.Second, Crowd: 200, Log: t.Logf}
+	change(&config)
+	report, err := Run(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	report.Write(&text)
+	t.Logf("\n%s", text.String())
+	lines := map[string]Line{}
+	for _, line := range report.Lines {
+		lines[line.Check] = line
+	}
+	return lines
+}
+
+// planted is a bank's bug.
+type planted func(*bankWithABug)
+
+// bankWithABug is a receiving bank that may do one thing wrong.
+type bankWithABug struct {
+	seals         keys.Seals
+	options       []kgo.Opt
+	reply         func(*pixv1.AuthorizationRequest) int32
+	key           func(string) string
+	seal          func([]byte) []byte
+	isOurs        func(*pixv1.AuthorizationRequest) bool
+	decide        func(*pixv1.AuthorizationRequest) *pixv1.AuthorizationResponse
+	stopsAtBad    bool
+	onlyOnce      bool
+	onlyPartition int32 // -1: all
+}
+
+func (b *bankWithABug) run(ctx context.Context, client *kgo.Client) {
+	answered := map[string]bool{}
+	for ctx.Err() == nil {
+		stop := false
+		client.PollFetches(ctx).EachRecord(func(record *kgo.Record) {
+			var request pixv1.AuthorizationRequest
+			if err := request.UnmarshalVT(record.Value); err != nil || request.Payee == nil {
+				stop = stop || b.stopsAtBad
+				return
+			}
+			if stop || !b.isOurs(&request) || b.onlyOnce && answered[request.EndToEndId] || b.onlyPartition >= 0 && record.Partition != b.onlyPartition {
+				return
+			}
+			answered[request.EndToEndId] = true
+			value, err := b.decide(&request).MarshalVT()
+			if err != nil {
+				panic(err)
+			}
+			response := &kgo.Record{Topic: stream.AuthorizationResponses, Partition: b.reply(&request), Key: []byte(b.key(request.EndToEndId)), Value: value}
+			if seal := b.seal(value); seal != nil {
+				response.Headers = []kgo.RecordHeader{{Key: keys.SealHeader, Value: seal}}
+			}
+			client.Produce(ctx, response, nil)
+		})
+		if stop {
+			return
+		}
+	}
+}
+
+// Each bug that a bank may have is told, by the check that aims at it. A bank without a bug passes.
+func TestABanksBugIsTold(t *testing.T) {
+	const silent = "no response within"
+	for name, c := range map[string]struct {
+		bug         planted
+		check, says string
+	}{
+		"none":                      {func(*bankWithABug) {}, "", ""},
+		"another partition":         {func(b *bankWithABug) { b.reply = func(*pixv1.AuthorizationRequest) int32 { return 0 } }, "responds in the reply partition", "it is in partition 0 and must be in"},
+		"another key":               {func(b *bankWithABug) { b.key = strings.ToLower }, "keys a response by its end_to_end_id", "its key is"},
+		"no seal":                   {func(b *bankWithABug) { b.seal = func([]byte) []byte { return nil } }, "seals each response", "no header seal"},
+		"the seal of another value": {func(b *bankWithABug) { b.seal = func([]byte) []byte { return b.seals.Seal(bankOfTests, []byte("x")) } }, "seals each response", "is not the HMAC-SHA-256"},
+		"answers for all banks":     {func(b *bankWithABug) { b.isOurs = func(*pixv1.AuthorizationRequest) bool { return true } }, "leaves the questions to other banks alone", "which nobody asked"},
+		"answers in the name of all banks": {func(b *bankWithABug) {
+			b.isOurs = func(*pixv1.AuthorizationRequest) bool { return true }
+			b.decide = func(r *pixv1.AuthorizationRequest) *pixv1.AuthorizationResponse {
+				return &pixv1.AuthorizationResponse{EndToEndId: r.EndToEndId, Ispb: r.Payee.Ispb, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
+			}
+		}, "leaves the questions to other banks alone", "which nobody asked"},
+		"a reason with a yes": {func(b *bankWithABug) { b.deciding(func(r *pixv1.AuthorizationResponse) { r.ReasonCode = "AC06" }) }, "accepts without a reason, rejects with one that is a bank's to give", "must be empty"},
+		"a reason of the engine": {func(b *bankWithABug) {
+			b.deciding(func(r *pixv1.AuthorizationResponse) {
+				r.Status, r.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, "AB03"
+			})
+		}, "accepts without a reason, rejects with one that is a bank's to give", "not a bank's to give"},
+		"changes its mind": {func(b *bankWithABug) {
+			n := 0
+			b.deciding(func(r *pixv1.AuthorizationResponse) {
+				if n++; n%2 == 0 {
+					r.Status, r.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, "AC06"
+				}
+			})
+		}, "gives a repeated question the same response", "then"},
+		"answers once":                 {func(b *bankWithABug) { b.onlyOnce = true }, "gives a repeated question the same response", silent},
+		"reads one partition":          {func(b *bankWithABug) { b.onlyPartition = 1 }, "answers in every partition, for every reply partition", silent},
+		"stops at what cannot be read": {func(b *bankWithABug) { b.stopsAtBad = true }, "goes on after what is no question", silent},
+		"reads aborted transactions":   {func(b *bankWithABug) { b.options = []kgo.Opt{kgo.FetchIsolationLevel(kgo.ReadUncommitted())} }, "does not answer what was never asked: an aborted transaction", "isolation.level=read_committed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lines := try(t, func(config *Config) {
+				if strings.HasPrefix(c.says, silent) {
+					config.Within = 3 * time.Second // that nothing comes takes this long each time
+				}
+			}, func(broker *kit.Broker, file string) {
+				seals, err := keys.ReadSeals(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b := newBank(seals)
+				c.bug(b)
+				client := broker.Client(append(b.options, kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
+				go b.run(t.Context(), client)
+			})
+			for check, line := range lines {
+				if check == c.check {
+					if len(line.Wrong) == 0 || !strings.Contains(line.Wrong[0], c.says) {
+						t.Errorf("%s: %q and must say %q", check, line.Wrong, c.says)
+					}
+				} else if c.check == "" && len(line.Wrong) > 0 {
+					t.Errorf("%s: %q", check, line.Wrong)
+				}
+			}
+			if c.check != "" && lines[c.check].Check == "" {
+				t.Errorf("there is no check %q", c.check)
+			}
+		})
+	}
+}
+
+func newBank(seals keys.Seals) *bankWithABug {
+	b := &bankWithABug{seals: seals, onlyPartition: -1, options: []kgo.Opt{kgo.FetchIsolationLevel(kgo.ReadCommitted())}}
+	b.reply = func(r *pixv1.AuthorizationRequest) int32 { return r.ReplyPartition }
+	b.key = func(id string) string { return id }
+	b.seal = func(value []byte) []byte { return b.seals.Seal(bankOfTests, value) }
+	b.isOurs = func(r *pixv1.AuthorizationRequest) bool { return r.Payee.Ispb == string(bankOfTests) }
+	b.deciding(func(*pixv1.AuthorizationResponse) {})
+	return b
+}
+
+// deciding makes a response that accepts, changed.
+func (b *bankWithABug) deciding(change func(*pixv1.AuthorizationResponse)) {
+	b.decide = func(r *pixv1.AuthorizationRequest) *pixv1.AuthorizationResponse {
+		response := &pixv1.AuthorizationResponse{EndToEndId: r.EndToEndId, Ispb: string(bankOfTests), Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
+		change(response)
+		return response
+	}
+}
+
+// The bank of the examples keeps every rule, also when it is killed.
+func TestThePythonBankConforms(t *testing.T) {
+	python := os.Getenv("PYTHON_WITH_KAFKA")
+	if python == "" {
+		t.Skip("PYTHON_WITH_KAFKA names a Python with confluent-kafka: make test-python-bank")
+	}
+	if output, err := exec.CommandContext(t.Context(), python, "-c", "import confluent_kafka").CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", python, err, output)
+	}
+	for check, line := range try(t, func(config *Config) {
+		config.Command = []string{python, "../../examples/python/bank.py", "--bank", string(bankOfTests)}
+		config.Crowd = 1000
+	}, func(broker *kit.Broker, file string) {
+		t.Setenv("KAFKA_BROKERS", broker.Address)
+		t.Setenv("ANSWER_KEYS_FILE", file)
+	}) {
+		if line.Skipped != "" || len(line.Wrong) > 0 {
+			t.Errorf("%s: %s %q", check, line.Skipped, line.Wrong)
+		}
+	}
+}

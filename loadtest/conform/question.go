@@ -1,0 +1,125 @@
+package conform
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// question is what an engine would ask.
+type question struct {
+	*pixv1.AuthorizationRequest
+	partition int32   // in which it is asked
+	earlier   []int32 // reply partitions of the same question, asked before
+}
+
+// ask makes a question to the bank: a good one, with an id of its own.
+func (c *counterpart) ask(change ...func(*question)) *question {
+	c.asked++
+	id := pix.NewEndToEndID(c.payer, time.Now(), c.random)
+	q := &question{
+		AuthorizationRequest: &pixv1.AuthorizationRequest{
+			EndToEndId: id.String(), AmountCentavos: 12345, ReplyPartition: int32(c.asked+1) % c.partitions,
+			Payer: &pixv1.Account{Ispb: string(c.payer), Branch: "0001", Number: "7"},
+			Payee: &pixv1.Account{Ispb: string(c.bank), Branch: "0001", Number: "1"},
+		},
+		partition: int32(c.asked) % c.partitions,
+	}
+	for _, change := range change {
+		change(q)
+	}
+	c.questions[q.EndToEndId] = q
+	return q
+}
+
+func (q *question) record() *kgo.Record {
+	value, err := q.MarshalVT()
+	if err != nil {
+		panic(fmt.Sprintf("a question cannot be encoded: %v", err))
+	}
+	return &kgo.Record{Topic: stream.AuthorizationRequests, Partition: q.partition, Key: []byte(q.EndToEndId), Value: value}
+}
+
+// response is what came for a question.
+type response struct {
+	*pixv1.AuthorizationResponse
+	record *kgo.Record
+}
+
+func responseOf(record *kgo.Record) (response, error) {
+	r := response{&pixv1.AuthorizationResponse{}, record}
+	return r, r.UnmarshalVT(record.Value)
+}
+
+func (r *response) same(other *response) bool {
+	return r.Ispb == other.Ispb && r.Status == other.Status && r.ReasonCode == other.ReasonCode
+}
+
+func (r *response) String() string {
+	return fmt.Sprintf("%s %s of bank %q", r.Status, r.ReasonCode, r.Ispb)
+}
+
+// rules are what every response must keep. Each returns what is wrong with a response, or "".
+var rules = []struct {
+	name, section string
+	broken        func(*counterpart, *question, *response) string
+}{
+	{"responds in the reply partition", "being-asked", func(_ *counterpart, q *question, r *response) string {
+		if r.record.Partition != q.ReplyPartition && !slices.Contains(q.earlier, r.record.Partition) {
+			return fmt.Sprintf("it is in partition %d and must be in %d", r.record.Partition, q.ReplyPartition)
+		}
+		return ""
+	}},
+	{"keys a response by its end_to_end_id", "topics", func(_ *counterpart, q *question, r *response) string {
+		if string(r.record.Key) != q.EndToEndId {
+			return fmt.Sprintf("its key is %.40q", r.record.Key)
+		}
+		return ""
+	}},
+	{"responds in its own name", "being-asked", func(c *counterpart, _ *question, r *response) string {
+		if r.Ispb != string(c.bank) {
+			return fmt.Sprintf("ispb is %.20q and must be %s", r.Ispb, c.bank)
+		}
+		return ""
+	}},
+	{"accepts without a reason, rejects with one that is a bank's to give", "being-asked", func(_ *counterpart, _ *question, r *response) string {
+		switch r.Status {
+		case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
+			if r.ReasonCode != "" {
+				return fmt.Sprintf("it accepts with reason_code %.20q, which must be empty", r.ReasonCode)
+			}
+		case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT:
+			reason, err := pix.ParseReason(r.ReasonCode)
+			if err != nil {
+				return "reason_code: " + err.Error()
+			}
+			if reason.FromBank() != reason {
+				return fmt.Sprintf("reason_code is %s, which is not a bank's to give", reason)
+			}
+		default:
+			return fmt.Sprintf("status is %s: it must be ACSP or RJCT", r.Status)
+		}
+		return ""
+	}},
+	{"seals each response", "the-seal", func(c *counterpart, _ *question, r *response) string {
+		if c.seals == nil {
+			return ""
+		}
+		for _, header := range r.record.Headers {
+			if header.Key == keys.SealHeader {
+				if c.seals.Genuine(c.bank, r.record.Value, header.Value) {
+					return ""
+				}
+				return fmt.Sprintf("its seal of %d bytes is not the HMAC-SHA-256 of its value with the bank's secret", len(header.Value))
+			}
+		}
+		return "it has no header " + keys.SealHeader
+	}},
+}

@@ -1,0 +1,273 @@
+package mutants
+
+// The folders of the product in which bugs are planted.
+const (
+	engine   = "services/clearing-engine/engine/"
+	payment  = "services/clearing-engine/payment/"
+	ledger   = "platform/ledger/"
+	pix      = "platform/pix/"
+	kafka    = "platform/stream/"
+	keys     = "platform/keys/"
+	producer = "services/producer/"
+)
+
+// All lists the planted bugs, by what they break.
+var All = []Mutant{
+	// Offsets: what is committed, and what is redelivered.
+	{"commit-before-verdict", "an offset is committed before phase 2", anyWorld, []Edit{
+		{engine + "offsets.go", "for o.start < len(o.window) && o.window[o.start].finished {", "for o.start < len(o.window) && (o.window[o.start].finished || o.window[o.start].taken) {"},
+		{engine + "offsets.go", "	if e == nil || e.finished {\n		broken(", "	if e == nil {\n		return\n	}\n	if e.finished {\n		broken("},
+	}},
+	{"commit-highest", "the highest finished offset is committed, not the lowest unfinished one", anyWorld, []Edit{
+		{engine + "offsets.go", "	o.changed = false\n	taken := o.end", `	o.changed = false
+	for i := range o.window[o.start:] {
+		if o.window[o.start+i].finished {
+			o.next = o.window[o.start+i].offset + 1
+		}
+	}
+	taken := o.end`},
+		{engine + "offsets.go", "o.window[o.start].offset < o.next) {", "false) {"},
+	}},
+	{"hint-one-too-many", "the hint of a commit holds one unfinished offset behind each finished span", anyWorld, []Edit{
+		{engine + "offsets.go", "			if !yield(span) {", "			if span.To++; !yield(span) {"},
+	}},
+	{"report-unacknowledged", "an offset is finished before Kafka has the report", anyWorld, []Edit{
+		{engine + "partition.go", ", func() { p.inbox.put(event{kind: reported, flight: f}) })\n		p.engine.crash.Pass(afterReportProduced)", ", func() {})\n		p.inbox.put(event{kind: reported, flight: f})\n		p.engine.crash.Pass(afterReportProduced)"},
+	}},
+	{"waiter-unfinished", "the offset of a copy that shares a report is never finished", anyWorld, []Edit{
+		{engine + "waiter.go", "			p.finishOffset(w.offset)\n", ""},
+	}},
+
+	// The decision.
+	{"post-although-rejected", "a payment is posted although the bank rejected it", anyWorld, []Edit{
+		{payment + "payment.go", "	case accepted:\n		p.Outcome", "	case accepted, reason != pix.ReasonNone:\n		p.Outcome"},
+	}},
+	{"void-although-accepted", "one accepted payment in sixteen is voided with AB03", anyWorld, []Edit{
+		{payment + "payment.go", "	case p.due(now):\n		return p.void(pix.ReasonPayeePSPSilent)\n	case accepted:", "	case p.due(now), accepted && p.Order.AmountCentavos%16 == 0:\n		return p.void(pix.ReasonPayeePSPSilent)\n	case accepted:"},
+	}},
+	{"deadline-late", "the deadline is four seconds late", anyWorld, []Edit{
+		{payment + "payment.go", "	p := Payment{Order: order,", "	patience += 4 * time.Second\n	p := Payment{Order: order,"},
+	}},
+	{"deadline-early", "the deadline is four seconds early", anyWorld, []Edit{
+		{payment + "payment.go", "	p := Payment{Order: order,", "	patience -= 4 * time.Second\n	p := Payment{Order: order,"},
+	}},
+	{"deadline-from-first-sight", "the deadline begins when this engine first sees the order", anyWorld, []Edit{
+		{payment + "payment.go", "	if due := now.Add(start.Add(p.patience).Sub(now)); due.Before(p.dueAt) {", "	if due := now.Add(start.Add(p.patience).Sub(now)); false {"},
+	}},
+	{"never-due", "a payment whose bank is silent waits forever", anyWorld, []Edit{
+		{payment + "payment.go", "	if p.step != authorizing || !p.due(now) {", "	if p.step != authorizing || p.due(now) {"},
+	}},
+	{"verdict-of-another-ignored", "an engine that lost the race for a verdict reports its own", anyWorld, []Edit{
+		{payment + "payment.go", "	case result == Written:\n", "	case result == Written, result == Taken:\n"},
+	}},
+	{"response-of-a-stranger", "a bank that was not asked decides", anyWorld, []Edit{
+		{engine + "partition.go", "	case f.payment.Order.Payee.ISPB != r.psp:", "	case false:"},
+	}},
+	{"seals-unchecked", "responses are taken without their bank's seal", anyWorld, []Edit{
+		{engine + "responses.go", "if e.seals != nil && !e.seals.Genuine(", "if false && !e.seals.Genuine("},
+	}},
+	{"seal-of-any-bank", "a seal is good if any bank made it", anyWorld, []Edit{
+		{keys + "seals.go", "	for _, mac := range s[bank] {\n		if hmac", "	for _, macs := range s {\n		mac := macs[0]\n		_ = bank\n		if hmac"},
+	}},
+
+	// Refusals.
+	{"short-for-missing", "LQ01 and AC02 are exchanged", anyWorld, []Edit{
+		{engine + "payment.go", "refused.Reason = pix.ReasonPayerShort", "refused.Reason = pix.ReasonPayerMissing"},
+		{payment + "payment.go", "return p.refuse(pix.ReasonPayerMissing)", "return p.refuse(pix.ReasonPayerShort)"},
+	}},
+	{"busy-for-nothing", "one payment in sixteen is refused with LQ02 although its bank answers", anyWorld, []Edit{
+		{engine + "limits.go", "	open, stuck := asked.count()\n", "	open, stuck := asked.count()\n	if order.AmountCentavos%16 == 0 {\n		return pix.ReasonPayeePSPBusy, false\n	}\n"},
+	}},
+	{"too-late-for-nothing", "an order older than a second is refused with LQ10", anyWorld, []Edit{
+		{engine + "overload.go", "> deadline-p.need(deadline) {", "> time.Second {"},
+	}},
+	{"silent-for-nothing", "one payment in sixteen is refused with AB03 on arrival", anyWorld, []Edit{
+		{payment + "payment.go", "	case p.due(now):\n		p.refusal = pix.ReasonPayeePSPSilent", "	case p.due(now), order.AmountCentavos%16 == 0:\n		p.refusal = pix.ReasonPayeePSPSilent"},
+	}},
+	{"inactive-for-nothing", "one payment in sixteen is refused with DS27 although both banks are active", anyWorld, []Edit{
+		{engine + "limits.go", "	if len(p.inactive) > 0 && (p.inactive[order.Payer.ISPB] || p.inactive[order.Payee.ISPB]) {", "	if order.AmountCentavos%16 == 0 {"},
+	}},
+	{"copies-turned-away", "every copy of an order in flight is a dead letter LQ09", anyWorld, []Edit{
+		{engine + "waiter.go", "len(f.waiting) >= p.engine.config.CopiesMax", "len(f.waiting) >= 0"},
+	}},
+	{"returns-turned-away", "returns of a payment are refused with LQ11 from the second on", anyWorld, []Edit{
+		{engine + "rate.go", "if at.Sub(now) >= returnsAtOnce*r.interval {", "if at.Sub(now) >= r.interval/2 {"},
+	}},
+	{"id-taken-for-nothing", "a redelivery is a dead letter LQ07", anyWorld, []Edit{
+		{engine + "payment.go", "held.NamesAnother(order.ID),", "held.Held(),"},
+	}},
+
+	// Identity and content.
+	{"ids-salted", "ids are hashes of something else", anyWorld, []Edit{
+		{ledger + "transfer.go", "	return idsAt(id, sha256.Sum256(id[:]))", "	return idsAt(id, sha256.Sum256(append([]byte{1}, id[:]...)))"},
+	}},
+	{"digest-without-amount", "the digest of a content does not hold the amount", anyWorld, []Edit{
+		{pix + "order.go", "binary.BigEndian.AppendUint64(text, c.AmountCentavos))", "binary.BigEndian.AppendUint64(text, 0))"},
+	}},
+	{"leg-unnamed", "a hold does not name its payment", anyWorld, []Edit{
+		{ledger + "transfer.go", "UserData64: userData64(id), Timeout: timeoutSeconds,", "UserData64: userData64(id) + 1, Timeout: timeoutSeconds,"},
+	}},
+	{"content-unchecked", "every content under one id is the same payment", anyWorld, []Edit{
+		{engine + "payment.go", "held.SameContent(order.ID, order.Content),", "true,"},
+	}},
+	{"copies-unchecked", "a conflicting order that waits for the payment shares its report", anyWorld, []Edit{
+		{engine + "waiter.go", "		case reported && w.digest != own: // the verdict is of the order's content\n			reason = pix.ReasonConflict\n", ""},
+	}},
+	{"codes-exchanged", "FF01 and FF08 are exchanged", anyWorld, []Edit{
+		{pix + "order.go", "return Order{}, &Invalid{ReasonBadEndToEndID, \"end_to_end_id\", err.Error()}", "return Order{}, &Invalid{ReasonMalformed, \"end_to_end_id\", err.Error()}"},
+		{engine + "messages.go", "invalid = &pix.Invalid{Reason: pix.ReasonMalformed, Field: \"value\", Detail: err.Error()}", "invalid = &pix.Invalid{Reason: pix.ReasonBadEndToEndID, Field: \"value\", Detail: err.Error()}"},
+		{engine + "messages.go", "return arrival{}, &pix.Invalid{Reason: pix.ReasonMalformed, Field: \"value\", Detail: fmt.Sprintf(", "return arrival{}, &pix.Invalid{Reason: pix.ReasonBadEndToEndID, Field: \"value\", Detail: fmt.Sprintf("},
+	}},
+
+	// Money.
+	{"leg-2-reversed", "leg 2 is reversed for some pairs of banks", anyWorld, []Edit{
+		{ledger + "transfer.go", "		leg(2, ReserveAccount(content.Payer.ISPB), ReserveAccount(content.Payee.ISPB))", `		from, to := content.Payer.ISPB, content.Payee.ISPB
+		if from > to {
+			from, to = to, from
+		}
+		leg(2, ReserveAccount(from), ReserveAccount(to))`},
+	}},
+	{"leg-3-elsewhere", "leg 3 of one payment in sixteen credits another customer", anyWorld, []Edit{
+		{ledger + "transfer.go", "	leg(3, payeeTransit, CustomerAccount(content.Payee))", "	if content.AmountCentavos%16 == 0 {\n		content.Payee.Branch, content.Payee.Number = \"0001\", \"1\"\n	}\n	leg(3, payeeTransit, CustomerAccount(content.Payee))"},
+	}},
+	{"amount-off-by-one", "the amount is one centavo more where it divides by 17", anyWorld, []Edit{
+		{ledger + "transfer.go", "tb.ToUint128(content.AmountCentavos), Ledger\n	leg :=", "tb.ToUint128(content.AmountCentavos), Ledger\n	if content.AmountCentavos%17 == 0 {\n		hold.Amount = tb.ToUint128(content.AmountCentavos + 1)\n	}\n	leg :="},
+	}},
+	{"hold-forever", "holds have no timeout", anyWorld, []Edit{
+		{ledger + "transfer.go", "UserData64: userData64(id), Timeout: timeoutSeconds,", "UserData64: userData64(id), Timeout: 0 * timeoutSeconds,"},
+	}},
+	{"hold-ten-minutes", "holds last ten times as long", anyWorld, []Edit{
+		{ledger + "transfer.go", "UserData64: userData64(id), Timeout: timeoutSeconds,", "UserData64: userData64(id), Timeout: 10 * timeoutSeconds,"},
+	}},
+	{"money-minted", "an engine mints money by a funding each time it probes the ledger", anyWorld, []Edit{
+		{ledger + "clock.go", "	after := now()\n", `	_, _ = client.CreateTransfers([]tb.Transfer{{
+		ID: tb.ID(), DebitAccountID: IssuanceAccount, CreditAccountID: ReserveAccount("10000001"), Amount: tb.ToUint128(100), Ledger: Ledger, Code: CodeFunding,
+	}})
+	after := now()
+`},
+	}},
+	{"post-nothing", "a post has amount 0, so it posts nothing", anyWorld, []Edit{
+		{ledger + "transfer.go", "tb.TransferFlags{PostPendingTransfer: true}, wholeAmount, pix.ReasonNone)", "tb.TransferFlags{PostPendingTransfer: true}, tb.Uint128{}, pix.ReasonNone)"},
+	}},
+
+	// Returns.
+	{"slots-ignored", "what other returns took of a payment does not count", anyWorld, []Edit{
+		{ledger + "return.go", "		left -= min(left, held.AmountCentavos)\n", ""},
+	}},
+	{"returns-after-a-day", "returns are refused with DT05 after one day", "TestReturnsAfterDays", []Edit{
+		{pix + "return.go", "ReturnDaysMax*24*time.Hour", "24*time.Hour"},
+	}},
+	{"return-by-anyone", "a bank may return what another one received", anyWorld, []Edit{
+		{payment + "return.go", "	case found.Original.Payee.ISPB != r.ID.PSP():\n		trace.Refusal = pix.ReasonNotThePayee\n", ""},
+	}},
+	{"return-unmarked", "a payment has no mark of its returns", anyWorld, []Edit{
+		{engine + "return.go", "ledger.AppendBurntMarks(ledger.AppendReturnedMark(chain, r.Original), r.Original, r.burnt)", "ledger.AppendBurntMarks(chain, r.Original, r.burnt)"},
+	}},
+
+	{"rejected-return-names-accounts", "the report of a rejected return names accounts", anyWorld, []Edit{
+		{engine + "return.go", "reportsAccounts(outcome payment.Outcome) bool { return outcome.Settled }", "reportsAccounts(payment.Outcome) bool { return true }"},
+	}},
+
+	// Messages.
+	{"replies-elsewhere", "banks are told to answer in another partition", anyWorld, []Edit{
+		{engine + "messages.go", "ReplyPartition: p.number,", "ReplyPartition: p.number ^ 1,"},
+	}},
+	{"responses-dropped", "one response in sixteen is not read", anyWorld, []Edit{
+		{engine + "responses.go", "				p.inbox.offer(event{kind: responded, response: r})", "				if record.Offset%16 != 0 {\n					p.inbox.offer(event{kind: responded, response: r})\n				}"},
+	}},
+	{"oversized-taken", "a remittance text may have any length", anyWorld, []Edit{
+		{pix + "order.go", "len(d.RemittanceInformation) > RemittanceInformationBytesMax {", "len(d.RemittanceInformation) > 1<<20 {"},
+	}},
+	{"future-taken", "an order may be accepted in the future", anyWorld, []Edit{
+		{pix + "order.go", "ahead > AcceptanceAheadSecondsMax*time.Second {", "ahead > 24*time.Hour {"},
+	}},
+	{"asked-another-amount", "the bank is asked about one centavo more", anyWorld, []Edit{
+		{engine + "messages.go", "AmountCentavos: order.AmountCentavos, ReplyPartition:", "AmountCentavos: order.AmountCentavos + 1, ReplyPartition:"},
+	}},
+	{"asked-another-payee", "the bank is asked about another customer of it", anyWorld, []Edit{
+		{engine + "messages.go", "	message := pixv1.AuthorizationRequest{", "	if payee.Branch == \"0001\" {\n		payee.Number += \"7\"\n	}\n	message := pixv1.AuthorizationRequest{"},
+	}},
+	{"asked-another-payer", "the bank is asked about another payer", anyWorld, []Edit{
+		{engine + "messages.go", "	message := pixv1.AuthorizationRequest{", "	payer.Number = \"1\"\n	message := pixv1.AuthorizationRequest{"},
+	}},
+	{"rejected-reported-settled", "a rejection with AC07 is reported as settled", anyWorld, []Edit{
+		{engine + "messages.go", "order, outcome := &f.payment.Order, f.payment.Outcome\n	message", "order, outcome := &f.payment.Order, f.payment.Outcome\n	if outcome.Reason == pix.ReasonPayeeClosed {\n		outcome = payment.Outcome{Settled: true}\n	}\n	message"},
+	}},
+	{"report-key", "reports have another key", anyWorld, []Edit{
+		{engine + "messages.go", "p.record(stream.Settlements, key, value, err)", "p.record(stream.Settlements, key[:31], value, err)"},
+	}},
+	{"report-partition", "reports are in another partition", anyWorld, []Edit{
+		{engine + "messages.go", "return p.record(stream.Settlements, key, value, err)", "record := p.record(stream.Settlements, key, value, err)\n	record.Partition ^= 1\n	return record"},
+	}},
+	{"reports-thrice", "every report comes three times", anyWorld, []Edit{
+		{engine + "partition.go", "	case payment.Report:\n", "	case payment.Report:\n		p.effects.produce(p.settlementReport(f), func() {})\n		p.effects.produce(p.settlementReport(f), func() {})\n"},
+	}},
+	{"letters-dropped", "one dead letter in four is dropped", anyWorld, []Edit{
+		{engine + "partition.go", "	p.engine.log.Debug(\"dead letter\"", "	if record.Offset%4 == 0 {\n		acknowledged()\n		return\n	}\n	p.engine.log.Debug(\"dead letter\""},
+	}},
+	{"letter-without-text", "dead letters say nothing", anyWorld, []Edit{
+		{engine + "messages.go", "Reason: invalid.Error(),", "Reason: \"\","},
+	}},
+	{"letter-with-another-text", "dead letters name another field", anyWorld, []Edit{
+		{engine + "messages.go", "Reason: invalid.Error(),", "Reason: \"amount_centavos: it is negative\","},
+	}},
+	{"letter-of-another-payload", "dead letters hold half of the payload", anyWorld, []Edit{
+		{engine + "messages.go", "Payload: source.Value[:min(len(source.Value), stream.DeadLetterPayloadBytesMax)],", "Payload: source.Value[:min(len(source.Value)/2, stream.DeadLetterPayloadBytesMax)],"},
+	}},
+
+	// Room and shares.
+	{"room-leaks", "a dead letter does not free its room", anyWorld, []Edit{
+		{engine + "partition.go", "			p.freeShare(holder{bank: e.bank})\n		}\n		p.finish(e.record)", "			p.freeShare(holder{bank: e.bank})\n		}\n		p.finishOffset(e.record.Offset)"},
+	}},
+	{"share-leaks", "a copy that shares a report does not free its place of its bank's share", anyWorld, []Edit{
+		{engine + "waiter.go", "			p.freeShare(holder{bank: w.bank})\n			p.finishOffset", "			p.finishOffset"},
+	}},
+	{"questions-leak", "a question to a bank stays counted after its answer", anyWorld, []Edit{
+		{engine + "partition.go", "	f.waits.end(f.asked, p.engine.second(now), answered)\n", "	_, _ = now, answered\n"},
+	}},
+	{"waiting-leaks", "a payment that no longer waits for its bank still counts as one that does", anyWorld, []Edit{
+		{engine + "partition.go", "	p.engine.room.awaitBank(-1)\n", ""},
+	}},
+
+	// Log and ledger.
+	{"log-unnamed", "nobody names the log in the ledger", anyWorld, []Edit{
+		{engine + "log.go", "	o, err := origin.Name(ctx, e.direct, e.ledger, names.Log, partition, bounds[partition].Start)\n", "	o, err := bounds[partition], error(nil)\n"},
+		{engine + "log.go", "zap.Uint32(\"log\", o.Log), zap.Int32(\"partition\", partition), zap.Int64(\"offset\", o.Offset))", "zap.Uint32(\"log\", names.Log), zap.Int32(\"partition\", partition), zap.Int64(\"offset\", o.Start))"},
+	}},
+
+	// The front door.
+	{"reserved-told-settled", "a reserved payment is told as settled", anyWorld, []Edit{
+		{producer + "query/payment.go", "	default:\n		state.Status = Reserved\n", "	default:\n		state.Status = Settled\n"},
+	}},
+	{"expired-told-early", "a payment is told as rejected while its hold still stands", anyWorld, []Edit{
+		{producer + "query/payment.go", "	case now.After(trace.ExpiresAt()):", "	case now.After(trace.HeldAt().Add(time.Second)):"},
+	}},
+	{"returned-untold", "what was given back of a payment is not told", anyWorld, []Edit{
+		{producer + "query/payment.go", "				s.ReturnedCentavos += h.AmountCentavos\n", ""},
+	}},
+	{"accepted-before-kafka", "202 is said before Kafka has the payment", anyWorld, []Edit{
+		{producer + "submission/submission.go", "	p.gate.Accepted(who.Name())\n", "	p.gate.Accepted(who.Name())\n	d.acknowledged <- nil\n"},
+	}},
+	{"statement-loses-a-line", "a statement loses a line at a page's edge", anyWorld, []Edit{
+		{producer + "query/statement.go", "		found = found[:limit]\n		page.NextCursor = strconv.FormatUint(found[limit-1].Timestamp, 10)", "		page.NextCursor = strconv.FormatUint(found[limit].Timestamp, 10)\n		found = found[:limit]"},
+	}},
+	{"stream-loses-reports", "the settlements stream leaves out one report in sixteen", anyWorld, []Edit{
+		{producer + "feed/stream.go", "		s.at[r.partition] = r.offset + 1\n", "		if s.at[r.partition] = r.offset + 1; r.offset%16 == 7 {\n			continue\n		}\n"},
+	}},
+	{"available-with-holds", "what is held counts as available", anyWorld, []Edit{
+		{producer + "query/account.go", "AvailableCentavos: Posted(a) - held}", "AvailableCentavos: Posted(a)}"},
+	}},
+	{"accepted-unacknowledged", "a payment is accepted before Kafka has it, and a batch is not", anyWorld, []Edit{
+		{producer + "submission/submission.go", "	if err := s.publish(access.Of(r), record, nil).wait(); err != nil {\n		notPublished(body.EndToEndID, err)", "	_ = s.publish(access.Of(r), record, nil)\n	if err := error(nil); err != nil {\n		notPublished(body.EndToEndID, err)"},
+	}},
+	{"statement-repeats-a-line", "a statement repeats a line at a page's edge", anyWorld, []Edit{
+		{producer + "query/statement.go", "filter.TimestampMax = cursor - 1", "filter.TimestampMax = cursor"},
+	}},
+	{"stream-leaves-out", "the settlements streams leave out one settlement in 500", anyWorld, []Edit{
+		{producer + "feed/stream.go", "		if err := s.events.Send(s.at.cursor(), \"settlement\", r.body); err != nil {", "		if sent++; sent%500 == 0 {\n			continue\n		}\n		if err := s.events.Send(s.at.cursor(), \"settlement\", r.body); err != nil {"},
+		{producer + "feed/stream.go", "// held returns for which payments", "var sent int\n\n// held returns for which payments"},
+	}},
+	{"stream-repeats", "a client that comes back to its settlements is told the last one again", anyWorld, []Edit{
+		{producer + "feed/position.go", "		p, text = append(p, int64(offset)), text[length:]", "		p, text = append(p, max(0, int64(offset)-1)), text[length:]"},
+	}},
+}

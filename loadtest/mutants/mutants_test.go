@@ -1,0 +1,139 @@
+package mutants
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/liquida/liquida/deploy/stack"
+)
+
+// A mutant whose text has gone, or that no longer compiles, would plant nothing.
+func TestEveryMutantCanBePlanted(t *testing.T) {
+	root, err := stack.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, folders := map[string]bool{}, map[string]bool{}
+	for _, m := range All {
+		if names[m.Name] || m.Name == "" || m.Bug == "" || len(m.Edits) == 0 {
+			t.Errorf("mutant %q: its name must be its own, and it must say and do something", m.Name)
+		}
+		names[m.Name] = true
+		for _, e := range m.Edits {
+			if !strings.HasPrefix(e.File, "services/") && !strings.HasPrefix(e.File, "platform/") {
+				t.Errorf("mutant %s: %s is not of the product", m.Name, e.File)
+			}
+			folders[filepath.Dir(e.File)] = true
+		}
+	}
+	packages := list(t, root, folders)
+	fset := token.NewFileSet()
+	from := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(packages[path].Export) })
+	for _, m := range All {
+		files, err := m.mutated(root)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, p := range packages {
+			if p.isIn(files) {
+				if err := p.check(fset, from, files); err != nil {
+					t.Errorf("mutant %s does not compile: %v", m.Name, err)
+				}
+			}
+		}
+	}
+}
+
+// pkg is a package as go list describes it.
+type pkg struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+}
+
+// list returns the packages in folders, and all that they need, compiled.
+func list(t *testing.T, root string, folders map[string]bool) map[string]pkg {
+	t.Helper()
+	arguments := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
+	for folder := range folders {
+		arguments = append(arguments, "./"+folder)
+	}
+	command := exec.CommandContext(t.Context(), "go", arguments...)
+	command.Dir = root
+	var problems bytes.Buffer
+	command.Stderr = &problems
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, problems.String())
+	}
+	packages := map[string]pkg{}
+	for decoder := json.NewDecoder(bytes.NewReader(output)); decoder.More(); {
+		var p pkg
+		if err := decoder.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		packages[p.ImportPath] = p
+	}
+	return packages
+}
+
+func (p pkg) isIn(files map[string]string) bool {
+	for path := range files {
+		if filepath.Dir(path) == p.Dir {
+			return true
+		}
+	}
+	return false
+}
+
+// check checks the types of a package in which files have another text.
+func (p pkg) check(fset *token.FileSet, from types.Importer, files map[string]string) error {
+	var parsed []*ast.File
+	for _, name := range p.GoFiles {
+		path := filepath.Join(p.Dir, name)
+		var text any
+		if mutated, is := files[path]; is {
+			text = mutated
+		}
+		file, err := parser.ParseFile(fset, path, text, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		parsed = append(parsed, file)
+	}
+	_, err := (&types.Config{Importer: from}).Check(p.ImportPath, fset, parsed, nil)
+	return err
+}
+
+func TestFindingsNameTheirJudge(t *testing.T) {
+	for problem, want := range map[string]finding{
+		"load: 3 failures": {"load", "load: 3 failures"},
+		"read    5 orders\nWRONG E1: no outcome: none\nAUDIT FAILED: 1 findings": {"audit", "WRONG E1: no outcome: none"},
+		"HISTORY FAILED: 1 violations in 5 payments":                             {"history", "HISTORY FAILED: 1 violations in 5 payments"},
+		"the audit fails: no broker":                                             {"audit", "the audit fails: no broker"},
+	} {
+		if got, is := findingIn(problem); !is || got != want {
+			t.Errorf("%q: got %+v, want %+v", problem, got, want)
+		}
+	}
+	if _, is := findingIn("  E1 conflict 0/3: no report"); is {
+		t.Error("a detail counts as a finding of its own")
+	}
+	if got, is := crashed("panic: broken law: room is freed once: 5\n\ngoroutine 1"); !is || got != (finding{"law", "room is freed once: 5"}) {
+		t.Errorf("got %+v", got)
+	}
+	if got, is := crashed("--- FAIL: TestWorld\n    put: connection refused\n"); is {
+		t.Errorf("a failed test is no crash: %+v", got)
+	}
+}

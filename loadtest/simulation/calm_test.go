@@ -1,0 +1,43 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/mix"
+)
+
+// calmPayments are sent in each world when all faults are over.
+const calmPayments = 90
+
+// calm sends payments of every case when all faults are over, and returns what is wrong with
+// their outcomes. No fault excuses a rejection now. A bug that rejects good payments shows here
+// only: before, each could be the work of a fault. A forger is there all the time.
+func (w *world) calm(ctx context.Context, seed uint64) []string {
+	var equally mix.Mix
+	for _, c := range mix.Cases() {
+		equally[c] = 1
+	}
+	var forger sync.WaitGroup
+	forger.Go(func() { forge(w, nil, chance(seed, 1<<32+1), 10*time.Second) })
+	defer forger.Wait()
+	result, err := load.Run(ctx, load.Config{
+		Stream: w.engineConfig.Stream, Kafka: w.kafka(), Population: population, Mix: equally, Rate: 20, Payments: calmPayments,
+		Seed: chance(seed, 1<<32).Uint64(), DrainTimeout: drainMax, OutstandingMax: calmPayments,
+		Faults: true, // an engine may still die at the step that a fault has chosen
+	})
+	if err != nil {
+		return []string{fmt.Sprintf("load in the calm: it fails: %v", err)}
+	}
+	if result.Passed {
+		return nil
+	}
+	problems := []string{fmt.Sprintf("load in the calm: %d failures", result.FailureCount)}
+	for _, f := range result.Failures {
+		problems = append(problems, fmt.Sprintf("  %s %s %s: %s", f.EndToEndID, f.Case, f.Record, f.Problem))
+	}
+	return problems
+}

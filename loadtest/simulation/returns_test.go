@@ -1,0 +1,136 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// Many returns of the same payments, together far more than was paid, are sent twice to random
+// partitions. So two engines clear them at the same time without knowing of each other, and die
+// at every step meanwhile. No more is given back than was paid, and every return has its one
+// outcome.
+func TestReturnsRace(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		s.start(2)
+		reported := s.reports()
+		generator := mix.NewGenerator(population, s.random)
+		pay := func(c mix.Case) mix.Payment {
+			payment := generator.Payment(c, time.Now())
+			s.order(payment.First.Value)
+			return payment
+		}
+		var settled []mix.Payment
+		ids := map[string]bool{}
+		for i := range 20 {
+			settled = append(settled, pay([]mix.Case{mix.Accepted, mix.SameBank}[i%2]))
+			ids[settled[i].Name] = true
+		}
+		rejected := pay(mix.Blocked)
+		ids[rejected.Name] = true
+		reported(ids)
+
+		back := func(of mix.Payment, centavos uint64) *pixv1.ReturnOrder {
+			now := time.Now()
+			return &pixv1.ReturnOrder{
+				ReturnId: pix.NewReturnID(of.Payee.ISPB, now, s.random).String(), OriginalEndToEndId: of.Name, AmountCentavos: centavos,
+				ReasonCode: pix.ReturnReasons[s.random.IntN(len(pix.ReturnReasons))].String(), AcceptedAtUnixMs: now.UnixMilli(),
+			}
+		}
+		encode := func(back *pixv1.ReturnOrder) []byte {
+			value, err := (&pixv1.PaymentOrder{ReturnOrder: back}).MarshalVT()
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return value
+		}
+		returns := 0
+		want := func(back *pixv1.ReturnOrder) []byte {
+			ids[back.ReturnId] = true
+			returns++
+			return encode(back)
+		}
+
+		// Every step of the first engine is where it dies, while returns are in flight.
+		for round := range 12 {
+			for _, payment := range settled {
+				value := want(back(payment, 1+s.random.Uint64N(max(2, payment.First.AmountCentavos/2))))
+				s.order(value, value)
+			}
+			if round < len(engineSteps) {
+				passage := 1 + s.random.IntN(3)
+				if engineSteps[round] == "after-commit" {
+					passage = 1
+				}
+				s.engine(0).kill(restartTime, fmt.Sprintf("%s:%d", engineSteps[round], passage))
+			}
+			s.pass(0, 2*time.Second)
+		}
+		s.ready(s.engine(0), s.engine(1))
+
+		// One of each kind that must be rejected.
+		of := settled[0]
+		unknown := back(of, 1)
+		unknown.OriginalEndToEndId = pix.NewEndToEndID(of.Payer.ISPB, time.Now(), s.random).String()
+		stranger := back(of, 1)
+		stranger.ReturnId = pix.NewReturnID("99999999", time.Now(), s.random).String()
+		s.order(want(unknown), want(stranger), want(back(rejected, 1)), want(back(of, 0)), want(back(of, of.First.AmountCentavos+1)))
+		// And two dead letters: a return of a return, and another amount under an earlier id.
+		ofReturn := back(of, 1)
+		ofReturn.OriginalEndToEndId = ofReturn.ReturnId
+		conflict := back(of, 1)
+		s.order(want(conflict))
+		reported(ids)
+		conflict.AmountCentavos++
+		s.order(encode(ofReturn), encode(conflict))
+
+		summary := s.verdict()
+		if summary.Returns != returns || summary.Returned < len(settled) {
+			s.t.Errorf("%d returns, %d settled; %d were sent, and at least one of each payment must have settled", summary.Returns, summary.Returned, returns)
+		}
+		for _, reason := range []string{"AM09", "LQ04", "LQ05", "AM01"} {
+			if summary.ReturnsRejected[reason] == 0 {
+				s.t.Errorf("no return was refused with %s: %v", reason, summary.ReturnsRejected)
+			}
+		}
+		if summary.ReturnsRejected["LQ04"] != 2 || summary.DeadLetters["FF08"] != 1 || summary.DeadLetters["DUPL"] != 1 {
+			s.t.Errorf("%v rejected, %v dead letters", summary.ReturnsRejected, summary.DeadLetters)
+		}
+	})
+}
+
+// reports returns a function that waits for a report of each id.
+func (s *scenario) reports() func(ids map[string]bool) {
+	s.t.Helper()
+	client, err := kgo.NewClient(append(s.kafka(), kgo.ConsumeTopics(stream.Settlements), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(client.Close)
+	seen := map[string]bool{}
+	return func(ids map[string]bool) {
+		s.t.Helper()
+		s.eventually("reports of all", func() bool {
+			poll, cancel := context.WithTimeout(s.ends, time.Second)
+			defer cancel()
+			client.PollFetches(poll).EachRecord(func(r *kgo.Record) {
+				var report pixv1.SettlementReport
+				if err := report.UnmarshalVT(r.Value); err != nil {
+					s.t.Fatal(err)
+				}
+				seen[report.EndToEndId] = true
+			})
+			maps.DeleteFunc(ids, func(id string, _ bool) bool { return seen[id] })
+			return len(ids) == 0
+		})
+	}
+}

@@ -1,0 +1,354 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// scenario is a world in which a test says what happens and when. Its deadlines are those as
+// shipped: 40 s for a payment, 60 s for a hold. Times in a scenario are virtual.
+type scenario struct {
+	*world
+	random *rand.Rand
+	seed   uint64
+	loads  []*sending
+}
+
+// scenarioSeeds is how many worlds play each scenario: the seed changes load, times and targets.
+const scenarioSeeds = 2
+
+// inVirtualTime plays a scenario with some seeds, each in a process of its own. In that process
+// it plays the scenario.
+func inVirtualTime(t *testing.T, play func(s *scenario)) {
+	if *resultFile != "" {
+		virtually(t, play)
+		return
+	}
+	t.Parallel()
+	program := builtOnce(t)
+	for i := range uint64(scenarioSeeds) {
+		seed := *firstSeed + i
+		arguments := []string{"-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=0", "-seed=" + strconv.FormatUint(seed, 10), "-result=none"}
+		if *logFile != "" {
+			arguments = append(arguments, "-log="+*logFile)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), realTimeMax)
+		command := exec.CommandContext(ctx, program, arguments...)
+		command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) } // it prints its goroutines
+		command.WaitDelay = 10 * time.Second
+		command.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // it does not clean up
+		said, err := command.CombinedOutput()
+		cancel()
+		t.Logf("seed %d\n%s", seed, said)
+		if err != nil {
+			t.Fatalf("seed %d: %v\nto run it again: go test -run '^%s$' ./loadtest/simulation -args -seed %d", seed, err, t.Name(), seed)
+		}
+	}
+}
+
+// builtOnce returns the program of one world, built once for all. With its tag synctests, the Kafka
+// client has locks that let virtual time pass for those who wait.
+func builtOnce(t *testing.T) string {
+	t.Helper()
+	if withLocks { // this program is one
+		program, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return program
+	}
+	worldProgram.once.Do(func() {
+		worldProgram.folder, worldProgram.err = os.MkdirTemp("", "liquida-worlds-") //nolint:usetesting // for all tests; TestMain removes it
+		if worldProgram.err == nil {
+			worldProgram.path = filepath.Join(worldProgram.folder, "world")
+			worldProgram.said, worldProgram.err = exec.Command("go", "test", "-c", "-tags", "synctests", "-o", worldProgram.path, ".").CombinedOutput()
+		}
+	})
+	if worldProgram.err != nil {
+		t.Fatalf("cannot build a world: %v\n%s", worldProgram.err, worldProgram.said)
+	}
+	return worldProgram.path
+}
+
+var worldProgram struct {
+	once         sync.Once
+	folder, path string
+	said         []byte
+	err          error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(worldProgram.folder)
+	os.Exit(code)
+}
+
+func virtually(t *testing.T, play func(s *scenario)) {
+	setWorldEnvironment(t)
+	log := io.Discard
+	if *logFile != "" {
+		file, err := os.Create(*logFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		log = file
+	}
+	synctest.Test(t, func(t *testing.T) {
+		random := chance(*firstSeed, 0)
+		s := &scenario{world: newWorld(t, random, log), random: random, seed: *firstSeed}
+		// A service that died may still wait for its broker: its process would be gone. A bubble ends
+		// only when nobody waits, so the process ends here, also after a Fatal.
+		defer func() {
+			if reason := recover(); reason != nil {
+				panic(reason)
+			}
+			if t.Failed() {
+				t.Log("what happened, in virtual time:\n" + strings.Join(s.trace, "\n"))
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}()
+		play(s)
+	})
+}
+
+// start starts the banks and some engines, and waits for the engines.
+func (s *scenario) start(engines int) {
+	s.startBanks()
+	for i := range engines {
+		s.startEngine(i)
+	}
+	for i := range engines {
+		s.ready(s.engine(i))
+	}
+}
+
+func (s *scenario) banks() *service            { return s.services[0] }
+func (s *scenario) engine(number int) *service { return s.services[1+number] }
+
+// anyEngine returns one that the seed chooses.
+func (s *scenario) anyEngine() *service { return s.engine(s.random.IntN(len(s.services) - 1)) }
+
+// sending is a load under way.
+type sending struct {
+	s      *scenario
+	ended  chan struct{}
+	result *load.Result
+	err    error
+}
+
+// send starts a load. Good payments may end with an allowed reason, because of faults.
+func (s *scenario) send(what string, rate float64, payments int, excused ...pix.Reason) *sending {
+	s.t.Helper()
+	parsed, err := mix.Parse(what)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	config := s.load(parsed, rate, payments, s.seed)
+	config.Allowed, config.Faults = excused, len(excused) > 0
+	r := &sending{s: s, ended: make(chan struct{})}
+	s.loads = append(s.loads, r)
+	go func() { defer close(r.ended); r.result, r.err = load.Run(s.ends, config) }()
+	return r
+}
+
+// duringFaults are the reasons with which an outage may make a good payment end.
+var duringFaults = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonTooLate}
+
+// wait returns when every payment of a load has its outcome. At least so large a share of them
+// must have settled, so that no scenario passes because everything was rejected.
+func (r *sending) wait(settled float64) load.Result {
+	t := r.s.t
+	t.Helper()
+	<-r.ended
+	if r.err != nil {
+		t.Fatalf("the load fails: %v", r.err)
+	}
+	if got := float64(r.result.Settled) / float64(max(r.result.Sent, 1)); got < settled {
+		t.Errorf("%.0f %% of the payments settled, at least %.0f %% must", got*100, settled*100)
+	}
+	if r.result.Dropped != 0 {
+		t.Errorf("%d sends were dropped", r.result.Dropped)
+	}
+	return *r.result
+}
+
+// excused is how many good payments ended by a fault.
+func excused(result load.Result) int {
+	n := 0
+	for _, outcome := range result.Outcomes {
+		n += outcome.Excused
+	}
+	return n
+}
+
+// verdict waits until nothing is in flight, and fails the test unless all judges are content.
+func (s *scenario) verdict() audit.Summary {
+	s.t.Helper()
+	var results []*load.Result
+	for _, r := range s.loads {
+		<-r.ended
+		results = append(results, r.result)
+	}
+	verdict, problems := s.judge(results...)
+	for _, problem := range problems {
+		s.t.Error(problem)
+	}
+	s.t.Log(verdict.String())
+	return verdict.Summary
+}
+
+// pass lets virtual time pass.
+func (s *scenario) pass(low, high time.Duration) { time.Sleep(between(s.random, low, high)) }
+
+// fault makes a fault of the worlds happen, to a service or, without one, to all.
+func (s *scenario) fault(among []fault, kind string, to *service, hold time.Duration) {
+	s.t.Helper()
+	at := slices.IndexFunc(among, func(f fault) bool { return f.kind == kind })
+	if at < 0 {
+		s.t.Fatalf("there is no fault %q", kind)
+	}
+	s.note("%s for %v", kind, hold)
+	among[at].inject(s.world, to, s.random, hold)
+}
+
+// dieAt ends a life, and waits until the next one ends by itself at a step.
+func (s *scenario) dieAt(to *service, step string) {
+	s.t.Helper()
+	before := to.now()
+	to.kill(restartTime, step)
+	s.eventually(to.name+" to start again", func() bool { return to.now() != before })
+	doomed := to.now()
+	select {
+	case <-doomed.dead:
+	case <-time.After(5 * time.Minute):
+		s.t.Fatalf("%s did not die at %s", to.name, step)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if want := to.name + " dies at " + step; !slices.ContainsFunc(s.trace, func(line string) bool { return strings.HasSuffix(line, want) }) {
+		s.t.Errorf("%s ended, and not at %s", to.name, step)
+	}
+}
+
+// stop stops a service in order. It stays down for a while.
+func (s *scenario) stop(of *service, down time.Duration) {
+	s.note("%s stops for %v", of.name, down)
+	of.mu.Lock()
+	of.down = down
+	l := of.life
+	of.mu.Unlock()
+	l.stop()
+	<-l.dead
+}
+
+// ready waits until a service says that it is ready, in a life that goes on.
+func (s *scenario) ready(services ...*service) {
+	s.t.Helper()
+	for _, of := range services {
+		s.eventually(of.name+" to be ready", func() bool {
+			select {
+			case <-of.now().dead:
+				return false
+			default:
+				code, _ := s.get(of, "/readyz")
+				return code == http.StatusOK
+			}
+		})
+	}
+}
+
+// get asks the telemetry of a service. A code of 0 means that it does not answer.
+func (s *scenario) get(of *service, path string) (code int, text string) {
+	s.t.Helper()
+	caller := http.Client{Transport: &http.Transport{DialContext: s.network.DialContext, DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	response, err := caller.Get("http://" + of.address + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	said, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(said)
+}
+
+// metric returns a value by its name and labels, as /metrics prints them.
+func (s *scenario) metric(of *service, name string) float64 {
+	s.t.Helper()
+	_, said := s.get(of, "/metrics")
+	for line := range strings.Lines(said) {
+		if text, found := strings.CutPrefix(line, name+" "); found {
+			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return value
+		}
+	}
+	s.t.Fatalf("%s has no metric %s:\n%s", of.name, name, said)
+	return 0
+}
+
+// eventually waits for a condition, for at most 5 virtual minutes.
+func (s *scenario) eventually(what string, holds func() bool) {
+	s.t.Helper()
+	for giveUp := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(giveUp) {
+			s.t.Fatalf("still not after 5 minutes: %s", what)
+		}
+	}
+}
+
+// records returns how many records a topic has had.
+func (s *scenario) records(topic string) (n int64) {
+	s.t.Helper()
+	ends, err := kadm.NewClient(s.client).ListEndOffsets(s.ends, topic)
+	if err = errors.Join(err, ends.Error()); err != nil {
+		s.t.Fatal(err)
+	}
+	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
+	return n
+}
+
+// order writes orders to partitions that the seed chooses.
+func (s *scenario) order(values ...[]byte) {
+	s.t.Helper()
+	for _, value := range values {
+		s.produce(&kgo.Record{Topic: stream.Payments, Partition: int32(s.random.IntN(partitions)), Value: bytes.Clone(value)})
+	}
+}
+
+// produce writes a record to the partition that it names.
+func (s *scenario) produce(record *kgo.Record) {
+	s.t.Helper()
+	if err := s.client.ProduceSync(s.ends, record).FirstErr(); err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,124 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/loadtest/flood"
+	"github.com/liquida/liquida/platform/kit/hostile"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// senderFaults are what those who may write to Kafka can do to the others.
+var senderFaults = []fault{
+	{"flood of conflicts", flooding(flood.Conflicts, 150)},
+	{"flood of copies", flooding(flood.Copies, 100)},
+	{"flood to silent banks", flooding(flood.ToSilentBanks, 50)},
+	{"unreadable batch", plant(func(now int64, random *rand.Rand) (*hostile.Batch, error) {
+		n := int32(2 + random.IntN(1000)) //nolint:gosec // small
+		elsewhere := hostile.New(now, nil)
+		elsewhere.Records = hostile.Record(n, []byte("in the place of others"))
+		return []*hostile.Batch{hostile.Garbage(now), hostile.Claim(now, n), elsewhere}[random.IntN(3)], nil
+	})},
+	{"bomb", plant(func(now int64, random *rand.Rand) (*hostile.Batch, error) {
+		return hostile.Bomb(now, (stream.Config{}).BatchMax()+random.IntN(4<<20))
+	})},
+	{"hanging transaction", hangTransaction},
+}
+
+// flooding lets one bank send as much as it may.
+func flooding(kind flood.Kind, perSecond int) func(*world, *service, *rand.Rand, time.Duration) {
+	return func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
+		ctx, cancel := context.WithTimeout(w.ends, hold)
+		defer cancel()
+		bank := random.IntN(population.Banks)
+		if _, err := (flood.Flood{Kind: kind, PerSecond: perSecond, Population: population, Bank: bank, Random: random}).Run(ctx, w.kafka()); err != nil {
+			w.t.Error(err)
+		}
+	}
+}
+
+// planted counts the hostile batches on pix.payments: those that the broker took, and those of which
+// it may have taken some.
+type planted struct {
+	mu            sync.Mutex
+	taken, unsure int
+}
+
+// problem compares the dead letters that the audit found with what was planted.
+func (p *planted) problem(letters int) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if letters < p.taken || letters > p.taken+p.unsure {
+		return fmt.Sprintf("%d dead letters LQ08, but %d unreadable batches were written, and perhaps %d more", letters, p.taken, p.unsure)
+	}
+	return ""
+}
+
+// appended are the answers of a broker that may have taken a batch.
+var appended = []error{kerr.NotEnoughReplicasAfterAppend, kerr.RequestTimedOut}
+
+// plant writes a batch to one partition of the payments, and of the responses.
+func plant(batch func(now int64, random *rand.Rand) (*hostile.Batch, error)) func(*world, *service, *rand.Rand, time.Duration) {
+	return func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
+		bytes, err := batch(time.Now().UnixMilli(), random)
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		partition := random.Int32N(partitions)
+		for _, topic := range []string{stream.Payments, stream.AuthorizationResponses} {
+			ctx, cancel := context.WithTimeout(w.ends, 10*time.Second)
+			_, err := hostile.Produce(ctx, w.client, topic, partition, bytes.Encode())
+			cancel()
+			w.note("unreadable batch on %s/%d: %v", topic, partition, err)
+			if topic != stream.Payments {
+				continue
+			}
+			var said *kerr.Error
+			refused := errors.As(err, &said) && !errors.Is(err, appended[0]) && !errors.Is(err, appended[1])
+			w.planted.mu.Lock()
+			switch {
+			case err == nil:
+				w.planted.taken++
+			case !refused:
+				w.planted.unsure++
+			}
+			w.planted.mu.Unlock()
+		}
+		time.Sleep(hold)
+	}
+}
+
+// hangTransaction opens a transaction on the payments: engines read only up to it. It is aborted in
+// the end, by its owner, or by the broker if the owner is gone.
+func hangTransaction(w *world, _ *service, random *rand.Rand, hold time.Duration) {
+	client, err := kgo.NewClient(append(w.kafka(), kgo.TransactionalID(fmt.Sprintf("hanging-%x", random.Uint64())),
+		kgo.TransactionTimeout(holdMax), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		w.t.Error(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.ends, 2*holdMax)
+	defer cancel()
+	client.Produce(ctx, &kgo.Record{Topic: stream.Payments, Partition: random.Int32N(partitions), Key: []byte("hanging"), Value: []byte("never given")}, nil)
+	time.Sleep(hold)
+	if random.IntN(2) == 0 {
+		w.note("the owner of the transaction goes away")
+		return
+	}
+	err = client.EndTransaction(ctx, kgo.TryAbort)
+	w.note("the transaction is aborted: %v", err)
+}

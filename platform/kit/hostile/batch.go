@@ -10,7 +10,6 @@ import (
 	"hash/crc32"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -94,19 +93,32 @@ func (b *Batch) Encode() []byte {
 
 // Produce sends an encoded batch as it is. It returns the offset of its first record.
 func Produce(ctx context.Context, client *kgo.Client, topic string, partition int32, raw []byte) (offset int64, err error) {
-	metadata, err := kadm.NewClient(client).Metadata(ctx, topic)
+	asked := kmsg.NewPtrMetadataRequest() // kadm's answer may be some seconds old, and leaders move
+	asked.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
+	metadata, err := asked.RequestWith(ctx, client)
 	if err != nil {
 		return 0, err
+	}
+	leader := -1
+	for _, known := range metadata.Topics {
+		for _, p := range known.Partitions {
+			if p.Partition == partition {
+				leader = int(p.Leader)
+			}
+		}
+	}
+	if leader < 0 {
+		return 0, fmt.Errorf("%s, partition %d, has no leader", topic, partition)
 	}
 	request := kmsg.NewPtrProduceRequest()
 	request.Acks, request.TimeoutMillis = -1, 10_000
 	to := kmsg.NewProduceRequestTopic()
-	to.Topic, to.TopicID = topic, metadata.Topics[topic].ID
+	to.Topic, to.TopicID = topic, metadata.Topics[0].TopicID
 	part := kmsg.NewProduceRequestTopicPartition()
 	part.Partition, part.Records = partition, raw
 	to.Partitions = append(to.Partitions, part)
 	request.Topics = append(request.Topics, to)
-	answer, err := client.Broker(int(metadata.Topics[topic].Partitions[partition].Leader)).Request(ctx, request)
+	answer, err := client.Broker(leader).Request(ctx, request)
 	if err != nil {
 		return 0, err
 	}

@@ -204,7 +204,7 @@ func TestBrokenOffsetsAreNoticed(t *testing.T) {
 	tracked := func() *offsets {
 		o := newOffsets(stream.Hint{})
 		for offset := range int64(4) {
-			o.track(offset)
+			o.track(offset, offset)
 		}
 		o.finish(0)
 		return o

@@ -31,14 +31,14 @@ type entry struct {
 
 func newOffsets(h stream.Hint) *offsets { return &offsets{next: -1, hint: h} }
 
-// track notes a record's arrival. It returns true if the hint of an earlier commit says
-// that the record is finished.
-func (o *offsets) track(offset int64) (finished bool) {
+// track notes the arrival of a record that stands for all from offset first. It returns true if
+// the hint of an earlier commit says that the record is finished.
+func (o *offsets) track(first, offset int64) (finished bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.next < 0 {
-		o.next = offset
-		if offset < o.hint.Base {
+		o.next = first
+		if first < o.hint.Base {
 			o.hint = stream.Hint{} // the hint is of another log
 		}
 	}

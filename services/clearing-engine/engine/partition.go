@@ -227,7 +227,11 @@ func (p *partition) handle(e *event, now time.Time) {
 // arrive takes a record of pix.payments.
 func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
 	p.engine.crash.Pass(afterFetch)
-	if p.offsets.track(record.Offset) {
+	first := record.Offset
+	if why != nil {
+		first = why.first
+	}
+	if p.offsets.track(first, record.Offset) {
 		p.engine.metrics.skipped.Inc()
 		p.free(record)
 		return

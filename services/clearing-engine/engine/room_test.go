@@ -24,13 +24,13 @@ func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 	if payments, bytes := e.room.inFlight(); payments != 5 || bytes != 500 {
 		t.Fatalf("5 records of 100 bytes take %d payments and %d bytes", payments, bytes)
 	}
-	p.offsets.track(10)
-	p.finish(records[0])      // ended
-	if !p.offsets.track(11) { // known as finished
+	p.offsets.track(10, 10)
+	p.finish(records[0])          // ended
+	if !p.offsets.track(11, 11) { // known as finished
 		t.Fatal("the hint is not used")
 	}
 	p.free(records[1])
-	p.offsets.track(12)
+	p.offsets.track(12, 12)
 	p.deadLetters++ // its dead letter is not acknowledged; the others are still in the inbox
 	p.forget()
 	if payments, bytes := e.room.inFlight(); payments != 0 || bytes != 0 {

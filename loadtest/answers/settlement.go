@@ -1,6 +1,7 @@
 package answers
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -43,11 +44,12 @@ const recentMax = 100
 type settlement struct {
 	id   pix.EndToEndID // or of a return
 	at   int64          // when the report was written, in Unix ms
+	says string         // settled, or the reason
 	hash uint64
 }
 
 func (s settlement) String() string {
-	return fmt.Sprintf("%s reported %s", s.id, time.UnixMilli(s.at).UTC().Format(timeOfDay))
+	return fmt.Sprintf("%s reported %s: %s", s.id, time.UnixMilli(s.at).UTC().Format(timeOfDay), s.says)
 }
 
 // report is a settlement report that concerns a participant.
@@ -76,7 +78,7 @@ type settlementBody struct {
 }
 
 func (b settlementBody) settlement() settlement {
-	s := settlement{at: b.ReportedAt.UnixMilli()}
+	s := settlement{at: b.ReportedAt.UnixMilli(), says: cmp.Or(b.ReasonCode, b.Status)}
 	copy(s.id[:], b.EndToEndID)
 	hash := fnv.New64a()
 	fmt.Fprintln(hash, b.EndToEndID, b.Original, b.Status, b.ReasonCode, b.Centavos, s.at)
@@ -216,7 +218,8 @@ func accountOf(account *pixv1.Account) *bankAccount {
 }
 
 // lookUpHolds asks the ledger for which rejected payments money was held, and keeps only the
-// reports that a participant is told, or may be.
+// reports that a participant is told, or may be. A refused payment that is taken again may be held
+// after its verdict, until the hold's timeout.
 func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -224,23 +227,24 @@ func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 	for _, o := range j.journals {
 		for _, r := range o.reports {
 			if r.asPayee {
-				ids = append(ids, ledger.IDsOf(r.id).Pending(1))
+				of := ledger.IDsOf(r.id)
+				ids = append(ids, of.Pending(1), of.Verdict())
 			}
 		}
 	}
-	holds := map[tb.Uint128]tb.Transfer{}
+	transfers := map[tb.Uint128]tb.Transfer{}
 	for chunk := range slices.Chunk(ids, eventsMax) {
 		found, err := client.LookupTransfers(chunk)
 		if err != nil {
 			return err
 		}
-		for _, hold := range found {
-			holds[hold.ID] = hold
+		for _, transfer := range found {
+			transfers[transfer.ID] = transfer
 		}
 	}
 	for _, o := range j.journals {
 		o.reports = slices.DeleteFunc(o.reports, func(r report) bool {
-			_, held := holds[ledger.IDsOf(r.id).Pending(1)]
+			_, held := transfers[ledger.IDsOf(r.id).Pending(1)]
 			return r.asPayee && !held
 		})
 		o.least = len(o.reports)
@@ -249,9 +253,9 @@ func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 			if !r.asPayee {
 				continue
 			}
-			hold := holds[ledger.IDsOf(r.id).Pending(1)]
-			late := time.Unix(0, int64(hold.Timestamp)).After(time.UnixMilli(r.at).Add(-j.tolerance)) //nolint:gosec // Unix time
-			r.optional = late || uint64(ledger.Centavos(hold.Amount)) != r.centavos                   //nolint:gosec // an amount
+			of := ledger.IDsOf(r.id)
+			hold, verdict := transfers[of.Pending(1)], transfers[of.Verdict()]
+			r.optional = hold.Timestamp > verdict.Timestamp || uint64(ledger.Centavos(hold.Amount)) != r.centavos //nolint:gosec // an amount
 			if r.optional {
 				o.least--
 			}

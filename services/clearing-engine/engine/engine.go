@@ -12,10 +12,7 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/zap"
 
-	"github.com/liquida/liquida/platform/crash"
-	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -24,28 +21,19 @@ import (
 // Engine is one clearing engine. Several share the partitions of pix.payments. None keeps
 // a state that the ledger and the topics could not give back.
 type Engine struct {
-	config                *Config
-	on                    host.Host
-	started               time.Time
-	pendingTimeoutSeconds uint32
-	telemetry             *telemetry.Telemetry
-	log                   *zap.Logger
+	common
+	telemetry *telemetry.Telemetry
 
 	ledger    tigerbeetle.Client
-	writer    *ledger.Writer[*flight]
-	transfers *ledger.Reader[*flight, tb.Transfer]
-	accounts  *ledger.Reader[*flight, tb.Account]
+	writer    *ledger.Writer[recipient]
+	transfers *ledger.Reader[recipient, tb.Transfer]
+	accounts  *ledger.Reader[recipient, tb.Account]
 
 	group  *kgo.Client // member of the group: pix.payments
 	direct *kgo.Client // everything produced, and the responses for our partitions
 	reader *reader     // records of pix.payments, again
 
-	room         *room
-	participants *participants
-	shares       *shares
-	metrics      *metrics
-
-	named named
+	named sync.Map // the partitions whose log the ledger names; nothing of another one is cleared
 
 	ownedMu          sync.RWMutex
 	owned            map[int32]*partition
@@ -56,15 +44,18 @@ type Engine struct {
 	// It is no mutex, because a wait for one stops virtual time, and the broker may take long.
 	committing chan struct{}
 
-	unasked, recoded complaints // by responses
-
-	seals keys.Seals   // nil: responses are taken without seals
-	crash *crash.Crash // nil but in tests
+	seals keys.Seals // nil: responses are taken without seals
 
 	// failed ends with the first failure, which is its cause. From then on nothing is
 	// written, sent or committed: what this process believes may be wrong.
 	failed    context.Context
 	setFailed context.CancelCauseFunc
+}
+
+// recipient is who gets a result of the ledger.
+type recipient struct {
+	partition *partition
+	flight    *flight
 }
 
 // What the engine needs to be ready.
@@ -89,10 +80,19 @@ func (e *Engine) closeLedger() {
 	e.accounts.Close()
 }
 
-func (e *Engine) write(f *flight, chain []tb.Transfer)       { e.writer.Write(f, chain) }
-func (e *Engine) lookUp(f *flight, ids []tb.Uint128)         { e.transfers.Read(f, ids) }
-func (e *Engine) lookUpAccounts(f *flight, ids []tb.Uint128) { e.accounts.Read(f, ids) }
-func (e *Engine) fetchAgain(p *partition, offset int64)      { e.reader.read(p, offset) }
+func (e *Engine) write(p *partition, f *flight, chain []tb.Transfer) {
+	e.writer.Write(recipient{p, f}, chain)
+}
+
+func (e *Engine) lookUp(p *partition, f *flight, ids []tb.Uint128) {
+	e.transfers.Read(recipient{p, f}, ids)
+}
+
+func (e *Engine) lookUpAccounts(p *partition, f *flight, ids []tb.Uint128) {
+	e.accounts.Read(recipient{p, f}, ids)
+}
+
+func (e *Engine) fetchAgain(p *partition, offset int64) { e.reader.read(p, offset) }
 
 // produce sends a record and calls acknowledged when all in-sync replicas have it. The
 // client retries until it succeeds; an error that no retry can mend fails the engine.
@@ -110,13 +110,6 @@ func (e *Engine) produce(record *kgo.Record, acknowledged func()) {
 		}
 	})
 }
-
-// second is the age of this process in seconds, by the monotonic clock.
-func (e *Engine) second(now time.Time) int64 { return int64(now.Sub(e.started) / time.Second) }
-
-// now is the wall clock, which a test can make wrong. Only what is compared with another
-// clock is read here.
-func (e *Engine) now() time.Time { return e.on.Now().Add(e.config.ClockOffset) }
 
 func (e *Engine) partition(number int32) *partition {
 	e.ownedMu.RLock()

@@ -146,16 +146,15 @@ var (
 )
 
 func newActor(s *state) *actor {
-	e := &Engine{
+	c := &common{
 		config: exploredConfig, started: dawn, pendingTimeoutSeconds: uint32(exploredConfig.PendingTimeout / time.Second), log: zap.NewNop(),
 		room: newRoom(1000, 1000, 1<<20), participants: newParticipants(1000, 0.25, nil), shares: newShares(100, 100), metrics: exploredMetrics,
-		named: named{partitions: map[int32]bool{0: true}},
 	}
 	if s.inactive != "" {
-		e.participants.inactive[s.inactive] = true
+		c.participants.inactive[s.inactive] = true
 	}
-	a := &actor{state: s, p: newPartition(e, 0, stream.ReadHint(s.committed, s.hint)), next: s.committed}
-	a.p.effects = a
+	a := &actor{state: s, next: s.committed}
+	a.p = newPartition(c, a, 0, stream.ReadHint(s.committed, s.hint), true)
 	return a
 }
 
@@ -163,21 +162,23 @@ func (s *state) now() time.Time { return dawn.Add(s.times[s.time]) }
 
 // The effects of a partition.
 
-func (a *actor) write(f *flight, chain []tb.Transfer) {
+func (a *actor) write(_ *partition, f *flight, chain []tb.Transfer) {
 	a.jobs = append(a.jobs, job{event: event{kind: written, flight: f}, transfers: slices.Clone(chain)})
 }
 
-func (a *actor) lookUp(f *flight, ids []tb.Uint128) {
+func (a *actor) lookUp(_ *partition, f *flight, ids []tb.Uint128) {
 	a.jobs = append(a.jobs, job{event: event{kind: inspected, flight: f}, ids: slices.Clone(ids)})
 }
 
-func (a *actor) lookUpAccounts(f *flight, ids []tb.Uint128) {
+func (a *actor) lookUpAccounts(_ *partition, f *flight, ids []tb.Uint128) {
 	a.jobs = append(a.jobs, job{event: event{kind: diagnosed, flight: f}, ids: slices.Clone(ids)})
 }
 
 func (a *actor) fetchAgain(_ *partition, offset int64) {
 	a.jobs = append(a.jobs, job{event: event{kind: fetchedAgain, record: a.state.messages[offset].record}, done: true})
 }
+
+func (a *actor) nameFirst(*partition) { a.state.breaks("a named log is named again") }
 
 func (a *actor) fail(err error) { a.state.breaks("an engine stops: %v", err) }
 

@@ -83,7 +83,8 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 		if committed, ok := commits.Lookup(stream.Payments, number); ok && committed.At >= 0 {
 			next, h = committed.At, stream.ReadHint(committed.At, committed.Metadata)
 		}
-		p := newPartition(e, number, h)
+		_, named := e.named.Load(number)
+		p := newPartition(&e.common, e, number, h, named)
 		p.orders = newPosition(client, stream.Payments, number, next)
 		p.responses = newPosition(e.direct, stream.AuthorizationResponses, number, end.Offset)
 		e.ownedMu.Lock()

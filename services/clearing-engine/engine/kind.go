@@ -63,7 +63,6 @@ type arrival struct {
 type flight struct {
 	payment   payment.Payment
 	kind      kind
-	partition *partition
 	record    *kgo.Record
 	waiting   []waiter   // records that came later and wait for this one
 	judgement judgement  // of the look-up that made the order a dead letter

@@ -150,10 +150,10 @@ func lastLegs(chain []tb.Transfer, n int) []tb.Transfer {
 
 // newLawPartition returns a partition with a payment in flight, which waits for its bank.
 func newLawPartition() (*partition, *flight) {
-	e := &Engine{room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(40, 0.25, nil), config: &Config{Deadline: time.Minute, ReturnsPerSecond: 1}}
-	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, e.participants, newShares(1, 16))
-	p := newPartition(e, 0, stream.Hint{})
-	f := &flight{kind: paymentKind{}, partition: p, record: &kgo.Record{Offset: 7}}
+	c := &common{room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(40, 0.25, nil), config: &Config{Deadline: time.Minute, ReturnsPerSecond: 1}}
+	c.metrics = newMetrics(prometheus.NewRegistry(), c.room, c.participants, newShares(1, 16))
+	p := newPartition(c, nil, 0, stream.Hint{}, true)
+	f := &flight{kind: paymentKind{}, record: &kgo.Record{Offset: 7}}
 	f.payment, _ = payment.Begin(pix.Order{ID: lawID, Content: lawContent, AcceptedAt: time.Now()}, time.Now(), time.Minute, pix.ReasonNone)
 	p.flights[lawID] = f
 	return p, f
@@ -181,7 +181,7 @@ func TestBrokenStateIsNoticed(t *testing.T) {
 	mustBreak(t, "a dead letter is acknowledged once", func() { p.handle(&event{kind: deadLettered, record: f.record}, now) })
 
 	f.waits = new(questions)
-	mustBreak(t, "payments that wait for a PSP are counted once", func() { f.stopWaiting(now, false) })
+	mustBreak(t, "payments that wait for a PSP are counted once", func() { p.stopWaiting(f, now, false) })
 
 	p.engine.room.take(1, 10)
 	mustBreak(t, "room is freed once", func() { p.engine.room.free(2, 10) })

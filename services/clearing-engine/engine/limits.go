@@ -158,6 +158,9 @@ func (p *participants) know(psp pix.ISPB) bool {
 	return p.questions[psp] != nil
 }
 
+// otherPSP is the label of PSPs that have not been met here: anybody can invent names of banks.
+const otherPSP = "other"
+
 // label is a PSP as a label of metrics.
 func (p *participants) label(psp pix.ISPB) string {
 	if p.know(psp) {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -13,25 +12,6 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// named says of which partitions the ledger names the log. Nothing of a partition is cleared
-// before.
-type named struct {
-	mu         sync.Mutex
-	partitions map[int32]bool
-}
-
-func (n *named) has(partition int32) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.partitions[partition]
-}
-
-func (n *named) add(partition int32) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.partitions[partition] = true
-}
-
 // awaitLog compares the log of pix.payments with the ledger, before anything is fetched, and
 // names the partitions that have records and no name: those of a log from before there were
 // names.
@@ -40,7 +20,7 @@ func (e *Engine) awaitLog(ctx context.Context) error {
 		names, bounds, err := origin.Check(ctx, e.direct, e.ledger)
 		if err == nil {
 			for partition := range names.Origins {
-				e.named.add(partition)
+				e.named.Store(partition, true)
 			}
 			for partition, b := range bounds {
 				if _, named := names.Origins[partition]; !named && b.Start < b.End && err == nil {
@@ -76,14 +56,14 @@ func (e *Engine) name(ctx context.Context, partition int32) error {
 	if err != nil {
 		return err
 	}
-	e.named.add(partition)
+	e.named.Store(partition, true)
 	e.log.Info("named the log of a partition in the ledger", zap.Uint32("log", o.Log), zap.Int32("partition", partition), zap.Int64("offset", o.Offset))
 	return nil
 }
 
 // nameFirst names a partition that has got its first records, and then lets them in.
-func (p *partition) nameFirst() {
-	ctx, cancel := context.WithCancel(p.engine.failed)
+func (e *Engine) nameFirst(p *partition) {
+	ctx, cancel := context.WithCancel(e.failed)
 	defer cancel()
 	go func() {
 		select {
@@ -93,16 +73,16 @@ func (p *partition) nameFirst() {
 		}
 	}()
 	for {
-		err := p.engine.name(ctx, p.number)
+		err := e.name(ctx, p.number)
 		if err == nil {
 			p.inbox.put(event{kind: begun})
 			return
 		}
 		if _, final := errors.AsType[*origin.Mismatch](err); final {
-			p.engine.fail(err)
+			e.fail(err)
 			return
 		}
-		p.engine.log.Warn("cannot name the log of a partition; trying again", zap.Int32("partition", p.number), zap.Error(err))
+		e.log.Warn("cannot name the log of a partition; trying again", zap.Int32("partition", p.number), zap.Error(err))
 		if !sleep(ctx, time.Second/2) {
 			return
 		}

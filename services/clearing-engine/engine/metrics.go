@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -182,16 +181,6 @@ func (c *chains) count(purpose chainPurpose, status tb.CreateTransferResult) {
 
 // protecting are the reasons with which an engine refuses orders to protect others.
 var protecting = []pix.Reason{pix.ReasonPayeePSPBusy, pix.ReasonTooManyCopies, pix.ReasonTooLate, pix.ReasonTooManyReturns}
-
-// otherPSP is the label of PSPs that have not been met here: anybody can invent names of banks.
-const otherPSP = "other"
-
-// refused counts an order or a copy that was refused, if that was to protect others.
-func (e *Engine) refused(sender pix.ISPB, reason pix.Reason) {
-	if slices.Contains(protecting, reason) {
-		e.metrics.refusals.WithLabelValues(e.participants.label(sender), reason.String()).Inc()
-	}
-}
 
 // byPSP collects what participants have of the room when it is scraped.
 type byPSP struct {

@@ -20,7 +20,7 @@ import (
 // everything reaches it through the inbox, so no payment needs a lock.
 type partition struct {
 	number  int32
-	engine  *Engine
+	engine  *common
 	effects effects
 	inbox   *inbox
 	offsets *offsets
@@ -63,21 +63,23 @@ type partition struct {
 // effects are what a partition does outside of its own state. Each result comes back through the
 // inbox. The engine has them, except in a test that tries every order of the results.
 type effects interface {
-	write(f *flight, chain []tb.Transfer)
-	lookUp(f *flight, ids []tb.Uint128)
-	lookUpAccounts(f *flight, ids []tb.Uint128)
+	write(p *partition, f *flight, chain []tb.Transfer)
+	lookUp(p *partition, f *flight, ids []tb.Uint128)
+	lookUpAccounts(p *partition, f *flight, ids []tb.Uint128)
 	produce(record *kgo.Record, acknowledged func())
 	fetchAgain(p *partition, offset int64)
+	nameFirst(p *partition)
 	fail(err error)
 }
 
 const tickInterval = 100 * time.Millisecond
 
-func newPartition(e *Engine, number int32, h stream.Hint) *partition {
+// newPartition returns a partition. named: the ledger names its log already.
+func newPartition(c *common, effects effects, number int32, h stream.Hint, named bool) *partition {
 	return &partition{
-		number: number, engine: e, effects: e, inbox: newInbox(), offsets: newOffsets(h), named: e.named.has(number),
+		number: number, engine: c, effects: effects, inbox: newInbox(), offsets: newOffsets(h), named: named,
 		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, shares: map[holder]int{},
-		returns: newReturnRate(e.config.ReturnsPerSecond),
+		returns: newReturnRate(c.config.ReturnsPerSecond),
 		stop:    make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -135,7 +137,7 @@ func (p *partition) stopped() bool {
 func (p *partition) forget() {
 	p.inbox.close()
 	for _, f := range p.flights {
-		f.stopWaiting(p.engine.now(), false)
+		p.stopWaiting(f, p.engine.now(), false)
 	}
 	for h, n := range p.shares {
 		p.engine.shares.add(h, -n)
@@ -183,7 +185,7 @@ func (p *partition) handle(e *event, now time.Time) {
 			return
 		}
 		if p.unnamed = append(p.unnamed, *e); len(p.unnamed) == 1 {
-			go p.nameFirst()
+			go p.effects.nameFirst(p)
 		}
 	case begun:
 		p.named = true
@@ -279,7 +281,7 @@ func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
 	if p.flights[a.order.ID] != nil {
 		broken("an id is in flight once: %s", a.order.ID)
 	}
-	f := &flight{kind: a.kind, partition: p, record: a.record, hopAt: now}
+	f := &flight{kind: a.kind, record: a.record, hopAt: now}
 	p.flights[a.order.ID] = f
 	refusal = cmp.Or(refusal, p.refusal(&a), p.pace.refusal(&a.order, p.engine.config.Deadline, now))
 	if original := a.kind.key(&a.order); *original != a.order.ID {
@@ -334,14 +336,14 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		} else {
 			p.ids = f.kind.lookUp(p.ids[:0], order)
 		}
-		p.effects.lookUp(f, p.ids)
+		p.effects.lookUp(p, f, p.ids)
 	case payment.Diagnose:
 		if f.payment.Refuses() && p.engine.participants.know(order.Payer.ISPB) {
 			p.perform(f, f.payment.Diagnosed(payment.Accounts{PayerPSP: true}), now)
 			return
 		}
 		p.ids = appendAccountIDs(p.ids[:0], order)
-		p.effects.lookUpAccounts(f, p.ids)
+		p.effects.lookUpAccounts(p, f, p.ids)
 	case payment.Report:
 		if !f.decided || f.verdict != f.payment.Outcome {
 			broken("a report is the verdict in the ledger: order %s, report %+v, verdict %+v (%t)", order.ID, f.payment.Outcome, f.verdict, f.decided)
@@ -373,7 +375,7 @@ func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) 
 	if purpose != chainReserve {
 		f.verdict, f.decided = verdictIn(purpose, chain), false
 	}
-	p.effects.write(f, chain)
+	p.effects.write(p, f, chain)
 	if purpose == chainReserve {
 		p.engine.crash.PassSent(afterPhase1Sent)
 	} else {
@@ -448,7 +450,7 @@ func (p *partition) respond(r *response, now time.Time) {
 		p.pace.answer.observe(now.Sub(f.hopAt))
 		p.blamesAnother(r)
 	}
-	f.stopWaiting(now, true)
+	p.stopWaiting(f, now, true)
 	f.hopAt = now
 	p.perform(f, command, now)
 }
@@ -476,7 +478,7 @@ func (p *partition) tick(now time.Time) {
 			continue
 		}
 		if command := f.payment.Ticked(now); command.Action != payment.Wait {
-			f.stopWaiting(now, false)
+			p.stopWaiting(f, now, false)
 			f.hopAt = now
 			p.perform(f, command, now)
 		} else {
@@ -492,11 +494,10 @@ func (p *partition) noteDue(f *flight) {
 }
 
 // stopWaiting ends the question to the PSP, if there is one.
-func (f *flight) stopWaiting(now time.Time, answered bool) {
+func (p *partition) stopWaiting(f *flight, now time.Time, answered bool) {
 	if f.waits == nil {
 		return
 	}
-	p := f.partition
 	f.waits.end(f.asked, p.engine.second(now), answered)
 	f.waits = nil
 	if f.charged {
@@ -512,12 +513,12 @@ func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
 	if f.glimpse && len(found) > 0 {
 		f.glimpse = false
 		p.ids = f.kind.lookUp(p.ids[:0], &f.payment.Order)
-		p.effects.lookUp(f, p.ids)
+		p.effects.lookUp(p, f, p.ids)
 		return
 	}
 	trace, holds, more := f.kind.read(&f.payment.Order, found, p.ids[:0])
 	if p.ids = more; len(more) > 0 {
-		p.effects.lookUp(f, more)
+		p.effects.lookUp(p, f, more)
 		return
 	}
 	if trace.Decided {

@@ -13,14 +13,18 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/telemetry"
 )
 
 // reader fetches records of pix.payments again: those of waiters, which kept only their
 // offsets. It has a client of its own, so that it never moves a partition's position, and it
 // waits for room like the intake. What it may be asked for is bounded by the banks' shares.
 type reader struct {
-	engine *Engine
 	client *kgo.Client
+	room   *room
+	log    *zap.Logger
+	failed context.Context // ends with the engine's failure
+	fail   func(error)
 
 	mu     sync.Mutex
 	wanted []reading
@@ -33,9 +37,9 @@ type reading struct {
 	offset    int64
 }
 
-func newReader(e *Engine) (r *reader, err error) {
-	r = &reader{engine: e, wake: make(chan struct{}, 1)}
-	r.client, err = stream.Connect(e.config.Stream, e.on.Dial, "clearing-engine-reader", e.telemetry,
+func newReader(c *common, t *telemetry.Telemetry, failed context.Context, fail func(error)) (r *reader, err error) {
+	r = &reader{room: c.room, log: c.log, failed: failed, fail: fail, wake: make(chan struct{}, 1)}
+	r.client, err = stream.Connect(c.config.Stream, c.on.Dial, "clearing-engine-reader", t,
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(128<<10), kgo.FetchMaxBytes(1<<20))
 	return r, err
 }
@@ -86,7 +90,7 @@ const (
 // fetch reads records of one partition.
 func (r *reader) fetch(ctx context.Context, p *partition, offsets []int64) {
 	slices.Sort(offsets)
-	for len(offsets) > 0 && ctx.Err() == nil && !p.stopped() && r.engine.failed.Err() == nil {
+	for len(offsets) > 0 && ctx.Err() == nil && !p.stopped() && r.failed.Err() == nil {
 		offsets = r.seek(ctx, p, offsets)
 	}
 }
@@ -97,7 +101,7 @@ func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left 
 	defer r.client.RemoveConsumePartitions(map[string][]int32{stream.Payments: {p.number}})
 	sought := offsets[0]
 	for next := sought; len(offsets) > 0; {
-		most := r.engine.room.wait(ctx)
+		most := r.room.wait(ctx)
 		if most == 0 {
 			return offsets
 		}
@@ -109,7 +113,7 @@ func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left 
 		fetches.EachError(func(topic string, partition int32, err error) {
 			gone, away = gone || errors.Is(err, kerr.OffsetOutOfRange), true
 			if patient { // it may be of a batch between wanted records
-				r.engine.log.Debug("cannot fetch again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+				r.log.Debug("cannot fetch again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
 				sleep(ctx, 10*time.Millisecond)
 			}
 		})
@@ -128,7 +132,7 @@ func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left 
 			away = len(offsets) > 0 && offsets[0]-record.Offset >= seekFrom
 		})
 		if gone {
-			r.engine.fail(fmt.Errorf("partition %d of %s has no record %d any more, and an order waits for it: was the topic truncated or made anew?", p.number, stream.Payments, offsets[0]))
+			r.fail(fmt.Errorf("partition %d of %s has no record %d any more, and an order waits for it: was the topic truncated or made anew?", p.number, stream.Payments, offsets[0]))
 			return offsets
 		}
 		if away {

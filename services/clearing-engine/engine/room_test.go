@@ -13,15 +13,15 @@ import (
 // of those whose dead letter is on its way, and of those in flight. If some room stayed
 // taken, an engine would fetch less after each rebalance, and in the end nothing.
 func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
-	e := &Engine{room: newRoom(1000, 1000, 1<<20), config: &Config{ReturnsPerSecond: 1}}
-	e.metrics = newMetrics(prometheus.NewRegistry(), e.room, newParticipants(4, 0.25, nil), newShares(1, 4))
-	p := newPartition(e, 3, stream.Hint{Base: 10, Spans: []stream.Span{{From: 11, To: 12}}})
+	c := &common{room: newRoom(1000, 1000, 1<<20), config: &Config{ReturnsPerSecond: 1}}
+	c.metrics = newMetrics(prometheus.NewRegistry(), c.room, newParticipants(4, 0.25, nil), newShares(1, 4))
+	p := newPartition(c, nil, 3, stream.Hint{Base: 10, Spans: []stream.Span{{From: 11, To: 12}}}, true)
 	var records []*kgo.Record
 	for offset := range int64(5) {
 		records = append(records, &kgo.Record{Partition: 3, Offset: 10 + offset, Value: make([]byte, 100)})
 	}
 	p.admit(records)
-	if payments, bytes := e.room.inFlight(); payments != 5 || bytes != 500 {
+	if payments, bytes := c.room.inFlight(); payments != 5 || bytes != 500 {
 		t.Fatalf("5 records of 100 bytes take %d payments and %d bytes", payments, bytes)
 	}
 	p.offsets.track(10, 10)
@@ -33,7 +33,7 @@ func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 	p.offsets.track(12, 12)
 	p.deadLetters++ // its dead letter is not acknowledged; the others are still in the inbox
 	p.forget()
-	if payments, bytes := e.room.inFlight(); payments != 0 || bytes != 0 {
+	if payments, bytes := c.room.inFlight(); payments != 0 || bytes != 0 {
 		t.Errorf("%d payments and %d bytes stay in the room forever", payments, bytes)
 	}
 }

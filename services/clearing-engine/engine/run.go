@@ -43,19 +43,20 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 // newEngine builds an engine. It reaches neither broker nor ledger before run.
 func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telemetry.Telemetry) (*Engine, error) {
 	e := &Engine{
-		config:                config,
-		on:                    on,
-		pendingTimeoutSeconds: uint32(config.PendingTimeout / time.Second),
-		telemetry:             t,
-		log:                   t.Log,
-		ledger:                client,
-		room:                  newRoom(config.InFlightMax, config.WorkingMax, config.InFlightBytesMax),
-		participants:          newParticipants(config.InFlightMax, config.InFlightPSPShare, config.InactiveParticipants),
-		shares:                newShares(max(1, int(float64(config.InFlightMax)*config.InFlightPayerShare)), config.InFlightMax),
-		named:                 named{partitions: map[int32]bool{}},
-		owned:                 map[int32]*partition{},
-		pausedPosition:        make(chan struct{}, 1),
-		committing:            make(chan struct{}, 1),
+		common: common{
+			config:                config,
+			on:                    on,
+			pendingTimeoutSeconds: uint32(config.PendingTimeout / time.Second),
+			log:                   t.Log,
+			room:                  newRoom(config.InFlightMax, config.WorkingMax, config.InFlightBytesMax),
+			participants:          newParticipants(config.InFlightMax, config.InFlightPSPShare, config.InactiveParticipants),
+			shares:                newShares(max(1, int(float64(config.InFlightMax)*config.InFlightPayerShare)), config.InFlightMax),
+		},
+		telemetry:      t,
+		ledger:         client,
+		owned:          map[int32]*partition{},
+		pausedPosition: make(chan struct{}, 1),
+		committing:     make(chan struct{}, 1),
 	}
 	e.started = e.now()
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
@@ -82,18 +83,18 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	if err != nil {
 		return nil, err
 	}
-	e.reader, err = newReader(e)
+	e.reader, err = newReader(&e.common, t, e.failed, e.fail)
 	if err != nil {
 		return nil, err
 	}
-	e.writer = ledger.NewWriter(client, config.Batch, t.Registry, func(f *flight, result ledger.Result) {
-		f.partition.inbox.put(event{kind: written, flight: f, result: result})
+	e.writer = ledger.NewWriter(client, config.Batch, t.Registry, func(to recipient, result ledger.Result) {
+		to.partition.inbox.put(event{kind: written, flight: to.flight, result: result})
 	}, e.fail)
-	e.transfers = ledger.NewTransferReader(client, config.Batch, t.Registry, func(f *flight, found []tb.Transfer) {
-		f.partition.inbox.put(event{kind: inspected, flight: f, transfers: found})
+	e.transfers = ledger.NewTransferReader(client, config.Batch, t.Registry, func(to recipient, found []tb.Transfer) {
+		to.partition.inbox.put(event{kind: inspected, flight: to.flight, transfers: found})
 	}, e.fail)
-	e.accounts = ledger.NewAccountReader(client, config.Batch, t.Registry, func(f *flight, found []tb.Account) {
-		f.partition.inbox.put(event{kind: diagnosed, flight: f, accounts: found})
+	e.accounts = ledger.NewAccountReader(client, config.Batch, t.Registry, func(to recipient, found []tb.Account) {
+		to.partition.inbox.put(event{kind: diagnosed, flight: to.flight, accounts: found})
 	}, e.fail)
 	return e, nil
 }

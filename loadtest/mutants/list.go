@@ -32,7 +32,7 @@ var All = []Mutant{
 		{engine + "offsets.go", "			if !yield(span) {", "			if span.To++; !yield(span) {"},
 	}},
 	{"report-unacknowledged", "an offset is finished before Kafka has the report", anyWorld, []Edit{
-		{engine + "partition.go", ", func() { p.inbox.put(event{kind: reported, flight: f}) })\n		p.engine.crash.Pass(afterReportProduced)", ", func() {})\n		p.inbox.put(event{kind: reported, flight: f})\n		p.engine.crash.Pass(afterReportProduced)"},
+		{engine + "command.go", ", func() { p.inbox.put(event{kind: reported, flight: f}) })\n		p.engine.crash.Pass(afterReportProduced)", ", func() {})\n		p.inbox.put(event{kind: reported, flight: f})\n		p.engine.crash.Pass(afterReportProduced)"},
 	}},
 	{"waiter-unfinished", "the offset of a copy that shares a report is never finished", anyWorld, []Edit{
 		{engine + "waiter.go", "			p.finishOffset(w.offset)\n", ""},
@@ -61,7 +61,7 @@ var All = []Mutant{
 		{payment + "payment.go", "	case result == Written:\n", "	case result == Written, result == Taken:\n"},
 	}},
 	{"response-of-a-stranger", "a bank that was not asked decides", anyWorld, []Edit{
-		{engine + "partition.go", "	case f.payment.Order.Payee.ISPB != r.psp:", "	case false:"},
+		{engine + "life.go", "	case f.payment.Order.Payee.ISPB != r.psp:", "	case false:"},
 	}},
 	{"seals-unchecked", "responses are taken without their bank's seal", anyWorld, []Edit{
 		{engine + "responses.go", "if e.seals != nil && !e.seals.Genuine(", "if false && !e.seals.Genuine("},
@@ -170,7 +170,7 @@ var All = []Mutant{
 
 	// Messages.
 	{"replies-elsewhere", "banks are told to answer in another partition", anyWorld, []Edit{
-		{engine + "messages.go", "ReplyPartition: p.number,", "ReplyPartition: p.number ^ 1,"},
+		{engine + "messages.go", "ReplyPartition: e.partition,", "ReplyPartition: e.partition ^ 1,"},
 	}},
 	{"responses-dropped", "one response in sixteen is not read", anyWorld, []Edit{
 		{engine + "responses.go", "				p.inbox.offer(event{kind: responded, response: r})", "				if record.Offset%16 != 0 {\n					p.inbox.offer(event{kind: responded, response: r})\n				}"},
@@ -194,13 +194,13 @@ var All = []Mutant{
 		{engine + "messages.go", "order, outcome := &f.payment.Order, f.payment.Outcome\n	message", "order, outcome := &f.payment.Order, f.payment.Outcome\n	if outcome.Reason == pix.ReasonPayeeClosed {\n		outcome = payment.Outcome{Settled: true}\n	}\n	message"},
 	}},
 	{"report-key", "reports have another key", anyWorld, []Edit{
-		{engine + "messages.go", "p.record(stream.Settlements, key, value, err)", "p.record(stream.Settlements, key[:31], value, err)"},
+		{engine + "messages.go", "e.record(stream.Settlements, key, value, err)", "e.record(stream.Settlements, key[:31], value, err)"},
 	}},
 	{"report-partition", "reports are in another partition", anyWorld, []Edit{
-		{engine + "messages.go", "return p.record(stream.Settlements, key, value, err)", "record := p.record(stream.Settlements, key, value, err)\n	record.Partition ^= 1\n	return record"},
+		{engine + "messages.go", "return e.record(stream.Settlements, key, value, err)", "record := e.record(stream.Settlements, key, value, err)\n	record.Partition ^= 1\n	return record"},
 	}},
 	{"reports-thrice", "every report comes three times", anyWorld, []Edit{
-		{engine + "partition.go", "	case payment.Report:\n", "	case payment.Report:\n		p.effects.produce(p.settlementReport(f), func() {})\n		p.effects.produce(p.settlementReport(f), func() {})\n"},
+		{engine + "command.go", "	case payment.Report:\n", "	case payment.Report:\n		p.effects.produce(p.encoder.settlementReport(f), func() {})\n		p.effects.produce(p.encoder.settlementReport(f), func() {})\n"},
 	}},
 	{"letters-dropped", "one dead letter in four is dropped", anyWorld, []Edit{
 		{engine + "partition.go", "	p.engine.log.Debug(\"dead letter\"", "	if record.Offset%4 == 0 {\n		acknowledged()\n		return\n	}\n	p.engine.log.Debug(\"dead letter\""},
@@ -217,7 +217,7 @@ var All = []Mutant{
 
 	// Room and shares.
 	{"room-leaks", "a dead letter does not free its room", anyWorld, []Edit{
-		{engine + "partition.go", "			p.freeShare(holder{bank: e.bank})\n		}\n		p.finish(e.record)", "			p.freeShare(holder{bank: e.bank})\n		}\n		p.finishOffset(e.record.Offset)"},
+		{engine + "life.go", "			p.freeShare(holder{bank: e.bank})\n		}\n		p.finish(e.record)", "			p.freeShare(holder{bank: e.bank})\n		}\n		p.finishOffset(e.record.Offset)"},
 	}},
 	{"share-leaks", "a copy that shares a report does not free its place of its bank's share", anyWorld, []Edit{
 		{engine + "waiter.go", "			p.freeShare(holder{bank: w.bank})\n			p.finishOffset", "			p.finishOffset"},

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -39,5 +40,17 @@ func (c *common) now() time.Time { return c.on.Now().Add(c.config.ClockOffset) }
 func (c *common) refused(sender pix.ISPB, reason pix.Reason) {
 	if slices.Contains(protecting, reason) {
 		c.metrics.refusals.WithLabelValues(c.participants.label(sender), reason.String()).Inc()
+	}
+}
+
+// sleep returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 )
 
-// A copier copies an actor with all that it refers to: its engine, its partition, what is in flight.
+// A copier copies an actor with all that it refers to: what its partition shares, its partition, what is in flight.
 // Two schedules then go on from one state. It copies whatever fields these types have, so a new one
 // is not forgotten.
 type copier struct{ made map[reference]reflect.Value }
@@ -256,8 +256,8 @@ func (d *describer) describeStruct(v reflect.Value) {
 // unsaid are fields that decide nothing of what comes next.
 var unsaid = map[reflect.Type][]string{
 	reflect.TypeFor[actor]():     {"description", "state"},
-	reflect.TypeFor[Engine]():    {"config", "on", "log", "metrics", "telemetry", "started", "unasked", "recoded"},
-	reflect.TypeFor[partition](): {"message", "chain", "ids", "page", "inbox", "pace", "nextDue"}, // reused, empty between two events, see plot.begin, a bound of what is described
+	reflect.TypeFor[common]():    {"config", "on", "log", "metrics", "started", "unasked", "recoded"},
+	reflect.TypeFor[partition](): {"message", "chain", "ids", "encoder", "inbox", "pace", "nextDue"}, // reused, empty between two events, see plot.begin, a bound of what is described
 	reflect.TypeFor[flight]():    {"hopAt", "taken"},
 	reflect.TypeFor[offsets]():   {"open", "changed"},
 	reflect.TypeFor[entry]():     {"taken"}, // for the front door

@@ -61,7 +61,7 @@ func FuzzOrder(f *testing.F) {
 			t.Fatalf("%+v is refused as %+v", a, invalid)
 		}
 		var letter pixv1.DeadLetter
-		if err := letter.UnmarshalVT((&partition{}).deadLetterRecord(record, invalid).Value); err != nil || letter.ReasonCode != invalid.Reason.String() || !bytes.Equal(letter.Payload, value[:min(len(value), stream.DeadLetterPayloadBytesMax)]) {
+		if err := letter.UnmarshalVT((&encoder{}).deadLetterRecord(record, invalid).Value); err != nil || letter.ReasonCode != invalid.Reason.String() || !bytes.Equal(letter.Payload, value[:min(len(value), stream.DeadLetterPayloadBytesMax)]) {
 			t.Fatalf("the dead letter is %+v (%v)", &letter, err)
 		}
 	})

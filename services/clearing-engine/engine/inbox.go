@@ -114,3 +114,10 @@ type response struct {
 	reason   pix.Reason // to be stored
 	code     pix.Reason // as the PSP gave it
 }
+
+// unreadable says of a record that it stands for all from offset first, which no client
+// can read. Its value is their batch.
+type unreadable struct {
+	first   int64
+	invalid *pix.Invalid
+}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -50,32 +49,4 @@ type kind interface {
 	conflict(order *pix.Order) string
 	// count counts a reported outcome.
 	count(m *metrics, order *pix.Order, outcome payment.Outcome)
-}
-
-// arrival is a valid order and the record that brought it.
-type arrival struct {
-	order  pix.Order
-	kind   kind
-	record *kgo.Record
-}
-
-// flight is an order in this engine, from its arrival to its finished offset.
-type flight struct {
-	payment   payment.Payment
-	kind      kind
-	record    *kgo.Record
-	waiting   []waiter   // records that came later and wait for this one
-	judgement judgement  // of the look-up that made the order a dead letter
-	waits     *questions // to the PSP, while this order waits for its response
-	asked     int64      // the second in which it was asked
-	slim      bool       // record has only its offset: see partition.slim
-	shares    bool       // a return takes a place of its bank's share
-	charged   bool       // the question takes a place of the payer's share: the PSP was silent
-	hopAt     time.Time  // when the present hop began
-
-	glimpse bool            // the look-up under way asks only whether the ledger knows the order
-	taken   bool            // see offsets.take
-	writing chainPurpose    // of the chain under way, or chainNone
-	decided bool            // the ledger has confirmed verdict
-	verdict payment.Outcome // the last one written or read
 }

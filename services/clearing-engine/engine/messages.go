@@ -92,19 +92,25 @@ func accountOf(message *pixv1.Account) pix.Account {
 	return pix.Account{ISPB: pix.ISPB(message.Ispb), Branch: message.Branch, Number: message.Number}
 }
 
-func (p *partition) authorizationRequest(f *flight) *kgo.Record {
+// encoder makes the records that a partition produces.
+type encoder struct {
+	partition int32
+	page      []byte // keys and values of records are cut from it
+}
+
+func (e *encoder) authorizationRequest(f *flight) *kgo.Record {
 	order := &f.payment.Order
 	payer, payee := accountMessage(order.Payer), accountMessage(order.Payee)
 	message := pixv1.AuthorizationRequest{
 		EndToEndId: order.ID.String(), OriginalEndToEndId: f.kind.original(),
-		Payer: &payer, Payee: &payee, AmountCentavos: order.AmountCentavos, ReplyPartition: p.number,
+		Payer: &payer, Payee: &payee, AmountCentavos: order.AmountCentavos, ReplyPartition: e.partition,
 	}
-	key, value := p.cut(f.kind.key(order), message.SizeVT())
+	key, value := e.cut(f.kind.key(order), message.SizeVT())
 	_, err := message.MarshalToSizedBufferVT(value)
-	return p.record(stream.AuthorizationRequests, key, value, err)
+	return e.record(stream.AuthorizationRequests, key, value, err)
 }
 
-func (p *partition) settlementReport(f *flight) *kgo.Record {
+func (e *encoder) settlementReport(f *flight) *kgo.Record {
 	order, outcome := &f.payment.Order, f.payment.Outcome
 	message := pixv1.SettlementReport{
 		EndToEndId: order.ID.String(), OriginalEndToEndId: f.kind.original(),
@@ -117,22 +123,22 @@ func (p *partition) settlementReport(f *flight) *kgo.Record {
 	if f.kind.reportsAccounts(outcome) {
 		message.Payer, message.Payee = &payer, &payee
 	}
-	key, value := p.cut(f.kind.key(order), message.SizeVT())
+	key, value := e.cut(f.kind.key(order), message.SizeVT())
 	_, err := message.MarshalToSizedBufferVT(value)
-	return p.record(stream.Settlements, key, value, err)
+	return e.record(stream.Settlements, key, value, err)
 }
 
-func (p *partition) deadLetterRecord(source *kgo.Record, invalid *pix.Invalid) *kgo.Record {
+func (e *encoder) deadLetterRecord(source *kgo.Record, invalid *pix.Invalid) *kgo.Record {
 	value, err := deadLetter(source, invalid).MarshalVT()
-	return p.record(stream.DeadLetters, source.Key[:min(len(source.Key), keyBytesMax)], value, err)
+	return e.record(stream.DeadLetters, source.Key[:min(len(source.Key), keyBytesMax)], value, err)
 }
 
 // unreadableRecord returns the dead letter of all records from why.first to source.
-func (p *partition) unreadableRecord(source *kgo.Record, why *unreadable) *kgo.Record {
+func (e *encoder) unreadableRecord(source *kgo.Record, why *unreadable) *kgo.Record {
 	letter := deadLetter(source, why.invalid)
 	letter.Offset, letter.LastOffset = why.first, source.Offset
 	value, err := letter.MarshalVT()
-	return p.record(stream.DeadLetters, nil, value, err)
+	return e.record(stream.DeadLetters, nil, value, err)
 }
 
 func deadLetter(source *kgo.Record, invalid *pix.Invalid) *pixv1.DeadLetter {
@@ -150,22 +156,22 @@ const keyBytesMax = 256
 const pageBytes = 64 << 10
 
 // cut returns the key of a record, and room for its value.
-func (p *partition) cut(key *pix.EndToEndID, valueBytes int) (_, value []byte) {
+func (e *encoder) cut(key *pix.EndToEndID, valueBytes int) (_, value []byte) {
 	need := len(key) + valueBytes
-	if len(p.page) < need {
-		p.page = make([]byte, max(pageBytes, need))
+	if len(e.page) < need {
+		e.page = make([]byte, max(pageBytes, need))
 	}
-	cut := p.page[:need:need]
-	p.page = p.page[need:]
+	cut := e.page[:need:need]
+	e.page = e.page[need:]
 	copy(cut, key[:])
 	return cut[:len(key):len(key)], cut[len(key):]
 }
 
-func (p *partition) record(topic string, key, value []byte, err error) *kgo.Record {
+func (e *encoder) record(topic string, key, value []byte, err error) *kgo.Record {
 	if err != nil {
 		panic(fmt.Sprintf("a message for %s cannot be encoded: %v", topic, err))
 	}
-	return &kgo.Record{Topic: topic, Partition: p.number, Key: key, Value: value}
+	return &kgo.Record{Topic: topic, Partition: e.partition, Key: key, Value: value}
 }
 
 func accountMessage(account pix.Account) pixv1.Account {

@@ -41,11 +41,3 @@ func (u *usual) observe(took time.Duration) {
 
 // most is what few hops exceed.
 func (u *usual) most() time.Duration { return u.mean + 4*u.deviation }
-
-// took notes that the ledger has answered about a flight's order.
-func (p *partition) took(f *flight) {
-	if !f.taken {
-		f.taken = true
-		p.offsets.take(f.record.Offset)
-	}
-}

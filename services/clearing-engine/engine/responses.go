@@ -114,6 +114,6 @@ func (f *forgeries) keep(p *partition, record *kgo.Record, r response) {
 	f.inFlight.Add(1)
 	f.engine.log.Warn("a response does not have the seal of the bank that it names: see pix.dead-letters; further ones are only counted",
 		zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset), zap.String("ispb", string(r.psp[:min(len(r.psp), 16)])))
-	f.engine.produce(p.deadLetterRecord(record, &pix.Invalid{Reason: pix.ReasonMalformed, Field: keys.SealHeader,
+	f.engine.produce(p.encoder.deadLetterRecord(record, &pix.Invalid{Reason: pix.ReasonMalformed, Field: keys.SealHeader,
 		Detail: fmt.Sprintf("the response to %s names bank %.16q and does not have its seal", r.id, r.psp)}), func() { f.inFlight.Add(-1) })
 }

@@ -135,27 +135,3 @@ func (e *Engine) examine(ctx context.Context, p *partition, offset int64) (id, d
 	}
 	return id, detail
 }
-
-// describe says what the order of an unfinished record waits for.
-func (p *partition) describe(offset int64) string {
-	for id, f := range p.flights {
-		of := ""
-		if f.record.Offset != offset {
-			if !slices.ContainsFunc(f.waiting, func(w waiter) bool { return w.offset == offset }) {
-				continue
-			}
-			of = fmt.Sprintf(", and this one waits for the record at offset %d", f.record.Offset)
-		}
-		switch {
-		case f.writing != chainNone:
-			return fmt.Sprintf(": %s waits for the ledger to write its %s%s", id, chainNames[f.writing], of)
-		case f.payment.WaitsForBank():
-			return fmt.Sprintf(": %s waits for bank %s%s", id, f.payment.Order.Payee.ISPB, of)
-		}
-		return fmt.Sprintf(": %s waits for the ledger's look-up, or for Kafka to store its outcome%s", id, of)
-	}
-	if !p.named {
-		return ": the ledger does not name the log yet"
-	}
-	return ": Kafka has not stored its dead letter"
-}

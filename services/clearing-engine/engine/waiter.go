@@ -3,34 +3,12 @@ package engine
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
-
-// waiter is a record that waits for an order in flight: a copy (a record with the same id), or
-// a return of the payment. It keeps what judges it, not the record: the record's bytes and
-// its place in the room are free for others. A waiter that needs its record is fetched again.
-type waiter struct {
-	offset int64
-	digest pix.Digest // of its content
-	bank   pix.ISPB   // whose share it takes
-	late   bool       // it came when the order's report or dead letter was on its way
-	isCopy bool
-}
-
-// judgement is the look-up that made an order a dead letter. It also judges the copies that
-// wait: one look-up for all.
-type judgement struct {
-	reason  pix.Reason
-	decided bool // a verdict stands, so it judges later copies, too. A hold alone may still lose to a receipt
-	// holds reports whether the ledger holds a content under the order's id. It is nil if
-	// the look-up does not say that about other contents.
-	holds func(pix.Digest) bool
-}
 
 // first returns the order in flight for which an order must wait, or nil. A return waits
 // for its payment only once: a stream of copies of the payment must not stop its returns.
@@ -83,34 +61,9 @@ func (p *partition) endWaiters(f *flight) {
 	}
 }
 
-// returning is a waiter whose record is fetched again.
-type returning struct {
-	bank   pix.ISPB
-	reason pix.Reason // of its dead letter; none: it arrives again
-}
-
 func (p *partition) fetchAgain(offset int64, r returning) {
 	p.again[offset] = r
 	p.effects.fetchAgain(p, offset)
-}
-
-// arriveAgain takes the record of a waiter.
-func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
-	w, waited := p.again[record.Offset]
-	if !waited {
-		broken("a record is fetched again once: partition %d, offset %d", p.number, record.Offset)
-	}
-	delete(p.again, record.Offset)
-	p.freeShare(holder{bank: w.bank})
-	a, invalid := p.message.decode(own(record))
-	switch {
-	case invalid != nil:
-		p.refuseRecord(record, "", invalid)
-	case w.reason != pix.ReasonNone:
-		p.refuseRecord(record, w.bank, conflictOf(a.kind, &a.order, w.reason))
-	default:
-		p.take(a, true, now)
-	}
 }
 
 // slimFrom is the size from which a record is let go of while its order waits for its bank. An
@@ -131,30 +84,6 @@ func (p *partition) slim(f *flight) {
 	f.record, f.slim = &kgo.Record{Topic: f.record.Topic, Partition: f.record.Partition, Offset: f.record.Offset, Timestamp: f.record.Timestamp}, true
 	p.roomBytes.Add(-bytes)
 	p.engine.room.free(0, bytes)
-}
-
-// takeShare takes a place of a share of the room. It returns false if the share is used up.
-func (p *partition) takeShare(h holder) bool {
-	taken := p.engine.shares.take(h)
-	if taken {
-		p.shares[h]++
-	}
-	return taken
-}
-
-// addToShare takes a place of a share even if it is used up: a dead letter must be sent.
-func (p *partition) addToShare(h holder) {
-	p.engine.shares.add(h, 1)
-	p.shares[h]++
-}
-
-func (p *partition) freeShare(h holder) {
-	if p.shares[h]--; p.shares[h] < 0 {
-		broken("a share is freed once: %+v", h)
-	} else if p.shares[h] == 0 {
-		delete(p.shares, h)
-	}
-	p.engine.shares.add(h, -1)
 }
 
 // conflictOf is why an order conflicts with what the ledger holds.

@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/clearing-engine/payment"
+)
+
+// perform carries out a command. Its result comes back as an event.
+func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
+	order := &f.payment.Order
+	switch command.Action {
+	case payment.Wait:
+	case payment.Reserve:
+		p.write(f, chainReserve, f.kind.hold(p.chain[:0], order, p.engine.pendingTimeoutSeconds))
+	case payment.Authorize:
+		f.hopAt = now
+		var silent bool
+		p.engine.participants.of(order.Payer.ISPB)
+		f.waits = p.engine.participants.of(order.Payee.ISPB)
+		f.asked, silent = f.waits.ask(p.engine.second(now))
+		if silent {
+			p.addToShare(questionsOf(order))
+			f.charged = true
+		}
+		p.engine.room.awaitBank(1)
+		p.slim(f)
+		p.noteDue(f)
+		p.effects.produce(p.encoder.authorizationRequest(f), func() { p.engine.crash.Pass(afterRequestProduced) })
+	case payment.Post:
+		p.write(f, chainPost, f.kind.post(p.chain[:0], order))
+	case payment.Void:
+		p.write(f, chainVoid, f.kind.void(p.chain[:0], order, command.Reason))
+	case payment.Refuse:
+		p.write(f, chainReceipt, f.kind.refuse(p.chain[:0], order, command.Reason))
+	case payment.Inspect:
+		if f.glimpse = f.payment.Refuses(); f.glimpse { // under overload these are most look-ups
+			p.ids = ledger.AppendGlimpseIDs(p.ids[:0], order.ID)
+		} else {
+			p.ids = f.kind.lookUp(p.ids[:0], order)
+		}
+		p.effects.lookUp(p, f, p.ids)
+	case payment.Diagnose:
+		if f.payment.Refuses() && p.engine.participants.know(order.Payer.ISPB) {
+			p.perform(f, f.payment.Diagnosed(payment.Accounts{PayerPSP: true}), now)
+			return
+		}
+		p.ids = appendAccountIDs(p.ids[:0], order)
+		p.effects.lookUpAccounts(p, f, p.ids)
+	case payment.Report:
+		if !f.decided || f.verdict != f.payment.Outcome {
+			broken("a report is the verdict in the ledger: order %s, report %+v, verdict %+v (%t)", order.ID, f.payment.Outcome, f.verdict, f.decided)
+		}
+		f.hopAt = now
+		p.effects.produce(p.encoder.settlementReport(f), func() { p.inbox.put(event{kind: reported, flight: f}) })
+		p.engine.crash.Pass(afterReportProduced)
+	case payment.DeadLetter:
+		p.addToShare(holder{bank: order.ID.Payer()})
+		if f.slim {
+			p.free(f.record)
+			p.fetchAgain(f.record.Offset, returning{order.ID.Payer(), command.Reason})
+			p.leave(f)
+			return
+		}
+		p.deadLetter(f.record, conflictOf(f.kind, order, command.Reason), func() { p.inbox.put(event{kind: reported, flight: f}) })
+	case payment.Halt:
+		p.effects.fail(fmt.Errorf("partition %d, offset %d: %s", p.number, f.record.Offset, command.Detail))
+	}
+}
+
+func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) {
+	p.chain = chain // keep what append grew
+	if f.writing != chainNone {
+		broken("an order has one chain under way, so no verdict precedes the result of phase 1: order %s, %s during %s", f.payment.Order.ID, chainNames[purpose], chainNames[f.writing])
+	}
+	checkChain(purpose, chain, f.payment.Outcome)
+	f.writing = purpose
+	if purpose != chainReserve {
+		f.verdict, f.decided = verdictIn(purpose, chain), false
+	}
+	p.effects.write(p, f, chain)
+	if purpose == chainReserve {
+		p.engine.crash.PassSent(afterPhase1Sent)
+	} else {
+		p.engine.crash.PassSent(afterPhase2Sent)
+	}
+}
+
+// leave ends an order's flight, and judges what waited for it.
+func (p *partition) leave(f *flight) {
+	delete(p.flights, f.payment.Order.ID)
+	if f.shares {
+		p.freeShare(holder{bank: f.payment.Order.ID.Payer()})
+	}
+	p.endWaiters(f)
+}
+
+func (p *partition) noteDue(f *flight) {
+	if due := f.payment.DueAt(); p.nextDue.IsZero() || due.Before(p.nextDue) {
+		p.nextDue = due
+	}
+}
+
+// appendAccountIDs appends the accounts whose absence explains a refusal.
+func appendAccountIDs(ids []tb.Uint128, order *pix.Order) []tb.Uint128 {
+	return append(ids,
+		ledger.TransitAccount(order.Payer.ISPB), ledger.TransitAccount(order.Payee.ISPB),
+		ledger.CustomerAccount(order.Payer), ledger.CustomerAccount(order.Payee))
+}
+
+func accountsOf(order *pix.Order, found []tb.Account) payment.Accounts {
+	exists := map[tb.Uint128]bool{}
+	for i := range found {
+		exists[found[i].ID] = true
+	}
+	return payment.Accounts{
+		PayerPSP: exists[ledger.TransitAccount(order.Payer.ISPB)],
+		PayeePSP: exists[ledger.TransitAccount(order.Payee.ISPB)],
+		Payer:    exists[ledger.CustomerAccount(order.Payer)],
+		Payee:    exists[ledger.CustomerAccount(order.Payee)],
+	}
+}

@@ -1,0 +1,344 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/clearing-engine/payment"
+)
+
+const tickInterval = 100 * time.Millisecond
+
+func (p *partition) run() {
+	defer close(p.done)
+	ticker := time.NewTicker(tickInterval)
+	defer ticker.Stop()
+	var events []event
+	for {
+		select {
+		case <-p.stop:
+			p.forget()
+			return
+		case <-ticker.C:
+			now := p.engine.now()
+			p.engine.participants.age(p.engine.second(now))
+			p.tick(now)
+		case <-p.inbox.ready:
+			events = p.inbox.take(events)
+			now := p.engine.now()
+			for i := range events {
+				p.handle(&events[i], now)
+			}
+		}
+		if p.rests() && p.drained != nil {
+			close(p.drained)
+			p.drained = nil
+		}
+	}
+}
+
+func (p *partition) handle(e *event, now time.Time) {
+	switch e.kind {
+	case arrived:
+		if p.named {
+			p.arrive(e.record, e.unreadable, now)
+			return
+		}
+		if p.unnamed = append(p.unnamed, *e); len(p.unnamed) == 1 {
+			go p.effects.nameFirst(p)
+		}
+	case begun:
+		p.named = true
+		for _, held := range p.unnamed {
+			p.arrive(held.record, held.unreadable, now)
+		}
+		p.unnamed = nil
+	case examined:
+		e.answer <- p.describe(e.offset)
+	case fetchedAgain:
+		p.takeRoom(e.record)
+		p.arriveAgain(e.record, now)
+	case written:
+		p.written(e.flight, e.result, now)
+	case responded:
+		p.respond(&e.response, now)
+	case inspected:
+		p.inspected(e.flight, e.transfers, now)
+	case diagnosed:
+		order := &e.flight.payment.Order
+		accounts := accountsOf(order, e.accounts)
+		if accounts.PayerPSP {
+			p.engine.participants.of(order.Payer.ISPB)
+		}
+		p.perform(e.flight, e.flight.payment.Diagnosed(accounts), now)
+	case reported:
+		p.end(e.flight, now)
+	case deadLettered:
+		if p.deadLetters--; p.deadLetters < 0 {
+			broken("a dead letter is acknowledged once: partition %d, offset %d", p.number, e.record.Offset)
+		}
+		if e.bank != "" {
+			p.freeShare(holder{bank: e.bank})
+		}
+		p.finish(e.record)
+	case drain:
+		p.drained = e.drained
+	}
+}
+
+// arrive takes a record of pix.payments.
+func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
+	p.engine.crash.Pass(afterFetch)
+	first := record.Offset
+	if why != nil {
+		first = why.first
+	}
+	if p.offsets.track(first, record.Offset) {
+		p.engine.metrics.skipped.Inc()
+		p.free(record)
+		return
+	}
+	if record.Attrs.IsControl() {
+		p.finish(record)
+		return
+	}
+	if why != nil {
+		p.offsets.take(record.Offset)
+		p.deadLetters++
+		p.keep(p.encoder.unreadableRecord(record, why), record, why.invalid, func() { p.inbox.put(event{kind: deadLettered, record: record}) })
+		return
+	}
+	a, invalid := p.message.decode(own(record))
+	if invalid != nil {
+		p.offsets.take(record.Offset)
+		p.refuseRecord(record, "", invalid)
+		return
+	}
+	p.engine.metrics.hops.queue.Observe(now.Sub(record.Timestamp).Seconds())
+	p.take(a, false, now)
+}
+
+// arriveAgain takes the record of a waiter.
+func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
+	w, waited := p.again[record.Offset]
+	if !waited {
+		broken("a record is fetched again once: partition %d, offset %d", p.number, record.Offset)
+	}
+	delete(p.again, record.Offset)
+	p.freeShare(holder{bank: w.bank})
+	a, invalid := p.message.decode(own(record))
+	switch {
+	case invalid != nil:
+		p.refuseRecord(record, "", invalid)
+	case w.reason != pix.ReasonNone:
+		p.refuseRecord(record, w.bank, conflictOf(a.kind, &a.order, w.reason))
+	default:
+		p.take(a, true, now)
+	}
+}
+
+// take begins an order, or makes it wait for one in flight. again: it waited before.
+func (p *partition) take(a arrival, again bool, now time.Time) {
+	refusal := pix.ReasonNone
+	if f, isCopy := p.first(&a, again); f != nil {
+		p.offsets.take(a.record.Offset)
+		switch {
+		case p.wait(f, &a, isCopy):
+			return
+		case isCopy:
+			p.engine.refused(a.order.ID.Payer(), pix.ReasonTooManyCopies)
+			p.refuseRecord(a.record, a.order.ID.Payer(), tooManyCopies(a.order.ID))
+			return
+		}
+		refusal = pix.ReasonTooManyReturns
+	}
+	p.begin(a, refusal, now)
+}
+
+// begin begins an order. refusal is why it cannot be held now, if that is known.
+func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
+	if p.flights[a.order.ID] != nil {
+		broken("an id is in flight once: %s", a.order.ID)
+	}
+	f := &flight{kind: a.kind, record: a.record, hopAt: now}
+	p.flights[a.order.ID] = f
+	refusal = cmp.Or(refusal, p.refusal(&a), p.pace.refusal(&a.order, p.engine.config.Deadline, now))
+	if original := a.kind.key(&a.order); *original != a.order.ID {
+		if f.shares = p.takeShare(holder{bank: a.order.ID.Payer()}); !f.shares || !p.returns.allow(*original, now) {
+			refusal = cmp.Or(refusal, pix.ReasonTooManyReturns)
+		}
+	}
+	var command payment.Command
+	f.payment, command = a.kind.begin(a.order, now, p.engine.config.Deadline, refusal)
+	p.perform(f, command, now)
+}
+
+// refusal returns why this engine would refuse a new order, or ReasonNone.
+func (p *partition) refusal(a *arrival) pix.Reason {
+	reason, silent := p.engine.participants.refusal(&a.order)
+	if reason == pix.ReasonNone && silent && p.engine.shares.usedUp(questionsOf(&a.order)) {
+		reason = pix.ReasonPayeePSPBusy
+	}
+	return reason
+}
+
+// written takes the ledger's result of the flight's chain.
+func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
+	purpose := f.writing
+	if f.writing = chainNone; purpose == chainNone {
+		broken("a chain has one result: order %s", f.payment.Order.ID)
+	}
+	p.engine.metrics.chains.count(purpose, result.Status)
+	p.took(f)
+	var command payment.Command
+	if purpose == chainReserve {
+		p.engine.crash.Pass(afterPhase1Answered)
+		reservation, err := f.kind.reservationOf(result)
+		if err != nil {
+			p.effects.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
+			return
+		}
+		if reservation.Taken {
+			p.engine.metrics.redelivered.Inc()
+		}
+		p.engine.metrics.hops.reserve.Observe(now.Sub(f.hopAt).Seconds())
+		p.pace.hold.observe(now.Sub(f.hopAt))
+		command = f.payment.Reserved(reservation)
+	} else {
+		p.engine.crash.Pass(afterPhase2Answered)
+		resolution, err := f.kind.resolutionOf(result)
+		if err != nil {
+			p.effects.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
+			return
+		}
+		p.engine.metrics.hops.resolve.Observe(now.Sub(f.hopAt).Seconds())
+		if purpose != chainReceipt { // its time began with a look-up
+			p.pace.resolve.observe(now.Sub(f.hopAt))
+		}
+		f.decided = resolution == payment.Written
+		command = f.payment.Resolved(resolution)
+	}
+	p.perform(f, command, now)
+}
+
+// respond takes a PSP's response. It counts only for a payment that waits for this PSP.
+func (p *partition) respond(r *response, now time.Time) {
+	p.engine.crash.Pass(afterResponseRead)
+	f := p.flights[r.id]
+	switch {
+	case f == nil:
+		p.engine.metrics.responses.unknown.Inc()
+		return
+	case f.payment.Order.Payee.ISPB != r.psp:
+		p.engine.metrics.responses.invalid.Inc()
+		if counts := p.engine.unasked.add(r.psp); counts != nil {
+			p.engine.log.Warn("dropped responses of PSPs that were not asked, such as this one",
+				zap.Stringer("end_to_end_id", r.id), zap.String("asked", string(f.payment.Order.Payee.ISPB)), zap.Any("by_ispb", counts))
+		}
+		return
+	case !f.payment.WaitsForBank():
+		p.engine.metrics.responses.late.Inc()
+		return
+	}
+	command := f.payment.Responded(r.accepted, r.reason, now)
+	if late := command.Reason == pix.ReasonPayeePSPSilent; late {
+		p.engine.metrics.responses.late.Inc()
+	} else {
+		p.engine.metrics.responses.used.Inc()
+		p.engine.metrics.hops.authorize.Observe(now.Sub(f.hopAt).Seconds())
+		p.pace.answer.observe(now.Sub(f.hopAt))
+		p.blamesAnother(r)
+	}
+	p.stopWaiting(f, now, true)
+	f.hopAt = now
+	p.perform(f, command, now)
+}
+
+// blamesAnother counts and logs a rejection with a code that is not a bank's to give.
+func (p *partition) blamesAnother(r *response) {
+	if r.code == r.reason {
+		return
+	}
+	p.engine.metrics.recoded.Inc()
+	if counts := p.engine.recoded.add(r.psp); counts != nil {
+		p.engine.log.Warn("PSPs rejected with reason codes of the ledger or the engine, such as this one: reported as LQ03",
+			zap.Stringer("end_to_end_id", r.id), zap.Stringer("reason_code", r.code), zap.Any("by_ispb", counts))
+	}
+}
+
+// tick ends the wait of payments whose deadline has passed.
+func (p *partition) tick(now time.Time) {
+	if p.nextDue.IsZero() || now.Before(p.nextDue) {
+		return
+	}
+	p.nextDue = time.Time{}
+	for _, f := range p.flights {
+		if !f.payment.WaitsForBank() {
+			continue
+		}
+		if command := f.payment.Ticked(now); command.Action != payment.Wait {
+			p.stopWaiting(f, now, false)
+			f.hopAt = now
+			p.perform(f, command, now)
+		} else {
+			p.noteDue(f)
+		}
+	}
+}
+
+// inspected takes what a look-up found.
+func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
+	p.took(f)
+	if f.glimpse && len(found) > 0 {
+		f.glimpse = false
+		p.ids = f.kind.lookUp(p.ids[:0], &f.payment.Order)
+		p.effects.lookUp(p, f, p.ids)
+		return
+	}
+	trace, holds, more := f.kind.read(&f.payment.Order, found, p.ids[:0])
+	if p.ids = more; len(more) > 0 {
+		p.effects.lookUp(p, f, more)
+		return
+	}
+	if trace.Decided {
+		f.verdict, f.decided = trace.Verdict, true
+	}
+	command := f.payment.Inspected(trace, now)
+	if command.Action == payment.DeadLetter {
+		f.judgement = judgement{command.Reason, trace.Decided, holds}
+	}
+	p.perform(f, command, now)
+}
+
+// end takes the acknowledgement of the report or the dead letter. It finishes the record,
+// and judges what waited for it.
+func (p *partition) end(f *flight, now time.Time) {
+	p.engine.crash.Pass(afterReportAcknowledged)
+	order, outcome := &f.payment.Order, f.payment.Outcome
+	if p.flights[order.ID] != f {
+		broken("an order ends once: %s", order.ID)
+	}
+	isReport := outcome != payment.Outcome{}
+	if isReport {
+		f.kind.count(p.engine.metrics, order, outcome)
+		p.engine.refused(order.ID.Payer(), outcome.Reason)
+		if outcome.Settled {
+			p.engine.metrics.settled(now)
+		}
+		p.engine.metrics.hops.report.Observe(now.Sub(f.hopAt).Seconds())
+		p.pace.report.observe(now.Sub(f.hopAt))
+		p.engine.metrics.acceptToReport.Observe(now.Sub(order.AcceptedAt).Seconds())
+	}
+	if !isReport {
+		p.freeShare(holder{bank: order.ID.Payer()})
+	}
+	p.finish(f.record)
+	p.leave(f)
+}

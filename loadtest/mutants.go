@@ -24,9 +24,10 @@ func mutantsCommand() *cobra.Command {
 		Use:   "mutants",
 		Short: "Plants bugs in the product, and shows which judge finds each",
 		Long: `Builds the clearing house once for each planted bug, and runs worlds in virtual time (see make
-simulate) until all are judged. The same worlds without a bug must be clean. Prints a table in
-Markdown. A bug that is found in less than half of its worlds is found by luck.
-Exit code 1 if a bug survives, or is found by luck.`,
+simulate) until all are judged, and a sure test beside the code if the bug names one. Without a bug
+the same worlds and tests must be clean. Prints a table in Markdown. A bug that is found in less
+than two of three worlds is found by luck, unless a sure test finds it. A world that does not end
+is no verdict. Exit code 1 if a bug survives, or is found by luck.`,
 		Example: "  loadtest mutants --worlds 8 --seed 1001\n  loadtest mutants --run 'seal|deadline'",
 		Args:    cobra.NoArgs,
 	}

@@ -16,12 +16,18 @@ type Mutant struct {
 	Bug  string // what it does wrong
 	// Test is anyWorld, which knows nothing of the bug, or a scenario of loadtest/simulation that
 	// brings about what the bug needs.
-	Test  string
+	Test string
 	Edits []Edit
 }
 
 // anyWorld is the test that is the world of any seed.
 const anyWorld = "TestWorld"
+
+// Sure is a test that leaves nothing to chance: two runs of it see the same.
+type Sure struct {
+	Folder string // of its package, from the repository's root
+	Test   string
+}
 
 // Edit replaces a text that stands in a file exactly once. The file is of the product: the
 // judges stay as they are.

@@ -3,6 +3,7 @@ package mutants
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"go/ast"
 	"go/importer"
 	"go/parser"
@@ -35,6 +36,11 @@ func TestEveryMutantCanBePlanted(t *testing.T) {
 				t.Errorf("mutant %s: %s is not of the product", m.Name, e.File)
 			}
 			folders[filepath.Dir(e.File)] = true
+		}
+	}
+	for name := range sure {
+		if !names[name] {
+			t.Errorf("a sure test is for %s, which is no mutant", name)
 		}
 	}
 	packages := list(t, root, folders)
@@ -135,5 +141,42 @@ func TestFindingsNameTheirJudge(t *testing.T) {
 	}
 	if got, is := crashed("--- FAIL: TestWorld\n    put: connection refused\n"); is {
 		t.Errorf("a failed test is no crash: %+v", got)
+	}
+}
+
+// A world that broke off proves nothing, whatever it had planned.
+func TestABrokenOffWorldIsNoVerdict(t *testing.T) {
+	killed := errors.New("signal: killed")
+	file := filepath.Join(t.TempDir(), "result")
+	for name, at := range map[string]struct {
+		result, output string
+		failed         error
+		found          int
+		silent         bool
+	}{
+		"clean":                 {result: `{"Ended":true}`},
+		"found":                 {result: `{"Ended":true,"Problems":["load: 3 failures","  E1: no report"]}`, found: 1},
+		"killed":                {result: `{"Problems":["the world did not end"]}`, failed: killed, silent: true},
+		"killed, after results": {result: `{"Ended":true,"Problems":["load: 3 failures"]}`, failed: killed, found: 1},
+		"killed at once":        {failed: killed, silent: true},
+		"a broken law":          {result: `{"Problems":["the world did not end"]}`, output: "panic: broken law: an offset is finished once", failed: killed, found: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(file, []byte(at.result), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			found, silent := read(at.output, at.failed, anyWorld, file)
+			if len(found) != at.found || (silent != "") != at.silent {
+				t.Errorf("%d findings %v, silent %q; want %d, silent %t", len(found), found, silent, at.found, at.silent)
+			}
+		})
+	}
+	row := Row{Worlds: 3, Silent: 3, Judges: map[string]int{}}
+	if !row.ByLuck() || !strings.HasPrefix(row.verdict(), "NO VERDICT") {
+		t.Errorf("three worlds without a verdict: %s", row.verdict())
+	}
+	row.Sure = &SureRow{Test: "TestX", Caught: true}
+	if row.ByLuck() {
+		t.Error("what a sure test finds is no luck")
 	}
 }

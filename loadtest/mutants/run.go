@@ -1,7 +1,6 @@
 package mutants
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -31,23 +30,36 @@ type Config struct {
 }
 
 // worldMax bounds the real time of a world: a mutant may never end.
-const worldMax = time.Minute
+const worldMax = 2 * time.Minute
+
+// sureMax bounds the real time of a sure test.
+const sureMax = 10 * time.Minute
 
 // Row is what became of one mutant.
 type Row struct {
 	Name   string         `json:"name"`
 	Bug    string         `json:"bug"`
-	Test   string         `json:"test"`   // that lives the worlds
-	Judges map[string]int `json:"judges"` // who found it in how many worlds
-	Caught int            `json:"caught"` // in so many worlds
+	Test   string         `json:"test"`       // that lives the worlds
+	Judges map[string]int `json:"judges"`     // who found it in how many worlds
+	Caught int            `json:"caught"`     // in so many worlds
+	Silent int            `json:"no_verdict"` // so many worlds broke off before a judge spoke
 	Worlds int            `json:"worlds"`
 	First  int            `json:"first"`   // the first world that was caught, from 1; 0: none
 	Took   float64        `json:"seconds"` // of all worlds up to that one
 	Says   string         `json:"says"`    // the first finding
+	Sure   *SureRow       `json:"sure,omitempty"`
 }
 
-// ByLuck reports whether the mutant was caught in less than half of its worlds, or never.
-func (r Row) ByLuck() bool { return 2*r.Caught < r.Worlds }
+// SureRow is what the sure test of a mutant found.
+type SureRow struct {
+	Test   string  `json:"test"`
+	Caught bool    `json:"caught"`
+	Took   float64 `json:"seconds"`
+	Says   string  `json:"says"`
+}
+
+// ByLuck reports whether the mutant was caught in less than two of three worlds and by no sure test.
+func (r Row) ByLuck() bool { return 3*r.Caught < 2*r.Worlds && (r.Sure == nil || !r.Sure.Caught) }
 
 // Run judges the same worlds without a bug, and then with each mutant's. An error means that
 // mutants could not run, or that the judges complain about the product itself.
@@ -104,17 +116,33 @@ func Run(ctx context.Context, config Config) ([]Row, error) {
 // control runs the worlds of the mutants without a bug.
 func (c Config) control(ctx context.Context, wanted []Mutant, folder string) error {
 	began := time.Now()
-	tests := map[string]bool{}
+	tests, sures := map[string]bool{}, map[Sure]bool{}
 	for _, m := range wanted {
 		tests[m.Test] = true
+		if test, has := sure[m.Name]; has {
+			sures[test] = true
+		}
 	}
 	for _, test := range slices.Sorted(maps.Keys(tests)) {
 		row, err := c.judge(ctx, Mutant{Name: "control", Test: test}, folder, runtime.GOMAXPROCS(0))
 		if err != nil {
 			return err
 		}
-		if row.Caught > 0 {
-			return fmt.Errorf("without a planted bug %s fails in %d of %d worlds (%s), so it proves nothing about mutants: %s", test, row.Caught, row.Worlds, row.Who(), row.Says)
+		if row.Caught+row.Silent > 0 {
+			return fmt.Errorf("without a planted bug %s fails in %d of %d worlds (%s), so it proves nothing about mutants: %s", test, row.Caught+row.Silent, row.Worlds, row.Who(), row.Says)
+		}
+	}
+	for test := range sures {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			return err
+		}
+		row, err := c.try(ctx, Mutant{Name: "control"}, test, folder)
+		os.RemoveAll(folder)
+		if err != nil {
+			return err
+		}
+		if row.Caught {
+			return fmt.Errorf("without a planted bug %s fails, so it proves nothing about mutants: %s", test.Test, row.Says)
 		}
 	}
 	fmt.Fprintf(c.Output, "mutants: %d worlds of each of %d tests are clean without a planted bug (%.0f s)\n", c.Worlds, len(tests), time.Since(began).Seconds())
@@ -128,7 +156,14 @@ func (c Config) judge(ctx context.Context, m Mutant, folder string, atOnce int) 
 		return row, err
 	}
 	defer os.RemoveAll(folder)
-	program, err := c.build(ctx, m, folder)
+	if test, has := sure[m.Name]; has {
+		found, err := c.try(ctx, m, test, folder)
+		if err != nil {
+			return row, err
+		}
+		row.Sure = &found
+	}
+	program, err := c.build(ctx, m, folder, "loadtest/simulation")
 	if err != nil {
 		return row, err
 	}
@@ -151,6 +186,10 @@ func (c Config) judge(ctx context.Context, m Mutant, folder string, atOnce int) 
 			row.Took += w.took.Seconds()
 		}
 		if len(w.findings) == 0 {
+			if w.silent != "" {
+				row.Silent++
+				row.Says = cmp.Or(row.Says, "no verdict: "+w.silent)
+			}
 			continue
 		}
 		row.Caught++
@@ -168,25 +207,54 @@ func (c Config) judge(ctx context.Context, m Mutant, folder string, atOnce int) 
 	return row, nil
 }
 
-// build builds the program of one world, as loadtest/simulation does, with the bug in it.
-func (c Config) build(ctx context.Context, m Mutant, folder string) (program string, err error) {
+// try runs the sure test of a mutant.
+func (c Config) try(ctx context.Context, m Mutant, test Sure, folder string) (row SureRow, err error) {
+	program, err := c.build(ctx, m, folder, test.Folder)
+	if err != nil {
+		return row, err
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, sureMax)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, "-test.run=^"+test.Test+"$", "-test.failfast", "-test.timeout=0")
+	command.Dir = filepath.Join(c.Root, test.Folder)
+	output, err := run(command)
+	row = SureRow{Test: test.Test, Took: time.Since(began).Seconds()}
+	if ctx.Err() != nil {
+		return row, fmt.Errorf("mutant %s: %s did not end within %v", m.Name, test.Test, sureMax)
+	}
+	if f, is := crashed(output); is {
+		row.Caught, row.Says = true, f.says
+	} else if said := failures(output); err != nil && len(said) > 0 { // what a test only logs comes before its part that fails
+		row.Caught, row.Says = true, strings.SplitN(said[len(said)-1], "\n", 2)[0]
+	} else if err != nil {
+		return row, fmt.Errorf("mutant %s: %s: %w\n%s", m.Name, test.Test, err, output)
+	}
+	return row, nil
+}
+
+// build builds the tests of a package with the bug in them, those of worlds as
+// loadtest/simulation does.
+func (c Config) build(ctx context.Context, m Mutant, folder, tests string) (program string, err error) {
 	overlay, err := m.overlay(c.Root, folder)
 	if err != nil {
 		return "", err
 	}
-	program = filepath.Join(folder, "world")
-	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-tags", "synctests", "-overlay", overlay, "-o", program, "./loadtest/simulation")
+	program = filepath.Join(folder, filepath.Base(tests)+".test")
+	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-tags", "synctests", "-overlay", overlay, "-o", program, "./"+tests)
 	command.Dir = c.Root
-	if output, err := command.CombinedOutput(); err != nil {
+	if output, err := run(command); err != nil {
 		return "", fmt.Errorf("cannot build the mutant %s: %w\n%s", m.Name, err, output)
 	}
 	return program, nil
 }
 
-// world is what became of one world.
+// world is what became of one world. Without a finding, silent says why no judge spoke; if
+// that is empty, too, all judges are content.
 type world struct {
 	took     time.Duration
 	findings []finding
+	silent   string
 }
 
 func (c Config) live(ctx context.Context, program, test string, seed uint64, file string) world {
@@ -196,37 +264,53 @@ func (c Config) live(ctx context.Context, program, test string, seed uint64, fil
 	command := exec.CommandContext(ctx, program, "-test.run=^"+test+"$", "-test.v", "-test.timeout=0", "-seed="+strconv.FormatUint(seed, 10), "-result="+file)
 	command.Dir = filepath.Join(c.Root, "loadtest/simulation")
 	command.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(file)) // a world does not clean up
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) }
-	command.WaitDelay = 10 * time.Second
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	err := command.Run()
+	output, err := run(command)
 	w := world{took: time.Since(began)}
-	if f, is := crashed(output.String()); is { // its result says at most what was planned
-		w.findings = append(w.findings, f)
+	if ctx.Err() != nil {
+		w.silent = fmt.Sprintf("it did not end within %v of real time", worldMax)
 		return w
 	}
-	var result struct{ Problems []string }
-	text, readErr := os.ReadFile(file)
-	switch {
-	case test != anyWorld: // a scenario writes none
-		result.Problems, readErr = failures(output.String()), nil
-	case readErr == nil:
-		readErr = json.Unmarshal(text, &result)
+	w.findings, w.silent = read(output, err, test, file)
+	return w
+}
+
+// run runs a command to its end, and returns all that it says. The kernel kills it when this
+// program ends.
+func run(command *exec.Cmd) (output string, err error) {
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.WaitDelay = 10 * time.Second
+	said, err := command.CombinedOutput()
+	return string(said), err
+}
+
+// read returns what the judges of a world say, or why they say nothing.
+func read(output string, failed error, test, file string) (found []finding, silent string) {
+	if f, is := crashed(output); is { // its result says at most what was planned
+		return []finding{f}, ""
 	}
-	for _, problem := range result.Problems {
-		if f, is := findingIn(problem); is {
-			w.findings = append(w.findings, f)
+	problems := failures(output)
+	if test == anyWorld { // a scenario writes no result
+		var result struct {
+			Ended    bool
+			Problems []string
+		}
+		if text, err := os.ReadFile(file); err == nil {
+			err = json.Unmarshal(text, &result)
+			failed = cmp.Or(failed, err)
+		}
+		if result.Ended {
+			problems = append(problems, result.Problems...)
 		}
 	}
-	switch {
-	case len(w.findings) > 0:
-	case ctx.Err() != nil:
-		w.findings = append(w.findings, finding{"world", fmt.Sprintf("it does not end within %v", worldMax)})
-	case err != nil || readErr != nil:
-		w.findings = append(w.findings, finding{"world", strings.TrimSpace(output.String())})
+	for _, problem := range problems {
+		if f, is := findingIn(problem); is {
+			found = append(found, f)
+		}
 	}
-	return w
+	if len(found) == 0 && failed != nil {
+		silent = fmt.Sprintf("%v: %s", failed, strings.TrimSpace(output))
+	}
+	return found, silent
 }
 
 // finding is what one judge says.

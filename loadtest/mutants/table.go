@@ -26,20 +26,50 @@ func (r Row) Who() string {
 }
 
 func (r Row) verdict() string {
-	switch {
-	case r.Caught == 0:
-		return "SURVIVES"
-	case r.ByLuck():
-		return fmt.Sprintf("BY LUCK: %d of %d worlds (%s)", r.Caught, r.Worlds, r.Who())
+	said := fmt.Sprintf("%s (%s)", r.worlds(), r.Who())
+	if r.Sure != nil {
+		said += ", " + r.sure()
 	}
-	return fmt.Sprintf("%d of %d worlds (%s)", r.Caught, r.Worlds, r.Who())
+	switch {
+	case r.Silent == r.Worlds && (r.Sure == nil || !r.Sure.Caught):
+		return "NO VERDICT: " + said + ": " + r.Says
+	case r.ByLuck() && r.Caught > 0:
+		return "BY LUCK: " + said
+	case r.ByLuck():
+		return "SURVIVES: " + said
+	}
+	return said
+}
+
+// worlds says in how many worlds the bug was found.
+func (r Row) worlds() string {
+	said := fmt.Sprintf("%d of %d", r.Caught, r.Worlds)
+	if r.Silent > 0 {
+		said += fmt.Sprintf(", no verdict in %d", r.Silent)
+	}
+	return said
+}
+
+// sure says whether the sure test found the bug.
+func (r Row) sure() string {
+	switch {
+	case r.Sure == nil:
+		return "–"
+	case r.Sure.Caught:
+		return fmt.Sprintf("`%s` in %.1f s", r.Sure.Test, r.Sure.Took)
+	}
+	return fmt.Sprintf("missed by `%s`", r.Sure.Test)
 }
 
 // Write prints the rows in Markdown.
 func Write(w io.Writer, rows []Row) {
-	fmt.Fprintln(w, "| planted bug | lived in | caught in worlds | by, in worlds | seconds until then | first finding |\n|---|---|---|---|---|---|")
+	fmt.Fprintln(w, "| planted bug | lived in | caught in worlds | by, in worlds | seconds until then | by a sure test | first finding |\n|---|---|---|---|---|---|---|")
 	for _, r := range rows {
-		says := strings.ReplaceAll(r.Says, "|", "/")
+		says := r.Says
+		if r.Caught == 0 && r.Sure != nil {
+			says = r.Sure.Says
+		}
+		says = strings.ReplaceAll(says, "|", "/")
 		if cut := []rune(says); len(cut) > saysMax {
 			says = string(cut[:saysMax]) + "…"
 		}
@@ -51,7 +81,7 @@ func Write(w io.Writer, rows []Row) {
 		if r.Test != anyWorld {
 			lived = "`" + r.Test + "`"
 		}
-		fmt.Fprintf(w, "| %s | %s | %d of %d | %s | %s | %s |\n", r.Bug, lived, r.Caught, r.Worlds, r.Who(), took, says)
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s |\n", r.Bug, lived, r.worlds(), r.Who(), took, r.sure(), says)
 	}
 }
 

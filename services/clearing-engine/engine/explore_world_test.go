@@ -122,8 +122,9 @@ type state struct {
 type actor struct {
 	state *state // which it makes
 	p     *partition
-	next  int64 // offset
-	jobs  []job // whose results have not come back yet
+	next  int64    // offset
+	jobs  []job    // whose results have not come back yet
+	sent  []func() // acknowledgements of records that this event has produced
 	// One bit for each record: it has arrived; a report of its id was made since.
 	arrived, told   uint64
 	finished, saved uint64 // its offset is finished; a commit said so
@@ -183,10 +184,28 @@ func (a *actor) nameFirst(*partition) { a.state.breaks("a named log is named aga
 func (a *actor) fail(err error) { a.state.breaks("an engine stops: %v", err) }
 
 // produce stores a record at once. An engine that dies before Kafka has stored it leaves what an
-// engine leaves that dies before this event. Its acknowledgement comes when it comes.
+// engine leaves that dies before this event. Its acknowledgement comes when it comes: after this
+// event at the earliest.
 func (a *actor) produce(record *kgo.Record, acknowledged func()) {
 	a.state.stored(a, record)
-	acknowledged()
+	a.sent = append(a.sent, acknowledged)
+}
+
+// await makes a job of each acknowledgement to come, and of what the partition told itself.
+func (a *actor) await() {
+	for _, result := range a.p.inbox.take(nil) {
+		if result.kind == reported || result.kind == deadLettered {
+			a.state.breaks("a record counts as stored before Kafka has acknowledged it")
+		}
+		a.jobs = append(a.jobs, job{event: result, done: true})
+	}
+	for _, acknowledged := range a.sent {
+		acknowledged()
+	}
+	a.sent = nil
+	for _, result := range a.p.inbox.take(nil) {
+		a.jobs = append(a.jobs, job{event: result, done: true})
+	}
 }
 
 func (s *state) breaks(format string, arguments ...any) {
@@ -321,9 +340,7 @@ func (s *state) after(m move, inPlace bool) (next *state) {
 		a.state, next.engines[m.of] = next, a
 		a.p.engine.on.Now = next.now
 		do(a)
-		for _, result := range a.p.inbox.take(nil) {
-			a.jobs = append(a.jobs, job{event: result, done: true})
-		}
+		a.await()
 		next.checkFinished(a)
 		a.description = a.describe()
 	}

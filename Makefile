@@ -132,7 +132,7 @@ simulate: SEED = 1
 simulate: ## break the clearing house in virtual time, one world for each seed, and judge each; shows the first seed that fails, runs it 20 times more, and looks for its smallest part that fails: make simulate SEEDS=100 SEED=7; a part of one world: make simulate SEEDS=1 SEED=7 ARGS='-payments 50 -faults 3,17'
 	go test -count=1 -tags synctests -timeout 24h -v -run '^TestWorlds$$' ./loadtest/simulation -args -seeds $(SEEDS) -seed $(SEED) -repeat 20 -shrink 10m $(ARGS)
 
-mutants: WORLDS = 6
+mutants: WORLDS = 3
 mutants: SEED = 1
 mutants: build ## plant each bug of loadtest/mutants in a build of its own, and show which judge of the simulated worlds finds it: make mutants WORLDS=12 SEED=1001 ARGS='--run seal'
 	@bin/loadtest mutants --worlds $(WORLDS) --seed $(SEED) $(ARGS)

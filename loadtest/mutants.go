@@ -32,7 +32,7 @@ is no verdict. Exit code 1 if a bug survives, or is found by luck.`,
 		Args:    cobra.NoArgs,
 	}
 	command.Flags().StringVar(&run, "run", "", "only bugs whose names match this regular expression")
-	command.Flags().IntVar(&config.Worlds, "worlds", 6, "worlds of each bug")
+	command.Flags().IntVar(&config.Worlds, "worlds", 3, "worlds of each bug")
 	command.Flags().Uint64Var(&config.Seed, "seed", 1, "seed of the first world; the others follow")
 	command.Flags().StringVar(&json, "json", "", "also write the table to this file as JSON")
 	command.RunE = func(command *cobra.Command, _ []string) (err error) {

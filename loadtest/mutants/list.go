@@ -88,7 +88,7 @@ var All = []Mutant{
 	{"busy-for-nothing", "one payment in sixteen is refused with LQ02 although its bank answers", anyWorld, []Edit{
 		{engine + "limits.go", "	open, stuck := asked.count()\n", "	open, stuck := asked.count()\n	if order.AmountCentavos%16 == 0 {\n		return pix.ReasonPayeePSPBusy, false\n	}\n"},
 	}},
-	{"too-late-for-nothing", "an order older than a second is refused with LQ10", anyWorld, []Edit{
+	{"too-late-for-nothing", "an order older than a second is refused with LQ10", "TestEngineCutFromEverything", []Edit{
 		{engine + "overload.go", "> deadline-p.need(deadline) {", "> time.Second {"},
 	}},
 	{"silent-for-nothing", "one payment in sixteen is refused with AB03 on arrival", anyWorld, []Edit{

@@ -16,7 +16,7 @@ type Mutant struct {
 	Bug  string // what it does wrong
 	// Test is anyWorld, which knows nothing of the bug, or a scenario of loadtest/simulation that
 	// brings about what the bug needs.
-	Test string
+	Test  string
 	Edits []Edit
 }
 

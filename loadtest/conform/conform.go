@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 // Config says which bank is tried, and how.
@@ -57,7 +59,7 @@ func (r *Report) Passed() bool {
 	return true
 }
 
-// nobody is a bank that nothing answers for: who responds in its name answers for all banks.
+// nobody is a bank without software. Only a simulator of all banks answers for it.
 const nobody = "99999998"
 
 // counterpart is the clearing house, as the bank sees it.
@@ -69,16 +71,26 @@ type counterpart struct {
 	partitions  int32
 	random      *rand.Rand
 	asked       int
+	early       *question // asked before the bank started; nil if it runs already
 	questions   map[string]*question
 	responses   map[string][]response // of questions, in the order in which they came
-	strange     []string              // records that are no response
+	writers     map[int64]bool        // producer ids of the responses: the bank's
+	strays      []stray
+	next        map[int32]int64 // the offset of each partition of responses that is read next
 	process     *exec.Cmd
+}
+
+// stray is a record that responds to nothing that was asked here. Its writer need not be the bank.
+type stray struct {
+	response
+	err error // why it is no response at all
 }
 
 // Run tries a bank.
 func Run(ctx context.Context, config Config) (*Report, error) {
 	c := &counterpart{
 		Config: config, bank: config.Bank, payer: "10000001", seals: config.Seals, questions: map[string]*question{}, responses: map[string][]response{},
+		writers: map[int64]bool{}, next: map[int32]int64{},
 		random: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)),
 	}
 	if c.payer == c.bank {
@@ -89,46 +101,46 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	}
 	defer c.client.Close()
 	if len(config.Command) > 0 {
+		c.early = c.ask()
+		if err := c.send(ctx, c.early.record()); err != nil {
+			return nil, err
+		}
 		if err := c.startBank(); err != nil {
 			return nil, err
 		}
-		defer c.stopBank(syscall.SIGTERM)
+		defer c.stopBank(syscall.SIGKILL)
 	}
 	report := &Report{}
 	answers := true
-	for _, check := range checks {
+	for i, check := range checks {
 		line := Line{Check: check.name, Section: check.section}
 		switch {
 		case !answers:
 			line.Skipped = "the bank answers nothing"
-		case check.kills && len(config.Command) == 0:
-			line.Skipped = "give the bank's command behind --, so that it can be killed"
+		case check.starts && len(config.Command) == 0:
+			line.Skipped = "give the bank's command behind --, so that it can be started and killed"
 		default:
 			config.Log("%s …", check.name)
 			wrong, err := check.try(ctx, c)
-			if err != nil {
+			var why untried
+			if err != nil && !errors.As(err, &why) {
 				return nil, err
 			}
-			line.Wrong = wrong
+			line.Wrong, line.Skipped = wrong, string(why)
 		}
 		report.Lines = append(report.Lines, line)
-		answers = answers && len(c.responses) > 0
+		answers = answers && (i == 0 || len(c.responses) > 0) // who misses the first may read from the end
 	}
-	for _, rule := range rules {
-		line := Line{Check: rule.name, Section: rule.section}
-		if rule.section == "the-seal" && c.seals == nil {
-			line.Skipped = "no file of secrets: set ANSWER_KEYS_FILE"
-		}
-		for id, responses := range c.responses {
-			for i := range responses {
-				if wrong := rule.broken(c, c.questions[id], &responses[i]); wrong != "" {
-					line.Wrong = append(line.Wrong, fmt.Sprintf("the response to %s: %s", id, wrong))
-				}
-			}
-		}
-		report.Lines = append(report.Lines, line)
+	c.stopBank(syscall.SIGTERM)
+	if err := c.drain(ctx); err != nil {
+		return nil, err
 	}
-	report.Lines = append(report.Lines, Line{Check: "writes nothing else", Section: "topics", Wrong: c.strange})
+	report.Lines = append(report.Lines, c.judge()...)
+	line, err := c.judgeStrays(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report.Lines = append(report.Lines, line)
 	report.Questions = len(c.questions)
 	for _, responses := range c.responses {
 		report.Responses += len(responses)
@@ -136,25 +148,130 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	return report, nil
 }
 
+// judge holds all responses against the rules.
+func (c *counterpart) judge() (lines []Line) {
+	for _, rule := range rules {
+		line := Line{Check: rule.name, Section: rule.section}
+		switch {
+		case len(c.responses) == 0:
+			line.Skipped = "there is no response"
+		case rule.section == "the-seal" && c.seals == nil:
+			line.Skipped = "no file of secrets: set ANSWER_KEYS_FILE"
+		default:
+			for id, responses := range c.responses {
+				for i := range responses {
+					if wrong := rule.broken(c, c.questions[id], &responses[i]); wrong != "" {
+						line.Wrong = append(line.Wrong, fmt.Sprintf("the response to %s: %s", id, wrong))
+					}
+				}
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// judgeStrays tells what else the bank wrote. It may answer what an engine, or an earlier run, asked.
+func (c *counterpart) judgeStrays(ctx context.Context) (Line, error) {
+	line := Line{Check: "writes nothing else", Section: "topics"}
+	if len(c.responses) == 0 {
+		line.Skipped = "there is no response"
+		return line, nil
+	}
+	c.strays = slices.DeleteFunc(c.strays, func(s stray) bool { return !c.writers[s.record.ProducerID] })
+	if len(c.strays) == 0 {
+		return line, nil
+	}
+	asked, err := c.askedByOthers(ctx)
+	if err != nil {
+		return line, err
+	}
+	for _, s := range c.strays {
+		if s.err != nil || !asked[s.EndToEndId] {
+			line.Wrong = append(line.Wrong, s.String())
+		}
+	}
+	return line, nil
+}
+
+func (s *stray) String() string {
+	if s.err != nil {
+		return fmt.Sprintf("partition %d, offset %d is no AuthorizationResponse: %v", s.record.Partition, s.record.Offset, s.err)
+	}
+	return fmt.Sprintf("partition %d, offset %d responds to %.40q, which nobody asked it", s.record.Partition, s.record.Offset, s.EndToEndId)
+}
+
+// askedByOthers reads every question to the bank that Kafka still has.
+func (c *counterpart) askedByOthers(ctx context.Context) (map[string]bool, error) {
+	admin := kadm.NewClient(c.client)
+	starts, err := admin.ListStartOffsets(ctx, stream.AuthorizationRequests)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", stream.AuthorizationRequests, err)
+	}
+	reader, err := c.reader(starts)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	asked, next := map[string]bool{}, map[int32]int64{}
+	starts.Each(func(o kadm.ListedOffset) { next[o.Partition] = o.Offset })
+	ends, err := admin.ListCommittedOffsets(ctx, stream.AuthorizationRequests)
+	if err != nil {
+		return nil, err
+	}
+	return asked, read(ctx, reader, c.Within, func() bool { return reached(ends, next) }, func(record *kgo.Record) {
+		next[record.Partition] = record.Offset + 1
+		var q pixv1.AuthorizationRequest
+		if !record.Attrs.IsControl() && q.UnmarshalVT(record.Value) == nil && q.GetPayee().GetIspb() == string(c.bank) {
+			asked[q.EndToEndId] = true
+		}
+	})
+}
+
+// reached reports whether everything below the ends was read.
+func reached(ends kadm.ListedOffsets, next map[int32]int64) bool {
+	all := true
+	ends.Each(func(end kadm.ListedOffset) { all = all && next[end.Partition] >= end.Offset })
+	return all
+}
+
+// drain reads what was written until now.
+func (c *counterpart) drain(ctx context.Context) error {
+	ends, err := kadm.NewClient(c.client).ListCommittedOffsets(ctx, stream.AuthorizationResponses)
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", stream.AuthorizationResponses, err)
+	}
+	return c.read(ctx, c.Within, func() bool { return reached(ends, c.next) })
+}
+
+// reader reads from these offsets. Control records count too, so that the end can be reached.
+func (c *counterpart) reader(from kadm.ListedOffsets) (*kgo.Client, error) {
+	return kgo.NewClient(append(slices.Clone(c.Kafka), kgo.ClientID("conform"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ConsumePartitions(from.KOffsets()))...)
+}
+
 // connect reads responses from now on.
 func (c *counterpart) connect(ctx context.Context) error {
-	client, err := kgo.NewClient(append(c.Kafka, kgo.ClientID("conform"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequiredAcks(kgo.AllISRAcks()))...)
+	client, err := kgo.NewClient(append(slices.Clone(c.Kafka), kgo.ClientID("conform"))...)
 	if err != nil {
 		return err
 	}
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, stream.AuthorizationResponses, stream.AuthorizationRequests)
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, stream.AuthorizationResponses)
 	if err == nil {
 		err = ends.Error()
 	}
 	if err != nil {
-		client.Close()
-		return fmt.Errorf("cannot read the topics of authorizations: %w", err)
+		return fmt.Errorf("cannot read %s: %w", stream.AuthorizationResponses, err)
 	}
-	c.partitions = int32(len(ends[stream.AuthorizationRequests]))
-	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.AuthorizationResponses: ends.KOffsets()[stream.AuthorizationResponses]})
-	c.client = client
-	return nil
+	ends.Each(func(end kadm.ListedOffset) { c.next[end.Partition] = end.Offset })
+	c.partitions = int32(len(c.next))
+	c.client, err = c.reader(ends)
+	return err
 }
 
 // send asks questions. It returns when Kafka has stored them.
@@ -164,30 +281,39 @@ func (c *counterpart) send(ctx context.Context, records ...*kgo.Record) error {
 
 // read takes what the bank has written, for a time or until it is enough.
 func (c *counterpart) read(ctx context.Context, within time.Duration, enough func() bool) error {
+	return read(ctx, c.client, within, enough, c.take)
+}
+
+func read(ctx context.Context, client *kgo.Client, within time.Duration, enough func() bool, take func(*kgo.Record)) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	for !enough() && ctx.Err() == nil {
-		fetches := c.client.PollFetches(ctx)
+	for !enough() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		fetches := client.PollFetches(ctx)
 		for _, failed := range fetches.Errors() {
 			if !errors.Is(failed.Err, context.DeadlineExceeded) {
 				return fmt.Errorf("cannot read %s: %w", failed.Topic, failed.Err)
 			}
 		}
-		fetches.EachRecord(c.take)
+		fetches.EachRecord(take)
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
 func (c *counterpart) take(record *kgo.Record) {
-	r, err := responseOf(record)
-	switch {
-	case err != nil:
-		c.strange = append(c.strange, fmt.Sprintf("partition %d, offset %d is no AuthorizationResponse: %v", record.Partition, record.Offset, err))
-	case c.questions[r.EndToEndId] != nil:
-		c.responses[r.EndToEndId] = append(c.responses[r.EndToEndId], r)
-	case r.Ispb == string(c.bank), r.Ispb == nobody:
-		c.strange = append(c.strange, fmt.Sprintf("partition %d, offset %d responds to %.40q, which nobody asked", record.Partition, record.Offset, r.EndToEndId))
+	c.next[record.Partition] = record.Offset + 1
+	if record.Attrs.IsControl() {
+		return
 	}
+	r, err := responseOf(record)
+	if err == nil && c.questions[r.EndToEndId] != nil {
+		c.responses[r.EndToEndId] = append(c.responses[r.EndToEndId], r)
+		c.writers[record.ProducerID] = true
+		return
+	}
+	c.strays = append(c.strays, stray{r, err})
 }
 
 // answered asks questions. It returns those without a new response in time.
@@ -237,9 +363,13 @@ func (c *counterpart) startBank() error {
 
 // stopBank ends the bank and what it started. After a while it does so without asking.
 func (c *counterpart) stopBank(signal syscall.Signal) {
+	if c.process == nil {
+		return
+	}
 	_ = syscall.Kill(-c.process.Process.Pid, signal) // it may have ended
 	const patience = 10 * time.Second
 	timer := time.AfterFunc(patience, func() { _ = syscall.Kill(-c.process.Process.Pid, syscall.SIGKILL) })
 	defer timer.Stop()
 	_ = c.process.Wait() // how it ended is not judged
+	c.process = nil
 }

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
@@ -61,9 +63,13 @@ type bankWithABug struct {
 	seal          func([]byte) []byte
 	isOurs        func(*pixv1.AuthorizationRequest) bool
 	decide        func(*pixv1.AuthorizationRequest) *pixv1.AuthorizationResponse
+	also          func(*pixv1.AuthorizationResponse) bool // changes a second response, and reports whether to send it
 	stopsAtBad    bool
 	onlyOnce      bool
+	strict        bool
 	onlyPartition int32 // -1: all
+
+	stopsAtBadReply bool
 }
 
 func (b *bankWithABug) run(ctx context.Context, client *kgo.Client) {
@@ -79,21 +85,36 @@ func (b *bankWithABug) run(ctx context.Context, client *kgo.Client) {
 			if stop || !b.isOurs(&request) || b.onlyOnce && answered[request.EndToEndId] || b.onlyPartition >= 0 && record.Partition != b.onlyPartition {
 				return
 			}
+			if b.strict && len(request.ProtoReflect().GetUnknown()) > 0 {
+				return
+			}
+			if b.stopsAtBadReply && request.ReplyPartition < 0 {
+				stop = true
+				return
+			}
 			answered[request.EndToEndId] = true
-			value, err := b.decide(&request).MarshalVT()
-			if err != nil {
-				panic(err)
+			response := b.decide(&request)
+			b.write(ctx, client, &request, response)
+			if b.also(response) {
+				b.write(ctx, client, &request, response)
 			}
-			response := &kgo.Record{Topic: stream.AuthorizationResponses, Partition: b.reply(&request), Key: []byte(b.key(request.EndToEndId)), Value: value}
-			if seal := b.seal(value); seal != nil {
-				response.Headers = []kgo.RecordHeader{{Key: keys.SealHeader, Value: seal}}
-			}
-			client.Produce(ctx, response, nil)
 		})
 		if stop {
 			return
 		}
 	}
+}
+
+func (b *bankWithABug) write(ctx context.Context, client *kgo.Client, request *pixv1.AuthorizationRequest, response *pixv1.AuthorizationResponse) {
+	value, err := response.MarshalVT()
+	if err != nil {
+		panic(err)
+	}
+	record := &kgo.Record{Topic: stream.AuthorizationResponses, Partition: b.reply(request), Key: []byte(b.key(request.EndToEndId)), Value: value}
+	if seal := b.seal(value); seal != nil {
+		record.Headers = []kgo.RecordHeader{{Key: keys.SealHeader, Value: seal}}
+	}
+	client.Produce(ctx, record, nil)
 }
 
 // Each bug that a bank may have is told, by the check that aims at it. A bank without a bug passes.
@@ -108,13 +129,13 @@ func TestABanksBugIsTold(t *testing.T) {
 		"another key":               {func(b *bankWithABug) { b.key = strings.ToLower }, "keys a response by its end_to_end_id", "its key is"},
 		"no seal":                   {func(b *bankWithABug) { b.seal = func([]byte) []byte { return nil } }, "seals each response", "no header seal"},
 		"the seal of another value": {func(b *bankWithABug) { b.seal = func([]byte) []byte { return b.seals.Seal(bankOfTests, []byte("x")) } }, "seals each response", "is not the HMAC-SHA-256"},
-		"answers for all banks":     {func(b *bankWithABug) { b.isOurs = func(*pixv1.AuthorizationRequest) bool { return true } }, "leaves the questions to other banks alone", "which nobody asked"},
+		"answers for all banks":     {func(b *bankWithABug) { b.isOurs = func(*pixv1.AuthorizationRequest) bool { return true } }, "leaves the questions to other banks alone", "was a question to bank"},
 		"answers in the name of all banks": {func(b *bankWithABug) {
 			b.isOurs = func(*pixv1.AuthorizationRequest) bool { return true }
 			b.decide = func(r *pixv1.AuthorizationRequest) *pixv1.AuthorizationResponse {
 				return &pixv1.AuthorizationResponse{EndToEndId: r.EndToEndId, Ispb: r.Payee.Ispb, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
 			}
-		}, "leaves the questions to other banks alone", "which nobody asked"},
+		}, "leaves the questions to other banks alone", "was a question to bank"},
 		"a reason with a yes": {func(b *bankWithABug) { b.deciding(func(r *pixv1.AuthorizationResponse) { r.ReasonCode = "AC06" }) }, "accepts without a reason, rejects with one that is a bank's to give", "must be empty"},
 		"a reason of the engine": {func(b *bankWithABug) {
 			b.deciding(func(r *pixv1.AuthorizationResponse) {
@@ -128,11 +149,41 @@ func TestABanksBugIsTold(t *testing.T) {
 					r.Status, r.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, "AC06"
 				}
 			})
-		}, "gives a repeated question the same response", "then"},
-		"answers once":                 {func(b *bankWithABug) { b.onlyOnce = true }, "gives a repeated question the same response", silent},
-		"reads one partition":          {func(b *bankWithABug) { b.onlyPartition = 1 }, "answers in every partition, for every reply partition", silent},
-		"stops at what cannot be read": {func(b *bankWithABug) { b.stopsAtBad = true }, "goes on after what is no question", silent},
-		"reads aborted transactions":   {func(b *bankWithABug) { b.options = []kgo.Opt{kgo.FetchIsolationLevel(kgo.ReadUncommitted())} }, "does not answer what was never asked: an aborted transaction", "isolation.level=read_committed"},
+		}, "gives each question one response, the same each time", "then"},
+		"answers once": {func(b *bankWithABug) { b.onlyOnce = true }, "answers a repeated question", silent},
+		"answers twice, and differently": {func(b *bankWithABug) {
+			b.also = func(r *pixv1.AuthorizationResponse) bool {
+				r.Status, r.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, "AC06"
+				return true
+			}
+		}, "gives each question one response, the same each time", "then"},
+		"answers what nobody asked": {func(b *bankWithABug) {
+			b.also = func(r *pixv1.AuthorizationResponse) bool {
+				r.EndToEndId = strings.ToLower(r.EndToEndId)
+				return true
+			}
+		}, "writes nothing else", "which nobody asked it"},
+		"answers in another name as well": {func(b *bankWithABug) {
+			b.also = func(r *pixv1.AuthorizationResponse) bool {
+				r.Ispb = "10000004"
+				return true
+			}
+		}, "responds in its own name", "must be 10000005"},
+		"answers when its customer pays another bank": {func(b *bankWithABug) {
+			b.isOurs = func(r *pixv1.AuthorizationRequest) bool {
+				return r.Payee.Ispb == string(bankOfTests) || r.Payer.Ispb == string(bankOfTests)
+			}
+		}, "leaves the questions to other banks alone", "was a question to bank"},
+		"does not answer when its customer pays": {func(b *bankWithABug) {
+			b.isOurs = func(r *pixv1.AuthorizationRequest) bool {
+				return r.Payee.Ispb == string(bankOfTests) && r.Payer.Ispb != string(bankOfTests)
+			}
+		}, "answers when its own customer pays", silent},
+		"stops at a partition that does not exist": {func(b *bankWithABug) { b.stopsAtBadReply = true }, "goes on after what is no question", silent},
+		"refuses fields that it does not know":     {func(b *bankWithABug) { b.strict = true }, "ignores fields that it does not know", silent},
+		"reads one partition":                      {func(b *bankWithABug) { b.onlyPartition = 1 }, "answers in every partition, for every reply partition", silent},
+		"stops at what cannot be read":             {func(b *bankWithABug) { b.stopsAtBad = true }, "goes on after what is no question", silent},
+		"reads aborted transactions":               {func(b *bankWithABug) { b.options = []kgo.Opt{kgo.FetchIsolationLevel(kgo.ReadUncommitted())} }, "does not answer what was never asked: an aborted transaction", "isolation.level=read_committed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,10 +217,70 @@ func TestABanksBugIsTold(t *testing.T) {
 	}
 }
 
+// What a sandbox does is no fault of the bank: its broker refuses transactions, its simulator answers
+// for all other banks, and the bank answers what an earlier run asked.
+func TestASandboxIsNoFaultOfTheBank(t *testing.T) {
+	refuse := func(cluster *kfake.Cluster) {
+		cluster.ControlKey(kmsg.InitProducerID.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			asked := request.(*kmsg.InitProducerIDRequest)
+			if asked.TransactionalID == nil {
+				return nil, nil, false
+			}
+			response := asked.ResponseKind().(*kmsg.InitProducerIDResponse)
+			response.ErrorCode = kerr.TransactionalIDAuthorizationFailed.Code
+			return response, nil, true
+		})
+	}
+	early := &pixv1.AuthorizationRequest{EndToEndId: "E1000000120261122174500000abcdef", Payee: &pixv1.Account{Ispb: string(bankOfTests)}}
+	for check, line := range try(t, func(*Config) {}, func(broker *kit.Broker, file string) {
+		broker.Control(refuse)
+		seals, err := keys.ReadSeals(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := early.MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		record := &kgo.Record{Topic: stream.AuthorizationRequests, Value: value}
+		if err := broker.Client().ProduceSync(t.Context(), record).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		b, simulator := newBank(seals), newBank(nil)
+		b.also = func(r *pixv1.AuthorizationResponse) bool {
+			again := r.EndToEndId != early.EndToEndId
+			r.EndToEndId = early.EndToEndId
+			return again
+		}
+		simulator.isOurs = func(r *pixv1.AuthorizationRequest) bool { return r.Payee.Ispb != string(bankOfTests) }
+		simulator.decide = func(r *pixv1.AuthorizationRequest) *pixv1.AuthorizationResponse {
+			return &pixv1.AuthorizationResponse{EndToEndId: r.EndToEndId, Ispb: r.Payee.Ispb, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
+		}
+		for _, bank := range []*bankWithABug{b, simulator} {
+			go bank.run(t.Context(), broker.Client(append(bank.options, kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...))
+		}
+	}) {
+		if len(line.Wrong) > 0 {
+			t.Errorf("%s: %q", check, line.Wrong)
+		}
+	}
+}
+
+// A bank that says nothing has passed nothing.
+func TestASilentBankPassesNothing(t *testing.T) {
+	for check, line := range try(t, func(config *Config) { config.Within = time.Second }, func(*kit.Broker, string) {}) {
+		if line.Skipped == "" && len(line.Wrong) == 0 {
+			t.Errorf("%s: passed", check)
+		}
+	}
+}
+
 func newBank(seals keys.Seals) *bankWithABug {
 	b := &bankWithABug{seals: seals, onlyPartition: -1, options: []kgo.Opt{kgo.FetchIsolationLevel(kgo.ReadCommitted())}}
 	b.reply = func(r *pixv1.AuthorizationRequest) int32 { return r.ReplyPartition }
 	b.key = func(id string) string { return id }
+	b.also = func(*pixv1.AuthorizationResponse) bool { return false }
 	b.seal = func(value []byte) []byte { return b.seals.Seal(bankOfTests, value) }
 	b.isOurs = func(r *pixv1.AuthorizationRequest) bool { return r.Payee.Ispb == string(bankOfTests) }
 	b.deciding(func(*pixv1.AuthorizationResponse) {})

@@ -77,6 +77,12 @@ var rules = []struct {
 		}
 		return ""
 	}},
+	{"gives each question one response, the same each time", "being-asked", func(c *counterpart, q *question, r *response) string {
+		if first := &c.responses[q.EndToEndId][0]; !r.same(first) {
+			return fmt.Sprintf("first %s, then %s", first, r)
+		}
+		return ""
+	}},
 	{"keys a response by its end_to_end_id", "topics", func(_ *counterpart, q *question, r *response) string {
 		if string(r.record.Key) != q.EndToEndId {
 			return fmt.Sprintf("its key is %.40q", r.record.Key)

@@ -48,6 +48,9 @@ func (b *Broker) Start(more ...kfake.Opt) {
 	b.cluster = cluster
 }
 
+// Control changes how the running broker answers, with kfake.Cluster.ControlKey.
+func (b *Broker) Control(change func(*kfake.Cluster)) { change(b.cluster) }
+
 // Stop closes the broker and its connections.
 func (b *Broker) Stop() {
 	if b.cluster != nil {

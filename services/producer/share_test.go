@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
 )
 
@@ -99,8 +100,14 @@ func TestABankHasFewStreamsOfItsSettlements(t *testing.T) {
 	p.AwaitNeed("kafka", false)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	ask := func(ctx context.Context, ispb string) int {
-		return p.ofBank(ctx, r.of(t, ispb), "GET", "/v1/settlements?participant="+ispb, http.NoBody).StatusCode //nolint:bodyclose // ofBank closes it
+	follow := func(ctx context.Context, holder, ispb string) int {
+		return p.ofBank(ctx, r.of(t, holder), "GET", "/v1/settlements?participant="+ispb, http.NoBody).StatusCode //nolint:bodyclose // ofBank closes it
+	}
+	ask := func(ctx context.Context, ispb string) int { return follow(ctx, ispb, ispb) }
+	for n := range 8 { // the central bank's streams take none of the bank's places
+		if status := follow(ctx, keys.CentralBank, "10000001"); status != http.StatusOK {
+			t.Fatalf("stream %d of the central bank: %d", n+1, status)
+		}
 	}
 	first, end := context.WithCancel(ctx)
 	for n := range 8 {
@@ -112,11 +119,18 @@ func TestABankHasFewStreamsOfItsSettlements(t *testing.T) {
 			t.Fatalf("stream %d: %d", n+1, status)
 		}
 	}
-	if status := ask(ctx, "10000001"); status != http.StatusTooManyRequests {
-		t.Errorf("a ninth stream gets %d", status)
+	for _, holder := range []string{"10000001", keys.CentralBank} {
+		if status := follow(ctx, holder, "10000001"); status != http.StatusTooManyRequests {
+			t.Errorf("a ninth stream of %s gets %d", holder, status)
+		}
 	}
-	if status := ask(ctx, "10000002"); status != http.StatusOK {
-		t.Errorf("another bank gets %d", status)
+	for _, holder := range []string{"10000002", keys.CentralBank} {
+		if status := follow(ctx, holder, "10000002"); status != http.StatusOK {
+			t.Errorf("streams of another bank: %s gets %d", holder, status)
+		}
+	}
+	if metrics := p.metrics(); !strings.Contains(metrics, "pix_producer_settlement_streams 18\n") || !strings.Contains(metrics, "pix_producer_settlement_streams_refused_total 2\n") {
+		t.Error("the metrics do not count 18 streams and 2 refusals")
 	}
 	end()
 	for until := time.Now().Add(kit.Patience); ask(ctx, "10000001") != http.StatusOK; time.Sleep(20 * time.Millisecond) {

@@ -41,8 +41,10 @@ type Feed struct {
 
 	waits, streams, reading *web.Pool
 	followersMu             sync.Mutex
-	followers               map[pix.ISPB]int // open streams of a participant's settlements
-	histories               chan int         // numbers of the clients that may read the past; a permit of reading is for one
+	followers               map[follower]int // open streams of settlements
+	following               prometheus.Gauge
+	followersRefused        prometheus.Counter
+	histories               chan int // numbers of the clients that may read the past; a permit of reading is for one
 }
 
 // New registers the metrics. Waits and streams end with stopping.
@@ -51,12 +53,14 @@ func New(stopping context.Context, config Config, ledger *query.Ledger, watcher 
 		waits:     pools.Pool("waits", "WAITS_MAX", config.WaitsMax),
 		streams:   pools.Pool("streams", "STREAMS_MAX", config.StreamsMax),
 		reading:   pools.Pool("histories", "SETTLEMENT_HISTORIES_MAX", config.HistoriesMax),
-		histories: make(chan int, config.HistoriesMax), followers: map[pix.ISPB]int{},
+		histories: make(chan int, config.HistoriesMax), followers: map[follower]int{},
+		following:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_producer_settlement_streams", Help: "Open streams of participants' settlements."}),
+		followersRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_settlement_streams_refused_total", Help: "Refused streams of settlements: the caller has as many open of the same participant as it may."}),
 	}
 	for number := range config.HistoriesMax {
 		f.histories <- number
 	}
-	registry.MustRegister(
+	registry.MustRegister(f.following, f.followersRefused,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_waits", Help: "Submissions that wait for the outcome of their payment."}, func() float64 { return float64(f.waits.Taken()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_streams", Help: "Open streams of events."}, func() float64 { return float64(f.streams.Taken()) }))
 	return f

@@ -33,11 +33,12 @@ func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer f.streams.Free(caller)
-	if problem := f.join(participant); problem != nil {
+	follower := follower{caller, participant}
+	if problem := f.join(follower); problem != nil {
 		problem.Write(w)
 		return
 	}
-	defer f.leave(participant)
+	defer f.leave(follower)
 	ctx, done := f.bound(r, f.config.StreamTimeMax)
 	defer done()
 	s := &settlementStream{Feed: f, caller: caller, participant: participant, at: at, events: web.StartEvents(w, f.config.WriteTimeout)}
@@ -48,28 +49,38 @@ func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// followersMax bounds the streams of one participant's settlements. All of them say the same, and
-// each writes every report: with its whole share of streams, a bank with many payments would
-// keep this process busy for itself.
+// followersMax bounds one caller's streams of one participant's settlements. All of them say the
+// same, and each writes every report: with its whole share of streams, a bank with many payments
+// would keep this process busy for itself.
 const followersMax = 8
 
-func (f *Feed) join(participant pix.ISPB) *web.Problem {
+// follower is a caller that follows a participant. Each has places of its own, so the central
+// bank, which follows any participant, takes none of theirs.
+type follower struct {
+	caller      string
+	participant pix.ISPB
+}
+
+func (f *Feed) join(who follower) *web.Problem {
 	f.followersMu.Lock()
 	defer f.followersMu.Unlock()
-	if f.followers[participant] >= followersMax {
+	if f.followers[who] >= followersMax {
+		f.followersRefused.Inc()
 		return &web.Problem{Type: web.Kind("busy"), Title: "Too many streams of one participant", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
-			Field: "participant", Value: participant, Rule: fmt.Sprintf("at most %d open streams of a participant's settlements", followersMax),
+			Field: "participant", Value: who.participant, Rule: fmt.Sprintf("at most %d open streams of a caller for a participant's settlements", followersMax),
 			Detail: "all of them say the same: read one, or try again when one has ended"}
 	}
-	f.followers[participant]++
+	f.followers[who]++
+	f.following.Inc()
 	return nil
 }
 
-func (f *Feed) leave(participant pix.ISPB) {
+func (f *Feed) leave(who follower) {
 	f.followersMu.Lock()
 	defer f.followersMu.Unlock()
-	if f.followers[participant]--; f.followers[participant] == 0 {
-		delete(f.followers, participant)
+	f.following.Dec()
+	if f.followers[who]--; f.followers[who] == 0 {
+		delete(f.followers, who)
 	}
 }
 

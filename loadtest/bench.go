@@ -41,6 +41,7 @@ func benchCommand() *cobra.Command {
 	}
 	f := command.Flags()
 	f.StringSliceVar(&config.Parts, "parts", bench.DefaultParts, "what to measure; all for everything")
+	f.StringVar(&config.Rows, "rows", "", "measure only the rows with this in their names; empty: all rows of the parts")
 	f.IntVar(&config.Passes, "runs", 1, "passes over everything; with more than one the tables show the spread")
 	f.IntVar(&config.Payments, "payments", 1_000_000, "payments of each maximum")
 	f.IntVar(&config.CeilingPayments, "ceiling-payments", 1_000_000, "payments of the ledger alone; as many as of a maximum, because the ledger slows down as it grows")

@@ -37,6 +37,7 @@ type Config struct {
 	Dir, BinDir        string
 	Population         sandbox.Population
 	Parts              []string
+	Rows               string   // a part of the names of the rows to measure; empty: all of the parts
 	Passes             int      // passes over everything
 	Payments           int      // of each maximum
 	CeilingPayments    int      // of each ceiling
@@ -61,7 +62,7 @@ type Config struct {
 type Run struct {
 	OfferedPerSecond int // 0: as fast as it goes
 	Payments         int
-	PerSecond        float64       // settled in the steady window; ledger alone: of the whole run; HTTP API: operations
+	PerSecond        float64       // settled in the steady window, or refused where nothing settles; ledger alone: of the whole run; HTTP API: operations
 	Ratio            float64       // to the ceiling of the same pass
 	Latency          *load.Latency // until settled; HTTP API: of a request
 	Reads            *load.Latency // of the balance reads meanwhile
@@ -74,6 +75,7 @@ type Run struct {
 	Ledger           meter.Ledger  // requests of the engines
 	Profile          *Profile      // of the first engine
 	InFlight         *InFlight     // of the first engine
+	Course           []load.Second // what settled in each second, where Load does not say it
 	Load             *load.Result
 	Audit            string  // its verdict
 	BusyBefore       float64 // share of the processors that others used in the second before the run
@@ -366,7 +368,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	run.Hops, run.Ledger, run.Load = counted.Hops(), counted.Ledger(), result
 	run.PerSecond = result.SteadyPerSecond
 	if run.PerSecond == 0 { // too short for a steady window
-		run.PerSecond = result.SettledPerSecond
+		run.PerSecond = cmp.Or(result.SettledPerSecond, float64(result.Rejected)/result.Seconds)
 	}
 	run.Latency = result.Latency("settled")
 	if run.Profile != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -42,6 +43,9 @@ type Overload struct {
 	RefusedEach   float64 // payments refused a second
 	RefusalMicros float64 // p50 of a refusal: 429 for a whole request
 	NormalAfter   float64 // seconds from the end of the load until payments settle within a second again
+	// GeneratorShare is the CPU that the load generator takes while it offers, in processors: the
+	// system has that much less.
+	GeneratorShare float64
 }
 
 const (
@@ -130,6 +134,7 @@ func (c Config) overloadDoor(ctx context.Context, s *stack.Stack, callers *calle
 		all = append(all, shown)
 	}
 	began = time.Now()
+	used := cpuUsed()
 	var sending errgroup.Group
 	for _, d := range all {
 		each := time.Duration(float64(c.BatchLines) / (r.times * o.Maximum) * float64(time.Second))
@@ -144,6 +149,7 @@ func (c Config) overloadDoor(ctx context.Context, s *stack.Stack, callers *calle
 		return err
 	}
 	lasted := time.Since(began).Seconds()
+	o.GeneratorShare = (cpuUsed() - used).Seconds() / lasted
 	settled := 0
 	for _, d := range all {
 		settled += d.outcomes.settledSince(began)
@@ -178,47 +184,59 @@ func (c Config) overloadKafka(ctx context.Context, s *stack.Stack, callers *call
 	if err != nil {
 		return err
 	}
-	config := load.Config{
+	result, err := load.Run(ctx, load.Config{
 		Stream: s.Kafka(), Population: population, Mix: settling, MixName: "settling", Seed: 2,
 		Rate: 1e6, WaitForRoom: true, OutstandingMax: c.OutstandingMax, Payments: r.payments / 4, DrainTimeout: reportsMax,
-	}
-	result, err := load.Run(ctx, config)
+	})
 	if err != nil {
 		return err
 	}
 	if o.Maximum = max(result.SteadyPerSecond, result.SettledPerSecond); !result.Passed {
 		return errors.New("the run is not valid: " + result.Verdict())
 	}
-	config.Seed, config.Rate, config.WaitForRoom, config.OutstandingMax = 3, r.times*o.Maximum, false, 10_000_000
-	lasts := max(c.RateDuration, kafkaLasts)
-	config.Payments = int(config.Rate * lasts.Seconds())
-	config.Allowed = []pix.Reason{pix.ReasonTooLate, pix.ReasonPayeePSPSilent}
-	normal := make(chan error, 1)
-	go func() {
-		time.Sleep(lasts)
-		var err error
-		o.NormalAfter, err = normalAfter(ctx, callers, probes)
-		normal <- err
-	}()
-	if result, err = load.Run(ctx, config); err != nil {
-		return errors.Join(err, <-normal)
-	}
-	if err := <-normal; err != nil {
+	kafka, err := s.Kafka().Options()
+	if err != nil {
 		return err
 	}
-	if !result.Passed {
-		return errors.New("the run is not valid: " + result.Verdict())
+	d, err := newDirect(ctx, kafka, population, settling)
+	if err != nil {
+		return err
 	}
-	seconds := int(lasts.Seconds())
+	lasts := max(c.RateDuration, kafkaLasts)
+	used := cpuUsed()
+	d.start(ctx, lasts)
+	err = d.send(ctx, r.times*o.Maximum)
+	o.GeneratorShare = (cpuUsed() - used).Seconds() / time.Since(d.began).Seconds()
+	if err == nil {
+		o.NormalAfter, err = normalAfter(ctx, callers, probes)
+	}
+	if err == nil {
+		err = d.drain(ctx)
+	}
+	d.close()
+	if err = errors.Join(err, d.wrong); err != nil {
+		return err
+	}
 	settled := 0
-	for _, second := range result.PerSecond[:min(seconds, len(result.PerSecond))] {
+	for _, second := range d.settled {
 		settled += second.Settled
 	}
-	run.Load, run.PerSecond = result, float64(settled)/lasts.Seconds()
-	o.Offered, o.Accepted, o.Settled = config.Rate, result.Sent, result.Settled
-	o.RefusedEach = float64(result.Rejected) / result.Seconds
-	run.Latency = result.Latency("settled")
+	run.Course, run.PerSecond = d.settled, float64(settled)/lasts.Seconds()
+	o.Offered, o.Accepted, o.Settled = float64(d.sent.Load())/lasts.Seconds(), int(d.sent.Load()), settled+d.late
+	o.RefusedEach = float64(o.Accepted-o.Settled) / max(1, d.last.Sub(d.firstRefusal).Seconds())
+	fmt.Fprintf(c.Log, "refused: %v, the first %.0f s after the load began, the last %.0f s\n", d.refused, d.firstRefusal.Sub(d.began).Seconds(), d.last.Sub(d.began).Seconds())
+	latency := d.latency.Latency("settled")
+	run.Latency = &latency
 	return nil
+}
+
+// cpuUsed is the CPU time of this process.
+func cpuUsed() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // offers sends requests over HTTP.
@@ -441,8 +459,8 @@ func normalAfter(ctx context.Context, callers *callers, probes []orderRequest) (
 
 // overloadTable shows what comes of offering too much.
 func (r *Result) overloadTable() report.Table {
-	table := report.Table{Title: "Overload", Head: []string{"", "maximum", "offered/s", "settled/s", "of the maximum", "refused/s", "a refusal, µs", "accepted", "of which settled", "p50", "p99", "normal after"},
-		Note: "The maximum is measured before, the same way. Of the front door, refused is 429 and nothing done; a refusal is that of a whole request, p50. Single requests come beside such batches, and all but settled/s is theirs. Of Kafka, refused is LQ10 or AB03. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again"}
+	table := report.Table{Title: "Overload", Head: []string{"", "maximum", "offered/s", "settled/s", "of the maximum", "refused/s", "a refusal, µs", "accepted", "of which settled", "p50", "p99", "normal after", "generator"},
+		Note: "The maximum is measured just before on the same stack, in a closed loop: in batches over HTTP, also for single requests, and by the generator of part maximum for Kafka. Over HTTP, refused is 429 and nothing done, and a refusal is that of a whole request, p50. Single requests come beside batches of that many times the maximum: offered, refused, a refusal, accepted, settled, p50 and p99 are theirs, the rest is of both. Straight to Kafka, accepted is all that was written, and refused is LQ10 or AB03, from the first refusal to the last. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again. Generator: the CPU that the load generator takes meanwhile, in processors; the system has that much less"}
 	for _, row := range r.Rows {
 		if row.Figures[overloadFigures] == nil {
 			continue
@@ -450,7 +468,7 @@ func (r *Result) overloadTable() report.Table {
 		of := func(name string) float64 { return row.spread(overloadFigures, name).median }
 		settled := row.spread(runFigures, "per_second").median
 		cells := []string{row.Name, thousands(int(of("maximum"))), thousands(int(of("offered"))), thousands(int(settled)), percent(settled / max(1, of("maximum"))),
-			thousands(int(of("refused"))), "", thousands(int(of("accepted"))), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median), fmt.Sprintf("%.1f", of("normal_after"))}
+			thousands(int(of("refused"))), "", thousands(int(of("accepted"))), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median), fmt.Sprintf("%.1f", of("normal_after")), fmt.Sprintf("%.2f", of("generator_share"))}
 		if us := of("refusal_us"); us > 0 {
 			cells[6] = fmt.Sprintf("%.0f", us)
 		}
@@ -459,12 +477,13 @@ func (r *Result) overloadTable() report.Table {
 	return table
 }
 
-// drawOverload draws what settles of what is offered, and how long it takes, for each way.
+// drawOverload draws what settles of what is offered, and how long it takes, for each way. Rows
+// of single requests are left out: what is offered there is a fraction of what settles.
 func (r *Result) drawOverload() *plot.Drawing {
 	lines := map[operation][2]plot.Series{}
 	most, slowest := 0.0, 1.0
 	var names []string
-	ways := []operation{overBatches, overSingles, overKafka}
+	ways := []operation{overBatches, overKafka}
 	for i, way := range ways {
 		settled, latency := plot.Series{Color: i}, plot.Series{Color: i}
 		for _, row := range r.Rows {

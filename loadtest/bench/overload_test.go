@@ -56,7 +56,7 @@ func TestARefusedRequestIsOfferedAgain(t *testing.T) {
 func TestOverloadHasATableAndADrawing(t *testing.T) {
 	r := &Result{}
 	for _, row := range everything.rows() {
-		if row.part != overloadPart {
+		if row.over == "" {
 			continue
 		}
 		kept := Row{Part: row.part, Name: row.name}
@@ -72,5 +72,8 @@ func TestOverloadHasATableAndADrawing(t *testing.T) {
 	}
 	if r.drawOverload() == nil || (&Result{}).drawOverload() != nil {
 		t.Error("a drawing without figures, or figures without a drawing")
+	}
+	if singles := (&Result{Rows: r.Rows[2:4]}); singles.Rows[0].way() != overSingles || singles.drawOverload() != nil {
+		t.Error("single requests are drawn, of which less is offered than settles")
 	}
 }

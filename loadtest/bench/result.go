@@ -176,12 +176,12 @@ func (r *Row) add(run Run) {
 	}
 	if o := run.Overload; o != nil {
 		for name, value := range map[string]float64{"maximum": o.Maximum, "offered": o.Offered, "accepted": float64(o.Accepted), "settled": float64(o.Settled),
-			"refused": o.RefusedEach, "refusal_us": o.RefusalMicros, "normal_after": o.NormalAfter} {
+			"refused": o.RefusedEach, "refusal_us": o.RefusalMicros, "normal_after": o.NormalAfter, "generator_share": o.GeneratorShare} {
 			f.add(overloadFigures, name, value)
 		}
 	}
 	if len(r.Verdicts) == 0 {
-		r.Door, r.Profile = run.Door, run.Profile
+		r.Door, r.Profile, r.course = run.Door, run.Profile, run.Course
 		if run.Load != nil {
 			r.course = run.Load.PerSecond
 			r.Curve = curveOf(run.Load.Curve)
@@ -214,6 +214,8 @@ func (r Run) verdict() string {
 	switch {
 	case r.Load != nil:
 		text = r.Load.Verdict() + ". " + r.Audit
+	case r.Course != nil:
+		text = "every order was settled or refused. " + r.Audit
 	case r.Audit != "":
 		text = "every response was right. " + r.Audit
 	}

@@ -63,7 +63,7 @@ var parts = []struct{ name, what string }{
 	{"engines", "the maximum with two and with four engines"},
 	{"banks", "the maximum with 50 and with 500 banks"},
 	{slowBanksPart, "the maximum with banks that answer after 1.0 to 2.5 s, as in PIX, beside one with banks that answer at once; the memory of a payment in flight"},
-	{overloadPart, "two and three times the maximum, in batches and in single requests over HTTP, and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again"},
+	{overloadPart, "two and three times the maximum, in batches and in single requests over HTTP, and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent"},
 	{"hottest", "the maximum with all payments to one payee"},
 	{"customers", "the maximum with many customers"},
@@ -178,13 +178,14 @@ func (c Config) rows() (chosen []row) {
 			all = append(all, over)
 		}
 	}
+	all = append(all, with(overloadPart, "all refused", func(r *row) { r.mix, r.payments = "too-old=1", c.OverloadPayments }))
 	for _, cache := range c.GrowthCaches {
 		all = append(all, row{part: "growth", name: fmt.Sprintf("%s payments, %s of cache", thousands(c.GrowthPayments), cache),
 			payments: c.GrowthPayments, stage: c.GrowthPayments / 4, cacheGrid: cache})
 	}
 	all = append(all, with("profile", "while profiled", func(r *row) { r.profiled = true }))
 	for _, r := range all {
-		if slices.Contains(c.Parts, r.part) {
+		if slices.Contains(c.Parts, r.part) && strings.Contains(r.name, c.Rows) {
 			chosen = append(chosen, r)
 		}
 	}

@@ -31,7 +31,7 @@ func BusyShare() float64 {
 	busy, all := processorSeconds()
 	time.Sleep(time.Second)
 	busyThen, allThen := processorSeconds()
-	return (busyThen - busy) / max(0.01, allThen-all)
+	return min(1, (busyThen-busy)/max(0.01, allThen-all))
 }
 
 // processorSeconds is the time of all processors since boot. Guests are a part of user.

@@ -105,6 +105,13 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	}
 	if done {
 		since = "by an earlier run"
+		kept, err := chart.keepsHistory(ctx)
+		if err != nil {
+			return err
+		}
+		if !kept {
+			say("this ledger keeps no history of reserves, and that cannot be added: payments work, statements of days do not; they need a new ledger")
+		}
 	}
 	if config.AnswerKeysFile != "" {
 		if err := keys.MakeSeals(config.AnswerKeysFile, banks(p)); err != nil {

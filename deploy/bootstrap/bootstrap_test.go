@@ -232,6 +232,33 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 	checkFunded(t, client, p)
 }
 
+// A ledger of a version before statements of days works on, and bootstrap says what it lacks. One
+// that such a version left half done is refused, because reserves would differ.
+func TestALedgerWithoutHistoryIsNamed(t *testing.T) {
+	config := smallConfig(t)
+	config.Ledger, config.Stream = startLedger(t), startKafka(t)
+	client, err := ledger.Connect(config.Ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	old := ledger.NewAccount(ledger.ReserveAccount(config.Population.Bank(0)))
+	old.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16()
+	if results, err := client.CreateAccounts([]tb.Account{config.marker().Issuance(), ledger.NewAccount(ledger.RefusalsAccount), old}); err != nil || len(results) > 0 {
+		t.Fatalf("%v %v", results, err)
+	}
+	if err := Run(t.Context(), config, io.Discard); err == nil || !strings.Contains(err.Error(), "refuses to create the reserve of") || !strings.Contains(err.Error(), "start with an empty ledger") {
+		t.Errorf("half done: %v", err)
+	}
+	if results, err := client.CreateTransfers([]tb.Transfer{config.marker().Transfer()}); err != nil || len(results) > 0 { // as if it had finished
+		t.Fatalf("%v %v", results, err)
+	}
+	var said bytes.Buffer
+	if err := Run(t.Context(), config, &said); err != nil || !strings.Contains(said.String(), "this ledger keeps no history of reserves") {
+		t.Errorf("finished: %v\n%s", err, said.String())
+	}
+}
+
 func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	config := smallConfig(t)
 	config.Ledger, config.Stream = startLedger(t), startKafka(t)
@@ -276,6 +303,9 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	}
 	if want := "3 PSPs with BRL 10.00 in reserve each and 35 customers, funded by an earlier run"; !strings.Contains(said.String(), want) {
 		t.Errorf("a rerun says:\n%swant ... %s", said.String(), want)
+	}
+	if strings.Contains(said.String(), "no history") {
+		t.Errorf("a rerun says:\n%s", said.String())
 	}
 	checkFunded(t, client, config.Population)
 	if !maps.Equal(made, checkKeys()) {

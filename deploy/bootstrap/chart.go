@@ -70,6 +70,15 @@ func (c *chart) populated(ctx context.Context) (bool, error) {
 	return true, c.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
 }
 
+// keepsHistory reports whether the ledger keeps the history of reserves. Versions before statements
+// of days did not ask for it.
+func (c *chart) keepsHistory(ctx context.Context) (bool, error) {
+	found, err := request(ctx, c.config, func() ([]tb.Account, error) {
+		return c.client.LookupAccounts([]tb.Uint128{ledger.ReserveAccount(c.config.Population.Bank(0))})
+	})
+	return err == nil && len(found) == 1 && found[0].AccountFlags().History, err
+}
+
 // Populate creates and funds all accounts with a client of an empty ledger, and writes the marker.
 // Run does it on the ledger of its configuration.
 func Populate(ctx context.Context, config *Config, client tigerbeetle.Client) error {

@@ -166,9 +166,9 @@ func (c *Client) Nop() error {
 	return err
 }
 
-// GetAccountBalances is not modelled.
-func (c *Client) GetAccountBalances(tb.AccountFilter) ([]tb.AccountBalance, error) {
-	panic("ledgermodel: balances of the past are not modelled")
+// GetAccountBalances returns the balances of an account after each of its transfers.
+func (c *Client) GetAccountBalances(filter tb.AccountFilter) ([]tb.AccountBalance, error) {
+	return request(c, 0, 0, func(uint64) []tb.AccountBalance { return c.ledger.accountBalances(filter) })
 }
 
 // GetChangeEvents is not modelled.

@@ -136,8 +136,7 @@ func TestWhatIsNotModelledPanics(t *testing.T) {
 		"an imported account": func() {
 			_, _ = client.CreateAccounts([]tb.Account{{ID: tb.ToUint128(1), Flags: tb.AccountFlags{Imported: true}.ToUint16()}})
 		},
-		"balances of the past": func() { _, _ = client.GetAccountBalances(tb.AccountFilter{}) },
-		"change events":        func() { _, _ = client.GetChangeEvents(tb.ChangeEventsFilter{}) },
+		"change events": func() { _, _ = client.GetChangeEvents(tb.ChangeEventsFilter{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -1,7 +1,6 @@
 // Package ledgermodel is a TigerBeetle ledger in memory, for tests in virtual time, where the
 // server cannot be. It answers as TigerBeetle 0.16.78 does; its tests prove that against the real
-// server. What it does not model panics: imported events, balancing transfers, balances of the
-// past and change events.
+// server. What it does not model panics: imported events, balancing transfers and change events.
 //
 // No service may import it: a test sees to that.
 package ledgermodel
@@ -38,7 +37,8 @@ type Ledger struct {
 // transfer is a transfer and, if it is a pending one, what became of it.
 type transfer struct {
 	tb.Transfer
-	status pendingStatus
+	status                  pendingStatus
+	debitAfter, creditAfter *tb.AccountBalance // of accounts with history
 }
 
 type pendingStatus uint8

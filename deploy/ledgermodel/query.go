@@ -47,6 +47,24 @@ func (l *Ledger) accountTransfers(filter tb.AccountFilter) []tb.Transfer {
 	})
 }
 
+// accountBalances returns the balances of an account with history after each of the transfers that
+// accountTransfers returns.
+func (l *Ledger) accountBalances(filter tb.AccountFilter) []tb.AccountBalance {
+	balances := []tb.AccountBalance{}
+	if account := l.accounts[filter.AccountID]; account == nil || !account.AccountFlags().History {
+		return balances
+	}
+	for _, found := range l.accountTransfers(filter) {
+		t := &l.transfers[l.places[found.ID]]
+		if t.DebitAccountID == filter.AccountID {
+			balances = append(balances, *t.debitAfter)
+		} else {
+			balances = append(balances, *t.creditAfter)
+		}
+	}
+	return balances
+}
+
 func (l *Ledger) queryTransfers(filter tb.QueryFilter) []tb.Transfer {
 	from, to, valid := span(filter.TimestampMin, filter.TimestampMax, filter.Limit)
 	if !valid || filter.Flags >= 1<<1 {

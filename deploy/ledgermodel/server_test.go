@@ -185,7 +185,7 @@ func (tr *trial) open() error {
 		a := tb.Account{ID: tr.id(n), Ledger: tr.ledger(), Code: uint16(1 + n%2), UserData64: n % 3}
 		switch n {
 		case 3, 4, 5:
-			a.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16()
+			a.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true, History: n < 5}.ToUint16()
 		case 6:
 			a.Flags = tb.AccountFlags{CreditsMustNotExceedDebits: true}.ToUint16()
 		case 7:
@@ -267,6 +267,8 @@ func (tr *trial) request(random *rand.Rand, client tigerbeetle.Client) error {
 		return read(tr, tr.queryFilter(random), client.QueryTransfers, (*Ledger).queryTransfers)
 	case 5:
 		return read(tr, tr.queryFilter(random), client.QueryAccounts, (*Ledger).queryAccounts)
+	case 6:
+		return read(tr, tr.accountFilter(random), client.GetAccountBalances, (*Ledger).accountBalances)
 	}
 	var transfers []tb.Transfer
 	for range 1 + random.IntN(4) {

@@ -121,7 +121,20 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 	if flags.ClosingCredit {
 		credit.Flags |= closed
 	}
+	l.remember(place, debit, credit)
 	return tb.TransferOK
+}
+
+// remember keeps the balances after a transfer, of accounts with history.
+func (l *Ledger) remember(place int, debit, credit *tb.Account) {
+	t := &l.transfers[place]
+	after := func(a *tb.Account) *tb.AccountBalance {
+		if !a.AccountFlags().History {
+			return nil
+		}
+		return &tb.AccountBalance{DebitsPending: a.DebitsPending, DebitsPosted: a.DebitsPosted, CreditsPending: a.CreditsPending, CreditsPosted: a.CreditsPosted, Timestamp: t.Timestamp}
+	}
+	t.debitAfter, t.creditAfter = after(debit), after(credit)
 }
 
 // exceeds says which balance an amount would lift above 128 bits.
@@ -223,7 +236,7 @@ func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferF
 		UserData128: orElse(t.UserData128, p.UserData128), UserData64: orElse(t.UserData64, p.UserData64), UserData32: orElse(t.UserData32, p.UserData32),
 		Ledger: p.Ledger, Code: p.Code, Flags: t.Flags, Timestamp: timestamp,
 	}
-	l.insert(&created)
+	made := l.insert(&created)
 	if l.chain != nil {
 		l.chain.ended = append(l.chain.ended, place)
 	}
@@ -238,6 +251,7 @@ func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferF
 		l.transfers[place].status = voided
 		reopen(&p.Transfer, debit, credit)
 	}
+	l.remember(made, debit, credit)
 	return tb.TransferOK
 }
 

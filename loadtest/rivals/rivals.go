@@ -97,7 +97,7 @@ func Opening(p sandbox.Population) Books {
 // limited reports whether an account's debits must not exceed its credits.
 func limited(id ledger.AccountID) bool {
 	kind, _ := ledger.UnpackAccount(id)
-	return kind.Flags() == tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16()
+	return kind.Limited()
 }
 
 // uuid converts an id of TigerBeetle for PostgreSQL, which compares from the first byte.

@@ -32,10 +32,14 @@ const (
 )
 
 // Flags returns the TigerBeetle flags of accounts of the kind. Closing flags are never
-// set: a post to a closed account would burn its id forever.
+// set: a post to a closed account would burn its id forever. The ledger keeps the history of
+// reserves, for statements of days; an account that was created without it never gets it.
 func (k AccountKind) Flags() uint16 {
-	return tb.AccountFlags{DebitsMustNotExceedCredits: k == Reserve || k == Customer}.ToUint16()
+	return tb.AccountFlags{DebitsMustNotExceedCredits: k.Limited(), History: k == Reserve}.ToUint16()
 }
+
+// Limited reports whether accounts of the kind may not be overdrawn.
+func (k AccountKind) Limited() bool { return k == Reserve || k == Customer }
 
 // AccountID packs kind (4 bits), ISPB (42), branch (14) and account number (67). The
 // packing is reversible, so an id needs no look-up and can be read.

@@ -66,7 +66,8 @@ func TestAnUnvalidatedAccountIsNotPacked(t *testing.T) {
 func TestOnlyReservesAndCustomersHaveALimit(t *testing.T) {
 	limit := tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16()
 	for id, want := range map[AccountID]uint16{
-		IssuanceAccount: 0, RefusalsAccount: 0, TransitAccount("12345678"): 0, ReserveAccount("12345678"): limit,
+		IssuanceAccount: 0, RefusalsAccount: 0, TransitAccount("12345678"): 0,
+		ReserveAccount("12345678"): tb.AccountFlags{DebitsMustNotExceedCredits: true, History: true}.ToUint16(),
 		CustomerAccount(pix.Account{ISPB: "12345678", Branch: "0001", Number: "1"}): limit,
 	} {
 		account := NewAccount(id)

@@ -46,6 +46,9 @@ var Rules = map[string]string{
 	"remittance_information": "at most 140 bytes of UTF-8",
 	"participant":            "an ISPB: 8 characters of 0-9 A-Z",
 	"from":                   "start, end, or the id of an event of this stream",
+	"day":                    "a day in São Paulo's time: yyyy-MM-dd, from 2020-01-01 on",
+	"until":                  "a time of that day as in RFC 3339, or its end",
+	"format":                 "json, csv or camt053",
 	"limit":                  "an integer from 1 to PAGE_MAX",
 	"cursor":                 "a next_cursor of an earlier response",
 }

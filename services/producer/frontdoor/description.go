@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -27,6 +28,7 @@ var problemResponses = map[int]struct {
 	401: {"Unknown caller: no key or certificate, or one that is not known.", web.Problem{Type: web.Kind("unknown-caller"), Title: "Unknown caller", Detail: "the key is not known: send one that is in use", Field: "Authorization", Rule: "Bearer KEY, or a client certificate"}},
 	403: {"The caller may not do this: field, value and rule say why.", web.Problem{Type: web.Kind("not-yours"), Title: "Not yours", Detail: "ispb is 10000001 and the caller is 10000002: nothing was done; a participant reads only what is its own", Field: "ispb", Value: "10000001", Rule: "a participant reads only what is its own"}},
 	404: {meaning: "The ledger does not know it."}, // what it is differs from route to route
+	409: {meaning: "The day is not over, or the ledger keeps no history of the reserve.", example: web.Problem{Type: web.Kind("unfinished-day"), Title: "The day is not over", Detail: "what is asked for ends at 2026-01-03T03:00:00Z (2026-01-02 ends at midnight in São Paulo), and the ledger's clock says 2026-01-02T12:00:00Z: ask again after that, or for a part of the day with until", Field: "day", Value: "2026-01-02", Rule: "a day that is over by the ledger's clock"}},
 	413: {"Too large.", web.Problem{Type: web.Kind("too-large"), Title: "Request too large", Detail: "the body has more than 16384 bytes: send at most that"}},
 	422: {"A value is wrong: field, value, rule and code say which and why.", web.Problem{Type: web.Kind("invalid-value"), Title: "Invalid value", Detail: "amount_centavos: it must be at least 1", Field: "amount_centavos", Value: 0, Rule: field.Rules["amount_centavos"], Code: pix.ReasonZeroAmount.String()}},
 	429: {"Too much at once: nothing was done, try again after Retry-After.", web.Problem{Type: web.Kind("busy"), Title: "Too many payments in flight", Detail: "nothing was sent: send the payment again, with this end_to_end_id, after a pause", EndToEndID: exampleID}},
@@ -96,6 +98,11 @@ func describe(api []route) []byte {
 		}
 		for status, response := range route.responses {
 			operation.Responses[strconv.Itoa(status)] = &huma.Response{Description: response.description, Content: body(response)}
+			if status == http.StatusOK {
+				for _, other := range route.others {
+					maps.Copy(operation.Responses["200"].Content, body(other))
+				}
+			}
 			if status == http.StatusOK && route.method == "POST" && route.path != batchPath {
 				operation.Responses["200"].Headers = map[string]*huma.Param{feed.PreferenceApplied: {Schema: &huma.Schema{Type: huma.TypeString}, Description: "wait=N: how long the response may have waited."}}
 			}

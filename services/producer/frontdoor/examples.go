@@ -38,13 +38,25 @@ var (
 		ReturnID: exampleReturnID, OriginalEndToEndID: exampleID, Status: query.Settled, ReservedAt: &reservedAt, ExpiresAt: &expiresAt, DecidedAt: &decidedAt,
 		ReturnReasonCode: "MD06", AmountCentavos: 345, Payer: &examplePayee, Payee: &examplePayer,
 	}
-	exampleSettlement  = feed.Settlement{EndToEndID: exampleID, Status: query.Settled, Payer: &examplePayer, Payee: &examplePayee, AmountCentavos: 12345, ReportedAt: decidedAt}
-	exampleBalance     = query.Balance{PostedCentavos: 99_987_655, PendingOutCentavos: 12345, AvailableCentavos: 99_975_310}
-	exampleStatement   = query.Statement{NextCursor: "1767355200163456789", Lines: []query.StatementLine{{At: decidedAt, Kind: "posted", Direction: "debit", AmountCentavos: 12345, Code: 1, EndToEndID: exampleID}}}
+	exampleSettlement = feed.Settlement{EndToEndID: exampleID, Status: query.Settled, Payer: &examplePayer, Payee: &examplePayee, AmountCentavos: 12345, ReportedAt: decidedAt}
+	exampleBalance    = query.Balance{PostedCentavos: 99_987_655, PendingOutCentavos: 12345, AvailableCentavos: 99_975_310}
+	exampleStatement  = query.Statement{NextCursor: "1767355200163456789", Lines: []query.StatementLine{{At: decidedAt, Kind: "posted", Direction: "debit", AmountCentavos: 12345, Code: 1, EndToEndID: exampleID}}}
+	exampleDay        = query.DayStatement{
+		DayBalances: query.DayBalances{Participant: "10000001", Day: "2026-01-02", From: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), To: time.Date(2026, 1, 3, 3, 0, 0, 0, time.UTC),
+			OpeningCentavos: 1_000_000_000_000, DebitCentavos: 12345, ClosingCentavos: 999_999_987_655},
+		Lines:          []query.DayLine{{At: decidedAt, Kind: "payment", ID: exampleID, Counterparty: "10000002", Direction: "debit", AmountCentavos: 12345, BalanceCentavos: 999_999_987_655}},
+		Counterparties: []query.DaySum{{Counterparty: "10000002", Debits: 1, DebitCentavos: 12345}},
+	}
 	exampleParticipant = query.Participant{
 		ISPB: "10000001", Reserve: query.Balance{PostedCentavos: 999_999_987_655, AvailableCentavos: 999_999_987_655}, Transit: query.Balance{PostedCentavos: -2_099_999_987_655, AvailableCentavos: -2_099_999_987_655},
 		Books: &query.ThreeLegs{FundedCentavos: 1_000_000_000_000, DepositsCentavos: 2_100_000_000_000, Holds: true},
 	}
+)
+
+// Statements of days in other formats than JSON.
+const (
+	exampleDayCSV  = query.DayColumns + "\nopening,2026-01-02T03:00:00Z,,,,,,1000000000000,\nline,2026-01-02T12:00:00.163456789Z,payment," + exampleID + ",10000002,debit,12345,999999987655,\nsum,,,,10000002,debit,12345,,1\nclosing,2026-01-03T03:00:00Z,,,,,,999999987655,1\n"
+	exampleDayCamt = "<Document><BkToCstmrStmt>…</BkToCstmrStmt></Document>"
 )
 
 // serverEvent is one event of a stream as clients see it.

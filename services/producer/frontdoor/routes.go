@@ -27,6 +27,7 @@ type route struct {
 	parameters               []string // names in parameters, without those of the path
 	body                     message
 	responses                map[int]message
+	others                   []message // other media types of the response 200
 	problems                 []int
 }
 
@@ -142,6 +143,16 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			responses: map[int]message{http.StatusOK: {"The participant.", asJSON, exampleParticipant}},
 			problems:  []int{404, 422, 429, 503},
 		},
+		{
+			method: "GET", path: "/v1/participants/{ispb}/statements/{day}", handler: ledger.DayStatement, permission: access.OwnPath, lasts: true, id: "dayStatement",
+			summary: "What moved a participant's reserve on a day",
+			description: "For days that are over by the ledger's clock, or a part of one (until): what is told then is the same forever, byte for byte. Each line is a movement of the reserve; payments within one bank move none. " +
+				"The lines sum up to the reserve, or the connection breaks: a response that ends is right. Formats: docs/closing.md.",
+			parameters: []string{"format", "until"},
+			responses:  map[int]message{http.StatusOK: {"The statement.", asJSON, exampleDay}},
+			others:     []message{{"", "text/csv", exampleDayCSV}, {"", "application/xml", exampleDayCamt}},
+			problems:   []int{404, 409, 422, 429, 503},
+		},
 	}
 }
 
@@ -154,6 +165,9 @@ var parameters = map[string]*huma.Param{
 	"number":        {In: "path", Required: true, Example: "1", Description: "1 to 20 digits without leading zeros", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[1-9][0-9]{0,19}$"}},
 	"limit":         {In: "query", Description: field.Rules["limit"] + "; 100 when left out", Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: new(1.0)}},
 	"cursor":        {In: "query", Description: field.Rules["cursor"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]+$"}},
+	"day":           {In: "path", Required: true, Example: "2026-01-02", Description: field.Rules["day"], Schema: &huma.Schema{Type: huma.TypeString, Format: "date"}},
+	"until":         {In: "query", Description: field.Rules["until"] + "; the end of the day when left out", Schema: &huma.Schema{Type: huma.TypeString, Format: "date-time"}},
+	"format":        {In: "query", Description: field.Rules["format"] + "; json when left out", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"json", "csv", "camt053"}}},
 	"participant":   {In: "query", Required: true, Example: "10000001", Description: field.Rules["participant"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9A-Z]{8}$"}},
 	"from":          {In: "query", Description: field.Rules["from"] + "; end when left out", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Last-Event-ID": {In: "header", Description: "The id of the last event that was handled. It takes precedence over from.", Schema: &huma.Schema{Type: huma.TypeString}},

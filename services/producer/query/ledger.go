@@ -12,6 +12,7 @@ import (
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -28,6 +29,7 @@ type Config struct {
 	LookupPause        time.Duration `env:"LEDGER_LOOKUP_PAUSE" envDefault:"4ms" range:"0 to 1s" help:"shortest time between two look-ups of the same kind; questions that come meanwhile share a request"`
 	QueriesInFlightMax int           `env:"LEDGER_QUERIES_IN_FLIGHT_MAX" envDefault:"64" range:"1 to 10000" help:"statements and lists that wait for the ledger; above it the response is 429"`
 	PageMax            int           `env:"PAGE_MAX" envDefault:"1000" range:"1 to 8188" help:"lines in one page of a statement or list; below LEDGER_LOOKUP_IDS_MAX"`
+	DaysMax            int           `env:"DAY_STATEMENTS_MAX" envDefault:"16" range:"1 to 1000" help:"statements of days that are sent at the same time; above it the response is 429. All of them ask the ledger one question at a time"`
 	ClockTolerance     time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" range:"100ms to 10s" help:"greatest difference to the ledger's clock; with more the producer is not ready and takes no payments and returns"`
 }
 
@@ -47,7 +49,10 @@ type Ledger struct {
 	now       func() time.Time
 	transfers *lookups[tb.Transfer]
 	accounts  *lookups[tb.Account]
-	queries   *web.Pool // a permit for each query that the ledger has not answered
+	queries   *web.Pool     // a permit for each query that the ledger has not answered
+	days      *web.Pool     // a permit for each statement of a day that is sent
+	turn      chan struct{} // holds the question of the statement of a day that is asked
+	log       *zap.Logger
 	failures  chan error
 	funded    atomic.Pointer[sandbox.Population] // nil until the marker was seen; it never changes
 	clock     atomic.Pointer[ledger.ClockProbe]  // the latest; nil before the first
@@ -58,7 +63,8 @@ type Ledger struct {
 
 // New does not wait for the ledger. now is the wall clock, which is compared with the ledger's.
 func New(config Config, client tigerbeetle.Client, now func() time.Time, pools *web.Pools, t *telemetry.Telemetry) *Ledger {
-	l := &Ledger{config: config, client: client, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax), firstWatch: make(chan struct{})}
+	l := &Ledger{config: config, client: client, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax),
+		days: pools.Pool("day statements", "DAY_STATEMENTS_MAX", config.DaysMax), turn: make(chan struct{}, 1), log: t.Log, firstWatch: make(chan struct{})}
 	l.watched = sync.OnceFunc(func() { close(l.firstWatch) })
 	batch := ledger.BatchConfig{EventsMax: config.IDsMax, Pause: config.LookupPause}
 	l.transfers = newLookups[tb.Transfer](config, pools, "payment look-ups")
@@ -149,6 +155,10 @@ func within[O any](ctx context.Context, timeout time.Duration, result <-chan []O
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return nil, &web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger does not answer", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+	return nil, ledgerAway(timeout)
+}
+
+func ledgerAway(timeout time.Duration) *web.Problem {
+	return &web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger does not answer", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 		Detail: fmt.Sprintf("no answer within STATUS_TIMEOUT (%v): ask again later", timeout)}
 }

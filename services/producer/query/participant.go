@@ -47,14 +47,18 @@ func (l *Ledger) Participant(w http.ResponseWriter, r *http.Request) {
 	}
 	found, problem := l.participantsOf(r.Context(), []pix.ISPB{psp})
 	if problem == nil && len(found) == 0 {
-		problem = &web.Problem{Type: web.Kind("unknown-participant"), Title: "Unknown participant", Status: http.StatusNotFound, Field: "ispb", Value: text,
-			Code: pix.ReasonUnknownPayerPSP.String(), Detail: "no participant has this ISPB"}
+		problem = unknownParticipant(text)
 	}
 	if problem != nil {
 		problem.Write(w)
 		return
 	}
 	web.WriteJSON(w, http.StatusOK, found[0])
+}
+
+func unknownParticipant(ispb string) *web.Problem {
+	return &web.Problem{Type: web.Kind("unknown-participant"), Title: "Unknown participant", Status: http.StatusNotFound, Field: "ispb", Value: ispb,
+		Code: pix.ReasonUnknownPayerPSP.String(), Detail: "no participant has this ISPB"}
 }
 
 // Participants serves GET /v1/participants, in the order in which the accounts were opened.

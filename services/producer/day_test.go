@@ -1,0 +1,268 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/producer/query"
+)
+
+// dayPath is the path of a bank's statement of the part of a day before an instant.
+func dayPath(psp pix.ISPB, day pix.Day, until time.Time, format string) string {
+	return fmt.Sprintf("/v1/participants/%s/statements/%v?format=%s&until=%s", psp, day, format, url.QueryEscape(until.Format(time.RFC3339Nano)))
+}
+
+// statements reads a bank's statements from one instant until another, of each day that has begun
+// then. It waits for the ledger's clock.
+func (p *program) statements(psp pix.ISPB, from, until time.Time, format string) (texts []string) {
+	p.t.Helper()
+	for day := pix.DayOf(from); day.Begins().Before(until); day = day.Next() {
+		to := until
+		if next := day.Next().Begins(); next.Before(to) {
+			to = next
+		}
+		var text string
+		kit.Await(p.t, "the statement", func() (bool, string) {
+			response, err := http.Get("http://" + p.HTTP + dayPath(psp, day, to, format))
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			defer response.Body.Close()
+			read, err := io.ReadAll(response.Body)
+			if text = string(read); err != nil || response.StatusCode != http.StatusOK && response.StatusCode != http.StatusConflict {
+				p.t.Fatalf("%s: %s %s %v", response.Request.URL, response.Status, text, err)
+			}
+			return response.StatusCode == http.StatusOK, text
+		})
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// lastInstant returns the first instant after all that moved a bank's reserve, and one before.
+func lastInstant(t *testing.T, client tigerbeetle.Client, psp pix.ISPB) (from, until time.Time) {
+	t.Helper()
+	ask := func(reversed bool) time.Time {
+		found, err := client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.ReserveAccount(psp), Limit: 1,
+			Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: reversed}.ToUint32()})
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%v %v", found, err)
+		}
+		return time.Unix(0, int64(found[0].Timestamp)).UTC()
+	}
+	return ask(false), ask(true).Add(1)
+}
+
+func TestAStatementOfADayIsTheLedgers(t *testing.T) {
+	t.Parallel()
+	l := startLedger(t)
+	client := books(t, l)
+	p := startProgram(t, startBroker(t), l, "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100") // so that a day has many pages
+	p.AwaitNeed("ledger", false)
+	payer, payee := content.Payer.ISPB, content.Payee.ISPB
+	pay := func() pix.EndToEndID {
+		id := pix.NewEndToEndID(payer, time.Now(), random)
+		write(t, client, ledger.AppendReserve(nil, id, content, 600))
+		return id
+	}
+	want := []string{"funding credit 1000000 central-bank"}
+	var settled pix.EndToEndID
+	for range 150 { // each has a hold and a post on the reserve
+		settled = pay()
+		write(t, client, ledger.AppendPost(nil, settled, false))
+		want = append(want, fmt.Sprintf("payment %v debit 100 %s", settled, payee))
+	}
+	// None of these moves a reserve.
+	write(t, client, ledger.AppendVoid(nil, pay(), false, pix.ReasonPayeeBlocked))
+	pay()
+	refused := pix.NewEndToEndID(payer, time.Now(), random)
+	write(t, client, ledger.AppendReceipt(nil, refused, content, pix.ReasonPayerShort, true))
+	// A return does.
+	back := pix.NewReturnID(payee, time.Now(), random)
+	returned := pix.ReturnContent{Original: settled, AmountCentavos: 40, Reason: pix.ReturnReasons[0]}
+	write(t, client, ledger.AppendReturnReserve(nil, back, returned, 0, content, 600))
+	write(t, client, ledger.AppendReturnPost(nil, back, returned, 0, false))
+	want = append(want, fmt.Sprintf("return %v credit 40 %s", back, payee))
+
+	from, until := lastInstant(t, client, payer)
+	first := map[string]string{}
+	for _, format := range []string{"json", "csv", "camt053"} {
+		first[format] = strings.Join(p.statements(payer, from, until, format), "")
+	}
+	var got []string
+	closing := int64(0)
+	for _, text := range p.statements(payer, from, until, "json") {
+		var day query.DayStatement
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&day); err != nil || day.OpeningCentavos != closing {
+			t.Fatalf("the day opens with %d, want %d (%v): %s", day.OpeningCentavos, closing, err, text)
+		}
+		for _, line := range day.Lines {
+			text := fmt.Sprintf("%s %s %s %d %s", line.Kind, line.ID, line.Direction, line.AmountCentavos, line.Counterparty)
+			if line.Kind == "funding" { // its id is the test's
+				text = fmt.Sprintf("%s %s %d %s", line.Kind, line.Direction, line.AmountCentavos, line.Counterparty)
+			}
+			got = append(got, text)
+			if line.Direction == "credit" {
+				closing += line.AmountCentavos
+			} else {
+				closing -= line.AmountCentavos
+			}
+			if line.BalanceCentavos != closing {
+				t.Errorf("%+v: the balance is %d", line, closing)
+			}
+		}
+		if day.ClosingCentavos != closing {
+			t.Errorf("the day closes with %d, want %d", day.ClosingCentavos, closing)
+		}
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("the lines are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if reserve := get[query.Participant](t, p, "/v1/participants/"+string(payer)).Reserve.PostedCentavos; reserve != closing || closing != 1_000_000-150*100+40 {
+		t.Errorf("the reserve is %d, the statement closes with %d", reserve, closing)
+	}
+	// The sums of the last day; most days of this test are one.
+	sums := strings.Split(strings.TrimSpace(first["csv"]), "\n")
+	if last := sums[len(sums)-1]; !strings.HasPrefix(last, "closing,") || !strings.Contains(last, fmt.Sprintf(",%d,", closing)) {
+		t.Errorf("the last row is %s", last)
+	}
+	rows, err := csv.NewReader(strings.NewReader(first["csv"])).ReadAll()
+	if err != nil || strings.Join(rows[0], ",") != query.DayColumns {
+		t.Errorf("%v, the header is %v", err, rows[0])
+	}
+	summed := map[string]int64{}
+	for _, row := range rows {
+		if amount, err := strconv.ParseInt(row[6], 10, 64); err == nil {
+			summed[row[0]+" "+row[4]+" "+row[5]] += amount
+		}
+	}
+	for _, of := range []string{"central-bank credit", "10000002 credit", "10000002 debit"} {
+		if summed["sum "+of] == 0 || summed["sum "+of] != summed["line "+of] {
+			t.Errorf("%s: the lines sum up to %d, the sums say %d", of, summed["line "+of], summed["sum "+of])
+		}
+	}
+	var camt struct {
+		Statement []struct {
+			Entries []struct {
+				Amount string `xml:"Amt"`
+				ID     string `xml:"NtryRef"`
+			} `xml:"Ntry"`
+			Balances []struct {
+				Amount string `xml:"Amt"`
+			} `xml:"Bal"`
+		} `xml:"BkToCstmrStmt>Stmt"`
+	}
+	texts := p.statements(payer, from, until, "camt053")
+	if err := xml.Unmarshal([]byte(texts[len(texts)-1]), &camt); err != nil || len(camt.Statement) != 1 || len(camt.Statement[0].Balances) != 2 ||
+		camt.Statement[0].Balances[1].Amount != "9850.40" || len(texts) == 1 && len(camt.Statement[0].Entries) != len(want) {
+		t.Errorf("%+v %v", camt, err)
+	}
+
+	// The other bank says the same from its side.
+	other := p.statements(payee, from, until, "csv")
+	for row, count := range map[string]int{"\nline,": 151, ",10000001,credit,100,": 150, ",10000001,debit,40,": 1 + len(other)} { // with the day's sum
+		if got := strings.Count(strings.Join(other, ""), row); got != count {
+			t.Errorf("the other bank has %d of %q, want %d", got, row, count)
+		}
+	}
+	// Whatever comes later changes nothing.
+	write(t, client, ledger.AppendPost(nil, pay(), false))
+	for format, before := range first {
+		if now := strings.Join(p.statements(payer, from, until, format), ""); now != before {
+			t.Errorf("%s was\n%s\nand is\n%s", format, before, now)
+		}
+	}
+}
+
+func TestAWrongDayIsNamed(t *testing.T) {
+	t.Parallel()
+	l := startLedger(t)
+	client := books(t, l)
+	old := ledger.NewAccount(ledger.ReserveAccount("10000003"))
+	old.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16() // as versions before statements of days made it
+	if results, err := client.CreateAccounts([]tb.Account{old}); err != nil || len(results) > 0 {
+		t.Fatalf("%v %v", results, err)
+	}
+	p := startProgram(t, startBroker(t), l)
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("clock", false)
+	today := pix.DayOf(time.Now().Add(time.Hour)) // today, or tomorrow: both are not over
+	tomorrow := today.Next().Begins().Add(1).Format(time.RFC3339Nano)
+	for _, c := range []struct {
+		path, field, value, kind string
+		code                     int
+	}{
+		{"10000001/statements/2026-13-01", "day", `"2026-13-01"`, "invalid-value", 422},
+		{"10000001/statements/1999-12-31", "day", `"1999-12-31"`, "invalid-value", 422},
+		{"10000001/statements/" + today.String() + "?format=pdf", "format", `"pdf"`, "invalid-value", 422},
+		{"10000001/statements/" + today.String() + "?until=noon", "until", `"noon"`, "invalid-value", 422},
+		{"10000001/statements/" + today.String() + "?until=" + tomorrow, "until", `"` + tomorrow + `"`, "invalid-value", 422},
+		{"1000000x/statements/" + today.String(), "ispb", `"1000000x"`, "invalid-value", 422},
+		{"99999999/statements/" + today.String(), "ispb", `"99999999"`, "unknown-participant", 404},
+		{"10000001/statements/2020-01-01", "day", `"2020-01-01"`, "unknown-day", 404},
+		{"10000001/statements/" + today.String(), "day", `"` + today.String() + `"`, "unfinished-day", 409},
+		{"10000001/statements/9998-12-31", "day", `"9998-12-31"`, "unfinished-day", 409},
+		{"10000003/statements/" + today.String(), "ispb", `"10000003"`, "no-history", 409},
+	} {
+		got := p.call("GET", "/v1/participants/"+c.path, "")
+		if got.code != c.code || got.Field != c.field || string(got.Value) != c.value || got.Type != "urn:liquida:problem:"+c.kind || got.Detail == "" {
+			t.Errorf("%s: %d %s", c.path, got.code, got.text)
+		}
+	}
+	ends := today.Next().Begins().Format(time.RFC3339)
+	if got := p.call("GET", "/v1/participants/10000001/statements/"+today.String(), ""); !strings.Contains(got.Detail, ends) || got.retryAfter == "" {
+		t.Errorf("it does not say when the day ends, %s: %s", ends, got.text)
+	}
+}
+
+// A bank that reads many statements at once keeps nobody else out.
+func TestABankSharesTheStatements(t *testing.T) {
+	t.Parallel()
+	r := makeRing(t)
+	// Without a ledger each one takes its place for two seconds.
+	p := startProgram(t, startBroker(t), nil, "HTTP_KEYS_FILE="+r.digests, "DAY_STATEMENTS_MAX=8", "STATUS_TIMEOUT=2s")
+	p.AwaitNeed("kafka", false)
+	ask := func(ispb string) int {
+		code, _, problem, _ := p.as("Bearer "+r.of(t, ispb), "GET", "/v1/participants/"+ispb+"/statements/2026-01-02", "")
+		if code == http.StatusTooManyRequests && !strings.Contains(problem.Rule, "DAY_STATEMENTS_MAX") {
+			t.Errorf("%+v", problem)
+		}
+		return code
+	}
+	codes := make(chan int, 10)
+	var asks sync.WaitGroup
+	for range cap(codes) {
+		asks.Go(func() { codes <- ask("10000001") })
+	}
+	kit.Await(t, "refusals", func() (bool, string) { return len(codes) == 8, fmt.Sprint(len(codes)) }) // the others are refused at once, while two wait
+	if code := ask("10000002"); code != http.StatusServiceUnavailable {
+		t.Errorf("another bank gets %d", code)
+	}
+	asks.Wait()
+	close(codes)
+	count := map[int]int{}
+	for code := range codes {
+		count[code]++
+	}
+	if count[http.StatusTooManyRequests] != 8 || count[http.StatusServiceUnavailable] != 2 {
+		t.Errorf("%v", count)
+	}
+}

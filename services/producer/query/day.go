@@ -1,0 +1,361 @@
+package query
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/big"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/field"
+)
+
+// DayStatement is the body of GET /v1/participants/{ispb}/statements/{day}. It holds nothing but
+// what the ledger dates before To, so it is the same whenever it is read.
+type DayStatement struct {
+	DayBalances
+	Lines          []DayLine `json:"lines" nullable:"false" doc:"What moved the reserve, oldest first."`
+	Counterparties []DaySum  `json:"counterparties" nullable:"false" doc:"Sums by counterparty, in the order of their names."`
+}
+
+// DayBalances says whose day it is, and how the reserve stood at both ends: opening + credit - debit
+// = closing.
+type DayBalances struct {
+	Participant     string    `json:"participant"`
+	Day             string    `json:"day" doc:"In São Paulo's time."`
+	From            time.Time `json:"from" doc:"The first instant of the day, by the ledger's clock."`
+	To              time.Time `json:"to" doc:"The first instant after it: of the next day, or until."`
+	OpeningCentavos int64     `json:"opening_centavos"`
+	CreditCentavos  int64     `json:"credit_centavos" doc:"The sum of all credits."`
+	DebitCentavos   int64     `json:"debit_centavos" doc:"The sum of all debits."`
+	ClosingCentavos int64     `json:"closing_centavos"`
+}
+
+// DayLine is one movement of the reserve.
+type DayLine struct {
+	At              time.Time `json:"at" doc:"By the ledger's clock."`
+	Kind            string    `json:"kind" doc:"payment, return, funding, or code and the ledger's transfer code."`
+	ID              string    `json:"id" doc:"The EndToEndId of a payment, the id of a return, or the ledger's transfer id: 32 hexadecimal digits."`
+	Counterparty    string    `json:"counterparty" doc:"The ISPB of the other bank, or central-bank."`
+	Direction       string    `json:"direction" enum:"debit,credit"`
+	AmountCentavos  int64     `json:"amount_centavos"`
+	BalanceCentavos int64     `json:"balance_centavos" doc:"The reserve after it."`
+}
+
+// DaySum is what moved between the participant and a counterparty.
+type DaySum struct {
+	Counterparty   string `json:"counterparty"`
+	Credits        int64  `json:"credits" doc:"How many lines."`
+	CreditCentavos int64  `json:"credit_centavos"`
+	Debits         int64  `json:"debits" doc:"How many lines."`
+	DebitCentavos  int64  `json:"debit_centavos"`
+}
+
+// dayRequest is a valid request for a statement.
+type dayRequest struct {
+	psp    pix.ISPB
+	day    pix.Day
+	to     time.Time
+	format dayFormat
+}
+
+func dayRequestOf(r *http.Request) (q dayRequest, problem *web.Problem) {
+	wrong := func(name, text, detail string) *web.Problem {
+		return field.Invalid("", name, text, pix.ReasonMalformed, detail)
+	}
+	var err error
+	if q.psp, err = pix.ParseISPB(r.PathValue("ispb")); err != nil {
+		return q, wrong("ispb", r.PathValue("ispb"), err.Error())
+	}
+	if q.day, err = pix.ParseDay(r.PathValue("day")); err != nil {
+		return q, wrong("day", r.PathValue("day"), err.Error())
+	}
+	q.to = q.day.Next().Begins()
+	values := r.URL.Query()
+	if text := values.Get("until"); text != "" {
+		until, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil || !until.After(q.day.Begins()) || until.After(q.to) {
+			return q, wrong("until", text, fmt.Sprintf("it must be a time after %s and at most %s, as in RFC 3339", instant(q.day.Begins()), instant(q.to)))
+		}
+		q.to = until.UTC()
+	}
+	name := cmp.Or(values.Get("format"), "json")
+	format, known := dayFormats[name]
+	if !known {
+		return q, wrong("format", name, "there is none of this name")
+	}
+	q.format = format
+	return q, nil
+}
+
+// DayStatement serves GET /v1/participants/{ispb}/statements/{day}. It sends the lines as it reads
+// them: a day may have millions.
+func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) {
+	q, problem := dayRequestOf(r)
+	caller := access.Of(r).Name()
+	if problem == nil {
+		problem = l.days.Take(caller)
+	}
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	defer l.days.Free(caller)
+	balances, problem := l.dayBalances(r.Context(), q)
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	web.NoReadDeadline(w)
+	w.Header().Set("Content-Type", q.format.mediaType)
+	w.Header().Set("Cache-Control", "no-store")
+	to := bufio.NewWriterSize(patient{w, http.NewResponseController(w)}, 64<<10)
+	if err := l.sendDay(r.Context(), balances, q.format.write(to)); err == nil && to.Flush() == nil {
+		return
+	} else if err != nil && r.Context().Err() == nil {
+		l.log.Error("a statement of a day ends before its end", zap.String("participant", balances.Participant), zap.String("day", balances.Day), zap.Error(err))
+	}
+	panic(http.ErrAbortHandler) // a broken connection, not the end of a response
+}
+
+// patient gives a client time for each part of a response, instead of for all of it.
+type patient struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (p patient) Write(text []byte) (int, error) {
+	_ = p.control.SetWriteDeadline(time.Now().Add(dayWriteTimeout)) // an error means that there is no deadline
+	return p.ResponseWriter.Write(text)
+}
+
+const dayWriteTimeout = 10 * time.Second
+
+// dayBalances returns the balances at both ends of a day that is over.
+func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *web.Problem) {
+	id := ledger.ReserveAccount(q.psp)
+	found, problem := l.accounts.find(ctx, []tb.Uint128{id})
+	switch {
+	case problem != nil:
+		return DayBalances{}, problem
+	case len(found) == 0:
+		return DayBalances{}, unknownParticipant(string(q.psp))
+	case !found[0].AccountFlags().History:
+		return DayBalances{}, &web.Problem{Type: web.Kind("no-history"), Title: "No history", Status: http.StatusConflict, Field: "ispb", Value: q.psp,
+			Detail: "the ledger was made by an older version and keeps no history of this reserve, which cannot be added: statements of days need a new ledger"}
+	}
+	if opened := time.Unix(0, int64(found[0].Timestamp)).UTC(); !q.to.After(opened) {
+		return DayBalances{}, &web.Problem{Type: web.Kind("unknown-day"), Title: "Unknown day", Status: http.StatusNotFound, Field: "day", Value: q.day.String(),
+			Detail: fmt.Sprintf("the reserve was opened at %s: the first day is %v", instant(opened), pix.DayOf(opened))}
+	}
+	if problem := l.over(q); problem != nil {
+		return DayBalances{}, problem
+	}
+	b := DayBalances{Participant: string(q.psp), Day: q.day.String(), From: q.day.Begins(), To: q.to}
+	opening, problem := l.balanceBefore(ctx, id, b.From)
+	if problem != nil {
+		return b, problem
+	}
+	closing, problem := l.balanceBefore(ctx, id, b.To)
+	if problem != nil {
+		return b, problem
+	}
+	b.OpeningCentavos, b.ClosingCentavos = less(opening.CreditsPosted, opening.DebitsPosted), less(closing.CreditsPosted, closing.DebitsPosted)
+	b.CreditCentavos, b.DebitCentavos = less(closing.CreditsPosted, opening.CreditsPosted), less(closing.DebitsPosted, opening.DebitsPosted)
+	return b, nil
+}
+
+// over returns nil if the ledger's own clock has passed the end of what is asked for. Its
+// timestamps only grow, so nothing can be added then; a clock of ours proves nothing.
+func (l *Ledger) over(q dayRequest) *web.Problem {
+	probe := l.clock.Load()
+	if probe == nil {
+		return &web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger's time is not known yet", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+			Detail: "the ledger has not answered since this producer started: ask again later"}
+	}
+	if !probe.At.Before(q.to) {
+		return nil
+	}
+	return &web.Problem{Type: web.Kind("unfinished-day"), Title: "The day is not over", Status: http.StatusConflict, Field: "day", Value: q.day.String(),
+		Rule: "a day that is over by the ledger's clock", RetryAfter: q.to.Sub(probe.At) + time.Second,
+		Detail: fmt.Sprintf("what is asked for ends at %s (%v ends at midnight in São Paulo), and the ledger's clock says %s: ask again after that, or for a part of the day with until",
+			instant(q.to), q.day, instant(probe.At))}
+}
+
+func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// less returns a - b. It panics where the result does not fit: no money moves that much in a day.
+func less(a, b tb.Uint128) int64 {
+	minuend, subtrahend := a.BigInt(), b.BigInt()
+	result := new(big.Int).Sub(&minuend, &subtrahend)
+	if !result.IsInt64() {
+		panic(fmt.Sprintf("%v less %v does not fit 64 bits", a, b))
+	}
+	return result.Int64()
+}
+
+// balanceBefore returns an account as it was before an instant.
+func (l *Ledger) balanceBefore(ctx context.Context, id ledger.AccountID, before time.Time) (tb.AccountBalance, *web.Problem) {
+	filter := tb.AccountFilter{AccountID: id, TimestampMax: uint64(before.UnixNano()) - 1, Limit: 1,
+		Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()}
+	found, problem := inTurn(ctx, l, func(c tigerbeetle.Client) ([]tb.AccountBalance, error) { return c.GetAccountBalances(filter) })
+	if problem != nil || len(found) == 0 { // none: nothing had moved yet
+		return tb.AccountBalance{}, problem
+	}
+	return found[0], nil
+}
+
+// inTurn asks one question of all statements of days at a time. However many callers read, the
+// ledger has at most one such question between two requests of the engines.
+func inTurn[O any](ctx context.Context, l *Ledger, ask func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, ledgerAway(l.config.Timeout)
+	}
+	for {
+		freed := l.queries.Freed()
+		found, problem := query(ctx, l, ask)
+		if problem == nil || problem.Status != http.StatusTooManyRequests {
+			return found, problem
+		}
+		select { // a response that has begun cannot be refused
+		case <-freed:
+		case <-ctx.Done():
+			return nil, problem
+		}
+	}
+}
+
+// sendDay writes a statement page by page, and proves it: its lines sum up to the ledger's balances.
+func (l *Ledger) sendDay(ctx context.Context, balances DayBalances, to dayWriter) error {
+	to.begin(balances)
+	psp := pix.ISPB(balances.Participant)
+	filter := tb.AccountFilter{AccountID: ledger.ReserveAccount(psp), Limit: uint32(l.config.IDsMax),
+		Flags:        tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32(),
+		TimestampMin: uint64(balances.From.UnixNano()), TimestampMax: uint64(balances.To.UnixNano()) - 1}
+	sums := daySums{balance: balances.OpeningCentavos, by: map[string]*DaySum{}}
+	for {
+		found, problem := inTurn(ctx, l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.GetAccountTransfers(filter) })
+		if problem != nil {
+			return fmt.Errorf("the ledger was asked for lines after %d: %s", filter.TimestampMin, problem.Detail)
+		}
+		for i := range found {
+			if line, moved := dayLineOf(&found[i], filter.AccountID); moved {
+				sums.add(&line)
+				if err := to.line(line); err != nil {
+					return err
+				}
+			}
+		}
+		if len(found) < int(filter.Limit) {
+			break
+		}
+		filter.TimestampMin = found[len(found)-1].Timestamp + 1
+	}
+	if err := sums.prove(balances); err != nil {
+		return err
+	}
+	return to.end(balances, sums.sorted())
+}
+
+// dayLineOf returns the line of a transfer, if it moved the reserve: holds and their releases do
+// not, nor do receipts and marks.
+func dayLineOf(t *tb.Transfer, reserve ledger.AccountID) (line DayLine, moved bool) {
+	flags := t.TransferFlags()
+	if flags.Pending || flags.VoidPendingTransfer || t.Amount == (tb.Uint128{}) {
+		return line, false
+	}
+	line = DayLine{At: time.Unix(0, int64(t.Timestamp)).UTC(), AmountCentavos: ledger.Centavos(t.Amount)}
+	id := t.ID.BigInt()
+	line.ID = fmt.Sprintf("%032x", &id)
+	switch t.Code {
+	case ledger.CodeLeg2:
+		line.Kind = "payment"
+		if named, err := ledger.EndToEndIDOf(*t); err == nil {
+			line.ID = named.String()
+		}
+	case ledger.CodeReturnLeg2:
+		line.Kind = "return"
+		if named, err := ledger.ReturnIDOf(*t); err == nil {
+			line.ID = named.String()
+		}
+	case ledger.CodeFunding:
+		line.Kind = "funding"
+	default:
+		line.Kind = "code " + strconv.Itoa(int(t.Code))
+	}
+	other := t.DebitAccountID
+	line.Direction = "credit"
+	if other == reserve {
+		line.Direction, other = "debit", t.CreditAccountID
+	}
+	switch kind, of := ledger.UnpackAccount(other); kind {
+	case ledger.Reserve:
+		line.Counterparty = string(of.ISPB)
+	case ledger.Issuance:
+		line.Counterparty = keys.CentralBank
+	default:
+		line.Counterparty = ledger.AccountName(other)
+	}
+	return line, true
+}
+
+// daySums adds lines up.
+type daySums struct {
+	balance, credit, debit int64
+	by                     map[string]*DaySum
+}
+
+// add counts a line, and sets its balance.
+func (s *daySums) add(line *DayLine) {
+	sum := s.by[line.Counterparty]
+	if sum == nil {
+		sum = &DaySum{Counterparty: line.Counterparty}
+		s.by[line.Counterparty] = sum
+	}
+	if line.Direction == "credit" {
+		sum.Credits++
+		sum.CreditCentavos += line.AmountCentavos
+		s.credit += line.AmountCentavos
+		s.balance += line.AmountCentavos
+	} else {
+		sum.Debits++
+		sum.DebitCentavos += line.AmountCentavos
+		s.debit += line.AmountCentavos
+		s.balance -= line.AmountCentavos
+	}
+	line.BalanceCentavos = s.balance
+}
+
+// prove compares the lines with the ledger's own history of the reserve.
+func (s *daySums) prove(b DayBalances) error {
+	if s.balance == b.ClosingCentavos && s.credit == b.CreditCentavos && s.debit == b.DebitCentavos {
+		return nil
+	}
+	return fmt.Errorf("broken law: the lines credit %d, debit %d and lead from %d to %d centavos; the reserve was credited %d, debited %d and closed with %d",
+		s.credit, s.debit, b.OpeningCentavos, s.balance, b.CreditCentavos, b.DebitCentavos, b.ClosingCentavos)
+}
+
+func (s *daySums) sorted() []DaySum {
+	sums := []DaySum{}
+	for _, name := range slices.Sorted(maps.Keys(s.by)) {
+		sums = append(sums, *s.by[name])
+	}
+	return sums
+}

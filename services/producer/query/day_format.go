@@ -1,0 +1,146 @@
+package query
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+)
+
+// dayFormat is a format of statements of days.
+type dayFormat struct {
+	mediaType string
+	write     func(*bufio.Writer) dayWriter
+}
+
+// dayFormats are the formats by name. Each is a function of the statement alone, so the same
+// statement has the same bytes.
+var dayFormats = map[string]dayFormat{
+	"json":    {"application/json", func(to *bufio.Writer) dayWriter { return &dayJSON{to: to} }},
+	"csv":     {"text/csv", func(to *bufio.Writer) dayWriter { return &dayCSV{to: to} }},
+	"camt053": {"application/xml", func(to *bufio.Writer) dayWriter { return &dayCamt{to: to} }},
+}
+
+// dayWriter writes a statement: the balances, each line, the sums. No text in a statement needs
+// quotes: it is made of ids, names of accounts and numbers. A bufio.Writer keeps its first error,
+// so only lines report it.
+type dayWriter interface {
+	begin(DayBalances)
+	line(DayLine) error
+	end(DayBalances, []DaySum) error
+}
+
+// dayJSON writes a DayStatement, each line on a line of its own.
+type dayJSON struct {
+	to    *bufio.Writer
+	lines int64
+}
+
+func (j *dayJSON) begin(b DayBalances) {
+	text := encoded(b)
+	fmt.Fprintf(j.to, "%s,\n\"lines\":[", text[:len(text)-1])
+}
+
+func (j *dayJSON) line(line DayLine) error {
+	if j.lines++; j.lines > 1 {
+		j.to.WriteByte(',')
+	}
+	_, err := fmt.Fprintf(j.to, "\n%s", encoded(line))
+	return err
+}
+
+func (j *dayJSON) end(_ DayBalances, sums []DaySum) error {
+	_, err := fmt.Fprintf(j.to, "],\n\"counterparties\":%s}\n", encoded(sums))
+	return err
+}
+
+func encoded(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // impossible for these types
+	}
+	return text
+}
+
+// dayCSV writes one table. The closing row is the last one, so a file without it is not whole.
+type dayCSV struct {
+	to    *bufio.Writer
+	lines int64
+}
+
+// DayColumns are the columns of a statement in CSV.
+const DayColumns = "record,at,kind,id,counterparty,direction,amount_centavos,balance_centavos,count"
+
+func (c *dayCSV) begin(b DayBalances) {
+	fmt.Fprintf(c.to, "%s\nopening,%s,,,,,,%d,\n", DayColumns, instant(b.From), b.OpeningCentavos)
+}
+
+func (c *dayCSV) line(l DayLine) error {
+	c.lines++
+	_, err := fmt.Fprintf(c.to, "line,%s,%s,%s,%s,%s,%d,%d,\n", instant(l.At), l.Kind, l.ID, l.Counterparty, l.Direction, l.AmountCentavos, l.BalanceCentavos)
+	return err
+}
+
+func (c *dayCSV) end(b DayBalances, sums []DaySum) error {
+	for _, s := range sums {
+		if s.Credits > 0 {
+			fmt.Fprintf(c.to, "sum,,,,%s,credit,%d,,%d\n", s.Counterparty, s.CreditCentavos, s.Credits)
+		}
+		if s.Debits > 0 {
+			fmt.Fprintf(c.to, "sum,,,,%s,debit,%d,,%d\n", s.Counterparty, s.DebitCentavos, s.Debits)
+		}
+	}
+	_, err := fmt.Fprintf(c.to, "closing,%s,,,,,,%d,%d\n", instant(b.To), b.ClosingCentavos, c.lines)
+	return err
+}
+
+// dayCamt writes what camt.053 calls a bank-to-customer statement, with its element names and their
+// order. Amounts are reais with two decimals.
+type dayCamt struct{ to *bufio.Writer }
+
+func (c *dayCamt) begin(b DayBalances) {
+	id := b.Participant + "-" + b.Day
+	fmt.Fprintf(c.to, `<?xml version="1.0" encoding="UTF-8"?>
+<Document><BkToCstmrStmt>
+<GrpHdr><MsgId>%s</MsgId><CreDtTm>%s</CreDtTm></GrpHdr>
+<Stmt><Id>%[1]s</Id><FrToDt><FrDtTm>%s</FrDtTm><ToDtTm>%[2]s</ToDtTm></FrToDt>
+<Acct><Id><Othr><Id>%s</Id></Othr></Id><Ccy>BRL</Ccy></Acct>
+`, id, instant(b.To), instant(b.From), b.Participant)
+	for _, balance := range []struct {
+		kind     string
+		centavos int64
+	}{{"OPBD", b.OpeningCentavos}, {"CLBD", b.ClosingCentavos}} {
+		fmt.Fprintf(c.to, "<Bal><Tp><CdOrPrtry><Cd>%s</Cd></CdOrPrtry></Tp><Amt Ccy=\"BRL\">%s</Amt><CdtDbtInd>CRDT</CdtDbtInd><Dt><Dt>%s</Dt></Dt></Bal>\n",
+			balance.kind, inReais(balance.centavos), b.Day)
+	}
+	fmt.Fprintf(c.to, "<TxsSummry><TtlCdtNtries><Sum>%s</Sum></TtlCdtNtries><TtlDbtNtries><Sum>%s</Sum></TtlDbtNtries></TxsSummry>\n",
+		inReais(b.CreditCentavos), inReais(b.DebitCentavos))
+}
+
+func (c *dayCamt) line(l DayLine) error {
+	indicator, agent := "CRDT", "DbtrAgt"
+	if l.Direction == "debit" {
+		indicator, agent = "DBIT", "CdtrAgt"
+	}
+	reference := "TxId"
+	if l.Kind == "payment" {
+		reference = "EndToEndId"
+	}
+	_, err := fmt.Fprintf(c.to, "<Ntry><NtryRef>%s</NtryRef><Amt Ccy=\"BRL\">%s</Amt><CdtDbtInd>%s</CdtDbtInd><Sts><Cd>BOOK</Cd></Sts><BookgDt><DtTm>%s</DtTm></BookgDt>"+
+		"<BkTxCd><Prtry><Cd>%s</Cd></Prtry></BkTxCd><NtryDtls><TxDtls><Refs><%[6]s>%[1]s</%[6]s></Refs>"+
+		"<RltdAgts><%[7]s><FinInstnId><ClrSysMmbId><MmbId>%[8]s</MmbId></ClrSysMmbId></FinInstnId></%[7]s></RltdAgts></TxDtls></NtryDtls></Ntry>\n",
+		l.ID, inReais(l.AmountCentavos), indicator, instant(l.At), l.Kind, reference, agent, l.Counterparty)
+	return err
+}
+
+func (c *dayCamt) end(_ DayBalances, sums []DaySum) error {
+	fmt.Fprint(c.to, "</Stmt>\n<SplmtryData><Envlp>\n")
+	for _, s := range sums {
+		fmt.Fprintf(c.to, "<Counterparty><MmbId>%s</MmbId><Credits>%d</Credits><CreditSum>%s</CreditSum><Debits>%d</Debits><DebitSum>%s</DebitSum></Counterparty>\n",
+			s.Counterparty, s.Credits, inReais(s.CreditCentavos), s.Debits, inReais(s.DebitCentavos))
+	}
+	_, err := fmt.Fprint(c.to, "</Envlp></SplmtryData>\n</BkToCstmrStmt></Document>\n")
+	return err
+}
+
+// inReais writes centavos as reais. A reserve is never negative, nor is a sum.
+func inReais(centavos int64) string { return fmt.Sprintf("%d.%02d", centavos/100, centavos%100) }

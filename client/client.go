@@ -93,6 +93,7 @@ var (
 	opStatement     = operation{"statement", "GET", "/v1/accounts/{ispb}/{branch}/{number}/statement"}
 	opParticipants  = operation{"participants", "GET", "/v1/participants"}
 	opParticipant   = operation{"participant", "GET", "/v1/participants/{ispb}"}
+	opDay           = operation{"dayStatement", "GET", "/v1/participants/{ispb}/statements/{day}"}
 )
 
 // call is a request that may be sent more than once.

@@ -49,7 +49,7 @@ func TestTheClientIsTheDescriptions(t *testing.T) {
 	d := described(t)
 	for op, parameters := range map[operation][]string{
 		opPay: {"Prefer"}, opPayment: nil, opPaymentEvents: nil, opGiveBack: {"Prefer"}, opReturn: nil, opReturnEvents: nil, opSettlements: {"participant", "from"},
-		opAccount: nil, opStatement: {"limit", "cursor"}, opParticipants: {"limit", "cursor"}, opParticipant: nil,
+		opAccount: nil, opStatement: {"limit", "cursor"}, opParticipants: {"limit", "cursor"}, opParticipant: nil, opDay: {"format", "until"},
 	} {
 		has, ok := d.Paths[op.path][strings.ToLower(op.method)]
 		if !ok || has.OperationID != op.id {

@@ -327,11 +327,32 @@ func balanceCommand(o *options) *cobra.Command {
 
 func statementCommand(o *options) *cobra.Command {
 	var limit int
+	var day dayFlags
+	var format, output string
 	command := &cobra.Command{
-		Use: "statement ACCOUNT", Short: "Print the movements of an account, newest first", Args: cobra.ExactArgs(1),
+		Use: "statement ACCOUNT | --participant ISPB --day DAY", Short: "Print the movements of an account, or what moved a bank's reserve on a day", Args: cobra.MaximumNArgs(1),
 		Long: `Print the movements of an account, newest first. Only posted lines change the balance: held and
-released lines show what payments in flight hold and free.`,
+released lines show what payments in flight hold and free.
+
+With --participant print the statement of a bank's day: opening and closing reserve, all that
+moved it, and sums by counterparty. It is the same whenever it is read. A file that --output
+names is whole, or not there. Exit codes: 0 it is whole, 1 refused, 3 the day is not over, or
+the statement broke off: run the same again.`,
+		Example: `  liquida statement 10000001/0001/1
+  liquida statement --participant 10000001 --day 2026-11-22 --output 2026-11-22.csv`,
 		RunE: func(command *cobra.Command, arguments []string) error {
+			if day.participant != "" || day.day != "" || len(arguments) == 0 {
+				if len(arguments) > 0 {
+					return errors.New("give an ACCOUNT or --participant and --day, not both")
+				}
+				if o.json {
+					format = "json"
+				}
+				if err := cmp.Or(day.check(), checkFormat(format)); err != nil {
+					return err
+				}
+				return o.printDay(command.Context(), day, format, output)
+			}
 			account, err := client.ParseAccount(arguments[0])
 			if err != nil {
 				return err
@@ -354,7 +375,10 @@ released lines show what payments in flight hold and free.`,
 			return nil
 		},
 	}
-	command.Flags().IntVar(&limit, "limit", 20, "lines, at least 1")
+	command.Flags().IntVar(&limit, "limit", 20, "lines of an account, at least 1")
+	day.add(command)
+	command.Flags().StringVar(&format, "format", dayFormats[0], "of a day: "+strings.Join(dayFormats, ", "))
+	command.Flags().StringVar(&output, "output", "", "file for the statement of a day; empty: standard output")
 	return command
 }
 

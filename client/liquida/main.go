@@ -55,7 +55,7 @@ func run(ctx context.Context, arguments []string) int {
 		}
 		return useCertificates(o.api, certificates)
 	}
-	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), watchCommand(o), balanceCommand(o), statementCommand(o), participantsCommand(o))
+	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), watchCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o), participantsCommand(o))
 	root.SetArgs(arguments)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {

@@ -16,11 +16,9 @@ import (
 
 // conformEnvironment says where Kafka is, and the bank's secret.
 type conformEnvironment struct {
-	Stream         stream.Config
+	stream.Config
 	AnswerKeysFile string `env:"ANSWER_KEYS_FILE" help:"the banks' secrets, to check the seals of responses; empty: not checked"`
 }
-
-func (e *conformEnvironment) Validate() error { return e.Stream.Validate() }
 
 func conformCommand() *cobra.Command {
 	var bank string
@@ -66,7 +64,7 @@ On a secured Kafka, use the user admin: only engines may ask.`,
 		}
 		started = true
 		var err error
-		if config.Kafka, err = reach(command.Context(), environment.Stream); err != nil {
+		if config.Kafka, err = reach(command.Context(), environment.Config); err != nil {
 			return err
 		}
 		config.Command = arguments

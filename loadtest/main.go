@@ -40,7 +40,3 @@ Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad 
 		os.Exit(settings.ExitFailure)
 	}
 }
-
-// started reports that arguments and environment were good. An error after that is not bad
-// usage.
-var started bool

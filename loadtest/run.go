@@ -16,7 +16,6 @@ import (
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/ledger"
-	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
@@ -33,18 +32,12 @@ type runEnvironment struct {
 // runFlags are the flags of run.
 type runFlags struct {
 	load.Config
-	duration     time.Duration
-	allow        []string
-	json, report string
-	engines      []string
+	duration time.Duration
+	allow    []string
+	json     string
 }
 
-const (
-	rateMax        = 200_000
-	paymentsMax    = 100_000_000
-	outstandingMax = 10_000_000
-	drainMax       = time.Hour
-)
+const drainMax = time.Hour
 
 func runCommand() *cobra.Command {
 	var flags runFlags
@@ -53,7 +46,7 @@ func runCommand() *cobra.Command {
 		Short: "Sends payments at a fixed rate and compares every outcome with the one it must have",
 		Args:  cobra.NoArgs,
 		Example: `  loadtest run --rate 1000 --payments 10000
-  loadtest run --rate 5000 --duration 60s --mix settling --json run.json --report run.html
+  loadtest run --rate 5000 --duration 60s --mix settling --json run.json
   loadtest run --rate 100 --payments 500 --mix accepted=9,silent=1
   loadtest run --rate 2000 --duration 30s --allow AB03    # while faults are injected`,
 	}
@@ -65,8 +58,6 @@ func runCommand() *cobra.Command {
 	f.StringVar(&flags.MixName, "mix", "demo", "a named mix, or weights like accepted=90,silent=10")
 	f.StringSliceVar(&flags.allow, "allow", nil, "reason codes with which any payment may be rejected, for runs with faults")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
-	f.StringVar(&flags.report, "report", "", "write a report to this file as HTML")
-	f.StringSliceVar(&flags.engines, "engines", []string{"127.0.0.1:9103"}, "telemetry addresses of all engines, host:port: the report shows where their time goes; empty: none")
 	f.DurationVar(&flags.DrainTimeout, "drain-timeout", 0, "longest wait for outcomes after the last send; 0: ENGINE_DEADLINE and 30 s")
 	f.IntVar(&flags.OutstandingMax, "max-outstanding", 500_000, "most payments that wait for their outcome, about 1 KiB each; above it payments are dropped and counted")
 	environment := &runEnvironment{}
@@ -86,13 +77,12 @@ func runCommand() *cobra.Command {
 		}
 		config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr)
 		config.LedgerHolds = load.LedgerHolds(func() (tigerbeetle.Client, error) { return ledger.Connect(environment.Ledger) })
-		hops := flags.startHopTimes(command.Context())
 		result, err := load.Run(command.Context(), config)
 		if err != nil {
 			return err
 		}
 		report.WriteLoad(os.Stdout, result)
-		if err := errors.Join(report.WriteJSON(flags.json, result), runPage(result, hops(), environment).Write(flags.report)); err != nil {
+		if err := report.WriteJSON(flags.json, result); err != nil {
 			return err
 		}
 		if !result.Passed {
@@ -136,19 +126,6 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 		settings.InRange("--max-outstanding", f.OutstandingMax, 1, outstandingMax))
 }
 
-// reasons reads the reason codes of --allow. The list is empty, not nil, without any.
-func reasons(codes []string) ([]pix.Reason, error) {
-	all := []pix.Reason{}
-	for _, code := range codes {
-		reason, err := pix.ParseReason(code)
-		if err != nil {
-			return nil, fmt.Errorf("--allow: %w", err)
-		}
-		all = append(all, reason)
-	}
-	return all, nil
-}
-
 // mixHelp explains the mixes and the cases.
 func mixHelp() string {
 	var text strings.Builder
@@ -160,15 +137,6 @@ func mixHelp() string {
 	for _, c := range mix.Cases() {
 		e := c.Expectation()
 		fmt.Fprintf(&text, "  %-18s %s → %s\n", c, e.Meaning, e.Ending())
-	}
-	return text.String()
-}
-
-// environmentHelp lists the variables of a configuration.
-func environmentHelp(config any) string {
-	var text strings.Builder
-	for _, v := range settings.Variables(config) {
-		fmt.Fprintf(&text, "  %-24s %s (default %s)\n", v.Name, v.Meaning, v.Default)
 	}
 	return text.String()
 }

@@ -71,17 +71,17 @@ func (r *Result) page() report.Page {
 		plot.Bars("As fast as it goes", "/s", false, []string{"payments"}, throughput))
 	p.Draw("latency", "From the intended send to the settlement report. Both axes are logarithmic; a curve ends at the slowest payment.",
 		report.DrawCurves("Latency by percentile, at fixed rates", curves))
-	p.Draw("budget", HopNote, DrawHops(hops))
+	p.Draw("budget", hopNote, drawHops(hops))
 	p.Draw("overload", "What settles when more is offered than the maximum, and the 99th percentile of its latency.", r.drawOverload())
 	p.Draw("cpu", "Of each process, with the load generator. Small requests cost more.", plot.Bars("CPU of a payment", "µs", false, columns, costs))
 	return p
 }
 
-// HopNote explains the drawing of DrawHops.
-const HopNote = "Mean of each hop: queue (from the topic until fetched), reserve (until the money is held), authorize (the bank's response), resolve (until posted or voided), report (until Kafka stored it)."
+// hopNote explains the drawing of drawHops.
+const hopNote = "Mean of each hop: queue (from the topic until fetched), reserve (until the money is held), authorize (the bank's response), resolve (until posted or voided), report (until Kafka stored it)."
 
-// DrawHops draws where the time of payments goes in the engine.
-func DrawHops(rows []plot.Bar) *plot.Drawing {
+// drawHops draws where the time of payments goes in the engine.
+func drawHops(rows []plot.Bar) *plot.Drawing {
 	return plot.Bars("Where the time of a payment goes in the engine", "ms", true, meter.HopNames, rows)
 }
 

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// Limits of the flags of several commands.
+const (
+	rateMax        = 200_000
+	paymentsMax    = 100_000_000
+	outstandingMax = 10_000_000
+)
+
+// started reports that arguments and environment were good. An error after that is not bad
+// usage.
+var started bool
+
+// environmentHelp lists the variables of a configuration.
+func environmentHelp(config any) string {
+	var text strings.Builder
+	for _, v := range settings.Variables(config) {
+		fmt.Fprintf(&text, "  %-24s %s (default %s)\n", v.Name, v.Meaning, v.Default)
+	}
+	return text.String()
+}
+
+// reasons reads the reason codes of --allow. The list is empty, not nil, without any.
+func reasons(codes []string) ([]pix.Reason, error) {
+	all := []pix.Reason{}
+	for _, code := range codes {
+		reason, err := pix.ParseReason(code)
+		if err != nil {
+			return nil, fmt.Errorf("--allow: %w", err)
+		}
+		all = append(all, reason)
+	}
+	return all, nil
+}
+
+// reach returns how to connect to Kafka, after it answered once. Fail early: with bad
+// credentials the client would retry forever and say nothing.
+func reach(ctx context.Context, config stream.Config) ([]kgo.Opt, error) {
+	options, err := config.Options()
+	if err != nil {
+		return nil, err
+	}
+	client, err := config.Client(kgo.ClientID("loadtest"))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	return options, stream.Reach(ctx, client)
+}

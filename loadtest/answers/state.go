@@ -203,6 +203,9 @@ func (j *Judge) take(id pix.EndToEndID, now answer, before *answer) {
 	if now.ReturnedCentavos > now.AmountCentavos {
 		j.differ(id, "more was given back than was paid", nil, &now)
 	}
+	if now.Status == history.Ended && now.DecidedAt.IsZero() && now.To.Before(now.ExpiresAt.Add(-j.tolerance)) {
+		j.differ(id, "it was told as ended without a verdict, before its hold had expired", nil, &now)
+	}
 	switch r := t.returned; {
 	case r == nil || now.ReturnedCentavos > r.ReturnedCentavos:
 		t.returned = &now

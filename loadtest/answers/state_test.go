@@ -61,6 +61,16 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 			a.take(paid, with(of(3, 4, ended, isSilent, 500), func(x *answer) { x.DecidedAt = millisecond(3) }), nil)
 			a.reported(paid, millisecond(5), isSilent, &pixv1.SettlementReport{AmountCentavos: 500})
 		}},
+		{"rejected by the ledger's timeout, after it", "", func(a *Judge) {
+			a.take(paid, with(of(3, 4, ended, isSilent, 500), func(x *answer) { x.ExpiresAt = millisecond(4) }), nil)
+			a.take(paid, with(of(5, 6, ended, isSilent, 500), func(x *answer) { x.DecidedAt = millisecond(5) }), nil)
+			a.reported(paid, millisecond(7), isSilent, &pixv1.SettlementReport{AmountCentavos: 500})
+		}},
+		{"rejected by the ledger's timeout, before it", "before its hold had expired", func(a *Judge) {
+			a.take(paid, with(of(3, 4, ended, isSilent, 500), func(x *answer) { x.ExpiresAt = millisecond(5) }), nil)
+			a.take(paid, with(of(6, 7, ended, isSilent, 500), func(x *answer) { x.DecidedAt = millisecond(6) }), nil)
+			a.reported(paid, millisecond(8), isSilent, &pixv1.SettlementReport{AmountCentavos: 500})
+		}},
 		{"never sent", "", func(a *Judge) { a.take(paid, of(1, 2, unknown, none, 0), nil) }},
 		{"reserved after it had ended", "goes back", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSettled, 500), nil)

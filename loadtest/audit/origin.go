@@ -75,8 +75,10 @@ func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bound
 	if err != nil {
 		return err
 	}
+	named := map[int32]bool{}
 	for _, n := range names {
 		partition := int32(n.partition)
+		named[partition] = true
 		start, end := b.starts[paymentsTopic][partition].Offset, b.ends[paymentsTopic][partition].Offset
 		if start > int64(n.offset) || end <= int64(n.offset) {
 			return fmt.Errorf("partition %d of %s has the offsets %d to %d, and the ledger's log has a record at %d: %s", partition, paymentsTopic, start, end, n.offset, whatToDo)
@@ -92,6 +94,8 @@ func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bound
 	for partition, at := range committed {
 		if start, end := b.starts[paymentsTopic][partition].Offset, b.ends[paymentsTopic][partition].Offset; at < start || at > end {
 			return fmt.Errorf("the group %s has committed offset %d of partition %d of %s, which has the offsets %d to %d: %s", engineGroup, at, partition, paymentsTopic, start, end, whatToDo)
+		} else if at > start && !named[partition] { // an engine names a log before it clears any of it
+			return fmt.Errorf("the group %s has committed offset %d of partition %d of %s, and the ledger does not name that log: nothing shows that they belong together", engineGroup, at, partition, paymentsTopic)
 		}
 	}
 	return nil

@@ -60,7 +60,8 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		committed int64
 		want      string // empty: no error
 	}{
-		{"a ledger without names", nil, 3, ""},
+		{"nothing cleared, nothing named", nil, 0, ""},
+		{"cleared and not named", nil, 3, "the ledger does not name that log"},
 		{"the ledger's log", []tb.Transfer{right.Transfer()}, 3, ""},
 		{"another first batch", []tb.Transfer{changed(func(o *ledger.Origin) { o.Hash[15]++ })}, 3, "partition 1 of pix.payments begins with another batch"},
 		{"an empty partition", []tb.Transfer{changed(func(o *ledger.Origin) { o.Partition = 0 })}, 0, "partition 0 of pix.payments has the offsets 0 to 0"},

@@ -92,6 +92,7 @@ func mayRead(t *testing.T, config *Config, user, topic string) bool {
 }
 
 func TestEveryUserMayDoWhatTheTableSaysAndNothingElse(t *testing.T) {
+	t.Parallel()
 	t.Run("embedded", func(t *testing.T) { everyUserMayDoWhatTheTableSays(t, startKafka) })
 	t.Run("redpanda-like", func(t *testing.T) { everyUserMayDoWhatTheTableSays(t, startKafkaLikeRedpanda) })
 }
@@ -143,6 +144,7 @@ func everyUserMayDoWhatTheTableSays(t *testing.T, start func(*testing.T, ...kfak
 }
 
 func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
+	t.Parallel()
 	config := startSecuredKafka(t, startKafka)
 	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
 		t.Fatal(err)
@@ -180,6 +182,7 @@ func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
 }
 
 func TestPasswordsStayUntilTheirFileIsReplaced(t *testing.T) {
+	t.Parallel()
 	config := startSecuredKafka(t, startKafka)
 	file := keys.PasswordFile(config.PasswordsDir, "producer")
 	var passwords []string
@@ -207,6 +210,7 @@ func TestPasswordsStayUntilTheirFileIsReplaced(t *testing.T) {
 }
 
 func TestAdminsWrongPasswordIsTheReasonForWaiting(t *testing.T) {
+	t.Parallel()
 	config := startSecuredKafka(t, startKafka)
 	config.Timeout = 4 * time.Second
 	config.Stream.SASLPasswordFile = filepath.Join(t.TempDir(), "guessed")

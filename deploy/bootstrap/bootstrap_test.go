@@ -30,6 +30,7 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
+// startLedger starts a server. Tests that do are not parallel: each server takes 2 GiB of memory.
 func startLedger(t *testing.T) ledger.Config {
 	t.Helper()
 	server, err := ledgertest.Start(t.TempDir())
@@ -352,6 +353,7 @@ func TestTooLargeRequestsAreRefusedWithTheSettingToLower(t *testing.T) {
 }
 
 func TestWhatIsAwayIsNamed(t *testing.T) {
+	t.Parallel()
 	config := smallConfig(t)
 	config.Timeout = 3 * time.Second
 	config.Stream.Brokers = []string{"127.0.0.1:1"}
@@ -379,6 +381,7 @@ func (c lateContext) Deadline() (time.Time, bool) {
 }
 
 func TestThatTheTimeIsUpIsNoReason(t *testing.T) {
+	t.Parallel()
 	config := smallConfig(t)
 	config.Stream.Brokers = []string{"127.0.0.1:1"}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -389,6 +392,7 @@ func TestThatTheTimeIsUpIsNoReason(t *testing.T) {
 }
 
 func TestItWaitsForKafka(t *testing.T) {
+	t.Parallel()
 	config := smallConfig(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -410,6 +414,7 @@ func TestItWaitsForKafka(t *testing.T) {
 }
 
 func TestTopics(t *testing.T) {
+	t.Parallel()
 	config := smallConfig(t)
 	config.Stream = startKafka(t, kfake.SeedTopics(3)) // no topics yet
 	client, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...))
@@ -472,6 +477,7 @@ func TestTopics(t *testing.T) {
 
 // What every service's acks=all means is up to the topic: a majority.
 func TestAnAcknowledgedRecordIsOnAMajority(t *testing.T) {
+	t.Parallel()
 	for replicas, want := range map[int]string{1: "1", 2: "2", 3: "2", 5: "3"} {
 		config := smallConfig(t)
 		config.Stream, config.ReplicationFactor = startKafka(t, kfake.NumBrokers(replicas)), replicas
@@ -540,6 +546,7 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 // Redpanda ignores min.insync.replicas and never describes it. The bootstrap says so once, and
 // still refuses a setting that is there and differs.
 func TestTopicsOnABrokerLikeRedpanda(t *testing.T) {
+	t.Parallel()
 	config := smallConfig(t)
 	config.Stream = startKafkaLikeRedpanda(t)
 	var said bytes.Buffer

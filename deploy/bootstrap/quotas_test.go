@@ -35,6 +35,7 @@ func quotasOf(t *testing.T, config *Config) map[string]float64 {
 // The embedded broker stores quotas and enforces none. Apache Kafka does: see TestSecuredKafka
 // in loadtest/e2e.
 func TestProgramsOfBanksHaveAQuota(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(*testing.T, ...kfake.Opt) stream.Config{"embedded": startKafka, "redpanda-like": startKafkaLikeRedpanda} {
 		t.Run(name, func(t *testing.T) {
 			config := startSecuredKafka(t, start)
@@ -62,6 +63,7 @@ func TestProgramsOfBanksHaveAQuota(t *testing.T) {
 
 // Without quotas everything else is prepared, and the log says what is missing.
 func TestABrokerWithoutQuotasIsNamed(t *testing.T) {
+	t.Parallel()
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(kmsg.AlterClientQuotas.Int16(), -1)
 	config := startSecuredKafka(t, func(t *testing.T, options ...kfake.Opt) stream.Config {

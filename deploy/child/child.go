@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"syscall"
@@ -87,17 +86,4 @@ func (s *Server) Stop() {
 		_ = syscall.Kill(-s.PID, syscall.SIGKILL)
 		<-s.Ended
 	}
-}
-
-// FreeAddresses returns that many TCP addresses of this machine that nobody listens on.
-func FreeAddresses(count int) (addresses []string, err error) {
-	for range count {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer listener.Close() // only once there are all: otherwise two could be the same
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses, nil
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/cache"
 	"github.com/liquida/liquida/deploy/child"
+	"github.com/liquida/liquida/platform/ports"
 )
 
 // ErrMissing is returned by Locate if a tool that it needs is not installed.
@@ -202,11 +203,7 @@ func (k *Kafka) makeArchive(ctx context.Context, folder string) error {
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	addresses, err := child.FreeAddresses(2)
-	if err != nil {
-		return err
-	}
-	node := Node{Folder: filepath.Join(scratch, "node"), Address: addresses[0], Controller: addresses[1]}
+	node := Node{Folder: filepath.Join(scratch, "node"), Address: ports.Free(), Controller: ports.Free()}
 	if err := k.Prepare(ctx, node); err != nil {
 		return err
 	}

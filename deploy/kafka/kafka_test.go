@@ -18,8 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/deploy/child"
 	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ports"
 )
 
 // tool puts a program on a PATH that holds nothing else.
@@ -106,11 +106,7 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addresses, err := child.FreeAddresses(2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node := Node{Folder: filepath.Join(t.TempDir(), "node"), Address: addresses[0], Controller: addresses[1]}
+	node := Node{Folder: filepath.Join(t.TempDir(), "node"), Address: ports.Free(), Controller: ports.Free()}
 	broker := startBroker(t, k, node)
 	client, err := kgo.NewClient(kgo.SeedBrokers(node.Address), kgo.ConsumeTopics("there"), kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(0))
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/liquida/liquida/deploy/child"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/ports"
 )
 
 // Server is a TigerBeetle server with a data file and an address of its own.
@@ -42,13 +43,10 @@ func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
 	if err := tigerbeetle.FormatCluster(ctx, bin, data, 1, 0); err != nil {
 		return nil, err
 	}
-	addresses, err := child.FreeAddresses(1)
-	if err != nil {
-		return nil, err
-	}
+	address := ports.Free()
 	s := &Server{
-		Config: ledger.Config{Addresses: addresses}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"),
-		arguments: slices.Insert(tigerbeetle.StartArguments(tigerbeetle.DataFile(data, 0), addresses[0], cacheGrid), 1, extra...),
+		Config: ledger.Config{Addresses: []string{address}}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"),
+		arguments: slices.Insert(tigerbeetle.StartArguments(tigerbeetle.DataFile(data, 0), address, cacheGrid), 1, extra...),
 	}
 	if err := s.StartAgain(); err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/child"
+	"github.com/liquida/liquida/platform/ports"
 )
 
 // ErrNotInstalled says how to install the server.
@@ -104,11 +105,8 @@ func Start(ctx context.Context, dir string, settings []string) (s *Server, err e
 }
 
 func (s *Server) run(ctx context.Context, bin string, account *syscall.SysProcAttr, settings []string) error {
-	addresses, err := child.FreeAddresses(1)
-	if err != nil {
-		return err
-	}
-	host, port, err := net.SplitHostPort(addresses[0])
+	address := ports.Free()
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return err
 	}
@@ -121,8 +119,8 @@ func (s *Server) run(ctx context.Context, bin string, account *syscall.SysProcAt
 	if s.process, err = child.Start(server, filepath.Join(s.dir, "postgres.log"), syscall.SIGQUIT); err != nil {
 		return err
 	}
-	s.PID, s.URL = s.process.PID, fmt.Sprintf("postgres://liquida@%s/postgres?sslmode=disable", addresses[0])
-	return s.process.Await(ctx, "the PostgreSQL server on "+addresses[0], answerTimeout, func([]byte) bool {
+	s.PID, s.URL = s.process.PID, fmt.Sprintf("postgres://liquida@%s/postgres?sslmode=disable", address)
+	return s.process.Await(ctx, "the PostgreSQL server on "+address, answerTimeout, func([]byte) bool {
 		return exec.Command(filepath.Join(bin, "pg_isready"), "--quiet", "--host="+host, "--port="+port).Run() == nil
 	})
 }

@@ -3,18 +3,13 @@ package stack
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"net"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/liquida/liquida/platform/ports"
 )
 
 // Ports says where the stack listens.
@@ -52,7 +47,6 @@ type addresses struct {
 	mu    sync.Mutex
 	ports Ports
 	given map[string]string // role → IP:port
-	locks *os.File          // with a locked byte for each free port that was picked
 }
 
 func newAddresses(ports Ports) *addresses {
@@ -73,43 +67,13 @@ func (a *addresses) of(role string) string {
 		instance, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(role, "engine-"), " telemetry"))
 		port = firstEngineTelemetry + instance
 	}
-	address := loopback(port)
+	address := ports.Loopback(port)
 	if a.ports == FreePorts {
-		address = a.free()
+		address = ports.Free()
 	}
 	a.given[role] = address
 	return address
 }
-
-// free picks a port below the range of outgoing connections. Otherwise a client's connection
-// could take the port of a process that is being restarted, or even connect to itself.
-func (a *addresses) free() string {
-	for {
-		port := 20000 + rand.IntN(10000)
-		address := loopback(port)
-		given := slices.Contains(slices.Collect(maps.Values(a.given)), address)
-		if !given && a.reserve(port) && available("", address) == nil {
-			return address
-		}
-	}
-}
-
-// reserve keeps other stacks of this machine from picking a port while the process that listens
-// there is down. It returns false if one has it. Locks end with the process. Without a file for
-// them, two stacks rarely meet.
-func (a *addresses) reserve(port int) bool {
-	if a.locks == nil {
-		file, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("liquida-ports-%d", os.Getuid())), os.O_CREATE|os.O_RDWR, 0o600)
-		if err != nil {
-			return true
-		}
-		a.locks = file
-	}
-	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(port), Len: 1}
-	return unix.FcntlFlock(a.locks.Fd(), unix.F_OFD_SETLK, &lock) == nil
-}
-
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // available returns an error if somebody listens on the address.
 func available(role, address string) error {

@@ -32,14 +32,3 @@ func TestViaLeadsProcessesToTheirServers(t *testing.T) {
 		t.Errorf("the broker does not serve at its own address: %v", broker.env)
 	}
 }
-
-// A port stays with its stack while the process there is down: another stack must not take it.
-func TestTwoStacksNeverPickOnePort(t *testing.T) {
-	one, other := newAddresses(FreePorts), newAddresses(FreePorts)
-	if !one.reserve(1) || other.reserve(1) {
-		t.Error("two stacks have one port")
-	}
-	if !one.reserve(2) || !other.reserve(3) {
-		t.Error("a port that nobody has cannot be had")
-	}
-}

@@ -14,7 +14,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go"
 	"github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
-	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ports"
 )
 
 // fakeServer writes a program that says it is the given version.
@@ -129,7 +129,7 @@ func TestServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	address := kit.FreeAddress(t)
+	address := ports.Free()
 	first := startServer(t, bin, path, address)
 
 	client, err := tb.NewClient(types.ToUint128(0), []string{address})

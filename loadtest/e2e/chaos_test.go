@@ -38,11 +38,6 @@ func TestForeignLogAndHangingTransaction(t *testing.T) {
 	script(t, 200, 26*time.Second, "3s hanging-transaction, 13s topic-recreated")
 }
 
-// The producer's clock is wrong, either way: it takes nothing, and takes back nothing that it said.
-func TestTheProducersClockIsWrong(t *testing.T) {
-	script(t, 200, 34*time.Second, "2s skewed-producer, 13s skewed-producer, 24s skewed-producer")
-}
-
 func script(t *testing.T, rate float64, duration time.Duration, text string) *chaos.Result {
 	t.Helper()
 	plan, err := chaos.ParseScript(text, 1)

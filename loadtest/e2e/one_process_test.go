@@ -15,10 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/liquida/liquida/deploy/bootstrap"
-	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/deploy/ledgermodel"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/kit"
-	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -28,18 +27,17 @@ import (
 	"github.com/liquida/liquida/services/producer/frontdoor"
 )
 
-// The three services run as packages on a host that is not the machine's: an in-memory
-// network. They settle a payment, stop, and do it again on the same ledger and broker, without
-// leaving a goroutine behind.
+// The three services run as packages on a host that is not the machine's: an in-memory network,
+// and a model of the ledger. They settle a payment, stop, and do it again on the same ledger and
+// broker, without leaving a goroutine behind.
 func TestServicesRunTwiceInOneProcess(t *testing.T) {
-	server, err := ledgertest.Start(t.TempDir())
-	if err != nil {
+	t.Setenv("KAFKA_BROKERS", "127.0.0.1:9092") // of the in-memory network
+	books := ledgermodel.New()
+	population := parsed(t, &bootstrap.Config{})
+	population.Population.Banks, population.Population.Customers = 2, 4
+	if err := bootstrap.Populate(t.Context(), population, books.Connect(nil)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(server.Stop)
-	t.Setenv("TIGERBEETLE_ADDRESSES", strings.Join(server.Config.Addresses, ","))
-	t.Setenv("KAFKA_BROKERS", "127.0.0.1:9092") // of the in-memory network
-	populate(t, server.Config)
 	network := new(kfake.VirtualNetwork)
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen),
 		kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000"}),
@@ -50,28 +48,11 @@ func TestServicesRunTwiceInOneProcess(t *testing.T) {
 	defer broker.Close()
 	before := goleak.IgnoreCurrent()
 	for range 2 {
-		settleOnce(t, server.Config, network)
+		settleOnce(t, books, network)
 		kit.Await(t, "all goroutines to end", func() (bool, string) {
 			err := goleak.Find(before)
 			return err == nil, fmt.Sprint(err)
 		})
-	}
-}
-
-// populate runs bootstrap with a broker of its own, because bootstrap is no service: it dials
-// over the machine's network. Only the ledger is used.
-func populate(t *testing.T, at ledger.Config) {
-	t.Helper()
-	config := parsed(t, &bootstrap.Config{})
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	config.Ledger, config.Stream.Brokers = at, broker.ListenAddrs()
-	config.Population.Banks, config.Population.Customers = 2, 4
-	if err := bootstrap.Run(t.Context(), config, io.Discard); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -83,12 +64,9 @@ func parsed[C settings.Validator](t *testing.T, config C) C {
 	return config
 }
 
-func settleOnce(t *testing.T, at ledger.Config, network *kfake.VirtualNetwork) {
+func settleOnce(t *testing.T, books *ledgermodel.Ledger, network *kfake.VirtualNetwork) {
 	t.Helper()
-	client, err := ledger.Connect(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := books.Connect(nil)
 	defer client.Close()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {

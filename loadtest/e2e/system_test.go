@@ -26,6 +26,7 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -40,7 +41,7 @@ const (
 
 // stacksAtOnce is how many clearing houses run side by side, unless go test -parallel says another
 // number. A test mostly waits for a restart, a deadline or a timeout.
-const stacksAtOnce = "4"
+const stacksAtOnce = 4
 
 // binaries is the folder of the programs, built once.
 var binaries string
@@ -51,13 +52,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("end-to-end tests skipped: -short")
 		return
 	}
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
-	if !chosen {
-		if err := flag.Set("test.parallel", stacksAtOnce); err != nil {
-			panic(err)
-		}
-	}
+	kit.AtOnce(stacksAtOnce)
 	os.Exit(buildAndRun(m))
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -38,8 +39,7 @@ type scenario struct {
 	loads  []*sending
 }
 
-// scenarioSeeds is how many worlds play each scenario: the seed changes load, times and targets.
-const scenarioSeeds = 2
+var scenarioSeeds = flag.Int("scenario-seeds", 1, "how many worlds play each scenario: the seed changes load, times and targets")
 
 // inVirtualTime plays a scenario with some seeds, each in a process of its own. In that process
 // it plays the scenario.
@@ -50,7 +50,7 @@ func inVirtualTime(t *testing.T, play func(s *scenario)) {
 	}
 	t.Parallel()
 	program := builtOnce(t)
-	for i := range uint64(scenarioSeeds) {
+	for i := range uint64(*scenarioSeeds) { //nolint:gosec // not negative
 		seed := *firstSeed + i
 		arguments := []string{"-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=0", "-seed=" + strconv.FormatUint(seed, 10), "-result=none"}
 		if *logFile != "" {

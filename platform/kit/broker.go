@@ -6,6 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/ports"
 )
 
 // Broker is a Kafka broker over TCP. It keeps its data and address when it is stopped and
@@ -21,7 +23,7 @@ type Broker struct {
 // NewBroker prepares a broker, which Start starts with these options. It ends with the test.
 func NewBroker(t testing.TB, options ...kfake.Opt) *Broker {
 	t.Helper()
-	b := &Broker{Address: FreeAddress(t), t: t}
+	b := &Broker{Address: ports.Free(), t: t}
 	b.options = append([]kfake.Opt{
 		kfake.NumBrokers(1), kfake.DataDir(t.TempDir()),
 		kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, b.Address) }),

@@ -4,10 +4,25 @@
 package kit
 
 import (
-	"net"
+	"flag"
+	"strconv"
 	"testing"
 	"time"
 )
+
+// AtOnce sets how many parallel tests run side by side, unless -parallel says another number. Tests
+// that mostly wait end sooner if there are more of them than processors. TestMain calls it.
+func AtOnce(tests int) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if chosen {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
+		panic(err)
+	}
+}
 
 // Patience is how long Await waits. No test waits that long unless it fails.
 const Patience = time.Minute
@@ -25,15 +40,4 @@ func Await(t testing.TB, what string, met func() (bool, string)) {
 			t.Fatalf("waited %v for %s: %s", Patience, what, saw)
 		}
 	}
-}
-
-// FreeAddress returns a TCP address on this machine that nobody listens on.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }

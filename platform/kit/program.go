@@ -14,10 +14,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/liquida/liquida/platform/ports"
 )
 
 // asProgram makes a test binary run the program that it tests.
 const asProgram = "KIT_AS_PROGRAM"
+
+// programsAtOnce is how many parallel tests of a program run side by side.
+const programsAtOnce = 8
 
 // Main is what a package's TestMain calls. In a process that Start or Run started it runs
 // the program's main, else the tests.
@@ -26,6 +31,7 @@ func Main(m *testing.M, program func()) {
 		program()
 		return
 	}
+	AtOnce(programsAtOnce)
 	os.Exit(m.Run())
 }
 
@@ -43,7 +49,7 @@ type Program struct {
 // it when the test's process ends, whatever ends that.
 func Start(t testing.TB, env ...string) *Program {
 	t.Helper()
-	p := &Program{t: t, Telemetry: FreeAddress(t), HTTP: FreeAddress(t), Exited: make(chan struct{}), log: log{t: t}}
+	p := &Program{t: t, Telemetry: ports.Free(), HTTP: ports.Free(), Exited: make(chan struct{}), log: log{t: t}}
 	p.Process = exec.Command(os.Args[0])
 	p.Process.Env = append(append(os.Environ(), asProgram+"=1", "TELEMETRY_ADDRESS="+p.Telemetry, "HTTP_ADDRESS="+p.HTTP), env...)
 	p.Process.Stdout, p.Process.Stderr = &p.log, &p.log

@@ -41,11 +41,12 @@ func balance(posted, out, in, available int64) query.Balance {
 
 func TestTheBalanceIsTheLedgers(t *testing.T) {
 	t.Parallel()
-	l := startLedger(t)
-	client := books(t, l)
+	l, client := sharedLedger(t)
+	content := ownBanks()
+	openBooks(t, client, content)
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
-	payer, payee := "/v1/accounts/10000001/0001/1", "/v1/accounts/10000002/0001/2"
+	payer, payee := accountPath(content.Payer), accountPath(content.Payee)
 	check := func(path string, want query.Balance) {
 		t.Helper()
 		if got := get[query.AccountBalance](t, p, path); got.Balance != want || "/v1/accounts/"+got.ISPB+"/"+got.Branch+"/"+got.Number != path {
@@ -60,7 +61,7 @@ func TestTheBalanceIsTheLedgers(t *testing.T) {
 	write(t, client, ledger.AppendPost(nil, id, false))
 	check(payer, balance(999_900, 0, 0, 999_900))
 	check(payee, balance(100, 0, 0, 100))
-	if got := p.call("GET", "/v1/accounts/10000001/0001/99", ""); got.code != http.StatusNotFound || got.Field != "account" {
+	if got := p.call("GET", "/v1/accounts/"+string(content.Payer.ISPB)+"/0001/99", ""); got.code != http.StatusNotFound || got.Field != "account" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 	for _, path := range []string{"/v1/accounts/1/0001/1", "/v1/accounts/10000001/1/1", "/v1/accounts/10000001/0001/01", payer + "/statement?limit=0", payer + "/statement?limit=x", payer + "/statement?cursor=-1", "/v1/participants/1", "/v1/participants?limit=1000000"} {
@@ -72,8 +73,9 @@ func TestTheBalanceIsTheLedgers(t *testing.T) {
 
 func TestTheStatementNamesEveryMovement(t *testing.T) {
 	t.Parallel()
-	l := startLedger(t)
-	client := books(t, l)
+	l, client := sharedLedger(t)
+	content := ownBanks()
+	openBooks(t, client, content)
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
 	settled, voided := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
@@ -82,7 +84,7 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 	}
 	write(t, client, ledger.AppendPost(nil, settled, false))
 	write(t, client, ledger.AppendVoid(nil, voided, false, pix.ReasonPayeeBlocked))
-	const path = "/v1/accounts/10000001/0001/1/statement"
+	path := accountPath(content.Payer) + "/statement"
 	want := []string{ // newest first
 		fmt.Sprint("released debit 100 1 ", voided, " AC06"),
 		fmt.Sprint("posted debit 100 1 ", settled, " "),
@@ -114,14 +116,14 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 			t.Errorf("in pages of %d: %q, want %q", limit, got, want)
 		}
 	}
-	idle := ledger.NewAccount(ledger.CustomerAccount(pix.Account{ISPB: "10000001", Branch: "0001", Number: "2"}))
+	idle := ledger.NewAccount(ledger.CustomerAccount(pix.Account{ISPB: content.Payer.ISPB, Branch: "0001", Number: "2"}))
 	if results, err := client.CreateAccounts([]tb.Account{idle}); err != nil || len(results) > 0 {
 		t.Fatalf("%v %v", results, err)
 	}
-	if page := get[query.Statement](t, p, "/v1/accounts/10000001/0001/2/statement"); len(page.Lines) != 0 || page.NextCursor != "" {
+	if page := get[query.Statement](t, p, "/v1/accounts/"+string(content.Payer.ISPB)+"/0001/2/statement"); len(page.Lines) != 0 || page.NextCursor != "" {
 		t.Errorf("an account without movements: %+v", page)
 	}
-	if got := p.call("GET", "/v1/accounts/10000001/0001/99/statement", ""); got.code != http.StatusNotFound {
+	if got := p.call("GET", "/v1/accounts/"+string(content.Payer.ISPB)+"/0001/99/statement", ""); got.code != http.StatusNotFound {
 		t.Errorf("%d %s", got.code, got.text)
 	}
 }

@@ -20,8 +20,8 @@ import (
 // find the payment too late. What it says about a hold is by the ledger's time, never by its own.
 func TestAWrongClockTakesNothingAndCallsNothingExpired(t *testing.T) {
 	t.Parallel()
-	l := startLedger(t)
-	client := books(t, l)
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
 	b := startBroker(t)
 	kafka, err := kgo.NewClient(kgo.SeedBrokers(b.Address))
 	if err != nil {

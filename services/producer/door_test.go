@@ -125,8 +125,8 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 	t.Parallel()
 	r := makeRing(t)
-	l := startLedger(t)
-	client := books(t, l)
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
 	b := startBroker(t)
 	p := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests, "STREAM_TIME_MAX=1s")
 	p.AwaitNeed("kafka", false)
@@ -278,8 +278,8 @@ func TestACertificateNamesTheParticipant(t *testing.T) {
 	t.Parallel()
 	r, ca, stranger := makeRing(t), newAuthority(t), newAuthority(t)
 	certFile, keyFile := ca.issue("", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
-	l := startLedger(t)
-	books(t, l)
+	l, ledgerClient := sharedLedger(t)
+	openBooks(t, ledgerClient, content)
 	p := startProgram(t, startBroker(t), l, "HTTP_KEYS_FILE="+r.digests, "HTTP_TLS_CERT_FILE="+certFile, "HTTP_TLS_KEY_FILE="+keyFile, "HTTP_TLS_CLIENT_CA_FILE="+ca.file)
 	p.AwaitNeed("ledger", false)
 	ask := func(from *authority, uri string, usage x509.ExtKeyUsage, until time.Time, key string) (int, error) {

@@ -132,8 +132,8 @@ var lasting = []string{"HTTP_READ_TIMEOUT=150ms", "STREAM_KEEP_ALIVE=100ms", "HT
 
 func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 	t.Parallel()
-	l := startLedger(t)
-	client := books(t, l)
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
 	b := startBroker(t)
 	// Only a report wakes it in time.
 	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s", "WAITS_MAX=1")...)
@@ -182,8 +182,8 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 
 func TestThePaymentsEventsEndWithItsOutcome(t *testing.T) {
 	t.Parallel()
-	l := startLedger(t)
-	client := books(t, l)
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
 	p := startProgram(t, startBroker(t), l, append(lasting, "ASK_AGAIN_INTERVAL=50ms", "STREAMS_MAX=1")...)
 	p.AwaitNeed("ledger", false)
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)

@@ -5,13 +5,17 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ports"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -32,14 +36,42 @@ func startBroker(t testing.TB) *kit.Broker {
 	return kit.StartBroker(t, kfake.SeedTopics(4, stream.Payments, stream.Settlements))
 }
 
+// ownLedger lets one test at a time have a server of its own: each takes 2 GiB of memory.
+var ownLedger sync.Mutex
+
+// startLedger starts a server for one test, which stops it or looks at the whole ledger.
 func startLedger(t testing.TB) *ledgertest.Server {
 	t.Helper()
+	ownLedger.Lock()
+	t.Cleanup(ownLedger.Unlock)
 	l, err := ledgertest.Start(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Stop)
 	return l
+}
+
+// shared is the ledger of all tests that need none of their own, because the start of a server
+// costs seconds of CPU. It ends with this process.
+var shared = sync.OnceValues(func() (*ledgertest.Server, error) {
+	folder, err := os.MkdirTemp("", "liquida-producer-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder) // the server keeps its files open, and nobody starts it again
+	return ledgertest.Start(folder)
+})
+
+// sharedLedger returns shared and a client of it. A test there looks at its own payments only, and
+// at the balances of ownBanks only.
+func sharedLedger(t testing.TB) (*ledgertest.Server, tigerbeetle.Client) {
+	t.Helper()
+	l, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, connect(t, l)
 }
 
 // program is a running producer.
@@ -51,7 +83,7 @@ type program struct {
 // startProgram starts the producer. Without a ledger nobody listens on the ledger's address.
 func startProgram(t testing.TB, b *kit.Broker, l *ledgertest.Server, env ...string) *program {
 	t.Helper()
-	ledgerAddress := kit.FreeAddress(t)
+	ledgerAddress := ports.Free()
 	if l != nil {
 		ledgerAddress = l.Config.Addresses[0]
 	}

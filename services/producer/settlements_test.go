@@ -21,8 +21,8 @@ import (
 // report with an amount that no client can read does not end every stream that meets it.
 func TestThePayeesBankIsToldOnlyOfWhatWasHeldForIt(t *testing.T) {
 	t.Parallel()
-	l := startLedger(t)
-	client := books(t, l)
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
 	b := startBroker(t)
 	p := startProgram(t, b, l, append(lasting, "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100")...)
 	p.AwaitNeed("kafka", false)

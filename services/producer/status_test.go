@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,10 +21,17 @@ import (
 	"github.com/liquida/liquida/services/producer/query"
 )
 
-// books opens the accounts that payments from one PSP to another need.
+// books connects to a ledger and opens the accounts that payments from one PSP to another need.
 func books(t *testing.T, l *ledgertest.Server) tigerbeetle.Client {
 	t.Helper()
 	client := connect(t, l)
+	openBooks(t, client, content)
+	return client
+}
+
+// openBooks opens the accounts of a payment and its return, unless they are there, and funds them.
+func openBooks(t *testing.T, client tigerbeetle.Client, content pix.Content) {
+	t.Helper()
 	open := func(id ledger.AccountID, kind ledger.AccountKind) tb.Account {
 		return tb.Account{ID: id, Ledger: ledger.Ledger, Code: uint16(kind), Flags: kind.Flags()}
 	}
@@ -30,8 +39,14 @@ func books(t *testing.T, l *ledgertest.Server) tigerbeetle.Client {
 	for _, psp := range []pix.ISPB{content.Payer.ISPB, content.Payee.ISPB} {
 		accounts = append(accounts, open(ledger.ReserveAccount(psp), ledger.Reserve), open(ledger.TransitAccount(psp), ledger.Transit))
 	}
-	if results, err := client.CreateAccounts(accounts); err != nil || len(results) > 0 {
-		t.Fatalf("%v %v", results, err)
+	results, err := client.CreateAccounts(accounts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range results {
+		if result.Result != tb.AccountExists {
+			t.Fatalf("%v", results)
+		}
 	}
 	fund := func(debit, credit ledger.AccountID) tb.Transfer {
 		return tb.Transfer{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(1_000_000), Ledger: ledger.Ledger, Code: ledger.CodeFunding}
@@ -40,10 +55,22 @@ func books(t *testing.T, l *ledgertest.Server) tigerbeetle.Client {
 		fund(ledger.IssuanceAccount, ledger.ReserveAccount(content.Payer.ISPB)),
 		fund(ledger.TransitAccount(content.Payer.ISPB), ledger.CustomerAccount(content.Payer)),
 	})
-	return client
 }
 
-func connect(t *testing.T, l *ledgertest.Server) tigerbeetle.Client {
+var banksMade atomic.Int64
+
+// ownBanks returns a payment between two banks that no other test knows.
+func ownBanks() pix.Content {
+	own, number := content, 20_000_000+2*banksMade.Add(1)
+	own.Payer.ISPB, own.Payee.ISPB = pix.ISPB(fmt.Sprint(number)), pix.ISPB(fmt.Sprint(number+1))
+	return own
+}
+
+func accountPath(a pix.Account) string {
+	return "/v1/accounts/" + string(a.ISPB) + "/" + a.Branch + "/" + a.Number
+}
+
+func connect(t testing.TB, l *ledgertest.Server) tigerbeetle.Client {
 	t.Helper()
 	client, err := ledger.Connect(ledger.Config{Addresses: []string{l.Config.Addresses[0]}})
 	if err != nil {
@@ -68,8 +95,8 @@ var content = pix.Content{
 
 func TestTheStatusIsWhatTheLedgerSays(t *testing.T) {
 	t.Parallel()
-	l := startLedger(t)
-	client := books(t, l)
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
 	const long, short = 60, 1
@@ -151,9 +178,13 @@ func TestWithTheLedgerAwayPaymentsAreTakenAndStatusesAreNot(t *testing.T) {
 	t.Parallel()
 	l := startLedger(t)
 	client := books(t, l)
-	p := startProgram(t, startBroker(t), l, "STATUS_TIMEOUT=500ms", "STATUS_IN_FLIGHT_MAX=10", "CALLER_SHARE_MAX=1")
-	p.AwaitNeed("ledger", false)
-	p.AwaitNeed("kafka", false)
+	r, b := makeRing(t), startBroker(t)
+	p := startProgram(t, b, l, "STATUS_TIMEOUT=500ms", "STATUS_IN_FLIGHT_MAX=10", "CALLER_SHARE_MAX=1")
+	locked := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests, "STATUS_TIMEOUT=1s")
+	for _, of := range []*program{p, locked} {
+		of.AwaitNeed("ledger", false)
+		of.AwaitNeed("kafka", false)
+	}
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, id, content, 60))
 	l.Stop()
@@ -183,6 +214,14 @@ func TestWithTheLedgerAwayPaymentsAreTakenAndStatusesAreNot(t *testing.T) {
 	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
 		t.Errorf("%d %s", got.code, got.text)
 	}
+	// It is unknown who received the payment that a bank gives back. Nothing is sent, so the problem
+	// names no id.
+	locked.AwaitNeed("ledger", true)
+	code, header, problem, text := locked.as("Bearer "+r.of(t, "10000002"), "POST", "/v1/returns", `{"original_end_to_end_id": "`+id.String()+`", "amount_centavos": 40, "reason_code": "FR01"}`)
+	if code != 503 || problem.EndToEndID != "" || header.Get("Retry-After") == "" || !strings.Contains(problem.Detail, "nothing was sent") {
+		t.Errorf("%d %s", code, text)
+	}
+	locked.End(syscall.SIGKILL)
 	if err := l.StartAgain(); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ports"
 )
 
 // TestMain makes the test binary the broker when a test starts it, so that tests can kill it.
@@ -38,7 +39,7 @@ type broker struct {
 
 func newBroker(t *testing.T) *broker {
 	t.Helper()
-	b := &broker{t: t, address: kit.FreeAddress(t), dir: t.TempDir()}
+	b := &broker{t: t, address: ports.Free(), dir: t.TempDir()}
 	t.Cleanup(func() { b.end(syscall.SIGKILL) })
 	return b
 }

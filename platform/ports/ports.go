@@ -1,0 +1,69 @@
+// Package ports picks TCP ports of this machine for servers that tests and local stacks start.
+package ports
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ports are picked below the range of outgoing connections. Otherwise a client's connection could
+// take the port of a server that is being restarted, or even connect to itself.
+const (
+	lowest = 12_000
+	count  = 18_000
+)
+
+// Loopback returns the address of a port.
+func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// Free returns an address on the loopback interface that nobody listens on. It stays with this
+// process until the process ends: no other process picks it while the server there is down.
+func Free() string {
+	for {
+		port := lowest + rand.IntN(count)
+		if !machine.reserve(port) {
+			continue
+		}
+		if listener, err := net.Listen("tcp", Loopback(port)); err == nil {
+			listener.Close()
+			return Loopback(port)
+		}
+	}
+}
+
+// machine holds the ports of this process.
+var machine = &table{taken: map[int]bool{}}
+
+// table knows who has which port. A port is a byte of a file, and a lock on it.
+type table struct {
+	mu    sync.Mutex
+	taken map[int]bool // by this process
+	locks *os.File
+}
+
+// reserve takes a port, and returns false if somebody has it. Locks end with the process. Without a
+// file for them, two processes rarely meet.
+func (t *table) reserve(port int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.taken[port] {
+		return false
+	}
+	t.taken[port] = true
+	if t.locks == nil {
+		file, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("liquida-ports-%d", os.Getuid())), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return true
+		}
+		t.locks = file
+	}
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(port), Len: 1}
+	return unix.FcntlFlock(t.locks.Fd(), unix.F_OFD_SETLK, &lock) == nil
+}

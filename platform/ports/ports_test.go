@@ -1,0 +1,34 @@
+package ports
+
+import (
+	"net"
+	"testing"
+)
+
+// A port stays with its process while the server there is down: another process must not take it.
+func TestTwoProcessesNeverPickOnePort(t *testing.T) {
+	one, other := &table{taken: map[int]bool{}}, &table{taken: map[int]bool{}} // the locks of two open files, as of two processes
+	if !one.reserve(1) || other.reserve(1) || one.reserve(1) {
+		t.Error("a port was picked twice")
+	}
+	if !one.reserve(2) || !other.reserve(3) {
+		t.Error("a port that nobody has cannot be had")
+	}
+}
+
+func TestAPortIsFreeAndPickedOnce(t *testing.T) {
+	seen := map[string]bool{}
+	for range 200 {
+		address := Free()
+		if seen[address] {
+			t.Errorf("%s was picked twice", address)
+		}
+		seen[address] = true
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		listener.Close()
+	}
+}

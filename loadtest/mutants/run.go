@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +19,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/liquida/liquida/deploy/child"
 )
 
 // Config says what to run.
@@ -259,18 +262,16 @@ type world struct {
 
 func (c Config) live(ctx context.Context, program, test string, seed uint64, file string) world {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, worldMax)
-	defer cancel()
-	command := exec.CommandContext(ctx, program, "-test.run=^"+test+"$", "-test.v", "-test.timeout=0", "-seed="+strconv.FormatUint(seed, 10), "-result="+file)
+	command := exec.Command(program, "-test.run=^"+test+"$", "-test.v", "-test.timeout=0", "-seed="+strconv.FormatUint(seed, 10), "-result="+file)
 	command.Dir = filepath.Join(c.Root, "loadtest/simulation")
 	command.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(file)) // a world does not clean up
-	output, err := run(command)
+	said, err := child.Run(ctx, command, worldMax)
 	w := world{took: time.Since(began)}
-	if ctx.Err() != nil {
-		w.silent = fmt.Sprintf("it did not end within %v of real time", worldMax)
+	if errors.Is(err, child.ErrLate) {
+		w.silent = err.Error()
 		return w
 	}
-	w.findings, w.silent = read(output, err, test, file)
+	w.findings, w.silent = read(string(said), err, test, file)
 	return w
 }
 

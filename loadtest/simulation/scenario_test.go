@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/deploy/child"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
@@ -56,13 +55,9 @@ func inVirtualTime(t *testing.T, play func(s *scenario)) {
 		if *logFile != "" {
 			arguments = append(arguments, "-log="+*logFile)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), realTimeMax)
-		command := exec.CommandContext(ctx, program, arguments...)
-		command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) } // it prints its goroutines
-		command.WaitDelay = 10 * time.Second
+		command := exec.Command(program, arguments...)
 		command.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // it does not clean up
-		said, err := command.CombinedOutput()
-		cancel()
+		said, err := child.Run(t.Context(), command, realTimeMax)
 		t.Logf("seed %d\n%s", seed, said)
 		if err != nil {
 			t.Fatalf("seed %d: %v\nto run it again: go test -run '^%s$' ./loadtest/simulation -args -seed %d", seed, err, t.Name(), seed)
@@ -102,6 +97,10 @@ var worldProgram struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if *resultFile != "" {
+		child.EndWithParent()
+	}
 	code := m.Run()
 	_ = os.RemoveAll(worldProgram.folder)
 	os.Exit(code)

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -19,10 +18,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/liquida/liquida/deploy/child"
 )
 
 var (
@@ -41,8 +41,9 @@ func init() {
 	flag.Var(&chosen, "faults", "only these faults of each world, like 3,17; or all, or none")
 }
 
-// realTimeMax bounds a world: a goroutine that blocks outside of the bubble stops its time.
-const realTimeMax = 2 * time.Minute
+// realTimeMax bounds a world: a goroutine that blocks outside of the bubble stops its time. A world
+// takes seconds, but a machine may be busy.
+const realTimeMax = 5 * time.Minute
 
 // TestWorld is one world, in the process that TestWorlds starts for it.
 func TestWorld(t *testing.T) {
@@ -204,6 +205,7 @@ type outcome struct {
 	result
 	seed   uint64
 	failed bool
+	err    error // with which it ended
 	output string
 	log    string // file
 	cpu    time.Duration
@@ -218,16 +220,10 @@ func (r *runner) process(ctx context.Context, seed uint64, p part, log string) o
 	defer os.RemoveAll(folder)
 	file := filepath.Join(folder, "result")
 	arguments := append([]string{"-test.run=^TestWorld$", "-test.timeout=0", "-seed=" + strconv.FormatUint(seed, 10), "-result=" + file, "-log=" + log}, p.flags()...)
-	ctx, cancel := context.WithTimeout(ctx, realTimeMax)
-	defer cancel()
-	command := exec.CommandContext(ctx, r.program, arguments...)
-	command.Env = append(os.Environ(), "TMPDIR="+folder)                             // it may end without removing its files
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) } // it prints its goroutines
-	command.WaitDelay = 10 * time.Second
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	err = command.Run()
-	o := outcome{seed: seed, failed: err != nil, output: output.String(), log: log}
+	command := exec.Command(r.program, arguments...)
+	command.Env = append(os.Environ(), "TMPDIR="+folder) // it may end without removing its files
+	output, err := child.Run(ctx, command, realTimeMax)
+	o := outcome{seed: seed, failed: err != nil, output: string(output), log: log, err: err}
 	if command.ProcessState != nil {
 		o.cpu = command.ProcessState.UserTime() + command.ProcessState.SystemTime()
 	}
@@ -238,7 +234,7 @@ func (r *runner) process(ctx context.Context, seed uint64, p part, log string) o
 	}
 	o.failed = o.failed || len(o.Problems) > 0
 	if !o.Ended && log != "" { // all that its goroutines did is in the output
-		if err := os.WriteFile(log+".output", output.Bytes(), 0o600); err != nil {
+		if err := os.WriteFile(log+".output", output, 0o600); err != nil {
 			r.t.Error(err)
 		}
 	}
@@ -251,6 +247,7 @@ const outputMax = 100
 func (o *outcome) text() string {
 	text := strings.Join(o.Problems, "\n")
 	if len(o.Problems) == 0 || !o.Ended {
+		text += fmt.Sprintf("\nits process: %v", o.err)
 		lines := strings.SplitAfterN(o.output, "\n", outputMax+1)
 		text += "\n" + strings.Join(lines[:min(len(lines), outputMax)], "")
 	}

@@ -1,0 +1,52 @@
+package child
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// quitMax is how long a program may take to print its goroutines.
+const quitMax = 10 * time.Second
+
+// ErrLate is the error of a program that did not end in its time.
+var ErrLate = errors.New("it was stopped, and printed its goroutines")
+
+// Run runs a Go program that calls EndWithParent, and returns what it printed. After the time
+// within, the program prints its goroutines and ends, and the error is ErrLate.
+func Run(ctx context.Context, program *exec.Cmd, within time.Duration) (output []byte, err error) {
+	late := fmt.Errorf("it did not end within %v of real time: %w", within, ErrLate)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, late)
+	defer cancel()
+	command := exec.CommandContext(ctx, program.Path, program.Args[1:]...)
+	command.Dir, command.Env = program.Dir, program.Env
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) }
+	command.WaitDelay = quitMax
+	hold, err := command.StdinPipe() // the kernel closes it when this process ends, however it ends
+	if err != nil {
+		return nil, err
+	}
+	defer hold.Close()
+	var said bytes.Buffer
+	command.Stdout, command.Stderr = &said, &said
+	err = command.Run()
+	program.ProcessState = command.ProcessState
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return said.Bytes(), err
+}
+
+// EndWithParent ends this program, which Run has started, when its parent ends.
+func EndWithParent() {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+}

@@ -49,6 +49,10 @@ type Clients struct {
 	submitted atomic.Int64
 	refused   atomic.Int64 // answers that no fault explains
 	detail    atomic.Pointer[string]
+	calm      atomic.Bool // there are no faults: nothing is excused
+
+	mu     sync.Mutex
+	unread []pix.EndToEndID // payments whose events did not come to their end
 }
 
 const (
@@ -86,10 +90,13 @@ func (c *Clients) Begin(ctx context.Context) error {
 	for i := range min(banksMax, c.Population.Banks) {
 		bank := c.Population.Bank(i)
 		c.Judge.follow(bank)
-		for c.Judge.position(bank) == "" {
-			c.follow(ctx, bank, requestTimeout, func() bool { return c.Judge.position(bank) != "" })
-			if ctx.Err() != nil {
-				return fmt.Errorf("no front door opens a stream of settlements: %w", context.Cause(ctx))
+		for {
+			err := c.follow(ctx, bank, requestTimeout, func() bool { return c.Judge.position(bank) != "" })
+			if c.Judge.position(bank) != "" {
+				break
+			}
+			if !again(ctx) {
+				return fmt.Errorf("no front door opens a stream of settlements: %w; the last try: %w", context.Cause(ctx), err)
 			}
 		}
 	}
@@ -99,13 +106,41 @@ func (c *Clients) Begin(ctx context.Context) error {
 // Pay starts clients at a rate until sending ends. The clients go on until patience ends.
 func (c *Clients) Pay(sending, patience context.Context, rate float64, observer *Observer) {
 	c.observer = observer
+	c.send(sending, patience, rate)
+}
+
+// PayInCalm pays for a time when there are no faults any more. Nothing is excused: each request is
+// answered, each payment accepted, and each ends as its payee's account says.
+func (c *Clients) PayInCalm(ctx context.Context, sendFor time.Duration, rate float64) {
+	c.calm.Store(true)
+	defer c.calm.Store(false)
+	sending, cancel := context.WithTimeout(ctx, sendFor)
+	defer cancel()
+	payments := c.send(sending, ctx, rate)
+	c.Wait()
+	for _, s := range payments {
+		if !s.accepted {
+			c.refuseInCalm("%s: it was not accepted", s.id)
+			continue
+		}
+		status, text, err := c.ask(ctx, call{holder: string(s.id.Payer()), method: http.MethodGet, path: statePath(s.id)})
+		if err != nil {
+			c.refuseInCalm("%s: %v", s.id, err)
+		} else if now, err := parseAnswer(text, history.Span{}); err != nil || now.Status != history.Ended || now.Outcome != s.wanted {
+			c.refuseInCalm("%s: it must be %v: %d: %s", s.id, s.wanted, status, text)
+		}
+	}
+}
+
+// send starts clients at a rate until sending ends, and returns their payments.
+func (c *Clients) send(sending, patience context.Context, rate float64) (sent []*sample) {
 	tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
 	defer tick.Stop()
 	owed := 0
 	for {
 		select {
 		case <-sending.Done():
-			return
+			return sent
 		case <-tick.C:
 		}
 		if owed--; owed >= 0 {
@@ -124,6 +159,7 @@ func (c *Clients) Pay(sending, patience context.Context, rate float64, observer 
 		}
 		random := rand.New(rand.NewPCG(c.random.Uint64(), 0))
 		c.waiting.Add(int64(len(payments)))
+		sent = append(sent, payments...)
 		c.all.Go(func() { c.payAll(patience, payments, random) })
 	}
 }
@@ -134,12 +170,19 @@ func (c *Clients) Wait() { c.all.Wait() }
 // Submitted returns how many payments were accepted.
 func (c *Clients) Submitted() int64 { return c.submitted.Load() }
 
-// Problem returns what was answered that no fault explains.
-func (c *Clients) Problem() string {
+// Problems returns what is wrong with the answers besides what the verdict says: what no fault
+// explains, and that there were none.
+func (c *Clients) Problems(verdict Verdict) (problems []string) {
 	if n := c.refused.Load(); n > 0 {
-		return fmt.Sprintf("the producer gave %d answers that no fault explains, such as: %s", n, *c.detail.Load())
+		problems = append(problems, fmt.Sprintf("the producer gave %d answers that no fault explains, such as: %s", n, *c.detail.Load()))
 	}
-	return ""
+	if verdict.Answers == 0 {
+		problems = append(problems, "the producer answered about no payment")
+	}
+	if c.submitted.Load() == 0 {
+		problems = append(problems, "the producer accepted no payment")
+	}
+	return problems
 }
 
 // Ask reads states, statements, balances and settlements until the context ends.
@@ -223,6 +266,11 @@ func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold
 	asks.Wait()
 	if err := c.Judge.lookUpHolds(client); err != nil {
 		return 0, err
+	}
+	for _, id := range c.unread {
+		if c.Judge.hasReport(id) {
+			asks.Go(func() { c.readToTheEnd(ctx, id) })
+		}
 	}
 	for _, bank := range c.Judge.banks() {
 		asks.Go(func() {

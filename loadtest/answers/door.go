@@ -41,7 +41,15 @@ func (c *Clients) do(ctx context.Context, client *http.Client, call call) (*http
 	if key := cmp.Or(c.Keys[call.holder], c.Keys[keys.CentralBank]); key != "" {
 		request.Header.Set("Authorization", "Bearer "+key)
 	}
-	return client.Do(request)
+	response, err := client.Do(request)
+	if ctx.Err() == nil {
+		if err != nil {
+			c.refuseInCalm("%s %s: %v", call.method, call.path, err)
+		} else if unavailable(response.StatusCode, nil) {
+			c.refuseInCalm("%s %s: %d", call.method, call.path, response.StatusCode)
+		}
+	}
+	return response, err
 }
 
 // ask sends a request and reads its whole response.
@@ -65,6 +73,13 @@ func (c *Clients) refuse(format string, arguments ...any) {
 	c.refused.Add(1)
 	detail := fmt.Sprintf(format, arguments...)
 	c.detail.CompareAndSwap(nil, &detail)
+}
+
+// refuseInCalm notes an answer that a fault explains, if there is none any more.
+func (c *Clients) refuseInCalm(format string, arguments ...any) {
+	if c.calm.Load() {
+		c.refuse("without any fault: "+format, arguments...)
+	}
 }
 
 // again waits before the next try. It reports whether there is one.

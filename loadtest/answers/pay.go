@@ -37,17 +37,20 @@ type sample struct {
 	order
 	payee    pix.ISPB // the bank that may give it back; empty: a return
 	body     []byte
+	wanted   history.Outcome // of a payment, if there is no fault
 	reported <-chan struct{}
 	chosen   bool // it is asked about
+	accepted bool
 }
 
 // payment returns a payment of a customer of a bank.
 func (c *Clients) payment(bank int, now time.Time) *sample {
-	payer, payee := c.customer(bank), c.customer(c.random.IntN(c.Population.Banks))
+	payer, payee, wanted := c.customer(bank), c.customer(c.random.IntN(c.Population.Banks)), history.Outcome{Settled: true}
 	if c.random.IntN(specialClientShare) == 0 {
 		payee = c.Population.Special(c.random.IntN(c.Population.Banks), sandbox.BlockedBranch)
+		wanted = history.Outcome{Reason: pix.ReasonPayeeBlocked.String()}
 	}
-	s := &sample{order: order{pix.NewEndToEndID(payer.ISPB, now, c.random), 1 + c.random.Uint64N(clientAmountMax)}, payee: payee.ISPB}
+	s := &sample{order: order{pix.NewEndToEndID(payer.ISPB, now, c.random), 1 + c.random.Uint64N(clientAmountMax)}, payee: payee.ISPB, wanted: wanted}
 	var err error
 	s.body, err = json.Marshal(map[string]any{
 		"end_to_end_id": s.id.String(), "amount_centavos": s.centavos, "accepted_at": now.UTC().Format(time.RFC3339),
@@ -127,6 +130,7 @@ func (c *Clients) pay(ctx context.Context, s *sample, accepted bool, random *ran
 	if !accepted && !c.submit(ctx, s, random) {
 		return // its fate is open; the history knows that
 	}
+	s.accepted = true
 	if s.payee != "" {
 		c.submitted.Add(1)
 	}
@@ -219,7 +223,9 @@ func (c *Clients) submit(ctx context.Context, s *sample, random *rand.Rand) bool
 			}
 			return true
 		}
-		if !unavailable(status, err) && !clockBehind(status, text) {
+		if clockBehind(status, text) {
+			c.refuseInCalm("%s: POST: %d: %s", s.id, status, text)
+		} else if !unavailable(status, err) {
 			c.refuse("%s: POST: %d: %s", s.id, status, text)
 			return false
 		}
@@ -248,32 +254,11 @@ func (c *Clients) submitBatch(ctx context.Context, payments []*sample) []bool {
 		body.WriteByte('\n')
 	}
 	from := time.Now()
-	response, err := c.do(ctx, &c.http, call{holder: string(payments[0].id.Payer()), method: http.MethodPost, path: "/v1/payments:batch", body: body.Bytes()})
-	if err == nil {
-		defer response.Body.Close()
-		if response.StatusCode == http.StatusOK {
-			lines := json.NewDecoder(response.Body)
-			for {
-				var result struct {
-					Line    int
-					Status  string
-					Problem *struct {
-						Status int
-						Field  string
-					}
-				}
-				if lines.Decode(&result) != nil {
-					break // the end, or it is cut off
-				}
-				if i := result.Line - 1; i >= 0 && i < len(payments) && result.Status == "accepted" {
-					accepted[i] = true
-				} else if p := result.Problem; p == nil || !unavailable(p.Status, nil) && p.Field != "accepted_at" {
-					c.refuse("line %d of a batch: %+v", result.Line, result.Problem)
-				}
-			}
-		} else if !unavailable(response.StatusCode, nil) {
-			c.refuse("a batch: %d", response.StatusCode)
-		}
+	status, text, err := c.ask(ctx, call{holder: string(payments[0].id.Payer()), method: http.MethodPost, path: "/v1/payments:batch", body: body.Bytes()})
+	if status == http.StatusOK {
+		c.readBatch(text, err == nil, accepted)
+	} else if !unavailable(status, err) {
+		c.refuse("a batch: %d: %s", status, text)
 	}
 	for i, s := range payments {
 		c.Recorder.Submitted(s.id, history.Span{From: from, To: time.Now()}, accepted[i])
@@ -282,4 +267,40 @@ func (c *Clients) submitBatch(ctx context.Context, payments []*sample) []bool {
 		}
 	}
 	return accepted
+}
+
+// readBatch reads the response to a batch, which has a line for each payment, in their order. It
+// notes which were accepted. Only a response that was cut off may have fewer lines.
+func (c *Clients) readBatch(text []byte, whole bool, accepted []bool) {
+	lines := 0
+	for line := range bytes.Lines(text) {
+		var result struct {
+			Line    int
+			Status  string
+			Problem *struct {
+				Status int
+				Field  string
+			}
+		}
+		err := json.Unmarshal(line, &result)
+		if !whole && !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		if lines++; err != nil || result.Line != lines || lines > len(accepted) {
+			c.refuse("line %d of the response to a batch of %d: %s (%v)", lines, len(accepted), line, err)
+			return
+		}
+		p := result.Problem
+		switch {
+		case p == nil && result.Status == "accepted":
+			accepted[lines-1] = true
+		case p == nil || !unavailable(p.Status, nil) && p.Field != "accepted_at":
+			c.refuse("line %d of the response to a batch: %s", lines, line)
+		default:
+			c.refuseInCalm("line %d of the response to a batch: %s", lines, line)
+		}
+	}
+	if whole && lines < len(accepted) {
+		c.refuse("the response to a batch of %d payments is complete and has %d lines", len(accepted), lines)
+	}
 }

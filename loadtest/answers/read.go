@@ -49,12 +49,31 @@ func (c *Clients) followPayment(ctx context.Context, id pix.EndToEndID) {
 	if c.following.Add(1) > followedMax {
 		return
 	}
-	for !c.stream(ctx, id) && again(ctx) {
+	for !c.stream(ctx, id) {
+		if !again(ctx) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.unread = append(c.unread, id)
+			return
+		}
+	}
+}
+
+// readToTheEnd reads the events of a payment that has ended. They must say so.
+func (c *Clients) readToTheEnd(ctx context.Context, id pix.EndToEndID) {
+	ctx, cancel := context.WithTimeout(ctx, finishMax)
+	defer cancel()
+	for !c.stream(ctx, id) {
+		if !again(ctx) {
+			c.refuse("%s: it has ended, and after %v its events do not say so", id, finishMax)
+			return
+		}
 	}
 }
 
 // stream reads one stream of events. It reports whether the payment has ended.
 func (c *Clients) stream(ctx context.Context, id pix.EndToEndID) (ended bool) {
+	patience := ctx
 	ctx, cancel := context.WithTimeout(ctx, streamFor)
 	defer cancel()
 	from := time.Now()
@@ -86,6 +105,9 @@ func (c *Clients) stream(ctx context.Context, id pix.EndToEndID) (ended bool) {
 		before, ended = &now, now.Status == history.Ended
 		return !ended
 	})
+	if !ended && patience.Err() == nil {
+		c.refuseInCalm("%s: its events break off before its end, or do not come to it within %v", id, streamFor)
+	}
 	return ended
 }
 
@@ -93,7 +115,7 @@ func (c *Clients) stream(ctx context.Context, id pix.EndToEndID) (ended bool) {
 // up now and then, and sometimes loses its last steps.
 func (c *Clients) followOn(ctx context.Context, bank pix.ISPB, random *rand.Rand) {
 	for ctx.Err() == nil {
-		c.follow(ctx, bank, time.Duration(1+random.Int64N(int64(streamFor))), func() bool { return false })
+		_ = c.follow(ctx, bank, time.Duration(1+random.Int64N(int64(streamFor))), func() bool { return false })
 		if random.IntN(4) == 0 {
 			c.Judge.lose(bank, random.IntN(recentMax/2))
 		}
@@ -106,7 +128,7 @@ func (c *Clients) followToTheEnd(ctx context.Context, bank pix.ISPB) {
 	ctx, cancel := context.WithTimeout(ctx, finishMax)
 	defer cancel()
 	for c.Judge.untold(bank) > 0 {
-		c.follow(ctx, bank, requestTimeout, func() bool { return c.Judge.untold(bank) == 0 })
+		_ = c.follow(ctx, bank, requestTimeout, func() bool { return c.Judge.untold(bank) == 0 })
 		if !again(ctx) {
 			return
 		}
@@ -114,8 +136,8 @@ func (c *Clients) followToTheEnd(ctx context.Context, bank pix.ISPB) {
 }
 
 // follow reads a stream of settlements from where the participant's client is, for a time or until
-// it is enough.
-func (c *Clients) follow(ctx context.Context, bank pix.ISPB, longest time.Duration, enough func() bool) {
+// it is enough. The error says why it ended otherwise.
+func (c *Clients) follow(ctx context.Context, bank pix.ISPB, longest time.Duration, enough func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	get := call{holder: string(bank), method: http.MethodGet, path: "/v1/settlements?participant=" + string(bank)}
@@ -124,15 +146,16 @@ func (c *Clients) follow(ctx context.Context, bank pix.ISPB, longest time.Durati
 	}
 	response, err := c.do(ctx, &c.streams, get)
 	if err != nil {
-		return
+		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		if !unavailable(response.StatusCode, nil) {
 			c.refuse("settlements of %s: %d", bank, response.StatusCode)
 		}
-		return
+		return fmt.Errorf("its status is %s", response.Status)
 	}
+	stopped := false
 	events(response.Body, func(id, data string) bool {
 		if data == "" {
 			c.Judge.passed(bank, id)
@@ -140,8 +163,13 @@ func (c *Clients) follow(ctx context.Context, bank pix.ISPB, longest time.Durati
 			c.refuse("settlements of %s: the event %q: %v", bank, data, err)
 			return false
 		}
-		return !enough()
+		stopped = enough()
+		return !stopped
 	})
+	if !stopped {
+		return errors.New("the stream breaks off")
+	}
+	return nil
 }
 
 var pageLimits = []int{1, 2, 3, 5, 7, 20, 100}

@@ -254,6 +254,13 @@ func (j *Judge) reported(id pix.EndToEndID, at time.Time, outcome history.Outcom
 		paymentFacts: paymentFacts{AmountCentavos: report.AmountCentavos, Payer: account(report.Payer), Payee: account(report.Payee)}}
 }
 
+// hasReport reports whether a payment that is asked about has its settlement report.
+func (j *Judge) hasReport(id pix.EndToEndID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.of[id] != nil && j.of[id].report != nil
+}
+
 // reportedBack takes the settlement report of a settled return.
 func (j *Judge) reportedBack(original pix.EndToEndID, report *pixv1.SettlementReport) {
 	j.mu.Lock()

@@ -102,6 +102,17 @@ type Summary struct {
 	IssuanceCentavos int64          `json:"issuance_centavos"`
 }
 
+// Unread says which topics could not be read, so that a verdict about them is missing.
+func (s Summary) Unread() (problems []string) {
+	if s.AnswersUnread != "" {
+		problems = append(problems, "the audit did not check the responses of banks: "+s.AnswersUnread)
+	}
+	if s.RequestsUnread != "" {
+		problems = append(problems, "the audit did not check the requests to banks: "+s.RequestsUnread)
+	}
+	return problems
+}
+
 type coordinates struct {
 	partition int32
 	offset    int64

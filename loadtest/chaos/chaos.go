@@ -343,9 +343,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 		Load: loaded, Audit: verdict, History: r.recorder.Check(clockTolerance), Answers: told, Counters: r.counters.total,
 		Clients: r.clients.Submitted(), Seconds: r.observer.series(), Rejected: maps.Clone(r.observer.rejected),
 	}
-	if problem := r.clients.Problem(); problem != "" {
-		result.Problems = append(result.Problems, problem)
-	}
+	result.Problems = append(r.clients.Problems(told), verdict.Summary.Unread()...)
 	for _, lie := range []pix.Reason{forged, rejectedByRace} {
 		if n := result.Rejected[lie.String()]; n > 0 {
 			result.Problems = append(result.Problems, fmt.Sprintf("%d payments were rejected with %s: the engine accepted a forged response", n, lie))
@@ -353,18 +351,6 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 	}
 	if problem := r.world.planted.problem(verdict.Summary.DeadLetters[unreadable]); problem != "" {
 		result.Problems = append(result.Problems, problem)
-	}
-	if why := verdict.Summary.AnswersUnread; why != "" {
-		result.Problems = append(result.Problems, "the audit did not check the responses of banks: "+why)
-	}
-	if why := verdict.Summary.RequestsUnread; why != "" {
-		result.Problems = append(result.Problems, "the audit did not check the requests to banks: "+why)
-	}
-	if result.Answers.Answers == 0 {
-		result.Problems = append(result.Problems, "the producer answered about no payment")
-	}
-	if r.clients.Submitted() == 0 {
-		result.Problems = append(result.Problems, "the producer accepted no payment")
 	}
 	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {
 		result.Problems = append(result.Problems, fmt.Sprintf("only %.0f %% of the payments settled: the run proves little; make it longer, or the faults fewer", share*100))

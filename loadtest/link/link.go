@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -96,7 +97,29 @@ func (l *Link) Dial(ctx context.Context, network, address string) (net.Conn, err
 		return nil, &net.OpError{Op: "dial", Net: network, Err: errCut} // as TCP says it: Kafka's client tries again
 	}
 	l.handlers.Go(func() { l.join(inside, server) })
-	return client, nil
+	return piped{client, network}, nil
+}
+
+// piped is a pipe that ends as TCP does: Kafka's client tries again only after those errors.
+type piped struct {
+	net.Conn
+	network string
+}
+
+func (p piped) Read(bytes []byte) (int, error) {
+	n, err := p.Conn.Read(bytes)
+	if errors.Is(err, io.ErrClosedPipe) { // this side has closed it
+		err = &net.OpError{Op: "read", Net: p.network, Err: net.ErrClosed}
+	}
+	return n, err
+}
+
+func (p piped) Write(bytes []byte) (int, error) {
+	n, err := p.Conn.Write(bytes)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = &net.OpError{Op: "write", Net: p.network, Err: os.NewSyscallError("write", syscall.EPIPE)}
+	}
+	return n, err
 }
 
 // errCut is what TCP says where nobody listens.

@@ -70,6 +70,17 @@ func (d *door) end() {
 	d.asking.Wait()
 }
 
+// calm lets clients pay when all faults are over.
+func (d *door) calm() {
+	patience, cancel := context.WithTimeout(d.w.ends, drainMax)
+	defer cancel()
+	asking, stopAsking := context.WithCancel(patience)
+	d.asking.Go(func() { d.clients.Ask(asking) })
+	d.clients.PayInCalm(patience, calmFor, calmRate)
+	stopAsking()
+	d.asking.Wait()
+}
+
 // problems asks once more about everything, and judges all that was said.
 func (d *door) problems() (problems []string) {
 	complain := func(format string, arguments ...any) { problems = append(problems, fmt.Sprintf(format, arguments...)) }
@@ -82,13 +93,11 @@ func (d *door) problems() (problems []string) {
 	if err != nil || untold > 0 {
 		complain("at the end the producers did not answer about %d payments and accounts (%v)", untold, err)
 	}
-	if problem := d.clients.Problem(); problem != "" {
-		complain("%s", problem)
-	}
 	told, err := d.judge.Conclude(d.w.ledger.Connect(nil))
 	if err != nil {
 		complain("%v", err)
 	}
+	problems = append(problems, d.clients.Problems(told)...)
 	d.w.note("%v", told)
 	if !told.Clean {
 		text := told.String()

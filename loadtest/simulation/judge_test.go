@@ -91,12 +91,14 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	} else {
 		payments = loaded.Payments
 	}
+	byHTTP := int(w.door.clients.Submitted())
+	w.disarm()
 	time.Sleep(rejoinMax)
 	sent = w.activity.begin()
 	problems = append(problems, w.calm(t.Context(), seed)...)
 	sent()
 	_, judged := w.judge(loaded)
-	return result{true, w.activity.total, payments + int(w.door.clients.Submitted()), calmPayments, events, w.count, w.trace, append(problems, judged...)}
+	return result{true, w.activity.total, payments + byHTTP, calmPayments + int(w.door.clients.Submitted()) - byHTTP, events, w.count, w.trace, append(problems, judged...)}
 }
 
 // load returns a load on which faults may have their effects.
@@ -137,6 +139,7 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 		verdict.Write(&text)
 		complain("%s", text.String())
 	}
+	problems = append(problems, verdict.Summary.Unread()...)
 	if problem := w.planted.problem(verdict.Summary.DeadLetters[pix.ReasonUnreadable.String()]); err == nil && problem != "" {
 		complain("%s", problem)
 	}

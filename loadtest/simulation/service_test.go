@@ -246,6 +246,18 @@ func (l *life) heal(w *world) {
 	l.slow(0)
 }
 
+// disarm ends the lives that would still die at a step.
+func (w *world) disarm() {
+	for _, s := range w.all() {
+		s.mu.Lock()
+		armed := s.dieAt != "" || s.life.dieAt != ""
+		s.mu.Unlock()
+		if armed {
+			s.kill(restartTime, "")
+		}
+	}
+}
+
 func (s *service) supervise() {
 	defer close(s.ended)
 	for {

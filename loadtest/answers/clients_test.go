@@ -1,0 +1,108 @@
+package answers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/platform/sandbox"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// clientsOf returns clients of a front door.
+func clientsOf(t *testing.T, door http.HandlerFunc) *Clients {
+	t.Helper()
+	server := httptest.NewServer(door)
+	t.Cleanup(server.Close)
+	return NewClients(Config{Doors: []string{server.URL}, Population: sandbox.Population{Banks: 1, Customers: 1}, Recorder: history.NewRecorder(), Judge: NewJudge(1, 0)})
+}
+
+// Only a response that was cut off may leave out payments of a batch.
+func TestABatchHasALineForEachPayment(t *testing.T) {
+	const accepted1, accepted2, later2 = `{"line": 1, "status": "accepted"}` + "\n", `{"line": 2, "status": "accepted"}` + "\n", `{"line": 2, "problem": {"status": 503}}` + "\n"
+	for _, c := range []struct {
+		name, text string
+		whole      bool
+		accepted   []bool
+		want       string // what is refused; empty: nothing
+	}{
+		{"both accepted", accepted1 + accepted2, true, []bool{true, true}, ""},
+		{"one is to be sent again", accepted1 + later2, true, []bool{true, false}, ""},
+		{"cut off between the lines", accepted1, false, []bool{true, false}, ""},
+		{"cut off in a line", accepted1 + accepted2[:9], false, []bool{true, false}, ""},
+		{"too short", accepted1, true, []bool{true, false}, "is complete and has 1 lines"},
+		{"no line", "", true, []bool{false, false}, "is complete and has 0 lines"},
+		{"not JSON", accepted1 + "{\n", true, []bool{true, false}, "line 2 of the response"},
+		{"a line twice", accepted1 + accepted1, true, []bool{true, false}, "line 2 of the response"},
+		{"a line too many", accepted1 + accepted2 + `{"line": 3, "status": "accepted"}` + "\n", true, []bool{true, true}, "line 3 of the response"},
+		{"refused without a fault", accepted1 + `{"line": 2, "problem": {"status": 409}}` + "\n", true, []bool{true, false}, "line 2 of the response"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clients, accepted := clientsOf(t, nil), make([]bool, 2)
+			clients.readBatch([]byte(c.text), c.whole, accepted)
+			said := clients.Problems(Verdict{Answers: 1})[0]
+			if !slices.Equal(accepted, c.accepted) {
+				t.Errorf("accepted are %v, want %v", accepted, c.accepted)
+			}
+			if c.want != "" && !strings.Contains(said, c.want) || c.want == "" && clients.refused.Load() != 0 {
+				t.Errorf("it says %q, want %q", said, c.want)
+			}
+		})
+	}
+}
+
+func TestADoorThatServesNobodyIsAProblem(t *testing.T) {
+	clients := clientsOf(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "{}", http.StatusServiceUnavailable) })
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := clients.Begin(ctx); err == nil || !strings.Contains(err.Error(), "503 Service Unavailable") {
+		t.Errorf("the error does not say why: %v", err)
+	}
+	if problems := fmt.Sprint(clients.Problems(Verdict{})); !strings.Contains(problems, "accepted no payment") || !strings.Contains(problems, "answered about no payment") {
+		t.Error(problems)
+	}
+	clients.calm.Store(true)
+	clients.read(t.Context(), paid)
+	if problems := fmt.Sprint(clients.Problems(Verdict{})); !strings.Contains(problems, "without any fault: GET /v1/payments/"+paid.String()+": 503") {
+		t.Error(problems)
+	}
+}
+
+// The events of a payment that has ended must come to their end, as soon as there is no fault.
+func TestEventsComeToTheirEnd(t *testing.T) {
+	clients := clientsOf(t, func(w http.ResponseWriter, r *http.Request) {
+		state := fmt.Sprintf(`{"end_to_end_id": %q, "status": "settled", "amount_centavos": 500}`, paid)
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			state = "data: " + strings.Replace(state, "settled", "reserved", 1) + "\n\n"
+		}
+		fmt.Fprint(w, state)
+	})
+	clients.accounts = nil
+	clients.Judge.Choose(paid)
+	following, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	clients.followPayment(following, paid)
+	finishing, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := clients.Finish(finishing, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := clients.refused.Load(); n != 0 {
+		t.Errorf("%d answers are refused before the payment has ended", n)
+	}
+	clients.Judge.reported(paid, time.Now(), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
+	finishing, cancel = context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := clients.Finish(finishing, nil); err != nil {
+		t.Fatal(err)
+	}
+	if problems := fmt.Sprint(clients.Problems(Verdict{})); !strings.Contains(problems, "its events do not say so") {
+		t.Error(problems)
+	}
+}

@@ -71,17 +71,19 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 		return result{Payments: payments, Events: events, Problems: []string{fmt.Sprintf("the front door does not open: %v", err)}}
 	}
 	var faults sync.WaitGroup
-	faults.Go(func() { w.breakThings(events, chosen) })
+	// A load that cannot begin is a fault of the operator, not of the clearing house.
+	beginFaults := sync.OnceFunc(func() { faults.Go(func() { w.breakThings(events, chosen) }) })
 
 	sent := w.activity.begin()
 	config := w.load(everyCase(random), rate, payments, seed)
 	config.First = *paymentsMax
-	config.Sending = func(id pix.EndToEndID) { w.door.judge.Choose(id) }
+	config.Sending = func(id pix.EndToEndID) { beginFaults(); w.door.judge.Choose(id) }
 	if *paymentsMax > 0 {
 		sending = min(sending, time.Duration(float64(*paymentsMax)/rate*float64(time.Second)))
 	}
 	w.door.begin(sending, rate)
 	loaded, err := load.Run(t.Context(), config)
+	beginFaults() // if it sent no payment
 	sent()
 	faults.Wait()
 	w.door.end()

@@ -21,7 +21,8 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 	case payment.Authorize:
 		f.hopAt = now
 		var silent bool
-		p.engine.participants.of(order.Payer.ISPB)
+		p.engine.participants.meet(order.Payer.ISPB) // phase 1 is held: both have accounts
+		p.engine.participants.meet(order.Payee.ISPB)
 		f.waits = p.engine.participants.of(order.Payee.ISPB)
 		f.asked, silent = f.waits.ask(p.engine.second(now))
 		if silent {

@@ -75,7 +75,7 @@ func (p *partition) handle(e *event, now time.Time) {
 		order := &e.flight.payment.Order
 		accounts := accountsOf(order, e.accounts)
 		if accounts.PayerPSP {
-			p.engine.participants.of(order.Payer.ISPB)
+			p.engine.participants.meet(order.Payer.ISPB)
 		}
 		p.perform(e.flight, e.flight.payment.Diagnosed(accounts), now)
 	case reported:

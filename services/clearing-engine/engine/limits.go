@@ -138,9 +138,7 @@ func (p *participants) refusal(order *pix.Order) (reason pix.Reason, silent bool
 	if len(p.inactive) > 0 && (p.inactive[order.Payer.ISPB] || p.inactive[order.Payee.ISPB]) {
 		return pix.ReasonInactivePSP, false
 	}
-	p.mu.RLock()
-	asked := p.questions[order.Payee.ISPB]
-	p.mu.RUnlock()
+	asked := p.of(order.Payee.ISPB)
 	if asked == nil {
 		return pix.ReasonNone, false
 	}
@@ -152,11 +150,7 @@ func (p *participants) refusal(order *pix.Order) (reason pix.Reason, silent bool
 }
 
 // know reports whether a PSP is known to have accounts.
-func (p *participants) know(psp pix.ISPB) bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.questions[psp] != nil
-}
+func (p *participants) know(psp pix.ISPB) bool { return p.of(psp) != nil }
 
 // otherPSP is the label of PSPs that have not been met here: anybody can invent names of banks.
 const otherPSP = "other"
@@ -169,19 +163,22 @@ func (p *participants) label(psp pix.ISPB) string {
 	return otherPSP
 }
 
-// of returns the open questions to a PSP that has accounts.
-func (p *participants) of(psp pix.ISPB) *questions {
-	p.mu.RLock()
-	asked := p.questions[psp]
-	p.mu.RUnlock()
-	if asked != nil {
-		return asked
+// meet notes that a PSP has accounts: the ledger has said so.
+func (p *participants) meet(psp pix.ISPB) {
+	if p.know(psp) {
+		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.questions[psp] == nil {
 		p.questions[pix.ISPB(strings.Clone(string(psp)))] = &questions{silence: &p.silence} // psp lies in a record, which it would keep alive
 	}
+}
+
+// of returns the open questions to a PSP that was met, or nil.
+func (p *participants) of(psp pix.ISPB) *questions {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
 	return p.questions[psp]
 }
 

@@ -62,7 +62,7 @@ func (r *Result) Tables() (tables []report.Table) {
 		main.Head = append(main.Head, f.title)
 	}
 	for _, row := range r.Rows {
-		if row.Part == doorPart || row.Part == overloadPart {
+		if row.Part == doorPart || row.Part == overloadPart && row.way() != "" {
 			continue // its figures count other things
 		}
 		row.addTo(&main, figures)

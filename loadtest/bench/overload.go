@@ -43,9 +43,9 @@ type Overload struct {
 	RefusedEach   float64 // payments refused a second
 	RefusalMicros float64 // p50 of a refusal: 429 for a whole request
 	NormalAfter   float64 // seconds from the end of the load until payments settle within a second again
-	// GeneratorShare is the CPU that the load generator takes while it offers, in processors: the
+	// GeneratorProcessors is the CPU that the load generator takes while it offers, in processors: the
 	// system has that much less.
-	GeneratorShare float64
+	GeneratorProcessors float64
 }
 
 const (
@@ -149,7 +149,7 @@ func (c Config) overloadDoor(ctx context.Context, s *stack.Stack, callers *calle
 		return err
 	}
 	lasted := time.Since(began).Seconds()
-	o.GeneratorShare = (cpuUsed() - used).Seconds() / lasted
+	o.GeneratorProcessors = (cpuUsed() - used).Seconds() / lasted
 	settled := 0
 	for _, d := range all {
 		settled += d.outcomes.settledSince(began)
@@ -206,7 +206,7 @@ func (c Config) overloadKafka(ctx context.Context, s *stack.Stack, callers *call
 	used := cpuUsed()
 	d.start(ctx, lasts)
 	err = d.send(ctx, r.times*o.Maximum)
-	o.GeneratorShare = (cpuUsed() - used).Seconds() / time.Since(d.began).Seconds()
+	o.GeneratorProcessors = (cpuUsed() - used).Seconds() / time.Since(d.began).Seconds()
 	if err == nil {
 		o.NormalAfter, err = normalAfter(ctx, callers, probes)
 	}
@@ -468,9 +468,12 @@ func (r *Result) overloadTable() report.Table {
 		of := func(name string) float64 { return row.spread(overloadFigures, name).median }
 		settled := row.spread(runFigures, "per_second").median
 		cells := []string{row.Name, thousands(int(of("maximum"))), thousands(int(of("offered"))), thousands(int(settled)), percent(settled / max(1, of("maximum"))),
-			thousands(int(of("refused"))), "", thousands(int(of("accepted"))), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median), fmt.Sprintf("%.1f", of("normal_after")), fmt.Sprintf("%.2f", of("generator_share"))}
+			thousands(int(of("refused"))), "", thousands(int(of("accepted"))), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median), fmt.Sprintf("%.1f", of("normal_after")), ""}
 		if us := of("refusal_us"); us > 0 {
 			cells[6] = fmt.Sprintf("%.0f", us)
+		}
+		if processors := of("generator_processors"); processors > 0 {
+			cells[len(cells)-1] = fmt.Sprintf("%.2f", processors)
 		}
 		table.Add(cells...)
 	}

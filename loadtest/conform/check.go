@@ -160,7 +160,7 @@ func (c *counterpart) repeated(ctx context.Context, questions ...*question) ([]s
 // aborted asks within a transaction that is aborted, and then a question behind it.
 func aborted(ctx context.Context, c *counterpart) ([]string, error) {
 	never := c.ask()
-	client, err := kgo.NewClient(append(slices.Clone(c.Kafka), kgo.TransactionalID("conform-"+never.EndToEndId), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	client, err := c.connection(kgo.TransactionalID("conform-" + never.EndToEndId))
 	if err != nil {
 		return nil, err
 	}

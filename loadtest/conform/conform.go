@@ -249,14 +249,18 @@ func (c *counterpart) drain(ctx context.Context) error {
 
 // reader reads from these offsets. Control records count too, so that the end can be reached.
 func (c *counterpart) reader(from kadm.ListedOffsets) (*kgo.Client, error) {
-	return kgo.NewClient(append(slices.Clone(c.Kafka), kgo.ClientID("conform"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ConsumePartitions(from.KOffsets()))...)
+	return c.connection(kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumePartitions(from.KOffsets()))
+}
+
+// connection writes as an engine does: without compression, which not every client can unpack.
+func (c *counterpart) connection(options ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append(append(slices.Clone(c.Kafka), kgo.ClientID("conform"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerBatchCompression(kgo.NoCompression())), options...)...)
 }
 
 // connect reads responses from now on.
 func (c *counterpart) connect(ctx context.Context) error {
-	client, err := kgo.NewClient(append(slices.Clone(c.Kafka), kgo.ClientID("conform"))...)
+	client, err := c.connection()
 	if err != nil {
 		return err
 	}

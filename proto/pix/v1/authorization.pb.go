@@ -78,7 +78,7 @@ func (AuthorizationStatus) EnumDescriptor() ([]byte, []int) {
 // role of pacs.008, forwarded). The money is held before it is sent. Topic:
 // pix.authorization-requests, in the partition of the order, keyed by end_to_end_id, and
 // for a return by the original's. It may be delivered more than once: the PSP must then
-// give the same response.
+// give the same response. The PSP has at most 40 seconds from the record's timestamp.
 type AuthorizationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The EndToEndId, or the RtrId of a return. The response repeats it.
@@ -87,7 +87,8 @@ type AuthorizationRequest struct {
 	Payee      *Account `protobuf:"bytes,3,opt,name=payee,proto3" json:"payee,omitempty"`
 	// Amount in centavos of BRL.
 	AmountCentavos uint64 `protobuf:"varint,4,opt,name=amount_centavos,json=amountCentavos,proto3" json:"amount_centavos,omitempty"`
-	// The partition of pix.authorization-responses that the asking engine reads.
+	// The partition of pix.authorization-responses that the asking engine reads. In any other one
+	// the response is not seen.
 	ReplyPartition int32 `protobuf:"varint,5,opt,name=reply_partition,json=replyPartition,proto3" json:"reply_partition,omitempty"`
 	// For a return, the payment that it gives back. Empty for a payment.
 	OriginalEndToEndId string `protobuf:"bytes,6,opt,name=original_end_to_end_id,json=originalEndToEndId,proto3" json:"original_end_to_end_id,omitempty"`
@@ -171,8 +172,8 @@ func (x *AuthorizationRequest) GetOriginalEndToEndId() string {
 // pix.authorization-responses, keyed by end_to_end_id, in the request's reply_partition.
 //
 // The record's header "seal" holds 32 raw bytes: the HMAC-SHA-256 of the record's value, with
-// the secret of the bank in ispb. Without it the response is kept as a dead letter (FF01), at
-// most some each second, and the question stays open.
+// the secret of the bank in ispb (its 32 bytes, not their hexadecimal text). Without it the
+// response is kept as a dead letter (FF01), at most some each second, and the question stays open.
 type AuthorizationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in the request.

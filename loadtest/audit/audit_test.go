@@ -461,6 +461,7 @@ func TestARefusalMustBeJustified(t *testing.T) {
 		{"AM01", alice, bruno, 0, nil, true},
 		{"AM01", alice, bruno, 1, nil, false},
 		{"LQ02", alice, bruno, 500, (*history).holdMost, true},
+		{"LQ02", alice, bruno, 500, nil, false}, // an earlier hold for bruno's bank has expired
 		{"LQ02", bruno, alice, 500, nil, false},
 		{"AC06", alice, bruno, 500, nil, false},
 		{"LQ04", alice, bruno, 500, nil, false},

@@ -66,8 +66,8 @@ type Auditor struct {
 	asked           asked
 	repeats         repeats
 	shortages       shortages
-	questions       map[accountID]openQuestions // by the receiving bank's transit account
-	elsewhere       map[number128][]int32       // more partitions with records of an id
+	questions       map[accountID]*openQuestions // by the receiving bank's transit account
+	elsewhere       map[number128][]int32        // more partitions with records of an id
 	committed       map[int32]int64
 	drifts          map[accountID]drift // by wrong legs that were posted
 	summary         Summary
@@ -91,6 +91,7 @@ type Summary struct {
 	RepeatedOrders   int            `json:"repeated_orders"`
 	RepeatedReports  int            `json:"repeated_reports"`
 	Requests         int            `json:"requests"`                  // questions to banks that the topic still keeps
+	RequestsGone     int            `json:"requests_gone"`             // outcomes whose question is older than the oldest that is left: not checked
 	RequestsUnread   string         `json:"requests_unread,omitempty"` // why they could not be read: nothing was checked by them
 	TakeOvers        int            `json:"take_overs"`                // that repeated reports prove of one engine, at least
 	Waited           int            `json:"waited"`                    // payments that waited for their deadline
@@ -259,7 +260,7 @@ func NewAuditor(orders int) *Auditor {
 		deadlineMin: 40 * time.Second,
 		holdMax:     time.Minute,
 		repeats:     repeats{},
-		questions:   map[accountID]openQuestions{},
+		questions:   map[accountID]*openQuestions{},
 		elsewhere:   map[number128][]int32{},
 		committed:   map[int32]int64{},
 		drifts:      map[accountID]drift{},
@@ -628,7 +629,7 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 		p.held |= bit
 		if leg == 1 {
 			p.heldAt = t.Timestamp
-			a.ask(of.payee, 1, t.Timestamp)
+			a.ask(of.payee, t)
 		}
 		return
 	case flags.PostPendingTransfer:
@@ -644,7 +645,7 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 	}
 	if leg == 1 {
 		p.verdict, p.decidedAt = t.UserData32, t.Timestamp
-		a.ask(p.content.payee, -1, t.Timestamp)
+		a.answered(p.content.payee, fromTigerBeetle(t.PendingID), t.Timestamp)
 		if o := a.originals[key]; o != nil && flags.PostPendingTransfer {
 			o.settledAt = t.Timestamp
 		}
@@ -659,6 +660,7 @@ func (a *Auditor) takeReceipt(t tb.Transfer) {
 		return
 	}
 	p.receipt = true
+	a.answered(p.content.payee, key, t.Timestamp) // its hold has expired
 	p.verdict, p.decidedAt = t.UserData32, t.Timestamp
 	wrong := func(format string, arguments ...any) {
 		a.add(WrongTransfer, p.id.String(), "receipt: %s", fmt.Sprintf(format, arguments...))

@@ -1,6 +1,10 @@
 package audit
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/liquida/liquida/loadtest/form"
+)
 
 // Finding is one thing that is wrong, with all that are wrong in the same way.
 type Finding struct {
@@ -82,12 +86,12 @@ func (f *findings) add(kind, subject, format string, arguments ...any) *Finding 
 	}
 	of.count++
 	detail := fmt.Sprintf(format, arguments...)
-	form := Form(detail)
-	found := of.byForm[form]
+	alike := form.Of(detail)
+	found := of.byForm[alike]
 	switch {
 	case found == nil && len(of.list) < findingsMax:
 		found = &Finding{Kind: kind, Subject: subject, Detail: detail, Count: 1}
-		of.list, of.byForm[form] = append(of.list, found), found
+		of.list, of.byForm[alike] = append(of.list, found), found
 	case found != nil:
 		found.Count++
 		if len(found.Also) < alsoMax && (subject != found.Subject || detail != found.Detail) {
@@ -102,38 +106,6 @@ func (f *Finding) effect(format string, arguments ...any) {
 	if f.EffectCount++; f.EffectCount <= effectsMax {
 		f.Effects = append(f.Effects, fmt.Sprintf(format, arguments...))
 	}
-}
-
-// Form returns a detail with # in the place of every word that holds a digit: what is wrong in
-// the same way has the same form.
-func Form(detail string) string {
-	form, word, digit := make([]byte, 0, len(detail)), 0, false
-	isWord := func(c byte) bool {
-		return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '/' || c == '.' || c == '+' || c == '-'
-	}
-	for i := 0; i <= len(detail); i++ {
-		if i < len(detail) && isWord(detail[i]) {
-			digit = digit || detail[i] >= '0' && detail[i] <= '9' && !reasonIn(detail[word:])
-			continue
-		}
-		if digit {
-			form = append(form, '#')
-		} else {
-			form = append(form, detail[word:i]...)
-		}
-		if i < len(detail) {
-			form = append(form, detail[i])
-		}
-		word, digit = i+1, false
-	}
-	return string(form)
-}
-
-// reasonIn reports whether a text begins with a reason code, such as AB03: findings about
-// different reasons are different.
-func reasonIn(text string) bool {
-	letter := func(i int) bool { return text[i] >= 'A' && text[i] <= 'Z' }
-	return len(text) >= 4 && letter(0) && letter(1) && (len(text) == 4 || text[4] == ' ' || text[4] == ',' || text[4] == ';' || text[4] == ':' || text[4] == ')')
 }
 
 // counts returns the number of findings, also by kind.

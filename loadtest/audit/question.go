@@ -147,9 +147,11 @@ func (a *Auditor) judgeAsked(id endToEndID, asked, posted, voided bool, reason u
 		return
 	}
 	// It was asked after it was held.
-	if a.asked.keeps(time.Unix(0, int64(heldAt)).Add(-answersMargin)) {
-		a.add(WrongQuestion, id.String(), "it needs the word of the payee's bank, and no request in %s asks for it", questionsTopic)
+	if !a.asked.keeps(time.Unix(0, int64(heldAt)).Add(-answersMargin)) {
+		a.summary.RequestsGone++
+		return
 	}
+	a.add(WrongQuestion, id.String(), "it needs the word of the payee's bank, and no request in %s asks for it", questionsTopic)
 }
 
 func (c content) String() string {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -93,8 +94,13 @@ func TestABankWasNotAsked(t *testing.T) {
 			h.cutAsked = []int32{0}
 		}
 		h.questions[0].Time = h.now.Add(c.oldest)
-		if verdict := h.audit(); verdict.FindingCount != c.found || verdict.ByKind[WrongQuestion] != c.found {
+		verdict := h.audit()
+		if verdict.FindingCount != c.found || verdict.ByKind[WrongQuestion] != c.found {
 			t.Errorf("%+v: %+v", c, verdict.Findings)
+		}
+		// None of the payments is blamed, and the verdict says so.
+		if gone := 1 - c.found; verdict.Summary.RequestsGone != gone || strings.Contains(verdict.String(), "1 requests that are gone") != (gone == 1) {
+			t.Errorf("%+v: %d are gone: %v", c, verdict.Summary.RequestsGone, verdict)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -11,23 +12,51 @@ import (
 // reason must follow from the order and the ledger. This file derives what can be derived, from
 // docs/outcomes.md. The rest is counted as not checked.
 
-// openQuestions are the holds that wait for one bank.
+// openQuestions are the holds that wait for one bank. Times are by the ledger's clock, ns.
 type openQuestions struct {
-	open int
-	last uint64 // when there was one last; ledger's clock, ns
+	ends map[number128]uint64 // by the hold of leg 1: when it has ended at the latest
+	last uint64               // when another one ended last
 }
 
-// ask counts a hold that begins to wait for a bank, or with -1 one that ends.
-func (a *Auditor) ask(payee accountID, holds int, at uint64) {
+// ask begins a question: leg 1 of an order to a bank is held.
+func (a *Auditor) ask(payee accountID, leg tb.Transfer) {
 	bank := transitOf(payee)
 	q := a.questions[bank]
-	a.questions[bank] = openQuestions{q.open + holds, at}
+	if q == nil {
+		q = &openQuestions{ends: map[number128]uint64{}}
+		a.questions[bank] = q
+	}
+	ends := uint64(math.MaxUint64)
+	if leg.Timeout > 0 {
+		ends = leg.Timestamp + uint64(leg.Timeout)*uint64(time.Second) + expiryMargin
+	}
+	q.ends[fromTigerBeetle(leg.ID)] = ends
+}
+
+// answered ends the question of a hold.
+func (a *Auditor) answered(payee accountID, hold number128, at uint64) {
+	if q := a.questions[transitOf(payee)]; q != nil {
+		if _, open := q.ends[hold]; open {
+			delete(q.ends, hold)
+			q.last = max(q.last, at)
+		}
+	}
 }
 
 // wasAsked reports whether a payment waited for a bank at some time after from.
 func (a *Auditor) wasAsked(payee accountID, from uint64) bool {
 	q := a.questions[transitOf(payee)]
-	return q.open > 0 || q.last > 0 && q.last >= from
+	if q == nil {
+		return false
+	}
+	for hold, ends := range q.ends {
+		if ends >= from {
+			return true
+		}
+		delete(q.ends, hold) // the ledger has ended it by its timeout
+		q.last = max(q.last, ends)
+	}
+	return q.last >= from
 }
 
 // since returns the earliest time of the ledger at which an engine can have looked at an order.
@@ -90,7 +119,7 @@ func (a *Auditor) judgeRefusal(p *payment) {
 	exists := func(id accountID) bool { _, known := a.accounts[id]; return known }
 	var r refusal
 	switch reasonText(p.verdict) {
-	case "AB03": // judgeDeadline
+	case "AB03": // judgeDeadlines
 	case tooLateReason: // takeReceipt
 	case "LQ02": // takeReceipt
 	case "AM01":
@@ -152,8 +181,8 @@ func (a *Auditor) judgeReturnRefusal(g *paymentReturn, p *payment) {
 	settled := p != nil && o.settledAt != 0
 	var r refusal
 	switch reasonText(g.verdict) {
-	case "AB03": // judgeDeadline
-	case tooLateReason, "LQ02": // takeReturnVerdict
+	case "AB03": // judgeDeadlines
+	case tooLateReason: // takeReturnVerdict
 	case "AM01":
 		r = unless(g.content.centavos == 0, "its amount is %d centavos", g.content.centavos)
 	case "LQ04":
@@ -164,28 +193,33 @@ func (a *Auditor) judgeReturnRefusal(g *paymentReturn, p *payment) {
 	case "DT05":
 		r = unless(settled && uint64(g.content.acceptedMs)*uint64(time.Millisecond) > o.settledAt+returnDaysMax*nanosecondsDay,
 			"it was accepted within %d days after its original settled", returnDaysMax)
-	case "AM09":
-		if p != nil {
-			r = o.judgeExceeds(g, p, from)
-		} else {
-			r.wrong = "no record is its original"
-		}
+	case "LQ02", "AM09", "LQ01", "AM04":
+		r = a.judgeWithOriginal(g, p, from)
 	case "LQ06":
-		r = unless(a.usedSlots(g, o) >= returnSlots, "only %d slots of its original are used", a.usedSlots(g, o))
-	case "LQ01":
-		if p != nil {
-			r = a.judgeShort(p.content.payee, g.content.centavos, from, g.decidedAt)
-		}
-	case "AM04":
-		if p != nil {
-			r = a.judgeShort(reserveOf(p.content.payee), g.content.centavos, from, g.decidedAt)
-		}
+		used := a.usedSlots(g, o)
+		r = unless(used >= returnSlots, "only %d slots of its original are used", used)
 	case "DS27", "LQ11":
 		r.unchecked = true
 	default:
 		r.wrong = "no return is refused with this reason without its bank"
 	}
 	a.count(g.id, g.verdict, r)
+}
+
+// judgeWithOriginal checks a reason that a return can have only if its original is known.
+func (a *Auditor) judgeWithOriginal(g *paymentReturn, p *payment, from uint64) refusal {
+	if p == nil {
+		return refusal{wrong: "no record is its original"}
+	}
+	switch reasonText(g.verdict) {
+	case "AM09":
+		return a.originals[paymentKey(p.id, uint64(p.minutes))].judgeExceeds(g, p, from)
+	case "LQ01":
+		return a.judgeShort(p.content.payee, g.content.centavos, from, g.decidedAt)
+	case "AM04":
+		return a.judgeShort(reserveOf(p.content.payee), g.content.centavos, from, g.decidedAt)
+	}
+	return refusal{} // LQ02: takeReturnVerdict
 }
 
 // judgeExceeds checks that the returns which were held or had settled left less than g wants.

@@ -302,7 +302,7 @@ func (a *Auditor) takeReturnLeg(t tb.Transfer) {
 		g.slotKey = key
 		if leg == 1 {
 			g.heldAt = t.Timestamp
-			a.ask(p.content.payer, 1, t.Timestamp)
+			a.ask(p.content.payer, t)
 		}
 	case flags.PostPendingTransfer:
 		g.posted |= bit
@@ -313,7 +313,7 @@ func (a *Auditor) takeReturnLeg(t tb.Transfer) {
 		return
 	}
 	if leg == 1 && !flags.Pending {
-		a.ask(p.content.payer, -1, t.Timestamp)
+		a.answered(p.content.payer, fromTigerBeetle(t.PendingID), t.Timestamp)
 	}
 	if flags.Pending {
 		a.judgeHold(t, wrong)
@@ -353,11 +353,15 @@ func (a *Auditor) takeReturnVerdict(t tb.Transfer) {
 	if t.UserData64 != g.contentHash {
 		wrong("it is about other content")
 	}
+	p := a.originalOf(g.content)
 	if g.held != 0 {
+		if p != nil {
+			a.answered(p.content.payer, g.slotKey, t.Timestamp) // also if its hold has expired
+		}
 		return // a bank may give any code
 	}
 	a.judgeAge(t, g.content.acceptedMs, wrong)
-	if p := a.originalOf(g.content); p != nil {
+	if p != nil {
 		a.checkBusy(t, p.content.payer, g.since(g.content.acceptedMs), wrong)
 	}
 }

@@ -369,6 +369,25 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 	}
 }
 
+// Without its original nobody knows who is short of money for a return, or whose bank is busy.
+func TestAReturnOfNothingIsRefusedAsThat(t *testing.T) {
+	for reason, isRight := range map[string]bool{"LQ04": true, "LQ01": false, "AM04": false, "LQ02": false, "AM09": false} {
+		h, _, _, _, _ := withReturns(t)
+		g := h.giveBack(settledOrder, 9)
+		h.orders = h.orders[:len(h.orders)-1]
+		g.content.Original[31] ^= 1
+		g.message.ReturnOrder.OriginalEndToEndId = g.content.Original.String()
+		g.append()
+		g.receipt(pix.MustReason(reason).String(), true)
+		g.report(reason)
+		h.commit()
+		verdict := h.audit()
+		if verdict.Clean != isRight || !isRight && (verdict.FindingCount != 1 || verdict.ByKind[WrongReason] != 1) {
+			t.Errorf("%s: %+v", reason, verdict.Findings)
+		}
+	}
+}
+
 // The audit and the services must call the same messages returns.
 func TestTheAuditAgreesWithTheServicesOnWhatIsAReturn(t *testing.T) {
 	h, settled, _, _, _ := withReturns(t)

@@ -38,8 +38,8 @@ func (v Verdict) Write(w io.Writer) {
 	}
 	if s.RequestsUnread != "" {
 		fmt.Fprintf(w, "requests NOT CHECKED: %s\n", s.RequestsUnread)
-	} else if s.Requests > 0 {
-		fmt.Fprintf(w, "requests %d to banks are left in the topic: each is about its payment, or listed below\n", s.Requests)
+	} else if s.Requests+s.RequestsGone > 0 {
+		fmt.Fprintf(w, "requests %d to banks are left in the topic: each is about its payment, or listed below; those about %d outcomes are older: NOT CHECKED\n", s.Requests, s.RequestsGone)
 	}
 	if s.AnswersUnread != "" {
 		fmt.Fprintf(w, "responses NOT CHECKED: %s\n", s.AnswersUnread)
@@ -93,6 +93,8 @@ func (v Verdict) unchecked() string {
 	}
 	if v.Summary.RequestsUnread != "" {
 		parts = append(parts, "requests to banks")
+	} else if n := v.Summary.RequestsGone; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d requests that are gone", n))
 	}
 	if n := total(v.Summary.ReasonsUnchecked); n > 0 {
 		parts = append(parts, fmt.Sprintf("the reasons of %d refusals%s", n, byReason(v.Summary.ReasonsUnchecked)))

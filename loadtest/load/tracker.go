@@ -10,7 +10,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/form"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -273,17 +273,17 @@ func (t *tracker) fail(a *openPayment, problem string) {
 	if a.acked > 0 {
 		failure.Record = fmt.Sprintf("%d/%d", a.records[0].partition, a.records[0].offset)
 	}
-	form := failure.Case + " " + audit.Form(problem)
-	i, known := t.forms[form]
+	same := failure.Case + " " + form.Of(problem)
+	i, known := t.forms[same]
 	switch {
 	case known:
-		same := &t.failures[i]
-		same.Count++
-		if len(same.Also) < alsoMax {
-			same.Also = append(same.Also, fmt.Sprintf("%q (record %s)", failure.EndToEndID, failure.Record))
+		first := &t.failures[i]
+		first.Count++
+		if len(first.Also) < alsoMax {
+			first.Also = append(first.Also, fmt.Sprintf("%q (record %s)", failure.EndToEndID, failure.Record))
 		}
 	case len(t.failures) < failuresMax:
-		t.forms[form] = len(t.failures)
+		t.forms[same] = len(t.failures)
 		t.failures = append(t.failures, failure)
 	}
 }

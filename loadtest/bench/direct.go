@@ -183,3 +183,17 @@ func (d *direct) drain(ctx context.Context) error {
 	}
 	return nil
 }
+
+// settledPerSecond is how many orders settled in each second from an instant to the end of the
+// load, or 0 if that is less than a second. The instant's own second does not count.
+func (d *direct) settledPerSecond(from time.Time) float64 {
+	first := int(from.Sub(d.began)/time.Second) + 1
+	if from.IsZero() || first >= len(d.settled) {
+		return 0
+	}
+	settled := 0
+	for _, second := range d.settled[first:] {
+		settled += second.Settled
+	}
+	return float64(settled) / float64(len(d.settled)-first)
+}

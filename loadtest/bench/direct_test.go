@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
@@ -85,6 +86,20 @@ func TestOrdersStraightToKafkaAreCountedByTheirReports(t *testing.T) {
 	}
 	if d.take(&pixv1.SettlementReport{EndToEndId: "E1", Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: "AM04"}, time.Now(), 0); d.wrong == nil || !strings.Contains(d.wrong.Error(), "AM04") {
 		t.Errorf("an order of the bench is rejected with AM04: %v", d.wrong)
+	}
+}
+
+// The second in which the refusals begin does not count, nor what settles after the load.
+func TestWhatSettlesBesideRefusalsIsCountedFromTheNextSecond(t *testing.T) {
+	began := time.Now()
+	d := &direct{began: began, settled: []load.Second{{Settled: 100}, {Settled: 50}, {Settled: 10}, {Settled: 20}}, late: 7}
+	for at, want := range map[time.Duration]float64{0: 80.0 / 3, 1500 * time.Millisecond: 15, 3 * time.Second: 0, time.Hour: 0} {
+		if got := d.settledPerSecond(began.Add(at)); got != want {
+			t.Errorf("refusals from %v on: %v settle beside them, want %v", at, got, want)
+		}
+	}
+	if got := d.settledPerSecond(time.Time{}); got != 0 {
+		t.Errorf("without a refusal: %v", got)
 	}
 }
 

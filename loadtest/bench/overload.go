@@ -36,13 +36,16 @@ const (
 
 // Overload is what came of offering a multiple of the maximum.
 type Overload struct {
-	Maximum       float64 // settled a second, of the same way and stack, at c.OutstandingMax in flight
-	Offered       float64 // a second
-	Accepted      int
-	Settled       int     // of them
-	RefusedEach   float64 // payments refused a second
-	RefusalMicros float64 // p50 of a refusal: 429 for a whole request
-	NormalAfter   float64 // seconds from the end of the load until payments settle within a second again
+	Maximum     float64 // settled a second, of the same way and stack, at c.OutstandingMax in flight
+	Offered     float64 // a second
+	Accepted    int
+	Settled     int     // of them
+	RefusedEach float64 // payments refused a second
+	// SettledBesideRefusals is a second, from the first refusal to the end of the load. Straight to
+	// Kafka everything settles until the queue is nearly as old as the deadline.
+	SettledBesideRefusals float64
+	RefusalMicros         float64 // p50 of a refusal: 429 for a whole request
+	NormalAfter           float64 // seconds from the end of the load until payments settle within a second again
 	// GeneratorProcessors is the CPU that the load generator takes while it offers, in processors: the
 	// system has that much less.
 	GeneratorProcessors float64
@@ -221,6 +224,7 @@ func (c Config) overloadKafka(ctx context.Context, s *stack.Stack, callers *call
 	for _, second := range d.settled {
 		settled += second.Settled
 	}
+	o.SettledBesideRefusals = d.settledPerSecond(d.firstRefusal)
 	run.Course, run.PerSecond = d.settled, float64(settled)/lasts.Seconds()
 	o.Offered, o.Accepted, o.Settled = float64(d.sent.Load())/lasts.Seconds(), int(d.sent.Load()), settled+d.late
 	o.RefusedEach = float64(o.Accepted-o.Settled) / max(1, d.last.Sub(d.firstRefusal).Seconds())
@@ -459,8 +463,8 @@ func normalAfter(ctx context.Context, callers *callers, probes []orderRequest) (
 
 // overloadTable shows what comes of offering too much.
 func (r *Result) overloadTable() report.Table {
-	table := report.Table{Title: "Overload", Head: []string{"", "maximum", "offered/s", "settled/s", "of the maximum", "refused/s", "a refusal, µs", "accepted", "of which settled", "p50", "p99", "normal after", "generator"},
-		Note: "The maximum is measured just before on the same stack, in a closed loop: in batches over HTTP, also for single requests, and by the generator of part maximum for Kafka. Over HTTP, refused is 429 and nothing done, and a refusal is that of a whole request, p50. Single requests come beside batches of that many times the maximum: offered, refused, a refusal, accepted, settled, p50 and p99 are theirs, the rest is of both. Straight to Kafka, accepted is all that was written, and refused is LQ10 or AB03, from the first refusal to the last. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again. Generator: the CPU that the load generator takes meanwhile, in processors; the system has that much less"}
+	table := report.Table{Title: "Overload", Head: []string{"", "maximum", "offered/s", "settled/s", "of the maximum", "refused/s", "a refusal, µs", "accepted", "of which settled", "p50", "p99", "normal after", "generator", "settled/s beside refusals"},
+		Note: "The maximum is measured just before on the same stack, in a closed loop: in batches over HTTP, also for single requests, and by the generator of part maximum for Kafka. Over HTTP, refused is 429 and nothing done, and a refusal is that of a whole request, p50. Single requests come beside batches of that many times the maximum: offered, refused, a refusal, accepted, settled, p50 and p99 are theirs, the rest is of both. Straight to Kafka, accepted is all that was written, and refused is LQ10 or AB03, from the first refusal to the last. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again. Generator: the CPU that the load generator takes meanwhile, in processors; the system has that much less. Settled beside refusals: straight to Kafka all orders settle until the queue is nearly as old as the deadline; this is from the first refusal to the end of the load"}
 	for _, row := range r.Rows {
 		if row.Figures[overloadFigures] == nil {
 			continue
@@ -468,12 +472,15 @@ func (r *Result) overloadTable() report.Table {
 		of := func(name string) float64 { return row.spread(overloadFigures, name).median }
 		settled := row.spread(runFigures, "per_second").median
 		cells := []string{row.Name, thousands(int(of("maximum"))), thousands(int(of("offered"))), thousands(int(settled)), percent(settled / max(1, of("maximum"))),
-			thousands(int(of("refused"))), "", thousands(int(of("accepted"))), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median), fmt.Sprintf("%.1f", of("normal_after")), ""}
+			thousands(int(of("refused"))), "", thousands(int(of("accepted"))), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median), fmt.Sprintf("%.1f", of("normal_after")), "", ""}
 		if us := of("refusal_us"); us > 0 {
 			cells[6] = fmt.Sprintf("%.0f", us)
 		}
 		if processors := of("generator_processors"); processors > 0 {
-			cells[len(cells)-1] = fmt.Sprintf("%.2f", processors)
+			cells[11] = fmt.Sprintf("%.2f", processors)
+		}
+		if row.way() == overKafka && row.Figures[overloadFigures]["settled_beside_refusals"] != nil {
+			cells[12] = thousands(int(of("settled_beside_refusals")))
 		}
 		table.Add(cells...)
 	}

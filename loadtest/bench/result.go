@@ -176,7 +176,7 @@ func (r *Row) add(run Run) {
 	}
 	if o := run.Overload; o != nil {
 		for name, value := range map[string]float64{"maximum": o.Maximum, "offered": o.Offered, "accepted": float64(o.Accepted), "settled": float64(o.Settled),
-			"refused": o.RefusedEach, "refusal_us": o.RefusalMicros, "normal_after": o.NormalAfter, "generator_processors": o.GeneratorProcessors} {
+			"refused": o.RefusedEach, "refusal_us": o.RefusalMicros, "normal_after": o.NormalAfter, "generator_processors": o.GeneratorProcessors, "settled_beside_refusals": o.SettledBesideRefusals} {
 			f.add(overloadFigures, name, value)
 		}
 	}

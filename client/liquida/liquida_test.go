@@ -2,6 +2,8 @@ package main
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -37,6 +39,16 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		{"return E10000001202601010000ABCDEFGHIJK 1.00 --id E10000001202601010000ABCDEFGHIJK", "--id"},
 		{"balance 1", "ISPB/BRANCH/NUMBER"},
 		{"statement 10000001/0001/1 --limit 0", "--limit is 0"},
+		{"statement", "--participant"},
+		{"statement 10000001/0001/1 --day 2026-11-22", "not both"},
+		{"statement --participant 1 --day 2026-11-22", "--participant \"1\""},
+		{"statement --participant 10000001", "--day"},
+		{"statement --participant 10000001 --day 2026-02-30", "2026-02-30"},
+		{"statement --participant 10000001 --day 2026-11-22 --until noon", "--until \"noon\""},
+		{"statement --participant 10000001 --day 2026-11-22 --format pdf", "csv, json, camt053"},
+		{"statement --participant 10000001 --day 2026-11-22 --output /nowhere/file", "--output"},
+		{"reconcile --participant 10000001 --day 2026-11-22 --last-day 2026-11-21", "--last-day \"2026-11-21\""},
+		{"reconcile --participant 10000001 --day 2026-11-22 --book /nowhere/book", "--book"},
 		{"participants 1", "ISPB"},
 		{"watch 1", "neither"},
 		{"watch D1", "neither"},
@@ -52,6 +64,27 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		if got.Out != "" {
 			t.Errorf("%s: said %s", c.arguments, got.Out)
 		}
+	}
+}
+
+// A book that cannot be read is named by line, field and value, and nothing is sent.
+func TestAWrongBookIsNamed(t *testing.T) {
+	const id = "E1000000120261122174500000abcdef"
+	for _, c := range []struct{ book, says string }{
+		{"", "it has no header"},
+		{"id,direction,amount\n", "it must name id, direction, amount_centavos, state"},
+		{"id,direction,amount_centavos,state\nE1,debit,1,settled\n", `line 2: id is "E1"`},
+		{"id,direction,amount_centavos,state\n" + id + ",out,1,settled\n", `line 2: direction is "out"`},
+		{"state,id,note,direction,amount_centavos\nsettled," + id + ",x,debit,1\nsettled," + id + ",x,debit,1.00\n", `line 3: amount_centavos is "1.00"`},
+		{"id,direction,amount_centavos,state\n" + id + ",debit,0,settled\n", `line 2: amount_centavos is "0"`},
+		{"id,direction,amount_centavos,state\n" + id + ",debit,1,posted\n", `line 2: state is "posted"`},
+		{"id,direction,amount_centavos,state\n" + id + ",debit\n", "line 2"},
+	} {
+		book := filepath.Join(t.TempDir(), "book.csv")
+		if err := os.WriteFile(book, []byte(c.book), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		liquida(t, "reconcile", "--participant", "10000001", "--day", "2026-11-22", "--book", book).Is(t, exitBadUsage, book, c.says)
 	}
 }
 
@@ -74,7 +107,7 @@ func TestAmounts(t *testing.T) {
 }
 
 func TestNobodyAnswers(t *testing.T) {
-	for _, command := range []string{"pay 10000001/0001/1 10000002/0001/1 1.00", "participants", "balance 10000001/0001/1", "watch 10000001", "statement 10000001/0001/1"} {
+	for _, command := range []string{"pay 10000001/0001/1 10000002/0001/1 1.00", "participants", "balance 10000001/0001/1", "watch 10000001", "statement 10000001/0001/1", "statement --participant 10000001 --day 2026-11-22"} {
 		liquida(t, append(strings.Fields(command), "--retry-for", "0s")...).Is(t, exitUnknown, "connection refused")
 	}
 }

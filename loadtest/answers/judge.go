@@ -21,7 +21,8 @@ import (
 // A payment never goes back to an earlier status, and its end, amount and times never change. The
 // last answer agrees with the settlement report, which the audit compares with the ledger. What
 // was accepted has an outcome. A participant's stream tells each of its settlements once, and
-// statements and balances are those of the ledger.
+// statements and balances are those of the ledger. The statements of all banks' days agree with
+// each other and lead to the reserves.
 type Judge struct {
 	every     int           // one in this many payments is asked about
 	tolerance time.Duration // between the clocks of clients and ledger
@@ -36,6 +37,7 @@ type Judge struct {
 	journals map[pix.ISPB]*journal
 	readings []reading
 	balances []balance
+	days     []dayReading
 	verdict  Verdict
 }
 
@@ -68,6 +70,8 @@ type Verdict struct {
 	Statements         int             `json:"statements"`
 	StatementLines     int             `json:"statement_lines"`
 	Balances           int             `json:"balances"`
+	Days               int             `json:"days"` // statements of a bank's day
+	DayLines           int             `json:"day_lines"`
 	ContradictionCount int             `json:"contradiction_count"`
 	Contradictions     []Contradiction `json:"contradictions"` // the first 50
 }
@@ -91,8 +95,8 @@ func (c Contradiction) String() string {
 }
 
 func (v Verdict) String() string {
-	asked := fmt.Sprintf("%d answers (%d of them events) about %d payments, %d accepted orders, %d settlements told, %d statements of %d lines, %d balances",
-		v.Answers, v.Events, v.Payments, v.Accepted, v.Settlements, v.Statements, v.StatementLines, v.Balances)
+	asked := fmt.Sprintf("%d answers (%d of them events) about %d payments, %d accepted orders, %d settlements told, %d statements of %d lines, %d balances, %d statements of days of %d lines",
+		v.Answers, v.Events, v.Payments, v.Accepted, v.Settlements, v.Statements, v.StatementLines, v.Balances, v.Days, v.DayLines)
 	if v.Clean {
 		return "ANSWERS CLEAN: " + asked
 	}
@@ -107,6 +111,9 @@ func (j *Judge) Conclude(client tigerbeetle.Client) (Verdict, error) {
 	j.concludeStates()
 	j.concludeOrders()
 	if err := j.concludeAccounts(client); err != nil {
+		return Verdict{}, err
+	}
+	if err := j.concludeDays(client); err != nil {
 		return Verdict{}, err
 	}
 	j.verdict.Payments = len(j.all)

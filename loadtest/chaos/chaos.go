@@ -322,6 +322,11 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	days, cancelDays := context.WithTimeout(ctx, 5*time.Minute) // every movement of every reserve, twice
+	defer cancelDays()
+	if err := r.clients.ReadDays(days, r.client); err != nil {
+		return nil, err
+	}
 	told, err := r.judge.Conclude(r.client)
 	if err != nil {
 		return nil, err

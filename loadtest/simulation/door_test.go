@@ -93,6 +93,9 @@ func (d *door) problems() (problems []string) {
 	if err != nil || untold > 0 {
 		complain("at the end the producers did not answer about %d payments and accounts (%v)", untold, err)
 	}
+	if err := d.clients.ReadDays(ctx, d.w.ledger.Connect(nil)); err != nil {
+		complain("statements of days: %v", err)
+	}
 	told, err := d.judge.Conclude(d.w.ledger.Connect(nil))
 	if err != nil {
 		complain("%v", err)

@@ -14,7 +14,7 @@ import (
 // Server is a running server.
 type Server struct {
 	PID   int
-	Ended chan struct{} // closed when it has ended; how is in its log
+	Ended chan struct{} // closed when it has ended; its log says why
 
 	log  string
 	hold io.Closer

@@ -75,8 +75,11 @@ var payments = Dashboard{UID: "liquida-payments", Title: "Payments", Description
 	}},
 	{"Who hurts whom?", 9, []Panel{
 		{Title: "Which bank is silent?", Kind: Series, Width: 6, Unit: "short",
-			Description: "Of the payments that wait for a receiving bank, those that make it a silent one: older than 5 s, or all if it answers nothing. All silent banks together have at most half of an engine's room (50,000, red). Then payments to them are rejected with LQ02, and the others go on.",
-			Queries:     []Query{{`sum by (ispb) (pix_payments_stuck_at_psp)`, "{{ispb}}"}}, Thresholds: []Threshold{{50000, red}}},
+			Description: "Of the payments that wait for a receiving bank, those that make it a silent one: older than 5 s, or all if it answers nothing. All together: those of all silent banks in one engine. They have at most half of its room (50,000, red). Then payments to them are rejected with LQ02, and the others go on.",
+			Queries: []Query{
+				{`sum by (ispb) (pix_payments_stuck_at_psp)`, "{{ispb}}"},
+				{`max(sum by (instance) (pix_payments_stuck_at_psp))`, "all together"}},
+			Thresholds: []Threshold{{50000, red}}},
 		{Title: "Which sender uses up its share?", Kind: Series, Width: 6, Unit: "percentunit", Max: 1,
 			Description: "How much of its share of an engine each sending bank has. Waiting: copies, returns, dead letters on their way. Questions: to silent banks. At 100 % more copies become dead letters (LQ09), more returns (LQ11) and more payments to silent banks (LQ02) are rejected. Other: no account of the bank has been met.",
 			Queries:     []Query{{`max by (ispb, by) (pix_payer_share_taken / on (instance) group_left () pix_payer_share_size)`, "{{ispb}} {{by}}"}}, Thresholds: []Threshold{{0.9, orange}}},

@@ -212,11 +212,11 @@ func (k *Kafka) makeArchive(ctx context.Context, folder string) error {
 		return err
 	}
 	defer client.Close()
-	made := filepath.Join(scratch, "jsa")
+	made, log := filepath.Join(scratch, "jsa"), filepath.Join(scratch, "log")
 	java, arguments := k.command("-XX:ArchiveClassesAtExit="+made, node)
-	broker, err := child.Start(exec.Command(java, arguments...), filepath.Join(scratch, "log"), syscall.SIGKILL)
+	broker, err := child.Start(exec.Command(java, arguments...), log, syscall.SIGKILL)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot start %s: %w", java, err)
 	}
 	defer broker.Stop()
 	if err := broker.Await(ctx, "Apache Kafka", time.Minute, func([]byte) bool { return client.Ping(ctx) == nil }); err != nil {
@@ -225,8 +225,13 @@ func (k *Kafka) makeArchive(ctx context.Context, folder string) error {
 	_ = syscall.Kill(broker.PID, syscall.SIGTERM)
 	select {
 	case <-broker.Ended:
-		return os.Rename(made, k.archive)
+		err = os.Rename(made, k.archive)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		err = fmt.Errorf("%s does not end after SIGTERM: %w", java, context.Cause(ctx))
 	}
+	if err != nil {
+		said, _ := os.ReadFile(log)
+		err = fmt.Errorf("%w; Java said:\n%s", err, cache.LastLines(said))
+	}
+	return err
 }

@@ -127,8 +127,8 @@ func (w *Watch) Look(ctx context.Context, kafka *kgo.Client, client tigerbeetle.
 	return err
 }
 
-// twice compares, and compares again before it returns a Mismatch. read chooses from the named
-// partitions those whose first batch is read.
+// twice compares the log with the ledger. If they differ, it waits for doubt and compares again: the
+// second result counts. read gets the named partitions, and returns those whose first batch is read.
 func twice(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, read func([]int32) []int32) (Names, map[int32]stream.Bounds, error) {
 	names, bounds, err := check(ctx, kafka, client, read)
 	if _, doubtful := errors.AsType[*Mismatch](err); doubtful {

@@ -9,8 +9,8 @@ import (
 
 // position is how far a client has read one partition. Anybody may write a batch that no
 // client can read, or a record that claims the offset of others. So records are taken only
-// without a gap; a partition with a gap, with an error, or that stands still below its end
-// is looked at, and what cannot be read is passed over. The others go on meanwhile.
+// without a gap. If there is a gap or an error, or the partition stands still below its end, the
+// engine looks at it and passes over what cannot be read. The other partitions go on meanwhile.
 type position struct {
 	client    *kgo.Client
 	topic     string
@@ -30,8 +30,8 @@ func newPosition(client *kgo.Client, topic string, partition int32, next int64) 
 	return &position{client: client, topic: topic, partition: partition, next: next, fresh: true, seen: -1}
 }
 
-// take calls use with the records that follow what was taken before. It returns an error if
-// some are missing between.
+// take calls use with the records that follow the last one taken. It returns an error if a
+// record comes with a gap before it, and does not take that one.
 func (r *position) take(records []*kgo.Record, use func([]*kgo.Record)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -220,13 +220,14 @@ func (w *Watcher) subscribe(participant pix.ISPB) (subscriber *subscription, end
 	}
 }
 
-// refusedUnheld are the reasons of payments for which nothing was held: all but the banks' own. Their payer's bank
-// alone is told: naming a payee must not show its bank another bank's customer and whether
-// that one is short of money. A bank that rejects with such a code is not told its own
-// rejection here; GET /v1/payments/{endToEndId} tells it, because there the ledger knows the hold.
+// refusedUnheld are the reasons with which a payment is refused before its money is held: all but the banks' own.
+// Only the payer's bank gets such a report. Otherwise anybody could name a payee at a bank, and that bank would
+// see the payer, and whether the payer is short of money. A payee's bank may reject with one of these codes, too.
+// Then it does not get its own rejection here. GET /v1/payments/{endToEndId} shows it, because the ledger
+// knows that money was held.
 //
-// AB03 is not among them. Most often money was held and the bank was late, but perhaps the
-// payment itself came too late. A report does not say which: the stream asks the ledger.
+// AB03 is not among them. Usually money was held and the bank was late. But the payment itself may
+// have come too late. The report does not say which, so the stream asks the ledger.
 var refusedUnheld = func() map[string]bool {
 	reasons := map[string]bool{}
 	for _, d := range pix.Definitions {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -142,6 +143,10 @@ func TestAPaymentTellsWhatWasGivenBackOfIt(t *testing.T) {
 		}
 		if !slices.Equal(got, want) || s.ReturnedCentavos != returned || s.Status != query.Settled || s.AmountCentavos != int64(content.AmountCentavos) {
 			t.Fatalf("after %s: want %v and %d centavos in %s", after, want, returned, text)
+		}
+		followed, err := io.ReadAll(p.send(t.Context(), "GET", path+"/events", "").Body)
+		if err != nil || !strings.Contains(string(followed), strings.TrimSpace(text)) {
+			t.Errorf("after %s: its events say %s (%v), but it is %s", after, followed, err, text)
 		}
 	}
 	give := func(centavos uint64) (pix.ReturnID, pix.ReturnContent) {

@@ -87,7 +87,9 @@ type Subject[S State] struct {
 
 // Payment is the subject of a payment.
 func (f *Feed) Payment(id pix.EndToEndID) Subject[query.PaymentState] {
-	return Subject[query.PaymentState]{id.String(), func(ctx context.Context) (query.PaymentState, *web.Problem) { return f.ledger.StateOfPayment(ctx, id) }}
+	return Subject[query.PaymentState]{id.String(), func(ctx context.Context) (query.PaymentState, *web.Problem) {
+		return f.ledger.PaymentWithReturns(ctx, id)
+	}}
 }
 
 // Return is the subject of a return.

@@ -82,7 +82,7 @@ func (l *Ledger) Payment(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
-	state, problem := l.paymentWithReturns(r.Context(), id)
+	state, problem := l.PaymentWithReturns(r.Context(), id)
 	if problem == nil {
 		problem = access.Of(r).ReadsPayment(id, state.PayeePSP())
 	}
@@ -147,11 +147,11 @@ func (l *Ledger) HeldPayments(ctx context.Context, all []pix.EndToEndID) (map[st
 	return held, nil
 }
 
-// paymentWithReturns asks the ledger for a payment and its returns as they are at one
+// PaymentWithReturns asks the ledger for a payment and its returns as they are at one
 // instant. Only a marked payment has returns in its slots. The slots name the returns, and
 // these name the verdicts to look up. Whenever a verdict id is new, one request looks up
 // everything again. Slots only fill, so this ends.
-func (l *Ledger) paymentWithReturns(ctx context.Context, id pix.EndToEndID) (PaymentState, *web.Problem) {
+func (l *Ledger) PaymentWithReturns(ctx context.Context, id pix.EndToEndID) (PaymentState, *web.Problem) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout) // for all requests together
 	defer cancel()
 	ids, marked, verdicts := append(ledger.AppendTraceIDs(nil, id), ledger.ReturnedMark(id)), false, []tb.Uint128(nil)

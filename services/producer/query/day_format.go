@@ -101,10 +101,10 @@ func (c *dayCamt) begin(b DayBalances) {
 	id := b.Participant + "-" + b.Day
 	fmt.Fprintf(c.to, `<?xml version="1.0" encoding="UTF-8"?>
 <Document><BkToCstmrStmt>
-<GrpHdr><MsgId>%s</MsgId><CreDtTm>%s</CreDtTm></GrpHdr>
-<Stmt><Id>%[1]s</Id><FrToDt><FrDtTm>%s</FrDtTm><ToDtTm>%[2]s</ToDtTm></FrToDt>
-<Acct><Id><Othr><Id>%s</Id></Othr></Id><Ccy>BRL</Ccy></Acct>
-`, id, instant(b.To), instant(b.From), b.Participant)
+<GrpHdr><MsgId>%[1]s</MsgId><CreDtTm>%[4]s</CreDtTm></GrpHdr>
+<Stmt><Id>%[1]s</Id><FrToDt><FrDtTm>%[3]s</FrDtTm><ToDtTm>%[4]s</ToDtTm></FrToDt>
+<Acct><Id><Othr><Id>%[2]s</Id></Othr></Id><Ccy>BRL</Ccy></Acct>
+`, id, b.Participant, instant(b.From), instant(b.To))
 	for _, balance := range []struct {
 		kind     string
 		centavos int64
@@ -125,8 +125,8 @@ func (c *dayCamt) line(l DayLine) error {
 	if l.Kind == "payment" {
 		reference = "EndToEndId"
 	}
-	_, err := fmt.Fprintf(c.to, "<Ntry><NtryRef>%s</NtryRef><Amt Ccy=\"BRL\">%s</Amt><CdtDbtInd>%s</CdtDbtInd><Sts><Cd>BOOK</Cd></Sts><BookgDt><DtTm>%s</DtTm></BookgDt>"+
-		"<BkTxCd><Prtry><Cd>%s</Cd></Prtry></BkTxCd><NtryDtls><TxDtls><Refs><%[6]s>%[1]s</%[6]s></Refs>"+
+	_, err := fmt.Fprintf(c.to, "<Ntry><NtryRef>%[1]s</NtryRef><Amt Ccy=\"BRL\">%[2]s</Amt><CdtDbtInd>%[3]s</CdtDbtInd><Sts><Cd>BOOK</Cd></Sts><BookgDt><DtTm>%[4]s</DtTm></BookgDt>"+
+		"<BkTxCd><Prtry><Cd>%[5]s</Cd></Prtry></BkTxCd><NtryDtls><TxDtls><Refs><%[6]s>%[1]s</%[6]s></Refs>"+
 		"<RltdAgts><%[7]s><FinInstnId><ClrSysMmbId><MmbId>%[8]s</MmbId></ClrSysMmbId></FinInstnId></%[7]s></RltdAgts></TxDtls></NtryDtls></Ntry>\n",
 		l.ID, inReais(l.AmountCentavos), indicator, instant(l.At), l.Kind, reference, agent, l.Counterparty)
 	return err

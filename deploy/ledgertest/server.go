@@ -28,8 +28,9 @@ type Server struct {
 }
 
 // Start runs a server on the data file in dir, which it creates if there is none, and returns when
-// the server answers. The server ends with this process. extra are more arguments for it.
-func Start(dir string, extra ...string) (*Server, error) { return StartCached(dir, "128MiB", extra...) }
+// the server answers. The server ends with this process. extra are more arguments for it. Its page
+// cache is small: the start of a server writes to all of its memory.
+func Start(dir string, extra ...string) (*Server, error) { return StartCached(dir, "64MiB", extra...) }
 
 // StartCached is Start with another size of the server's page cache.
 func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {

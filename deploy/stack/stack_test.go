@@ -694,7 +694,7 @@ func TestRealInfrastructure(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	s := started(t, Config{
-		Dir: filepath.Join(t.TempDir(), "stack"), BinDir: bin, CacheGrid: "256MiB",
+		Dir: filepath.Join(t.TempDir(), "stack"), BinDir: bin, CacheGrid: "64MiB",
 		Ports: FreePorts, InfrastructureOnly: true, Progress: t.Output(),
 	})
 	for _, name := range []string{TigerBeetle, Broker} {

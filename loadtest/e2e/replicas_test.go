@@ -11,7 +11,7 @@ import (
 // next replica. The other two go on. On a busy machine three replicas may be slower than the
 // deadline, so AB03 is excused; the audit excuses nothing.
 func TestReplicaLost(t *testing.T) {
-	s := start(t, 1, func(c *stack.Config) { c.Replicas, c.CacheGrid = 3, "" })
+	s := start(t, 1, func(c *stack.Config) { c.Replicas = 3 })
 	load := s.load(200, 6000, duringFaults...)
 	replicas := s.Replicas()
 	for _, replica := range replicas {

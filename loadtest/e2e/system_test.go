@@ -90,7 +90,7 @@ func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 		t.Fatal(err)
 	}
 	config := stack.Config{
-		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "256MiB",
+		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "64MiB",
 		Kafka: os.Getenv("E2E_KAFKA"),
 		Env: map[string][]string{
 			stack.Engine: {

@@ -71,8 +71,9 @@ func lastInstant(t *testing.T, client tigerbeetle.Client, psp pix.ISPB) (from, u
 
 func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 	t.Parallel()
-	l := startLedger(t)
-	client := books(t, l)
+	l, client := sharedLedger(t)
+	content := ownBanks()
+	openBooks(t, client, content)
 	p := startProgram(t, startBroker(t), l, "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100") // so that a day has many pages
 	p.AwaitNeed("ledger", false)
 	payer, payee := content.Payer.ISPB, content.Payee.ISPB
@@ -154,7 +155,7 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 			summed[row[0]+" "+row[4]+" "+row[5]] += amount
 		}
 	}
-	for _, of := range []string{"central-bank credit", "10000002 credit", "10000002 debit"} {
+	for _, of := range []string{"central-bank credit", string(payee) + " credit", string(payee) + " debit"} {
 		if summed["sum "+of] == 0 || summed["sum "+of] != summed["line "+of] {
 			t.Errorf("%s: the lines sum up to %d, the sums say %d", of, summed["line "+of], summed["sum "+of])
 		}
@@ -178,7 +179,7 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 
 	// The other bank says the same from its side.
 	other := p.statements(payee, from, until, "csv")
-	for row, count := range map[string]int{"\nline,": 151, ",10000001,credit,100,": 150, ",10000001,debit,40,": 1 + len(other)} { // with the day's sum
+	for row, count := range map[string]int{"\nline,": 151, "," + string(payer) + ",credit,100,": 150, "," + string(payer) + ",debit,40,": 1 + len(other)} { // with the day's sum
 		if got := strings.Count(strings.Join(other, ""), row); got != count {
 			t.Errorf("the other bank has %d of %q, want %d", got, row, count)
 		}
@@ -194,9 +195,10 @@ func TestAStatementOfADayIsTheLedgers(t *testing.T) {
 
 func TestAWrongDayIsNamed(t *testing.T) {
 	t.Parallel()
-	l := startLedger(t)
-	client := books(t, l)
-	old := ledger.NewAccount(ledger.ReserveAccount("10000003"))
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
+	unkept := ownBanks().Payer.ISPB
+	old := ledger.NewAccount(ledger.ReserveAccount(unkept))
 	old.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16() // as versions before statements of days made it
 	if results, err := client.CreateAccounts([]tb.Account{old}); err != nil || len(results) > 0 {
 		t.Fatalf("%v %v", results, err)
@@ -220,7 +222,7 @@ func TestAWrongDayIsNamed(t *testing.T) {
 		{"10000001/statements/2020-01-01", "day", `"2020-01-01"`, "unknown-day", 404},
 		{"10000001/statements/" + today.String(), "day", `"` + today.String() + `"`, "unfinished-day", 409},
 		{"10000001/statements/9998-12-31", "day", `"9998-12-31"`, "unfinished-day", 409},
-		{"10000003/statements/" + today.String(), "ispb", `"10000003"`, "no-history", 409},
+		{string(unkept) + "/statements/" + today.String(), "ispb", `"` + string(unkept) + `"`, "no-history", 409},
 	} {
 		got := p.call("GET", "/v1/participants/"+c.path, "")
 		if got.code != c.code || got.Field != c.field || string(got.Value) != c.value || got.Type != "urn:liquida:problem:"+c.kind || got.Detail == "" {

@@ -146,7 +146,7 @@ func (r *reconciliation) run(ctx context.Context, first, last pix.Day) (err erro
 	}
 	said := fmt.Sprintf("%d entries in the book, %d in the ledger", r.here, r.there)
 	if r.differences > 0 {
-		return fmt.Errorf("%d differences; %s", r.differences, said)
+		return fmt.Errorf("differences: %d; %s", r.differences, said)
 	}
 	fmt.Fprintf(os.Stderr, "no difference; %s\n", said)
 	return nil

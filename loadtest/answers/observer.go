@@ -43,7 +43,7 @@ func Observe(ctx context.Context, kafka []kgo.Opt, recorder *history.Recorder, j
 		client: client, admin: kadm.NewClient(client), recorder: recorder, judge: judge, each: each, done: make(chan struct{}),
 		awaited: map[pix.EndToEndID]chan struct{}{},
 	}
-	ends, err := o.ends(ctx)
+	ends, err := stream.Ends(ctx, o.admin, outcomes...)
 	if err != nil {
 		client.Close()
 		return nil, err
@@ -52,17 +52,6 @@ func Observe(ctx context.Context, kafka []kgo.Opt, recorder *history.Recorder, j
 	client.AddConsumePartitions(ends.KOffsets())
 	go o.read()
 	return o, nil
-}
-
-func (o *Observer) ends(ctx context.Context) (kadm.ListedOffsets, error) {
-	ends, err := o.admin.ListEndOffsets(ctx, outcomes...)
-	if err == nil {
-		err = ends.Error()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the ends of %v: %w", outcomes, err)
-	}
-	return ends, nil
 }
 
 func (o *Observer) read() {
@@ -156,7 +145,7 @@ func (o *Observer) await(id pix.EndToEndID) <-chan struct{} {
 // Finish reads to the current end of the topics, and ends.
 func (o *Observer) Finish(ctx context.Context) error {
 	defer func() { o.client.Close(); <-o.done }()
-	ends, err := o.ends(ctx)
+	ends, err := stream.Ends(ctx, o.admin, outcomes...)
 	if err != nil {
 		return err
 	}

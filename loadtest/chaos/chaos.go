@@ -354,7 +354,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 			result.Problems = append(result.Problems, fmt.Sprintf("%d payments were rejected with %s: the engine accepted a forged response", n, lie))
 		}
 	}
-	if problem := r.world.planted.problem(verdict.Summary.DeadLetters[unreadable]); problem != "" {
+	if problem := r.world.planted.Problem(verdict.Summary.DeadLetters[unreadable]); problem != "" {
 		result.Problems = append(result.Problems, problem)
 	}
 	if share := float64(loaded.Settled) / float64(max(1, loaded.Sent)); share < settledShareMin {

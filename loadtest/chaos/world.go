@@ -11,6 +11,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -54,7 +55,7 @@ type world struct {
 	engines []string
 
 	start   time.Time // of the load
-	planted planted
+	planted hostile.Planted
 
 	mu    sync.Mutex
 	taken map[string]chan struct{} // by process: holds a token while a fault uses it

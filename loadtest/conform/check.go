@@ -63,7 +63,7 @@ var checks = []struct {
 	}},
 	{"answers a question about a return", "being-asked", false, func(ctx context.Context, c *counterpart) ([]string, error) {
 		return c.answered(ctx, c.ask(func(q *question) {
-			q.OriginalEndToEndId = pix.NewEndToEndID(c.bank, time.Now(), c.random).String()
+			q.OriginalEndToEndId = pix.NewEndToEndID(c.Bank, time.Now(), c.random).String()
 			q.EndToEndId = pix.NewReturnID(c.payer, time.Now(), c.random).String()
 		}))
 	}},
@@ -73,7 +73,7 @@ var checks = []struct {
 			c.ask(func(q *question) { q.AmountCentavos, q.Payee.Number = math.MaxInt64, strings.Repeat("9", 20) }))
 	}},
 	{"answers when its own customer pays", "being-asked", false, func(ctx context.Context, c *counterpart) ([]string, error) {
-		return c.answered(ctx, c.ask(func(q *question) { q.Payer.Ispb = string(c.bank) }))
+		return c.answered(ctx, c.ask(func(q *question) { q.Payer.Ispb = string(c.Bank) }))
 	}},
 	{"ignores fields that it does not know", "topics", false, func(ctx context.Context, c *counterpart) ([]string, error) {
 		q := c.ask()
@@ -124,7 +124,7 @@ func (c *counterpart) crowd() (all []*question) {
 func others(ctx context.Context, c *counterpart) ([]string, error) {
 	own := c.ask()
 	foreign := map[string]bool{}
-	for _, payer := range []pix.ISPB{c.payer, c.bank} {
+	for _, payer := range []pix.ISPB{c.payer, c.Bank} {
 		q := c.ask(func(q *question) {
 			q.Payer.Ispb, q.Payee.Ispb, q.partition, q.ReplyPartition = string(payer), nobody, own.partition, own.ReplyPartition
 		})

@@ -65,19 +65,18 @@ const nobody = "99999998"
 // counterpart is the clearing house, as the bank sees it.
 type counterpart struct {
 	Config
-	bank, payer pix.ISPB
-	seals       keys.Seals
-	client      *kgo.Client
-	partitions  int32
-	random      *rand.Rand
-	asked       int
-	early       *question // asked before the bank started; nil if it runs already
-	questions   map[string]*question
-	responses   map[string][]response // of questions, in the order in which they came
-	writers     map[int64]bool        // producer ids of the responses: the bank's
-	strays      []stray
-	next        map[int32]int64 // the offset of each partition of responses that is read next
-	process     *exec.Cmd
+	payer      pix.ISPB
+	client     *kgo.Client
+	partitions int32
+	random     *rand.Rand
+	asked      int
+	early      *question // asked before the bank started; nil if it runs already
+	questions  map[string]*question
+	responses  map[string][]response // of questions, in the order in which they came
+	writers    map[int64]bool        // producer ids of the responses: the bank's
+	strays     []stray
+	next       map[int32]int64 // the offset of each partition of responses that is read next
+	process    *exec.Cmd
 }
 
 // stray is a record that responds to nothing that was asked here. Its writer need not be the bank.
@@ -89,11 +88,11 @@ type stray struct {
 // Run tries a bank.
 func Run(ctx context.Context, config Config) (*Report, error) {
 	c := &counterpart{
-		Config: config, bank: config.Bank, payer: "10000001", seals: config.Seals, questions: map[string]*question{}, responses: map[string][]response{},
+		Config: config, payer: "10000001", questions: map[string]*question{}, responses: map[string][]response{},
 		writers: map[int64]bool{}, next: map[int32]int64{},
 		random: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)),
 	}
-	if c.payer == c.bank {
+	if c.payer == c.Bank {
 		c.payer = "10000002"
 	}
 	if err := c.connect(ctx); err != nil {
@@ -155,7 +154,7 @@ func (c *counterpart) judge() (lines []Line) {
 		switch {
 		case len(c.responses) == 0:
 			line.Skipped = "there is no response"
-		case rule.section == "the-seal" && c.seals == nil:
+		case rule.section == "the-seal" && c.Seals == nil:
 			line.Skipped = "no file of secrets: set ANSWER_KEYS_FILE"
 		default:
 			for id, responses := range c.responses {
@@ -225,7 +224,7 @@ func (c *counterpart) askedByOthers(ctx context.Context) (map[string]bool, error
 	return asked, read(ctx, reader, c.Within, func() bool { return reached(ends, next) }, func(record *kgo.Record) {
 		next[record.Partition] = record.Offset + 1
 		var q pixv1.AuthorizationRequest
-		if !record.Attrs.IsControl() && q.UnmarshalVT(record.Value) == nil && q.GetPayee().GetIspb() == string(c.bank) {
+		if !record.Attrs.IsControl() && q.UnmarshalVT(record.Value) == nil && q.GetPayee().GetIspb() == string(c.Bank) {
 			asked[q.EndToEndId] = true
 		}
 	})
@@ -265,12 +264,9 @@ func (c *counterpart) connect(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, stream.AuthorizationResponses)
-	if err == nil {
-		err = ends.Error()
-	}
+	ends, err := stream.Ends(ctx, kadm.NewClient(client), stream.AuthorizationResponses)
 	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", stream.AuthorizationResponses, err)
+		return err
 	}
 	ends.Each(func(end kadm.ListedOffset) { c.next[end.Partition] = end.Offset })
 	c.partitions = int32(len(c.next))

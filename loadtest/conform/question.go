@@ -28,7 +28,7 @@ func (c *counterpart) ask(change ...func(*question)) *question {
 		AuthorizationRequest: &pixv1.AuthorizationRequest{
 			EndToEndId: id.String(), AmountCentavos: 12345, ReplyPartition: int32(c.asked+1) % c.partitions,
 			Payer: &pixv1.Account{Ispb: string(c.payer), Branch: "0001", Number: "7"},
-			Payee: &pixv1.Account{Ispb: string(c.bank), Branch: "0001", Number: "1"},
+			Payee: &pixv1.Account{Ispb: string(c.Bank), Branch: "0001", Number: "1"},
 		},
 		partition: int32(c.asked) % c.partitions,
 	}
@@ -90,8 +90,8 @@ var rules = []struct {
 		return ""
 	}},
 	{"responds in its own name", "being-asked", func(c *counterpart, _ *question, r *response) string {
-		if r.Ispb != string(c.bank) {
-			return fmt.Sprintf("ispb is %.20q and must be %s", r.Ispb, c.bank)
+		if r.Ispb != string(c.Bank) {
+			return fmt.Sprintf("ispb is %.20q and must be %s", r.Ispb, c.Bank)
 		}
 		return ""
 	}},
@@ -115,12 +115,12 @@ var rules = []struct {
 		return ""
 	}},
 	{"seals each response", "the-seal", func(c *counterpart, _ *question, r *response) string {
-		if c.seals == nil {
+		if c.Seals == nil {
 			return ""
 		}
 		for _, header := range r.record.Headers {
 			if header.Key == keys.SealHeader {
-				if c.seals.Genuine(c.bank, r.record.Value, header.Value) {
+				if c.Seals.Genuine(c.Bank, r.record.Value, header.Value) {
 					return ""
 				}
 				return fmt.Sprintf("its seal of %d bytes is not the HMAC-SHA-256 of its value with the bank's secret", len(header.Value))

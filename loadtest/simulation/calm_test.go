@@ -3,11 +3,15 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // What is sent in each world when all faults are over: payments at Kafka, and for a time over HTTP.
@@ -16,6 +20,45 @@ const (
 	calmFor      = 5 * time.Second
 	calmRate     = 6 // payments over HTTP a second
 )
+
+// rejoinedFor is how long all must be well until it counts as calm.
+const rejoinedFor = 3 * time.Second
+
+// awaitRejoin returns when all services are ready and back in their groups, or after rejoinMax.
+func (w *world) awaitRejoin() {
+	for since, until := time.Now(), time.Now().Add(rejoinMax); time.Since(since) < rejoinedFor && time.Now().Before(until); time.Sleep(500 * time.Millisecond) {
+		if !w.rejoined() {
+			since = time.Now()
+		}
+	}
+}
+
+// rejoined reports whether all services are ready, and each member of their groups has partitions.
+func (w *world) rejoined() bool {
+	for _, s := range w.all() {
+		if code, _ := w.get(s, "/readyz"); code != http.StatusOK {
+			return false
+		}
+	}
+	ctx, cancel := context.WithTimeout(w.ends, 5*time.Second)
+	defer cancel()
+	groups, err := kadm.NewClient(w.client).DescribeGroups(ctx, stream.EngineGroup, stream.BankGroup)
+	if err != nil {
+		return false
+	}
+	for name, members := range map[string]int{stream.EngineGroup: w.engineCount, stream.BankGroup: 1} {
+		group := groups[name]
+		if group.State != "Stable" || len(group.Members) != members {
+			return false
+		}
+		for _, member := range group.Members {
+			if assigned, isConsumer := member.Assigned.AsConsumer(); !isConsumer || len(assigned.Topics) == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
 
 // calm sends payments of every case when all faults are over, and returns what is wrong with
 // their outcomes. No fault excuses a rejection now. A bug that rejects good payments shows here

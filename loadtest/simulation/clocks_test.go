@@ -37,7 +37,7 @@ func TestClockWrong(t *testing.T) {
 			}
 			if load == nil {
 				load = s.send("demo", 10, 1000, duringFaults...)
-				s.eventually("payments wait", func() bool { return s.records(stream.Payments) > 100 })
+				s.eventually("payments wait", func() bool { return s.written(stream.Payments) > 100 })
 				time.Sleep(s.engineConfig.Deadline) // until the backlog is past its deadline
 			} else {
 				time.Sleep(2 * time.Second)
@@ -68,7 +68,7 @@ func (s *scenario) nothingDecided() {
 		}
 	})
 	for _, topic := range []string{stream.AuthorizationRequests, stream.Settlements, stream.DeadLetters} {
-		if n := s.records(topic); n > 0 {
+		if n := s.written(topic); n > 0 {
 			t.Errorf("there are %d records in %s", n, topic)
 		}
 	}

@@ -18,7 +18,7 @@ func TestReturnsAfterDays(t *testing.T) {
 		reported := func() { // asks, because a consumer would fetch for days
 			s.t.Helper()
 			reports++
-			s.eventually("its report", func() bool { return s.records(stream.Settlements) == reports })
+			s.eventually("its report", func() bool { return s.written(stream.Settlements) == reports })
 		}
 		payment := mix.NewGenerator(population, s.random).Payment(mix.Accepted, time.Now())
 		s.order(payment.First.Value)

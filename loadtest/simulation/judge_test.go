@@ -3,7 +3,6 @@ package simulation
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/loadtest/audit"
@@ -95,7 +93,7 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	}
 	byHTTP := int(w.door.clients.Submitted())
 	w.disarm()
-	time.Sleep(rejoinMax)
+	w.awaitRejoin()
 	sent = w.activity.begin()
 	problems = append(problems, w.calm(t.Context(), seed)...)
 	sent()
@@ -142,7 +140,7 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 		complain("%s", text.String())
 	}
 	problems = append(problems, verdict.Summary.Unread()...)
-	if problem := w.planted.problem(verdict.Summary.DeadLetters[pix.ReasonUnreadable.String()]); err == nil && problem != "" {
+	if problem := w.planted.Problem(verdict.Summary.DeadLetters[pix.ReasonUnreadable.String()]); err == nil && problem != "" {
 		complain("%s", problem)
 	}
 	if w.door != nil {
@@ -190,39 +188,22 @@ func seen(recorder *history.Recorder) (problems []string) {
 
 // read gives all reports to the history.
 func (w *world) read(recorder *history.Recorder) {
-	ctx, cancel := context.WithTimeout(w.ends, time.Minute)
-	defer cancel()
-	ends, err := kadm.NewClient(w.client).ListEndOffsets(ctx, stream.Settlements)
+	err := w.each(stream.Settlements, func(r *kgo.Record) error {
+		var report pixv1.SettlementReport
+		if report.UnmarshalVT(r.Value) != nil {
+			return nil // the audit names it
+		}
+		said := history.Report{At: r.Timestamp, AmountCentavos: report.AmountCentavos,
+			Outcome: history.Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}}
+		if back, err := pix.ParseReturnID(report.EndToEndId); err == nil {
+			original, _ := pix.ParseEndToEndID(report.OriginalEndToEndId)
+			recorder.ReturnReported(back, original, said)
+		} else if id, err := pix.ParseEndToEndID(report.EndToEndId); err == nil {
+			recorder.Reported(id, said)
+		}
+		return nil
+	})
 	if err != nil {
-		w.t.Error(err)
-		return
-	}
-	var left int64
-	ends.Each(func(o kadm.ListedOffset) { left += o.Offset })
-	client, err := kgo.NewClient(append(w.kafka(), kgo.ConsumeTopics(stream.Settlements), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
-	if err != nil {
-		w.t.Error(err)
-		return
-	}
-	defer client.Close()
-	for left > 0 && ctx.Err() == nil {
-		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
-			left--
-			var report pixv1.SettlementReport
-			if report.UnmarshalVT(r.Value) != nil {
-				return // the audit names it
-			}
-			said := history.Report{At: r.Timestamp, AmountCentavos: report.AmountCentavos,
-				Outcome: history.Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}}
-			if back, err := pix.ParseReturnID(report.EndToEndId); err == nil {
-				original, _ := pix.ParseEndToEndID(report.OriginalEndToEndId)
-				recorder.ReturnReported(back, original, said)
-			} else if id, err := pix.ParseEndToEndID(report.EndToEndId); err == nil {
-				recorder.Reported(id, said)
-			}
-		})
-	}
-	if left > 0 {
-		w.t.Errorf("%d reports cannot be read", left)
+		w.t.Errorf("the reports cannot be read: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ func TestPauseEndsWithItsAssignment(t *testing.T) {
 				if _, err := hostile.Produce(s.ends, s.client, stream.Payments, partition, batch); err != nil {
 					s.t.Error(err)
 				}
-				s.planted.taken++
+				s.planted.Add(nil)
 			}
 			time.Sleep(time.Duration(i) * s.latency) // each time a little later after the batches
 			s.broker.kill(500 * time.Millisecond)

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -97,21 +98,23 @@ func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 			}
 		}
 		s.eventually("the outcome of every order", func() bool {
-			return s.records(stream.Settlements)+s.records(stream.DeadLetters) == int64(len(tried)/2)
+			return s.written(stream.Settlements)+s.written(stream.DeadLetters) == int64(len(tried)/2)
 		})
 		ended := map[try]string{}
-		s.each(stream.Settlements, func(record *kgo.Record) error {
+		err := errors.Join(s.each(stream.Settlements, func(record *kgo.Record) error {
 			var report pixv1.SettlementReport
 			err := report.UnmarshalVT(record.Value)
 			ended[tried["report of "+report.EndToEndId]] = report.ReasonCode
 			return err
-		})
-		s.each(stream.DeadLetters, func(record *kgo.Record) error {
+		}), s.each(stream.DeadLetters, func(record *kgo.Record) error {
 			var letter pixv1.DeadLetter
 			err := letter.UnmarshalVT(record.Value)
 			ended[tried[place(letter.Partition, letter.Offset)]] = letter.ReasonCode
 			return err
-		})
+		}))
+		if err != nil {
+			s.t.Fatal(err)
+		}
 		if len(ended) != len(tried)/2 {
 			s.t.Errorf("%d of %d orders ended", len(ended), len(tried)/2)
 		}
@@ -122,24 +125,6 @@ func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 		}
 		s.verdict()
 	})
-}
-
-// each reads all records of a topic.
-func (s *scenario) each(topic string, read func(*kgo.Record) error) {
-	s.t.Helper()
-	client, err := kgo.NewClient(append(s.kafka(), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer client.Close()
-	for left := s.records(topic); left > 0; {
-		client.PollFetches(s.ends).EachRecord(func(record *kgo.Record) {
-			left--
-			if err := read(record); err != nil {
-				s.t.Fatal(err)
-			}
-		})
-	}
 }
 
 func place(partition int32, offset int64) string { return fmt.Sprintf("%d/%d", partition, offset) }

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,7 +27,7 @@ func (w *world) judgeRest() []string {
 		}
 		var last error
 		for until := time.Now().Add(restMax); time.Now().Before(until); time.Sleep(time.Second) {
-			if last = w.rests(s.address); last == nil {
+			if last = w.rests(s); last == nil {
 				break
 			}
 		}
@@ -38,14 +39,12 @@ func (w *world) judgeRest() []string {
 }
 
 // rests returns an error if the engine has something in flight, or does not say.
-func (w *world) rests(address string) error {
-	client := http.Client{Transport: &http.Transport{DialContext: w.network.DialContext, DisableKeepAlives: true}, Timeout: 5 * time.Second}
-	response, err := client.Get("http://" + address + "/metrics")
-	if err != nil {
-		return err
+func (w *world) rests(s *service) error {
+	code, text := w.get(s, "/metrics")
+	if code != http.StatusOK {
+		return errors.New(text)
 	}
-	defer response.Body.Close()
-	return atRest(response.Body)
+	return atRest(strings.NewReader(text))
 }
 
 // atRest returns an error if a metric of inFlight is not 0, or missing.

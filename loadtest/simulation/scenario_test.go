@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"io"
 	"math/rand/v2"
@@ -18,7 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/deploy/child"
@@ -282,22 +280,6 @@ func (s *scenario) ready(services ...*service) {
 	}
 }
 
-// get asks the telemetry of a service. A code of 0 means that it does not answer.
-func (s *scenario) get(of *service, path string) (code int, text string) {
-	s.t.Helper()
-	caller := http.Client{Transport: &http.Transport{DialContext: s.network.DialContext, DisableKeepAlives: true}, Timeout: 5 * time.Second}
-	response, err := caller.Get("http://" + of.address + path)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer response.Body.Close()
-	said, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return response.StatusCode, string(said)
-}
-
 // metric returns a value by its name and labels, as /metrics prints them.
 func (s *scenario) metric(of *service, name string) float64 {
 	s.t.Helper()
@@ -325,14 +307,13 @@ func (s *scenario) eventually(what string, holds func() bool) {
 	}
 }
 
-// records returns how many records a topic has had.
-func (s *scenario) records(topic string) (n int64) {
+// written returns how many records a topic has had.
+func (s *scenario) written(topic string) int64 {
 	s.t.Helper()
-	ends, err := kadm.NewClient(s.client).ListEndOffsets(s.ends, topic)
-	if err = errors.Join(err, ends.Error()); err != nil {
+	n, err := s.records(s.ends, topic)
+	if err != nil {
 		s.t.Fatal(err)
 	}
-	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
 	return n
 }
 

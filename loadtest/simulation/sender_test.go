@@ -2,13 +2,10 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/loadtest/flood"
@@ -45,26 +42,6 @@ func flooding(kind flood.Kind, perSecond int) func(*world, *service, *rand.Rand,
 	}
 }
 
-// planted counts the hostile batches on pix.payments: those that the broker took, and those of which
-// it may have taken some.
-type planted struct {
-	mu            sync.Mutex
-	taken, unsure int
-}
-
-// problem compares the dead letters that the audit found with what was planted.
-func (p *planted) problem(letters int) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if letters < p.taken || letters > p.taken+p.unsure {
-		return fmt.Sprintf("%d dead letters LQ08, but %d unreadable batches were written, and perhaps %d more", letters, p.taken, p.unsure)
-	}
-	return ""
-}
-
-// appended are the answers of a broker that may have taken a batch.
-var appended = []error{kerr.NotEnoughReplicasAfterAppend, kerr.RequestTimedOut}
-
 // plant writes a batch to one partition of the payments, and of the responses.
 func plant(batch func(now int64, random *rand.Rand) (*hostile.Batch, error)) func(*world, *service, *rand.Rand, time.Duration) {
 	return func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
@@ -79,19 +56,9 @@ func plant(batch func(now int64, random *rand.Rand) (*hostile.Batch, error)) fun
 			_, err := hostile.Produce(ctx, w.client, topic, partition, bytes.Encode())
 			cancel()
 			w.note("unreadable batch on %s/%d: %v", topic, partition, err)
-			if topic != stream.Payments {
-				continue
+			if topic == stream.Payments {
+				w.planted.Add(err)
 			}
-			var said *kerr.Error
-			refused := errors.As(err, &said) && !errors.Is(err, appended[0]) && !errors.Is(err, appended[1])
-			w.planted.mu.Lock()
-			switch {
-			case err == nil:
-				w.planted.taken++
-			case !refused:
-				w.planted.unsure++
-			}
-			w.planted.mu.Unlock()
 		}
 		time.Sleep(hold)
 	}

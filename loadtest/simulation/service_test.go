@@ -63,11 +63,7 @@ func (w *world) startEngine(number int) {
 // startEngineAs starts an engine. Two engines may have one instance.
 func (w *world) startEngineAs(name, instance string, port int) *service {
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	return w.start(name, address, []string{
-		"after-fetch", "after-phase-1-sent", "after-phase-1-answered", "after-request-produced", "after-response-read",
-		"after-phase-2-sent", "after-phase-2-answered", "after-report-produced", "after-report-acknowledged",
-		"after-offset-marked", "after-commit",
-	}, func(ctx context.Context, l *life, on host.Host) error {
+	return w.start(name, address, engineSteps, func(ctx context.Context, l *life, on host.Host) error {
 		config := &engine.Config{}
 		*config = *w.engineConfig
 		config.Telemetry.Address, config.InstanceID, config.CrashAt = address, instance, l.dieAt
@@ -136,7 +132,7 @@ func (s *service) retire() {
 }
 
 // begin starts a life. Only start and supervise call it.
-func (s *service) begin() *life {
+func (s *service) begin() {
 	w := s.w
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +165,7 @@ func (s *service) begin() *life {
 		Now: s.clock,
 		Die: func() { w.note("%s dies at %s", s.name, l.dieAt); l.die() },
 	}
-	w.runs.Go(func() {
+	go func() {
 		err := s.run(ctx, l, on)
 		select {
 		case <-l.dead: // it has ended already
@@ -180,8 +176,7 @@ func (s *service) begin() *life {
 		}
 		l.die()
 		l.link.Close()
-	})
-	return l
+	}()
 }
 
 // die cuts everything in one instant: whatever the program still does, nobody sees it.

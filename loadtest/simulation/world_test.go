@@ -4,11 +4,13 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -24,9 +27,11 @@ import (
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/link"
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/services/bank-simulator/bank"
 	"github.com/liquida/liquida/services/clearing-engine/engine"
 	"github.com/liquida/liquida/services/producer/frontdoor"
@@ -52,14 +57,12 @@ type world struct {
 	latency      time.Duration
 	began        time.Time
 	ends         context.Context // at the end of the world
-	end          context.CancelFunc
 	engineConfig *engine.Config
 	bankConfig   *bank.Config
 	deadlineMin  time.Duration // of engines, if it was changed
 	holdMax      time.Duration // of engines, if it was longer once
 	broker       *broker
 	engineCount  int // of those that are there all the time
-	runs         sync.WaitGroup
 	activity     activity
 
 	producerConfig *frontdoor.Config
@@ -72,7 +75,7 @@ type world struct {
 	services []*service
 	trace    []string
 	count    map[string]int // faults by kind
-	planted  planted
+	planted  hostile.Planted
 	// wrongClocks are the times in which a clock was far from right.
 	wrongClocks []audit.Interval
 }
@@ -85,7 +88,7 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer) *world {
 		t: t, log: log, ledger: ledgermodel.New(), began: time.Now(), count: map[string]int{}, clients: map[string]*link.Link{},
 		latency: 100*time.Microsecond + time.Duration(random.Int64N(int64(2*time.Millisecond))),
 	}
-	w.ends, w.end = context.WithCancel(t.Context())
+	w.ends = t.Context()
 	w.engineConfig, w.bankConfig, w.producerConfig = parsed(t, &engine.Config{}), parsed(t, &bank.Config{}), parsed(t, &frontdoor.Config{})
 	w.producerConfig.Submission.PublishTimeout = time.Second // the least: most faults of Kafka last longer
 	w.makeSeals()
@@ -163,6 +166,50 @@ func parsed[C settings.Validator](t *testing.T, config C) C {
 		t.Fatal(err)
 	}
 	return config
+}
+
+// get asks the telemetry of a service. A code of 0 means that it does not answer.
+func (w *world) get(of *service, path string) (code int, text string) {
+	caller := http.Client{Transport: &http.Transport{DialContext: w.network.DialContext, DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	response, err := caller.Get("http://" + of.address + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	said, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(said)
+}
+
+// each reads all records of a topic that it has now.
+func (w *world) each(topic string, take func(*kgo.Record) error) error {
+	ctx, cancel := context.WithTimeout(w.ends, time.Minute)
+	defer cancel()
+	left, err := w.records(ctx, topic)
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(append(w.kafka(), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for ; left > 0 && err == nil; err = cmp.Or(err, ctx.Err()) {
+		client.PollFetches(ctx).EachRecord(func(record *kgo.Record) {
+			left--
+			err = cmp.Or(err, take(record))
+		})
+	}
+	return err
+}
+
+// records returns how many records a topic has had.
+func (w *world) records(ctx context.Context, topic string) (n int64, err error) {
+	ends, err := stream.Ends(ctx, kadm.NewClient(w.client), topic)
+	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
+	return n, err
 }
 
 // note adds a line to the trace, and to the log.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kbin"
@@ -134,4 +135,34 @@ func Produce(ctx context.Context, client *kgo.Client, topic string, partition in
 		return 0, err
 	}
 	return taken.BaseOffset, nil
+}
+
+// Planted counts the batches that were written to one topic: those that the broker took, and those
+// of which it may have taken some.
+type Planted struct {
+	mu            sync.Mutex
+	taken, unsure int
+}
+
+// Add counts a batch by the error of Produce.
+func (p *Planted) Add(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch said, isAnswer := errors.AsType[*kerr.Error](err); {
+	case err == nil:
+		p.taken++
+	case !isAnswer, errors.Is(said, kerr.NotEnoughReplicasAfterAppend), errors.Is(said, kerr.RequestTimedOut):
+		p.unsure++
+	}
+}
+
+// Problem compares the number of dead letters for such batches with what was written. It is empty if
+// they fit.
+func (p *Planted) Problem(letters int) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if letters < p.taken || letters > p.taken+p.unsure {
+		return fmt.Sprintf("%d dead letters of unreadable batches, but %d were written, and perhaps %d more", letters, p.taken, p.unsure)
+	}
+	return ""
 }

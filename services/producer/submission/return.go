@@ -34,17 +34,8 @@ type AcceptedReturn struct {
 
 // GiveBack serves POST /v1/returns.
 func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
-	if problem := s.gate.Admit(access.Of(r).Name()); problem != nil {
-		problem.Write(w)
-		return
-	}
 	var body ReturnOrder
-	if problem := web.ReadJSON(r.Body, &body); problem != nil {
-		problem.Write(w)
-		return
-	}
-	s.crash.Pass(afterRequestRead)
-	if problem := s.closed(); problem != nil {
+	if problem := s.receive(r, &body); problem != nil {
 		problem.Write(w)
 		return
 	}
@@ -58,7 +49,7 @@ func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
-	if err := s.publish(access.Of(r), record, nil).wait(); err != nil {
+	if err := s.publish(who, record, nil).wait(); err != nil {
 		notPublished(body.ReturnID, err).Write(w)
 		return
 	}

@@ -176,6 +176,18 @@ func New(publisher *Publisher, batch BatchConfig, lineMax int, ledger *query.Led
 	return &Submissions{Publisher: publisher, batches: newBatches(batch, lineMax, pools, registry), ledger: ledger, feed: feed}
 }
 
+// receive admits a request and reads its body.
+func (s *Submissions) receive(r *http.Request, body any) *web.Problem {
+	if problem := s.gate.Admit(access.Of(r).Name()); problem != nil { // before any work
+		return problem
+	}
+	if problem := web.ReadJSON(r.Body, body); problem != nil {
+		return problem
+	}
+	s.crash.Pass(afterRequestRead)
+	return s.closed()
+}
+
 // Accepted is the body of a response to POST /v1/payments.
 type Accepted struct {
 	EndToEndID string `json:"end_to_end_id"`
@@ -184,17 +196,8 @@ type Accepted struct {
 
 // Pay serves POST /v1/payments.
 func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
-	if problem := s.gate.Admit(access.Of(r).Name()); problem != nil { // before any work
-		problem.Write(w)
-		return
-	}
 	var body Payment
-	if problem := web.ReadJSON(r.Body, &body); problem != nil {
-		problem.Write(w)
-		return
-	}
-	s.crash.Pass(afterRequestRead)
-	if problem := s.closed(); problem != nil {
+	if problem := s.receive(r, &body); problem != nil {
 		problem.Write(w)
 		return
 	}

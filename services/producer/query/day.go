@@ -220,25 +220,29 @@ func (l *Ledger) balanceBefore(ctx context.Context, id ledger.AccountID, before 
 }
 
 // inTurn asks one question of all statements of days at a time. However many callers read, the
-// ledger has at most one such question between two requests of the engines.
+// ledger has at most one such question between two requests of the engines, and while it is away
+// one waits. A statement waits as long as its client does: what has begun cannot be refused.
 func inTurn[O any](ctx context.Context, l *Ledger, ask func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
 	select {
 	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
 	case <-ctx.Done():
 		return nil, ledgerAway(l.config.Timeout)
 	}
-	for {
-		freed := l.queries.Freed()
-		found, problem := query(ctx, l, ask)
-		if problem == nil || problem.Status != http.StatusTooManyRequests {
-			return found, problem
+	result := make(chan []O, 1)
+	go func() {
+		defer func() { <-l.turn }() // not before the ledger has answered
+		found, err := ask(l.client)
+		if err != nil {
+			l.fail(fmt.Errorf("the ledger refused a query: %w", err))
+			return
 		}
-		select { // a response that has begun cannot be refused
-		case <-freed:
-		case <-ctx.Done():
-			return nil, problem
-		}
+		result <- found
+	}()
+	select {
+	case found := <-result:
+		return found, nil
+	case <-ctx.Done():
+		return nil, ledgerAway(l.config.Timeout)
 	}
 }
 

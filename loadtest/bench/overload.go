@@ -472,16 +472,18 @@ func (r *Result) overloadTable() report.Table {
 		of := func(name string) float64 { return row.spread(overloadFigures, name).median }
 		settled := row.spread(runFigures, "per_second").median
 		cells := []string{row.Name, thousands(int(of("maximum"))), thousands(int(of("offered"))), thousands(int(settled)), percent(settled / max(1, of("maximum"))),
-			thousands(int(of("refused"))), "", thousands(int(of("accepted"))), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median), fmt.Sprintf("%.1f", of("normal_after")), "", ""}
+			thousands(int(of("refused"))), "", thousands(int(of("accepted"))), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median), fmt.Sprintf("%.1f", of("normal_after"))}
 		if us := of("refusal_us"); us > 0 {
 			cells[6] = fmt.Sprintf("%.0f", us)
 		}
-		if processors := of("generator_processors"); processors > 0 {
-			cells[11] = fmt.Sprintf("%.2f", processors)
+		generator, beside := "", ""
+		if processors := of("generator_processors"); processors > 0 { // earlier results do not have it
+			generator = fmt.Sprintf("%.2f", processors)
 		}
 		if row.way() == overKafka && row.Figures[overloadFigures]["settled_beside_refusals"] != nil {
-			cells[12] = thousands(int(of("settled_beside_refusals")))
+			beside = thousands(int(of("settled_beside_refusals")))
 		}
+		cells = append(cells, generator, beside)
 		table.Add(cells...)
 	}
 	return table

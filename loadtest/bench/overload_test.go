@@ -63,12 +63,17 @@ func TestOverloadHasATableAndADrawing(t *testing.T) {
 		if kept.way() != row.over {
 			t.Errorf("%s offers by %q, not by %q", row.name, kept.way(), row.over)
 		}
-		kept.add(Run{PerSecond: 950, Latency: &load.Latency{Count: 1, P50: 900, P99: 2000}, Overload: &Overload{Maximum: 1000, Offered: 1000 * row.times, Accepted: 100, Settled: 100, RefusalMicros: 321}})
+		kept.add(Run{PerSecond: 950, Latency: &load.Latency{Count: 1, P50: 900, P99: 2000}, Overload: &Overload{Maximum: 1000, Offered: 1000 * row.times, Accepted: 100, Settled: 100, RefusalMicros: 321, NormalAfter: 12.3, GeneratorProcessors: 0.45, SettledBesideRefusals: 678}})
 		r.Rows = append(r.Rows, kept)
 	}
 	table := r.overloadTable()
 	if len(r.Rows) != 6 || len(table.Rows) != 6 || !strings.Contains(fmt.Sprint(table.Rows[0]), "95.0 % ") || !strings.Contains(fmt.Sprint(table.Rows[0]), "321") {
 		t.Errorf("%v", table.Rows)
+	}
+	for i, name := range table.Head {
+		if want, ok := map[string]string{"normal after": "12.3", "generator": "0.45", "settled/s beside refusals": "678"}[name]; ok && table.Rows[4][i] != want {
+			t.Errorf("%s is %q, not %q", name, table.Rows[4][i], want)
+		}
 	}
 	if r.drawOverload() == nil || (&Result{}).drawOverload() != nil {
 		t.Error("a drawing without figures, or figures without a drawing")

@@ -32,7 +32,8 @@ docs/participant.md. One line for each check says what was wrong, and where it i
 
 Nothing else may answer for the bank meanwhile. On a sandbox, silence the simulator first:
   curl -X PUT 127.0.0.1:8081/v1/profiles/ISPB -H "Authorization: Bearer $(cat .stack/keys/central-bank)" -d '{"silent_share": 1}'
-With a command behind --, conform starts the bank, kills it in the middle, and starts it again.
+With a command behind --, conform starts the bank, freezes and kills its process group, and starts
+it again.
 On a secured Kafka, use the user admin: only engines may ask.`,
 		Example: `  loadtest conform --bank 10000005
   loadtest conform --bank 10000005 -- python3 examples/python/bank.py --bank 10000005`,

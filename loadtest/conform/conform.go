@@ -76,6 +76,7 @@ type counterpart struct {
 	writers    map[int64]bool        // producer ids of the responses: the bank's
 	strays     []stray
 	next       map[int32]int64 // the offset of each partition of responses that is read next
+	members    map[string]bool // of consumer groups, seen so far
 	process    *exec.Cmd
 }
 
@@ -89,7 +90,7 @@ type stray struct {
 func Run(ctx context.Context, config Config) (*Report, error) {
 	c := &counterpart{
 		Config: config, payer: "10000001", questions: map[string]*question{}, responses: map[string][]response{},
-		writers: map[int64]bool{}, next: map[int32]int64{},
+		writers: map[int64]bool{}, next: map[int32]int64{}, members: map[string]bool{},
 		random: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)),
 	}
 	if c.payer == c.Bank {
@@ -102,6 +103,9 @@ func Run(ctx context.Context, config Config) (*Report, error) {
 	if len(config.Command) > 0 {
 		c.early = c.ask()
 		if err := c.send(ctx, c.early.record()); err != nil {
+			return nil, err
+		}
+		if _, err := c.groups(ctx); err != nil {
 			return nil, err
 		}
 		if err := c.startBank(); err != nil {
@@ -350,6 +354,31 @@ func (c *counterpart) await(ctx context.Context, questions []*question, before [
 	return nil, nil
 }
 
+// groups returns the consumer groups of questions with members that were not there at the last call.
+func (c *counterpart) groups(ctx context.Context) (names []string, err error) {
+	described, err := kadm.NewClient(c.client).DescribeGroups(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the consumer groups: %w", err)
+	}
+	for _, group := range described {
+		if !group.AssignedPartitions().Lookup(stream.AuthorizationRequests, 0) {
+			continue
+		}
+		for _, member := range group.Members {
+			if !c.members[member.MemberID] && !slices.Contains(names, group.Group) {
+				names = append(names, group.Group)
+			}
+			c.members[member.MemberID] = true
+		}
+	}
+	return names, nil
+}
+
+// signal sends a signal to the bank and what it started.
+func (c *counterpart) signal(signal syscall.Signal) {
+	_ = syscall.Kill(-c.process.Process.Pid, signal) // it may have ended
+}
+
 func (c *counterpart) startBank() error {
 	process := exec.Command(c.Command[0], c.Command[1:]...)
 	process.Stdout, process.Stderr = os.Stderr, os.Stderr
@@ -366,9 +395,9 @@ func (c *counterpart) stopBank(signal syscall.Signal) {
 	if c.process == nil {
 		return
 	}
-	_ = syscall.Kill(-c.process.Process.Pid, signal) // it may have ended
+	c.signal(signal)
 	const patience = 10 * time.Second
-	timer := time.AfterFunc(patience, func() { _ = syscall.Kill(-c.process.Process.Pid, syscall.SIGKILL) })
+	timer := time.AfterFunc(patience, func() { c.signal(syscall.SIGKILL) })
 	defer timer.Stop()
 	_ = c.process.Wait() // how it ended is not judged
 	c.process = nil

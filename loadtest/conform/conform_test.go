@@ -2,6 +2,8 @@ package conform
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -20,12 +22,16 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-const bankOfTests pix.ISPB = "10000005"
+const (
+	bankOfTests       pix.ISPB = "10000005"
+	partitionsOfTests          = 3
+)
 
-// try holds a bank against the document, on a broker and with a secret of its own.
+// try holds a bank against the document, on a broker and with a secret of its own. Without start
+// the bank is a process: TestMain.
 func try(t *testing.T, change func(*Config), start func(*kit.Broker, string)) map[string]Line {
 	t.Helper()
-	broker := kit.StartBroker(t, kfake.SeedTopics(3, stream.AuthorizationRequests, stream.AuthorizationResponses))
+	broker := kit.StartBroker(t, kfake.SeedTopics(partitionsOfTests, stream.AuthorizationRequests, stream.AuthorizationResponses))
 	file := t.TempDir() + "/secrets"
 	if err := keys.MakeSeals(file, []pix.ISPB{bankOfTests}); err != nil {
 		t.Fatal(err)
@@ -34,8 +40,12 @@ func try(t *testing.T, change func(*Config), start func(*kit.Broker, string)) ma
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(broker, file)
 	config := Config{Kafka: []kgo.Opt{kgo.SeedBrokers(broker.Address)}, Bank: bankOfTests, Seals: seals, Within: 30 * time.Second, Crowd: 200, Log: t.Logf}
+	if start == nil {
+		config.Command = []string{"env", "KAFKA_BROKERS=" + broker.Address, "ANSWER_KEYS_FILE=" + file, os.Args[0]}
+	} else {
+		start(broker, file)
+	}
 	change(&config)
 	report, err := Run(t.Context(), config)
 	if err != nil {
@@ -215,6 +225,94 @@ func TestABanksBugIsTold(t *testing.T) {
 			}
 			if c.check != "" && lines[c.check].Check == "" {
 				t.Errorf("there is no check %q", c.check)
+			}
+		})
+	}
+}
+
+// TestMain is also a bank, as a process of its own that can be frozen and killed.
+func TestMain(m *testing.M) {
+	if bug, ok := os.LookupEnv("BANK_OF_TESTS"); ok {
+		if err := runBank(bug); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// runBank answers until it is killed.
+func runBank(bug string) error {
+	seals, err := keys.ReadSeals(os.Getenv("ANSWER_KEYS_FILE"))
+	if err != nil {
+		return err
+	}
+	from := kgo.NewOffset().AtStart()
+	if bug == "begins at the end" {
+		from = kgo.NewOffset().AtEnd()
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(os.Getenv("KAFKA_BROKERS")), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumerGroup("bank"), kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(from), kgo.DisableAutoCommit(), kgo.SessionTimeout(6*time.Second))
+	if err != nil {
+		return err
+	}
+	b, decided := newBank(seals), map[string]bool{}
+	if bug == "forgets its decisions" {
+		b.deciding(func(r *pixv1.AuthorizationResponse) {
+			if _, known := decided[r.EndToEndId]; !known {
+				decided[r.EndToEndId] = rand.IntN(2) == 0
+			}
+			if decided[r.EndToEndId] {
+				r.Status, r.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, "AC06"
+			}
+		})
+	}
+	for {
+		records := client.PollFetches(context.Background()).Records()
+		if bug == "commits first" {
+			if err := client.CommitRecords(context.Background(), records...); err != nil {
+				return err
+			}
+		}
+		time.Sleep(5 * time.Millisecond) // its work
+		for _, record := range records {
+			var request pixv1.AuthorizationRequest
+			if err := request.UnmarshalVT(record.Value); err == nil && request.GetPayee().GetIspb() == string(bankOfTests) && uint32(request.ReplyPartition) < partitionsOfTests {
+				b.write(context.Background(), client, &request, b.decide(&request))
+			}
+		}
+		if err := client.Flush(context.Background()); err != nil {
+			return err
+		}
+		if err := client.CommitRecords(context.Background(), records...); err != nil {
+			return err
+		}
+	}
+}
+
+// A bug that only shows when a bank starts, or is killed, is told, too.
+func TestABugOfAKilledBankIsTold(t *testing.T) {
+	for bug, check := range map[string]string{
+		"none":                  "",
+		"begins at the end":     "answers what was asked before it started",
+		"commits first":         "commits an offset after the response",
+		"forgets its decisions": "gives each question one response, the same each time",
+	} {
+		t.Run(bug, func(t *testing.T) {
+			t.Parallel()
+			lines := try(t, func(config *Config) {
+				config.Command = append([]string{"env", "BANK_OF_TESTS=" + bug}, config.Command...)
+				if bug == "begins at the end" {
+					config.Within = 15 * time.Second // that nothing comes takes this long
+				}
+			}, nil)
+			for name, line := range lines {
+				if line.Skipped != "" || check == "" && len(line.Wrong) > 0 {
+					t.Errorf("%s: %s %q", name, line.Skipped, line.Wrong)
+				}
+			}
+			if check != "" && len(lines[check].Wrong) == 0 {
+				t.Errorf("%s: passed", check)
 			}
 		})
 	}

@@ -164,7 +164,7 @@ var All = []Mutant{
 	{"slots-ignored", "what other returns took of a payment does not count", anyWorld, []Edit{
 		{ledger + "return.go", "		left -= min(left, held.AmountCentavos)\n", ""},
 	}},
-	{"returns-after-a-day", "returns are refused with DT05 after one day", "TestReturnsAfterDays", []Edit{
+	{"returns-after-a-day", "returns are refused with DT05 after one day", "TestReturnsWithin90Days", []Edit{
 		{pix + "return.go", "ReturnDaysMax*24*time.Hour", "24*time.Hour"},
 	}},
 	{"return-by-anyone", "a bank may return what another one received", anyWorld, []Edit{

@@ -9,32 +9,31 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// A payment can be returned for 90 days. This shows some of them: months of an idle broker cost
-// minutes, and after seven days it forgets offsets. Nobody else runs meanwhile.
-func TestReturnsAfterDays(t *testing.T) {
+// A payment can be returned for 90 days, and not on the next one. Nobody runs between the returns, the
+// broker neither: its clients would ask for months. After seven days it forgets the engines' offsets.
+func TestReturnsWithin90Days(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(1)
-		reports := int64(0)
-		reported := func() { // asks, because a consumer would fetch for days
-			s.t.Helper()
-			reports++
-			s.eventually("its report", func() bool { return s.written(stream.Settlements) == reports })
-		}
+		written := func() int64 { return s.written(stream.Settlements) }
 		payment := mix.NewGenerator(population, s.random).Payment(mix.Accepted, time.Now())
 		s.order(payment.First.Value)
-		reported()
-		for _, down := range []time.Duration{24*time.Hour + time.Minute, 4 * 24 * time.Hour} {
+		s.eventually("its report", func() bool { return written() > 0 })
+		settled := time.Now()
+		for _, after := range []time.Duration{1, 5, 89, 91} {
+			down := time.Until(settled.Add(after * 24 * time.Hour))
 			s.stop(s.engine(0), down)
 			s.stop(s.banks(), down)
-			time.Sleep(down)
+			s.client.Close()
+			s.broker.restart(down - time.Second)
+			s.connect()
 			s.ready(s.banks(), s.engine(0))
-			now := time.Now()
+			now, before := time.Now(), written()
 			r := mix.Return{ID: pix.NewReturnID(payment.Payee.ISPB, now, s.random), Original: payment.Name, AmountCentavos: 1, Reason: pix.ReturnReasons[0]}
 			s.order(r.Message(now).Value)
-			reported()
+			s.eventually("the report of a return", func() bool { return written() > before })
 		}
-		if summary := s.verdict(); summary.Returned != 2 {
-			s.t.Errorf("%d returns settled and %v were rejected; both are within 90 days", summary.Returned, summary.ReturnsRejected)
+		if summary := s.verdict(); summary.Returned != 3 || summary.ReturnsRejected["DT05"] != 1 {
+			s.t.Errorf("%d returns settled and %v were rejected; three are within 90 days, one is not", summary.Returned, summary.ReturnsRejected)
 		}
 	})
 }

@@ -29,7 +29,7 @@ type lane struct {
 
 func (w *world) lanes() []lane {
 	lanes := []lane{{"broker", nil, brokerFaults}, {"requests to Kafka", nil, requestFaults}, {"ledger", nil, ledgerFaults},
-		{"banks", nil, bankFaults}, {"engines", nil, groupFaults}, {"senders", nil, senderFaults}}
+		{"banks", nil, bankFaults}, {"engines", nil, groupFaults}, {"senders", nil, senderFaults}, {"administration", nil, administration}}
 	for _, s := range w.all() {
 		faults := serviceFaults
 		if s.name == bankSimulator {

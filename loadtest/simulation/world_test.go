@@ -96,17 +96,22 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer) *world {
 	w.engineConfig.AnswerKeysFile, w.bankConfig.Bank.AnswerKeysFile = w.sealsFile, w.sealsFile
 	w.broker = newBroker(w, 1+2*random.IntN(2))
 	t.Cleanup(w.broker.close)
-	var err error
-	if w.client, err = kgo.NewClient(append(w.kafka(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.client.Close)
+	w.connect()
+	t.Cleanup(func() { w.client.Close() })
 	config := parsed(t, &bootstrap.Config{})
 	config.Population = population
 	if err := bootstrap.Populate(t.Context(), config, w.ledger.Connect(nil)); err != nil {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// connect makes the world's own client.
+func (w *world) connect() {
+	var err error
+	if w.client, err = kgo.NewClient(append(w.kafka(), kgo.RecordPartitioner(kgo.ManualPartitioner()))...); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) makeSeals() {

@@ -273,6 +273,12 @@ var All = []Mutant{
 	{"statement-repeats-a-line", "a statement repeats a line at a page's edge", anyWorld, []Edit{
 		{producer + "query/statement.go", "filter.TimestampMax = cursor - 1", "filter.TimestampMax = cursor"},
 	}},
+	{"day-names-itself", "a debit in the statement of a day names the bank itself as the counterparty", anyWorld, []Edit{
+		{producer + "query/day.go", "		line.Direction, other = \"debit\", t.CreditAccountID", "		line.Direction = \"debit\""},
+	}},
+	{"day-counts-voids", "the statement of a day counts holds that were voided", anyWorld, []Edit{
+		{producer + "query/day.go", "flags.Pending || flags.VoidPendingTransfer || t.Amount", "flags.Pending || t.Amount"},
+	}},
 	{"stream-leaves-out", "the settlements streams leave out one settlement in 500", anyWorld, []Edit{
 		{producer + "feed/stream.go", "		if err := s.events.Send(s.at.cursor(), \"settlement\", r.body); err != nil {", "		if sent++; sent%500 == 0 {\n			continue\n		}\n		if err := s.events.Send(s.at.cursor(), \"settlement\", r.body); err != nil {"},
 		{producer + "feed/stream.go", "// held returns for which payments", "var sent int\n\n// held returns for which payments"},

@@ -30,7 +30,7 @@ endif
 
 help: ## list every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@printf '\nThe first make demo or make test builds the TigerBeetle server (about 2 minutes, then cached).\n'
+	@printf '\nThe first make demo or make test builds the TigerBeetle server (some minutes, then cached).\n'
 
 demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove the books: make demo KAFKA=apache REPLICAS=3, or KAFKA=redpanda-like
 	@$(STACK) demo --kafka $(KAFKA) $(LOCKS) --replicas $(REPLICAS)

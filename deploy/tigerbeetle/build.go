@@ -76,7 +76,7 @@ func (b *build) run(ctx context.Context, bin string) (err error) {
 	}
 	defer b.log.Close()
 
-	fmt.Fprintf(b.progress, "building TigerBeetle %s from source, once, into %s (about two minutes)\n", Version, b.folder)
+	fmt.Fprintf(b.progress, "building TigerBeetle %s from source, once, into %s (some minutes)\n", Version, b.folder)
 	project := filepath.Join(b.scratch, "project")
 	tree := filepath.Join(b.scratch, "tigerbeetle")
 	python := filepath.Join(b.scratch, "python")

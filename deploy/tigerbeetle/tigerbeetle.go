@@ -23,7 +23,7 @@ const Version = "0.16.78"
 const manual = "or put the official " + Version + " binary on PATH, or name it in TIGERBEETLE_BIN"
 
 // Locate returns the path of a TigerBeetle server of the right version: TIGERBEETLE_BIN,
-// else PATH, else the cache, else a build from source into the cache, about two minutes once. It
+// else PATH, else the cache, else a build from source into the cache, some minutes once. It
 // writes to progress what it does.
 func Locate(ctx context.Context, progress io.Writer) (string, error) {
 	if named := os.Getenv("TIGERBEETLE_BIN"); named != "" {

@@ -15,7 +15,7 @@ import (
 
 const purpose = "prints the path of a TigerBeetle " + tigerbeetle.Version + ` server, for scripts: $(tigerbeetle) start ...
 It takes TIGERBEETLE_BIN, else tigerbeetle on PATH, else the one in its cache, else it
-builds one from source into the cache (about two minutes; needs cargo and python3 with venv).
+builds one from source into the cache (some minutes; needs cargo and python3 with venv).
 Progress goes to standard error.`
 
 // variables only documents what tigerbeetle.Locate reads.

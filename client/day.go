@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"time"
 )
@@ -40,23 +39,15 @@ func (c *Client) copyOnce(ctx context.Context, call call, to io.Writer) (began b
 	defer cancel(nil)
 	silence := time.AfterFunc(c.Timeout, func() { cancel(fmt.Errorf("no response within %v", c.Timeout)) })
 	defer silence.Stop()
-	request, err := c.request(ctx, call)
+	body, err := c.open(ctx, call)
 	if err != nil {
 		return false, err
 	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return false, unanswered(ctx, err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, eventBytesMax)) // a part is enough
-		return false, problemOf(response, text)
-	}
+	defer body.Close()
 	part := make([]byte, 64<<10)
 	for {
 		silence.Reset(c.Timeout)
-		n, readErr := response.Body.Read(part)
+		n, readErr := body.Read(part)
 		silence.Stop() // the caller may take time
 		if _, err := to.Write(part[:n]); err != nil {
 			return true, err

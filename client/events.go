@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -110,6 +111,24 @@ func (c *Client) stream(ctx context.Context, next func() call, take func(event) 
 	}
 }
 
+// open sends a request, and returns the body of a good response, to be read as it comes.
+func (c *Client) open(ctx context.Context, call call) (io.ReadCloser, error) {
+	request, err := c.request(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, unanswered(ctx, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(response.Body, eventBytesMax)) // a part is enough
+		return nil, problemOf(response, text)
+	}
+	return response.Body, nil
+}
+
 // streamOnce reads one stream. Unless take stopped it, its end is an error for which TryAgain
 // is true.
 func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bool, error)) (stopped bool, err error) {
@@ -117,23 +136,15 @@ func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bo
 	defer cancel(nil)
 	silence := time.AfterFunc(c.Timeout, func() { cancel(fmt.Errorf("no response within %v", c.Timeout)) })
 	defer silence.Stop()
-	request, err := c.request(ctx, call)
+	body, err := c.open(ctx, call)
 	if err != nil {
 		return false, err
 	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return false, unanswered(ctx, err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != 200 {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, eventBytesMax)) // a part is enough
-		return false, problemOf(response, text)
-	}
+	defer body.Close()
 	silence.Stop()
 	silence = time.AfterFunc(silenceMax, func() { cancel(errSilent) })
 	defer silence.Stop()
-	lines := bufio.NewScanner(response.Body)
+	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, eventBytesMax)
 	err = readEvents(func() (string, bool) {
 		silence.Reset(silenceMax)

@@ -78,7 +78,7 @@ func builtOnce(t *testing.T) string {
 		worldProgram.folder, worldProgram.err = os.MkdirTemp("", "liquida-worlds-") //nolint:usetesting // for all tests; TestMain removes it
 		if worldProgram.err == nil {
 			worldProgram.path = filepath.Join(worldProgram.folder, "world")
-			worldProgram.said, worldProgram.err = exec.Command("go", "test", "-c", "-tags", "synctests", "-o", worldProgram.path, ".").CombinedOutput()
+			worldProgram.said, worldProgram.err = exec.Command("go", "test", "-c", "-ldflags=-s -w", "-tags", "synctests", "-o", worldProgram.path, ".").CombinedOutput()
 		}
 	})
 	if worldProgram.err != nil {

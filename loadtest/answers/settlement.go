@@ -255,7 +255,9 @@ func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 			}
 			of := ledger.IDsOf(r.id)
 			hold, verdict := transfers[of.Pending(1)], transfers[of.Verdict()]
-			r.optional = hold.Timestamp > verdict.Timestamp || uint64(ledger.Centavos(hold.Amount)) != r.centavos //nolint:gosec // an amount
+			// Another engine may hold what this one refuses at the same moment.
+			refused := verdict.PendingID != hold.ID && r.says != pix.ReasonPayeePSPSilent.String()
+			r.optional = refused || hold.Timestamp > verdict.Timestamp || uint64(ledger.Centavos(hold.Amount)) != r.centavos //nolint:gosec // an amount
 			if r.optional {
 				o.least--
 			}

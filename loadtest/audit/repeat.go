@@ -41,10 +41,11 @@ type span struct {
 }
 
 // Take-overs by an engine that lives on need that it lost its partition: after a session
-// without heartbeats, or because another engine came or went.
+// without heartbeats, because another engine came or went, or because the broker forgot the member,
+// perhaps several times in a second.
 const (
 	takeOversMin     = 5
-	takeOverInterval = time.Second
+	takeOverInterval = 250 * time.Millisecond
 )
 
 // judgeRepeats reports producers that repeat reports more often than take-overs explain.

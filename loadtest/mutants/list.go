@@ -19,6 +19,7 @@ var sure = map[string]Sure{
 	"report-unacknowledged":      inEveryOrder,
 	"verdict-of-another-ignored": inEveryOrder,
 	"copies-unchecked":           inEveryOrder,
+	"seal-of-any-bank":           {keys, "TestOnlyTheBankItselfSealsItsAnswers"}, // in worlds a forger must be faster than the bank
 }
 
 // All lists the planted bugs, by what they break.

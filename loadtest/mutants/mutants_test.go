@@ -171,6 +171,12 @@ func TestABrokenOffWorldIsNoVerdict(t *testing.T) {
 			}
 		})
 	}
+	if err := os.WriteFile(file, []byte(`{"Ended":true,"Problems":["load: 2 failures","  E1: no report","  E2: no report"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found, _ := read("", nil, anyWorld, file); len(found) != 1 || found[0].says != "load: 2 failures: E1: no report" {
+		t.Errorf("got %+v", found)
+	}
 	row := Row{Worlds: 3, Silent: 3, Judges: map[string]int{}}
 	if !row.ByLuck() || !strings.HasPrefix(row.verdict(), "NO VERDICT") {
 		t.Errorf("three worlds without a verdict: %s", row.verdict())

@@ -303,9 +303,13 @@ func read(output string, failed error, test, file string) (found []finding, sile
 			problems = append(problems, result.Problems...)
 		}
 	}
+	told := 0 // findings whose first detail is known
 	for _, problem := range problems {
 		if f, is := findingIn(problem); is {
 			found = append(found, f)
+		} else if told < len(found) {
+			told = len(found)
+			found[told-1].says += ": " + strings.TrimSpace(problem)
 		}
 	}
 	if len(found) == 0 && failed != nil {

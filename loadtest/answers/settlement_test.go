@@ -1,6 +1,7 @@
 package answers
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -40,6 +41,7 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 		{"held, expired and AB03", true, pix.ReasonPayeePSPSilent, false, true, false},
 		{"never held", false, pix.ReasonInactivePSP, true, false, false},
 		{"refused, then held", true, pix.ReasonInactivePSP, true, true, true},
+		{"refused while another engine holds it", true, pix.ReasonTooLate, false, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			id := pix.EndToEndID(fmt.Appendf(nil, "E10000000202605041200%011d", i))
@@ -61,7 +63,7 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 			j := NewJudge(1, 0)
 			j.follow(population.Bank(1))
 			o := j.journals[population.Bank(1)]
-			o.reports = []report{{settlement: settlement{id: id, at: time.Now().Add(time.Minute).UnixMilli()}, centavos: 5, asPayee: true}}
+			o.reports = []report{{settlement: settlement{id: id, at: time.Now().Add(time.Minute).UnixMilli(), says: cmp.Or(c.receipt, pix.ReasonPayeeBlocked).String()}, centavos: 5, asPayee: true}}
 			if err := j.lookUpHolds(client); err != nil {
 				t.Fatal(err)
 			}

@@ -24,7 +24,7 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 		asked             int
 		whole, again, not bool // not finished
 	}{
-		{"whole, after a retry", func(w http.ResponseWriter, r *http.Request) {
+		{"whole, after a retry", func(w http.ResponseWriter, _ *http.Request) {
 			if asked == 1 {
 				problem(w, http.StatusServiceUnavailable, "ledger-away")
 				return
@@ -33,7 +33,7 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 			flush(w)
 			fmt.Fprint(w, "end")
 		}, "begin end", 2, true, false, false},
-		{"broken off", func(w http.ResponseWriter, r *http.Request) {
+		{"broken off", func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "begin ")
 			flush(w)
 			panic(http.ErrAbortHandler)
@@ -43,8 +43,8 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 			flush(w)
 			<-r.Context().Done()
 		}, "begin ", 1, false, true, false},
-		{"not over", func(w http.ResponseWriter, r *http.Request) { problem(w, http.StatusConflict, "unfinished-day") }, "", 1, false, false, true},
-		{"no history", func(w http.ResponseWriter, r *http.Request) { problem(w, http.StatusConflict, "no-history") }, "", 1, false, false, false},
+		{"not over", func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusConflict, "unfinished-day") }, "", 1, false, false, true},
+		{"no history", func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusConflict, "no-history") }, "", 1, false, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asked = 0

@@ -22,10 +22,9 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-const (
-	bankOfTests       pix.ISPB = "10000005"
-	partitionsOfTests          = 3
-)
+const bankOfTests pix.ISPB = "10000005"
+
+const partitionsOfTests = 3
 
 // try holds a bank against the document, on a broker and with a secret of its own. Without start
 // the bank is a process: TestMain.

@@ -191,7 +191,7 @@ func (w *world) read(recorder *history.Recorder) {
 	err := w.each(stream.Settlements, func(r *kgo.Record) error {
 		var report pixv1.SettlementReport
 		if report.UnmarshalVT(r.Value) != nil {
-			return nil // the audit names it
+			return nil //nolint:nilerr // the audit names it
 		}
 		said := history.Report{At: r.Timestamp, AmountCentavos: report.AmountCentavos,
 			Outcome: history.Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}}

@@ -37,7 +37,7 @@ type reading struct {
 	offset    int64
 }
 
-func newReader(c *common, t *telemetry.Telemetry, failed context.Context, fail func(error)) (r *reader, err error) {
+func newReader(failed context.Context, c *common, t *telemetry.Telemetry, fail func(error)) (r *reader, err error) {
 	r = &reader{room: c.room, log: c.log, failed: failed, fail: fail, wake: make(chan struct{}, 1)}
 	r.client, err = stream.Connect(c.config.Stream, c.on.Dial, "clearing-engine-reader", t,
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(128<<10), kgo.FetchMaxBytes(1<<20))

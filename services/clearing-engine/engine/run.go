@@ -83,7 +83,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	if err != nil {
 		return nil, err
 	}
-	e.reader, err = newReader(&e.common, t, e.failed, e.fail)
+	e.reader, err = newReader(e.failed, &e.common, t, e.fail)
 	if err != nil {
 		return nil, err
 	}

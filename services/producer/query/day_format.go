@@ -41,10 +41,11 @@ func (j *dayJSON) begin(b DayBalances) {
 }
 
 func (j *dayJSON) line(line DayLine) error {
-	if j.lines++; j.lines > 1 {
-		j.to.WriteByte(',')
+	between := ","
+	if j.lines++; j.lines == 1 {
+		between = ""
 	}
-	_, err := fmt.Fprintf(j.to, "\n%s", encoded(line))
+	_, err := fmt.Fprintf(j.to, "%s\n%s", between, encoded(line))
 	return err
 }
 

@@ -6,8 +6,10 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 touch "$work/table"
-trap 'printf "\n%-24s %8s\n" step seconds; cat "$work/table"; printf "%-24s %8d\n" all $SECONDS; rm -rf "$work"' EXIT
-trap 'trap - TERM; kill 0' INT TERM # lanes do not get Ctrl-C
+pids=() # of the lanes that run. Each is a process group of its own, so Ctrl-C does not reach it.
+trap 'cat "$work"/lane-* 2>/dev/null; printf "\n%-24s %8s\n" step seconds; cat "$work/table"; printf "%-24s %8d\n" all $SECONDS; rm -rf "$work"' EXIT
+trap 'for pid in "${pids[@]}"; do kill -- "-$pid" 2>/dev/null; done; exit 1' INT TERM
+exec 3>&1
 
 lane() { # steps
 	local step result started
@@ -15,14 +17,16 @@ lane() { # steps
 		started=$SECONDS
 		printf '\n== make %s\n' "$step"
 		result=passed
-		"${MAKE:-make}" --no-print-directory "$step" || result=FAILED
+		"${MAKE:-make}" --no-print-directory "$step" 3>&- || result=FAILED
+		[ "$result" = passed ] || printf '\n== make %s FAILED\n' "$step" >&3 # at once, also when its lane's output comes later
 		printf '%-24s %8d  %s\n' "$step" $((SECONDS - started)) "$result" >>"$work/table"
 		[ "$result" = passed ] || return 1
 	done
 }
 
 stage() { # the stage's words
-	local word steps=() logs=() lanes=() failed=0
+	local word steps=() logs=() failed=0
+	pids=()
 	if [[ " $* " != *" + "* ]]; then
 		lane "$@" || exit 1
 		return
@@ -31,17 +35,21 @@ stage() { # the stage's words
 	for word in "$@" +; do
 		if [ "$word" = + ]; then
 			logs+=("$work/lane-${#logs[@]}")
-			lane "${steps[@]}" >"${logs[-1]}" 2>&1 &
-			lanes+=($!)
+			set -m
+			lane "${steps[@]}" >"${logs[-1]}" 2>&1 </dev/null &
+			set +m
+			pids+=($!)
 			steps=()
 		else
 			steps+=("$word")
 		fi
 	done
-	for i in "${!lanes[@]}"; do
-		wait "${lanes[i]}" || failed=1
+	for i in "${!pids[@]}"; do
+		wait "${pids[i]}" || failed=1
 		cat "${logs[i]}"
+		rm "${logs[i]}"
 	done
+	pids=()
 	[ "$failed" = 0 ] || exit 1
 }
 

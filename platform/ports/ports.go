@@ -2,6 +2,7 @@
 package ports
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -13,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ports are picked below the range of outgoing connections. Otherwise a client's connection could
+// Ports are picked below the range of outgoing connections that Linux has by default. Otherwise a client's connection could
 // take the port of a server that is being restarted, or even connect to itself.
 const (
 	lowest = 12_000
@@ -24,7 +25,7 @@ const (
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // Free returns an address on the loopback interface that nobody listens on. It stays with this
-// process until the process ends: no other process picks it while the server there is down.
+// process until the process ends: no other test or stack picks it while the server there is down.
 func Free() string {
 	for {
 		port := lowest + rand.IntN(count)
@@ -53,6 +54,9 @@ type table struct {
 func (t *table) reserve(port int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.taken) == count {
+		panic(fmt.Sprintf("this process has picked all %d ports from %d on, or others hold them", count, lowest))
+	}
 	if t.taken[port] {
 		return false
 	}
@@ -65,5 +69,6 @@ func (t *table) reserve(port int) bool {
 		t.locks = file
 	}
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(port), Len: 1}
-	return unix.FcntlFlock(t.locks.Fd(), unix.F_OFD_SETLK, &lock) == nil
+	err := unix.FcntlFlock(t.locks.Fd(), unix.F_OFD_SETLK, &lock)
+	return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) // another error: this file system has no locks
 }

@@ -209,9 +209,11 @@ func (c Config) overloadKafka(ctx context.Context, s *stack.Stack, callers *call
 	used := cpuUsed()
 	d.start(ctx, lasts)
 	err = d.send(ctx, r.times*o.Maximum)
-	o.GeneratorProcessors = (cpuUsed() - used).Seconds() / time.Since(d.began).Seconds()
+	sending := time.Since(d.began) // longer than planned if Kafka was slow
+	o.GeneratorProcessors = (cpuUsed() - used).Seconds() / sending.Seconds()
 	if err == nil {
 		o.NormalAfter, err = normalAfter(ctx, callers, probes)
+		o.NormalAfter += (sending - lasts).Seconds()
 	}
 	if err == nil {
 		err = d.drain(ctx)
@@ -226,7 +228,7 @@ func (c Config) overloadKafka(ctx context.Context, s *stack.Stack, callers *call
 	}
 	o.SettledBesideRefusals = d.settledPerSecond(d.firstRefusal)
 	run.Course, run.PerSecond = d.settled, float64(settled)/lasts.Seconds()
-	o.Offered, o.Accepted, o.Settled = float64(d.sent.Load())/lasts.Seconds(), int(d.sent.Load()), settled+d.late
+	o.Offered, o.Accepted, o.Settled = float64(d.sent.Load())/sending.Seconds(), int(d.sent.Load()), settled+d.late
 	o.RefusedEach = float64(o.Accepted-o.Settled) / max(1, d.last.Sub(d.firstRefusal).Seconds())
 	fmt.Fprintf(c.Log, "refused: %v, the first %.0f s after the load began, the last %.0f s\n", d.refused, d.firstRefusal.Sub(d.began).Seconds(), d.last.Sub(d.began).Seconds())
 	latency := d.latency.Latency("settled")

@@ -114,6 +114,9 @@ func (r Row) headline() []report.Fact {
 	case "latency", "half", floodPart:
 		return []report.Fact{{Name: "p50 / p99, " + r.Name, Value: latency(latencyFigures)}}
 	case overloadPart:
+		if r.way() == "" { // a row in which all are refused
+			return []report.Fact{{Name: r.Name, Value: rate}}
+		}
 		return []report.Fact{{Name: "settled, " + r.Name, Value: rate}}
 	case doorPart:
 		return []report.Fact{{Name: string(r.Door.Operation), Value: rate}}

@@ -22,11 +22,19 @@ type Config struct {
 	// Deadline is that of the engines; 0 is the default, 40 s. If it was changed, it is the longest
 	// one, and DeadlineMin the shortest.
 	Deadline, DeadlineMin time.Duration
+	// ShortDeadlines are the times in which an engine had DeadlineMin; nil: all the time.
+	ShortDeadlines []Interval
 	// HoldMax is the longest timeout of holds; 0 is the default, 60 s.
 	HoldMax time.Duration
 	// WrongClocks are times in which an engine's clock was more than 2 s off: deadlines of orders that
 	// were open then are not judged.
 	WrongClocks []Interval
+	// TakeOverInterval is the least time between two take-overs by one engine, besides a few; 0 is the
+	// default, 1 s. A broker that forgets members takes their partitions more often.
+	TakeOverInterval time.Duration
+	// Inactive are the banks that engines' settings excluded, for a time at least; nil: it is not
+	// known, so DS27 is not checked.
+	Inactive []string
 	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
 	Secrets Secrets
 	// Behind returns where to go on in a partition of responses of which nothing can be read at an
@@ -75,8 +83,11 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	a := NewAuditor(int(min(orders, 1<<20))) // a hint: a batch can claim two billion records
 	a.deadline = cmp.Or(config.Deadline, a.deadline)
 	a.deadlineMin = cmp.Or(config.DeadlineMin, a.deadline)
+	a.shortDeadlines = config.ShortDeadlines
 	a.holdMax = cmp.Or(config.HoldMax, a.holdMax)
 	a.wrongClocks = config.WrongClocks
+	a.takeOverGap = cmp.Or(config.TakeOverInterval, takeOverInterval)
+	a.inactive = config.Inactive
 	for topic, partitions := range bounds.starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {

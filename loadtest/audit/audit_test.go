@@ -36,7 +36,10 @@ type history struct {
 	questions []Record // nil: requests are not audited
 	cutAsked  []int32
 
-	wrongClocks []Interval
+	wrongClocks    []Interval
+	shortDeadlines []Interval // of 5 s
+	inactive       []string
+	takeOvers      time.Duration // the interval; 0: the default
 }
 
 var (
@@ -138,7 +141,11 @@ func clean(t *testing.T) *history {
 
 func (h *history) audit() Verdict {
 	a := NewAuditor(0)
-	a.wrongClocks = h.wrongClocks
+	a.wrongClocks, a.inactive = h.wrongClocks, h.inactive
+	if a.shortDeadlines = h.shortDeadlines; a.shortDeadlines != nil {
+		a.deadlineMin = 5 * time.Second
+	}
+	a.takeOverGap = cmp.Or(h.takeOvers, a.takeOverGap)
 	for _, r := range h.letters {
 		a.DeadLetter(r)
 	}
@@ -466,6 +473,10 @@ func TestARefusalMustBeJustified(t *testing.T) {
 		{"AC06", alice, bruno, 500, nil, false},
 		{"LQ04", alice, bruno, 500, nil, false},
 		{"DS27", alice, bruno, 500, nil, true}, // nothing says that it is not
+		{"DS27", alice, bruno, 500, func(h *history) { h.inactive = []string{"10000002"} }, true},
+		{"DS27", bruno, alice, 500, func(h *history) { h.inactive = []string{"10000002"} }, true},
+		{"DS27", alice, clara, 500, func(h *history) { h.inactive = []string{"10000002"} }, false},
+		{"DS27", alice, bruno, 500, func(h *history) { h.inactive = []string{} }, false},
 	} {
 		h := clean(t)
 		h.now = h.now.Add(time.Minute)
@@ -486,7 +497,7 @@ func TestARefusalMustBeJustified(t *testing.T) {
 		if verdict.Clean != c.justified || !c.justified && found != 1 {
 			t.Errorf("%s of %d centavos from %v to %v: %+v", c.reason, c.centavos, c.payer, c.payee, verdict.Findings)
 		}
-		if unchecked := verdict.Summary.ReasonsUnchecked[c.reason]; unchecked > 0 != (c.reason == "DS27") {
+		if unchecked := verdict.Summary.ReasonsUnchecked[c.reason]; unchecked > 0 != (c.reason == "DS27" && h.inactive == nil) {
 			t.Errorf("%s: %d are not checked", c.reason, unchecked)
 		}
 	}
@@ -559,6 +570,47 @@ func TestADeadlineByAWrongClock(t *testing.T) {
 	}
 }
 
+// A reason that follows from the clock is not checked if the clock was wrong. The clean history has
+// one AB03.
+func TestAReasonByAWrongClockIsUnchecked(t *testing.T) {
+	for _, c := range []struct {
+		reason    string
+		wrong     bool
+		unchecked int
+	}{{"AB03", false, 0}, {"AB03", true, 1}, {tooLateReason, false, 0}, {tooLateReason, true, 1}} {
+		h := clean(t)
+		h.now = h.now.Add(time.Hour)
+		o := h.order(alice, bruno, 500)
+		h.receipt(o, c.reason, transitOf(idOf(alice)), reserveOf(idOf(alice)))
+		age := 30 * time.Second
+		if c.reason == "AB03" {
+			age = 41 * time.Second
+		}
+		h.transfers[len(h.transfers)-1].Timestamp = uint64(h.now.Add(age).UnixNano())
+		h.report(o, c.reason)
+		h.committed = int64(len(h.orders))
+		if c.wrong {
+			h.wrongClocks = []Interval{{h.now, h.now.Add(time.Second)}}
+		}
+		verdict := h.audit()
+		if got := verdict.Summary.ReasonsUnchecked[c.reason]; !verdict.Clean || got != c.unchecked {
+			t.Errorf("%s, the clock is wrong %t: %d unchecked, %+v", c.reason, c.wrong, got, verdict.Findings)
+		}
+	}
+}
+
+// An engine's shorter deadline counts only for what was open meanwhile.
+func TestAShorterDeadlineForATime(t *testing.T) {
+	for offset, found := range map[time.Duration]int{0: 0, -time.Hour: 1, time.Hour: 1} {
+		h := clean(t)
+		h.waitForDeadline(-30 * time.Second)
+		h.shortDeadlines = []Interval{{h.now.Add(offset), h.now.Add(offset + time.Second)}}
+		if verdict := h.audit(); verdict.FindingCount != found || verdict.ByKind[WrongDeadline] != found {
+			t.Errorf("a shorter deadline %v later: %+v", offset, verdict.Findings)
+		}
+	}
+}
+
 func repeated[T any](value T, n int) []T { return slices.Repeat([]T{value}, n) }
 
 // A report is repeated for a repeated order, or if its partition was taken over. Many take-overs
@@ -595,6 +647,25 @@ func TestReportsRepeatedForNothing(t *testing.T) {
 		h.committed = int64(len(h.orders))
 		if verdict := h.audit(); verdict.FindingCount != c.found || verdict.ByKind[RepeatedReport] != c.found {
 			t.Errorf("%s: %+v", c.name, verdict.Findings)
+		}
+	}
+	// Three times each, slowly: that would be a take-over for each. Some brokers do that.
+	for interval, found := range map[time.Duration]int{0: 1, 250 * time.Millisecond: 0} {
+		h := clean(t)
+		h.takeOvers = interval
+		began := h.now
+		for i := range 50 {
+			o := h.order(alice, bruno, 10)
+			h.hold(o, 1, 2, 3)
+			h.post(o, 1, 2, 3)
+			h.now = began.Add(time.Duration(i) * 400 * time.Millisecond)
+			for range 3 {
+				h.report(o, "")
+			}
+		}
+		h.committed = int64(len(h.orders))
+		if verdict := h.audit(); verdict.FindingCount != found || verdict.ByKind[RepeatedReport] != found {
+			t.Errorf("take-overs every %v: %+v", interval, verdict.Findings)
 		}
 	}
 	// One take-over repeats all that was in flight, in one burst.

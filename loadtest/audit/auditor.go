@@ -61,7 +61,10 @@ type Auditor struct {
 	deadline        time.Duration          // of the engines: the longest
 	deadlineMin     time.Duration          // the shortest, if it was changed
 	holdMax         time.Duration          // the longest timeout of holds
+	shortDeadlines  []Interval             // times of deadlineMin; nil: all the time
 	wrongClocks     []Interval
+	inactive        []string // banks; nil: it is not known
+	takeOverGap     time.Duration
 	answers         answers
 	asked           asked
 	repeats         repeats
@@ -258,6 +261,7 @@ func NewAuditor(orders int) *Auditor {
 		seed:        maphash.MakeSeed(),
 		deadline:    40 * time.Second,
 		deadlineMin: 40 * time.Second,
+		takeOverGap: takeOverInterval,
 		holdMax:     time.Minute,
 		repeats:     repeats{},
 		questions:   map[accountID]*openQuestions{},

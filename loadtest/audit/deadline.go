@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -31,8 +32,8 @@ func (a *Auditor) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong func(for
 		return
 	}
 	age := time.Duration(int64(verdict.Timestamp) - acceptedMs*time.Millisecond.Nanoseconds())
-	if age < a.deadlineMin/2-clockSkewMax {
-		wrong("it says %s after %v, sooner than half of the deadline (%v)", tooLateReason, age, a.deadlineMin)
+	if shortest := a.shortest(acceptedMs, verdict.Timestamp); age < shortest/2-clockSkewMax {
+		wrong("it says %s after %v, sooner than half of the deadline (%v)", tooLateReason, age, shortest)
 	}
 	if age > a.deadline+tooLateMax {
 		wrong("it says %s after %v, although an order is %s once its deadline (%v) has passed", tooLateReason, age, reasonText(silent), a.deadline)
@@ -42,7 +43,7 @@ func (a *Auditor) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong func(for
 // judgeHold checks when the ledger itself ends a hold: after the deadline, and not much later.
 func (a *Auditor) judgeHold(t tb.Transfer, wrong func(format string, arguments ...any)) {
 	timeout := time.Duration(t.Timeout) * time.Second
-	if least := a.deadlineMin + holdBeyondDeadline; timeout < least || timeout > a.holdMax {
+	if least := a.shortest(math.MaxInt64, t.Timestamp) + holdBeyondDeadline; timeout < least || timeout > a.holdMax {
 		wrong("the ledger ends it after %v, it must be %v to %v", timeout, least, a.holdMax)
 	}
 }
@@ -74,8 +75,22 @@ func (a *Auditor) endings(yield func(ending)) {
 
 // clockWasWrong reports whether an engine's clock was wrong while an order was open.
 func (a *Auditor) clockWasWrong(fromMs int64, to uint64) bool {
-	return slices.ContainsFunc(a.wrongClocks, func(i Interval) bool {
-		return i.From.UnixNano() <= int64(to) && i.To.UnixMilli() >= fromMs
+	return overlaps(a.wrongClocks, fromMs, to)
+}
+
+// shortest returns the shortest deadline that an engine had while an order was open.
+func (a *Auditor) shortest(fromMs int64, to uint64) time.Duration {
+	if len(a.shortDeadlines) == 0 || overlaps(a.shortDeadlines, fromMs, to) {
+		return a.deadlineMin
+	}
+	return a.deadline
+}
+
+// overlaps reports whether one of the times has a part of the time in which an order was open. It may
+// have been accepted in the future, a little.
+func overlaps(times []Interval, fromMs int64, to uint64) bool {
+	return slices.ContainsFunc(times, func(i Interval) bool {
+		return i.From.UnixNano() <= int64(to) && i.To.UnixMilli() >= min(fromMs, int64(to)/int64(time.Millisecond))
 	})
 }
 
@@ -103,7 +118,7 @@ func (a *Auditor) judgeDeadlines() {
 		}
 		latest := due(e.acceptedMs, a.deadline)
 		if e.silent {
-			if earliest := due(min(e.acceptedMs, e.sentMs), a.deadlineMin); int64(e.decidedAt) < earliest-int64(clockSkewMax) {
+			if earliest := due(min(e.acceptedMs, e.sentMs), a.shortest(min(e.acceptedMs, e.sentMs), e.decidedAt)); int64(e.decidedAt) < earliest-int64(clockSkewMax) {
 				a.add(WrongDeadline, e.id.String(), "rejected with %s %v before its deadline", reasonText(silent), time.Duration(earliest-int64(e.decidedAt)))
 			}
 		}

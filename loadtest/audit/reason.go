@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -119,8 +120,8 @@ func (a *Auditor) judgeRefusal(p *payment) {
 	exists := func(id accountID) bool { _, known := a.accounts[id]; return known }
 	var r refusal
 	switch reasonText(p.verdict) {
-	case "AB03": // judgeDeadlines
-	case tooLateReason: // takeReceipt
+	case "AB03", tooLateReason: // judgeDeadlines, takeReceipt
+		r.unchecked = a.clockWasWrong(p.acceptedMs, p.decidedAt)
 	case "LQ02": // takeReceipt
 	case "AM01":
 		r = unless(c.centavos == 0, "its amount is %d centavos", c.centavos)
@@ -145,11 +146,19 @@ func (a *Auditor) judgeRefusal(p *payment) {
 		}
 		r = a.judgeShort(reserveOf(c.payer), c.centavos, from, p.decidedAt)
 	case "DS27":
-		r.unchecked = true
+		r = a.judgeInactive(ispbOf(c.payer), ispbOf(c.payee))
 	default:
 		r.wrong = "no order is refused with this reason without its bank"
 	}
 	a.count(p.id, p.verdict, r)
+}
+
+// judgeInactive checks that engines' settings excluded one of two banks.
+func (a *Auditor) judgeInactive(payer, payee string) refusal {
+	if a.inactive == nil {
+		return refusal{unchecked: true}
+	}
+	return unless(slices.Contains(a.inactive, payer) || slices.Contains(a.inactive, payee), "%s and %s were never inactive", payer, payee)
 }
 
 func (a *Auditor) judgeShort(account accountID, centavos, from, to uint64) refusal {
@@ -181,8 +190,8 @@ func (a *Auditor) judgeReturnRefusal(g *paymentReturn, p *payment) {
 	settled := p != nil && o.settledAt != 0
 	var r refusal
 	switch reasonText(g.verdict) {
-	case "AB03": // judgeDeadlines
-	case tooLateReason: // takeReturnVerdict
+	case "AB03", tooLateReason: // judgeDeadlines, takeReturnVerdict
+		r.unchecked = a.clockWasWrong(g.content.acceptedMs, g.decidedAt)
 	case "AM01":
 		r = unless(g.content.centavos == 0, "its amount is %d centavos", g.content.centavos)
 	case "LQ04":
@@ -198,7 +207,9 @@ func (a *Auditor) judgeReturnRefusal(g *paymentReturn, p *payment) {
 	case "LQ06":
 		used := a.usedSlots(g, o)
 		r = unless(used >= returnSlots, "only %d slots of its original are used", used)
-	case "DS27", "LQ11":
+	case "DS27":
+		r = a.judgeInactive(string(g.id[1:9]), string(g.content.original[1:9]))
+	case "LQ11":
 		r.unchecked = true
 	default:
 		r.wrong = "no return is refused with this reason without its bank"

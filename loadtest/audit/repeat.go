@@ -41,11 +41,10 @@ type span struct {
 }
 
 // Take-overs by an engine that lives on need that it lost its partition: after a session
-// without heartbeats, because another engine came or went, or because the broker forgot the member,
-// perhaps several times in a second.
+// without heartbeats, or because another engine came or went.
 const (
 	takeOversMin     = 5
-	takeOverInterval = 250 * time.Millisecond
+	takeOverInterval = time.Second
 )
 
 // judgeRepeats reports producers that repeat reports more often than take-overs explain.
@@ -74,7 +73,7 @@ func (a *Auditor) judgeRepeats() {
 		}
 		a.summary.TakeOvers = max(a.summary.TakeOvers, takeOvers)
 		lasted := time.Duration(last-all[0].from) * time.Millisecond
-		if most := takeOversMin + int(lasted/takeOverInterval); takeOvers > most {
+		if most := takeOversMin + int(lasted/a.takeOverGap); takeOvers > most {
 			a.add(RepeatedReport, all[0].id.String(), "producer %d wrote %d reports again within %v, of this order and others: the engine would have lost partitions %d times and got them back, at most %d can be",
 				writer, len(all), lasted, takeOvers, most)
 		}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/services/clearing-engine/engine"
 )
 
@@ -34,20 +35,12 @@ var groupFaults = []fault{
 		s := engines[random.IntN(len(engines))]
 		changed := changes[random.IntN(len(changes))]
 		w.note("%s: %s", s.name, changed.name)
-		s.restartWith(changed.change)
-		time.Sleep(hold)
-		s.restartWith(nil)
+		w.change([]*service{s}, changed, hold)
 	}},
 	{"settings change everywhere", func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 		changed := changes[random.IntN(len(changes))]
 		w.note("all engines: %s", changed.name)
-		for _, s := range w.engines() {
-			s.restartWith(changed.change)
-		}
-		time.Sleep(hold)
-		for _, s := range w.engines() {
-			s.restartWith(nil)
-		}
+		w.change(w.engines(), changed, hold)
 	}},
 }
 
@@ -71,6 +64,27 @@ func (w *world) engines() (engines []*service) {
 
 func engineName(number int) string { return fmt.Sprintf("engine-%d", number) }
 
+// change gives engines other settings for a time, and notes for the audit what follows from them.
+func (w *world) change(engines []*service, to settingsChange, hold time.Duration) {
+	began := time.Now()
+	for _, s := range engines {
+		s.restartWith(to.change)
+	}
+	time.Sleep(hold)
+	for _, s := range engines {
+		s.restartWith(nil)
+	}
+	changed := *w.engineConfig
+	to.change(&changed)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.inactive = append(w.inactive, changed.InactiveParticipants...)
+	if changed.Deadline < w.engineConfig.Deadline {
+		w.deadlineMin = changed.Deadline
+		w.shortDeadlines = append(w.shortDeadlines, audit.Interval{From: began, To: time.Now()})
+	}
+}
+
 // restartWith gives an engine other settings, or its own again, for its next life, and kills it.
 func (s *service) restartWith(change func(*engine.Config)) {
 	s.mu.Lock()
@@ -82,16 +96,17 @@ func (s *service) restartWith(change func(*engine.Config)) {
 // inactiveBank is the bank that some settings exclude.
 const inactiveBank = 2
 
-// deadlineAtLeast is the shortest deadline that a change of settings brings.
-const deadlineAtLeast = 5 * time.Second
-
-// changes of settings. What was decided or begun before must not change.
-var changes = []struct {
+// settingsChange changes settings of engines.
+type settingsChange struct {
 	name   string
 	change func(*engine.Config)
-}{
+}
+
+// changes of settings. What was decided or begun before must not change. One deadline at most is
+// shorter: the audit takes one.
+var changes = []settingsChange{
 	{"a hold of 45 s", func(c *engine.Config) { c.PendingTimeout = 45 * time.Second }},
-	{"a deadline of 5 s, a hold of 10 s", func(c *engine.Config) { c.Deadline, c.PendingTimeout = deadlineAtLeast, 10*time.Second }},
+	{"a deadline of 5 s, a hold of 10 s", func(c *engine.Config) { c.Deadline, c.PendingTimeout = 5*time.Second, 10*time.Second }},
 	{"an inactive participant", func(c *engine.Config) {
 		c.InactiveParticipants = []string{string(population.Bank(inactiveBank))}
 	}},

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -50,6 +49,7 @@ const (
 func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	random := chance(seed, 0)
 	w := newWorld(t, random, log)
+	w.inactive = []string{}
 	w.startBanks()
 	w.engineCount = 2 + random.IntN(2)
 	for i := range w.engineCount {
@@ -129,8 +129,8 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 	}
 	verdict, err = audit.Run(w.t.Context(), audit.Config{
 		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Wait: quietMax,
-		Deadline: w.engineConfig.Deadline, DeadlineMin: w.shortestDeadline(), HoldMax: max(w.holdMax, w.engineConfig.PendingTimeout),
-		WrongClocks: w.wrongClocks, Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
+		Deadline: w.engineConfig.Deadline, DeadlineMin: w.deadlineMin, ShortDeadlines: w.shortDeadlines, HoldMax: max(w.holdMax, w.engineConfig.PendingTimeout),
+		TakeOverInterval: w.takeOverInterval(), WrongClocks: w.wrongClocks, Inactive: w.inactive, Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
 	})
 	if err != nil {
 		complain("the audit fails: %v", err)
@@ -153,14 +153,15 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 	return verdict, append(problems, w.judgeRest()...)
 }
 
-// shortestDeadline returns the shortest deadline that an engine had.
-func (w *world) shortestDeadline() time.Duration {
+// takeOverInterval returns how soon after one take-over an engine can have another. One that the
+// broker forgets loses its partitions again and again.
+func (w *world) takeOverInterval() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count["settings change"]+w.count["settings change everywhere"] > 0 {
-		return deadlineAtLeast
+	if w.count[memberUnknown] > 0 {
+		return 250 * time.Millisecond
 	}
-	return cmp.Or(w.deadlineMin, w.engineConfig.Deadline)
+	return time.Second
 }
 
 // everyCase returns a mix with every case of loads, half of it good payments.

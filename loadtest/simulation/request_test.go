@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+const memberUnknown = "member unknown"
+
 // requestFaults happen to some requests to Kafka, whoever sends them.
 var requestFaults = []fault{
 	{"not the leader", answering(kerr.NotLeaderForPartition, kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets)},
@@ -18,7 +20,7 @@ var requestFaults = []fault{
 	{"not the coordinator", answering(kerr.NotCoordinator, kmsg.OffsetCommit, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup)},
 	{"coordinator loads", answering(kerr.CoordinatorLoadInProgress, kmsg.OffsetCommit, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup)},
 	{"no coordinator", answering(kerr.CoordinatorNotAvailable, kmsg.FindCoordinator, kmsg.OffsetCommit, kmsg.Heartbeat, kmsg.JoinGroup)},
-	{"member unknown", answering(kerr.UnknownMemberID, kmsg.Heartbeat, kmsg.OffsetCommit)},
+	{memberUnknown, answering(kerr.UnknownMemberID, kmsg.Heartbeat, kmsg.OffsetCommit)},
 	{"appended and an error", answering(kerr.NotEnoughReplicasAfterAppend, kmsg.Produce)},
 	{"appended and timed out", answering(kerr.RequestTimedOut, kmsg.Produce)},
 	{"too few replicas", answering(kerr.NotEnoughReplicas, kmsg.Produce)},

@@ -76,8 +76,10 @@ type world struct {
 	trace    []string
 	count    map[string]int // faults by kind
 	planted  hostile.Planted
-	// wrongClocks are the times in which a clock was far from right.
-	wrongClocks []audit.Interval
+	// wrongClocks are the times in which an engine's clock was far from right, shortDeadlines those in
+	// which an engine had deadlineMin.
+	wrongClocks, shortDeadlines []audit.Interval
+	inactive                    []string // banks that settings excluded; nil: it is not known
 }
 
 // newWorld starts the broker, and fills the ledger.

@@ -67,6 +67,7 @@ type Verdict struct {
 	Events             int             `json:"events"`   // of the answers, from streams
 	Accepted           int             `json:"accepted"` // orders of clients
 	Settlements        int             `json:"settlements"`
+	Raced              int             `json:"raced"` // rejections that payees' banks need not be told, because two engines raced
 	Statements         int             `json:"statements"`
 	StatementLines     int             `json:"statement_lines"`
 	Balances           int             `json:"balances"`
@@ -95,8 +96,8 @@ func (c Contradiction) String() string {
 }
 
 func (v Verdict) String() string {
-	asked := fmt.Sprintf("%d answers (%d of them events) about %d payments, %d accepted orders, %d settlements told, %d statements of %d lines, %d balances, %d statements of days of %d lines",
-		v.Answers, v.Events, v.Payments, v.Accepted, v.Settlements, v.Statements, v.StatementLines, v.Balances, v.Days, v.DayLines)
+	asked := fmt.Sprintf("%d answers (%d of them events) about %d payments, %d accepted orders, %d settlements told (%d more are left open by a race of two engines), %d statements of %d lines, %d balances, %d statements of days of %d lines",
+		v.Answers, v.Events, v.Payments, v.Accepted, v.Settlements, v.Raced, v.Statements, v.StatementLines, v.Balances, v.Days, v.DayLines)
 	if v.Clean {
 		return "ANSWERS CLEAN: " + asked
 	}

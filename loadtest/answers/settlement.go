@@ -255,9 +255,14 @@ func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 			}
 			of := ledger.IDsOf(r.id)
 			hold, verdict := transfers[of.Pending(1)], transfers[of.Verdict()]
-			// Another engine may hold what this one refuses at the same moment.
+			// Another engine may hold what this one has looked up and refuses. A hold that is older is one that
+			// the look-up had to find.
 			refused := verdict.PendingID != hold.ID && r.says != pix.ReasonPayeePSPSilent.String()
-			r.optional = refused || hold.Timestamp > verdict.Timestamp || uint64(ledger.Centavos(hold.Amount)) != r.centavos //nolint:gosec // an amount
+			raced := refused && verdict.Timestamp < hold.Timestamp+uint64(raceMax)
+			if raced && hold.Timestamp < verdict.Timestamp {
+				j.verdict.Raced++
+			}
+			r.optional = raced || hold.Timestamp > verdict.Timestamp || uint64(ledger.Centavos(hold.Amount)) != r.centavos //nolint:gosec // an amount
 			if r.optional {
 				o.least--
 			}
@@ -265,6 +270,10 @@ func (j *Judge) lookUpHolds(client tigerbeetle.Client) error {
 	}
 	return nil
 }
+
+// raceMax is how long after another engine's hold a refusal may be written that was decided before it.
+// Faults pause an engine for up to 20 s; its session and its requests take some seconds more.
+const raceMax = 25 * time.Second
 
 // eventsMax is the most that one request to the ledger may hold or return.
 const eventsMax = 8189

@@ -20,7 +20,8 @@ import (
 // redelivery can hold money after the receipt of a refusal, too; it may be told of that or not.
 func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 	population := sandbox.Population{Banks: 2, Customers: 2, DepositCentavos: 1000, ReserveCentavos: 1_000_000}
-	client := ledgermodel.New().Connect(nil)
+	var passed time.Duration
+	client := ledgermodel.New().ConnectAt(func() time.Time { return time.Now().Add(passed) })
 	config := &bootstrap.Config{}
 	if err := settings.Parse(config); err != nil {
 		t.Fatal(err)
@@ -35,30 +36,36 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 		held           bool
 		receipt        pix.Reason // none: it was held and voided
 		receiptFirst   bool
+		later          time.Duration // from hold to receipt
 		kept, optional bool
 	}{
-		{"held and voided", true, pix.ReasonNone, false, true, false},
-		{"held, expired and AB03", true, pix.ReasonPayeePSPSilent, false, true, false},
-		{"never held", false, pix.ReasonInactivePSP, true, false, false},
-		{"refused, then held", true, pix.ReasonInactivePSP, true, true, true},
-		{"refused while another engine holds it", true, pix.ReasonTooLate, false, true, true},
+		{"held and voided", true, pix.ReasonNone, false, 0, true, false},
+		{"held, expired and AB03", true, pix.ReasonPayeePSPSilent, false, 0, true, false},
+		{"never held", false, pix.ReasonInactivePSP, true, 0, false, false},
+		{"refused, then held", true, pix.ReasonInactivePSP, true, 0, true, true},
+		{"refused while another engine holds it", true, pix.ReasonTooLate, false, 0, true, true},
+		{"refused while another engine holds it, and a request takes long", true, pix.ReasonTooLate, false, raceMax - time.Second, true, true},
+		{"refused although it was held before", true, pix.ReasonTooLate, false, raceMax + time.Second, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			id := pix.EndToEndID(fmt.Appendf(nil, "E10000000202605041200%011d", i))
-			var chain []tb.Transfer
+			write := func(chain []tb.Transfer) {
+				t.Helper()
+				if results, err := client.CreateTransfers(chain); err != nil || len(results) > 0 {
+					t.Fatal(results, err)
+				}
+			}
 			if c.receiptFirst {
-				chain = ledger.AppendReceipt(chain, id, content, c.receipt, true)
+				write(ledger.AppendReceipt(nil, id, content, c.receipt, true))
 			}
 			if c.held {
-				chain = ledger.AppendReserve(chain, id, content, 60)
+				write(ledger.AppendReserve(nil, id, content, 60))
 			}
+			passed += c.later
 			if c.receipt == pix.ReasonNone {
-				chain = ledger.AppendVoid(chain, id, false, pix.ReasonPayeeBlocked)
+				write(ledger.AppendVoid(nil, id, false, pix.ReasonPayeeBlocked))
 			} else if !c.receiptFirst {
-				chain = ledger.AppendReceipt(chain, id, content, c.receipt, true)
-			}
-			if results, err := client.CreateTransfers(chain); err != nil || len(results) > 0 {
-				t.Fatal(results, err)
+				write(ledger.AppendReceipt(nil, id, content, c.receipt, true))
 			}
 			j := NewJudge(1, 0)
 			j.follow(population.Bank(1))

@@ -112,7 +112,7 @@ func (s *state) entryOf(m *message, transfers []tb.Transfer) (e entryOf) {
 			ended[t.PendingID] = true
 		}
 	}
-	posts := 0
+	posts, inForceUntil := 0, uint64(0)
 	for i := range transfers {
 		t, flags := &transfers[i], transfers[i].TransferFlags()
 		switch {
@@ -122,9 +122,13 @@ func (s *state) entryOf(m *message, transfers []tb.Transfer) (e entryOf) {
 			}
 		case t.UserData128 != m.name:
 		case t.Code == ledger.CodeReceipt:
+			// Without another engine, nobody holds an order that this one has looked up and refuses.
+			if s.takeovers == 0 && held == t.UserData64 && t.Timestamp < inForceUntil {
+				s.breaks("%s is refused with %s while its money is held", m.id, pix.Reason(t.UserData32))
+			}
 			e.verdicts, e.reason, e.content = e.verdicts+1, pix.Reason(t.UserData32), t.UserData64
 		case t.Code == leg1 && flags.Pending:
-			held = s.heldContent(m, t, transfers)
+			held, inForceUntil = s.heldContent(m, t, transfers), t.Timestamp+uint64(t.Timeout)*uint64(time.Second)
 			e.holds = append(e.holds, held)
 			if expires := time.Unix(0, int64(t.Timestamp)).Add(time.Duration(t.Timeout) * time.Second); !ended[t.ID] && s.now().Before(expires) {
 				e.inForce = held

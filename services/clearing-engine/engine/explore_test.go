@@ -169,6 +169,7 @@ func TestEveryOrderOfEvents(t *testing.T) {
 		{name: "payee missing, two engines", messages: []*message{order}, times: within, noPayee: true, takeovers: 1},
 		{name: "payee's bank missing, two engines", messages: []*message{order}, times: within, noPayeePSP: true, takeovers: 1},
 		{name: "inactive bank, copy, engine dies", messages: []*message{order, order.again()}, times: within, inactive: payee.ISPB, crashes: 1},
+		{name: "bank inactive once the engine has died", messages: []*message{order}, times: within, answers: 1, inactiveLater: payee.ISPB, crashes: 1},
 		{name: "return, engine dies", messages: []*message{givesBack(first, original, 60, 0)}, settled: original, times: within, answers: 2, crashes: 1},
 		{name: "two returns of too much", messages: []*message{givesBack(first, original, 60, 0), givesBack(second, original, 61, 0)}, settled: original, times: within[:2], answers: 2},
 		{name: "return that conflicts", messages: []*message{givesBack(first, original, 60, 0), givesBack(first, original, 61, 0)}, settled: original, times: within[:2], answers: 1},

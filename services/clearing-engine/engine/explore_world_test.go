@@ -37,6 +37,7 @@ type plot struct {
 	noPayee, noPayeePSP         bool
 	settled                     *message // a payment that settled before
 	inactive                    pix.ISPB
+	inactiveLater               pix.ISPB // from the first death or take-over on
 }
 
 // message is a record of pix.payments.
@@ -153,6 +154,9 @@ func newActor(s *state) *actor {
 	}
 	if s.inactive != "" {
 		c.participants.inactive[s.inactive] = true
+	}
+	if s.inactiveLater != "" && s.crashes+s.takeover > 0 {
+		c.participants.inactive[s.inactiveLater] = true
 	}
 	a := &actor{state: s, next: s.committed}
 	a.p = newPartition(c, a, 0, stream.ReadHint(s.committed, s.hint), true)

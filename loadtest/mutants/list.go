@@ -14,11 +14,20 @@ const (
 // inEveryOrder drives the engine's decision through every order of events.
 var inEveryOrder = Sure{engine, "TestEveryOrderOfEvents"}
 
+// withoutTheBroker asks the front door to take payments while there is no broker.
+var withoutTheBroker = Sure{producer, "TestWithTheBrokerAwayTheFateIsUnknownAndTheIdIsNamed"}
+
 // sure lists what finds a mutant each time that worlds find by luck.
 var sure = map[string]Sure{
+	"hint-one-too-many":          {engine, "TestHintStaysWithinTheBrokersLimitAndIsNeverWrong"},
 	"report-unacknowledged":      inEveryOrder,
 	"verdict-of-another-ignored": inEveryOrder,
+	"response-of-a-stranger":     {engine, "TestABankNeitherFloodsTheLogNorBlamesAnother"},
+	"seals-unchecked":            {engine, "TestAResponseNeedsTheSealOfItsBank"},
 	"copies-unchecked":           inEveryOrder,
+	"held-refused":               inEveryOrder,
+	"accepted-before-kafka":      withoutTheBroker,
+	"accepted-unacknowledged":    withoutTheBroker,
 	"seal-of-any-bank":           {keys, "TestOnlyTheBankItselfSealsItsAnswers"}, // in worlds a forger must be faster than the bank
 }
 
@@ -97,6 +106,9 @@ var All = []Mutant{
 	}},
 	{"inactive-for-nothing", "one payment in sixteen is refused with DS27 although both banks are active", anyWorld, []Edit{
 		{engine + "limits.go", "	if len(p.inactive) > 0 && (p.inactive[order.Payer.ISPB] || p.inactive[order.Payee.ISPB]) {", "	if order.AmountCentavos%16 == 0 {"},
+	}},
+	{"held-refused", "a payment that is held may be refused after a restart: the look-up before it does not ask for the hold", anyWorld, []Edit{
+		{ledger + "trace.go", "return append(ids, payment.Pending(1), payment.Verdict())", "return append(ids, payment.Verdict())"},
 	}},
 	{"copies-turned-away", "every copy of an order in flight is a dead letter LQ09", anyWorld, []Edit{
 		{engine + "waiter.go", "len(f.waiting) >= p.engine.config.CopiesMax", "len(f.waiting) >= 0"},

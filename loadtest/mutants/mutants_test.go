@@ -43,6 +43,12 @@ func TestEveryMutantCanBePlanted(t *testing.T) {
 			t.Errorf("a sure test is for %s, which is no mutant", name)
 		}
 	}
+	for _, m := range All {
+		mustExist(t, root, Sure{"loadtest/simulation", m.Test})
+	}
+	for _, test := range sure {
+		mustExist(t, root, test)
+	}
 	packages := list(t, root, folders)
 	fset := token.NewFileSet()
 	from := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(packages[path].Export) })
@@ -60,6 +66,25 @@ func TestEveryMutantCanBePlanted(t *testing.T) {
 			}
 		}
 	}
+}
+
+// mustExist fails the test if there is no test of a name in a folder.
+func mustExist(t *testing.T, root string, test Sure) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, test.Folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte("\nfunc "+test.Test+"(t *testing.T) {")) {
+			return
+		}
+	}
+	t.Errorf("%s has no %s", test.Folder, test.Test)
 }
 
 // pkg is a package as go list describes it.
@@ -155,6 +180,8 @@ func TestABrokenOffWorldIsNoVerdict(t *testing.T) {
 		silent         bool
 	}{
 		"clean":                 {result: `{"Ended":true}`},
+		"not begun":             {silent: true},
+		"not ended":             {result: `{"Problems":["the world did not end"]}`, silent: true},
 		"found":                 {result: `{"Ended":true,"Problems":["load: 3 failures","  E1: no report"]}`, found: 1},
 		"killed":                {result: `{"Problems":["the world did not end"]}`, failed: killed, silent: true},
 		"killed, after results": {result: `{"Ended":true,"Problems":["load: 3 failures"]}`, failed: killed, found: 1},
@@ -177,6 +204,11 @@ func TestABrokenOffWorldIsNoVerdict(t *testing.T) {
 	if found, _ := read("", nil, anyWorld, file); len(found) != 1 || found[0].says != "load: 2 failures: E1: no report" {
 		t.Errorf("got %+v", found)
 	}
+	for output, wantSilent := range map[string]bool{"=== RUN   TestScenario\n": false, noTests + "\nPASS\n": true, "": true} {
+		if found, silent := read(output, nil, "TestScenario", file); len(found) > 0 || (silent != "") != wantSilent {
+			t.Errorf("a scenario that says %q: %v, silent %q", output, found, silent)
+		}
+	}
 	row := Row{Worlds: 3, Silent: 3, Judges: map[string]int{}}
 	if !row.ByLuck() || !strings.HasPrefix(row.verdict(), "NO VERDICT") {
 		t.Errorf("three worlds without a verdict: %s", row.verdict())
@@ -184,5 +216,19 @@ func TestABrokenOffWorldIsNoVerdict(t *testing.T) {
 	row.Sure = &SureRow{Test: "TestX", Caught: true}
 	if row.ByLuck() {
 		t.Error("what a sure test finds is no luck")
+	}
+}
+
+// The finding of a sure test is what its part says that failed, not what the whole logs.
+func TestTheFindingIsOfThePartThatFailed(t *testing.T) {
+	for output, want := range map[string]string{
+		"--- FAIL: TestX (0.02s)\n    --- FAIL: TestX/order (0.01s)\n        x_test.go:60: a record counts as stored\n             0s  engine 0\n    x_test.go:194: 0 states of 13 plots\nFAIL\n": "a record counts as stored",
+		"--- FAIL: TestX (0.02s)\n    x_test.go:194: 0 states of 13 plots\n    --- FAIL: TestX/order (0.01s)\n        x_test.go:60: a record counts as stored\nFAIL\n":                            "a record counts as stored",
+		"--- FAIL: TestX (0.02s)\n    x_test.go:3: a world of seed 1\n    x_test.go:9: it settles\nFAIL\n":                                                                                        "it settles",
+		"PASS\n": "",
+	} {
+		if got := firstFailure(output); got != want {
+			t.Errorf("%q: got %q, want %q", output, got, want)
+		}
 	}
 }

@@ -228,10 +228,10 @@ func (c Config) try(ctx context.Context, m Mutant, test Sure, folder string) (ro
 	}
 	if f, is := crashed(output); is {
 		row.Caught, row.Says = true, f.says
-	} else if said := failures(output); err != nil && len(said) > 0 { // what a test only logs comes before its part that fails
-		row.Caught, row.Says = true, strings.SplitN(said[len(said)-1], "\n", 2)[0]
-	} else if err != nil {
-		return row, fmt.Errorf("mutant %s: %s: %w\n%s", m.Name, test.Test, err, output)
+	} else if said := firstFailure(output); err != nil && said != "" {
+		row.Caught, row.Says = true, said
+	} else if err != nil || strings.Contains(output, noTests) {
+		return row, fmt.Errorf("mutant %s: %s: %w\n%s", m.Name, test.Test, cmp.Or(err, errNotLived), output)
 	}
 	return row, nil
 }
@@ -290,6 +290,7 @@ func read(output string, failed error, test, file string) (found []finding, sile
 		return []finding{f}, ""
 	}
 	problems := failures(output)
+	lived := strings.Contains(output, "=== RUN   "+test+"\n")
 	if test == anyWorld { // a scenario writes no result
 		var result struct {
 			Ended    bool
@@ -299,7 +300,7 @@ func read(output string, failed error, test, file string) (found []finding, sile
 			err = json.Unmarshal(text, &result)
 			failed = cmp.Or(failed, err)
 		}
-		if result.Ended {
+		if lived = result.Ended; lived {
 			problems = append(problems, result.Problems...)
 		}
 	}
@@ -312,8 +313,8 @@ func read(output string, failed error, test, file string) (found []finding, sile
 			found[told-1].says += ": " + strings.TrimSpace(problem)
 		}
 	}
-	if len(found) == 0 && failed != nil {
-		silent = fmt.Sprintf("%v: %s", failed, strings.TrimSpace(output))
+	if len(found) == 0 && (failed != nil || !lived) {
+		silent = fmt.Sprintf("%v: %s", cmp.Or(failed, errNotLived), strings.TrimSpace(output))
 	}
 	return found, silent
 }
@@ -345,6 +346,35 @@ func findingIn(problem string) (f finding, is bool) {
 
 // failure is where a test says something.
 var failure = regexp.MustCompile(`(?m)^ +[a-z_]+_test\.go:\d+: `)
+
+// failedPart is the last part of a test that failed, by its depth.
+var failedPart = regexp.MustCompile(`(?m)^( *)--- FAIL: .*$`)
+
+// firstFailure returns the first line with which a test fails: the first of its part that failed, or,
+// if it has no parts, the last: what a test only logs comes before it. Logs of the whole are beside it.
+func firstFailure(output string) string {
+	parts := failedPart.FindAllStringSubmatchIndex(output, -1)
+	if parts == nil {
+		return ""
+	}
+	last := parts[len(parts)-1]
+	said := failures(output[last[1]:])
+	if len(said) == 0 {
+		return ""
+	}
+	text := said[len(said)-1]
+	if isPart := last[3] > last[2]; isPart {
+		text = said[0]
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return text
+}
+
+// noTests is what a program of tests says if it has no test of the name, and exits with 0.
+const noTests = "testing: warning: no tests to run"
+
+// errNotLived is of a program that ends well and did nothing.
+var errNotLived = errors.New("it has not lived to its end")
 
 // failures returns what a test says in its output. The judges are asked before the trace is printed.
 func failures(output string) []string {

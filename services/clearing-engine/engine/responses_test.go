@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -38,14 +40,18 @@ func (n *notes) lines(text string) (count int) {
 	return count
 }
 
-// respond writes a rejection by a bank to partition 0.
-func (w *world) respond(id pix.EndToEndID, bank, code string) {
+// respond writes a rejection by a bank to partition 0, with the bank's seal if there are seals.
+func (w *world) respond(id pix.EndToEndID, bank, code string, seals ...keys.Seals) {
 	w.t.Helper()
 	value, err := (&pixv1.AuthorizationResponse{EndToEndId: id.String(), Ispb: bank, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, ReasonCode: code}).MarshalVT()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.client.ProduceSync(w.t.Context(), &kgo.Record{Topic: stream.AuthorizationResponses, Value: value}).FirstErr(); err != nil {
+	record := &kgo.Record{Topic: stream.AuthorizationResponses, Value: value}
+	for _, s := range seals {
+		record.Headers = append(record.Headers, kgo.RecordHeader{Key: keys.SealHeader, Value: s.Seal(pix.ISPB(bank), value)})
+	}
+	if err := w.client.ProduceSync(w.t.Context(), record).FirstErr(); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -92,6 +98,35 @@ func TestABankNeitherFloodsTheLogNorBlamesAnother(t *testing.T) {
 		}
 		if n := log.lines("reason codes of the ledger or the engine"); n == 0 || n > 5 {
 			t.Errorf("%d lines of the log about codes that are not a bank's", n)
+		}
+	})
+}
+
+// A response in the bank's name decides nothing without the bank's seal. It becomes a dead letter.
+func TestAResponseNeedsTheSealOfItsBank(t *testing.T) {
+	inWorld(t, func(w *world) {
+		file := filepath.Join(t.TempDir(), "seals")
+		if err := keys.MakeSeals(file, []pix.ISPB{"10000002"}); err != nil {
+			t.Fatal(err)
+		}
+		seals, err := keys.ReadSeals(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := w.start(func(c *Config) { c.AnswerKeysFile = file })
+		defer func() {
+			if _, err := e.end(); err != nil {
+				t.Error(err)
+			}
+		}()
+		id := w.pay()
+		w.await("the bank to be asked", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
+		w.respond(id, "10000002", "AC06")
+		w.await("the forged response to be kept", func() bool { return len(w.records(stream.DeadLetters)) == 1 })
+		w.respond(id, "10000002", "AC07", seals)
+		w.await("the report", func() bool { return len(w.reports()) == 1 })
+		if reports := w.reports()[id.String()]; len(reports) != 1 || reports[0].ReasonCode != "AC07" {
+			t.Errorf("%v: it must be what the bank has sealed", reports)
 		}
 	})
 }

@@ -137,8 +137,9 @@ type loadRun struct {
 	json   string
 	ended  chan error
 	over   chan struct{} // closed when it has ended
-	met    bool          // something has happened to it
 	result load.Result   // after wait
+
+	faults, met int // faults of the test, and those that came while the load ran
 }
 
 // load starts a load in the background.
@@ -169,6 +170,9 @@ func (r *loadRun) wait() load.Result {
 	}
 	if err != nil || readErr != nil || !r.result.Passed {
 		t.Errorf("the load failed: %v, %v", err, readErr)
+	}
+	if 2*r.met < r.faults {
+		t.Errorf("only %d of %d faults came while the load ran: too few to show anything", r.met, r.faults)
 	}
 	return r.result
 }
@@ -247,12 +251,14 @@ func (r *loadRun) progress(reports int64) {
 		return isOver || r.s.ends(stream.Settlements) >= goal
 	})
 	switch {
-	case isOver && !r.met:
+	case isOver && r.met == 0:
 		t.Fatal("the load is over before anything has happened to it")
 	case isOver:
 		t.Log("the load is over: what follows does not happen to it")
+	default:
+		r.met++
 	}
-	r.met = true
+	r.faults++
 }
 
 // ends returns the number of records in a topic.

@@ -106,3 +106,39 @@ func TestEventsComeToTheirEnd(t *testing.T) {
 		t.Error(problems)
 	}
 }
+
+// In the calm a response must not break off. A stream may end, by the door's order or the client's.
+func TestAResponseThatBreaksOff(t *testing.T) {
+	const cut, ended, hungUp = "cut", "ended", "hung up"
+	for _, c := range []struct {
+		how        string
+		calm, told bool
+	}{{cut, false, false}, {cut, true, true}, {ended, true, false}, {hungUp, true, false}} {
+		t.Run(fmt.Sprintf("%s, calm %t", c.how, c.calm), func(t *testing.T) {
+			clients := clientsOf(t, func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprint(w, "id: 7\n\n")
+				w.(http.Flusher).Flush()
+				switch c.how {
+				case cut:
+					panic(http.ErrAbortHandler)
+				case hungUp:
+					<-r.Context().Done()
+				}
+			})
+			clients.calm.Store(c.calm)
+			bank := clients.Population.Bank(0)
+			clients.Judge.follow(bank)
+			_ = clients.follow(t.Context(), bank, 500*time.Millisecond, func() bool { return false })
+			if got := clients.refused.Load() > 0; got != c.told {
+				t.Errorf("a stream of settlements: refused %t, want %t", got, c.told)
+			}
+			clients.refused.Store(0)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			_, _, _ = clients.ask(ctx, call{method: http.MethodGet, path: "/"})
+			if got := clients.refused.Load() > 0; got != c.told {
+				t.Errorf("a response: refused %t, want %t", got, c.told)
+			}
+		})
+	}
+}

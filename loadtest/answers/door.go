@@ -59,7 +59,9 @@ func (c *Clients) ask(ctx context.Context, call call) (status int, text []byte, 
 		return 0, nil, err
 	}
 	defer response.Body.Close()
-	text, err = io.ReadAll(io.LimitReader(response.Body, answerMax))
+	if text, err = io.ReadAll(io.LimitReader(response.Body, answerMax)); err != nil && ctx.Err() == nil {
+		c.refuseInCalm("%s %s: its body breaks off: %v", call.method, call.path, err)
+	}
 	return response.StatusCode, text, err
 }
 
@@ -92,9 +94,9 @@ func again(ctx context.Context) bool {
 	}
 }
 
-// events passes the events of a stream to take until it returns false, the stream ends, or what
-// comes is too long. Without data, an event only moves the id.
-func events(from io.Reader, take func(id, data string) bool) {
+// events passes the events of a stream to take until it returns false or the stream ends. The error
+// says that it broke off, or that what comes is too long. Without data, an event only moves the id.
+func events(from io.Reader, take func(id, data string) bool) error {
 	id, data := "", ""
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
@@ -104,9 +106,10 @@ func events(from io.Reader, take func(id, data string) bool) {
 			data = text
 		} else if lines.Text() == "" { // an empty line ends an event
 			if (id != "" || data != "") && !take(id, data) {
-				return
+				return nil
 			}
 			id, data = "", ""
 		}
 	}
+	return lines.Err()
 }

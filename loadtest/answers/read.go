@@ -90,7 +90,7 @@ func (c *Clients) stream(ctx context.Context, id pix.EndToEndID) (ended bool) {
 		return false
 	}
 	var before *answer
-	events(io.LimitReader(response.Body, answerMax), func(_, data string) bool {
+	_ = events(io.LimitReader(response.Body, answerMax), func(_, data string) bool {
 		if data == "" {
 			return true
 		}
@@ -156,7 +156,7 @@ func (c *Clients) follow(ctx context.Context, bank pix.ISPB, longest time.Durati
 		return fmt.Errorf("its status is %s", response.Status)
 	}
 	stopped := false
-	events(response.Body, func(id, data string) bool {
+	err = events(response.Body, func(id, data string) bool {
 		if data == "" {
 			c.Judge.passed(bank, id)
 		} else if err := c.Judge.tell(bank, id, data); err != nil {
@@ -166,6 +166,9 @@ func (c *Clients) follow(ctx context.Context, bank pix.ISPB, longest time.Durati
 		stopped = enough()
 		return !stopped
 	})
+	if err != nil && ctx.Err() == nil { // a producer that ends a stream itself does so in order
+		c.refuseInCalm("settlements of %s: the stream breaks off: %v", bank, err)
+	}
 	if !stopped {
 		return errors.New("the stream breaks off")
 	}

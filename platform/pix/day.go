@@ -3,17 +3,12 @@ package pix
 import (
 	"fmt"
 	"time"
-	_ "time/tzdata" // so that a machine without time zones knows São Paulo's
 )
 
-// saoPaulo is the time zone of the days of the payment system.
-var saoPaulo = func() *time.Location {
-	location, err := time.LoadLocation("America/Sao_Paulo")
-	if err != nil {
-		panic(err) // time/tzdata has it
-	}
-	return location
-}()
+// saoPaulo is the time zone of the days of the payment system: since 2019 without summer time, so
+// the same from FirstDay on. A machine's own zones would make statements differ between machines.
+// If Brazil's law changes the offset, days from then on need the new one here.
+var saoPaulo = time.FixedZone("America/Sao_Paulo", -3*60*60)
 
 // Day is a day of the payment system: from midnight to midnight in São Paulo.
 type Day struct{ year, month, day int }
@@ -46,9 +41,5 @@ func (d Day) Next() Day {
 
 // Begins returns the first instant of the day. The day ends where the next one begins.
 func (d Day) Begins() time.Time {
-	midnight := time.Date(d.year, time.Month(d.month), d.day, 0, 0, 0, 0, saoPaulo)
-	if DayOf(midnight) != d { // summer time began at midnight: the day begins at one o'clock
-		_, midnight = midnight.ZoneBounds()
-	}
-	return midnight.UTC()
+	return time.Date(d.year, time.Month(d.month), d.day, 0, 0, 0, 0, saoPaulo).UTC()
 }

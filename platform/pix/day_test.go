@@ -1,8 +1,13 @@
 package pix
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+	_ "time/tzdata" // so that a machine without zones has them
 
 	"pgregory.net/rapid"
 )
@@ -18,16 +23,50 @@ func TestADayIsSaoPaulos(t *testing.T) {
 			t.Errorf("%s begins at %v, want %s (%v, %v)", day, d.Begins(), begins, d, err)
 		}
 	}
-	// Until 2019 there was summer time: it began and ended at midnight.
-	for day, hours := range map[Day]int{{2018, 11, 3}: 24, {2018, 11, 4}: 23, {2018, 2, 16}: 24, {2018, 2, 17}: 25, {2018, 2, 18}: 24} {
-		if length := day.Next().Begins().Sub(day.Begins()); length != time.Duration(hours)*time.Hour {
-			t.Errorf("%v lasts %v, want %d hours", day, length, hours)
-		}
-	}
 	for _, text := range []string{"", "2026-13-01", "2026-02-29", "2019-12-31", "22.11.2026", "2026-11-22T00:00:00Z", "2026-1-2", " 2026-11-22"} {
 		if day, err := ParseDay(text); err == nil {
 			t.Errorf("%q is read as %v", text, day)
 		}
+	}
+}
+
+// The zones of the newest Go release say when Brazil changes its law.
+func TestSaoPaulosOffsetIsTheLaws(t *testing.T) {
+	t.Setenv("ZONEINFO", t.TempDir())
+	law, err := time.LoadLocation("America/Sao_Paulo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for day := FirstDay; day.year < 2040; day = day.Next() {
+		if begins := time.Date(day.year, time.Month(day.month), day.day, 0, 0, 0, 0, law); !begins.Equal(day.Begins()) {
+			t.Fatalf("%v begins at %v, want %v", day, day.Begins(), begins.UTC())
+		}
+	}
+}
+
+// A machine whose zones are wrong has the same days.
+func TestADayIsNotTheMachines(t *testing.T) {
+	if os.Getenv("ZONEINFO") == "" {
+		wrong := filepath.Join(t.TempDir(), "America", "Sao_Paulo")
+		if err := os.MkdirAll(filepath.Dir(wrong), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		utc := "TZif" + strings.Repeat("\x00", 16+4*4) + "\x00\x00\x00\x01\x00\x00\x00\x04" + strings.Repeat("\x00", 6) + "UTC\x00" // one zone, and its name
+		if err := os.WriteFile(wrong, []byte(utc), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+		again.Env = append(os.Environ(), "ZONEINFO="+filepath.Dir(filepath.Dir(wrong)))
+		if text, err := again.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, text)
+		}
+		return
+	}
+	if zone, err := time.LoadLocation("America/Sao_Paulo"); err != nil || time.Date(2026, 1, 2, 0, 0, 0, 0, zone).UTC().Hour() != 0 {
+		t.Fatalf("the machine's zone is not the planted one: %v", err)
+	}
+	if begins := (Day{2026, 1, 2}).Begins(); begins.Hour() != 3 {
+		t.Errorf("the day begins at %v", begins)
 	}
 }
 

@@ -7,6 +7,7 @@ package ledger
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"strconv"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -172,8 +173,21 @@ func fromTB(v tb.Uint128) uint128 {
 	return uint128{high: binary.LittleEndian.Uint64(bytes[8:]), low: binary.LittleEndian.Uint64(bytes[:8])}
 }
 
+// Less returns a - b in centavos. It subtracts in 128 bits: two banks that send a reserve to and
+// fro bring the totals of their accounts above 2^63-1, but never a balance. It panics if the
+// result does not fit.
+func Less(a, b tb.Uint128) int64 {
+	minuend, subtrahend := fromTB(a), fromTB(b)
+	low, borrow := bits.Sub64(minuend.low, subtrahend.low, 0)
+	high, _ := bits.Sub64(minuend.high, subtrahend.high, borrow)
+	if result := int64(low); int64(high) == result>>63 { // the high half only repeats the sign
+		return result
+	}
+	panic(fmt.Sprintf("%s less %s does not fit 64 bits", a, b))
+}
+
 // Centavos returns a TigerBeetle amount as a signed integer count of centavos. It panics
-// above 2^63-1: no sum of this ledger can reach it.
+// above 2^63-1: no single amount and no balance can reach it. A total can: see Less.
 func Centavos(amount tb.Uint128) int64 {
 	v := fromTB(amount)
 	if v.high != 0 || v.low > 1<<63-1 {

@@ -102,6 +102,29 @@ func TestArithmetic(t *testing.T) {
 	})
 }
 
+// Totals may be above 63 bits; what they differ by is a balance.
+func TestABalanceOfLargeTotals(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		total := uint128{high: rapid.Uint64Range(0, 1<<40).Draw(t, "high"), low: rapid.Uint64().Draw(t, "low")}.toTB()
+		balance := rapid.Uint64Range(0, 1<<63-1).Draw(t, "balance")
+		sum, more := total.BigInt(), new(big.Int).SetUint64(balance)
+		larger := tb.BigIntToUint128(*sum.Add(&sum, more))
+		if up, down := Less(larger, total), Less(total, larger); up != int64(balance) || down != -int64(balance) {
+			t.Fatalf("%v less %v is %d, and %d the other way; want %d", larger, total, up, down, balance)
+		}
+	})
+	for _, large := range []uint128{{low: 1 << 63}, {high: 1}, {high: 1 << 63}, {high: 1<<64 - 1}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%v is taken for a balance", large)
+				}
+			}()
+			Less(large.toTB(), tb.Uint128{})
+		}()
+	}
+}
+
 func TestCentavos(t *testing.T) {
 	if got := Centavos(tb.ToUint128(1<<63 - 1)); got != 1<<63-1 {
 		t.Error(got)

@@ -127,5 +127,5 @@ func (b *Balances) read() error {
 }
 
 func pending(a tb.Account) int64 {
-	return ledger.Centavos(a.CreditsPending) - ledger.Centavos(a.DebitsPending)
+	return ledger.Less(a.CreditsPending, a.DebitsPending)
 }

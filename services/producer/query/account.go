@@ -34,7 +34,7 @@ func balanceOf(a tb.Account) Balance {
 
 // Posted returns the posted credits less the posted debits of an account, in centavos.
 func Posted(a tb.Account) int64 {
-	return ledger.Centavos(a.CreditsPosted) - ledger.Centavos(a.DebitsPosted)
+	return ledger.Less(a.CreditsPosted, a.DebitsPosted)
 }
 
 // Account serves GET /v1/accounts/{ispb}/{branch}/{number}.

@@ -28,6 +28,7 @@ var sure = map[string]Sure{
 	"held-refused":               inEveryOrder,
 	"accepted-before-kafka":      withoutTheBroker,
 	"accepted-unacknowledged":    withoutTheBroker,
+	"day-unproved":               {producer, "TestAWrongStatementIsNotWhole"},    // in worlds the ledger does not contradict itself
 	"seal-of-any-bank":           {keys, "TestOnlyTheBankItselfSealsItsAnswers"}, // in worlds a forger must be faster than the bank
 }
 
@@ -291,6 +292,9 @@ var All = []Mutant{
 	}},
 	{"day-counts-voids", "the statement of a day counts holds that were voided", anyWorld, []Edit{
 		{producer + "query/day.go", "flags.Pending || flags.VoidPendingTransfer || t.Amount", "flags.Pending || t.Amount"},
+	}},
+	{"day-unproved", "the statement of a day is sent although its lines do not lead to the ledger's balances", anyWorld, []Edit{
+		{producer + "query/day.go", "	if err := sums.prove(balances); err != nil {", "	if err := sums.prove(balances); false {"},
 	}},
 	{"stream-leaves-out", "the settlements streams leave out one settlement in 500", anyWorld, []Edit{
 		{producer + "feed/stream.go", "		if err := s.events.Send(s.at.cursor(), \"settlement\", r.body); err != nil {", "		if sent++; sent%500 == 0 {\n			continue\n		}\n		if err := s.events.Send(s.at.cursor(), \"settlement\", r.body); err != nil {"},

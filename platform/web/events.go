@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -25,6 +26,13 @@ func StartEvents(w http.ResponseWriter, timeout time.Duration) *EventStream {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	return s
+}
+
+// Bound returns a context that ends with ctx, with stopping, and after a time.
+func Bound(ctx, stopping context.Context, longest time.Duration) (context.Context, func()) {
+	bounded, cancel := context.WithTimeout(ctx, longest)
+	stop := context.AfterFunc(stopping, cancel)
+	return bounded, func() { stop(); cancel() }
 }
 
 // NoReadDeadline keeps a request alive whose body was read. Otherwise the server's read

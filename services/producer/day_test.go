@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"strings"
@@ -14,12 +18,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/settings"
+	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/query"
 )
 
@@ -229,6 +240,19 @@ func TestAWrongDayIsNamed(t *testing.T) {
 			t.Errorf("%s: %d %s", c.path, got.code, got.text)
 		}
 	}
+	if got := p.call("GET", "/v1/participants/10000001/statements/9998-12-31", ""); got.retryAfter != "86401" {
+		t.Errorf("a far day is to be asked for after %q seconds", got.retryAfter)
+	}
+	// Before HTTP/1.1 the end of a response is the end of its connection, and a break looks the same.
+	http10, err := net.Dial("tcp", p.HTTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http10.Close()
+	fmt.Fprintf(http10, "GET /v1/participants/10000001/statements/%v HTTP/1.0\r\n\r\n", today)
+	if text, err := io.ReadAll(http10); err != nil || !strings.HasPrefix(string(text), "HTTP/1.0 505 ") || !strings.Contains(string(text), "urn:liquida:problem:http-version") {
+		t.Errorf("over HTTP/1.0: %v %s", err, text)
+	}
 	ends := today.Next().Begins().Format(time.RFC3339)
 	if got := p.call("GET", "/v1/participants/10000001/statements/"+today.String(), ""); !strings.Contains(got.Detail, ends) || got.retryAfter == "" {
 		t.Errorf("it does not say when the day ends, %s: %s", ends, got.text)
@@ -266,5 +290,190 @@ func TestABankSharesTheStatements(t *testing.T) {
 	}
 	if count[http.StatusTooManyRequests] != 8 || count[http.StatusServiceUnavailable] != 2 {
 		t.Errorf("%v", count)
+	}
+}
+
+// changedLedger is the real ledger, but for the transfers of accounts.
+type changedLedger struct {
+	tigerbeetle.Client
+	change func(tb.AccountFilter, []tb.Transfer) []tb.Transfer
+}
+
+func (c changedLedger) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Transfer, error) {
+	found, err := c.Client.GetAccountTransfers(filter)
+	return c.change(filter, found), err
+}
+
+// serveDays serves statements of days from a ledger in this process, with small pages, until
+// stopping ends. It returns when the ledger's clock is known.
+func serveDays(t *testing.T, stopping context.Context, client tigerbeetle.Client, longest time.Duration) (url string, registry *prometheus.Registry) {
+	t.Helper()
+	var config query.Config
+	if err := settings.Parse(&config); err != nil {
+		t.Fatal(err)
+	}
+	config.IDsMax, config.PageMax, config.DayTimeMax = 134, 100, longest
+	registry = prometheus.NewRegistry()
+	health := &telemetry.Telemetry{Log: zap.NewNop(), Registry: registry, Health: telemetry.NewHealth()}
+	health.Health.Need(query.Need)
+	health.Health.Need(query.ClockNeed)
+	l := query.New(stopping, config, client, time.Now, web.NewPools(web.PoolsConfig{ShareMax: 1}, registry), health)
+	t.Cleanup(l.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { l.Watch(ctx, health) })
+	t.Cleanup(func() { cancel(); watching.Wait() })
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/participants/{ispb}/statements/{day}", func(w http.ResponseWriter, r *http.Request) {
+		l.DayStatement(w, access.With(r, access.Caller{Holder: keys.CentralBank}))
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL, registry
+}
+
+// bankWith returns a bank that has paid this often, and the instant after the last payment.
+func bankWith(t *testing.T, client tigerbeetle.Client, payments int) (psp pix.ISPB, until time.Time) {
+	t.Helper()
+	content := ownBanks()
+	openBooks(t, client, content)
+	for range payments {
+		id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+		write(t, client, ledger.AppendReserve(nil, id, content, 600))
+		write(t, client, ledger.AppendPost(nil, id, false))
+	}
+	_, until = lastInstant(t, client, content.Payer.ISPB)
+	return content.Payer.ISPB, until
+}
+
+// readDay reads a statement to its end, once the ledger's clock is past it.
+func readDay(t *testing.T, url string, psp pix.ISPB, until time.Time) (code int, text string, err error) {
+	t.Helper()
+	kit.Await(t, "the ledger's clock", func() (bool, string) {
+		var response *http.Response
+		response, err = http.Get(url + dayPath(psp, pix.DayOf(until.Add(-1)), until, "csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var read []byte
+		read, err = io.ReadAll(response.Body)
+		code, text = response.StatusCode, string(read)
+		return code != http.StatusConflict && !strings.Contains(text, "time is not known yet"), text
+	})
+	return code, text, err
+}
+
+// What the ledger's own balances contradict never looks like a statement: a short one is a problem,
+// a long one breaks off. Either is counted.
+func TestAWrongStatementIsNotWhole(t *testing.T) {
+	t.Parallel()
+	_, client := sharedLedger(t)
+	short, shortUntil := bankWith(t, client, 2)
+	long, longUntil := bankWith(t, client, 100) // a hold and a post each: several pages
+	loses := changedLedger{client, func(filter tb.AccountFilter, found []tb.Transfer) []tb.Transfer {
+		if last := len(found) - 1; last > 0 && last+1 < int(filter.Limit) { // the last page
+			return found[:last]
+		}
+		return found
+	}}
+	right, _ := serveDays(t, t.Context(), client, time.Hour)
+	wrong, registry := serveDays(t, t.Context(), loses, time.Hour)
+	for psp, until := range map[pix.ISPB]time.Time{short: shortUntil, long: longUntil} {
+		if code, text, err := readDay(t, right, psp, until); code != http.StatusOK || err != nil || !strings.Contains(text, "\nclosing,") {
+			t.Errorf("from the ledger as it is: %d %v %s", code, err, text)
+		}
+	}
+	if code, text, err := readDay(t, wrong, short, shortUntil); code != http.StatusInternalServerError || err != nil || !strings.Contains(text, "urn:liquida:problem:broken-law") {
+		t.Errorf("a short one without its last line: %d %v %s", code, err, text)
+	}
+	if code, text, err := readDay(t, wrong, long, longUntil); code != http.StatusOK || !errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(text, "closing,") {
+		t.Errorf("a long one without its last line: %d %v %s", code, err, text)
+	}
+	if count := counted(t, registry, "pix_producer_wrong_statements_total"); count != 2 {
+		t.Errorf("%v wrong statements are counted", count)
+	}
+}
+
+func counted(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
+
+// Whatever the ledger does, a statement ends with the service and with its time: with a problem
+// before its first part, with a broken connection after it. The first page comes before the second.
+func TestAStatementEndsWithTheService(t *testing.T) {
+	t.Parallel()
+	_, client := sharedLedger(t)
+	psp, until := bankWith(t, client, 100)
+	for _, c := range []struct {
+		name    string
+		silent  func(tb.AccountFilter) bool // the ledger does not answer these
+		longest time.Duration
+		begins  bool
+	}{
+		{"stopped at the first page", func(tb.AccountFilter) bool { return true }, time.Hour, false},
+		{"stopped at the second page", func(f tb.AccountFilter) bool {
+			return f.TimestampMin > uint64(pix.DayOf(until.Add(-1)).Begins().UnixNano())
+		}, time.Hour, true},
+		{"too long", func(tb.AccountFilter) bool { return true }, time.Second, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stopping, stop := context.WithCancel(t.Context())
+			defer stop()
+			asked, release := make(chan struct{}, 1), make(chan struct{})
+			url, _ := serveDays(t, stopping, changedLedger{client, func(filter tb.AccountFilter, found []tb.Transfer) []tb.Transfer {
+				if filter.TimestampMin > 0 && c.silent(filter) {
+					asked <- struct{}{}
+					<-release
+				}
+				return found
+			}}, c.longest)
+			defer close(release)
+			began := make(chan struct{}, 1)
+			go func() {
+				<-asked
+				if c.begins {
+					<-began
+				}
+				if c.longest == time.Hour {
+					stop()
+				}
+			}()
+			kit.Await(t, "the ledger's clock", func() (bool, string) {
+				response, err := http.Get(url + dayPath(psp, pix.DayOf(until.Add(-1)), until, "csv"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer response.Body.Close()
+				if c.begins && response.StatusCode == http.StatusOK {
+					row := make([]byte, 100)
+					if _, err := io.ReadFull(response.Body, row); err != nil || !strings.HasPrefix(string(row), "record,") {
+						t.Fatalf("%v %s", err, row)
+					}
+					began <- struct{}{}
+				}
+				text, err := io.ReadAll(response.Body)
+				switch {
+				case response.StatusCode == http.StatusConflict || strings.Contains(string(text), "time is not known yet"):
+					return false, string(text)
+				case c.begins && !errors.Is(err, io.ErrUnexpectedEOF):
+					t.Errorf("%s %v %s", response.Status, err, text)
+				case !c.begins && (response.StatusCode != http.StatusServiceUnavailable || err != nil || !strings.Contains(string(text), "cut short")):
+					t.Errorf("%s %v %s", response.Status, err, text)
+				}
+				return true, ""
+			})
+		})
 	}
 }

@@ -66,13 +66,6 @@ func New(stopping context.Context, config Config, ledger *query.Ledger, watcher 
 	return f
 }
 
-// bound returns a context that ends with the request, with the service, and after a time.
-func (f *Feed) bound(r *http.Request, longest time.Duration) (context.Context, func()) {
-	ctx, cancel := context.WithTimeout(r.Context(), longest)
-	stop := context.AfterFunc(f.stopping, cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
 // State is the state of a payment or a return.
 type State interface {
 	Reached() string
@@ -159,7 +152,7 @@ func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject S
 	defer f.waits.Free(caller)
 	web.NoReadDeadline(w)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(longest + f.config.WriteTimeout))
-	ctx, done := f.bound(r, longest)
+	ctx, done := web.Bound(r.Context(), f.stopping, longest)
 	defer done()
 	for end = range states(ctx, f, subject) {
 	}
@@ -218,7 +211,7 @@ func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subjec
 		return
 	}
 	defer f.streams.Free(caller)
-	ctx, done := f.bound(r, f.config.StreamTimeMax)
+	ctx, done := web.Bound(r.Context(), f.stopping, f.config.StreamTimeMax)
 	defer done()
 	events := web.StartEvents(w, f.config.WriteTimeout)
 	if events.KeepAlive("") != nil { // shows at once that the stream is open

@@ -39,7 +39,7 @@ func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer f.leave(follower)
-	ctx, done := f.bound(r, f.config.StreamTimeMax)
+	ctx, done := web.Bound(r.Context(), f.stopping, f.config.StreamTimeMax)
 	defer done()
 	s := &settlementStream{Feed: f, caller: caller, participant: participant, at: at, events: web.StartEvents(w, f.config.WriteTimeout)}
 	if s.events.KeepAlive(at.cursor()) != nil {

@@ -58,10 +58,10 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	}
 	kafka := publisher.Client()
 	defer kafka.Close()
-	ledger := query.New(config.Query, client, on.Now, pools, t)
+	watching, stopWatching := context.WithCancel(context.Background())
+	ledger := query.New(watching, config.Query, client, on.Now, pools, t)
 	defer ledger.Close()
 
-	watching, stopWatching := context.WithCancel(context.Background())
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	defer stopWatching()
@@ -103,15 +103,18 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	case <-ctx.Done():
 	}
 	stopping := time.Now()
-	bound, cancel := context.WithTimeout(context.Background(), config.ShutdownTimeout)
-	defer cancel()
 	t.Health.Report(runningNeed, errors.New("stopping"))
 	stopWatching()
 	watchers.Wait()
-	for _, stop := range []func(context.Context) error{server.Stop, publisher.Stop} {
-		if err := stop(bound); err != nil {
+	for _, step := range []struct {
+		stop   func(context.Context) error
+		within time.Duration // since stopping: callers that do not read leave time for what Kafka has not acknowledged
+	}{{server.Stop, config.ShutdownTimeout * 3 / 4}, {publisher.Stop, config.ShutdownTimeout}} {
+		bound, cancel := context.WithDeadline(context.Background(), stopping.Add(step.within))
+		if err := step.stop(bound); err != nil {
 			t.Log.Warn("stopped with work left", zap.Error(err))
 		}
+		cancel()
 	}
 	t.Log.Info("stopped", zap.NamedError("because_of", errors.Join(failure, context.Cause(ctx))), zap.Duration("took", time.Since(stopping)))
 	return failure

@@ -25,7 +25,7 @@ func (r route) permits(who access.Caller, request *http.Request) *web.Problem {
 // handler serves the API and its description. It admits callers and counts responses.
 func handler(api []route, control *access.Control, registry prometheus.Registerer) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "pix_producer_requests_total", Help: "HTTP requests answered, by route and HTTP status.",
+		Name: "pix_producer_requests_total", Help: "HTTP requests answered, by route and HTTP status; broken: the connection broke before the end of the response.",
 	}, []string{"route", "status"})
 	acceptSeconds := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "pix_producer_accept_seconds", Help: "Time from the request of a payment or return to the response that Kafka has acknowledged it (202 only).",
@@ -45,7 +45,8 @@ func handler(api []route, control *access.Control, registry prometheus.Registere
 			inFlight.Inc()
 			defer inFlight.Dec()
 			started := time.Now()
-			response := &statusWriter{ResponseWriter: w}
+			response, status := &statusWriter{ResponseWriter: w}, "broken" // if the handler panics
+			defer func() { requests.WithLabelValues(pattern, status).Inc() }()
 			who, problem := control.Admit(r)
 			if problem == nil {
 				problem = web.Known(response, r, who.Name())
@@ -58,7 +59,7 @@ func handler(api []route, control *access.Control, registry prometheus.Registere
 			} else {
 				route.handler(response, access.With(r, who))
 			}
-			requests.WithLabelValues(pattern, strconv.Itoa(response.status)).Inc()
+			status = strconv.Itoa(response.status)
 			if response.status == http.StatusAccepted && !response.waited() {
 				acceptSeconds.Observe(time.Since(started).Seconds())
 			}

@@ -78,7 +78,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 		{
 			method: "GET", path: "/v1/payments/{endToEndId}/events", handler: feed.PaymentEvents, permission: access.DecidedInside, lasts: true, id: "paymentEvents",
 			summary:     "The states of a payment as they come",
-			description: "Server-sent events named state. The data is that of GET /v1/payments/{endToEndId}, without returns, and the status may be unknown. The stream ends after settled or rejected.",
+			description: "Server-sent events named state. The data is that of GET /v1/payments/{endToEndId}, and the status may be unknown. The stream ends after settled or rejected.",
 			responses:   map[int]message{http.StatusOK: {"Events. The data of each is a PaymentState.", asEvents, exampleEvent("settled", "state", exampleState)}},
 			problems:    []int{422, 429, 503},
 		},
@@ -151,7 +151,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			parameters: []string{"format", "until"},
 			responses:  map[int]message{http.StatusOK: {"The statement.", asJSON, exampleDay}},
 			others:     []message{{"", "text/csv", exampleDayCSV}, {"", "application/xml", exampleDayCamt}},
-			problems:   []int{404, 409, 422, 429, 503},
+			problems:   []int{404, 409, 422, 429, 500, 503, 505},
 		},
 	}
 }

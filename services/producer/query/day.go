@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/big"
 	"net/http"
 	"slices"
 	"strconv"
@@ -96,7 +95,7 @@ func dayRequestOf(r *http.Request) (q dayRequest, problem *web.Problem) {
 	name := cmp.Or(values.Get("format"), "json")
 	format, known := dayFormats[name]
 	if !known {
-		return q, wrong("format", name, "there is none of this name")
+		return q, wrong("format", name, "it must be json, csv or camt053")
 	}
 	q.format = format
 	return q, nil
@@ -105,6 +104,11 @@ func dayRequestOf(r *http.Request) (q dayRequest, problem *web.Problem) {
 // DayStatement serves GET /v1/participants/{ispb}/statements/{day}. It sends the lines as it reads
 // them: a day may have millions.
 func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) {
+	if !r.ProtoAtLeast(1, 1) {
+		(&web.Problem{Type: web.Kind("http-version"), Title: "HTTP version not supported", Status: http.StatusHTTPVersionNotSupported,
+			Detail: "before HTTP/1.1 a response that breaks off looks whole: use HTTP/1.1; a proxy may have to be told to"}).Write(w)
+		return
+	}
 	q, problem := dayRequestOf(r)
 	caller := access.Of(r).Name()
 	if problem == nil {
@@ -115,32 +119,44 @@ func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer l.days.Free(caller)
-	balances, problem := l.dayBalances(r.Context(), q)
+	ctx, done := web.Bound(r.Context(), l.stopping, l.config.DayTimeMax)
+	defer done()
+	response := &patient{ctx: ctx, to: w, control: http.NewResponseController(w)}
+	balances, problem := l.dayBalances(ctx, q)
+	if problem == nil {
+		web.NoReadDeadline(w)
+		w.Header().Set("Content-Type", q.format.mediaType)
+		w.Header().Set("Cache-Control", "no-store")
+		problem = l.sendDay(ctx, balances, q.format, response)
+	}
+	if problem != nil && response.began {
+		panic(http.ErrAbortHandler) // a broken connection, not the end of a response
+	}
 	if problem != nil {
+		_ = response.control.SetWriteDeadline(time.Now().Add(dayWriteTimeout)) // an error means that there is no deadline
 		problem.Write(w)
-		return
 	}
-	web.NoReadDeadline(w)
-	w.Header().Set("Content-Type", q.format.mediaType)
-	w.Header().Set("Cache-Control", "no-store")
-	to := bufio.NewWriterSize(patient{w, http.NewResponseController(w)}, 64<<10)
-	if err := l.sendDay(r.Context(), balances, q.format.write(to)); err == nil && to.Flush() == nil {
-		return
-	} else if err != nil && r.Context().Err() == nil {
-		l.log.Error("a statement of a day ends before its end", zap.String("participant", balances.Participant), zap.String("day", balances.Day), zap.Error(err))
-	}
-	panic(http.ErrAbortHandler) // a broken connection, not the end of a response
 }
 
 // patient gives a client time for each part of a response, instead of for all of it.
 type patient struct {
-	http.ResponseWriter
+	ctx     context.Context
+	to      http.ResponseWriter
 	control *http.ResponseController
+	began   bool
 }
 
-func (p patient) Write(text []byte) (int, error) {
-	_ = p.control.SetWriteDeadline(time.Now().Add(dayWriteTimeout)) // an error means that there is no deadline
-	return p.ResponseWriter.Write(text)
+func (p *patient) Write(text []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
+	p.began = true
+	deadline := time.Now().Add(dayWriteTimeout)
+	if ends, bounded := p.ctx.Deadline(); bounded && ends.Before(deadline) {
+		deadline = ends
+	}
+	_ = p.control.SetWriteDeadline(deadline) // an error means that there is no deadline
+	return p.to.Write(text)
 }
 
 const dayWriteTimeout = 10 * time.Second
@@ -162,7 +178,7 @@ func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *w
 		return DayBalances{}, &web.Problem{Type: web.Kind("unknown-day"), Title: "Unknown day", Status: http.StatusNotFound, Field: "day", Value: q.day.String(),
 			Detail: fmt.Sprintf("the reserve was opened at %s: the first day is %v", instant(opened), pix.DayOf(opened))}
 	}
-	if problem := l.over(q); problem != nil {
+	if problem := l.unfinished(q); problem != nil {
 		return DayBalances{}, problem
 	}
 	b := DayBalances{Participant: string(q.psp), Day: q.day.String(), From: q.day.Begins(), To: q.to}
@@ -174,14 +190,14 @@ func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *w
 	if problem != nil {
 		return b, problem
 	}
-	b.OpeningCentavos, b.ClosingCentavos = less(opening.CreditsPosted, opening.DebitsPosted), less(closing.CreditsPosted, closing.DebitsPosted)
-	b.CreditCentavos, b.DebitCentavos = less(closing.CreditsPosted, opening.CreditsPosted), less(closing.DebitsPosted, opening.DebitsPosted)
+	b.OpeningCentavos, b.ClosingCentavos = ledger.Less(opening.CreditsPosted, opening.DebitsPosted), ledger.Less(closing.CreditsPosted, closing.DebitsPosted)
+	b.CreditCentavos, b.DebitCentavos = ledger.Less(closing.CreditsPosted, opening.CreditsPosted), ledger.Less(closing.DebitsPosted, opening.DebitsPosted)
 	return b, nil
 }
 
-// over returns nil if the ledger's own clock has passed the end of what is asked for. Its
-// timestamps only grow, so nothing can be added then; a clock of ours proves nothing.
-func (l *Ledger) over(q dayRequest) *web.Problem {
+// unfinished returns a problem until the ledger's own clock has passed the end of what is asked
+// for. Its timestamps only grow, so nothing can be added then; a clock of ours proves nothing.
+func (l *Ledger) unfinished(q dayRequest) *web.Problem {
 	probe := l.clock.Load()
 	if probe == nil {
 		return &web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger's time is not known yet", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
@@ -191,22 +207,15 @@ func (l *Ledger) over(q dayRequest) *web.Problem {
 		return nil
 	}
 	return &web.Problem{Type: web.Kind("unfinished-day"), Title: "The day is not over", Status: http.StatusConflict, Field: "day", Value: q.day.String(),
-		Rule: "a day that is over by the ledger's clock", RetryAfter: q.to.Sub(probe.At) + time.Second,
+		Rule: "a day that is over by the ledger's clock", RetryAfter: min(q.to.Sub(probe.At), dayRetryMax) + time.Second,
 		Detail: fmt.Sprintf("what is asked for ends at %s (%v ends at midnight in São Paulo), and the ledger's clock says %s: ask again after that, or for a part of the day with until",
 			instant(q.to), q.day, instant(probe.At))}
 }
 
-func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+// dayRetryMax bounds Retry-After: a day may be thousands of years away.
+const dayRetryMax = 24 * time.Hour
 
-// less returns a - b. It panics where the result does not fit: no money moves that much in a day.
-func less(a, b tb.Uint128) int64 {
-	minuend, subtrahend := a.BigInt(), b.BigInt()
-	result := new(big.Int).Sub(&minuend, &subtrahend)
-	if !result.IsInt64() {
-		panic(fmt.Sprintf("%v less %v does not fit 64 bits", a, b))
-	}
-	return result.Int64()
-}
+func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // balanceBefore returns an account as it was before an instant.
 func (l *Ledger) balanceBefore(ctx context.Context, id ledger.AccountID, before time.Time) (tb.AccountBalance, *web.Problem) {
@@ -219,14 +228,14 @@ func (l *Ledger) balanceBefore(ctx context.Context, id ledger.AccountID, before 
 	return found[0], nil
 }
 
-// inTurn asks one question of all statements of days at a time. However many callers read, the
-// ledger has at most one such question between two requests of the engines, and while it is away
-// one waits. A statement waits as long as its client does: what has begun cannot be refused.
+// inTurn sends one question at a time for all statements of days together. However many callers
+// read, at most one such question waits in the ledger, so the engines' requests wait for one page
+// at most. It has no timeout, because a statement that has begun cannot be refused: ctx bounds it.
 func inTurn[O any](ctx context.Context, l *Ledger, ask func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ledgerAway(l.config.Timeout)
+		return nil, l.cutShort()
 	}
 	result := make(chan []O, 1)
 	go func() {
@@ -242,12 +251,21 @@ func inTurn[O any](ctx context.Context, l *Ledger, ask func(tigerbeetle.Client) 
 	case found := <-result:
 		return found, nil
 	case <-ctx.Done():
-		return nil, ledgerAway(l.config.Timeout)
+		return nil, l.cutShort()
 	}
 }
 
+// cutShort is the response to a statement that ended before its first part.
+func (l *Ledger) cutShort() *web.Problem {
+	return &web.Problem{Type: web.Kind("ledger-away"), Title: "The statement was cut short", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		Detail: fmt.Sprintf("the ledger did not answer within DAY_STATEMENT_TIME_MAX (%v), or this producer stops: ask again later", l.config.DayTimeMax)}
+}
+
 // sendDay writes a statement page by page, and proves it: its lines sum up to the ledger's balances.
-func (l *Ledger) sendDay(ctx context.Context, balances DayBalances, to dayWriter) error {
+// It flushes each page that others follow; one page that fits the buffer is proved before it is sent.
+func (l *Ledger) sendDay(ctx context.Context, balances DayBalances, format dayFormat, response *patient) *web.Problem {
+	text := bufio.NewWriterSize(response, 64<<10)
+	to := format.write(text)
 	to.begin(balances)
 	psp := pix.ISPB(balances.Participant)
 	filter := tb.AccountFilter{AccountID: ledger.ReserveAccount(psp), Limit: uint32(l.config.IDsMax),
@@ -257,25 +275,34 @@ func (l *Ledger) sendDay(ctx context.Context, balances DayBalances, to dayWriter
 	for {
 		found, problem := inTurn(ctx, l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.GetAccountTransfers(filter) })
 		if problem != nil {
-			return fmt.Errorf("the ledger was asked for lines after %d: %s", filter.TimestampMin, problem.Detail)
+			return problem
 		}
 		for i := range found {
 			if line, moved := dayLineOf(&found[i], filter.AccountID); moved {
 				sums.add(&line)
-				if err := to.line(line); err != nil {
-					return err
+				if to.line(line) != nil {
+					return l.cutShort()
 				}
 			}
 		}
 		if len(found) < int(filter.Limit) {
 			break
 		}
+		if text.Flush() != nil || response.control.Flush() != nil { // a client gives up after a silence
+			return l.cutShort()
+		}
 		filter.TimestampMin = found[len(found)-1].Timestamp + 1
 	}
 	if err := sums.prove(balances); err != nil {
-		return err
+		l.wrongDays.Inc()
+		l.log.Error("a statement of a day is wrong", zap.String("participant", balances.Participant), zap.String("day", balances.Day), zap.Error(err))
+		return &web.Problem{Type: web.Kind("broken-law"), Title: "The statement is wrong", Status: http.StatusInternalServerError,
+			Detail: "its lines do not lead to the ledger's own balances, so it is not sent: tell the operator; asking again does not help"}
 	}
-	return to.end(balances, sums.sorted())
+	if to.end(balances, sums.sorted()) != nil || text.Flush() != nil {
+		return l.cutShort()
+	}
+	return nil
 }
 
 // dayLineOf returns the line of a transfer, if it moved the reserve: holds and their releases do

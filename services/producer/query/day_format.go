@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // dayFormat is a format of statements of days.
@@ -99,7 +101,10 @@ func (c *dayCSV) end(b DayBalances, sums []DaySum) error {
 type dayCamt struct{ to *bufio.Writer }
 
 func (c *dayCamt) begin(b DayBalances) {
-	id := b.Participant + "-" + b.Day
+	id, closing := b.Participant+"-"+b.Day, "CLBD"
+	if day, err := pix.ParseDay(b.Day); err == nil && b.To.Before(day.Next().Begins()) { // a part of the day
+		id, closing = fmt.Sprintf("%s-%d", id, b.To.Sub(b.From)), "ITBD" // at most 35 characters, as in ISO 20022
+	}
 	fmt.Fprintf(c.to, `<?xml version="1.0" encoding="UTF-8"?>
 <Document><BkToCstmrStmt>
 <GrpHdr><MsgId>%[1]s</MsgId><CreDtTm>%[4]s</CreDtTm></GrpHdr>
@@ -109,7 +114,7 @@ func (c *dayCamt) begin(b DayBalances) {
 	for _, balance := range []struct {
 		kind     string
 		centavos int64
-	}{{"OPBD", b.OpeningCentavos}, {"CLBD", b.ClosingCentavos}} {
+	}{{"OPBD", b.OpeningCentavos}, {closing, b.ClosingCentavos}} {
 		fmt.Fprintf(c.to, "<Bal><Tp><CdOrPrtry><Cd>%s</Cd></CdOrPrtry></Tp><Amt Ccy=\"BRL\">%s</Amt><CdtDbtInd>CRDT</CdtDbtInd><Dt><Dt>%s</Dt></Dt></Bal>\n",
 			balance.kind, inReais(balance.centavos), b.Day)
 	}

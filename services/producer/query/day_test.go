@@ -65,6 +65,23 @@ closing,2026-01-03T03:00:00Z,,,,,,935,2
 	}
 }
 
+// Two parts of a day and the day itself are three statements.
+func TestAPartOfADayHasItsOwnId(t *testing.T) {
+	begins := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	for to, want := range map[time.Time][2]string{
+		begins.Add(24 * time.Hour):             {">10000001-2026-01-02<", "CLBD"},
+		begins.Add(24*time.Hour - 1):           {">10000001-2026-01-02-86399999999999<", "ITBD"},
+		begins.Add(time.Hour + 30*time.Minute): {">10000001-2026-01-02-5400000000000<", "ITBD"},
+	} {
+		var text bytes.Buffer
+		w := bufio.NewWriter(&text)
+		dayFormats["camt053"].write(w).begin(DayBalances{Participant: "10000001", Day: "2026-01-02", From: begins, To: to})
+		if w.Flush() != nil || strings.Count(text.String(), want[0]) != 2 || strings.Count(text.String(), "<Cd>"+want[1]+"</Cd>") != 1 || strings.Count(text.String(), "BD</Cd>") != 2 {
+			t.Errorf("until %v: %s", to, text.String())
+		}
+	}
+}
+
 // The ledger cannot be made to contradict itself: here lines are lost, doubled and changed.
 func TestAStatementThatDoesNotSumUpIsNoStatement(t *testing.T) {
 	balances := DayBalances{OpeningCentavos: 1000, CreditCentavos: 70, DebitCentavos: 30, ClosingCentavos: 1040}

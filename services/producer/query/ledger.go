@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"go.uber.org/zap"
@@ -30,6 +31,7 @@ type Config struct {
 	QueriesInFlightMax int           `env:"LEDGER_QUERIES_IN_FLIGHT_MAX" envDefault:"64" range:"1 to 10000" help:"statements and lists that wait for the ledger; above it the response is 429"`
 	PageMax            int           `env:"PAGE_MAX" envDefault:"1000" range:"1 to 8188" help:"lines in one page of a statement or list; below LEDGER_LOOKUP_IDS_MAX"`
 	DaysMax            int           `env:"DAY_STATEMENTS_MAX" envDefault:"16" range:"1 to 1000" help:"statements of days that are sent at the same time; above it the response is 429. All of them ask the ledger one question at a time"`
+	DayTimeMax         time.Duration `env:"DAY_STATEMENT_TIME_MAX" envDefault:"1h" range:"1s to 24h" help:"for the statement of a day from its request to its end; then the connection breaks, or the response is 503 if nothing was sent"`
 	ClockTolerance     time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" range:"100ms to 10s" help:"greatest difference to the ledger's clock; with more the producer is not ready and takes no payments and returns"`
 }
 
@@ -52,6 +54,8 @@ type Ledger struct {
 	queries   *web.Pool     // a permit for each query that the ledger has not answered
 	days      *web.Pool     // a permit for each statement of a day that is sent
 	turn      chan struct{} // holds the question of the statement of a day that is asked
+	wrongDays prometheus.Counter
+	stopping  context.Context // ends when the service begins to stop
 	log       *zap.Logger
 	failures  chan error
 	funded    atomic.Pointer[sandbox.Population] // nil until the marker was seen; it never changes
@@ -61,10 +65,13 @@ type Ledger struct {
 	watched    func()
 }
 
-// New does not wait for the ledger. now is the wall clock, which is compared with the ledger's.
-func New(config Config, client tigerbeetle.Client, now func() time.Time, pools *web.Pools, t *telemetry.Telemetry) *Ledger {
-	l := &Ledger{config: config, client: client, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax),
+// New does not wait for the ledger. Statements of days end with stopping. now is the wall clock, which is compared with the ledger's.
+func New(stopping context.Context, config Config, client tigerbeetle.Client, now func() time.Time, pools *web.Pools, t *telemetry.Telemetry) *Ledger {
+	l := &Ledger{stopping: stopping, config: config, client: client, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax),
 		days: pools.Pool("day statements", "DAY_STATEMENTS_MAX", config.DaysMax), turn: make(chan struct{}, 1), log: t.Log, firstWatch: make(chan struct{})}
+	l.wrongDays = prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_wrong_statements_total",
+		Help: "Statements of days whose lines do not lead to the ledger's own balances; not 0 is a breach."})
+	t.Registry.MustRegister(l.wrongDays)
 	l.watched = sync.OnceFunc(func() { close(l.firstWatch) })
 	batch := ledger.BatchConfig{EventsMax: config.IDsMax, Pause: config.LookupPause}
 	l.transfers = newLookups[tb.Transfer](config, pools, "payment look-ups")

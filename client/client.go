@@ -39,6 +39,8 @@ type Client struct {
 	// try is always made. Default 30 s.
 	RetryFor time.Duration
 
+	silence time.Duration // longest between two parts of a statement of a day
+
 	base *url.URL
 	key  string
 	http *http.Client
@@ -52,7 +54,7 @@ func New(address, key string) (*Client, error) {
 		return nil, fmt.Errorf("the address of the API is %q: it must be like %s", address, DefaultURL)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	return &Client{Timeout: 10 * time.Second, RetryFor: 30 * time.Second, base: base, key: key, http: &http.Client{
+	return &Client{Timeout: 10 * time.Second, RetryFor: 30 * time.Second, silence: silenceMax, base: base, key: key, http: &http.Client{
 		Transport: transport,
 		// The API never redirects, and a payment must not go anywhere else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -276,9 +278,13 @@ func problemOf(response *http.Response, text []byte) error {
 	return problem
 }
 
-// TryAgain reports whether a retry may help: there was no response, or 429, or 5xx.
+// TryAgain reports whether a retry may help: there was no response, or 429, or 5xx. It does not
+// help with a statement that the ledger contradicts, nor with a wrong version of HTTP.
 func TryAgain(err error) bool {
 	if problem := new(Problem); errors.As(err, &problem) {
+		if problem.Type == "urn:liquida:problem:broken-law" || problem.Status == http.StatusHTTPVersionNotSupported {
+			return false
+		}
 		return problem.Status == http.StatusTooManyRequests || problem.Status >= 500
 	}
 	return errors.As(err, new(*Unanswered))

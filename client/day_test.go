@@ -31,8 +31,11 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 			}
 			fmt.Fprint(w, "begin ")
 			flush(w)
-			fmt.Fprint(w, "end")
-		}, "begin end", 2, true, false, false},
+			fmt.Fprint(w, "\nclosing,2\n")
+		}, "begin \nclosing,2\n", 2, true, false, false},
+		{"cut off, as a proxy may show it", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "begin\nline,1\n") }, "begin\nline,1\n", 1, false, true, false},
+		{"cut off in its last row", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "begin\nclosing,") }, "begin\nclosing,", 1, false, true, false},
+		{"wrong", func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusInternalServerError, "broken-law") }, "", 1, false, false, false},
 		{"broken off", func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "begin ")
 			flush(w)
@@ -56,7 +59,7 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 				c.answer(w, r)
 			})
 			if c.name == "stalled" {
-				api.Timeout = 3 * time.Second
+				api.silence = 3 * time.Second
 			}
 			var text bytes.Buffer
 			err := api.CopyDay(t.Context(), Day{Participant: "10000001", Day: "2026-01-02", Until: "2026-01-02T12:00:00Z", Format: "csv"}, &text)
@@ -67,5 +70,29 @@ func TestAStatementIsWholeOrAnError(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// The ledger may take longer for the first part than the connection may for the request.
+func TestAStatementMayBeginLate(t *testing.T) {
+	api := at(t, "", func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(2 * time.Second)
+		fmt.Fprint(w, "closing,\n")
+	})
+	api.Timeout = time.Second
+	if err := api.CopyDay(t.Context(), Day{Participant: "10000001", Day: "2026-01-02", Format: "csv"}, new(bytes.Buffer)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEachFormatHasItsEnd(t *testing.T) {
+	for format, texts := range map[string]struct{ whole, cut string }{
+		"csv":     {"record\nclosing,2026-01-03T03:00:00Z,,,,,,935,2\n", "record\nsum,,,,10000002,debit,105,,1\n"},
+		"json":    {"{\"lines\":[],\n\"counterparties\":[]}\n", "{\"lines\":[\n{}"},
+		"camt053": {"<Document></Document>\n", "<Document></Stmt>\n"},
+	} {
+		if !dayEnds[format].MatchString(texts.whole) || dayEnds[format].MatchString(texts.cut) {
+			t.Errorf("%s: %q or %q is taken for what it is not", format, texts.whole, texts.cut)
+		}
 	}
 }

@@ -62,7 +62,7 @@ type PaymentState struct {
 	Payer          *Account   `json:"payer,omitempty"`
 	Payee          *Account   `json:"payee,omitempty"`
 	Legs           []Leg      `json:"legs,omitempty"`
-	// Only from Payment: the amount given back, and every return for which money is or was held.
+	// The amount given back, and every return for which money is or was held.
 	ReturnedCentavos int64           `json:"returned_centavos,omitempty"`
 	Returns          []PaymentReturn `json:"returns,omitempty"`
 }

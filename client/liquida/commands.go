@@ -345,16 +345,19 @@ the statement broke off: run the same again.`,
 				if len(arguments) > 0 {
 					return errors.New("give an ACCOUNT or --participant and --day, not both")
 				}
-				if o.json {
+				if o.json && !command.Flags().Changed("format") {
 					format = "json"
 				}
-				if err := cmp.Or(day.check(), checkFormat(format)); err != nil {
+				if o.json && format != "json" {
+					return fmt.Errorf("--format is %s: with --json it must be json", format)
+				}
+				if err := cmp.Or(not(command, "limit"), day.check(), checkFormat(format)); err != nil {
 					return err
 				}
 				return o.printDay(command.Context(), day, format, output)
 			}
 			account, err := client.ParseAccount(arguments[0])
-			if err != nil {
+			if err := cmp.Or(err, not(command, "until"), not(command, "format"), not(command, "output")); err != nil {
 				return err
 			}
 			if limit < 1 {
@@ -380,6 +383,14 @@ the statement broke off: run the same again.`,
 	command.Flags().StringVar(&format, "format", dayFormats[0], "of a day: "+strings.Join(dayFormats, ", "))
 	command.Flags().StringVar(&output, "output", "", "file for the statement of a day; empty: standard output")
 	return command
+}
+
+// not returns an error if a flag is set that only the other form of the command has.
+func not(command *cobra.Command, flag string) error {
+	if command.Flags().Changed(flag) {
+		return fmt.Errorf("--%s: not with these arguments", flag)
+	}
+	return nil
 }
 
 func participantsCommand(o *options) *cobra.Command {

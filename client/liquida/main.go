@@ -21,6 +21,7 @@ const (
 	exitNot      = 1
 	exitBadUsage = 2
 	exitUnknown  = 3
+	exitFailed   = 4
 )
 
 const long = `liquida pays, reads and follows payments over the HTTP API of Liquida.
@@ -33,7 +34,8 @@ Exit codes:
   0  settled, or done
   1  rejected, refused, not found, or books that do not agree
   2  bad usage; nothing was sent
-  3  unknown (yet), or no response: run the same again, pay with the same --id`
+  3  unknown (yet), or no response: run the same again, pay with the same --id
+  4  reconcile failed: it says nothing about the book`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -67,11 +69,18 @@ func run(ctx context.Context, arguments []string) int {
 	switch {
 	case err == nil:
 		return exitDone
+	case errors.As(err, new(*notCompared)):
+		return exitFailed
 	case !o.started:
 		fmt.Fprintf(os.Stderr, "See %s --help.\n", command.CommandPath())
 		return exitBadUsage
-	case errors.As(err, new(*openOutcome)), client.TryAgain(err), ctx.Err() != nil:
+	case unknown(ctx, err):
 		return exitUnknown
 	}
 	return exitNot
+}
+
+// unknown reports whether the same command may find more when it is run again.
+func unknown(ctx context.Context, err error) bool {
+	return errors.As(err, new(*openOutcome)) || client.TryAgain(err) || ctx.Err() != nil
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,12 +37,12 @@ func reconcileCommand(o *options) *cobra.Command {
 		Use: "reconcile --book FILE --participant ISPB --day DAY", Short: "Compare a bank's own book with the ledger", Args: cobra.NoArgs,
 		Long: `Compare a bank's own book of a day, or of the days from --day to --last-day, with the ledger,
 and print each difference once: missing-here (the ledger has it, the book does not),
-missing-there, other-amount, other-state. The book is a CSV with the columns id (EndToEndId,
-return's id, or the id in the statement), direction (credit or debit), amount_centavos and state
-(settled or rejected), in any order, and others that are ignored. Payments within the bank move
-no reserve and are not in it.
+missing-there, other-amount, other-state, twice-here (the book says more than once that it
+settled). The book is a CSV with the columns id (EndToEndId, return's id, or the id in the
+statement), direction (credit or debit), amount_centavos and state (settled or rejected), in any
+order, and others that are ignored. Payments within the bank move no reserve and are not in it.
 Exit codes: 0 no difference, 1 differences, 2 bad usage or a book that cannot be read, 3 the day
-is not over, or no response.`,
+is not over, no response, or a statement that broke off, 4 it failed: refused, or a full disk.`,
 		Example: "  liquida reconcile --book book.csv --participant 10000001 --day 2026-11-22",
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := r.of.check(); err != nil {
@@ -52,7 +53,7 @@ is not over, or no response.`,
 			if err != nil || last.Begins().Before(first.Begins()) {
 				return fmt.Errorf("--last-day %q: it must be a day, not before --day %s", r.last, r.of.day)
 			}
-			return r.run(command.Context(), first, last)
+			return failed(command.Context(), r.run(command.Context(), first, last))
 		},
 	}
 	r.of.add(command)
@@ -73,6 +74,25 @@ type reconciliation struct {
 	asked       int
 }
 
+// differences is the error of a book that differs from the ledger.
+type differences struct{ error }
+
+// notCompared is the error of a comparison that failed: it says nothing about the book.
+type notCompared struct{ error }
+
+func (e *notCompared) Unwrap() error { return e.error }
+
+// failed returns an error of a comparison as the kind that decides the exit code.
+func failed(ctx context.Context, err error) error {
+	if err == nil || errors.As(err, new(*differences)) || errors.As(err, new(*badBook)) || unknown(ctx, err) {
+		return err
+	}
+	return &notCompared{err}
+}
+
+// badBook is the error of a book that cannot be read.
+type badBook struct{ error }
+
 // difference is something that only one side says.
 type difference struct {
 	Kind  string `json:"kind"`
@@ -86,7 +106,8 @@ type entry struct {
 	id       string
 	centavos int64 // negative: a debit
 	state    string
-	place    string // the line of the book, or when the ledger moved it
+	place    string // the lines of the book, or when the ledger moved it
+	twice    bool   // in the book
 }
 
 func (e entry) String() string {
@@ -119,7 +140,7 @@ func (r *reconciliation) run(ctx context.Context, first, last pix.Day) (err erro
 	}
 	book, err := os.Open(r.book)
 	if err != nil {
-		return fmt.Errorf("--book: %w", err)
+		return &badBook{fmt.Errorf("--book: %w", err)}
 	}
 	defer book.Close()
 	if err := r.readBook(book); err != nil {
@@ -146,7 +167,7 @@ func (r *reconciliation) run(ctx context.Context, first, last pix.Day) (err erro
 	}
 	said := fmt.Sprintf("%d entries in the book, %d in the ledger", r.here, r.there)
 	if r.differences > 0 {
-		return fmt.Errorf("differences: %d; %s", r.differences, said)
+		return &differences{fmt.Errorf("differences: %d; %s", r.differences, said)}
 	}
 	fmt.Fprintf(os.Stderr, "no difference; %s\n", said)
 	return nil
@@ -162,12 +183,12 @@ func (r *reconciliation) readBook(from io.Reader) error {
 	rows.ReuseRecord = true
 	header, err := rows.Read()
 	if err != nil {
-		return fmt.Errorf("it has no header: %w", err)
+		return &badBook{fmt.Errorf("it has no header: %w", err)}
 	}
 	var places [4]int
 	for i, name := range bookColumns {
 		if places[i] = slices.Index(header, name); places[i] < 0 {
-			return fmt.Errorf("the header is %q: it must name %s", strings.Join(header, ","), strings.Join(bookColumns, ", "))
+			return &badBook{fmt.Errorf("the header is %q: it must name %s", strings.Join(header, ","), strings.Join(bookColumns, ", "))}
 		}
 	}
 	for {
@@ -176,11 +197,11 @@ func (r *reconciliation) readBook(from io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return err
+			return &badBook{err}
 		}
 		line, _ := rows.FieldPos(0)
 		wrong := func(column int, rule string) error {
-			return fmt.Errorf("line %d: %s is %q: it must be %s", line, bookColumns[column], row[places[column]], rule)
+			return &badBook{fmt.Errorf("line %d: %s is %q: it must be %s", line, bookColumns[column], row[places[column]], rule)}
 		}
 		e := entry{id: strings.Clone(row[places[0]]), state: strings.Clone(row[places[3]]), place: "line " + strconv.Itoa(line)}
 		if _, err := pix.ParsePaymentOrReturnID(e.id); err != nil && !transferID.MatchString(e.id) {
@@ -281,19 +302,18 @@ func (r *reconciliation) compare(ctx context.Context, p *part) error {
 		e.centavos, _ = strconv.ParseInt(fields[2], 10, 64) // it was written as a number
 		other, found := book[e.id]
 		switch {
-		case fields[0] == "here" && found:
-			r.tell(difference{"missing-there", e.id, e.String(), "the book has it already: " + other.place})
+		case fields[0] == "here" && found && e.state == client.Rejected: // it moved nothing
+		case fields[0] == "here" && found && other.state == client.Settled:
+			other.place += " and " + e.String()
+			other.twice = true
+			book[e.id] = other
 		case fields[0] == "here":
 			book[e.id] = e
-		case !found:
-			r.tell(difference{"missing-here", e.id, "", e.String()})
 		default:
-			if other.state != e.state {
-				r.tell(difference{"other-state", e.id, other.String(), e.String()})
-			} else if other.centavos != e.centavos {
-				r.tell(difference{"other-amount", e.id, other.String(), e.String()})
-			}
 			delete(book, e.id)
+			if err := r.tell(compared(other, e)); err != nil {
+				return err
+			}
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -311,29 +331,53 @@ func (r *reconciliation) compare(ctx context.Context, p *part) error {
 		if err != nil {
 			return err
 		}
-		r.tell(d)
+		if err := r.tell(d); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// missingThere tells what became of a payment or return that the book says is settled and the
-// statement does not have.
+// compared returns how the book's entry differs from the statement's. The first is empty if the
+// book has none.
+func compared(here, there entry) difference {
+	d := difference{ID: there.id, Here: here.String(), There: there.String()}
+	switch {
+	case here.id == "":
+		d.Kind, d.Here = "missing-here", ""
+	case here.twice:
+		d.Kind = "twice-here"
+	case here.state != there.state:
+		d.Kind = "other-state"
+	case here.centavos != there.centavos:
+		d.Kind = "other-amount"
+	}
+	return d
+}
+
+// missingThere returns the difference of an entry that is settled in the book and not in the
+// statement, with what became of the payment or return.
 func (r *reconciliation) missingThere(ctx context.Context, e entry) (difference, error) {
 	d := difference{Kind: "missing-there", ID: e.id, Here: e.String()}
+	if e.twice {
+		d.Kind = "twice-here"
+	}
 	if r.asked++; r.asked > asksMax || transferID.MatchString(e.id) {
 		return d, nil
 	}
 	var s outcome
 	var payer, payee *client.Account
+	var decidedAt *time.Time
 	var err error
+	what := "payment"
 	if _, notReturn := pix.ParseReturnID(e.id); notReturn == nil {
 		var state client.ReturnState
 		state, err = r.api.Return(ctx, e.id)
-		s, payer, payee = returnOutcome(state), state.Payer, state.Payee
+		s, payer, payee, decidedAt, what = returnOutcome(state), state.Payer, state.Payee, state.DecidedAt, "return"
 	} else {
 		var state client.PaymentState
 		state, err = r.api.Payment(ctx, e.id)
-		s, payer, payee = paymentOutcome(state), state.Payer, state.Payee
+		s, payer, payee, decidedAt = paymentOutcome(state), state.Payer, state.Payee, state.DecidedAt
 	}
 	problem := new(client.Problem)
 	switch {
@@ -341,19 +385,27 @@ func (r *reconciliation) missingThere(ctx context.Context, e entry) (difference,
 		return d, nil // the ledger does not know it, or it is another bank's
 	case err != nil:
 		return d, err
-	case s.status != client.Settled:
+	case payer != nil && payee != nil && payer.ISPB != r.of.participant && payee.ISPB != r.of.participant:
+		d.There = fmt.Sprintf("a %s between %s and %s", what, payer.ISPB, payee.ISPB)
+	case s.status != client.Settled && !e.twice:
 		d.Kind, d.There = "other-state", strings.TrimSpace(s.status+" "+s.reason)
+	case s.status != client.Settled:
+		d.There = strings.TrimSpace(s.status + " " + s.reason)
 	case payer != nil && payee != nil && payer.ISPB == payee.ISPB:
 		d.There = "settled within the bank: it moved no reserve"
-	default:
-		d.There = "settled on another day"
+	case decidedAt != nil:
+		d.There = "settled at " + decidedAt.Format(time.RFC3339Nano)
 	}
 	return d, nil
 }
 
-func (r *reconciliation) tell(d difference) {
+// tell prints a difference, if it is one.
+func (r *reconciliation) tell(d difference) (err error) {
+	if d.Kind == "" {
+		return nil
+	}
 	r.differences++
-	_ = r.show(d, func() {
+	shown := r.show(d, func() {
 		text := fmt.Sprintf("%-13s  %s", d.Kind, d.ID)
 		if d.Here != "" {
 			text += "\n  here:  " + d.Here
@@ -361,6 +413,7 @@ func (r *reconciliation) tell(d difference) {
 		if d.There != "" {
 			text += "\n  there: " + d.There
 		}
-		fmt.Fprintln(r.out, text)
+		_, err = fmt.Fprintln(r.out, text)
 	})
+	return cmp.Or(shown, err)
 }

@@ -126,7 +126,7 @@ func TestABankClosesItsDay(t *testing.T) {
 		{"other-amount " + book[1][1], ""},
 		{"other-state " + book[2][1], "settled"},
 		{"other-amount " + book[3][1], ""},
-		{"missing-there " + book[4][1], "the book has it already"},
+		{"twice-here " + book[4][1], "settled"},
 		{"missing-there " + nobody, ""},
 		{"other-state " + rejected, "rejected AC06"},
 		{"missing-there " + within, "within the bank"},

@@ -306,7 +306,7 @@ func (c changedLedger) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Transf
 
 // serveDays serves statements of days from a ledger in this process, with small pages, until
 // stopping ends. It returns when the ledger's clock is known.
-func serveDays(t *testing.T, stopping context.Context, client tigerbeetle.Client, longest time.Duration) (url string, registry *prometheus.Registry) {
+func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client, longest time.Duration) (url string, registry *prometheus.Registry) {
 	t.Helper()
 	var config query.Config
 	if err := settings.Parse(&config); err != nil {
@@ -377,8 +377,8 @@ func TestAWrongStatementIsNotWhole(t *testing.T) {
 		}
 		return found
 	}}
-	right, _ := serveDays(t, t.Context(), client, time.Hour)
-	wrong, registry := serveDays(t, t.Context(), loses, time.Hour)
+	right, _ := serveDays(t.Context(), t, client, time.Hour)
+	wrong, registry := serveDays(t.Context(), t, loses, time.Hour)
 	for psp, until := range map[pix.ISPB]time.Time{short: shortUntil, long: longUntil} {
 		if code, text, err := readDay(t, right, psp, until); code != http.StatusOK || err != nil || !strings.Contains(text, "\nclosing,") {
 			t.Errorf("from the ledger as it is: %d %v %s", code, err, text)
@@ -432,7 +432,7 @@ func TestAStatementEndsWithTheService(t *testing.T) {
 			stopping, stop := context.WithCancel(t.Context())
 			defer stop()
 			asked, release := make(chan struct{}, 1), make(chan struct{})
-			url, _ := serveDays(t, stopping, changedLedger{client, func(filter tb.AccountFilter, found []tb.Transfer) []tb.Transfer {
+			url, _ := serveDays(stopping, t, changedLedger{client, func(filter tb.AccountFilter, found []tb.Transfer) []tb.Transfer {
 				if filter.TimestampMin > 0 && c.silent(filter) {
 					asked <- struct{}{}
 					<-release

@@ -46,7 +46,9 @@ func (c *Clients) do(ctx context.Context, client *http.Client, call call) (*http
 		if err != nil {
 			c.refuseInCalm("%s %s: %v", call.method, call.path, err)
 		} else if unavailable(response.StatusCode, nil) {
-			c.refuseInCalm("%s %s: %d", call.method, call.path, response.StatusCode)
+			said, _ := io.ReadAll(io.LimitReader(response.Body, answerMax))
+			response.Body = io.NopCloser(bytes.NewReader(said)) // for the caller
+			c.refuseInCalm("%s %s: %d: %.300s", call.method, call.path, response.StatusCode, said)
 		}
 	}
 	return response, err

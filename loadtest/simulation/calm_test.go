@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,10 +34,18 @@ func (w *world) awaitRejoin() {
 	}
 }
 
-// rejoined reports whether all services are ready, and each member of their groups has partitions.
+// rejoined reports whether all services are ready, all orders are taken, and each member of the
+// groups has partitions.
 func (w *world) rejoined() bool {
 	for _, s := range w.all() {
 		if code, _ := w.get(s, "/readyz"); code != http.StatusOK {
+			return false
+		}
+		if s.clients == nil {
+			continue
+		}
+		// A front door may still refuse, because it has not seen that the engines have taken all.
+		if _, said := w.get(s, "/metrics"); !strings.Contains(said, "\npix_untaken_seconds 0\n") {
 			return false
 		}
 	}

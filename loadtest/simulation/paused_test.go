@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -28,5 +29,28 @@ func TestPauseEndsWithItsAssignment(t *testing.T) {
 		}
 		load.wait(0.5)
 		s.verdict()
+	})
+}
+
+// A transaction hangs while the broker dies, so the end of its partition has records that nobody may
+// read. The front door must not take them for orders that wait: it would be shut for good.
+func TestAnAbortedTransactionShutsNoDoor(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		s.start(2)
+		door := s.open()
+		s.send("plain", 20, 100).wait(1) // into every partition
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			s.fault(senderFaults, "hanging transaction", nil, 5*time.Second)
+		}()
+		time.Sleep(2 * time.Second)
+		s.broker.kill(500 * time.Millisecond)
+		<-over
+		s.pass(70*time.Second, 80*time.Second) // the timeout of the transaction is over
+		s.eventually("nothing left to take", func() bool { return s.metric(door, "pix_untaken_seconds") == 0 })
+		if code, said := s.ask("10000001", http.MethodPost, "/v1/payments", onePayment(2)); code != http.StatusOK {
+			s.t.Errorf("a payment after the transaction: %d %s", code, said)
+		}
 	})
 }

@@ -119,5 +119,5 @@ type response struct {
 // can read. Its value is their batch.
 type unreadable struct {
 	first   int64
-	invalid *pix.Invalid
+	invalid *pix.Invalid // nil: there are no records, of an aborted transaction
 }

@@ -105,7 +105,7 @@ func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
 		p.free(record)
 		return
 	}
-	if record.Attrs.IsControl() {
+	if record.Attrs.IsControl() || why != nil && why.invalid == nil {
 		p.finish(record)
 		return
 	}

@@ -78,16 +78,20 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 			r.goOn(at)
 		}
 	default:
-		if found.Err != nil {
-			e.passOver(p, r, at, found)
-		}
+		e.passOver(p, r, at, found)
 		r.goOn(found.Next)
 	}
 }
 
-// passOver accounts for records that cannot be read.
+// passOver accounts for what a client gets no records of.
 func (e *Engine) passOver(p *partition, r *position, first int64, found *stream.Unreadable) {
 	last := found.Next - 1
+	if found.Err == nil { // an aborted transaction. At the end of a partition it must be committed like a record, or it counts as not taken.
+		if r == p.orders {
+			p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.partition, Offset: last}, &unreadable{first: first})
+		}
+		return
+	}
 	if time.Since(e.warnedUnreadable) > time.Second { // hostile input must not flood the log
 		e.warnedUnreadable = time.Now()
 		e.log.Warn("skipped records that cannot be read; further ones of this second are only counted", zap.String("topic", r.topic), zap.Int32("partition", r.partition),

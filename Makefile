@@ -37,7 +37,7 @@ demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, the
 
 # End-to-end tests mostly wait, so they begin first. The longest of the others run beside them, in
 # this order. make lint vets.
-test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 4 minutes)
+test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 5 minutes)
 	go test -timeout 20m -vet=off -p 3 ./loadtest/e2e ./loadtest/simulation ./services/producer ./services/clearing-engine/engine ./deploy/bootstrap $(PACKAGES)
 
 # Only what depends on the broker: its groups, its death, its checks of batches, its rights.

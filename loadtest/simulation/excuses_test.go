@@ -22,7 +22,7 @@ func TestAFaultExcusesOnlyWhatItExplains(t *testing.T) {
 		for _, to := range changes {
 			s.deadlineMin, s.shortDeadlines, s.inactive = 0, nil, nil
 			from := time.Now()
-			s.world.change([]*service{s.engine(0)}, to, time.Second)
+			s.change([]*service{s.engine(0)}, to, time.Second)
 			isShort, excludes := to.name == "a deadline of 5 s, a hold of 10 s", to.name == "an inactive participant"
 			if isShort != (s.deadlineMin == 5*time.Second) || isShort != (len(s.shortDeadlines) == 1) || excludes != (len(s.inactive) == 1) {
 				s.t.Errorf("%s: shortest deadline %v in %v, inactive %v", to.name, s.deadlineMin, s.shortDeadlines, s.inactive)

@@ -43,7 +43,7 @@ type span struct {
 // Take-overs by an engine that lives on need that it lost its partition: after a session
 // without heartbeats, or because another engine came or went.
 const (
-	takeOversMin     = 5
+	takeOversMin     = 8
 	takeOverInterval = time.Second
 )
 

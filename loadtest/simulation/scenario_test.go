@@ -3,7 +3,6 @@ package simulation
 import (
 	"bytes"
 	"flag"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -106,15 +105,7 @@ func TestMain(m *testing.M) {
 
 func virtually(t *testing.T, play func(s *scenario)) {
 	setWorldEnvironment(t)
-	log := io.Discard
-	if *logFile != "" {
-		file, err := os.Create(*logFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		log = file
-	}
+	log := openLog(t)
 	synctest.Test(t, func(t *testing.T) {
 		random := chance(*firstSeed, 0)
 		s := &scenario{world: newWorld(t, random, log), random: random, seed: *firstSeed}

@@ -51,15 +51,7 @@ func TestWorld(t *testing.T) {
 		t.Skip("TestWorlds runs it")
 	}
 	setWorldEnvironment(t)
-	log := io.Discard
-	if *logFile != "" {
-		file, err := os.Create(*logFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		log = file
-	}
+	log := openLog(t)
 	tell := func(r result) {
 		text, err := json.Marshal(r)
 		if err != nil {
@@ -79,6 +71,19 @@ func TestWorld(t *testing.T) {
 			os.Exit(0)
 		}
 	})
+}
+
+// openLog returns where the services of a world log.
+func openLog(t *testing.T) io.Writer {
+	if *logFile == "" {
+		return io.Discard
+	}
+	file, err := os.Create(*logFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
 }
 
 func setWorldEnvironment(t *testing.T) {

@@ -39,7 +39,10 @@ func (v Verdict) Write(w io.Writer) {
 	if s.RequestsUnread != "" {
 		fmt.Fprintf(w, "requests NOT CHECKED: %s\n", s.RequestsUnread)
 	} else if s.Requests+s.RequestsGone > 0 {
-		fmt.Fprintf(w, "requests %d to banks are left in the topic: each is about its payment, or listed below; those about %d outcomes are older: NOT CHECKED\n", s.Requests, s.RequestsGone)
+		fmt.Fprintf(w, "requests %d to banks are left in the topic: each is about its payment, or listed below\n", s.Requests)
+	}
+	if s.RequestsGone > 0 {
+		fmt.Fprintf(w, "requests about %d outcomes are no longer in the topic: NOT CHECKED\n", s.RequestsGone)
 	}
 	if s.AnswersUnread != "" {
 		fmt.Fprintf(w, "responses NOT CHECKED: %s\n", s.AnswersUnread)

@@ -192,6 +192,7 @@ func (a *Auditor) judgeReturnRefusal(g *paymentReturn, p *payment) {
 	switch reasonText(g.verdict) {
 	case "AB03", tooLateReason: // judgeDeadlines, takeReturnVerdict
 		r.unchecked = a.clockWasWrong(g.content.acceptedMs, g.decidedAt)
+	case "LQ02": // takeReturnVerdict: the original's id names the bank
 	case "AM01":
 		r = unless(g.content.centavos == 0, "its amount is %d centavos", g.content.centavos)
 	case "LQ04":
@@ -202,7 +203,7 @@ func (a *Auditor) judgeReturnRefusal(g *paymentReturn, p *payment) {
 	case "DT05":
 		r = unless(settled && uint64(g.content.acceptedMs)*uint64(time.Millisecond) > o.settledAt+returnDaysMax*nanosecondsDay,
 			"it was accepted within %d days after its original settled", returnDaysMax)
-	case "LQ02", "AM09", "LQ01", "AM04":
+	case "AM09", "LQ01", "AM04":
 		r = a.judgeWithOriginal(g, p, from)
 	case "LQ06":
 		used := a.usedSlots(g, o)
@@ -227,10 +228,8 @@ func (a *Auditor) judgeWithOriginal(g *paymentReturn, p *payment, from uint64) r
 		return a.originals[paymentKey(p.id, uint64(p.minutes))].judgeExceeds(g, p, from)
 	case "LQ01":
 		return a.judgeShort(p.content.payee, g.content.centavos, from, g.decidedAt)
-	case "AM04":
-		return a.judgeShort(reserveOf(p.content.payee), g.content.centavos, from, g.decidedAt)
 	}
-	return refusal{} // LQ02: takeReturnVerdict
+	return a.judgeShort(reserveOf(p.content.payee), g.content.centavos, from, g.decidedAt) // AM04
 }
 
 // judgeExceeds checks that the returns which were held or had settled left less than g wants.

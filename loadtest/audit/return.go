@@ -361,9 +361,7 @@ func (a *Auditor) takeReturnVerdict(t tb.Transfer) {
 		return // a bank may give any code
 	}
 	a.judgeAge(t, g.content.acceptedMs, wrong)
-	if p != nil {
-		a.checkBusy(t, p.content.payer, g.since(g.content.acceptedMs), wrong)
-	}
+	a.checkBusy(t, ofPayer, g.since(g.content.acceptedMs), wrong)
 }
 
 // takeReturnedMark takes the mark of a payment. Without a mark nobody looks for its returns.

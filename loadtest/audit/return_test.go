@@ -369,21 +369,33 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 	}
 }
 
-// Without its original nobody knows who is short of money for a return, or whose bank is busy.
+// Without its original nobody knows who is short of money for a return. But the original's id names
+// the bank that may be busy, so an engine refuses with LQ02 before it looks for the original.
 func TestAReturnOfNothingIsRefusedAsThat(t *testing.T) {
-	for reason, isRight := range map[string]bool{"LQ04": true, "LQ01": false, "AM04": false, "LQ02": false, "AM09": false} {
+	for _, c := range []struct {
+		reason  string
+		asked   bool // a payment waits for the original's bank
+		isRight bool
+	}{{"LQ04", false, true}, {"LQ01", false, false}, {"AM04", false, false}, {"AM09", false, false}, {"LQ02", false, false}, {"LQ02", true, true}} {
 		h, _, _, _, _ := withReturns(t)
+		h.now = h.now.Add(2 * time.Minute) // no bank is asked any more
 		g := h.giveBack(settledOrder, 9)
 		h.orders = h.orders[:len(h.orders)-1]
 		g.content.Original[31] ^= 1
 		g.message.ReturnOrder.OriginalEndToEndId = g.content.Original.String()
 		g.append()
-		g.receipt(pix.MustReason(reason).String(), true)
-		g.report(reason)
+		if c.asked {
+			o := h.order(bruno, alice, 1)
+			h.hold(o, 1, 2, 3)
+			h.void(o, "AC06", 1, 2, 3)
+			h.report(o, "AC06")
+		}
+		g.receipt(pix.MustReason(c.reason).String(), true)
+		g.report(c.reason)
 		h.commit()
 		verdict := h.audit()
-		if verdict.Clean != isRight || !isRight && (verdict.FindingCount != 1 || verdict.ByKind[WrongReason] != 1) {
-			t.Errorf("%s: %+v", reason, verdict.Findings)
+		if found := verdict.ByKind[WrongReason] + verdict.ByKind[WrongTransfer]; verdict.Clean != c.isRight || !c.isRight && (verdict.FindingCount != 1 || found != 1) {
+			t.Errorf("%s, asked %t: %+v", c.reason, c.asked, verdict.Findings)
 		}
 	}
 }

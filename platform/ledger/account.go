@@ -15,9 +15,12 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Ledger is the TigerBeetle ledger of all accounts and transfers: the ISO 4217 number of
-// BRL. Amounts are centavos.
-const Ledger uint32 = 986
+// The TigerBeetle ledgers. Amounts on all of them are centavos; no transfer joins two ledgers.
+const (
+	Ledger     uint32 = 986 // money: the ISO 4217 number of BRL
+	Books      uint32 = 1   // the register of acts, and the mirror of each bank's money
+	Allowances uint32 = 2   // what is left of the banks' caps on outflow
+)
 
 // AccountKind says what an account is for. It is the account's code in TigerBeetle and the
 // highest bits of its id.
@@ -30,7 +33,24 @@ const (
 	Transit  AccountKind = 3 // a PSP's suspense account between its customers and its reserve
 	Customer AccountKind = 4 // a customer's account at a PSP; never negative
 	Refusals AccountKind = 5 // the central bank's counterpart for receipts of unknown payer PSPs; one account
+
+	Register        AccountKind = 6 // one side of the record of every act; one account
+	BankBooks       AccountKind = 7 // a PSP's acts; their balance is what its reserve and transit must add up to
+	AllowanceSource AccountKind = 8 // the counterpart of all allowances; one account
+	Allowance       AccountKind = 9 // what is left of a PSP's cap on outflow; never negative
 )
+
+// Ledger returns the TigerBeetle ledger of accounts of the kind.
+func (k AccountKind) Ledger() uint32 {
+	switch k {
+	case Register, BankBooks:
+		return Books
+	case AllowanceSource, Allowance:
+		return Allowances
+	default:
+		return Ledger
+	}
+}
 
 // Flags returns the TigerBeetle flags of accounts of the kind. Closing flags are never
 // set: a post to a closed account would burn its id forever. The ledger keeps the history of
@@ -40,7 +60,12 @@ func (k AccountKind) Flags() uint16 {
 }
 
 // Limited reports whether accounts of the kind may not be overdrawn.
-func (k AccountKind) Limited() bool { return k == Reserve || k == Customer }
+func (k AccountKind) Limited() bool { return k == Reserve || k == Customer || k == Allowance }
+
+// single reports whether there is one account of the kind, the central bank's.
+func (k AccountKind) single() bool {
+	return k == Issuance || k == Refusals || k == Register || k == AllowanceSource
+}
 
 // AccountID packs kind (4 bits), ISPB (42), branch (14) and account number (67). The
 // packing is reversible, so an id needs no look-up and can be read.
@@ -52,10 +77,12 @@ const (
 	ispbBits   = 42
 )
 
-// IssuanceAccount and RefusalsAccount are the central bank's own accounts.
+// The central bank's own accounts.
 var (
-	IssuanceAccount = packAccount(Issuance, 0, 0, uint128{})
-	RefusalsAccount = packAccount(Refusals, 0, 0, uint128{})
+	IssuanceAccount        = packAccount(Issuance, 0, 0, uint128{})
+	RefusalsAccount        = packAccount(Refusals, 0, 0, uint128{})
+	RegisterAccount        = packAccount(Register, 0, 0, uint128{})
+	AllowanceSourceAccount = packAccount(AllowanceSource, 0, 0, uint128{})
 )
 
 // ReserveAccount returns the id of a PSP's reserve.
@@ -63,6 +90,14 @@ func ReserveAccount(psp pix.ISPB) AccountID { return packAccount(Reserve, psp.Pa
 
 // TransitAccount returns the id of a PSP's transit account.
 func TransitAccount(psp pix.ISPB) AccountID { return packAccount(Transit, psp.Pack(), 0, uint128{}) }
+
+// BooksAccount returns the id of a PSP's books.
+func BooksAccount(psp pix.ISPB) AccountID { return packAccount(BankBooks, psp.Pack(), 0, uint128{}) }
+
+// AllowanceAccount returns the id of a PSP's allowance for a time of the day. Its branch is the Window.
+func AllowanceAccount(psp pix.ISPB, window Window) AccountID {
+	return packAccount(Allowance, psp.Pack(), uint64(window), uint128{})
+}
 
 // CustomerAccount returns the id of a customer's account. The account must be valid.
 func CustomerAccount(account pix.Account) AccountID {
@@ -80,7 +115,7 @@ func CustomerAccount(account pix.Account) AccountID {
 // NewAccount returns the account to create under an id: the id's kind decides its flags.
 func NewAccount(id AccountID) tb.Account {
 	kind, _ := UnpackAccount(id)
-	return tb.Account{ID: id, Ledger: Ledger, Code: uint16(kind), Flags: kind.Flags()}
+	return tb.Account{ID: id, Ledger: kind.Ledger(), Code: uint16(kind), Flags: kind.Flags()}
 }
 
 // UnpackAccount is the inverse of the functions that make account ids.
@@ -88,11 +123,13 @@ func UnpackAccount(id AccountID) (AccountKind, pix.Account) {
 	v := fromTB(id)
 	kind := AccountKind(v.shiftRight(ispbBits + branchBits + numberBits).low)
 	account := pix.Account{}
-	if kind != Issuance && kind != Refusals {
+	if !kind.single() {
 		account.ISPB = pix.UnpackISPB(v.shiftRight(branchBits+numberBits).low & (1<<ispbBits - 1))
 	}
-	if kind == Customer {
+	if kind == Customer || kind == Allowance {
 		account.Branch = fmt.Sprintf("%04d", v.shiftRight(numberBits).low&(1<<branchBits-1))
+	}
+	if kind == Customer {
 		account.Number = uint128{high: v.high & (1<<(numberBits-64) - 1), low: v.low}.decimal()
 	}
 	return kind, account
@@ -111,6 +148,14 @@ func AccountName(id AccountID) string {
 		return "customer/" + account.String()
 	case Refusals:
 		return "refusals"
+	case Register:
+		return "register"
+	case BankBooks:
+		return "books/" + string(account.ISPB)
+	case AllowanceSource:
+		return "allowances"
+	case Allowance:
+		return "allowance/" + string(account.ISPB) + "/" + account.Branch
 	default:
 		return fmt.Sprintf("unknown/%d", kind)
 	}

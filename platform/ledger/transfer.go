@@ -11,10 +11,12 @@ import (
 )
 
 // Transfer codes say what a transfer is: its kind, and its leg. Every query filters on them.
+// Acts have codes of their own: see ActKind.
 const (
 	CodeLeg1       uint16 = 1 // payer → transit of the payer's PSP: the payer's money is held
 	CodeLeg2       uint16 = 2 // reserve → reserve: central-bank money moves between the PSPs
 	CodeLeg3       uint16 = 3 // transit of the payee's PSP → payee: the payee is credited
+	CodeLeg4       uint16 = 4 // allowance of the payer's PSP: a cap on outflow
 	CodeReceipt    uint16 = 7
 	CodeFunding    uint16 = 9
 	CodeMarker     uint16 = 10 // bootstrap has finished
@@ -30,12 +32,15 @@ const (
 )
 
 // Roles are the low 4 bits of a transfer id: 0-3 the holds of legs 1-4, 4-7 their
-// resolutions, 8 the mark of returns, 9 the mark of a burnt slot, 10-15 reserved.
+// resolutions, 8 the mark of returns, 9 the mark of a burnt slot, 10 the record of an act, 11 its
+// money, 12-14 free, 15 bootstrap's and the logs'.
 const (
 	roleBits       = 4
 	roleResolution = 4
 	roleReturned   = 8
 	roleBurnt      = 9
+	roleRecord     = 10
+	roleMoney      = 11
 	legsMax        = 4
 	hashBits       = 68
 )

@@ -972,7 +972,7 @@ func (h *history) dropTransfers(order int, roles ...int) {
 }
 
 func (h *history) account(id accountID) tb.Account {
-	guarded := kindOf(id) == kindReserve || kindOf(id) == kindCustomer
+	guarded := chart[kindOf(id)].guarded
 	return tb.Account{ID: toTigerBeetle(id), Code: uint16(kindOf(id)), Flags: tb.AccountFlags{DebitsMustNotExceedCredits: guarded}.ToUint16()}
 }
 
@@ -998,8 +998,13 @@ func (h *history) dropAccount(id accountID) {
 func (h *history) add(id accountID, debits, credits int64) {
 	account := h.accountOf(id)
 	sum := func(amount *tb.Uint128, more int64) {
-		value, _ := centavos(*amount)
-		*amount = tb.ToUint128(uint64(int64(value) + more))
+		value := moneyIn(*amount)
+		if more < 0 {
+			value = value.minus(moneyOf(uint64(-more)))
+		} else {
+			value = value.plus(moneyOf(uint64(more)))
+		}
+		*amount = toTigerBeetle(number128(value))
 	}
 	sum(&account.DebitsPosted, debits)
 	sum(&account.CreditsPosted, credits)

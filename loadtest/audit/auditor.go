@@ -54,7 +54,8 @@ type Auditor struct {
 	accounts        map[accountID]account
 	expected        map[accountID]movement
 	banks           map[accountID]funding // by the bank's transit account
-	issued          int64
+	issued          money
+	acts            acts
 	population      population             // of the issuance account
 	funded          map[accountID]struct{} // by the funding that the population asks for
 	marked          bool                   // the marker was read
@@ -81,7 +82,7 @@ type Summary struct {
 	Orders           int            `json:"orders"`
 	Payments         int            `json:"payments"`
 	Settled          int            `json:"settled"`
-	SettledCentavos  uint64         `json:"settled_centavos"`
+	SettledCentavos  money          `json:"settled_centavos"`
 	Rejected         map[string]int `json:"rejected"`                 // by reason
 	DeadLetters      map[string]int `json:"dead_letters"`             // by reason
 	Answered         int            `json:"answered"`                 // outcomes with the sealed word of the payee's bank
@@ -89,7 +90,7 @@ type Summary struct {
 	AnswersUnread    string         `json:"answers_unread,omitempty"` // why responses could not be read: nothing was checked by them
 	Returns          int            `json:"returns"`
 	Returned         int            `json:"returned"`
-	ReturnedCentavos uint64         `json:"returned_centavos"`
+	ReturnedCentavos money          `json:"returned_centavos"`
 	ReturnsRejected  map[string]int `json:"returns_rejected"` // by reason
 	RepeatedOrders   int            `json:"repeated_orders"`
 	RepeatedReports  int            `json:"repeated_reports"`
@@ -101,9 +102,10 @@ type Summary struct {
 	WaitedOnTime     int            `json:"waited_on_time"`            // of these, ended within 2 s
 	ReasonsChecked   map[string]int `json:"reasons_checked"`           // refusals that follow from order and ledger
 	ReasonsUnchecked map[string]int `json:"reasons_unchecked"`         // refusals that only the engine's settings or queues explain
+	Acts             map[string]int `json:"acts"`                      // of the register, by kind
 	Transfers        int            `json:"transfers"`
 	Accounts         int            `json:"accounts"`
-	IssuanceCentavos int64          `json:"issuance_centavos"`
+	IssuanceCentavos money          `json:"issuance_centavos"`
 }
 
 // Unread says which topics could not be read, so that a verdict about them is missing.
@@ -279,7 +281,7 @@ func NewAuditor(orders int) *Auditor {
 		originals:   map[number128]*original{},
 		burnt:       map[number128]struct{}{},
 		funded:      map[accountID]struct{}{},
-		summary: Summary{Rejected: map[string]int{}, DeadLetters: map[string]int{}, ReturnsRejected: map[string]int{},
+		summary: Summary{Acts: map[string]int{}, Rejected: map[string]int{}, DeadLetters: map[string]int{}, ReturnsRejected: map[string]int{},
 			ReasonsChecked: map[string]int{}, ReasonsUnchecked: map[string]int{}},
 	}
 }
@@ -503,7 +505,7 @@ func (a *Auditor) Report(r Record) {
 	case pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC:
 		p.settled = true
 		a.summary.Settled++
-		a.summary.SettledCentavos += p.content.centavos
+		a.summary.SettledCentavos = a.summary.SettledCentavos.plus(moneyOf(p.content.centavos))
 		if reason != 0 {
 			a.add(BadReport, id.String(), "report %v says settled, but with the reason %s", r, message.ReasonCode)
 		}
@@ -555,7 +557,15 @@ func (a *Auditor) Transfer(t tb.Transfer) {
 	}
 	a.summary.Transfers++
 	a.shortages.take(t)
-	if t.Ledger != ledgerNumber {
+	switch t.Ledger {
+	case ledgerNumber:
+	case booksLedger:
+		a.takeAct(t)
+		return
+	case allowanceLedger:
+		a.takeAllowance(t)
+		return
+	default:
 		a.add(UnexplainedMoney, transferName(t), "it is in ledger %d, but all money is in %d", t.Ledger, ledgerNumber)
 		return
 	}
@@ -574,6 +584,8 @@ func (a *Auditor) Transfer(t tb.Transfer) {
 		a.takeReceipt(t)
 	case codeFunding:
 		a.takeFunding(t)
+	case codeLiquidityIn, codeLiquidityOut, codeDeposit, codeWithdrawal:
+		a.takeActMoney(t)
 	case codeMarker:
 		a.takeMarker(t)
 	case codeOrigin, codeGivenUp:
@@ -704,6 +716,7 @@ func (a *Auditor) Judge() Verdict {
 	a.judgeDeadlines()
 	a.judgeRepeats()
 	a.judgeFundings()
+	a.judgeActs()
 	a.judgeAccounts()
 	a.summary.Accounts = len(a.accounts)
 	a.summary.IssuanceCentavos = a.issued

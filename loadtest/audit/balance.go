@@ -8,9 +8,6 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// ledgerNumber is the TigerBeetle ledger of all money: ISO 4217 number of BRL.
-const ledgerNumber = 986
-
 // account is an account of the ledger, in centavos.
 type account struct {
 	posted  movement
@@ -19,15 +16,13 @@ type account struct {
 
 // movement is the debits and credits of an account, in centavos. The audit compares both, not
 // their difference: money that went in and out by error must show.
-type movement struct{ debits, credits uint64 }
+type movement struct{ debits, credits money }
 
-func (m movement) balance() int64 { return int64(m.credits) - int64(m.debits) }
+func (m movement) balance() money { return m.credits.minus(m.debits) }
 
 // funding is what the central bank paid to a bank, and the bank to its customers, in centavos.
-type funding struct{ reserve, deposits int64 }
-
-// centavosMax keeps every sum of this package inside 63 bits.
-const centavosMax = 1 << 62
+// Acts go on with both.
+type funding struct{ reserve, deposits money }
 
 func centavos(amount tb.Uint128) (uint64, bool) {
 	n := fromTigerBeetle(amount)
@@ -40,36 +35,26 @@ func decimal(amount tb.Uint128) string { value := amount.BigInt(); return value.
 func (a *Auditor) Account(t tb.Account) {
 	id := fromTigerBeetle(t.ID)
 	kind := kindOf(id)
-	if t.Ledger != ledgerNumber || int(t.Code) != kind || kind < kindIssuance || kind > kindRefusals {
+	if known := chart[kind]; t.Ledger != known.ledger || int(t.Code) != kind {
 		a.add(WrongAccount, nameOf(id), "it has the ledger %d and the code %d", t.Ledger, t.Code)
 		return
 	}
 	flags := t.AccountFlags()
-	guarded := kind == kindReserve || kind == kindCustomer
+	guarded := chart[kind].guarded
 	if flags.DebitsMustNotExceedCredits != guarded || flags.CreditsMustNotExceedDebits || flags.Closed {
 		a.add(WrongAccount, nameOf(id), "it has the flags %#x; debits_must_not_exceed_credits must be %t, and it must not be closed", t.Flags, guarded)
-	}
-	var values [4]uint64
-	for i, amount := range [...]tb.Uint128{t.DebitsPosted, t.CreditsPosted, t.DebitsPending, t.CreditsPending} {
-		value, ok := centavos(amount)
-		if !ok || value > centavosMax {
-			a.add(WrongAccount, nameOf(id), "an amount of %s centavos is too large", decimal(amount))
-			return
-		}
-		values[i] = value
 	}
 	if id == issuance {
 		a.population = populationIn(t.UserData128, t.UserData64)
 	}
-	a.accounts[id] = account{posted: movement{values[0], values[1]}, pending: movement{values[2], values[3]}}
+	a.accounts[id] = account{
+		posted:  movement{moneyIn(t.DebitsPosted), moneyIn(t.CreditsPosted)},
+		pending: movement{moneyIn(t.DebitsPending), moneyIn(t.CreditsPending)},
+	}
 }
 
 // expectSettled adds what a settled payment must have moved.
 func (a *Auditor) expectSettled(p *payment) {
-	if p.content.centavos > centavosMax {
-		a.add(BadReport, p.id.String(), "%d centavos settled, which is too much", p.content.centavos)
-		return
-	}
 	for leg := 1; leg <= 3; leg++ {
 		if p.legs()&(firstLeg<<(leg-1)) != 0 {
 			debit, credit := p.leg(leg)
@@ -80,42 +65,44 @@ func (a *Auditor) expectSettled(p *payment) {
 
 func (a *Auditor) expect(debit, credit accountID, amount uint64) {
 	from := a.expected[debit]
-	from.debits += amount
+	from.debits = from.debits.plus(moneyOf(amount))
 	a.expected[debit] = from
 	to := a.expected[credit]
-	to.credits += amount
+	to.credits = to.credits.plus(moneyOf(amount))
 	a.expected[credit] = to
 }
 
 // drift is how far wrong legs moved an account from where the reports put it, and the first of them.
 type drift struct {
-	debits, credits int64
-	cause           *Finding
+	movement
+	cause *Finding
 }
 
 // mislead notes what a wrong leg did in place of the right one.
 func (a *Auditor) mislead(cause *Finding, debit, credit accountID, amount uint64, insteadOf content, leg int) {
-	move := func(id accountID, debits, credits int64) {
+	move := func(id accountID, debits, credits money) {
 		d := a.drifts[id]
 		if d.cause == nil {
 			d.cause = cause
 		}
-		a.drifts[id] = drift{d.debits + debits, d.credits + credits, d.cause}
+		a.drifts[id] = drift{movement{d.debits.plus(debits), d.credits.plus(credits)}, d.cause}
 	}
 	fromRight, toRight := insteadOf.leg(leg)
-	move(debit, int64(amount), 0)
-	move(credit, 0, int64(amount))
-	move(fromRight, -int64(insteadOf.centavos), 0)
-	move(toRight, 0, -int64(insteadOf.centavos))
+	moved, none := moneyOf(amount), money{}
+	missing := none.minus(moneyOf(insteadOf.centavos))
+	move(debit, moved, none)
+	move(credit, none, moved)
+	move(fromRight, missing, none)
+	move(toRight, none, missing)
 }
 
 // off describes how far debits or credits are from what they must be.
-func off(is, want uint64) string {
+func off(is, want money) string {
 	switch {
-	case is > want:
-		return fmt.Sprintf("%d too much", is-want)
-	case is < want:
-		return fmt.Sprintf("%d too little", want-is)
+	case want.less(is):
+		return fmt.Sprintf("%v too much", is.minus(want))
+	case is.less(want):
+		return fmt.Sprintf("%v too little", want.minus(is))
 	}
 	return "right"
 }
@@ -123,17 +110,17 @@ func off(is, want uint64) string {
 // judgeAccounts compares each account with the sum of funding and reports.
 func (a *Auditor) judgeAccounts() {
 	for id, account := range a.accounts {
-		if account.pending != (movement{}) {
-			a.add(Pending, nameOf(id), "%d centavos of debits and %d of credits are pending", account.pending.debits, account.pending.credits)
+		if k := kindOf(id); account.pending != (movement{}) && k != kindAllowance && k != kindAllowanceSource {
+			a.add(Pending, nameOf(id), "%v centavos of debits and %v of credits are pending", account.pending.debits, account.pending.credits)
 		}
 		want := a.expected[id]
 		if account.posted == want {
 			continue
 		}
-		detail := fmt.Sprintf("debits %d (%s), credits %d centavos (%s), by funding and reports",
+		detail := fmt.Sprintf("debits %v (%s), credits %v centavos (%s), by funding, acts and reports",
 			account.posted.debits, off(account.posted.debits, want.debits), account.posted.credits, off(account.posted.credits, want.credits))
 		d := a.drifts[id]
-		if d.cause != nil && int64(account.posted.debits-want.debits) == d.debits && int64(account.posted.credits-want.credits) == d.credits {
+		if d.cause != nil && account.posted.debits.minus(want.debits) == d.debits && account.posted.credits.minus(want.credits) == d.credits {
 			d.cause.effect("balance of %s: %s", nameOf(id), detail)
 			continue
 		}
@@ -141,7 +128,7 @@ func (a *Auditor) judgeAccounts() {
 	}
 	for id, want := range a.expected {
 		if _, known := a.accounts[id]; !known {
-			a.add(WrongBalance, nameOf(id), "it is not in the ledger; by funding and reports it has debits %d, credits %d centavos", want.debits, want.credits)
+			a.add(WrongBalance, nameOf(id), "it is not in the ledger; by funding, acts and reports it has debits %v, credits %v centavos", want.debits, want.credits)
 		}
 	}
 	a.judgeLaws()
@@ -151,20 +138,20 @@ func (a *Auditor) judgeAccounts() {
 // for wrong legs is an effect of these.
 func (a *Auditor) judgeLaws() {
 	var causes *Finding
-	driftOf := func(id accountID) int64 {
+	driftOf := func(id accountID) money {
 		d := a.drifts[id]
 		if causes == nil && d.cause != nil {
 			causes = d.cause
 		}
-		return d.credits - d.debits
+		return d.balance()
 	}
-	is := a.lawsOf(func(id accountID) int64 { return a.accounts[id].posted.balance() })
-	without := a.lawsOf(func(id accountID) int64 { return a.accounts[id].posted.balance() - driftOf(id) })
+	is := a.lawsOf(func(id accountID) money { return a.accounts[id].posted.balance() })
+	without := a.lawsOf(func(id accountID) money { return a.accounts[id].posted.balance().minus(driftOf(id)) })
 	for i, l := range is {
 		if l.left == l.right {
 			continue
 		}
-		detail := fmt.Sprintf("%s: %d is not %d centavos", l.name, l.left, l.right)
+		detail := fmt.Sprintf("%s: %v is not %v centavos", l.name, l.left, l.right)
 		if causes != nil && without[i].left == without[i].right {
 			causes.effect("law of %s: %s", l.subject, detail)
 			continue
@@ -176,42 +163,48 @@ func (a *Auditor) judgeLaws() {
 // law is an equation that must hold.
 type law struct {
 	subject, name string
-	left, right   int64
+	left, right   money
 }
 
 // lawsOf returns the laws with their two sides, always in the same order.
-func (a *Auditor) lawsOf(balance func(accountID) int64) (laws []law) {
-	customers := map[accountID]int64{} // by transit account
+func (a *Auditor) lawsOf(balance func(accountID) money) (laws []law) {
+	customers := map[accountID]money{} // by transit account
 	var banks []accountID
 	bank := func(transit accountID) accountID {
 		if _, known := customers[transit]; !known {
-			customers[transit] = 0
+			customers[transit] = money{}
 			banks = append(banks, transit)
 		}
 		return transit
 	}
-	var reserves int64
+	var reserves money
+	_, hasRegister := a.accounts[register]
 	for id := range a.accounts {
 		switch kindOf(id) {
 		case kindCustomer:
-			customers[bank(transitOf(id))] += balance(id)
+			transit := bank(transitOf(id))
+			customers[transit] = customers[transit].plus(balance(id))
 		case kindReserve:
-			reserves += balance(id)
+			reserves = reserves.plus(balance(id))
 			bank(transitOf(id)) // a bank without customers counts, too
-		case kindTransit:
-			bank(id)
+		case kindTransit, kindBooks:
+			bank(transitOf(id))
 		}
 	}
 	slices.SortFunc(banks, func(x, y accountID) int { return cmp.Or(cmp.Compare(x.high, y.high), cmp.Compare(x.low, y.low)) })
 	for _, transit := range banks {
 		f := a.banks[transit]
+		own := balance(reserveOf(transit)).plus(balance(transit))
 		laws = append(laws,
-			law{nameOf(transit), "reserve + transit = funding − deposits", balance(reserveOf(transit)) + balance(transit), f.reserve - f.deposits},
-			law{nameOf(transit), "transit + its customers = 0", balance(transit) + customers[transit], 0})
+			law{nameOf(transit), "reserve + transit = funding − deposits", own, f.reserve.minus(f.deposits)},
+			law{nameOf(transit), "transit + its customers = 0", balance(transit).plus(customers[transit]), money{}})
+		if hasRegister {
+			laws = append(laws, law{nameOf(transit), "reserve + transit = books", own, balance(booksOf(transit))})
+		}
 	}
 	return append(laws,
 		law{"all banks", "sum of the reserves = sum of their funding", reserves, a.issued},
-		law{"issuance", "issuance = −sum of the reserves", balance(issuance), -reserves})
+		law{"issuance", "issuance = −sum of the reserves", balance(issuance), money{}.minus(reserves)})
 }
 
 // GroupLag takes the engine group's offset in a partition, and the partition's end.

@@ -52,6 +52,9 @@ const (
 	WrongQuestion      = "request that is not about the payment"
 	WrongReason        = "refusal that is not justified"
 	WrongDeadline      = "deadline that was not kept"
+	WrongAct           = "act that cannot be"
+	MoneyWithoutAct    = "money without an act"
+	WrongAllowance     = "allowance that is not the cap's"
 )
 
 // Bounds of the list. All findings are counted.

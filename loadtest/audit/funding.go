@@ -62,11 +62,10 @@ func (p population) funding(i uint64) (credit accountID, amount uint64) {
 // fundingOf returns the amount with which the population's bootstrap funded an account. It
 // returns false if it did not fund it.
 func (p population) fundingOf(credit accountID) (amount uint64, funded bool) {
-	bank, err := strconv.ParseUint(ispbOf(credit), 10, 64)
-	if err != nil || bank < firstBank || bank-firstBank >= p.banks {
+	bank, known := p.bank(credit)
+	if !known {
 		return 0, false
 	}
-	bank -= firstBank
 	i := bank
 	if kindOf(credit) == kindCustomer {
 		switch branch := branchOf(credit); {
@@ -83,12 +82,28 @@ func (p population) fundingOf(credit accountID) (amount uint64, funded bool) {
 	return amount, want == credit
 }
 
+// bank returns the number of the bank of an account, from 0.
+func (p population) bank(of accountID) (number uint64, known bool) {
+	ispb, err := strconv.ParseUint(ispbOf(of), 10, 64)
+	return ispb - firstBank, err == nil && ispb >= firstBank && ispb-firstBank < p.banks
+}
+
+// opening returns what the fundings bring to the reserve and the transit account of a bank together.
+func (p population) opening(bank uint64) money {
+	customers := p.customers / p.banks
+	if bank < p.customers%p.banks {
+		customers++
+	}
+	deposits := moneyOf(p.reserve).times(2).plus(moneyOf(p.deposit).times(customers))
+	return moneyOf(p.reserve).minus(deposits)
+}
+
 // takeFunding takes a transfer that brings money in: from issuance to a reserve, or a deposit
 // from a bank's transit account to its customer.
 func (a *Auditor) takeFunding(t tb.Transfer) {
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	amount, ok := centavos(t.Amount)
-	if !ok || amount > centavosMax || t.Flags&^linkedFlag != 0 {
+	if !ok || t.Flags&^linkedFlag != 0 {
 		a.add(UnexplainedMoney, transferName(t), "funding of %s centavos with the flags %#x", decimal(t.Amount), t.Flags)
 		return
 	}
@@ -96,12 +111,12 @@ func (a *Auditor) takeFunding(t tb.Transfer) {
 	case debit == issuance && kindOf(credit) == kindReserve:
 		bank := transitOf(credit)
 		f := a.banks[bank]
-		f.reserve += int64(amount)
+		f.reserve = f.reserve.plus(moneyOf(amount))
 		a.banks[bank] = f
-		a.issued += int64(amount)
+		a.issued = a.issued.plus(moneyOf(amount))
 	case kindOf(credit) == kindCustomer && debit == transitOf(credit):
 		f := a.banks[debit]
-		f.deposits += int64(amount)
+		f.deposits = f.deposits.plus(moneyOf(amount))
 		a.banks[debit] = f
 	default:
 		a.add(UnexplainedMoney, transferName(t), "funding from %s to %s", nameOf(debit), nameOf(credit))

@@ -131,7 +131,31 @@ const (
 	kindTransit  = 3
 	kindCustomer = 4
 	kindRefusals = 5
+	kindRegister = 6
+	kindBooks    = 7
+	// An allowance is what a bank may still send to others in a window, by day or by night.
+	kindAllowanceSource = 8
+	kindAllowance       = 9
 )
+
+// The TigerBeetle ledgers: money (the ISO 4217 number of BRL), the books of banks with the register,
+// and allowances.
+const (
+	ledgerNumber    = 986
+	booksLedger     = 1
+	allowanceLedger = 2
+)
+
+// chart says for each kind of account its ledger, and whether it may not be overdrawn.
+var chart = map[int]struct {
+	ledger  uint32
+	guarded bool
+}{
+	kindIssuance: {ledgerNumber, false}, kindReserve: {ledgerNumber, true}, kindTransit: {ledgerNumber, false},
+	kindCustomer: {ledgerNumber, true}, kindRefusals: {ledgerNumber, false},
+	kindRegister: {booksLedger, false}, kindBooks: {booksLedger, false},
+	kindAllowanceSource: {allowanceLedger, false}, kindAllowance: {allowanceLedger, true},
+}
 
 const (
 	kindShift   = 59
@@ -143,8 +167,10 @@ const (
 type accountID = number128
 
 var (
-	issuance = accountID{high: kindIssuance << kindShift}
-	refusals = accountID{high: kindRefusals << kindShift}
+	issuance        = accountID{high: kindIssuance << kindShift}
+	refusals        = accountID{high: kindRefusals << kindShift}
+	register        = accountID{high: kindRegister << kindShift}
+	allowanceSource = accountID{high: kindAllowanceSource << kindShift}
 )
 
 func kindOf(id accountID) int { return int(id.high >> kindShift) }
@@ -156,6 +182,16 @@ func reserveOf(customer accountID) accountID {
 
 func transitOf(customer accountID) accountID {
 	return accountID{high: kindTransit<<kindShift | customer.high&ispbMask}
+}
+
+// booksOf returns the books account of an account's bank: the mirror of its reserve and its transit.
+func booksOf(id accountID) accountID {
+	return accountID{high: kindBooks<<kindShift | id.high&ispbMask}
+}
+
+// allowanceOf returns the allowance of an account's bank: 0 by day, 1 by night.
+func allowanceOf(id accountID, night int) accountID {
+	return accountID{high: kindAllowance<<kindShift | id.high&ispbMask | uint64(night)<<branchShift}
 }
 
 // customerAccount checks the parts of an account's name and returns its id.
@@ -211,6 +247,14 @@ func nameOf(id accountID) string {
 		return "issuance"
 	case kindRefusals:
 		return "refusals"
+	case kindRegister:
+		return "register"
+	case kindAllowanceSource:
+		return "source of allowances"
+	case kindBooks:
+		return "books of " + ispb
+	case kindAllowance:
+		return fmt.Sprintf("allowance of %s, %s", ispb, windowNames[id.high>>branchShift&1])
 	case kindReserve:
 		return "reserve of " + ispb
 	case kindTransit:

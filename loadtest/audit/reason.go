@@ -234,17 +234,17 @@ func (a *Auditor) judgeWithOriginal(g *paymentReturn, p *payment, from uint64) r
 
 // judgeExceeds checks that the returns which were held or had settled left less than g wants.
 func (o *original) judgeExceeds(g *paymentReturn, p *payment, from uint64) refusal {
-	var given uint64
+	var given money
 	for _, other := range o.returns {
 		if other.foreign != 0 || len(other.conflicts) > 0 { // a conflicting message may hold money, too
 			return refusal{unchecked: true}
 		}
 		rejected := other.verdict != 0 && other.decidedAt != 0 && other.decidedAt < from
 		if other != g && other.heldAt != 0 && other.heldAt <= g.decidedAt && !rejected {
-			given += min(other.content.centavos, centavosMax)
+			given = given.plus(moneyOf(other.content.centavos))
 		}
 	}
-	return unless(given+min(g.content.centavos, centavosMax) > p.content.centavos, "%d centavos were paid, and %d of them were held or given back", p.content.centavos, given)
+	return unless(moneyOf(p.content.centavos).less(given.plus(moneyOf(g.content.centavos))), "%d centavos were paid, and %v of them were held or given back", p.content.centavos, given)
 }
 
 // usedSlots returns the slots of an original in which returns are or were held, or that are burnt.

@@ -120,7 +120,7 @@ type paymentReturn struct {
 // original is what is kept about a payment for its returns.
 type original struct {
 	settledAt uint64 // by the ledger's clock; 0: it did not settle
-	returned  uint64 // centavos, in the ledger
+	returned  money  // in the ledger
 	marked    bool   // as a payment with returns
 	returns   []*paymentReturn
 }
@@ -221,7 +221,7 @@ func (a *Auditor) returnReport(r Record, message *pixv1.SettlementReport) {
 	case pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC:
 		g.settled = true
 		a.summary.Returned++
-		a.summary.ReturnedCentavos += g.content.centavos
+		a.summary.ReturnedCentavos = a.summary.ReturnedCentavos.plus(moneyOf(g.content.centavos))
 		if g.reason != 0 {
 			a.add(BadReport, id.String(), "report %v says settled, with the reason %s", r, message.ReasonCode)
 		}
@@ -428,8 +428,8 @@ func (a *Auditor) judgeReturns() {
 		a.judgeReturn(g)
 	}
 	for key, o := range a.originals {
-		if p := a.find(key); p != nil && o.returned > p.content.centavos {
-			a.add(ReturnedTooMuch, p.id.String(), "%d centavos were paid and %d returned", p.content.centavos, o.returned)
+		if p := a.find(key); p != nil && moneyOf(p.content.centavos).less(o.returned) {
+			a.add(ReturnedTooMuch, p.id.String(), "%d centavos were paid and %v returned", p.content.centavos, o.returned)
 		}
 	}
 }
@@ -490,7 +490,7 @@ func (a *Auditor) judgeReturn(g *paymentReturn) {
 // judgeSettledReturn checks that a settled return was allowed to settle.
 func (a *Auditor) judgeSettledReturn(g *paymentReturn, p *payment) {
 	o := a.originals[paymentKey(p.id, uint64(p.minutes))]
-	o.returned += min(g.content.centavos, centavosMax-min(o.returned, centavosMax))
+	o.returned = o.returned.plus(moneyOf(g.content.centavos))
 	wrong := func(format string, arguments ...any) {
 		a.add(WrongReturn, g.id.String(), format, arguments...)
 	}

@@ -166,7 +166,7 @@ func TestCleanReturnsPass(t *testing.T) {
 		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
 	}
 	s := verdict.Summary
-	if s.Payments != 6 || s.Returns != 4 || s.Returned != 2 || s.ReturnedCentavos != 550 || total(s.ReturnsRejected) != 2 || s.RepeatedOrders != 2 || s.RepeatedReports != 2 {
+	if s.Payments != 6 || s.Returns != 4 || s.Returned != 2 || s.ReturnedCentavos != moneyOf(550) || total(s.ReturnsRejected) != 2 || s.RepeatedOrders != 2 || s.RepeatedReports != 2 {
 		t.Fatalf("%+v", s)
 	}
 	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments and 4 returns, ") {

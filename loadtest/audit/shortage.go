@@ -22,7 +22,7 @@ type shortages struct {
 // followed is an account that was said to be short of some amounts.
 type followed struct {
 	amounts   []uint64 // ascending, without repeats
-	available int64    // centavos: credits less debits, posted and pending
+	available money    // credits less debits, posted and pending
 	levels    []level
 }
 
@@ -65,9 +65,10 @@ func (s *shortages) take(t tb.Transfer) {
 		s.release(s.ending[0], 0, t.Timestamp)
 	}
 	amount, ok := centavos(t.Amount)
-	if !ok || amount > centavosMax {
+	if !ok {
 		return // a finding elsewhere
 	}
+	none := money{}
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	switch flags := t.TransferFlags(); {
 	case flags.Pending:
@@ -77,7 +78,7 @@ func (s *shortages) take(t tb.Transfer) {
 			if t.Timeout > 0 {
 				s.ending = append(s.ending, id)
 			}
-			f.move(-int64(amount), t.Timestamp)
+			f.move(none.minus(moneyOf(amount)), t.Timestamp)
 		}
 		return
 	case flags.VoidPendingTransfer:
@@ -87,11 +88,11 @@ func (s *shortages) take(t tb.Transfer) {
 		s.release(fromTigerBeetle(t.PendingID), amount, t.Timestamp)
 	default:
 		if f := s.followed[debit]; f != nil {
-			f.move(-int64(amount), t.Timestamp)
+			f.move(none.minus(moneyOf(amount)), t.Timestamp)
 		}
 	}
 	if f := s.followed[credit]; f != nil {
-		f.move(int64(amount), t.Timestamp)
+		f.move(moneyOf(amount), t.Timestamp)
 	}
 }
 
@@ -100,7 +101,7 @@ func (s *shortages) release(id number128, posted, at uint64) {
 	hold, known := s.open[id]
 	if known {
 		delete(s.open, id)
-		s.followed[hold.account].move(int64(hold.centavos)-int64(posted), at)
+		s.followed[hold.account].move(moneyOf(hold.centavos).minus(moneyOf(posted)), at)
 	}
 	for len(s.ending) > 0 {
 		if _, open := s.open[s.ending[0]]; open {
@@ -111,9 +112,9 @@ func (s *shortages) release(id number128, posted, at uint64) {
 }
 
 // move changes what is available. Only a change that matters to an amount is kept.
-func (f *followed) move(centavos int64, at uint64) {
-	f.available += centavos
-	from := sort.Search(len(f.amounts), func(i int) bool { return int64(min(f.amounts[i], centavosMax)) > f.available })
+func (f *followed) move(by money, at uint64) {
+	f.available = f.available.plus(by)
+	from := sort.Search(len(f.amounts), func(i int) bool { return f.available.less(moneyOf(f.amounts[i])) })
 	if from != f.levels[len(f.levels)-1].from {
 		f.levels = append(f.levels, level{at, from})
 	}

@@ -23,10 +23,10 @@ type Verdict struct {
 func (v Verdict) Write(w io.Writer) {
 	s := v.Summary
 	fmt.Fprintf(w, "read    %d orders, %d transfers, %d accounts\n", s.Orders, s.Transfers, s.Accounts)
-	fmt.Fprintf(w, "payments %d: settled %d (%d centavos), rejected %d%s; dead letters %d%s\n",
+	fmt.Fprintf(w, "payments %d: settled %d (%v centavos), rejected %d%s; dead letters %d%s\n",
 		s.Payments, s.Settled, s.SettledCentavos, total(s.Rejected), byReason(s.Rejected), total(s.DeadLetters), byReason(s.DeadLetters))
 	if s.Returns > 0 {
-		fmt.Fprintf(w, "returns %d: settled %d (%d centavos), rejected %d%s\n",
+		fmt.Fprintf(w, "returns %d: settled %d (%v centavos), rejected %d%s\n",
 			s.Returns, s.Returned, s.ReturnedCentavos, total(s.ReturnsRejected), byReason(s.ReturnsRejected))
 	}
 	if n := total(s.ReasonsChecked) + total(s.ReasonsUnchecked); n > 0 {
@@ -54,7 +54,7 @@ func (v Verdict) Write(w io.Writer) {
 		fmt.Fprintln(w, "responses NOT CHECKED: no secrets were given")
 	}
 	fmt.Fprintf(w, "repeated %d orders, %d reports (each equal to the first, or listed below); the repeated reports prove %d take-overs of one engine, at least\n", s.RepeatedOrders, s.RepeatedReports, s.TakeOvers)
-	fmt.Fprintf(w, "money   %d centavos issued\n", s.IssuanceCentavos)
+	fmt.Fprintf(w, "money   %v centavos issued\n", s.IssuanceCentavos)
 	listed := 0
 	for _, f := range v.Findings {
 		f.write(w)

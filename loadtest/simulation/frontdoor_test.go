@@ -172,7 +172,7 @@ func TestReturnsAtTheFrontDoor(t *testing.T) {
 			}
 		}
 		summary := s.verdict()
-		if summary.Returns != 2 || summary.Returned != 1 || summary.ReturnedCentavos != 234 || summary.ReturnsRejected["AM09"] != 1 || summary.DeadLetters["DUPL"] != 1 {
+		if summary.Returns != 2 || summary.Returned != 1 || summary.ReturnedCentavos.String() != "234" || summary.ReturnsRejected["AM09"] != 1 || summary.DeadLetters["DUPL"] != 1 {
 			t.Errorf("the audit saw %+v", summary)
 		}
 		// Two reports of the settled return, because it came twice.

@@ -1,0 +1,273 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// The register says who takes part, and on which terms. It is a series of acts. Each is one transfer
+// between the register and the books of a bank: its record. An act on money is a chain of two: the
+// money, then the record. This file replays them in the order of the ledger.
+
+// The acts, by the code of their record.
+const (
+	codeJoined          = 32
+	codeSuspended       = 33
+	codeResumed         = 34
+	codePaymentCap      = 35
+	codeDayCap          = 36
+	codeNightCap        = 37
+	codeLiquidityIn     = 38
+	codeLiquidityOut    = 39
+	codeAccountOpened   = 40
+	codeAccountBlocked  = 41
+	codeAccountClosed   = 42
+	codeAccountReopened = 43
+	codeDeposit         = 44
+	codeWithdrawal      = 45
+	codeKeyNamed        = 46
+	codeKeyRevoked      = 47
+	codeSealNamed       = 48
+	codeSealRevoked     = 49
+	codeOpening         = 50
+)
+
+// The roles of an act's transfers.
+const (
+	recordRole = 10
+	moneyRole  = 11
+)
+
+const (
+	actCentavosMax   = 1_000_000_000_000_000
+	windowSecondsMin = 120
+	windowSecondsMax = 86_400
+)
+
+// acts is the register, replayed.
+type acts struct {
+	banks  map[accountID]*bankTerms // by the books account
+	moved  map[number128]tb.Transfer
+	opened map[accountID]struct{} // books with an opening
+}
+
+// bankTerms is what the register says about a bank.
+type bankTerms struct {
+	joined uint64 // by the ledger's clock; 0: never
+}
+
+func (r *acts) of(books accountID) *bankTerms {
+	if r.banks == nil {
+		r.banks, r.moved, r.opened = map[accountID]*bankTerms{}, map[number128]tb.Transfer{}, map[accountID]struct{}{}
+	}
+	if r.banks[books] == nil {
+		r.banks[books] = &bankTerms{}
+	}
+	return r.banks[books]
+}
+
+// moneyOfAct returns the accounts between which the money of an act moves. customer is user_data_128.
+func moneyOfAct(code uint16, books, customer accountID) (debit, credit accountID, moves bool) {
+	switch code {
+	case codeLiquidityIn:
+		return issuance, reserveOf(books), true
+	case codeLiquidityOut:
+		return reserveOf(books), issuance, true
+	case codeDeposit:
+		return transitOf(books), customer, true
+	case codeWithdrawal:
+		return customer, transitOf(books), true
+	}
+	return debit, credit, false
+}
+
+// fromBooks reports whether the record of an act debits the books: it takes from reserve and transit.
+func fromBooks(code uint16) bool { return code == codeLiquidityOut || code == codeDeposit }
+
+// takeActMoney takes the money of an act. Its record comes right behind it.
+func (a *Auditor) takeActMoney(t tb.Transfer) {
+	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+	amount, ok := centavos(t.Amount)
+	bank := credit
+	if t.Code == codeLiquidityOut || t.Code == codeWithdrawal {
+		bank = debit
+	}
+	wantDebit, wantCredit, _ := moneyOfAct(t.Code, booksOf(bank), fromTigerBeetle(t.UserData128))
+	isCustomer := t.Code == codeLiquidityIn || t.Code == codeLiquidityOut || kindOf(bank) == kindCustomer
+	if !ok || debit != wantDebit || credit != wantCredit || !isCustomer || t.Flags != linkedFlag {
+		a.add(UnexplainedMoney, transferName(t), "%s: %s centavos from %s to %s with the flags %#x", actName(t.Code), decimal(t.Amount), nameOf(debit), nameOf(credit), t.Flags)
+		return
+	}
+	a.expect(debit, credit, amount)
+	a.acts.of(booksOf(bank))
+	transit := transitOf(bank)
+	f := a.banks[transit]
+	switch moved := moneyOf(amount); t.Code {
+	case codeLiquidityIn:
+		f.reserve, a.issued = f.reserve.plus(moved), a.issued.plus(moved)
+	case codeLiquidityOut:
+		f.reserve, a.issued = f.reserve.minus(moved), a.issued.minus(moved)
+	case codeDeposit:
+		f.deposits = f.deposits.plus(moved)
+	case codeWithdrawal:
+		f.deposits = f.deposits.minus(moved)
+	}
+	a.banks[transit] = f
+	key, _ := split(fromTigerBeetle(t.ID))
+	a.acts.moved[key] = t
+}
+
+// takeAct takes a transfer of the ledger of the books: an act's record, or an opening.
+func (a *Auditor) takeAct(t tb.Transfer) {
+	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+	books := credit
+	if credit == register {
+		books = debit
+	}
+	amount, ok := centavos(t.Amount)
+	if !ok || debit != register && credit != register || kindOf(books) != kindBooks || t.Flags&^linkedFlag != 0 {
+		a.add(WrongAct, transferName(t), "%s centavos with code %d from %s to %s with the flags %#x: an act stands between the register and books", decimal(t.Amount), t.Code, nameOf(debit), nameOf(credit), t.Flags)
+		return
+	}
+	// It counts also if it is wrong, so a forged act is one finding.
+	a.expect(debit, credit, amount)
+	if t.Code == codeOpening {
+		a.takeOpening(t, books, amount)
+		return
+	}
+	name := fmt.Sprintf("%s, %s", actName(t.Code), nameOf(books))
+	wrong := func(format string, arguments ...any) {
+		a.add(WrongAct, transferName(t), "%s: %s", name, fmt.Sprintf(format, arguments...))
+	}
+	if t.Code < codeJoined || t.Code > codeOpening {
+		wrong("no act has this code")
+		return
+	}
+	terms := a.acts.of(books)
+	key, role := split(fromTigerBeetle(t.ID))
+	if role != recordRole {
+		wrong("its record has the role %d", role)
+	}
+	if (debit == books) != fromBooks(t.Code) {
+		wrong("its record goes from %s to %s", nameOf(debit), nameOf(credit))
+	}
+	if problem := dataOfAct(t, books); problem != "" {
+		wrong("%s", problem)
+	}
+	a.summary.Acts[actName(t.Code)]++
+	if _, _, moves := moneyOfAct(t.Code, books, accountID{}); moves {
+		a.pairAct(t, key, amount, wrong)
+	} else if amount != 0 {
+		wrong("it says %d centavos, and moves none", amount)
+	}
+	if t.Code == codeJoined {
+		if terms.joined != 0 {
+			return // again: it changes nothing
+		}
+		terms.joined = t.Timestamp
+	} else if terms.joined == 0 {
+		wrong("the bank has not joined")
+	}
+}
+
+// pairAct compares the record of an act on money with the money before it.
+func (a *Auditor) pairAct(t tb.Transfer, key number128, amount uint64, wrong func(format string, arguments ...any)) {
+	moved, found := a.acts.moved[key]
+	delete(a.acts.moved, key)
+	switch _, role := split(fromTigerBeetle(moved.ID)); {
+	case !found:
+		wrong("its record says %d centavos, and no money has its id", amount)
+	case role != moneyRole:
+		wrong("its money has the role %d", role)
+	case moved.Timestamp+1 != t.Timestamp:
+		wrong("its money is not of the same chain")
+	case moved.Code != t.Code || moved.Amount != t.Amount || moved.UserData128 != t.UserData128 || moved.UserData64 != t.UserData64 || moved.UserData32 != t.UserData32:
+		wrong("its money is %s centavos of %s, and its record says %d", decimal(moved.Amount), actName(moved.Code), amount)
+	case amount == 0 || amount > actCentavosMax:
+		wrong("it moves %d centavos, it must be 1 to %d", amount, uint64(actCentavosMax))
+	}
+}
+
+// dataOfAct returns what is wrong with what an act's record says, or "".
+func dataOfAct(t tb.Transfer, books accountID) string {
+	about, more, data := fromTigerBeetle(t.UserData128), t.UserData64, t.UserData32
+	switch t.Code {
+	case codePaymentCap:
+		if about != (number128{}) {
+			return "a cap on payments says centavos only"
+		}
+	case codeDayCap, codeNightCap:
+		if about != (number128{}) || data < windowSecondsMin || data > windowSecondsMax {
+			return fmt.Sprintf("its window is %d s, it must be %d to %d", data, windowSecondsMin, windowSecondsMax)
+		}
+		return ""
+	case codeAccountOpened, codeAccountBlocked, codeAccountClosed, codeAccountReopened, codeDeposit, codeWithdrawal:
+		if kindOf(about) != kindCustomer || booksOf(about) != books || more != 0 {
+			return fmt.Sprintf("it is about %s, which is no customer's account at the bank", nameOf(about))
+		}
+	case codeKeyNamed, codeKeyRevoked, codeSealNamed, codeSealRevoked:
+		if about == (number128{}) {
+			return "it names no digest"
+		}
+	default:
+		if about != (number128{}) || more != 0 {
+			return "it says more than it can"
+		}
+	}
+	if data > 1 {
+		return fmt.Sprintf("it is by %d, it must be by the bank (0) or by the central bank (1)", data)
+	}
+	return ""
+}
+
+// takeOpening takes the mirror of what the marker says of a bank.
+func (a *Auditor) takeOpening(t tb.Transfer, books accountID, amount uint64) {
+	a.acts.of(books)
+	a.acts.opened[books] = struct{}{}
+	says := moneyOf(amount)
+	if fromTigerBeetle(t.DebitAccountID) == books {
+		says = money{}.minus(says)
+	}
+	bank, known := a.population.bank(books)
+	switch {
+	case fromTigerBeetle(t.ID) != books:
+		a.add(WrongFunding, transferName(t), "an opening of %s; the one opening has the id of the books", nameOf(books))
+	case !known:
+		a.add(WrongFunding, transferName(t), "an opening of %s, but bootstrap did not fund this bank: %v", nameOf(books), a.population)
+	case says != a.population.opening(bank):
+		a.add(WrongFunding, transferName(t), "the opening of %s says %v centavos, but bootstrap funded the bank with %v: %v", nameOf(books), says, a.population.opening(bank), a.population)
+	}
+}
+
+// judgeActs finds what is missing from the acts.
+func (a *Auditor) judgeActs() {
+	for _, key := range slices.SortedFunc(maps.Keys(a.acts.moved), func(x, y number128) int { return cmp.Compare(x.low, y.low) }) {
+		t := a.acts.moved[key]
+		a.add(MoneyWithoutAct, transferName(t), "%s of %s centavos from %s to %s has no record", actName(t.Code), decimal(t.Amount), nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)))
+	}
+	if _, has := a.accounts[register]; !has {
+		return // a ledger from before the register
+	}
+	// A forged population may be huge: the loop ends at the first opening that is missing.
+	for bank := uint64(0); bank < a.population.banks; bank++ {
+		reserve, _ := a.population.funding(bank)
+		if _, found := a.acts.opened[booksOf(reserve)]; !found {
+			a.add(WrongFunding, "opening", "the opening of %s is missing: %v", nameOf(booksOf(reserve)), a.population)
+			return
+		}
+	}
+}
+
+// actName names an act, for people.
+func actName(code uint16) string {
+	names := [...]string{"join", "suspension", "resumption", "cap on a payment", "cap by day", "cap by night", "liquidity in", "liquidity out",
+		"account opened", "account blocked", "account closed", "account reopened", "deposit", "withdrawal", "key named", "key revoked", "seal named", "seal revoked", "opening"}
+	if code < codeJoined || code > codeOpening {
+		return fmt.Sprintf("code %d", code)
+	}
+	return names[code-codeJoined]
+}

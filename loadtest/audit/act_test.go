@@ -1,0 +1,255 @@
+package audit
+
+import (
+	"strings"
+	"testing"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/pix"
+)
+
+var (
+	aliceBooks, brunoBooks = booksOf(idOf(alice)), booksOf(idOf(bruno))
+	// zoe is a customer of a bank that joins at run time.
+	zoe = pix.Account{ISPB: "12345678", Branch: "0001", Number: "1"}
+)
+
+// withRegister returns the clean history with a register: both banks have joined.
+func withRegister(t *testing.T) *history {
+	h := clean(t)
+	h.open(register, aliceBooks, brunoBooks, allowanceSource)
+	for i, books := range []accountID{aliceBooks, brunoBooks} {
+		h.open(allowanceOf(books, 0), allowanceOf(books, 1))
+		h.opening(books, populationIn(populationMoney, populationCount).opening(uint64(i)))
+		h.act(codeJoined, books, tb.Transfer{})
+	}
+	return h
+}
+
+func (h *history) open(ids ...accountID) {
+	for _, id := range ids {
+		account := h.account(id)
+		account.Ledger = chart[kindOf(id)].ledger
+		h.accounts = append(h.accounts, account)
+	}
+}
+
+func (h *history) opening(books accountID, amount money) {
+	debit, credit := register, books
+	if amount.negative() {
+		debit, credit = books, register
+	}
+	h.move(codeOpening, debit, credit, amount.size().low)
+	t := h.last(1)
+	t.ID, t.Ledger = toTigerBeetle(books), booksLedger
+}
+
+func (h *history) last(n int) *tb.Transfer { return &h.transfers[len(h.transfers)-n] }
+
+// act adds an act's record, and its money before it. what says amount and user_data.
+func (h *history) act(code uint16, books accountID, what tb.Transfer) {
+	key := number128{high: uint64(len(h.transfers)), low: 0xabcd0}
+	amount, _ := centavos(what.Amount)
+	add := func(role int, ledger uint32, debit, credit accountID) {
+		h.move(code, debit, credit, amount)
+		t := h.last(1)
+		t.ID, t.Ledger = toTigerBeetle(key.role(role)), ledger
+		t.UserData128, t.UserData64, t.UserData32 = what.UserData128, what.UserData64, what.UserData32
+		h.stamp()
+	}
+	debit, credit, moves := moneyOfAct(code, books, fromTigerBeetle(what.UserData128))
+	if moves {
+		add(moneyRole, ledgerNumber, debit, credit)
+		h.last(1).Flags = linkedFlag
+	}
+	from, to := register, books
+	if fromBooks(code) {
+		from, to = to, from
+	}
+	add(recordRole, booksLedger, from, to)
+	if moves {
+		h.last(1).Timestamp = h.last(2).Timestamp + 1
+	}
+}
+
+// actsOfAllKinds adds one act of every kind, so that nothing is in the way of other payments.
+func (h *history) actsOfAllKinds() {
+	of, customer, digest := func(amount uint64) tb.Transfer { return tb.Transfer{Amount: tb.ToUint128(amount)} },
+		tb.Transfer{UserData128: toTigerBeetle(idOf(alice))}, tb.Transfer{UserData128: tb.ToUint128(7), UserData64: 8}
+	h.act(codeSuspended, aliceBooks, tb.Transfer{UserData32: 1})
+	h.act(codeResumed, aliceBooks, tb.Transfer{UserData32: 1})
+	h.act(codePaymentCap, aliceBooks, tb.Transfer{UserData64: 1 << 62, UserData32: 1})
+	h.act(codeDayCap, aliceBooks, tb.Transfer{UserData32: 120})
+	h.act(codeNightCap, aliceBooks, tb.Transfer{UserData32: 86_400})
+	h.act(codeLiquidityIn, aliceBooks, of(700))
+	h.act(codeLiquidityOut, aliceBooks, of(300))
+	for _, code := range []uint16{codeAccountOpened, codeAccountBlocked, codeAccountClosed, codeAccountReopened} {
+		h.act(code, aliceBooks, customer)
+	}
+	money := customer
+	money.Amount = tb.ToUint128(50)
+	h.act(codeDeposit, aliceBooks, money)
+	h.act(codeWithdrawal, aliceBooks, money)
+	for _, code := range []uint16{codeKeyNamed, codeKeyRevoked, codeSealNamed, codeSealRevoked} {
+		h.act(code, aliceBooks, digest)
+	}
+}
+
+func TestARegisterPasses(t *testing.T) {
+	h := withRegister(t)
+	h.actsOfAllKinds()
+	h.open(booksOf(idOf(zoe)), allowanceOf(idOf(zoe), 0), allowanceOf(idOf(zoe), 1))
+	for _, id := range []accountID{reserveOf(idOf(zoe)), transitOf(idOf(zoe)), idOf(zoe)} {
+		h.open(id)
+	}
+	h.act(codeJoined, booksOf(idOf(zoe)), tb.Transfer{UserData32: 1})
+	h.act(codeLiquidityIn, booksOf(idOf(zoe)), tb.Transfer{Amount: tb.ToUint128(actCentavosMax)})
+	verdict := h.audit()
+	if !verdict.Clean || total(verdict.Summary.Acts) != 2+17+2 {
+		t.Fatalf("%v\n%v\n%+v", verdict, verdict.Summary.Acts, verdict.Findings)
+	}
+	if want := moneyOf(2*reserveCentavos + 400 + actCentavosMax); verdict.Summary.IssuanceCentavos != want {
+		t.Fatalf("%v issued, it must be %v", verdict.Summary.IssuanceCentavos, want)
+	}
+}
+
+func TestEachFaultOfTheRegisterIsFound(t *testing.T) {
+	liquidity := func(h *history) { h.act(codeLiquidityIn, aliceBooks, tb.Transfer{Amount: tb.ToUint128(700)}) }
+	for _, fault := range []struct {
+		name, kind string
+		spoil      func(h *history)
+	}{
+		{"money without an act", MoneyWithoutAct, func(h *history) {
+			liquidity(h)
+			h.add(register, -700, 0)
+			h.add(aliceBooks, 0, -700)
+			h.transfers = h.transfers[:len(h.transfers)-1]
+		}},
+		{"money without an act breaks the law of the books", BrokenLaw, func(h *history) {
+			liquidity(h)
+			h.add(register, -700, 0)
+			h.add(aliceBooks, 0, -700)
+			h.transfers = h.transfers[:len(h.transfers)-1]
+		}},
+		{"an act without its money", WrongAct, func(h *history) {
+			liquidity(h)
+			h.add(issuance, -700, 0)
+			h.add(reserveOf(aliceBooks), 0, -700)
+			h.transfers = append(h.transfers[:len(h.transfers)-2], *h.last(1))
+		}},
+		{"a record of less than its money", WrongAct, func(h *history) {
+			liquidity(h)
+			h.last(1).Amount = tb.ToUint128(699)
+			h.add(register, -1, 0)
+			h.add(aliceBooks, 0, -1)
+		}},
+		{"a record of another chain than its money", WrongAct, func(h *history) { liquidity(h); h.last(1).Timestamp++ }},
+		{"a record with another act's id", WrongAct, func(h *history) { liquidity(h); h.last(1).ID = tb.ToUint128(0x770a) }},
+		{"a record with the role of money", WrongAct, func(h *history) {
+			h.act(codeSuspended, aliceBooks, tb.Transfer{})
+			h.last(1).ID = tb.ToUint128(0x770b)
+		}},
+		{"money with the role of a record", WrongAct, func(h *history) {
+			liquidity(h)
+			key, _ := split(fromTigerBeetle(h.last(2).ID))
+			h.last(2).ID = toTigerBeetle(key.role(recordRole + 2))
+		}},
+		{"more than an act may move", WrongAct, func(h *history) {
+			h.act(codeLiquidityIn, aliceBooks, tb.Transfer{Amount: tb.ToUint128(actCentavosMax + 1)})
+		}},
+		{"a record in the wrong direction", WrongAct, func(h *history) {
+			liquidity(h)
+			h.last(1).DebitAccountID, h.last(1).CreditAccountID = h.last(1).CreditAccountID, h.last(1).DebitAccountID
+		}},
+		{"a suspension that moves books", WrongAct, func(h *history) {
+			h.act(codeSuspended, aliceBooks, tb.Transfer{Amount: tb.ToUint128(1)})
+		}},
+		{"liquidity out to another bank's reserve", UnexplainedMoney, func(h *history) {
+			h.act(codeLiquidityOut, aliceBooks, tb.Transfer{Amount: tb.ToUint128(1)})
+			h.last(2).CreditAccountID = toTigerBeetle(reserveOf(brunoBooks))
+		}},
+		{"a deposit to another bank's customer", WrongAct, func(h *history) {
+			h.act(codeDeposit, aliceBooks, tb.Transfer{Amount: tb.ToUint128(1), UserData128: toTigerBeetle(idOf(bruno))})
+		}},
+		{"an act of a code that does not exist", WrongAct, func(h *history) { h.act(31, aliceBooks, tb.Transfer{}) }},
+		{"an act between two banks", WrongAct, func(h *history) {
+			h.act(codeSuspended, aliceBooks, tb.Transfer{})
+			h.last(1).DebitAccountID = toTigerBeetle(brunoBooks)
+		}},
+		{"an act of a bank that has not joined", WrongAct, func(h *history) {
+			h.open(booksOf(idOf(zoe)))
+			h.act(codeSuspended, booksOf(idOf(zoe)), tb.Transfer{})
+		}},
+		{"a window that is too short", WrongAct, func(h *history) {
+			h.act(codeDayCap, aliceBooks, tb.Transfer{UserData64: 5, UserData32: 119})
+		}},
+		{"a key without a digest", WrongAct, func(h *history) { h.act(codeKeyNamed, aliceBooks, tb.Transfer{}) }},
+		{"an account of another bank is blocked", WrongAct, func(h *history) {
+			h.act(codeAccountBlocked, aliceBooks, tb.Transfer{UserData128: toTigerBeetle(idOf(bruno))})
+		}},
+		{"an act by a third party", WrongAct, func(h *history) { h.act(codeSuspended, aliceBooks, tb.Transfer{UserData32: 2}) }},
+		{"an opening is missing", WrongFunding, func(h *history) {
+			opening := h.find(brunoBooks)
+			amount, _ := centavos(opening.Amount)
+			h.add(register, 0, -int64(amount))
+			h.add(brunoBooks, -int64(amount), 0)
+			h.drop(brunoBooks)
+		}},
+		{"an opening of one centavo more", WrongFunding, func(h *history) {
+			opening := h.find(brunoBooks)
+			amount, _ := centavos(opening.Amount)
+			opening.Amount = tb.ToUint128(amount + 1)
+			h.add(register, 0, 1)
+			h.add(brunoBooks, 1, 0)
+		}},
+		{"a second opening", WrongFunding, func(h *history) { h.opening(brunoBooks, moneyOf(5)); h.last(1).ID = tb.ToUint128(4711) }},
+		{"books that moved without a transfer", WrongBalance, func(h *history) { h.add(aliceBooks, 1, 1) }},
+		{"books in the ledger of money", WrongAccount, func(h *history) { h.accountOf(aliceBooks).Ledger = ledgerNumber }},
+		{"an allowance that may be overdrawn", WrongAccount, func(h *history) { h.accountOf(allowanceOf(aliceBooks, 0)).Flags = 0 }},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			h := withRegister(t)
+			h.actsOfAllKinds()
+			fault.spoil(h)
+			if verdict := h.audit(); verdict.ByKind[fault.kind] == 0 {
+				t.Fatalf("found are %+v; there must be %q", verdict.Findings, fault.kind)
+			}
+		})
+	}
+}
+
+// Totals above 2^63 and 2^64 are judged as any other.
+func TestTotalsThatOutgrow64Bits(t *testing.T) {
+	h := withRegister(t)
+	const amount, times = 1<<63 - 1, 6
+	for i := range times {
+		from, to := alice, bruno
+		if i%2 == 1 {
+			from, to = bruno, alice
+		}
+		o := h.order(from, to, amount)
+		h.hold(o, 1, 2, 3)
+		h.resolve(o, tb.TransferFlags{PostPendingTransfer: true}, "", []int{1, 2, 3})
+		h.report(o, "")
+		p, _ := h.legsOf(o)
+		for leg := 1; leg <= 3; leg++ {
+			debit, credit := p.leg(leg)
+			d, c := h.accountOf(debit), h.accountOf(credit)
+			d.DebitsPosted = toTigerBeetle(number128(moneyIn(d.DebitsPosted).plus(moneyOf(amount))))
+			c.CreditsPosted = toTigerBeetle(number128(moneyIn(c.CreditsPosted).plus(moneyOf(amount))))
+		}
+	}
+	h.committed = int64(len(h.orders))
+	verdict := h.audit()
+	if !verdict.Clean {
+		t.Fatalf("%+v", verdict.Findings)
+	}
+	if got := verdict.Summary.SettledCentavos.String(); got != "55340232221128656092" { // 6 · (2^63 − 1) + 1,250
+		t.Fatal(got)
+	}
+	h.add(aliceBooks, 1, 0)
+	if verdict := h.audit(); verdict.ByKind[BrokenLaw] != 1 || !strings.Contains(verdict.Findings[0].Detail+verdict.Findings[1].Detail, "books") {
+		t.Fatalf("%+v", verdict.Findings)
+	}
+}

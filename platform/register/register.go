@@ -1,0 +1,201 @@
+// Package register follows the register of participants, which is in the ledger: who has joined,
+// who is suspended, what is capped, which accounts are blocked, which keys and seals are in use.
+// Whoever follows it needs no restart, and begins nothing new once it cannot read it.
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/telemetry"
+)
+
+// Need is the name under which Run reports to Health.
+const Need = "register"
+
+const (
+	// freshFor is how old a reading may be for what begins now. An act bites everywhere within it.
+	freshFor = 2 * time.Second
+	// interval is from one question to the next, pause the least of it if somebody waits for an act.
+	interval = time.Second
+	pause    = 10 * time.Millisecond
+)
+
+// errStale is what is wrong while the register cannot be read.
+var errStale = fmt.Errorf("not read for more than %v: nothing new is begun", freshFor)
+
+// Register follows the acts in the ledger.
+type Register struct {
+	client  tigerbeetle.Client
+	pageMax uint32
+	t       *telemetry.Telemetry
+	acts    *prometheus.CounterVec
+
+	current atomic.Pointer[reading]
+	wake    chan struct{}
+
+	mu    sync.Mutex
+	newer chan struct{} // closed by the next reading
+}
+
+// reading is a state and when it was asked for.
+type reading struct {
+	state *State
+	asked time.Time // before the question; zero: never read to the end
+}
+
+// New returns a register that knows nothing until it runs. pageMax is how many acts it reads at
+// once, at most the server's own limit.
+func New(client tigerbeetle.Client, pageMax int, t *telemetry.Telemetry) *Register {
+	r := &Register{
+		client: client, pageMax: uint32(pageMax), t: t,
+		acts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pix_register_acts_total", Help: "Acts that this process has read from the ledger since its start, by kind; unreadable: records that are no acts, which count as nothing.",
+		}, []string{"kind"}),
+		wake: make(chan struct{}, 1), newer: make(chan struct{}),
+	}
+	r.current.Store(&reading{state: newState()})
+	t.Health.Need(Need)
+	t.Registry.MustRegister(r.acts, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pix_register_age_seconds", Help: "Time since the last question whose answer brought the register up to date; above 2 nothing new is begun.",
+	}, func() float64 { return time.Since(r.current.Load().asked).Seconds() }))
+	return r
+}
+
+// Current returns the state, and whether it is fresh: otherwise nothing new may begin. It takes no lock.
+func (r *Register) Current() (*State, bool) {
+	now := r.current.Load()
+	return now.state, time.Since(now.asked) < freshFor
+}
+
+// Run follows the register until ctx ends, or the client fails, which is the error. While the ledger
+// does not answer it asks no second question: the client's requests cannot be cancelled.
+func (r *Register) Run(ctx context.Context) error {
+	type answer struct {
+		records []tb.Transfer
+		err     error
+	}
+	answers := make(chan answer, 1)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		asked, filter := time.Now(), tb.AccountFilter{
+			AccountID: ledger.RegisterAccount, TimestampMin: r.current.Load().state.ReadTo + 1, Limit: r.pageMax,
+			Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32(),
+		}
+		go func() {
+			records, err := r.client.GetAccountTransfers(filter)
+			answers <- answer{records, err}
+		}()
+		var a answer
+		for answered := false; !answered; {
+			timer.Reset(max(0, freshFor-time.Since(r.current.Load().asked)))
+			select {
+			case a = <-answers:
+				answered = true
+			case <-timer.C:
+				r.report(errStale)
+				select {
+				case a = <-answers:
+					answered = true
+				case <-ctx.Done():
+					return nil
+				}
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		if a.err != nil {
+			return fmt.Errorf("the ledger refused to read the register: %w", a.err)
+		}
+		if whole := r.take(a.records, asked); !whole {
+			continue
+		}
+		timer.Reset(max(pause, interval-time.Since(asked)))
+		select {
+		case <-timer.C:
+		case <-r.wake:
+			time.Sleep(pause)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// take publishes the state with the acts of a page, and returns whether the page was the last one.
+func (r *Register) take(records []tb.Transfer, asked time.Time) (whole bool) {
+	before := r.current.Load()
+	next := &reading{state: before.state, asked: before.asked}
+	if len(records) > 0 {
+		draft := before.state.draft()
+		for _, record := range records {
+			act, at, err := ledger.ActOf(record)
+			if err != nil {
+				// By another version, or by somebody else who may write to the ledger.
+				r.t.Log.Warn("the register holds what is no act", zap.Error(err))
+				r.acts.WithLabelValues("unreadable").Inc()
+				draft.ReadTo = record.Timestamp
+				continue
+			}
+			r.acts.WithLabelValues(act.Kind.String()).Inc()
+			draft.apply(act, at)
+		}
+		next.state = draft.finish()
+	}
+	if whole = len(records) < int(r.pageMax); whole {
+		next.asked = asked
+	}
+	r.current.Store(next)
+	if whole {
+		if _, fresh := r.Current(); fresh {
+			r.report(nil)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.newer)
+	r.newer = make(chan struct{})
+	return whole
+}
+
+func (r *Register) report(err error) {
+	if !r.t.Health.Report(Need, err) {
+		return
+	}
+	if err != nil {
+		r.t.Log.Warn("not ready", zap.String("need", Need), zap.Error(err))
+	} else {
+		r.t.Log.Info("need met", zap.String("need", Need))
+	}
+}
+
+// Reach returns a state that holds the act of a ledger time. It asks at once, and waits until ctx ends.
+func (r *Register) Reach(ctx context.Context, timestamp uint64) (*State, error) {
+	for {
+		r.mu.Lock()
+		newer := r.newer
+		r.mu.Unlock()
+		if state := r.current.Load().state; state.ReadTo >= timestamp {
+			return state, nil
+		}
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+		select {
+		case <-newer:
+		case <-ctx.Done():
+			return nil, errors.Join(errors.New("the register is not read so far"), ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package register
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// State is what all acts up to one of them add up to. It never changes.
+type State struct {
+	// ReadTo is the ledger's timestamp of the last act in it; 0 without any.
+	ReadTo uint64
+	// Rules is the timestamp of the last act that changed what may be paid: a suspension, its
+	// end, or a cap. With equal Rules two states judge every payment alike.
+	Rules uint64
+
+	banks    map[pix.ISPB]*Participant // also of acts before the bank joined
+	joined   []*Participant            // in the order in which they joined
+	accounts *accounts
+}
+
+// newState returns the state of an empty register.
+func newState() *State { return &State{banks: map[pix.ISPB]*Participant{}, accounts: &accounts{}} }
+
+// Participant is what the register says about a bank.
+type Participant struct {
+	ISPB               pix.ISPB
+	JoinedAt           time.Time // by the ledger's clock
+	Suspended          bool
+	PaymentCapCentavos int64              // 0: none
+	Outflow            [2]Cap             // by ledger.Window
+	Keys               []ledger.ActDigest // in use, in the order in which they were named
+	Seals              []Seal             // in the order in which they were named
+}
+
+// Cap is a cap on outflow within a window of time. Centavos 0: none.
+type Cap struct {
+	Centavos      int64
+	WindowSeconds uint32
+}
+
+// Seal is the fingerprint of a secret with which a bank seals its responses. What is sealed with
+// a revoked one is forged.
+type Seal struct {
+	Fingerprint ledger.ActDigest
+	Revoked     bool
+}
+
+// AccountState is what a bank has done with an account of a customer.
+type AccountState uint8
+
+// The states of an account. The register does not know whether an open account exists.
+const (
+	Open AccountState = iota
+	Blocked
+	Closed
+)
+
+// Participant returns a bank that has joined, else nil.
+func (s *State) Participant(psp pix.ISPB) *Participant {
+	if p := s.banks[psp]; p != nil && !p.JoinedAt.IsZero() {
+		return p
+	}
+	return nil
+}
+
+// Participants returns the banks in the order in which they joined.
+func (s *State) Participants() []*Participant { return slices.Clone(s.joined) }
+
+// Suspended reports whether a bank is suspended.
+func (s *State) Suspended(psp pix.ISPB) bool {
+	p := s.banks[psp]
+	return p != nil && p.Suspended
+}
+
+// Account returns the state of an account now, not that of the State's time: what the register
+// holds about accounts is too large for a copy of its own in each State.
+func (s *State) Account(account pix.Account) AccountState {
+	return s.accounts.get(ledger.CustomerAccount(account))
+}
+
+// accounts are the states of the accounts that are not open. Readers take no lock.
+type accounts struct{ states sync.Map }
+
+func (a *accounts) get(id tb.Uint128) AccountState {
+	if state, ok := a.states.Load(id); ok {
+		return state.(AccountState)
+	}
+	return Open
+}
+
+// draft is a State that is being made from another one. What it has not copied it shares.
+type draft struct {
+	State
+	own map[pix.ISPB]bool // participants that are the draft's own copies
+}
+
+func (s *State) draft() *draft {
+	return &draft{State: State{ReadTo: s.ReadTo, Rules: s.Rules, banks: s.banks, joined: s.joined, accounts: s.accounts}}
+}
+
+// change returns a participant that the draft may change.
+func (d *draft) change(psp pix.ISPB) *Participant {
+	if d.own[psp] {
+		return d.banks[psp]
+	}
+	if d.own == nil {
+		d.own, d.banks = map[pix.ISPB]bool{}, maps.Clone(d.banks)
+	}
+	p := &Participant{ISPB: psp}
+	if before := d.banks[psp]; before != nil {
+		*p = *before
+		p.Keys, p.Seals = slices.Clone(p.Keys), slices.Clone(p.Seals)
+	}
+	d.own[psp], d.banks[psp] = true, p
+	return p
+}
+
+// apply takes an act into the draft. Of acts about one thing the last one counts.
+func (d *draft) apply(act ledger.Act, at time.Time) {
+	d.ReadTo = uint64(at.UnixNano())
+	switch act.Kind {
+	case ledger.Joined:
+		if p := d.change(act.Bank); p.JoinedAt.IsZero() {
+			p.JoinedAt = at
+		}
+	case ledger.Suspended, ledger.Resumed:
+		d.change(act.Bank).Suspended, d.Rules = act.Kind == ledger.Suspended, d.ReadTo
+	case ledger.PaymentCapped:
+		d.change(act.Bank).PaymentCapCentavos, d.Rules = act.Centavos, d.ReadTo
+	case ledger.DayCapped, ledger.NightCapped:
+		d.change(act.Bank).Outflow[act.Kind-ledger.DayCapped], d.Rules = Cap{act.Centavos, act.WindowSeconds}, d.ReadTo
+	case ledger.AccountBlocked:
+		d.accounts.states.Store(ledger.CustomerAccount(act.Account), Blocked)
+	case ledger.AccountClosed:
+		d.accounts.states.Store(ledger.CustomerAccount(act.Account), Closed)
+	case ledger.AccountReopened:
+		d.accounts.states.Delete(ledger.CustomerAccount(act.Account))
+	case ledger.KeyNamed, ledger.KeyRevoked:
+		p := d.change(act.Bank)
+		p.Keys = slices.DeleteFunc(p.Keys, func(key ledger.ActDigest) bool { return key == act.Digest })
+		if act.Kind == ledger.KeyNamed {
+			p.Keys = append(p.Keys, act.Digest)
+		}
+	case ledger.SealNamed, ledger.SealRevoked:
+		p := d.change(act.Bank)
+		p.Seals = slices.DeleteFunc(p.Seals, func(seal Seal) bool { return seal.Fingerprint == act.Digest })
+		p.Seals = append(p.Seals, Seal{act.Digest, act.Kind == ledger.SealRevoked})
+	}
+}
+
+// finish returns the draft's state.
+func (d *draft) finish() *State {
+	if len(d.own) > 0 {
+		d.joined = nil
+		for _, p := range d.banks {
+			if !p.JoinedAt.IsZero() {
+				d.joined = append(d.joined, p)
+			}
+		}
+		slices.SortFunc(d.joined, func(a, b *Participant) int { return a.JoinedAt.Compare(b.JoinedAt) })
+	}
+	return &d.State
+}

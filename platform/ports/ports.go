@@ -40,14 +40,17 @@ func Free() string {
 }
 
 // machine holds the ports of this process.
-var machine = &table{taken: map[int]bool{}}
+var machine = newTable(filepath.Join(os.TempDir(), fmt.Sprintf("liquida-ports-%d", os.Getuid())))
 
 // table knows who has which port. A port is a byte of a file, and a lock on it.
 type table struct {
+	path  string
 	mu    sync.Mutex
 	taken map[int]bool // by this process
 	locks *os.File
 }
+
+func newTable(path string) *table { return &table{path: path, taken: map[int]bool{}} }
 
 // reserve takes a port, and returns false if somebody has it. Locks end with the process. Without a
 // file for them, two processes rarely meet.
@@ -62,7 +65,7 @@ func (t *table) reserve(port int) bool {
 	}
 	t.taken[port] = true
 	if t.locks == nil {
-		file, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("liquida-ports-%d", os.Getuid())), os.O_CREATE|os.O_RDWR, 0o600)
+		file, err := os.OpenFile(t.path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return true
 		}

@@ -2,12 +2,14 @@ package ports
 
 import (
 	"net"
+	"path/filepath"
 	"testing"
 )
 
 // A port stays with its process while the server there is down: another process must not take it.
 func TestTwoProcessesNeverPickOnePort(t *testing.T) {
-	one, other := &table{taken: map[int]bool{}}, &table{taken: map[int]bool{}} // the locks of two open files, as of two processes
+	path := filepath.Join(t.TempDir(), "ports")  // not the machine's: this test may run twice at once
+	one, other := newTable(path), newTable(path) // the locks of two open files, as of two processes
 	if !one.reserve(1) || other.reserve(1) || one.reserve(1) {
 		t.Error("a port was picked twice")
 	}

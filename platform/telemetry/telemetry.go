@@ -161,6 +161,9 @@ func (h *Health) Problems() map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	problems := map[string]string{}
+	if len(h.needs) == 0 { // it serves already, and has not said what it needs
+		problems["running"] = "not reached yet"
+	}
 	for name, wrong := range h.needs {
 		if wrong != "" {
 			problems[name] = wrong

@@ -17,8 +17,13 @@ import (
 
 func TestReadinessSaysWhatIsWrong(t *testing.T) {
 	health := NewHealth()
-	health.Need("tigerbeetle")
 	answer := httptest.NewRecorder()
+	health.ServeHTTP(answer, nil)
+	if answer.Code != http.StatusServiceUnavailable {
+		t.Fatalf("a service that has not said what it needs is not ready: %d %s", answer.Code, answer.Body)
+	}
+	health.Need("tigerbeetle")
+	answer = httptest.NewRecorder()
 	health.ServeHTTP(answer, nil)
 	if answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), "tigerbeetle") {
 		t.Fatalf("a need that was never reached is not ready: %d %s", answer.Code, answer.Body)

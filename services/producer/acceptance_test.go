@@ -226,6 +226,33 @@ func TestStoppingFinishesWhatIsInFlight(t *testing.T) {
 	}
 }
 
+// While Kafka is away a payment may wait for PUBLISH_TIMEOUT. The producer does not: it ends within
+// SHUTDOWN_TIMEOUT, and says how many payments have an unknown fate.
+func TestStoppingDoesNotWaitForAnAbsentKafka(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	p := startProgram(t, b, nil, "SHUTDOWN_TIMEOUT=2s", "PUBLISH_TIMEOUT=1m", "HTTP_WRITE_TIMEOUT=5m")
+	p.AwaitNeed("kafka", false)
+	b.Stop()
+	p.AwaitNeed("kafka", true)
+	go func() {
+		if response, err := http.Post("http://"+p.HTTP+"/v1/payments", "application/json", strings.NewReader(valid)); err == nil {
+			response.Body.Close()
+			if response.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("%s without Kafka", response.Status)
+			}
+		}
+	}()
+	kit.Await(t, "the payment to be in flight", func() (bool, string) {
+		text := p.metrics()
+		return strings.Contains(text, "pix_producer_requests_in_flight 1\n"), text
+	})
+	p.End(syscall.SIGTERM)
+	if said := p.Log(); !strings.Contains(said, "1 payments were not acknowledged by Kafka") {
+		t.Error("it waited until the payment had failed, or says nothing of it")
+	}
+}
+
 func (p *program) metrics() string {
 	response, err := http.Get("http://" + p.Telemetry + "/metrics")
 	if err != nil {

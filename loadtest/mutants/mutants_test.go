@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -145,6 +146,14 @@ func (p pkg) check(fset *token.FileSet, from types.Importer, files map[string]st
 	}
 	_, err := (&types.Config{Importer: from}).Check(p.ImportPath, fset, parsed, nil)
 	return err
+}
+
+// A mistyped --run must not look like a run in which every bug was found.
+func TestANameThatNoMutantHasIsNamed(t *testing.T) {
+	rows, err := Run(t.Context(), Config{Run: regexp.MustCompile("no-such-bug"), Worlds: 1, Output: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), "no-such-bug") || rows != nil {
+		t.Errorf("%v, %v", rows, err)
+	}
 }
 
 func TestFindingsNameTheirJudge(t *testing.T) {

@@ -67,17 +67,15 @@ func (r Row) ByLuck() bool { return 3*r.Caught < 2*r.Worlds && (r.Sure == nil ||
 // Run judges the same worlds without a bug, and then with each mutant's. An error means that
 // mutants could not run, or that the judges complain about the product itself.
 func Run(ctx context.Context, config Config) ([]Row, error) {
+	wanted := slices.DeleteFunc(slices.Clone(All), func(m Mutant) bool { return !config.Run.MatchString(m.Name) })
+	if len(wanted) == 0 {
+		return nil, fmt.Errorf("--run is %q: none of the %d bugs has such a name", config.Run, len(All))
+	}
 	folder, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(folder)
-	var wanted []Mutant
-	for _, m := range All {
-		if config.Run.MatchString(m.Name) {
-			wanted = append(wanted, m)
-		}
-	}
 	if err := config.control(ctx, wanted, filepath.Join(folder, "control")); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ type Server struct {
 	PID    int
 
 	bin, log  string
+	data      string // the file
 	arguments []string
 	process   *child.Server
 }
@@ -40,14 +41,14 @@ func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := filepath.Join(dir, "ledger")
-	if err := tigerbeetle.FormatCluster(ctx, bin, data, 1, 0); err != nil {
+	folder := filepath.Join(dir, "ledger")
+	if err := tigerbeetle.FormatCluster(ctx, bin, folder, 1, 0); err != nil {
 		return nil, err
 	}
-	address := ports.Free()
+	address, data := ports.Free(), tigerbeetle.DataFile(folder, 0)
 	s := &Server{
-		Config: ledger.Config{Addresses: []string{address}}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"),
-		arguments: slices.Insert(tigerbeetle.StartArguments(tigerbeetle.DataFile(data, 0), address, cacheGrid), 1, extra...),
+		Config: ledger.Config{Addresses: []string{address}}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"), data: data,
+		arguments: slices.Insert(tigerbeetle.StartArguments(data, address, cacheGrid), 1, extra...),
 	}
 	if err := s.StartAgain(); err != nil {
 		return nil, err
@@ -57,6 +58,9 @@ func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
 
 // StartAgain starts a stopped server with its data and address, and returns when it answers.
 func (s *Server) StartAgain() (err error) {
+	if err := tigerbeetle.AwaitRelease(s.data); err != nil {
+		return err
+	}
 	if s.process, err = child.Start(exec.Command(s.bin, s.arguments...), s.log, syscall.SIGKILL); err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/liquida/liquida/deploy/tigerbeetle"
 )
 
 const (
@@ -99,6 +101,11 @@ func (p *process) start(l *launcher, output io.Writer, detached bool, env ...str
 	defer p.mu.Unlock()
 	if p.run != nil && !p.run.dead() {
 		return fmt.Errorf("%s is already running with pid %d", p.spec.name, p.run.pid)
+	}
+	if p.spec.ledger != "" {
+		if err := tigerbeetle.AwaitRelease(p.spec.ledger); err != nil {
+			return fmt.Errorf("cannot start %s: %w", p.spec.name, err)
+		}
 	}
 	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

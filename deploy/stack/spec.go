@@ -23,6 +23,7 @@ type spec struct {
 	env       []string
 	address   string // where it serves, for people to read
 	telemetry string // where it serves telemetry; empty without
+	ledger    string // the data file of a TigerBeetle server; empty for others
 	oneShot   bool   // ready when it has ended without an error
 	listens   []string
 	cores     *cores // that it runs on; nil: all
@@ -71,8 +72,8 @@ func (s *Stack) specify(name string) (spec, error) {
 	switch kind {
 	case TigerBeetle:
 		p.path = s.config.TigerBeetleBin
-		file := tigerbeetle.DataFile(s.ledgerFolder(), slices.Index(s.Replicas(), name))
-		p.arguments = tigerbeetle.StartArguments(file, s.TigerBeetleAddresses(), s.config.CacheGrid)
+		p.ledger = tigerbeetle.DataFile(s.ledgerFolder(), slices.Index(s.Replicas(), name))
+		p.arguments = tigerbeetle.StartArguments(p.ledger, s.TigerBeetleAddresses(), s.config.CacheGrid)
 		if s.config.Observers.StatsdBridge != "" {
 			p.arguments = slices.Insert(p.arguments, 1, "--experimental", "--statsd="+s.addresses.of(statsd))
 		}

@@ -313,6 +313,26 @@ func TestCrash(t *testing.T) {
 }
 
 // TestFailedStart: the error says why, and nothing is left.
+// The kernel holds a killed server's data file for a while. The next server starts after that.
+func TestTheLedgerStartsWhenItsDataFileIsReleased(t *testing.T) {
+	s := started(t, standIns(t))
+	if err := s.Kill(TigerBeetle); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(tigerbeetle.DataFile(s.ledgerFolder(), 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	var released atomic.Bool
+	time.AfterFunc(300*time.Millisecond, func() { released.Store(true); file.Close() })
+	if err := s.StartProcess(TigerBeetle); err != nil || !released.Load() {
+		t.Errorf("started while the data file was held: %v, %v", !released.Load(), err)
+	}
+}
+
 func TestFailedStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		env  string

@@ -5,12 +5,15 @@ package tigerbeetle
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/liquida/liquida/deploy/cache"
 )
@@ -122,6 +125,29 @@ func format(ctx context.Context, bin, path string, replica, replicas int) error 
 // Not --development: it lowers the request limit from 8189 events to 253.
 func StartArguments(path, addresses, cacheGrid string) []string {
 	return []string{"start", "--addresses=" + addresses, "--cache-grid=" + cacheGrid, path}
+}
+
+// releaseMax bounds the wait for a data file.
+const releaseMax = 30 * time.Second
+
+// AwaitRelease returns when no server holds the data file at path. The kernel keeps the lock of a
+// killed server until io_uring has ended its last writes. On a busy machine that takes longer than
+// a new server waits before it gives up, 0.1 s.
+func AwaitRelease(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close() // and the lock
+	for giveUp := time.Now().Add(releaseMax); ; time.Sleep(10 * time.Millisecond) {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(giveUp) {
+			return fmt.Errorf("a TigerBeetle server holds the data file %s: %w", path, err)
+		}
+	}
 }
 
 // Answers reports whether a server answers requests, by what it has logged since its start. An

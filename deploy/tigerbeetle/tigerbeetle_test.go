@@ -161,6 +161,9 @@ func startServer(t *testing.T, bin, path, address string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { log.Close() })
+	if err := AwaitRelease(path); err != nil {
+		t.Fatal(err)
+	}
 	server := exec.Command(bin, StartArguments(path, address, "256MiB")...)
 	server.Stdout, server.Stderr = log, log
 	if err := server.Start(); err != nil {

@@ -32,9 +32,9 @@ type Config struct {
 	// TakeOverInterval is the least time between two take-overs by one engine, besides a few; 0 is the
 	// default, 1 s. A broker that forgets members takes their partitions more often.
 	TakeOverInterval time.Duration
-	// Inactive are the banks that engines' settings excluded, for a time at least; nil: it is not
-	// known, so DS27 is not checked.
-	Inactive []string
+	// Inactive are the times in which engines' settings excluded a bank; nil: it is not known, so
+	// DS27 is not checked.
+	Inactive map[string][]Interval
 	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
 	Secrets Secrets
 	// Behind returns where to go on in a partition of responses of which nothing can be read at an

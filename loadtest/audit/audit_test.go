@@ -38,7 +38,7 @@ type history struct {
 
 	wrongClocks    []Interval
 	shortDeadlines []Interval // of 5 s
-	inactive       []string
+	inactive       map[string][]Interval
 	takeOvers      time.Duration // the interval; 0: the default
 }
 
@@ -473,10 +473,13 @@ func TestARefusalMustBeJustified(t *testing.T) {
 		{"AC06", alice, bruno, 500, nil, false},
 		{"LQ04", alice, bruno, 500, nil, false},
 		{"DS27", alice, bruno, 500, nil, true}, // nothing says that it is not
-		{"DS27", alice, bruno, 500, func(h *history) { h.inactive = []string{"10000002"} }, true},
-		{"DS27", bruno, alice, 500, func(h *history) { h.inactive = []string{"10000002"} }, true},
-		{"DS27", alice, clara, 500, func(h *history) { h.inactive = []string{"10000002"} }, false},
-		{"DS27", alice, bruno, 500, func(h *history) { h.inactive = []string{} }, false},
+		{"DS27", alice, bruno, 500, inactive(0, time.Minute), true},
+		{"DS27", bruno, alice, 500, inactive(0, time.Minute), true},
+		{"DS27", alice, bruno, 500, inactive(-time.Minute, 100*time.Millisecond), true},
+		{"DS27", alice, bruno, 500, inactive(-time.Minute, -time.Second), false}, // its bank is active again
+		{"DS27", alice, bruno, 500, inactive(2*time.Second, time.Minute), false}, // not yet inactive
+		{"DS27", alice, clara, 500, inactive(0, time.Minute), false},
+		{"DS27", alice, bruno, 500, func(h *history) { h.inactive = map[string][]Interval{} }, false},
 	} {
 		h := clean(t)
 		h.now = h.now.Add(time.Minute)
@@ -500,6 +503,13 @@ func TestARefusalMustBeJustified(t *testing.T) {
 		if unchecked := verdict.Summary.ReasonsUnchecked[c.reason]; unchecked > 0 != (c.reason == "DS27" && h.inactive == nil) {
 			t.Errorf("%s: %d are not checked", c.reason, unchecked)
 		}
+	}
+}
+
+// inactive excludes bruno's bank for a time, from and to after now.
+func inactive(from, to time.Duration) func(*history) {
+	return func(h *history) {
+		h.inactive = map[string][]Interval{string(bruno.ISPB): {{h.now.Add(from), h.now.Add(to)}}}
 	}
 }
 

@@ -3,7 +3,6 @@ package audit
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -146,19 +145,19 @@ func (a *Auditor) judgeRefusal(p *payment) {
 		}
 		r = a.judgeShort(reserveOf(c.payer), c.centavos, from, p.decidedAt)
 	case "DS27":
-		r = a.judgeInactive(ispbOf(c.payer), ispbOf(c.payee))
+		r = a.judgeInactive(ispbOf(c.payer), ispbOf(c.payee), p.acceptedMs, p.decidedAt)
 	default:
 		r.wrong = "no order is refused with this reason without its bank"
 	}
 	a.count(p.id, p.verdict, r)
 }
 
-// judgeInactive checks that engines' settings excluded one of two banks.
-func (a *Auditor) judgeInactive(payer, payee string) refusal {
+// judgeInactive checks that engines' settings excluded one of two banks while an order was open.
+func (a *Auditor) judgeInactive(payer, payee string, fromMs int64, to uint64) refusal {
 	if a.inactive == nil {
 		return refusal{unchecked: true}
 	}
-	return unless(slices.Contains(a.inactive, payer) || slices.Contains(a.inactive, payee), "%s and %s were never inactive", payer, payee)
+	return unless(overlaps(a.inactive[payer], fromMs, to) || overlaps(a.inactive[payee], fromMs, to), "neither %s nor %s was inactive then", payer, payee)
 }
 
 func (a *Auditor) judgeShort(account accountID, centavos, from, to uint64) refusal {
@@ -209,7 +208,7 @@ func (a *Auditor) judgeReturnRefusal(g *paymentReturn, p *payment) {
 		used := a.usedSlots(g, o)
 		r = unless(used >= returnSlots, "only %d slots of its original are used", used)
 	case "DS27":
-		r = a.judgeInactive(string(g.id[1:9]), string(g.content.original[1:9]))
+		r = a.judgeInactive(string(g.id[1:9]), string(g.content.original[1:9]), g.content.acceptedMs, g.decidedAt)
 	case "LQ11":
 		r.unchecked = true
 	default:

@@ -186,7 +186,7 @@ func TestBanksKilled(t *testing.T) {
 func TestSettingsChangedAcrossRestarts(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(1)
-		shipped := *s.engineConfig
+		shipped, began := *s.engineConfig, time.Now()
 		load := s.send("demo", 20, 1000, pix.ReasonPayeePSPSilent, pix.ReasonInactivePSP)
 		for _, change := range []struct {
 			deadline, pending time.Duration
@@ -202,6 +202,8 @@ func TestSettingsChangedAcrossRestarts(t *testing.T) {
 			s.deadlineMin, s.holdMax = 5*time.Second, 80*time.Second // for the audit
 			before := s.engine(0).now()
 			s.note("another life with %+v", change)
+			s.excluded(s.engineConfig.InactiveParticipants, began)
+			began = time.Now()
 			s.engineConfig.Deadline, s.engineConfig.PendingTimeout, s.engineConfig.InactiveParticipants = change.deadline, change.pending, change.inactive
 			s.engine(0).kill(restartTime, "")
 			s.eventually("another life", func() bool { return s.engine(0).now() != before })

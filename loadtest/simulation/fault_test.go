@@ -108,21 +108,10 @@ var serviceFaults = []fault{
 		defer w.mu.Unlock()
 		w.wrongClocks = append(w.wrongClocks, audit.Interval{From: began, To: time.Now()})
 	}},
-	// Nothing of a frozen program can be seen, and its clock jumps when it goes on. It differs from
-	// SIGSTOP in this: its timers and its code run, so it may decide before it goes on what a stopped
-	// program decides after it. Nobody learns of the decision any sooner.
-	{"frozen", func(w *world, s *service, random *rand.Rand, _ time.Duration) {
-		l := s.now()
-		s.freeze(true)
-		if s.clients != nil {
-			s.clients.Set(link.Stalled, 0)
-			defer s.clients.Set(link.Slow, w.latency)
-		}
-		l.set(link.Stalled, 0)
-		l.ledger.Cut(true, true)
+	{"frozen", func(_ *world, s *service, random *rand.Rand, _ time.Duration) {
+		resume := s.pause()
 		time.Sleep(between(random, time.Second, 20*time.Second)) // a session has 3 s
-		s.freeze(false)
-		l.heal(w)
+		resume()
 	}},
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/liquida/liquida/services/clearing-engine/engine"
 )
 
+const settingsChanged = "settings change"
+
 // groupFaults happen to the engines as a group.
 var groupFaults = []fault{
 	{"an engine joins and leaves", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) {
@@ -30,14 +32,14 @@ var groupFaults = []fault{
 		time.Sleep(hold)
 		s.retire()
 	}},
-	{"settings change", func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
+	{settingsChanged, func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 		engines := w.engines()
 		s := engines[random.IntN(len(engines))]
 		changed := changes[random.IntN(len(changes))]
 		w.note("%s: %s", s.name, changed.name)
 		w.change([]*service{s}, changed, hold)
 	}},
-	{"settings change everywhere", func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
+	{settingsChanged + " everywhere", func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 		changed := changes[random.IntN(len(changes))]
 		w.note("all engines: %s", changed.name)
 		w.change(w.engines(), changed, hold)
@@ -78,10 +80,20 @@ func (w *world) change(engines []*service, to settingsChange, hold time.Duration
 	to.change(&changed)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.inactive = append(w.inactive, changed.InactiveParticipants...)
+	w.excluded(changed.InactiveParticipants, began)
 	if changed.Deadline < w.engineConfig.Deadline {
 		w.deadlineMin = changed.Deadline
 		w.shortDeadlines = append(w.shortDeadlines, audit.Interval{From: began, To: time.Now()})
+	}
+}
+
+// excluded notes that settings excluded these banks until now.
+func (w *world) excluded(banks []string, from time.Time) {
+	for _, bank := range banks {
+		if w.inactive == nil {
+			w.inactive = map[string][]audit.Interval{}
+		}
+		w.inactive[bank] = append(w.inactive[bank], audit.Interval{From: from, To: time.Now()})
 	}
 }
 

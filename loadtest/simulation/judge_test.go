@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,7 +35,7 @@ type result struct {
 }
 
 // allowed are the reasons with which faults may make a good payment end.
-var allowed = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, pix.ReasonInactivePSP, pix.ReasonTooManyReturns, rejectedByBank}
+var allowed = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, pix.ReasonTooManyReturns, rejectedByBank}
 
 // Bounds of virtual time. A hold that nobody resolves ends 60 s after its order.
 const (
@@ -49,7 +51,7 @@ const (
 func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	random := chance(seed, 0)
 	w := newWorld(t, random, log)
-	w.inactive = []string{}
+	w.inactive = map[string][]audit.Interval{}
 	// A bank counts from the time that the engine gave its question. The clock of an engine may be 70 s behind.
 	w.bankConfig.Profiles.LateDelay += 70 * time.Second
 	w.startBanks()
@@ -76,6 +78,9 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 
 	sent := w.activity.begin()
 	config := w.load(everyCase(random), rate, payments, seed)
+	if slices.ContainsFunc(events, func(e event) bool { return strings.HasPrefix(e.Kind, settingsChanged) }) {
+		config.Allowed = append(slices.Clone(allowed), pix.ReasonInactivePSP) // the audit knows which banks, and when
+	}
 	config.First = *paymentsMax
 	config.Sending = func(id pix.EndToEndID) { beginFaults(); w.door.judge.Choose(id) }
 	if *paymentsMax > 0 {

@@ -303,6 +303,26 @@ func (s *service) freeze(isFrozen bool) {
 	}
 }
 
+// pause freezes a program until resume. Nothing of it can be seen, and its clock jumps when it goes
+// on. It differs from SIGSTOP in this: its timers and its code run, so it may decide before it goes
+// on what a stopped program decides after it. Nobody learns of the decision any sooner.
+func (s *service) pause() (resume func()) {
+	l := s.now()
+	s.freeze(true)
+	if s.clients != nil {
+		s.clients.Set(link.Stalled, 0)
+	}
+	l.set(link.Stalled, 0)
+	l.ledger.Cut(true, true)
+	return func() {
+		s.freeze(false)
+		l.heal(s.w)
+		if s.clients != nil {
+			s.clients.Set(link.Slow, s.w.latency)
+		}
+	}
+}
+
 func (s *service) setOffset(offset time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

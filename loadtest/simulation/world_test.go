@@ -79,7 +79,7 @@ type world struct {
 	// wrongClocks are the times in which an engine's clock was far from right, shortDeadlines those in
 	// which an engine had deadlineMin.
 	wrongClocks, shortDeadlines []audit.Interval
-	inactive                    []string // banks that settings excluded; nil: it is not known
+	inactive                    map[string][]audit.Interval // when settings excluded which bank; nil: it is not known
 }
 
 // newWorld starts the broker, and fills the ledger.

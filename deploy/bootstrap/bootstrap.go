@@ -91,10 +91,17 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	if config.PasswordsDir != "" {
 		say("%d users of Kafka with their ACLs; their passwords are in %s", len(stream.Accesses), config.PasswordsDir)
 	}
-	if !done {
-		if err := chart.populate(ctx, say); err != nil {
-			return err
-		}
+	enrolled := false
+	if done {
+		enrolled, err = chart.enroll(ctx)
+	} else {
+		err = chart.populate(ctx, say)
+	}
+	if err != nil {
+		return err
+	}
+	if enrolled {
+		say("added the register of participants, which this ledger did not have")
 	}
 	p, since := config.Population, "now"
 	if config.ClientKeysDir != "" {

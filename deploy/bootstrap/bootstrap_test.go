@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,14 @@ func everyAccount(p sandbox.Population) map[ledger.AccountID]int64 {
 		balances[ledger.CustomerAccount(pix.Account{ISPB: bank, Branch: "0001", Number: fmt.Sprint(i/p.Banks + 1)})] = int64(p.DepositCentavos)
 		balances[ledger.TransitAccount(bank)] -= int64(p.DepositCentavos)
 	}
+	balances[ledger.RegisterAccount], balances[ledger.AllowanceSourceAccount] = 0, 0
+	for i := range p.Banks { // the books are what reserve and transit add up to
+		bank := p.Bank(i)
+		books := balances[ledger.ReserveAccount(bank)] + balances[ledger.TransitAccount(bank)]
+		balances[ledger.BooksAccount(bank)] = books
+		balances[ledger.RegisterAccount] -= books
+		balances[ledger.AllowanceAccount(bank, ledger.Day)], balances[ledger.AllowanceAccount(bank, ledger.Night)] = 0, 0
+	}
 	return balances
 }
 
@@ -122,9 +131,10 @@ func look(t *testing.T, client tigerbeetle.Client, p sandbox.Population) (accoun
 		t.Fatal(err)
 	}
 	for _, transfer := range transfers {
-		if transfer.ID == ledger.MarkerID {
+		switch transfer.Code {
+		case ledger.CodeMarker:
 			marker = true
-		} else {
+		case ledger.CodeFunding:
 			fundings++
 		}
 	}
@@ -147,8 +157,28 @@ func checkFunded(t *testing.T, client tigerbeetle.Client, p sandbox.Population) 
 			t.Errorf("%s holds %d, want %d", name(id), got, balance)
 		}
 		kind, _ := ledger.UnpackAccount(id)
-		if account.Ledger != 986 || account.Code != uint16(kind) || account.Flags != kind.Flags() {
+		if account.Ledger != [10]uint32{0, 986, 986, 986, 986, 986, 1, 1, 2, 2}[kind] || account.Code != uint16(kind) || account.Flags != kind.Flags() {
 			t.Errorf("%s is %+v", name(id), account)
+		}
+	}
+}
+
+// checkEnrolled expects that each bank has its opening and has joined, and nothing else.
+func checkEnrolled(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
+	t.Helper()
+	records, err := client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 8189,
+		Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()})
+	if err != nil || len(records) != 2*p.Banks {
+		t.Fatalf("%d records, %v; want an opening and a join of each of %d banks", len(records), err, p.Banks)
+	}
+	balances := everyAccount(p)
+	for i, record := range records {
+		want := ledger.Act{Kind: ledger.Opening, Bank: p.Bank(i % p.Banks), ByCentralBank: true}
+		if want.Centavos = balances[ledger.BooksAccount(want.Bank)]; i >= p.Banks {
+			want.Kind, want.Centavos = ledger.Joined, 0
+		}
+		if got, _, err := ledger.ActOf(record); err != nil || got != want {
+			t.Errorf("record %d is %+v, %v; want %+v", i, got, err, want)
 		}
 	}
 }
@@ -231,6 +261,56 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 		t.Errorf("only %d different half-done states were seen: %v", len(states), states)
 	}
 	checkFunded(t, client, p)
+	checkEnrolled(t, client, p)
+}
+
+// A ledger of a version before the register gets one from the next run, also from a run after one
+// that was interrupted.
+func TestALedgerWithoutARegisterGetsOne(t *testing.T) {
+	config := smallConfig(t)
+	config.Ledger, config.Stream = startLedger(t), startKafka(t)
+	client, err := ledger.Connect(config.Ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	p, c := config.Population, &chart{config, client}
+	before := []tb.Account{config.marker().Issuance()}
+	for account := range accounts(p) {
+		if account.Ledger == ledger.Ledger {
+			before = append(before, account)
+		}
+	}
+	ctx := t.Context()
+	if err := errors.Join(c.createAccounts(ctx, slices.Values(before), silent), c.createTransfers(ctx, fundings(p), silent),
+		c.createTransfers(ctx, one(config.marker().Transfer()), silent)); err != nil {
+		t.Fatal(err)
+	}
+	for requests := 1; ; requests++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		cut := &interrupted{Client: client, requests: requests, cancel: cancel, answered: requests%2 == 0}
+		_, err := (&chart{config, cut}).enroll(ctx)
+		cancel()
+		if cut.requests > 0 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	var said bytes.Buffer
+	for range 2 {
+		if err := Run(ctx, config, &said); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkFunded(t, client, p)
+	checkEnrolled(t, client, p)
+
+	// It is said once, when it is done.
+	if strings.Contains(said.String(), "register of participants") {
+		t.Errorf("a run that added nothing says:\n%s", said.String())
+	}
 }
 
 // A ledger of a version before statements of days works on, and bootstrap says what it lacks. One
@@ -255,7 +335,7 @@ func TestALedgerWithoutHistoryIsNamed(t *testing.T) {
 		t.Fatalf("%v %v", results, err)
 	}
 	var said bytes.Buffer
-	if err := Run(t.Context(), config, &said); err != nil || !strings.Contains(said.String(), "this ledger keeps no history of reserves") {
+	if err := Run(t.Context(), config, &said); err != nil || !strings.Contains(said.String(), "this ledger keeps no history of reserves") || !strings.Contains(said.String(), "added the register of participants") {
 		t.Errorf("finished: %v\n%s", err, said.String())
 	}
 }
@@ -309,6 +389,7 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 		t.Errorf("a rerun says:\n%s", said.String())
 	}
 	checkFunded(t, client, config.Population)
+	checkEnrolled(t, client, config.Population)
 	if !maps.Equal(made, checkKeys()) {
 		t.Error("a rerun made other keys")
 	}

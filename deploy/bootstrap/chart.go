@@ -9,6 +9,7 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -101,14 +102,75 @@ func (c *chart) populate(ctx context.Context, say func(string, ...any)) error {
 	if err := c.createTransfers(ctx, fundings(p), tell(say, "accounts funded")); err != nil {
 		return err
 	}
+	if err := c.createTransfers(ctx, acts(p), silent); err != nil {
+		return err
+	}
 	return c.createTransfers(ctx, one(c.config.marker().Transfer()), silent)
 }
+
+// enroll adds the register to a ledger that a version without it has filled, and returns whether it
+// was missing. Nobody can do an act about a bank that has not joined, so its opening is always first.
+func (c *chart) enroll(ctx context.Context) (enrolled bool, err error) {
+	p := c.config.Population
+	last := ledger.ActRecordID(keys.CentralBank, joinID(p.Bank(p.Banks-1)))
+	found, err := request(ctx, c.config, func() ([]tb.Transfer, error) { return c.client.LookupTransfers([]tb.Uint128{last}) })
+	if err != nil || len(found) == 1 {
+		return false, err
+	}
+	if err := c.createAccounts(ctx, accountsOfRegister(p), silent); err != nil {
+		return false, err
+	}
+	return true, c.createTransfers(ctx, acts(p), silent)
+}
+
+// accountsOfRegister yields the accounts of the register, of the books of banks and of what is left
+// of their caps.
+func accountsOfRegister(p sandbox.Population) iter.Seq[tb.Account] {
+	return func(yield func(tb.Account) bool) {
+		if !yield(ledger.NewAccount(ledger.RegisterAccount)) || !yield(ledger.NewAccount(ledger.AllowanceSourceAccount)) {
+			return
+		}
+		for i := range p.Banks {
+			bank := p.Bank(i)
+			if !yield(ledger.NewAccount(ledger.BooksAccount(bank))) || !yield(ledger.NewAccount(ledger.AllowanceAccount(bank, ledger.Day))) ||
+				!yield(ledger.NewAccount(ledger.AllowanceAccount(bank, ledger.Night))) {
+				return
+			}
+		}
+	}
+}
+
+// acts yields the opening of each bank, and behind them that it joins: so a bank that has joined
+// has its books. They are not linked: there may be more than one request holds.
+func acts(p sandbox.Population) iter.Seq[tb.Transfer] {
+	return func(yield func(tb.Transfer) bool) {
+		for _, kind := range []ledger.ActKind{ledger.Opening, ledger.Joined} {
+			for i := range p.Banks {
+				act := ledger.Act{Kind: kind, Bank: p.Bank(i), ByCentralBank: true}
+				if kind == ledger.Opening {
+					act.Centavos = int64(p.ReserveCentavos) - int64(p.DepositsOf(i))
+				}
+				if !yield(ledger.AppendAct(nil, keys.CentralBank, joinID(act.Bank), act)[0]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// joinID is the id of the act with which a bank of the population joins.
+func joinID(bank pix.ISPB) string { return "bootstrap-" + string(bank) }
 
 // accounts yields every account but the first, issuance.
 func accounts(p sandbox.Population) iter.Seq[tb.Account] {
 	return func(yield func(tb.Account) bool) {
 		if !yield(ledger.NewAccount(ledger.RefusalsAccount)) {
 			return
+		}
+		for account := range accountsOfRegister(p) {
+			if !yield(account) {
+				return
+			}
 		}
 		for i := range p.Banks {
 			bank := p.Bank(i)
@@ -212,6 +274,9 @@ func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Trans
 				continue
 			}
 			transfer := batch[result.Index]
+			if transfer.Ledger == ledger.Books {
+				return fmt.Errorf("the ledger refuses the act %q about %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS), or somebody has used its id for another act", ledger.ActKind(transfer.Code), name(ledger.BooksOf(transfer)), result.Result)
+			}
 			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger", name(transfer.CreditAccountID), reais(uint64(ledger.Centavos(transfer.Amount))), result.Result)
 		}
 		return nil
@@ -270,7 +335,9 @@ func name(id ledger.AccountID) string {
 		return fmt.Sprintf("the reserve of PSP %s", account.ISPB)
 	case ledger.Transit:
 		return fmt.Sprintf("the transit account of PSP %s", account.ISPB)
-	default:
+	case ledger.Customer:
 		return fmt.Sprintf("the customer account %v", account)
+	default:
+		return "the account " + ledger.AccountName(id)
 	}
 }

@@ -80,14 +80,16 @@ const (
 	Night
 )
 
+// ActCentavosMax is the most that one act may move, and the highest cap.
+const ActCentavosMax = 1_000_000_000_000_000
+
+// The window of a cap on outflow is longer than a hold's timeout, so that a void finds the allowance held.
 const (
-	// ActCentavosMax is the most that one act may move, and the highest cap.
-	ActCentavosMax = 1_000_000_000_000_000
-	// WindowSecondsMin is longer than a hold's timeout, so that a void finds the allowance held.
 	WindowSecondsMin = 120
 	WindowSecondsMax = 86_400
-	actIDLengthMax   = 64
 )
+
+const actIDLengthMax = 64
 
 // ActDigest is the first 192 bits of a SHA-256: of a key, or the fingerprint of a seal's secret.
 type ActDigest [24]byte
@@ -251,6 +253,14 @@ func (a Act) record() tb.Transfer {
 	return record
 }
 
+// BooksOf returns the account of the books that an act's record is about.
+func BooksOf(record tb.Transfer) AccountID {
+	if record.CreditAccountID == RegisterAccount {
+		return record.DebitAccountID
+	}
+	return record.CreditAccountID
+}
+
 // ActOf reads an act back from its record, and returns the ledger's time of it. Its error says
 // that the transfer is no record of an act that this version knows.
 func ActOf(record tb.Transfer) (Act, time.Time, error) {
@@ -258,10 +268,7 @@ func ActOf(record tb.Transfer) (Act, time.Time, error) {
 	if !act.Kind.known() {
 		return act, at, fmt.Errorf("transfer %s is no act: its code is %d", record.ID, record.Code)
 	}
-	books := record.CreditAccountID
-	if books == RegisterAccount {
-		books = record.DebitAccountID
-	}
+	books := BooksOf(record)
 	_, owner := UnpackAccount(books)
 	act.Bank = owner.ISPB
 	centavos := fromTB(record.Amount)

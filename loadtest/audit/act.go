@@ -51,18 +51,57 @@ const (
 // acts is the register, replayed.
 type acts struct {
 	banks  map[accountID]*bankTerms // by the books account
+	capped map[accountID]uint64     // allowances: the time of a cap's record without its adjustment
 	moved  map[number128]tb.Transfer
 	opened map[accountID]struct{} // books with an opening
 }
 
-// bankTerms is what the register says about a bank.
+// bankTerms is what the register says about a bank, at all times.
 type bankTerms struct {
-	joined uint64 // by the ledger's clock; 0: never
+	joined     uint64 // by the ledger's clock; 0: never
+	suspended  inForce[bool]
+	paymentCap inForce[uint64] // centavos; 0: none
+	outflow    [2]inForce[outflowCap]
+}
+
+// outflowCap bounds what a bank may send to others within a window. 0 centavos: none.
+type outflowCap struct {
+	centavos uint64
+	seconds  uint32
+}
+
+// inForce is all values of one thing, each with the ledger's time from which on it held.
+type inForce[V any] []struct {
+	from  uint64
+	value V
+}
+
+func (f *inForce[V]) set(value V, from uint64) {
+	*f = append(*f, struct {
+		from  uint64
+		value V
+	}{from, value})
+}
+
+// during returns the values that held at some time between two times. Before the first one it is zero.
+func (f inForce[V]) during(from, to uint64) []V {
+	var values []V
+	for i := len(f) - 1; i >= 0; i-- {
+		if f[i].from <= to {
+			values = append(values, f[i].value)
+		}
+		if f[i].from <= from {
+			return values
+		}
+	}
+	var zero V
+	return append(values, zero)
 }
 
 func (r *acts) of(books accountID) *bankTerms {
 	if r.banks == nil {
-		r.banks, r.moved, r.opened = map[accountID]*bankTerms{}, map[number128]tb.Transfer{}, map[accountID]struct{}{}
+		r.banks, r.capped = map[accountID]*bankTerms{}, map[accountID]uint64{}
+		r.moved, r.opened = map[number128]tb.Transfer{}, map[accountID]struct{}{}
 	}
 	if r.banks[books] == nil {
 		r.banks[books] = &bankTerms{}
@@ -165,12 +204,19 @@ func (a *Auditor) takeAct(t tb.Transfer) {
 		wrong("it says %d centavos, and moves none", amount)
 	}
 	if t.Code == codeJoined {
-		if terms.joined != 0 {
-			return // again: it changes nothing
-		}
-		terms.joined = t.Timestamp
+		terms.joined = cmp.Or(terms.joined, t.Timestamp)
 	} else if terms.joined == 0 {
 		wrong("the bank has not joined")
+	}
+	switch t.Code {
+	case codeSuspended, codeResumed:
+		terms.suspended.set(t.Code == codeSuspended, t.Timestamp)
+	case codePaymentCap:
+		terms.paymentCap.set(t.UserData64, t.Timestamp)
+	case codeDayCap, codeNightCap:
+		window := int(t.Code - codeDayCap)
+		terms.outflow[window].set(outflowCap{t.UserData64, t.UserData32}, t.Timestamp)
+		a.capActed(allowanceOf(books, window), t)
 	}
 }
 
@@ -197,12 +243,12 @@ func dataOfAct(t tb.Transfer, books accountID) string {
 	about, more, data := fromTigerBeetle(t.UserData128), t.UserData64, t.UserData32
 	switch t.Code {
 	case codePaymentCap:
-		if about != (number128{}) {
-			return "a cap on payments says centavos only"
+		if about != (number128{}) || more > actCentavosMax {
+			return fmt.Sprintf("it is about %x and caps at %d centavos, it must be about nothing and cap at %d at most", about, more, uint64(actCentavosMax))
 		}
 	case codeDayCap, codeNightCap:
-		if about != (number128{}) || data < windowSecondsMin || data > windowSecondsMax {
-			return fmt.Sprintf("its window is %d s, it must be %d to %d", data, windowSecondsMin, windowSecondsMax)
+		if about != (number128{}) || more > actCentavosMax || data < windowSecondsMin || data > windowSecondsMax {
+			return fmt.Sprintf("it caps at %d centavos in %d s, it must be %d at most, in %d to %d", more, data, uint64(actCentavosMax), windowSecondsMin, windowSecondsMax)
 		}
 		return ""
 	case codeAccountOpened, codeAccountBlocked, codeAccountClosed, codeAccountReopened, codeDeposit, codeWithdrawal:
@@ -218,8 +264,8 @@ func dataOfAct(t tb.Transfer, books accountID) string {
 			return "it says more than it can"
 		}
 	}
-	if data > 1 {
-		return fmt.Sprintf("it is by %d, it must be by the bank (0) or by the central bank (1)", data)
+	if data > 1 || data == 0 && t.Code <= codeLiquidityOut {
+		return fmt.Sprintf("it is by %d: 0 is the bank, 1 the central bank, who alone may do what is not about accounts, keys and seals", data)
 	}
 	return ""
 }

@@ -50,6 +50,9 @@ func (h *history) last(n int) *tb.Transfer { return &h.transfers[len(h.transfers
 // act adds an act's record, and its money before it. what says amount and user_data.
 func (h *history) act(code uint16, books accountID, what tb.Transfer) {
 	key := number128{high: uint64(len(h.transfers)), low: 0xabcd0}
+	if code <= codeLiquidityOut && what.UserData32 == 0 {
+		what.UserData32 = 1 // by the central bank
+	}
 	amount, _ := centavos(what.Amount)
 	add := func(role int, ledger uint32, debit, credit accountID) {
 		h.move(code, debit, credit, amount)
@@ -79,7 +82,7 @@ func (h *history) actsOfAllKinds() {
 		tb.Transfer{UserData128: toTigerBeetle(idOf(alice))}, tb.Transfer{UserData128: tb.ToUint128(7), UserData64: 8}
 	h.act(codeSuspended, aliceBooks, tb.Transfer{UserData32: 1})
 	h.act(codeResumed, aliceBooks, tb.Transfer{UserData32: 1})
-	h.act(codePaymentCap, aliceBooks, tb.Transfer{UserData64: 1 << 62, UserData32: 1})
+	h.act(codePaymentCap, aliceBooks, tb.Transfer{UserData64: actCentavosMax})
 	h.act(codeDayCap, aliceBooks, tb.Transfer{UserData32: 120})
 	h.act(codeNightCap, aliceBooks, tb.Transfer{UserData32: 86_400})
 	h.act(codeLiquidityIn, aliceBooks, of(700))
@@ -184,9 +187,16 @@ func TestEachFaultOfTheRegisterIsFound(t *testing.T) {
 		{"a window that is too short", WrongAct, func(h *history) {
 			h.act(codeDayCap, aliceBooks, tb.Transfer{UserData64: 5, UserData32: 119})
 		}},
+		{"a cap above the highest", WrongAct, func(h *history) {
+			h.act(codePaymentCap, aliceBooks, tb.Transfer{UserData64: actCentavosMax + 1})
+		}},
 		{"a key without a digest", WrongAct, func(h *history) { h.act(codeKeyNamed, aliceBooks, tb.Transfer{}) }},
 		{"an account of another bank is blocked", WrongAct, func(h *history) {
 			h.act(codeAccountBlocked, aliceBooks, tb.Transfer{UserData128: toTigerBeetle(idOf(bruno))})
+		}},
+		{"a suspension by a bank", WrongAct, func(h *history) {
+			h.act(codeSuspended, aliceBooks, tb.Transfer{})
+			h.last(1).UserData32 = 0
 		}},
 		{"an act by a third party", WrongAct, func(h *history) { h.act(codeSuspended, aliceBooks, tb.Transfer{UserData32: 2}) }},
 		{"an opening is missing", WrongFunding, func(h *history) {

@@ -32,6 +32,9 @@ type Config struct {
 	// TakeOverInterval is the least time between two take-overs by one engine, besides a few; 0 is the
 	// default, 1 s. A broker that forgets members takes their partitions more often.
 	TakeOverInterval time.Duration
+	// LateRequests are times in which an engine was frozen or cut off from the ledger: what it had sent
+	// came later, decided by the register of before.
+	LateRequests []Interval
 	// Inactive are the times in which engines' settings excluded a bank; nil: it is not known, so
 	// DS27 is not checked.
 	Inactive map[string][]Interval
@@ -87,7 +90,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	a.holdMax = cmp.Or(config.HoldMax, a.holdMax)
 	a.wrongClocks = config.WrongClocks
 	a.takeOverGap = cmp.Or(config.TakeOverInterval, takeOverInterval)
-	a.inactive = config.Inactive
+	a.inactive, a.lateRequests = config.Inactive, config.LateRequests
 	for topic, partitions := range bounds.starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {
@@ -111,7 +114,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		{"requests", func() error { return readQuestions(ctx, &config, topics, a) }},
 		{"responses", func() error { return readAnswers(ctx, &config, topics, a) }},
 		{"accounts", func() error { return readAccounts(ctx, config.Ledger, 0, a.Account) }},
-		{"transfers", func() error { return readTransfers(ctx, config.Ledger, a.Transfer) }},
+		{"transfers", func() error { return readLedgerToItsEnd(ctx, config.Ledger, a) }},
 	}
 	for _, step := range steps {
 		started := time.Now()

@@ -39,6 +39,7 @@ type history struct {
 	wrongClocks    []Interval
 	shortDeadlines []Interval // of 5 s
 	inactive       map[string][]Interval
+	lateRequests   []Interval
 	takeOvers      time.Duration // the interval; 0: the default
 }
 
@@ -141,7 +142,7 @@ func clean(t *testing.T) *history {
 
 func (h *history) audit() Verdict {
 	a := NewAuditor(0)
-	a.wrongClocks, a.inactive = h.wrongClocks, h.inactive
+	a.wrongClocks, a.inactive, a.lateRequests = h.wrongClocks, h.inactive, h.lateRequests
 	if a.shortDeadlines = h.shortDeadlines; a.shortDeadlines != nil {
 		a.deadlineMin = 5 * time.Second
 	}

@@ -74,6 +74,9 @@ type Auditor struct {
 	elsewhere       map[number128][]int32        // more partitions with records of an id
 	committed       map[int32]int64
 	drifts          map[accountID]drift // by wrong legs that were posted
+	allowances      map[accountID]*allowance
+	holdTimeout     uint32     // of the last leg 1, in seconds: leg 4 is in its chain
+	lateRequests    []Interval // when requests to the ledger were late
 	summary         Summary
 }
 
@@ -103,6 +106,7 @@ type Summary struct {
 	ReasonsChecked   map[string]int `json:"reasons_checked"`           // refusals that follow from order and ledger
 	ReasonsUnchecked map[string]int `json:"reasons_unchecked"`         // refusals that only the engine's settings or queues explain
 	Acts             map[string]int `json:"acts"`                      // of the register, by kind
+	Capped           int            `json:"capped"`                    // payments held with leg 4
 	Transfers        int            `json:"transfers"`
 	Accounts         int            `json:"accounts"`
 	IssuanceCentavos money          `json:"issuance_centavos"`
@@ -160,6 +164,7 @@ type payment struct {
 	acceptedMs  int64 // Unix time, of the earliest record
 	heldAt      uint64
 	asked       bool // its bank was asked about it
+	capLeg
 	sending
 }
 
@@ -270,6 +275,7 @@ func NewAuditor(orders int) *Auditor {
 		elsewhere:   map[number128][]int32{},
 		committed:   map[int32]int64{},
 		drifts:      map[accountID]drift{},
+		allowances:  map[accountID]*allowance{},
 		letters:     map[coordinates]*letter{},
 		payments:    make([]payment, 0, orders),
 		byKey:       make(map[number128]uint32, orders),
@@ -644,7 +650,7 @@ func (a *Auditor) takeLeg(t tb.Transfer) {
 		a.judgeHold(t, wrong)
 		p.held |= bit
 		if leg == 1 {
-			p.heldAt = t.Timestamp
+			p.heldAt, a.holdTimeout = t.Timestamp, t.Timeout
 			a.ask(of.payee, t)
 		}
 		return
@@ -717,6 +723,7 @@ func (a *Auditor) Judge() Verdict {
 	a.judgeRepeats()
 	a.judgeFundings()
 	a.judgeActs()
+	a.judgeAllowances()
 	a.judgeAccounts()
 	a.summary.Accounts = len(a.accounts)
 	a.summary.IssuanceCentavos = a.issued
@@ -754,6 +761,8 @@ func (a *Auditor) judgePayment(p *payment) {
 	}
 	a.judgeAnswer(p.id, p.content.payee, p.posted&firstLeg != 0, p.voided&firstLeg != 0, p.verdict, p.decidedAt)
 	settled := p.settledInLedger()
+	a.judgeTerms(p)
+	a.judgeCapLeg(p, settled)
 	rejected := p.posted == 0 && (p.voided == all && p.held == all && !p.receipt || p.voided == 0 && p.receipt)
 	switch {
 	case !settled && !rejected:

@@ -54,6 +54,7 @@ const (
 	WrongDeadline      = "deadline that was not kept"
 	WrongAct           = "act that cannot be"
 	MoneyWithoutAct    = "money without an act"
+	BeyondTerms        = "payment that the register forbids"
 	WrongAllowance     = "allowance that is not the cap's"
 )
 

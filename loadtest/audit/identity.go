@@ -225,6 +225,15 @@ func customerAccount(ispb, branch, number string) (accountID, error) {
 	return accountID{high: kindCustomer<<kindShift | packed<<ispbShift | branchNumber<<branchShift | high, low: low}, nil
 }
 
+// bankNamed returns an account of the bank that an id names. The id was parsed.
+func bankNamed(id endToEndID) accountID {
+	packed, err := packISPB(string(id[1:9]))
+	if err != nil {
+		panic(err)
+	}
+	return accountID{high: kindCustomer<<kindShift | packed<<ispbShift}
+}
+
 // ispbOf returns the ISPB in an account's id.
 func ispbOf(id accountID) string {
 	packed := id.high & ispbMask >> ispbShift

@@ -19,16 +19,44 @@ func readAccounts(ctx context.Context, client tigerbeetle.Client, code uint16, t
 	return readPages(ctx, "accounts", code, client.QueryAccounts, func(a tb.Account) uint64 { take(a); return a.Timestamp })
 }
 
-// readTransfers calls take with every transfer of every ledger.
-func readTransfers(ctx context.Context, client tigerbeetle.Client, take func(tb.Transfer)) error {
-	return readPages(ctx, "transfers", 0, client.QueryTransfers, func(t tb.Transfer) uint64 { take(t); return t.Timestamp })
+// allowancesFitWithin is how long producers may take to bring allowances to their caps.
+const allowancesFitWithin = 30 * time.Second
+
+// readLedgerToItsEnd takes every transfer of every ledger. Holds of allowances end at any time, and
+// producers then lower what a lowered cap left. So it goes on until allowances and transfers are of
+// one instant, and all fit.
+func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, a *Auditor) error {
+	filter := tb.QueryFilter{Limit: pageMax}
+	began, before := time.Now(), -1
+	for {
+		err := readPagesFrom(ctx, "transfers", &filter, client.QueryTransfers, func(t tb.Transfer) uint64 { a.Transfer(t); return t.Timestamp })
+		if err != nil {
+			return err
+		}
+		unchanged := before == a.summary.Transfers
+		if unchanged && len(a.unfit()) == 0 || time.Since(began) > allowancesFitWithin {
+			return nil
+		}
+		if before = a.summary.Transfers; unchanged {
+			time.Sleep(100 * time.Millisecond)
+		}
+		for _, kind := range []uint16{kindAllowanceSource, kindAllowance} {
+			if err := readAccounts(ctx, client, kind, a.Account); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // readPages reads objects in the order of their timestamps, one page a query.
 func readPages[O any](ctx context.Context, what string, code uint16, query func(tb.QueryFilter) ([]O, error), take func(O) uint64) error {
-	filter := tb.QueryFilter{Code: code, Limit: pageMax}
+	return readPagesFrom(ctx, what, &tb.QueryFilter{Code: code, Limit: pageMax}, query, take)
+}
+
+// readPagesFrom goes on where a filter begins, and moves that behind what it has read.
+func readPagesFrom[O any](ctx context.Context, what string, filter *tb.QueryFilter, query func(tb.QueryFilter) ([]O, error), take func(O) uint64) error {
 	for {
-		objects, err := within(ctx, func() ([]O, error) { return query(filter) })
+		objects, err := within(ctx, func() ([]O, error) { return query(*filter) })
 		if err != nil {
 			return fmt.Errorf("cannot read the %s of the ledger: %w", what, err)
 		}

@@ -73,6 +73,9 @@ func (a *Auditor) followAccounts() {
 			a.shortages.follow(p.content.payer, p.content.centavos)
 		case reserveShort:
 			a.shortages.follow(reserveOf(p.content.payer), p.content.centavos)
+		case outflowCapped:
+			a.shortages.follow(allowanceOf(p.content.payer, 0), p.content.centavos)
+			a.shortages.follow(allowanceOf(p.content.payer, 1), p.content.centavos)
 		}
 	}
 	for _, g := range a.returns {
@@ -94,9 +97,10 @@ func code(text string) uint32 {
 }
 
 var (
-	payerShort   = code("LQ01")
-	reserveShort = code("AM04")
-	bankBusy     = code("LQ02")
+	payerShort    = code("LQ01")
+	reserveShort  = code("AM04")
+	bankBusy      = code("LQ02")
+	outflowCapped = code("LQ12")
 )
 
 // refusal is what the audit says to the reason of a refusal.
@@ -145,7 +149,13 @@ func (a *Auditor) judgeRefusal(p *payment) {
 		}
 		r = a.judgeShort(reserveOf(c.payer), c.centavos, from, p.decidedAt)
 	case "DS27":
-		r = a.judgeInactive(ispbOf(c.payer), ispbOf(c.payee), p.acceptedMs, p.decidedAt)
+		if r = a.judgeSuspended(p.decidedAt, c.payer, c.payee); a.inactive != nil && r != (refusal{}) {
+			r = a.judgeInactive(ispbOf(c.payer), ispbOf(c.payee), p.acceptedMs, p.decidedAt)
+		}
+	case "AM13":
+		r = a.judgePaymentCap(p)
+	case "LQ12":
+		r = a.judgeOutflow(p, from)
 	default:
 		r.wrong = "no order is refused with this reason without its bank"
 	}
@@ -208,7 +218,9 @@ func (a *Auditor) judgeReturnRefusal(g *paymentReturn, p *payment) {
 		used := a.usedSlots(g, o)
 		r = unless(used >= returnSlots, "only %d slots of its original are used", used)
 	case "DS27":
-		r = a.judgeInactive(string(g.id[1:9]), string(g.content.original[1:9]), g.content.acceptedMs, g.decidedAt)
+		if r = a.judgeSuspended(g.decidedAt, bankNamed(g.id)); a.inactive != nil && r != (refusal{}) { // one to a suspended bank is taken
+			r = a.judgeInactive(string(g.id[1:9]), string(g.content.original[1:9]), g.content.acceptedMs, g.decidedAt)
+		}
 	case "LQ11":
 		r.unchecked = true
 	default:

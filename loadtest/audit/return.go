@@ -335,11 +335,7 @@ func (a *Auditor) takeReturnVerdict(t tb.Transfer) {
 	wrong := func(format string, arguments ...any) {
 		a.add(WrongTransfer, g.id.String(), "verdict: %s", fmt.Sprintf(format, arguments...))
 	}
-	psp, err := packISPB(string(g.content.original[1:9]))
-	if err != nil {
-		wrong("%v", err) // never: it was parsed before
-	}
-	ofPayer := accountID{high: kindCustomer<<kindShift | psp<<ispbShift}
+	ofPayer := bankNamed(g.content.original)
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	if (debit != transitOf(ofPayer) || credit != reserveOf(ofPayer)) && (debit != issuance || credit != refusals) {
 		wrong("it stands between %s and %s", nameOf(debit), nameOf(credit))
@@ -467,6 +463,8 @@ func (a *Auditor) judgeReturn(g *paymentReturn) {
 	}
 	if g.held == 0 {
 		a.judgeReturnRefusal(g, p)
+	} else {
+		a.judgeBegun(subject, g.heldAt, bankNamed(g.id))
 	}
 	if p != nil {
 		a.judgeAsked(g.id, g.asked, g.posted&firstLeg != 0, g.voided&firstLeg != 0, g.verdict, g.heldAt)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"container/heap"
 	"slices"
 	"sort"
 	"time"
@@ -16,12 +17,13 @@ import (
 type shortages struct {
 	followed map[accountID]*followed
 	open     map[number128]openHold
-	ending   []number128 // the open holds, oldest first
+	ending   endings
 }
 
 // followed is an account that was said to be short of some amounts.
 type followed struct {
 	amounts   []uint64 // ascending, without repeats
+	limit     money    // of an allowance: its cap
 	available money    // credits less debits, posted and pending
 	levels    []level
 }
@@ -35,7 +37,25 @@ type level struct {
 type openHold struct {
 	account  accountID
 	centavos uint64
-	ends     uint64 // at the latest; ledger's clock, ns
+}
+
+// holdEnd is when a hold has ended at the latest, by the ledger's clock, ns.
+type holdEnd struct {
+	id   number128
+	ends uint64
+}
+
+// endings is a heap: the first hold ends first. Windows of caps are longer than other holds.
+type endings []holdEnd
+
+func (e endings) Len() int           { return len(e) }
+func (e endings) Less(i, j int) bool { return e[i].ends < e[j].ends }
+func (e endings) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *endings) Push(hold any)     { *e = append(*e, hold.(holdEnd)) }
+func (e *endings) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
 }
 
 // expiryMargin is how long after its timeout a hold's money may come back.
@@ -56,13 +76,22 @@ func (s *shortages) follow(account accountID, centavos uint64) {
 	}
 }
 
+// limit takes note of the cap of an allowance: it counts, and not the adjustments.
+func (s *shortages) limit(allowance accountID, centavos, at uint64) {
+	if f := s.followed[allowance]; f != nil {
+		f.move(moneyOf(centavos).minus(f.limit), at)
+		f.limit = moneyOf(centavos)
+	}
+}
+
 // take takes a transfer, in the order of the ledger.
 func (s *shortages) take(t tb.Transfer) {
 	if s.followed == nil {
 		return
 	}
-	for len(s.ending) > 0 && s.open[s.ending[0]].ends <= t.Timestamp {
-		s.release(s.ending[0], 0, t.Timestamp)
+	for len(s.ending) > 0 && s.ending[0].ends <= t.Timestamp {
+		ended := heap.Pop(&s.ending).(holdEnd)
+		s.release(ended.id, 0, ended.ends)
 	}
 	amount, ok := centavos(t.Amount)
 	if !ok {
@@ -74,9 +103,9 @@ func (s *shortages) take(t tb.Transfer) {
 	case flags.Pending:
 		if f := s.followed[debit]; f != nil {
 			id := fromTigerBeetle(t.ID)
-			s.open[id] = openHold{debit, amount, t.Timestamp + uint64(t.Timeout)*uint64(time.Second) + expiryMargin}
+			s.open[id] = openHold{debit, amount}
 			if t.Timeout > 0 {
-				s.ending = append(s.ending, id)
+				heap.Push(&s.ending, holdEnd{id, t.Timestamp + uint64(t.Timeout)*uint64(time.Second) + expiryMargin})
 			}
 			f.move(none.minus(moneyOf(amount)), t.Timestamp)
 		}
@@ -86,6 +115,8 @@ func (s *shortages) take(t tb.Transfer) {
 		return
 	case flags.PostPendingTransfer:
 		s.release(fromTigerBeetle(t.PendingID), amount, t.Timestamp)
+	case t.Ledger == allowanceLedger:
+		return
 	default:
 		if f := s.followed[debit]; f != nil {
 			f.move(none.minus(moneyOf(amount)), t.Timestamp)
@@ -102,12 +133,6 @@ func (s *shortages) release(id number128, posted, at uint64) {
 	if known {
 		delete(s.open, id)
 		s.followed[hold.account].move(moneyOf(hold.centavos).minus(moneyOf(posted)), at)
-	}
-	for len(s.ending) > 0 {
-		if _, open := s.open[s.ending[0]]; open {
-			break
-		}
-		s.ending = s.ending[1:]
 	}
 }
 

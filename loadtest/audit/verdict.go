@@ -54,6 +54,9 @@ func (v Verdict) Write(w io.Writer) {
 		fmt.Fprintln(w, "responses NOT CHECKED: no secrets were given")
 	}
 	fmt.Fprintf(w, "repeated %d orders, %d reports (each equal to the first, or listed below); the repeated reports prove %d take-overs of one engine, at least\n", s.RepeatedOrders, s.RepeatedReports, s.TakeOvers)
+	if n := total(s.Acts); n > 0 {
+		fmt.Fprintf(w, "acts    %d, replayed in the order of the ledger%s; %d payments count toward a cap on outflow\n", n, byReason(s.Acts), s.Capped)
+	}
 	fmt.Fprintf(w, "money   %v centavos issued\n", s.IssuanceCentavos)
 	listed := 0
 	for _, f := range v.Findings {
@@ -114,7 +117,12 @@ func (v Verdict) String() string {
 		if v.Summary.Returns > 0 {
 			what += fmt.Sprintf(" and %d returns", v.Summary.Returns)
 		}
-		return fmt.Sprintf("AUDIT CLEAN: %s, every one has exactly one outcome, every centavo is funded and where the reports put it%s", what, v.unchecked())
+		source := "funded"
+		if total(v.Summary.Acts) > 0 {
+			what += fmt.Sprintf(" under %d acts", total(v.Summary.Acts))
+			source = "funded or of an act"
+		}
+		return fmt.Sprintf("AUDIT CLEAN: %s, every one has exactly one outcome, every centavo is %s and where the reports put it%s", what, source, v.unchecked())
 	}
 	kinds := slices.Sorted(maps.Keys(v.ByKind))
 	return fmt.Sprintf("AUDIT FAILED: %d findings in %d payments: %s", v.FindingCount, v.Summary.Payments, strings.Join(kinds, ", "))

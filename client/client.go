@@ -96,6 +96,12 @@ var (
 	opParticipants  = operation{"participants", "GET", "/v1/participants"}
 	opParticipant   = operation{"participant", "GET", "/v1/participants/{ispb}"}
 	opDay           = operation{"dayStatement", "GET", "/v1/participants/{ispb}/statements/{day}"}
+
+	opActOnParticipant = operation{"actOnParticipant", "PUT", "/v1/participants/{ispb}/acts/{actId}"}
+	opActOnAccount     = operation{"actOnAccount", "PUT", "/v1/accounts/{ispb}/{branch}/{number}/acts/{actId}"}
+	opParticipantActs  = operation{"participantActs", "GET", "/v1/participants/{ispb}/acts"}
+	opActs             = operation{"acts", "GET", "/v1/acts"}
+	opAccounts         = operation{"accounts", "GET", "/v1/participants/{ispb}/accounts"}
 )
 
 // call is a request that may be sent more than once.

@@ -50,6 +50,7 @@ func TestTheClientIsTheDescriptions(t *testing.T) {
 	for op, parameters := range map[operation][]string{
 		opPay: {"Prefer"}, opPayment: nil, opPaymentEvents: nil, opGiveBack: {"Prefer"}, opReturn: nil, opReturnEvents: nil, opSettlements: {"participant", "from"},
 		opAccount: nil, opStatement: {"limit", "cursor"}, opParticipants: {"limit", "cursor"}, opParticipant: nil, opDay: {"format", "until"},
+		opActOnParticipant: nil, opActOnAccount: nil, opParticipantActs: {"limit", "cursor"}, opActs: {"limit", "cursor"}, opAccounts: {"limit", "cursor"},
 	} {
 		has, ok := d.Paths[op.path][strings.ToLower(op.method)]
 		if !ok || has.OperationID != op.id {
@@ -71,8 +72,9 @@ func TestTheClientIsTheDescriptions(t *testing.T) {
 	for name, value := range map[string]any{
 		"Payment": Payment{}, "PaymentState": PaymentState{}, "AccountBalance": AccountBalance{}, "Statement": Statement{},
 		"ParticipantPage": ParticipantPage{}, "ReturnOrder": ReturnOrder{}, "ReturnState": ReturnState{}, "Settlement": Settlement{}, "Problem": Problem{},
+		"ParticipantAct": ParticipantAct{}, "AccountAct": AccountAct{}, "ParticipantActDone": ParticipantActDone{}, "AccountActDone": AccountActDone{}, "ActPage": ActPage{}, "AccountPage": AccountPage{},
 	} {
-		d.compare(t, name, schema{Ref: name}, reflect.TypeOf(value), name == "Payment" || name == "ReturnOrder")
+		d.compare(t, name, schema{Ref: name}, reflect.TypeOf(value), slices.Contains([]string{"Payment", "ReturnOrder", "ParticipantAct", "AccountAct"}, name))
 	}
 }
 

@@ -129,9 +129,10 @@ type Balance struct {
 	AvailableCentavos  int64 `json:"available_centavos"`
 }
 
-// AccountBalance is the balance of a customer's account.
+// AccountBalance is a customer's account.
 type AccountBalance struct {
 	Account
+	State string `json:"state"` // open, blocked or closed
 	Balance
 }
 
@@ -153,18 +154,29 @@ type StatementLine struct {
 	ReturnID       string    `json:"return_id,omitempty"` // of a return
 }
 
-// Participant is a bank: its reserve at the central bank and its transit, at one instant.
+// Participant is a bank: its reserve at the central bank, its transit and what is left of its caps,
+// at one instant.
 type Participant struct {
-	ISPB      string     `json:"ispb"`
-	Reserve   Balance    `json:"reserve"`
-	Transit   Balance    `json:"transit"`
-	ThreeLegs *ThreeLegs `json:"three_leg_invariant,omitempty"` // nil if the funding is unknown
+	ISPB               string       `json:"ispb"`
+	State              string       `json:"state"` // active, suspended, or unregistered
+	PaymentCapCentavos int64        `json:"payment_cap_centavos,omitempty"`
+	OutflowCaps        []OutflowCap `json:"outflow_caps,omitempty"`
+	Reserve            Balance      `json:"reserve"`
+	Transit            Balance      `json:"transit"`
+	ThreeLegs          *ThreeLegs   `json:"three_leg_invariant,omitempty"` // nil if the bank has no books account
 }
 
-// ThreeLegs compares a bank's reserve and transit with its funding.
+// OutflowCap is a cap on what a bank may pay to other banks within a window.
+type OutflowCap struct {
+	When          string `json:"when"` // day or night
+	CapCentavos   int64  `json:"cap_centavos"`
+	WindowSeconds int    `json:"window_seconds"`
+	LeftCentavos  int64  `json:"left_centavos"`
+}
+
+// ThreeLegs compares a bank's reserve and transit with its books.
 type ThreeLegs struct {
-	FundedCentavos     int64 `json:"funded_centavos"`
-	DepositsCentavos   int64 `json:"deposits_centavos"`
+	BooksCentavos      int64 `json:"books_centavos"`
 	DifferenceCentavos int64 `json:"difference_centavos"`
 	Holds              bool  `json:"holds"`
 }

@@ -132,7 +132,7 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 	t.Helper()
 	marker := ledger.Marker{Banks: uint32(p.Banks), Customers: uint32(p.Customers), DepositCentavos: p.DepositCentavos, ReserveCentavos: p.ReserveCentavos}
-	opened := []tb.Account{marker.Issuance(), ledger.NewAccount(ledger.RefusalsAccount)}
+	opened := []tb.Account{marker.Issuance(), ledger.NewAccount(ledger.RefusalsAccount), ledger.NewAccount(ledger.RegisterAccount)}
 	var funding []tb.Transfer
 	move := func(debit, credit ledger.AccountID, amount uint64) {
 		funding = append(funding, tb.Transfer{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(amount), Ledger: ledger.Ledger, Code: ledger.CodeFunding})
@@ -145,8 +145,9 @@ func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 	}
 	for bank := range p.Banks {
 		psp := p.Bank(bank)
-		opened = append(opened, ledger.NewAccount(ledger.ReserveAccount(psp)), ledger.NewAccount(ledger.TransitAccount(psp)))
+		opened = append(opened, ledger.NewAccount(ledger.ReserveAccount(psp)), ledger.NewAccount(ledger.TransitAccount(psp)), ledger.NewAccount(ledger.BooksAccount(psp)))
 		move(ledger.IssuanceAccount, ledger.ReserveAccount(psp), p.ReserveCentavos)
+		funding = ledger.AppendAct(funding, "", "", ledger.Act{Kind: ledger.Opening, Bank: psp, Centavos: int64(p.ReserveCentavos) - int64(p.DepositsOf(bank)), ByCentralBank: true})
 		for _, branch := range sandbox.SpecialBranches {
 			customer(p.Special(bank, branch))
 		}

@@ -41,7 +41,7 @@ func (p *program) batch(body string) (results []submission.BatchResult) {
 func TestEachLineOfABatchStandsForItself(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	p := startProgram(t, b, nil, "BATCH_LINES_MAX=1000", "BATCH_BYTES_MAX=1048576", "HTTP_BODY_BYTES_MAX=1024", "PAYMENTS_IN_FLIGHT_MAX=300", "CALLER_SHARE_MAX=1")
+	p := startProgram(t, b, aLedger(t), "BATCH_LINES_MAX=1000", "BATCH_BYTES_MAX=1048576", "HTTP_BODY_BYTES_MAX=1024", "PAYMENTS_IN_FLIGHT_MAX=300", "CALLER_SHARE_MAX=1")
 	p.AwaitNeed("kafka", false)
 	id := pix.NewEndToEndID("10000001", time.Now(), random).String()
 	got := p.batch(strings.Join([]string{
@@ -123,7 +123,7 @@ func TestEachLineOfABatchStandsForItself(t *testing.T) {
 // Results come while lines are still being sent.
 func TestABatchStreams(t *testing.T) {
 	t.Parallel()
-	p := startProgram(t, startBroker(t), nil, "HTTP_READ_TIMEOUT=150ms", "BATCHES_MAX=1")
+	p := startProgram(t, startBroker(t), aLedger(t), "HTTP_READ_TIMEOUT=150ms", "BATCHES_MAX=1")
 	p.AwaitNeed("kafka", false)
 	body, feed := io.Pipe()
 	response := make(chan *http.Response, 1)
@@ -164,7 +164,7 @@ func TestABatchStreams(t *testing.T) {
 func TestABatchWithTheBrokerAwayNamesEveryPayment(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	p := startProgram(t, b, nil, "PUBLISH_TIMEOUT=1s")
+	p := startProgram(t, b, aLedger(t), "PUBLISH_TIMEOUT=1s")
 	p.AwaitNeed("kafka", false)
 	b.Stop()
 	p.AwaitNeed("kafka", true)

@@ -27,6 +27,7 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
@@ -317,7 +318,7 @@ func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client
 	health := &telemetry.Telemetry{Log: zap.NewNop(), Registry: registry, Health: telemetry.NewHealth()}
 	health.Health.Need(query.Need)
 	health.Health.Need(query.ClockNeed)
-	l := query.New(stopping, config, client, time.Now, web.NewPools(web.PoolsConfig{ShareMax: 1}, registry), health)
+	l := query.New(stopping, config, client, register.New(client, config.IDsMax, health), time.Now, web.NewPools(web.PoolsConfig{ShareMax: 1}, registry), health)
 	t.Cleanup(l.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup

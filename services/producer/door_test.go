@@ -79,7 +79,7 @@ func TestWhoDoesNotProveWhoHeIsDoesNothing(t *testing.T) {
 	t.Parallel()
 	r := makeRing(t)
 	b := startBroker(t)
-	p := startProgram(t, b, nil, "HTTP_KEYS_FILE="+r.digests)
+	p := startProgram(t, b, aLedger(t), "HTTP_KEYS_FILE="+r.digests)
 	p.AwaitNeed("kafka", false)
 	key := r.of(t, "10000001")
 	secret := key[len("10000001."):]

@@ -14,7 +14,7 @@ import (
 // The examples can be tried: they are accepted.
 func TestTheExamplesAreAccepted(t *testing.T) {
 	t.Parallel()
-	p := startProgram(t, startBroker(t), nil)
+	p := startProgram(t, startBroker(t), aLedger(t))
 	p.AwaitNeed("kafka", false)
 	examples := 0
 	for _, route := range routes(t) {

@@ -20,7 +20,7 @@ import (
 func TestOrdersAreRefusedWhileNoEngineTakesThem(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	p := startProgram(t, b, nil, "SHED_AGE=1s", "SHED_RETRY_AFTER=3s")
+	p := startProgram(t, b, aLedger(t), "SHED_AGE=1s", "SHED_RETRY_AFTER=3s")
 	p.AwaitNeed("kafka", false)
 	admin := kadm.NewClient(b.Client())
 	takenTo := func(taken int64) {

@@ -74,6 +74,16 @@ func sharedLedger(t testing.TB) (*ledgertest.Server, tigerbeetle.Client) {
 	return l, connect(t, l)
 }
 
+// aLedger returns shared, for tests that only need one: without a ledger no payment is taken.
+func aLedger(t testing.TB) *ledgertest.Server {
+	t.Helper()
+	l, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // program is a running producer.
 type program struct {
 	*kit.Program

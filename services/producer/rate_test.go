@@ -16,7 +16,7 @@ func TestAParticipantThatAsksTooOftenWaitsAndOthersDoNot(t *testing.T) {
 	r := makeRing(t)
 	// So slow that hardly any turn comes back during the test.
 	b := startBroker(t)
-	p := startProgram(t, b, nil, "HTTP_KEYS_FILE="+r.digests, "CALLER_RATE_MAX=1", "CALLER_BURST_MAX=5")
+	p := startProgram(t, b, aLedger(t), "HTTP_KEYS_FILE="+r.digests, "CALLER_RATE_MAX=1", "CALLER_BURST_MAX=5")
 	p.AwaitNeed("kafka", false)
 	one, other := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002")
 	taken, refused := 0, 0

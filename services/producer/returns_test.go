@@ -393,7 +393,7 @@ func TestAReturnIsTakenFromTheBankThatReceivedThePaymentAlone(t *testing.T) {
 func TestAReturnIsInTheTopicOnceItIsAccepted(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	p := startProgram(t, b, nil)
+	p := startProgram(t, b, aLedger(t))
 	p.AwaitNeed("kafka", false)
 	original := pix.NewEndToEndID("10000001", time.Now(), random)
 	id := pix.NewReturnID("10000002", time.Now(), random)

@@ -144,7 +144,7 @@ func TestABankHasFewStreamsOfItsSettlements(t *testing.T) {
 func TestConnectionsWithoutAKeyDoNotCloseTheDoor(t *testing.T) {
 	t.Parallel()
 	r := makeRing(t)
-	p := startProgram(t, startBroker(t), nil, "HTTP_KEYS_FILE="+r.digests, "HTTP_CONNECTIONS_MAX=50", "STREAMS_MAX=20", "WAITS_MAX=20", "HTTP_STRANGER_IDLE_TIMEOUT=1m")
+	p := startProgram(t, startBroker(t), aLedger(t), "HTTP_KEYS_FILE="+r.digests, "HTTP_CONNECTIONS_MAX=50", "STREAMS_MAX=20", "WAITS_MAX=20", "HTTP_STRANGER_IDLE_TIMEOUT=1m")
 	p.AwaitNeed("kafka", false)
 	for range 60 {
 		client := http.Client{Transport: &http.Transport{}} // a connection of its own, which stays open

@@ -126,6 +126,23 @@ func OwnParticipant(c Caller, r *http.Request) *web.Problem {
 	return c.ReadsOf("participant", participant)
 }
 
+// CentralBankActs permits acts on participants.
+func CentralBankActs(c Caller, r *http.Request) *web.Problem {
+	if c.seesAll() {
+		return nil
+	}
+	return c.Deny("ispb", r.PathValue("ispb"), "only the central bank acts on participants")
+}
+
+// OwnAccounts permits acts on the accounts of the caller's own customers. The central bank owns
+// no customer's account.
+func OwnAccounts(c Caller, r *http.Request) *web.Problem {
+	if psp := r.PathValue("ispb"); c.Holder != "" && c.Holder != psp {
+		return c.Deny("ispb", psp, "a participant acts only on accounts of its own customers")
+	}
+	return nil
+}
+
 // CentralBankOnly permits what is about all participants.
 func CentralBankOnly(c Caller, r *http.Request) *web.Problem {
 	if c.seesAll() {

@@ -49,6 +49,7 @@ var Rules = map[string]string{
 	"day":                    "a day in São Paulo's time: yyyy-MM-dd, from 2020-01-01 on",
 	"until":                  "a time of that day as in RFC 3339, or its end",
 	"format":                 "json, csv or camt053",
+	"act_id":                 "1 to 64 characters of 0-9 A-Z a-z . _ -",
 	"limit":                  "an integer from 1 to PAGE_MAX",
 	"cursor":                 "a next_cursor of an earlier response",
 }

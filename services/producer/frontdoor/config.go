@@ -9,6 +9,7 @@ import (
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/act"
 	"github.com/liquida/liquida/services/producer/feed"
 	"github.com/liquida/liquida/services/producer/overload"
 	"github.com/liquida/liquida/services/producer/query"
@@ -24,6 +25,7 @@ type Config struct {
 	Access          access.Config
 	Submission      submission.Config
 	Query           query.Config
+	Act             act.Config
 	Batch           submission.BatchConfig
 	Overload        overload.Config
 	Feed            feed.Config

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -28,7 +29,7 @@ var problemResponses = map[int]struct {
 	401: {"Unknown caller: no key or certificate, or one that is not known.", web.Problem{Type: web.Kind("unknown-caller"), Title: "Unknown caller", Detail: "the key is not known: send one that is in use", Field: "Authorization", Rule: "Bearer KEY, or a client certificate"}},
 	403: {"The caller may not do this: field, value and rule say why.", web.Problem{Type: web.Kind("not-yours"), Title: "Not yours", Detail: "ispb is 10000001 and the caller is 10000002: nothing was done; a participant reads only what is its own", Field: "ispb", Value: "10000001", Rule: "a participant reads only what is its own"}},
 	404: {meaning: "The ledger does not know it."}, // what it is differs from route to route
-	409: {meaning: "The day is not over, or the ledger keeps no history of the reserve.", example: web.Problem{Type: web.Kind("unfinished-day"), Title: "The day is not over", Detail: "what is asked for ends at 2026-01-03T03:00:00Z (2026-01-02 ends at midnight in São Paulo), and the ledger's clock says 2026-01-02T12:00:00Z: ask again after that, or for a part of the day with until", Field: "day", Value: "2026-01-02", Rule: "a day that is over by the ledger's clock"}},
+	409: {meaning: "It cannot be done as things are: the day is not over, the ledger keeps no history of the reserve, the id of an act was used, or the ledger has refused the act before.", example: web.Problem{Type: web.Kind("unfinished-day"), Title: "The day is not over", Detail: "what is asked for ends at 2026-01-03T03:00:00Z (2026-01-02 ends at midnight in São Paulo), and the ledger's clock says 2026-01-02T12:00:00Z: ask again after that, or for a part of the day with until", Field: "day", Value: "2026-01-02", Rule: "a day that is over by the ledger's clock"}},
 	413: {"Too large.", web.Problem{Type: web.Kind("too-large"), Title: "Request too large", Detail: "the body has more than 16384 bytes: send at most that"}},
 	422: {"A value is wrong: field, value, rule and code say which and why.", web.Problem{Type: web.Kind("invalid-value"), Title: "Invalid value", Detail: "amount_centavos: it must be at least 1", Field: "amount_centavos", Value: 0, Rule: field.Rules["amount_centavos"], Code: pix.ReasonZeroAmount.String()}},
 	505: {"HTTP/1.0: there a response that breaks off looks whole.", web.Problem{Type: web.Kind("http-version"), Title: "HTTP version not supported", Detail: "before HTTP/1.1 a response that breaks off looks whole: use HTTP/1.1; a proxy may have to be told to"}},
@@ -128,7 +129,7 @@ func describe(api []route) []byte {
 	}
 	schemas.Schema(reflect.TypeOf(feed.Settlement{}), true, "") // the data of events, which OpenAPI cannot describe
 	for name, schema := range schemas.Map() {
-		if name != "Payment" && name != "Account" && name != "ReturnOrder" { // requests have exactly these fields; responses may get more
+		if !slices.Contains([]string{"Payment", "Account", "ReturnOrder", "ParticipantAct", "AccountAct"}, name) { // requests have exactly these fields; responses may get more
 			schema.AdditionalProperties = true
 		}
 	}

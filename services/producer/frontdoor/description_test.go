@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/liquida/liquida/services/producer/act"
 	"github.com/liquida/liquida/services/producer/feed"
 	"github.com/liquida/liquida/services/producer/query"
 	"github.com/liquida/liquida/services/producer/submission"
@@ -13,7 +14,7 @@ import (
 // The file is for those who write clients. make openapi writes it.
 func TestTheDescriptionIsTheCodes(t *testing.T) {
 	const file = "../openapi.json"
-	made := describe(api(&submission.Submissions{}, &query.Ledger{}, &feed.Feed{}))
+	made := describe(api(&submission.Submissions{}, &query.Ledger{}, &feed.Feed{}, &act.Acts{}))
 	if os.Getenv("LIQUIDA_WRITE_OPENAPI") != "" {
 		if err := os.WriteFile(file, made, 0o644); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/liquida/liquida/services/producer/act"
 	"github.com/liquida/liquida/services/producer/feed"
 	"github.com/liquida/liquida/services/producer/field"
 	"github.com/liquida/liquida/services/producer/query"
@@ -48,9 +49,17 @@ var (
 		Counterparties: []query.DaySum{{Counterparty: "10000002", Debits: 1, DebitCentavos: 12345}},
 	}
 	exampleParticipant = query.Participant{
-		ISPB: "10000001", Reserve: query.Balance{PostedCentavos: 999_999_987_655, AvailableCentavos: 999_999_987_655}, Transit: query.Balance{PostedCentavos: -2_099_999_987_655, AvailableCentavos: -2_099_999_987_655},
-		Books: &query.ThreeLegs{FundedCentavos: 1_000_000_000_000, DepositsCentavos: 2_100_000_000_000, Holds: true},
+		ISPB: "10000001", State: "active", Reserve: query.Balance{PostedCentavos: 999_999_987_655, AvailableCentavos: 999_999_987_655}, Transit: query.Balance{PostedCentavos: -2_099_999_987_655, AvailableCentavos: -2_099_999_987_655},
+		OutflowCaps: []query.OutflowCap{{When: "day", CapCentavos: 50_000_000, WindowSeconds: 3600, LeftCentavos: 49_987_655}},
+		Books:       &query.ThreeLegs{BooksCentavos: -1_100_000_000_000, Holds: true},
 	}
+	exampleAccount        = query.AccountBalance{ISPB: "10000001", Branch: "0001", Number: "1", State: "open", Balance: exampleBalance}
+	exampleCap            = uint64(50_000_000)
+	exampleParticipantAct = act.ParticipantAct{Act: "day-cap", CapCentavos: &exampleCap, WindowSeconds: 3600}
+	exampleCapDone        = int64(exampleCap)
+	exampleActDone        = query.Act{ID: "5f0c1d5b2b8e4f6a9c3d7e1f2a4b6c8a", At: decidedAt, Participant: "10000001", Act: "day-cap", By: "central-bank", CapCentavos: &exampleCapDone, WindowSeconds: 3600}
+	exampleAccountAct     = act.AccountAct{Act: "block"}
+	exampleBlocked        = query.Act{ID: "0a1b2c3d4e5f60718293a4b5c6d7e8fa", At: decidedAt, Participant: "10000001", Act: "block", By: "10000001", Account: &examplePayer}
 )
 
 // Statements of days in other formats than JSON.

@@ -13,10 +13,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/act"
 	"github.com/liquida/liquida/services/producer/feed"
 	"github.com/liquida/liquida/services/producer/monitor"
 	"github.com/liquida/liquida/services/producer/overload"
@@ -24,9 +26,19 @@ import (
 	"github.com/liquida/liquida/services/producer/submission"
 )
 
-// firstLookMax is how long the start waits for the first look at the log: broker or ledger may
+// firstLookMax is how long the start waits for the first look at the log and at the register: broker or ledger may
 // be away.
 const firstLookMax = 3 * time.Second
+
+// awaitRegister waits for the first reading of the register: without it no payment is taken.
+func awaitRegister(ctx context.Context, follows *register.Register) {
+	for ctx.Err() == nil {
+		if _, fresh := follows.Current(); fresh {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
 
 // runningNeed is met from the end of the start until the stop begins.
 const runningNeed = "running"
@@ -59,7 +71,8 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	kafka := publisher.Client()
 	defer kafka.Close()
 	watching, stopWatching := context.WithCancel(context.Background())
-	ledger := query.New(watching, config.Query, client, on.Now, pools, t)
+	follows := register.New(client, config.Query.IDsMax, t)
+	ledger := query.New(watching, config.Query, client, follows, on.Now, pools, t)
 	defer ledger.Close()
 
 	var watchers sync.WaitGroup
@@ -69,6 +82,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	balances, backlog := monitor.NewBalances(client, on.Now, t), monitor.NewBacklog(kafka, t, gate.Observe)
 	watchers.Go(func() { stream.Watch(watching, kafka, t, stream.Payments) })
 	watchers.Go(func() { ledger.Watch(watching, t) })
+	watchers.Go(func() { ledger.Fail(follows.Run(watching)) })
 	watchers.Go(func() { watcher.Run(watching) })
 	looked := make(chan struct{})
 	watchers.Go(func() { publisher.WatchLog(watching, client, t, looked) })
@@ -84,12 +98,14 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	case <-ledger.Compared():
 	case <-ctx.Done():
 	}
+	first, done := context.WithTimeout(ctx, firstLookMax)
+	defer done()
 	select { // nor into a log that is not the ledger's
 	case <-looked:
-	case <-time.After(firstLookMax):
-	case <-ctx.Done():
+	case <-first.Done():
 	}
-	server, err := web.Serve(http, on.Listen, handler(api(submissions, ledger, following), control, t.Registry), t.Log)
+	awaitRegister(first, follows)
+	server, err := web.Serve(http, on.Listen, handler(api(submissions, ledger, following, act.New(config.Act, ledger, pools)), control, t.Registry), t.Log)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/act"
 	"github.com/liquida/liquida/services/producer/feed"
 	"github.com/liquida/liquida/services/producer/field"
 	"github.com/liquida/liquida/services/producer/query"
@@ -44,7 +45,7 @@ const (
 	asProblem = "application/problem+json"
 )
 
-func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.Feed) []route {
+func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.Feed, acts *act.Acts) []route {
 	return []route{
 		{
 			method: "POST", path: "/v1/payments", handler: submissions.Pay, permission: access.DecidedInside, id: "pay",
@@ -119,8 +120,8 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 		},
 		{
 			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}", handler: ledger.Account, permission: access.OwnPath, id: "account",
-			summary:   "The balance of a customer's account",
-			responses: map[int]message{http.StatusOK: {"Its balance.", asJSON, query.AccountBalance{ISPB: "10000001", Branch: "0001", Number: "1", Balance: exampleBalance}}},
+			summary:   "A customer's account: its state and balance",
+			responses: map[int]message{http.StatusOK: {"The account.", asJSON, exampleAccount}},
 			problems:  []int{404, 422, 429, 503},
 		},
 		{
@@ -139,9 +140,47 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 		},
 		{
 			method: "GET", path: "/v1/participants/{ispb}", handler: ledger.Participant, permission: access.OwnPath, id: "participant",
-			summary: "A participant's reserve and transit, and whether its books agree", description: "Both accounts are of one instant.",
+			summary: "A participant: its state, reserve and transit, its caps and what is left of them, and whether its books agree", description: "All balances are of one instant.",
 			responses: map[int]message{http.StatusOK: {"The participant.", asJSON, exampleParticipant}},
 			problems:  []int{404, 422, 429, 503},
+		},
+		{
+			method: "PUT", path: "/v1/participants/{ispb}/acts/{actId}", handler: acts.OnParticipant, permission: access.CentralBankActs, id: "actOnParticipant",
+			summary: "Register, suspend, resume or cap a participant, or move its liquidity",
+			description: "For the central bank only. " + actDescription + " liquidity-in moves money from the issuance to the reserve, liquidity-out back, never below what payments hold. " +
+				"A cap on outflow counts payments to other participants for window_seconds; day-cap is in force from 06:00 to 20:00 in São Paulo, night-cap in the other hours.",
+			body:      message{"The act.", asJSON, exampleParticipantAct},
+			responses: map[int]message{http.StatusOK: {"It is done: the act, and the participant as it is now.", asJSON, act.ParticipantActDone{Act: exampleActDone, Participant: exampleParticipant}}},
+			problems:  []int{400, 404, 409, 413, 422, 429, 503},
+		},
+		{
+			method: "PUT", path: "/v1/accounts/{ispb}/{branch}/{number}/acts/{actId}", handler: acts.OnAccount, permission: access.OwnAccounts, id: "actOnAccount",
+			summary: "Open, block, close or reopen a customer's account, or take a deposit or withdrawal",
+			description: "For the account's bank only. " + actDescription + " From an account that is blocked or closed no payment is taken here (422), and the bank answers AC06 or AC07 for what comes in. " +
+				"Deposits and withdrawals need an open account. Closing moves nothing: withdraw before. A return of a payment that the account received is still taken, so that money can go back.",
+			body:      message{"The act.", asJSON, exampleAccountAct},
+			responses: map[int]message{http.StatusOK: {"It is done: the act, and the account as it is now.", asJSON, act.AccountActDone{Act: exampleBlocked, Account: exampleAccount}}},
+			problems:  []int{400, 404, 409, 413, 422, 429, 503},
+		},
+		{
+			method: "GET", path: "/v1/participants/{ispb}/acts", handler: ledger.ParticipantActs, permission: access.OwnPath, id: "participantActs",
+			summary: "The acts on a participant and on its accounts, oldest first", description: followDescription,
+			parameters: []string{"limit", "cursor"},
+			responses:  map[int]message{http.StatusOK: {"A page of acts.", asJSON, query.ActPage{Acts: []query.Act{exampleActDone, exampleBlocked}, NextCursor: "1767355200163456789"}}},
+			problems:   []int{404, 422, 429, 503},
+		},
+		{
+			method: "GET", path: "/v1/acts", handler: ledger.Acts, permission: access.CentralBankOnly, id: "acts",
+			summary: "All acts, oldest first", description: "For the central bank only. " + followDescription, parameters: []string{"limit", "cursor"},
+			responses: map[int]message{http.StatusOK: {"A page of acts.", asJSON, query.ActPage{Acts: []query.Act{exampleActDone, exampleBlocked}, NextCursor: "1767355200163456789"}}},
+			problems:  []int{422, 429, 503},
+		},
+		{
+			method: "GET", path: "/v1/participants/{ispb}/accounts", handler: ledger.OpenedAccounts, permission: access.OwnPath, id: "accounts",
+			summary: "The accounts that a participant has opened", description: "In the order in which they were opened. Those of the test population, which bootstrap made, are not listed.",
+			parameters: []string{"limit", "cursor"},
+			responses:  map[int]message{http.StatusOK: {"A page of accounts.", asJSON, query.AccountPage{Accounts: []query.AccountBalance{exampleAccount}}}},
+			problems:   []int{404, 422, 429, 503},
 		},
 		{
 			method: "GET", path: "/v1/participants/{ispb}/statements/{day}", handler: ledger.DayStatement, permission: access.OwnPath, lasts: true, id: "dayStatement",
@@ -156,11 +195,18 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 	}
 }
 
+const (
+	actDescription = "Idempotent: the id names the act forever, among those of the caller. Repeating a done act changes nothing, and answers its time and the state now. " +
+		"409 if the id was used for another act. An act that the ledger refuses for want of money (422) burns its id: repeating it answers 409, and a new try needs a new id."
+	followDescription = "next_cursor is always there: ask with it again to follow the acts. A page without acts is the end for now."
+)
+
 // parameters are those of path, query and header, by name.
 var parameters = map[string]*huma.Param{
 	"endToEndId":    {In: "path", Required: true, Example: exampleID, Description: field.Rules["end_to_end_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$"}},
 	"returnId":      {In: "path", Required: true, Example: exampleReturnID, Description: field.Rules["return_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^D[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$"}},
 	"ispb":          {In: "path", Required: true, Example: "10000001", Description: field.Rules["ispb"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9A-Z]{8}$"}},
+	"actId":         {In: "path", Required: true, Example: "2026-01-02-cap-10000001", Description: field.Rules["act_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Za-z0-9._-]{1,64}$"}},
 	"branch":        {In: "path", Required: true, Example: "0001", Description: "4 digits", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{4}$"}},
 	"number":        {In: "path", Required: true, Example: "1", Description: "1 to 20 digits without leading zeros", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[1-9][0-9]{0,19}$"}},
 	"limit":         {In: "query", Description: field.Rules["limit"] + "; 100 when left out", Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: new(1.0)}},

@@ -1,12 +1,14 @@
 package query
 
 import (
+	"context"
 	"net/http"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/field"
 )
@@ -16,6 +18,7 @@ type AccountBalance struct {
 	ISPB   string `json:"ispb"`
 	Branch string `json:"branch"`
 	Number string `json:"number"`
+	State  string `json:"state" enum:"open,blocked,closed" doc:"What its bank says: nothing leaves an account that is not open, and the bank takes nothing in for it."`
 	Balance
 }
 
@@ -39,22 +42,52 @@ func Posted(a tb.Account) int64 {
 
 // Account serves GET /v1/accounts/{ispb}/{branch}/{number}.
 func (l *Ledger) Account(w http.ResponseWriter, r *http.Request) {
-	named, problem := accountIn(r)
+	named, problem := AccountIn(r)
 	if problem == nil {
-		var found []tb.Account
-		if found, problem = l.accounts.find(r.Context(), []tb.Uint128{ledger.CustomerAccount(named)}); problem == nil {
-			if len(found) == 1 {
-				web.WriteJSON(w, http.StatusOK, AccountBalance{string(named.ISPB), named.Branch, named.Number, balanceOf(found[0])})
-				return
-			}
-			problem = unknownAccount(named)
+		var account AccountBalance
+		if account, problem = l.AccountNow(r.Context(), named); problem == nil {
+			web.WriteJSON(w, http.StatusOK, account)
+			return
 		}
 	}
 	problem.Write(w)
 }
 
-// accountIn returns the account in the path.
-func accountIn(r *http.Request) (pix.Account, *web.Problem) {
+// AccountNow returns a customer's account.
+func (l *Ledger) AccountNow(ctx context.Context, named pix.Account) (AccountBalance, *web.Problem) {
+	found, problem := l.FindAccounts(ctx, []tb.Uint128{ledger.CustomerAccount(named)})
+	if problem != nil {
+		return AccountBalance{}, problem
+	}
+	if len(found) == 0 {
+		return AccountBalance{}, UnknownAccount(named)
+	}
+	state, problem := l.Register()
+	if problem != nil {
+		return AccountBalance{}, problem
+	}
+	return accountBalanceOf(found[0], state), nil
+}
+
+var accountStates = [...]string{register.Open: "open", register.Blocked: "blocked", register.Closed: "closed"}
+
+func accountBalanceOf(account tb.Account, state *register.State) AccountBalance {
+	_, named := ledger.UnpackAccount(account.ID)
+	return AccountBalance{string(named.ISPB), named.Branch, named.Number, accountStates[state.Account(named)], balanceOf(account)}
+}
+
+// NotOpen returns nil for an account that is open, as far as its bank has said.
+func NotOpen(state *register.State, name string, account pix.Account) *web.Problem {
+	is := state.Account(account)
+	if is == register.Open {
+		return nil
+	}
+	return &web.Problem{Type: web.Kind("account-not-open"), Title: "The account is not open", Status: http.StatusUnprocessableEntity, Field: name, Value: field.AccountOf(account),
+		Rule: "an account that is open", Detail: "its bank has " + accountStates[is] + " the account: nothing was done; reopen it first"}
+}
+
+// AccountIn returns the account in the path.
+func AccountIn(r *http.Request) (pix.Account, *web.Problem) {
 	named := field.Account{ISPB: r.PathValue("ispb"), Branch: r.PathValue("branch"), Number: r.PathValue("number")}
 	if err := named.Pix().Validate(); err != nil {
 		return pix.Account{}, field.Invalid("", "account", named, pix.ReasonMalformed, err.Error())
@@ -62,7 +95,8 @@ func accountIn(r *http.Request) (pix.Account, *web.Problem) {
 	return named.Pix(), nil
 }
 
-func unknownAccount(named pix.Account) *web.Problem {
+// UnknownAccount is the response about an account that the ledger does not have.
+func UnknownAccount(named pix.Account) *web.Problem {
 	return &web.Problem{Type: web.Kind("unknown-account"), Title: "Unknown account", Status: http.StatusNotFound, Field: "account", Value: field.AccountOf(named),
 		Code: pix.ReasonPayeeMissing.String(), Detail: "the ledger has no such account: correct ispb, branch and number"}
 }

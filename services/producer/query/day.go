@@ -47,7 +47,7 @@ type DayBalances struct {
 // DayLine is one movement of the reserve.
 type DayLine struct {
 	At              time.Time `json:"at" doc:"By the ledger's clock."`
-	Kind            string    `json:"kind" doc:"payment, return, funding, or code and the ledger's transfer code."`
+	Kind            string    `json:"kind" doc:"payment, return, funding, liquidity, or code and the ledger's transfer code."`
 	ID              string    `json:"id" doc:"The EndToEndId of a payment, the id of a return, or the ledger's transfer id: 32 hexadecimal digits."`
 	Counterparty    string    `json:"counterparty" doc:"The ISPB of the other bank, or central-bank."`
 	Direction       string    `json:"direction" enum:"debit,credit"`
@@ -169,7 +169,7 @@ func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *w
 	case problem != nil:
 		return DayBalances{}, problem
 	case len(found) == 0:
-		return DayBalances{}, unknownParticipant(string(q.psp))
+		return DayBalances{}, UnknownParticipant(string(q.psp))
 	case !found[0].AccountFlags().History:
 		return DayBalances{}, &web.Problem{Type: web.Kind("no-history"), Title: "No history", Status: http.StatusConflict, Field: "ispb", Value: q.psp,
 			Detail: "the ledger was made by an older version and keeps no history of this reserve, which cannot be added: statements of days need a new ledger"}
@@ -328,6 +328,8 @@ func dayLineOf(t *tb.Transfer, reserve ledger.AccountID) (line DayLine, moved bo
 		}
 	case ledger.CodeFunding:
 		line.Kind = "funding"
+	case uint16(ledger.LiquidityIn), uint16(ledger.LiquidityOut):
+		line.Kind = "liquidity"
 	default:
 		line.Kind = "code " + strconv.Itoa(int(t.Code))
 	}

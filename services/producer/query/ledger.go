@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
-	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
@@ -58,16 +58,16 @@ type Ledger struct {
 	stopping  context.Context // ends when the service begins to stop
 	log       *zap.Logger
 	failures  chan error
-	funded    atomic.Pointer[sandbox.Population] // nil until the marker was seen; it never changes
-	clock     atomic.Pointer[ledger.ClockProbe]  // the latest; nil before the first
+	register  *register.Register
+	clock     atomic.Pointer[ledger.ClockProbe] // the latest; nil before the first
 
 	firstWatch chan struct{} // closed by watched
 	watched    func()
 }
 
 // New does not wait for the ledger. Statements of days end with stopping. now is the wall clock, which is compared with the ledger's.
-func New(stopping context.Context, config Config, client tigerbeetle.Client, now func() time.Time, pools *web.Pools, t *telemetry.Telemetry) *Ledger {
-	l := &Ledger{stopping: stopping, config: config, client: client, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax),
+func New(stopping context.Context, config Config, client tigerbeetle.Client, follows *register.Register, now func() time.Time, pools *web.Pools, t *telemetry.Telemetry) *Ledger {
+	l := &Ledger{stopping: stopping, config: config, client: client, register: follows, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax),
 		days: pools.Pool("day statements", "DAY_STATEMENTS_MAX", config.DaysMax), turn: make(chan struct{}, 1), log: t.Log, firstWatch: make(chan struct{})}
 	l.wrongDays = prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_wrong_statements_total",
 		Help: "Statements of days whose lines do not lead to the ledger's own balances; not 0 is a breach."})
@@ -84,6 +84,13 @@ func New(stopping context.Context, config Config, client tigerbeetle.Client, now
 // Failures receives the error after which the client cannot answer any more: an evicted
 // session or a wrong version. The process must end.
 func (l *Ledger) Failures() <-chan error { return l.failures }
+
+// Fail reports an error after which the client cannot answer any more. Nil is none.
+func (l *Ledger) Fail(err error) {
+	if err != nil {
+		l.fail(err)
+	}
+}
 
 func (l *Ledger) fail(err error) {
 	select {
@@ -136,16 +143,22 @@ func (l *lookups[O]) find(ctx context.Context, ids []tb.Uint128) ([]O, *web.Prob
 
 // query asks what is not a look-up by id. Queries do not share requests.
 func query[O any](ctx context.Context, l *Ledger, ask func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
+	return Ask(ctx, l, l.queries, ask)
+}
+
+// Ask sends a request of its own to the ledger, with a permit of a pool. It returns within the
+// timeout; the request keeps its permit until the ledger answers.
+func Ask[O any](ctx context.Context, l *Ledger, permits *web.Pool, ask func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
 	asker := access.From(ctx).Name()
-	if problem := l.queries.Take(asker); problem != nil {
+	if problem := permits.Take(asker); problem != nil {
 		return nil, problem
 	}
 	result := make(chan []O, 1)
 	go func() {
 		found, err := ask(l.client)
-		l.queries.Free(asker)
+		permits.Free(asker)
 		if err != nil {
-			l.fail(fmt.Errorf("the ledger refused a query: %w", err))
+			l.fail(fmt.Errorf("the ledger refused a request: %w", err))
 			return
 		}
 		result <- found

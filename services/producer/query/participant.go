@@ -10,24 +10,36 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/field"
 )
 
-// Participant is the body of GET /v1/participants/{ispb}: all of one instant.
+// Participant is the body of GET /v1/participants/{ispb}. All balances are of one instant.
 type Participant struct {
-	ISPB    string     `json:"ispb"`
-	Reserve Balance    `json:"reserve"`
-	Transit Balance    `json:"transit"`
-	Books   *ThreeLegs `json:"three_leg_invariant,omitempty" doc:"Left out where the funding is not known."`
+	ISPB               string       `json:"ispb"`
+	State              string       `json:"state" enum:"active,suspended,unregistered" doc:"Payments from and to a suspended participant are rejected, and returns by it."`
+	PaymentCapCentavos int64        `json:"payment_cap_centavos,omitempty" doc:"The most that one payment may be. Left out where there is no cap."`
+	OutflowCaps        []OutflowCap `json:"outflow_caps,omitempty" nullable:"false" doc:"The caps on what it pays to other participants. Left out where there are none."`
+	Reserve            Balance      `json:"reserve"`
+	Transit            Balance      `json:"transit"`
+	Books              *ThreeLegs   `json:"three_leg_invariant,omitempty" doc:"Left out on a ledger without books accounts."`
 }
 
-// ThreeLegs is the law of a bank's books: reserve + transit = funded - deposits.
+// OutflowCap is a cap on outflow within a window of time.
+type OutflowCap struct {
+	When          string `json:"when" enum:"day,night" doc:"When it is in force: from 06:00 to 20:00 in São Paulo, or from 20:00 to 06:00."`
+	CapCentavos   int64  `json:"cap_centavos"`
+	WindowSeconds int    `json:"window_seconds" doc:"What was paid counts for so long."`
+	LeftCentavos  int64  `json:"left_centavos" doc:"What may be paid at this instant."`
+}
+
+// ThreeLegs is the law of a bank's books: reserve + transit = books, to which every act adds what
+// it moves.
 type ThreeLegs struct {
-	FundedCentavos     int64 `json:"funded_centavos"`
-	DepositsCentavos   int64 `json:"deposits_centavos"`
-	DifferenceCentavos int64 `json:"difference_centavos" doc:"reserve + transit - (funded - deposits)"`
+	BooksCentavos      int64 `json:"books_centavos"`
+	DifferenceCentavos int64 `json:"difference_centavos" doc:"reserve + transit - books"`
 	Holds              bool  `json:"holds"`
 }
 
@@ -37,26 +49,43 @@ type ParticipantPage struct {
 	NextCursor   string        `json:"next_cursor,omitempty"`
 }
 
-// Participant serves GET /v1/participants/{ispb}.
-func (l *Ledger) Participant(w http.ResponseWriter, r *http.Request) {
+// ISPBOf returns the participant that the path names.
+func ISPBOf(r *http.Request) (pix.ISPB, *web.Problem) {
 	text := r.PathValue("ispb")
 	psp, err := pix.ParseISPB(text)
 	if err != nil {
-		field.Invalid("", "ispb", text, pix.ReasonMalformed, err.Error()).Write(w)
-		return
+		return psp, field.Invalid("", "ispb", text, pix.ReasonMalformed, err.Error())
 	}
-	found, problem := l.participantsOf(r.Context(), []pix.ISPB{psp})
-	if problem == nil && len(found) == 0 {
-		problem = unknownParticipant(text)
-	}
-	if problem != nil {
-		problem.Write(w)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, found[0])
+	return psp, nil
 }
 
-func unknownParticipant(ispb string) *web.Problem {
+// Participant serves GET /v1/participants/{ispb}.
+func (l *Ledger) Participant(w http.ResponseWriter, r *http.Request) {
+	psp, problem := ISPBOf(r)
+	if problem == nil {
+		var found Participant
+		if found, problem = l.ParticipantNow(r.Context(), psp); problem == nil {
+			web.WriteJSON(w, http.StatusOK, found)
+			return
+		}
+	}
+	problem.Write(w)
+}
+
+// ParticipantNow returns a participant.
+func (l *Ledger) ParticipantNow(ctx context.Context, psp pix.ISPB) (Participant, *web.Problem) {
+	found, problem := l.participantsOf(ctx, []pix.ISPB{psp})
+	if problem == nil && len(found) == 0 {
+		problem = UnknownParticipant(string(psp))
+	}
+	if problem != nil {
+		return Participant{}, problem
+	}
+	return found[0], nil
+}
+
+// UnknownParticipant is the response about a participant that the ledger does not have.
+func UnknownParticipant(ispb string) *web.Problem {
 	return &web.Problem{Type: web.Kind("unknown-participant"), Title: "Unknown participant", Status: http.StatusNotFound, Field: "ispb", Value: ispb,
 		Code: pix.ReasonUnknownPayerPSP.String(), Detail: "no participant has this ISPB"}
 }
@@ -75,7 +104,7 @@ func (l *Ledger) participantPage(r *http.Request) (*ParticipantPage, *web.Proble
 	if problem != nil {
 		return nil, problem
 	}
-	limit = min(limit, l.config.IDsMax/2) // two accounts each, in one look-up
+	limit = min(limit, l.config.IDsMax/len(accountsOf("")))
 	filter := tb.QueryFilter{Code: uint16(ledger.Reserve), Ledger: ledger.Ledger, Limit: uint32(limit + 1)}
 	if cursor != 0 {
 		filter.TimestampMin = cursor + 1
@@ -102,19 +131,23 @@ func (l *Ledger) participantPage(r *http.Request) (*ParticipantPage, *web.Proble
 	return page, nil
 }
 
-// participantsOf returns those of the banks that exist. One look-up reads all: only then do
-// reserve and transit belong to one instant.
+// accountsOf returns the accounts of a bank. One look-up reads them: only then are they of one instant.
+func accountsOf(psp pix.ISPB) []tb.Uint128 {
+	return []tb.Uint128{ledger.ReserveAccount(psp), ledger.TransitAccount(psp), ledger.BooksAccount(psp),
+		ledger.AllowanceAccount(psp, ledger.Day), ledger.AllowanceAccount(psp, ledger.Night)}
+}
+
+// participantsOf returns those of the banks that exist.
 func (l *Ledger) participantsOf(ctx context.Context, psps []pix.ISPB) ([]Participant, *web.Problem) {
-	// Before the balances: they hold all funding only where the marker was seen.
-	population, problem := l.population(ctx)
+	var ids []tb.Uint128
+	for _, psp := range psps {
+		ids = append(ids, accountsOf(psp)...)
+	}
+	found, problem := l.FindAccounts(ctx, ids)
 	if problem != nil {
 		return nil, problem
 	}
-	var ids []tb.Uint128
-	for _, psp := range psps {
-		ids = append(ids, ledger.ReserveAccount(psp), ledger.TransitAccount(psp))
-	}
-	found, problem := l.accounts.find(ctx, ids)
+	state, problem := l.Register()
 	if problem != nil {
 		return nil, problem
 	}
@@ -124,35 +157,40 @@ func (l *Ledger) participantsOf(ctx context.Context, psps []pix.ISPB) ([]Partici
 	}
 	participants := []Participant{}
 	for _, psp := range psps {
-		reserve, ok := byID[ledger.ReserveAccount(psp)]
-		if !ok {
-			continue
+		if _, there := byID[ledger.ReserveAccount(psp)]; there {
+			participants = append(participants, participantOf(psp, byID, state.Participant(psp)))
 		}
-		transit := byID[ledger.TransitAccount(psp)]
-		one := Participant{ISPB: string(psp), Reserve: balanceOf(reserve), Transit: balanceOf(transit)}
-		if bank, ok := population.BankNumber(psp); ok {
-			law := ThreeLegs{FundedCentavos: int64(population.ReserveCentavos), DepositsCentavos: int64(population.DepositsOf(bank))}
-			law.DifferenceCentavos = Posted(reserve) + Posted(transit) - (law.FundedCentavos - law.DepositsCentavos)
-			law.Holds = law.DifferenceCentavos == 0
-			one.Books = &law
-		}
-		participants = append(participants, one)
 	}
 	return participants, nil
 }
 
-// population returns what bootstrap funded. It is empty until bootstrap has finished.
-func (l *Ledger) population(ctx context.Context) (sandbox.Population, *web.Problem) {
-	if known := l.funded.Load(); known != nil {
-		return *known, nil
+var windows = [...]string{ledger.Day: "day", ledger.Night: "night"}
+
+// participantOf returns a bank by its accounts and what the register says of it: nil if it never joined.
+func participantOf(psp pix.ISPB, accounts map[tb.Uint128]tb.Account, registered *register.Participant) Participant {
+	reserve, transit := accounts[ledger.ReserveAccount(psp)], accounts[ledger.TransitAccount(psp)]
+	one := Participant{ISPB: string(psp), State: "unregistered", Reserve: balanceOf(reserve), Transit: balanceOf(transit)}
+	if books, there := accounts[ledger.BooksAccount(psp)]; there {
+		law := ThreeLegs{BooksCentavos: Posted(books)}
+		law.DifferenceCentavos = Posted(reserve) + Posted(transit) - law.BooksCentavos
+		law.Holds = law.DifferenceCentavos == 0
+		one.Books = &law
 	}
-	markers, problem := l.transfers.find(ctx, []tb.Uint128{ledger.MarkerID})
-	if problem != nil || len(markers) == 0 {
-		return sandbox.Population{}, problem
+	if registered == nil {
+		return one
 	}
-	population := PopulationOf(markers[0])
-	l.funded.Store(&population)
-	return population, nil
+	one.State, one.PaymentCapCentavos = "active", registered.PaymentCapCentavos
+	if registered.Suspended {
+		one.State = "suspended"
+	}
+	for window, capped := range registered.Outflow {
+		if capped.Centavos > 0 {
+			allowance := accounts[ledger.AllowanceAccount(psp, ledger.Window(window))]
+			one.OutflowCaps = append(one.OutflowCaps, OutflowCap{When: windows[window], CapCentavos: capped.Centavos,
+				WindowSeconds: int(capped.WindowSeconds), LeftCentavos: balanceOf(allowance).AvailableCentavos})
+		}
+	}
+	return one
 }
 
 // PopulationOf returns the population that the marker describes.

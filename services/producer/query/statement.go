@@ -28,7 +28,7 @@ type StatementLine struct {
 	Kind           string    `json:"kind" enum:"held,posted,released"`
 	Direction      string    `json:"direction" enum:"debit,credit"`
 	AmountCentavos int64     `json:"amount_centavos"`
-	Code           uint16    `json:"code" doc:"Kind and leg: 1 a payment out, 3 a payment in, 9 funding, 11 a return out, 13 a return in."`
+	Code           uint16    `json:"code" doc:"Kind and leg: 1 a payment out, 3 a payment in, 9 funding, 11 a return out, 13 a return in, 44 a deposit, 45 a withdrawal."`
 	EndToEndID     string    `json:"end_to_end_id,omitempty"`
 	ReturnID       string    `json:"return_id,omitempty"`
 	ReasonCode     string    `json:"reason_code,omitempty"`
@@ -44,7 +44,7 @@ func (l *Ledger) Statement(w http.ResponseWriter, r *http.Request) {
 }
 
 func (l *Ledger) statementPage(r *http.Request) (*Statement, *web.Problem) {
-	named, problem := accountIn(r)
+	named, problem := AccountIn(r)
 	if problem != nil {
 		return nil, problem
 	}
@@ -69,7 +69,7 @@ func (l *Ledger) statementPage(r *http.Request) (*Statement, *web.Problem) {
 			return nil, problem
 		}
 		if len(known) == 0 {
-			return nil, unknownAccount(named)
+			return nil, UnknownAccount(named)
 		}
 	}
 	page := &Statement{Lines: []StatementLine{}}

@@ -202,7 +202,7 @@ func (s *Submissions) readLine(who access.Caller, number int, text []byte, windo
 	}
 	record, problem := body.record(s.now())
 	if problem == nil {
-		problem = who.Pays(body.Payer.ISPB, body.EndToEndID)
+		problem = s.leaves(who, &body)
 	}
 	if problem == nil {
 		problem = who.TakeTurn()

@@ -45,6 +45,10 @@ func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
+	if _, problem := s.ledger.Register(); problem != nil {
+		problem.Write(w)
+		return
+	}
 	if problem := s.received(r.Context(), who, body.OriginalEndToEndID); problem != nil {
 		problem.Write(w)
 		return

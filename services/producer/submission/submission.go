@@ -206,7 +206,7 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
-	if problem := access.Of(r).Pays(body.Payer.ISPB, body.EndToEndID); problem != nil {
+	if problem := s.leaves(access.Of(r), &body); problem != nil {
 		problem.Write(w)
 		return
 	}
@@ -217,4 +217,20 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
 	s.crash.Pass(afterAcknowledged)
 	id, _ := pix.ParseEndToEndID(body.EndToEndID) // valid: it was published
 	feed.Respond(s.feed, w, r, s.feed.Payment(id), Accepted{body.EndToEndID, "accepted"})
+}
+
+// leaves returns nil if the caller may send the payment, and it may leave the payer's account. Only
+// the front door knows which accounts are not open: engines take what stands in the topic.
+func (s *Submissions) leaves(who access.Caller, payment *Payment) *web.Problem {
+	if problem := who.Pays(payment.Payer.ISPB, payment.EndToEndID); problem != nil {
+		return problem
+	}
+	state, problem := s.ledger.Register()
+	if problem != nil {
+		return problem // without the id: nothing was sent
+	}
+	if problem = query.NotOpen(state, "payer", payment.Payer.Pix()); problem != nil {
+		problem.EndToEndID = payment.EndToEndID
+	}
+	return problem
 }

@@ -1,0 +1,262 @@
+// Package act does acts of administration: those of the central bank on participants, and those of
+// participants on the accounts of their customers. The ledger is the register of acts. An act's ids
+// are a function of who acts and of the id that the caller gives it, so repeating a done act
+// changes nothing.
+package act
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"golang.org/x/time/rate"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/field"
+	"github.com/liquida/liquida/services/producer/query"
+)
+
+// Config bounds the acts. Engines and producers read all of them, so whoever floods them takes from
+// everybody.
+type Config struct {
+	RateMax     int `env:"ACT_RATE_MAX" envDefault:"50" range:"1 to 10000" help:"acts per second of each participant, and of the central bank; above it the response is 429"`
+	BurstMax    int `env:"ACT_BURST_MAX" envDefault:"100" range:"1 to 10000" help:"acts that a participant may send at once after a silence"`
+	InFlightMax int `env:"ACTS_IN_FLIGHT_MAX" envDefault:"64" range:"1 to 10000" help:"acts that wait for the ledger; above it the response is 429"`
+}
+
+// Acts serves the requests that act.
+type Acts struct {
+	config   Config
+	ledger   *query.Ledger
+	permits  *web.Pool // a permit for each request that the ledger has not answered
+	limiters sync.Map  // *rate.Limiter by holder
+}
+
+// New does not wait for the ledger.
+func New(config Config, ledger *query.Ledger, pools *web.Pools) *Acts {
+	return &Acts{config: config, ledger: ledger, permits: pools.Pool("acts", "ACTS_IN_FLIGHT_MAX", config.InFlightMax)}
+}
+
+// request is a valid act of a caller.
+type request struct {
+	holder, id string
+	act        ledger.Act
+	creates    []tb.Account // before the act. The first keeps the act's record, so that no other act creates it
+}
+
+func (q request) record() tb.Uint128 { return ledger.ActRecordID(q.holder, q.id) }
+
+// receive reads the body of a request that acts, and the act's id.
+func (a *Acts) receive(r *http.Request, body any) (id string, problem *web.Problem) {
+	if problem := a.takeTurn(access.Of(r)); problem != nil { // before any work
+		return "", problem
+	}
+	id = r.PathValue("actId")
+	if err := ledger.CheckActID(id); err != nil {
+		return id, field.Invalid("", "act_id", id, pix.ReasonMalformed, err.Error())
+	}
+	return id, web.ReadJSON(r.Body, body)
+}
+
+func (a *Acts) takeTurn(who access.Caller) *web.Problem {
+	limiter, known := a.limiters.Load(who.Holder)
+	if !known {
+		limiter, _ = a.limiters.LoadOrStore(who.Holder, rate.NewLimiter(rate.Limit(a.config.RateMax), a.config.BurstMax))
+	}
+	if limiter.(*rate.Limiter).Allow() {
+		return nil
+	}
+	return &web.Problem{Type: web.Kind("too-often"), Title: "Too often", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
+		Rule:   fmt.Sprintf("at most %d acts a second (ACT_RATE_MAX), %d at once (ACT_BURST_MAX)", a.config.RateMax, a.config.BurstMax),
+		Detail: who.Name() + " acts too often: nothing was done, send it again after a pause"}
+}
+
+// invalid is the response to a wrong value.
+func invalid(name string, value any, rule string) *web.Problem {
+	problem := field.Invalid("", name, value, pix.ReasonMalformed, "it must be "+rule)
+	problem.Rule = rule
+	return problem
+}
+
+// do does an act, unless it was done before, and returns it as it stands in the ledger. Nothing is
+// written before the ledger has said that it knows nothing of the act.
+func (a *Acts) do(ctx context.Context, q request) (query.Act, *web.Problem) {
+	if done, problem := a.before(ctx, q); done != nil || problem != nil {
+		return settled(done), problem
+	}
+	accounts, problem := a.accounts(ctx, q)
+	if problem != nil {
+		return query.Act{}, problem
+	}
+	if q.act.Kind == ledger.Deposit || q.act.Kind == ledger.Withdrawal {
+		state, problem := a.ledger.Register()
+		if problem == nil {
+			problem = query.NotOpen(state, "account", q.act.Account)
+		}
+		if problem != nil {
+			return query.Act{}, problem
+		}
+	}
+	if problem := a.create(ctx, q); problem != nil {
+		return query.Act{}, problem
+	}
+	result, problem := a.write(ctx, q, accounts)
+	if problem != nil {
+		return query.Act{}, problem
+	}
+	switch {
+	case result.OK(), result.Exists():
+		done, problem := a.before(ctx, q)
+		if done == nil && problem == nil { // the money's id exists, and is of something else
+			problem = used(q)
+		}
+		return settled(done), problem
+	case result.Status == tb.TransferExceedsCredits:
+		return query.Act{}, short(q)
+	case result.Status == tb.TransferIDAlreadyFailed:
+		return query.Act{}, burnt(q)
+	}
+	return query.Act{}, &web.Problem{Type: web.Kind("act-refused"), Title: "The ledger refuses the act", Status: http.StatusConflict, Field: "act_id", Value: q.id,
+		Detail: fmt.Sprintf("the ledger says %v: nothing was done; tell the operator", result.Status)}
+}
+
+// settled returns an act that is there, or nothing.
+func settled(done *query.Act) query.Act {
+	if done == nil {
+		return query.Act{}
+	}
+	return *done
+}
+
+// before returns the act if the ledger has it already, or the response if its id was used for
+// something else.
+func (a *Acts) before(ctx context.Context, q request) (*query.Act, *web.Problem) {
+	found, problem := a.ledger.FindTransfers(ctx, []tb.Uint128{q.record()})
+	if problem != nil || len(found) == 0 {
+		return nil, problem
+	}
+	act, at, err := ledger.ActOf(found[0])
+	if err != nil || act != q.act {
+		return nil, used(q)
+	}
+	done := query.ActOf(found[0], act, at)
+	return &done, nil
+}
+
+// accounts returns the accounts of the act's bank by their ids. It fails if one is missing that the
+// act needs: a transfer whose account is missing would burn its id.
+func (a *Acts) accounts(ctx context.Context, q request) (map[tb.Uint128]tb.Account, *web.Problem) {
+	if q.act.Kind != ledger.Joined {
+		joined, problem := a.ledger.HasJoined(ctx, q.act.Bank)
+		if problem == nil && !joined {
+			problem = query.UnknownParticipant(string(q.act.Bank))
+		}
+		if problem != nil {
+			return nil, problem
+		}
+	}
+	ids := []tb.Uint128{ledger.RegisterAccount, ledger.AllowanceAccount(q.act.Bank, ledger.Day), ledger.AllowanceAccount(q.act.Bank, ledger.Night)}
+	customer := q.act.Kind.OfAccount() && q.act.Kind != ledger.AccountOpened
+	if customer {
+		ids = append(ids, ledger.CustomerAccount(q.act.Account))
+	}
+	found, problem := a.ledger.FindAccounts(ctx, ids)
+	if problem != nil {
+		return nil, problem
+	}
+	byID := make(map[tb.Uint128]tb.Account, len(found))
+	for _, account := range found {
+		byID[account.ID] = account
+	}
+	if _, there := byID[ledger.RegisterAccount]; !there {
+		return nil, &web.Problem{Type: web.Kind("no-register"), Title: "No register", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+			Detail: "nothing was done: the ledger has no register of acts; run bootstrap, which adds it to an older ledger"}
+	}
+	if customer {
+		if _, there := byID[ledger.CustomerAccount(q.act.Account)]; !there {
+			return nil, query.UnknownAccount(q.act.Account)
+		}
+	}
+	return byID, nil
+}
+
+// create creates the accounts of an act. If another act has created the first one, it says so.
+func (a *Acts) create(ctx context.Context, q request) *web.Problem {
+	if len(q.creates) == 0 {
+		return nil
+	}
+	results, problem := query.Ask(ctx, a.ledger, a.permits, func(c tigerbeetle.Client) ([]tb.AccountEventResult, error) { return c.CreateAccounts(q.creates) })
+	if problem != nil {
+		return unknownFate(q, problem)
+	}
+	for _, result := range results {
+		switch {
+		case result.Result == tb.AccountExists:
+		case result.Index == 0 && (result.Result == tb.AccountExistsWithDifferentUserData128 || result.Result == tb.AccountExistsWithDifferentUserData64):
+			return taken(q)
+		default:
+			return &web.Problem{Type: web.Kind("act-refused"), Title: "The ledger refuses the act", Status: http.StatusConflict, Field: "act_id", Value: q.id,
+				Detail: fmt.Sprintf("the ledger says %v to %s: the act was not done; tell the operator", result.Result, ledger.AccountName(q.creates[result.Index].ID))}
+		}
+	}
+	return nil
+}
+
+// write writes the act. Of a cap on outflow the chain also adjusts the allowance: if another
+// adjustment came first, the whole chain fails, and it is made again.
+func (a *Acts) write(ctx context.Context, q request, accounts map[tb.Uint128]tb.Account) (ledger.Result, *web.Problem) {
+	chain := ledger.AppendAct(nil, q.holder, q.id, q.act)
+	results, problem := query.Ask(ctx, a.ledger, a.permits, func(c tigerbeetle.Client) ([]tb.TransferEventResult, error) { return c.CreateTransfers(chain) })
+	if problem != nil {
+		return ledger.Result{}, unknownFate(q, problem)
+	}
+	return ledger.ResultOf(chain, 0, results), nil
+}
+
+func used(q request) *web.Problem {
+	return &web.Problem{Type: web.Kind("act-id-used"), Title: "The id was used", Status: http.StatusConflict, Field: "act_id", Value: q.id,
+		Rule: "an id that names one act forever", Detail: "the ledger has another act of " + q.holder + " under this id: nothing was done; give a new act its own id"}
+}
+
+func short(q request) *web.Problem {
+	from := "the reserve of " + string(q.act.Bank)
+	if q.act.Kind == ledger.Withdrawal {
+		from = "account " + q.act.Account.String()
+	}
+	return &web.Problem{Type: web.Kind("act-refused"), Title: "Not enough", Status: http.StatusUnprocessableEntity, Field: "amount_centavos", Value: q.act.Centavos,
+		Rule:   "at most what is available: posted less what payments under way hold",
+		Detail: from + " does not have so much: nothing was done, and the ledger takes this act_id no more; try again with a new one"}
+}
+
+func burnt(q request) *web.Problem {
+	return &web.Problem{Type: web.Kind("act-refused"), Title: "The act was refused before", Status: http.StatusConflict, Field: "act_id", Value: q.id,
+		Rule: "a new try needs a new id", Detail: "the ledger has refused this act once, because there was not enough money: nothing was done; try again with a new act_id"}
+}
+
+// taken is the response to an act that creates what is there.
+func taken(q request) *web.Problem {
+	problem := &web.Problem{Type: web.Kind("act-refused"), Title: "It is there", Status: http.StatusConflict, Field: "ispb", Value: q.act.Bank,
+		Rule: "a participant joins once", Detail: "it is a participant already: nothing was done"}
+	if q.act.Kind == ledger.AccountOpened {
+		problem.Field, problem.Value, problem.Rule = "account", field.AccountOf(q.act.Account), "an account is opened once; reopen opens one that was blocked or closed"
+		problem.Detail = "the account exists already, and another act opened it: nothing was done"
+	}
+	return problem
+}
+
+// unknownFate turns the response to a request that the ledger did not answer in time into that of
+// an act that may have been done.
+func unknownFate(q request, problem *web.Problem) *web.Problem {
+	if problem.Status == http.StatusServiceUnavailable {
+		problem.Type, problem.Title, problem.Field, problem.Value = web.Kind("unknown-fate"), "Fate unknown", "act_id", q.id
+		problem.Detail = "the ledger did not answer in time, and the act may have been done or not: send the same again with this act_id, which is safe"
+	}
+	return problem
+}

@@ -1,0 +1,218 @@
+package query
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
+	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/field"
+)
+
+// Act is an act of administration that was done.
+type Act struct {
+	ID             string         `json:"id" doc:"The ledger's id of its record: 32 hexadecimal digits. It is a function of who acts and of act_id."`
+	At             time.Time      `json:"at" doc:"By the ledger's clock. The acts' order by it is the history."`
+	Participant    string         `json:"participant"`
+	Act            string         `json:"act" doc:"Its name in a request, or opening: what bootstrap brought to a participant."`
+	By             string         `json:"by" doc:"Who did it: an ISPB, or central-bank."`
+	Account        *field.Account `json:"account,omitempty"`
+	AmountCentavos int64          `json:"amount_centavos,omitempty" doc:"What it moved. Below 0 only of an opening."`
+	CapCentavos    *int64         `json:"cap_centavos,omitempty" nullable:"false" doc:"0: the cap was lifted."`
+	WindowSeconds  int            `json:"window_seconds,omitempty"`
+	Digest         string         `json:"digest,omitempty" doc:"Of a key or a seal: 48 hexadecimal digits."`
+}
+
+// ActNames are the names of acts in requests and responses.
+var ActNames = map[ledger.ActKind]string{
+	ledger.Joined: "register", ledger.Suspended: "suspend", ledger.Resumed: "resume",
+	ledger.PaymentCapped: "payment-cap", ledger.DayCapped: "day-cap", ledger.NightCapped: "night-cap",
+	ledger.LiquidityIn: "liquidity-in", ledger.LiquidityOut: "liquidity-out",
+	ledger.AccountOpened: "open", ledger.AccountBlocked: "block", ledger.AccountClosed: "close", ledger.AccountReopened: "reopen",
+	ledger.Deposit: "deposit", ledger.Withdrawal: "withdraw",
+	ledger.KeyNamed: "name-key", ledger.KeyRevoked: "revoke-key", ledger.SealNamed: "name-seal", ledger.SealRevoked: "revoke-seal",
+	ledger.Opening: "opening",
+}
+
+// ActOf returns an act as responses show it.
+func ActOf(record tb.Transfer, act ledger.Act, at time.Time) Act {
+	id := record.ID.BigInt()
+	shown := Act{ID: fmt.Sprintf("%032x", &id), At: at, Participant: string(act.Bank), Act: ActNames[act.Kind], By: string(act.Bank), WindowSeconds: int(act.WindowSeconds)}
+	if act.ByCentralBank {
+		shown.By = keys.CentralBank
+	}
+	switch {
+	case act.Kind.Caps():
+		shown.CapCentavos = &act.Centavos
+	case act.Kind.HasDigest():
+		shown.Digest = hex.EncodeToString(act.Digest[:])
+	default:
+		shown.AmountCentavos = act.Centavos
+	}
+	if act.Kind.OfAccount() {
+		account := field.AccountOf(act.Account)
+		shown.Account = &account
+	}
+	return shown
+}
+
+// ActPage is the body of GET /v1/acts and GET /v1/participants/{ispb}/acts.
+type ActPage struct {
+	Acts       []Act  `json:"acts" nullable:"false" doc:"Oldest first. None: nothing came after the cursor yet."`
+	NextCursor string `json:"next_cursor" doc:"Asks for what comes after this page, now or later."`
+}
+
+// Acts serves GET /v1/acts.
+func (l *Ledger) Acts(w http.ResponseWriter, r *http.Request) { l.acts(w, r, ledger.RegisterAccount) }
+
+// ParticipantActs serves GET /v1/participants/{ispb}/acts.
+func (l *Ledger) ParticipantActs(w http.ResponseWriter, r *http.Request) {
+	psp, problem := l.participantIn(r)
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	l.acts(w, r, ledger.BooksAccount(psp))
+}
+
+// participantIn returns the participant in the path, which is there.
+func (l *Ledger) participantIn(r *http.Request) (pix.ISPB, *web.Problem) {
+	psp, problem := ISPBOf(r)
+	if problem != nil {
+		return psp, problem
+	}
+	found, problem := l.FindAccounts(r.Context(), []tb.Uint128{ledger.ReserveAccount(psp)})
+	if problem == nil && len(found) == 0 {
+		problem = UnknownParticipant(string(psp))
+	}
+	return psp, problem
+}
+
+// acts sends the acts of an account of the register, from a cursor on.
+func (l *Ledger) acts(w http.ResponseWriter, r *http.Request, of ledger.AccountID) {
+	limit, cursor, problem := l.pageOf(r)
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	filter := tb.AccountFilter{AccountID: of, Limit: uint32(limit), TimestampMin: cursor + 1, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
+	found, problem := query(r.Context(), l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.GetAccountTransfers(filter) })
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	page := ActPage{Acts: []Act{}, NextCursor: strconv.FormatUint(max(cursor, cursorMin), 10)}
+	for i := range found {
+		page.NextCursor = strconv.FormatUint(found[i].Timestamp, 10)
+		if act, at, err := ledger.ActOf(found[i]); err == nil { // else of a later version, or forged: the audit says so
+			page.Acts = append(page.Acts, ActOf(found[i], act, at))
+		}
+	}
+	web.WriteJSON(w, http.StatusOK, page)
+}
+
+// Register returns the state of the register, which is fresh.
+func (l *Ledger) Register() (*register.State, *web.Problem) {
+	if state, fresh := l.register.Current(); fresh {
+		return state, nil
+	}
+	return nil, &web.Problem{Type: web.Kind("register-away"), Title: "The register cannot be read", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		Detail: "nothing was sent or done: who is suspended and what is blocked was not read for 2 s; try again later"}
+}
+
+// Reach waits until Register holds an act of this ledger time.
+func (l *Ledger) Reach(ctx context.Context, at time.Time) *web.Problem {
+	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+	defer cancel()
+	if _, err := l.register.Reach(ctx, uint64(at.UnixNano())); err != nil {
+		return ledgerAway(l.config.Timeout)
+	}
+	return nil
+}
+
+// HasJoined reports whether a bank is a participant. It asks the ledger about one that the register
+// does not know yet.
+func (l *Ledger) HasJoined(ctx context.Context, psp pix.ISPB) (bool, *web.Problem) {
+	if state, _ := l.register.Current(); state.Participant(psp) != nil {
+		return true, nil
+	}
+	filter := tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Code: uint16(ledger.Joined), Limit: 1, Flags: tb.AccountFilterFlags{Credits: true}.ToUint32()}
+	found, problem := query(ctx, l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.GetAccountTransfers(filter) })
+	return len(found) > 0, problem
+}
+
+// FindAccounts returns those of the accounts that exist.
+func (l *Ledger) FindAccounts(ctx context.Context, ids []tb.Uint128) ([]tb.Account, *web.Problem) {
+	return l.accounts.find(ctx, ids)
+}
+
+// FindTransfers returns those of the transfers that exist.
+func (l *Ledger) FindTransfers(ctx context.Context, ids []tb.Uint128) ([]tb.Transfer, *web.Problem) {
+	return l.transfers.find(ctx, ids)
+}
+
+// AccountPage is the body of GET /v1/participants/{ispb}/accounts.
+type AccountPage struct {
+	Accounts   []AccountBalance `json:"accounts" nullable:"false" doc:"In the order in which they were opened."`
+	NextCursor string           `json:"next_cursor,omitempty"`
+}
+
+// OpenedBy returns the account to create when a participant opens one: the ledger keeps which act
+// did it, so that no other act can, and whose it is, so that a query finds it.
+func OpenedBy(account pix.Account, record tb.Uint128) tb.Account {
+	opened := ledger.NewAccount(ledger.CustomerAccount(account))
+	opened.UserData128, opened.UserData64 = record, account.ISPB.Pack()
+	return opened
+}
+
+// OpenedAccounts serves GET /v1/participants/{ispb}/accounts.
+func (l *Ledger) OpenedAccounts(w http.ResponseWriter, r *http.Request) {
+	page, problem := l.accountPage(r)
+	if problem != nil {
+		problem.Write(w)
+		return
+	}
+	web.WriteJSON(w, http.StatusOK, page)
+}
+
+func (l *Ledger) accountPage(r *http.Request) (AccountPage, *web.Problem) {
+	page := AccountPage{Accounts: []AccountBalance{}}
+	psp, problem := l.participantIn(r)
+	if problem != nil {
+		return page, problem
+	}
+	limit, cursor, problem := l.pageOf(r)
+	if problem != nil {
+		return page, problem
+	}
+	filter := tb.QueryFilter{Code: uint16(ledger.Customer), Ledger: ledger.Ledger, UserData64: psp.Pack(), TimestampMin: cursor + 1, Limit: uint32(limit + 1)}
+	found, problem := query(r.Context(), l, func(c tigerbeetle.Client) ([]tb.Account, error) { return c.QueryAccounts(filter) })
+	if problem != nil {
+		return page, problem
+	}
+	state, problem := l.Register()
+	if problem != nil {
+		return page, problem
+	}
+	if len(found) > limit {
+		found = found[:limit]
+		page.NextCursor = strconv.FormatUint(found[limit-1].Timestamp, 10)
+	}
+	for _, account := range found {
+		page.Accounts = append(page.Accounts, accountBalanceOf(account, state))
+	}
+	return page, nil
+}
+
+// cursorMin is a cursor before everything: those of requests begin there.
+const cursorMin = 2

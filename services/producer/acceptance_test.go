@@ -230,7 +230,7 @@ func TestStoppingFinishesWhatIsInFlight(t *testing.T) {
 func TestStoppingDoesNotWaitForAnAbsentKafka(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	p := startProgram(t, b, nil, "SHUTDOWN_TIMEOUT=2s", "PUBLISH_TIMEOUT=1m", "HTTP_WRITE_TIMEOUT=5m")
+	p := startProgram(t, b, aLedger(t), "SHUTDOWN_TIMEOUT=2s", "PUBLISH_TIMEOUT=1m", "HTTP_WRITE_TIMEOUT=5m")
 	p.AwaitNeed("kafka", false)
 	b.Stop()
 	p.AwaitNeed("kafka", true)

@@ -41,7 +41,11 @@ func openRegister(t *testing.T, client tigerbeetle.Client) {
 // put does an act that must be done, and returns the response.
 func put[B any](t *testing.T, p *program, path, body string) (done B) {
 	t.Helper()
-	got := p.call("PUT", path, body)
+	var got reply
+	kit.Await(t, "the ledger", func() (bool, string) { // repeating an act is safe
+		got = p.call("PUT", path, body)
+		return got.code != http.StatusServiceUnavailable, got.text
+	})
 	if err := json.Unmarshal([]byte(got.text), &done); err != nil || got.code != http.StatusOK {
 		t.Fatalf("PUT %s %s: %d %s %v", path, body, got.code, got.text, err)
 	}
@@ -457,7 +461,7 @@ func TestAnActWithoutTheLedgerHasAnUnknownFate(t *testing.T) {
 	l := startLedger(t)
 	client := connect(t, l)
 	openRegister(t, client)
-	p := startProgram(t, startBroker(t), l, "STATUS_TIMEOUT=300ms")
+	p := startProgram(t, startBroker(t), l, "STATUS_TIMEOUT=1s")
 	p.AwaitNeed("register", false)
 	account := newBank(t, p)
 	l.Stop()

@@ -6,6 +6,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -114,6 +115,53 @@ func TestARegisterPasses(t *testing.T) {
 	}
 	if want := moneyOf(2*reserveCentavos + 400 + actCentavosMax); verdict.Summary.IssuanceCentavos != want {
 		t.Fatalf("%v issued, it must be %v", verdict.Summary.IssuanceCentavos, want)
+	}
+}
+
+// The two derivations of acts meet only here and in the worlds.
+func TestActsAgreeWithThePlatform(t *testing.T) {
+	h := withRegister(t)
+	for kind := ledger.Joined; kind < ledger.Opening; kind++ {
+		act := ledger.Act{Kind: kind, Bank: alice.ISPB, ByCentralBank: true}
+		switch {
+		case kind.OfAccount():
+			act.Account = alice
+		case kind.HasDigest():
+			act.Digest = ledger.ActDigest([]byte("123456789012345678901234"))
+		case kind == ledger.PaymentCapped:
+			act.Centavos = ledger.ActCentavosMax
+		case kind.Caps():
+			act.WindowSeconds = ledger.WindowSecondsMin
+		}
+		if kind.MovesMoney() {
+			act.Centavos = 7
+		}
+		if err := act.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		for i, transfer := range ledger.AppendAct(nil, "central-bank", "a.1_"+kind.String(), act) {
+			h.stamp()
+			transfer.Timestamp = h.last(1).Timestamp + uint64(1-i)*1000 + uint64(i)
+			h.transfers = append(h.transfers, transfer)
+			amount, _ := centavos(transfer.Amount)
+			h.add(fromTigerBeetle(transfer.DebitAccountID), int64(amount), 0)
+			h.add(fromTigerBeetle(transfer.CreditAccountID), 0, int64(amount))
+		}
+	}
+	if verdict := h.audit(); !verdict.Clean || total(verdict.Summary.Acts) != 2+18 {
+		t.Fatalf("%v\n%+v", verdict.Summary.Acts, verdict.Findings)
+	}
+	for _, psp := range []pix.ISPB{alice.ISPB, zoe.ISPB} {
+		of := bankNamed(endToEndID([]byte("E" + string(psp) + "20260504030200000000001")[:32]))
+		for theirs, ours := range map[ledger.AccountID]accountID{
+			ledger.BooksAccount(psp): booksOf(of), ledger.AllowanceAccount(psp, ledger.Day): allowanceOf(of, 0), ledger.AllowanceAccount(psp, ledger.Night): allowanceOf(of, 1),
+			ledger.RegisterAccount: register, ledger.AllowanceSourceAccount: allowanceSource,
+		} {
+			account := ledger.NewAccount(theirs)
+			if want := chart[kindOf(ours)]; fromTigerBeetle(theirs) != ours || account.Ledger != want.ledger || account.AccountFlags().DebitsMustNotExceedCredits != want.guarded {
+				t.Errorf("%s: %+v, it must be in ledger %d", nameOf(ours), account, want.ledger)
+			}
+		}
 	}
 }
 

@@ -14,21 +14,25 @@ import (
 
 const balancesEvery = 200 * time.Millisecond
 
-// readBalances reads reserve and transit of every bank in one request, again and again. It
+// readBalances reads reserve, transit and books of every bank in one request, again and again. It
 // returns after ctx has ended and the last request is done.
 func readBalances(ctx context.Context, client tigerbeetle.Client, population sandbox.Population, recorder *history.Recorder) error {
 	var ids []tb.Uint128
 	for bank := range population.Banks {
-		ids = append(ids, ledger.ReserveAccount(population.Bank(bank)), ledger.TransitAccount(population.Bank(bank)))
+		ids = append(ids, ledger.ReserveAccount(population.Bank(bank)), ledger.TransitAccount(population.Bank(bank)), ledger.BooksAccount(population.Bank(bank)))
 	}
 	for ctx.Err() == nil {
 		accounts, err := client.LookupAccounts(ids)
 		if err != nil {
 			return err
 		}
-		funds := make([]int64, len(accounts)/2)
+		funds := make([]int64, len(accounts)/3)
 		for i, account := range accounts {
-			funds[i/2] += ledger.Centavos(account.CreditsPosted) - ledger.Centavos(account.DebitsPosted)
+			if has := ledger.Less(account.CreditsPosted, account.DebitsPosted); i%3 < 2 {
+				funds[i/3] += has
+			} else {
+				funds[i/3] -= has
+			}
 		}
 		recorder.Balances(funds)
 		select {

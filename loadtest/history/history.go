@@ -209,8 +209,8 @@ func (r *Recorder) violate(kind, subject, format string, arguments ...any) {
 	}
 }
 
-// Balances records reserve + transit of every bank, read in one request. By the three-leg
-// invariant no payment changes the sum, at any instant.
+// Balances records reserve + transit − books of every bank, read in one request. By the law of the
+// books neither a payment nor an act changes it, at any instant.
 func (r *Recorder) Balances(funds []int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,7 +220,7 @@ func (r *Recorder) Balances(funds []int64) {
 	}
 	for bank := range funds {
 		if funds[bank] != r.bankFunds[bank] {
-			r.violate(MoneyNotInPlace, fmt.Sprintf("bank %d", bank), "reserve + transit is %d centavos, at first it was %d", funds[bank], r.bankFunds[bank])
+			r.violate(MoneyNotInPlace, fmt.Sprintf("bank %d", bank), "reserve + transit − books is %d centavos, at first it was %d", funds[bank], r.bankFunds[bank])
 		}
 	}
 }

@@ -108,7 +108,8 @@ var serviceFaults = []fault{
 		defer w.mu.Unlock()
 		w.wrongClocks = append(w.wrongClocks, audit.Interval{From: began, To: time.Now()})
 	}},
-	{"frozen", func(_ *world, s *service, random *rand.Rand, _ time.Duration) {
+	{"frozen", func(w *world, s *service, random *rand.Rand, _ time.Duration) {
+		defer w.late()()
 		resume := s.pause()
 		time.Sleep(between(random, time.Second, 20*time.Second)) // a session has 3 s
 		resume()
@@ -118,6 +119,7 @@ var serviceFaults = []fault{
 // engineFaults can happen to engines, too.
 var engineFaults = []fault{
 	{"cut from all", func(w *world, s *service, _ *rand.Rand, hold time.Duration) { // a zombie when it comes back
+		defer w.late()()
 		l := s.now()
 		l.set(link.Stalled, 0)
 		l.ledger.Cut(true, true)
@@ -156,6 +158,7 @@ func onLink(state link.State, delay time.Duration) func(*world, *service, *rand.
 
 func onLedger(requests, replies bool, delay time.Duration) func(*world, *service, *rand.Rand, time.Duration) {
 	return func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
+		defer w.late()()
 		l := s.now()
 		l.ledger.Cut(requests, replies)
 		l.slow(delay)
@@ -194,7 +197,10 @@ var brokerFaults = []fault{
 }
 
 var ledgerFaults = []fault{
-	{"ledger is absent", forAll(func(l *life) { l.ledger.Cut(true, true) })},
+	{"ledger is absent", func(w *world, s *service, random *rand.Rand, hold time.Duration) {
+		defer w.late()()
+		forAll(func(l *life) { l.ledger.Cut(true, true) })(w, s, random, hold)
+	}},
 	{"ledger's replies stall", forAll(func(l *life) { l.ledger.Cut(false, true) })},
 	{"ledger is slow", forAll(func(l *life) { l.slow(100 * time.Millisecond) })},
 }

@@ -6,13 +6,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/loadtest/acts"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/loadtest/load"
@@ -78,9 +78,7 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 
 	sent := w.activity.begin()
 	config := w.load(everyCase(random), rate, payments, seed)
-	if slices.ContainsFunc(events, func(e event) bool { return strings.HasPrefix(e.Kind, settingsChanged) }) {
-		config.Allowed = append(slices.Clone(allowed), pix.ReasonInactivePSP) // the audit knows which banks, and when
-	}
+	config.Allowed = slices.Concat(allowed, acts.Reasons) // the audit knows the register
 	config.First = *paymentsMax
 	config.Sending = func(id pix.EndToEndID) { beginFaults(); w.door.judge.Choose(id) }
 	if *paymentsMax > 0 {
@@ -137,7 +135,7 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 	verdict, err = audit.Run(w.t.Context(), audit.Config{
 		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Wait: quietMax,
 		Deadline: w.engineConfig.Deadline, DeadlineMin: w.deadlineMin, ShortDeadlines: w.shortDeadlines, HoldMax: max(w.holdMax, w.engineConfig.PendingTimeout),
-		TakeOverInterval: w.takeOverInterval(), WrongClocks: w.wrongClocks, Inactive: w.inactive, Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
+		TakeOverInterval: w.takeOverInterval(), WrongClocks: w.wrongClocks, LateRequests: w.lateRequests, Inactive: w.inactive, Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
 	})
 	if err != nil {
 		complain("the audit fails: %v", err)

@@ -1,0 +1,163 @@
+// Package acts does to the register what operators of the central bank and of banks do, while payments
+// flow. It writes to the ledger, with the chains of the product, and undoes what it did.
+package acts
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+)
+
+// Reasons are those with which acts may make a good payment end.
+var Reasons = []pix.Reason{pix.ReasonInactivePSP}
+
+// Operator acts. Its methods are for one goroutine.
+type Operator struct {
+	Client     tigerbeetle.Client
+	Population sandbox.Population
+	Random     *rand.Rand
+	// Hold is how long what an act changes stays.
+	Hold time.Duration
+	// Did is called with what was done.
+	Did func(format string, arguments ...any)
+}
+
+// Kind is a kind of intervention: one act or some, and what undoes them.
+type Kind struct {
+	Name string
+	Play func(ctx context.Context, o *Operator) error
+}
+
+// Kinds are all of them.
+var Kinds = []Kind{
+	{"suspension", func(ctx context.Context, o *Operator) error {
+		bank := o.bank()
+		return o.during(ctx, ledger.Act{Kind: ledger.Suspended, Bank: bank, ByCentralBank: true}, ledger.Act{Kind: ledger.Resumed, Bank: bank, ByCentralBank: true})
+	}},
+	{"liquidity", func(ctx context.Context, o *Operator) error {
+		in := ledger.Act{Kind: ledger.LiquidityIn, Bank: o.bank(), Centavos: 1 + o.Random.Int64N(1_000_000), ByCentralBank: true}
+		out := in
+		out.Kind = ledger.LiquidityOut
+		return o.during(ctx, in, out)
+	}},
+	{"deposit", func(ctx context.Context, o *Operator) error {
+		customer := o.customer()
+		in := ledger.Act{Kind: ledger.Deposit, Bank: customer.ISPB, Account: customer, Centavos: 1 + o.Random.Int64N(1000)}
+		out := in
+		out.Kind = ledger.Withdrawal
+		return o.during(ctx, in, out)
+	}},
+	{"blocked account", func(ctx context.Context, o *Operator) error {
+		// Of no load and no client, so nobody depends on it.
+		account := o.Population.Special(o.Random.IntN(o.Population.Banks), "9099")
+		opened := ledger.Act{Kind: ledger.AccountOpened, Bank: account.ISPB, Account: account}
+		blocked, reopened := opened, opened
+		blocked.Kind, reopened.Kind = ledger.AccountBlocked, ledger.AccountReopened
+		if err := o.open(ledger.CustomerAccount(account)); err != nil {
+			return err
+		}
+		if err := o.do(opened); err != nil {
+			return err
+		}
+		return o.during(ctx, blocked, reopened)
+	}},
+	{"bank that joins", func(_ context.Context, o *Operator) error {
+		bank := pix.ISPB(strconv.Itoa(20_000_000 + o.Random.IntN(3)))
+		if err := o.open(ledger.ReserveAccount(bank), ledger.TransitAccount(bank), ledger.BooksAccount(bank), ledger.AllowanceAccount(bank, ledger.Day), ledger.AllowanceAccount(bank, ledger.Night)); err != nil {
+			return err
+		}
+		if err := o.do(ledger.Act{Kind: ledger.Joined, Bank: bank, ByCentralBank: true}); err != nil {
+			return err
+		}
+		return o.do(ledger.Act{Kind: ledger.LiquidityIn, Bank: bank, Centavos: 1 + o.Random.Int64N(1_000_000), ByCentralBank: true})
+	}},
+}
+
+func (o *Operator) bank() pix.ISPB { return o.Population.Bank(o.Random.IntN(o.Population.Banks)) }
+
+func (o *Operator) customer() pix.Account {
+	return o.Population.Customer(o.Random.IntN(o.Population.Customers))
+}
+
+// during acts, waits, and undoes it, also when the time is cut short.
+func (o *Operator) during(ctx context.Context, act, undo ledger.Act) error {
+	if err := o.do(act); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(o.Hold):
+	}
+	return o.do(undo)
+}
+
+// open creates accounts. Those that exist stay as they are.
+func (o *Operator) open(ids ...ledger.AccountID) error {
+	var accounts []tb.Account
+	for _, id := range ids {
+		accounts = append(accounts, ledger.NewAccount(id))
+	}
+	failed, err := o.Client.CreateAccounts(accounts)
+	if err != nil {
+		return err
+	}
+	for _, f := range failed {
+		if f.Result != tb.AccountExists {
+			return fmt.Errorf("account %s: %s", ledger.AccountName(ids[f.Index]), f.Result)
+		}
+	}
+	return nil
+}
+
+// do acts, and does the same again: that changes nothing.
+func (o *Operator) do(act ledger.Act) error {
+	if err := act.Validate(); err != nil {
+		return err
+	}
+	holder, id := keys.CentralBank, strconv.FormatUint(o.Random.Uint64(), 36)
+	if !act.ByCentralBank {
+		holder = string(act.Bank)
+	}
+	chain := ledger.AppendAct(nil, holder, id, act)
+	first, err := o.write(chain)
+	if err != nil {
+		return err
+	}
+	again, err := o.write(chain)
+	if err != nil {
+		return err
+	}
+	o.Did("%s of %s: %v", act.Kind, act.Bank, first)
+	switch {
+	case first == tb.TransferOK && again == tb.TransferExists:
+		return nil
+	case first == tb.TransferExceedsCredits && again == tb.TransferIDAlreadyFailed:
+		return nil // what a withdrawal takes may have been paid meanwhile
+	}
+	return fmt.Errorf("%s of %s: the ledger says %s, and %s to the same again", act.Kind, act.Bank, first, again)
+}
+
+// write writes a chain, and returns its status.
+func (o *Operator) write(chain []tb.Transfer) (tb.CreateTransferResult, error) {
+	failed, err := o.Client.CreateTransfers(slices.Clone(chain))
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range failed {
+		if f.Result != tb.TransferLinkedEventFailed {
+			return f.Result, nil
+		}
+	}
+	return tb.TransferOK, nil
+}

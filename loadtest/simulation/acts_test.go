@@ -1,0 +1,37 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/liquida/liquida/loadtest/acts"
+	"github.com/liquida/liquida/loadtest/audit"
+)
+
+func (w *world) operator(random *rand.Rand, hold time.Duration) *acts.Operator {
+	return &acts.Operator{Client: w.ledger.Connect(nil), Population: population, Random: random, Hold: hold, Did: w.note}
+}
+
+// play plays an intervention of a kind while all runs, for some time.
+func (s *scenario) play(kind string, hold time.Duration) {
+	s.t.Helper()
+	at := slices.IndexFunc(acts.Kinds, func(k acts.Kind) bool { return k.Name == kind })
+	if at < 0 {
+		s.t.Fatalf("there is no intervention %q", kind)
+	}
+	if err := acts.Kinds[at].Play(context.WithoutCancel(s.ends), s.operator(s.random, hold)); err != nil {
+		s.t.Errorf("%s: %v", kind, err)
+	}
+}
+
+// late notes that from now until its result is called, what engines have sent to the ledger may be late.
+func (w *world) late() (over func()) {
+	began := time.Now()
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.lateRequests = append(w.lateRequests, audit.Interval{From: began, To: time.Now()})
+	}
+}

@@ -227,7 +227,7 @@ func (c *Clients) readBalance(ctx context.Context, account pix.Account) bool {
 	return true
 }
 
-// readParticipants gives reserve and transit of all participants, which are of one instant, to the
+// readParticipants gives reserve, transit and books of all participants, which are of one instant, to the
 // history.
 func (c *Clients) readParticipants(ctx context.Context) {
 	status, text, err := c.ask(ctx, call{method: http.MethodGet, path: fmt.Sprintf("/v1/participants?limit=%d", min(c.Population.Banks, 1000))})
@@ -241,7 +241,10 @@ func (c *Clients) readParticipants(ctx context.Context) {
 		Participants []struct {
 			ISPB             pix.ISPB
 			Reserve, Transit held
-			Books            struct{ Holds bool } `json:"three_leg_invariant"`
+			Books            struct {
+				Centavos int64 `json:"books_centavos"`
+				Holds    bool
+			} `json:"three_leg_invariant"`
 		}
 	}
 	if err := json.Unmarshal(text, &page); status != http.StatusOK || err != nil {
@@ -254,7 +257,7 @@ func (c *Clients) readParticipants(ctx context.Context) {
 			c.refuse("participants: the books of %s do not hold, or it is in another's place: %s", p.ISPB, text)
 			return
 		}
-		funds[i] = p.Reserve.Posted + p.Transit.Posted
+		funds[i] = p.Reserve.Posted + p.Transit.Posted - p.Books.Centavos
 	}
 	if len(funds) == c.Population.Banks {
 		c.Recorder.Balances(funds)

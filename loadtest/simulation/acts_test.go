@@ -10,6 +10,18 @@ import (
 	"github.com/liquida/liquida/loadtest/audit"
 )
 
+// actFaults are acts on the register while all runs.
+func actFaults() (faults []fault) {
+	for _, kind := range acts.Kinds[1:] { // without suspensions, which engines do not follow yet
+		faults = append(faults, fault{kind.Name, func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
+			if err := kind.Play(w.ends, w.operator(random, hold)); err != nil {
+				w.t.Errorf("%s: %v", kind.Name, err)
+			}
+		}})
+	}
+	return faults
+}
+
 func (w *world) operator(random *rand.Rand, hold time.Duration) *acts.Operator {
 	return &acts.Operator{Client: w.ledger.Connect(nil), Population: population, Random: random, Hold: hold, Did: w.note}
 }

@@ -43,7 +43,7 @@ func (w *world) lanes() []lane {
 		}
 		lanes = append(lanes, lane{s.name, s, faults})
 	}
-	return lanes
+	return append(lanes, lane{"acts", nil, actFaults()})
 }
 
 func between(random *rand.Rand, low, high time.Duration) time.Duration {

@@ -395,8 +395,8 @@ func not(command *cobra.Command, flag string) error {
 
 func participantsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "participants [ISPB]", Short: "Print the banks' reserves, and whether their books agree", Args: cobra.MaximumNArgs(1),
-		Long: "Print the banks' reserves and transits, and whether they agree with the funding. The exit code is 1 if one does not.",
+		Use: "participants [ISPB]", Short: "Print the banks' states, reserves and caps, and whether their books agree", Args: cobra.MaximumNArgs(1),
+		Long: "Print the banks' states, reserves and transits, their caps and what is left of them, and whether their\nbooks agree. The exit code is 1 if one's do not.",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			all := o.api.Participants(command.Context())
 			if len(arguments) == 1 {

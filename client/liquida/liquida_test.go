@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"os"
 	"path/filepath"
@@ -63,6 +64,18 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		{"participants --url localhost", "LIQUIDA_URL"},
 		{"participants --key-file /nowhere/key", "LIQUIDA_KEY_FILE"},
 		{"participants --no-such-flag", "no-such-flag"},
+		{"participant register 1", "ISPB"},
+		{"participant register 10000006 --id a/b", "--id \"a/b\""},
+		{"participant liquidity in 10000006 5", "reais with two decimals"},
+		{"participant liquidity out 10000006", "accepts 2 arg"},
+		{"participant cap 10000006 week 5.00", "payment, day or night"},
+		{"participant cap 10000006 day 5", "reais with two decimals"},
+		{"participant cap 10000006 night 5.00 --window 1m", "--window is 1m0s: it must be 2m0s to 24h0m0s"},
+		{"account open 10000006", "ISPB/BRANCH/NUMBER"},
+		{"account deposit 10000006/0001/1 0.00", "at least 0.01"},
+		{"account list 1", "ISPB"},
+		{"acts 1", "ISPB"},
+		{"acts --for -1s", "--for"},
 		{"no-such-command", "no-such-command"},
 	} {
 		got := liquida(t, strings.Fields(c.arguments)...).Is(t, exitBadUsage, c.says, "--help")
@@ -112,8 +125,23 @@ func TestAmounts(t *testing.T) {
 }
 
 func TestNobodyAnswers(t *testing.T) {
-	for _, command := range []string{"pay 10000001/0001/1 10000002/0001/1 1.00", "participants", "balance 10000001/0001/1", "watch 10000001", "statement 10000001/0001/1", "statement --participant 10000001 --day 2026-11-22"} {
+	for _, command := range []string{"pay 10000001/0001/1 10000002/0001/1 1.00", "participants", "balance 10000001/0001/1", "watch 10000001", "statement 10000001/0001/1", "statement --participant 10000001 --day 2026-11-22",
+		"participants", "acts", "account list 10000001"} {
 		liquida(t, append(strings.Fields(command), "--retry-for", "0s")...).Is(t, exitUnknown, "connection refused")
+	}
+}
+
+// Without an answer the act may have been done: the command that repeats it is printed, with its id.
+func TestAnActWithoutAnAnswerSaysHowToRepeatIt(t *testing.T) {
+	for command, repeat := range map[string]string{
+		"participant suspend 10000001": "", "participant liquidity in 10000001 5.00": "", "account block 10000001/0001/1": "", "account deposit 10000001/0001/1 5.00": "",
+		"participant cap 10000001 day 5.00 --window 3m": "participant cap 10000001 day 5.00 --window 3m0s",
+	} {
+		got := liquida(t, append(strings.Fields(command), "--retry-for", "0s")...).Is(t, exitUnknown, "liquida "+cmp.Or(repeat, command)+" --id ")
+		id := got.Err[strings.LastIndex(got.Err, " ")+1:]
+		if !actID.MatchString(strings.TrimSpace(id)) {
+			t.Errorf("%q", got.Err)
+		}
 	}
 }
 

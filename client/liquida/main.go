@@ -24,7 +24,8 @@ const (
 	exitFailed   = 4
 )
 
-const long = `liquida pays, reads and follows payments over the HTTP API of Liquida.
+const long = `liquida pays, reads and follows payments over the HTTP API of Liquida. With it the central
+bank runs the participants, and a bank its customers' accounts.
 
 Accounts are written ISPB/BRANCH/NUMBER, like 10000001/0001/1; amounts in reais with two
 decimals, like 12.34. With --json the output is JSON in centavos, as the API sends it;
@@ -57,7 +58,8 @@ func run(ctx context.Context, arguments []string) int {
 		}
 		return useCertificates(o.api, certificates)
 	}
-	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), watchCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o), participantsCommand(o))
+	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), watchCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o), participantsCommand(o),
+		participantCommand(o), accountCommand(o), actsCommand(o))
 	root.SetArgs(arguments)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {

@@ -79,8 +79,12 @@ func printSettlement(w io.Writer, s client.Settlement) {
 }
 
 func printBalance(w io.Writer, b client.AccountBalance) {
-	fmt.Fprintf(w, "%s  available %s  posted %s  held %s  coming %s\n", b.Account,
-		reais(b.AvailableCentavos), reais(b.PostedCentavos), reais(b.PendingOutCentavos), reais(b.PendingInCentavos))
+	state := ""
+	if b.State != "" && b.State != "open" {
+		state = "  " + strings.ToUpper(b.State)
+	}
+	fmt.Fprintf(w, "%s  available %s  posted %s  held %s  coming %s%s\n", b.Account,
+		reais(b.AvailableCentavos), reais(b.PostedCentavos), reais(b.PendingOutCentavos), reais(b.PendingInCentavos), state)
 }
 
 func printLine(w io.Writer, l client.StatementLine) {
@@ -96,12 +100,21 @@ func printLine(w io.Writer, l client.StatementLine) {
 }
 
 func printParticipant(w io.Writer, p client.Participant) {
-	books := "funding not known"
+	books := "books not known"
 	if p.ThreeLegs != nil {
 		books = "books agree"
 		if !p.ThreeLegs.Holds {
 			books = "BOOKS DIFFER by " + reais(p.ThreeLegs.DifferenceCentavos)
 		}
 	}
+	if p.State != "active" {
+		books += "  " + strings.ToUpper(p.State)
+	}
 	fmt.Fprintf(w, "%s  reserve %s  transit %s  %s\n", p.ISPB, reais(p.Reserve.PostedCentavos), reais(p.Transit.PostedCentavos), books)
+	if p.PaymentCapCentavos > 0 {
+		fmt.Fprintf(w, "  cap on a payment %s\n", reais(p.PaymentCapCentavos))
+	}
+	for _, c := range p.OutflowCaps {
+		fmt.Fprintf(w, "  cap by %s %s in %v: %s is left\n", c.When, reais(c.CapCentavos), time.Duration(c.WindowSeconds)*time.Second, reais(c.LeftCentavos))
+	}
 }

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// actCodes is what the commands that act say of themselves.
+const actCodes = `
+
+Each act has an id. After no answer run the same command again with the --id that it printed:
+the act is done once. Exit codes: 0 done (or done before under this id), 1 refused, 3 unknown.
+An act that is refused for want of money burns its id: try again without --id.`
+
+// actFlags are the flags of the commands that act.
+type actFlags struct{ id string }
+
+func (f *actFlags) add(command *cobra.Command) {
+	command.Flags().StringVar(&f.id, "id", "", "act id, to repeat the same act: 1 to 64 characters of 0-9 A-Z a-z . _ -; created if empty")
+}
+
+var actID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
+
+func (f *actFlags) check() error {
+	f.id = cmp.Or(f.id, client.NewActID())
+	if !actID.MatchString(f.id) {
+		return fmt.Errorf("--id %q: it must be 1 to 64 characters of 0-9 A-Z a-z . _ -", f.id)
+	}
+	return nil
+}
+
+// acted adds the command that repeats an act to an error that leaves its fate open.
+func acted(err error, command string) error {
+	if unknown := new(client.UnknownFate); errors.As(err, &unknown) {
+		return &openOutcome{fmt.Errorf("%w\nThat is: liquida %s --id %s", err, command, unknown.EndToEndID)}
+	}
+	return err
+}
+
+func participantCommand(o *options) *cobra.Command {
+	command := &cobra.Command{
+		Use: "participant", Short: "Register, suspend, resume or cap a bank, or move its liquidity, as the central bank",
+		Example: `  export LIQUIDA_KEY_FILE=.stack/keys/central-bank
+  liquida participant register 10000006
+  liquida participant liquidity in 10000006 1000000.00
+  liquida participant cap 10000006 day 500000.00 --window 1h
+  liquida participant suspend 10000006`,
+	}
+	plain := func(act, short, long string) *cobra.Command {
+		return o.onParticipant(act+" ISPB", 1, short, long, func(arguments []string) (client.ParticipantAct, error) {
+			return client.ParticipantAct{Act: act}, nil
+		})
+	}
+	liquidity := &cobra.Command{Use: "liquidity", Short: "Put money into a bank's reserve, or take it out"}
+	for _, way := range []struct{ name, act, short, long string }{
+		{"in", client.LiquidityIn, "Put money into a bank's reserve", "Put money into a bank's reserve."},
+		{"out", client.LiquidityOut, "Take money out of a bank's reserve", "Take money out of a bank's reserve, never what payments under way hold."},
+	} {
+		liquidity.AddCommand(o.onParticipant(way.name+" ISPB AMOUNT", 2, way.short, way.long, func(arguments []string) (client.ParticipantAct, error) {
+			amount, err := centavos(arguments[1])
+			return client.ParticipantAct{Act: way.act, AmountCentavos: amount}, err
+		}))
+	}
+	command.AddCommand(
+		plain(client.Register, "Let a bank join", "Let a bank join: create its reserve, transit and books. Its reserve is empty: put liquidity in."),
+		plain(client.Suspend, "Suspend a bank", `Suspend a bank. Within two seconds payments from and to it are rejected (DS27), and returns by it.
+Returns to it are taken, and what is under way ends as it must.`),
+		plain(client.Resume, "End a suspension", "End a suspension. It bites within two seconds."),
+		liquidity, capCommand(o))
+	return command
+}
+
+func capCommand(o *options) *cobra.Command {
+	var window time.Duration
+	command := o.onParticipant("cap ISPB payment|day|night AMOUNT|none", 3, "Cap what a bank may pay", `Cap what a bank may pay: in one payment (AM13 above it), or to other banks within a window of
+time, by day (06:00 to 20:00 in São Paulo) or by night (LQ12 above it). none lifts a cap. A lower
+cap takes what is free at once, and the rest as payments under way end.`, func(arguments []string) (act client.ParticipantAct, err error) {
+		var amount int64
+		acts := map[string]string{"payment": client.PaymentCap, "day": client.DayCap, "night": client.NightCap}
+		if act.Act = acts[arguments[1]]; act.Act == "" {
+			return act, fmt.Errorf("the cap is %q: it must be payment, day or night", arguments[1])
+		}
+		if arguments[2] != "none" {
+			if amount, err = centavos(arguments[2]); err != nil {
+				return act, err
+			}
+			if act.Act != client.PaymentCap {
+				if err := within("--window", window, 2*time.Minute, 24*time.Hour); err != nil {
+					return act, err
+				}
+				act.WindowSeconds = int(window / time.Second)
+			}
+		}
+		act.CapCentavos = &amount
+		return act, nil
+	})
+	command.Flags().DurationVar(&window, "window", time.Hour, "of day and night: how long a payment counts, 2m to 24h")
+	return command
+}
+
+// onParticipant returns a command that does an act on a participant. read turns its arguments, the
+// first of which is the ISPB, into the act.
+func (o *options) onParticipant(use string, arguments int, short, long string, read func([]string) (client.ParticipantAct, error)) *cobra.Command {
+	var flags actFlags
+	command := &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(arguments), Long: long + actCodes,
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if _, err := pix.ParseISPB(arguments[0]); err != nil {
+				return fmt.Errorf("ISPB: %w", err)
+			}
+			act, err := read(arguments)
+			if err := cmp.Or(err, flags.check()); err != nil {
+				return err
+			}
+			o.started = true
+			done, err := o.api.ActOnParticipant(command.Context(), arguments[0], flags.id, act)
+			if err != nil {
+				return acted(err, repeated(command, arguments))
+			}
+			return o.show(done, func() { printAct(o.out, done.Act); printParticipant(o.out, done.Participant) })
+		},
+	}
+	flags.add(command)
+	return command
+}
+
+// repeated returns the command that was given, without its id.
+func repeated(command *cobra.Command, arguments []string) string {
+	_, path, _ := strings.Cut(command.CommandPath(), " ")
+	text := path + " " + strings.Join(arguments, " ")
+	if window := command.Flags().Lookup("window"); window != nil && window.Changed {
+		text += " --window " + window.Value.String()
+	}
+	return text
+}
+
+func accountCommand(o *options) *cobra.Command {
+	command := &cobra.Command{
+		Use: "account", Short: "Open, block, close or reopen accounts, take deposits and withdrawals, as their bank",
+		Example: `  export LIQUIDA_KEY_FILE=.stack/keys/10000001
+  liquida account open 10000001/0001/900001
+  liquida account deposit 10000001/0001/900001 250.00
+  liquida account block 10000001/0001/900001`,
+	}
+	for _, one := range []struct{ act, short, long string }{
+		{client.Open, "Open an account", "Open an account. Its balance is 0."},
+		{client.Block, "Block an account", "Block an account: no payment leaves it, and the bank answers AC06 for what comes in."},
+		{client.Close, "Close an account", `Close an account: no payment leaves it, and the bank answers AC07 for what comes in. What is in it
+stays: withdraw before.`},
+		{client.Reopen, "Open a blocked or closed account again", "Open a blocked or closed account again."},
+	} {
+		command.AddCommand(o.onAccount(one.act+" ACCOUNT", 1, one.short, one.long, func([]string) (client.AccountAct, error) {
+			return client.AccountAct{Act: one.act}, nil
+		}))
+	}
+	for _, one := range []struct{ act, short string }{{client.Deposit, "Take a deposit of a customer"}, {client.Withdraw, "Pay out a withdrawal of a customer"}} {
+		command.AddCommand(o.onAccount(one.act+" ACCOUNT AMOUNT", 2, one.short, one.short+". The account must be open.", func(arguments []string) (client.AccountAct, error) {
+			amount, err := centavos(arguments[1])
+			return client.AccountAct{Act: one.act, AmountCentavos: amount}, err
+		}))
+	}
+	command.AddCommand(accountListCommand(o))
+	return command
+}
+
+// onAccount returns a command that does an act on a customer's account.
+func (o *options) onAccount(use string, arguments int, short, long string, read func([]string) (client.AccountAct, error)) *cobra.Command {
+	var flags actFlags
+	command := &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(arguments), Long: long + actCodes,
+		RunE: func(command *cobra.Command, arguments []string) error {
+			account, err := client.ParseAccount(arguments[0])
+			if err != nil {
+				return err
+			}
+			act, err := read(arguments)
+			if err := cmp.Or(err, flags.check()); err != nil {
+				return err
+			}
+			o.started = true
+			done, err := o.api.ActOnAccount(command.Context(), account, flags.id, act)
+			if err != nil {
+				return acted(err, repeated(command, arguments))
+			}
+			return o.show(done, func() { printAct(o.out, done.Act); printBalance(o.out, done.Account) })
+		},
+	}
+	flags.add(command)
+	return command
+}
+
+func accountListCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "list ISPB", Short: "Print the accounts that a bank has opened", Args: cobra.ExactArgs(1),
+		Long: "Print the accounts that a bank has opened, oldest first. Those of the test population, which bootstrap made, are not listed.",
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if _, err := pix.ParseISPB(arguments[0]); err != nil {
+				return fmt.Errorf("ISPB: %w", err)
+			}
+			o.started = true
+			for account, err := range o.api.Accounts(command.Context(), arguments[0]) {
+				if err == nil {
+					err = o.show(account, func() { printBalance(o.out, account) })
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func actsCommand(o *options) *cobra.Command {
+	var longest time.Duration
+	command := &cobra.Command{
+		Use: "acts [ISPB]", Short: "Print who did what when: the acts on a bank and its accounts, or all", Args: cobra.MaximumNArgs(1),
+		Long: "Print who did what when, oldest first, by the ledger's clock: the acts on a bank and its accounts, or as the central bank all. With --for follow them.",
+		Example: `  liquida acts 10000001
+  liquida acts --for 10m --key-file .stack/keys/central-bank`,
+		RunE: func(command *cobra.Command, arguments []string) error {
+			ispb := strings.Join(arguments, "")
+			if ispb != "" {
+				if _, err := pix.ParseISPB(ispb); err != nil {
+					return fmt.Errorf("ISPB: %w", err)
+				}
+			}
+			if err := within("--for", longest, 0, 1000*time.Hour); err != nil {
+				return err
+			}
+			o.started = true
+			ctx, end := context.WithTimeout(command.Context(), longest)
+			defer end()
+			for cursor := ""; ; {
+				for page, err := range o.api.Acts(command.Context(), ispb, cursor) {
+					if err != nil {
+						return err
+					}
+					cursor = page.NextCursor
+					for act := range slices.Values(page.Acts) {
+						if err := o.show(act, func() { printAct(o.out, act) }); err != nil {
+							return err
+						}
+					}
+				}
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-time.After(time.Second):
+				}
+			}
+		},
+	}
+	command.Flags().DurationVar(&longest, "for", 0, "go on for so long; 0s: until the newest act")
+	return command
+}
+
+func printAct(w io.Writer, a client.Act) {
+	text := fmt.Sprintf("%s  %s  %-13s by %s", a.At.Format(time.RFC3339Nano), a.Participant, a.Act, a.By)
+	if a.Account != nil {
+		text += "  " + a.Account.String()
+	}
+	switch {
+	case a.CapCentavos != nil && *a.CapCentavos == 0:
+		text += "  lifted"
+	case a.CapCentavos != nil:
+		text += "  " + reais(*a.CapCentavos)
+	case a.AmountCentavos != 0:
+		text += "  " + reais(a.AmountCentavos)
+	}
+	if a.WindowSeconds > 0 && *a.CapCentavos > 0 {
+		text += " in " + (time.Duration(a.WindowSeconds) * time.Second).String()
+	}
+	fmt.Fprintln(w, text)
+}

@@ -102,9 +102,9 @@ func (c *Client) act(ctx context.Context, call call, actID string, into any) err
 	return err
 }
 
-// Acts yields the acts on a participant, or on all of them if ispb is empty, oldest first, from
-// a cursor on (empty: from the first). Each comes with the cursor after its page: go on from there
-// to follow them. It ends after the newest, or after an error.
+// Acts yields pages of the acts on a participant, or on all of them if ispb is empty, oldest first, from
+// a cursor on (empty: from the first). Each page has the cursor after it: go on from there to follow
+// them. It ends after the newest, or after an error.
 func (c *Client) Acts(ctx context.Context, ispb, cursor string) iter.Seq2[ActPage, error] {
 	return func(yield func(ActPage, error) bool) {
 		for {
@@ -117,10 +117,7 @@ func (c *Client) Acts(ctx context.Context, ispb, cursor string) iter.Seq2[ActPag
 			}
 			var page ActPage
 			_, err := c.ask(ctx, ask, &page)
-			if err == nil && len(page.Acts) == 0 {
-				return
-			}
-			if !yield(page, err) || err != nil {
+			if !yield(page, err) || err != nil || page.NextCursor == cursor {
 				return
 			}
 			cursor = page.NextCursor

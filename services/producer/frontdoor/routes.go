@@ -198,7 +198,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 const (
 	actDescription = "Idempotent: the id names the act forever, among those of the caller. Repeating a done act changes nothing, and answers its time and the state now. " +
 		"409 if the id was used for another act. An act that the ledger refuses for want of money (422) burns its id: repeating it answers 409, and a new try needs a new id."
-	followDescription = "next_cursor is always there: ask with it again to follow the acts. A page without acts is the end for now."
+	followDescription = "next_cursor is always there: ask with it again to follow the acts. The same cursor again is the end for now."
 )
 
 // parameters are those of path, query and header, by name.

@@ -68,7 +68,7 @@ func ActOf(record tb.Transfer, act ledger.Act, at time.Time) Act {
 
 // ActPage is the body of GET /v1/acts and GET /v1/participants/{ispb}/acts.
 type ActPage struct {
-	Acts       []Act  `json:"acts" nullable:"false" doc:"Oldest first. None: nothing came after the cursor yet."`
+	Acts       []Act  `json:"acts" nullable:"false" doc:"Oldest first."`
 	NextCursor string `json:"next_cursor" doc:"Asks for what comes after this page, now or later."`
 }
 

@@ -66,7 +66,7 @@ func open(config ledger.BatchConfig) *engine {
 	b := &engine{failed: make(chan error, 10)}
 	registry := prometheus.NewRegistry()
 	failing := func(err error) { b.failed <- err }
-	b.writer = ledger.NewWriter(client, config, registry, func(reply chan ledger.Result, result ledger.Result) { reply <- result }, failing)
+	b.writer = ledger.NewWriter(client, config, registry, nil, func(reply chan ledger.Result, result ledger.Result) { reply <- result }, failing)
 	b.reader = ledger.NewTransferReader(client, config, registry, func(reply chan []tb.Transfer, found []tb.Transfer) { reply <- found }, failing)
 	return b
 }

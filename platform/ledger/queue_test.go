@@ -169,6 +169,45 @@ func TestCloseEndsWaiting(t *testing.T) {
 	}
 }
 
+// What may not be sent any more leaves the request, which then holds exactly the other chains.
+func TestKeepBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var all, kept, unsent []int
+		b, want := &request[int, tb.Transfer]{}, &request[int, tb.Transfer]{}
+		for chain := range rapid.IntRange(0, 30).Draw(t, "chains") {
+			all = append(all, chain)
+			admitted := rapid.Bool().Draw(t, "admitted")
+			for place := range rapid.IntRange(1, 4).Draw(t, "length") {
+				transfer := tb.Transfer{ID: tb.ToUint128(uint64(chain*10 + place))}
+				b.events = append(b.events, transfer)
+				if admitted {
+					want.events = append(want.events, transfer)
+				}
+			}
+			b.tags, b.ends = append(b.tags, chain), append(b.ends, len(b.events))
+			if admitted {
+				kept, want.ends = append(kept, chain), append(want.ends, len(want.events))
+			} else {
+				unsent = append(unsent, chain)
+			}
+		}
+		var delivered []int
+		w := &Writer[int]{
+			admit: func() func(int) bool { return func(tag int) bool { return slices.Contains(kept, tag) } },
+			deliver: func(tag int, result Result) {
+				if !result.Unsent || result.OK() {
+					t.Fatalf("chain %d is delivered as %+v", tag, result)
+				}
+				delivered = append(delivered, tag)
+			},
+		}
+		w.keepBack(b)
+		if !slices.Equal(b.events, want.events) || !slices.Equal(b.ends, want.ends) || !slices.Equal(b.tags, kept) || !slices.Equal(delivered, unsent) {
+			t.Fatalf("of %v, %v are kept back: the request holds %v, %v, %v", all, delivered, b.tags, b.ends, b.events)
+		}
+	})
+}
+
 // A failed chain has one real status; the others say linked_event_failed.
 func TestClassify(t *testing.T) {
 	statuses := []tb.CreateTransferResult{tb.TransferExists, tb.TransferExceedsCredits, tb.TransferIDAlreadyFailed, tb.TransferPendingTransferExpired, tb.TransferExistsWithDifferentFlags}
@@ -186,7 +225,7 @@ func TestClassify(t *testing.T) {
 				b.events = append(b.events, tb.Transfer{Code: code})
 				switch {
 				case failing == place:
-					result = Result{rapid.SampledFrom(statuses).Draw(t, "status"), code, place}
+					result = Result{Status: rapid.SampledFrom(statuses).Draw(t, "status"), Code: code, Index: place}
 					results = append(results, tb.TransferEventResult{Index: index, Result: result.Status})
 				case failing >= 0:
 					results = append(results, tb.TransferEventResult{Index: index, Result: tb.TransferLinkedEventFailed})

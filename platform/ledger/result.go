@@ -8,6 +8,7 @@ type Result struct {
 	Status tb.CreateTransferResult // TransferOK when the whole chain was written
 	Code   uint16                  // code of the transfer with that status, 0 on posts and voids
 	Index  int                     // place of that transfer in the chain
+	Unsent bool                    // the writer kept the chain back: the ledger has not seen it
 }
 
 // ResultOf returns the one real status of a chain that began at index start of a request. failures
@@ -25,7 +26,7 @@ func ResultOf(chain []tb.Transfer, start int, failures []tb.TransferEventResult)
 }
 
 // OK reports whether this request wrote the chain.
-func (r Result) OK() bool { return r.Status == tb.TransferOK }
+func (r Result) OK() bool { return r.Status == tb.TransferOK && !r.Unsent }
 
 // Exists reports whether the id was taken: by the same transfer (an earlier try) or by a
 // different one. What the ledger holds under it decides.

@@ -20,6 +20,7 @@ type Writer[T any] struct {
 	client  tigerbeetle.Client
 	queue   *queue[T, tb.Transfer]
 	pause   time.Duration
+	admit   func() func(T) bool
 	deliver func(T, Result)
 	fail    func(error)
 	metrics requestMetrics
@@ -35,11 +36,15 @@ type BatchConfig struct {
 // NewWriter starts a writer. It calls deliver with the result of every chain, from its own
 // goroutines; deliver must not block. It calls fail if the client is of no more use
 // (evicted, wrong version, wrong limit): the process must end.
-func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, Result), fail func(error)) *Writer[T] {
+//
+// Right before each request it calls admit, whose result says of each chain whether it may still be
+// sent. What may not is delivered unsent. Without admit all are sent.
+func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, admit func() func(T) bool, deliver func(T, Result), fail func(error)) *Writer[T] {
 	w := &Writer[T]{
 		client:  client,
 		queue:   newQueue[T, tb.Transfer](config.EventsMax),
 		pause:   config.Pause,
+		admit:   admit,
 		deliver: deliver,
 		fail:    fail,
 		metrics: newRequestMetrics(registry, "write"),
@@ -84,6 +89,11 @@ func (w *Writer[T]) send() {
 		if request == nil {
 			continue
 		}
+		w.keepBack(request)
+		if len(request.tags) == 0 {
+			w.queue.giveBack(request)
+			continue
+		}
 		started = time.Now()
 		failures, err := w.client.CreateTransfers(request.events)
 		switch {
@@ -100,6 +110,31 @@ func (w *Writer[T]) send() {
 		}
 		w.queue.giveBack(request)
 	}
+}
+
+// keepBack takes the chains out of a request that may not be sent any more.
+func (w *Writer[T]) keepBack(r *request[T, tb.Transfer]) {
+	if w.admit == nil {
+		return
+	}
+	admits := w.admit()
+	kept, start, to := 0, 0, 0
+	for i, tag := range r.tags {
+		end := r.ends[i]
+		if !admits(tag) {
+			w.deliver(tag, Result{Unsent: true})
+		} else {
+			if to != start {
+				copy(r.events[to:], r.events[start:end])
+			}
+			to += end - start
+			r.tags[kept], r.ends[kept] = tag, to
+			kept++
+		}
+		start = end
+	}
+	clear(r.tags[kept:])
+	r.events, r.tags, r.ends = r.events[:to], r.tags[:kept], r.ends[:kept]
 }
 
 // classify appends the one real status of each chain of the request. The server's failures

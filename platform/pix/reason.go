@@ -57,7 +57,7 @@ var (
 	ReasonPayeeMissing    = define("AC03", ByLedger, OfPayment, "the payee's account does not exist")
 	ReasonPayeeBlocked    = define("AC06", ByBank, ofBoth, "the payee's account is blocked")
 	ReasonPayeeClosed     = define("AC07", ByBank, ofBoth, "the payee's account is closed")
-	ReasonInactivePSP     = define("DS27", ByEngine, ofBoth, "a participant is switched off")
+	ReasonInactivePSP     = define("DS27", ByEngine, ofBoth, "a participant is suspended")
 	ReasonPayerShort      = define("LQ01", ByLedger, ofBoth, "the payer's account is short of money")
 	ReasonPayeePSPBusy    = define("LQ02", ByEngine, ofBoth, "too many payments wait for the payee's bank: pay again later, with a new id")
 	ReasonBankUnspecified = define("LQ03", ByBank, ofBoth, "the payee's bank gave no reason that can be read, or one that is not a bank's to give")

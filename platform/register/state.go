@@ -17,16 +17,28 @@ type State struct {
 	// ReadTo is the ledger's timestamp of the last act in it; 0 without any.
 	ReadTo uint64
 	// Rules is the timestamp of the last act that changed what may be paid: a suspension, its
-	// end, or a cap. With equal Rules two states judge every payment alike.
+	// end, or a cap; 1 before the first. With equal Rules two states judge every payment alike.
 	Rules uint64
 
-	banks    map[pix.ISPB]*Participant // also of acts before the bank joined
-	joined   []*Participant            // in the order in which they joined
-	accounts *accounts
+	banks     map[pix.ISPB]*Participant // also of acts before the bank joined
+	suspended bool                      // any bank
+	joined    []*Participant            // in the order in which they joined
+	accounts  *accounts
+}
+
+// After returns the state after some acts, at times of no meaning.
+func After(acts ...ledger.Act) *State {
+	d := newState().draft()
+	for i, act := range acts {
+		d.apply(act, time.Unix(0, int64(i)+2))
+	}
+	return d.finish()
 }
 
 // newState returns the state of an empty register.
-func newState() *State { return &State{banks: map[pix.ISPB]*Participant{}, accounts: &accounts{}} }
+func newState() *State {
+	return &State{Rules: 1, banks: map[pix.ISPB]*Participant{}, accounts: &accounts{}}
+}
 
 // Participant is what the register says about a bank.
 type Participant struct {
@@ -75,6 +87,9 @@ func (s *State) Participants() []*Participant { return slices.Clone(s.joined) }
 
 // Suspended reports whether a bank is suspended.
 func (s *State) Suspended(psp pix.ISPB) bool {
+	if !s.suspended { // asked for every order
+		return false
+	}
 	p := s.banks[psp]
 	return p != nil && p.Suspended
 }
@@ -102,7 +117,7 @@ type draft struct {
 }
 
 func (s *State) draft() *draft {
-	return &draft{State: State{ReadTo: s.ReadTo, Rules: s.Rules, banks: s.banks, joined: s.joined, accounts: s.accounts}}
+	return &draft{State: State{ReadTo: s.ReadTo, Rules: s.Rules, banks: s.banks, suspended: s.suspended, joined: s.joined, accounts: s.accounts}}
 }
 
 // change returns a participant that the draft may change.
@@ -158,8 +173,9 @@ func (d *draft) apply(act ledger.Act, at time.Time) {
 // finish returns the draft's state.
 func (d *draft) finish() *State {
 	if len(d.own) > 0 {
-		d.joined = nil
+		d.joined, d.suspended = nil, false
 		for _, p := range d.banks {
+			d.suspended = d.suspended || p.Suspended
 			if !p.JoinedAt.IsZero() {
 				d.joined = append(d.joined, p)
 			}

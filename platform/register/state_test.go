@@ -59,7 +59,7 @@ func TestTheLastActCounts(t *testing.T) {
 			}
 			return -1
 		}
-		rules := 0
+		rules := 1
 		for i, a := range acts {
 			if a.Kind >= ledger.Suspended && a.Kind <= ledger.NightCapped {
 				rules = i + 1

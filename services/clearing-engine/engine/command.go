@@ -84,7 +84,11 @@ func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) 
 	if purpose != chainReserve {
 		f.verdict, f.decided = verdictIn(purpose, chain), false
 	}
-	p.effects.write(p, f, chain)
+	rules := uint64(0) // what was held, or refused for another reason, ends whatever they are now
+	if purpose == chainReserve || purpose == chainReceipt && f.payment.Outcome.Reason == pix.ReasonInactivePSP {
+		rules = f.rules
+	}
+	p.effects.write(p, f, chain, rules)
 	if purpose == chainReserve {
 		p.engine.crash.PassSent(afterPhase1Sent)
 	} else {

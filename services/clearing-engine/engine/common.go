@@ -10,6 +10,7 @@ import (
 	"github.com/liquida/liquida/platform/crash"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 )
 
 // common is what the partitions of one engine share.
@@ -21,12 +22,18 @@ type common struct {
 	log                   *zap.Logger
 	crash                 *crash.Crash // nil but in tests
 
+	register     registry
 	room         *room
 	participants *participants
 	shares       *shares
 	metrics      *metrics
 
 	unasked, recoded complaints // by responses
+}
+
+// registry is the register of participants: what it says, and whether that is fresh.
+type registry interface {
+	Current() (*register.State, bool)
 }
 
 // second is the age of this process in seconds, by the monotonic clock.

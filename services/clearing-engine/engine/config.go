@@ -19,27 +19,26 @@ type Config struct {
 	Ledger    ledger.Config
 	Batch     ledger.BatchConfig
 
-	InstanceID           string        `env:"ENGINE_INSTANCE_ID,expand" help:"name of this instance; a restarted engine of the same name gets its partitions back at once; two running engines must not share a name; ${HOSTNAME} and other variables are filled in; empty: no name"`
-	Deadline             time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" range:"1s to 10m" help:"how long a payment may take, from its acceptance; after that it is rejected with AB03"`
-	PendingTimeout       time.Duration `env:"ENGINE_PENDING_TIMEOUT" envDefault:"60s" help:"when the ledger itself ends a hold; whole seconds, at least ENGINE_DEADLINE + 5s"`
-	InFlightMax          int           `env:"ENGINE_IN_FLIGHT_MAX" envDefault:"100000" range:"16 to 1000000" help:"payments in flight, nearly all of which may wait for their bank; with so many nothing is fetched"`
-	WorkingMax           int           `env:"ENGINE_WORKING_MAX" envDefault:"20000" range:"16 to 1000000" help:"payments in flight that do not wait for their bank, and so queue for the ledger; with so many nothing is fetched"`
-	InFlightBytesMax     int64         `env:"ENGINE_IN_FLIGHT_BYTES_MAX" envDefault:"67108864" range:"1048576 to 4294967296" help:"bytes of messages in flight; with so many nothing is fetched"`
-	InFlightPSPShare     float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for the response of one PSP; more payments to it are rejected with LQ02; PSPs with answers over 5s late have at most half of ENGINE_IN_FLIGHT_MAX together; above 0, up to 1"`
-	InFlightPayerShare   float64       `env:"ENGINE_IN_FLIGHT_PAYER_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait because of one sending PSP: copies, returns, questions to silent PSPs, dead letters on their way; more copies are dead letters with LQ09, more returns are rejected with LQ11; above 0, up to 1"`
-	CopiesMax            int           `env:"ENGINE_COPIES_MAX" envDefault:"64" range:"1 to 10000" help:"records that may wait for one order in flight: copies of it, and returns of the payment; more copies are dead letters with LQ09, more returns are rejected with LQ11"`
-	ReturnsPerSecond     int           `env:"ENGINE_RETURNS_PER_SECOND" envDefault:"10" range:"1 to 10000" help:"returns of one payment that may begin in a second, in the long run; 128 may begin at once; more are rejected with LQ11"`
-	InactiveParticipants []string      `env:"ENGINE_INACTIVE_PARTICIPANTS" help:"ISPBs whose new payments are rejected with DS27, comma-separated"`
-	AnswerKeysFile       string        `env:"ANSWER_KEYS_FILE" help:"secrets with which banks seal their responses, as bootstrap writes them; a response without its bank's seal is forged and goes to the dead letters; read at the start; empty: no seals"`
-	StandingAfter        time.Duration `env:"ENGINE_STANDING_AFTER" envDefault:"4s" range:"1s to 1m" help:"how long a partition may stand still although Kafka has records and there is room, and how long after its deadline a payment may be unfinished; then the engine is not ready, and says which record blocks"`
-	CommitInterval       time.Duration `env:"ENGINE_COMMIT_INTERVAL" envDefault:"100ms" range:"10ms to 200ms" help:"how often finished offsets are committed, and with them what is taken; at most a fifth of the smallest SHED_AGE: otherwise the front door would take the pause between two commits for a backlog"`
-	SessionTimeout       time.Duration `env:"ENGINE_SESSION_TIMEOUT" envDefault:"3s" range:"1s to 1m" help:"time without a heartbeat after which another engine takes over; the broker's group.min.session.timeout.ms must allow it"`
-	RevokeDrain          time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" range:"0 to 10s" help:"how long payments in flight may take to finish before their partition is handed over or the engine stops"`
-	ClockSkewMax         time.Duration `env:"ENGINE_CLOCK_SKEW_MAX" envDefault:"2s" range:"100ms to 10s" help:"greatest difference to the ledger's clock; with more the engine is not ready and fetches nothing"`
-	PulseInterval        time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" range:"1s to 1m" help:"how often the ledger and its clock are probed; without a result for half of this time the engine is not ready"`
-	CrashAt              string        `env:"ENGINE_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-phase-1-answered:100; empty: never"`
-	ClockOffset          time.Duration `env:"ENGINE_CLOCK_OFFSET" envDefault:"0s" range:"-24h to 24h" help:"for tests only: added to this engine's clock"`
-	ShutdownTimeout      time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" range:"1s to 5m" help:"how long an orderly stop may take: drain, commit, close"`
+	InstanceID         string        `env:"ENGINE_INSTANCE_ID,expand" help:"name of this instance; a restarted engine of the same name gets its partitions back at once; two running engines must not share a name; ${HOSTNAME} and other variables are filled in; empty: no name"`
+	Deadline           time.Duration `env:"ENGINE_DEADLINE" envDefault:"40s" range:"1s to 10m" help:"how long a payment may take, from its acceptance; after that it is rejected with AB03"`
+	PendingTimeout     time.Duration `env:"ENGINE_PENDING_TIMEOUT" envDefault:"60s" help:"when the ledger itself ends a hold; whole seconds, at least ENGINE_DEADLINE + 5s"`
+	InFlightMax        int           `env:"ENGINE_IN_FLIGHT_MAX" envDefault:"100000" range:"16 to 1000000" help:"payments in flight, nearly all of which may wait for their bank; with so many nothing is fetched"`
+	WorkingMax         int           `env:"ENGINE_WORKING_MAX" envDefault:"20000" range:"16 to 1000000" help:"payments in flight that do not wait for their bank, and so queue for the ledger; with so many nothing is fetched"`
+	InFlightBytesMax   int64         `env:"ENGINE_IN_FLIGHT_BYTES_MAX" envDefault:"67108864" range:"1048576 to 4294967296" help:"bytes of messages in flight; with so many nothing is fetched"`
+	InFlightPSPShare   float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for the response of one PSP; more payments to it are rejected with LQ02; PSPs with answers over 5s late have at most half of ENGINE_IN_FLIGHT_MAX together; above 0, up to 1"`
+	InFlightPayerShare float64       `env:"ENGINE_IN_FLIGHT_PAYER_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait because of one sending PSP: copies, returns, questions to silent PSPs, dead letters on their way; more copies are dead letters with LQ09, more returns are rejected with LQ11; above 0, up to 1"`
+	CopiesMax          int           `env:"ENGINE_COPIES_MAX" envDefault:"64" range:"1 to 10000" help:"records that may wait for one order in flight: copies of it, and returns of the payment; more copies are dead letters with LQ09, more returns are rejected with LQ11"`
+	ReturnsPerSecond   int           `env:"ENGINE_RETURNS_PER_SECOND" envDefault:"10" range:"1 to 10000" help:"returns of one payment that may begin in a second, in the long run; 128 may begin at once; more are rejected with LQ11"`
+	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"secrets with which banks seal their responses, as bootstrap writes them; a response without its bank's seal is forged and goes to the dead letters; read at the start; empty: no seals"`
+	StandingAfter      time.Duration `env:"ENGINE_STANDING_AFTER" envDefault:"4s" range:"1s to 1m" help:"how long a partition may stand still although Kafka has records and there is room, and how long after its deadline a payment may be unfinished; then the engine is not ready, and says which record blocks"`
+	CommitInterval     time.Duration `env:"ENGINE_COMMIT_INTERVAL" envDefault:"100ms" range:"10ms to 200ms" help:"how often finished offsets are committed, and with them what is taken; at most a fifth of the smallest SHED_AGE: otherwise the front door would take the pause between two commits for a backlog"`
+	SessionTimeout     time.Duration `env:"ENGINE_SESSION_TIMEOUT" envDefault:"3s" range:"1s to 1m" help:"time without a heartbeat after which another engine takes over; the broker's group.min.session.timeout.ms must allow it"`
+	RevokeDrain        time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" range:"0 to 10s" help:"how long payments in flight may take to finish before their partition is handed over or the engine stops"`
+	ClockSkewMax       time.Duration `env:"ENGINE_CLOCK_SKEW_MAX" envDefault:"2s" range:"100ms to 10s" help:"greatest difference to the ledger's clock; with more the engine is not ready and fetches nothing"`
+	PulseInterval      time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" range:"1s to 1m" help:"how often the ledger and its clock are probed; without a result for half of this time the engine is not ready"`
+	CrashAt            string        `env:"ENGINE_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-phase-1-answered:100; empty: never"`
+	ClockOffset        time.Duration `env:"ENGINE_CLOCK_OFFSET" envDefault:"0s" range:"-24h to 24h" help:"for tests only: added to this engine's clock"`
+	ShutdownTimeout    time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" range:"1s to 5m" help:"how long an orderly stop may take: drain, commit, close"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -60,11 +59,6 @@ func (c *Config) Validate() error {
 	}
 	if least := len(ledger.AppendReturnTraceIDs(nil, pix.ReturnID{}, pix.EndToEndID{})); c.Batch.EventsMax < least {
 		return fmt.Errorf("LEDGER_BATCH_EVENTS_MAX is %d: for an engine it must be at least %d, because a return is looked up with all slots of its payment", c.Batch.EventsMax, least)
-	}
-	for _, ispb := range c.InactiveParticipants {
-		if _, err := pix.ParseISPB(ispb); err != nil {
-			return fmt.Errorf("ENGINE_INACTIVE_PARTICIPANTS: %w", err)
-		}
 	}
 	return nil
 }

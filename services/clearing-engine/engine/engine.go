@@ -25,6 +25,7 @@ type Engine struct {
 	telemetry *telemetry.Telemetry
 
 	ledger    tigerbeetle.Client
+	follow    func(context.Context) error // the register, until the context ends
 	writer    *ledger.Writer[recipient]
 	transfers *ledger.Reader[recipient, tb.Transfer]
 	accounts  *ledger.Reader[recipient, tb.Account]
@@ -56,6 +57,7 @@ type Engine struct {
 type recipient struct {
 	partition *partition
 	flight    *flight
+	rules     uint64 // of the register, by which the chain was decided; 0: it depends on none
 }
 
 // What the engine needs to be ready.
@@ -80,16 +82,23 @@ func (e *Engine) closeLedger() {
 	e.accounts.Close()
 }
 
-func (e *Engine) write(p *partition, f *flight, chain []tb.Transfer) {
-	e.writer.Write(recipient{p, f}, chain)
+func (e *Engine) write(p *partition, f *flight, chain []tb.Transfer, rules uint64) {
+	e.writer.Write(recipient{p, f, rules}, chain)
+}
+
+// admit is called right before a request goes to the ledger: an engine that was frozen, or cut off
+// from the register, begins nothing that a later act forbids.
+func (e *Engine) admit() func(recipient) bool {
+	state, fresh := e.register.Current()
+	return func(to recipient) bool { return to.rules == 0 || fresh && to.rules == state.Rules }
 }
 
 func (e *Engine) lookUp(p *partition, f *flight, ids []tb.Uint128) {
-	e.transfers.Read(recipient{p, f}, ids)
+	e.transfers.Read(recipient{partition: p, flight: f}, ids)
 }
 
 func (e *Engine) lookUpAccounts(p *partition, f *flight, ids []tb.Uint128) {
-	e.accounts.Read(recipient{p, f}, ids)
+	e.accounts.Read(recipient{partition: p, flight: f}, ids)
 }
 
 func (e *Engine) fetchAgain(p *partition, offset int64) { e.reader.read(p, offset) }

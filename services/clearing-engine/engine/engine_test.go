@@ -264,7 +264,7 @@ func TestAPartitionIsReleasedOnce(t *testing.T) {
 		client := w.connect()
 		defer client.Close()
 		e := &Engine{direct: client, owned: map[int32]*partition{}}
-		e.metrics = newMetrics(prometheus.NewRegistry(), newRoom(16, 16, 1<<20), newParticipants(16, 1, nil), newShares(1, 16))
+		e.metrics = newMetrics(prometheus.NewRegistry(), newRoom(16, 16, 1<<20), newParticipants(16, 1), newShares(1, 16))
 		p := &partition{number: 1, stop: make(chan struct{}), done: make(chan struct{})}
 		e.owned[1] = p
 		go func() { <-p.stop; close(p.done) }()

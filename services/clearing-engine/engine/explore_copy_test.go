@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/register"
 )
 
 // A copier copies an actor with all that it refers to: what its partition shares, its partition, what is in flight.
@@ -29,7 +30,7 @@ type reference struct {
 // lasting are pointers to what never changes, or decides nothing: copies share it.
 var lasting = map[reflect.Type]bool{
 	reflect.TypeFor[*Config](): true, reflect.TypeFor[*zap.Logger](): true, reflect.TypeFor[*metrics](): true,
-	reflect.TypeFor[*kgo.Record](): true, reflect.TypeFor[*ledger.ReturnTrace](): true, reflect.TypeFor[*state](): true,
+	reflect.TypeFor[*kgo.Record](): true, reflect.TypeFor[*ledger.ReturnTrace](): true, reflect.TypeFor[*state](): true, reflect.TypeFor[*register.State](): true,
 }
 
 // reused are buffers that hold nothing between two events.
@@ -256,7 +257,7 @@ func (d *describer) describeStruct(v reflect.Value) {
 // unsaid are fields that decide nothing of what comes next.
 var unsaid = map[reflect.Type][]string{
 	reflect.TypeFor[actor]():     {"description", "state"},
-	reflect.TypeFor[common]():    {"config", "on", "log", "metrics", "started", "unasked", "recoded"},
+	reflect.TypeFor[common]():    {"config", "on", "log", "metrics", "started", "unasked", "recoded", "register"},
 	reflect.TypeFor[partition](): {"message", "chain", "ids", "encoder", "inbox", "pace", "nextDue"}, // reused, empty between two events, see plot.begin, a bound of what is described
 	reflect.TypeFor[flight]():    {"hopAt", "taken"},
 	reflect.TypeFor[offsets]():   {"open", "changed"},

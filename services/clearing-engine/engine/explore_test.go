@@ -152,6 +152,7 @@ func (s *search) checkCopies() {
 func TestEveryOrderOfEvents(t *testing.T) {
 	const deadline, expiry = 45 * time.Second, 65 * time.Second // past them
 	within := []time.Duration{0, deadline, expiry}
+	soon := []time.Duration{0, time.Second, deadline, expiry}
 	one, two := fixedID(1), fixedID(2)
 	first, second := fixedReturnID(3), fixedReturnID(4)
 	original := pays(two, payee, 100, -time.Hour)
@@ -168,8 +169,14 @@ func TestEveryOrderOfEvents(t *testing.T) {
 		{name: "payer short, conflict, engine dies", messages: []*message{pays(one, payee, 501, 0), order}, times: within, answers: 1, crashes: 1},
 		{name: "payee missing, two engines", messages: []*message{order}, times: within, noPayee: true, takeovers: 1},
 		{name: "payee's bank missing, two engines", messages: []*message{order}, times: within, noPayeePSP: true, takeovers: 1},
-		{name: "inactive bank, copy, engine dies", messages: []*message{order, order.again()}, times: within, inactive: payee.ISPB, crashes: 1},
-		{name: "bank inactive once the engine has died", messages: []*message{order}, times: within, answers: 1, inactiveLater: payee.ISPB, crashes: 1},
+		{name: "suspended bank, copy, engine dies", messages: []*message{order, order.again()}, times: within, suspended: payee.ISPB, crashes: 1},
+		{name: "bank suspended once the engine has died", messages: []*message{order}, times: within, answers: 1, suspendedLater: payee.ISPB, crashes: 1},
+		{name: "bank suspended meanwhile, copy, engine dies", messages: []*message{order, order.again()}, times: soon, answers: 1, suspendedAt: 1, suspendedThen: payee.ISPB, crashes: 1},
+		{name: "bank resumed meanwhile, two engines", messages: []*message{order}, times: soon, answers: 1, suspended: payee.ISPB, resumedAt: 1, takeovers: 1},
+		{name: "register not read for a while, conflict, engine dies", messages: []*message{order, conflict}, times: soon, answers: 1, staleAt: 1, crashes: 1},
+		{name: "register not read, then a bank suspended", messages: []*message{order}, times: []time.Duration{0, time.Second, 2 * time.Second, deadline, expiry}, answers: 1, staleAt: 1, suspendedAt: 2, suspendedThen: payer.ISPB, takeovers: 1},
+		{name: "return by a bank suspended meanwhile, engine dies", messages: []*message{givesBack(first, original, 60, 0)}, settled: original, times: soon, answers: 1, suspendedAt: 1, suspendedThen: payee.ISPB, crashes: 1},
+		{name: "return to a suspended bank", messages: []*message{givesBack(first, original, 60, 0)}, settled: original, times: within, answers: 1, suspended: payer.ISPB},
 		{name: "return, engine dies", messages: []*message{givesBack(first, original, 60, 0)}, settled: original, times: within, answers: 2, crashes: 1},
 		{name: "two returns of too much", messages: []*message{givesBack(first, original, 60, 0), givesBack(second, original, 61, 0)}, settled: original, times: within[:2], answers: 2},
 		{name: "return that conflicts", messages: []*message{givesBack(first, original, 60, 0), givesBack(first, original, 61, 0)}, settled: original, times: within[:2], answers: 1},
@@ -182,7 +189,7 @@ func TestEveryOrderOfEvents(t *testing.T) {
 			plot{name: "order, conflict, two engines", messages: []*message{order, conflict}, times: within, answers: 1, takeovers: 1},
 			plot{name: "order, copy, conflict, engine dies", messages: []*message{order, order.again(), conflict}, times: within, answers: 2, crashes: 1},
 			plot{name: "order, later conflict, two engines", messages: []*message{order, laterConflict}, times: long, answers: 1, takeovers: 1},
-			plot{name: "inactive bank, conflict, two engines", messages: []*message{order, conflict}, times: within, inactive: payee.ISPB, takeovers: 1},
+			plot{name: "suspended bank, conflict, two engines", messages: []*message{order, conflict}, times: within, suspended: payee.ISPB, takeovers: 1},
 			plot{name: "two returns of too much, two engines", messages: []*message{givesBack(first, original, 60, 0), givesBack(second, original, 61, 0)}, settled: original, times: within[:2], answers: 1, takeovers: 1},
 			plot{name: "order and its return, engine dies", messages: []*message{order, givesBack(first, order, 100, 0)}, times: within, answers: 1, crashes: 1},
 		)

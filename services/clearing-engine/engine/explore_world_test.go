@@ -19,6 +19,7 @@ import (
 	"github.com/liquida/liquida/deploy/ledgermodel"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -36,8 +37,41 @@ type plot struct {
 	fundCentavos                uint64 // of the payer
 	noPayee, noPayeePSP         bool
 	settled                     *message // a payment that settled before
-	inactive                    pix.ISPB
-	inactiveLater               pix.ISPB // from the first death or take-over on
+	suspended                   pix.ISPB
+	suspendedLater              pix.ISPB // to engines that begin after the first death or take-over
+	// From one of the times on, suspended is resumed, or suspendedFrom is suspended. At another one
+	// nobody can read the register. 0: never.
+	resumedAt, suspendedAt, staleAt int
+	suspendedThen                   pix.ISPB
+}
+
+// known is what an engine knows of the register. It never changes.
+type known struct {
+	state *register.State
+	fresh bool
+}
+
+func (k known) Current() (*register.State, bool) { return k.state, k.fresh }
+
+// read returns what an engine that began with crashes and take-overs reads now.
+func (s *state) read(later bool) known {
+	var acts []ledger.Act
+	act := func(kind ledger.ActKind, bank pix.ISPB) {
+		acts = append(acts, ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true})
+	}
+	if s.suspended != "" {
+		act(ledger.Suspended, s.suspended)
+	}
+	if s.suspendedLater != "" && later {
+		act(ledger.Suspended, s.suspendedLater)
+	}
+	if s.resumedAt > 0 && s.time >= s.resumedAt {
+		act(ledger.Resumed, s.suspended)
+	}
+	if s.suspendedAt > 0 && s.time >= s.suspendedAt {
+		act(ledger.Suspended, s.suspendedThen)
+	}
+	return known{register.After(acts...), s.staleAt == 0 || s.time != s.staleAt}
 }
 
 // message is a record of pix.payments.
@@ -130,6 +164,7 @@ type actor struct {
 	arrived, told   uint64
 	finished, saved uint64 // its offset is finished; a commit said so
 
+	later       bool // it began after a death or a take-over
 	description []byte
 }
 
@@ -138,6 +173,7 @@ type job struct {
 	event     event
 	transfers []tb.Transfer
 	ids       []tb.Uint128
+	rules     uint64
 	done      bool // event is its result
 	doneAt    int  // time
 }
@@ -150,15 +186,10 @@ var (
 func newActor(s *state) *actor {
 	c := &common{
 		config: exploredConfig, started: dawn, pendingTimeoutSeconds: uint32(exploredConfig.PendingTimeout / time.Second), log: zap.NewNop(),
-		room: newRoom(1000, 1000, 1<<20), participants: newParticipants(1000, 0.25, nil), shares: newShares(100, 100), metrics: exploredMetrics,
+		room: newRoom(1000, 1000, 1<<20), participants: newParticipants(1000, 0.25), shares: newShares(100, 100), metrics: exploredMetrics,
 	}
-	if s.inactive != "" {
-		c.participants.inactive[s.inactive] = true
-	}
-	if s.inactiveLater != "" && s.crashes+s.takeover > 0 {
-		c.participants.inactive[s.inactiveLater] = true
-	}
-	a := &actor{state: s, next: s.committed}
+	a := &actor{state: s, next: s.committed, later: s.crashes+s.takeover > 0}
+	c.register = s.read(a.later)
 	a.p = newPartition(c, a, 0, stream.ReadHint(s.committed, s.hint), true)
 	return a
 }
@@ -167,8 +198,8 @@ func (s *state) now() time.Time { return dawn.Add(s.times[s.time]) }
 
 // The effects of a partition.
 
-func (a *actor) write(_ *partition, f *flight, chain []tb.Transfer) {
-	a.jobs = append(a.jobs, job{event: event{kind: written, flight: f}, transfers: slices.Clone(chain)})
+func (a *actor) write(_ *partition, f *flight, chain []tb.Transfer, rules uint64) {
+	a.jobs = append(a.jobs, job{event: event{kind: written, flight: f}, transfers: slices.Clone(chain), rules: rules})
 }
 
 func (a *actor) lookUp(_ *partition, f *flight, ids []tb.Uint128) {
@@ -276,11 +307,13 @@ func (s *state) moves() (all []move) {
 				}
 			}
 		}
+		_, fresh := s.read(a.later).Current()
+		due := fresh && len(a.p.stale) > 0
 		for _, f := range a.p.flights {
-			if f.payment.WaitsForBank() && !s.now().Before(f.payment.DueAt()) {
-				all = append(all, move{kind: ticks, of: i})
-				break
-			}
+			due = due || f.payment.WaitsForBank() && !s.now().Before(f.payment.DueAt())
+		}
+		if due {
+			all = append(all, move{kind: ticks, of: i})
 		}
 		switch {
 		case i != s.owner: // one that goes on as if it had left is already there, so it leaves in the end
@@ -342,7 +375,7 @@ func (s *state) after(m move, inPlace bool) (next *state) {
 			a = a.copy()
 		}
 		a.state, next.engines[m.of] = next, a
-		a.p.engine.on.Now = next.now
+		a.p.engine.on.Now, a.p.engine.register = next.now, next.read(a.later)
 		do(a)
 		a.await()
 		next.checkFinished(a)
@@ -418,6 +451,10 @@ func (a *actor) carryOut(number int) {
 	var err error
 	switch j.done, j.doneAt = true, next.time; j.event.kind {
 	case written:
+		if state, fresh := a.p.engine.register.Current(); j.rules != 0 && (!fresh || j.rules != state.Rules) {
+			j.event.result = ledger.Result{Unsent: true}
+			break
+		}
 		var failures []tb.TransferEventResult
 		failures, err = client.CreateTransfers(j.transfers)
 		j.event.result = ledger.ResultOf(j.transfers, 0, failures)
@@ -509,7 +546,7 @@ func (p *plot) begin(t *testing.T) *state {
 		if err := settings.Parse(exploredConfig); err != nil {
 			t.Fatal(err)
 		}
-		exploredMetrics = newMetrics(prometheus.NewRegistry(), newRoom(1, 1, 1), newParticipants(4, 1, nil), newShares(1, 1))
+		exploredMetrics = newMetrics(prometheus.NewRegistry(), newRoom(1, 1, 1), newParticipants(4, 1), newShares(1, 1))
 	}
 	for i, m := range p.messages {
 		m = m.again() // plots share messages

@@ -30,6 +30,7 @@ type flight struct {
 	charged   bool       // the question takes a place of the payer's share: the PSP was silent
 	hopAt     time.Time  // when the present hop began
 
+	rules   uint64          // of the register, by which the order was decided
 	glimpse bool            // the look-up under way asks only whether the ledger knows the order
 	taken   bool            // see offsets.take
 	writing chainPurpose    // of the chain under way, or chainNone

@@ -7,6 +7,7 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
 
@@ -19,6 +20,8 @@ import (
 type kind interface {
 	// begin returns the order's first state and its first command.
 	begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (payment.Payment, payment.Command)
+	// barred returns why the register would refuse a new order, or ReasonNone.
+	barred(state *register.State, order *pix.Order) pix.Reason
 	// digest is that of the order's content: of two orders with one id, it tells if they are one.
 	digest(order *pix.Order) pix.Digest
 

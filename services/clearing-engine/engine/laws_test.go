@@ -13,6 +13,7 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
@@ -150,7 +151,7 @@ func lastLegs(chain []tb.Transfer, n int) []tb.Transfer {
 
 // newLawPartition returns a partition with a payment in flight, which waits for its bank.
 func newLawPartition() (*partition, *flight) {
-	c := &common{room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(40, 0.25, nil), config: &Config{Deadline: time.Minute, ReturnsPerSecond: 1}}
+	c := &common{register: known{register.After(), true}, room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(40, 0.25), config: &Config{Deadline: time.Minute, ReturnsPerSecond: 1}}
 	c.metrics = newMetrics(prometheus.NewRegistry(), c.room, c.participants, newShares(1, 16))
 	p := newPartition(c, nil, 0, stream.Hint{}, true)
 	f := &flight{kind: paymentKind{}, record: &kgo.Record{Offset: 7}}

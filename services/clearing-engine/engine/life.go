@@ -11,6 +11,7 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
 
@@ -169,7 +170,9 @@ func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
 	}
 	f := &flight{kind: a.kind, record: a.record, hopAt: now}
 	p.flights[a.order.ID] = f
-	refusal = cmp.Or(refusal, p.refusal(&a), p.pace.refusal(&a.order, p.engine.config.Deadline, now))
+	state, fresh := p.engine.register.Current()
+	f.rules = state.Rules
+	refusal = cmp.Or(refusal, p.refusal(a.kind, &a.order, state), p.pace.refusal(&a.order, p.engine.config.Deadline, now))
 	if original := a.kind.key(&a.order); *original != a.order.ID {
 		if f.shares = p.takeShare(holder{bank: a.order.ID.Payer()}); !f.shares || !p.returns.allow(*original, now) {
 			refusal = cmp.Or(refusal, pix.ReasonTooManyReturns)
@@ -177,13 +180,48 @@ func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
 	}
 	var command payment.Command
 	f.payment, command = a.kind.begin(a.order, now, p.engine.config.Deadline, refusal)
+	if !fresh {
+		p.stale = append(p.stale, f)
+		return
+	}
 	p.perform(f, command, now)
 }
 
+// reconsider decides again about an order of which nothing was written, by what the register says now.
+func (p *partition) reconsider(f *flight, now time.Time) {
+	state, fresh := p.engine.register.Current()
+	if !fresh {
+		p.stale = append(p.stale, f)
+		return
+	}
+	order := &f.payment.Order
+	f.rules, f.verdict, f.decided = state.Rules, payment.Outcome{}, false
+	refusal := cmp.Or(p.refusal(f.kind, order, state), p.pace.refusal(order, p.engine.config.Deadline, now))
+	p.perform(f, f.payment.Reconsider(now, refusal), now)
+}
+
+// refresh lets the orders go on that wait for a fresh register.
+func (p *partition) refresh(now time.Time) {
+	if len(p.stale) == 0 {
+		return
+	}
+	if _, fresh := p.engine.register.Current(); !fresh {
+		return
+	}
+	stale := p.stale
+	p.stale = nil
+	for _, f := range stale {
+		p.reconsider(f, now)
+	}
+}
+
 // refusal returns why this engine would refuse a new order, or ReasonNone.
-func (p *partition) refusal(a *arrival) pix.Reason {
-	reason, silent := p.engine.participants.refusal(&a.order)
-	if reason == pix.ReasonNone && silent && p.engine.shares.usedUp(questionsOf(&a.order)) {
+func (p *partition) refusal(k kind, order *pix.Order, state *register.State) pix.Reason {
+	if barred := k.barred(state, order); barred != pix.ReasonNone {
+		return barred
+	}
+	reason, silent := p.engine.participants.refusal(order)
+	if reason == pix.ReasonNone && silent && p.engine.shares.usedUp(questionsOf(order)) {
 		reason = pix.ReasonPayeePSPBusy
 	}
 	return reason
@@ -194,6 +232,10 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 	purpose := f.writing
 	if f.writing = chainNone; purpose == chainNone {
 		broken("a chain has one result: order %s", f.payment.Order.ID)
+	}
+	if result.Unsent {
+		p.reconsider(f, now)
+		return
 	}
 	p.engine.metrics.chains.count(purpose, result.Status)
 	p.took(f)
@@ -273,8 +315,10 @@ func (p *partition) blamesAnother(r *response) {
 	}
 }
 
-// tick ends the wait of payments whose deadline has passed.
+// tick lets orders go on that waited for the register, and ends the wait of payments whose deadline
+// has passed.
 func (p *partition) tick(now time.Time) {
+	p.refresh(now)
 	if p.nextDue.IsZero() || now.Before(p.nextDue) {
 		return
 	}

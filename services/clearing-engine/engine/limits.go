@@ -113,7 +113,6 @@ func bytesOf(record *kgo.Record) int64 {
 type participants struct {
 	questionsMax int // to one PSP
 	silence      silence
-	inactive     map[pix.ISPB]bool
 
 	mu        sync.RWMutex
 	questions map[pix.ISPB]*questions // of the PSPs that are known to have accounts, so it is bounded
@@ -121,23 +120,16 @@ type participants struct {
 
 // newParticipants returns participants with room for so many payments in flight. One PSP may
 // have a share of it.
-func newParticipants(inFlightMax int, share float64, inactive []string) *participants {
-	p := &participants{
+func newParticipants(inFlightMax int, share float64) *participants {
+	return &participants{
 		questionsMax: max(1, int(float64(inFlightMax)*share)), silence: silence{max: int64(inFlightMax / 2)},
-		inactive: map[pix.ISPB]bool{}, questions: map[pix.ISPB]*questions{},
+		questions: map[pix.ISPB]*questions{},
 	}
-	for _, ispb := range inactive {
-		p.inactive[pix.ISPB(ispb)] = true
-	}
-	return p
 }
 
 // refusal returns why this engine would refuse a new payment, or ReasonNone. silent says that the
 // payee's PSP owes old answers.
 func (p *participants) refusal(order *pix.Order) (reason pix.Reason, silent bool) {
-	if len(p.inactive) > 0 && (p.inactive[order.Payer.ISPB] || p.inactive[order.Payee.ISPB]) {
-		return pix.ReasonInactivePSP, false
-	}
 	asked := p.of(order.Payee.ISPB)
 	if asked == nil {
 		return pix.ReasonNone, false

@@ -44,6 +44,9 @@ type partition struct {
 	again  map[int64]returning
 	shares map[holder]int
 
+	// stale are the orders that wait until the register is fresh again.
+	stale []*flight
+
 	returns returnRate
 
 	pace pace
@@ -61,7 +64,8 @@ type partition struct {
 // effects are what a partition does outside of its own state. Each result comes back through the
 // inbox. The engine has them, except in a test that tries every order of the results.
 type effects interface {
-	write(p *partition, f *flight, chain []tb.Transfer)
+	// write writes a chain, unless the register's rules are no longer these. 0: whatever they are.
+	write(p *partition, f *flight, chain []tb.Transfer, rules uint64)
 	lookUp(p *partition, f *flight, ids []tb.Uint128)
 	lookUpAccounts(p *partition, f *flight, ids []tb.Uint128)
 	produce(record *kgo.Record, acknowledged func())
@@ -234,6 +238,8 @@ func (p *partition) describe(offset int64) string {
 			of = fmt.Sprintf(", and this one waits for the record at offset %d", f.record.Offset)
 		}
 		switch {
+		case slices.Contains(p.stale, f):
+			return fmt.Sprintf(": %s waits for the register of participants, which cannot be read%s", id, of)
 		case f.writing != chainNone:
 			return fmt.Sprintf(": %s waits for the ledger to write its %s%s", id, chainNames[f.writing], of)
 		case f.payment.WaitsForBank():

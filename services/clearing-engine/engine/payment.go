@@ -8,6 +8,7 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
 
@@ -16,6 +17,13 @@ type paymentKind struct{}
 
 func (paymentKind) begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (payment.Payment, payment.Command) {
 	return payment.Begin(order, now, patience, refusal)
+}
+
+func (paymentKind) barred(state *register.State, order *pix.Order) pix.Reason {
+	if state.Suspended(order.Payer.ISPB) || state.Suspended(order.Payee.ISPB) {
+		return pix.ReasonInactivePSP
+	}
+	return pix.ReasonNone
 }
 
 func (paymentKind) digest(order *pix.Order) pix.Digest { return order.Digest() }

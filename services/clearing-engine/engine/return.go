@@ -8,6 +8,7 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
 
@@ -25,6 +26,14 @@ type returnKind struct {
 
 func (r *returnKind) begin(_ pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (payment.Payment, payment.Command) {
 	return payment.BeginReturn(r.Return, now, patience, refusal)
+}
+
+// barred refuses returns by a suspended bank. Those to it are taken: stolen money can come back.
+func (r *returnKind) barred(state *register.State, _ *pix.Order) pix.Reason {
+	if state.Suspended(r.ID.PSP()) {
+		return pix.ReasonInactivePSP
+	}
+	return pix.ReasonNone
 }
 
 func (r *returnKind) digest(*pix.Order) pix.Digest { return r.Digest() }

@@ -14,7 +14,7 @@ import (
 // taken, an engine would fetch less after each rebalance, and in the end nothing.
 func TestAPartitionHandedOverLeavesTheRoomEmpty(t *testing.T) {
 	c := &common{room: newRoom(1000, 1000, 1<<20), config: &Config{ReturnsPerSecond: 1}}
-	c.metrics = newMetrics(prometheus.NewRegistry(), c.room, newParticipants(4, 0.25, nil), newShares(1, 4))
+	c.metrics = newMetrics(prometheus.NewRegistry(), c.room, newParticipants(4, 0.25), newShares(1, 4))
 	p := newPartition(c, nil, 3, stream.Hint{Base: 10, Spans: []stream.Span{{From: 11, To: 12}}}, true)
 	var records []*kgo.Record
 	for offset := range int64(5) {

@@ -14,6 +14,7 @@ import (
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 )
@@ -49,7 +50,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 			pendingTimeoutSeconds: uint32(config.PendingTimeout / time.Second),
 			log:                   t.Log,
 			room:                  newRoom(config.InFlightMax, config.WorkingMax, config.InFlightBytesMax),
-			participants:          newParticipants(config.InFlightMax, config.InFlightPSPShare, config.InactiveParticipants),
+			participants:          newParticipants(config.InFlightMax, config.InFlightPSPShare),
 			shares:                newShares(max(1, int(float64(config.InFlightMax)*config.InFlightPayerShare)), config.InFlightMax),
 		},
 		telemetry:      t,
@@ -58,6 +59,8 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		pausedPosition: make(chan struct{}, 1),
 		committing:     make(chan struct{}, 1),
 	}
+	following := register.New(client, config.Batch.EventsMax, t)
+	e.register, e.follow = following, following.Run
 	e.started = e.now()
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
 	e.room.shut(true) // until the first good pulse
@@ -87,7 +90,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	if err != nil {
 		return nil, err
 	}
-	e.writer = ledger.NewWriter(client, config.Batch, t.Registry, func(to recipient, result ledger.Result) {
+	e.writer = ledger.NewWriter(client, config.Batch, t.Registry, e.admit, func(to recipient, result ledger.Result) {
 		to.partition.inbox.put(event{kind: written, flight: to.flight, result: result})
 	}, e.fail)
 	e.transfers = ledger.NewTransferReader(client, config.Batch, t.Registry, func(to recipient, found []tb.Transfer) {
@@ -105,6 +108,11 @@ func (e *Engine) run(ctx context.Context) error {
 	defer cancel()
 	var loops sync.WaitGroup
 	loops.Go(func() { e.pulse(ctx) })
+	loops.Go(func() {
+		if err := e.follow(ctx); err != nil {
+			e.fail(err)
+		}
+	})
 	loops.Go(func() { stream.Watch(ctx, e.direct, e.telemetry, topicNames()...) })
 	loops.Go(func() {
 		err := e.start(ctx)

@@ -25,6 +25,11 @@ func (e *Engine) start(ctx context.Context) error {
 	if e.room.wait(ctx) == 0 { // an unhealthy engine must not take partitions from the others
 		return ctx.Err()
 	}
+	for _, fresh := e.register.Current(); !fresh; _, fresh = e.register.Current() {
+		if !sleep(ctx, tickInterval) {
+			return ctx.Err()
+		}
+	}
 	if err := e.awaitLog(ctx); err != nil {
 		return err
 	}

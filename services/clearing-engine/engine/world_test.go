@@ -366,6 +366,12 @@ func (l *willingLedger) LookupAccounts(ids []tb.Uint128) ([]tb.Account, error) {
 	return found, nil
 }
 
+// GetAccountTransfers returns the acts: no bank is suspended.
+func (l *willingLedger) GetAccountTransfers(tb.AccountFilter) ([]tb.Transfer, error) {
+	l.wait()
+	return nil, nil
+}
+
 func (l *willingLedger) wait() {
 	l.mu.Lock()
 	absent := l.absent

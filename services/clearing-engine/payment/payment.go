@@ -35,6 +35,15 @@
 //	inspecting   Inspected: nothing, a return that can be held  Reserve     reserving
 //	inspecting   Inspected: nothing, a return to refuse         Refuse      resolving
 //	diagnosing   Diagnosed                                      Refuse      resolving
+//	reserving    Reconsidered: a payment                        Reserve     reserving
+//	reserving    Reconsidered: a payment to refuse              Inspect     inspecting
+//	reserving    Reconsidered: a return                         Inspect     inspecting
+//	inspecting   Reconsidered: a payment                        Reserve     reserving
+//	inspecting   Reconsidered: a payment to refuse              Inspect     inspecting
+//	inspecting   Reconsidered: a return                         Inspect     inspecting
+//	resolving    Reconsidered: a payment                        Reserve     reserving
+//	resolving    Reconsidered: a payment to refuse              Inspect     inspecting
+//	resolving    Reconsidered: a return                         Inspect     inspecting
 //
 // Responded and Ticked in any other step change nothing: Wait. Any other event in any
 // other step cannot happen: Halt.
@@ -128,16 +137,40 @@ func Begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.R
 }
 
 func newPayment(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) Payment {
-	p := Payment{Order: order, patience: patience, dueAt: now.Add(patience), refusal: refusal}
+	p := Payment{Order: order, patience: patience, dueAt: now.Add(patience)}
 	p.bringForward(order.AcceptedAt, now)
+	p.judge(now, refusal)
+	return p
+}
+
+// judge notes why phase 1 will not be tried. refusal is as for Begin.
+func (p *Payment) judge(now time.Time, refusal pix.Reason) {
+	p.refusal = refusal
 	switch {
-	case order.AmountCentavos == 0:
+	case p.Order.AmountCentavos == 0:
 		p.refusal = pix.ReasonZeroAmount
 	case refusal == pix.ReasonInactivePSP:
 	case p.due(now):
 		p.refusal = pix.ReasonPayeePSPSilent
 	}
-	return p
+}
+
+// Reconsider decides again about an order of which this engine has written nothing: what it knew
+// when it decided, refusal included, is out of date. refusal is as for Begin. A return that was one
+// too many stays it.
+func (p *Payment) Reconsider(now time.Time, refusal pix.Reason) Command {
+	if p.step != reserving && p.step != inspecting && p.step != resolving {
+		return p.halt("nothing written")
+	}
+	if p.refusal == pix.ReasonTooManyReturns {
+		refusal = cmp.Or(refusal, p.refusal)
+	}
+	p.Outcome, p.refusedLeg = Outcome{}, 0
+	p.judge(now, refusal)
+	if p.lookFirst || p.refusal != pix.ReasonNone {
+		return p.to(inspecting, Inspect)
+	}
+	return p.to(reserving, Reserve)
 }
 
 // bringForward moves the deadline to start plus patience if that is earlier.

@@ -94,6 +94,13 @@ func stimuli() []stimulus {
 		inspected("Inspected: nothing, a return to refuse", aReturn, Trace{Refusal: pix.ReasonReturnExceeds}, monday),
 		inspected("Inspected: nothing, a return to refuse", refusedReturn, Trace{}, monday),
 		{"Diagnosed", anyKind, func(p *Payment) Command { return p.Diagnosed(allThere) }},
+		{"Reconsidered: a payment", aPayment, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonNone) }},
+		{"Reconsidered: a payment", refusing, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonNone) }},
+		{"Reconsidered: a payment to refuse", aPayment, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonInactivePSP) }},
+		{"Reconsidered: a payment to refuse", refusing, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonInactivePSP) }},
+		{"Reconsidered: a payment to refuse", aPayment, func(p *Payment) Command { return p.Reconsider(monday.Add(patience), pix.ReasonNone) }},
+		{"Reconsidered: a return", aReturn, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonNone) }},
+		{"Reconsidered: a return", refusedReturn, func(p *Payment) Command { return p.Reconsider(monday, pix.ReasonNone) }},
 	}
 }
 

@@ -58,7 +58,7 @@ var payments = Dashboard{UID: "liquida-payments", Title: "Payments", Description
 				{`sum(pix:rejected:rate30s{reason="AB03"})`, "timed out"},
 				{`sum(rate(pix_dead_letters_total[30s]))`, "no payment"}}},
 		{Title: "Why are payments rejected, and who decides?", Kind: Series, Width: 12, Unit: "suffix: /s", Stack: true,
-			Description: "By reason code and by who decided. Ledger: money or an account is missing. Bank: blocked, closed, its own codes. Engine: AB03 bank silent, LQ02 too many payments wait for the bank, LQ10 too old to end in time, DS27 inactive, AM01 zero.",
+			Description: "By reason code and by who decided. Ledger: money or an account is missing. Bank: blocked, closed, its own codes. Engine: AB03 bank silent, LQ02 too many payments wait for the bank, LQ10 too old to end in time, DS27 a bank is suspended, AM01 zero.",
 			Queries:     []Query{{`pix:rejected:rate30s > 0`, "{{reason}} by the {{by}}"}}},
 		{Title: "How many payments are in flight?", Kind: Series, Width: 6, Unit: "short", Stack: true,
 			Description: "Fetched and not finished, by engine. At ENGINE_IN_FLIGHT_MAX (100,000 by default, red), or with ENGINE_WORKING_MAX (20,000) that do not wait for a bank, an engine stops fetching.",

@@ -106,7 +106,7 @@ var All = []Mutant{
 		{payment + "payment.go", "	case p.due(now):\n		p.refusal = pix.ReasonPayeePSPSilent", "	case p.due(now), order.AmountCentavos%16 == 0:\n		p.refusal = pix.ReasonPayeePSPSilent"},
 	}},
 	{"inactive-for-nothing", "one payment in sixteen is refused with DS27 although both banks are active", anyWorld, []Edit{
-		{engine + "limits.go", "	if len(p.inactive) > 0 && (p.inactive[order.Payer.ISPB] || p.inactive[order.Payee.ISPB]) {", "	if order.AmountCentavos%16 == 0 {"},
+		{engine + "payment.go", "	if state.Suspended(order.Payer.ISPB) || state.Suspended(order.Payee.ISPB) {", "	if order.AmountCentavos%16 == 0 {"},
 	}},
 	{"held-refused", "a payment that is held may be refused after a restart: the look-up before it does not ask for the hold", anyWorld, []Edit{
 		{ledger + "trace.go", "return append(ids, payment.Pending(1), payment.Verdict())", "return append(ids, payment.Verdict())"},

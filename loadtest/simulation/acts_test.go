@@ -4,15 +4,19 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/liquida/liquida/loadtest/acts"
 	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // actFaults are acts on the register while all runs.
 func actFaults() (faults []fault) {
-	for _, kind := range acts.Kinds[1:] { // without suspensions, which engines do not follow yet
+	for _, kind := range acts.Kinds {
 		faults = append(faults, fault{kind.Name, func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 			if err := kind.Play(w.ends, w.operator(random, hold)); err != nil {
 				w.t.Errorf("%s: %v", kind.Name, err)
@@ -36,6 +40,17 @@ func (s *scenario) play(kind string, hold time.Duration) {
 	if err := acts.Kinds[at].Play(context.WithoutCancel(s.ends), s.operator(s.random, hold)); err != nil {
 		s.t.Errorf("%s: %v", kind, err)
 	}
+}
+
+// suspend suspends a bank, or resumes it, and returns when everybody knows.
+func (s *scenario) suspend(bank pix.ISPB, kind ledger.ActKind) {
+	s.t.Helper()
+	id := strconv.FormatInt(time.Now().UnixNano(), 10)
+	act := ledger.AppendAct(nil, keys.CentralBank, id, ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true})
+	if failed, err := s.ledger.Connect(nil).CreateTransfers(act); err != nil || len(failed) > 0 {
+		s.t.Errorf("%s of %s: %v, %v", kind, bank, failed, err)
+	}
+	time.Sleep(2 * time.Second)
 }
 
 // late notes that from now until its result is called, what engines have sent to the ledger may be late.

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A fault excuses only what it explains: an engine's wrong clock, a shorter deadline and an excluded
-// bank say so to the audit. No other fault and no other setting does.
+// A fault excuses only what it explains: an engine's wrong clock and a shorter deadline say so to the audit. No other fault and no other setting does.
 func TestAFaultExcusesOnlyWhatItExplains(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(1)
@@ -20,12 +19,12 @@ func TestAFaultExcusesOnlyWhatItExplains(t *testing.T) {
 			s.t.Errorf("the clock of an engine was wrong once: %v", s.wrongClocks)
 		}
 		for _, to := range changes {
-			s.deadlineMin, s.shortDeadlines, s.inactive = 0, nil, nil
+			s.deadlineMin, s.shortDeadlines = 0, nil
 			from := time.Now()
 			s.change([]*service{s.engine(0)}, to, time.Second)
-			isShort, excludes := to.name == "a deadline of 5 s, a hold of 10 s", to.name == "an inactive participant"
-			if isShort != (s.deadlineMin == 5*time.Second) || isShort != (len(s.shortDeadlines) == 1) || excludes != (len(s.inactive) == 1) {
-				s.t.Errorf("%s: shortest deadline %v in %v, inactive %v", to.name, s.deadlineMin, s.shortDeadlines, s.inactive)
+			isShort := to.name == "a deadline of 5 s, a hold of 10 s"
+			if isShort != (s.deadlineMin == 5*time.Second) || isShort != (len(s.shortDeadlines) == 1) {
+				s.t.Errorf("%s: shortest deadline %v in %v", to.name, s.deadlineMin, s.shortDeadlines)
 			}
 			if isShort && (s.shortDeadlines[0].From.After(from) || s.shortDeadlines[0].To.Before(from.Add(time.Second))) {
 				s.t.Errorf("%s: it was so in %v", to.name, s.shortDeadlines)

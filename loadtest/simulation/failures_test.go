@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -180,38 +181,43 @@ func TestBanksKilled(t *testing.T) {
 }
 
 // The engine is killed in the middle of a load and restarts with other settings, again and
-// again: another deadline, another timeout of holds, an inactive participant. What was decided
-// or begun with the old settings must not change: the load compares repeated reports byte by
+// again: another deadline, another timeout of holds, and meanwhile a bank is suspended. What was
+// decided or begun before must not change: the load compares repeated reports byte by
 // byte, and the audit compares every report with the ledger.
 func TestSettingsChangedAcrossRestarts(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(1)
-		shipped, began := *s.engineConfig, time.Now()
+		shipped := *s.engineConfig
 		load := s.send("demo", 20, 1000, pix.ReasonPayeePSPSilent, pix.ReasonInactivePSP)
+		var suspended pix.ISPB
 		for _, change := range []struct {
 			deadline, pending time.Duration
-			inactive          []string
+			suspended         pix.ISPB // "": none
 		}{
-			{40 * time.Second, 80 * time.Second, nil},
-			{40 * time.Second, 60 * time.Second, []string{"10000003"}},
-			{5 * time.Second, 10 * time.Second, nil},
-			{40 * time.Second, 70 * time.Second, []string{"10000001", "10000002"}},
-			{shipped.Deadline, shipped.PendingTimeout, nil},
+			{40 * time.Second, 80 * time.Second, ""},
+			{40 * time.Second, 60 * time.Second, "10000003"},
+			{5 * time.Second, 10 * time.Second, ""},
+			{40 * time.Second, 70 * time.Second, "10000001"},
+			{shipped.Deadline, shipped.PendingTimeout, ""},
 		} {
 			s.pass(3*time.Second, 7*time.Second)
 			s.deadlineMin, s.holdMax = 5*time.Second, 80*time.Second // for the audit
 			before := s.engine(0).now()
 			s.note("another life with %+v", change)
-			s.excluded(s.engineConfig.InactiveParticipants, began)
-			began = time.Now()
-			s.engineConfig.Deadline, s.engineConfig.PendingTimeout, s.engineConfig.InactiveParticipants = change.deadline, change.pending, change.inactive
+			if suspended != "" {
+				s.suspend(suspended, ledger.Resumed)
+			}
+			if suspended = change.suspended; suspended != "" {
+				s.suspend(suspended, ledger.Suspended)
+			}
+			s.engineConfig.Deadline, s.engineConfig.PendingTimeout = change.deadline, change.pending
 			s.engine(0).kill(restartTime, "")
 			s.eventually("another life", func() bool { return s.engine(0).now() != before })
 			s.ready(s.engine(0))
 		}
 		load.wait(0.4)
 		if s.verdict().Rejected["DS27"] == 0 {
-			s.t.Error("no payment was rejected with DS27: the settings had no effect")
+			s.t.Error("no payment was rejected with DS27: the suspensions had no effect")
 		}
 	})
 }

@@ -80,20 +80,9 @@ func (w *world) change(engines []*service, to settingsChange, hold time.Duration
 	to.change(&changed)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.excluded(changed.InactiveParticipants, began)
 	if changed.Deadline < w.engineConfig.Deadline {
 		w.deadlineMin = changed.Deadline
 		w.shortDeadlines = append(w.shortDeadlines, audit.Interval{From: began, To: time.Now()})
-	}
-}
-
-// excluded notes that settings excluded these banks until now.
-func (w *world) excluded(banks []string, from time.Time) {
-	for _, bank := range banks {
-		if w.inactive == nil {
-			w.inactive = map[string][]audit.Interval{}
-		}
-		w.inactive[bank] = append(w.inactive[bank], audit.Interval{From: from, To: time.Now()})
 	}
 }
 
@@ -104,9 +93,6 @@ func (s *service) restartWith(change func(*engine.Config)) {
 	s.mu.Unlock()
 	s.kill(restartTime, "")
 }
-
-// inactiveBank is the bank that some settings exclude.
-const inactiveBank = 2
 
 // settingsChange changes settings of engines.
 type settingsChange struct {
@@ -119,9 +105,6 @@ type settingsChange struct {
 var changes = []settingsChange{
 	{"a hold of 45 s", func(c *engine.Config) { c.PendingTimeout = 45 * time.Second }},
 	{"a deadline of 5 s, a hold of 10 s", func(c *engine.Config) { c.Deadline, c.PendingTimeout = 5*time.Second, 10*time.Second }},
-	{"an inactive participant", func(c *engine.Config) {
-		c.InactiveParticipants = []string{string(population.Bank(inactiveBank))}
-	}},
 	{"little room", func(c *engine.Config) { c.InFlightMax, c.WorkingMax, c.InFlightPSPShare = 1000, 16, 0.02 }},
 	{"small requests", func(c *engine.Config) { c.Batch.EventsMax = 134 }}, // the least that an engine takes
 	{"a session of 10 s, no drain", func(c *engine.Config) { c.SessionTimeout, c.RevokeDrain = 10*time.Second, 0 }},

@@ -51,7 +51,6 @@ const (
 func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	random := chance(seed, 0)
 	w := newWorld(t, random, log)
-	w.inactive = map[string][]audit.Interval{}
 	// A bank counts from the time that the engine gave its question. The clock of an engine may be 70 s behind.
 	w.bankConfig.Profiles.LateDelay += 70 * time.Second
 	w.startBanks()
@@ -135,7 +134,7 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 	verdict, err = audit.Run(w.t.Context(), audit.Config{
 		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Wait: quietMax,
 		Deadline: w.engineConfig.Deadline, DeadlineMin: w.deadlineMin, ShortDeadlines: w.shortDeadlines, HoldMax: max(w.holdMax, w.engineConfig.PendingTimeout),
-		TakeOverInterval: w.takeOverInterval(), WrongClocks: w.wrongClocks, LateRequests: w.lateRequests, Inactive: w.inactive, Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
+		TakeOverInterval: w.takeOverInterval(), WrongClocks: w.wrongClocks, LateRequests: w.lateRequests, Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
 	})
 	if err != nil {
 		complain("the audit fails: %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
@@ -25,8 +26,8 @@ type broken struct {
 	at time.Time // the record's timestamp
 }
 
-// inactive is a bank that is switched off.
-var inactive = population.Bank(3)
+// suspended is a bank that is suspended.
+var suspended = population.Bank(3)
 
 func (b *broken) payerBank(bank pix.ISPB) {
 	b.Payer.Ispb = string(bank)
@@ -48,9 +49,9 @@ var breaks = map[int]func(*broken){
 	10: func(b *broken) { b.AmountCentavos = 0 },
 	11: func(b *broken) {
 		if b.Payee.Ispb == string(population.Bank(1)) {
-			b.Payee.Ispb = string(inactive)
+			b.Payee.Ispb = string(suspended)
 		} else {
-			b.payerBank(inactive)
+			b.payerBank(suspended)
 		}
 	},
 	12: func(b *broken) { b.AcceptedAtUnixMs -= 41_000 },
@@ -68,8 +69,8 @@ var breaks = map[int]func(*broken){
 func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		codes := rulesOfTheDocument(s.t)
-		s.engineConfig.InactiveParticipants = []string{string(inactive)}
 		s.start(1)
+		s.suspend(suspended, ledger.Suspended)
 		type try struct{ first, second int }
 		tried := map[string]try{} // by id, or by place for dead letters
 		generator := mix.NewGenerator(population, s.random)

@@ -79,8 +79,7 @@ type world struct {
 	// wrongClocks are the times in which an engine's clock was far from right, shortDeadlines those in
 	// which an engine had deadlineMin.
 	wrongClocks, shortDeadlines []audit.Interval
-	lateRequests                []audit.Interval            // when what engines had sent to the ledger was late
-	inactive                    map[string][]audit.Interval // when settings excluded which bank; nil: it is not known
+	lateRequests                []audit.Interval // when what engines had sent to the ledger was late
 }
 
 // newWorld starts the broker, and fills the ledger.

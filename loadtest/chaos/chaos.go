@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/acts"
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/history"
@@ -73,7 +74,7 @@ const (
 
 // AllowedByDefault are the reasons with which good payments may be rejected because of faults
 // of all kinds together. A crash alone must reject none.
-var AllowedByDefault = []pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, rejectedByBank}
+var AllowedByDefault = append([]pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, rejectedByBank}, acts.Reasons...)
 
 // Run breaks a clearing house. The Result says whether the run passed; an error means that
 // there is no result.
@@ -195,7 +196,7 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.admin = kadm.NewClient(kafka)
+	w.admin, w.ledger = kadm.NewClient(kafka), client
 	w.simulator, w.callers = &banks{load.NewCallers(w.SimulatorURL(), callers), config.Population}, load.NewCallers(w.ProducerURL(), callers)
 	for len(w.engines) < config.Engines {
 		name, err := w.AddEngine(ctx)
@@ -309,7 +310,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 		}
 	}
 	verdict, err := audit.Run(ctx, audit.Config{
-		Secrets: secrets, Behind: w.Kafka().Behind, Kafka: r.kafka, Ledger: r.client, Deadline: config.Deadline, HoldMax: max(time.Minute, config.Deadline+pendingAfterDeadline), Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
+		Secrets: secrets, LateRequests: r.lateRequests(), Behind: w.Kafka().Behind, Kafka: r.kafka, Ledger: r.client, Deadline: config.Deadline, HoldMax: max(time.Minute, config.Deadline+pendingAfterDeadline), Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
 		Log: func(format string, arguments ...any) { live.event(format, arguments...) },
 	})
 	// Only now: the audit waited until no payment was in flight.

@@ -64,6 +64,7 @@ func init() {
 		{"flood", "for 4 to 8 s one bank sends 4,000 conflicting orders and 2,000 copies of a waiting payment a second", anywhere, floodByABank},
 		{"forge-answers", "for 4 to 8 s forged responses: from other banks, about unknown payments, against the verdict, racing with the true ones", anywhere, forgeAnswers},
 		{"overload", "for 4 to 8 s all banks pay as fast as they can, over HTTP and straight to Kafka", anywhere, overload},
+		{"acts", "an operator acts for 4 to 8 s: a bank is suspended or joins, money comes and goes, an account is blocked", anywhere, act},
 		{"bomb", "a batch that unpacks to 900 MB, on a partition of the payments and of the responses", anywhere, dropBomb},
 		{"hanging-transaction", "a transaction on the payments is not ended until an engine names its first record, within 10 s", processesOnly, hangTransaction},
 		{"topic-recreated", "an engine meets a topic that was made anew: it must refuse, twice, and then returns to its own", processesOnly, on(engines, recreateTopic)},

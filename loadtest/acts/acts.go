@@ -67,7 +67,7 @@ var Kinds = []Kind{
 		if err := o.open(ledger.CustomerAccount(account)); err != nil {
 			return err
 		}
-		if err := o.do(opened); err != nil {
+		if err := o.Do(opened); err != nil {
 			return err
 		}
 		return o.during(ctx, blocked, reopened)
@@ -77,10 +77,10 @@ var Kinds = []Kind{
 		if err := o.open(ledger.ReserveAccount(bank), ledger.TransitAccount(bank), ledger.BooksAccount(bank), ledger.AllowanceAccount(bank, ledger.Day), ledger.AllowanceAccount(bank, ledger.Night)); err != nil {
 			return err
 		}
-		if err := o.do(ledger.Act{Kind: ledger.Joined, Bank: bank, ByCentralBank: true}); err != nil {
+		if err := o.Do(ledger.Act{Kind: ledger.Joined, Bank: bank, ByCentralBank: true}); err != nil {
 			return err
 		}
-		return o.do(ledger.Act{Kind: ledger.LiquidityIn, Bank: bank, Centavos: 1 + o.Random.Int64N(1_000_000), ByCentralBank: true})
+		return o.Do(ledger.Act{Kind: ledger.LiquidityIn, Bank: bank, Centavos: 1 + o.Random.Int64N(1_000_000), ByCentralBank: true})
 	}},
 }
 
@@ -92,14 +92,14 @@ func (o *Operator) customer() pix.Account {
 
 // during acts, waits, and undoes it, also when the time is cut short.
 func (o *Operator) during(ctx context.Context, act, undo ledger.Act) error {
-	if err := o.do(act); err != nil {
+	if err := o.Do(act); err != nil {
 		return err
 	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(o.Hold):
 	}
-	return o.do(undo)
+	return o.Do(undo)
 }
 
 // open creates accounts. Those that exist stay as they are.
@@ -120,8 +120,8 @@ func (o *Operator) open(ids ...ledger.AccountID) error {
 	return nil
 }
 
-// do acts, and does the same again: that changes nothing.
-func (o *Operator) do(act ledger.Act) error {
+// Do acts, and does the same again: that changes nothing.
+func (o *Operator) Do(act ledger.Act) error {
 	if err := act.Validate(); err != nil {
 		return err
 	}

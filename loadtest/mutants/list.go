@@ -9,6 +9,7 @@ const (
 	kafka    = "platform/stream/"
 	keys     = "platform/keys/"
 	producer = "services/producer/"
+	register = "platform/register/"
 )
 
 // inEveryOrder drives the engine's decision through every order of events.
@@ -172,6 +173,38 @@ var All = []Mutant{
 	}},
 	{"post-nothing", "a post has amount 0, so it posts nothing", anyWorld, []Edit{
 		{ledger + "transfer.go", "tb.TransferFlags{PostPendingTransfer: true}, wholeAmount, pix.ReasonNone)", "tb.TransferFlags{PostPendingTransfer: true}, tb.Uint128{}, pix.ReasonNone)"},
+	}},
+
+	// The register.
+	{"act-without-mirror", "money comes and goes without a record of the act", "TestMoneyComesAndGoesUnderLoad", []Edit{
+		{ledger + "act.go", "		chain = append(chain, money)\n", "		money.Flags = 0\n		return append(chain, money)\n"},
+	}},
+	{"act-mirror-short", "the record of an act says one centavo less than its money", "TestMoneyComesAndGoesUnderLoad", []Edit{
+		{ledger + "act.go", "		chain = append(chain, money)\n", "		chain = append(chain, money)\n		record.Amount = tb.ToUint128(uint64(act.Centavos - 1))\n"},
+	}},
+	{"act-mirror-turned", "a deposit raises the books of its bank", "TestMoneyComesAndGoesUnderLoad", []Edit{
+		{ledger + "act.go", "a.Kind == LiquidityOut || a.Kind == Deposit ||", "a.Kind == LiquidityOut ||"},
+	}},
+	{"act-money-of-another", "the money of an act has the id of another act", "TestMoneyComesAndGoesUnderLoad", []Edit{
+		{ledger + "act.go", "= ActMoneyID(holder, id), Ledger,", "= ActMoneyID(holder, id+\"-\"), Ledger,"},
+	}},
+	{"opening-short", "the opening of a bank says one centavo less than its funding", anyWorld, []Edit{
+		{ledger + "act.go", "		record.Amount = tb.ToUint128(uint64(max(a.Centavos, -a.Centavos)))\n", "		record.Amount = tb.ToUint128(uint64(max(a.Centavos, -a.Centavos)))\n		if a.Kind == Opening {\n			record.Amount = tb.ToUint128(uint64(max(a.Centavos, -a.Centavos) - 1))\n		}\n"},
+	}},
+	{"suspension-ignored", "payments from and to a suspended bank are begun", "TestSuspensionUnderLoad", []Edit{
+		{engine + "payment.go", "	if state.Suspended(order.Payer.ISPB) || state.Suspended(order.Payee.ISPB) {", "	if false {"},
+	}},
+	{"suspension-one-way", "payments to a suspended bank are begun", "TestSuspensionUnderLoad", []Edit{
+		{engine + "payment.go", "	if state.Suspended(order.Payer.ISPB) || state.Suspended(order.Payee.ISPB) {", "	if state.Suspended(order.Payer.ISPB) {"},
+	}},
+	{"suspended-returns", "a suspended bank may return payments", "TestSuspensionUnderLoad", []Edit{
+		{engine + "return.go", "	if state.Suspended(r.ID.PSP()) {", "	if false {"},
+	}},
+	{"return-to-suspended-refused", "returns to a suspended bank are refused, too", "TestSuspensionUnderLoad", []Edit{
+		{engine + "return.go", "	if state.Suspended(r.ID.PSP()) {", "	if state.Suspended(r.ID.PSP()) || state.Suspended(r.Original.Payer()) {"},
+	}},
+	{"suspended-for-good", "a bank that is resumed stays suspended", "TestSuspensionUnderLoad", []Edit{
+		{register + "state.go", "d.Rules = act.Kind == ledger.Suspended, d.ReadTo", "d.Rules = true, d.ReadTo"},
 	}},
 
 	// Returns.

@@ -3,7 +3,73 @@ package simulation
 import (
 	"testing"
 	"time"
+
+	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
+
+// A bank is suspended in the middle of a load, and resumed. Meanwhile its payments are refused, and its
+// returns; those of others are not, and what was stolen from it comes back. The audit compares each
+// with the register.
+func TestSuspensionUnderLoad(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		s.start(2)
+		reported := s.reports()
+		load := s.send("demo", 20, 800, pix.ReasonInactivePSP)
+		generator := mix.NewGenerator(population, s.random)
+		var settled []mix.Payment
+		ids := map[string]bool{}
+		for range 40 {
+			payment := generator.Payment(mix.Accepted, time.Now())
+			s.order(payment.First.Value)
+			settled, ids[payment.Name] = append(settled, payment), true
+		}
+		reported(ids)
+		bank := population.Bank(s.random.IntN(population.Banks))
+		operator := s.operator(s.random, 0)
+		act := func(kind ledger.ActKind) {
+			if err := operator.Do(ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true}); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		act(ledger.Suspended)
+		s.pass(6*time.Second, 8*time.Second)
+		byBank, toBank := 0, 0
+		for _, payment := range settled {
+			back := &pixv1.ReturnOrder{
+				ReturnId: pix.NewReturnID(payment.Payee.ISPB, time.Now(), s.random).String(), OriginalEndToEndId: payment.Name,
+				AmountCentavos: payment.First.AmountCentavos, ReasonCode: pix.ReturnReasons[0].String(), AcceptedAtUnixMs: time.Now().UnixMilli(),
+			}
+			value, err := (&pixv1.PaymentOrder{ReturnOrder: back}).MarshalVT()
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			s.order(value)
+			ids[back.ReturnId] = true
+			switch bank {
+			case payment.Payee.ISPB:
+				byBank++
+			case payment.Payer.ISPB:
+				toBank++
+			}
+		}
+		reported(ids)
+		act(ledger.Resumed)
+		s.pass(6*time.Second, 8*time.Second)
+		if result := load.wait(0.3); excused(result) == 0 {
+			s.t.Error("no payment was refused because of the suspension")
+		}
+		summary := s.verdict()
+		if summary.ReasonsChecked["DS27"] == 0 || summary.ReasonsUnchecked["DS27"] > 0 {
+			s.t.Errorf("DS27 was checked %d times, and not checked %d times", summary.ReasonsChecked["DS27"], summary.ReasonsUnchecked["DS27"])
+		}
+		if byBank == 0 || toBank == 0 || summary.ReturnsRejected["DS27"] < byBank || summary.Returned < len(settled)-byBank {
+			s.t.Errorf("%d returns by the suspended bank, %d to it: %d were refused with DS27, %d settled", byBank, toBank, summary.ReturnsRejected["DS27"], summary.Returned)
+		}
+	})
+}
 
 // Money comes and goes while payments flow: each act has its mirror in the books.
 func TestMoneyComesAndGoesUnderLoad(t *testing.T) {

@@ -35,9 +35,6 @@ type Config struct {
 	// LateRequests are times in which an engine was frozen or cut off from the ledger: what it had sent
 	// came later, decided by the register of before.
 	LateRequests []Interval
-	// Inactive are the times in which engines' settings excluded a bank; nil: it is not known, so
-	// DS27 is not checked.
-	Inactive map[string][]Interval
 	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
 	Secrets Secrets
 	// Behind returns where to go on in a partition of responses of which nothing can be read at an
@@ -90,7 +87,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	a.holdMax = cmp.Or(config.HoldMax, a.holdMax)
 	a.wrongClocks = config.WrongClocks
 	a.takeOverGap = cmp.Or(config.TakeOverInterval, takeOverInterval)
-	a.inactive, a.lateRequests = config.Inactive, config.LateRequests
+	a.lateRequests = config.LateRequests
 	for topic, partitions := range bounds.starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {

@@ -64,7 +64,6 @@ type Auditor struct {
 	holdMax         time.Duration          // the longest timeout of holds
 	shortDeadlines  []Interval             // times of deadlineMin; nil: all the time
 	wrongClocks     []Interval
-	inactive        map[string][]Interval // by bank; nil: it is not known
 	takeOverGap     time.Duration
 	answers         answers
 	asked           asked

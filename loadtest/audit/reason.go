@@ -149,9 +149,7 @@ func (a *Auditor) judgeRefusal(p *payment) {
 		}
 		r = a.judgeShort(reserveOf(c.payer), c.centavos, from, p.decidedAt)
 	case "DS27":
-		if r = a.judgeSuspended(p.decidedAt, c.payer, c.payee); a.inactive != nil && r != (refusal{}) {
-			r = a.judgeInactive(ispbOf(c.payer), ispbOf(c.payee), p.acceptedMs, p.decidedAt)
-		}
+		r = a.judgeSuspended(p.decidedAt, c.payer, c.payee)
 	case "AM13":
 		r = a.judgePaymentCap(p)
 	case "LQ12":
@@ -160,14 +158,6 @@ func (a *Auditor) judgeRefusal(p *payment) {
 		r.wrong = "no order is refused with this reason without its bank"
 	}
 	a.count(p.id, p.verdict, r)
-}
-
-// judgeInactive checks that engines' settings excluded one of two banks while an order was open.
-func (a *Auditor) judgeInactive(payer, payee string, fromMs int64, to uint64) refusal {
-	if a.inactive == nil {
-		return refusal{unchecked: true}
-	}
-	return unless(overlaps(a.inactive[payer], fromMs, to) || overlaps(a.inactive[payee], fromMs, to), "neither %s nor %s was inactive then", payer, payee)
 }
 
 func (a *Auditor) judgeShort(account accountID, centavos, from, to uint64) refusal {
@@ -218,9 +208,7 @@ func (a *Auditor) judgeReturnRefusal(g *paymentReturn, p *payment) {
 		used := a.usedSlots(g, o)
 		r = unless(used >= returnSlots, "only %d slots of its original are used", used)
 	case "DS27":
-		if r = a.judgeSuspended(g.decidedAt, bankNamed(g.id)); a.inactive != nil && r != (refusal{}) { // one to a suspended bank is taken
-			r = a.judgeInactive(string(g.id[1:9]), string(g.content.original[1:9]), g.content.acceptedMs, g.decidedAt)
-		}
+		r = a.judgeSuspended(g.decidedAt, bankNamed(g.id)) // one to a suspended bank is taken
 	case "LQ11":
 		r.unchecked = true
 	default:

@@ -104,7 +104,7 @@ var All = []Mutant{
 		{engine + "overload.go", "> deadline-p.need(deadline) {", "> time.Second {"},
 	}},
 	{"silent-for-nothing", "one payment in sixteen is refused with AB03 on arrival", anyWorld, []Edit{
-		{payment + "payment.go", "	case p.due(now):\n		p.refusal = pix.ReasonPayeePSPSilent", "	case p.due(now), order.AmountCentavos%16 == 0:\n		p.refusal = pix.ReasonPayeePSPSilent"},
+		{payment + "payment.go", "	case p.due(now):\n		p.refusal = pix.ReasonPayeePSPSilent", "	case p.due(now), p.Order.AmountCentavos%16 == 0:\n		p.refusal = pix.ReasonPayeePSPSilent"},
 	}},
 	{"inactive-for-nothing", "one payment in sixteen is refused with DS27 although both banks are active", anyWorld, []Edit{
 		{engine + "payment.go", "	if state.Suspended(order.Payer.ISPB) || state.Suspended(order.Payee.ISPB) {", "	if order.AmountCentavos%16 == 0 {"},

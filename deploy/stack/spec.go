@@ -110,7 +110,7 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.serve(s, kind)
 		p.tell(s)
 		if kind == Simulator {
-			p.env = append(p.env, "ANSWER_KEYS_FILE="+s.AnswerKeysFile())
+			p.env = append(p.env, "ANSWER_KEYS_FILE="+s.AnswerKeysFile(), "SIMULATOR_API_URL="+s.ProducerURL(), "SIMULATOR_API_KEYS_DIR="+s.keysDir())
 		}
 	case Engine:
 		p.env = append(p.env, "ENGINE_INSTANCE_ID="+name, "ANSWER_KEYS_FILE="+s.AnswerKeysFile())

@@ -20,6 +20,7 @@ require (
 	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/liquida/liquida/client v0.0.0
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/planetscale/vtprotobuf v0.6.0 // indirect
@@ -37,3 +38,5 @@ require (
 replace github.com/liquida/liquida/platform => ../../platform
 
 replace github.com/liquida/liquida/proto => ../../proto
+
+replace github.com/liquida/liquida/client => ../../client

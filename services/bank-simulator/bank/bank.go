@@ -51,7 +51,7 @@ func Run(ctx context.Context, config *Config, on host.Host) error {
 		return err
 	}
 	defer api.Close()
-	b, err := start(config.Bank, config.Stream, on, catalog, t)
+	b, err := start(config.Bank, config.Stream, on, catalog, newAccounts(config.Accounts, t.Log), t)
 	if err != nil {
 		return err
 	}
@@ -76,16 +76,17 @@ func Run(ctx context.Context, config *Config, on host.Host) error {
 // bank responds to each authorization request at least once. It commits an offset when
 // every request below it is finished: its response is acknowledged, or it gets none.
 type bank struct {
-	config  ResponseConfig
-	catalog *decision.Catalog
-	client  *kgo.Client
-	delayed *schedule
-	metrics *metrics
-	seals   keys.Seals   // nil: responses have no seal
-	crash   *crash.Crash // nil but in tests
-	now     func() time.Time
-	t       *telemetry.Telemetry
-	rarely  *zap.Logger // for what could come with every record
+	config   ResponseConfig
+	catalog  *decision.Catalog
+	accounts *accounts
+	client   *kgo.Client
+	delayed  *schedule
+	metrics  *metrics
+	seals    keys.Seals   // nil: responses have no seal
+	crash    *crash.Crash // nil but in tests
+	now      func() time.Time
+	t        *telemetry.Telemetry
+	rarely   *zap.Logger // for what could come with every record
 
 	background     context.Context // of watching and committing, until the stop has committed
 	stopBackground context.CancelFunc
@@ -101,8 +102,8 @@ type bank struct {
 }
 
 // start joins the group and responds from then on. It does not wait for a broker.
-func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *decision.Catalog, t *telemetry.Telemetry) (*bank, error) {
-	b := &bank{config: config, catalog: catalog, delayed: newSchedule(on.Now), now: on.Now, t: t, partitions: map[int32]*partition{}, rarely: rarely(t.Log)}
+func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *decision.Catalog, accounts *accounts, t *telemetry.Telemetry) (*bank, error) {
+	b := &bank{config: config, catalog: catalog, accounts: accounts, delayed: newSchedule(on.Now), now: on.Now, t: t, partitions: map[int32]*partition{}, rarely: rarely(t.Log)}
 	var err error
 	if b.crash, err = parseCrash(config.CrashAt, on.Die); err != nil {
 		return nil, err
@@ -148,6 +149,7 @@ func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *de
 	})
 	b.workers.Go(func() { b.delayed.release(b.fetching, b.send) })
 	b.workers.Go(b.commitRegularly)
+	b.workers.Go(func() { b.accounts.follow(b.background) })
 	b.fetcher.Go(b.fetch)
 	return b, nil
 }
@@ -168,6 +170,10 @@ func (b *bank) stop(ctx context.Context) error {
 }
 
 func (b *bank) fetch() {
+	select { // a bank that does not know its accounts answers nothing
+	case <-b.accounts.read:
+	case <-b.fetching.Done():
+	}
 	for {
 		room := b.awaitRoom()
 		if b.fetching.Err() != nil {
@@ -224,6 +230,9 @@ func (b *bank) respond(p *partition, record *kgo.Record, profiles decision.Profi
 		b.metrics.silent.Inc()
 		b.note(p, record.Offset, nil)
 		return
+	}
+	if decided.RejectCode == "" {
+		decided.RejectCode = b.accounts.refusal(payee.Ispb, payee.Branch, payee.Number)
 	}
 	r := newResponse(request, decided, b.seals)
 	// From the time of the request, so that a backlog after a restart is not delayed again.

@@ -18,6 +18,7 @@ type Config struct {
 	HTTP            web.Config
 	Access          AccessConfig
 	Bank            ResponseConfig
+	Accounts        AccountsConfig
 	Profiles        ProfilesConfig
 	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" range:"1s to 5m" help:"longest time from SIGTERM to the exit"`
 }
@@ -46,7 +47,7 @@ type ProfilesConfig struct {
 func (c *Config) Validate() error {
 	_, profilesErr := c.Profiles.catalog()
 	_, crashErr := parseCrash(c.Bank.CrashAt, nil)
-	return errors.Join(c.Access.Validate(c.HTTP.Loopback()), profilesErr, crashErr)
+	return errors.Join(c.Access.Validate(c.HTTP.Loopback()), c.Accounts.Validate(), profilesErr, crashErr)
 }
 
 func (c ProfilesConfig) catalog() (*decision.Catalog, error) {

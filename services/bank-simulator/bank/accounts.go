@@ -1,0 +1,153 @@
+package bank
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// AccountsConfig says whom the banks ask for the states of their accounts.
+type AccountsConfig struct {
+	URL     string `env:"SIMULATOR_API_URL" help:"address of the front door, which each bank asks once a second for the states of its accounts, such as http://127.0.0.1:8080; empty: all accounts are open"`
+	KeysDir string `env:"SIMULATOR_API_KEYS_DIR" help:"folder with the key of each bank in a file named by its ISPB, as bootstrap writes it; read once a second, other files are left alone"`
+}
+
+// Validate names the variable that is wrong.
+func (c AccountsConfig) Validate() error {
+	if (c.URL == "") != (c.KeysDir == "") {
+		return fmt.Errorf("SIMULATOR_API_URL is %q and SIMULATOR_API_KEYS_DIR %q: give both or none", c.URL, c.KeysDir)
+	}
+	if _, err := client.New(cmp.Or(c.URL, client.DefaultURL), ""); err != nil {
+		return fmt.Errorf("SIMULATOR_API_URL: %w", err)
+	}
+	return nil
+}
+
+const (
+	askInterval = time.Second
+	askTimeout  = 2 * time.Second
+)
+
+// accounts are those accounts of the banks that are not open. The banks follow their acts at the
+// front door: the simulator has no access to the ledger. While the front door is away the banks
+// go by what they have read.
+type accounts struct {
+	config  AccountsConfig
+	log     *zap.Logger
+	banks   map[string]*bankAccounts // by the name of the key's file
+	states  sync.Map                 // client.Account → the code of the reason why nothing is taken in
+	read    chan struct{}            // closed once all that was there has been read
+	failing string
+}
+
+// bankAccounts is where a bank is in the history of its acts.
+type bankAccounts struct {
+	key, cursor string
+	api         *client.Client
+}
+
+func newAccounts(config AccountsConfig, log *zap.Logger) *accounts {
+	a := &accounts{config: config, log: log, banks: map[string]*bankAccounts{}, read: make(chan struct{})}
+	if config.URL == "" {
+		close(a.read)
+	}
+	return a
+}
+
+// refusal returns why a bank takes nothing in for an account, or "".
+func (a *accounts) refusal(ispb, branch, number string) string {
+	code, _ := a.states.Load(client.Account{ISPB: ispb, Branch: branch, Number: number})
+	text, _ := code.(string)
+	return text
+}
+
+// follow reads the acts of all banks until ctx ends.
+func (a *accounts) follow(ctx context.Context) {
+	if a.config.URL == "" {
+		return
+	}
+	for first := true; ctx.Err() == nil; {
+		err := a.readAll(ctx)
+		if err == nil && first {
+			close(a.read)
+			first = false
+		}
+		if said := fmt.Sprint(err); said != a.failing && ctx.Err() == nil {
+			a.failing = said
+			a.log.Info("asked for the states of accounts", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(askInterval):
+		}
+	}
+}
+
+func (a *accounts) readAll(ctx context.Context) error {
+	files, err := os.ReadDir(a.config.KeysDir)
+	if err != nil {
+		return fmt.Errorf("SIMULATOR_API_KEYS_DIR: %w", err)
+	}
+	var failed error
+	for _, file := range files {
+		if _, err := pix.ParseISPB(file.Name()); err == nil {
+			failed = cmp.Or(failed, a.readBank(ctx, file.Name()))
+		}
+	}
+	return failed
+}
+
+// readBank takes in what a bank has done since the last time.
+func (a *accounts) readBank(ctx context.Context, ispb string) error {
+	b := a.banks[ispb]
+	if b == nil {
+		b = &bankAccounts{}
+		a.banks[ispb] = b
+	}
+	key, err := client.ReadKey(filepath.Join(a.config.KeysDir, ispb))
+	if err != nil {
+		return err
+	}
+	if key != b.key {
+		if b.api, err = client.New(a.config.URL, key); err != nil {
+			return err
+		}
+		b.key, b.api.Timeout, b.api.RetryFor = key, askTimeout, 0
+	}
+	for page, err := range b.api.Acts(ctx, ispb, b.cursor) {
+		if client.NotFound(err) { // it has not joined yet
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s asks for its acts: %w", ispb, err)
+		}
+		for _, act := range page.Acts {
+			if act.Account != nil {
+				a.apply(*act.Account, act.Act)
+			}
+		}
+		b.cursor = page.NextCursor
+	}
+	return nil
+}
+
+// apply takes in an act. Of acts on one account the last one counts.
+func (a *accounts) apply(account client.Account, act string) {
+	switch act {
+	case client.Block:
+		a.states.Store(account, pix.ReasonPayeeBlocked.String())
+	case client.Close:
+		a.states.Store(account, pix.ReasonPayeeClosed.String())
+	case client.Reopen:
+		a.states.Delete(account)
+	}
+}

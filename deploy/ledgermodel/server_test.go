@@ -106,6 +106,7 @@ type trial struct {
 	held       []tb.Uint128  // to be posted or voided
 	orders     uint64        // that were held
 	operations []*operation
+	balances   map[tb.Uint128]map[uint64]tb.AccountBalance // by account and timestamp
 }
 
 // operation is a request with the server's answer.
@@ -484,6 +485,9 @@ func (tr *trial) replay(model *Ledger) (*Ledger, error) {
 		}
 		writes = append(writes, o)
 	}
+	if err := tr.readBalances(); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(writes, func(a, b *operation) int { return int(int64(a.timestamp - b.timestamp)) })
 	for i := range writes[1:] {
 		if writes[i+1].ended < writes[i].began {
@@ -519,6 +523,34 @@ func (tr *trial) replay(model *Ledger) (*Ledger, error) {
 	return model, nil
 }
 
+// readBalances asks for the balances after each transfer so far, of the accounts that keep them. They
+// show how much money of expired holds the server had returned by then.
+func (tr *trial) readBalances() error {
+	tr.balances = map[tb.Uint128]map[uint64]tb.AccountBalance{}
+	for n := uint64(1); n < 30; n++ {
+		found, err := tr.clients[0].GetAccountBalances(tb.AccountFilter{AccountID: tr.id(n), Limit: EventsMax, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()})
+		if err != nil {
+			return err
+		}
+		of := map[uint64]tb.AccountBalance{}
+		for _, balance := range found {
+			of[balance.Timestamp] = balance
+		}
+		tr.balances[tr.id(n)] = of
+	}
+	return nil
+}
+
+// agrees reports whether the balances after each transfer of the model from a place on are the server's.
+func (tr *trial) agrees(model *Ledger, from int) bool {
+	same := func(account tb.Uint128, after *tb.AccountBalance) bool {
+		return after == nil || *after == tr.balances[account][after.Timestamp]
+	}
+	return !slices.ContainsFunc(model.transfers[from:], func(t transfer) bool {
+		return !same(t.DebitAccountID, t.debitAfter) || !same(t.CreditAccountID, t.creditAfter)
+	})
+}
+
 // answers returns the model after a request that it answers as the server did, with the money of
 // none, some or all holds returned that have expired; nil if it answers otherwise.
 func (tr *trial) answers(model *Ledger, o *operation) *Ledger {
@@ -528,7 +560,7 @@ func (tr *trial) answers(model *Ledger, o *operation) *Ledger {
 	}
 	for try := model; ; {
 		next := try.Clone()
-		if answer, _ := apply(next, o); reflect.DeepEqual(answer, o.answer) {
+		if answer, _ := apply(next, o); reflect.DeepEqual(answer, o.answer) && tr.agrees(next, len(try.transfers)) {
 			return next
 		}
 		if len(try.expiries) == 0 || try.expiries[0].at > until {

@@ -35,10 +35,10 @@ help: ## list every target
 demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove the books: make demo KAFKA=apache REPLICAS=3, or KAFKA=redpanda-like
 	@$(STACK) demo --kafka $(KAFKA) $(LOCKS) --replicas $(REPLICAS)
 
-# End-to-end tests mostly wait, so they begin first. The longest of the others run beside them, in
-# this order. make lint vets.
+# End-to-end tests and those of conform mostly wait, so they begin first. The longest of the others
+# run beside them, in this order. make lint vets.
 test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 5 minutes)
-	go test -timeout 20m -vet=off -p 3 ./loadtest/e2e ./loadtest/simulation ./services/producer ./services/clearing-engine/engine ./deploy/bootstrap $(PACKAGES)
+	go test -timeout 20m -vet=off -p 4 ./loadtest/e2e ./loadtest/conform ./loadtest/simulation ./services/producer ./deploy/stack ./deploy/bootstrap ./services/clearing-engine/engine $(PACKAGES)
 
 # Only what depends on the broker: its groups, its death, its checks of batches, its rights.
 test-kafka: tigerbeetle ## run some end-to-end tests on a broker that behaves like Redpanda, and on Apache Kafka; the latter skipped, with the reason, without Java or Maven (about 5 minutes)

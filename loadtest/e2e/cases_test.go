@@ -4,7 +4,7 @@ import "testing"
 
 // Every case of the mix ends as it must, without faults and without excuses.
 func TestEveryCase(t *testing.T) {
-	s := start(t, 1)
+	s := plain.startFresh(t)
 	result := s.load(500, 3000, "--mix", "demo").wait()
 	if result.Dropped != 0 {
 		t.Errorf("%d sends were dropped", result.Dropped)

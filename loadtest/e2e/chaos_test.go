@@ -33,11 +33,6 @@ func TestZombieEngine(t *testing.T) {
 	}
 }
 
-// A transaction that nobody ends, and an engine that meets another log.
-func TestForeignLogAndHangingTransaction(t *testing.T) {
-	script(t, 200, 26*time.Second, "3s hanging-transaction, 13s topic-recreated")
-}
-
 func script(t *testing.T, rate float64, duration time.Duration, text string) *chaos.Result {
 	t.Helper()
 	plan, err := chaos.ParseScript(text, 1)

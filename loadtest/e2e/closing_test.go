@@ -22,7 +22,7 @@ import (
 // other and with the reserves, which the audit proves. A bank reads its own, and finds every
 // difference to its book once.
 func TestABankClosesItsDay(t *testing.T) {
-	s := start(t, 1)
+	s := plain.start(t)
 	s.load(100, 1000, "--mix", "demo").wait()
 	if verdict := s.audit(); verdict.Summary.Returned == 0 || len(verdict.Summary.Rejected) == 0 {
 		t.Errorf("no returns or no rejections: %+v", verdict.Summary)

@@ -45,7 +45,7 @@ func TestAForeignClientIsGeneratedAndPays(t *testing.T) {
 }
 
 func TestExamplesPayWaitAndReconcile(t *testing.T) {
-	s := start(t, 1)
+	s := plain.startFresh(t)
 	for _, c := range []struct {
 		name    string
 		command []string

@@ -20,7 +20,7 @@ import (
 // that a bomb asks for; and the audit accounts for all of it. The embedded broker takes them,
 // because it is told not to look. Apache Kafka takes the bomb only.
 func TestHostileBatches(t *testing.T) {
-	s := start(t, 2, func(c *stack.Config) { c.Env[stack.Broker] = []string{"BROKER_CHECK_BATCHES=false"} })
+	s := pair.start(t)
 	load := s.load(300, 2400)
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.KafkaAddress()))
 	s.must(err)

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -22,7 +21,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
@@ -72,62 +70,6 @@ func buildAndRun(m *testing.M) int {
 	}
 	binaries = folder
 	return m.Run()
-}
-
-// system is a running clearing house under test.
-type system struct {
-	*stack.Stack
-	t *testing.T
-}
-
-// start runs a fresh clearing house until the test ends, beside those of other tests. The logs of a failed test stay.
-// E2E_KAFKA chooses the broker, as stack.Config.Kafka does.
-func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
-	t.Helper()
-	t.Parallel()
-	folder, err := os.MkdirTemp("", "liquida-e2e-") //nolint:usetesting // the logs of a failed test must stay
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := stack.Config{
-		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "64MiB",
-		Kafka: os.Getenv("E2E_KAFKA"),
-		Env: map[string][]string{
-			stack.Engine: {
-				"ENGINE_DEADLINE=" + deadline.String(), "ENGINE_PENDING_TIMEOUT=" + pendingTimeout.String(),
-				// A stopping engine waits half of it for silent banks, and its partitions wait,
-				// too. It must be well below the deadline.
-				"SHUTDOWN_TIMEOUT=4s",
-			},
-			stack.Simulator: {"SIMULATOR_LATE_DELAY=" + lateDelay.String()},
-		},
-	}
-	for _, change := range change {
-		change(&config)
-	}
-	s, err := stack.Start(t.Context(), config)
-	if errors.Is(err, kafka.ErrMissing) {
-		_ = os.RemoveAll(folder)
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatalf("%v\n(logs in %s)", err, folder)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(context.Background()); err != nil {
-			t.Errorf("cannot stop in order: %v", err)
-		}
-		for _, crash := range s.Crashes() {
-			t.Errorf("%s ended unasked (%s):\n%s", crash.Name, crash.How, crash.Log)
-		}
-		if t.Failed() {
-			_ = os.RemoveAll(filepath.Join(folder, "data", "tigerbeetle")) // gigabytes
-			t.Logf("logs and topics are in %s", folder)
-			return
-		}
-		_ = os.RemoveAll(folder)
-	})
-	return &system{s, t}
 }
 
 // loadRun is a running load.

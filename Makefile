@@ -37,7 +37,7 @@ demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, the
 
 # End-to-end tests and those of conform mostly wait, so they begin first. The longest of the others
 # run beside them, in this order. make lint vets.
-test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 5 minutes)
+test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 4 minutes)
 	go test -timeout 20m -vet=off -p 4 ./loadtest/e2e ./loadtest/conform ./loadtest/simulation ./services/producer ./deploy/stack ./deploy/bootstrap ./services/clearing-engine/engine $(PACKAGES)
 
 # Only what depends on the broker: its groups, its death, its checks of batches, its rights.

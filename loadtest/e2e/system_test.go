@@ -38,7 +38,8 @@ const (
 )
 
 // stacksAtOnce is how many clearing houses run side by side, unless go test -parallel says another
-// number. A test mostly waits for a restart, a deadline or a timeout.
+// number. A test mostly waits for a restart, a deadline or a timeout. Go starts them from the last
+// file to the first, more or less: the longest are in the last files, so that none is left alone.
 const stacksAtOnce = 4
 
 // binaries is the folder of the programs, built once.

@@ -218,6 +218,15 @@ func fromTB(v tb.Uint128) uint128 {
 	return uint128{high: binary.LittleEndian.Uint64(bytes[8:]), low: binary.LittleEndian.Uint64(bytes[:8])}
 }
 
+// Sum adds amounts in 128 bits. No total of a ledger comes near to 2^128.
+func Sum(amounts ...tb.Uint128) tb.Uint128 {
+	var sum uint128
+	for _, amount := range amounts {
+		sum = sum.plus(fromTB(amount))
+	}
+	return sum.toTB()
+}
+
 // Less returns a - b in centavos. It subtracts in 128 bits: two banks that send a reserve to and
 // fro bring the totals of their accounts above 2^63-1, but never a balance. It panics if the
 // result does not fit.

@@ -125,6 +125,21 @@ func TestABalanceOfLargeTotals(t *testing.T) {
 	}
 }
 
+func TestSum(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := new(big.Int)
+		var amounts []tb.Uint128
+		for range rapid.IntRange(0, 5).Draw(t, "amounts") {
+			amount := uint128{high: rapid.Uint64Range(0, 1<<60).Draw(t, "high"), low: rapid.Uint64().Draw(t, "low")}
+			amounts = append(amounts, amount.toTB())
+			want.Add(want, bigOf(amount))
+		}
+		if got := bigOf(fromTB(Sum(amounts...))); got.Cmp(want) != 0 {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	})
+}
+
 func TestCentavos(t *testing.T) {
 	if got := Centavos(tb.ToUint128(1<<63 - 1)); got != 1<<63-1 {
 		t.Error(got)

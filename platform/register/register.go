@@ -181,12 +181,22 @@ func (r *Register) report(err error) {
 
 // Reach returns a state that holds the act of a ledger time. It asks at once, and waits until ctx ends.
 func (r *Register) Reach(ctx context.Context, timestamp uint64) (*State, error) {
+	return r.await(ctx, func(now *reading) bool { return now.state.ReadTo >= timestamp })
+}
+
+// Newer returns a state that was asked for after the call. It asks at once, and waits until ctx ends.
+func (r *Register) Newer(ctx context.Context) (*State, error) {
+	called := time.Now()
+	return r.await(ctx, func(now *reading) bool { return now.asked.After(called) })
+}
+
+func (r *Register) await(ctx context.Context, met func(*reading) bool) (*State, error) {
 	for {
 		r.mu.Lock()
 		newer := r.newer
 		r.mu.Unlock()
-		if state := r.current.Load().state; state.ReadTo >= timestamp {
-			return state, nil
+		if now := r.current.Load(); met(now) {
+			return now.state, nil
 		}
 		select {
 		case r.wake <- struct{}{}:

@@ -45,6 +45,7 @@ type Participant struct {
 	ISPB               pix.ISPB
 	JoinedAt           time.Time // by the ledger's clock
 	Suspended          bool
+	LiquidityCentavos  int64              // put in less taken out since bootstrap
 	PaymentCapCentavos int64              // 0: none
 	Outflow            [2]Cap             // by ledger.Window
 	Keys               []ledger.ActDigest // in use, in the order in which they were named
@@ -147,6 +148,10 @@ func (d *draft) apply(act ledger.Act, at time.Time) {
 		}
 	case ledger.Suspended, ledger.Resumed:
 		d.change(act.Bank).Suspended, d.Rules = act.Kind == ledger.Suspended, d.ReadTo
+	case ledger.LiquidityIn:
+		d.change(act.Bank).LiquidityCentavos += act.Centavos
+	case ledger.LiquidityOut:
+		d.change(act.Bank).LiquidityCentavos -= act.Centavos
 	case ledger.PaymentCapped:
 		d.change(act.Bank).PaymentCapCentavos, d.Rules = act.Centavos, d.ReadTo
 	case ledger.DayCapped, ledger.NightCapped:

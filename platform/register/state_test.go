@@ -22,7 +22,7 @@ func act(t *rapid.T) ledger.Act {
 		a.Account = pix.Account{ISPB: a.Bank, Branch: "0001", Number: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "account")}
 	case a.Kind.HasDigest():
 		a.Digest[0] = rapid.SampledFrom([]byte{1, 2, 3}).Draw(t, "digest")
-	case a.Kind.Caps():
+	case a.Kind.Caps(), a.Kind == ledger.LiquidityIn, a.Kind == ledger.LiquidityOut:
 		a.Centavos = rapid.Int64Range(0, 3).Draw(t, "cap")
 	}
 	return a
@@ -91,6 +91,18 @@ func TestTheLastActCounts(t *testing.T) {
 			}
 			if p == nil {
 				continue
+			}
+			liquidity := int64(0)
+			for _, a := range acts {
+				switch {
+				case a.Bank == psp && a.Kind == ledger.LiquidityIn:
+					liquidity += a.Centavos
+				case a.Bank == psp && a.Kind == ledger.LiquidityOut:
+					liquidity -= a.Centavos
+				}
+			}
+			if p.LiquidityCentavos != liquidity {
+				t.Fatalf("the liquidity of %s is %d, want %d", psp, p.LiquidityCentavos, liquidity)
 			}
 			if p.JoinedAt != time.Unix(0, int64(joined+1)).UTC() {
 				t.Fatalf("%s joined at %v with act %d", psp, p.JoinedAt, joined)

@@ -4,6 +4,7 @@ package monitor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/register"
+	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/services/producer/query"
 )
@@ -22,9 +25,11 @@ import (
 //
 // The audit checks the law that needs every customer's account: transit + customers = 0.
 type Balances struct {
-	client tigerbeetle.Client
-	now    func() time.Time
-	log    *zap.Logger
+	client   tigerbeetle.Client
+	register *register.Register
+	now      func() time.Time
+	log      *zap.Logger
+	funded   *sandbox.Population // nil until the marker was seen; it never changes
 
 	reserve, reserveFunded, reserveHeld, transit *prometheus.GaugeVec
 	difference, pendingDifference                *prometheus.GaugeVec
@@ -33,19 +38,20 @@ type Balances struct {
 }
 
 // NewBalances registers the metrics. now is the wall clock.
-func NewBalances(client tigerbeetle.Client, now func() time.Time, t *telemetry.Telemetry) *Balances {
+func NewBalances(client tigerbeetle.Client, follows *register.Register, now func() time.Time, t *telemetry.Telemetry) *Balances {
 	perBank := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"ispb"})
 	}
 	b := &Balances{
 		client:            client,
+		register:          follows,
 		now:               now,
 		log:               t.Log,
 		reserve:           perBank("pix_reserve_centavos", "A bank's reserve: posted credits minus debits."),
-		reserveFunded:     perBank("pix_reserve_funded_centavos", "What the bank's reserve was funded with."),
+		reserveFunded:     perBank("pix_reserve_funded_centavos", "What the bank's reserve was funded with: by bootstrap, and by liquidity put in less taken out."),
 		reserveHeld:       perBank("pix_reserve_held_centavos", "The part of a bank's reserve that payments under way hold."),
 		transit:           perBank("pix_transit_centavos", "A bank's transit account: posted credits minus debits."),
-		difference:        perBank("pix_books_difference_centavos", "The three-leg invariant: reserve + transit minus what both were funded with; not 0 is a breach."),
+		difference:        perBank("pix_books_difference_centavos", "The three-leg invariant: reserve + transit minus the bank's books; not 0 is a breach."),
 		pendingDifference: perBank("pix_books_pending_difference_centavos", "The same law over what is held; an expiry may show between two legs, so only one that stays is a breach."),
 		conservation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_conservation_difference_centavos",
 			Help: "All reserves plus issuance; not 0 means that central-bank money appeared or vanished."}),
@@ -65,7 +71,7 @@ func (b *Balances) Publish(ctx context.Context, every time.Duration) {
 	defer ticker.Stop()
 	read := make(chan error, 1)
 	for {
-		go func() { read <- b.read() }()
+		go func() { read <- b.read(ctx) }()
 		select {
 		case err := <-read:
 			if err != nil { // package query ends the process on the same error
@@ -82,50 +88,117 @@ func (b *Balances) Publish(ctx context.Context, every time.Duration) {
 	}
 }
 
-func (b *Balances) read() error {
-	markers, err := b.client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
-	if err != nil || len(markers) == 0 {
-		return err // not funded yet
-	}
-	population := query.PopulationOf(markers[0])
+// readsMax is how often balances are read again because the register has changed meanwhile.
+const readsMax = 3
 
-	// In one request: only then do the balances belong to one instant.
+// read publishes balances of one instant. A bank that has just joined and got money would look like
+// money that vanished: after a difference the register is read again, and if it says more, the
+// balances are.
+func (b *Balances) read(ctx context.Context) error {
+	state, _ := b.register.Current()
+	for reads := 1; ; reads++ {
+		if len(state.Participants()) == 0 {
+			return nil // bootstrap has not finished
+		}
+		money, err := b.lookUp(state)
+		if err != nil {
+			return err
+		}
+		if money.balanced() || reads == readsMax {
+			return b.publish(state, money)
+		}
+		newer, err := b.register.Newer(ctx)
+		if err != nil {
+			return err
+		}
+		if newer.ReadTo == state.ReadTo {
+			return b.publish(state, money)
+		}
+		state = newer
+	}
+}
+
+// money is what the accounts of banks hold at one instant.
+type money struct {
+	conservation int64 // all reserves plus issuance
+	banks        []bankMoney
+}
+
+type bankMoney struct {
+	reserve, transit    tb.Account
+	difference, pending int64 // of the laws
+}
+
+func (m *money) balanced() bool {
+	return m.conservation == 0 && !slices.ContainsFunc(m.banks, func(b bankMoney) bool { return b.difference != 0 })
+}
+
+// lookUp reads the accounts of all participants in one request: only then do the balances belong to
+// one instant. Totals only grow, so they are added and subtracted in 128 bits.
+func (b *Balances) lookUp(state *register.State) (*money, error) {
 	ids := []tb.Uint128{ledger.IssuanceAccount}
-	for i := range population.Banks {
-		ids = append(ids, ledger.ReserveAccount(population.Bank(i)), ledger.TransitAccount(population.Bank(i)))
+	for _, p := range state.Participants() {
+		ids = append(ids, ledger.ReserveAccount(p.ISPB), ledger.TransitAccount(p.ISPB), ledger.BooksAccount(p.ISPB))
 	}
 	started := time.Now()
 	found, err := b.client.LookupAccounts(ids)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b.readSeconds.Observe(time.Since(started).Seconds())
 	byID := make(map[tb.Uint128]tb.Account, len(found))
 	for _, account := range found {
 		byID[account.ID] = account
 	}
-	conservation := query.Posted(byID[ledger.IssuanceAccount])
-	for i := range population.Banks {
-		psp := population.Bank(i)
-		reserve, transit := byID[ledger.ReserveAccount(psp)], byID[ledger.TransitAccount(psp)]
-		funded := int64(population.ReserveCentavos)
-		conservation += query.Posted(reserve)
+	m, issuance := &money{}, byID[ledger.IssuanceAccount]
+	credits, debits := issuance.CreditsPosted, issuance.DebitsPosted
+	for _, p := range state.Participants() {
+		one, books := bankMoney{reserve: byID[ledger.ReserveAccount(p.ISPB)], transit: byID[ledger.TransitAccount(p.ISPB)]}, byID[ledger.BooksAccount(p.ISPB)]
+		credits, debits = ledger.Sum(credits, one.reserve.CreditsPosted), ledger.Sum(debits, one.reserve.DebitsPosted)
+		one.difference = ledger.Less(ledger.Sum(one.reserve.CreditsPosted, one.transit.CreditsPosted, books.DebitsPosted),
+			ledger.Sum(one.reserve.DebitsPosted, one.transit.DebitsPosted, books.CreditsPosted))
+		one.pending = ledger.Less(ledger.Sum(one.reserve.CreditsPending, one.transit.CreditsPending), ledger.Sum(one.reserve.DebitsPending, one.transit.DebitsPending))
+		m.banks = append(m.banks, one)
+	}
+	m.conservation = ledger.Less(credits, debits)
+	return m, nil
+}
+
+func (b *Balances) publish(state *register.State, m *money) error {
+	population, err := b.population()
+	if err != nil {
+		return err
+	}
+	for i, p := range state.Participants() {
+		one, funded := &m.banks[i], p.LiquidityCentavos
+		if _, first := population.BankNumber(p.ISPB); first {
+			funded += int64(population.ReserveCentavos)
+		}
 		for gauge, centavos := range map[*prometheus.GaugeVec]int64{
-			b.reserve:           query.Posted(reserve),
+			b.reserve:           query.Posted(one.reserve),
 			b.reserveFunded:     funded,
-			b.reserveHeld:       ledger.Centavos(reserve.DebitsPending),
-			b.transit:           query.Posted(transit),
-			b.difference:        query.Posted(reserve) + query.Posted(transit) - (funded - int64(population.DepositsOf(i))),
-			b.pendingDifference: pending(reserve) + pending(transit),
+			b.reserveHeld:       ledger.Centavos(one.reserve.DebitsPending),
+			b.transit:           query.Posted(one.transit),
+			b.difference:        one.difference,
+			b.pendingDifference: one.pending,
 		} {
-			gauge.WithLabelValues(string(psp)).Set(float64(centavos))
+			gauge.WithLabelValues(string(p.ISPB)).Set(float64(centavos))
 		}
 	}
-	b.conservation.Set(float64(conservation))
+	b.conservation.Set(float64(m.conservation))
 	b.readAt.Set(float64(b.now().UnixNano()) / 1e9)
 	return nil
 }
 
-func pending(a tb.Account) int64 {
-	return ledger.Less(a.CreditsPending, a.DebitsPending)
+// population returns what bootstrap funded.
+func (b *Balances) population() (sandbox.Population, error) {
+	if b.funded == nil {
+		markers, err := b.client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
+		if err != nil || len(markers) == 0 {
+			return sandbox.Population{}, err
+		}
+		population := query.PopulationOf(markers[0])
+		b.funded = &population
+	}
+	return *b.funded, nil
 }

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ledger"
+)
+
+var sample = regexp.MustCompile(`(?m)^pix_(\w+)_centavos(?:\{ispb="(\w+)"\})? (\S+)$`)
+
+// books returns the metrics of money in centavos, by name and bank.
+func (p *program) books(t *testing.T) map[string]int64 {
+	t.Helper()
+	found := map[string]int64{}
+	for _, match := range sample.FindAllStringSubmatch(p.metrics(), -1) {
+		value, err := strconv.ParseFloat(match[3], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[strings.TrimSuffix(match[1]+" "+match[2], " ")] = int64(value)
+	}
+	return found
+}
+
+// Banks join, and money comes and goes: the laws hold at every reading, without a restart. Money
+// without an act is seen at once.
+func TestLawsOfMoneyWhileItComesAndGoes(t *testing.T) {
+	t.Parallel()
+	l := startLedger(t)
+	client := connect(t, l)
+	openRegister(t, client)
+	p := startProgram(t, startBroker(t), l, "BOOKS_INTERVAL=200ms")
+	p.AwaitNeed("register", false)
+	holds := func() (map[string]int64, bool) {
+		t.Helper()
+		books := p.books(t)
+		for name, centavos := range books {
+			if strings.Contains(name, "difference") && centavos != 0 {
+				t.Errorf("%s is %d", name, centavos)
+				return books, false
+			}
+		}
+		return books, true
+	}
+	first := newBank(t, p)
+	for i := range 3 {
+		bank := newBank(t, p).ISPB
+		p.onParticipant(t, bank, "out", `{"act": "liquidity-out", "amount_centavos": 7}`)
+		want := map[string]int64{"reserve": 99_993, "transit": -50_000, "reserve_funded": 99_993, "books_difference": 0}
+		kit.Await(t, "the books of a new bank", func() (bool, string) {
+			books, ok := holds()
+			for name, centavos := range want {
+				if got, known := books[name+" "+string(bank)]; !known || got != centavos {
+					return !ok, fmt.Sprintf("bank %d: %v", i, books)
+				}
+			}
+			return true, ""
+		})
+	}
+
+	results, err := client.CreateTransfers([]tb.Transfer{{
+		ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount, CreditAccountID: ledger.ReserveAccount(first.ISPB),
+		Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: uint16(ledger.LiquidityIn),
+	}})
+	if err != nil || len(results) > 0 {
+		t.Fatal(results, err)
+	}
+	kit.Await(t, "money without an act", func() (bool, string) {
+		books := p.books(t)
+		return books["books_difference "+string(first.ISPB)] == 1 && books["conservation_difference"] == 0, fmt.Sprint(books)
+	})
+}

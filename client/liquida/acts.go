@@ -59,7 +59,7 @@ func participantCommand(o *options) *cobra.Command {
   liquida participant suspend 10000006`,
 	}
 	plain := func(act, short, long string) *cobra.Command {
-		return o.onParticipant(act+" ISPB", 1, short, long, func(arguments []string) (client.ParticipantAct, error) {
+		return o.onParticipant(act+" ISPB", 1, short, long, func([]string) (client.ParticipantAct, error) {
 			return client.ParticipantAct{Act: act}, nil
 		})
 	}

@@ -78,6 +78,7 @@ func TestActs(t *testing.T) {
 	}
 	centralBank("acts").Is(t, exitDone, "opening", "suspend", "by central-bank", "deposit", opened+"  BRL 250.00")
 	two("acts", "10000001").Is(t, exitNot, "403")
+	s.audit()
 	began := time.Now()
 	one("acts", "10000001", "--for", "2s").Is(t, exitDone, "block")
 	if time.Since(began) < 2*time.Second {

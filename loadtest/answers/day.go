@@ -200,7 +200,7 @@ func (j *Judge) concludeDays(client tigerbeetle.Client) error {
 		if err != nil || len(found) == 0 {
 			return fmt.Errorf("the ledger does not say what the reserve of %s is: %w", bank, err)
 		}
-		if reserve := ledger.Centavos(found[0].CreditsPosted) - ledger.Centavos(found[0].DebitsPosted); reserve != balance {
+		if reserve := ledger.Less(found[0].CreditsPosted, found[0].DebitsPosted); reserve != balance {
 			j.contradict("statements of "+string(bank), "the last one does not close with the reserve", fmt.Sprint(reserve), fmt.Sprint(balance))
 		}
 	}

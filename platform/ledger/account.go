@@ -7,6 +7,7 @@ package ledger
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
 
@@ -227,21 +228,25 @@ func Sum(amounts ...tb.Uint128) tb.Uint128 {
 	return sum.toTB()
 }
 
-// Less returns a - b in centavos. It subtracts in 128 bits: two banks that send a reserve to and
-// fro bring the totals of their accounts above 2^63-1, but never a balance. It panics if the
-// result does not fit.
+// Less returns a - b in centavos. It subtracts in 128 bits, because totals only grow: two banks that
+// send a reserve to and fro bring them above 2^63-1. A result that does not fit becomes the nearest
+// one that does: a bank can bring the balances of its own accounts there, with ten thousand of the
+// largest deposits, and nobody else's service may end because of it.
 func Less(a, b tb.Uint128) int64 {
 	minuend, subtrahend := fromTB(a), fromTB(b)
 	low, borrow := bits.Sub64(minuend.low, subtrahend.low, 0)
-	high, _ := bits.Sub64(minuend.high, subtrahend.high, borrow)
-	if result := int64(low); int64(high) == result>>63 { // the high half only repeats the sign
+	high, below := bits.Sub64(minuend.high, subtrahend.high, borrow)
+	switch result := int64(low); {
+	case below == 0 && high == 0 && result >= 0, below == 1 && high == math.MaxUint64 && result < 0:
 		return result
+	case below == 1:
+		return math.MinInt64
 	}
-	panic(fmt.Sprintf("%s less %s does not fit 64 bits", a, b))
+	return math.MaxInt64
 }
 
-// Centavos returns a TigerBeetle amount as a signed integer count of centavos. It panics
-// above 2^63-1: no single amount and no balance can reach it. A total can: see Less.
+// Centavos returns the amount of a transfer as a signed integer count of centavos. It panics
+// above 2^63-1: no single amount can reach it. Totals and balances can: see Less.
 func Centavos(amount tb.Uint128) int64 {
 	v := fromTB(amount)
 	if v.high != 0 || v.low > 1<<63-1 {

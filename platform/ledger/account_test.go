@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"math"
 	"math/big"
 	"strings"
 	"testing"
@@ -113,15 +114,13 @@ func TestABalanceOfLargeTotals(t *testing.T) {
 			t.Fatalf("%v less %v is %d, and %d the other way; want %d", larger, total, up, down, balance)
 		}
 	})
-	for _, large := range []uint128{{low: 1 << 63}, {high: 1}, {high: 1 << 63}, {high: 1<<64 - 1}} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%v is taken for a balance", large)
-				}
-			}()
-			Less(large.toTB(), tb.Uint128{})
-		}()
+	for _, large := range []uint128{{low: 1 << 63}, {low: 1<<64 - 1}, {high: 1}, {high: 1 << 63}, {high: 1<<64 - 1}, {high: 1<<64 - 1, low: 1<<64 - 1}} {
+		if up, down := Less(large.toTB(), tb.Uint128{}), Less(tb.Uint128{}, large.toTB()); up != math.MaxInt64 || down != math.MinInt64 {
+			t.Errorf("%v is %d, and %d the other way", large, up, down)
+		}
+	}
+	if least := Less(tb.Uint128{}, tb.ToUint128(1<<63)); least != math.MinInt64 {
+		t.Error(least)
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -63,6 +65,28 @@ func TestLawsOfMoneyWhileItComesAndGoes(t *testing.T) {
 			}
 			return true, ""
 		})
+	}
+
+	// A bank deposits more than 64 bits hold. Its front door stays up, and the laws stay exact.
+	rich := newBank(t, p)
+	for i := range 3 {
+		chain := ledger.AppendAct(nil, string(rich.ISPB), fmt.Sprintf("huge-%d", i), ledger.Act{Kind: ledger.Deposit, Bank: rich.ISPB, Account: rich, Centavos: ledger.ActCentavosMax})
+		for i := range chain {
+			chain[i].Amount = tb.ToUint128(1 << 62) // as four thousand deposits
+		}
+		if results, err := client.CreateTransfers(chain); err != nil || len(results) > 0 {
+			t.Fatal(results, err)
+		}
+	}
+	kit.Await(t, "huge balances", func() (bool, string) {
+		books, ok := holds()
+		return !ok || books["transit "+string(rich.ISPB)] == math.MinInt64, fmt.Sprint(books)
+	})
+	if got := p.call("GET", "/v1/participants/"+string(rich.ISPB), ""); got.code != http.StatusOK || !strings.Contains(got.text, `"difference_centavos":0`) {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+	if got := p.call("GET", accountPath(rich), ""); got.code != http.StatusOK || !strings.Contains(got.text, `"posted_centavos":9223372036854775807`) {
+		t.Errorf("%d %s", got.code, got.text)
 	}
 
 	results, err := client.CreateTransfers([]tb.Transfer{{

@@ -155,8 +155,7 @@ func (b *Balances) lookUp(state *register.State) (*money, error) {
 	for _, p := range state.Participants() {
 		one, books := bankMoney{reserve: byID[ledger.ReserveAccount(p.ISPB)], transit: byID[ledger.TransitAccount(p.ISPB)]}, byID[ledger.BooksAccount(p.ISPB)]
 		credits, debits = ledger.Sum(credits, one.reserve.CreditsPosted), ledger.Sum(debits, one.reserve.DebitsPosted)
-		one.difference = ledger.Less(ledger.Sum(one.reserve.CreditsPosted, one.transit.CreditsPosted, books.DebitsPosted),
-			ledger.Sum(one.reserve.DebitsPosted, one.transit.DebitsPosted, books.CreditsPosted))
+		one.difference = query.Difference(one.reserve, one.transit, books)
 		one.pending = ledger.Less(ledger.Sum(one.reserve.CreditsPending, one.transit.CreditsPending), ledger.Sum(one.reserve.DebitsPending, one.transit.DebitsPending))
 		m.banks = append(m.banks, one)
 	}
@@ -177,7 +176,7 @@ func (b *Balances) publish(state *register.State, m *money) error {
 		for gauge, centavos := range map[*prometheus.GaugeVec]int64{
 			b.reserve:           query.Posted(one.reserve),
 			b.reserveFunded:     funded,
-			b.reserveHeld:       ledger.Centavos(one.reserve.DebitsPending),
+			b.reserveHeld:       ledger.Less(one.reserve.DebitsPending, tb.Uint128{}),
 			b.transit:           query.Posted(one.transit),
 			b.difference:        one.difference,
 			b.pendingDifference: one.pending,

@@ -31,13 +31,23 @@ type Balance struct {
 }
 
 func balanceOf(a tb.Account) Balance {
-	held := ledger.Centavos(a.DebitsPending)
-	return Balance{PostedCentavos: Posted(a), PendingOutCentavos: held, PendingInCentavos: ledger.Centavos(a.CreditsPending), AvailableCentavos: Posted(a) - held}
+	none := tb.Uint128{}
+	return Balance{
+		PostedCentavos: Posted(a), PendingOutCentavos: ledger.Less(a.DebitsPending, none), PendingInCentavos: ledger.Less(a.CreditsPending, none),
+		AvailableCentavos: ledger.Less(a.CreditsPosted, ledger.Sum(a.DebitsPosted, a.DebitsPending)),
+	}
 }
 
 // Posted returns the posted credits less the posted debits of an account, in centavos.
 func Posted(a tb.Account) int64 {
 	return ledger.Less(a.CreditsPosted, a.DebitsPosted)
+}
+
+// Difference returns what a bank's reserve and transit hold together, less what its books say. It
+// is exact whatever the balances are.
+func Difference(reserve, transit, books tb.Account) int64 {
+	return ledger.Less(ledger.Sum(reserve.CreditsPosted, transit.CreditsPosted, books.DebitsPosted),
+		ledger.Sum(reserve.DebitsPosted, transit.DebitsPosted, books.CreditsPosted))
 }
 
 // Account serves GET /v1/accounts/{ispb}/{branch}/{number}.

@@ -172,7 +172,7 @@ func participantOf(psp pix.ISPB, accounts map[tb.Uint128]tb.Account, registered 
 	one := Participant{ISPB: string(psp), State: "unregistered", Reserve: balanceOf(reserve), Transit: balanceOf(transit)}
 	if books, there := accounts[ledger.BooksAccount(psp)]; there {
 		law := ThreeLegs{BooksCentavos: Posted(books)}
-		law.DifferenceCentavos = Posted(reserve) + Posted(transit) - law.BooksCentavos
+		law.DifferenceCentavos = Difference(reserve, transit, books)
 		law.Holds = law.DifferenceCentavos == 0
 		one.Books = &law
 	}

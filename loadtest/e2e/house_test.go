@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/stack"
@@ -44,7 +47,7 @@ var (
 	pair = &kind{engines: 2, change: []func(*stack.Config){func(c *stack.Config) { c.Env[stack.Broker] = []string{"BROKER_CHECK_BATCHES=false"} }}}
 )
 
-// idleMax bounds the houses that wait for their next test: each has more than 2 GiB of memory.
+// idleMax bounds the houses that wait for their next test.
 const idleMax = 1
 
 var kinds struct {
@@ -52,11 +55,18 @@ var kinds struct {
 	idle int // houses
 }
 
+// readyMax bounds the start of a process. Where memory is short, a ledger server takes a minute and more.
+const readyMax = 5 * time.Minute
+
+// servers are permits for ledger servers: each takes more than 2 GiB of memory.
+var servers = semaphore.NewWeighted(stacksAtOnce + idleMax)
+
 // house is a running clearing house, with the folder of its data and logs.
 type house struct {
 	*stack.Stack
-	folder string
-	seen   int // of its crashes
+	folder  string
+	servers int64
+	seen    int // of its crashes
 }
 
 // start is like the function, but the clearing house may have served other tests of this kind.
@@ -112,7 +122,7 @@ func begin(t *testing.T, engines int, change ...func(*stack.Config)) *house {
 	}
 	config := stack.Config{
 		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "64MiB",
-		Kafka: os.Getenv("E2E_KAFKA"),
+		Kafka: os.Getenv("E2E_KAFKA"), ReadyWithin: readyMax,
 		Env: map[string][]string{
 			stack.Engine: {
 				"ENGINE_DEADLINE=" + deadline.String(), "ENGINE_PENDING_TIMEOUT=" + pendingTimeout.String(),
@@ -126,7 +136,14 @@ func begin(t *testing.T, engines int, change ...func(*stack.Config)) *house {
 	for _, change := range change {
 		change(&config)
 	}
-	s, err := stack.Start(t.Context(), config)
+	h := &house{folder: folder, servers: int64(max(1, config.Replicas))}
+	if err := servers.Acquire(t.Context(), h.servers); err != nil {
+		t.Fatal(err)
+	}
+	h.Stack, err = stack.Start(t.Context(), config)
+	if err != nil {
+		servers.Release(h.servers)
+	}
 	if errors.Is(err, kafka.ErrMissing) {
 		_ = os.RemoveAll(folder)
 		t.Skip(err)
@@ -134,7 +151,7 @@ func begin(t *testing.T, engines int, change ...func(*stack.Config)) *house {
 	if err != nil {
 		t.Fatalf("%v\n(logs in %s)", err, folder)
 	}
-	return &house{Stack: s, folder: folder}
+	return h
 }
 
 // tell fails the test if a process ended unasked.
@@ -148,6 +165,7 @@ func (h *house) tell(t *testing.T) {
 
 // end stops the clearing house.
 func (h *house) end(t *testing.T) {
+	defer servers.Release(h.servers)
 	if err := h.Stop(context.Background()); err != nil {
 		t.Errorf("cannot stop in order: %v", err)
 	}

@@ -55,6 +55,10 @@ func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.Pl
 		t.Fatal(err)
 	}
 	defer live.Close()
+	if err := servers.Acquire(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	defer servers.Release(1)
 	r, err := chaos.Run(t.Context(), chaos.Config{
 		Dir: folder, BinDir: binaries, Kafka: os.Getenv("E2E_KAFKA"), Engines: 2, Population: population,
 		Seed: 1, Rate: rate, Duration: duration, MixName: "demo", Plan: plan, Deadline: 12 * time.Second, Live: live,

@@ -18,6 +18,10 @@ const (
 	PaymentCap   = "payment-cap"
 	DayCap       = "day-cap"
 	NightCap     = "night-cap"
+	NameKey      = "name-key" // and RevokeKey: a participant does them, too, on itself
+	RevokeKey    = "revoke-key"
+	NameSeal     = "name-seal"
+	RevokeSeal   = "revoke-seal"
 
 	Open     = "open"
 	Block    = "block"
@@ -33,6 +37,7 @@ type ParticipantAct struct {
 	AmountCentavos int64  `json:"amount_centavos,omitempty"` // of LiquidityIn and LiquidityOut
 	CapCentavos    *int64 `json:"cap_centavos,omitempty"`    // of caps; 0 lifts the cap
 	WindowSeconds  int    `json:"window_seconds,omitempty"`  // of DayCap and NightCap, unless the cap is lifted
+	Digest         string `json:"digest,omitempty"`          // of a key or a seal: the first 48 hexadecimal digits of its SHA-256
 }
 
 // AccountAct is an act on a customer's account.
@@ -52,6 +57,7 @@ type Act struct {
 	AmountCentavos int64     `json:"amount_centavos,omitempty"`
 	CapCentavos    *int64    `json:"cap_centavos,omitempty"`
 	WindowSeconds  int       `json:"window_seconds,omitempty"`
+	Digest         string    `json:"digest,omitempty"`
 }
 
 // ParticipantActDone is an act that was done, and the participant as it is now.

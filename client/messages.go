@@ -161,9 +161,17 @@ type Participant struct {
 	State              string       `json:"state"` // active, suspended, or unregistered
 	PaymentCapCentavos int64        `json:"payment_cap_centavos,omitempty"`
 	OutflowCaps        []OutflowCap `json:"outflow_caps,omitempty"`
+	Keys               []string     `json:"keys,omitempty"` // digests of the keys in use
+	Seals              []Seal       `json:"seals,omitempty"`
 	Reserve            Balance      `json:"reserve"`
 	Transit            Balance      `json:"transit"`
 	ThreeLegs          *ThreeLegs   `json:"three_leg_invariant,omitempty"` // nil if the bank has no books account
+}
+
+// Seal is the fingerprint of a secret with which a bank seals its responses.
+type Seal struct {
+	Digest  string `json:"digest"`
+	Revoked bool   `json:"revoked"`
 }
 
 // OutflowCap is a cap on what a bank may pay to other banks within a window.

@@ -59,7 +59,7 @@ func run(ctx context.Context, arguments []string) int {
 		return useCertificates(o.api, certificates)
 	}
 	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), watchCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o), participantsCommand(o),
-		participantCommand(o), accountCommand(o), actsCommand(o))
+		participantCommand(o), keyCommand(o), sealCommand(o), accountCommand(o), actsCommand(o))
 	root.SetArgs(arguments)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {

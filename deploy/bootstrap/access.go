@@ -18,12 +18,15 @@ import (
 // ours are random.
 const iterations = 4096
 
-// ensureAccess creates the users of stream.Accesses with the passwords in their files, and gives
-// each exactly the ACLs that the table says.
-func ensureAccess(ctx context.Context, client *kgo.Client, config *Config) error {
+// participantsFolder holds, in the folder of passwords, those of the banks' own users.
+const participantsFolder = "participants"
+
+// ensureUsers creates users with the passwords in their files in a folder, and gives each exactly
+// its ACLs.
+func ensureUsers(ctx context.Context, client *kgo.Client, config *Config, folder string, accesses []stream.Access) error {
 	var users []kadm.UpsertSCRAM
-	for _, access := range stream.Accesses {
-		file := keys.PasswordFile(config.PasswordsDir, access.User)
+	for _, access := range accesses {
+		file := keys.PasswordFile(folder, access.User)
 		err := keys.MakePassword(file)
 		password := ""
 		if err == nil {
@@ -43,7 +46,7 @@ func ensureAccess(ctx context.Context, client *kgo.Client, config *Config) error
 			return err
 		}
 	}
-	for _, access := range stream.Accesses {
+	for _, access := range accesses {
 		if err := ensureRights(ctx, client, config, access); err != nil {
 			return err
 		}

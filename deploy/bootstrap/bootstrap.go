@@ -28,10 +28,10 @@ type Config struct {
 	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" range:"1 to 9" help:"replicas of every partition; at most the number of brokers; Redpanda takes odd numbers only"`
 	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" range:"5m to 720h" help:"retention of the two authorization topics; the others keep everything"` // a response must outlive the payment that waits for it
 	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"accounts or transfers in one request to the ledger; at most the server's own limit (253 for a server started with --development)"`
-	PasswordsDir       string        `env:"KAFKA_PASSWORDS_DIR" help:"folder of the passwords of Kafka's users, in USER/password: missing ones are made, readable for their owner only, and users and their ACLs are created; empty: none, for a Kafka that is not secured"`
+	PasswordsDir       string        `env:"KAFKA_PASSWORDS_DIR" help:"folder of the passwords of Kafka's users, in USER/password: missing ones are made, readable for their owner only, and users and their ACLs are created; those of banks that answer for themselves are in participants/USER; empty: none, for a Kafka that is not secured"`
 	WriterBytesMax     int64         `env:"KAFKA_WRITER_BYTES_PER_SECOND_MAX" envDefault:"10485760" help:"quota of each user of KAFKA_PASSWORDS_DIR that is a program of banks, in bytes that it writes a second to each broker; a broker that knows quotas slows it down to that; 10 MiB are some 50,000 orders; 65536 to 1073741824; 0: no quota"`
-	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the HTTP API: missing ones are made, readable for their owner only; empty: none"`
-	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digests of the keys in CLIENT_KEYS_DIR, by which the producer knows them; needed with it"`
+	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the HTTP API: missing ones are made, readable for their owner only, and those of participants are named in the register; empty: none"`
+	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digest of the central bank's key in CLIENT_KEYS_DIR, by which producer and bank simulator know it; needed with it"`
 	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"file for the secrets with which banks seal their responses, for engines and bank simulator: missing ones are made, readable for their owner only; empty: none"`
 	LogGivenUp         int           `env:"PAYMENTS_LOG_GIVEN_UP" envDefault:"0" range:"0 to 63" help:"number of the log of pix.payments that is lost for good, as engines and bootstrap name it: then they take the topic as it is, or create it anew; 0: none, so a topic that the ledger knows is never created again"`
 	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" range:"1s to 1h" help:"how long to wait for Kafka, and for each result of the ledger"`
@@ -105,7 +105,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	}
 	p, since := config.Population, "now"
 	if config.ClientKeysDir != "" {
-		if err := keys.Make(config.ClientKeysDir, config.DigestsFile, holders(p)); err != nil {
+		if err := keys.Make(config.ClientKeysDir, config.DigestsFile, banks(p)); err != nil {
 			return fmt.Errorf("cannot make the keys of CLIENT_KEYS_DIR and HTTP_KEYS_FILE: %w", err)
 		}
 		say("keys for %d PSPs and the central bank are in %s", p.Banks, config.ClientKeysDir)
@@ -125,17 +125,11 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 			return fmt.Errorf("cannot make the secrets of ANSWER_KEYS_FILE: %w", err)
 		}
 	}
+	if err := chart.keepParticipants(ctx, say); err != nil {
+		return err
+	}
 	say("ready: %d PSPs with %s in reserve each and %d customers, funded %s", p.Banks, reais(p.ReserveCentavos), customerCount(p), since)
 	return nil
-}
-
-// holders returns everyone who gets a key.
-func holders(p sandbox.Population) []string {
-	all := []string{keys.CentralBank}
-	for _, bank := range banks(p) {
-		all = append(all, string(bank))
-	}
-	return all
 }
 
 func banks(p sandbox.Population) []pix.ISPB {

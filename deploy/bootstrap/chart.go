@@ -80,10 +80,15 @@ func (c *chart) keepsHistory(ctx context.Context) (bool, error) {
 	return err == nil && len(found) == 1 && found[0].AccountFlags().History, err
 }
 
-// Populate creates and funds all accounts with a client of an empty ledger, and writes the marker.
+// Populate creates and funds all accounts with a client of an empty ledger, writes the marker, and
+// names the keys and secrets that are there.
 // Run does it on the ledger of its configuration.
 func Populate(ctx context.Context, config *Config, client tigerbeetle.Client) error {
-	return (&chart{config, client}).populate(ctx, func(string, ...any) {})
+	c := &chart{config, client}
+	if err := c.populate(ctx, func(string, ...any) {}); err != nil {
+		return err
+	}
+	return c.nameSecrets(ctx)
 }
 
 // populate creates and funds all accounts, then writes the marker.

@@ -18,7 +18,7 @@ const quota = "producer_byte_rate"
 // ensureQuotas gives each foreign user its quota, or takes it away, and says what it did. A
 // broker without quotas of users is no failure: the clearing house works, and the engine has
 // limits of its own.
-func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config) (said string, err error) {
+func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config, accesses []stream.Access) (said string, err error) {
 	brokers, err := kadm.NewClient(client).ApiVersions(ctx)
 	if err != nil {
 		return "", &awayError{fmt.Errorf("asking for the requests that Kafka knows: %w", err)}
@@ -33,7 +33,7 @@ func ensureQuotas(ctx context.Context, client *kgo.Client, config *Config) (said
 	}
 	op := kadm.AlterClientQuotaOp{Key: quota, Value: float64(config.WriterBytesMax), Remove: config.WriterBytesMax == 0}
 	var entries []kadm.AlterClientQuotaEntry
-	for _, access := range stream.Accesses {
+	for _, access := range accesses {
 		if access.Foreign {
 			entries = append(entries, kadm.AlterClientQuotaEntry{
 				Entity: kadm.ClientQuotaEntity{{Type: "user", Name: &access.User}}, Ops: []kadm.AlterClientQuotaOp{op},

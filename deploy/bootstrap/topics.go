@@ -80,7 +80,7 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 		created += made
 		quotas := ""
 		if err == nil && config.PasswordsDir != "" {
-			quotas, err = ensureQuotas(ctx, client, config)
+			quotas, err = ensureQuotas(ctx, client, config, stream.Accesses)
 		}
 		var away *awayError
 		switch {
@@ -119,7 +119,7 @@ func ensureOnce(ctx context.Context, client *kgo.Client, config *Config) (create
 		return created, nil, err
 	}
 	if ignored, err = verifyAll(ctx, admin, config); err == nil && config.PasswordsDir != "" {
-		err = ensureAccess(ctx, client, config)
+		err = ensureUsers(ctx, client, config, config.PasswordsDir, stream.Accesses)
 	}
 	return created, ignored, err
 }

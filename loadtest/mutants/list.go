@@ -86,10 +86,10 @@ var All = []Mutant{
 		{engine + "life.go", "	case f.payment.Order.Payee.ISPB != r.psp:", "	case false:"},
 	}},
 	{"seals-unchecked", "responses are taken without their bank's seal", anyWorld, []Edit{
-		{engine + "responses.go", "if e.seals != nil && !e.seals.Genuine(", "if false && !e.seals.Genuine("},
+		{engine + "responses.go", "if e.seals != nil && !e.genuine(", "if false && !e.genuine("},
 	}},
 	{"seal-of-any-bank", "a seal is good if any bank made it", anyWorld, []Edit{
-		{keys + "seals.go", "	for _, mac := range s[bank] {\n		if hmac", "	for _, macs := range s {\n		mac := macs[0]\n		_ = bank\n		if hmac"},
+		{keys + "seals.go", "	for i := range s[bank] {\n		if secret := &s[bank][i]; hmac", "	for _, of := range s {\n		if secret := &of[0]; hmac"},
 	}},
 
 	// Refusals.

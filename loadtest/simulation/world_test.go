@@ -94,14 +94,14 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer) *world {
 	w.engineConfig, w.bankConfig, w.producerConfig = parsed(t, &engine.Config{}), parsed(t, &bank.Config{}), parsed(t, &frontdoor.Config{})
 	w.producerConfig.Submission.PublishTimeout = time.Second // the least: most faults of Kafka last longer
 	w.makeSeals()
-	w.makeKeys()
+	keysFolder := w.makeKeys()
 	w.engineConfig.AnswerKeysFile, w.bankConfig.Bank.AnswerKeysFile = w.sealsFile, w.sealsFile
 	w.broker = newBroker(w, 1+2*random.IntN(2))
 	t.Cleanup(w.broker.close)
 	w.connect()
 	t.Cleanup(func() { w.client.Close() })
 	config := parsed(t, &bootstrap.Config{})
-	config.Population = population
+	config.Population, config.ClientKeysDir, config.AnswerKeysFile = population, keysFolder, w.sealsFile
 	if err := bootstrap.Populate(t.Context(), config, w.ledger.Connect(nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -128,20 +128,21 @@ func (w *world) makeSeals() {
 }
 
 // makeKeys gives each participant a key to the HTTP API.
-func (w *world) makeKeys() {
-	holders := []string{keys.CentralBank}
+func (w *world) makeKeys() (folder string) {
+	var banks []pix.ISPB
 	for i := range population.Banks {
-		holders = append(holders, string(population.Bank(i)))
+		banks = append(banks, population.Bank(i))
 	}
-	folder := w.t.TempDir()
+	folder = w.t.TempDir()
 	w.producerConfig.Access.KeysFile = filepath.Join(folder, "digests")
 	var err error
-	if err = keys.Make(folder, w.producerConfig.Access.KeysFile, holders); err == nil {
+	if err = keys.Make(folder, w.producerConfig.Access.KeysFile, banks); err == nil {
 		w.keys, err = keys.ReadAll(folder)
 	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return folder
 }
 
 // kafka returns how the judges and the load connect.

@@ -1,11 +1,10 @@
 // Package keys makes and checks the bearer keys of the front door's callers, the secrets
 // with which banks seal responses, and the passwords of Kafka's users. A checker of keys has
-// only digests. A plain hash is enough for them: a key has 256 random bits, so unlike a
-// password it cannot be guessed.
+// only digests: those of the central bank's keys from a file, those of banks from the register.
+// A plain hash is enough: a key has 256 random bits, so unlike a password it cannot be guessed.
 package keys
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -30,11 +29,36 @@ const (
 	fileBytesMax = 1 << 20
 )
 
-// digest is enough to recognize a key.
-type digest [sha256.Size]byte
+// Digest is what the register holds of a key or a seal's secret: the first 192 bits of its SHA-256.
+type Digest = [24]byte
 
-// Digests are the digests of the keys of each holder.
-type Digests map[string][]digest
+// DigestOf returns the digest of a key.
+func DigestOf(key string) Digest { return digestOf([]byte(key)) }
+
+func digestOf(secret []byte) Digest {
+	sum := sha256.Sum256(secret)
+	return Digest(sum[:])
+}
+
+// OneOf reports whether a digest is one of those in use. The time shows how many there are, and
+// nothing about them.
+func OneOf[D ~[24]byte](in []D, of Digest) bool {
+	found := 0
+	for _, known := range in {
+		found |= subtle.ConstantTimeCompare(known[:], of[:])
+	}
+	return found == 1
+}
+
+// HolderOf returns who a key says that it belongs to. It begins with that, so that a check compares
+// few digests, and so that a digest that two banks have named is the key of one of them.
+func HolderOf(key string) string {
+	holder, _, _ := strings.Cut(key, ".")
+	return holder
+}
+
+// New returns a new key of a holder.
+func New(holder string) string { return holder + "." + newSecret() }
 
 // newSecret returns 256 random bits in hex.
 func newSecret() string {
@@ -43,16 +67,26 @@ func newSecret() string {
 	return hex.EncodeToString(secret)
 }
 
-// ReadDigests reads a file of lines "HOLDER SHA-256 of the key in hex"; # begins a comment.
-func ReadDigests(file string) (Digests, error) {
-	digests := Digests{}
-	return digests, readLines(file, "a holder and the SHA-256 of its key, 64 hexadecimal digits", func(holder string, value [secretBytes]byte) (int, error) {
-		if err := checkHolder(holder); err != nil {
-			return 0, errors.New("the holder must be an ISPB or " + CentralBank)
+// CentralBankKeys are the digests of the central bank's keys.
+type CentralBankKeys []Digest
+
+// ReadCentralBankKeys reads a file of lines "central-bank SHA-256 of the key in hex"; # begins a comment.
+// The keys of banks are in the register.
+func ReadCentralBankKeys(file string) (CentralBankKeys, error) {
+	var digests CentralBankKeys
+	err := readLines(file, CentralBank+" and the SHA-256 of its key, 64 hexadecimal digits", func(holder string, value [secretBytes]byte) (int, error) {
+		if holder != CentralBank {
+			return 0, errors.New("the holder must be " + CentralBank + ": keys of participants are named in the register (liquida key name)")
 		}
-		digests[holder] = append(digests[holder], value)
-		return len(digests[holder]), nil
+		digests = append(digests, Digest(value[:]))
+		return len(digests), nil
 	})
+	return digests, err
+}
+
+// Known reports whether it is a key of the central bank.
+func (k CentralBankKeys) Known(key string) bool {
+	return HolderOf(key) == CentralBank && OneOf(k, DigestOf(key))
 }
 
 // readLines reads a file of lines "NAME 32 bytes in hex". take returns how many lines a name has.
@@ -99,39 +133,30 @@ func checkHolder(holder string) error {
 	return err
 }
 
-// Holder returns whose key it is.
-func (d Digests) Holder(key string) (string, bool) {
-	holder, _, _ := strings.Cut(key, ".")
-	of := digest(sha256.Sum256([]byte(key)))
-	found := 0
-	for _, known := range d[holder] { // the time shows how many keys a holder has, and nothing about them
-		found |= subtle.ConstantTimeCompare(known[:], of[:])
-	}
-	return holder, found == 1
-}
-
-// Make makes the missing keys, each in a file in dir that is named by its holder, and writes
-// the digests of all. Existing keys stay.
-func Make(dir, digestsFile string, holders []string) error {
+// Make makes the missing keys of the central bank and of banks, each in a file in dir that is named by
+// its holder, and writes the digest of the central bank's. Existing keys stay.
+func Make(dir, digestsFile string, banks []pix.ISPB) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	var digests bytes.Buffer
-	digests.WriteString("# Digests of the keys with which participants call: HOLDER SHA-256 in hex.\n")
+	holders := []string{CentralBank}
+	for _, bank := range banks {
+		holders = append(holders, string(bank))
+	}
 	for _, holder := range holders {
-		key, err := Read(dir, holder)
+		_, err := Read(dir, holder)
 		if errors.Is(err, fs.ErrNotExist) {
-			// A key begins with its holder, so that a check compares few digests.
-			if err = writeNew(filepath.Join(dir, holder), []byte(holder+"."+newSecret()+"\n")); err == nil {
-				key, err = Read(dir, holder)
-			}
+			err = writeNew(filepath.Join(dir, holder), []byte(New(holder)+"\n"))
 		}
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&digests, "%s %x\n", holder, sha256.Sum256([]byte(key)))
 	}
-	return write(digestsFile, digests.Bytes(), os.Rename)
+	key, err := Read(dir, CentralBank)
+	if err != nil {
+		return err
+	}
+	return write(digestsFile, fmt.Appendf(nil, "# Digests of the keys of the central bank: HOLDER SHA-256 in hex. Those of banks are in the register.\n%s %x\n", CentralBank, sha256.Sum256([]byte(key))), os.Rename)
 }
 
 // Read returns the key of a holder from the directory that Make wrote.
@@ -145,10 +170,22 @@ func Read(dir, holder string) (string, error) {
 		return "", err
 	}
 	key := strings.TrimSpace(string(text))
-	if named, _, _ := strings.Cut(key, "."); named != holder {
+	if HolderOf(key) != holder {
 		return "", fmt.Errorf("%s does not hold a key of %s: remove the file, and bootstrap makes a new key", file, holder)
 	}
 	return key, nil
+}
+
+// MakeFile makes a key of a holder in a new file, readable for its owner only.
+func MakeFile(file, holder string) (Digest, error) {
+	key := New(holder)
+	return DigestOf(key), write(file, []byte(key+"\n"), os.Link)
+}
+
+// ReadFile returns the key in a file.
+func ReadFile(file string) (string, error) {
+	text, err := readSmall(file)
+	return strings.TrimSpace(string(text)), err
 }
 
 // ReadAll returns all keys of a directory, by holder.

@@ -40,6 +40,10 @@ func newState() *State {
 	return &State{Rules: 1, banks: map[pix.ISPB]*Participant{}, accounts: &accounts{}}
 }
 
+// KeysMax bounds the keys of a bank in use. It leaves room for the old and the new one of several
+// programs. The front door refuses more; of those that race past it, the first ones count.
+const KeysMax = 8
+
 // Participant is what the register says about a bank.
 type Participant struct {
 	ISPB               pix.ISPB
@@ -63,6 +67,12 @@ type Cap struct {
 type Seal struct {
 	Fingerprint ledger.ActDigest
 	Revoked     bool
+}
+
+// SealRevoked reports whether a bank's seal was revoked.
+func (s *State) SealRevoked(psp pix.ISPB, fingerprint ledger.ActDigest) bool {
+	p := s.banks[psp]
+	return p != nil && slices.Contains(p.Seals, Seal{fingerprint, true})
 }
 
 // AccountState is what a bank has done with an account of a customer.
@@ -165,7 +175,7 @@ func (d *draft) apply(act ledger.Act, at time.Time) {
 	case ledger.KeyNamed, ledger.KeyRevoked:
 		p := d.change(act.Bank)
 		p.Keys = slices.DeleteFunc(p.Keys, func(key ledger.ActDigest) bool { return key == act.Digest })
-		if act.Kind == ledger.KeyNamed {
+		if act.Kind == ledger.KeyNamed && len(p.Keys) < KeysMax {
 			p.Keys = append(p.Keys, act.Digest)
 		}
 	case ledger.SealNamed, ledger.SealRevoked:

@@ -1,5 +1,7 @@
 package stream
 
+import "github.com/liquida/liquida/platform/pix"
+
 // Admin is the user that may do everything. Bootstrap uses it. It exists before the others:
 // the broker's configuration has its password.
 const Admin = "admin"
@@ -38,6 +40,14 @@ var Accesses = []Access{
 	{User: "loadtest", Foreign: true, Writes: []string{Payments}, Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters}, Sees: sees{
 		Groups: []string{EngineGroup},
 	}},
+}
+
+// ParticipantAccess is the access of a bank's own program: it answers for the bank, whose seal decides
+// for whom. It may not write payments, which anybody's name could stand on, nor read how those of
+// others end: for both the front door asks for the bank's key.
+func ParticipantAccess(psp pix.ISPB) Access {
+	name := "participant-" + string(psp)
+	return Access{User: name, Foreign: true, Joins: []string{name}, Reads: []string{AuthorizationRequests}, Writes: []string{AuthorizationResponses}}
 }
 
 type sees = struct{ Topics, Groups []string }

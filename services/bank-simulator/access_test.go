@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
@@ -16,7 +17,7 @@ import (
 func TestOnlyTheCentralBankChangesHowBanksBehave(t *testing.T) {
 	folder := t.TempDir()
 	dir, digests := filepath.Join(folder, "keys"), filepath.Join(folder, "digests")
-	if err := keys.Make(dir, digests, []string{"10000001", keys.CentralBank}); err != nil {
+	if err := keys.Make(dir, digests, []pix.ISPB{"10000001"}); err != nil {
 		t.Fatal(err)
 	}
 	all, err := keys.ReadAll(dir)
@@ -38,7 +39,7 @@ func TestOnlyTheCentralBankChangesHowBanksBehave(t *testing.T) {
 		{"Bearer " + keys.CentralBank + key[strings.Index(key, "."):], http.StatusUnauthorized},
 		{"Basic " + centralBank, http.StatusUnauthorized},
 		{centralBank, http.StatusUnauthorized},
-		{"Bearer " + key, http.StatusForbidden},
+		{"Bearer " + key, http.StatusUnauthorized},
 	} {
 		for _, route := range []struct{ method, path string }{
 			{"GET", "/v1/profiles"}, {"GET", "/v1/profiles/default"}, {"PUT", "/v1/profiles/default"}, {"PUT", "/v1/profiles/10000001/0001"}, {"DELETE", "/v1/profiles/default/9003"}, {"GET", "/"},

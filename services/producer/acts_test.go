@@ -405,8 +405,15 @@ func TestOnlyWhoMayActActs(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"register", "suspend", "resume", "liquidity-in", "liquidity-out", "payment-cap", "day-cap", "night-cap"} {
-		for _, as := range []string{own, other} {
-			try(as, "/v1/participants/10000001/acts/permission-"+kind, `{"act": "`+kind+`", "amount_centavos": 1, "cap_centavos": 1}`, 403, "ispb")
+		body := `{"act": "` + kind + `", "amount_centavos": 1, "cap_centavos": 1}`
+		try(own, "/v1/participants/10000001/acts/permission-"+kind, body, 403, "act")
+		try(other, "/v1/participants/10000001/acts/permission-"+kind, body, 403, "ispb")
+	}
+	for _, kind := range []string{"name-key", "revoke-key", "name-seal", "revoke-seal"} {
+		body := `{"act": "` + kind + `", "digest": "` + strings.Repeat("ab", 24) + `"}`
+		try(other, "/v1/participants/10000001/acts/permission-"+kind, body, 403, "ispb")
+		if strings.HasSuffix(kind, "seal") {
+			try(own, "/v1/participants/10000001/acts/permission-"+kind, body, 403, "act")
 		}
 	}
 	for _, kind := range []string{"open", "block", "close", "reopen", "deposit", "withdraw"} {
@@ -425,7 +432,7 @@ func TestOnlyWhoMayActActs(t *testing.T) {
 		}
 	}
 	for _, holder := range []string{"10000001", "10000002", keys.CentralBank} { // nothing was written
-		for _, kind := range []string{"register", "suspend", "open", "block", "deposit"} {
+		for _, kind := range []string{"register", "suspend", "open", "block", "deposit", "name-key", "revoke-key", "name-seal", "revoke-seal"} {
 			found, err := client.LookupTransfers([]tb.Uint128{ledger.ActRecordID(holder, "permission-"+kind)})
 			if err != nil || len(found) > 0 {
 				t.Errorf("%s by %s: %v %v", kind, holder, found, err)

@@ -20,8 +20,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
@@ -37,13 +41,51 @@ import (
 // ring holds the keys of three participants and the central bank.
 type ring struct{ dir, digests string }
 
+// sharedRing is one for all tests: a bank may have only so many keys in use.
+var sharedRing = sync.OnceValues(func() (ring, error) {
+	folder, err := os.MkdirTemp("", "liquida-producer-")
+	if err != nil {
+		return ring{}, err
+	}
+	r := ring{filepath.Join(folder, "keys"), filepath.Join(folder, "digests")}
+	return r, keys.Make(r.dir, r.digests, ringBanks)
+})
+
+var ringBanks = []pix.ISPB{"10000001", "10000002", "10000003"}
+
+// makeRing returns keys, which are in use on the shared ledger.
 func makeRing(t *testing.T) ring {
 	t.Helper()
-	r := ring{filepath.Join(t.TempDir(), "keys"), filepath.Join(t.TempDir(), "digests")}
-	if err := keys.Make(r.dir, r.digests, []string{"10000001", "10000002", "10000003", keys.CentralBank}); err != nil {
+	r, err := sharedRing()
+	if err != nil {
 		t.Fatal(err)
 	}
+	_, client := sharedLedger(t)
+	r.name(t, client)
 	return r
+}
+
+// name has the banks join, and names their keys in the register.
+func (r ring) name(t *testing.T, client tigerbeetle.Client) {
+	t.Helper()
+	openRegister(t, client)
+	for _, psp := range ringBanks {
+		holder := string(psp)
+		if _, err := client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.BooksAccount(psp))}); err != nil {
+			t.Fatal(err)
+		}
+		acts := ledger.AppendAct(nil, keys.CentralBank, "ring-"+holder, ledger.Act{Kind: ledger.Joined, Bank: psp, ByCentralBank: true})
+		acts = ledger.AppendAct(acts, holder, "ring-key", ledger.Act{Kind: ledger.KeyNamed, Bank: psp, Digest: keys.DigestOf(r.of(t, holder))})
+		results, err := client.CreateTransfers(acts)
+		for _, result := range results {
+			if result.Result != tb.TransferExists {
+				t.Fatalf("%v", results)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func (r ring) of(t *testing.T, holder string) string {
@@ -272,6 +314,31 @@ func (a *authority) issue(uri string, usage x509.ExtKeyUsage, until time.Time) (
 	a.keep(certFile, "CERTIFICATE", der)
 	a.keep(keyFile, "PRIVATE KEY", keyDER)
 	return certFile, keyFile
+}
+
+// client returns a client with a certificate of a URI.
+func (a *authority) client(uri string) *http.Client {
+	a.t.Helper()
+	certFile, keyFile := a.issue(uri, x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{pair}}
+	config.RootCAs.AddCert(a.certificate)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	a.t.Cleanup(client.CloseIdleConnections)
+	return client
+}
+
+// startCertified starts a producer without a ledger that takes client certificates. bank returns a
+// client of a bank.
+func startCertified(t *testing.T, env ...string) (p *program, bank func(ispb string) *http.Client) {
+	t.Helper()
+	ca := newAuthority(t)
+	certFile, keyFile := ca.issue("", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
+	p = startProgram(t, startBroker(t), nil, append(env, "HTTP_TLS_CERT_FILE="+certFile, "HTTP_TLS_KEY_FILE="+keyFile, "HTTP_TLS_CLIENT_CA_FILE="+ca.file)...)
+	return p, func(ispb string) *http.Client { return ca.client("urn:liquida:participant:" + ispb) }
 }
 
 func TestACertificateNamesTheParticipant(t *testing.T) {

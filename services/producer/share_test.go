@@ -16,12 +16,18 @@ import (
 // ofBank makes a request as a bank and does not wait for the end of the response.
 func (p *program) ofBank(ctx context.Context, key, method, path string, body io.Reader) *http.Response {
 	p.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+p.HTTP+path, body)
+	return p.by(ctx, http.DefaultClient, "http://", "Bearer "+key, method, path, body)
+}
+
+// by makes a request with a client and does not wait for the end of the response.
+func (p *program) by(ctx context.Context, client *http.Client, scheme, authorization, method, path string, body io.Reader) *http.Response {
+	p.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, method, scheme+p.HTTP+path, body)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	request.Header.Set("Authorization", "Bearer "+key)
-	response, err := http.DefaultClient.Do(request)
+	request.Header.Set("Authorization", authorization)
+	response, err := client.Do(request)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -33,13 +39,12 @@ func (p *program) ofBank(ctx context.Context, key, method, path string, body io.
 // whose share is taken of which pool.
 func TestABankLeavesRoomForTheOthers(t *testing.T) {
 	t.Parallel()
-	r := makeRing(t)
-	// Without a ledger, a question takes its place until the end.
-	p := startProgram(t, startBroker(t), nil, "HTTP_KEYS_FILE="+r.digests, "BATCHES_MAX=16", "STREAMS_MAX=40", "STATUS_IN_FLIGHT_MAX=20", "LEDGER_QUERIES_IN_FLIGHT_MAX=12", "STATUS_TIMEOUT=100ms")
+	// Without a ledger, a question takes its place until the end. No key is taken then, but certificates.
+	p, bank := startCertified(t, "BATCHES_MAX=16", "STREAMS_MAX=40", "STATUS_IN_FLIGHT_MAX=20", "LEDGER_QUERIES_IN_FLIGHT_MAX=12", "STATUS_TIMEOUT=100ms")
 	p.AwaitNeed("kafka", false)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	one, other := r.of(t, "10000001"), r.of(t, "10000002")
+	one, other := bank("10000001"), bank("10000002")
 	for _, pool := range []struct {
 		name, method, path string
 		most               int
@@ -51,7 +56,7 @@ func TestABankLeavesRoomForTheOthers(t *testing.T) {
 		{"account look-ups", "GET", "/v1/accounts/%s/0001/1", 5, false, http.StatusServiceUnavailable},
 		{"queries", "GET", "/v1/accounts/%s/0001/1/statement", 3, false, http.StatusServiceUnavailable},
 	} {
-		ask := func(key, ispb string) (status int, text string) {
+		ask := func(client *http.Client, ispb string) (status int, text string) {
 			path, body := pool.path, io.Reader(http.NoBody)
 			if strings.Contains(path, "%s") {
 				path = fmt.Sprintf(path, ispb)
@@ -62,7 +67,7 @@ func TestABankLeavesRoomForTheOthers(t *testing.T) {
 				context.AfterFunc(ctx, func() { writer.Close() })
 				body = reader
 			}
-			response := p.ofBank(ctx, key, pool.method, path, body) //nolint:bodyclose // ofBank closes it
+			response := p.by(ctx, client, "https://", "", pool.method, path, body) //nolint:bodyclose // it closes it
 			if response.StatusCode != http.StatusOK {
 				problem, err := io.ReadAll(response.Body)
 				if err != nil {
@@ -96,7 +101,7 @@ func TestABankLeavesRoomForTheOthers(t *testing.T) {
 func TestABankHasFewStreamsOfItsSettlements(t *testing.T) {
 	t.Parallel()
 	r := makeRing(t)
-	p := startProgram(t, startBroker(t), nil, "HTTP_KEYS_FILE="+r.digests)
+	p := startProgram(t, startBroker(t), aLedger(t), "HTTP_KEYS_FILE="+r.digests)
 	p.AwaitNeed("kafka", false)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)

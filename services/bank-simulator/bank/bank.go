@@ -15,6 +15,7 @@ import (
 	"github.com/liquida/liquida/platform/crash"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
@@ -82,8 +83,8 @@ type bank struct {
 	client   *kgo.Client
 	delayed  *schedule
 	metrics  *metrics
-	seals    keys.Seals   // nil: responses have no seal
-	crash    *crash.Crash // nil but in tests
+	seals    *keys.Watched[keys.Seals] // nil: responses have no seal. Only the fetching goroutine uses it
+	crash    *crash.Crash              // nil but in tests
 	now      func() time.Time
 	t        *telemetry.Telemetry
 	rarely   *zap.Logger // for what could come with every record
@@ -109,7 +110,7 @@ func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *de
 		return nil, err
 	}
 	if config.AnswerKeysFile != "" {
-		if b.seals, err = keys.ReadSeals(config.AnswerKeysFile); err != nil {
+		if b.seals, err = keys.Watch(config.AnswerKeysFile, keys.ReadSeals); err != nil {
 			return nil, fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
 		}
 	}
@@ -201,7 +202,7 @@ func (b *bank) awaitRoom() int {
 }
 
 func (b *bank) take(fetches kgo.Fetches) {
-	now, profiles := b.now(), b.catalog.Profiles()
+	now, profiles, seals := b.now(), b.catalog.Profiles(), b.secrets()
 	fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
 		b.mu.Lock()
 		p := b.partitions[fetched.Partition]
@@ -209,12 +210,24 @@ func (b *bank) take(fetches kgo.Fetches) {
 		if p == nil {
 			return // lost before it was polled: the next owner gets these
 		}
-		fetched.EachRecord(func(record *kgo.Record) { b.respond(p, record, profiles, now) })
+		fetched.EachRecord(func(record *kgo.Record) { b.respond(p, record, profiles, seals, now) })
 	})
 }
 
+// secrets returns the banks' secrets as the file has them now, or nil if responses have no seal.
+func (b *bank) secrets() keys.Seals {
+	if b.seals == nil {
+		return nil
+	}
+	seals, err := b.seals.Now()
+	if err != nil {
+		b.t.Log.Error("the file of secrets has changed and cannot be read: the banks go on with those of before", zap.Error(err))
+	}
+	return seals
+}
+
 // respond decides a request and sends the response, now or when it is due.
-func (b *bank) respond(p *partition, record *kgo.Record, profiles decision.Profiles, now time.Time) {
+func (b *bank) respond(p *partition, record *kgo.Record, profiles decision.Profiles, seals keys.Seals, now time.Time) {
 	b.crash.Pass(afterFetch)
 	request, err := readRequest(record.Value)
 	if err != nil {
@@ -225,6 +238,11 @@ func (b *bank) respond(p *partition, record *kgo.Record, profiles decision.Profi
 		return
 	}
 	payee := request.Payee
+	if seals != nil && len(seals[pix.ISPB(payee.Ispb)]) == 0 { // another program answers for this bank
+		b.metrics.foreign.Inc()
+		b.note(p, record.Offset, nil)
+		return
+	}
 	decided := profiles.Of(payee.Ispb, payee.Branch).Decide(b.config.Seed, request.EndToEndId)
 	if decided.Silent {
 		b.metrics.silent.Inc()
@@ -234,7 +252,7 @@ func (b *bank) respond(p *partition, record *kgo.Record, profiles decision.Profi
 	if decided.RejectCode == "" {
 		decided.RejectCode = b.accounts.refusal(payee.Ispb, payee.Branch, payee.Number)
 	}
-	r := newResponse(request, decided, b.seals)
+	r := newResponse(request, decided, seals)
 	// From the time of the request, so that a backlog after a restart is not delayed again.
 	requested := record.Timestamp
 	if requested.After(now) {

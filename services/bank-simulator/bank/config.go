@@ -32,7 +32,7 @@ type ResponseConfig struct {
 	CommitInterval  time.Duration `env:"SIMULATOR_COMMIT_INTERVAL" envDefault:"500ms" range:"10ms to 1m" help:"time between two commits of offsets"`
 	CommitTimeout   time.Duration `env:"SIMULATOR_COMMIT_TIMEOUT" envDefault:"5s" range:"100ms to 1m" help:"longest time of one commit"`
 	MetricSeriesMax int           `env:"SIMULATOR_METRIC_SERIES_MAX" envDefault:"1000" range:"1 to 100000" help:"combinations of PSP and reason with a metric of their own; all others are counted together"`
-	AnswerKeysFile  string        `env:"ANSWER_KEYS_FILE" help:"file of the secrets with which the banks seal their answers, as bootstrap writes it; read at the start; empty: answers have no seal"`
+	AnswerKeysFile  string        `env:"ANSWER_KEYS_FILE" help:"file of the secrets with which the banks seal their answers, as bootstrap writes it; banks that it does not name answer by themselves; read again when it changes; empty: all banks are answered for, without a seal"`
 	CrashAt         string        `env:"SIMULATOR_CRASH_AT" help:"for tests: POINT:N kills the process when it passes a step for the N-th time, such as after-answer-produced:100; empty: never"`
 }
 

@@ -13,6 +13,7 @@ type metrics struct {
 	series    map[label]prometheus.Counter // only for the goroutine of the Kafka client's callbacks
 	seriesMax int
 	silent    prometheus.Counter
+	foreign   prometheus.Counter
 	invalid   prometheus.Counter
 	refused   prometheus.Counter
 	abandoned prometheus.Counter
@@ -33,6 +34,9 @@ func newMetrics(registry prometheus.Registerer, seriesMax int, b *bank) *metrics
 		silent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pix_simulator_silent_total", Help: "Requests to which the bank stays silent.",
 		}),
+		foreign: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pix_simulator_foreign_requests_total", Help: "Requests to banks whose secret is not in ANSWER_KEYS_FILE. They are skipped: such a bank answers by itself.",
+		}),
 		invalid: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pix_simulator_invalid_requests_total", Help: "Requests that cannot be read. They are skipped.",
 		}),
@@ -43,7 +47,7 @@ func newMetrics(registry prometheus.Registerer, seriesMax int, b *bank) *metrics
 			Name: "pix_simulator_abandoned_answers_total", Help: "Responses given up after Kafka refused them for a minute.",
 		}),
 	}
-	registry.MustRegister(m.responses, m.silent, m.invalid, m.refused, m.abandoned,
+	registry.MustRegister(m.responses, m.silent, m.foreign, m.invalid, m.refused, m.abandoned,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "pix_simulator_delayed_answers", Help: "Responses that are not due yet.",
 		}, func() float64 { return float64(b.delayed.length()) }),

@@ -45,7 +45,7 @@ type Engine struct {
 	// It is no mutex, because a wait for one stops virtual time, and the broker may take long.
 	committing chan struct{}
 
-	seals keys.Seals // nil: responses are taken without seals
+	seals *keys.Watched[keys.Seals] // nil: responses are taken without seals
 
 	// failed ends with the first failure, which is its cause. From then on nothing is
 	// written, sent or committed: what this process believes may be wrong.

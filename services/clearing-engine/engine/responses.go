@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -42,7 +43,7 @@ func (e *Engine) readResponses(ctx context.Context) {
 					}
 					continue
 				}
-				if e.seals != nil && !e.seals.Genuine(r.psp, record.Value, sealOf(record)) {
+				if e.seals != nil && !e.genuine(r.psp, record) {
 					forged.keep(p, record, r)
 					continue
 				}
@@ -50,6 +51,21 @@ func (e *Engine) readResponses(ctx context.Context) {
 			}
 		})
 	}
+}
+
+// genuine reports whether a bank has sealed a response, with a secret that is not revoked. The file
+// of secrets is read again when it changes. Only the goroutine of readResponses calls it.
+func (e *Engine) genuine(psp pix.ISPB, record *kgo.Record) bool {
+	seals, err := e.seals.Now()
+	if err != nil {
+		e.log.Error("ANSWER_KEYS_FILE has changed and cannot be read: the secrets of before stay in use", zap.Error(err))
+	}
+	fingerprint, sealed := seals.SealedBy(psp, record.Value, sealOf(record))
+	if !sealed {
+		return false
+	}
+	state, _ := e.register.Current() // as far as it was read: what is in flight ends by the word of its bank
+	return !state.SealRevoked(psp, ledger.ActDigest(fingerprint))
 }
 
 // decodeResponse reads a PSP's response. Its texts lie in value.

@@ -73,7 +73,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		return nil, err
 	}
 	if config.AnswerKeysFile != "" {
-		if e.seals, err = keys.ReadSeals(config.AnswerKeysFile); err != nil {
+		if e.seals, err = keys.Watch(config.AnswerKeysFile, keys.ReadSeals); err != nil {
 			return nil, fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
 		}
 	}

@@ -3,6 +3,7 @@
 package access
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -13,16 +14,18 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/web"
 )
 
 // Config says how callers prove who they are.
 type Config struct {
-	KeysFile     string `env:"HTTP_KEYS_FILE" help:"digests of the bearer keys of participants, lines of HOLDER and SHA-256 in hex; read at the start; empty: no keys"`
+	KeysFile     string `env:"HTTP_KEYS_FILE" help:"digests of the bearer keys of the central bank, lines of central-bank and SHA-256 in hex, read again when it changes; the keys of participants are in the register; empty: no keys"`
 	CertFile     string `env:"HTTP_TLS_CERT_FILE" help:"certificate chain of this server, PEM; empty: plain HTTP"`
 	KeyFile      string `env:"HTTP_TLS_KEY_FILE" help:"private key of HTTP_TLS_CERT_FILE, PEM"`
 	RateMax      int    `env:"CALLER_RATE_MAX" envDefault:"5000" range:"1 to 1000000" help:"requests and lines of batches per second of each participant; above it the response is 429"`
@@ -47,7 +50,7 @@ func (c Config) Validate(loopback bool) error {
 // Control admits callers that prove who they are.
 type Control struct {
 	TLS          *tls.Config  // nil: plain HTTP
-	keys         keys.Digests // nil: no keys
+	keys         *credentials // nil: no keys
 	certificates bool
 	now          func() time.Time
 	rate         rate.Limit
@@ -55,12 +58,13 @@ type Control struct {
 	limiters     sync.Map // by holder; there are as many as keys and certificates name
 }
 
-// New reads the files of the configuration. now is the wall clock, for certificates.
-func New(config Config, now func() time.Time) (*Control, error) {
+// New reads the files of the configuration. now is the wall clock, for certificates. The keys of banks
+// are in the register.
+func New(config Config, now func() time.Time, banks *register.Register) (*Control, error) {
 	c := &Control{certificates: config.ClientCAFile != "", now: now, rate: rate.Limit(config.RateMax), burst: config.BurstMax}
 	var err error
 	if config.KeysFile != "" {
-		if c.keys, err = keys.ReadDigests(config.KeysFile); err != nil {
+		if c.keys, err = newCredentials(config.KeysFile, banks); err != nil {
 			return nil, fmt.Errorf("HTTP_KEYS_FILE: %w", err)
 		}
 	}
@@ -84,6 +88,13 @@ func New(config Config, now func() time.Time) (*Control, error) {
 		c.TLS.ClientAuth = tls.VerifyClientCertIfGiven // a caller without one may have a key, or only read the description
 	}
 	return c, nil
+}
+
+// Run ends what keys that are in use no more have begun, until ctx ends.
+func (c *Control) Run(ctx context.Context, log *zap.Logger) {
+	if c.keys != nil {
+		c.keys.run(ctx, log)
+	}
 }
 
 // Admit identifies the caller of a request and counts the request against the caller's rate.
@@ -121,16 +132,18 @@ func (c *Control) identify(r *http.Request) (Caller, *web.Problem) {
 		return who, nil
 	}
 	scheme, key, _ := strings.Cut(header, " ")
-	holder, ok := c.keys.Holder(strings.TrimSpace(key))
-	switch {
-	case !strings.EqualFold(scheme, "Bearer"):
+	if !strings.EqualFold(scheme, "Bearer") {
 		return Caller{}, unknown("invalid_request", "Authorization must be Bearer KEY")
-	case !ok:
-		return Caller{}, unknown("invalid_token", "the key is not known: send one that is in use")
-	case who.Holder != "" && who.Holder != holder:
+	}
+	key = strings.TrimSpace(key)
+	used, problem := c.keys.admit(key)
+	if problem != nil {
+		return Caller{}, problem
+	}
+	if holder := keys.HolderOf(key); who.Holder != "" && who.Holder != holder {
 		return Caller{}, unknown("invalid_token", "the key is not that of "+who.Holder+", whom the certificate names: send one of them, or both of the same holder")
 	}
-	return Caller{Holder: holder}, nil
+	return Caller{Holder: keys.HolderOf(key), key: used}, nil
 }
 
 // CertificateName begins the URI in a certificate that names its holder.

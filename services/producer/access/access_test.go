@@ -13,7 +13,7 @@ import (
 )
 
 func TestAFileOfKeysThatIsMissingIsNamed(t *testing.T) {
-	if _, err := New(Config{KeysFile: filepath.Join(t.TempDir(), "none")}, time.Now); err == nil || !strings.Contains(err.Error(), "HTTP_KEYS_FILE") {
+	if _, err := New(Config{KeysFile: filepath.Join(t.TempDir(), "none")}, time.Now, nil); err == nil || !strings.Contains(err.Error(), "HTTP_KEYS_FILE") {
 		t.Error(err)
 	}
 }

@@ -20,6 +20,7 @@ type Caller struct {
 	Holder  string        // an ISPB or the central bank; empty where nobody needs a key or certificate
 	address string        // where it calls from
 	limiter *rate.Limiter // nil: no limit
+	key     *begun        // nil: not by a key
 }
 
 // Name is whose share of what there is the caller uses: its own, or where nobody needs a key
@@ -34,6 +35,14 @@ func (c Caller) TakeTurn() *web.Problem {
 	return &web.Problem{Type: web.Kind("too-often"), Title: "Too often", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
 		Rule:   fmt.Sprintf("at most %v requests and lines of batches a second (CALLER_RATE_MAX), %d at once (CALLER_BURST_MAX)", c.limiter.Limit(), c.limiter.Burst()),
 		Detail: c.Holder + " calls too often: nothing was done, send it again after a pause"}
+}
+
+// Ended returns a problem once the key of the caller is in use no more, or nobody knows if it is.
+func (c Caller) Ended() *web.Problem {
+	if c.key == nil || c.key.ctx.Err() == nil {
+		return nil
+	}
+	return unknown("invalid_token", "the key was revoked, or the register cannot be read: send one that is in use")
 }
 
 func (c Caller) seesAll() bool { return c.Holder == "" || c.Holder == keys.CentralBank }
@@ -126,12 +135,24 @@ func OwnParticipant(c Caller, r *http.Request) *web.Problem {
 	return c.ReadsOf("participant", participant)
 }
 
-// CentralBankActs permits acts on participants.
-func CentralBankActs(c Caller, r *http.Request) *web.Problem {
-	if c.seesAll() {
-		return nil
+// ActsOnParticipant permits the central bank, and the participant itself, which may do some acts: ActsAs.
+func ActsOnParticipant(c Caller, r *http.Request) *web.Problem {
+	if psp := r.PathValue("ispb"); !c.seesAll() && c.Holder != psp {
+		return c.Deny("ispb", psp, "only the central bank acts on other participants")
 	}
-	return c.Deny("ispb", r.PathValue("ispb"), "only the central bank acts on participants")
+	return nil
+}
+
+// ActsAs returns who does an act on a participant: the central bank, or the participant, which does
+// only what is about its own keys.
+func (c Caller) ActsAs(act string, ofKey bool) (holder string, problem *web.Problem) {
+	if c.seesAll() {
+		return keys.CentralBank, nil
+	}
+	if !ofKey {
+		return "", c.Deny("act", act, "a participant names and revokes its own keys; the central bank does all other acts on participants")
+	}
+	return c.Holder, nil
 }
 
 // OwnAccounts permits acts on the accounts of the caller's own customers. The central bank owns
@@ -156,6 +177,38 @@ type callerKey struct{}
 // With returns the request with its caller.
 func With(r *http.Request, c Caller) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
+}
+
+// Serve serves the request of a caller. If its key ends, the request's context does, and its
+// response soon after, whether or not somebody reads it.
+func (c Caller) Serve(handler http.HandlerFunc, w http.ResponseWriter, r *http.Request) {
+	if c.key == nil {
+		handler(w, With(r, c))
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	served, stopped := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(c.key.ctx, func() {
+		defer close(stopped)
+		cancel()
+		control, deadline := http.NewResponseController(w), time.Now().Add(lastWrite)
+		for {
+			_ = control.SetWriteDeadline(deadline) // again and again: a handler that has not noticed sets its own
+			select {
+			case <-served:
+				return
+			case <-time.After(lastWrite / 4):
+			}
+		}
+	})
+	defer func() {
+		if !stop() { // nothing touches the connection once it may serve another request
+			close(served)
+			<-stopped
+		}
+	}()
+	handler(w, With(r.WithContext(ctx), c))
 }
 
 // Of returns the caller of a request.

@@ -95,14 +95,8 @@ func (a *Acts) do(ctx context.Context, q request) (query.Act, *web.Problem) {
 	if problem != nil {
 		return query.Act{}, problem
 	}
-	if q.act.Kind == ledger.Deposit || q.act.Kind == ledger.Withdrawal {
-		state, problem := a.ledger.Register()
-		if problem == nil {
-			problem = query.NotOpen(state, "account", q.act.Account)
-		}
-		if problem != nil {
-			return query.Act{}, problem
-		}
+	if problem := a.permitted(q.act); problem != nil {
+		return query.Act{}, problem
 	}
 	if problem := a.create(ctx, q); problem != nil {
 		return query.Act{}, problem
@@ -125,6 +119,23 @@ func (a *Acts) do(ctx context.Context, q request) (query.Act, *web.Problem) {
 	}
 	return query.Act{}, &web.Problem{Type: web.Kind("act-refused"), Title: "The ledger refuses the act", Status: http.StatusConflict, Field: "act_id", Value: q.id,
 		Detail: fmt.Sprintf("the ledger says %v: nothing was done; tell the operator", result.Status)}
+}
+
+// permitted returns a problem if the register as it is now does not permit a new act.
+func (a *Acts) permitted(act ledger.Act) *web.Problem {
+	moves, names := act.Kind == ledger.Deposit || act.Kind == ledger.Withdrawal, act.Kind == ledger.KeyNamed || act.Kind == ledger.SealNamed
+	if !moves && !names {
+		return nil
+	}
+	state, problem := a.ledger.Register()
+	switch {
+	case problem != nil:
+		return problem
+	case moves:
+		return query.NotOpen(state, "account", act.Account)
+	default:
+		return noRoom(state, act)
+	}
 }
 
 // settled returns an act that is there, or nothing.

@@ -1,22 +1,31 @@
 package act
 
 import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/query"
 )
 
 // ParticipantAct is the body of PUT /v1/participants/{ispb}/acts/{actId}.
 type ParticipantAct struct {
-	Act            string  `json:"act" enum:"register,suspend,resume,liquidity-in,liquidity-out,payment-cap,day-cap,night-cap"`
+	Act            string  `json:"act" enum:"register,suspend,resume,liquidity-in,liquidity-out,payment-cap,day-cap,night-cap,name-key,revoke-key,name-seal,revoke-seal"`
 	AmountCentavos uint64  `json:"amount_centavos,omitempty" required:"false" maximum:"1000000000000000" doc:"Of liquidity-in and liquidity-out: at least 1."`
 	CapCentavos    *uint64 `json:"cap_centavos,omitempty" required:"false" nullable:"false" maximum:"1000000000000000" doc:"Of the caps. 0 lifts the cap."`
 	WindowSeconds  uint64  `json:"window_seconds,omitempty" required:"false" doc:"Of day-cap and night-cap: how long a payment counts, 120 to 86400. Left out when the cap is lifted."`
+	Digest         string  `json:"digest,omitempty" required:"false" pattern:"^[0-9a-f]{48}$" doc:"Of a key or a seal: the first 48 hexadecimal digits of its SHA-256."`
 }
 
 // ParticipantActDone is the response: the act, and the participant as it is now.
@@ -27,12 +36,13 @@ type ParticipantActDone struct {
 
 // participantActs are the acts on a participant.
 var participantActs = []ledger.ActKind{ledger.Joined, ledger.Suspended, ledger.Resumed, ledger.LiquidityIn, ledger.LiquidityOut,
-	ledger.PaymentCapped, ledger.DayCapped, ledger.NightCapped}
+	ledger.PaymentCapped, ledger.DayCapped, ledger.NightCapped, ledger.KeyNamed, ledger.KeyRevoked, ledger.SealNamed, ledger.SealRevoked}
 
 const (
 	amountRule = "an integer from 1 to 1000000000000000 (10^15)"
 	capRule    = "an integer from 0, which lifts the cap, to 1000000000000000 (10^15)"
 	windowRule = "an integer from 120 to 86400"
+	digestRule = "48 hexadecimal digits in lower case, not all 0: the first 192 bits of the SHA-256 of a key, or of a seal's secret"
 )
 
 // OnParticipant serves PUT /v1/participants/{ispb}/acts/{actId}.
@@ -51,7 +61,12 @@ func (a *Acts) onParticipant(r *http.Request) (done ParticipantActDone, problem 
 	if problem != nil {
 		return done, problem
 	}
-	q := request{holder: keys.CentralBank, id: id, act: ledger.Act{ByCentralBank: true}}
+	q := request{id: id}
+	ofKey := body.Act == query.ActNames[ledger.KeyNamed] || body.Act == query.ActNames[ledger.KeyRevoked]
+	if q.holder, problem = access.Of(r).ActsAs(body.Act, ofKey); problem != nil {
+		return done, problem
+	}
+	q.act.ByCentralBank = q.holder == keys.CentralBank
 	if q.act.Bank, problem = query.ISPBOf(r); problem != nil {
 		return done, problem
 	}
@@ -61,13 +76,14 @@ func (a *Acts) onParticipant(r *http.Request) (done ParticipantActDone, problem 
 	if q.act.Kind == ledger.Joined {
 		q.creates = accountsOfParticipant(q)
 	}
-	if done.Act, problem = a.do(r.Context(), q); problem != nil {
+	ctx := context.WithoutCancel(r.Context()) // who revokes the own key is answered, too
+	if done.Act, problem = a.do(ctx, q); problem != nil {
 		return done, problem
 	}
-	if problem = a.ledger.Reach(r.Context(), done.Act.At); problem != nil {
+	if problem = a.ledger.Reach(ctx, done.Act.At); problem != nil {
 		return done, problem
 	}
-	done.Participant, problem = a.ledger.ParticipantNow(r.Context(), q.act.Bank)
+	done.Participant, problem = a.ledger.ParticipantNow(ctx, q.act.Bank)
 	return done, problem
 }
 
@@ -96,6 +112,10 @@ func (b *ParticipantAct) fill(act *ledger.Act) (problem *web.Problem) {
 		return invalid("cap_centavos", *b.CapCentavos, "left out: "+b.Act+" sets no cap")
 	case !outflow && b.WindowSeconds != 0:
 		return invalid("window_seconds", b.WindowSeconds, "left out: "+b.Act+" has no window")
+	case !act.Kind.HasDigest() && b.Digest != "":
+		return invalid("digest", b.Digest, "left out: "+b.Act+" is not about a key or a seal")
+	case act.Kind.HasDigest():
+		return setDigest(act, b.Digest)
 	case act.Kind.MovesMoney():
 		return setAmount(act, b.AmountCentavos)
 	case !act.Kind.Caps():
@@ -126,4 +146,36 @@ func setAmount(act *ledger.Act, centavos uint64) *web.Problem {
 	}
 	act.Centavos = int64(centavos)
 	return nil
+}
+
+// setDigest sets which key or seal an act is about.
+func setDigest(act *ledger.Act, text string) *web.Problem {
+	digest, err := hex.DecodeString(text)
+	if err != nil || len(digest) != len(act.Digest) || strings.ToLower(text) != text || bytes.Count(digest, []byte{0}) == len(digest) {
+		return invalid("digest", text, digestRule)
+	}
+	act.Digest = ledger.ActDigest(digest)
+	return nil
+}
+
+// noRoom returns a problem if an act names a key or a seal, and its bank has as many as it may have.
+func noRoom(state *register.State, act ledger.Act) *web.Problem {
+	bank, inUse := state.Participant(act.Bank), 0
+	switch {
+	case bank == nil: // it has just joined
+		return nil
+	case act.Kind == ledger.KeyNamed && !slices.Contains(bank.Keys, act.Digest):
+		inUse = len(bank.Keys)
+	case act.Kind == ledger.SealNamed:
+		for _, seal := range bank.Seals {
+			if !seal.Revoked && seal.Fingerprint != act.Digest {
+				inUse++
+			}
+		}
+	}
+	if inUse < register.KeysMax {
+		return nil
+	}
+	return &web.Problem{Type: web.Kind("act-refused"), Title: "Too many in use", Status: http.StatusConflict, Field: "digest", Value: hex.EncodeToString(act.Digest[:]),
+		Rule: fmt.Sprintf("at most %d keys, and %[1]d seals, of a participant in use", register.KeysMax), Detail: "nothing was done: revoke one that is not needed, then repeat this act"}
 }

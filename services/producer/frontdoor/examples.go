@@ -51,7 +51,8 @@ var (
 	exampleParticipant = query.Participant{
 		ISPB: "10000001", State: "active", Reserve: query.Balance{PostedCentavos: 999_999_987_655, AvailableCentavos: 999_999_987_655}, Transit: query.Balance{PostedCentavos: -2_099_999_987_655, AvailableCentavos: -2_099_999_987_655},
 		OutflowCaps: []query.OutflowCap{{When: "day", CapCentavos: 50_000_000, WindowSeconds: 3600, LeftCentavos: 49_987_655}},
-		Books:       &query.ThreeLegs{BooksCentavos: -1_100_000_000_000, Holds: true},
+		Keys:        []string{"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c"}, Seals: []query.Seal{{Digest: "60303ae22b998861bce3b28f33eec1be758a213c86c93c07"}},
+		Books: &query.ThreeLegs{BooksCentavos: -1_100_000_000_000, Holds: true},
 	}
 	exampleAccount        = query.AccountBalance{ISPB: "10000001", Branch: "0001", Number: "1", State: "open", Balance: exampleBalance}
 	exampleCap            = uint64(50_000_000)

@@ -58,7 +58,8 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	for _, need := range []string{runningNeed, stream.KafkaNeed, query.Need, query.ClockNeed, submission.LogNeed} {
 		t.Health.Need(need)
 	}
-	control, err := access.New(config.Access, on.Now)
+	follows := register.New(client, config.Query.IDsMax, t)
+	control, err := access.New(config.Access, on.Now, follows)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,6 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	kafka := publisher.Client()
 	defer kafka.Close()
 	watching, stopWatching := context.WithCancel(context.Background())
-	follows := register.New(client, config.Query.IDsMax, t)
 	ledger := query.New(watching, config.Query, client, follows, on.Now, pools, t)
 	defer ledger.Close()
 
@@ -83,6 +83,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	watchers.Go(func() { stream.Watch(watching, kafka, t, stream.Payments) })
 	watchers.Go(func() { ledger.Watch(watching, t) })
 	watchers.Go(func() { ledger.Fail(follows.Run(watching)) })
+	watchers.Go(func() { control.Run(watching, t.Log) })
 	watchers.Go(func() { watcher.Run(watching) })
 	looked := make(chan struct{})
 	watchers.Go(func() { publisher.WatchLog(watching, client, t, looked) })

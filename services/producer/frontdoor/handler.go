@@ -57,7 +57,7 @@ func handler(api []route, control *access.Control, registry prometheus.Registere
 			if problem != nil {
 				problem.Write(response)
 			} else {
-				route.handler(response, access.With(r, who))
+				who.Serve(route.handler, response, r)
 			}
 			status = strconv.Itoa(response.status)
 			if response.status == http.StatusAccepted && !response.waited() {

@@ -17,7 +17,7 @@ import (
 
 // A response that breaks off is counted, and not as a good one.
 func TestABrokenResponseIsCounted(t *testing.T) {
-	control, err := access.New(access.Config{}, time.Now)
+	control, err := access.New(access.Config{}, time.Now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems:  []int{404, 422, 429, 503},
 		},
 		{
-			method: "PUT", path: "/v1/participants/{ispb}/acts/{actId}", handler: acts.OnParticipant, permission: access.CentralBankActs, id: "actOnParticipant",
+			method: "PUT", path: "/v1/participants/{ispb}/acts/{actId}", handler: acts.OnParticipant, permission: access.ActsOnParticipant, id: "actOnParticipant",
 			summary: "Register, suspend, resume or cap a participant, or move its liquidity",
 			description: "For the central bank only. " + actDescription + " liquidity-in moves money from the issuance to the reserve, liquidity-out back, never below what payments hold. " +
 				"A cap on outflow counts payments to other participants for window_seconds; day-cap is in force from 06:00 to 20:00 in São Paulo, night-cap in the other hours.",

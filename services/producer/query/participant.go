@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"encoding/hex"
 	"net/http"
 	"strconv"
 
@@ -22,9 +23,17 @@ type Participant struct {
 	State              string       `json:"state" enum:"active,suspended,unregistered" doc:"Payments from and to a suspended participant are rejected, and returns by it."`
 	PaymentCapCentavos int64        `json:"payment_cap_centavos,omitempty" doc:"The most that one payment may be. Left out where there is no cap."`
 	OutflowCaps        []OutflowCap `json:"outflow_caps,omitempty" nullable:"false" doc:"The caps on what it pays to other participants. Left out where there are none."`
+	Keys               []string     `json:"keys,omitempty" nullable:"false" doc:"The digests of its keys in use: the first 48 hexadecimal digits of their SHA-256."`
+	Seals              []Seal       `json:"seals,omitempty" nullable:"false" doc:"The secrets with which it seals its responses."`
 	Reserve            Balance      `json:"reserve"`
 	Transit            Balance      `json:"transit"`
 	Books              *ThreeLegs   `json:"three_leg_invariant,omitempty" doc:"Left out on a ledger without books accounts."`
+}
+
+// Seal is the fingerprint of a secret with which a bank seals its responses.
+type Seal struct {
+	Digest  string `json:"digest" doc:"The first 48 hexadecimal digits of its SHA-256."`
+	Revoked bool   `json:"revoked" doc:"What is sealed with it is forged."`
 }
 
 // OutflowCap is a cap on outflow within a window of time.
@@ -182,6 +191,12 @@ func participantOf(psp pix.ISPB, accounts map[tb.Uint128]tb.Account, registered 
 	one.State, one.PaymentCapCentavos = "active", registered.PaymentCapCentavos
 	if registered.Suspended {
 		one.State = "suspended"
+	}
+	for _, key := range registered.Keys {
+		one.Keys = append(one.Keys, hex.EncodeToString(key[:]))
+	}
+	for _, seal := range registered.Seals {
+		one.Seals = append(one.Seals, Seal{hex.EncodeToString(seal.Fingerprint[:]), seal.Revoked})
 	}
 	for window, capped := range registered.Outflow {
 		if capped.Centavos > 0 {

@@ -3,6 +3,7 @@ package submission
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,6 +83,17 @@ func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) {
 	_ = control.EnableFullDuplex() // results are written while lines are still read
 	_ = control.SetReadDeadline(time.Now().Add(b.config.Timeout))
 	_ = control.SetWriteDeadline(time.Now().Add(b.config.Timeout + 2*s.timeout))
+	// A key that was revoked ends a batch whose next line does not come, too.
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(r.Context(), func() {
+		defer close(interrupted)
+		_ = control.SetReadDeadline(time.Now())
+	})
+	defer func() {
+		if !stop() {
+			<-interrupted
+		}
+	}()
 
 	// With room for all lines, a client that reads only after it has written is served too.
 	lines := make(chan *batchLine, b.config.LinesMax+1)
@@ -144,6 +156,11 @@ func (s *Submissions) readBatch(who access.Caller, body io.Reader, lines chan<- 
 			lines <- &batchLine{result: BatchResult{Line: number, Problem: problem}}
 		}
 		text, err := reader.ReadSlice('\n')
+		if problem := who.Ended(); problem != nil {
+			problem.Detail += "; neither this line nor what follows was sent"
+			end(problem)
+			return
+		}
 		switch {
 		case err == nil || errors.Is(err, io.EOF):
 		case errors.Is(err, bufio.ErrBufferFull):

@@ -1,0 +1,198 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// actsOf returns what the register says about a digest, in order.
+func actsOf(t *testing.T, client tigerbeetle.Client, digest keys.Digest) string {
+	t.Helper()
+	records, err := client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 8189, Flags: tb.AccountFilterFlags{Debits: true}.ToUint32()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, record := range records {
+		if act, _, err := ledger.ActOf(record); err == nil && act.Digest == ledger.ActDigest(digest) {
+			all = append(all, fmt.Sprintf("%v of %s", act.Kind, act.Bank))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func actsOfKey(t *testing.T, client tigerbeetle.Client, key string) string {
+	t.Helper()
+	return actsOf(t, client, keys.DigestOf(key))
+}
+
+// do writes an act as the front door does.
+func do(t *testing.T, client tigerbeetle.Client, id string, act ledger.Act) {
+	t.Helper()
+	if _, err := client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.BooksAccount(act.Bank))}); err != nil {
+		t.Fatal(err)
+	}
+	act.ByCentralBank = true
+	if results, err := client.CreateTransfers(ledger.AppendAct(nil, keys.CentralBank, id, act)); err != nil || len(results) > 0 {
+		t.Fatalf("%v %v", results, err)
+	}
+}
+
+// A bank that joins at run time gets its seal and its user of Kafka by a command, which may be run
+// again, and the next run of bootstrap keeps them, on an empty Kafka, too.
+func TestABankThatJoinedIsKept(t *testing.T) {
+	config := startSecuredKafka(t, startKafka)
+	config.Ledger = startLedger(t)
+	folder := t.TempDir()
+	config.ClientKeysDir, config.DigestsFile, config.AnswerKeysFile = filepath.Join(folder, "keys"), filepath.Join(folder, "digests"), filepath.Join(folder, "answers")
+	if err := Run(t.Context(), config, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	client, err := ledger.Connect(config.Ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	const bank = pix.ISPB("10000006")
+	if err := Participant(t.Context(), config, bank, false, io.Discard); err == nil || !strings.Contains(err.Error(), "10000006 has not joined") {
+		t.Errorf("a bank that has not joined: %v", err)
+	}
+	seals := func() keys.Seals {
+		t.Helper()
+		seals, err := keys.ReadSeals(config.AnswerKeysFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seals
+	}
+	if len(seals()[bank]) > 0 {
+		t.Error("a bank that has not joined has a secret")
+	}
+
+	do(t, client, "join", ledger.Act{Kind: ledger.Joined, Bank: bank})
+	key := keys.New(string(bank)) // the holder's
+	if err := os.WriteFile(filepath.Join(config.ClientKeysDir, string(bank)), []byte(key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		var said bytes.Buffer
+		if err := Participant(t.Context(), config, bank, false, &said); err != nil {
+			t.Fatal(err)
+		}
+		if all := seals().Fingerprints(bank); len(all) != 1 || actsOf(t, client, all[0]) != "seal named of 10000006" || !strings.Contains(said.String(), fmt.Sprintf("%x", all[0])) {
+			t.Errorf("%x %s", all, said.String())
+		}
+	}
+	user := stream.ParticipantAccess(bank).User
+	own := *config
+	own.PasswordsDir = filepath.Join(config.PasswordsDir, participantsFolder)
+	check := func() {
+		t.Helper()
+		answers := as(t, &own, user)
+		if !mayWrite(t, answers, stream.AuthorizationResponses) || mayWrite(t, answers, stream.Payments) || mayWrite(t, answers, stream.Settlements) {
+			t.Error("it must write responses and nothing else")
+		}
+		asked := as(t, config, stream.Admin, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		if err := asked.ProduceSync(t.Context(), &kgo.Record{Topic: stream.AuthorizationRequests, Value: []byte("x")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if !mayRead(t, &own, user, stream.AuthorizationRequests) || mayRead(t, &own, user, stream.Settlements) {
+			t.Error("it must read requests, and not how payments of others end")
+		}
+	}
+	check()
+	before := seals().Fingerprints(bank)
+
+	// A Kafka that knows nothing of the user; the register and the files stay.
+	gone, err := kadm.NewClient(as(t, config, stream.Admin)).AlterUserSCRAMs(t.Context(), []kadm.DeleteSCRAM{{User: user, Mechanism: kadm.ScramSha512}}, nil)
+	if err != nil || gone.Error() != nil {
+		t.Fatal(err, gone.Error())
+	}
+	if err := Run(t.Context(), config, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	check()
+	if after := seals().Fingerprints(bank); !slices.Equal(after, before) {
+		t.Error("the bank has another secret")
+	}
+	if acts := actsOfKey(t, client, key); acts != "key named of 10000006" {
+		t.Errorf("the key in the folder: %s", acts)
+	}
+}
+
+// A revoked key or secret does not come back with the next run, because its file is still there.
+func TestWhatWasRevokedIsNotNamedAgain(t *testing.T) {
+	config := smallConfig(t)
+	config.Ledger, config.Stream = startLedger(t), startKafka(t)
+	folder := t.TempDir()
+	config.ClientKeysDir, config.DigestsFile, config.AnswerKeysFile = filepath.Join(folder, "keys"), filepath.Join(folder, "digests"), filepath.Join(folder, "answers")
+	again := func() {
+		t.Helper()
+		if err := Run(t.Context(), config, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again()
+	client, err := ledger.Connect(config.Ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	one, other := config.Population.Bank(0), config.Population.Bank(1)
+	key, err := keys.Read(config.ClientKeysDir, string(one))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seals, err := keys.ReadSeals(config.AnswerKeysFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seal := seals.Fingerprints(one)[0]
+	do(t, client, "revoke-key", ledger.Act{Kind: ledger.KeyRevoked, Bank: one, Digest: ledger.ActDigest(keys.DigestOf(key))})
+	do(t, client, "revoke-seal", ledger.Act{Kind: ledger.SealRevoked, Bank: one, Digest: ledger.ActDigest(seal)})
+	// One that only the front door has named.
+	theirs := keys.New(string(other))
+	do(t, client, "name", ledger.Act{Kind: ledger.KeyNamed, Bank: other, Digest: ledger.ActDigest(keys.DigestOf(theirs))})
+	do(t, client, "revoke", ledger.Act{Kind: ledger.KeyRevoked, Bank: other, Digest: ledger.ActDigest(keys.DigestOf(theirs))})
+	if err := os.WriteFile(filepath.Join(config.ClientKeysDir, string(other)), []byte(theirs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again()
+	for acts, want := range map[string]string{
+		actsOfKey(t, client, key): "key named of 10000001, key revoked of 10000001", actsOf(t, client, seal): "seal named of 10000001, seal revoked of 10000001",
+		actsOfKey(t, client, theirs): "key named of 10000002, key revoked of 10000002",
+	} {
+		if acts != want {
+			t.Errorf("%s, want %s", acts, want)
+		}
+	}
+
+	// Another secret makes the seals from the end of the command on, and the old one stays good.
+	if err := Participant(context.Background(), config, one, true, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if seals, err = keys.ReadSeals(config.AnswerKeysFile); err != nil {
+		t.Fatal(err)
+	}
+	all := seals.Fingerprints(one)
+	if len(all) != 2 || !slices.Contains(all[1:], seal) || actsOf(t, client, all[0]) != "seal named of 10000001" {
+		t.Errorf("%x, the first one: %s", all, actsOf(t, client, all[0]))
+	}
+}

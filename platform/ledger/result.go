@@ -17,12 +17,24 @@ func ResultOf(chain []tb.Transfer, start int, failures []tb.TransferEventResult)
 	var result Result
 	for _, failure := range failures {
 		index := int(failure.Index) - start
-		isMark := IsMark(&chain[index]) // outside of the chain; it may exist
-		if status := failure.Result; status != tb.TransferLinkedEventFailed && (!isMark || status != tb.TransferExists) {
+		if status := failure.Result; status != tb.TransferLinkedEventFailed && !harmless(chain, index, status) {
 			result = Result{Status: status, Code: chain[index].Code, Index: index}
 		}
 	}
 	return result
+}
+
+// harmless reports whether the status is of a transfer outside of the chain, and is one that may be: a
+// mark exists already; a leg 4 was voided already, or its window has passed.
+func harmless(chain []tb.Transfer, index int, status tb.CreateTransferResult) bool {
+	switch {
+	case IsMark(&chain[index]):
+		return status == tb.TransferExists
+	case IsCapRelease(chain, index):
+		return Result{Status: status}.Exists() || status == tb.TransferPendingTransferExpired
+	default:
+		return false
+	}
 }
 
 // OK reports whether this request wrote the chain.

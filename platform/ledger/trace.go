@@ -82,10 +82,19 @@ func (t Trace) Content() (pix.Content, bool) {
 	return pix.Content{Payer: payer, Payee: payee, AmountCentavos: uint64(t.AmountCentavos())}, payerKind == Customer && payeeKind == Customer
 }
 
-// Legs returns the held legs in their order.
+// Capped reports whether leg 4 is in the ledger.
+func (t Trace) Capped() bool { return t.legs[capLeg-1] != nil }
+
+// StrandsCap reports whether leg 4 holds a part of the cap for nothing: phase 1 does not see a receipt,
+// so an order that comes after one may hold again.
+func (t Trace) StrandsCap() bool {
+	return t.Capped() && t.verdict != nil && t.verdict.Code == CodeReceipt
+}
+
+// Legs returns the held legs in their order. Leg 4 holds no money, so it is not among them.
 func (t Trace) Legs() []tb.Transfer {
 	var legs []tb.Transfer
-	for _, leg := range t.legs {
+	for _, leg := range t.legs[:capLeg-1] {
 		if leg != nil {
 			legs = append(legs, *leg)
 		}
@@ -110,7 +119,8 @@ func (t Trace) NamesAnother(id pix.EndToEndID) bool {
 
 // SameContent reports whether what the ledger holds is the payment with this content. It
 // compares every leg, because the ledger itself compares only the first. A different
-// timeout or code comes from another version of this program, not from another payment.
+// timeout or code comes from another version of this program, not from another payment. So does a
+// leg 4 that is there or not: caps change between deliveries.
 //
 // A receipt counts more than a hold: phase 1 does not see a receipt, so the hold may be
 // that of a conflicting message that came after it.
@@ -119,11 +129,11 @@ func (t Trace) SameContent(id pix.EndToEndID, content pix.Content) bool {
 		return t.verdict.UserData64 == content.Hash()
 	}
 	if t.Held() {
-		var want [legsMax]*tb.Transfer
+		var want [capLeg - 1]*tb.Transfer
 		for _, transfer := range AppendReserve(nil, id, content, 0) {
 			want[transfer.Code-CodeLeg1] = &transfer
 		}
-		for i, leg := range t.legs {
+		for i, leg := range t.legs[:capLeg-1] {
 			if (leg == nil) != (want[i] == nil) {
 				return false
 			}

@@ -72,7 +72,7 @@ func TestMissingAndSurplusLegsAreAnotherPayment(t *testing.T) {
 				t.Fatalf("without leg %d it is still the same", found[i].Code)
 			}
 		}
-		for leg := 1; leg <= legsMax; leg++ {
+		for leg := 1; leg < capLeg; leg++ {
 			if slices.ContainsFunc(found, func(f tb.Transfer) bool { return f.ID == IDsOf(id).Pending(leg) }) {
 				continue
 			}

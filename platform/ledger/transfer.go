@@ -29,6 +29,7 @@ const (
 	CodeReturned   uint16 = 18 // the mark of a payment for which returns were held
 	CodeClockProbe uint16 = 19 // an engine reads the ledger's clock
 	CodeBurnt      uint16 = 21 // the mark of a burnt slot
+	CodeAdjustment uint16 = 51 // an allowance is raised or lowered to its cap
 )
 
 // Roles are the low 4 bits of a transfer id: 0-3 the holds of legs 1-4, 4-7 their
@@ -42,6 +43,7 @@ const (
 	roleRecord     = 10
 	roleMoney      = 11
 	legsMax        = 4
+	capLeg         = 4
 	hashBits       = 68
 )
 

@@ -197,6 +197,61 @@ func TestABankJoinsAndWorks(t *testing.T) {
 	}
 }
 
+// A cap on outflow and its allowance are one act: the account of the ledger that holds leg 4 says what
+// the cap says, whoever else sets caps at the same time.
+func TestACapGrantsItsAllowance(t *testing.T) {
+	t.Parallel()
+	p, _, client := startForActs(t, "ACT_RATE_MAX=1000", "ACT_BURST_MAX=1000", "CALLER_SHARE_MAX=1")
+	l, _ := sharedLedger(t)
+	q := startProgram(t, startBroker(t), l, "ACT_RATE_MAX=1000", "ACT_BURST_MAX=1000", "CALLER_SHARE_MAX=1")
+	q.AwaitNeed("register", false)
+	account := newBank(t, p)
+	psp, other := account.ISPB, ownBanks().Payee
+	set := func(of *program, id, kind string, centavos int) act.ParticipantActDone {
+		t.Helper()
+		return of.onParticipant(t, psp, id, fmt.Sprintf(`{"act": %q, "cap_centavos": %d, "window_seconds": 3600}`, kind, centavos))
+	}
+	check := func(done act.ParticipantActDone, want ...query.OutflowCap) {
+		t.Helper()
+		if fmt.Sprint(done.Participant.OutflowCaps) != fmt.Sprint(want) {
+			t.Errorf("%+v, want %+v", done.Participant.OutflowCaps, want)
+		}
+	}
+	night := query.OutflowCap{When: "night", CapCentavos: 500, WindowSeconds: 3600, LeftCentavos: 500}
+	day := query.OutflowCap{When: "day", CapCentavos: 1000, WindowSeconds: 3600, LeftCentavos: 1000}
+	check(set(p, "night", "night-cap", 500), night)
+	check(set(q, "day", "day-cap", 1000), day, night)
+	check(set(q, "day", "day-cap", 1000), day, night) // once
+	// What a payment holds is not left, and a lower cap takes what is free.
+	content := pix.Content{Payer: account, Payee: other, AmountCentavos: 300}
+	capped := ledger.AppendCap(nil, pix.NewEndToEndID(psp, time.Now(), random), content, ledger.Day, 600)
+	write(t, client, capped)
+	day.CapCentavos, day.LeftCentavos = 400, 100
+	check(set(p, "lower", "day-cap", 400), day, night)
+	day.CapCentavos, day.LeftCentavos = 100, 0
+	check(set(p, "lowest", "day-cap", 100), day, night)
+	day.CapCentavos, day.LeftCentavos = 2000, 1700
+	check(set(p, "higher", "day-cap", 2000), day, night)
+	lifted := set(p, "lifted", "night-cap", 0)
+	check(lifted, day)
+	// From two front doors at once: each act is done, and the allowance is the last one's.
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() { set([]*program{p, q}[i%2], fmt.Sprint("race-", i), "day-cap", 1000+i) })
+	}
+	all.Wait()
+	found, err := client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Limit: 1, Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	last, _, err := ledger.ActOf(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	day.CapCentavos, day.LeftCentavos = last.Centavos, last.Centavos-300
+	check(act.ParticipantActDone{Participant: get[query.Participant](t, p, "/v1/participants/"+string(psp))}, day)
+}
+
 // A repeated act changes nothing and answers the same, and its id names no other act.
 func TestARepeatedActChangesNothing(t *testing.T) {
 	t.Parallel()

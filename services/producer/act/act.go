@@ -186,7 +186,9 @@ func (a *Acts) accounts(ctx context.Context, q request) (map[tb.Uint128]tb.Accou
 	for _, account := range found {
 		byID[account.ID] = account
 	}
-	if _, there := byID[ledger.RegisterAccount]; !there {
+	_, registered := byID[ledger.RegisterAccount]
+	window, capped := q.window()
+	if _, there := byID[ledger.AllowanceAccount(q.act.Bank, window)]; !registered || capped && !there {
 		return nil, &web.Problem{Type: web.Kind("no-register"), Title: "No register", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "nothing was done: the ledger has no register of acts; run bootstrap, which adds it to an older ledger"}
 	}
@@ -220,15 +222,39 @@ func (a *Acts) create(ctx context.Context, q request) *web.Problem {
 	return nil
 }
 
-// write writes the act. Of a cap on outflow the chain also adjusts the allowance: if another
-// adjustment came first, the whole chain fails, and it is made again.
+// adjustmentsMax is how often an act tries to adjust an allowance that others adjust, too.
+const adjustmentsMax = 20
+
+// write writes the act. Of a cap on outflow the chain also adjusts the allowance. If another adjustment
+// came first, the whole chain fails, and is made again.
 func (a *Acts) write(ctx context.Context, q request, accounts map[tb.Uint128]tb.Account) (ledger.Result, *web.Problem) {
-	chain := ledger.AppendAct(nil, q.holder, q.id, q.act)
-	results, problem := query.Ask(ctx, a.ledger, a.permits, func(c tigerbeetle.Client) ([]tb.TransferEventResult, error) { return c.CreateTransfers(chain) })
-	if problem != nil {
-		return ledger.Result{}, unknownFate(q, problem)
+	for range adjustmentsMax {
+		chain := ledger.AppendAct(nil, q.holder, q.id, q.act)
+		acted := len(chain)
+		if window, capped := q.window(); capped {
+			chain = ledger.GrantOf(accounts[ledger.AllowanceAccount(q.act.Bank, window)]).AppendAdjustment(chain, q.act.Centavos)
+		}
+		results, problem := query.Ask(ctx, a.ledger, a.permits, func(c tigerbeetle.Client) ([]tb.TransferEventResult, error) { return c.CreateTransfers(chain) })
+		if problem != nil {
+			return ledger.Result{}, unknownFate(q, problem)
+		}
+		if result := ledger.ResultOf(chain, 0, results); !result.Exists() || result.Index < acted {
+			return result, nil
+		}
+		if accounts, problem = a.accounts(ctx, q); problem != nil {
+			return ledger.Result{}, problem
+		}
 	}
-	return ledger.ResultOf(chain, 0, results), nil
+	return ledger.Result{}, &web.Problem{Type: web.Kind("busy"), Title: "The allowance changes too fast", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		Detail: "nothing was done: others adjust the bank's allowance all the time; send the same again"}
+}
+
+// window returns the window of an act that sets a cap on outflow.
+func (q request) window() (window ledger.Window, capped bool) {
+	if q.act.Kind == ledger.NightCapped {
+		window = ledger.Night
+	}
+	return window, q.act.WindowSeconds > 0 && q.act.Centavos > 0
 }
 
 func used(q request) *web.Problem {

@@ -173,8 +173,6 @@ func (l *Ledger) participantsOf(ctx context.Context, psps []pix.ISPB) ([]Partici
 	return participants, nil
 }
 
-var windows = [...]string{ledger.Day: "day", ledger.Night: "night"}
-
 // participantOf returns a bank by its accounts and what the register says of it: nil if it never joined.
 func participantOf(psp pix.ISPB, accounts map[tb.Uint128]tb.Account, registered *register.Participant) Participant {
 	reserve, transit := accounts[ledger.ReserveAccount(psp)], accounts[ledger.TransitAccount(psp)]
@@ -200,9 +198,9 @@ func participantOf(psp pix.ISPB, accounts map[tb.Uint128]tb.Account, registered 
 	}
 	for window, capped := range registered.Outflow {
 		if capped.Centavos > 0 {
-			allowance := accounts[ledger.AllowanceAccount(psp, ledger.Window(window))]
-			one.OutflowCaps = append(one.OutflowCaps, OutflowCap{When: windows[window], CapCentavos: capped.Centavos,
-				WindowSeconds: int(capped.WindowSeconds), LeftCentavos: balanceOf(allowance).AvailableCentavos})
+			grant := ledger.GrantOf(accounts[ledger.AllowanceAccount(psp, ledger.Window(window))])
+			one.OutflowCaps = append(one.OutflowCaps, OutflowCap{When: ledger.Window(window).String(), CapCentavos: capped.Centavos,
+				WindowSeconds: int(capped.WindowSeconds), LeftCentavos: grant.Left(capped.Centavos)})
 		}
 	}
 	return one

@@ -8,16 +8,19 @@ import (
 // Who reads the register may be late, so a decision is judged by all that held shortly before.
 
 // registerAge is how old the register may be at which a decision looked, when the ledger has it: 2 s
-// that a reading counts as fresh, and 3 s for the way to the ledger.
-const registerAge = 5 * time.Second
+// that a reading counts as fresh, and the way to the ledger.
+const (
+	wayToLedger = 3 * time.Second
+	registerAge = 2*time.Second + wayToLedger
+)
 
 // lookedFrom returns the earliest time, by the ledger's clock, of the register at which a decision can
 // have looked that the ledger has since a time. What was on its way while an engine was frozen or cut
-// off may be as old as that.
+// off may be as old as that. It comes right after that: an engine decides no more by what it read before.
 func (a *Auditor) lookedFrom(at uint64) uint64 {
 	from := int64(at) - int64(registerAge)
 	for _, late := range a.lateRequests {
-		if int64(at) <= late.To.UnixNano()+int64(registerAge) {
+		if int64(at) <= late.To.UnixNano()+int64(wayToLedger) {
 			from = min(from, late.From.UnixNano()-int64(registerAge))
 		}
 	}

@@ -145,9 +145,9 @@ func TestTermsAreJudged(t *testing.T) {
 			h.begin(5)
 			h.lateRequests = []Interval{{h.now.Add(-10 * second), h.now.Add(-2 * second)}}
 		}}}, ""},
-		{"begun long after an engine was frozen", []step{{0, suspend}, {30 * second, func(h *history) {
+		{"begun four seconds after an engine was frozen", []step{{0, suspend}, {30 * second, func(h *history) {
 			h.begin(5)
-			h.lateRequests = []Interval{{h.now.Add(-20 * second), h.now.Add(-10 * second)}}
+			h.lateRequests = []Interval{{h.now.Add(-35 * second), h.now.Add(-4 * second)}}
 		}}}, BeyondTerms},
 		{"begun after the resumption", []step{{0, suspend}, {6 * second, resume}, {7 * second, func(h *history) { h.begin(5) }}}, ""},
 

@@ -9,20 +9,28 @@ import (
 	"github.com/liquida/liquida/loadtest/audit"
 )
 
-// act lets an operator intervene: what a kind of intervention changes stays for 4 to 8 s.
-func act(ctx context.Context, w *world, f *fault) error {
-	free, err := w.take(ctx, "register")
-	if err != nil {
-		return err
+// act lets an operator intervene, by a kind of intervention or, without one, by any: what it changes
+// stays for 4 to 8 s.
+func act(name string) injection {
+	return func(ctx context.Context, w *world, f *fault) error {
+		free, err := w.take(ctx, "register")
+		if err != nil {
+			return err
+		}
+		defer free()
+		kind := acts.Kinds[f.random.IntN(len(acts.Kinds))]
+		for _, named := range acts.Kinds {
+			if named.Name == name {
+				kind = named
+			}
+		}
+		f.Target, f.Detail = "register", kind.Name
+		w.begin(f)
+		defer w.end(f)
+		return kind.Play(ctx, &acts.Operator{
+			Client: w.ledger, Population: w.simulator.population, Random: f.random, Hold: f.between(4*time.Second, 8*time.Second), Did: w.live.event,
+		})
 	}
-	defer free()
-	kind := acts.Kinds[f.random.IntN(len(acts.Kinds))]
-	f.Target, f.Detail = "register", kind.Name
-	w.begin(f)
-	defer w.end(f)
-	return kind.Play(ctx, &acts.Operator{
-		Client: w.ledger, Population: w.simulator.population, Random: f.random, Hold: f.between(4*time.Second, 8*time.Second), Did: w.live.event,
-	})
 }
 
 // lateRequests returns when faults delayed what engines had sent to the ledger.
@@ -34,7 +42,7 @@ func (r *run) lateRequests() (late []audit.Interval) {
 			at := func(seconds float64) time.Time {
 				return r.world.start.Add(time.Duration(seconds * float64(time.Second)))
 			}
-			late = append(late, audit.Interval{From: at(e.Began), To: at(max(e.Ended, e.Ready))})
+			late = append(late, audit.Interval{From: at(e.Began), To: at(max(e.Began, e.Ended))})
 		}
 	}
 	return late

@@ -16,7 +16,7 @@ import (
 // Real processes die, freeze and are cut off while payments flow: what virtual time cannot show
 // of kills, of a frozen engine, of torn connections and of the real ledger. make chaos has all kinds.
 func TestChaos(t *testing.T) {
-	script(t, 200, 26*time.Second, "2s crash-engine, 5s crash-producer, 8s pause-engine, 10s kill-bank, 13s kill-broker, 17s kill-engine, 19s half-open-ledger, 22s stall-kafka")
+	script(t, 200, 26*time.Second, "2s crash-engine, 5s crash-producer, 6s suspend-bank, 8s pause-engine, 10s kill-bank, 13s kill-broker, 17s kill-engine, 19s half-open-ledger, 22s stall-kafka")
 }
 
 // An engine is frozen for longer than its session, so that the other takes over. Then it

@@ -27,6 +27,8 @@ var sure = map[string]Sure{
 	"seals-unchecked":            {engine, "TestAResponseNeedsTheSealOfItsBank"},
 	"copies-unchecked":           inEveryOrder,
 	"held-refused":               inEveryOrder,
+	"register-never-stale":       {"deploy/ledgerfacts/", "TestAStaleRegister"},
+	"stale-chains-sent":          {ledger, "TestKeepBack"},
 	"accepted-before-kafka":      withoutTheBroker,
 	"accepted-unacknowledged":    withoutTheBroker,
 	"day-unproved":               {producer, "TestAWrongStatementIsNotWhole"},    // in worlds the ledger does not contradict itself
@@ -202,6 +204,12 @@ var All = []Mutant{
 	}},
 	{"return-to-suspended-refused", "returns to a suspended bank are refused, too", "TestSuspensionUnderLoad", []Edit{
 		{engine + "return.go", "	if state.Suspended(r.ID.PSP()) {", "	if state.Suspended(r.ID.PSP()) || state.Suspended(r.Original.Payer()) {"},
+	}},
+	{"register-never-stale", "whoever cannot read the register goes on by what it read before", "TestAFrozenEngineAcrossASuspension", []Edit{
+		{register + "register.go", "return now.state, time.Since(now.asked) < freshFor", "return now.state, true"},
+	}},
+	{"stale-chains-sent", "a chain is sent although the register has changed since it was decided", "TestAFrozenEngineAcrossASuspension", []Edit{
+		{ledger + "writer.go", "	if w.admit == nil {\n		return", "	if true {\n		return"},
 	}},
 	{"suspended-for-good", "a bank that is resumed stays suspended", "TestSuspensionUnderLoad", []Edit{
 		{register + "state.go", "d.Rules = act.Kind == ledger.Suspended, d.ReadTo", "d.Rules = true, d.ReadTo"},

@@ -4,12 +4,10 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/liquida/liquida/loadtest/acts"
 	"github.com/liquida/liquida/loadtest/audit"
-	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -30,6 +28,14 @@ func (w *world) operator(random *rand.Rand, hold time.Duration) *acts.Operator {
 	return &acts.Operator{Client: w.ledger.Connect(nil), Population: population, Random: random, Hold: hold, Did: w.note}
 }
 
+// act acts as the central bank.
+func (s *scenario) act(kind ledger.ActKind, bank pix.ISPB) {
+	s.t.Helper()
+	if err := s.operator(s.random, 0).Do(ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true}); err != nil {
+		s.t.Error(err)
+	}
+}
+
 // play plays an intervention of a kind while all runs, for some time.
 func (s *scenario) play(kind string, hold time.Duration) {
 	s.t.Helper()
@@ -45,11 +51,7 @@ func (s *scenario) play(kind string, hold time.Duration) {
 // suspend suspends a bank, or resumes it, and returns when everybody knows.
 func (s *scenario) suspend(bank pix.ISPB, kind ledger.ActKind) {
 	s.t.Helper()
-	id := strconv.FormatInt(time.Now().UnixNano(), 10)
-	act := ledger.AppendAct(nil, keys.CentralBank, id, ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true})
-	if failed, err := s.ledger.Connect(nil).CreateTransfers(act); err != nil || len(failed) > 0 {
-		s.t.Errorf("%s of %s: %v, %v", kind, bank, failed, err)
-	}
+	s.act(kind, bank)
 	time.Sleep(2 * time.Second)
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/loadtest/acts"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -28,13 +29,7 @@ func TestSuspensionUnderLoad(t *testing.T) {
 		}
 		reported(ids)
 		bank := population.Bank(s.random.IntN(population.Banks))
-		operator := s.operator(s.random, 0)
-		act := func(kind ledger.ActKind) {
-			if err := operator.Do(ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true}); err != nil {
-				s.t.Fatal(err)
-			}
-		}
-		act(ledger.Suspended)
+		s.act(ledger.Suspended, bank)
 		s.pass(6*time.Second, 8*time.Second)
 		byBank, toBank := 0, 0
 		for _, payment := range settled {
@@ -56,7 +51,7 @@ func TestSuspensionUnderLoad(t *testing.T) {
 			}
 		}
 		reported(ids)
-		act(ledger.Resumed)
+		s.act(ledger.Resumed, bank)
 		s.pass(6*time.Second, 8*time.Second)
 		if result := load.wait(0.3); excused(result) == 0 {
 			s.t.Error("no payment was refused because of the suspension")
@@ -86,5 +81,27 @@ func TestMoneyComesAndGoesUnderLoad(t *testing.T) {
 		if summary := s.verdict(); summary.Acts["liquidity in"] != 4 || summary.Acts["liquidity out"] != 3 {
 			s.t.Errorf("the audit saw the acts %v", summary.Acts)
 		}
+	})
+}
+
+// An engine is frozen while a bank is suspended. When it goes on, it begins nothing by what it read before.
+func TestAFrozenEngineAcrossASuspension(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		s.start(2)
+		load := s.send("demo", 40, 1600, append(duringFaults, acts.Reasons...)...)
+		for range 3 {
+			s.pass(6*time.Second, 10*time.Second)
+			bank := population.Bank(s.random.IntN(population.Banks))
+			over := s.late()
+			resume := s.anyEngine().pause()
+			s.act(ledger.Suspended, bank)
+			s.pass(8*time.Second, 10*time.Second)
+			resume()
+			over()
+			s.pass(8*time.Second, 10*time.Second)
+			s.act(ledger.Resumed, bank)
+		}
+		load.wait(0.1)
+		s.verdict()
 	})
 }

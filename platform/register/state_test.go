@@ -161,3 +161,19 @@ func BenchmarkAccountActs(b *testing.B) {
 		state = d.finish()
 	}
 }
+
+// An engine asks this for every order.
+func BenchmarkCurrent(b *testing.B) {
+	r := &Register{}
+	d := newState().draft()
+	for i := range 99 {
+		d.apply(ledger.Act{Kind: ledger.Joined, Bank: pix.ISPB(fmt.Sprint(10_000_000 + i))}, time.Unix(0, int64(i+1)))
+	}
+	r.current.Store(&reading{d.finish(), time.Now()})
+	for b.Loop() {
+		state, _ := r.Current()
+		if state.Suspended("10000001") || state.Suspended("10000002") {
+			b.Fatal("suspended")
+		}
+	}
+}

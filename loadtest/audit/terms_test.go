@@ -1,11 +1,14 @@
 package audit
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
@@ -292,6 +295,44 @@ func TestEachFaultOfAnAllowanceIsFound(t *testing.T) {
 				t.Fatalf("%+v", verdict.Findings)
 			}
 		})
+	}
+}
+
+// The two derivations of leg 4 and of adjustments meet only here and in the worlds.
+func TestAllowancesAgreeWithThePlatform(t *testing.T) {
+	h := withRegister(t)
+	id := allowanceOf(aliceBooks, byNight)
+	for i, limit := range []int64{100, 100, 250, 40} {
+		h.at(time.Duration(i) * time.Minute)
+		act := ledger.Act{Kind: ledger.NightCapped, Bank: alice.ISPB, Centavos: limit, WindowSeconds: windowSeconds, ByCentralBank: true}
+		chain := ledger.GrantOf(*h.accountOf(id)).AppendAdjustment(ledger.AppendAct(nil, "central-bank", "cap-"+strconv.Itoa(i), act), limit)
+		for k := range chain {
+			chain[k].Timestamp = uint64(h.now.UnixNano()) + uint64(k)
+			amount, _ := centavos(chain[k].Amount)
+			h.add(fromTigerBeetle(chain[k].DebitAccountID), int64(amount), 0)
+			h.add(fromTigerBeetle(chain[k].CreditAccountID), 0, int64(amount))
+		}
+		h.transfers = append(h.transfers, chain...)
+	}
+	h.at(time.Hour)
+	for _, reason := range []string{"", "AC06"} {
+		o := h.order(alice, bruno, 15)
+		parsed, err := pix.ParseEndToEndID(o.EndToEndId)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content := pix.Content{Payer: alice, Payee: bruno, AmountCentavos: 15}
+		h.write(ledger.AppendCap(ledger.AppendReserve(nil, parsed, content, 60), parsed, content, ledger.Night, windowSeconds))
+		if reason == "" {
+			h.write(ledger.AppendPost(nil, parsed, false))
+		} else {
+			h.write(ledger.AppendCapVoid(ledger.AppendVoid(nil, parsed, false, pix.MustReason(reason)), parsed, pix.MustReason(reason)))
+		}
+		h.report(o, reason)
+	}
+	h.committed = int64(len(h.orders))
+	if verdict := h.audit(); !verdict.Clean || verdict.Summary.Capped != 2 {
+		t.Fatalf("%d payments with leg 4: %+v", verdict.Summary.Capped, verdict.Findings)
 	}
 }
 

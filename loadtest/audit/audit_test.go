@@ -230,22 +230,40 @@ func TestConflictingMessageHeldBesideAReceipt(t *testing.T) {
 }
 
 // The engine may refuse an order as too old if it is older than half of the deadline, but for the
-// difference of two clocks, and not long after the deadline. A bank may give the same code at any time.
+// difference of two clocks; long after the deadline only one that another behind it has overtaken.
+// A bank may give the same code at any time.
 func TestARefusalAsTooOldNeedsTheAge(t *testing.T) {
-	for age, accepted := range map[time.Duration]bool{0: false, 17 * time.Second: false, 18 * time.Second: true, time.Minute: true, time.Hour: false} {
+	for _, c := range []struct {
+		age       time.Duration
+		overtaken bool
+		wrong     string
+	}{
+		{0, true, WrongTransfer}, {17 * time.Second, true, WrongTransfer}, {18 * time.Second, true, ""}, {time.Minute, false, ""},
+		{time.Hour, true, ""}, {time.Hour, false, WrongReason},
+	} {
 		h := clean(t)
-		o := h.order(alice, bruno, 500)
-		h.receipt(o, "LQ10", transitOf(idOf(alice)), reserveOf(idOf(alice)))
-		h.transfers[len(h.transfers)-1].Timestamp = uint64(h.now.Add(age).UnixNano())
-		h.report(o, "LQ10")
+		refuse := func() (id string) {
+			o := h.order(alice, bruno, 500)
+			h.receipt(o, "LQ10", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+			h.transfers[len(h.transfers)-1].Timestamp = uint64(h.now.Add(c.age).UnixNano())
+			h.report(o, "LQ10")
+			return o.EndToEndId
+		}
+		id := ""
+		if c.overtaken {
+			id = refuse()
+		}
 		byBank := h.order(alice, bruno, 600)
 		h.hold(byBank, 1, 2, 3)
 		h.void(byBank, "LQ10", 1, 2, 3)
 		h.report(byBank, "LQ10")
+		if !c.overtaken {
+			id = refuse()
+		}
 		h.committed = int64(len(h.orders))
 		verdict := h.audit()
-		if verdict.Clean != accepted || !accepted && (verdict.ByKind[WrongTransfer] != 1 || verdict.Findings[0].Subject != o.EndToEndId) {
-			t.Errorf("%v after its acceptance: %+v", age, verdict.Findings)
+		if verdict.Clean != (c.wrong == "") || !verdict.Clean && (verdict.ByKind[c.wrong] != 1 || verdict.Findings[0].Subject != id) {
+			t.Errorf("%v after its acceptance, overtaken %t: %+v", c.age, c.overtaken, verdict.Findings)
 		}
 	}
 }

@@ -19,7 +19,8 @@ import (
 const clockSkewMax = 2 * time.Second
 
 // tooLateReason is of an order that was too old to end in time when the engine saw it. The engine
-// must not refuse one that is younger than half of the deadline. After the deadline it says AB03.
+// must not refuse one that is younger than half of the deadline. After the deadline it says AB03,
+// but of an order that younger ones have overtaken.
 const tooLateReason = "LQ10"
 
 // tooLateMax is how long after the deadline a receipt may be written that was decided before it: a
@@ -34,9 +35,6 @@ func (a *Auditor) judgeAge(verdict tb.Transfer, acceptedMs int64, wrong func(for
 	age := time.Duration(int64(verdict.Timestamp) - acceptedMs*time.Millisecond.Nanoseconds())
 	if shortest := a.shortest(acceptedMs, verdict.Timestamp); age < shortest/2-clockSkewMax {
 		wrong("it says %s after %v, sooner than half of the deadline (%v)", tooLateReason, age, shortest)
-	}
-	if age > a.deadline+tooLateMax {
-		wrong("it says %s after %v, although an order is %s once its deadline (%v) has passed", tooLateReason, age, reasonText(silent), a.deadline)
 	}
 }
 
@@ -60,16 +58,16 @@ type ending struct {
 	acceptedMs        int64
 	sentMs            int64
 	voided            bool
-	silent            bool // AB03
+	silent, tooLate   bool // AB03, LQ10
 }
 
 func (a *Auditor) endings(yield func(ending)) {
 	for i := range a.payments {
 		p := &a.payments[i]
-		yield(ending{p.id, p.first, p.heldAt, p.decidedAt, p.acceptedMs, p.sentMs, p.voided != 0, p.verdict == silent})
+		yield(ending{p.id, p.first, p.heldAt, p.decidedAt, p.acceptedMs, p.sentMs, p.voided != 0, p.verdict == silent, reasonText(p.verdict) == tooLateReason})
 	}
 	for _, g := range a.returns {
-		yield(ending{g.id, g.first, g.heldAt, g.decidedAt, g.content.acceptedMs, g.sentMs, g.voided != 0, g.verdict == silent})
+		yield(ending{g.id, g.first, g.heldAt, g.decidedAt, g.content.acceptedMs, g.sentMs, g.voided != 0, g.verdict == silent, reasonText(g.verdict) == tooLateReason})
 	}
 }
 
@@ -110,7 +108,7 @@ const (
 
 // judgeDeadlines reports payments that were rejected before their deadline, and held after it.
 func (a *Auditor) judgeDeadlines() {
-	var late []ending
+	var late, overtaken []ending
 	waited, onTime := 0, 0
 	a.endings(func(e ending) {
 		if e.decidedAt == 0 || a.clockWasWrong(e.acceptedMs, e.decidedAt) {
@@ -121,6 +119,9 @@ func (a *Auditor) judgeDeadlines() {
 			if earliest := due(min(e.acceptedMs, e.sentMs), a.shortest(min(e.acceptedMs, e.sentMs), e.decidedAt)); int64(e.decidedAt) < earliest-int64(clockSkewMax) {
 				a.add(WrongDeadline, e.id.String(), "rejected with %s %v before its deadline", reasonText(silent), time.Duration(earliest-int64(e.decidedAt)))
 			}
+		}
+		if e.tooLate && int64(e.decidedAt) > latest+int64(tooLateMax) {
+			overtaken = append(overtaken, e)
 		}
 		if e.heldAt == 0 {
 			return
@@ -140,15 +141,31 @@ func (a *Auditor) judgeDeadlines() {
 		a.add(WrongDeadline, "all payments", "%d waited for their deadline (%v), and every one ended more than %v after it", waited, a.deadline, lateAfter)
 	}
 	a.judgeStanding(late)
+	a.judgeOvertaken(overtaken)
 }
 
-// judgeStanding reports payments that were held past their deadline while their engine decided
-// others, behind them in the same partition: an engine looks at all deadlines it knows, and
-// one that takes over reads the older record first.
-func (a *Auditor) judgeStanding(late []ending) {
+// judgeOvertaken reports orders that were too late for no reason: long after the deadline that is
+// said only of an order that another one behind it in its partition has overtaken.
+func (a *Auditor) judgeOvertaken(late []ending) {
 	if len(late) == 0 {
 		return
 	}
+	isLate := map[endToEndID]bool{}
+	for _, e := range late {
+		isLate[e.id] = true
+	}
+	for _, all := range a.decided() {
+		for highest, i := int64(-1), 0; i < len(all); i++ {
+			if e := all[i]; highest < e.at.offset && isLate[e.id] {
+				a.add(WrongReason, e.id.String(), "%v is refused with %s %v after its deadline, although none behind it was decided before", e.at, tooLateReason, time.Duration(int64(e.decidedAt)-due(e.acceptedMs, a.deadline)))
+			}
+			highest = max(highest, all[i].at.offset)
+		}
+	}
+}
+
+// decided returns what has a verdict, of each partition in the order of the verdicts.
+func (a *Auditor) decided() map[int32][]ending {
 	byPartition := map[int32][]ending{}
 	a.endings(func(e ending) {
 		if e.decidedAt != 0 {
@@ -158,6 +175,17 @@ func (a *Auditor) judgeStanding(late []ending) {
 	for _, all := range byPartition {
 		slices.SortFunc(all, func(x, y ending) int { return cmp.Compare(x.decidedAt, y.decidedAt) })
 	}
+	return byPartition
+}
+
+// judgeStanding reports payments that were held past their deadline while their engine decided
+// others, behind them in the same partition: an engine looks at all deadlines it knows, and
+// one that takes over reads the older record first.
+func (a *Auditor) judgeStanding(late []ending) {
+	if len(late) == 0 {
+		return
+	}
+	byPartition := a.decided()
 	for _, e := range late {
 		all := byPartition[e.at.partition]
 		from := uint64(max(due(e.acceptedMs, a.deadline), int64(e.heldAt)) + int64(standingAfter))

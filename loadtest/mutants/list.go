@@ -21,6 +21,7 @@ var withoutTheBroker = Sure{producer, "TestWithTheBrokerAwayTheFateIsUnknownAndT
 // sure lists what finds a mutant each time that worlds find by luck.
 var sure = map[string]Sure{
 	"hint-one-too-many":          {engine, "TestHintStaysWithinTheBrokersLimitAndIsNeverWrong"},
+	"overtaken-committed":        {engine, "TestOffsetsOfWhatWasOvertaken"},
 	"report-unacknowledged":      inEveryOrder,
 	"verdict-of-another-ignored": inEveryOrder,
 	"response-of-a-stranger":     {engine, "TestABankNeitherFloodsTheLogNorBlamesAnother"},
@@ -39,21 +40,24 @@ var sure = map[string]Sure{
 var All = []Mutant{
 	// Offsets: what is committed, and what is redelivered.
 	{"commit-before-verdict", "an offset is committed before phase 2", anyWorld, []Edit{
-		{engine + "offsets.go", "for o.start < len(o.window) && o.window[o.start].finished {", "for o.start < len(o.window) && (o.window[o.start].finished || o.window[o.start].taken) {"},
+		{engine + "offsets.go", "for s.start < len(s.window) && s.window[s.start].finished {", "for s.start < len(s.window) && (s.window[s.start].finished || s.window[s.start].taken) {"},
 		{engine + "offsets.go", "	if e == nil || e.finished {\n		broken(", "	if e == nil {\n		return\n	}\n	if e.finished {\n		broken("},
 	}},
 	{"commit-highest", "the highest finished offset is committed, not the lowest unfinished one", anyWorld, []Edit{
-		{engine + "offsets.go", "	o.changed = false\n	taken := o.end", `	o.changed = false
-	for i := range o.window[o.start:] {
-		if o.window[o.start+i].finished {
-			o.next = o.window[o.start+i].offset + 1
+		{engine + "offsets.go", "	o.changed = false\n", `	o.changed = false
+	for i := range s.window[s.start:] {
+		if s.window[s.start+i].finished {
+			s.next = s.window[s.start+i].offset + 1
 		}
 	}
-	taken := o.end`},
-		{engine + "offsets.go", "o.window[o.start].offset < o.next) {", "false) {"},
+`},
+		{engine + "offsets.go", "s.window[s.start].offset < s.next) {", "false) {"},
 	}},
 	{"hint-one-too-many", "the hint of a commit holds one unfinished offset behind each finished span", anyWorld, []Edit{
 		{engine + "offsets.go", "			if !yield(span) {", "			if span.To++; !yield(span) {"},
+	}},
+	{"overtaken-committed", "what younger orders have overtaken is committed as if it were finished", anyWorld, []Edit{
+		{engine + "offsets.go", "o.stretches[0].next == o.stretches[1].first {", "o.stretches[0].start == len(o.stretches[0].window) {"},
 	}},
 	{"report-unacknowledged", "an offset is finished before Kafka has the report", anyWorld, []Edit{
 		{engine + "command.go", ", func() { p.inbox.put(event{kind: reported, flight: f}) })\n		p.engine.crash.Pass(afterReportProduced)", ", func() {})\n		p.inbox.put(event{kind: reported, flight: f})\n		p.engine.crash.Pass(afterReportProduced)"},

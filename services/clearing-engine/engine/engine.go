@@ -33,6 +33,8 @@ type Engine struct {
 	group  *kgo.Client // member of the group: pix.payments
 	direct *kgo.Client // everything produced, and the responses for our partitions
 	reader *reader     // records of pix.payments, again
+	// overtakenReader reads the ranges of pix.payments that younger orders have overtaken.
+	overtakenReader *kgo.Client
 
 	named sync.Map // the partitions whose log the ledger names; nothing of another one is cleared
 

@@ -260,7 +260,8 @@ var unsaid = map[reflect.Type][]string{
 	reflect.TypeFor[common]():    {"config", "on", "log", "metrics", "started", "unasked", "recoded", "register"},
 	reflect.TypeFor[partition](): {"message", "chain", "ids", "encoder", "inbox", "pace", "nextDue"}, // reused, empty between two events, see plot.begin, a bound of what is described
 	reflect.TypeFor[flight]():    {"hopAt", "taken"},
-	reflect.TypeFor[offsets]():   {"open", "changed"},
+	reflect.TypeFor[offsets]():   {"changed"},
+	reflect.TypeFor[stretch]():   {"open", "end"},
 	reflect.TypeFor[entry]():     {"taken"}, // for the front door
 	// When a bank was asked decides only if it is silent, and with so few questions LQ02 is far.
 	reflect.TypeFor[questions](): {"second", "answered", "recent", "old", "stuck"},

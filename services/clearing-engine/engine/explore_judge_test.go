@@ -258,7 +258,7 @@ func (s *state) judgeLetter(record *kgo.Record) {
 // checkFinished checks that a record is finished only after a report that was made after its
 // arrival, or after its dead letter.
 func (s *state) checkFinished(a *actor) {
-	for _, e := range a.p.offsets.window {
+	for _, e := range a.p.offsets.stretches[0].window {
 		bit := uint64(1) << e.offset
 		if !e.finished || a.finished&bit != 0 {
 			continue

@@ -321,7 +321,7 @@ func (s *state) moves() (all []move) {
 				all = append(all, move{kind: leaves, of: i})
 			}
 			continue
-		case a.finished != a.saved && (s.crashes < s.plot.crashes || s.takeover < s.takeovers || a.p.offsets.next == int64(len(s.messages))):
+		case a.finished != a.saved && (s.crashes < s.plot.crashes || s.takeover < s.takeovers || a.p.offsets.stretches[0].next == int64(len(s.messages))):
 			all = append(all, move{kind: commits, of: i}) // where nobody may begin at it, only the last one counts
 		}
 		if s.crashes < s.plot.crashes {
@@ -607,7 +607,7 @@ func (s *state) tell(m move) string {
 	case passes:
 		fmt.Fprintf(&text, ": %s", s.times[s.time+1])
 	case commits:
-		fmt.Fprintf(&text, " %d", s.engines[m.of].p.offsets.next)
+		fmt.Fprintf(&text, " %d", s.engines[m.of].p.offsets.stretches[0].next)
 	case carries, delivers:
 		j := s.engines[m.of].jobs[m.job]
 		fmt.Fprintf(&text, ": %s", [...]string{written: "chain", inspected: "look-up", diagnosed: "look-up of accounts", fetchedAgain: "record", reported: "acknowledgement", deadLettered: "acknowledgement of a dead letter"}[j.event.kind])

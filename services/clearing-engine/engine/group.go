@@ -85,12 +85,18 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 		}
 		_, named := e.named.Load(number)
 		p := newPartition(&e.common, e, number, h, named)
-		p.orders = newPosition(client, stream.Payments, number, next)
+		from := max(next, min(overtakenBelow(h, int64(e.config.WorkingMax)), bounds[number].Stable))
+		p.orders = newPosition(client, stream.Payments, number, from)
 		p.responses = newPosition(e.direct, stream.AuthorizationResponses, number, end.Offset)
 		e.ownedMu.Lock()
 		e.owned[number] = p
 		e.metrics.partitions.Set(float64(len(e.owned)))
 		e.ownedMu.Unlock()
+		if from > next {
+			p.offsets.begin(next)
+			p.waited.ends = []endSeen{{time.Now().Add(-e.config.Deadline), bounds[number].Stable}} // unknown, but long
+			e.setAside(p, stream.Span{From: next, To: from})
+		}
 		go p.run()
 	}
 	e.direct.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.AuthorizationResponses: responses})
@@ -107,6 +113,9 @@ func (e *Engine) revoked(ctx context.Context, _ *kgo.Client, revocation map[stri
 // handOver ends the work on partitions. What is in flight gets a moment to finish, what is
 // finished is committed, and the next owner begins the rest again.
 func (e *Engine) handOver(ctx context.Context, partitions []*partition) {
+	for _, p := range partitions {
+		p.overtaken.close()
+	}
 	e.drain(ctx, partitions, e.config.RevokeDrain)
 	if err := e.commit(ctx, partitions, last); err != nil {
 		e.log.Warn("cannot commit while handing partitions over; their records will be delivered again and absorbed", zap.Error(err))
@@ -197,6 +206,9 @@ func (e *Engine) release(partitions []*partition) {
 	e.direct.RemoveConsumePartitions(map[string][]int32{stream.AuthorizationResponses: numbers})
 	for _, p := range partitions {
 		<-p.done
+		if p.overtaken.reading() != nil {
+			e.overtakenReader.RemoveConsumePartitions(map[string][]int32{stream.Payments: {p.number}})
+		}
 	}
 }
 

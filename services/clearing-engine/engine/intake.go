@@ -14,7 +14,9 @@ func (e *Engine) intake(ctx context.Context) {
 			return
 		}
 		fetches := e.group.PollRecords(ctx, most)
-		fetches.EachError(func(topic string, partition int32, err error) { e.fetchError(ctx, topic, partition, err) })
+		fetches.EachError(func(topic string, number int32, err error) {
+			e.fetchError(ctx, topic, number, err, func(p *partition) *position { return p.orders })
+		})
 		fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
 			p := e.partition(fetched.Partition)
 			if p == nil {
@@ -23,6 +25,7 @@ func (e *Engine) intake(ctx context.Context) {
 			if err := p.orders.take(fetched.Records, p.admit); err != nil {
 				e.pause(p, p.orders, err)
 			}
+			e.room.earn(len(fetched.Records))
 		})
 		e.group.AllowRebalance()
 	}

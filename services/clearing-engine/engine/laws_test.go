@@ -213,9 +213,9 @@ func TestBrokenOffsetsAreNoticed(t *testing.T) {
 	mustBreak(t, "an offset is tracked and finished once", func() { tracked().finish(0) })
 	mustBreak(t, "an offset is tracked and finished once", func() { tracked().finish(9) })
 	o := tracked()
-	o.next = 3 // passes 1 and 2
+	o.stretches[0].next = 3 // passes 1 and 2
 	mustBreak(t, "the lowest unfinished offset is committed", func() { o.toCommit() })
 	o = tracked()
-	o.window[o.start].finished = true // not passed, although it is finished
+	o.stretches[0].window[o.stretches[0].start].finished = true // not passed, although it is finished
 	mustBreak(t, "the lowest unfinished offset is committed", func() { o.toCommit() })
 }

@@ -31,6 +31,7 @@ func (p *partition) run() {
 			now := p.engine.now()
 			p.engine.participants.age(p.engine.second(now))
 			p.tick(now)
+			p.need.Store(int64(p.pace.need(p.engine.config.Deadline)))
 		case <-p.inbox.ready:
 			events = p.inbox.take(events)
 			now := p.engine.now()
@@ -172,7 +173,7 @@ func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
 	p.flights[a.order.ID] = f
 	state, fresh := p.engine.register.Current()
 	f.rules = state.Rules
-	refusal = cmp.Or(refusal, p.refusal(a.kind, &a.order, state), p.pace.refusal(&a.order, p.engine.config.Deadline, now))
+	refusal = cmp.Or(refusal, p.refusal(f, &a.order, state, now))
 	if original := a.kind.key(&a.order); *original != a.order.ID {
 		if f.shares = p.takeShare(holder{bank: a.order.ID.Payer()}); !f.shares || !p.returns.allow(*original, now) {
 			refusal = cmp.Or(refusal, pix.ReasonTooManyReturns)
@@ -196,8 +197,7 @@ func (p *partition) reconsider(f *flight, now time.Time) {
 	}
 	order := &f.payment.Order
 	f.rules, f.verdict, f.decided = state.Rules, payment.Outcome{}, false
-	refusal := cmp.Or(p.refusal(f.kind, order, state), p.pace.refusal(order, p.engine.config.Deadline, now))
-	p.perform(f, f.payment.Reconsider(now, refusal), now)
+	p.perform(f, f.payment.Reconsider(now, p.refusal(f, order, state, now)), now)
 }
 
 // refresh lets the orders go on that wait for a fresh register.
@@ -216,15 +216,22 @@ func (p *partition) refresh(now time.Time) {
 }
 
 // refusal returns why this engine would refuse a new order, or ReasonNone.
-func (p *partition) refusal(k kind, order *pix.Order, state *register.State) pix.Reason {
-	if barred := k.barred(state, order); barred != pix.ReasonNone {
+func (p *partition) refusal(f *flight, order *pix.Order, state *register.State, now time.Time) pix.Reason {
+	if barred := f.kind.barred(state, order); barred != pix.ReasonNone {
 		return barred
 	}
 	reason, silent := p.engine.participants.refusal(order)
 	if reason == pix.ReasonNone && silent && p.engine.shares.usedUp(questionsOf(order)) {
 		reason = pix.ReasonPayeePSPBusy
 	}
-	return reason
+	deadline := p.engine.config.Deadline
+	switch {
+	case reason != pix.ReasonNone, !p.pace.tooLate(order, deadline, now):
+		return reason
+	case now.Sub(order.AcceptedAt) >= deadline && !p.offsets.overtaken(f.record.Offset):
+		return pix.ReasonNone // its deadline says why
+	}
+	return pix.ReasonTooLate
 }
 
 // written takes the ledger's result of the flight's chain.

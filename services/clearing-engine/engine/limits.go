@@ -25,6 +25,7 @@ type room struct {
 	workingMax  int // of payments that do not wait for their bank
 	bytesMax    int64
 	gateShut    bool
+	earned      int // see earn
 }
 
 func newRoom(paymentsMax, workingMax int, bytesMax int64) *room {
@@ -35,18 +36,50 @@ func newRoom(paymentsMax, workingMax int, bytesMax int64) *room {
 
 // wait blocks until something may be fetched, and returns how many payments. It returns 0
 // once ctx has ended.
-func (r *room) wait(ctx context.Context) int {
+func (r *room) wait(ctx context.Context) int { return r.await(ctx, r.left) }
+
+func (r *room) await(ctx context.Context, left func() int) int {
 	stop := context.AfterFunc(ctx, func() { r.mu.Lock(); r.changed.Broadcast(); r.mu.Unlock() })
 	defer stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for ctx.Err() == nil && (r.gateShut || r.left() <= 0 || r.bytes >= r.bytesMax) {
+	for ctx.Err() == nil && (r.gateShut || left() <= 0 || r.bytes >= r.bytesMax) {
 		r.changed.Wait()
 	}
 	if ctx.Err() != nil {
 		return 0
 	}
-	return r.left()
+	return left()
+}
+
+// Of what was overtaken, the room lets in one for overtakenShare others, and more only if less
+// than half of the ledger's queue is used. It lets in many at once, because small requests cost the
+// ledger much: a sixteenth of the queue.
+const overtakenShare, overtakenParts = 8, 16
+
+// earn notes that orders came which were not overtaken, spend that some came which were.
+func (r *room) earn(payments int) {
+	r.mu.Lock()
+	r.earned = min(r.earned+payments, overtakenShare*r.workingMax)
+	r.mu.Unlock()
+}
+
+func (r *room) spend(payments int) {
+	r.mu.Lock()
+	r.earned = max(0, r.earned-overtakenShare*payments)
+	r.mu.Unlock()
+}
+
+// waitOvertaken is wait for what was overtaken.
+func (r *room) waitOvertaken(ctx context.Context) int {
+	queue := min(r.workingMax, r.paymentsMax)
+	return r.await(ctx, func() int {
+		most := queue/2 - (r.payments - r.waiting)
+		if earned := r.earned / overtakenShare; earned >= queue/overtakenParts {
+			most = max(most, earned)
+		}
+		return min(r.left(), most)
+	})
 }
 
 // left is how many payments may still be fetched. The caller holds the lock.

@@ -16,13 +16,10 @@ func (p *pace) need(deadline time.Duration) time.Duration {
 	return min(p.hold.most()+p.answer.most()+p.resolve.most()+p.report.most(), deadline/2)
 }
 
-// refusal returns LQ10 for an order that is too old to end in time. To hold its money would
-// only keep younger ones waiting, until none ends in time.
-func (p *pace) refusal(order *pix.Order, deadline time.Duration, now time.Time) pix.Reason {
-	if now.Sub(order.AcceptedAt) > deadline-p.need(deadline) {
-		return pix.ReasonTooLate
-	}
-	return pix.ReasonNone
+// tooLate reports whether an order is too old to end in time. To hold its money would only keep
+// younger ones waiting, until none ends in time.
+func (p *pace) tooLate(order *pix.Order, deadline time.Duration, now time.Time) bool {
+	return now.Sub(order.AcceptedAt) > deadline-p.need(deadline)
 }
 
 // usual follows how long a hop usually takes.

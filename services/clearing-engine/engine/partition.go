@@ -25,6 +25,9 @@ type partition struct {
 	flights map[pix.EndToEndID]*flight
 
 	orders, responses *position
+	waited            waited // of watchPartitions
+	overtaken         overtaken
+	need              atomic.Int64 // what pace.need was at the last tick
 	// unnamed holds the first records until the ledger names the log.
 	unnamed []event
 	named   bool

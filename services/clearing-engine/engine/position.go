@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,8 +19,9 @@ type position struct {
 
 	mu     sync.Mutex
 	next   int64
-	fresh  bool // nothing is taken yet
-	broken bool // paused until somebody has looked
+	until  int64 // nothing is taken from here on
+	fresh  bool  // nothing is taken yet
+	broken bool  // paused until somebody has looked
 	seen   int64
 }
 
@@ -27,7 +29,7 @@ type position struct {
 // an end to it, a partition that comes back would stand still forever.
 func newPosition(client *kgo.Client, topic string, partition int32, next int64) *position {
 	client.ResumeFetchPartitions(map[string][]int32{topic: {partition}})
-	return &position{client: client, topic: topic, partition: partition, next: next, fresh: true, seen: -1}
+	return &position{client: client, topic: topic, partition: partition, next: next, until: math.MaxInt64, fresh: true, seen: -1}
 }
 
 // take calls use with the records that follow the last one taken. It returns an error if a
@@ -42,14 +44,14 @@ func (r *position) take(records []*kgo.Record, use func([]*kgo.Record)) error {
 		records = records[1:]
 	}
 	n := 0
-	for n < len(records) && records[n].Offset <= r.next {
+	for n < len(records) && records[n].Offset <= r.next && r.next < r.until {
 		r.next, r.fresh = records[n].Offset+1, false
 		n++
 	}
 	if n > 0 {
 		use(records[:n])
 	}
-	if n < len(records) {
+	if n < len(records) && r.next < r.until {
 		return fmt.Errorf("after offset %d came %d", r.next-1, records[n].Offset)
 	}
 	return nil
@@ -77,7 +79,7 @@ func (r *position) stands(end int64) bool {
 	defer r.mu.Unlock()
 	before := r.seen
 	r.seen = r.next
-	return r.broken || r.next == before && r.next < end
+	return r.broken || r.next == before && r.next < min(end, r.until)
 }
 
 // goOn fetches on at next, whatever the client has fetched since.

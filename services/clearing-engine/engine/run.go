@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -65,6 +66,8 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
 	e.room.shut(true) // until the first good pulse
 	e.metrics = newMetrics(t.Registry, e.room, e.participants, e.shares)
+	t.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_orders_overtaken",
+		Help: "Orders that younger ones have overtaken and that are not read yet: they could not end in time."}, e.overtaken))
 	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, needGroup, needLog} {
 		t.Health.Need(need)
 	}
@@ -87,6 +90,11 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		return nil, err
 	}
 	e.reader, err = newReader(e.failed, &e.common, t, e.fail)
+	if err != nil {
+		return nil, err
+	}
+	e.overtakenReader, err = stream.Connect(config.Stream, on.Dial, "clearing-engine-overtaken", t,
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(128<<10), kgo.FetchMaxBytes(1<<20))
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +132,7 @@ func (e *Engine) run(ctx context.Context) error {
 			loops.Go(func() { e.intake(ctx) })
 			loops.Go(func() { e.readResponses(ctx) })
 			loops.Go(func() { e.reader.run(ctx) })
+			loops.Go(func() { e.readOvertaken(ctx) })
 			loops.Go(func() { e.lookAtPositions(ctx) })
 			loops.Go(func() { e.commitRegularly(ctx) })
 			loops.Go(func() { e.checkLog(ctx) })
@@ -162,6 +171,7 @@ func (e *Engine) stop(loops *sync.WaitGroup) {
 			e.leaveGroup(ctx, member)
 		}
 		e.reader.client.Close()
+		e.overtakenReader.Close()
 		e.direct.Close()
 	}()
 	select {

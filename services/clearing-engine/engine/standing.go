@@ -59,6 +59,7 @@ func (e *Engine) watchPartitions(ctx context.Context) {
 			}
 			offset, why := e.stands(p, s, next[i], bounds[p.number], err == nil, time.Now())
 			e.tell(ctx, p, s, offset, why)
+			e.overtakeIfLate(p, next[i], bounds[p.number].Stable, err == nil)
 			value := 0.0
 			if s.standing != "" {
 				problems, value = append(problems, s.standing), 1

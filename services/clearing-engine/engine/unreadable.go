@@ -18,9 +18,10 @@ import (
 
 // beginAtPositions names the first offset of partitions that have no commit. The client does not
 // move a partition without one, so it would stay at an unreadable batch that is the first of all.
+// Partitions whose older records were overtaken begin above those.
 func (e *Engine) beginAtPositions(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	for number, offset := range offsets[stream.Payments] {
-		if p := e.partition(number); p != nil && offset.EpochOffset().Offset < 0 {
+		if p := e.partition(number); p != nil && offset.EpochOffset().Offset < p.orders.at() {
 			offsets[stream.Payments][number] = kgo.NewOffset().At(p.orders.at())
 		}
 	}
@@ -48,6 +49,10 @@ func (e *Engine) lookAtPositions(ctx context.Context) {
 		for _, p := range e.partitions() {
 			e.lookAt(ctx, p, p.orders, ends)
 			e.lookAt(ctx, p, p.responses, ends)
+			if r := p.overtaken.reading(); r != nil {
+				e.lookAt(ctx, p, r, ends)
+				e.nextOvertaken(p)
+			}
 		}
 	}
 }
@@ -78,6 +83,7 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 			r.goOn(at)
 		}
 	default:
+		found.Next = min(found.Next, r.until)
 		e.passOver(p, r, at, found)
 		r.goOn(found.Next)
 	}
@@ -87,7 +93,7 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 func (e *Engine) passOver(p *partition, r *position, first int64, found *stream.Unreadable) {
 	last := found.Next - 1
 	if found.Err == nil { // an aborted transaction. At the end of a partition it must be committed like a record, or it counts as not taken.
-		if r == p.orders {
+		if r != p.responses {
 			p.admitUnreadable(&kgo.Record{Topic: r.topic, Partition: r.partition, Offset: last}, &unreadable{first: first})
 		}
 		return
@@ -106,9 +112,14 @@ func (e *Engine) passOver(p *partition, r *position, first int64, found *stream.
 }
 
 // fetchError handles an error of a fetch. The client retries after all of them; some fail
-// the engine.
-func (e *Engine) fetchError(ctx context.Context, topic string, number int32, err error) {
-	switch p := e.partition(number); {
+// the engine. of returns which position of a partition met it.
+func (e *Engine) fetchError(ctx context.Context, topic string, number int32, err error, of func(*partition) *position) {
+	var p *partition
+	var r *position
+	if p = e.partition(number); p != nil {
+		r = of(p)
+	}
+	switch {
 	case ctx.Err() != nil, errors.Is(err, kgo.ErrClientClosed):
 	case topic == stream.Payments && (errors.Is(err, kerr.OffsetOutOfRange) || errors.As(err, new(*kgo.ErrDataLoss))):
 		e.fail(origin.Mismatched("the broker no longer has the next record of %s, partition %d: %v", topic, number, err))
@@ -116,10 +127,8 @@ func (e *Engine) fetchError(ctx context.Context, topic string, number int32, err
 		e.fail(fmt.Errorf("another engine runs with ENGINE_INSTANCE_ID %q: give each engine its own", e.config.InstanceID))
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed):
 		e.fail(fmt.Errorf("Kafka does not allow KAFKA_SASL_USER %q to read %s as a member of the group %s: %w; bootstrap grants the ACLs", e.config.Stream.SASLUser, topic, stream.EngineGroup, err))
-	case p != nil && topic == stream.Payments:
-		e.pause(p, p.orders, err)
-	case p != nil && topic == stream.AuthorizationResponses:
-		e.pause(p, p.responses, err)
+	case r != nil && topic == r.topic:
+		e.pause(p, r, err)
 	default: // an error of the whole client, which tries again after a pause of its own
 		e.log.Warn("cannot fetch", zap.String("topic", topic), zap.Int32("partition", number), zap.Error(err))
 	}

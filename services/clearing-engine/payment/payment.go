@@ -126,7 +126,7 @@ type Payment struct {
 
 // Begin starts a payment seen at now, which must carry a monotonic reading. patience is
 // how long a payment may take. refusal is why this engine would not take a new payment
-// (a participant is inactive, the payee's bank is busy), or ReasonNone.
+// (a participant is inactive, the payee's bank is busy, younger ones overtook it), or ReasonNone.
 func Begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (Payment, Command) {
 	p := newPayment(order, now, patience, refusal)
 	command := p.to(reserving, Reserve)
@@ -149,7 +149,7 @@ func (p *Payment) judge(now time.Time, refusal pix.Reason) {
 	switch {
 	case p.Order.AmountCentavos == 0:
 		p.refusal = pix.ReasonZeroAmount
-	case refusal == pix.ReasonInactivePSP:
+	case refusal == pix.ReasonInactivePSP, refusal == pix.ReasonTooLate:
 	case p.due(now):
 		p.refusal = pix.ReasonPayeePSPSilent
 	}

@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// If the orders of a partition wait longer and longer, and soon cannot end in time, younger ones
+// overtake them: the engine goes on with those of the last quarter of the deadline. The older
+// ones are read beside them, in their order, by a client of their own: a few while the engine
+// is busy, all of them afterwards. So orders that can only be refused keep no other from
+// settling, however many they are.
+
+// waited measures for how long the next record of a partition has waited, by this machine's clock:
+// since it first saw an end above that record. A record may bear any timestamp.
+type waited struct {
+	ends   []endSeen
+	before endSeen // the next record, and for how long it had waited, when that was compared last
+	age    time.Duration
+}
+
+type endSeen struct {
+	at     time.Time
+	offset int64
+}
+
+// endsMax bounds the ends that are remembered.
+const endsMax = 64
+
+// observe notes which record is next, and the end of what may be read.
+func (w *waited) observe(next, end int64, deadline time.Duration, now time.Time) {
+	passed := 0
+	for passed < len(w.ends) && w.ends[passed].offset <= next {
+		passed++
+	}
+	w.ends = slices.Delete(w.ends, 0, passed)
+	if n := len(w.ends); end > next && n < endsMax && (n == 0 || now.Sub(w.ends[n-1].at) >= deadline/endsMax) {
+		w.ends = append(w.ends, endSeen{now, end})
+	}
+}
+
+// younger returns the first offset of younger records, if the next one has waited for nearly as
+// long as it may, limit, and the one before it for less. After an outage they wait less and less,
+// so they end in time, and none is overtaken.
+func (w *waited) younger(next int64, limit, deadline time.Duration, now time.Time) (to int64, found bool) {
+	if now.Sub(w.before.at) < deadline/8 {
+		return 0, false
+	}
+	age := time.Duration(0)
+	if len(w.ends) > 0 {
+		age = now.Sub(w.ends[0].at)
+	}
+	grows := age >= w.age && next > w.before.offset
+	w.before, w.age = endSeen{now, next}, age
+	if !grows || age < limit-limit/8 {
+		return 0, false
+	}
+	for _, end := range w.ends {
+		if now.Sub(end.at) >= deadline/4 {
+			to = end.offset
+		}
+	}
+	return to, to > next
+}
+
+// rangesMax bounds the ranges of a partition that were overtaken and not read. With so many,
+// the partition is read in its order.
+const rangesMax = 1000
+
+// overtaken are the ranges of a partition that younger orders have overtaken.
+type overtaken struct {
+	mu       sync.Mutex
+	ranges   []stream.Span // ascending; the first one is being read
+	position *position     // nil if there are none
+	closed   bool          // the partition is handed over
+}
+
+// reading returns the position of the client in the first range, or nil.
+func (o *overtaken) reading() *position {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.position
+}
+
+// overtaken returns how many records were overtaken and not read, in all partitions.
+func (e *Engine) overtaken() (n float64) {
+	for _, p := range e.partitions() {
+		n += float64(p.overtaken.records())
+	}
+	return n
+}
+
+// records returns how many were overtaken and not read.
+func (o *overtaken) records() (n int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range o.ranges {
+		n += r.To - r.From
+	}
+	if o.position != nil {
+		n -= o.position.at() - o.ranges[0].From
+	}
+	return n
+}
+
+func (o *overtaken) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+}
+
+// overtakenBelow returns below which offset an engine before this one left records overtaken, or 0. Its
+// hint tells: no run of unfinished records that is longer than what may work was in flight. So
+// what it held goes on at once, and does not wait behind them.
+func overtakenBelow(h stream.Hint, workingMax int64) (to int64) {
+	at := h.Base
+	for _, s := range append(slices.Clip(h.Spans), stream.Span{From: h.Taken, To: h.Taken}) {
+		if s.From-at > workingMax {
+			to = s.From
+		}
+		at = max(at, s.To)
+	}
+	return to
+}
+
+// overtakeIfLate lets younger records of a partition overtake older ones, if those are late.
+func (e *Engine) overtakeIfLate(p *partition, next, end int64, known bool) {
+	if !known {
+		return
+	}
+	now, deadline := time.Now(), e.config.Deadline
+	p.waited.observe(next, end, deadline, now)
+	if to, found := p.waited.younger(next, deadline-time.Duration(p.need.Load()), deadline, now); found {
+		e.overtake(p, to)
+	}
+}
+
+// overtake goes on with younger records of a partition.
+func (e *Engine) overtake(p *partition, to int64) {
+	// While this is held, the partition cannot be released: see lookAt.
+	e.ownedMu.RLock()
+	defer e.ownedMu.RUnlock()
+	p.orders.mu.Lock()
+	defer p.orders.mu.Unlock()
+	if from := p.orders.next; e.owned[p.number] == p && !p.orders.broken && from < to && e.setAside(p, stream.Span{From: from, To: to}) {
+		p.orders.goOn(to)
+	}
+}
+
+// setAside makes a range of a partition overtaken. It returns false if that cannot be.
+func (e *Engine) setAside(p *partition, r stream.Span) bool {
+	o := &p.overtaken
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || len(o.ranges) >= rangesMax {
+		return false
+	}
+	if len(o.ranges) == 0 {
+		e.log.Warn("orders wait for nearly their deadline, and longer and longer: younger ones overtake them", zap.Int32("partition", p.number), zap.Int64("from_offset", r.From), zap.Int64("to_offset", r.To))
+		o.position = newPosition(e.overtakenReader, stream.Payments, p.number, r.From)
+		o.position.until = r.To
+		e.overtakenReader.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.Payments: {p.number: kgo.NewOffset().At(r.From)}})
+	}
+	o.ranges = append(o.ranges, r)
+	p.offsets.overtake(r.To)
+	return true
+}
+
+// readOvertaken reads the records that were overtaken, until ctx ends.
+func (e *Engine) readOvertaken(ctx context.Context) {
+	for {
+		most := e.room.waitOvertaken(ctx)
+		if most == 0 {
+			return
+		}
+		fetches := e.overtakenReader.PollRecords(ctx, most)
+		fetches.EachError(func(topic string, number int32, err error) {
+			e.fetchError(ctx, topic, number, err, func(p *partition) *position { return p.overtaken.reading() })
+		})
+		fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
+			p := e.partition(fetched.Partition)
+			if p == nil {
+				return
+			}
+			if r, err := e.takeOvertaken(p, fetched.Records); err != nil {
+				e.pause(p, r, err)
+			}
+			e.nextOvertaken(p)
+		})
+	}
+}
+
+func (e *Engine) takeOvertaken(p *partition, records []*kgo.Record) (*position, error) {
+	// While this is held, the partition cannot be released: its room is freed then.
+	e.ownedMu.RLock()
+	defer e.ownedMu.RUnlock()
+	o := &p.overtaken
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if e.owned[p.number] != p || o.position == nil || o.closed {
+		return nil, nil
+	}
+	return o.position, o.position.take(records, func(taken []*kgo.Record) {
+		e.room.spend(len(taken))
+		p.admit(taken)
+	})
+}
+
+// nextOvertaken goes on with the next range, if one is read.
+func (e *Engine) nextOvertaken(p *partition) {
+	e.ownedMu.RLock()
+	defer e.ownedMu.RUnlock()
+	o := &p.overtaken
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if e.owned[p.number] != p || o.position == nil || o.position.at() < o.ranges[0].To {
+		return
+	}
+	if o.ranges = slices.Delete(o.ranges, 0, 1); len(o.ranges) == 0 {
+		o.position = nil
+		e.overtakenReader.RemoveConsumePartitions(map[string][]int32{stream.Payments: {p.number}})
+		e.log.Info("all orders that were overtaken are read", zap.Int32("partition", p.number))
+		return
+	}
+	o.position.mu.Lock()
+	defer o.position.mu.Unlock()
+	o.position.until = o.ranges[0].To
+	o.position.goOn(o.ranges[0].From)
+}

@@ -288,6 +288,8 @@ type willingLedger struct {
 	chains    [][]tb.Transfer                                   // all that was asked to be written, but probes and names
 	status    func(chain []tb.Transfer) tb.CreateTransferResult // of leg 1, if not nil
 	absent    chan struct{}                                     // nil, or closed when the ledger comes back
+	acts      []tb.Transfer                                     // of the register
+	unread    chan struct{}                                     // nil, or closed when the register can be read again
 	pace      time.Duration                                     // what a transfer takes
 }
 
@@ -366,10 +368,31 @@ func (l *willingLedger) LookupAccounts(ids []tb.Uint128) ([]tb.Account, error) {
 	return found, nil
 }
 
-// GetAccountTransfers returns the acts: no bank is suspended.
-func (l *willingLedger) GetAccountTransfers(tb.AccountFilter) ([]tb.Transfer, error) {
+// GetAccountTransfers returns the acts.
+func (l *willingLedger) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Transfer, error) {
 	l.wait()
-	return nil, nil
+	l.mu.Lock()
+	unread := l.unread
+	l.mu.Unlock()
+	if unread != nil {
+		<-unread
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []tb.Transfer
+	for _, act := range l.acts {
+		if act.Timestamp >= filter.TimestampMin {
+			found = append(found, act)
+		}
+	}
+	return found, nil
+}
+
+// act adds an act to the register.
+func (l *willingLedger) act(kind ledger.ActKind, bank pix.ISPB) {
+	record := ledger.AppendAct(nil, "central-bank", time.Now().String(), ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true})[0]
+	record.Timestamp = uint64(time.Now().UnixNano())
+	l.set(func() { l.acts = append(l.acts, record) })
 }
 
 func (l *willingLedger) wait() {

@@ -1,11 +1,14 @@
 package keys
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -138,4 +141,59 @@ func BenchmarkSeal(b *testing.B) {
 			}
 		}
 	})
+}
+
+// writerFile names the file that a process of TestAKilledWriterLeavesAWholeFile writes.
+const writerFile = "LIQUIDA_TEST_SEALS_FILE"
+
+// Killed at any moment, a writer leaves the file as it was, or with one bank more; and the next one
+// goes on.
+func TestAKilledWriterLeavesAWholeFile(t *testing.T) {
+	bank := func(i int) pix.ISPB { return pix.ISPB(fmt.Sprint(10_000_000 + i)) }
+	if file := os.Getenv(writerFile); file != "" {
+		for i := 0; ; i++ {
+			if err := MakeSeals(file, []pix.ISPB{bank(i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	file := filepath.Join(t.TempDir(), "answers")
+	if err := MakeSeals(file, []pix.ISPB{bank(0)}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := ReadSeals(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 12 {
+		writer := exec.Command(os.Args[0], "-test.run=^TestAKilledWriterLeavesAWholeFile$")
+		writer.Env = append(os.Environ(), writerFile+"="+file)
+		if err := writer.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for until := time.Now().Add(time.Minute); ; { // at work, at whatever step
+			after, err := ReadSeals(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(after) > len(before)+5 {
+				break
+			}
+			if time.Now().After(until) {
+				t.Fatal("the writer writes nothing")
+			}
+		}
+		_ = writer.Process.Kill()
+		_ = writer.Wait()
+		after, err := ReadSeals(file)
+		if err != nil || len(after) <= len(before) {
+			t.Fatalf("%d banks of %d: %v", len(after), len(before), err)
+		}
+		for psp := range before {
+			if !slices.Equal(before.Fingerprints(psp), after.Fingerprints(psp)) {
+				t.Errorf("%s has another secret", psp)
+			}
+		}
+		before = after
+	}
 }

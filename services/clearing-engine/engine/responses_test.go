@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -127,6 +129,58 @@ func TestAResponseNeedsTheSealOfItsBank(t *testing.T) {
 		w.await("the report", func() bool { return len(w.reports()) == 1 })
 		if reports := w.reports()[id.String()]; len(reports) != 1 || reports[0].ReasonCode != "AC07" {
 			t.Errorf("%v: it must be what the bank has sealed", reports)
+		}
+	})
+}
+
+// A bank's secret is replaced while an engine works: the new one counts once it is in the file, the old
+// one until it is revoked in the register.
+func TestASecretIsReplacedWhileTheEngineWorks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		file := filepath.Join(t.TempDir(), "seals")
+		if err := keys.MakeSeals(file, []pix.ISPB{"10000002"}); err != nil {
+			t.Fatal(err)
+		}
+		read := func() keys.Seals {
+			t.Helper()
+			seals, err := keys.ReadSeals(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return seals
+		}
+		e := w.start(func(c *Config) { c.AnswerKeysFile = file })
+		defer func() {
+			if _, err := e.end(); err != nil {
+				t.Error(err)
+			}
+		}()
+		old := read()
+		if err := errors.Join(keys.AddSeal(file, "10000002"), keys.PreferNewSeal(file, "10000002")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * keys.WatchInterval)
+		reports := 0
+		settles := func(seals keys.Seals) {
+			t.Helper()
+			id := w.pay()
+			w.await("the bank to be asked", func() bool { return len(w.records(stream.AuthorizationRequests)) == reports+1 })
+			w.respond(id, "10000002", "AC07", seals)
+			reports++
+			w.await("the report", func() bool { return len(w.reports()) == reports })
+		}
+		settles(old)
+		settles(read())
+		w.ledger.record(ledger.Act{Kind: ledger.SealRevoked, Bank: "10000002", Digest: ledger.ActDigest(old.Fingerprints("10000002")[0])})
+		time.Sleep(3 * time.Second)
+		id := w.pay()
+		w.await("the bank to be asked", func() bool { return len(w.records(stream.AuthorizationRequests)) == reports+1 })
+		w.respond(id, "10000002", "AC06", old)
+		w.await("the forged response to be kept", func() bool { return len(w.records(stream.DeadLetters)) == 1 })
+		w.respond(id, "10000002", "AC07", read())
+		w.await("the report", func() bool { return len(w.reports()) == reports+1 })
+		if reports := w.reports()[id.String()]; len(reports) != 1 || reports[0].ReasonCode != "AC07" {
+			t.Errorf("%v: it must be what the bank has sealed with the new secret", reports)
 		}
 	})
 }

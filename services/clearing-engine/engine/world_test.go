@@ -390,7 +390,12 @@ func (l *willingLedger) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Trans
 
 // act adds an act to the register.
 func (l *willingLedger) act(kind ledger.ActKind, bank pix.ISPB) {
-	record := ledger.AppendAct(nil, "central-bank", time.Now().String(), ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true})[0]
+	l.record(ledger.Act{Kind: kind, Bank: bank})
+}
+
+func (l *willingLedger) record(act ledger.Act) {
+	act.ByCentralBank = true
+	record := ledger.AppendAct(nil, "central-bank", time.Now().String(), act)[0]
 	record.Timestamp = uint64(time.Now().UnixNano())
 	l.set(func() { l.acts = append(l.acts, record) })
 }

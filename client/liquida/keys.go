@@ -95,7 +95,7 @@ func digestOf(ispb, argument string, files bool) (string, error) {
 	return hex.EncodeToString(digest[:]), nil
 }
 
-func (o *options) secretList(use, short string, print func(client.Participant)) *cobra.Command {
+func (o *options) secretList(use, short string, show func(client.Participant)) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
@@ -107,7 +107,7 @@ func (o *options) secretList(use, short string, print func(client.Participant)) 
 			if err != nil {
 				return err
 			}
-			return o.show(participant, func() { print(participant) })
+			return o.show(participant, func() { show(participant) })
 		},
 	}
 }

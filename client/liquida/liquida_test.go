@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"math"
 	"os"
 	"path/filepath"
@@ -76,6 +79,11 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		{"account list 1", "ISPB"},
 		{"acts 1", "ISPB"},
 		{"acts --for -1s", "--for"},
+		{"key make 1 file", "ISPB"},
+		{"key make 10000001 /nowhere/key", "/nowhere"},
+		{"key name 10000001 abcd", "48 hexadecimal digits"},
+		{"key list 1", "ISPB"},
+		{"seal revoke 10000001 /etc/hosts", "48 hexadecimal digits"},
 		{"no-such-command", "no-such-command"},
 	} {
 		got := liquida(t, strings.Fields(c.arguments)...).Is(t, exitBadUsage, c.says, "--help")
@@ -83,6 +91,28 @@ func TestBadUsageSendsNothing(t *testing.T) {
 			t.Errorf("%s: said %s", c.arguments, got.Out)
 		}
 	}
+}
+
+// A key is made where it stays, in a new file. Its digest is printed, and it names no other bank's.
+func TestAKeyIsMade(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	made := liquida(t, "key", "make", "10000006", file).Is(t, exitDone, "")
+	key, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(bytes.TrimSpace(key))
+	if want := hex.EncodeToString(sum[:24]) + "\n"; made.Out != want || !strings.HasPrefix(string(key), "10000006.") {
+		t.Errorf("%s, want %s", made.Out, want)
+	}
+	if about, err := os.Stat(file); err != nil || about.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v: others can read it", about, err)
+	}
+	liquida(t, "key", "make", "10000006", file).Is(t, exitBadUsage, "exists")
+	if again, err := os.ReadFile(file); err != nil || !bytes.Equal(again, key) {
+		t.Errorf("the key was written over: %v", err)
+	}
+	liquida(t, "key", "name", "10000007", file).Is(t, exitBadUsage, "does not hold a key of 10000007")
 }
 
 // A book that cannot be read is named by line, field and value, and nothing is sent.

@@ -53,13 +53,13 @@ func TestEachBankSealsItsAnswers(t *testing.T) {
 // because of a file that cannot be read.
 func TestTheFileOfSecretsIsReadAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "answers")
-	make := func(banks ...pix.ISPB) {
+	with := func(banks ...pix.ISPB) {
 		t.Helper()
 		if err := keys.MakeSeals(file, banks); err != nil {
 			t.Fatal(err)
 		}
 	}
-	make("10000001")
+	with("10000001")
 	b := startBroker(t, bothTopics...)
 	p := startProgram(t, b, "ANSWER_KEYS_FILE="+file)
 	a := newAsker(t, b)
@@ -90,7 +90,7 @@ func TestTheFileOfSecretsIsReadAgain(t *testing.T) {
 	kit.Await(t, "the request", func() (bool, string) {
 		return strings.Contains(p.metrics(), "pix_simulator_foreign_requests_total 1\n"), ""
 	})
-	make("10000009")
+	with("10000009")
 	kit.Await(t, "the new bank", newest)
 	a.mu.Lock()
 	for _, record := range a.records {

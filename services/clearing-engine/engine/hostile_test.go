@@ -2,9 +2,11 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -13,6 +15,7 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/platform/telemetry"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
@@ -216,5 +219,32 @@ func TestTwoIDsInOnePlaceOfTheLedger(t *testing.T) {
 		if _, err := e.end(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A client that does not fetch what it could is told again where it is.
+func TestAPartitionThatTheClientForgetsIsFetchedAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank()()
+		config, on, running := w.prepare()
+		t, err := telemetry.Start("clearing-engine", config.Telemetry, on)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		defer t.Stop()
+		e, err := newEngine(config, on, w.ledger, t)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(w.t.Context())
+		running.stop = cancel
+		go func() { running.ended <- e.run(ctx) }()
+		defer running.end()
+		before := w.pay()
+		w.await("the first payment", func() bool { return len(w.reports()[before.String()]) == 1 })
+		synctest.Wait()
+		e.group.PauseFetchPartitions(map[string][]int32{stream.Payments: {0}})
+		forgotten := w.pay()
+		w.await("the forgotten payment", func() bool { return len(w.reports()[forgotten.String()]) == 1 })
 	})
 }

@@ -82,6 +82,13 @@ func (r *room) waitOvertaken(ctx context.Context) int {
 	})
 }
 
+// full reports whether nothing may be fetched now.
+func (r *room) full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gateShut || r.left() <= 0 || r.bytes >= r.bytesMax
+}
+
 // left is how many payments may still be fetched. The caller holds the lock.
 func (r *room) left() int {
 	return min(r.paymentsMax-r.payments, r.workingMax-(r.payments-r.waiting))

@@ -23,6 +23,7 @@ type position struct {
 	fresh  bool  // nothing is taken yet
 	broken bool  // paused until somebody has looked
 	seen   int64
+	stood  int // so many looks found the partition at seen, and below its end
 }
 
 // newPosition begins at next. The client remembers a pause from before the partition was lost: without
@@ -79,12 +80,19 @@ func (r *position) stands(end int64) bool {
 	defer r.mu.Unlock()
 	before := r.seen
 	r.seen = r.next
-	return r.broken || r.next == before && r.next < min(end, r.until)
+	if r.next != before {
+		r.stood = 0
+	}
+	if r.next != before || r.next >= min(end, r.until) {
+		return r.broken
+	}
+	r.stood++
+	return true
 }
 
 // goOn fetches on at next, whatever the client has fetched since.
 func (r *position) goOn(next int64) {
-	r.next, r.fresh, r.broken = next, false, false
+	r.next, r.fresh, r.broken, r.stood = next, false, false, 0
 	r.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {r.partition: {Epoch: -1, Offset: next}}})
 	r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {r.partition}})
 }

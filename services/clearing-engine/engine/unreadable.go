@@ -31,6 +31,10 @@ func (e *Engine) beginAtPositions(_ context.Context, offsets map[string]map[int3
 // lookInterval is how long a partition may stand still unnoticed.
 const lookInterval = 500 * time.Millisecond
 
+// forgottenLooks is how many looks in a row may find a record that the client does not fetch. A client that
+// was told where to go on while leaders moved has stayed where it was for good.
+const forgottenLooks = 20
+
 // lookAtPositions passes over what cannot be read.
 func (e *Engine) lookAtPositions(ctx context.Context) {
 	tick := time.NewTicker(lookInterval)
@@ -79,7 +83,11 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 	switch {
 	case e.owned[p.number] != p, r.next != at:
 	case found == nil:
-		if r.broken && ends != nil { // at most once a tick: what failed may fail at once again
+		forgotten := r.stood > forgottenLooks && (r == p.orders || r == p.responses) && !e.room.full()
+		if forgotten {
+			e.log.Warn("a record can be read and is not fetched: fetching it again", zap.String("topic", r.topic), zap.Int32("partition", r.partition), zap.Int64("offset", at))
+		}
+		if (r.broken || forgotten) && ends != nil { // at most once a tick: what failed may fail at once again
 			r.goOn(at)
 		}
 	default:

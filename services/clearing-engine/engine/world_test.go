@@ -94,6 +94,16 @@ type worker struct {
 // start runs an engine of the default settings, changed.
 func (w *world) start(change ...func(*Config)) *worker {
 	w.t.Helper()
+	config, on, e := w.prepare(change...)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	e.stop = cancel
+	go func() { e.ended <- Run(ctx, config, on, w.ledger) }()
+	return e
+}
+
+// prepare returns what the next engine runs with.
+func (w *world) prepare(change ...func(*Config)) (*Config, host.Host, *worker) {
+	w.t.Helper()
 	config := &Config{}
 	config.Telemetry.Address = "127.0.0.1:" + strconv.Itoa(9103+w.engines)
 	if err := settings.Parse(config); err != nil {
@@ -103,11 +113,8 @@ func (w *world) start(change ...func(*Config)) *worker {
 		change(config)
 	}
 	w.engines++
-	ctx, cancel := context.WithCancel(w.t.Context())
-	e := &worker{w: w, stop: cancel, ended: make(chan error, 1), died: make(chan struct{})}
-	on := host.Host{Listen: w.network.Listen, Dial: w.dial, Now: time.Now, Die: func() { close(e.died) }, Log: w.log}
-	go func() { e.ended <- Run(ctx, config, on, w.ledger) }()
-	return e
+	e := &worker{w: w, ended: make(chan error, 1), died: make(chan struct{})}
+	return config, host.Host{Listen: w.network.Listen, Dial: w.dial, Now: time.Now, Die: func() { close(e.died) }, Log: w.log}, e
 }
 
 func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {

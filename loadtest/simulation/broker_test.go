@@ -170,8 +170,22 @@ func (b *broker) kill(down time.Duration) {
 	}
 	cluster.Close() // what it still writes goes to the old folder
 	b.folder = filepath.Join(folder, "data")
+	if err := forgetSnapshots(b.folder); err != nil {
+		b.w.t.Error(err)
+	}
 	time.Sleep(down)
 	b.start()
+}
+
+// forgetSnapshots removes what an earlier life wrote about its partitions when it stopped in order. This
+// broker would believe it also after a death: a transaction that was open then would stay open for good,
+// which no other broker does. Without it, it reads its segments.
+func forgetSnapshots(folder string) error {
+	files, err := filepath.Glob(filepath.Join(folder, "partitions", "*", "snapshot.json"))
+	for _, file := range files {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
 }
 
 // move gives all partitions other leaders and groups other coordinators, as when nodes come and go.

@@ -35,6 +35,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.mu.Unlock()
 	from, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
 	switch {
+	case r.Header.Get("Authorization") == "Bearer key-of-10000001": // revoked
+		w.WriteHeader(http.StatusUnauthorized)
 	case r.Header.Get("Authorization") != "Bearer key-of-10000002" || d.away:
 		w.WriteHeader(http.StatusServiceUnavailable)
 	case r.URL.Path == "/v1/participants/10000002/acts":
@@ -45,7 +47,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Each bank knows its own accounts: what comes in to one that it has blocked or closed it rejects.
-// It answers nothing before it has read all its acts, and goes by them while the front door is away.
+// It answers nothing before it has read all its acts, and goes by them while the front door is away. Another bank's key that was revoked changes nothing.
 func TestABankTakesNothingInForAnAccountThatIsNotOpen(t *testing.T) {
 	d := &door{away: true}
 	for _, act := range []string{"block", "reopen", "deposit", "open", "close"} {
@@ -55,7 +57,7 @@ func TestABankTakesNothingInForAnAccountThatIsNotOpen(t *testing.T) {
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
-	for name, key := range map[string]string{"10000002": "key-of-10000002", "central-bank": "never sent"} {
+	for name, key := range map[string]string{"10000001": "key-of-10000001", "10000002": "key-of-10000002", "central-bank": "never sent"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(key+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,9 @@ package bank
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -52,6 +54,7 @@ type accounts struct {
 // bankAccounts is where a bank is in the history of its acts.
 type bankAccounts struct {
 	key, cursor string
+	refused     bool // the key
 	api         *client.Client
 }
 
@@ -121,10 +124,18 @@ func (a *accounts) readBank(ctx context.Context, ispb string) error {
 		if b.api, err = client.New(a.config.URL, key); err != nil {
 			return err
 		}
-		b.key, b.api.Timeout, b.api.RetryFor = key, askTimeout, 0
+		b.key, b.refused, b.api.Timeout, b.api.RetryFor = key, false, askTimeout, 0
 	}
 	for page, err := range b.api.Acts(ctx, ispb, b.cursor) {
 		if client.NotFound(err) { // it has not joined yet
+			return nil
+		}
+		// A key that was revoked keeps no other bank from answering.
+		if problem := new(client.Problem); errors.As(err, &problem) && problem.Status == http.StatusUnauthorized {
+			if !b.refused {
+				b.refused = true
+				a.log.Warn("a bank's key is not in use: the states of its accounts stay as they were read", zap.String("ispb", ispb), zap.Error(err))
+			}
 			return nil
 		}
 		if err != nil {

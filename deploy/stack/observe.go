@@ -63,7 +63,7 @@ func (s *Stack) specifyBridge(p *spec) {
 	p.ready = httpReady("http://" + p.telemetry + "/-/ready")
 }
 
-// configureObservers writes the targets of Prometheus, again for each new engine.
+// configureObservers writes the targets of Prometheus, again for each new process.
 func (s *Stack) configureObservers() error {
 	if s.config.Observers == (Observers{}) {
 		return nil
@@ -80,6 +80,8 @@ func (s *Stack) configureObservers() error {
 			continue
 		case strings.HasPrefix(job, "engine-"):
 			job = Engine
+		case job == SecondProducer:
+			job = Producer
 		}
 		if p.spec.telemetry != "" {
 			targets[job] = append(targets[job], p.spec.telemetry)

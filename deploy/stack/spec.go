@@ -50,6 +50,8 @@ func (s *Stack) specify(name string) (spec, error) {
 		kind = Engine
 	case strings.HasPrefix(name, TigerBeetle+"-"):
 		kind = TigerBeetle
+	case name == SecondProducer:
+		kind = Producer
 	}
 	p := spec{name: name, path: filepath.Join(s.config.BinDir, kind), cores: s.coresOf(kind)}
 	brokers, err := s.reach(name, Broker)
@@ -106,8 +108,8 @@ func (s *Stack) specify(name string) (spec, error) {
 		}
 		p.oneShot = true
 	case Simulator, Producer:
-		p.env = append(p.env, "HTTP_ADDRESS="+s.addresses.of(kind), "HTTP_KEYS_FILE="+s.digestsFile())
-		p.serve(s, kind)
+		p.env = append(p.env, "HTTP_ADDRESS="+s.addresses.of(name), "HTTP_KEYS_FILE="+s.digestsFile())
+		p.serve(s, name)
 		p.tell(s)
 		if kind == Simulator {
 			p.env = append(p.env, "ANSWER_KEYS_FILE="+s.AnswerKeysFile(), "SIMULATOR_API_URL="+s.ProducerURL(), "SIMULATOR_API_KEYS_DIR="+s.keysDir())

@@ -34,6 +34,8 @@ const (
 	Simulator   = "bank-simulator"
 	Engine      = "clearing-engine" // the kind of all engines, a key of Config.Env
 	Producer    = "producer"
+	// SecondProducer is started by AddProducer.
+	SecondProducer = "producer-1"
 )
 
 // The brokers that Config.Kafka chooses from.
@@ -517,6 +519,14 @@ func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return name, s.bring(ctx, name)
+}
+
+// AddProducer starts a second producer, waits until it is ready and returns the URL of its HTTP API.
+func (s *Stack) AddProducer(ctx context.Context) (url string, err error) {
+	if err := errors.Join(s.add(SecondProducer), s.configureObservers()); err != nil {
+		return "", err
+	}
+	return "http://" + s.addresses.of(SecondProducer), s.bring(ctx, SecondProducer)
 }
 
 // WaitReady returns when the process is ready. It returns an error if the process exits first, or

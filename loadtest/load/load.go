@@ -55,6 +55,8 @@ type Config struct {
 	LedgerHolds func(pix.EndToEndID) string
 	// Sending is called with each EndToEndId before it is sent.
 	Sending func(pix.EndToEndID)
+	// Stop, once closed, ends the sending before all payments are sent.
+	Stop <-chan struct{}
 	// AtEnd is called after the last outcome, before connections close.
 	AtEnd func()
 	// Progress is called every ProgressEvery.
@@ -182,7 +184,7 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 				l.progress()
 				progressAt = now.Add(l.config.ProgressEvery)
 			}
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || l.stopped(i) {
 				return
 			}
 			early := intended.Sub(now)
@@ -216,6 +218,17 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 		if payment.Second.Value != nil && !payment.AfterReport {
 			l.produce(a, 1, payment.Second)
 		}
+	}
+}
+
+// stopped reports whether no more payments are wanted than the first i.
+func (l *loader) stopped(i int) bool {
+	select {
+	case <-l.config.Stop:
+		l.config.Payments = i
+		return true
+	default:
+		return false
 	}
 }
 

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/operate"
+	"github.com/liquida/liquida/platform/settings"
+)
+
+// operateRateMax keeps what a bank moves while it is suspended within one answer of the ledger.
+const operateRateMax = 1000
+
+func operateCommand() *cobra.Command {
+	var config operate.Config
+	command := &cobra.Command{
+		Use:   "operate",
+		Short: "Runs a clearing house as its people do, while payments flow, and checks what is promised to them",
+		Args:  cobra.NoArgs,
+		Long: `Starts a stack of its own on free ports: a ledger, a broker, two engines, two front doors. Sends a
+load of every kind of payment, and does meanwhile what docs/operating.md says, with the commands
+that are written there. Nothing is restarted. One line for each step says what was measured:
+
+  a bank joins: registered, key, seal, liquidity, account, deposit; it is paid and pays within 10 s
+  accounts are blocked, closed, reopened; each act bites within 2 s
+  a bank is suspended under load: nothing begins 2 s after it; returns to it are taken; it is resumed
+  a key is rotated: no request with the new one fails, the old one and its stream end
+  every engine is frozen for 10 s across a suspension, and begins nothing stale
+  acts are repeated, reordered, and race through two front doors
+  each act is tried by whom it does not belong to
+  load and audit judge; reserve and transit of each bank agreed with its books all the time
+
+At the first step that fails it stops, names it, and keeps data and logs in --dir. Exit code 1.`,
+		Example: "  make operate\n  loadtest operate --rate 300 --kafka apache",
+	}
+	f := command.Flags()
+	f.Float64Var(&config.Rate, "rate", 100, "payments per second of the load")
+	f.Uint64Var(&config.Seed, "seed", 1, "decides the payments of the load")
+	f.StringVar(&config.Kafka, "kafka", stack.Embedded, "broker: "+stack.Embedded+", "+stack.RedpandaLike+" or "+stack.Apache)
+	f.StringVar(&config.Dir, "dir", filepath.Join(".stack", "operate"), "folder of the stack; what an earlier run left in it is removed")
+	command.Long += "\n\nEnvironment:\n" + environmentHelp(&config.Population)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if err := errors.Join(settings.Parse(&config.Population), stack.CheckKafka("--kafka", config.Kafka)); err != nil {
+			return err
+		}
+		if config.Rate < 1 || config.Rate > operateRateMax {
+			return fmt.Errorf("--rate is %v: it must be from 1 to %d", config.Rate, operateRateMax)
+		}
+		if config.Population.Banks != operate.Banks {
+			return fmt.Errorf("SANDBOX_BANKS is %d: it must be %d, because the next ones join", config.Population.Banks, operate.Banks)
+		}
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		started = true
+		config.BinDir, config.Out = filepath.Dir(program), command.OutOrStdout()
+		if err := operate.Run(command.Context(), config); err != nil {
+			return err
+		}
+		fmt.Fprintln(config.Out, "OPERATED: every step did what is promised")
+		return nil
+	}
+	return command
+}

@@ -22,7 +22,7 @@ func TestWhatTheLedgerHolds(t *testing.T) {
 	population := sandbox.Population{Banks: 2, Customers: 4, DepositCentavos: 1_000_000, ReserveCentavos: 1_000_000}
 	model := ledgermodel.New()
 	client := model.Connect(nil)
-	if err := bootstrap.Populate(t.Context(), &bootstrap.Config{Population: population, Timeout: time.Minute}, client); err != nil {
+	if err := bootstrap.Populate(t.Context(), &bootstrap.Config{Population: population, Timeout: time.Minute, EventsMax: 8189}, client); err != nil {
 		t.Fatal(err)
 	}
 	holds := LedgerHolds(func() (tigerbeetle.Client, error) { return client, nil })

@@ -130,9 +130,6 @@ func TestWhatIsNotModelledPanics(t *testing.T) {
 		"an imported transfer": func() {
 			_, _ = client.CreateTransfers([]tb.Transfer{{ID: tb.ToUint128(1), Flags: tb.TransferFlags{Imported: true}.ToUint16()}})
 		},
-		"a balancing transfer": func() {
-			_, _ = client.CreateTransfers([]tb.Transfer{{ID: tb.ToUint128(1), Flags: tb.TransferFlags{BalancingDebit: true}.ToUint16()}})
-		},
 		"an imported account": func() {
 			_, _ = client.CreateAccounts([]tb.Account{{ID: tb.ToUint128(1), Flags: tb.AccountFlags{Imported: true}.ToUint16()}})
 		},

@@ -1,6 +1,6 @@
 // Package ledgermodel is a TigerBeetle ledger in memory, for tests in virtual time, where the
 // server cannot be. It answers as TigerBeetle 0.16.78 does; its tests prove that against the real
-// server. What it does not model panics: imported events, balancing transfers and change events.
+// server. What it does not model panics: imported events and change events.
 //
 // No service may import it: a test sees to that.
 package ledgermodel

@@ -30,6 +30,13 @@ func (n number) less(other number) bool {
 	return n.high < other.high || n.high == other.high && n.low < other.low
 }
 
+func (n number) atMost(other number) number {
+	if other.less(n) {
+		return other
+	}
+	return n
+}
+
 // plus returns the sum, and whether it exceeds 128 bits.
 func (n number) plus(other number) (sum number, overflow bool) {
 	low, carry := bits.Add64(n.low, other.low, 0)

@@ -178,19 +178,25 @@ func (tr *trial) run() (made int, err error) {
 }
 
 // open creates the accounts: 1 and 2 are the probes', 3 to 5 may not be overdrawn, 6 may not be
-// overpaid, 7 is on another ledger number, 8 is for amounts of any size, 9 and 10 may be closed. No
-// account has a number above those.
+// overpaid, 7 is on another ledger number, 8 is for amounts of any size, 9 and 10 may be closed. There
+// are no 11 and 12. 13 is an allowance and 14 its source, both on the other ledger number.
 func (tr *trial) open() error {
 	var accounts []tb.Account
-	for n := uint64(1); n <= 10; n++ {
+	for n := uint64(1); n <= 14; n++ {
+		if n == 11 || n == 12 {
+			continue
+		}
 		a := tb.Account{ID: tr.id(n), Ledger: tr.ledger(), Code: uint16(1 + n%2), UserData64: n % 3}
 		switch n {
 		case 3, 4, 5:
 			a.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true, History: n < 5}.ToUint16()
 		case 6:
 			a.Flags = tb.AccountFlags{CreditsMustNotExceedDebits: true}.ToUint16()
-		case 7:
+		case 7, 14:
 			a.Ledger++
+		case 13:
+			a.Ledger++
+			a.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16()
 		}
 		accounts = append(accounts, a)
 	}
@@ -201,6 +207,7 @@ func (tr *trial) open() error {
 	for n := uint64(3); n <= 5; n++ {
 		funding = append(funding, tb.Transfer{ID: tr.id(50 + n), DebitAccountID: tr.id(2), CreditAccountID: tr.id(n), Amount: tb.ToUint128(2000), Ledger: tr.ledger(), Code: 9})
 	}
+	funding = append(funding, tb.Transfer{ID: tr.id(57), DebitAccountID: tr.id(14), CreditAccountID: tr.id(13), Amount: tb.ToUint128(200), Ledger: tr.ledger() + 1, Code: 51})
 	funding = append(funding, tb.Transfer{ID: tr.id(56), DebitAccountID: tr.id(6), CreditAccountID: tr.id(2), Amount: tb.ToUint128(200), Ledger: tr.ledger(), Code: 9})
 	if tr.no%8 == 1 { // sums that only pending and posted together make too large
 		half := number{1 << 63, 0}.uint128()
@@ -350,7 +357,7 @@ func (tr *trial) loose(random *rand.Rand) tb.Transfer {
 		t.PendingID = seldom(random, heldID, looseID(), zero, most, t.ID)
 		t.Ledger, t.Code, t.Timeout = seldom(random, 0, tr.ledger(), tr.ledger()+1), seldom[uint16](random, 0, 1, 2), seldom[uint32](random, 0, 1)
 		t.DebitAccountID, t.CreditAccountID = seldom(random, zero, accountID()), seldom(random, zero, accountID())
-		flags.Pending, flags.ClosingDebit = seldom(random, false, true), seldom(random, false, true)
+		flags.Pending, flags.ClosingDebit, flags.BalancingDebit, flags.BalancingCredit = seldom(random, false, true), seldom(random, false, true), seldom(random, false, true), seldom(random, false, true)
 		flags.VoidPendingTransfer = seldom(random, flags.VoidPendingTransfer, true)
 	} else {
 		t.DebitAccountID, t.CreditAccountID = accountID(), accountID()
@@ -368,6 +375,7 @@ func (tr *trial) loose(random *rand.Rand) tb.Transfer {
 		} else {
 			t.Timeout = seldom[uint32](random, 0, 1)
 		}
+		flags.BalancingDebit, flags.BalancingCredit = random.IntN(6) == 0, random.IntN(6) == 0
 		flags.ClosingDebit = random.IntN(5) == 0 && (t.DebitAccountID == tr.id(9) || t.DebitAccountID == tr.id(10))
 		flags.ClosingCredit = random.IntN(5) == 0 && (t.CreditAccountID == tr.id(9) || t.CreditAccountID == tr.id(10))
 	}
@@ -375,8 +383,23 @@ func (tr *trial) loose(random *rand.Rand) tb.Transfer {
 	return t
 }
 
+// adjustment raises or lowers an allowance, as far as it is free.
+func (tr *trial) adjustment(random *rand.Rand) []tb.Transfer {
+	up := tb.Transfer{
+		ID: tr.id(loose + random.Uint64N(looseNumbers)), DebitAccountID: tr.id(14), CreditAccountID: tr.id(13), Amount: tb.ToUint128(1 + random.Uint64N(40)),
+		Ledger: tr.ledger() + 1, Code: 51, Flags: tb.TransferFlags{Linked: true}.ToUint16(),
+	}
+	down := up
+	down.ID, down.DebitAccountID, down.CreditAccountID = tr.id(loose+random.Uint64N(looseNumbers)), up.CreditAccountID, up.DebitAccountID
+	down.Amount, down.Flags = tb.ToUint128(random.Uint64N(90)), tb.TransferFlags{BalancingDebit: true}.ToUint16()
+	return []tb.Transfer{up, down}
+}
+
 // chain is one of the chains that a payment has: hold, post, void or receipt.
 func (tr *trial) chain(random *rand.Rand) []tb.Transfer {
+	if random.IntN(12) == 0 {
+		return tr.adjustment(random)
+	}
 	tr.mu.Lock()
 	order, kind := random.Uint64N(tr.orders+1), random.IntN(7)
 	if order == tr.orders && kind < 5 {
@@ -391,16 +414,22 @@ func (tr *trial) chain(random *rand.Rand) []tb.Transfer {
 	if random.IntN(10) == 0 {
 		legs[random.IntN(3)] = [2]uint64{pick[uint64](random, 3, 4, 8), pick[uint64](random, 9, 11)}
 	}
+	if order%2 == 0 && (kind < 2 || kind == 5) {
+		legs = append(legs, [2]uint64{13, 14})
+	}
 	var chain []tb.Transfer
 	amount, timeout := tb.ToUint128(seldom(random, order%5*20, 500)), 2+uint32(order%3)*3600
 	reason := pick[uint32](random, 0, 0, 1, 2)
-	for i, leg := range legs[:seldom(random, 3, 2)] {
+	for i, leg := range legs[:seldom(random, len(legs), 2)] {
 		t := tb.Transfer{Flags: tb.TransferFlags{Linked: true}.ToUint16()}
 		switch {
 		case kind < 2:
 			t.ID, t.DebitAccountID, t.CreditAccountID, t.Amount = tr.id(first+uint64(i)), tr.id(leg[0]), tr.id(leg[1]), amount
 			t.UserData128, t.Timeout, t.Ledger, t.Code = tr.id(first), timeout, tr.ledger(), uint16(1+i)
 			t.Flags |= tb.TransferFlags{Pending: true}.ToUint16()
+			if i == 3 {
+				t.Timeout, t.Ledger = timeout+5, tr.ledger()+1
+			}
 		case kind < 5:
 			t.ID, t.PendingID, t.Amount, t.UserData32 = tr.id(first+4+uint64(i)), tr.id(first+uint64(i)), most, reason
 			t.Flags |= tb.TransferFlags{PostPendingTransfer: true}.ToUint16()
@@ -448,7 +477,7 @@ func (tr *trial) repeated(random *rand.Rand) tb.Transfer {
 	case 9:
 		t.PendingID = tr.id(loose + random.Uint64N(looseNumbers))
 	case 10:
-		t.Flags ^= pick[uint16](random, 1, 2, 4, 8)
+		t.Flags ^= pick[uint16](random, 1, 2, 4, 8, 16, 32)
 	}
 	return t
 }

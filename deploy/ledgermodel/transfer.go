@@ -43,7 +43,6 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 	if place, exists := l.places[t.ID]; exists {
 		return l.existing(t, &l.transfers[place].Transfer)
 	}
-	unmodelled("a balancing transfer", flags.BalancingDebit || flags.BalancingCredit)
 	switch {
 	case l.burnt[t.ID]:
 		return tb.TransferIDAlreadyFailed
@@ -86,6 +85,12 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 		return tb.TransferCreditAccountAlreadyClosed
 	}
 	amount := numberOf(t.Amount)
+	if flags.BalancingDebit {
+		amount = amount.atMost(room(debit.CreditsPosted, debit.DebitsPosted, debit.DebitsPending))
+	}
+	if flags.BalancingCredit {
+		amount = amount.atMost(room(credit.DebitsPosted, credit.CreditsPosted, credit.CreditsPending))
+	}
 	if result := exceeds(amount, flags.Pending, debit, credit); result != tb.TransferOK {
 		return result
 	}
@@ -104,7 +109,7 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 	}
 
 	created := *t
-	created.Timestamp = timestamp
+	created.Timestamp, created.Amount = timestamp, amount.uint128()
 	place := l.insert(&created)
 	debit, credit = l.change(t.DebitAccountID), l.change(t.CreditAccountID)
 	if flags.Pending {
@@ -123,6 +128,15 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 	}
 	l.remember(place, debit, credit)
 	return tb.TransferOK
+}
+
+// room returns how much of a total two balances leave.
+func room(total, balance, other tb.Uint128) number {
+	taken, _ := numberOf(balance).plus(numberOf(other))
+	if numberOf(total).less(taken) {
+		return number{}
+	}
+	return numberOf(total).minus(taken)
 }
 
 // remember keeps the balances after a transfer, of accounts with history.
@@ -182,7 +196,7 @@ func (l *Ledger) insert(t *tb.Transfer) (place int) {
 func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferFlags) tb.CreateTransferResult {
 	zero, most := tb.Uint128{}, numberMax.uint128()
 	switch {
-	case flags.PostPendingTransfer && flags.VoidPendingTransfer, flags.Pending, flags.ClosingDebit, flags.ClosingCredit:
+	case flags.PostPendingTransfer && flags.VoidPendingTransfer, flags.Pending, flags.BalancingDebit, flags.BalancingCredit, flags.ClosingDebit, flags.ClosingCredit:
 		return tb.TransferFlagsAreMutuallyExclusive
 	case t.PendingID == zero:
 		return tb.TransferPendingIDMustNotBeZero
@@ -286,7 +300,12 @@ func (l *Ledger) existing(t, e *tb.Transfer) tb.CreateTransferResult {
 		return tb.TransferExistsWithDifferentTimeout
 	}
 	same := *t
-	if flags := t.TransferFlags(); flags.PostPendingTransfer || flags.VoidPendingTransfer {
+	switch flags := t.TransferFlags(); {
+	case flags.BalancingDebit || flags.BalancingCredit:
+		if !numberOf(t.Amount).less(numberOf(e.Amount)) { // it was the most that may move
+			same.Amount = e.Amount
+		}
+	case flags.PostPendingTransfer || flags.VoidPendingTransfer:
 		p := &l.transfers[l.places[t.PendingID]]
 		same.DebitAccountID = orElse(t.DebitAccountID, e.DebitAccountID)
 		same.CreditAccountID = orElse(t.CreditAccountID, e.CreditAccountID)

@@ -57,11 +57,13 @@ var (
 	ReasonPayeeMissing    = define("AC03", ByLedger, OfPayment, "the payee's account does not exist")
 	ReasonPayeeBlocked    = define("AC06", ByBank, ofBoth, "the payee's account is blocked")
 	ReasonPayeeClosed     = define("AC07", ByBank, ofBoth, "the payee's account is closed")
+	ReasonAboveCap        = define("AM13", ByEngine, OfPayment, "the amount is above the cap on a single payment of the payer's bank")
 	ReasonInactivePSP     = define("DS27", ByEngine, ofBoth, "a participant is suspended")
 	ReasonPayerShort      = define("LQ01", ByLedger, ofBoth, "the payer's account is short of money")
 	ReasonPayeePSPBusy    = define("LQ02", ByEngine, ofBoth, "too many payments wait for the payee's bank: pay again later, with a new id")
 	ReasonBankUnspecified = define("LQ03", ByBank, ofBoth, "the payee's bank gave no reason that can be read, or one that is not a bank's to give")
 	ReasonTooLate         = define("LQ10", ByEngine, ofBoth, "under overload it was too old to settle in time: pay again later, with a new id")
+	ReasonOutflowCapped   = define("LQ12", ByLedger, OfPayment, "what is left of the cap on outflow of the payer's bank is less: pay again later, with a new id")
 	ReasonUnknownPayerPSP = define("RC09", ByLedger, OfPayment, "the payer's bank is not known")
 	ReasonUnknownPayeePSP = define("RC10", ByLedger, OfPayment, "the payee's bank is not known")
 

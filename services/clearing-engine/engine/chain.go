@@ -17,15 +17,19 @@ const (
 	chainPost
 	chainVoid
 	chainReceipt
+	chainCapRelease // the void of a leg 4 that a receipt has left behind
 	chainPurposes
 )
 
-var chainNames = [chainPurposes]string{chainReserve: "reserve", chainPost: "post", chainVoid: "void", chainReceipt: "receipt"}
+var chainNames = [chainPurposes]string{chainReserve: "reserve", chainPost: "post", chainVoid: "void", chainReceipt: "receipt", chainCapRelease: "cap release"}
 
 // checkChain checks a chain of an order before it is written. outcome is what the order
 // ends with if the chain decides it.
 func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outcome) {
 	legs := chain
+	if last := len(legs) - 1; last > 0 && purpose == chainReceipt && ledger.IsCapRelease(chain, last) {
+		legs = legs[:last]
+	}
 	for purpose == chainReserve || purpose == chainReceipt {
 		last := len(legs) - 1
 		if last < 1 || !ledger.IsMark(&legs[last]) {
@@ -42,8 +46,11 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 	case chainReserve:
 		checkLegs(purpose, legs, tb.TransferFlags{Pending: true})
 		for i := range legs {
-			if legs[i].Amount != legs[0].Amount || legs[i].Timeout == 0 || legs[i].Timeout != legs[0].Timeout {
+			if legs[i].Amount != legs[0].Amount || legs[i].Timeout == 0 || legs[i].Code != ledger.CodeLeg4 && legs[i].Timeout != legs[0].Timeout {
 				broken("the legs of a hold have one amount and one timeout: %+v", chain)
+			}
+			if legs[i].Code == ledger.CodeLeg4 && legs[i].Timeout <= legs[0].Timeout {
+				broken("leg 4 outlives the hold, so that a void can end both: %+v", chain)
 			}
 		}
 		return
@@ -57,6 +64,11 @@ func checkChain(purpose chainPurpose, chain []tb.Transfer, outcome payment.Outco
 				broken("the legs of phase 2 have one reason: %+v", chain)
 			}
 		}
+	case chainCapRelease:
+		if len(legs) != 1 || !ledger.IsCapRelease(legs, 0) {
+			broken("the release of a cap is one void: %+v", chain)
+		}
+		return
 	case chainReceipt:
 		if len(legs) != 1 || legs[0].Amount != (tb.Uint128{}) || legs[0].Flags != 0 {
 			broken("a receipt is one transfer of zero: %+v", chain)

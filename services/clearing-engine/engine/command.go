@@ -17,7 +17,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 	switch command.Action {
 	case payment.Wait:
 	case payment.Reserve:
-		p.write(f, chainReserve, f.kind.hold(p.chain[:0], order, p.engine.pendingTimeoutSeconds))
+		p.write(f, chainReserve, p.hold(f, now))
 	case payment.Authorize:
 		f.hopAt = now
 		var silent bool
@@ -36,9 +36,17 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 	case payment.Post:
 		p.write(f, chainPost, f.kind.post(p.chain[:0], order))
 	case payment.Void:
-		p.write(f, chainVoid, f.kind.void(p.chain[:0], order, command.Reason))
+		chain := f.kind.void(p.chain[:0], order, command.Reason)
+		if f.capped {
+			chain = ledger.AppendCapVoid(chain, order.ID, command.Reason)
+		}
+		p.write(f, chainVoid, chain)
 	case payment.Refuse:
-		p.write(f, chainReceipt, f.kind.refuse(p.chain[:0], order, command.Reason))
+		chain := f.kind.refuse(p.chain[:0], order, command.Reason)
+		if f.capped { // the hold has expired, so it cannot settle any more
+			chain = ledger.AppendCapRelease(chain, order.ID, command.Reason)
+		}
+		p.write(f, chainReceipt, chain)
 	case payment.Inspect:
 		if f.glimpse = f.payment.Refuses(); f.glimpse { // under overload these are most look-ups
 			p.ids = ledger.AppendGlimpseIDs(p.ids[:0], order.ID)
@@ -74,6 +82,22 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 	}
 }
 
+// capBeyondHoldSeconds is how much longer than its hold a leg 4 lasts at least.
+const capBeyondHoldSeconds = 5
+
+// hold returns the chain of phase 1. If the register changes before it is sent, it is not sent: see
+// reconsider.
+func (p *partition) hold(f *flight, now time.Time) []tb.Transfer {
+	order, window := &f.payment.Order, ledger.WindowAt(now)
+	chain := f.kind.hold(p.chain[:0], order, p.engine.pendingTimeoutSeconds)
+	state, _ := p.engine.register.Current()
+	limit := f.kind.outflow(state, order, window)
+	if f.capped = limit.Centavos > 0; f.capped {
+		chain = ledger.AppendCap(chain, order.ID, order.Content, window, max(limit.WindowSeconds, p.engine.pendingTimeoutSeconds+capBeyondHoldSeconds))
+	}
+	return chain
+}
+
 func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) {
 	p.chain = chain // keep what append grew
 	if f.writing != chainNone {
@@ -81,11 +105,12 @@ func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) 
 	}
 	checkChain(purpose, chain, f.payment.Outcome)
 	f.writing = purpose
-	if purpose != chainReserve {
+	if purpose != chainReserve && purpose != chainCapRelease {
 		f.verdict, f.decided = verdictIn(purpose, chain), false
 	}
 	rules := uint64(0) // what was held, or refused for another reason, ends whatever they are now
-	if purpose == chainReserve || purpose == chainReceipt && f.payment.Outcome.Reason == pix.ReasonInactivePSP {
+	reason := f.payment.Outcome.Reason
+	if purpose == chainReserve || purpose == chainReceipt && (reason == pix.ReasonInactivePSP || reason == pix.ReasonAboveCap) {
 		rules = f.rules
 	}
 	p.effects.write(p, f, chain, rules)

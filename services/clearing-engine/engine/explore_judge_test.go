@@ -30,6 +30,8 @@ type entryOf struct {
 	content  uint64   // hash of the content that counts; 0: the ledger knows nothing of the order
 	holds    []uint64 // hashes of the contents that are or were held
 	inForce  uint64   // of them: whose money is held now
+	// Leg 4 was held; it takes a part of the cap now.
+	capped, takesCap bool
 }
 
 // audit reads the ledger and checks it.
@@ -38,6 +40,12 @@ func (s *state) audit() {
 	transfers, err := client.QueryTransfers(tb.QueryFilter{Ledger: ledger.Ledger, Limit: ledgermodelEvents})
 	if err != nil {
 		s.breaks("the ledger: %v", err)
+	}
+	var caps []tb.Transfer
+	if s.outflowCap > 0 {
+		if caps, err = client.QueryTransfers(tb.QueryFilter{Ledger: ledger.Allowances, Limit: ledgermodelEvents}); err != nil {
+			s.breaks("the ledger: %v", err)
+		}
 	}
 	s.books = &books{state: string(s.ledger.AppendState(nil)), orders: map[pix.EndToEndID]entryOf{}}
 	moved := map[ledger.AccountID]int64{}
@@ -49,6 +57,7 @@ func (s *state) audit() {
 			continue
 		}
 		found := s.entryOf(m, transfers)
+		s.judgeCap(m, &found, caps)
 		s.books.orders[m.id] = found
 		if found.verdicts > 1 {
 			s.breaks("%s has %d verdicts", m.id, found.verdicts)
@@ -148,6 +157,24 @@ func (s *state) entryOf(m *message, transfers []tb.Transfer) (e entryOf) {
 		s.breaks("return %s: verdict settled %t, %d posts", m.id, e.settled, posts)
 	}
 	return e
+}
+
+// judgeCap notes what the ledger of allowances says about an order. What settled stays held until its
+// window ends.
+func (s *state) judgeCap(m *message, e *entryOf, caps []tb.Transfer) {
+	for i := range caps {
+		if t := &caps[i]; t.UserData128 == m.name && t.TransferFlags().Pending {
+			voided := slices.ContainsFunc(caps, func(end tb.Transfer) bool { return end.PendingID == t.ID })
+			if voided && e.settled {
+				s.breaks("%s settled, and the cap got its amount back", m.id)
+			}
+			e.capped = true
+			e.takesCap = !voided && s.now().Before(time.Unix(0, int64(t.Timestamp)).Add(time.Duration(t.Timeout)*time.Second))
+		}
+	}
+	if e.settled && s.outflowCap > 0 && s.cappedAt == 0 && m.returned == nil && !e.capped {
+		s.breaks("%s settled past the cap", m.id)
+	}
 }
 
 // heldContent returns the hash of what a hold moves.
@@ -302,6 +329,9 @@ func (s *state) checkEnd() {
 		}
 		if dead == (m.hash() == found.content) {
 			s.breaks("the record at offset %d: dead letter %t, and its content is the ledger's: %t", offset, dead, m.hash() == found.content)
+		}
+		if found.takesCap && !found.settled && s.takeover == 0 { // else another engine may have held after the receipt, and left
+			s.breaks("%s did not settle, and takes a part of the cap on", m.id)
 		}
 		if atOnce && found.inForce != 0 && found.inForce == found.content {
 			s.breaks("%s ended, but its money is held on", m.id)

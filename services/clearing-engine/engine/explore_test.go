@@ -181,6 +181,14 @@ func TestEveryOrderOfEvents(t *testing.T) {
 		{name: "two returns of too much", messages: []*message{givesBack(first, original, 60, 0), givesBack(second, original, 61, 0)}, settled: original, times: within[:2], answers: 2},
 		{name: "return that conflicts", messages: []*message{givesBack(first, original, 60, 0), givesBack(first, original, 61, 0)}, settled: original, times: within[:2], answers: 1},
 		{name: "order and its return", messages: []*message{order, givesBack(first, order, 100, 0)}, times: within[:2], answers: 1},
+		{name: "capped order, engine dies", messages: []*message{order}, times: within, answers: 2, crashes: 1, outflowCap: 150},
+		{name: "capped order, two engines", messages: []*message{order}, times: within, answers: 2, takeovers: 1, outflowCap: 150},
+		{name: "capped order, later ones", messages: []*message{order, later, laterConflict}, times: long, answers: 1, outflowCap: 150},
+		{name: "cap for one of two orders, engine dies", messages: []*message{order, pays(two, payee, 100, 0)}, times: within[:2], answers: 1, crashes: 1, outflowCap: 150},
+		{name: "order above the cap on outflow, conflict, two engines", messages: []*message{pays(one, payee, 151, 0), order}, times: within[:2], answers: 1, takeovers: 1, outflowCap: 150},
+		{name: "cap comes meanwhile, engine dies", messages: []*message{order}, times: soon, answers: 1, crashes: 1, outflowCap: 50, cappedAt: 1},
+		{name: "capped order, bank suspended meanwhile, two engines", messages: []*message{order}, times: soon, answers: 1, takeovers: 1, outflowCap: 150, suspendedAt: 1, suspendedThen: payee.ISPB},
+		{name: "order above the cap on a payment, conflict, engine dies", messages: []*message{order, pays(one, payee, 99, 0)}, times: within, answers: 1, crashes: 1, paymentCap: 99},
 	}
 	if *deep {
 		plots = append(plots,

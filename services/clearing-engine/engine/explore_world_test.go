@@ -43,7 +43,12 @@ type plot struct {
 	// nobody can read the register. 0: never.
 	resumedAt, suspendedAt, staleAt int
 	suspendedThen                   pix.ISPB
+	// The caps of the payer's bank: on a payment, and on outflow, from cappedAt on.
+	paymentCap, outflowCap int64
+	cappedAt               int
 }
+
+const capSeconds = 120 // longer than a hold
 
 // known is what an engine knows of the register. It never changes.
 type known struct {
@@ -70,6 +75,15 @@ func (s *state) read(later bool) known {
 	}
 	if s.suspendedAt > 0 && s.time >= s.suspendedAt {
 		act(ledger.Suspended, s.suspendedThen)
+	}
+	if s.paymentCap > 0 {
+		acts = append(acts, ledger.Act{Kind: ledger.PaymentCapped, Bank: payer.ISPB, Centavos: s.paymentCap})
+	}
+	if s.outflowCap > 0 && s.time >= s.cappedAt {
+		acts = append(acts, ledger.Act{Kind: ledger.DayCapped, Bank: payer.ISPB, Centavos: s.outflowCap, WindowSeconds: capSeconds})
+	}
+	if len(acts) > 0 {
+		acts = append(acts, ledger.Act{Kind: ledger.Joined, Bank: payer.ISPB})
 	}
 	return known{register.After(acts...), s.staleAt == 0 || s.time != s.staleAt}
 }
@@ -529,6 +543,11 @@ func (p *plot) begin(t *testing.T) *state {
 	}
 	for i := range funds {
 		funds[i].ID, funds[i].Ledger, funds[i].Code = funds[i].CreditAccountID, ledger.Ledger, ledger.CodeFunding
+	}
+	if p.outflowCap > 0 {
+		day := ledger.AllowanceAccount(payer.ISPB, ledger.Day)
+		accounts = append(accounts, ledger.NewAccount(ledger.AllowanceSourceAccount), ledger.NewAccount(day))
+		funds = append(funds, tb.Transfer{ID: day, DebitAccountID: ledger.AllowanceSourceAccount, CreditAccountID: day, Amount: tb.ToUint128(uint64(p.outflowCap)), Ledger: ledger.Allowances, Code: ledger.CodeAdjustment})
 	}
 	if p.settled != nil {
 		funds = append(funds, ledger.AppendReserve(nil, p.settled.id, p.settled.content, 60)...)

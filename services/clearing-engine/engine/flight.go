@@ -31,6 +31,7 @@ type flight struct {
 	hopAt     time.Time  // when the present hop began
 
 	rules   uint64          // of the register, by which the order was decided
+	capped  bool            // leg 4 is held, or in the chain of phase 1 under way
 	glimpse bool            // the look-up under way asks only whether the ledger knows the order
 	taken   bool            // see offsets.take
 	writing chainPurpose    // of the chain under way, or chainNone

@@ -22,6 +22,8 @@ type kind interface {
 	begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (payment.Payment, payment.Command)
 	// barred returns why the register would refuse a new order, or ReasonNone.
 	barred(state *register.State, order *pix.Order) pix.Reason
+	// outflow returns the cap that leg 4 of a new order counts against. Without one there is no leg 4.
+	outflow(state *register.State, order *pix.Order, window ledger.Window) register.Cap
 	// digest is that of the order's content: of two orders with one id, it tells if they are one.
 	digest(order *pix.Order) pix.Digest
 

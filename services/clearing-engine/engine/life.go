@@ -240,11 +240,16 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 	if f.writing = chainNone; purpose == chainNone {
 		broken("a chain has one result: order %s", f.payment.Order.ID)
 	}
+	f.capped = f.capped && (purpose != chainReserve || result.OK())
 	if result.Unsent {
 		p.reconsider(f, now)
 		return
 	}
 	p.engine.metrics.chains.count(purpose, result.Status)
+	if purpose == chainCapRelease {
+		p.released(f, result, now)
+		return
+	}
 	p.took(f)
 	var command payment.Command
 	if purpose == chainReserve {
@@ -262,6 +267,11 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 		command = f.payment.Reserved(reservation)
 	} else {
 		p.engine.crash.Pass(afterPhase2Answered)
+		if purpose == chainVoid && result.Code == ledger.CodeLeg4 { // only leg 4 cannot be voided: it must not keep the money
+			f.capped = false
+			p.perform(f, payment.Command{Action: payment.Void, Reason: f.payment.Outcome.Reason}, now)
+			return
+		}
 		resolution, err := f.kind.resolutionOf(result)
 		if err != nil {
 			p.effects.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
@@ -361,11 +371,28 @@ func (p *partition) inspected(f *flight, found []tb.Transfer, now time.Time) {
 	if trace.Decided {
 		f.verdict, f.decided = trace.Verdict, true
 	}
+	f.capped = trace.Capped
 	command := f.payment.Inspected(trace, now)
 	if command.Action == payment.DeadLetter {
 		f.judgement = judgement{command.Reason, trace.Decided, holds}
 	}
+	if trace.StrandsCap && !trace.OtherID { // the order ends once the cap is released
+		p.write(f, chainCapRelease, ledger.AppendCapRelease(p.chain[:0], f.payment.Order.ID, trace.Verdict.Reason))
+		return
+	}
 	p.perform(f, command, now)
+}
+
+// released takes the ledger's result of the release of a leg 4 that a receipt had left behind.
+func (p *partition) released(f *flight, result ledger.Result, now time.Time) {
+	switch {
+	case !result.OK():
+		p.effects.fail(fmt.Errorf("order %s: the release of its cap has the unexpected result %s", f.payment.Order.ID, result.Status))
+	case f.judgement.reason != pix.ReasonNone:
+		p.perform(f, payment.Command{Action: payment.DeadLetter, Reason: f.judgement.reason}, now)
+	default:
+		p.perform(f, payment.Command{Action: payment.Report, Reason: f.payment.Outcome.Reason}, now)
+	}
 }
 
 // end takes the acknowledgement of the report or the dead letter. It finishes the record,

@@ -23,7 +23,17 @@ func (paymentKind) barred(state *register.State, order *pix.Order) pix.Reason {
 	if state.Suspended(order.Payer.ISPB) || state.Suspended(order.Payee.ISPB) {
 		return pix.ReasonInactivePSP
 	}
+	if bank := state.Participant(order.Payer.ISPB); bank != nil && bank.PaymentCapCentavos > 0 && order.AmountCentavos > uint64(bank.PaymentCapCentavos) {
+		return pix.ReasonAboveCap
+	}
 	return pix.ReasonNone
+}
+
+func (paymentKind) outflow(state *register.State, order *pix.Order, window ledger.Window) register.Cap {
+	if bank := state.Participant(order.Payer.ISPB); bank != nil && !order.SameBank() {
+		return bank.Outflow[window]
+	}
+	return register.Cap{}
 }
 
 func (paymentKind) digest(order *pix.Order) pix.Digest { return order.Digest() }
@@ -59,6 +69,8 @@ func (paymentKind) reservationOf(result ledger.Result) (payment.Reservation, err
 			refused.Reason = pix.ReasonPayerShort
 		case ledger.CodeLeg2:
 			refused.Reason = pix.ReasonReserveShort
+		case ledger.CodeLeg4:
+			refused.Reason = pix.ReasonOutflowCapped
 		}
 	case tb.TransferDebitAccountNotFound, tb.TransferCreditAccountNotFound:
 		switch {
@@ -69,7 +81,10 @@ func (paymentKind) reservationOf(result ledger.Result) (payment.Reservation, err
 		}
 	case tb.TransferIDAlreadyFailed:
 		// Phase 1 was refused before, and an engine died before the receipt: only the
-		// accounts can tell why.
+		// accounts can tell why. Only a cap refuses at leg 4.
+		if result.Code == ledger.CodeLeg4 {
+			refused.Reason = pix.ReasonOutflowCapped
+		}
 	default:
 		return payment.Reservation{}, fmt.Errorf("phase 1 has the unexpected result %s at leg %d", result.Status, result.Code)
 	}
@@ -102,6 +117,7 @@ func (paymentKind) read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128)
 		Verdict:     payment.Outcome{Settled: verdict.Settled, Reason: verdict.Reason},
 		SameContent: held.SameContent(order.ID, order.Content),
 		OtherID:     held.NamesAnother(order.ID),
+		Capped:      held.Capped(), StrandsCap: held.StrandsCap(),
 	}
 	if trace.Held {
 		trace.HeldAt = held.HeldAt()

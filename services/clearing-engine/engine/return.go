@@ -36,6 +36,11 @@ func (r *returnKind) barred(state *register.State, _ *pix.Order) pix.Reason {
 	return pix.ReasonNone
 }
 
+// A return takes nothing of a cap: a refused one would burn a slot of its payment.
+func (r *returnKind) outflow(*register.State, *pix.Order, ledger.Window) register.Cap {
+	return register.Cap{}
+}
+
 func (r *returnKind) digest(*pix.Order) pix.Digest { return r.Digest() }
 
 func (r *returnKind) hold(chain []tb.Transfer, order *pix.Order, timeoutSeconds uint32) []tb.Transfer {

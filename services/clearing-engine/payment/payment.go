@@ -264,6 +264,9 @@ type Trace struct {
 	Verdict     Outcome
 	SameContent bool // what is there is this order, not another one under its id
 	OtherID     bool // what is there names another id: the ids of the transfers collide
+	Capped      bool // leg 4 is there: a part of the cap on outflow
+	// StrandsCap: leg 4 is there, and a receipt has decided.
+	StrandsCap bool
 	// Refusal is why an order that the ledger does not know yet cannot be held. Only a
 	// kind that is looked up first has one: see JudgeReturn.
 	Refusal pix.Reason

@@ -79,7 +79,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	defer watchers.Wait()
 	defer stopWatching()
 	watcher := feed.NewWatcher(kafka, config.Stream, on.Dial, t)
-	balances, backlog := monitor.NewBalances(client, follows, on.Now, t), monitor.NewBacklog(kafka, t, gate.Observe)
+	balances, caps, backlog := monitor.NewBalances(client, follows, on.Now, t), monitor.NewCaps(client, follows, t), monitor.NewBacklog(kafka, t, gate.Observe)
 	watchers.Go(func() { stream.Watch(watching, kafka, t, stream.Payments) })
 	watchers.Go(func() { ledger.Watch(watching, t) })
 	watchers.Go(func() { ledger.Fail(follows.Run(watching)) })
@@ -88,6 +88,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	looked := make(chan struct{})
 	watchers.Go(func() { publisher.WatchLog(watching, client, t, looked) })
 	watchers.Go(func() { balances.Publish(watching, config.BooksInterval) })
+	watchers.Go(func() { caps.Follow(watching) })
 	watchers.Go(func() { backlog.Publish(watching, min(config.BooksInterval, config.Overload.Age/5)) })
 
 	following := feed.New(watching, config.Feed, ledger, watcher, pools, t.Registry)

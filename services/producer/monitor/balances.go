@@ -64,18 +64,23 @@ func NewBalances(client tigerbeetle.Client, follows *register.Register, now func
 	return b
 }
 
-// Publish reads and publishes until ctx ends. It waits for an absent ledger, because a
-// request cannot be cancelled. The age of the last reading shows that.
+// Publish reads and publishes until ctx ends.
 func (b *Balances) Publish(ctx context.Context, every time.Duration) {
+	repeat(ctx, every, b.log, "cannot read the books", b.read)
+}
+
+// repeat does something with the ledger until ctx ends. It waits for an absent ledger, because a
+// request cannot be cancelled. The age of the last reading shows that.
+func repeat(ctx context.Context, every time.Duration, log *zap.Logger, failure string, do func(context.Context) error) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	read := make(chan error, 1)
+	done := make(chan error, 1)
 	for {
-		go func() { read <- b.read(ctx) }()
+		go func() { done <- do(ctx) }()
 		select {
-		case err := <-read:
-			if err != nil { // package query ends the process on the same error
-				b.log.Warn("cannot read the books", zap.Error(err))
+		case err := <-done:
+			if err != nil { // package query ends the process if the client is of no more use
+				log.Warn(failure, zap.Error(err))
 			}
 		case <-ctx.Done():
 			return

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -28,7 +29,13 @@ func (s *scenario) open() *service {
 // ask makes a request to the front door as a caller, which waits for an outcome.
 func (s *scenario) ask(as, method, path, body string) (code int, text string) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.ends, method, s.doors[0]+path, strings.NewReader(body))
+	return s.askAt(s.doors[0], as, method, path, body)
+}
+
+// askAt makes a request to one of several front doors.
+func (s *scenario) askAt(door, as, method, path, body string) (code int, text string) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.ends, method, door+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -237,6 +244,45 @@ func TestTheFrontDoorRefusesWhileNoEngineWorks(t *testing.T) {
 		await(http.StatusOK)
 		if summary := s.verdict(); summary.Payments != accepted || summary.Settled != accepted {
 			s.t.Errorf("%d payments of %d that were accepted, %d settled", summary.Payments, accepted, summary.Settled)
+		}
+	})
+}
+
+// A hold expires, and no engine says so. Two front doors compare their clocks with the ledger's at
+// different times. Once one of them has called the payment rejected, none
+// calls it reserved.
+func TestNoFrontDoorGoesBackWhenAHoldExpires(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		s.open()
+		time.Sleep(500 * time.Millisecond) // the doors ask the ledger once a second
+		s.startProducer(1)
+		other := s.services[len(s.services)-1]
+		s.ready(other)
+		id := pix.NewEndToEndID("10000001", time.Now(), s.random)
+		payer, payee := pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}, pix.Account{ISPB: "10000002", Branch: "0001", Number: "1"}
+		hold := ledger.AppendReserve(nil, id, pix.Content{Payer: payer, Payee: payee, AmountCentavos: 1}, 5)
+		if _, err := s.world.ledger.Connect(nil).CreateTransfers(hold); err != nil {
+			s.t.Fatal(err)
+		}
+		statuses := func() (said [2]string) {
+			for i, door := range s.doors {
+				var state struct{ Status string }
+				_, text := s.askAt(door, keys.CentralBank, http.MethodGet, "/v1/payments/"+id.String(), "")
+				if err := json.Unmarshal([]byte(text), &state); err != nil {
+					s.t.Fatal(err)
+				}
+				said[i] = state.Status
+			}
+			return said
+		}
+		for said, end := statuses(), time.Now().Add(10*time.Second); time.Now().Before(end); said = statuses() {
+			if said == [2]string{"rejected", "reserved"} {
+				s.t.Fatal("one front door says rejected, and the other after it reserved")
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if said := statuses(); said != [2]string{"rejected", "rejected"} {
+			s.t.Errorf("after the hold has expired: %v", said)
 		}
 	})
 }

@@ -59,7 +59,7 @@ type Ledger struct {
 	log       *zap.Logger
 	failures  chan error
 	register  *register.Register
-	clock     atomic.Pointer[ledger.ClockProbe] // the latest; nil before the first
+	clock     atomic.Pointer[comparison] // the latest; nil before the first
 
 	firstWatch chan struct{} // closed by watched
 	watched    func()

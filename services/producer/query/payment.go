@@ -109,13 +109,23 @@ func EndToEndIDOf(r *http.Request) (pix.EndToEndID, *web.Problem) {
 
 // StateOfPayment asks the ledger for the state of a payment, without its returns.
 func (l *Ledger) StateOfPayment(ctx context.Context, id pix.EndToEndID) (PaymentState, *web.Problem) {
-	asked := l.askedAt()
-	found, problem := l.transfers.find(ctx, ledger.AppendTraceIDs(nil, id))
-	if problem != nil {
-		problem.EndToEndID = id.String()
-		return PaymentState{}, problem
+	return asOf(ctx, l, func(now time.Time) (state PaymentState, expires time.Time, problem *web.Problem) {
+		found, problem := l.transfers.find(ctx, ledger.AppendTraceIDs(nil, id))
+		if problem != nil {
+			problem.EndToEndID = id.String()
+			return state, expires, problem
+		}
+		state = paymentStateOf(id, found, now)
+		return state, state.open(), nil
+	})
+}
+
+// open returns when the payment's hold expires, if it is open.
+func (s *PaymentState) open() (expires time.Time) {
+	if s.Status == Reserved {
+		expires = *s.ExpiresAt
 	}
-	return paymentStateOf(id, found, asked), nil
+	return expires
 }
 
 // HeldPayments returns for which payments money is or was held, by their ids.
@@ -154,13 +164,16 @@ func (l *Ledger) HeldPayments(ctx context.Context, all []pix.EndToEndID) (map[st
 func (l *Ledger) PaymentWithReturns(ctx context.Context, id pix.EndToEndID) (PaymentState, *web.Problem) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout) // for all requests together
 	defer cancel()
+	return asOf(ctx, l, func(now time.Time) (PaymentState, time.Time, *web.Problem) { return l.withReturns(ctx, id, now) })
+}
+
+func (l *Ledger) withReturns(ctx context.Context, id pix.EndToEndID, now time.Time) (state PaymentState, expires time.Time, problem *web.Problem) {
 	ids, marked, verdicts := append(ledger.AppendTraceIDs(nil, id), ledger.ReturnedMark(id)), false, []tb.Uint128(nil)
 	for {
-		asked := l.askedAt()
 		found, problem := l.transfers.find(ctx, append(slices.Clip(ids), verdicts...))
 		if problem != nil {
 			problem.EndToEndID = id.String()
-			return PaymentState{}, problem
+			return state, expires, problem
 		}
 		if !marked && slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.Code == ledger.CodeReturned }) {
 			ids, marked = ledger.AppendSlotIDs(ids, id), true
@@ -168,30 +181,34 @@ func (l *Ledger) PaymentWithReturns(ctx context.Context, id pix.EndToEndID) (Pay
 		}
 		held, all := ledger.ReturnsOf(id, found)
 		if len(all) == len(verdicts) {
-			state := paymentStateOf(id, found, asked)
-			state.addReturns(held, asked)
-			return state, nil
+			state = paymentStateOf(id, found, now)
+			expires = state.open()
+			for _, h := range held {
+				if state.addReturn(h, now) && (expires.IsZero() || h.ExpiresAt.Before(expires)) {
+					expires = h.ExpiresAt
+				}
+			}
+			return state, expires, nil
 		}
 		verdicts = all
 	}
 }
 
-// addReturns adds what was given back.
-func (s *PaymentState) addReturns(held []ledger.SlotReturn, now time.Time) {
-	for _, h := range held {
-		r := PaymentReturn{ReturnID: h.ID.String(), AmountCentavos: h.AmountCentavos, ReturnReasonCode: h.Reason.String(), Status: Reserved, ReservedAt: h.At}
-		switch {
-		case h.Decided:
-			r.Status, r.ReasonCode, r.DecidedAt = Rejected, h.Verdict.Reason.String(), &h.Verdict.Time
-			if h.Verdict.Settled {
-				r.Status = Settled
-				s.ReturnedCentavos += h.AmountCentavos
-			}
-		case now.After(h.ExpiresAt): // no other verdict can follow
-			r.Status, r.ReasonCode = Rejected, pix.ReasonPayeePSPSilent.String()
+// addReturn adds a return. It reports whether its hold is open.
+func (s *PaymentState) addReturn(h ledger.SlotReturn, now time.Time) (isOpen bool) {
+	r := PaymentReturn{ReturnID: h.ID.String(), AmountCentavos: h.AmountCentavos, ReturnReasonCode: h.Reason.String(), Status: Reserved, ReservedAt: h.At}
+	switch {
+	case h.Decided:
+		r.Status, r.ReasonCode, r.DecidedAt = Rejected, h.Verdict.Reason.String(), &h.Verdict.Time
+		if h.Verdict.Settled {
+			r.Status = Settled
+			s.ReturnedCentavos += h.AmountCentavos
 		}
-		s.Returns = append(s.Returns, r)
+	case now.After(h.ExpiresAt): // no other verdict can follow
+		r.Status, r.ReasonCode = Rejected, pix.ReasonPayeePSPSilent.String()
 	}
+	s.Returns = append(s.Returns, r)
+	return r.Status == Reserved
 }
 
 // paymentStateOf returns the state of a payment with these transfers. now is a time of the

@@ -73,17 +73,21 @@ func (l *Ledger) Return(w http.ResponseWriter, r *http.Request) {
 func (l *Ledger) StateOfReturn(ctx context.Context, id pix.ReturnID) (ReturnState, *web.Problem) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout) // for both questions
 	defer cancel()
-	asked := l.askedAt()
-	found, problem := l.transfers.find(ctx, []tb.Uint128{ledger.ReturnVerdict(id)})
-	if problem != nil {
-		return ReturnState{}, problem
-	}
-	filter := ledger.ReturnLegs(id)
-	legs, problem := query(ctx, l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.QueryTransfers(filter) })
-	if problem != nil {
-		return ReturnState{}, problem
-	}
-	return returnStateOf(id, found, legs, asked), nil
+	return asOf(ctx, l, func(now time.Time) (state ReturnState, expires time.Time, problem *web.Problem) {
+		found, problem := l.transfers.find(ctx, []tb.Uint128{ledger.ReturnVerdict(id)})
+		if problem != nil {
+			return state, expires, problem
+		}
+		filter := ledger.ReturnLegs(id)
+		legs, problem := query(ctx, l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.QueryTransfers(filter) })
+		if problem != nil {
+			return state, expires, problem
+		}
+		if state = returnStateOf(id, found, legs, now); state.Status == Reserved {
+			expires = *state.ExpiresAt
+		}
+		return state, expires, nil
+	})
 }
 
 func returnStateOf(id pix.ReturnID, verdict, legs []tb.Transfer, now time.Time) ReturnState {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
@@ -31,7 +32,7 @@ const (
 // cannot be cancelled: while one waits, no other is sent.
 func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry) {
 	type result struct {
-		probe ledger.ClockProbe
+		probe comparison
 		err   error
 	}
 	skew := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_ledger_clock_skew_seconds", Help: "This machine's clock minus the ledger's."})
@@ -39,8 +40,9 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry) {
 	results := make(chan result, 1)
 	for {
 		go func() {
+			began := time.Now()
 			probe, err := ledger.ProbeClock(l.client, l.now)
-			results <- result{probe, err}
+			results <- result{comparison{probe, began}, err}
 		}()
 		var r result
 		select {
@@ -88,8 +90,14 @@ func report(t *telemetry.Telemetry, need string, err error) {
 // Compared ends when Watch has compared the clock, or the ledger was too slow for that.
 func (l *Ledger) Compared() <-chan struct{} { return l.firstWatch }
 
+// comparison is a probe of the ledger's clock.
+type comparison struct {
+	ledger.ClockProbe
+	began time.Time // monotonic
+}
+
 // compared keeps what a probe of the ledger's clock found.
-func (l *Ledger) compared(probe ledger.ClockProbe) { l.clock.Store(&probe) }
+func (l *Ledger) compared(probe comparison) { l.clock.Store(&probe) }
 
 // clockWrong returns why this clock may not date payments, by the latest probe. Before the
 // first probe nothing is known against it.
@@ -117,4 +125,30 @@ func (l *Ledger) askedAt() time.Time {
 		return probe.At
 	}
 	return time.Time{} // before every hold
+}
+
+// isOpen reports whether a hold cannot have expired yet, by the latest probe and the time since.
+func (l *Ledger) isOpen(expires time.Time) bool {
+	probe := l.clock.Load()
+	return probe != nil && probe.At.Add(time.Since(probe.began)+l.config.ClockTolerance).Before(expires)
+}
+
+// asOf calls read with a time of the ledger's clock that is not later than what read asks. read also
+// returns when the first hold expires that it calls open; zero, if there is none. If that may have
+// happened, asOf reads again with a time that the ledger tells now: another producer may have
+// probed it later and called the hold expired, and no answer after that may call it open.
+func asOf[S any](ctx context.Context, l *Ledger, read func(now time.Time) (state S, expires time.Time, problem *web.Problem)) (S, *web.Problem) {
+	state, expires, problem := read(l.askedAt())
+	if problem != nil || expires.IsZero() || l.isOpen(expires) {
+		return state, problem
+	}
+	probes, problem := query(ctx, l, func(c tigerbeetle.Client) ([]ledger.ClockProbe, error) {
+		probe, err := ledger.ProbeClock(c, l.now)
+		return []ledger.ClockProbe{probe}, err
+	})
+	if problem != nil {
+		return state, problem
+	}
+	state, _, problem = read(probes[0].At)
+	return state, problem
 }

@@ -300,6 +300,11 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	if file, ok := c.ProgressOn.(*os.File); ok {
 		config.Progress, config.ProgressEvery = load.ProgressOn(file)
 	}
+	if r.capped {
+		if err := capBanks(ctx, s, population); err != nil {
+			return nil, err
+		}
+	}
 	processes, data, engines := processesOf(s), filepath.Join(c.Dir, "data"), enginesOf(s)
 	before, err := meter.Read(processes, data)
 	if err != nil {

@@ -23,6 +23,7 @@ type row struct {
 	asks     operation // of the HTTP API, as fast as its connections allow; empty: none
 	stage    int       // payments in each stage; the costs of each stage are shown
 	profiled bool      // the engine is profiled meanwhile
+	capped   bool      // every bank has a cap on outflow
 	over     operation // how more than the maximum is offered; empty: it is not
 	times    float64   // the maximum
 	inFlight int       // payments in flight at a maximum; 0: as for the other rows
@@ -65,6 +66,7 @@ var parts = []struct{ name, what string }{
 	{slowBanksPart, "the maximum with banks that answer after 1.0 to 2.5 s, as in PIX, beside one with banks that answer at once; the memory of a payment in flight"},
 	{overloadPart, "two and three times the maximum, in batches and in single requests over HTTP, and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent"},
+	{capsPart, "the maximum without caps and with a cap on outflow on every bank, in four stages: the allowance holds of all payments stay alive"},
 	{"hottest", "the maximum with all payments to one payee"},
 	{"customers", "the maximum with many customers"},
 	{"growth", "rate and costs from million to million, with two sizes of the ledger's cache"},
@@ -165,6 +167,8 @@ func (c Config) rows() (chosen []row) {
 		c.flooded("38,000 conflicts of one id at once", flood.Conflicts, 1_000_000, 38_000), // into a system that stands still
 		c.flooded("2,000 copies/s", flood.Copies, 2000, 0),
 		c.flooded("2,000/s to 4 silent banks of 5", flood.ToSilentBanks, 2000, 0),
+		with(capsPart, "no caps", func(r *row) { r.stage = c.Payments / 4 }),
+		with(capsPart, "a cap on every bank", func(r *row) { r.stage, r.capped = c.Payments/4, true }),
 		with("hottest", "one payee", func(r *row) {
 			r.mix = "hottest" // all wait for one bank, which must not count as busy
 			r.env = map[string][]string{stack.Engine: {"ENGINE_IN_FLIGHT_PSP_SHARE=1"}}
@@ -219,6 +223,9 @@ func (r row) differs() string {
 	var all []string
 	if r.inFlight > 0 {
 		all = append(all, thousands(r.inFlight)+" payments in flight")
+	}
+	if r.capped {
+		all = append(all, "a cap on outflow on every bank")
 	}
 	if r.sharedCores {
 		all = append(all, "all share the processors")

@@ -89,14 +89,14 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 		p.orders = newPosition(client, stream.Payments, number, from)
 		p.responses = newPosition(e.direct, stream.AuthorizationResponses, number, end.Offset)
 		e.ownedMu.Lock()
-		e.owned[number] = p
-		e.metrics.partitions.Set(float64(len(e.owned)))
-		e.ownedMu.Unlock()
-		if from > next {
+		if from > next { // before others see p: a range that they overtake comes after this one
 			p.offsets.begin(next)
 			p.waited.ends = []endSeen{{time.Now().Add(-e.config.Deadline), bounds[number].Stable}} // unknown, but long
 			e.setAside(p, stream.Span{From: next, To: from})
 		}
+		e.owned[number] = p
+		e.metrics.partitions.Set(float64(len(e.owned)))
+		e.ownedMu.Unlock()
 		go p.run()
 	}
 	e.direct.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.AuthorizationResponses: responses})

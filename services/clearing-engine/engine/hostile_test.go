@@ -222,24 +222,29 @@ func TestTwoIDsInOnePlaceOfTheLedger(t *testing.T) {
 	})
 }
 
+// open runs an engine that a test can reach into, until the test calls end.
+func (w *world) open(change ...func(*Config)) (e *Engine, end func()) {
+	w.t.Helper()
+	config, on, running := w.prepare(change...)
+	t, err := telemetry.Start("clearing-engine", config.Telemetry, on)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if e, err = newEngine(config, on, w.ledger, t); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	running.stop = cancel
+	go func() { running.ended <- e.run(ctx) }()
+	return e, func() { running.end(); t.Stop() }
+}
+
 // A client that does not fetch what it could is told again where it is.
 func TestAPartitionThatTheClientForgetsIsFetchedAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		defer w.bank()()
-		config, on, running := w.prepare()
-		t, err := telemetry.Start("clearing-engine", config.Telemetry, on)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		defer t.Stop()
-		e, err := newEngine(config, on, w.ledger, t)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(w.t.Context())
-		running.stop = cancel
-		go func() { running.ended <- e.run(ctx) }()
-		defer running.end()
+		e, end := w.open()
+		defer end()
 		before := w.pay()
 		w.await("the first payment", func() bool { return len(w.reports()[before.String()]) == 1 })
 		synctest.Wait()

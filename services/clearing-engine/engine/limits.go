@@ -72,21 +72,26 @@ func (r *room) spend(payments int) {
 
 // waitOvertaken is wait for what was overtaken.
 func (r *room) waitOvertaken(ctx context.Context) int {
-	queue := min(r.workingMax, r.paymentsMax)
 	return r.await(ctx, func() int {
-		most := queue/2 - (r.payments - r.waiting)
-		if earned := r.earned / overtakenShare; earned >= queue/overtakenParts {
+		most := r.idle()
+		if earned := r.earned / overtakenShare; earned >= r.queue()/overtakenParts {
 			most = max(most, earned)
 		}
 		return min(r.left(), most)
 	})
 }
 
-// full reports whether nothing may be fetched now.
-func (r *room) full() bool {
+// queue is how many payments the ledger's queue takes, idle how many it lacks until half of it is
+// used. The caller of idle holds the lock.
+func (r *room) queue() int { return min(r.workingMax, r.paymentsMax) }
+func (r *room) idle() int  { return r.queue()/2 - (r.payments - r.waiting) }
+
+// lets reports whether all of what Kafka has may be fetched now: of orders and responses, or of
+// what was overtaken.
+func (r *room) lets(inOrder bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.gateShut || r.left() <= 0 || r.bytes >= r.bytesMax
+	return !r.gateShut && r.left() > 0 && r.bytes < r.bytesMax && (inOrder || r.idle() > 0)
 }
 
 // left is how many payments may still be fetched. The caller holds the lock.
@@ -100,7 +105,7 @@ func (r *room) awaitBank(payments int) {
 	r.waiting += payments
 	r.mu.Unlock()
 	if payments > 0 {
-		r.changed.Signal()
+		r.changed.Broadcast() // who waits for what was overtaken may have no use for it
 	}
 }
 

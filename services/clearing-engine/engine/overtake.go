@@ -165,7 +165,8 @@ func (e *Engine) setAside(p *partition, r stream.Span) bool {
 	if len(o.ranges) == 0 {
 		e.log.Warn("orders wait for nearly their deadline, and longer and longer: younger ones overtake them", zap.Int32("partition", p.number), zap.Int64("from_offset", r.From), zap.Int64("to_offset", r.To))
 		o.position = newPosition(e.overtakenReader, stream.Payments, p.number, r.From)
-		o.position.until = r.To
+		// Records that were polled before the partition was lost may come now: they are dropped.
+		o.position.until, o.position.fresh = r.To, false
 		e.overtakenReader.AddConsumePartitions(map[string]map[int32]kgo.Offset{stream.Payments: {p.number: kgo.NewOffset().At(r.From)}})
 	}
 	o.ranges = append(o.ranges, r)

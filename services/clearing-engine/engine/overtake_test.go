@@ -1,11 +1,16 @@
 package engine
 
 import (
+	"context"
+	"net"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/liquida/liquida/platform/kit/hostile"
@@ -262,6 +267,78 @@ func TestAnUnreadableBatchWasOvertaken(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The client may also forget what was overtaken.
+func TestWhatWasOvertakenAndForgottenIsFetchedAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank()()
+		const orders = 200
+		for range orders {
+			w.pay()
+		}
+		w.handDown(orders - 1)
+		w.ledger.pace = 10 * time.Millisecond
+		e, end := w.open(smallRoom)
+		defer end()
+		w.await("some of what was overtaken", func() bool { return w.committed() > 0 })
+		e.overtakenReader.PauseFetchPartitions(map[string][]int32{stream.Payments: {0}})
+		time.Sleep(5 * time.Second)
+		if e.overtaken() == 0 {
+			t.Fatal("all is read: nothing was forgotten")
+		}
+		w.await("the end", func() bool { return w.committed() == orders })
+	})
+}
+
+// A partition may be lost and come back while records of it are on their way from the client. What
+// is below the new range is finished.
+func TestRecordsFromBeforeTheRangeAreDropped(t *testing.T) {
+	reader, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.Dialer(func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	e := &Engine{common: common{config: &Config{ReturnsPerSecond: 1}, room: newRoom(100, 100, 1<<20), log: zap.NewNop()}, overtakenReader: reader}
+	p := newPartition(&e.common, nil, 0, stream.Hint{}, true)
+	e.owned = map[int32]*partition{0: p}
+	p.offsets.begin(50)
+	e.setAside(p, stream.Span{From: 50, To: 60})
+	var records []*kgo.Record
+	for offset := range int64(52) {
+		records = append(records, &kgo.Record{Topic: stream.Payments, Offset: offset})
+	}
+	if _, err := e.takeOvertaken(p, records); err != nil {
+		t.Fatal(err)
+	}
+	if taken, _ := e.room.inFlight(); taken != 2 || p.overtaken.reading().at() != 52 {
+		t.Errorf("%d records are taken, and the next one is %d", taken, p.overtaken.reading().at())
+	}
+}
+
+// A place that comes free wakes the intake, whoever else waits.
+func TestAPlaceWakesTheIntake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom(100, 16, 1<<20)
+		r.take(16, 16)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.waitOvertaken(ctx) // half of the queue is used
+		synctest.Wait()
+		most := make(chan int, 1)
+		go func() { most <- r.wait(ctx) }()
+		synctest.Wait()
+		r.awaitBank(1)
+		synctest.Wait()
+		select {
+		case n := <-most:
+			if n != 1 {
+				t.Errorf("room for %d", n)
+			}
+		default:
+			t.Error("the intake does not know of the place")
+		}
+	})
 }
 
 // Engines come and go while younger orders overtake older ones. Each order has one outcome, and

@@ -83,7 +83,7 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 	switch {
 	case e.owned[p.number] != p, r.next != at:
 	case found == nil:
-		forgotten := r.stood > forgottenLooks && (r == p.orders || r == p.responses) && !e.room.full()
+		forgotten := r.stood > forgottenLooks && e.room.lets(r == p.orders || r == p.responses)
 		if forgotten {
 			e.log.Warn("a record can be read and is not fetched: fetching it again", zap.String("topic", r.topic), zap.Int32("partition", r.partition), zap.Int64("offset", at))
 		}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/liquida/liquida/platform/keys"
@@ -32,6 +33,7 @@ type Config struct {
 	WriterBytesMax     int64         `env:"KAFKA_WRITER_BYTES_PER_SECOND_MAX" envDefault:"10485760" help:"quota of each user of KAFKA_PASSWORDS_DIR that is a program of banks, in bytes that it writes a second to each broker; a broker that knows quotas slows it down to that; 10 MiB are some 50,000 orders; 65536 to 1073741824; 0: no quota"`
 	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the HTTP API: missing ones are made, readable for their owner only, and those of participants are named in the register; empty: none"`
 	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digest of the central bank's key in CLIENT_KEYS_DIR, by which producer and bank simulator know it; needed with it"`
+	BankKeysDir        string        `env:"SIMULATOR_API_KEYS_DIR" help:"folder for copies of the participants' keys in CLIENT_KEYS_DIR, without the central bank's, for the bank simulator; empty: none"`
 	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"file for the secrets with which banks seal their responses, for engines and bank simulator: missing ones are made, readable for their owner only; empty: none"`
 	LogGivenUp         int           `env:"PAYMENTS_LOG_GIVEN_UP" envDefault:"0" range:"0 to 63" help:"number of the log of pix.payments that is lost for good, as engines and bootstrap name it: then they take the topic as it is, or create it anew; 0: none, so a topic that the ledger knows is never created again"`
 	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" range:"1s to 1h" help:"how long to wait for Kafka, and for each result of the ledger"`
@@ -46,6 +48,9 @@ func (c *Config) Validate() error {
 	}
 	if (c.ClientKeysDir == "") != (c.DigestsFile == "") {
 		return fmt.Errorf("CLIENT_KEYS_DIR is %q and HTTP_KEYS_FILE %q: give both or none", c.ClientKeysDir, c.DigestsFile)
+	}
+	if c.BankKeysDir != "" && (c.ClientKeysDir == "" || filepath.Clean(c.BankKeysDir) == filepath.Clean(c.ClientKeysDir)) {
+		return fmt.Errorf("SIMULATOR_API_KEYS_DIR is %q and CLIENT_KEYS_DIR %q: name two folders", c.BankKeysDir, c.ClientKeysDir)
 	}
 	if c.WriterBytesMax == 0 {
 		return nil
@@ -107,6 +112,11 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	if config.ClientKeysDir != "" {
 		if err := keys.Make(config.ClientKeysDir, config.DigestsFile, banks(p)); err != nil {
 			return fmt.Errorf("cannot make the keys of CLIENT_KEYS_DIR and HTTP_KEYS_FILE: %w", err)
+		}
+		if config.BankKeysDir != "" {
+			if err := keys.CopyBanks(config.ClientKeysDir, config.BankKeysDir); err != nil {
+				return fmt.Errorf("cannot copy the keys of CLIENT_KEYS_DIR to SIMULATOR_API_KEYS_DIR: %w", err)
+			}
 		}
 		say("keys for %d PSPs and the central bank are in %s", p.Banks, config.ClientKeysDir)
 	}

@@ -615,6 +615,8 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 		{func(c *Config) { c.Population.Banks = 1 }, "SANDBOX_BANKS is 1"},
 		{func(c *Config) { c.Ledger.Addresses = []string{"localhost:3001"} }, `TIGERBEETLE_ADDRESSES holds "localhost:3001"`},
 		{func(c *Config) { c.ClientKeysDir = "keys" }, `CLIENT_KEYS_DIR is "keys" and HTTP_KEYS_FILE "": give both or none`},
+		{func(c *Config) { c.BankKeysDir = "banks" }, `SIMULATOR_API_KEYS_DIR is "banks" and CLIENT_KEYS_DIR "": name two folders`},
+		{func(c *Config) { c.ClientKeysDir, c.DigestsFile, c.BankKeysDir = "keys", "digests", "keys/" }, `SIMULATOR_API_KEYS_DIR is "keys/" and CLIENT_KEYS_DIR "keys": name two folders`},
 		{func(c *Config) { c.Stream.Brokers = nil }, "KAFKA_BROKERS is empty"},
 	} {
 		config := smallConfig(t)

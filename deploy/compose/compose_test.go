@@ -31,18 +31,20 @@ type service struct {
 	DependsOn  map[string]struct {
 		Condition string
 	} `yaml:"depends_on"`
-	Networks  yaml.Node
-	Ports     []string
-	Volumes   []string
-	CPUs      any    `yaml:"cpus"`
-	CPUQuota  int    `yaml:"cpu_quota"`
-	MemLimit  string `yaml:"mem_limit"`
-	Deploy    struct{ Resources any }
-	Ulimits   any
-	Extends   struct{ Service string }
-	ReadOnly  bool     `yaml:"read_only"`
-	CapDrop   []string `yaml:"cap_drop"`
-	NetworkIn string   `yaml:"network_mode"`
+	Networks yaml.Node
+	// Environment of the base is one with <<, which yaml merges.
+	Environment map[string]string
+	Ports       []string
+	Volumes     []string
+	CPUs        any    `yaml:"cpus"`
+	CPUQuota    int    `yaml:"cpu_quota"`
+	MemLimit    string `yaml:"mem_limit"`
+	Deploy      struct{ Resources any }
+	Ulimits     any
+	Extends     struct{ Service string }
+	ReadOnly    bool     `yaml:"read_only"`
+	CapDrop     []string `yaml:"cap_drop"`
+	NetworkIn   string   `yaml:"network_mode"`
 }
 
 // networks returns the names of the networks that s joins.
@@ -238,6 +240,25 @@ func TestPortsAndMounts(t *testing.T) {
 					t.Errorf("%s: %s mounts %s, want :ro,z at its end", path, name, volume)
 				}
 			}
+		}
+	}
+}
+
+// The simulator asks the front door which accounts are blocked, as each bank. It must not hold the
+// central bank's key, which is in the volume of all keys.
+func TestTheSimulatorHasTheBanksKeysOnly(t *testing.T) {
+	f := load(t, base)
+	simulator, bootstrap := f.Services["bank-simulator"], f.Services["bootstrap"]
+	folder := simulator.Environment["SIMULATOR_API_KEYS_DIR"]
+	if folder == "" || folder != bootstrap.Environment["SIMULATOR_API_KEYS_DIR"] || simulator.Environment["SIMULATOR_API_URL"] != "http://producer:8080" {
+		t.Errorf("keys in %q and %q, front door %q", folder, bootstrap.Environment["SIMULATOR_API_KEYS_DIR"], simulator.Environment["SIMULATOR_API_URL"])
+	}
+	if !slices.Contains(simulator.Volumes, "bank-keys:"+folder+":ro") || !slices.Contains(bootstrap.Volumes, "bank-keys:"+folder) {
+		t.Errorf("%q %q", simulator.Volumes, bootstrap.Volumes)
+	}
+	for _, volume := range simulator.Volumes {
+		if strings.HasPrefix(volume, "client-keys:") {
+			t.Errorf("it mounts %s, where the central bank's key is", volume)
 		}
 	}
 }

@@ -159,6 +159,26 @@ func Make(dir, digestsFile string, banks []pix.ISPB) error {
 	return write(digestsFile, fmt.Appendf(nil, "# Digests of the keys of the central bank: HOLDER SHA-256 in hex. Those of banks are in the register.\n%s %x\n", CentralBank, sha256.Sum256([]byte(key))), os.Rename)
 }
 
+// CopyBanks copies the keys of banks from a directory to another one, which never gets the central bank's.
+func CopyBanks(from, to string) error {
+	all, err := ReadAll(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	for holder, key := range all {
+		if holder == CentralBank {
+			continue
+		}
+		if err := write(filepath.Join(to, holder), []byte(key+"\n"), os.Rename); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Read returns the key of a holder from the directory that Make wrote.
 func Read(dir, holder string) (string, error) {
 	if err := checkHolder(holder); err != nil { // so it cannot be a path

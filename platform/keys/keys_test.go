@@ -42,6 +42,13 @@ func TestKeysAreMadeOnceAndRecognizedByTheirDigests(t *testing.T) {
 	if all, err := ReadAll(dir); err != nil || len(all) != len(holders) {
 		t.Errorf("%d keys: %v", len(all), err)
 	}
+	banks := t.TempDir()
+	if err := CopyBanks(dir, banks); err != nil {
+		t.Fatal(err)
+	}
+	if copied, err := ReadAll(banks); err != nil || len(copied) != len(holders)-1 || copied[CentralBank] != "" || copied["10000001"] == "" {
+		t.Errorf("%d copies, without the central bank's: %v", len(copied), err)
+	}
 	for _, holder := range holders {
 		key, err := Read(dir, holder)
 		if err != nil {

@@ -140,8 +140,10 @@ func (o *options) onParticipant(use string, arguments int, short, long string, r
 func repeated(command *cobra.Command, arguments []string) string {
 	_, path, _ := strings.Cut(command.CommandPath(), " ")
 	text := path + " " + strings.Join(arguments, " ")
-	if window := command.Flags().Lookup("window"); window != nil && window.Changed {
-		text += " --window " + window.Value.String()
+	for _, name := range []string{"window", "url", "key-file"} { // the key, too: an id is one of whoever acts
+		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed {
+			text += " --" + name + " " + flag.Value.String()
+		}
 	}
 	return text
 }
@@ -279,6 +281,9 @@ func printAct(w io.Writer, a client.Act) {
 		text += "  " + reais(*a.CapCentavos)
 	case a.AmountCentavos != 0:
 		text += "  " + reais(a.AmountCentavos)
+	}
+	if a.Digest != "" {
+		text += "  " + a.Digest
 	}
 	if a.WindowSeconds > 0 && *a.CapCentavos > 0 {
 		text += " in " + (time.Duration(a.WindowSeconds) * time.Second).String()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/platform/kit"
 )
 
@@ -165,13 +166,23 @@ func TestNobodyAnswers(t *testing.T) {
 func TestAnActWithoutAnAnswerSaysHowToRepeatIt(t *testing.T) {
 	for command, repeat := range map[string]string{
 		"participant suspend 10000001": "", "participant liquidity in 10000001 5.00": "", "account block 10000001/0001/1": "", "account deposit 10000001/0001/1 5.00": "",
-		"participant cap 10000001 day 5.00 --window 3m": "participant cap 10000001 day 5.00 --window 3m0s",
+		"participant cap 10000001 day 5.00 --window 3m":               "participant cap 10000001 day 5.00 --window 3m0s",
+		"participant resume 10000001 --json --url http://127.0.0.1:1": "participant resume 10000001 --url http://127.0.0.1:1",
 	} {
 		got := liquida(t, append(strings.Fields(command), "--retry-for", "0s")...).Is(t, exitUnknown, "liquida "+cmp.Or(repeat, command)+" --id ")
 		id := got.Err[strings.LastIndex(got.Err, " ")+1:]
 		if !actID.MatchString(strings.TrimSpace(id)) {
 			t.Errorf("%q", got.Err)
 		}
+	}
+}
+
+// The history says which key was named or revoked.
+func TestAnActShowsItsDigest(t *testing.T) {
+	var out strings.Builder
+	printAct(&out, client.Act{Participant: "10000001", Act: client.RevokeKey, By: "central-bank", Digest: strings.Repeat("ab", 24)})
+	if !strings.Contains(out.String(), strings.Repeat("ab", 24)) {
+		t.Error(out.String())
 	}
 }
 

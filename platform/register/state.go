@@ -54,6 +54,7 @@ type Participant struct {
 	Outflow            [2]Cap             // by ledger.Window
 	Keys               []ledger.ActDigest // in use, in the order in which they were named
 	Seals              []Seal             // in the order in which they were named
+	NotOpen            int                // accounts that it has blocked or closed
 }
 
 // Cap is a cap on outflow within a window of time. Centavos 0: none.
@@ -167,11 +168,11 @@ func (d *draft) apply(act ledger.Act, at time.Time) {
 	case ledger.DayCapped, ledger.NightCapped:
 		d.change(act.Bank).Outflow[act.Kind-ledger.DayCapped], d.Rules = Cap{act.Centavos, act.WindowSeconds}, d.ReadTo
 	case ledger.AccountBlocked:
-		d.accounts.states.Store(ledger.CustomerAccount(act.Account), Blocked)
+		d.setAccount(act, Blocked)
 	case ledger.AccountClosed:
-		d.accounts.states.Store(ledger.CustomerAccount(act.Account), Closed)
+		d.setAccount(act, Closed)
 	case ledger.AccountReopened:
-		d.accounts.states.Delete(ledger.CustomerAccount(act.Account))
+		d.setAccount(act, Open)
 	case ledger.KeyNamed, ledger.KeyRevoked:
 		p := d.change(act.Bank)
 		p.Keys = slices.DeleteFunc(p.Keys, func(key ledger.ActDigest) bool { return key == act.Digest })
@@ -182,6 +183,23 @@ func (d *draft) apply(act ledger.Act, at time.Time) {
 		p := d.change(act.Bank)
 		p.Seals = slices.DeleteFunc(p.Seals, func(seal Seal) bool { return seal.Fingerprint == act.Digest })
 		p.Seals = append(p.Seals, Seal{act.Digest, act.Kind == ledger.SealRevoked})
+	}
+}
+
+// setAccount sets the state of an act's account. Every follower keeps all that are not open.
+func (d *draft) setAccount(act ledger.Act, is AccountState) {
+	id := ledger.CustomerAccount(act.Account)
+	was := d.accounts.get(id)
+	if is == Open {
+		d.accounts.states.Delete(id)
+	} else {
+		d.accounts.states.Store(id, is)
+	}
+	switch {
+	case was == Open && is != Open:
+		d.change(act.Bank).NotOpen++
+	case was != Open && is == Open:
+		d.change(act.Bank).NotOpen--
 	}
 }
 

@@ -79,6 +79,7 @@ func TestTheLastActCounts(t *testing.T) {
 			if suspended := i >= 0 && acts[i].Kind == ledger.Suspended; state.Suspended(psp) != suspended || p != nil && p.Suspended != suspended {
 				t.Fatalf("%s suspended: %v, want %v", psp, state.Suspended(psp), suspended)
 			}
+			notOpen := 0
 			for _, number := range []string{"1", "2"} {
 				account := pix.Account{ISPB: psp, Branch: "0001", Number: number}
 				want := Open
@@ -88,9 +89,15 @@ func TestTheLastActCounts(t *testing.T) {
 				if got := state.Account(account); got != want {
 					t.Fatalf("account %s is %d, want %d", account, got, want)
 				}
+				if want != Open {
+					notOpen++
+				}
 			}
 			if p == nil {
 				continue
+			}
+			if p.NotOpen != notOpen {
+				t.Fatalf("%s has %d accounts that are not open, want %d", psp, p.NotOpen, notOpen)
 			}
 			liquidity := int64(0)
 			for _, a := range acts {

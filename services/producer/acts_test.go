@@ -542,3 +542,57 @@ func TestAnActWithoutTheLedgerHasAnUnknownFate(t *testing.T) {
 		return got.code == 200 && strings.Contains(got.text, `"blocked"`), got.text
 	})
 }
+
+// Questions of the caller that come between an act's write and its response may leave no room to read
+// how things are. Then no response says that nothing was done.
+func TestAnActThatWasWrittenIsNeverSaidToBeUndone(t *testing.T) {
+	t.Parallel()
+	p, _, _ := startForActs(t, "STATUS_IN_FLIGHT_MAX=1", "ACT_BURST_MAX=10000", "CALLER_SHARE_MAX=1")
+	account := newBank(t, p)
+	var at sync.WaitGroup
+	undone := make([]int, 100) // deposits of 1000 + i centavos
+	for i := range undone {
+		at.Go(func() {
+			got := p.call("PUT", fmt.Sprintf("%s/acts/one-%d", accountPath(account), i), fmt.Sprintf(`{"act": "deposit", "amount_centavos": %d}`, 1000+i))
+			if got.code != http.StatusOK && got.Type != "urn:liquida:problem:unknown-fate" {
+				undone[i] = got.code
+			}
+		})
+	}
+	at.Wait()
+	for _, done := range get[query.ActPage](t, p, "/v1/participants/"+string(account.ISPB)+"/acts").Acts {
+		if i := int(done.AmountCentavos) - 1000; done.Act == "deposit" && i < len(undone) && undone[i] != 0 {
+			t.Errorf("deposit %d was done, and the response was %d", i, undone[i])
+		}
+	}
+}
+
+// Every engine and producer keeps the accounts that are not open in memory: a bank fills no more than
+// its share of it, and may always block less.
+func TestABankBlocksOnlySoMany(t *testing.T) {
+	t.Parallel()
+	p, _, _ := startForActs(t, "ACCOUNTS_NOT_OPEN_MAX=2")
+	account := newBank(t, p)
+	do := func(number, id, act string, want int) {
+		t.Helper()
+		account.Number = number
+		var got reply
+		kit.Await(t, "the ledger", func() (bool, string) {
+			got = p.call("PUT", accountPath(account)+"/acts/"+number+"-"+id, `{"act": "`+act+`"}`)
+			return got.code != http.StatusServiceUnavailable, got.text
+		})
+		if got.code != want || want == 409 && (got.Field != "account" || !strings.Contains(got.Rule, "ACCOUNTS_NOT_OPEN_MAX")) {
+			t.Errorf("%s %s: %d %s, want %d", number, act, got.code, got.text, want)
+		}
+	}
+	for _, number := range []string{"71", "72", "73"} {
+		do(number, "open", "open", 200)
+	}
+	do("71", "block", "block", 200)
+	do("72", "close", "close", 200)
+	do("73", "block", "block", 409)
+	do("71", "close", "close", 200) // one that is counted
+	do("72", "reopen", "reopen", 200)
+	do("73", "again", "close", 200)
+	do("72", "block", "block", 409)
+}

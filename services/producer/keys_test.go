@@ -121,7 +121,11 @@ func TestAKeyIsRotatedUnderLoad(t *testing.T) {
 	if answered.Load() == 0 {
 		t.Error("there was no load")
 	}
-	if text := k.act("Bearer "+next, about("revoke-key", old), 200); !strings.Contains(text, fmt.Sprintf(`"keys":["%x"]`, keys.DigestOf(next))) {
+	// Whoever revokes a key that nobody uses has a wrong digest, and must know it.
+	if text := k.act("Bearer "+next, about("revoke-key", old), 409); !strings.Contains(text, `"field":"digest"`) {
+		t.Errorf("revoked a second time: %s", text)
+	}
+	if _, _, _, text := k.doors[0].as("Bearer "+next, "GET", "/v1/participants/"+string(k.bank), ""); !strings.Contains(text, fmt.Sprintf(`"keys":["%x"]`, keys.DigestOf(next))) {
 		t.Errorf("the keys in use: %s", text)
 	}
 }
@@ -205,6 +209,26 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.await(door, two, 200)
+}
+
+// Whoever has stolen a key of a suspended bank names no other one. So the central bank comes to an end.
+func TestASuspendedBankNamesNoKeys(t *testing.T) {
+	t.Parallel()
+	l, _ := sharedLedger(t)
+	k := startKeyed(t, l, 1)
+	stolen, theirs := keys.New(string(k.bank)), keys.New(string(k.bank))
+	k.name(k.centralBank, stolen)
+	k.await(k.doors[0], stolen, 200)
+	k.act(k.centralBank, `{"act": "suspend"}`, 200)
+	if text := k.act("Bearer "+stolen, about("name-key", keys.New(string(k.bank))), 409); !strings.Contains(text, "suspended") || !strings.Contains(text, `"field":"digest"`) {
+		t.Errorf("%s", text)
+	}
+	k.name(k.centralBank, theirs)
+	k.await(k.doors[0], theirs, 200)
+	k.act("Bearer "+theirs, about("revoke-key", stolen), 200)
+	k.await(k.doors[0], stolen, 401)
+	k.act(k.centralBank, `{"act": "resume"}`, 200)
+	k.name("Bearer "+theirs, keys.New(string(k.bank)))
 }
 
 // Whatever a bank names, it calls as itself only; and it has at most eight keys in use.

@@ -1,6 +1,7 @@
 package act
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -8,7 +9,9 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/web"
+	"github.com/liquida/liquida/services/producer/field"
 	"github.com/liquida/liquida/services/producer/query"
 )
 
@@ -65,11 +68,20 @@ func (a *Acts) onAccount(r *http.Request) (done AccountActDone, problem *web.Pro
 	if done.Act, problem = a.do(r.Context(), q); problem != nil {
 		return done, problem
 	}
-	if problem = a.ledger.Reach(r.Context(), done.Act.At); problem != nil {
-		return done, problem
+	if problem = a.ledger.Reach(r.Context(), done.Act.At); problem == nil {
+		done.Account, problem = a.ledger.AccountNow(r.Context(), account)
 	}
-	done.Account, problem = a.ledger.AccountNow(r.Context(), account)
-	return done, problem
+	return done, unknownFate(q, problem)
+}
+
+// tooManyNotOpen returns a problem if a bank blocks or closes one account more than it may.
+func (a *Acts) tooManyNotOpen(state *register.State, act ledger.Act) *web.Problem {
+	bank := state.Participant(act.Bank)
+	if bank == nil || bank.NotOpen < a.config.NotOpenMax || state.Account(act.Account) != register.Open {
+		return nil
+	}
+	return &web.Problem{Type: web.Kind("act-refused"), Title: "Too many are not open", Status: http.StatusConflict, Field: "account", Value: field.AccountOf(act.Account),
+		Rule: fmt.Sprintf("at most %d accounts of a participant that are blocked or closed (ACCOUNTS_NOT_OPEN_MAX)", a.config.NotOpenMax), Detail: "nothing was done: reopen one that need not be closed, or ask the operator for more"}
 }
 
 // kindOf returns the act with a name.

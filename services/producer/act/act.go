@@ -28,6 +28,7 @@ import (
 type Config struct {
 	RateMax     int `env:"ACT_RATE_MAX" envDefault:"50" range:"1 to 10000" help:"acts per second of each participant, and of the central bank; above it the response is 429"`
 	BurstMax    int `env:"ACT_BURST_MAX" envDefault:"100" range:"1 to 10000" help:"acts that a participant may send at once after a silence"`
+	NotOpenMax  int `env:"ACCOUNTS_NOT_OPEN_MAX" envDefault:"1000000" range:"1 to 100000000" help:"accounts of a participant that are blocked or closed: every engine and producer keeps them in memory, about 100 bytes each; above it blocking and closing get 409"`
 	InFlightMax int `env:"ACTS_IN_FLIGHT_MAX" envDefault:"64" range:"1 to 10000" help:"acts that wait for the ledger; above it the response is 429"`
 }
 
@@ -95,7 +96,7 @@ func (a *Acts) do(ctx context.Context, q request) (query.Act, *web.Problem) {
 	if problem != nil {
 		return query.Act{}, problem
 	}
-	if problem := a.permitted(q.act); problem != nil {
+	if problem := a.permitted(ctx, q.act); problem != nil {
 		return query.Act{}, problem
 	}
 	if problem := a.create(ctx, q); problem != nil {
@@ -111,7 +112,7 @@ func (a *Acts) do(ctx context.Context, q request) (query.Act, *web.Problem) {
 		if done == nil && problem == nil { // the money's id exists, and is of something else
 			problem = used(q)
 		}
-		return settled(done), problem
+		return settled(done), unknownFate(q, problem)
 	case result.Status == tb.TransferExceedsCredits:
 		return query.Act{}, short(q)
 	case result.Status == tb.TransferIDAlreadyFailed:
@@ -122,19 +123,25 @@ func (a *Acts) do(ctx context.Context, q request) (query.Act, *web.Problem) {
 }
 
 // permitted returns a problem if the register as it is now does not permit a new act.
-func (a *Acts) permitted(act ledger.Act) *web.Problem {
-	moves, names := act.Kind == ledger.Deposit || act.Kind == ledger.Withdrawal, act.Kind == ledger.KeyNamed || act.Kind == ledger.SealNamed
-	if !moves && !names {
-		return nil
-	}
-	state, problem := a.ledger.Register()
+func (a *Acts) permitted(ctx context.Context, act ledger.Act) *web.Problem {
 	switch {
-	case problem != nil:
-		return problem
-	case moves:
-		return query.NotOpen(state, "account", act.Account)
+	case act.Kind == ledger.Deposit || act.Kind == ledger.Withdrawal || act.Kind == ledger.AccountBlocked || act.Kind == ledger.AccountClosed:
+		state, problem := a.ledger.Register()
+		if problem != nil {
+			return problem
+		}
+		if act.Kind.MovesMoney() {
+			return query.NotOpen(state, "account", act.Account)
+		}
+		return a.tooManyNotOpen(state, act)
+	case act.Kind.HasDigest():
+		state, problem := a.ledger.NewestRegister(ctx) // a key named a moment ago may be revoked
+		if problem != nil {
+			return problem
+		}
+		return digestRefused(state, act)
 	default:
-		return noRoom(state, act)
+		return nil
 	}
 }
 
@@ -205,9 +212,9 @@ func (a *Acts) create(ctx context.Context, q request) *web.Problem {
 	if len(q.creates) == 0 {
 		return nil
 	}
-	results, problem := query.Ask(ctx, a.ledger, a.permits, func(c tigerbeetle.Client) ([]tb.AccountEventResult, error) { return c.CreateAccounts(q.creates) })
+	results, problem := write(ctx, a, q, func(c tigerbeetle.Client) ([]tb.AccountEventResult, error) { return c.CreateAccounts(q.creates) })
 	if problem != nil {
-		return unknownFate(q, problem)
+		return problem
 	}
 	for _, result := range results {
 		switch {
@@ -234,9 +241,9 @@ func (a *Acts) write(ctx context.Context, q request, accounts map[tb.Uint128]tb.
 		if window, capped := q.window(); capped {
 			chain = ledger.GrantOf(accounts[ledger.AllowanceAccount(q.act.Bank, window)]).AppendAdjustment(chain, q.act.Centavos)
 		}
-		results, problem := query.Ask(ctx, a.ledger, a.permits, func(c tigerbeetle.Client) ([]tb.TransferEventResult, error) { return c.CreateTransfers(chain) })
+		results, problem := write(ctx, a, q, func(c tigerbeetle.Client) ([]tb.TransferEventResult, error) { return c.CreateTransfers(chain) })
 		if problem != nil {
-			return ledger.Result{}, unknownFate(q, problem)
+			return ledger.Result{}, problem
 		}
 		if result := ledger.ResultOf(chain, 0, results); !result.Exists() || result.Index < acted {
 			return result, nil
@@ -288,12 +295,21 @@ func taken(q request) *web.Problem {
 	return problem
 }
 
-// unknownFate turns the response to a request that the ledger did not answer in time into that of
-// an act that may have been done.
-func unknownFate(q request, problem *web.Problem) *web.Problem {
-	if problem.Status == http.StatusServiceUnavailable {
-		problem.Type, problem.Title, problem.Field, problem.Value = web.Kind("unknown-fate"), "Fate unknown", "act_id", q.id
-		problem.Detail = "the ledger did not answer in time, and the act may have been done or not: send the same again with this act_id, which is safe"
+// write sends a request that writes.
+func write[O any](ctx context.Context, a *Acts, q request, send func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
+	results, problem := query.Ask(ctx, a.ledger, a.permits, send)
+	if problem != nil && problem.Status == http.StatusTooManyRequests { // it was not sent
+		return nil, problem
 	}
-	return problem
+	return results, unknownFate(q, problem)
+}
+
+// unknownFate turns the response to a question that got no answer, after something was written or
+// may have been, into that of an act that may have been done. It never says that nothing was done.
+func unknownFate(q request, problem *web.Problem) *web.Problem {
+	if problem == nil || problem.Status != http.StatusServiceUnavailable && problem.Status != http.StatusTooManyRequests {
+		return problem
+	}
+	return &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable, RetryAfter: time.Second, Field: "act_id", Value: q.id,
+		Detail: "the ledger did not answer in time, or another question of the caller had its turn, and the act may have been done or not: send the same again with this act_id, which is safe"}
 }

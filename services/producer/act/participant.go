@@ -80,11 +80,10 @@ func (a *Acts) onParticipant(r *http.Request) (done ParticipantActDone, problem 
 	if done.Act, problem = a.do(ctx, q); problem != nil {
 		return done, problem
 	}
-	if problem = a.ledger.Reach(ctx, done.Act.At); problem != nil {
-		return done, problem
+	if problem = a.ledger.Reach(ctx, done.Act.At); problem == nil {
+		done.Participant, problem = a.ledger.ParticipantNow(ctx, q.act.Bank)
 	}
-	done.Participant, problem = a.ledger.ParticipantNow(ctx, q.act.Bank)
-	return done, problem
+	return done, unknownFate(q, problem)
 }
 
 // accountsOfParticipant returns the accounts of a bank that joins.
@@ -158,12 +157,23 @@ func setDigest(act *ledger.Act, text string) *web.Problem {
 	return nil
 }
 
-// noRoom returns a problem if an act names a key or a seal, and its bank has as many as it may have.
-func noRoom(state *register.State, act ledger.Act) *web.Problem {
+// digestRefused returns a problem if the register does not permit an act about a key or a seal: its bank
+// has as many as it may have; nobody uses the key that it revokes, so the digest is wrong; or a
+// suspended bank names a key, which would let a thief outrun the central bank.
+func digestRefused(state *register.State, act ledger.Act) *web.Problem {
+	refused := &web.Problem{Type: web.Kind("act-refused"), Status: http.StatusConflict, Field: "digest", Value: hex.EncodeToString(act.Digest[:])}
 	bank, inUse := state.Participant(act.Bank), 0
 	switch {
-	case bank == nil: // it has just joined
+	case bank == nil: // a reading from before it joined
 		return nil
+	case act.Kind == ledger.KeyRevoked && !slices.Contains(bank.Keys, act.Digest):
+		refused.Title, refused.Rule = "Not in use", "the digest of a key in use"
+		refused.Detail = "nothing was done: " + string(act.Bank) + " has no key of this digest in use"
+		return refused
+	case act.Kind == ledger.KeyNamed && bank.Suspended && !act.ByCentralBank:
+		refused.Title, refused.Rule = "Suspended", "the central bank names the keys of a suspended participant"
+		refused.Detail = "nothing was done: " + string(act.Bank) + " is suspended"
+		return refused
 	case act.Kind == ledger.KeyNamed && !slices.Contains(bank.Keys, act.Digest):
 		inUse = len(bank.Keys)
 	case act.Kind == ledger.SealNamed:
@@ -176,6 +186,7 @@ func noRoom(state *register.State, act ledger.Act) *web.Problem {
 	if inUse < register.KeysMax {
 		return nil
 	}
-	return &web.Problem{Type: web.Kind("act-refused"), Title: "Too many in use", Status: http.StatusConflict, Field: "digest", Value: hex.EncodeToString(act.Digest[:]),
-		Rule: fmt.Sprintf("at most %d keys, and %[1]d seals, of a participant in use", register.KeysMax), Detail: "nothing was done: revoke one that is not needed, then repeat this act"}
+	refused.Title, refused.Rule = "Too many in use", fmt.Sprintf("at most %d keys, and %[1]d seals, of a participant in use", register.KeysMax)
+	refused.Detail = "nothing was done: revoke one that is not needed, then repeat this act"
+	return refused
 }

@@ -130,6 +130,17 @@ func (l *Ledger) Register() (*register.State, *web.Problem) {
 		Detail: "nothing was sent or done: who is suspended and what is blocked was not read for 2 s; try again later"}
 }
 
+// NewestRegister returns a state of the register that was asked for after the call.
+func (l *Ledger) NewestRegister(ctx context.Context) (*register.State, *web.Problem) {
+	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+	defer cancel()
+	state, err := l.register.Newer(ctx)
+	if err != nil {
+		return nil, ledgerAway(l.config.Timeout)
+	}
+	return state, nil
+}
+
 // Reach waits until Register holds an act of this ledger time.
 func (l *Ledger) Reach(ctx context.Context, at time.Time) *web.Problem {
 	ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)

@@ -224,13 +224,33 @@ func TestACapGrantsItsAllowance(t *testing.T) {
 	check(set(q, "day", "day-cap", 1000), day, night) // once
 	// What a payment holds is not left, and a lower cap takes what is free.
 	content := pix.Content{Payer: account, Payee: other, AmountCentavos: 300}
-	capped := ledger.AppendCap(nil, pix.NewEndToEndID(psp, time.Now(), random), content, ledger.Day, 600)
+	id := pix.NewEndToEndID(psp, time.Now(), random)
+	capped := ledger.AppendCap(nil, id, content, ledger.Day, 600)
 	write(t, client, capped)
 	day.CapCentavos, day.LeftCentavos = 400, 100
 	check(set(p, "lower", "day-cap", 400), day, night)
 	day.CapCentavos, day.LeftCentavos = 100, 0
 	check(set(p, "lowest", "day-cap", 100), day, night)
-	day.CapCentavos, day.LeftCentavos = 2000, 1700
+	// Once the payment ends the rest of the lower cap is taken, by whichever producer comes first.
+	allowance := func() ledger.Grant {
+		found, err := client.LookupAccounts([]tb.Uint128{ledger.AllowanceAccount(psp, ledger.Day)})
+		if err != nil || len(found) != 1 {
+			t.Fatal(found, err)
+		}
+		return ledger.GrantOf(found[0])
+	}
+	if has := allowance().Centavos(); has != 300 {
+		t.Errorf("while 300 are held the allowance is %d", has)
+	}
+	write(t, client, ledger.AppendCapRelease(nil, id, pix.ReasonPayeeBlocked))
+	kit.Await(t, "the allowance comes down to the cap", func() (bool, string) {
+		has := allowance().Centavos()
+		return has == 100, fmt.Sprint(has)
+	})
+	kit.Await(t, "the metric of what is left", func() (bool, string) {
+		return strings.Contains(p.metrics(), fmt.Sprintf("pix_outflow_left_centavos{ispb=%q,window=\"day\"} 100\n", psp)), ""
+	})
+	day.CapCentavos, day.LeftCentavos = 2000, 2000
 	check(set(p, "higher", "day-cap", 2000), day, night)
 	lifted := set(p, "lifted", "night-cap", 0)
 	check(lifted, day)
@@ -248,7 +268,7 @@ func TestACapGrantsItsAllowance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	day.CapCentavos, day.LeftCentavos = last.Centavos, last.Centavos-300
+	day.CapCentavos, day.LeftCentavos = last.Centavos, last.Centavos
 	check(act.ParticipantActDone{Participant: get[query.Participant](t, p, "/v1/participants/"+string(psp))}, day)
 }
 

@@ -26,7 +26,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings bench-postgres profile chaos operate correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-python-bank check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
+.PHONY: help bench bench-all drawings bench-postgres profile chaos operate heist correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-python-bank check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
 
 help: ## list every target
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ chaos: build ## break a stack of its own while payments flow, then prove that no
 
 operate: build ## run a clearing house as its people do, under load: banks join, are suspended and resumed, keys rotate, engines freeze, acts race (about 2 minutes): make operate ARGS='--rate 300'
 	@bin/loadtest operate $(ARGS)
+
+heist: build ## rob a bank with a stolen key, without a cap and with one, and print what is lost (about 2 minutes): make heist ARGS='--rate 300'
+	@bin/loadtest heist $(ARGS)
 
 correctness: build ## run the tests that prove the promise, and print a table of them (half an hour): make correctness ARGS='--count 3'
 	@bin/loadtest correctness $(ARGS)

@@ -29,7 +29,7 @@ Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad 
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), auditCommand(), benchCommand(), benchPostgresCommand(), chaosCommand(), conformCommand(), correctnessCommand(), mutantsCommand(), operateCommand())
+	root.AddCommand(runCommand(), auditCommand(), benchCommand(), benchPostgresCommand(), chaosCommand(), conformCommand(), correctnessCommand(), mutantsCommand(), operateCommand(), heistCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	if command, err := root.ExecuteContextC(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -38,11 +39,32 @@ that are written there. Nothing is restarted. One line for each step says what w
 At the first step that fails it stops, names it, and keeps data and logs in --dir. Exit code 1.`,
 		Example: "  make operate\n  loadtest operate --rate 300 --kafka apache",
 	}
+	return onOwnStack(command, &config, "operate", "OPERATED: every step did what is promised", operate.Run)
+}
+
+func heistCommand() *cobra.Command {
+	var config operate.Config
+	command := &cobra.Command{
+		Use:   "heist",
+		Short: "Robs a bank with a stolen key, without a cap and with one, and prints what is lost",
+		Args:  cobra.NoArgs,
+		Long: `Starts a stack of its own, as operate does, and sends honest payments of every kind. A thief has the
+key of a bank, and pays as fast as two front doors take it on 16 connections, from the bank's customers to accounts
+at all other banks. It tries acts of all kinds, too. The central bank suspends the bank and revokes its
+key, with one command each; other banks give back what is still there. Then the new key is stolen,
+too, but the bank has a cap on its outflow. One line for each step says what was measured.`,
+		Example: "  make heist\n  loadtest heist --rate 300",
+	}
+	return onOwnStack(command, &config, "heist", "HEIST: no more was lost than is promised", operate.Heist)
+}
+
+// onOwnStack gives a command its flags, and what it runs.
+func onOwnStack(command *cobra.Command, config *operate.Config, folder, verdict string, run func(context.Context, operate.Config) error) *cobra.Command {
 	f := command.Flags()
 	f.Float64Var(&config.Rate, "rate", 100, "payments per second of the load")
 	f.Uint64Var(&config.Seed, "seed", 1, "decides the payments of the load")
 	f.StringVar(&config.Kafka, "kafka", stack.Embedded, "broker: "+stack.Embedded+", "+stack.RedpandaLike+" or "+stack.Apache)
-	f.StringVar(&config.Dir, "dir", filepath.Join(".stack", "operate"), "folder of the stack; what an earlier run left in it is removed")
+	f.StringVar(&config.Dir, "dir", filepath.Join(".stack", folder), "folder of the stack; what an earlier run left in it is removed")
 	command.Long += "\n\nEnvironment:\n" + environmentHelp(&config.Population)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := errors.Join(settings.Parse(&config.Population), stack.CheckKafka("--kafka", config.Kafka)); err != nil {
@@ -60,10 +82,10 @@ At the first step that fails it stops, names it, and keeps data and logs in --di
 		}
 		started = true
 		config.BinDir, config.Out = filepath.Dir(program), command.OutOrStdout()
-		if err := operate.Run(command.Context(), config); err != nil {
+		if err := run(command.Context(), *config); err != nil {
 			return err
 		}
-		fmt.Fprintln(config.Out, "OPERATED: every step did what is promised")
+		fmt.Fprintln(config.Out, verdict)
 		return nil
 	}
 	return command

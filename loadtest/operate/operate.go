@@ -62,8 +62,8 @@ const (
 	loadLongest  = time.Hour
 )
 
-// allowed are the reasons with which acts and frozen engines may make a good payment end.
-var allowed = []pix.Reason{pix.ReasonInactivePSP, pix.ReasonPayeePSPSilent, pix.ReasonTooLate}
+// operateReasons are the reasons with which acts and frozen engines may make a good payment end.
+var operateReasons = []pix.Reason{pix.ReasonInactivePSP, pix.ReasonPayeePSPSilent, pix.ReasonTooLate}
 
 // step is something that people do, and what must come of it. It returns what it measured.
 type step struct {
@@ -72,8 +72,11 @@ type step struct {
 }
 
 // Run runs all steps on a stack of its own, and stops at the first that fails. The error names it.
-func Run(ctx context.Context, config Config) (err error) {
-	h := &house{config: config}
+func Run(ctx context.Context, config Config) error { return run(ctx, config, operateReasons, steps) }
+
+// run is Run for any steps. allowed are the reasons with which they may make a good payment end.
+func run(ctx context.Context, config Config, allowed []pix.Reason, steps []step) (err error) {
+	h := &house{config: config, allowed: allowed}
 	defer func() {
 		if stopped := h.stop(context.WithoutCancel(ctx)); err == nil && stopped != nil {
 			err = fmt.Errorf("the stack did not stop in order: %w", stopped)
@@ -104,16 +107,18 @@ func (h *house) carryOut(ctx context.Context, s step) error {
 	if err != nil {
 		word, measured = "FAILED", "see below"
 	}
-	fmt.Fprintf(h.config.Out, "%-6s %5.1f s  %-48s %s\n", word, time.Since(began).Seconds(), s.name, measured)
+	fmt.Fprintf(h.config.Out, "%-6s %5.1f s  %-50s %s\n", word, time.Since(began).Seconds(), s.name, measured)
 	return err
 }
 
 // house is a running clearing house with two front doors, and the load on it.
 type house struct {
-	config Config
+	config  Config
+	allowed []pix.Reason
 	*stack.Stack
 	ledger tigerbeetle.Client
 	doors  [2]string
+	apis   sync.Map // *client.Client by front door and key
 	pids   map[string]int
 	frozen []audit.Interval
 
@@ -179,7 +184,7 @@ func (h *house) beginLoad() error {
 		h.load, h.loadErr = load.Run(context.Background(), load.Config{
 			Stream: h.Kafka(), Population: h.config.Population, Mix: weights, MixName: "demo",
 			Rate: h.config.Rate, Payments: int(h.config.Rate * loadLongest.Seconds()), Seed: h.config.Seed, Stop: h.stopLoad,
-			DrainTimeout: drainTimeout, OutstandingMax: 1_000_000, Allowed: allowed, Faults: true,
+			DrainTimeout: drainTimeout, OutstandingMax: 1_000_000, Allowed: h.allowed, Faults: true,
 			LedgerHolds: load.LedgerHolds(func() (tigerbeetle.Client, error) { return h.ledger, nil }),
 			Progress:    func(s load.Snapshot) { h.settled.Store(int64(s.Settled)) }, ProgressEvery: 100 * time.Millisecond,
 		})
@@ -254,7 +259,7 @@ func (h *house) endLoad(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%s: %+v", h.load.Verdict(), h.load.Failures)
 	}
 	var refused []string
-	for _, reason := range allowed {
+	for _, reason := range h.allowed {
 		if n := h.load.GoodRejected[reason.String()]; n > 0 {
 			refused = append(refused, fmt.Sprintf("%d %s", n, reason))
 		}
@@ -318,13 +323,19 @@ func (h *house) stop(ctx context.Context) error {
 	return h.Stop(ctx)
 }
 
-// api returns a client of a front door, as a caller of the keys folder.
+// api returns a client of a front door, as a caller of the keys folder. There is one for each key: each
+// keeps connections, of which a caller has a share.
 func (h *house) api(door int, caller string) (*client.Client, error) {
 	key, err := client.ReadKey(h.keyFile(caller))
 	if err != nil {
 		return nil, err
 	}
-	return client.New(h.doors[door], key)
+	api, err := client.New(h.doors[door], key)
+	if err != nil {
+		return nil, err
+	}
+	kept, _ := h.apis.LoadOrStore(h.doors[door]+key, api)
+	return kept.(*client.Client), nil
 }
 
 func (h *house) keyFile(caller string) string { return filepath.Join(h.config.Dir, "keys", caller) }

@@ -236,7 +236,13 @@ func (w *world) open(change ...func(*Config)) (e *Engine, end func()) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	running.stop = cancel
 	go func() { running.ended <- e.run(ctx) }()
-	return e, func() { running.end(); t.Stop() }
+	return e, func() {
+		w.t.Helper()
+		if _, err := running.end(); err != nil {
+			w.t.Error(err)
+		}
+		t.Stop()
+	}
 }
 
 // A client that does not fetch what it could is told again where it is.

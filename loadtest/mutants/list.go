@@ -107,7 +107,7 @@ var All = []Mutant{
 		{engine + "limits.go", "	open, stuck := asked.count()\n", "	open, stuck := asked.count()\n	if order.AmountCentavos%16 == 0 {\n		return pix.ReasonPayeePSPBusy, false\n	}\n"},
 	}},
 	{"too-late-for-nothing", "an order older than a second is refused with LQ10", "TestEngineCutFromEverything", []Edit{
-		{engine + "overload.go", "> deadline-p.need(deadline) {", "> time.Second {"},
+		{engine + "overload.go", "> deadline-p.need(deadline)\n", "> time.Second\n"},
 	}},
 	{"silent-for-nothing", "one payment in sixteen is refused with AB03 on arrival", anyWorld, []Edit{
 		{payment + "payment.go", "	case p.due(now):\n		p.refusal = pix.ReasonPayeePSPSilent", "	case p.due(now), p.Order.AmountCentavos%16 == 0:\n		p.refusal = pix.ReasonPayeePSPSilent"},
@@ -312,7 +312,7 @@ var All = []Mutant{
 		{producer + "query/payment.go", "	case now.After(trace.ExpiresAt()):", "	case now.After(trace.HeldAt().Add(time.Second)):"},
 	}},
 	{"returned-untold", "what was given back of a payment is not told", anyWorld, []Edit{
-		{producer + "query/payment.go", "				s.ReturnedCentavos += h.AmountCentavos\n", ""},
+		{producer + "query/payment.go", "			s.ReturnedCentavos += h.AmountCentavos\n", ""},
 	}},
 	{"accepted-before-kafka", "202 is said before Kafka has the payment", anyWorld, []Edit{
 		{producer + "submission/submission.go", "	p.gate.Accepted(who.Name())\n", "	p.gate.Accepted(who.Name())\n	d.acknowledged <- nil\n"},
@@ -324,7 +324,7 @@ var All = []Mutant{
 		{producer + "feed/stream.go", "		s.at[r.partition] = r.offset + 1\n", "		if s.at[r.partition] = r.offset + 1; r.offset%16 == 7 {\n			continue\n		}\n"},
 	}},
 	{"available-with-holds", "what is held counts as available", anyWorld, []Edit{
-		{producer + "query/account.go", "AvailableCentavos: Posted(a) - held}", "AvailableCentavos: Posted(a)}"},
+		{producer + "query/account.go", "AvailableCentavos: ledger.Less(a.CreditsPosted, ledger.Sum(a.DebitsPosted, a.DebitsPending)),", "AvailableCentavos: ledger.Less(a.CreditsPosted, a.DebitsPosted),"},
 	}},
 	{"accepted-unacknowledged", "a payment is accepted before Kafka has it, and a batch is not", anyWorld, []Edit{
 		{producer + "submission/submission.go", "	if err := s.publish(access.Of(r), record, nil).wait(); err != nil {\n		notPublished(body.EndToEndID, err)", "	_ = s.publish(access.Of(r), record, nil)\n	if err := error(nil); err != nil {\n		notPublished(body.EndToEndID, err)"},

@@ -82,3 +82,26 @@ func (s *scenario) nothingDecided() {
 		}
 	}
 }
+
+// A frozen program sees nothing, whatever other faults begin and end meanwhile. Otherwise it would
+// take orders with a clock that stands still, and its deadlines would be early.
+func TestNoFaultWakesAFrozenEngine(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		s.start(1)
+		s.send("plain", 20, 20).wait(1)
+		before := s.written(stream.AuthorizationRequests)
+		resume := s.engine(0).pause()
+		load := s.send("silent=1", 20, 200)
+		for _, kind := range []string{"broker is slow", "broker is absent", "broker stalls"} {
+			s.fault(brokerFaults, kind, nil, time.Second)
+		}
+		s.fault(engineFaults, "replies of the ledger stall", s.engine(0), time.Second)
+		s.pass(3*time.Second, 4*time.Second)
+		if asked := s.written(stream.AuthorizationRequests) - before; asked > 0 {
+			s.t.Errorf("a frozen engine asked about %d payments", asked)
+		}
+		resume()
+		load.wait(0)
+		s.verdict()
+	})
+}

@@ -50,6 +50,7 @@ type life struct {
 
 	mu      sync.Mutex
 	network []io.Closer // listeners, and what they accepted
+	frozen  bool        // other faults do not end that
 }
 
 const bankSimulator = "bank-simulator"
@@ -137,7 +138,7 @@ func (s *service) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &life{link: link.Between(w.dial), dieAt: s.dieAt, change: s.change, dead: make(chan struct{})}
-	s.dieAt, s.down = "", restartTime
+	s.dieAt, s.down, s.frozen = "", restartTime, time.Time{} // its predecessor may have died frozen
 	pace := w.latency
 	var mu sync.Mutex
 	l.ledger = w.ledger.Connect(func() time.Duration { mu.Lock(); defer mu.Unlock(); return pace })
@@ -223,22 +224,40 @@ func (a accepting) Accept() (net.Conn, error) {
 	return connection, err
 }
 
-// set changes the network between the program and Kafka. A dead one stays cut.
+// set changes the network between the program and Kafka. A dead one stays cut, and a frozen one
+// neither sends nor receives.
 func (l *life) set(state link.State, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
 	case <-l.dead:
 	default:
-		l.link.Set(state, delay)
+		if !l.frozen || state == link.Cut {
+			l.link.Set(state, delay)
+		}
 	}
 }
 
-// heal ends what faults did to the network.
+// heal ends what faults did to the network, but for a frozen program.
 func (l *life) heal(w *world) {
-	l.set(link.Slow, w.latency)
-	l.ledger.Heal()
-	l.slow(0)
+	l.mu.Lock()
+	frozen := l.frozen
+	l.mu.Unlock()
+	if !frozen {
+		l.set(link.Slow, w.latency)
+		l.ledger.Heal()
+		l.slow(0)
+	}
+}
+
+// freeze holds all that a program sends and receives until it is called with false and heal follows.
+func (l *life) freeze(isFrozen bool) {
+	l.set(link.Stalled, 0)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.frozen = isFrozen; isFrozen {
+		l.ledger.Cut(true, true)
+	}
 }
 
 // disarm ends the lives that would still die at a step.
@@ -312,10 +331,10 @@ func (s *service) pause() (resume func()) {
 	if s.clients != nil {
 		s.clients.Set(link.Stalled, 0)
 	}
-	l.set(link.Stalled, 0)
-	l.ledger.Cut(true, true)
+	l.freeze(true)
 	return func() {
 		s.freeze(false)
+		l.freeze(false)
 		l.heal(s.w)
 		if s.clients != nil {
 			s.clients.Set(link.Slow, s.w.latency)

@@ -16,7 +16,7 @@ import (
 var openSource = sync.OnceValue(func() error { return createAccounts(ledger.NewAccount(ledger.AllowanceSourceAccount)) })
 
 // cappedPayer creates a customer of a new PSP with a cap on outflow by day.
-func cappedPayer(t testing.TB, cap int64) pix.Account {
+func cappedPayer(t testing.TB, limit int64) pix.Account {
 	t.Helper()
 	payer := newCustomer(t, newPSP(t, reserve), deposit)
 	if err := openSource(); err != nil {
@@ -25,7 +25,7 @@ func cappedPayer(t testing.TB, cap int64) pix.Account {
 	if err := createAccounts(ledger.NewAccount(ledger.AllowanceAccount(payer.ISPB, ledger.Day))); err != nil {
 		t.Fatal(err)
 	}
-	adjust(t, payer.ISPB, cap)
+	adjust(t, payer.ISPB, limit)
 	return payer
 }
 
@@ -38,10 +38,10 @@ func allowance(t testing.TB, psp pix.ISPB) ledger.Grant {
 	return ledger.GrantOf(found[0])
 }
 
-func adjust(t testing.TB, psp pix.ISPB, cap int64) {
+func adjust(t testing.TB, psp pix.ISPB, limit int64) {
 	t.Helper()
-	if result := shared.write(t, allowance(t, psp).AppendAdjustment(nil, cap)); !result.OK() {
-		t.Fatalf("adjustment to %d: %+v", cap, result)
+	if result := shared.write(t, allowance(t, psp).AppendAdjustment(nil, limit)); !result.OK() {
+		t.Fatalf("adjustment to %d: %+v", limit, result)
 	}
 }
 
@@ -60,35 +60,35 @@ func expectResult(t testing.TB, what string, got ledger.Result, status tb.Create
 	}
 }
 
-func expectLeft(t testing.TB, psp pix.ISPB, cap, want int64) {
+func expectLeft(t testing.TB, psp pix.ISPB, limit, want int64) {
 	t.Helper()
-	if left := allowance(t, psp).Left(cap); left != want {
-		t.Errorf("%d centavos are left of %d, want %d", left, cap, want)
+	if left := allowance(t, psp).Left(limit); left != want {
+		t.Errorf("%d centavos are left of %d, want %d", left, limit, want)
 	}
 }
 
 // Leg 4 takes what is left of a cap and no centavo more, and only its own id is burnt by a refusal.
 func TestLeg4KeepsTheCap(t *testing.T) {
-	const cap = 2*amount + amount/2
-	payer, payee := cappedPayer(t, cap), newCustomer(t, newPSP(t, reserve), 0)
+	const limit = 2*amount + amount/2
+	payer, payee := cappedPayer(t, limit), newCustomer(t, newPSP(t, reserve), 0)
 	first, second, third := newPaymentBetween(t, payer, payee), newPaymentBetween(t, payer, payee), newPaymentBetween(t, payer, payee)
 	for _, p := range []*payment{first, second} {
 		expectResult(t, "within the cap", shared.write(t, p.reserveCapped(longTimeout+5)), tb.TransferOK, 0, 0)
 	}
 	expectResult(t, "above the cap", shared.write(t, third.reserveCapped(longTimeout+5)), tb.TransferExceedsCredits, 3, ledger.CodeLeg4)
 	expectResult(t, "above the cap, again", shared.write(t, third.reserveCapped(longTimeout+5)), tb.TransferIDAlreadyFailed, 3, ledger.CodeLeg4)
-	expectLeft(t, payer.ISPB, cap, amount/2)
+	expectLeft(t, payer.ISPB, limit, amount/2)
 	expectResult(t, "redelivery", shared.write(t, first.reserveCapped(longTimeout+9)), tb.TransferExists, 0, ledger.CodeLeg1)
 	expectResult(t, "redelivery once the cap is lifted", shared.write(t, first.reserve()), tb.TransferExists, 0, ledger.CodeLeg1)
 	if !shared.trace(t, first.id).Capped() || shared.trace(t, third.id).Capped() {
 		t.Error("leg 4 stands where it does not, or does not where it stands")
 	}
 	expectResult(t, "post", shared.write(t, first.post()), tb.TransferOK, 0, 0)
-	expectLeft(t, payer.ISPB, cap, amount/2)
+	expectLeft(t, payer.ISPB, limit, amount/2)
 	expectResult(t, "a void that loses against a post", shared.write(t, first.voidCapped()), tb.TransferExistsWithDifferentFlags, 0, 0)
-	expectLeft(t, payer.ISPB, cap, amount/2)
+	expectLeft(t, payer.ISPB, limit, amount/2)
 	expectResult(t, "void", shared.write(t, second.voidCapped()), tb.TransferOK, 0, 0)
-	expectLeft(t, payer.ISPB, cap, cap-amount)
+	expectLeft(t, payer.ISPB, limit, limit-amount)
 	expectResult(t, "void again", shared.write(t, second.voidCapped()), tb.TransferExists, 0, 0)
 	expectResult(t, "above the cap, when there is room", shared.write(t, third.reserveCapped(longTimeout+5)), tb.TransferIDAlreadyFailed, 3, ledger.CodeLeg4)
 	expectResult(t, "above the cap, once it is lifted", shared.write(t, third.reserve()), tb.TransferOK, 0, 0)
@@ -113,11 +113,11 @@ func TestAVoidWithoutItsLeg4(t *testing.T) {
 	}
 }
 
-func awaitFree(t *testing.T, psp pix.ISPB, cap int64) {
+func awaitFree(t *testing.T, psp pix.ISPB, limit int64) {
 	t.Helper()
 	kit.Await(t, "the end of the window", func() (bool, string) {
-		left := allowance(t, psp).Left(cap)
-		return left == cap, fmt.Sprint(left)
+		left := allowance(t, psp).Left(limit)
+		return left == limit, fmt.Sprint(left)
 	})
 }
 
@@ -154,12 +154,12 @@ func TestALowerCapTakesWhatIsFree(t *testing.T) {
 	payer, payee := cappedPayer(t, 250), newCustomer(t, newPSP(t, reserve), 0)
 	held := newPaymentBetween(t, payer, payee)
 	expectResult(t, "hold", shared.write(t, held.reserveCapped(longTimeout+5)), tb.TransferOK, 0, 0)
-	for _, cap := range []int64{150, 50, 20} { // 100 are held: nothing is free any more
+	for _, limit := range []int64{150, 50, 20} { // 100 are held: nothing is free any more
 		before := allowance(t, payer.ISPB)
-		adjust(t, payer.ISPB, cap)
+		adjust(t, payer.ISPB, limit)
 		after := allowance(t, payer.ISPB)
-		if has := after.Centavos(); has != max(cap, amount) || !after.Fits(cap) || after == before {
-			t.Errorf("cap %d: the allowance is %d", cap, has)
+		if has := after.Centavos(); has != max(limit, amount) || !after.Fits(limit) || after == before {
+			t.Errorf("cap %d: the allowance is %d", limit, has)
 		}
 		if late := shared.write(t, before.AppendAdjustment(nil, 1000)); !late.Exists() {
 			t.Errorf("a second adjustment of one version: %+v", late)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/liquida/liquida/platform/ports"
 )
@@ -76,11 +77,21 @@ func (a *addresses) of(role string) string {
 	return address
 }
 
+// held is how long a port may stay taken after its listener was closed: a process that starts just then
+// has a copy of the listener until it executes its program.
+const held = 2 * time.Second
+
 // available returns an error if somebody listens on the address.
 func available(role, address string) error {
-	listener, err := net.Listen("tcp", address)
-	if err == nil {
-		return listener.Close()
+	var err error
+	for until := time.Now().Add(held); ; time.Sleep(10 * time.Millisecond) {
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", address); err == nil {
+			return listener.Close()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(until) {
+			break
+		}
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		_, port, _ := net.SplitHostPort(address)

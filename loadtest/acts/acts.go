@@ -20,7 +20,7 @@ import (
 )
 
 // Reasons are those with which acts may make a good payment end.
-var Reasons = []pix.Reason{pix.ReasonInactivePSP}
+var Reasons = []pix.Reason{pix.ReasonInactivePSP, pix.MustReason("AM13"), pix.MustReason("LQ12")}
 
 // Operator acts. Its methods are for one goroutine.
 type Operator struct {
@@ -44,6 +44,26 @@ var Kinds = []Kind{
 	{"suspension", func(ctx context.Context, o *Operator) error {
 		bank := o.bank()
 		return o.during(ctx, ledger.Act{Kind: ledger.Suspended, Bank: bank, ByCentralBank: true}, ledger.Act{Kind: ledger.Resumed, Bank: bank, ByCentralBank: true})
+	}},
+	{"cap on payments", func(ctx context.Context, o *Operator) error {
+		act := ledger.Act{Kind: ledger.PaymentCapped, Bank: o.bank(), Centavos: 1 + o.Random.Int64N(100_000), ByCentralBank: true}
+		lifted := act
+		lifted.Centavos = 0
+		return o.during(ctx, act, lifted)
+	}},
+	{"cap on outflow", func(ctx context.Context, o *Operator) error {
+		bank, kind := o.bank(), ledger.DayCapped+ledger.ActKind(ledger.WindowAt(time.Now()))
+		capped := func(centavos int64) ledger.Act {
+			return ledger.Act{Kind: kind, Bank: bank, Centavos: centavos, WindowSeconds: ledger.WindowSecondsMin, ByCentralBank: true}
+		}
+		high := 2 + o.Random.Int64N(3_000_000)
+		for _, centavos := range []int64{high, 1 + o.Random.Int64N(high), high + o.Random.Int64N(1_000_000)} {
+			if err := o.Do(capped(centavos)); err != nil {
+				return err
+			}
+			o.wait(ctx)
+		}
+		return o.Do(capped(0)) // lifted
 	}},
 	{"liquidity", func(ctx context.Context, o *Operator) error {
 		in := ledger.Act{Kind: ledger.LiquidityIn, Bank: o.bank(), Centavos: 1 + o.Random.Int64N(1_000_000), ByCentralBank: true}
@@ -95,11 +115,15 @@ func (o *Operator) during(ctx context.Context, act, undo ledger.Act) error {
 	if err := o.Do(act); err != nil {
 		return err
 	}
+	o.wait(ctx)
+	return o.Do(undo)
+}
+
+func (o *Operator) wait(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(o.Hold):
 	}
-	return o.Do(undo)
 }
 
 // open creates accounts. Those that exist stay as they are.
@@ -129,16 +153,15 @@ func (o *Operator) Do(act ledger.Act) error {
 	if !act.ByCentralBank {
 		holder = string(act.Bank)
 	}
-	chain := ledger.AppendAct(nil, holder, id, act)
-	first, err := o.write(chain)
+	first, err := o.try(holder, id, act)
 	if err != nil {
 		return err
 	}
-	again, err := o.write(chain)
+	again, err := o.try(holder, id, act)
 	if err != nil {
 		return err
 	}
-	o.Did("%s of %s: %v", act.Kind, act.Bank, first)
+	o.Did("%s of %s, %d centavos: %v", act.Kind, act.Bank, act.Centavos, first)
 	switch {
 	case first == tb.TransferOK && again == tb.TransferExists:
 		return nil
@@ -148,16 +171,35 @@ func (o *Operator) Do(act ledger.Act) error {
 	return fmt.Errorf("%s of %s: the ledger says %s, and %s to the same again", act.Kind, act.Bank, first, again)
 }
 
-// write writes a chain, and returns its status.
-func (o *Operator) write(chain []tb.Transfer) (tb.CreateTransferResult, error) {
+// try writes the chain of an act. A cap on outflow is one chain with its adjustment: if a producer
+// adjusts the allowance meanwhile, nothing of it is taken, and it is tried again.
+func (o *Operator) try(holder, id string, act ledger.Act) (tb.CreateTransferResult, error) {
+	for {
+		chain := ledger.AppendAct(nil, holder, id, act)
+		if act.WindowSeconds > 0 && act.Centavos > 0 {
+			found, err := o.Client.LookupAccounts([]tb.Uint128{ledger.AllowanceAccount(act.Bank, ledger.Window(act.Kind-ledger.DayCapped))})
+			if err != nil || len(found) != 1 {
+				return 0, fmt.Errorf("%s of %s: %d allowances, %w", act.Kind, act.Bank, len(found), err)
+			}
+			chain = ledger.GrantOf(found[0]).AppendAdjustment(chain, act.Centavos)
+		}
+		status, of, err := o.write(chain)
+		if err != nil || of == 0 || chain[of].Code != ledger.CodeAdjustment {
+			return status, err
+		}
+	}
+}
+
+// write writes a chain, and returns its status and which transfer has it.
+func (o *Operator) write(chain []tb.Transfer) (status tb.CreateTransferResult, of int, err error) {
 	failed, err := o.Client.CreateTransfers(slices.Clone(chain))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for _, f := range failed {
 		if f.Result != tb.TransferLinkedEventFailed {
-			return f.Result, nil
+			return f.Result, int(f.Index), nil
 		}
 	}
-	return tb.TransferOK, nil
+	return tb.TransferOK, 0, nil
 }

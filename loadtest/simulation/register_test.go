@@ -105,3 +105,25 @@ func TestAFrozenEngineAcrossASuspension(t *testing.T) {
 		s.verdict()
 	})
 }
+
+// A cap on outflow bites in the middle of a load, is lowered, raised and lifted: above it, payments to
+// other banks are refused, and leg 4 counts the others. The audit recomputes each allowance.
+func TestCapsUnderLoad(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		s.start(2)
+		load := s.send("demo", 20, 1600, acts.Reasons...)
+		s.pass(5*time.Second, 10*time.Second)
+		s.play("cap on payments", 10*time.Second)
+		s.play("cap on outflow", 20*time.Second)
+		load.wait(0.3)
+		summary := s.verdict()
+		for _, reason := range []string{"AM13", "LQ12"} {
+			if summary.ReasonsChecked[reason] == 0 || summary.ReasonsUnchecked[reason] > 0 {
+				s.t.Errorf("%s was checked %d times, and not checked %d times", reason, summary.ReasonsChecked[reason], summary.ReasonsUnchecked[reason])
+			}
+		}
+		if summary.Capped == 0 {
+			s.t.Error("no payment was held with leg 4")
+		}
+	})
+}

@@ -133,6 +133,7 @@ func (h *house) suspend(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+	pause(ctx, time.Until(acted.Add(bitesWithin))) // the return may be of another engine than the payments
 	if err := h.givesBack(ctx, to, client.Rejected); err != nil {
 		return "", err
 	}
@@ -160,8 +161,7 @@ func (h *house) suspend(ctx context.Context) (string, error) {
 	return fmt.Sprintf("last payment begun %.2f s after the act (%v), last refused %.2f s after its end (%v); a return to it settled", last.Seconds(), bitesWithin, back.Seconds(), bitesWithin), nil
 }
 
-// givesBack gives back a payment, which must end so. It may be a moment until the act bites, so what
-// must be rejected comes after a payment that was.
+// givesBack gives back a payment, which must end so.
 func (h *house) givesBack(ctx context.Context, payment client.PaymentState, end string) error {
 	api, err := h.api(0, payment.Payee.ISPB)
 	if err != nil {

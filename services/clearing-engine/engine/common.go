@@ -31,7 +31,8 @@ type common struct {
 	unasked, recoded complaints // by responses
 }
 
-// registry is the register of participants: what it says, and whether that is fresh.
+// registry is the register of participants: what it says, and whether that is fresh. The engine has
+// the ledger's, except in a test that tries every order of events.
 type registry interface {
 	Current() (*register.State, bool)
 }

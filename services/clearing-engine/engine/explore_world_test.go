@@ -39,7 +39,7 @@ type plot struct {
 	settled                     *message // a payment that settled before
 	suspended                   pix.ISPB
 	suspendedLater              pix.ISPB // to engines that begin after the first death or take-over
-	// From one of the times on, suspended is resumed, or suspendedFrom is suspended. At another one
+	// From one of the times on, suspended is resumed, or suspendedThen is suspended. At another one
 	// nobody can read the register. 0: never.
 	resumedAt, suspendedAt, staleAt int
 	suspendedThen                   pix.ISPB

@@ -1,0 +1,155 @@
+// Package room serves the control room: one page that shows the clearing house at work, breaks
+// it on request, and shows how it heals.
+package room
+
+import "time"
+
+// Picture is what the page draws. The page asks for one each second; a report holds the last one.
+// Times are UTC. A figure that is not known is null.
+type Picture struct {
+	At       time.Time `json:"at"`
+	Since    time.Time `json:"since"`    // the room's start
+	Headline string    `json:"headline"` // the sentence on top
+	ReadOnly string    `json:"readOnly"` // why there are no buttons; empty: there are
+	Banks    []Bank    `json:"banks"`
+	Flows    []Flow    `json:"flows"` // pairs with payments in the last second
+	Figures  Figures   `json:"figures"`
+	History  []Sample  `json:"history,omitempty"` // oldest first, one a second, at most 600
+	Marks    []Mark    `json:"marks,omitempty"`   // of the time of History
+	Light    Light     `json:"light"`
+	Machine  Machine   `json:"machine"`
+	Load     Load      `json:"load"`
+	Story    []Line    `json:"story"` // oldest first, at most 200
+}
+
+// Bank is a participant.
+type Bank struct {
+	ISPB      string `json:"ispb"`
+	Behaviour string `json:"behaviour"` // normal, silent, slow, rejecting; empty: not known
+	Suspended bool   `json:"suspended"`
+}
+
+// Flow is what one bank's customers paid to another's in the last second.
+type Flow struct {
+	Payer    string         `json:"payer"` // ISPB
+	Payee    string         `json:"payee"` // ISPB
+	Settled  int            `json:"settled"`
+	Centavos int64          `json:"centavos"`           // settled
+	Rejected map[string]int `json:"rejected,omitempty"` // by reason, like AB03
+}
+
+// Figures are the three that matter.
+type Figures struct {
+	SettledPerSecond *float64 `json:"settledPerSecond"`
+	P50Milliseconds  *float64 `json:"p50Milliseconds"` // from order to outcome
+	P99Milliseconds  *float64 `json:"p99Milliseconds"`
+	HeldCentavos     *int64   `json:"heldCentavos"`
+	Held             *int64   `json:"held"` // payments
+}
+
+// Sample is one second of the figures.
+type Sample struct {
+	At                time.Time `json:"at"`
+	RejectedPerSecond *float64  `json:"rejectedPerSecond"`
+	Figures
+}
+
+// Mark is something that was broken or mended.
+type Mark struct {
+	At   time.Time `json:"at"`
+	Kind string    `json:"kind"` // broken, mended
+	Text string    `json:"text"` // like "engine-1 killed"
+}
+
+// Light says whether the money is right.
+type Light struct {
+	Colour        string    `json:"colour"`  // green, amber, red
+	Text          string    `json:"text"`    // one sentence
+	Since         time.Time `json:"since"`   // what was before is not checked
+	Checked       int64     `json:"checked"` // payments with one outcome that agrees with the ledger
+	CheckedTo     time.Time `json:"checkedTo"`
+	BehindSeconds float64   `json:"behindSeconds"`
+	Findings      []Finding `json:"findings"` // what made it red, oldest first, at most 100
+}
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	At      time.Time `json:"at"`
+	Payment string    `json:"payment"` // EndToEndId or RtrId; empty if it is not about one
+	Text    string    `json:"text"`
+}
+
+// Machine is the processes and what they do.
+type Machine struct {
+	Processes []Process `json:"processes"`
+	Cuts      bool      `json:"cuts"`   // connections can be cut: make up CUTS=on
+	CanAdd    bool      `json:"canAdd"` // an engine can be added
+}
+
+// Process is one of the stack's.
+type Process struct {
+	Name              string   `json:"name"`
+	PID               int      `json:"pid"`
+	State             string   `json:"state"` // ready, starting, frozen, dead, unknown
+	Why               string   `json:"why"`   // it is not ready
+	MemoryBytes       int64    `json:"memoryBytes"`
+	CPU               float64  `json:"cpu"`                  // processors, in the last second
+	Partitions        []int32  `json:"partitions,omitempty"` // an engine's
+	Cut               []string `json:"cut,omitempty"`        // from broker, ledger
+	RestartsInSeconds *float64 `json:"restartsInSeconds"`    // after a kill; null: it does not
+	Acts              []string `json:"acts"`                 // that are possible now
+}
+
+// Load is what the room itself sends.
+type Load struct {
+	Running       bool    `json:"running"`
+	RatePerSecond float64 `json:"ratePerSecond"`
+	Sent          int64   `json:"sent"`
+	Ended         int64   `json:"ended"`
+	Wrong         int64   `json:"wrong"`
+}
+
+// Line is one line of the story: what was done, and what came of it.
+type Line struct {
+	Number         int       `json:"number"`
+	At             time.Time `json:"at"`
+	Text           string    `json:"text"`
+	Settled        bool      `json:"settled"`        // the figures below are final
+	GapSeconds     *float64  `json:"gapSeconds"`     // until the next settlement
+	Redelivered    *int64    `json:"redelivered"`    // payments
+	SlowestSeconds *float64  `json:"slowestSeconds"` // order to outcome
+}
+
+// Life is one payment on a time line.
+type Life struct {
+	EndToEndID string  `json:"endToEndId"`
+	Verdict    string  `json:"verdict"` // settled, rejected, under way, dead letter, unknown
+	Reason     string  `json:"reason"`
+	Payer      string  `json:"payer"` // ISPB
+	Payee      string  `json:"payee"`
+	Centavos   int64   `json:"centavos"`
+	Events     []Event `json:"events"` // oldest first
+}
+
+// Event is one message, or one request at the ledger.
+type Event struct {
+	At        time.Time `json:"at"`
+	Kind      string    `json:"kind"` // order, hold, question, answer, post, void, receipt, report, return, dead letter
+	Text      string    `json:"text"`
+	Topic     string    `json:"topic,omitempty"`
+	Partition *int32    `json:"partition,omitempty"`
+	Offset    *int64    `json:"offset,omitempty"`
+	Gone      string    `json:"gone,omitempty"` // like "gone by retention"
+}
+
+// Letter is a dead letter.
+type Letter struct {
+	At        time.Time `json:"at"`
+	Code      string    `json:"code"`
+	Reason    string    `json:"reason"`
+	Topic     string    `json:"topic"` // of the message
+	Partition int32     `json:"partition"`
+	Offset    int64     `json:"offset"`
+	Bytes     []byte    `json:"bytes"` // base64; the first 4 KiB
+	Size      int       `json:"size"`
+}

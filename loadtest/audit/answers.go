@@ -94,7 +94,7 @@ func readAnswers(ctx context.Context, config *Config, topics *topics, a *Auditor
 		return err
 	}
 	a.Answers(config.Secrets, reachOf(bounds, answersTopic).cut)
-	if err := topics.readAll(ctx, answersTopic, bounds, a.Answer, topics.behind(ctx, config, answersTopic)); err != nil && ctx.Err() == nil {
+	if err := topics.readAll(ctx, answersTopic, bounds, a.Answer, a.answers.gone, topics.passOthers(ctx, answersTopic)); err != nil && ctx.Err() == nil {
 		// Banks write this topic. What one of them writes must not end the audit.
 		a.answers.secrets, a.summary.AnswersUnread = nil, err.Error()
 	} else if err != nil {

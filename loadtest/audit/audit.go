@@ -37,12 +37,14 @@ type Config struct {
 	LateRequests []Interval
 	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
 	Secrets Secrets
-	// Behind returns where to go on in a partition of responses of which nothing can be read at an
-	// offset, or 0. Banks write them: without it, one such batch leaves all of them unchecked.
-	Behind func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, err error)
+	// Behind returns where to go on in a partition in which no client can read at an offset, or 0 if one
+	// can. Banks write responses: without it, one such batch leaves all of them unchecked.
+	Behind behind
 	// Log is called with what the audit does.
 	Log func(format string, arguments ...any)
 }
+
+type behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, err error)
 
 // Interval is a time by the ledger's clock.
 type Interval struct{ From, To time.Time }
@@ -51,7 +53,7 @@ type Interval struct{ From, To time.Time }
 // no verdict.
 func Run(ctx context.Context, config Config) (Verdict, error) {
 	began := time.Now()
-	topics, err := openTopics(config.Kafka)
+	topics, err := openTopics(config.Kafka, config.Behind)
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -99,15 +101,15 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		what string
 		read func() error
 	}{
-		{"dead letters", func() error { return topics.readAll(ctx, deadLettersTopic, bounds, a.DeadLetter, nil) }},
+		{"dead letters", func() error { return topics.readAll(ctx, deadLettersTopic, bounds, a.DeadLetter, nil, nil) }},
 		{"orders", func() error {
-			if err := topics.readAll(ctx, paymentsTopic, bounds, a.Order, a.Unreadable); err != nil {
+			if err := topics.readAll(ctx, paymentsTopic, bounds, a.Order, nil, a.Unreadable); err != nil {
 				return err
 			}
 			a.EndOfOrders()
 			return nil
 		}},
-		{"reports", func() error { return topics.readAll(ctx, settlementsTopic, bounds, a.Report, nil) }},
+		{"reports", func() error { return topics.readAll(ctx, settlementsTopic, bounds, a.Report, nil, nil) }},
 		{"requests", func() error { return readQuestions(ctx, &config, topics, a) }},
 		{"responses", func() error { return readAnswers(ctx, &config, topics, a) }},
 		{"accounts", func() error { return readAccounts(ctx, config.Ledger, 0, a.Account) }},

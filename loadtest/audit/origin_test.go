@@ -38,7 +38,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
-	topics, err := openTopics([]kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())})
+	topics, err := openTopics([]kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,12 @@ func (r *reach) read(record Record) {
 	}
 }
 
+// gone takes note that retention took what is before a record while the topic was read.
+func (r *reach) gone(record Record) {
+	r.cut = append(r.cut, record.Partition)
+	r.oldest[record.Partition] = record.Time
+}
+
 // keeps reports whether records of this time must still be there.
 func (r *reach) keeps(at time.Time) bool {
 	return !slices.ContainsFunc(r.cut, func(partition int32) bool {
@@ -61,7 +67,7 @@ func readQuestions(ctx context.Context, config *Config, topics *topics, a *Audit
 		return err
 	}
 	a.Questions(reachOf(bounds, questionsTopic).cut)
-	err = topics.readAll(ctx, questionsTopic, bounds, a.Request, topics.behind(ctx, config, questionsTopic))
+	err = topics.readAll(ctx, questionsTopic, bounds, a.Request, a.asked.gone, topics.passOthers(ctx, questionsTopic))
 	if err != nil && ctx.Err() == nil {
 		a.asked.read, a.summary.RequestsUnread = false, err.Error()
 		return nil

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,18 +25,19 @@ const (
 
 // topics reads whole topics, without a consumer group.
 type topics struct {
-	kafka  []kgo.Opt
-	client *kgo.Client
-	admin  *kadm.Client
+	kafka      []kgo.Opt
+	client     *kgo.Client
+	admin      *kadm.Client
+	unreadable behind
 }
 
-func openTopics(kafka []kgo.Opt) (*topics, error) {
+func openTopics(kafka []kgo.Opt, unreadable behind) (*topics, error) {
 	kafka = append(slices.Clone(kafka), kgo.ClientID("audit"))
 	client, err := kgo.NewClient(kafka...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the Kafka client: %w", err)
 	}
-	return &topics{kafka, client, kadm.NewClient(client)}, nil
+	return &topics{kafka, client, kadm.NewClient(client), unreadable}, nil
 }
 
 func (t *topics) close() { t.client.Close() }
@@ -101,24 +103,35 @@ func sealOf(r *kgo.Record) []byte {
 	return nil
 }
 
-// behind returns a function that says where to go on in a topic that others write.
-func (t *topics) behind(ctx context.Context, config *Config, topic string) func(partition int32, offset int64) (next int64, known bool) {
+// behind returns where to go on in a partition in which no client can read at offset, or 0 if one
+// can.
+func (t *topics) behind(ctx context.Context, topic string, partition int32, offset int64) (next int64, err error) {
+	if t.unreadable == nil {
+		return 0, errors.New("nobody can say")
+	}
+	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
+	defer cancel()
+	return t.unreadable(ctx, t.client, topic, partition, offset)
+}
+
+// passOthers returns how to go on in a topic that others write.
+func (t *topics) passOthers(ctx context.Context, topic string) func(partition int32, offset int64) (next int64, known bool) {
 	return func(partition int32, offset int64) (next int64, known bool) {
-		if config.Behind == nil {
-			return 0, false
-		}
-		ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
-		defer cancel()
-		next, err := config.Behind(ctx, t.client, topic, partition, offset)
+		next, err := t.behind(ctx, topic, partition, offset)
 		return next, err == nil && next > offset
 	}
 }
 
 const noProgressMax = 30 * time.Second
 
+// leftOutMax bounds how often readAll fetches again what the client left out.
+const leftOutMax = 100
+
 // readAll calls take with every record of a topic between its bounds. Where nothing can be read,
-// it asks pass, which is nil or returns the offset to go on at.
-func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(Record), pass func(partition int32, offset int64) (next int64, known bool)) error {
+// it asks pass, which is nil or returns the offset to go on at. A record that the broker has and the
+// client leaves out is fetched again. If the broker has it no longer, readAll calls gone with the
+// first one that is left, or fails if gone is nil.
+func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone func(Record), pass func(partition int32, offset int64) (next int64, known bool)) error {
 	offsets := map[int32]kgo.Offset{}
 	left := map[int32]int64{} // the end of each partition that is not read completely
 	next := map[int32]int64{}
@@ -160,6 +173,24 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 		}
 		return known
 	}
+	leftOut := 0
+	// leap judges that the client left out what is before a record. If the broker has it, it is fetched again.
+	leap := func(record Record) (again bool, err error) {
+		to, err := t.behind(ctx, topic, record.Partition, next[record.Partition])
+		switch {
+		case errors.Is(err, kerr.OffsetOutOfRange) && gone != nil:
+			gone(record)
+		case errors.Is(err, kerr.OffsetOutOfRange):
+			return false, fmt.Errorf("partition %d: the records from offset %d to %d are gone", record.Partition, next[record.Partition], record.Offset-1)
+		case err == nil && to == 0:
+			if leftOut++; leftOut > leftOutMax {
+				return false, fmt.Errorf("partition %d: the Kafka client leaves out what is at offset %d", record.Partition, next[record.Partition])
+			}
+			client.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: {record.Partition: {Epoch: -1, Offset: next[record.Partition]}}})
+			return true, nil
+		}
+		return false, nil
+	}
 	var failed error
 	for len(left) > 0 {
 		polling, cancel := context.WithTimeout(ctx, time.Second)
@@ -188,11 +219,16 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 			}
 		}
 		passed := map[int32]bool{} // in these fetches: what they hold behind is fetched again
+		var leapt error
 		fetches.EachRecord(func(r *kgo.Record) {
 			end, reading := left[r.Partition]
+			record := Record{r.Partition, r.Offset, r.Timestamp, r.Key, r.Value, sealOf(r), r.ProducerID}
 			// A record may claim another place than it has: then its batch cannot be read.
 			if reading && r.Offset > next[r.Partition] && !passed[r.Partition] {
-				passed[r.Partition] = passOver(r.Partition)
+				if passed[r.Partition] = passOver(r.Partition); !passed[r.Partition] {
+					again, err := leap(record)
+					passed[r.Partition], leapt = again, cmp.Or(leapt, err)
+				}
 			}
 			if !reading || r.Offset >= end || passed[r.Partition] {
 				return
@@ -200,12 +236,15 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take func(
 			progressed = time.Now()
 			next[r.Partition] = r.Offset + 1
 			if !r.Attrs.IsControl() {
-				take(Record{r.Partition, r.Offset, r.Timestamp, r.Key, r.Value, sealOf(r), r.ProducerID})
+				take(record)
 			}
 			if r.Offset+1 >= end {
 				delete(left, r.Partition)
 			}
 		})
+		if leapt != nil {
+			return fmt.Errorf("%s: %w", topic, leapt)
+		}
 		if stuck := time.Since(progressed); stuck > noProgressMax {
 			return errors.Join(fmt.Errorf("%s: no record for %v, but %d partitions are not read to their end; is the broker healthy?", topic, stuck.Round(time.Second), len(left)), failed)
 		}

@@ -469,7 +469,7 @@ func (c Config) audit(ctx context.Context, s *stack.Stack) (verdict audit.Verdic
 		return verdict, err
 	}
 	verdict, err = audit.Run(ctx, audit.Config{
-		Kafka: kafka, Ledger: client, Secrets: secrets, Wait: 70 * time.Second, Log: func(string, ...any) {},
+		Kafka: kafka, Ledger: client, Secrets: secrets, Behind: s.Kafka().Behind, Wait: 70 * time.Second, Log: func(string, ...any) {},
 	})
 	if err == nil && !verdict.Clean {
 		verdict.Write(c.Log)

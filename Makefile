@@ -81,7 +81,7 @@ bench-postgres: build ## measure PostgreSQL and TigerBeetle side by side with th
 chaos: build ## break a stack of its own while payments flow, then prove that nothing was lost (about 3 minutes): make chaos ARGS='--seed 7 --duration 10m'
 	@bin/loadtest chaos $(ARGS)
 
-operate: build ## run a clearing house as its people do, under load: banks join, are suspended and resumed, keys rotate, engines freeze, acts race (about 2 minutes): make operate ARGS='--rate 300'
+operate: build ## run a clearing house as its people do, under load: banks join, are capped, suspended and resumed, keys rotate, engines freeze, acts race (about 4 minutes): make operate ARGS='--rate 300'
 	@bin/loadtest operate $(ARGS)
 
 heist: build ## rob a bank with a stolen key, without a cap and with one, and print what is lost (about 2 minutes): make heist ARGS='--rate 300'

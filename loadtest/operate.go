@@ -29,6 +29,10 @@ that are written there. Nothing is restarted. One line for each step says what w
 
   a bank joins: registered, key, seal, liquidity, account, deposit; it is paid and pays within 10 s
   accounts are blocked, closed, reopened; each act bites within 2 s
+  caps: AM13 above one on a payment, not at it; payments race through both front doors and engines for what a cap on
+    outflow leaves; it is raised, and lowered below what is held; a capped bank is suspended; a bank is capped that pays
+    all the time; what was paid leaves its window. API and metric show what is left
+  liquidity goes out down to what payments hold, and not below; a refused act stays refused
   a bank is suspended under load: nothing begins 2 s after it; returns to it are taken; it is resumed
   a key is rotated: no request with the new one fails, the old one and its stream end
   every engine is frozen for 10 s across a suspension, and begins nothing stale

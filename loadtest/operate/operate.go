@@ -63,7 +63,7 @@ const (
 )
 
 // operateReasons are the reasons with which acts and frozen engines may make a good payment end.
-var operateReasons = []pix.Reason{pix.ReasonInactivePSP, pix.ReasonPayeePSPSilent, pix.ReasonTooLate}
+var operateReasons = []pix.Reason{pix.ReasonInactivePSP, pix.ReasonPayeePSPSilent, pix.ReasonTooLate, pix.ReasonOutflowCapped}
 
 // step is something that people do, and what must come of it. It returns what it measured.
 type step struct {
@@ -121,6 +121,7 @@ type house struct {
 	apis   sync.Map // *client.Client by front door and key
 	pids   map[string]int
 	frozen []audit.Interval
+	leaves time.Time // when the payment began that leaves its window last
 
 	stopLoad chan struct{}
 	settled  atomic.Int64
@@ -270,7 +271,13 @@ func (h *house) endLoad(ctx context.Context) (string, error) {
 	return fmt.Sprintf("each of %d payments ended as it must (good ones refused by acts: %s); books agreed at each of %d looks", h.load.Sent, strings.Join(refused, ", "), h.looks.Load()), nil
 }
 
-func (h *house) audit(ctx context.Context) (string, error) {
+// audits returns a step: the audit replays everything, and must have met refusals with each of these
+// reasons.
+func audits(reasons ...pix.Reason) func(*house, context.Context) (string, error) {
+	return func(h *house, ctx context.Context) (string, error) { return h.audit(ctx, reasons) }
+}
+
+func (h *house) audit(ctx context.Context, reasons []pix.Reason) (string, error) {
 	kafka, err := h.Kafka().Options()
 	if err != nil {
 		return "", err
@@ -291,8 +298,10 @@ func (h *house) audit(ctx context.Context) (string, error) {
 		verdict.Write(&text)
 		return "", errors.New(text.String())
 	}
-	if verdict.Summary.ReasonsChecked[pix.ReasonInactivePSP.String()] == 0 {
-		return "", errors.New("no payment was refused with DS27: the suspensions met nothing")
+	for _, reason := range reasons {
+		if verdict.Summary.ReasonsChecked[reason.String()] == 0 {
+			return "", fmt.Errorf("no payment was refused with %s: what asks for it met nothing", reason)
+		}
 	}
 	return verdict.String(), nil
 }

@@ -56,11 +56,16 @@ func (h *house) customer(bank, i int) client.Account {
 
 // pay pays 1.00, as the payer's bank at the first front door, and waits for the end.
 func (h *house) pay(ctx context.Context, from, to client.Account) (client.PaymentState, error) {
-	api, err := h.api(0, from.ISPB)
+	return h.send(ctx, 0, from, to, 100)
+}
+
+// send pays, as the payer's bank at a front door, and waits for the end.
+func (h *house) send(ctx context.Context, door int, from, to client.Account, centavos int64) (client.PaymentState, error) {
+	api, err := h.api(door, from.ISPB)
 	if err != nil {
 		return client.PaymentState{}, err
 	}
-	state, err := api.Pay(ctx, client.Payment{Payer: from, Payee: to, AmountCentavos: 100}, stepWithin)
+	state, err := api.Pay(ctx, client.Payment{Payer: from, Payee: to, AmountCentavos: centavos}, stepWithin)
 	if err == nil && !state.Final() {
 		err = fmt.Errorf("payment %s from %s to %s has no end: %s", state.EndToEndID, from, to, state.Status)
 	}

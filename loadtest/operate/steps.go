@@ -17,6 +17,7 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // steps are what the clearing house goes through, in this order.
@@ -24,6 +25,11 @@ var steps = []step{
 	{"a clearing house starts", (*house).start},
 	{"a sixth bank joins, and is paid and pays", (*house).join},
 	{"its accounts are blocked, closed and reopened", (*house).accounts},
+	{"single payments of the sixth bank are capped", (*house).capPayment},
+	{"its outflow is capped, and payments race for it", (*house).capOutflow},
+	{"its cap is lowered below what is held", (*house).lower},
+	{"it is suspended, and its cap changes meanwhile", (*house).capSuspended},
+	{"a bank is capped while it pays all the time", (*house).capLoaded},
 	{"a bank is suspended and resumed", (*house).suspend},
 	{"a key is rotated while it is used", (*house).rotate},
 	{"a bank is suspended while every engine is frozen", (*house).freeze},
@@ -33,8 +39,9 @@ var steps = []step{
 	{"suspensions and resumptions race", (*house).reorder},
 	{"withdrawals race for one deposit", (*house).overdraw},
 	{"everybody tries what is not theirs", (*house).trespass},
+	{"what was paid under a cap leaves its window", (*house).leaveWindow},
 	{"the load ends", (*house).endLoad},
-	{"the audit replays it all", (*house).audit},
+	{"the audit replays it all", audits(pix.ReasonInactivePSP, pix.ReasonAboveCap, pix.ReasonOutflowCapped)},
 }
 
 // Banks and accounts of the steps. joins has opened joined, twin is registered by two at once.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"container/heap"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -35,6 +36,30 @@ type capLeg struct {
 type allowance struct {
 	posted movement
 	base   number128 // of the ids of the last adjustment
+	holds  map[number128]uint64
+	ending endings
+	held   money // at most
+}
+
+func (o *allowance) hold(id number128, centavos, ends uint64) {
+	if o.holds == nil {
+		o.holds = map[number128]uint64{}
+	}
+	o.holds[id], o.held = centavos, o.held.plus(moneyOf(centavos))
+	heap.Push(&o.ending, holdEnd{id, ends + expiryMargin})
+}
+
+func (o *allowance) release(id number128) {
+	o.held = o.held.minus(moneyOf(o.holds[id]))
+	delete(o.holds, id)
+}
+
+// heldAt returns the most that payments can hold of it at a time of the ledger, which does not go back.
+func (o *allowance) heldAt(at uint64) money {
+	for len(o.ending) > 0 && o.ending[0].ends <= at {
+		o.release(heap.Pop(&o.ending).(holdEnd).id)
+	}
+	return o.held
 }
 
 func (a *Auditor) allowance(id accountID) *allowance {
@@ -115,8 +140,11 @@ func (a *Auditor) takeAdjustment(t tb.Transfer, id accountID, amount uint64) {
 		if role != moneyRole || key != of.base {
 			wrong("it lowers with an id that does not follow from the account's totals")
 		}
-		if has.minus(change).less(aim) {
-			wrong("it leaves %v centavos, below the cap of %v", has.minus(change), aim)
+		switch left, held := has.minus(change), of.heldAt(t.Timestamp); {
+		case left.less(aim):
+			wrong("it leaves %v centavos, below the cap of %v", left, aim)
+		case aim.less(left) && held.less(left):
+			wrong("it leaves %v centavos, above the cap of %v, and payments hold %v at most", left, aim, held)
 		}
 		return
 	}
@@ -141,6 +169,11 @@ func adjustmentKey(id accountID, posted movement) number128 {
 
 // takeCapLeg takes a leg 4 or its void.
 func (a *Auditor) takeCapLeg(t tb.Transfer, id accountID, amount uint64) {
+	if flags := t.TransferFlags(); flags.Pending {
+		a.allowance(id).hold(fromTigerBeetle(t.ID), amount, t.Timestamp+uint64(t.Timeout)*uint64(time.Second))
+	} else {
+		a.allowance(id).release(fromTigerBeetle(t.PendingID))
+	}
 	key, role := split(fromTigerBeetle(t.ID))
 	p := a.find(key)
 	if p == nil || t.Code != codeCapLeg {

@@ -274,6 +274,16 @@ func TestEachFaultOfAnAllowanceIsFound(t *testing.T) {
 			h.adjust(40)
 			h.last(1).UserData64, h.last(2).UserData64 = 50, 50
 		}},
+		{"a cap that is lowered, and does not take all that is free", true, func(h *history) {
+			h.settle(20)
+			h.act(codeNightCap, aliceBooks, tb.Transfer{UserData64: 50, UserData32: windowSeconds})
+			h.last(1).Flags = linkedFlag
+			h.adjust(60)
+			h.last(1).UserData64, h.last(2).UserData64 = 50, 50
+			h.act(codeNightCap, aliceBooks, tb.Transfer{UserData64: 60, UserData32: windowSeconds})
+			h.last(1).Flags = linkedFlag
+			h.adjust(60)
+		}},
 		{"an allowance that moved without a transfer", true, func(h *history) { h.add(allowanceOf(aliceBooks, byNight), 1, 1) }},
 		{"money in the ledger of allowances", true, func(h *history) {
 			h.move(codeFunding, issuance, reserveOf(aliceBooks), 5)

@@ -101,3 +101,33 @@ func TestLawsOfMoneyWhileItComesAndGoes(t *testing.T) {
 		return books["books_difference "+string(first.ISPB)] == 1 && books["conservation_difference"] == 0, fmt.Sprint(books)
 	})
 }
+
+// The laws hold over more banks than one look-up reads.
+func TestLawsOfMoneyOfManyBanks(t *testing.T) {
+	t.Parallel()
+	l := startLedger(t)
+	openRegister(t, connect(t, l))
+	p := startProgram(t, startBroker(t), l, "BOOKS_INTERVAL=200ms", "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100", "ACT_BURST_MAX=1000")
+	p.AwaitNeed("register", false)
+	banks := make([]string, (134-1)/3+1)
+	for i := range banks {
+		bank := ownBanks().Payer.ISPB
+		p.onParticipant(t, bank, "join", `{"act": "register"}`)
+		p.onParticipant(t, bank, "in", fmt.Sprintf(`{"act": "liquidity-in", "amount_centavos": %d}`, i+1))
+		p.onParticipant(t, bank, "day", `{"act": "day-cap", "cap_centavos": 5, "window_seconds": 120}`)
+		p.onParticipant(t, bank, "night", `{"act": "night-cap", "cap_centavos": 5, "window_seconds": 120}`)
+		banks[i] = string(bank)
+	}
+	kit.Await(t, "the books of all", func() (bool, string) {
+		books := p.books(t)
+		if books["conservation_difference"] != 0 {
+			t.Errorf("central-bank money appeared or vanished: %d", books["conservation_difference"])
+		}
+		for i, bank := range banks {
+			if has, known := books["reserve "+bank]; !known || has != int64(i+1) || books["books_difference "+bank] != 0 {
+				return false, fmt.Sprintf("bank %d: %v", i, books)
+			}
+		}
+		return strings.Count(p.metrics(), "pix_outflow_left_centavos{") == len(ledger.Windows)*len(banks), "caps"
+	})
+}

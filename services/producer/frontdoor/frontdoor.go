@@ -79,7 +79,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	defer watchers.Wait()
 	defer stopWatching()
 	watcher := feed.NewWatcher(kafka, config.Stream, on.Dial, t)
-	balances, caps, backlog := monitor.NewBalances(client, follows, on.Now, t), monitor.NewCaps(client, follows, t), monitor.NewBacklog(kafka, t, gate.Observe)
+	balances, caps, backlog := monitor.NewBalances(client, config.Query.IDsMax, follows, on.Now, t), monitor.NewCaps(client, config.Query.IDsMax, follows, t), monitor.NewBacklog(kafka, t, gate.Observe)
 	watchers.Go(func() { stream.Watch(watching, kafka, t, stream.Payments) })
 	watchers.Go(func() { ledger.Watch(watching, t) })
 	watchers.Go(func() { ledger.Fail(follows.Run(watching)) })

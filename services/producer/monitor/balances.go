@@ -4,6 +4,7 @@ package monitor
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,19 +14,21 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/services/producer/query"
 )
 
-// Balances publishes what every bank has, and the laws of money. One look-up each period
-// reads all, whatever the load. Differences are computed in whole centavos before they
+// Balances publishes what every bank has, and the laws of money. A few look-ups each period
+// read all, whatever the load. Differences are computed in whole centavos before they
 // become a metric, so they are exact.
 //
 // The audit checks the law that needs every customer's account: transit + customers = 0.
 type Balances struct {
 	client   tigerbeetle.Client
+	idsMax   int // in one look-up
 	register *register.Register
 	now      func() time.Time
 	log      *zap.Logger
@@ -37,13 +40,14 @@ type Balances struct {
 	readSeconds                                  prometheus.Histogram
 }
 
-// NewBalances registers the metrics. now is the wall clock.
-func NewBalances(client tigerbeetle.Client, follows *register.Register, now func() time.Time, t *telemetry.Telemetry) *Balances {
+// NewBalances registers the metrics. idsMax bounds a look-up, now is the wall clock.
+func NewBalances(client tigerbeetle.Client, idsMax int, follows *register.Register, now func() time.Time, t *telemetry.Telemetry) *Balances {
 	perBank := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"ispb"})
 	}
 	b := &Balances{
 		client:            client,
+		idsMax:            idsMax,
 		register:          follows,
 		now:               now,
 		log:               t.Log,
@@ -96,7 +100,7 @@ func repeat(ctx context.Context, every time.Duration, log *zap.Logger, failure s
 // readsMax is how often balances are read again because the register has changed meanwhile.
 const readsMax = 3
 
-// read publishes balances of one instant. A bank that has just joined and got money would look like
+// read publishes balances. A bank that has just joined and got money would look like
 // money that vanished: after a difference the register is read again, and if it says more, the
 // balances are.
 func (b *Balances) read(ctx context.Context) error {
@@ -123,7 +127,7 @@ func (b *Balances) read(ctx context.Context) error {
 	}
 }
 
-// money is what the accounts of banks hold at one instant.
+// money is what the accounts of banks hold.
 type money struct {
 	conservation int64 // all reserves plus issuance
 	banks        []bankMoney
@@ -138,34 +142,70 @@ func (m *money) balanced() bool {
 	return m.conservation == 0 && !slices.ContainsFunc(m.banks, func(b bankMoney) bool { return b.difference != 0 })
 }
 
-// lookUp reads the accounts of all participants in one request: only then do the balances belong to
-// one instant. Totals only grow, so they are added and subtracted in 128 bits.
+// lookUp reads the accounts of all participants. Each law needs balances of one instant: that of a bank
+// its three accounts, that of the central bank all reserves. Up to (idsMax-1)/3 banks, one request
+// reads all. Totals only grow, so they are added and subtracted in 128 bits.
 func (b *Balances) lookUp(state *register.State) (*money, error) {
-	ids := []tb.Uint128{ledger.IssuanceAccount}
-	for _, p := range state.Participants() {
-		ids = append(ids, ledger.ReserveAccount(p.ISPB), ledger.TransitAccount(p.ISPB), ledger.BooksAccount(p.ISPB))
-	}
 	started := time.Now()
+	all, m := state.Participants(), &money{}
+	pages := slices.Collect(slices.Chunk(all, (b.idsMax-1)/3))
+	for _, page := range pages {
+		found, err := b.accounts(page, ledger.ReserveAccount, ledger.TransitAccount, ledger.BooksAccount)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range page {
+			one, books := bankMoney{reserve: found[ledger.ReserveAccount(p.ISPB)], transit: found[ledger.TransitAccount(p.ISPB)]}, found[ledger.BooksAccount(p.ISPB)]
+			one.difference = query.Difference(one.reserve, one.transit, books)
+			one.pending = ledger.Less(ledger.Sum(one.reserve.CreditsPending, one.transit.CreditsPending), ledger.Sum(one.reserve.DebitsPending, one.transit.DebitsPending))
+			m.banks = append(m.banks, one)
+		}
+		if len(pages) == 1 {
+			m.conservation = conservation(all, found)
+		}
+	}
+	if len(pages) > 1 {
+		found, err := b.accounts(all, ledger.ReserveAccount)
+		if err != nil {
+			return nil, err
+		}
+		m.conservation = conservation(all, found)
+	}
+	b.readSeconds.Observe(time.Since(started).Seconds())
+	return m, nil
+}
+
+// accounts reads accounts of banks, and issuance, in one request.
+func (b *Balances) accounts(banks []*register.Participant, of ...func(pix.ISPB) ledger.AccountID) (map[ledger.AccountID]tb.Account, error) {
+	ids := []tb.Uint128{ledger.IssuanceAccount}
+	for _, p := range banks {
+		for _, account := range of {
+			ids = append(ids, account(p.ISPB))
+		}
+	}
+	if len(ids) > b.idsMax {
+		return nil, fmt.Errorf("there are %d participants: the ledger answers for %d reserves of one instant (LEDGER_LOOKUP_IDS_MAX less 1)", len(banks), b.idsMax-1)
+	}
 	found, err := b.client.LookupAccounts(ids)
 	if err != nil {
 		return nil, err
 	}
-	b.readSeconds.Observe(time.Since(started).Seconds())
-	byID := make(map[tb.Uint128]tb.Account, len(found))
+	byID := make(map[ledger.AccountID]tb.Account, len(found))
 	for _, account := range found {
 		byID[account.ID] = account
 	}
-	m, issuance := &money{}, byID[ledger.IssuanceAccount]
+	return byID, nil
+}
+
+// conservation returns all reserves plus issuance.
+func conservation(banks []*register.Participant, found map[ledger.AccountID]tb.Account) int64 {
+	issuance := found[ledger.IssuanceAccount]
 	credits, debits := issuance.CreditsPosted, issuance.DebitsPosted
-	for _, p := range state.Participants() {
-		one, books := bankMoney{reserve: byID[ledger.ReserveAccount(p.ISPB)], transit: byID[ledger.TransitAccount(p.ISPB)]}, byID[ledger.BooksAccount(p.ISPB)]
-		credits, debits = ledger.Sum(credits, one.reserve.CreditsPosted), ledger.Sum(debits, one.reserve.DebitsPosted)
-		one.difference = query.Difference(one.reserve, one.transit, books)
-		one.pending = ledger.Less(ledger.Sum(one.reserve.CreditsPending, one.transit.CreditsPending), ledger.Sum(one.reserve.DebitsPending, one.transit.DebitsPending))
-		m.banks = append(m.banks, one)
+	for _, p := range banks {
+		reserve := found[ledger.ReserveAccount(p.ISPB)]
+		credits, debits = ledger.Sum(credits, reserve.CreditsPosted), ledger.Sum(debits, reserve.DebitsPosted)
 	}
-	m.conservation = ledger.Less(credits, debits)
-	return m, nil
+	return ledger.Less(credits, debits)
 }
 
 func (b *Balances) publish(state *register.State, m *money) error {

@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,19 +25,20 @@ const capsInterval = time.Second
 // end: a cap that was lowered takes at once only what is free. All producers do this.
 type Caps struct {
 	client   tigerbeetle.Client
+	idsMax   int // in one look-up
 	register *register.Register
 	log      *zap.Logger
 
 	limit, left *prometheus.GaugeVec
 }
 
-// NewCaps registers the metrics.
-func NewCaps(client tigerbeetle.Client, follows *register.Register, t *telemetry.Telemetry) *Caps {
+// NewCaps registers the metrics. idsMax bounds a look-up.
+func NewCaps(client tigerbeetle.Client, idsMax int, follows *register.Register, t *telemetry.Telemetry) *Caps {
 	perCap := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"ispb", "window"})
 	}
 	c := &Caps{
-		client: client, register: follows, log: t.Log,
+		client: client, idsMax: idsMax, register: follows, log: t.Log,
 		limit: perCap("pix_outflow_cap_centavos", "A bank's cap on payments to other banks within a window of time, by day or by night; no series without a cap."),
 		left:  perCap("pix_outflow_left_centavos", "What is left of a bank's cap on outflow now; at 0 its payments to other banks are rejected with LQ12."),
 	}
@@ -75,15 +77,12 @@ func (c *Caps) follow(ctx context.Context) error {
 	state, _ := c.register.Current()
 	caps := outflows(state)
 	var accounts []tb.Account
-	if len(caps) > 0 {
-		var ids []tb.Uint128
-		for id := range caps {
-			ids = append(ids, id)
-		}
-		var err error
-		if accounts, err = c.client.LookupAccounts(ids); err != nil {
+	for ids := range slices.Chunk(slices.Collect(maps.Keys(caps)), c.idsMax) {
+		found, err := c.client.LookupAccounts(ids)
+		if err != nil {
 			return err
 		}
+		accounts = append(accounts, found...)
 	}
 	unfit := func(account tb.Account) bool {
 		limit, set := caps[account.ID]

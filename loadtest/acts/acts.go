@@ -1,5 +1,5 @@
 // Package acts does to the register what operators of the central bank and of banks do, while payments
-// flow. It writes to the ledger, with the chains of the product, and undoes what it did.
+// flow, and undoes what it did. It asks a front door, or writes to the ledger with the chains of the product.
 package acts
 
 import (
@@ -13,6 +13,7 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -24,6 +25,9 @@ var Reasons = []pix.Reason{pix.ReasonInactivePSP, pix.MustReason("AM13"), pix.Mu
 
 // Operator acts. Its methods are for one goroutine.
 type Operator struct {
+	// Door returns a client of a front door, as who acts. If it is nil, Client is the ledger's, and acts are
+	// written to it.
+	Door       func(holder string) (*client.Client, error)
 	Client     tigerbeetle.Client
 	Population sandbox.Population
 	Random     *rand.Rand
@@ -126,8 +130,11 @@ func (o *Operator) wait(ctx context.Context) {
 	}
 }
 
-// open creates accounts. Those that exist stay as they are.
+// open creates accounts. Those that exist stay as they are. A front door creates them itself.
 func (o *Operator) open(ids ...ledger.AccountID) error {
+	if o.Door != nil {
+		return nil
+	}
 	var accounts []tb.Account
 	for _, id := range ids {
 		accounts = append(accounts, ledger.NewAccount(id))
@@ -152,6 +159,9 @@ func (o *Operator) Do(act ledger.Act) error {
 	holder, id := keys.CentralBank, strconv.FormatUint(o.Random.Uint64(), 36)
 	if !act.ByCentralBank {
 		holder = string(act.Bank)
+	}
+	if o.Door != nil {
+		return o.ask(holder, id, act)
 	}
 	first, err := o.try(holder, id, act)
 	if err != nil {

@@ -5,12 +5,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/loadtest/acts"
 	"github.com/liquida/liquida/loadtest/audit"
 )
 
-// act lets an operator intervene, by a kind of intervention or, without one, by any: what it changes
-// stays for 4 to 8 s.
+// act lets an operator intervene at the front door, by a kind of intervention or, without one, by any:
+// what it changes stays for 4 to 8 s.
 func act(name string) injection {
 	return func(ctx context.Context, w *world, f *fault) error {
 		free, err := w.take(ctx, "register")
@@ -28,9 +29,22 @@ func act(name string) injection {
 		w.begin(f)
 		defer w.end(f)
 		return kind.Play(ctx, &acts.Operator{
-			Client: w.ledger, Population: w.simulator.population, Random: f.random, Hold: f.between(4*time.Second, 8*time.Second), Did: w.live.event,
+			Door: w.door, Population: w.simulator.population, Random: f.random, Hold: f.between(4*time.Second, 8*time.Second), Did: w.live.event,
 		})
 	}
+}
+
+// door returns a client of the HTTP API, as who acts. The front door may be down by another fault.
+func (w *world) door(holder string) (*client.Client, error) {
+	keys, err := w.Keys()
+	if err != nil {
+		return nil, err
+	}
+	api, err := client.New(w.ProducerURL(), keys[holder])
+	if err == nil {
+		api.RetryFor = recoveryMax
+	}
+	return api, err
 }
 
 // lateRequests returns when faults delayed what engines had sent to the ledger.

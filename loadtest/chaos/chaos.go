@@ -196,7 +196,7 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.admin, w.ledger = kadm.NewClient(kafka), client
+	w.admin = kadm.NewClient(kafka)
 	w.simulator, w.callers = &banks{load.NewCallers(w.SimulatorURL(), callers), config.Population}, load.NewCallers(w.ProducerURL(), callers)
 	for len(w.engines) < config.Engines {
 		name, err := w.AddEngine(ctx)

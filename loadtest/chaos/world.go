@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/liquida/liquida/deploy/stack"
@@ -45,7 +44,6 @@ type world struct {
 	admin     *kadm.Client
 	simulator *banks
 	callers   *load.Callers // of the producer
-	ledger    tigerbeetle.Client
 	live      *live
 
 	// processes and links are nil for containers, which have neither links nor crash points.

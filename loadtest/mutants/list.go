@@ -30,6 +30,9 @@ var sure = map[string]Sure{
 	"held-refused":               inEveryOrder,
 	"register-never-stale":       {"deploy/ledgerfacts/", "TestAStaleRegister"},
 	"stale-chains-sent":          {ledger, "TestKeepBack"},
+	"cap-void-alone":             inEveryOrder,
+	"cap-stops-a-void":           {engine, "TestAVoidGoesOnWithoutItsLeg4"},
+	"cap-told-as-no-account":     inEveryOrder,
 	"accepted-before-kafka":      withoutTheBroker,
 	"accepted-unacknowledged":    withoutTheBroker,
 	"day-unproved":               {producer, "TestAWrongStatementIsNotWhole"},    // in worlds the ledger does not contradict itself
@@ -217,6 +220,74 @@ var All = []Mutant{
 	}},
 	{"suspended-for-good", "a bank that is resumed stays suspended", "TestSuspensionUnderLoad", []Edit{
 		{register + "state.go", "d.Rules = act.Kind == ledger.Suspended, d.ReadTo", "d.Rules = true, d.ReadTo"},
+	}},
+
+	// Caps.
+	{"cap-ignored", "a cap on outflow counts nothing: no payment has leg 4", "TestCapsUnderLoad", []Edit{
+		{engine + "payment.go", "bank != nil && !order.SameBank() {", "false && bank != nil {"},
+	}},
+	{"cap-in-memory", "an engine counts outflow in its memory, and the ledger knows nothing of it", "TestCapsUnderLoad", []Edit{
+		{engine + "payment.go", "bank != nil && !order.SameBank() {", "false && bank != nil {"},
+		{engine + "payment.go", "		return pix.ReasonAboveCap\n	}\n", `		return pix.ReasonAboveCap
+	}
+	if bank := state.Participant(order.Payer.ISPB); bank != nil && !order.SameBank() {
+		if limit := bank.Outflow[ledger.WindowAt(order.AcceptedAt)].Centavos; limit > 0 {
+			sent, _ := outflow.LoadOrStore(order.Payer.ISPB, new(atomic.Int64))
+			if sent.(*atomic.Int64).Add(int64(order.AmountCentavos)) > limit {
+				return pix.ReasonOutflowCapped
+			}
+		}
+	}
+`},
+		{engine + "payment.go", "import (\n	\"fmt\"\n", "import (\n	\"fmt\"\n	\"sync\"\n	\"sync/atomic\"\n"},
+		{engine + "payment.go", "type paymentKind struct{}\n", "type paymentKind struct{}\n\nvar outflow sync.Map\n"},
+	}},
+	{"cap-one-more", "leg 4 takes one centavo more than the payment", "TestCapsUnderLoad", []Edit{
+		{ledger + "allowance.go", "		Amount: tb.ToUint128(content.AmountCentavos), UserData128:", "		Amount: tb.ToUint128(content.AmountCentavos + 1), UserData128:"},
+	}},
+	{"cap-window-short", "leg 4 lasts a second less than the window", "TestCapsUnderLoad", []Edit{
+		{engine + "command.go", "max(limit.WindowSeconds, p", "max(limit.WindowSeconds-1, p"},
+	}},
+	{"cap-of-the-night", "day and night are exchanged", "TestCapsUnderLoad", []Edit{
+		{ledger + "allowance.go", "hour := at.In(saoPaulo).Hour(); 6 <= hour && hour < 20", "hour := at.In(saoPaulo).Hour(); hour < 6 || hour >= 20"},
+	}},
+	{"cap-kept", "leg 4 of a rejected payment is not voided", "TestCapsUnderLoad", []Edit{
+		{engine + "command.go", "		if f.capped {\n			chain = ledger.AppendCapVoid", "		if false {\n			chain = ledger.AppendCapVoid"},
+	}},
+	{"cap-void-alone", "leg 4 is voided outside of the chain of its void: a void that loses against a post gives allowance back", "TestCapsUnderLoad", []Edit{
+		{ledger + "allowance.go", "	link(chain)\n	return AppendCapRelease(chain, id, reason)", "	return AppendCapRelease(chain, id, reason)"},
+	}},
+	{"cap-stops-a-void", "a payment is not voided if its leg 4 cannot be", "TestCapsUnderLoad", []Edit{
+		{engine + "life.go", "if purpose == chainVoid && result.Code == ledger.CodeLeg4 {", "if false {"},
+	}},
+	{"cap-posted", "leg 4 is linked to the post, and posted with it", "TestCapsUnderLoad", []Edit{
+		{engine + "command.go", "		p.write(f, chainPost, f.kind.post(p.chain[:0], order))", `		chain := f.kind.post(p.chain[:0], order)
+		if f.capped {
+			chain = ledger.AppendCapVoid(chain, order.ID, command.Reason)
+			chain[len(chain)-1].Flags, chain[len(chain)-1].Amount = tb.TransferFlags{PostPendingTransfer: true}.ToUint16(), tb.ToUint128(order.AmountCentavos)
+		}
+		p.write(f, chainPost, chain)`},
+	}},
+	{"cap-told-as-reserve", "LQ12 is reported as AM04", "TestCapsUnderLoad", []Edit{
+		{engine + "payment.go", "		case ledger.CodeLeg4:\n			refused.Reason = pix.ReasonOutflowCapped", "		case ledger.CodeLeg4:\n			refused.Reason = pix.ReasonReserveShort"},
+	}},
+	{"cap-told-as-no-account", "LQ12 is reported as AC03 after an engine has died between the refusal and the receipt", "TestCapsUnderLoad", []Edit{
+		{engine + "payment.go", "		if result.Code == ledger.CodeLeg4 {", "		if false {"},
+	}},
+	{"cap-not-lowered", "a cap that is lowered leaves the allowance as it was", "TestCapsUnderLoad", []Edit{
+		{ledger + "allowance.go", "tb.ToUint128(uint64(excess)+1), tb", "tb.ToUint128(1), tb"},
+	}},
+	{"cap-on-payments-ignored", "payments above the cap on a single payment are begun", "TestCapsUnderLoad", []Edit{
+		{engine + "payment.go", "bank.PaymentCapCentavos > 0 && order", "false && order"},
+	}},
+	{"cap-on-payments-at-it", "a payment of just the cap is refused with AM13", "TestCapsUnderLoad", []Edit{
+		{engine + "payment.go", "order.AmountCentavos > uint64(bank.PaymentCapCentavos)", "order.AmountCentavos >= uint64(bank.PaymentCapCentavos)"},
+	}},
+	{"suspension-lifts-caps", "a bank that was suspended has no cap any more", "TestASuspendedBankKeepsItsCap", []Edit{
+		{register + "state.go", "	case ledger.Suspended, ledger.Resumed:\n", "	case ledger.Suspended, ledger.Resumed:\n		d.change(act.Bank).Outflow = [2]Cap{}\n"},
+	}},
+	{"suspended-takes-allowance", "what a suspended bank may not pay takes a part of its cap", "TestASuspendedBankKeepsItsCap", []Edit{
+		{engine + "payment.go", "	if state.Suspended(order.Payer.ISPB) || state.Suspended(order.Payee.ISPB) {", "	if state.Suspended(order.Payer.ISPB) && state.Participant(order.Payer.ISPB).Outflow[ledger.Day].Centavos == 0 || state.Suspended(order.Payee.ISPB) {"},
 	}},
 
 	// Returns.

@@ -127,3 +127,29 @@ func TestCapsUnderLoad(t *testing.T) {
 		}
 	})
 }
+
+// A capped bank is suspended, and resumed: its cap stays, and what is refused takes nothing of it.
+func TestASuspendedBankKeepsItsCap(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		s.start(2)
+		load := s.send("demo", 20, 1200, acts.Reasons...)
+		bank := population.Bank(s.random.IntN(population.Banks))
+		kind := ledger.DayCapped + ledger.ActKind(ledger.WindowAt(time.Now()))
+		capped := ledger.Act{Kind: kind, Bank: bank, Centavos: 2_000_000 + s.random.Int64N(1_000_000), WindowSeconds: ledger.WindowSecondsMin, ByCentralBank: true}
+		do := func(act ledger.Act) {
+			if err := s.operator(s.random, 0).Do(act); err != nil {
+				s.t.Error(err)
+			}
+			s.pass(8*time.Second, 10*time.Second)
+		}
+		do(capped)
+		do(ledger.Act{Kind: ledger.Suspended, Bank: bank, ByCentralBank: true})
+		do(ledger.Act{Kind: ledger.Resumed, Bank: bank, ByCentralBank: true})
+		capped.Centavos = 0
+		do(capped)
+		load.wait(0.3)
+		if summary := s.verdict(); summary.Capped == 0 || summary.ReasonsChecked["DS27"] == 0 {
+			s.t.Errorf("%d payments were held with leg 4; refusals %v", summary.Capped, summary.ReasonsChecked)
+		}
+	})
+}

@@ -1,10 +1,12 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,13 +19,12 @@ import (
 var ErrNotRunning = errors.New("the stack is not running")
 
 // state is what one call of a background stack leaves for the next, as JSON in the stack's folder.
+// A room reads it, too.
 type state struct {
-	Ports     Ports             `json:"ports"`
-	Kafka     string            `json:"kafka"`
-	Secured   bool              `json:"kafka_locks"`
-	Replicas  int               `json:"replicas"`
-	Addresses map[string]string `json:"addresses"` // by role
-	Processes []record          `json:"processes"` // in the order of starting
+	Config    Config            `json:"config"`
+	Control   control           `json:"control,omitzero"` // of a foreground stack
+	Addresses map[string]string `json:"addresses"`        // by role
+	Processes []record          `json:"processes"`        // in the order of starting
 }
 
 // record identifies a process. A later process may get the same pid, but not the same start time.
@@ -40,7 +41,7 @@ func (r record) alive() bool { return alive(r.PID, r.Started) }
 func (st *state) anyAlive() bool { return st != nil && slices.ContainsFunc(st.Processes, record.alive) }
 
 func (st *state) addresses() *addresses {
-	a := newAddresses(st.Ports)
+	a := newAddresses(st.Config.Ports)
 	for role, address := range st.Addresses {
 		a.given[role] = address
 	}
@@ -65,13 +66,20 @@ func load(dir string) (*state, error) {
 	return st, nil
 }
 
-// save writes the state, whole or not at all, and removes it when nothing runs.
+// save writes the state, whole or not at all, and removes it when nothing runs. A foreground stack has
+// a state only for its room.
 func (s *Stack) save() error {
+	if !s.detached && !s.config.Room {
+		return nil
+	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
 	s.mu.Lock()
-	st := state{Ports: s.addresses.ports, Kafka: s.config.Kafka, Secured: s.config.KafkaSecured, Replicas: s.config.Replicas, Addresses: map[string]string{}}
+	st, anyRuns := state{Config: s.config, Control: s.control, Addresses: map[string]string{}}, false
 	for _, p := range s.processes {
-		if r := p.current(); r != nil && !r.dead() && !p.spec.oneShot {
+		if r := p.current(); r != nil && !p.spec.oneShot { // also one that has ended: status says how
 			st.Processes = append(st.Processes, record{p.spec.name, r.pid, r.started, r.began, r.logFrom})
+			anyRuns = anyRuns || !r.dead()
 		}
 	}
 	s.mu.Unlock()
@@ -81,7 +89,7 @@ func (s *Stack) save() error {
 	}
 	s.addresses.mu.Unlock()
 	path := stateFile(s.config.Dir)
-	if len(st.Processes) == 0 {
+	if !anyRuns {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -91,7 +99,7 @@ func (s *Stack) save() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(path+".new", append(text, '\n'), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)
@@ -114,26 +122,34 @@ func own(dir string) (unlock func(), err error) {
 	return func() { lock.Close() }, nil
 }
 
-// adopt takes over the processes of an earlier call of Up that still run.
+// adopt takes over the processes of an earlier call of Up, and remembers those that have ended.
 func (s *Stack) adopt(before *state) error {
 	if before == nil {
 		return nil
 	}
 	for _, r := range before.Processes {
-		if !r.alive() {
-			continue
-		}
 		spec, err := s.specify(r.Name)
 		if err != nil {
 			return err
 		}
-		handle, err := os.FindProcess(r.PID)
-		if err != nil {
-			return err
+		p := s.newProcess(spec)
+		p.run = &run{pid: r.PID, started: r.Started, began: r.Began, logFrom: r.LogFrom, adopted: true}
+		s.processes = append(s.processes, p)
+	}
+	return nil
+}
+
+// awaitDying waits for the end of processes that are dying. They would look ready, and may hold their
+// ports and files, for a second or more after a kill.
+func (st *state) awaitDying(ctx context.Context) error {
+	if st == nil {
+		return nil
+	}
+	for _, r := range st.Processes {
+		dying := &run{pid: r.PID, started: r.Started}
+		if !r.alive() && !dying.died(ctx, killed) {
+			return fmt.Errorf("%s (pid %d) was killed and has not ended %v later: %w", r.Name, r.PID, killed, cmp.Or(context.Cause(ctx), context.DeadlineExceeded))
 		}
-		s.processes = append(s.processes, &process{spec: spec, logPath: s.Log(r.Name), run: &run{
-			pid: r.PID, started: r.Started, began: r.Began, logFrom: r.LogFrom, adopted: true, handle: handle,
-		}})
 	}
 	return nil
 }
@@ -155,10 +171,15 @@ func Up(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
+	if err := before.awaitDying(ctx); err != nil {
+		return err
+	}
 	if !before.anyAlive() { // its ports may have been taken since
-		before = &state{Ports: config.Ports}
-	} else if has := (kafkaKind{before.Kafka, before.Secured}); has != config.kafkaKind() || before.Replicas != config.Replicas {
-		return fmt.Errorf("the running stack has %s and %v: bring it up as that, or stop it first (down)", describeLedger(before.Replicas), has)
+		before = &state{Config: config}
+	} else if has := before.Config; has.kafkaKind() != config.kafkaKind() || has.Replicas != config.Replicas {
+		return fmt.Errorf("the running stack has %s and %v: bring it up as that, or stop it first (down)", describeLedger(has.Replicas), has.kafkaKind())
+	} else {
+		config.Ports = has.Ports
 	}
 	s, err := start(ctx, config, before)
 	if err != nil {
@@ -168,26 +189,33 @@ func Up(ctx context.Context, config Config) error {
 	return nil
 }
 
-// reopen returns the background stack in dir, for looking at it and for stopping it.
-func reopen(dir string) (*Stack, *state, error) {
+// reopen returns the running stack in dir. Close its launcher.
+func reopen(dir string) (*Stack, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	st, err := load(dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !st.anyAlive() {
-		return nil, nil, ErrNotRunning
+		return nil, ErrNotRunning
 	}
-	config, err := (&Config{Dir: dir, BinDir: dir, Kafka: st.Kafka, KafkaSecured: st.Secured, Replicas: st.Replicas}).withDefaults()
-	if err != nil {
-		return nil, nil, err
+	config := st.Config
+	if config.BinDir == "" {
+		return nil, fmt.Errorf("%s is of another version: end the stack's processes by hand, then remove the file", stateFile(dir))
 	}
+	config.Dir, config.Progress = dir, io.Discard
 	s := &Stack{config: config, addresses: st.addresses(), launcher: newLauncher(), detached: true, stopping: make(chan struct{})}
-	s.launcher.close() // nothing is started
-	return s, st, s.adopt(st)
+	if err := s.adopt(st); err != nil {
+		s.launcher.close()
+		return nil, err
+	}
+	for s.has(EngineName(s.engines)) {
+		s.engines++
+	}
+	return s, nil
 }
 
 // Down stops the background stack in dir in the reverse order of starting. Its data stays.
@@ -198,41 +226,11 @@ func Down(ctx context.Context, dir string) error {
 		return err
 	}
 	defer unlock()
-	s, _, err := reopen(dir)
+	s, err := reopen(dir)
 	if err != nil {
 		return err
 	}
 	return s.Stop(ctx)
-}
-
-// Status is one process of a background stack.
-type Status struct {
-	Name      string
-	PID       int
-	Problem   string // why it is not ready; empty when it is
-	Address   string // where it serves; empty for an engine
-	Telemetry string
-}
-
-// StatusOf returns the status of the background stack in dir, or ErrNotRunning when none of its
-// processes is left.
-func StatusOf(ctx context.Context, dir string) ([]Status, error) {
-	s, st, err := reopen(dir)
-	if err != nil {
-		return nil, err
-	}
-	var all []Status
-	for _, r := range st.Processes {
-		status := Status{Name: r.Name, PID: r.PID, Problem: "not running; see " + s.Log(r.Name)}
-		if p, err := s.process(r.Name); err == nil {
-			status.Address, status.Telemetry, status.Problem = p.spec.address, p.spec.telemetry, ""
-			if why := p.ready(ctx); why != nil {
-				status.Problem = why.Error()
-			}
-		}
-		all = append(all, status)
-	}
-	return all, nil
 }
 
 // Clean removes the data and the logs of the stack in dir. It returns an error while the stack runs.
@@ -253,7 +251,7 @@ func Clean(dir string) error {
 		return fmt.Errorf("the stack in %s is running: stop it first (down), its data would be removed under it", dir)
 	}
 	// By name, so that a wrong folder loses nothing else.
-	for _, name := range []string{"data", "logs", "keys", "key-digests", "answer-keys", "kafka-keys", "state.json", "state.json.new", "lock"} {
+	for _, name := range []string{"data", "logs", "keys", "key-digests", "answer-keys", "kafka-keys", "state.json", "state.json.new", "ends", "lock"} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package stack
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,6 +32,7 @@ const (
 type process struct {
 	spec    spec
 	logPath string
+	endPath string // where keep leaves how a run in the background ended
 	// comesBack: start it again after a crash.
 	comesBack bool
 
@@ -47,7 +49,6 @@ type run struct {
 	logFrom int64 // where the log of this run begins
 	adopted bool  // started by an earlier call of Up
 
-	handle *os.Process
 	exited chan struct{} // closed after err is set; nil for an adopted run, which is not our child
 	err    error
 	asked  atomic.Bool // its end was asked for
@@ -55,7 +56,7 @@ type run struct {
 
 func (r *run) dead() bool {
 	if r.exited == nil {
-		return !alive(r.pid, r.started)
+		return gone(r.pid, r.started)
 	}
 	select {
 	case <-r.exited:
@@ -120,6 +121,12 @@ func (p *process) start(l *launcher, output io.Writer, detached bool, env ...str
 	cmd.Dir = filepath.Dir(filepath.Dir(p.logPath)) // the stack's folder, not the caller's
 	cmd.Env = slices.Concat(os.Environ(), p.spec.env, env)
 	cmd.SysProcAttr = attributes(detached)
+	pid := func() (int, error) { return cmd.Process.Pid, nil }
+	if detached {
+		if pid, err = keep(cmd, p.endPath); err != nil {
+			return fmt.Errorf("cannot start %s: %w", p.spec.name, err)
+		}
+	}
 	var ended func()
 	if output == nil {
 		cmd.Stdout, cmd.Stderr = log, log
@@ -135,11 +142,16 @@ func (p *process) start(l *launcher, output io.Writer, detached bool, env ...str
 		}
 		return fmt.Errorf("cannot start %s: %w", p.spec.name, err)
 	}
-	r.pid, r.handle = cmd.Process.Pid, cmd.Process
+	if r.pid, err = pid(); err != nil {
+		return fmt.Errorf("cannot start %s: %w", p.spec.name, errors.Join(err, cmd.Wait()))
+	}
 	r.started, _ = startTime(r.pid) // no start time means that it has already ended
 	p.run = r
 	go func() {
 		r.err = cmd.Wait()
+		if !detached {
+			leaveEnd(p.endPath, cmd.ProcessState)
+		}
 		if ended != nil {
 			ended()
 		}
@@ -238,13 +250,21 @@ func (p *process) kill() error {
 	return nil
 }
 
-// signal uses the run's handle, so it cannot reach a later process with the same pid.
+// signal checks the start time after it has a handle, so it cannot reach a later process with the
+// same pid.
 func (p *process) signal(signal os.Signal) error {
 	r := p.current()
 	if r == nil || r.dead() {
 		return fmt.Errorf("cannot send %v to %s: it is not running", signal, p.spec.name)
 	}
-	if err := r.handle.Signal(signal); err != nil && !r.dead() {
+	handle, err := os.FindProcess(r.pid)
+	if err == nil {
+		defer handle.Release()
+		if now, startErr := startTime(r.pid); startErr == nil && now == r.started {
+			err = handle.Signal(signal)
+		}
+	}
+	if err != nil && !r.dead() {
 		return fmt.Errorf("cannot send %v to %s (pid %d): %w", signal, p.spec.name, r.pid, err)
 	}
 	return nil
@@ -262,8 +282,8 @@ func (p *process) ready(ctx context.Context) error {
 		return fmt.Errorf("still working")
 	case r.dead() && r.err != nil:
 		return fmt.Errorf("not running (%w)", r.err)
-	case r.dead():
-		return fmt.Errorf("not running")
+	case r.exited == nil && !alive(r.pid, r.started): // also while it dies
+		return errors.New(howEnded(p.endPath))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -330,12 +350,6 @@ func (p *process) logEnd() string {
 	}
 	lines := strings.Split(string(text), "\n")
 	return "  " + strings.Join(lines[max(0, len(lines)-15):], "\n  ")
-}
-
-// alive reports whether the process with this pid and start time exists.
-func alive(pid int, started string) bool {
-	now, err := startTime(pid)
-	return err == nil && now == started
 }
 
 // launcher starts processes from one thread that never ends. Linux sends the parent-death

@@ -34,9 +34,13 @@ const (
 	Simulator   = "bank-simulator"
 	Engine      = "clearing-engine" // the kind of all engines, a key of Config.Env
 	Producer    = "producer"
+	Room        = "room"
 	// SecondProducer is started by AddProducer.
 	SecondProducer = "producer-1"
 )
+
+// EnginesMax is how many engines a stack may have.
+const EnginesMax = 64
 
 // The brokers that Config.Kafka chooses from.
 const (
@@ -81,9 +85,12 @@ type Config struct {
 	LogLevel string // default info
 	// Via, if set, returns the address at which a process reaches a server, given the server's
 	// own: for a proxy in between. It is called when a process is added, and must not call the stack.
-	Via func(process, server, address string) (string, error)
+	Via func(process, server, address string) (string, error) `json:"-"`
 
 	Observers Observers // default none
+	// Room starts the control room, for which nobody waits. In the foreground it may act on the
+	// stack through control.
+	Room bool
 
 	// InfrastructureOnly starts only TigerBeetle and the broker.
 	InfrastructureOnly bool
@@ -93,8 +100,8 @@ type Config struct {
 	ReadyWithin time.Duration // for each process to become ready; default 60 s
 	StopWithin  time.Duration // for each process to end after SIGTERM, then SIGKILL; default 15 s
 
-	Output   io.Writer // if set, the logs of all processes are copied here, each line with a name
-	Progress io.Writer // if set, Start writes here what it does
+	Output   io.Writer `json:"-"` // if set, the logs of all processes are copied here, each line with a name
+	Progress io.Writer `json:"-"` // if set, Start writes here what it does
 }
 
 func (c *Config) withDefaults() (Config, error) {
@@ -156,6 +163,8 @@ type Stack struct {
 	kafka     *kafka.Kafka // nil unless Apache Kafka is started
 	unlock    func()
 	detached  bool
+	control   control        // open in the foreground, with a room
+	saving    sync.Mutex     // of the state
 	stopping  chan struct{}  // closed by Stop; no restarts after that
 	restarts  sync.WaitGroup // the restarts under way
 
@@ -234,7 +243,15 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 			return nil, fmt.Errorf("cannot share out the processors: %w", err)
 		}
 	}
+	if config.Room && !s.detached {
+		if err := s.openControl(); err != nil {
+			return nil, err
+		}
+	}
 	names := s.wanted()
+	s.processes = slices.DeleteFunc(s.processes, func(p *process) bool { // dead, and no longer wanted
+		return !p.running() && !slices.Contains(names, p.spec.name)
+	})
 	for _, name := range names {
 		if err := s.add(name); err != nil { // checks the ports of all before any starts
 			return nil, err
@@ -324,24 +341,35 @@ func (s *Stack) launch(ctx context.Context, name string) error {
 	return s.StartProcess(name)
 }
 
-// add registers a process without starting it.
+// add registers a process without starting it, and checks that its ports are free.
 func (s *Stack) add(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.has(name) {
-		return nil // adopted
+	i := slices.IndexFunc(s.processes, func(p *process) bool { return p.spec.name == name })
+	if i < 0 {
+		spec, err := s.specify(name)
+		if err != nil {
+			return err
+		}
+		i, s.processes = len(s.processes), append(s.processes, s.newProcess(spec))
 	}
-	spec, err := s.specify(name)
-	if err != nil {
-		return err
+	p := s.processes[i]
+	if p.running() { // adopted
+		return nil
 	}
-	for _, role := range spec.listens {
+	for _, role := range p.spec.listens {
 		if err := available(role, s.addresses.of(role)); err != nil {
 			return err
 		}
 	}
-	s.processes = append(s.processes, &process{spec: spec, logPath: s.Log(name), comesBack: s.config.RestartCrashed && !spec.oneShot})
 	return nil
+}
+
+func (s *Stack) newProcess(spec spec) *process {
+	return &process{
+		spec: spec, logPath: s.Log(spec.name), endPath: filepath.Join(s.config.Dir, "ends", spec.name),
+		comesBack: s.config.RestartCrashed && !spec.oneShot,
+	}
 }
 
 func (s *Stack) has(name string) bool {
@@ -380,9 +408,7 @@ func (s *Stack) stop(ctx context.Context, which func(*process) bool) error {
 			}
 		}
 		s.launcher.close()
-		if s.detached {
-			s.stopErr = errors.Join(s.stopErr, s.save())
-		}
+		s.stopErr = errors.Join(s.stopErr, s.save())
 		if s.unlock != nil {
 			s.unlock()
 		}
@@ -402,11 +428,10 @@ func (s *Stack) StartProcess(name string) error {
 	if err := p.start(s.launcher, s.config.Output, s.detached); err != nil {
 		return err
 	}
-	if s.detached {
-		return s.save()
+	if !s.detached {
+		go s.watch(p, p.current())
 	}
-	go s.watch(p, p.current())
-	return nil
+	return s.save()
 }
 
 // StartToDie starts a process that is expected to end by itself, with additional environment
@@ -509,6 +534,10 @@ func (s *Stack) signal(name string, signal os.Signal) error {
 // AddEngine starts one more engine in a new instance, waits until it is ready and returns its name.
 func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 	s.mu.Lock()
+	if s.engines >= EnginesMax {
+		s.mu.Unlock()
+		return "", fmt.Errorf("the stack has had %d engines: it must have at most %d", s.engines, EnginesMax)
+	}
 	name := EngineName(s.engines)
 	s.engines++
 	s.mu.Unlock()

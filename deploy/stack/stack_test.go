@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -54,6 +55,11 @@ func standInLedger() {
 			panic(err)
 		}
 	case "start":
+		megabytes, _ := strconv.Atoi(os.Getenv("STAND_IN_MEGABYTES"))
+		memory := make([]byte, megabytes<<20)
+		for i := 0; i < len(memory); i += os.Getpagesize() {
+			memory[i] = 1
+		}
 		fmt.Println(os.Args[1:], "transition_to_normal")
 		select {}
 	}

@@ -144,7 +144,7 @@ func (o *options) check() error {
 	}
 	return errors.Join(
 		settings.InRange("--ledger-reserve", o.reserve, 0, 1<<20),
-		settings.InRange("--engines", o.config.Engines, 1, 64),
+		settings.InRange("--engines", o.config.Engines, 1, stack.EnginesMax),
 		settings.InRange("--rate", o.rate, 1, 1_000_000),
 		settings.InRange("--payments", o.payments, 1, 100_000_000),
 		stack.CheckKafka("--kafka", o.config.Kafka))

@@ -519,23 +519,35 @@ func TestOnlyWhoMayActActs(t *testing.T) {
 	}
 }
 
-// Whoever floods the register is slowed down, and nobody else.
+// Whoever floods the register is slowed down, and nobody else: within a second, and within a day.
 func TestABankActsOnlySoOften(t *testing.T) {
 	t.Parallel()
-	r := makeRing(t)
-	p, _, _ := startForActs(t, "HTTP_KEYS_FILE="+r.digests, "ACT_RATE_MAX=1", "ACT_BURST_MAX=3")
-	codes := map[int]int{}
-	for i := range 10 {
-		code, header, problem, _ := p.as("Bearer "+r.of(t, "10000003"), "PUT", fmt.Sprintf("/v1/accounts/10000003/0001/9/acts/flood-%d", i), `{"act": "block"}`)
-		if codes[code]++; code == 429 && (!strings.Contains(problem.Rule, "ACT_RATE_MAX") || header.Get("Retry-After") == "") {
-			t.Errorf("%+v", problem)
-		}
-	}
-	if codes[404] < 3 || codes[429] < 3 || codes[404]+codes[429] != 10 {
-		t.Errorf("%v", codes)
-	}
-	if code, _, _, text := p.as("Bearer "+r.of(t, keys.CentralBank), "PUT", "/v1/participants/99999999/acts/x", `{"act": "suspend"}`); code != 404 {
-		t.Errorf("another is slowed down, too: %d %s", code, text)
+	for _, c := range []struct {
+		limit           string
+		env             []string
+		tries, takenMin int
+	}{
+		{"ACT_RATE_MAX", []string{"ACT_RATE_MAX=1", "ACT_BURST_MAX=3"}, 10, 3},
+		{"ACTS_PER_DAY_MAX", []string{"ACT_RATE_MAX=10000", "ACT_BURST_MAX=1000", "ACTS_PER_DAY_MAX=100"}, 110, 100},
+	} {
+		t.Run(c.limit, func(t *testing.T) {
+			t.Parallel()
+			r := makeRing(t)
+			p, _, _ := startForActs(t, append(c.env, "HTTP_KEYS_FILE="+r.digests)...)
+			codes := map[int]int{}
+			for i := range c.tries {
+				code, header, problem, _ := p.as("Bearer "+r.of(t, "10000003"), "PUT", fmt.Sprintf("/v1/accounts/10000003/0001/9/acts/flood-%d", i), `{"act": "block"}`)
+				if codes[code]++; code == 429 && (!strings.Contains(problem.Rule, c.limit) || header.Get("Retry-After") == "") {
+					t.Errorf("%+v", problem)
+				}
+			}
+			if codes[404] < c.takenMin || codes[429] < 3 || codes[404]+codes[429] != c.tries {
+				t.Errorf("%v", codes)
+			}
+			if code, _, _, text := p.as("Bearer "+r.of(t, keys.CentralBank), "PUT", "/v1/participants/99999999/acts/x", `{"act": "suspend"}`); code != 404 {
+				t.Errorf("another is slowed down, too: %d %s", code, text)
+			}
+		})
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 // everybody.
 type Config struct {
 	RateMax     int `env:"ACT_RATE_MAX" envDefault:"50" range:"1 to 10000" help:"acts per second of each participant, and of the central bank; above it the response is 429"`
+	DayMax      int `env:"ACTS_PER_DAY_MAX" envDefault:"250000" range:"100 to 100000000" help:"acts of a participant in a day at one producer, counted from its start: each lasts forever, on the ledger's disk and in the time in which services start; above it the response is 429"`
 	BurstMax    int `env:"ACT_BURST_MAX" envDefault:"100" range:"1 to 10000" help:"acts that a participant may send at once after a silence"`
 	NotOpenMax  int `env:"ACCOUNTS_NOT_OPEN_MAX" envDefault:"1000000" range:"1 to 100000000" help:"accounts of a participant that are blocked or closed: every engine and producer keeps them in memory, about 100 bytes each; above it blocking and closing get 409"`
 	InFlightMax int `env:"ACTS_IN_FLIGHT_MAX" envDefault:"64" range:"1 to 10000" help:"acts that wait for the ledger; above it the response is 429"`
@@ -34,11 +35,14 @@ type Config struct {
 
 // Acts serves the requests that act.
 type Acts struct {
-	config   Config
-	ledger   *query.Ledger
-	permits  *web.Pool // a permit for each request that the ledger has not answered
-	limiters sync.Map  // *rate.Limiter by holder
+	config  Config
+	ledger  *query.Ledger
+	permits *web.Pool // a permit for each request that the ledger has not answered
+	turns   sync.Map  // turns by holder
 }
+
+// turns bound the acts of a holder.
+type turns struct{ second, day *rate.Limiter }
 
 // New does not wait for the ledger.
 func New(config Config, ledger *query.Ledger, pools *web.Pools) *Acts {
@@ -67,17 +71,29 @@ func (a *Acts) receive(r *http.Request, body any) (id string, problem *web.Probl
 }
 
 func (a *Acts) takeTurn(who access.Caller) *web.Problem {
-	limiter, known := a.limiters.Load(who.Holder)
+	of, known := a.turns.Load(who.Holder)
 	if !known {
-		limiter, _ = a.limiters.LoadOrStore(who.Holder, rate.NewLimiter(rate.Limit(a.config.RateMax), a.config.BurstMax))
+		of, _ = a.turns.LoadOrStore(who.Holder, turns{
+			rate.NewLimiter(rate.Limit(a.config.RateMax), a.config.BurstMax),
+			rate.NewLimiter(rate.Limit(float64(a.config.DayMax)/secondsOfDay), a.config.DayMax),
+		})
 	}
-	if limiter.(*rate.Limiter).Allow() {
+	problem := &web.Problem{Type: web.Kind("too-often"), Title: "Too often", Status: http.StatusTooManyRequests,
+		Detail: who.Name() + " acts too often: nothing was done, send it again after a pause"}
+	switch {
+	case !of.(turns).second.Allow():
+		problem.RetryAfter = time.Second
+		problem.Rule = fmt.Sprintf("at most %d acts a second (ACT_RATE_MAX), %d at once (ACT_BURST_MAX)", a.config.RateMax, a.config.BurstMax)
+	case !of.(turns).day.Allow():
+		problem.RetryAfter = time.Minute
+		problem.Rule = fmt.Sprintf("at most %d acts a day (ACTS_PER_DAY_MAX)", a.config.DayMax)
+	default:
 		return nil
 	}
-	return &web.Problem{Type: web.Kind("too-often"), Title: "Too often", Status: http.StatusTooManyRequests, RetryAfter: time.Second,
-		Rule:   fmt.Sprintf("at most %d acts a second (ACT_RATE_MAX), %d at once (ACT_BURST_MAX)", a.config.RateMax, a.config.BurstMax),
-		Detail: who.Name() + " acts too often: nothing was done, send it again after a pause"}
+	return problem
 }
+
+const secondsOfDay = 24 * 60 * 60
 
 // invalid is the response to a wrong value.
 func invalid(name string, value any, rule string) *web.Problem {

@@ -54,10 +54,12 @@ func (h *house) capPayment(ctx context.Context) (string, error) {
 	if _, err := h.onParticipant(ctx, "participant", "cap", joins, "payment", plain(limit)); err != nil {
 		return "", err
 	}
-	last, err := bites(ctx, time.Now(), bitesWithin, h.ending(h.customer(0, 0), limit+1, "", "AM13"))
+	acted := time.Now()
+	last, err := bites(ctx, acted, bitesWithin, h.ending(h.customer(0, 0), limit+1, "", "AM13"))
 	if err != nil {
 		return "", err
 	}
+	pause(ctx, time.Until(acted.Add(bitesWithin))) // the next payment may be the other engine's
 	for _, c := range []struct {
 		to       client.Account
 		centavos int64
@@ -203,10 +205,12 @@ func (h *house) capOutflow(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	last, err := bites(ctx, time.Now(), bitesWithin, h.ending(h.customer(0, 0), real, "", "LQ12"))
+	acted := time.Now()
+	last, err := bites(ctx, acted, bitesWithin, h.ending(h.customer(0, 0), real, "", "LQ12"))
 	if err != nil {
 		return "", err
 	}
+	pause(ctx, time.Until(acted.Add(bitesWithin))) // both engines
 	if err := h.leave(ctx, affordable*real, longWindow); err != nil {
 		return "", err
 	}

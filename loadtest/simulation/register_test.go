@@ -114,6 +114,7 @@ func TestCapsUnderLoad(t *testing.T) {
 		load := s.send("demo", 20, 1600, acts.Reasons...)
 		s.pass(5*time.Second, 10*time.Second)
 		s.play("cap on payments", 10*time.Second)
+		s.payAtCap()
 		s.play("cap on outflow", 20*time.Second)
 		load.wait(0.3)
 		summary := s.verdict()
@@ -126,6 +127,24 @@ func TestCapsUnderLoad(t *testing.T) {
 			s.t.Error("no payment was held with leg 4")
 		}
 	})
+}
+
+// payAtCap sends a payment of just its bank's cap on payments.
+func (s *scenario) payAtCap() {
+	s.t.Helper()
+	payment := mix.NewGenerator(population, s.random).Payment(mix.Accepted, time.Now())
+	act := ledger.Act{Kind: ledger.PaymentCapped, Bank: payment.Payer.ISPB, Centavos: int64(payment.First.AmountCentavos), ByCentralBank: true}
+	for _, centavos := range []int64{act.Centavos, 0} { // 0 lifts it
+		act.Centavos = centavos
+		if err := s.operator(s.random, 0).Do(act); err != nil {
+			s.t.Error(err)
+		}
+		s.pass(3*time.Second, 4*time.Second)
+		if centavos > 0 {
+			s.order(payment.First.Value)
+		}
+		s.pass(3*time.Second, 4*time.Second)
+	}
 }
 
 // A capped bank is suspended, and resumed: its cap stays, and what is refused takes nothing of it.

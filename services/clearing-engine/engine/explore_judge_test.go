@@ -62,6 +62,9 @@ func (s *state) audit() {
 		if found.verdicts > 1 {
 			s.breaks("%s has %d verdicts", m.id, found.verdicts)
 		}
+		if found.reason == pix.ReasonPayeeMissing && !s.noPayee || found.reason == pix.ReasonUnknownPayeePSP && !s.noPayeePSP || found.reason == pix.ReasonOutflowCapped && s.outflowCap == 0 {
+			s.breaks("%s is refused with %s for nothing", m.id, found.reason)
+		}
 		if found.settled {
 			sent := s.sent(m.id, found.content)
 			if sent == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -289,12 +290,22 @@ func (a *Auditor) takeOpening(t tb.Transfer, books accountID, amount uint64) {
 	}
 }
 
-// judgeActs finds what is missing from the acts.
-func (a *Auditor) judgeActs() {
+// judgeMoneyWithoutAct finds money of acts whose record did not come right behind it. The ledger was read
+// to a time.
+func (a *Auditor) judgeMoneyWithoutAct(readTo uint64) {
 	for _, key := range slices.SortedFunc(maps.Keys(a.acts.moved), func(x, y number128) int { return cmp.Compare(x.low, y.low) }) {
 		t := a.acts.moved[key]
+		if t.Timestamp >= readTo {
+			continue
+		}
+		delete(a.acts.moved, key)
 		a.add(MoneyWithoutAct, transferName(t), "%s of %s centavos from %s to %s has no record", actName(t.Code), decimal(t.Amount), nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)))
 	}
+}
+
+// judgeActs finds what is missing from the acts.
+func (a *Auditor) judgeActs() {
+	a.judgeMoneyWithoutAct(math.MaxUint64)
 	if _, has := a.accounts[register]; !has {
 		return // a ledger from before the register
 	}

@@ -67,7 +67,8 @@ const (
 
 // findings collects findings.
 type findings struct {
-	kinds  []string // in the order of their first finding
+	told   func(Finding) // nil, or called with each as it comes
+	kinds  []string      // in the order of their first finding
 	byKind map[string]*kindFindings
 }
 
@@ -90,6 +91,9 @@ func (f *findings) add(kind, subject, format string, arguments ...any) *Finding 
 	}
 	of.count++
 	detail := fmt.Sprintf(format, arguments...)
+	if f.told != nil {
+		f.told(Finding{Kind: kind, Subject: subject, Detail: detail, Count: 1})
+	}
 	alike := form.Of(detail)
 	found := of.byForm[alike]
 	switch {

@@ -22,6 +22,13 @@ func fromTigerBeetle(v tb.Uint128) number128 {
 	return number128{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[:8])}
 }
 
+func (n number128) toTigerBeetle() tb.Uint128 {
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:8], n.low)
+	binary.LittleEndian.PutUint64(b[8:], n.high)
+	return tb.BytesToUint128(b)
+}
+
 // endToEndID is "E", ISPB (8), yyyyMMddHHmm (12) and 11 characters.
 type endToEndID [32]byte
 

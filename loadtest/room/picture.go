@@ -2,24 +2,28 @@
 // it on request, and shows how it heals.
 package room
 
-import "time"
+import (
+	"time"
+
+	"github.com/liquida/liquida/loadtest/live"
+)
 
 // Picture is what the page draws. The page asks for one each second; a report holds the last one.
 // Times are UTC. A figure that is not known is null.
 type Picture struct {
-	At       time.Time `json:"at"`
-	Since    time.Time `json:"since"`    // the room's start
-	Headline string    `json:"headline"` // the sentence on top
-	ReadOnly string    `json:"readOnly"` // why there are no buttons; empty: there are
-	Banks    []Bank    `json:"banks"`
-	Flows    []Flow    `json:"flows"` // pairs with payments in the last second
-	Figures  Figures   `json:"figures"`
-	History  []Sample  `json:"history,omitempty"` // oldest first, one a second, at most 600
-	Marks    []Mark    `json:"marks,omitempty"`   // of the time of History
-	Light    Light     `json:"light"`
-	Machine  Machine   `json:"machine"`
-	Load     Load      `json:"load"`
-	Story    []Line    `json:"story"` // oldest first, at most 200
+	At       time.Time  `json:"at"`
+	Since    time.Time  `json:"since"`    // the room's start
+	Headline string     `json:"headline"` // the sentence on top
+	ReadOnly string     `json:"readOnly"` // why there are no buttons; empty: there are
+	Banks    []Bank     `json:"banks"`
+	Flows    []Flow     `json:"flows"` // pairs with payments in the last second
+	Figures  Figures    `json:"figures"`
+	History  []Sample   `json:"history,omitempty"` // oldest first, one a second, at most 600
+	Marks    []Mark     `json:"marks,omitempty"`   // of the time of History
+	Light    live.Light `json:"light"`
+	Machine  Machine    `json:"machine"`
+	Load     Load       `json:"load"`
+	Story    []Line     `json:"story"` // oldest first, at most 200
 }
 
 // Bank is a participant.
@@ -59,24 +63,6 @@ type Mark struct {
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"` // broken, mended
 	Text string    `json:"text"` // like "engine-1 killed"
-}
-
-// Light says whether the money is right.
-type Light struct {
-	Colour        string    `json:"colour"`  // green, amber, red
-	Text          string    `json:"text"`    // one sentence
-	Since         time.Time `json:"since"`   // what was before is not checked
-	Checked       int64     `json:"checked"` // payments with one outcome that agrees with the ledger
-	CheckedTo     time.Time `json:"checkedTo"`
-	BehindSeconds float64   `json:"behindSeconds"`
-	Findings      []Finding `json:"findings"` // what made it red, oldest first, at most 100
-}
-
-// Finding is one thing that is wrong.
-type Finding struct {
-	At      time.Time `json:"at"`
-	Payment string    `json:"payment"` // EndToEndId or RtrId; empty if it is not about one
-	Text    string    `json:"text"`
 }
 
 // Machine is the processes and what they do.

@@ -1,0 +1,240 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/loadtest/audit"
+)
+
+const (
+	// pageEvery is how often the ledger is asked for more after it has said that this is all.
+	pageEvery = 150 * time.Millisecond
+	// markEvery is how often the ends of the topics are asked for: doubts are judged when all is read to them.
+	markEvery = 300 * time.Millisecond
+)
+
+// beginning is where to begin.
+type beginning struct {
+	since     uint64 // the ledger's time
+	from      map[string]map[int32]int64
+	mayBefore map[int32]int64 // orders below may have ended before
+}
+
+// begin finds out where to begin, so that it sees the order of all that the ledger does from then on: an order
+// that is held later is not finished, so the engines have not committed it.
+func (a *Audit) begin(ctx context.Context, from time.Time) (b beginning, err error) {
+	client, err := kgo.NewClient(append(append([]kgo.Opt{}, a.config.Kafka...), kgo.ClientID("live-audit"))...)
+	if err != nil {
+		return b, fmt.Errorf("cannot create the Kafka client: %w", err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	committed, err := a.committed(ctx, admin)
+	if err != nil {
+		return b, err
+	}
+	starts, err := a.offsets(ctx, admin.ListStartOffsets, allTopics...)
+	if err != nil {
+		return b, err
+	}
+	ends := admin.ListCommittedOffsets
+	if !from.IsZero() { // records of before: a report comes after its verdict, clocks differ by seconds
+		ends = func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+			return admin.ListOffsetsAfterMilli(ctx, from.Add(-10*time.Second).UnixMilli(), topics...)
+		}
+	}
+	if b.from, err = a.offsets(ctx, ends, settlementsTopic, deadLettersTopic); err != nil {
+		return b, err
+	}
+	orders, err := a.offsets(ctx, ends, paymentsTopic)
+	if err != nil {
+		return b, err
+	}
+	b.mayBefore, b.from[paymentsTopic] = orders[paymentsTopic], starts[paymentsTopic]
+	if from.IsZero() {
+		for partition, offset := range committed {
+			b.from[paymentsTopic][partition] = max(offset, starts[paymentsTopic][partition])
+		}
+		b.since, err = a.now(ctx)
+		return b, err
+	}
+	b.since = uint64(max(0, from.UnixNano()))
+	return b, nil
+}
+
+// follow watches from a time of the ledger, or from now, until something fails.
+func (a *Audit) follow(ctx context.Context, from time.Time) error {
+	b, err := a.begin(ctx, from)
+	if err != nil {
+		return err
+	}
+	issuance, _, err := ask(ctx, a, func() ([]tb.Account, error) {
+		return a.config.Ledger.LookupAccounts([]tb.Uint128{audit.IssuanceID()})
+	})
+	if err != nil {
+		return err
+	}
+	if len(issuance) == 0 {
+		return fmt.Errorf("the ledger has no accounts yet")
+	}
+	follower := audit.NewFollower(&issuance[0], b.since, a.found)
+	for partition, offset := range b.mayBefore {
+		follower.From(partition, offset)
+	}
+	if err := a.history(ctx, follower, b.since); err != nil {
+		return err
+	}
+	follower.Begin()
+	topics, err := a.openTopics(b.from)
+	if err != nil {
+		return err
+	}
+	defer topics.close()
+	since := time.Now()
+	if !from.IsZero() {
+		since = from
+	}
+	a.mu.Lock()
+	a.since, a.checkedTo = since, since
+	a.before += a.checked
+	a.checked = 0
+	a.mu.Unlock()
+	f := following{audit: a, follower: follower, topics: topics, next: b.since + 1, repeated: a.Figures().Repeated}
+	for {
+		if err := f.turn(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// following is what follow knows.
+type following struct {
+	audit    *Audit
+	follower *audit.Follower
+	topics   *topics
+	next     uint64    // the ledger's time from which on to read
+	askedAt  time.Time // when the ledger was asked for what it had nothing more behind
+	repeated int64     // of beginnings before
+	marked   mark
+	markedAt time.Time
+}
+
+// mark is how far all must be read until doubts are judged.
+type mark struct {
+	set       bool
+	number    int
+	at        time.Time
+	committed map[int32]int64
+	ends      map[string]map[int32]int64
+}
+
+// turn reads some of everything.
+func (f *following) turn(ctx context.Context) error {
+	a := f.audit
+	kept, behindLedger := f.follower.Kept(), time.Since(f.askedAt) > behindMax
+	switch {
+	case kept > a.config.KeptMax:
+		return fmt.Errorf("%d payments and records wait, more than it keeps: %w", kept, errLost)
+	case kept > a.config.KeptMax/2 && behindLedger: // the ledger's side comes first
+		if err := a.pace.await(ctx); err != nil {
+			return err
+		}
+	default:
+		if err := f.topics.read(ctx, f.follower); err != nil {
+			return err
+		}
+	}
+	if err := f.readLedger(ctx); err != nil {
+		return err
+	}
+	if err := f.lookUp(ctx); err != nil {
+		return err
+	}
+	if err := f.setMark(ctx); err != nil {
+		return err
+	}
+	passed := f.marked.set && f.askedAt.After(f.marked.at) && f.topics.readTo(f.marked.ends)
+	if passed {
+		f.follower.Passed(f.marked.number, f.marked.committed)
+	}
+	a.mu.Lock()
+	if passed {
+		a.checkedTo, a.waiting, f.marked.set = f.marked.at, "", false
+	}
+	if at := time.Unix(0, int64(f.next)); time.Since(f.askedAt) > behindMax && at.After(a.checkedTo) {
+		a.waiting = ""
+		a.checkedTo = at // it lags: what the ledger did until then is judged, but for doubts
+	}
+	a.checked, a.repeated = f.follower.Checked(), f.repeated+f.follower.Repeated()
+	a.mu.Unlock()
+	return nil
+}
+
+// readLedger reads one page, if it is time.
+func (f *following) readLedger(ctx context.Context) error {
+	a := f.audit
+	if !a.pace.ready() || time.Since(f.askedAt) < pageEvery {
+		return nil
+	}
+	asked := time.Now()
+	transfers, all, err := a.page(ctx, f.next)
+	if err != nil {
+		return err
+	}
+	for _, t := range transfers {
+		f.next = t.Timestamp + 1
+		if t.Code != 0 { // an expired hold is no transfer
+			f.follower.Transfer(t)
+		}
+	}
+	if all {
+		f.askedAt = asked
+		f.follower.ReadTo(f.next)
+	}
+	return nil
+}
+
+// lookUp asks the ledger for what the follower has forgotten.
+func (f *following) lookUp(ctx context.Context) error {
+	a := f.audit
+	if !a.pace.ready() {
+		return nil
+	}
+	ids, answer := f.follower.Questions(lookupsMax)
+	if len(ids) == 0 {
+		answer(nil)
+		return nil
+	}
+	transfers, took, err := ask(ctx, a, func() ([]tb.Transfer, error) { return a.config.Ledger.LookupTransfers(ids) })
+	if err != nil {
+		return err
+	}
+	a.pace.took(took, len(ids), transferCost)
+	answer(transfers)
+	return nil
+}
+
+// setMark asks for the ends of the topics, if it is time.
+func (f *following) setMark(ctx context.Context) error {
+	a := f.audit
+	if f.marked.set || time.Since(f.markedAt) < markEvery {
+		return nil
+	}
+	f.markedAt = time.Now()
+	m := mark{set: true, number: f.follower.Mark(), at: f.markedAt}
+	var err error
+	if m.committed, err = a.committed(ctx, f.topics.admin); err == nil {
+		m.ends, err = a.offsets(ctx, f.topics.admin.ListCommittedOffsets, allTopics...)
+	}
+	if err == nil {
+		f.marked = m
+	} // else the broker is away: the light is amber, and this is tried again
+	return ctx.Err()
+}

@@ -1,0 +1,237 @@
+// Package live watches the money while the clearing house works. It judges each payment as it ends, from
+// the topics and the ledger, and reads the laws of balances every second. It says so by a light: green, amber
+// while it cannot say, red once something was wrong.
+//
+// What it judges and by which ids and laws is in package audit. This package reads, and keeps to its share
+// of the ledger's time.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/loadtest/audit"
+)
+
+// Config says what to watch.
+type Config struct {
+	// Kafka says how to connect. The caller gives it, because the audit shares no code.
+	Kafka []kgo.Opt
+	// Ledger is a client that nobody closes while Run runs.
+	Ledger tigerbeetle.Client
+	// From is the ledger's time from which on all is judged; zero: from now.
+	From time.Time
+	// ChangeEvents makes it follow the ledger's change events, which are experimental and cost the ledger
+	// four times as much as transfers in the order of their timestamps.
+	ChangeEvents bool
+	// Share is the most of the ledger's time that it takes; 0: 0.05.
+	Share float64
+	// KeptMax is how many payments and records it keeps, about 400 bytes each; 0: 300,000.
+	KeptMax int
+	// Behind returns where to go on in a partition of which nothing can be read at an offset, or 0 if it
+	// can be read. Without it, one such batch leaves the partition unread, and the light amber.
+	Behind func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, err error)
+	// Log is called with what it does, seldom; nil: it is not said.
+	Log func(format string, arguments ...any)
+}
+
+// Light says whether the money is right.
+type Light struct {
+	Colour        string    `json:"colour"`  // green, amber, red
+	Text          string    `json:"text"`    // one sentence
+	Since         time.Time `json:"since"`   // what was before is not checked
+	Checked       int64     `json:"checked"` // payments with one outcome that agrees with the ledger
+	CheckedTo     time.Time `json:"checkedTo"`
+	BehindSeconds float64   `json:"behindSeconds"`
+	Findings      []Finding `json:"findings"` // what made it red, oldest first, at most 100
+}
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	At      time.Time `json:"at"`
+	Payment string    `json:"payment"` // EndToEndId or RtrId; empty if it is not about one
+	Text    string    `json:"text"`
+}
+
+// Figures are what it has seen beside what is wrong.
+type Figures struct {
+	// Repeated is how many reports came again, equal to the first: after a redelivery.
+	Repeated int64
+	// HeldCentavos is what was held at the last look at the balances.
+	HeldCentavos uint64
+	// LedgerShare is the part of the ledger's time that it took since the start, as well as it can be
+	// measured from here.
+	LedgerShare float64
+}
+
+// The colours of the light.
+const (
+	Green = "green"
+	Amber = "amber"
+	Red   = "red"
+)
+
+const (
+	findingsMax = 100
+	// behindMax is how far the light may be behind and green.
+	behindMax = 2 * time.Second
+	// silentMax is how long ledger and broker may say nothing while the light is green.
+	silentMax = 3 * time.Second
+)
+
+// Audit watches. Its methods may be called at any time from any goroutine.
+type Audit struct {
+	config Config
+	pace   *pace
+
+	mu           sync.Mutex
+	ledgerClock  string // why it has not begun; empty: it has
+	waiting      string
+	since        time.Time
+	checkedTo    time.Time
+	checked      int64 // of this beginning
+	before       int64 // of the beginnings before
+	repeated     int64
+	held         uint64
+	brokerAt     time.Time // when it last answered
+	ledgerAt     time.Time
+	balancesAt   time.Time
+	findings     []Finding
+	findingCount int
+	broken       map[string]bool // laws that are in findings
+}
+
+// Open checks the configuration.
+func Open(config Config) (*Audit, error) {
+	if config.Share == 0 {
+		config.Share = 0.05
+	}
+	if config.KeptMax == 0 {
+		config.KeptMax = 300_000
+	}
+	if config.Log == nil {
+		config.Log = func(string, ...any) {}
+	}
+	switch {
+	case config.Ledger == nil:
+		return nil, errors.New("live: Ledger is nil: it needs a client")
+	case config.Share < 0.001 || config.Share > 1:
+		return nil, fmt.Errorf("live: Share is %v: it must be 0.001 to 1", config.Share)
+	case config.KeptMax < 1000:
+		return nil, fmt.Errorf("live: KeptMax is %d: it must be 1000 or more", config.KeptMax)
+	}
+	now := time.Now()
+	return &Audit{
+		config: config, pace: &pace{share: config.Share, began: now}, waiting: "it begins", broken: map[string]bool{},
+		since: now, checkedTo: now, brokerAt: now, ledgerAt: now, balancesAt: now,
+	}, nil
+}
+
+// Run watches until ctx ends, and returns its cause. While ledger or broker are away it waits for them.
+func (a *Audit) Run(ctx context.Context) error {
+	var both sync.WaitGroup
+	both.Go(func() { a.watchBalances(ctx) })
+	from := a.config.From
+	for ctx.Err() == nil {
+		err := a.follow(ctx, from)
+		if ctx.Err() != nil {
+			break
+		}
+		a.config.Log("the live audit begins again: %v", err)
+		a.mu.Lock()
+		a.waiting = err.Error()
+		a.mu.Unlock()
+		if errors.Is(err, errLost) {
+			from = time.Time{} // from now: what it lost it cannot judge
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	both.Wait()
+	return context.Cause(ctx)
+}
+
+// Light returns what it says now.
+func (a *Audit) Light() Light {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	behind := max(0, now.Sub(a.checkedTo))
+	l := Light{
+		Since: a.since.UTC(), Checked: a.before + a.checked, CheckedTo: a.checkedTo.UTC(), BehindSeconds: behind.Seconds(),
+		Findings: append([]Finding{}, a.findings...),
+	}
+	silent := func(at time.Time) time.Duration { return now.Sub(at) }
+	checkedTo := fmt.Sprintf("checked to %s, %.0f s behind", l.CheckedTo.Format("15:04:05"), behind.Seconds())
+	switch {
+	case a.findingCount > 0:
+		first := a.findings[0]
+		l.Colour, l.Text = Red, first.Text
+		if first.Payment != "" {
+			l.Text = first.Payment + ": " + first.Text
+		}
+		if a.findingCount > 1 {
+			l.Text += fmt.Sprintf(" (and %d more)", a.findingCount-1)
+		}
+	case silent(a.ledgerAt) > silentMax:
+		l.Colour, l.Text = Amber, fmt.Sprintf("blind: the ledger has said nothing for %.0f s; %s", silent(a.ledgerAt).Seconds(), checkedTo)
+	case silent(a.brokerAt) > silentMax:
+		l.Colour, l.Text = Amber, fmt.Sprintf("blind: the broker has said nothing for %.0f s; %s", silent(a.brokerAt).Seconds(), checkedTo)
+	case silent(a.balancesAt) > silentMax:
+		l.Colour, l.Text = Amber, fmt.Sprintf("the balances were not read for %.0f s; %s", silent(a.balancesAt).Seconds(), checkedTo)
+	case a.waiting != "":
+		l.Colour, l.Text = Amber, "nothing is checked: "+a.waiting
+	case behind > behindMax:
+		l.Colour, l.Text = Amber, checkedTo
+	default:
+		l.Colour, l.Text = Green, fmt.Sprintf("%s checked since %s UTC, none lost, none twice", thousands(l.Checked), l.Since.Format("15:04:05"))
+	}
+	return l
+}
+
+// Figures returns what it has seen beside what is wrong.
+func (a *Audit) Figures() Figures {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Figures{Repeated: a.repeated, HeldCentavos: a.held, LedgerShare: a.pace.taken()}
+}
+
+// found takes a finding. The light is red from now on.
+func (a *Audit) found(f audit.Finding) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.findingCount++; len(a.findings) == findingsMax {
+		return
+	}
+	finding := Finding{At: time.Now().UTC(), Text: f.Kind + ": " + f.Detail}
+	if isPayment(f.Subject) {
+		finding.Payment = f.Subject
+	} else {
+		finding.Text = f.Kind + ": " + f.Subject + ": " + f.Detail
+	}
+	a.findings = append(a.findings, finding)
+	a.config.Log("RED: %s %s", finding.Payment, finding.Text)
+}
+
+// isPayment reports whether the subject of a finding is an EndToEndId or an RtrId.
+func isPayment(subject string) bool {
+	return len(subject) == 32 && (subject[0] == 'E' || subject[0] == 'D') && !strings.Contains(subject, " ")
+}
+
+// thousands writes a number with separators.
+func thousands(n int64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

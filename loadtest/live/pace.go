@@ -1,0 +1,82 @@
+package live
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// pace keeps the audit to its share of the ledger's time. What a request takes of it is how long it is on
+// its way, less how long the last small one was: that one did nothing but wait behind others.
+type pace struct {
+	share float64
+	began time.Time
+
+	mu    sync.Mutex
+	free  time.Time // from then on the next request may be sent
+	spent time.Duration
+	small time.Duration // how long the last small request was on its way
+}
+
+// The least that a request takes of the ledger's time. On two cores an empty query takes it 0.25 ms, and a
+// page of transfers 0.5 µs for each, of change events 2 µs.
+const (
+	requestCost  = 500 * time.Microsecond
+	transferCost = time.Microsecond
+	eventCost    = 2 * time.Microsecond
+)
+
+// await returns when the next request may be sent.
+func (p *pace) await(ctx context.Context) error {
+	p.mu.Lock()
+	wait := time.Until(p.free)
+	p.mu.Unlock()
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(wait):
+		return nil
+	}
+}
+
+func (p *pace) ready() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !time.Now().Before(p.free)
+}
+
+// took takes note of a request that was this long on its way, with so many objects at a cost each.
+func (p *pace) took(onItsWay time.Duration, objects int, each time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	least := requestCost + time.Duration(objects)*each
+	cost := max(least, onItsWay-p.small)
+	p.spend(cost)
+}
+
+// tookSmall takes note of a request of few objects.
+func (p *pace) tookSmall(onItsWay time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.small = onItsWay
+	p.spend(requestCost)
+}
+
+func (p *pace) spend(cost time.Duration) {
+	p.spent += cost
+	now := time.Now()
+	if p.free.Before(now) {
+		p.free = now
+	}
+	p.free = p.free.Add(time.Duration(float64(cost) * (1/p.share - 1)))
+}
+
+// taken returns the share of the ledger's time until now.
+func (p *pace) taken() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.spent.Seconds() / max(1, time.Since(p.began).Seconds())
+}

@@ -72,9 +72,8 @@ func rights(access stream.Access) map[right]bool {
 	}{
 		{kmsg.ACLResourceTypeTopic, access.Reads, kmsg.ACLOperationRead},
 		{kmsg.ACLResourceTypeTopic, access.Writes, kmsg.ACLOperationWrite},
-		{kmsg.ACLResourceTypeTopic, access.Sees.Topics, kmsg.ACLOperationDescribe},
 		{kmsg.ACLResourceTypeGroup, access.Joins, kmsg.ACLOperationRead},
-		{kmsg.ACLResourceTypeGroup, access.Sees.Groups, kmsg.ACLOperationDescribe},
+		{kmsg.ACLResourceTypeGroup, access.Sees, kmsg.ACLOperationDescribe},
 	} {
 		for _, name := range some.names {
 			all[right{some.resource, name, some.operation}] = true

@@ -122,7 +122,7 @@ func everyUserMayDoWhatTheTableSays(t *testing.T, start func(*testing.T, ...kfak
 		}
 		for _, group := range []string{stream.EngineGroup, stream.BankGroup} {
 			_, err := kadm.NewClient(client).FetchOffsets(t.Context(), group)
-			want := slices.Contains(access.Joins, group) || slices.Contains(access.Sees.Groups, group)
+			want := slices.Contains(access.Joins, group) || slices.Contains(access.Sees, group)
 			if got := !errors.Is(err, kerr.GroupAuthorizationFailed); got != want {
 				t.Errorf("%s may see the offsets of %s: %v, want %v", access.User, group, err, want)
 			}

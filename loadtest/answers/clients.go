@@ -119,7 +119,7 @@ func (c *Clients) PayInCalm(ctx context.Context, sendFor time.Duration, rate flo
 	payments := c.send(sending, ctx, rate)
 	c.Wait()
 	for _, s := range payments {
-		if !s.accepted {
+		if !s.accepted && !s.denied {
 			c.refuseInCalm("%s: it was not accepted", s.id)
 			continue
 		}

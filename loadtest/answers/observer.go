@@ -105,7 +105,7 @@ func (o *Observer) report(r *kgo.Record) {
 	outcome := history.Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}
 	told := history.Report{At: r.Timestamp, Outcome: outcome, AmountCentavos: report.AmountCentavos}
 	o.judge.reportedTo(r, &report)
-	o.judge.ended(order{id, report.AmountCentavos})
+	o.judge.ended(order{id, report.AmountCentavos}, outcome.Settled)
 	if back, err := pix.ParseReturnID(report.EndToEndId); err == nil {
 		original, _ := pix.ParseEndToEndID(report.OriginalEndToEndId) // zero if it is malformed: no payment has that id
 		o.recorder.ReturnReported(back, original, told)

@@ -2,6 +2,7 @@ package answers
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/liquida/liquida/platform/pix"
@@ -16,7 +17,10 @@ type order struct {
 }
 
 // fate is what became of an order.
-type fate struct{ accepted, ended bool }
+type fate struct {
+	accepted, ended bool
+	denied, settled bool // the ledger knows the id with other content, it was told; it settled
+}
 
 // sending announces an order, before it is sent.
 func (j *Judge) sending(o order) {
@@ -37,12 +41,21 @@ func (j *Judge) accept(o order) {
 	}
 }
 
-// ended takes the outcome of an order: a report, or a dead letter.
-func (j *Judge) ended(o order) {
+// deny takes the answer that the ledger knows the id of an order with other content.
+func (j *Judge) deny(o order) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if f := j.orders[o]; f != nil {
-		f.ended = true
+		f.denied = true
+	}
+}
+
+// ended takes the outcome of an order: a report, or a dead letter.
+func (j *Judge) ended(o order, settled bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if f := j.orders[o]; f != nil {
+		f.ended, f.settled = true, f.settled || settled
 	}
 }
 
@@ -59,20 +72,23 @@ func (j *Judge) deadLetter(letter *pixv1.DeadLetter) {
 	}
 	if id, err := pix.ParsePaymentOrReturnID(text); err == nil {
 		o.id = id
-		j.ended(o)
+		j.ended(o, false)
 	}
 }
 
-// concludeOrders requires an outcome for each order that was accepted.
+// concludeOrders requires an outcome for each order that was accepted. One whose id belongs to other content
+// must not settle.
 func (j *Judge) concludeOrders() {
-	var lost []order
+	wrong := map[order]string{}
 	for o, f := range j.orders {
-		if f.accepted && !f.ended {
-			lost = append(lost, o)
+		switch {
+		case f.accepted && !f.ended:
+			wrong[o] = "it was accepted, and has neither a settlement report nor a dead letter"
+		case f.denied && f.settled:
+			wrong[o] = "it settled, and was told that its id belongs to other content"
 		}
 	}
-	slices.SortFunc(lost, func(x, y order) int { return cmp.Compare(x.id.String(), y.id.String()) })
-	for _, o := range lost {
-		j.contradict(o.id.String(), "it was accepted, and has neither a settlement report nor a dead letter", "", "")
+	for _, o := range slices.SortedFunc(maps.Keys(wrong), func(x, y order) int { return cmp.Compare(x.id.String(), y.id.String()) }) {
+		j.contradict(o.id.String(), wrong[o], "", "")
 	}
 }

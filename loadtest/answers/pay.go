@@ -41,6 +41,8 @@ type sample struct {
 	reported <-chan struct{}
 	chosen   bool // it is asked about
 	accepted bool
+	contested,
+	denied bool // another amount is sent under its id; the answer was that the id belongs to that one
 }
 
 // payment returns a payment of a customer of a bank.
@@ -123,15 +125,16 @@ func (c *Clients) pay(ctx context.Context, s *sample, accepted bool, random *ran
 	var others sync.WaitGroup
 	defer others.Wait()
 	if s.payee != "" && random.IntN(conflictingShare) == 0 {
+		s.contested = true
 		other, own := s.conflicting(), rand.New(rand.NewPCG(random.Uint64(), 0))
 		c.Judge.sending(other.order)
 		others.Go(func() { c.submit(ctx, other, own) })
 	}
-	if !accepted && !c.submit(ctx, s, random) {
+	if accepted = accepted || c.submit(ctx, s, random); !accepted && !s.denied {
 		return // its fate is open; the history knows that
 	}
-	s.accepted = true
-	if s.payee != "" {
+	s.accepted = accepted
+	if s.payee != "" && accepted {
 		c.submitted.Add(1)
 	}
 	if random.IntN(repeatingShare) == 0 {
@@ -222,6 +225,12 @@ func (c *Clients) submit(ctx context.Context, s *sample, random *rand.Rand) bool
 				c.see(s.id, status, text, span)
 			}
 			return true
+		}
+		if s.contested && status == http.StatusConflict && bytes.Contains(text, []byte(`"DUPL"`)) {
+			if s.denied = true; bytes.Contains(text, []byte(`:other-content"`)) { // not only sent: the ledger has it
+				c.Judge.deny(s.order)
+			}
+			return false
 		}
 		if clockBehind(status, text) {
 			c.refuseInCalm("%s: POST: %d: %s", s.id, status, text)

@@ -14,17 +14,14 @@ type Access struct {
 	Joins  []string // consumer groups
 	// Foreign says that programs of others are this user: what it writes has a quota.
 	Foreign bool
-	// Sees are more topics whose ends, and groups whose offsets, it may read.
-	Sees struct{ Topics, Groups []string }
+	Sees    []string // groups whose offsets it may read
 }
 
 // Accesses lists all users but Admin. Bootstrap creates them and grants what is listed.
 var Accesses = []Access{
-	// It publishes payments and shows how they end. Of the payments it reads the first batch of
+	// It publishes payments and shows how they end, dead letters too. Of the payments it reads the first batch of
 	// each partition: the log must be the ledger's.
-	{User: "producer", Writes: []string{Payments}, Reads: []string{Payments, Settlements}, Sees: sees{
-		[]string{DeadLetters}, []string{EngineGroup}, // for the backlog
-	}},
+	{User: "producer", Writes: []string{Payments}, Reads: []string{Payments, Settlements, DeadLetters}, Sees: []string{EngineGroup}}, // for the backlog
 	// It alone writes how payments end.
 	{User: "clearing-engine", Joins: []string{EngineGroup},
 		Reads:  []string{Payments, AuthorizationResponses},
@@ -37,9 +34,7 @@ var Accesses = []Access{
 	},
 	// Load and audit: it pays like a bank and reads what the audit needs. The chaos test, which
 	// also forges responses, is Admin.
-	{User: "loadtest", Foreign: true, Writes: []string{Payments}, Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters}, Sees: sees{
-		Groups: []string{EngineGroup},
-	}},
+	{User: "loadtest", Foreign: true, Writes: []string{Payments}, Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters}, Sees: []string{EngineGroup}},
 }
 
 // ParticipantAccess is the access of a bank's own program: it answers for the bank, whose seal decides
@@ -49,5 +44,3 @@ func ParticipantAccess(psp pix.ISPB) Access {
 	name := "participant-" + string(psp)
 	return Access{User: name, Foreign: true, Joins: []string{name}, Reads: []string{AuthorizationRequests}, Writes: []string{AuthorizationResponses}}
 }
-
-type sees = struct{ Topics, Groups []string }

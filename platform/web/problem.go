@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -68,20 +68,28 @@ func ReadJSON(body io.Reader, target any) *Problem {
 			Detail: fmt.Sprintf("the body has more than %d bytes: send at most that", tooLarge.Limit)}
 	}
 	problem := &Problem{Type: Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest, Detail: err.Error()}
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) {
-		problem.Field, problem.Value, problem.Rule = wrongType.Field, wrongType.Value, described(wrongType.Type)
-		problem.Detail = fmt.Sprintf("%s is %s: it must be %s", nameOf(wrongType.Field), wrongType.Value, described(wrongType.Type))
-	} else if twice := new(TwiceError); errors.As(err, &twice) {
-		problem.Field, problem.Rule = twice.Field, "a field that stands once"
-	} else if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-		problem.Field, _ = strconv.Unquote(name)
-		problem.Rule = "a field that the API's description names"
-		problem.Detail = fmt.Sprintf("field %s is not known: remove it or correct its name", name)
-	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		problem.Detail = "the JSON object ends too early, or the body is empty: send one whole object"
+	switch wrong := err.(type) { //nolint:errorlint // encoding/json wraps none of them
+	case *FieldError:
+		problem.Field, problem.Rule = wrong.Field, wrong.Rule
+		problem.Detail += placeIn(text, wrong.Offset)
+	case *json.UnmarshalTypeError:
+		problem.Field, problem.Value, problem.Rule = wrong.Field, wrong.Value, described(wrong.Type)
+		problem.Detail = fmt.Sprintf("%s is %s: it must be %s", nameOf(wrong.Field), wrong.Value, described(wrong.Type)) + placeIn(text, int(wrong.Offset)-1)
+	case *json.SyntaxError:
+		problem.Detail += ": send one JSON object" + placeIn(text, int(wrong.Offset)-1)
+	default:
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			problem.Detail = "the JSON object ends too early, or the body is empty: send one whole object" + placeIn(text, len(text))
+		}
 	}
 	return problem
+}
+
+// placeIn says where in a text something is, for people: the offset is in bytes, from 0, and so
+// are columns, from 1.
+func placeIn(text []byte, offset int) string {
+	before := text[:max(0, min(offset, len(text)))]
+	return fmt.Sprintf(" (line %d, column %d)", 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n'))
 }
 
 func nameOf(field string) string {

@@ -3,9 +3,7 @@ package web
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,26 +13,32 @@ import (
 
 // DecodeJSON decodes one JSON object into target. It rejects what programs read in more than
 // one way, because a request must mean the same to whoever reads it: fields that are unknown,
-// that differ in case, or that stand twice, and anything after the object.
+// that differ in case, or that stand twice, and anything after the object. It rejects an object
+// without a field whose tag says required:"true": a zero would look as if the sender meant it.
 func DecodeJSON(text []byte, target any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(target); err != nil {
 		return err
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON object: send one object and nothing else")
+	if rest := bytes.TrimLeft(text[decoder.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return &FieldError{Offset: len(text) - len(rest), Detail: "something follows the JSON object: send one object and nothing else"}
+	}
+	if string(bytes.TrimSpace(text)) == "null" { // encoding/json makes nothing of it
+		return &FieldError{Detail: "the body is null: send one JSON object"}
 	}
 	// encoding/json takes a name in any case, and of two equal names the last.
-	return (&names{text: text}).value(reflect.TypeOf(target))
+	return (&names{text: text}).value(reflect.TypeOf(target), "")
 }
 
-// TwiceError means that a field stands twice in one object.
-type TwiceError struct{ Field string }
-
-func (e *TwiceError) Error() string {
-	return fmt.Sprintf("field %q stands twice: send it once", e.Field)
+// FieldError is what is wrong with a text that is valid JSON.
+type FieldError struct {
+	Field  string // its path, like payer.ispb; empty: the whole text
+	Offset int    // in bytes, where the field or its object begins
+	Detail string
+	Rule   string // what the field must be
 }
+
+func (e *FieldError) Error() string { return e.Detail }
 
 // names checks the names in the objects of a text that is valid JSON. It reads bytes, not
 // tokens: those of encoding/json cost four times as much as decoding.
@@ -43,11 +47,11 @@ type names struct {
 	at   int
 }
 
-// value reads one value, which fits t.
-func (n *names) value(t reflect.Type) error {
+// value reads one value, which fits t. path is where it stands.
+func (n *names) value(t reflect.Type, path string) error {
 	switch n.space(); n.text[n.at] {
 	case '{', '[':
-		return n.elements(t)
+		return n.elements(t, path)
 	case '"':
 		n.quoted()
 	default: // a number, true, false or null
@@ -59,12 +63,12 @@ func (n *names) value(t reflect.Type) error {
 }
 
 // elements reads an object or a list.
-func (n *names) elements(t reflect.Type) error {
+func (n *names) elements(t reflect.Type, path string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	isObject := n.text[n.at] == '{'
-	element, fields := t, map[string]reflect.Type(nil)
+	from, isObject := n.at, n.text[n.at] == '{'
+	element, fields := t, structFields{}
 	switch t.Kind() {
 	case reflect.Map, reflect.Slice, reflect.Array:
 		element = t.Elem()
@@ -76,33 +80,50 @@ func (n *names) elements(t reflect.Type) error {
 		switch n.space(); n.text[n.at] {
 		case '}', ']':
 			n.at++
-			return nil
+			return fields.missing(seen, path, from)
 		case ',':
 			n.at++
 			continue
 		}
+		inside := path
 		if isObject {
+			begins := n.at
 			name, err := unquoted(n.quoted())
 			if err != nil {
 				return err
 			}
+			inside = join(path, name)
 			if slices.Contains(seen, name) {
-				return &TwiceError{name}
+				return &FieldError{inside, begins, fmt.Sprintf("field %q stands twice: send it once", name), "a field that stands once"}
 			}
-			seen = append(seen, name)
-			if fields != nil {
+			if fields.types != nil {
 				known := false
-				if element, known = fields[name]; !known {
-					return fmt.Errorf("json: unknown field %q", name) // as encoding/json says it
+				if element, known = fields.types[name]; !known {
+					return &FieldError{inside, begins, fmt.Sprintf("field %q is not known: remove it or correct its name", name), "a field that the API's description names"}
 				}
 			}
+			seen = append(seen, name)
 			n.space()
-			n.at++ // the colon
+			n.at++                                                                        // the colon
+			if n.space(); n.text[n.at] == 'n' && slices.Contains(fields.required, name) { // null is as good as nothing
+				return missing(inside, begins)
+			}
 		}
-		if err := n.value(element); err != nil {
+		if err := n.value(element, inside); err != nil {
 			return err
 		}
 	}
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func missing(path string, offset int) error {
+	return &FieldError{path, offset, fmt.Sprintf("field %q is missing: send it", path), "a field that must be there"}
 }
 
 // quoted reads a string and returns it with its quotes.
@@ -132,23 +153,41 @@ func (n *names) space() {
 	}
 }
 
-// fieldsCache has the map of fieldsOf for each type.
+// structFields are the fields of a struct by their names in JSON.
+type structFields struct {
+	types    map[string]reflect.Type
+	required []string
+}
+
+// missing returns an error if a required field is not among those seen.
+func (f structFields) missing(seen []string, path string, offset int) error {
+	for _, name := range f.required {
+		if !slices.Contains(seen, name) {
+			return missing(join(path, name), offset)
+		}
+	}
+	return nil
+}
+
+// fieldsCache has the fields of each type.
 var fieldsCache sync.Map
 
-// fieldsOf returns the types of the fields of a struct by their names in JSON. The structs
-// that are decoded embed none.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
+// fieldsOf returns the fields of a struct. The structs that are decoded embed none.
+func fieldsOf(t reflect.Type) structFields {
 	if fields, known := fieldsCache.Load(t); known {
-		return fields.(map[string]reflect.Type)
+		return fields.(structFields)
 	}
-	fields := map[string]reflect.Type{}
+	fields := structFields{types: map[string]reflect.Type{}}
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" {
 			name = field.Name
 		}
-		fields[name] = field.Type
+		fields.types[name] = field.Type
+		if field.Tag.Get("required") == "true" {
+			fields.required = append(fields.required, name)
+		}
 	}
 	fieldsCache.Store(t, fields)
 	return fields

@@ -22,21 +22,55 @@ type party struct {
 	Number string `json:"number"`
 }
 
+// strictOrder must have some of its fields.
+type strictOrder struct {
+	Payer  strictParty  `json:"payer" required:"true"`
+	Payee  *strictParty `json:"payee" required:"true"`
+	Amount uint64       `json:"amount_centavos,omitempty"`
+}
+
+type strictParty struct {
+	ISPB string `json:"ispb" required:"true"`
+}
+
+// What is missing, or wrong, is named by its path and its place.
+func TestAProblemSaysWhere(t *testing.T) {
+	for text, want := range map[string][2]string{
+		`{"payee": {"ispb": "1"}}`:                                    {"payer", "field \"payer\" is missing: send it (line 1, column 1)"},
+		"{\"payer\": {\"ispb\": \"1\"},\n \"payee\": {}}":             {"payee.ispb", "(line 2, column 11)"},
+		`{"payer": {"ispb": "1"}, "payee": null}`:                     {"payee", "is missing: send it (line 1, column 26)"},
+		"{\"payer\": {\"ispb\": \"1\"},\n\n\"payee\": {\"isbp\": 1}}": {"payee.isbp", "is not known: remove it or correct its name (line 3, column 11)"},
+		"{\n  \"payer\": {\"ispb\": 1}}":                              {"payer.ispb", "must be a string (line 2, column 21)"},
+		"{\"amount_centavos\": 012}":                                  {"", "(line 1, column 22)"},
+		"{\n\n":                                                       {"", "(line 3, column 1)"},
+		"{} \n {}":                                                    {"", "(line 2, column 2)"},
+	} {
+		problem := ReadJSON(strings.NewReader(text), new(strictOrder))
+		if problem == nil || problem.Status != 400 || problem.Field != want[0] || !strings.HasSuffix(problem.Detail, want[1]) || want[0] != "" && problem.Rule == "" {
+			t.Errorf("%s: %+v, want %q", text, problem, want)
+		}
+	}
+	if problem := ReadJSON(strings.NewReader(`{"payer": {"ispb": ""}, "payee": {"ispb": ""}}`), new(strictOrder)); problem != nil {
+		t.Errorf("all are there: %+v", problem)
+	}
+}
+
 const goodOrder = `{"payer": {"ispb": "10000001", "number": "1"}, "payee": {"ispb": "10000002", "number": "1"}, "amount_centavos": 12345}`
 
 func TestAFieldIsWrittenInOneWay(t *testing.T) {
 	for text, says := range map[string]string{
 		goodOrder: "",
 		`{"by_name": {"A": {}, "a": {}}, "list": [[{"ispb": "1"}, {"ispb": "1"}], []], "codes": ["id", "id"], "payee": null}`: "",
-		`null`: "",
-		`{"amount_centavos": 5, "AMOUNT_CENTAVOS": 500}`:    `unknown field "AMOUNT_CENTAVOS"`,
-		`{"Amount_centavos": 5}`:                            `unknown field "Amount_centavos"`,
-		`{"ID": "1"}`:                                       `unknown field "ID"`,
+		`null`: "the body is null",
+		`{"amount_centavos": 5, "amount_centavos": null}`:   `"amount_centavos" stands twice`,
+		`{"amount_centavos": 5, "AMOUNT_CENTAVOS": 500}`:    `"AMOUNT_CENTAVOS" is not known`,
+		`{"Amount_centavos": 5}`:                            `"Amount_centavos" is not known`,
+		`{"ID": "1"}`:                                       `"ID" is not known`,
 		`{"amount_centavos": 5, "amount_centavos": 5}`:      `"amount_centavos" stands twice`,
 		`{"amount_centavos": 5, "amount_\u0063entavos": 5}`: `"amount_centavos" stands twice`,
-		`{"payee": {"ispb": "1", "ISPB": "2"}}`:             `unknown field "ISPB"`,
+		`{"payee": {"ispb": "1", "ISPB": "2"}}`:             `"ISPB" is not known`,
 		`{"by_name": {"A": {}, "A": {}}}`:                   `"A" stands twice`,
-		`{"by_name": {"A": {"Number": "1"}}}`:               `unknown field "Number"`,
+		`{"by_name": {"A": {"Number": "1"}}}`:               `"Number" is not known`,
 		`{"list": [[{}, {"ispb": "1", "ispb": "1"}]]}`:      `"ispb" stands twice`,
 		`{"payer": {}, "payer": {}}`:                        `"payer" stands twice`,
 		`{} {}`:                                             "something follows",

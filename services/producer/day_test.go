@@ -32,6 +32,7 @@ import (
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/deadletter"
 	"github.com/liquida/liquida/services/producer/query"
 )
 
@@ -323,7 +324,7 @@ func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client
 	health := &telemetry.Telemetry{Log: zap.NewNop(), Registry: registry, Health: telemetry.NewHealth()}
 	health.Health.Need(query.Need)
 	health.Health.Need(query.ClockNeed)
-	l := query.New(stopping, config, client, register.New(client, config.IDsMax, health), time.Now, web.NewPools(web.PoolsConfig{ShareMax: 1}, registry), health)
+	l := query.New(stopping, config, client, register.New(client, config.IDsMax, health), deadletter.New(), time.Now, web.NewPools(web.PoolsConfig{ShareMax: 1}, registry), health)
 	t.Cleanup(l.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup

@@ -33,7 +33,7 @@ const batchPath = "/v1/payments:batch"
 
 // startBroker has four partitions of each topic, which it keeps when it starts again.
 func startBroker(t testing.TB) *kit.Broker {
-	return kit.StartBroker(t, kfake.SeedTopics(4, stream.Payments, stream.Settlements))
+	return kit.StartBroker(t, kfake.SeedTopics(4, stream.Payments, stream.Settlements, stream.DeadLetters))
 }
 
 // ownLedger lets one test at a time have a server of its own: each takes 2 GiB of memory.

@@ -17,7 +17,7 @@ import (
 
 // AccountAct is the body of PUT /v1/accounts/{ispb}/{branch}/{number}/acts/{actId}.
 type AccountAct struct {
-	Act            string `json:"act" enum:"open,block,close,reopen,deposit,withdraw"`
+	Act            string `json:"act" required:"true" enum:"open,block,close,reopen,deposit,withdraw"`
 	AmountCentavos uint64 `json:"amount_centavos,omitempty" required:"false" maximum:"1000000000000000" doc:"Of deposit and withdraw: at least 1."`
 }
 

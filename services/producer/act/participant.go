@@ -21,7 +21,7 @@ import (
 
 // ParticipantAct is the body of PUT /v1/participants/{ispb}/acts/{actId}.
 type ParticipantAct struct {
-	Act            string  `json:"act" enum:"register,suspend,resume,liquidity-in,liquidity-out,payment-cap,day-cap,night-cap,name-key,revoke-key,name-seal,revoke-seal"`
+	Act            string  `json:"act" required:"true" enum:"register,suspend,resume,liquidity-in,liquidity-out,payment-cap,day-cap,night-cap,name-key,revoke-key,name-seal,revoke-seal"`
 	AmountCentavos uint64  `json:"amount_centavos,omitempty" required:"false" maximum:"1000000000000000" doc:"Of liquidity-in and liquidity-out: at least 1."`
 	CapCentavos    *uint64 `json:"cap_centavos,omitempty" required:"false" nullable:"false" maximum:"1000000000000000" doc:"Of the caps. 0 lifts the cap."`
 	WindowSeconds  uint64  `json:"window_seconds,omitempty" required:"false" doc:"Of day-cap and night-cap: how long a payment counts, 120 to 86400. Left out when the cap is lifted."`

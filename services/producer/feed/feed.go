@@ -5,6 +5,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -78,23 +79,52 @@ type Subject[S State] struct {
 	state func(context.Context) (S, *web.Problem)
 }
 
-// Payment is the subject of a payment.
+// Payment is the subject of a payment, by its id alone.
 func (f *Feed) Payment(id pix.EndToEndID) Subject[query.PaymentState] {
 	return Subject[query.PaymentState]{id.String(), func(ctx context.Context) (query.PaymentState, *web.Problem) {
 		return f.ledger.PaymentWithReturns(ctx, id)
 	}}
 }
 
-// Return is the subject of a return.
+// SentPayment is the subject of a payment with this content. Its state is a problem (409) if the
+// ledger knows the id with other content.
+func (f *Feed) SentPayment(id pix.EndToEndID, content pix.Digest) Subject[query.PaymentState] {
+	return Subject[query.PaymentState]{id.String(), func(ctx context.Context) (query.PaymentState, *web.Problem) {
+		state, problem := f.ledger.PaymentWithReturns(ctx, id)
+		if problem == nil {
+			problem = state.Conflict(content)
+		}
+		return state, problem
+	}}
+}
+
+// Return is the subject of a return, by its id alone.
 func (f *Feed) Return(id pix.ReturnID) Subject[query.ReturnState] {
 	return Subject[query.ReturnState]{id.String(), func(ctx context.Context) (query.ReturnState, *web.Problem) { return f.ledger.StateOfReturn(ctx, id) }}
 }
 
-// states sends each new state, the first at once. It closes after the final one or when ctx
-// ends. It asks the ledger after a settlement report and regularly, because the broker may be
+// SentReturn is the subject of a return with this content, as SentPayment is of a payment.
+func (f *Feed) SentReturn(id pix.ReturnID, content pix.Digest) Subject[query.ReturnState] {
+	return Subject[query.ReturnState]{id.String(), func(ctx context.Context) (query.ReturnState, *web.Problem) {
+		state, problem := f.ledger.StateOfReturn(ctx, id)
+		if problem == nil {
+			problem = state.Conflict(content)
+		}
+		return state, problem
+	}}
+}
+
+// answer is the state of a subject, or why it has none.
+type answer[S State] struct {
+	state   S
+	problem *web.Problem
+}
+
+// states sends each new state, the first at once. It closes after the final one, after a conflict, or
+// when ctx ends. It asks the ledger after a settlement report and regularly, because the broker may be
 // away. While the ledger is away, no state comes.
-func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan S {
-	states := make(chan S)
+func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan answer[S] {
+	states := make(chan answer[S])
 	go func() {
 		defer close(states)
 		reported, forget := f.watcher.notify(subject.id) // before the first question, so that no report is missed
@@ -103,13 +133,14 @@ func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan S 
 		defer again.Stop()
 		for last := ""; ; {
 			state, problem := subject.state(ctx)
-			if problem == nil && state.Reached() != last {
+			conflict := problem != nil && problem.Status == http.StatusConflict
+			if conflict || problem == nil && state.Reached() != last {
 				select {
-				case states <- state:
+				case states <- answer[S]{state, problem}:
 				case <-ctx.Done():
 					return
 				}
-				if last = state.Reached(); state.Final() {
+				if last = state.Reached(); conflict || state.Final() {
 					return
 				}
 			}
@@ -125,13 +156,17 @@ func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan S 
 }
 
 // Respond responds to the submission of a payment or a return that Kafka has acknowledged:
-// with the outcome, if the caller prefers to wait and it comes in time, else with accepted.
-func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S], accepted any) {
-	if longest, wanted := preferredWait(r.Header, f.config.WaitMax); wanted {
-		if end, applied := waitFor(f, w, r, subject, longest); applied {
-			w.Header().Set(PreferenceApplied, fmt.Sprintf("wait=%d", longest/time.Second))
-			if end.Final() {
-				web.WriteJSON(w, http.StatusOK, end)
+// with the outcome, if the caller waits and it comes in time, else with accepted.
+func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, wait time.Duration, subject Subject[S], accepted any) {
+	if wait > 0 {
+		if end, applied := waitFor(f, w, r, subject, wait); applied {
+			w.Header().Set(PreferenceApplied, fmt.Sprintf("wait=%d", wait/time.Second))
+			if end.problem != nil {
+				end.problem.Write(w)
+				return
+			}
+			if end.state.Final() {
+				web.WriteJSON(w, http.StatusOK, end.state)
 				return
 			}
 		}
@@ -142,9 +177,9 @@ func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject S
 // PreferenceApplied is the header of a response that has waited.
 const PreferenceApplied = "Preference-Applied"
 
-// waitFor returns the final state if it comes in time. applied is false when too many
+// waitFor returns the last answer before the time is over: the final state if it comes in time. applied is false when too many
 // submissions wait already.
-func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S], longest time.Duration) (end S, applied bool) {
+func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S], longest time.Duration) (end answer[S], applied bool) {
 	caller := access.Of(r).Name()
 	if f.waits.Take(caller) != nil {
 		return end, false
@@ -159,22 +194,32 @@ func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject S
 	return end, true
 }
 
-// preferredWait returns N of "Prefer: wait=N" (RFC 7240), a number of seconds, at most
-// longest. It ignores what it cannot read, as the standard asks.
-func preferredWait(header http.Header, longest time.Duration) (wait time.Duration, ok bool) {
+// Wait returns how long the caller of a submission waits for the outcome: N seconds of
+// "Prefer: wait=N" (RFC 7240), at most WAIT_MAX; 0 without it. The standard has servers ignore what
+// they do not know, and so other preferences are. A wait that cannot be read is refused: its sender
+// would take 202 for an outcome that is late.
+func (f *Feed) Wait(header http.Header) (time.Duration, *web.Problem) {
+	return preferredWait(header, f.config.WaitMax.Truncate(time.Second))
+}
+
+func preferredWait(header http.Header, longest time.Duration) (time.Duration, *web.Problem) {
 	for preference := range strings.SplitSeq(strings.Join(header.Values("Prefer"), ","), ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(strings.SplitN(preference, ";", 2)[0]), "=")
+		preference = strings.TrimSpace(strings.SplitN(preference, ";", 2)[0])
+		name, value, _ := strings.Cut(preference, "=")
 		if !strings.EqualFold(strings.TrimSpace(name), "wait") {
 			continue
 		}
-		value = strings.Trim(strings.TrimSpace(value), `"`)
-		seconds, err := strconv.ParseUint(value, 10, 31)
-		if err != nil || seconds == 0 {
-			return 0, false // the first one counts
+		seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 63)
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
+			return 0, &web.Problem{Type: web.Kind("invalid-header"), Title: "Invalid header", Status: http.StatusBadRequest, Field: "Prefer", Value: strings.ToValidUTF8(preference, "\uFFFD"),
+				Rule: "wait=N, a whole number of seconds", Detail: "nothing was sent: how long to wait cannot be read; send wait=N, or leave it out"}
 		}
-		return min(time.Duration(seconds)*time.Second, longest.Truncate(time.Second)), true
+		if err != nil || seconds > uint64(longest/time.Second) {
+			return longest, nil
+		}
+		return time.Duration(seconds) * time.Second, nil // the first one counts
 	}
-	return 0, false
+	return 0, nil
 }
 
 // PaymentEvents serves GET /v1/payments/{endToEndId}/events.
@@ -227,7 +272,7 @@ func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subjec
 			if !more {
 				return
 			}
-			err = events.Send(state.Reached(), "state", state)
+			err = events.Send(state.state.Reached(), "state", state.state)
 		case <-keepAlive.C:
 			err = events.KeepAlive("")
 		}

@@ -1,7 +1,9 @@
 package feed
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,11 +15,16 @@ import (
 
 func TestPreferredWait(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"": 0, "wait": 0, "wait=0": 0, "wait=-1": 0, "wait=x": 0, "wait=99999999999": 0, "respond-async": 0, "waiting=3": 0,
+		"": 0, "wait=0": 0, "respond-async": 0, "waiting=3": 0, "wait=99999999999999999999": 30 * time.Second,
 		"wait=3": 3 * time.Second, "WAIT=3": 3 * time.Second, `wait="3"`: 3 * time.Second, "respond-async, wait=3;x=y": 3 * time.Second, "wait = 3": 3 * time.Second, "wait=100": 30 * time.Second, "wait=3, wait=4": 3 * time.Second,
 	} {
-		if got, ok := preferredWait(http.Header{"Prefer": {text}}, 30*time.Second); got != want || ok != (want > 0) {
-			t.Errorf("Prefer: %s: %v %v, want %v", text, got, ok, want)
+		if got, problem := preferredWait(http.Header{"Prefer": {text}}, 30*time.Second); got != want || problem != nil {
+			t.Errorf("Prefer: %s: %v %v, want %v", text, got, problem, want)
+		}
+	}
+	for _, text := range []string{"wait", "wait=", "wait=-1", "wait=x", "wait=1.5", "wait=10s", "respond-async, wait=soon;x=y"} {
+		if _, problem := preferredWait(http.Header{"Prefer": {text}}, 30*time.Second); problem == nil || problem.Status != 400 || problem.Field != "Prefer" || !strings.HasPrefix(fmt.Sprint(problem.Value), "wait") || problem.Rule == "" {
+			t.Errorf("Prefer: %s: %+v", text, problem)
 		}
 	}
 }

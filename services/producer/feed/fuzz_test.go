@@ -36,8 +36,9 @@ func FuzzPrefer(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if wait, ok := preferredWait(http.Header{"Prefer": {text}}, 30*time.Second); ok != (wait >= time.Second) || wait > 30*time.Second {
-			t.Fatalf("%v %v", wait, ok)
+		wait, problem := preferredWait(http.Header{"Prefer": {text}}, 30*time.Second)
+		if wait < 0 || wait > 30*time.Second || wait%time.Second != 0 || problem != nil && (wait != 0 || problem.Status != 400 || problem.Field != "Prefer" || problem.Value == "" || problem.Rule == "") {
+			t.Fatalf("%v %v", wait, problem)
 		}
 	})
 }

@@ -88,6 +88,9 @@ func (f *Feed) leave(who follower) {
 func (f *Feed) streamOf(r *http.Request) (pix.ISPB, position, *web.Problem) {
 	values := r.URL.Query()
 	participant, err := pix.ParseISPB(values.Get("participant"))
+	if !values.Has("participant") {
+		err = errors.New("it is missing: send it")
+	}
 	if err != nil {
 		return "", nil, field.Invalid("", "participant", values.Get("participant"), pix.ReasonMalformed, err.Error())
 	}

@@ -145,6 +145,13 @@ func (w *Watcher) distribute(records []*kgo.Record) {
 	}
 }
 
+// Wake wakes those that wait for a payment or return: something became of it.
+func (w *Watcher) Wake(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wake(w.waiters[id])
+}
+
 func wake(waiters map[chan struct{}]struct{}) {
 	for waiter := range waiters {
 		select {

@@ -13,9 +13,9 @@ import (
 
 // Account is a customer's account in requests and responses.
 type Account struct {
-	ISPB   string `json:"ispb" pattern:"^[0-9A-Z]{8}$" example:"10000001" doc:"The bank."`
-	Branch string `json:"branch" pattern:"^[0-9]{4}$" example:"0001"`
-	Number string `json:"number" pattern:"^[1-9][0-9]{0,19}$" example:"1"`
+	ISPB   string `json:"ispb" required:"true" pattern:"^[0-9A-Z]{8}$" example:"10000001" doc:"The bank."`
+	Branch string `json:"branch" required:"true" pattern:"^[0-9]{4}$" example:"0001"`
+	Number string `json:"number" required:"true" pattern:"^[1-9][0-9]{0,19}$" example:"1"`
 }
 
 // AccountOf returns an account as requests and responses show it.

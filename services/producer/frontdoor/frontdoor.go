@@ -19,6 +19,7 @@ import (
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/act"
+	"github.com/liquida/liquida/services/producer/deadletter"
 	"github.com/liquida/liquida/services/producer/feed"
 	"github.com/liquida/liquida/services/producer/monitor"
 	"github.com/liquida/liquida/services/producer/overload"
@@ -72,7 +73,8 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	kafka := publisher.Client()
 	defer kafka.Close()
 	watching, stopWatching := context.WithCancel(context.Background())
-	ledger := query.New(watching, config.Query, client, follows, on.Now, pools, t)
+	letters := deadletter.New()
+	ledger := query.New(watching, config.Query, client, follows, letters, on.Now, pools, t)
 	defer ledger.Close()
 
 	var watchers sync.WaitGroup
@@ -85,6 +87,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	watchers.Go(func() { ledger.Fail(follows.Run(watching)) })
 	watchers.Go(func() { control.Run(watching, t.Log) })
 	watchers.Go(func() { watcher.Run(watching) })
+	watchers.Go(func() { letters.Follow(watching, config.Stream, on.Dial, t, watcher.Wake) })
 	looked := make(chan struct{})
 	watchers.Go(func() { publisher.WatchLog(watching, client, t, looked) })
 	watchers.Go(func() { balances.Publish(watching, config.BooksInterval) })

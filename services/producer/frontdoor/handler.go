@@ -54,6 +54,9 @@ func handler(api []route, control *access.Control, registry prometheus.Registere
 			if problem == nil {
 				problem = route.permits(who, r)
 			}
+			if problem == nil {
+				problem = noIdempotencyKey(r)
+			}
 			if problem != nil {
 				problem.Write(response)
 			} else {
@@ -77,11 +80,38 @@ func handler(api []route, control *access.Control, registry prometheus.Registere
 		_, _ = w.Write(description) // an error means that the client is gone
 	})
 	serveViewer(mux)
+	mux.HandleFunc("GET /{$}", index)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		(&web.Problem{Type: web.Kind("unknown-path"), Title: "Unknown path", Status: http.StatusNotFound, Field: "path", Value: r.URL.Path, Rule: "a path of /openapi.json",
 			Detail: "there is nothing here: GET /openapi.json describes what there is"}).Write(w)
 	})
 	return mux
+}
+
+// index leads to what there is: people to the viewer, programs to the description.
+func index(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Accept")
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.Redirect(w, r, "/docs", http.StatusSeeOther)
+		return
+	}
+	web.WriteJSON(w, http.StatusOK, map[string]string{
+		"service": "Liquida, the front door of a PIX-style clearing house", "documentation": "/docs", "openapi": "/openapi.json", "api": "/v1",
+		"health": "/healthz and /readyz, on the port of TELEMETRY_ADDRESS",
+	})
+}
+
+// noIdempotencyKey refuses a header that this API does not use. What makes a request safe to repeat is
+// the id of the order or the act. A sender that relies on the header instead, and leaves the id out,
+// would pay twice.
+func noIdempotencyKey(r *http.Request) *web.Problem {
+	values := r.Header.Values("Idempotency-Key")
+	if len(values) == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	return &web.Problem{Type: web.Kind("invalid-header"), Title: "Invalid header", Status: http.StatusBadRequest, Field: "Idempotency-Key", Value: strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD"),
+		Rule:   "no Idempotency-Key: end_to_end_id, return_id or the id of an act is the key",
+		Detail: "nothing was done: the id of a payment, a return or an act makes it safe to repeat, so send the same id again and leave this header out"}
 }
 
 func notAllowed(allowed []string) http.HandlerFunc {

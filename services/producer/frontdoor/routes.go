@@ -51,24 +51,24 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			method: "POST", path: "/v1/payments", handler: submissions.Pay, permission: access.DecidedInside, id: "pay",
 			summary: "Send a payment",
 			description: "Responds once Kafka has acknowledged the payment. 503 with an end_to_end_id means that its fate is unknown: send the same again, which is safe. " +
-				"With Prefer: wait=N the response waits for the outcome (200), at most N seconds (202).",
+				"With Prefer: wait=N the response waits for the outcome (200), at most N seconds (202). " + otherContent,
 			parameters: []string{"Prefer"}, body: message{"The payment.", asJSON, examplePayment},
 			responses: map[int]message{
-				http.StatusAccepted: {"Accepted: it will be settled or rejected.", asJSON, submission.Accepted{EndToEndID: exampleID, Status: "accepted"}},
+				http.StatusAccepted: {"Stored, and nothing more: the payment may be settled, rejected, or become a dead letter. Its status tells.", asJSON, submission.Accepted{EndToEndID: exampleID, Status: "accepted"}},
 				http.StatusOK:       {"The outcome, when the caller prefers to wait and it comes in time.", asJSON, exampleState},
 			},
-			problems: []int{400, 413, 422, 429, 503},
+			problems: []int{400, 409, 413, 422, 429, 503},
 		},
 		{
 			method: "POST", path: batchPath, handler: submissions.PayBatch, permission: access.DecidedInside, id: "payBatch",
 			summary: "Send many payments",
 			description: "The request has one payment a line. The response has one result a line, in the same order, each once Kafka has acknowledged the payment; it begins before the request has ended. " +
-				"A wrong line does not affect the others. Empty lines are skipped. A result with status 413, or one that says that the body ended early, is the last: neither its line nor the lines after it were sent.",
+				"A wrong line does not affect the others. A line has status 409 as the response to a single payment has it; accepted means stored, as 202 does. Empty lines are skipped. A result with status 413, or one that says that the body ended early, is the last: neither its line nor the lines after it were sent.",
 			body: message{"One payment a line.", asNDJSON, examplePayment},
 			responses: map[int]message{
 				http.StatusOK: {"One result a line.", asNDJSON, submission.BatchResult{Line: 1, EndToEndID: exampleID, Status: "accepted"}},
 			},
-			problems: []int{413, 429},
+			problems: []int{400, 413, 429},
 		},
 		{
 			method: "GET", path: "/v1/payments/{endToEndId}", handler: ledger.Payment, permission: access.DecidedInside, id: "payment",
@@ -88,13 +88,13 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			summary: "Return a payment, all or a part of it",
 			description: "The bank that received a payment can return it within 90 days of its settlement, as often as there is something left. Responds once Kafka has acknowledged the return; " +
 				"503 with an end_to_end_id, which is the return's, means that its fate is unknown: send the same again, which is safe. " +
-				"With Prefer: wait=N the response waits for the outcome (200), at most N seconds (202).",
+				"With Prefer: wait=N the response waits for the outcome (200), at most N seconds (202). " + otherContent,
 			parameters: []string{"Prefer"}, body: message{"The return.", asJSON, exampleReturn},
 			responses: map[int]message{
-				http.StatusAccepted: {"Accepted: it will be settled or rejected.", asJSON, submission.AcceptedReturn{ReturnID: exampleReturnID, Status: "accepted"}},
+				http.StatusAccepted: {"Stored, and nothing more: the return may be settled, rejected, or become a dead letter. Its status tells.", asJSON, submission.AcceptedReturn{ReturnID: exampleReturnID, Status: "accepted"}},
 				http.StatusOK:       {"The outcome, when the caller prefers to wait and it comes in time.", asJSON, exampleReturnState},
 			},
-			problems: []int{400, 413, 422, 429, 503},
+			problems: []int{400, 409, 413, 422, 429, 503},
 		},
 		{
 			method: "GET", path: "/v1/returns/{returnId}", handler: ledger.Return, permission: access.DecidedInside, id: "return",
@@ -196,6 +196,8 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 }
 
 const (
+	otherContent = "409 with the code DUPL: ledger or front door know the id with other content. Without a wait nothing was sent; after one, what was sent is a dead letter. No money moves for it."
+
 	actDescription = "Idempotent: the id names the act forever, among those of the caller. Repeating a done act changes nothing, and answers its time and the state now. " +
 		"409 if the id was used for another act. An act that the ledger refuses for want of money (422) burns its id: repeating it answers 409, and a new try needs a new id."
 	followDescription = "next_cursor is always there: ask with it again to follow the acts. The same cursor again is the end for now."

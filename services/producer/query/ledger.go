@@ -20,6 +20,7 @@ import (
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/deadletter"
 )
 
 // Config bounds the questions to the ledger.
@@ -59,6 +60,7 @@ type Ledger struct {
 	log       *zap.Logger
 	failures  chan error
 	register  *register.Register
+	letters   *deadletter.Letters
 	clock     atomic.Pointer[comparison] // the latest; nil before the first
 
 	firstWatch chan struct{} // closed by watched
@@ -66,8 +68,8 @@ type Ledger struct {
 }
 
 // New does not wait for the ledger. Statements of days end with stopping. now is the wall clock, which is compared with the ledger's.
-func New(stopping context.Context, config Config, client tigerbeetle.Client, follows *register.Register, now func() time.Time, pools *web.Pools, t *telemetry.Telemetry) *Ledger {
-	l := &Ledger{stopping: stopping, config: config, client: client, register: follows, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax),
+func New(stopping context.Context, config Config, client tigerbeetle.Client, follows *register.Register, letters *deadletter.Letters, now func() time.Time, pools *web.Pools, t *telemetry.Telemetry) *Ledger {
+	l := &Ledger{stopping: stopping, config: config, client: client, register: follows, letters: letters, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax),
 		days: pools.Pool("day statements", "DAY_STATEMENTS_MAX", config.DaysMax), turn: make(chan struct{}, 1), log: t.Log, firstWatch: make(chan struct{})}
 	l.wrongDays = prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_wrong_statements_total",
 		Help: "Statements of days whose lines do not lead to the ledger's own balances; not 0 is a breach."})
@@ -117,8 +119,9 @@ type lookups[O any] struct {
 
 // question waits for the ledger.
 type question[O any] struct {
-	result chan<- []O
-	asker  string
+	result  chan<- []O
+	permits *web.Pool // it has one of them
+	asker   string
 }
 
 func newLookups[O any](config Config, pools *web.Pools, name string) *lookups[O] {
@@ -127,17 +130,22 @@ func newLookups[O any](config Config, pools *web.Pools, name string) *lookups[O]
 
 func (l *lookups[O]) deliver(q question[O], found []O) {
 	q.result <- found
-	l.permits.Free(q.asker)
+	q.permits.Free(q.asker)
 }
 
 // find returns the objects that exist. It returns within the timeout.
 func (l *lookups[O]) find(ctx context.Context, ids []tb.Uint128) ([]O, *web.Problem) {
+	return l.findWith(ctx, l.permits, ids)
+}
+
+// findWith is find with a permit of another pool.
+func (l *lookups[O]) findWith(ctx context.Context, permits *web.Pool, ids []tb.Uint128) ([]O, *web.Problem) {
 	asker := access.From(ctx).Name()
-	if problem := l.permits.Take(asker); problem != nil {
+	if problem := permits.Take(asker); problem != nil {
 		return nil, problem
 	}
 	result := make(chan []O, 1)
-	l.reader.Read(question[O]{result, asker}, ids)
+	l.reader.Read(question[O]{result, permits, asker}, ids)
 	return within(ctx, l.timeout, result)
 }
 

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/deadletter"
 	"github.com/liquida/liquida/services/producer/field"
 )
 
@@ -24,13 +26,16 @@ type PaymentState struct {
 	ExpiresAt  *time.Time `json:"expires_at,omitempty" doc:"When the ledger itself releases what is held."`
 	DecidedAt  *time.Time `json:"decided_at,omitempty"`
 	// The rest is known where money was held; a receipt keeps only a hash of it.
-	AmountCentavos int64          `json:"amount_centavos,omitempty"`
-	Payer          *field.Account `json:"payer,omitempty"`
-	Payee          *field.Account `json:"payee,omitempty"`
-	Legs           []PaymentLeg   `json:"legs,omitempty" nullable:"false"`
+	AmountCentavos int64              `json:"amount_centavos,omitempty"`
+	Payer          *field.Account     `json:"payer,omitempty"`
+	Payee          *field.Account     `json:"payee,omitempty"`
+	Legs           []PaymentLeg       `json:"legs,omitempty" nullable:"false"`
+	DeadLetter     *deadletter.Letter `json:"dead_letter,omitempty" doc:"A message with this id that became a dead letter; the rest is of another one. Only GET /v1/payments/{endToEndId} shows it, and only to the payer's bank."`
 	// The rest is for settled payments, and only in GET /v1/payments/{endToEndId}.
 	ReturnedCentavos int64           `json:"returned_centavos,omitempty" doc:"The sum of its settled returns. Only GET /v1/payments/{endToEndId} shows it and the returns."`
 	Returns          []PaymentReturn `json:"returns,omitempty" nullable:"false" doc:"Its returns for which money is or was held, the oldest first, all of one instant. A return that was refused before is shown only by GET /v1/returns/{returnId}."`
+
+	trace ledger.Trace
 }
 
 // PaymentLeg is one movement of a payment: all of them are held, posted or released together.
@@ -86,15 +91,33 @@ func (l *Ledger) Payment(w http.ResponseWriter, r *http.Request) {
 	if problem == nil {
 		problem = access.Of(r).ReadsPayment(id, state.PayeePSP())
 	}
+	if problem == nil && access.Of(r).PaysOf(id) {
+		state.DeadLetter = l.letters.Of(id)
+	}
 	if problem == nil && state.Status == Unknown {
 		problem = &web.Problem{Type: web.Kind("unknown-payment"), Title: "Unknown payment", Status: http.StatusNotFound, EndToEndID: id.String(),
-			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter because it is no valid payment"}
+			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago"}
+		tellDeadLetter(problem, state.DeadLetter)
 	}
 	if problem != nil {
 		problem.Write(w)
 		return
 	}
 	web.WriteJSON(w, http.StatusOK, state)
+}
+
+// tellDeadLetter makes the problem of an unknown order that of its dead letter, if it has one.
+func tellDeadLetter(problem *web.Problem, letter *deadletter.Letter) {
+	if letter == nil {
+		return
+	}
+	meaning := ""
+	if reason, err := pix.ParseReason(letter.ReasonCode); err == nil {
+		meaning = ", " + reason.Meaning()
+	}
+	problem.Type, problem.Title, problem.Code = web.Kind("dead-letter"), "Dead letter", letter.ReasonCode
+	problem.Detail = fmt.Sprintf("a message with this id, of %d centavos, became a dead letter at %s (%s%s): no money moves for it, and the ledger knows no other message with this id",
+		letter.AmountCentavos, letter.At.Format(time.RFC3339), letter.ReasonCode, meaning)
 }
 
 // EndToEndIDOf returns the EndToEndId in the path.
@@ -216,7 +239,7 @@ func (s *PaymentState) addReturn(h ledger.SlotReturn, now time.Time) (isOpen boo
 // early could still settle.
 func paymentStateOf(id pix.EndToEndID, found []tb.Transfer, now time.Time) PaymentState {
 	trace := ledger.TraceOf(id, found)
-	state := PaymentState{EndToEndID: id.String(), Status: Unknown}
+	state := PaymentState{EndToEndID: id.String(), Status: Unknown, trace: trace}
 	if trace.NamesAnother(id) {
 		return state // what the ledger holds here is the payment of another id
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/deadletter"
 	"github.com/liquida/liquida/services/producer/field"
 )
 
@@ -29,6 +30,10 @@ type ReturnState struct {
 	AmountCentavos   int64          `json:"amount_centavos,omitempty"`
 	Payer            *field.Account `json:"payer,omitempty" doc:"Who gives back: the payee of the original."`
 	Payee            *field.Account `json:"payee,omitempty"`
+	// Only for the bank that gives back, and only in GET /v1/returns/{returnId}.
+	DeadLetter *deadletter.Letter `json:"dead_letter,omitempty" doc:"A message with this id that became a dead letter; the rest is of another one. Only GET /v1/returns/{returnId} shows it, and only to the bank that gives back."`
+
+	verdict *tb.Transfer // nil: not decided
 }
 
 // Reached returns the state.
@@ -57,9 +62,13 @@ func (l *Ledger) PermittedReturn(r *http.Request) (id pix.ReturnID, state Return
 // Return serves GET /v1/returns/{returnId}.
 func (l *Ledger) Return(w http.ResponseWriter, r *http.Request) {
 	id, state, problem := l.PermittedReturn(r)
+	if problem == nil && access.Of(r).PaysOf(pix.EndToEndID(id)) { // it gives back
+		state.DeadLetter = l.letters.Of(pix.EndToEndID(id))
+	}
 	if problem == nil && state.Status == Unknown {
 		problem = &web.Problem{Type: web.Kind("unknown-return"), Title: "Unknown return", Status: http.StatusNotFound, Field: "return_id", Value: id.String(),
-			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter because it is no valid return"}
+			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago"}
+		tellDeadLetter(problem, state.DeadLetter)
 	}
 	if problem != nil {
 		problem.Write(w)
@@ -99,6 +108,7 @@ func returnStateOf(id pix.ReturnID, verdict, legs []tb.Transfer, now time.Time) 
 	}
 	if len(verdict) > 0 {
 		decided := ledger.ReturnVerdictOf(verdict[0])
+		state.verdict = &verdict[0]
 		state.Status, state.ReasonCode, state.DecidedAt = Rejected, decided.Reason.String(), &decided.Time
 		if decided.Settled {
 			state.Status = Settled

@@ -60,6 +60,7 @@ type BatchResult struct {
 // batchLine is a line that was read. Its delivery may still be on its way.
 type batchLine struct {
 	result   BatchResult
+	payment  *sending  // nil: it is none
 	delivery *delivery // nil: not sent
 }
 
@@ -97,7 +98,7 @@ func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) {
 
 	// With room for all lines, a client that reads only after it has written is served too.
 	lines := make(chan *batchLine, b.config.LinesMax+1)
-	go s.readBatch(who, r.Body, lines)
+	go s.readBatch(r.Context(), r.Body, lines)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
 	buffer := bufio.NewWriterSize(w, 16<<10)
@@ -144,19 +145,27 @@ func flush(buffer *bufio.Writer, control *http.ResponseController) error {
 }
 
 // readBatch publishes the payments of a body and hands over their lines in order, until the
-// body ends or breaks a limit of the whole batch.
-func (s *Submissions) readBatch(who access.Caller, body io.Reader, lines chan<- *batchLine) {
+// body ends or breaks a limit of the whole batch. Lines that have come together share the question
+// to the ledger.
+func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<- *batchLine) {
 	defer close(lines)
-	b := &s.batches
+	b, who := &s.batches, access.From(ctx)
 	reader := bufio.NewReaderSize(body, b.lineMax+2) // and the end of the line
 	window := make(chan struct{}, BatchWindow)
 	taken, admitted := 0, time.Now()
+	var together []*batchLine
+	defer func() { s.send(ctx, together, window, lines) }()
 	for number := 1; ; number++ {
 		end := func(problem *web.Problem) {
-			lines <- &batchLine{result: BatchResult{Line: number, Problem: problem}}
+			together = append(together, &batchLine{result: BatchResult{Line: number, Problem: problem}})
+		}
+		if more, _ := reader.Peek(reader.Buffered()); len(together) == BatchWindow || bytes.IndexByte(more, '\n') < 0 { // the next line may be long in coming
+			s.send(ctx, together, window, lines)
+			together = together[:0]
 		}
 		text, err := reader.ReadSlice('\n')
-		if problem := who.Ended(); problem != nil {
+		ended := errors.Is(err, io.EOF) && len(bytes.TrimSpace(text)) == 0
+		if problem := who.Ended(); problem != nil && !ended { // if nothing more comes, all was answered
 			problem.Detail += "; neither this line nor what follows was sent"
 			end(problem)
 			return
@@ -187,9 +196,9 @@ func (s *Submissions) readBatch(who access.Caller, body io.Reader, lines chan<- 
 			}
 			if refusal != nil {
 				admitted = time.Time{} // the next line asks again
-				lines <- &batchLine{result: BatchResult{Line: number, Problem: refusal}}
+				end(refusal)
 			} else {
-				lines <- s.readLine(who, number, text, window)
+				together = append(together, s.readLine(who, number, text))
 			}
 		}
 		if err == nil {
@@ -207,8 +216,8 @@ func (b *batches) tooManyBytes() *web.Problem {
 		Detail: fmt.Sprintf("more than BATCH_BYTES_MAX bytes (%d): neither this line nor what follows was sent, send it in another batch", b.config.BytesMax)}
 }
 
-// readLine publishes one payment, or says what is wrong with it.
-func (s *Submissions) readLine(who access.Caller, number int, text []byte, window chan struct{}) *batchLine {
+// readLine reads one payment, or says what is wrong with it.
+func (s *Submissions) readLine(who access.Caller, number int, text []byte) *batchLine {
 	line := &batchLine{result: BatchResult{Line: number}}
 	var body Payment
 	if line.result.Problem = web.ReadJSON(bytes.NewReader(text), &body); line.result.Problem != nil {
@@ -217,7 +226,7 @@ func (s *Submissions) readLine(who access.Caller, number int, text []byte, windo
 	if line.result.Problem = s.closed(); line.result.Problem != nil {
 		return line
 	}
-	record, problem := body.record(s.now())
+	payment, problem := body.sending(s.now())
 	if problem == nil {
 		problem = s.leaves(who, &body)
 	}
@@ -228,15 +237,46 @@ func (s *Submissions) readLine(who access.Caller, number int, text []byte, windo
 		line.result.Problem = problem
 		return line
 	}
-	line.result.EndToEndID, line.result.Status = body.EndToEndID, "accepted"
+	line.payment = payment
+	return line
+}
+
+// send publishes the payments of lines, and hands the lines over in their order.
+func (s *Submissions) send(ctx context.Context, together []*batchLine, window chan struct{}, lines chan<- *batchLine) {
+	var payments []*sending
+	for _, line := range together {
+		if line.payment != nil {
+			payments = append(payments, line.payment)
+		}
+	}
+	conflicts, unknown := s.compare(ctx, payments)
+	at := 0
+	for _, line := range together {
+		if line.payment != nil {
+			conflict := conflicts[at]
+			if at++; unknown != nil && !line.payment.newID {
+				conflict = unknown
+			}
+			s.sendLine(access.From(ctx), line, conflict, window)
+		}
+		lines <- line
+	}
+}
+
+// sendLine publishes the payment of a line, unless there is a problem.
+func (s *Submissions) sendLine(who access.Caller, line *batchLine, problem *web.Problem, window chan struct{}) {
+	if line.result.Problem = problem; problem != nil {
+		return
+	}
+	id := line.payment.ID.String()
+	line.result.EndToEndID, line.result.Status = id, "accepted"
 	timeout := time.NewTimer(s.timeout)
 	defer timeout.Stop()
 	select {
 	case window <- struct{}{}:
 	case <-timeout.C:
-		line.result = BatchResult{Line: number, Problem: tooManyInFlight(body.EndToEndID)}
-		return line
+		line.result = BatchResult{Line: line.result.Line, Problem: tooManyInFlight(id)}
+		return
 	}
-	line.delivery = s.publish(who, record, func() { <-window })
-	return line
+	line.delivery = s.publish(who, line.payment, func() { <-window })
 }

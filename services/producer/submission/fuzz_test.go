@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
@@ -36,8 +36,8 @@ func FuzzPayment(f *testing.F) {
 		var body Payment
 		problem := web.ReadJSON(bytes.NewReader(text), &body)
 		if problem == nil {
-			var record *kgo.Record
-			if record, problem = body.record(now); problem == nil && len(record.Value) == 0 {
+			var payment *sending
+			if payment, problem = body.sending(now); problem == nil && (len(payment.Value) == 0 || payment.ID.String() != body.EndToEndID) {
 				t.Fatal("neither taken nor refused")
 			}
 		}
@@ -59,8 +59,8 @@ func FuzzReturn(f *testing.F) {
 			var body ReturnOrder
 			problem := web.ReadJSON(bytes.NewReader(text), &body)
 			if problem == nil {
-				var record *kgo.Record
-				if record, problem = body.record(who, now); problem == nil {
+				var record *sending
+				if record, _, problem = body.sending(who, now); problem == nil {
 					// The engine can read what is published.
 					var order pixv1.PaymentOrder
 					if err := order.UnmarshalVT(record.Value); err != nil || order.ReturnOrder.GetReturnId() != body.ReturnID || who.Holder == keys.CentralBank {
@@ -98,7 +98,8 @@ func FuzzBatch(f *testing.F) {
 			batches: batches{config: BatchConfig{LinesMax: 10, BytesMax: 1000}, lineMax: 100}, ledger: &query.Ledger{}}
 		lines := make(chan *batchLine, s.batches.config.LinesMax+1)
 		// It must never block on its results.
-		s.readBatch(access.Caller{}, http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(text)), s.batches.config.BytesMax), lines)
+		ctx := access.With(httptest.NewRequest("POST", "/v1/payments:batch", nil), access.Caller{}).Context()
+		s.readBatch(ctx, http.MaxBytesReader(nil, io.NopCloser(bytes.NewReader(text)), s.batches.config.BytesMax), lines)
 		last := 0
 		for line := range lines {
 			if line.result.Line <= last || line.result.Problem == nil {

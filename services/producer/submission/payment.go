@@ -12,21 +12,23 @@ import (
 	"github.com/liquida/liquida/platform/web"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 	"github.com/liquida/liquida/services/producer/field"
+	"github.com/liquida/liquida/services/producer/query"
 )
 
 // Payment is the body of POST /v1/payments, and of each line of a batch.
 type Payment struct {
 	EndToEndID            string        `json:"end_to_end_id,omitempty" required:"false" pattern:"^(E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11})?$" doc:"Its identity; made when left out. The ISPB is the payer's, the minute (UTC) within 12 h of the acceptance."`
-	Payer                 field.Account `json:"payer"`
-	Payee                 field.Account `json:"payee"`
-	AmountCentavos        uint64        `json:"amount_centavos" minimum:"1" doc:"At most 9223372036854775807 (2^63-1)."`
+	Payer                 field.Account `json:"payer" required:"true"`
+	Payee                 field.Account `json:"payee" required:"true"`
+	AmountCentavos        uint64        `json:"amount_centavos" required:"true" minimum:"1" doc:"At most 9223372036854775807 (2^63-1)."`
 	AcceptedAt            string        `json:"accepted_at,omitempty" required:"false" format:"date-time" doc:"When the payer's bank accepted it, at most 5 s in the future; now when left out."`
 	RemittanceInformation string        `json:"remittance_information,omitempty" required:"false" maxLength:"140" doc:"At most 140 bytes."`
 }
 
-// record returns the record of a payment, or what is wrong with it.
-func (p *Payment) record(now time.Time) (*kgo.Record, *web.Problem) {
+// sending returns a payment that may be sent, or what is wrong with it.
+func (p *Payment) sending(now time.Time) (*sending, *web.Problem) {
 	now = now.Truncate(time.Millisecond) // Kafka keeps milliseconds
+	newID := p.EndToEndID == ""
 	order, problem := p.order(now)
 	if problem != nil {
 		return nil, problem
@@ -35,7 +37,10 @@ func (p *Payment) record(now time.Time) (*kgo.Record, *web.Problem) {
 	if err != nil {
 		return nil, field.Invalid(p.EndToEndID, "", nil, pix.ReasonMalformed, err.Error())
 	}
-	return &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value, Timestamp: now}, nil
+	id, _ := pix.ParseEndToEndID(order.EndToEndId) // valid: the order is
+	content := pix.Content{Payer: p.Payer.Pix(), Payee: p.Payee.Pix(), AmountCentavos: p.AmountCentavos}
+	return &sending{Record: &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value, Timestamp: now},
+		Order: query.Order{ID: id, Content: content.Digest()}, newID: newID}, nil
 }
 
 // order returns the message of a payment, or what is wrong with it. It sets the id and the

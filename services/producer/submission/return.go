@@ -15,14 +15,15 @@ import (
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/feed"
 	"github.com/liquida/liquida/services/producer/field"
+	"github.com/liquida/liquida/services/producer/query"
 )
 
 // ReturnOrder is the body of POST /v1/returns.
 type ReturnOrder struct {
 	ReturnID           string `json:"return_id,omitempty" required:"false" pattern:"^(D[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11})?$" doc:"RtrId, its identity: the ISPB is that of the bank that received the payment, the minute (UTC) within 12 h of the acceptance. Made when left out, which only a participant with a key or certificate can do."`
-	OriginalEndToEndID string `json:"original_end_to_end_id" pattern:"^E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$" doc:"The payment that is given back."`
-	AmountCentavos     uint64 `json:"amount_centavos" minimum:"1" doc:"At most 9223372036854775807 (2^63-1). All returns of a payment together never exceed it."`
-	ReasonCode         string `json:"reason_code" enum:"MD06,BE08,FR01,SL02"`
+	OriginalEndToEndID string `json:"original_end_to_end_id" required:"true" pattern:"^E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$" doc:"The payment that is given back."`
+	AmountCentavos     uint64 `json:"amount_centavos" required:"true" minimum:"1" doc:"At most 9223372036854775807 (2^63-1). All returns of a payment together never exceed it."`
+	ReasonCode         string `json:"reason_code" required:"true" enum:"MD06,BE08,FR01,SL02"`
 	AcceptedAt         string `json:"accepted_at,omitempty" required:"false" format:"date-time" doc:"When the bank accepted it, at most 5 s in the future; now when left out."`
 }
 
@@ -35,12 +36,13 @@ type AcceptedReturn struct {
 // GiveBack serves POST /v1/returns.
 func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
 	var body ReturnOrder
-	if problem := s.receive(r, &body); problem != nil {
+	wait, problem := s.receive(r, &body)
+	if problem != nil {
 		problem.Write(w)
 		return
 	}
 	who := access.Of(r)
-	record, problem := body.record(who, s.now())
+	order, content, problem := body.sending(who, s.now())
 	if problem != nil {
 		problem.Write(w)
 		return
@@ -49,37 +51,45 @@ func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
-	if problem := s.received(r.Context(), who, body.OriginalEndToEndID); problem != nil {
+	if problem := s.compareReturn(r.Context(), who, order, content); problem != nil {
 		problem.Write(w)
 		return
 	}
-	if err := s.publish(who, record, nil).wait(); err != nil {
+	if err := s.publish(who, order, nil).wait(); err != nil {
 		notPublished(body.ReturnID, err).Write(w)
 		return
 	}
 	s.crash.Pass(afterAcknowledged)
-	id, _ := pix.ParseReturnID(body.ReturnID) // valid: it was published
-	feed.Respond(s.feed, w, r, s.feed.Return(id), AcceptedReturn{body.ReturnID, "accepted"})
+	feed.Respond(s.feed, w, r, wait, s.feed.SentReturn(pix.ReturnID(order.ID), order.Content), AcceptedReturn{body.ReturnID, "accepted"})
 }
 
-// received returns nil if the ledger shows that a customer of the caller received the
-// payment. The engine checks that again.
-func (s *Submissions) received(ctx context.Context, who access.Caller, original string) *web.Problem {
-	if who.Holder == "" { // nobody needs a key or certificate
+// compareReturn returns nil if the ledger shows that a customer of the caller received the payment,
+// and knows no other return with this id. The engine checks that again.
+func (s *Submissions) compareReturn(ctx context.Context, who access.Caller, order *sending, content pix.ReturnContent) *web.Problem {
+	if who.Holder == "" && order.newID { // nobody needs a key or certificate
 		return nil
 	}
-	id, _ := pix.ParseEndToEndID(original) // valid: it is in a record
-	payment, problem := s.ledger.StateOfPayment(ctx, id)
+	knows, receiver, problem := s.ledger.KnowsReturn(ctx, pix.ReturnID(order.ID), content)
 	if problem != nil {
-		problem.EndToEndID, problem.Detail = "", "nothing was sent: "+problem.Detail
+		problem.Detail = "nothing was sent: " + problem.Detail
 		return problem
 	}
-	return who.Received(original, payment.PayeePSP())
+	if who.Holder != "" { // first: nobody else learns anything of the payment
+		if problem := who.Received(content.Original.String(), receiver); problem != nil {
+			return problem
+		}
+	}
+	if knows == query.KnowsOther {
+		return query.KnownConflict(order.ID.String())
+	}
+	order.known = knows == query.KnowsSame
+	return nil
 }
 
-// record returns the record of a return, or what is wrong with it. It sets the id of a return
-// without one.
-func (o *ReturnOrder) record(who access.Caller, now time.Time) (*kgo.Record, *web.Problem) {
+// sending returns a return that may be sent, and its content, or what is wrong with it. It sets the id
+// of a return without one.
+func (o *ReturnOrder) sending(who access.Caller, now time.Time) (*sending, pix.ReturnContent, *web.Problem) {
+	none, newID := pix.ReturnContent{}, o.ReturnID == ""
 	now = now.Truncate(time.Millisecond) // Kafka keeps milliseconds
 	if psp, err := pix.ParseISPB(who.Holder); err == nil && o.ReturnID == "" {
 		o.ReturnID = pix.NewReturnID(psp, now, random).String()
@@ -88,7 +98,7 @@ func (o *ReturnOrder) record(who access.Caller, now time.Time) (*kgo.Record, *we
 	if o.AcceptedAt != "" {
 		var err error
 		if accepted, err = time.Parse(time.RFC3339, o.AcceptedAt); err != nil {
-			return nil, field.Invalid(o.ReturnID, "accepted_at", o.AcceptedAt, pix.ReasonBadAcceptance, "it must be a time as in RFC 3339, like "+now.UTC().Format(time.RFC3339))
+			return nil, none, field.Invalid(o.ReturnID, "accepted_at", o.AcceptedAt, pix.ReasonBadAcceptance, "it must be a time as in RFC 3339, like "+now.UTC().Format(time.RFC3339))
 		}
 	}
 	draft := pix.ReturnDraft{
@@ -98,25 +108,26 @@ func (o *ReturnOrder) record(who access.Caller, now time.Time) (*kgo.Record, *we
 	if err != nil {
 		wrong := new(pix.Invalid)
 		if !errors.As(err, &wrong) {
-			return nil, field.Invalid("", "", nil, pix.ReasonMalformed, err.Error())
+			return nil, none, field.Invalid("", "", nil, pix.ReasonMalformed, err.Error())
 		}
 		name, value := o.named(wrong.Field)
-		return nil, field.Invalid("", name, value, wrong.Reason, wrong.Detail)
+		return nil, none, field.Invalid("", name, value, wrong.Reason, wrong.Detail)
 	}
 	if o.AmountCentavos == 0 {
-		return nil, field.Invalid("", "amount_centavos", 0, pix.ReasonZeroAmount, "it must be at least 1")
+		return nil, none, field.Invalid("", "amount_centavos", 0, pix.ReasonZeroAmount, "it must be at least 1")
 	}
 	if problem := who.GivesBack(valid.ID); problem != nil {
-		return nil, problem
+		return nil, none, problem
 	}
 	value, err := (&pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
 		ReturnId: o.ReturnID, OriginalEndToEndId: o.OriginalEndToEndID, AmountCentavos: o.AmountCentavos, ReasonCode: o.ReasonCode, AcceptedAtUnixMs: draft.AcceptedAtUnixMs,
 	}}).MarshalVT()
 	if err != nil {
-		return nil, field.Invalid("", "", nil, pix.ReasonMalformed, err.Error())
+		return nil, none, field.Invalid("", "", nil, pix.ReasonMalformed, err.Error())
 	}
 	// Keyed by the original, so that all returns of a payment meet in its partition.
-	return &kgo.Record{Topic: stream.Payments, Key: []byte(o.OriginalEndToEndID), Value: value, Timestamp: now}, nil
+	return &sending{Record: &kgo.Record{Topic: stream.Payments, Key: []byte(o.OriginalEndToEndID), Value: value, Timestamp: now},
+		Order: query.Order{ID: pix.EndToEndID(valid.ID), Content: valid.Digest()}, newID: newID}, valid.ReturnContent, nil
 }
 
 // named returns the field of the request, and its value, for a field of a draft.

@@ -3,6 +3,7 @@
 package submission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"github.com/liquida/liquida/platform/crash"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/origin"
-	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
@@ -29,7 +29,7 @@ import (
 // Config bounds the publishing.
 type Config struct {
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"5s" range:"1s to 1m" help:"for Kafka to acknowledge a payment; then the response is 503, its fate unknown"`
-	InFlightMax    int           `env:"PAYMENTS_IN_FLIGHT_MAX" envDefault:"20000" range:"1 to 1000000" help:"payments that wait for Kafka's acknowledgement; above it the response is 429"`
+	InFlightMax    int           `env:"PAYMENTS_IN_FLIGHT_MAX" envDefault:"20000" range:"1 to 1000000" help:"payments that wait for Kafka's acknowledgement, and look-ups of what the ledger knows of their ids; above it the response is 429"`
 	CrashAt        string        `env:"PRODUCER_CRASH_AT" help:"for tests: POINT:N kills the process when it passes a step for the N-th time, such as after-published:100; empty: never"`
 }
 
@@ -44,7 +44,8 @@ type Publisher struct {
 	timeout time.Duration
 	client  *kgo.Client
 	gate    *overload.Gate
-	permits *web.Pool // a permit for each order that Kafka has not answered
+	permits *web.Pool // a permit for each order that Kafka has not answered, and for each look-up before
+	flights flights
 	now     func() time.Time
 	crash   *crash.Crash // nil but in tests
 
@@ -98,11 +99,17 @@ type refused struct{ *web.Problem }
 
 func (r refused) Error() string { return r.Detail }
 
-// publish begins to send a caller's record. It calls done, if any, when Kafka has answered,
+// publish begins to send a caller's order. It calls done, if any, when Kafka has answered,
 // however late.
-func (p *Publisher) publish(who access.Caller, record *kgo.Record, done func()) *delivery {
+func (p *Publisher) publish(who access.Caller, order *sending, done func()) *delivery {
 	d := &delivery{make(chan error, 1), time.Now().Add(p.timeout)}
-	if problem := p.permits.Take(who.Name()); problem != nil {
+	problem := p.permits.Take(who.Name())
+	if problem == nil {
+		if problem = p.inFlight(order); problem != nil {
+			p.permits.Free(who.Name())
+		}
+	}
+	if problem != nil {
 		d.acknowledged <- refused{problem}
 		if done != nil {
 			done()
@@ -111,7 +118,10 @@ func (p *Publisher) publish(who access.Caller, record *kgo.Record, done func()) 
 	}
 	p.gate.Accepted(who.Name())
 	// No context of the request: the client would fail the payments of others with it.
-	p.client.TryProduce(context.Background(), record, func(_ *kgo.Record, err error) {
+	p.client.TryProduce(context.Background(), order.Record, func(_ *kgo.Record, err error) {
+		if errors.Is(err, kgo.ErrMaxBuffered) {
+			p.flights.forget(order.ID)
+		}
 		p.permits.Free(who.Name())
 		d.acknowledged <- err
 		if done != nil {
@@ -176,16 +186,19 @@ func New(publisher *Publisher, batch BatchConfig, lineMax int, ledger *query.Led
 	return &Submissions{Publisher: publisher, batches: newBatches(batch, lineMax, pools, registry), ledger: ledger, feed: feed}
 }
 
-// receive admits a request and reads its body.
-func (s *Submissions) receive(r *http.Request, body any) *web.Problem {
+// receive admits a request, and reads how long its caller waits for the outcome, and its body.
+func (s *Submissions) receive(r *http.Request, body any) (wait time.Duration, problem *web.Problem) {
 	if problem := s.gate.Admit(access.Of(r).Name()); problem != nil { // before any work
-		return problem
+		return 0, problem
+	}
+	if wait, problem = s.feed.Wait(r.Header); problem != nil {
+		return 0, problem
 	}
 	if problem := web.ReadJSON(r.Body, body); problem != nil {
-		return problem
+		return 0, problem
 	}
 	s.crash.Pass(afterRequestRead)
-	return s.closed()
+	return wait, s.closed()
 }
 
 // Accepted is the body of a response to POST /v1/payments.
@@ -197,11 +210,12 @@ type Accepted struct {
 // Pay serves POST /v1/payments.
 func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
 	var body Payment
-	if problem := s.receive(r, &body); problem != nil {
+	wait, problem := s.receive(r, &body)
+	if problem != nil {
 		problem.Write(w)
 		return
 	}
-	record, problem := body.record(s.now())
+	payment, problem := body.sending(s.now())
 	if problem != nil {
 		problem.Write(w)
 		return
@@ -210,13 +224,17 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
-	if err := s.publish(access.Of(r), record, nil).wait(); err != nil {
+	conflicts, problem := s.compare(r.Context(), []*sending{payment})
+	if problem = cmp.Or(problem, conflicts[0]); problem != nil {
+		problem.Write(w)
+		return
+	}
+	if err := s.publish(access.Of(r), payment, nil).wait(); err != nil {
 		notPublished(body.EndToEndID, err).Write(w)
 		return
 	}
 	s.crash.Pass(afterAcknowledged)
-	id, _ := pix.ParseEndToEndID(body.EndToEndID) // valid: it was published
-	feed.Respond(s.feed, w, r, s.feed.Payment(id), Accepted{body.EndToEndID, "accepted"})
+	feed.Respond(s.feed, w, r, wait, s.feed.SentPayment(payment.ID, payment.Content), Accepted{body.EndToEndID, "accepted"})
 }
 
 // leaves returns nil if the caller may send the payment, and it may leave the payer's account. Only

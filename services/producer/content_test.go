@@ -1,0 +1,461 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/producer/query"
+)
+
+// post sends an order and reads the whole response.
+func (p *program) post(path, body string, headers ...string) (r reply, header http.Header) {
+	p.t.Helper()
+	response := p.send(p.t.Context(), "POST", path, body, headers...)
+	text, err := io.ReadAll(response.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		p.t.Fatalf("%s: %s: %v", response.Status, text, err)
+	}
+	r.code, r.text = response.StatusCode, string(text)
+	return r, response.Header
+}
+
+// conflicts reports whether a response says that an id belongs to other content, and no more than that.
+func (r reply) conflicts(id, kind string) bool {
+	name := map[byte]string{'E': "end_to_end_id", 'D': "return_id"}[id[0]]
+	return r.code == http.StatusConflict && r.Type == "urn:liquida:problem:"+kind && r.Code == "DUPL" && r.Field == name && string(r.Value) == `"`+id+`"` && r.Rule != "" && r.EndToEndID == id &&
+		!r.has("amount_centavos") && !strings.Contains(r.text, `"settled"`) && !strings.Contains(r.text, "10000002\"")
+}
+
+const (
+	knownConflict  = "other-content"
+	flightConflict = "other-content-sent"
+)
+
+// bodyOf is a payment of content, but for its amount.
+func bodyOf(id pix.EndToEndID, centavos int) string {
+	return fmt.Sprintf(`{"end_to_end_id": %q, "payer": %s, "payee": %s, "amount_centavos": %d}`, id, payer, payee, centavos)
+}
+
+// What the ledger knows under an id decides, at each front door and after each restart: the same
+// payment is taken again, another one is refused before it is sent.
+func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
+	t.Parallel()
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
+	b := startBroker(t)
+	p := startProgram(t, b, l)
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("kafka", false)
+	other := startProgram(t, b, l, "LEDGER_LOOKUP_IDS_MAX=134", "PAGE_MAX=100")
+	other.AwaitNeed("ledger", false)
+	other.AwaitNeed("kafka", false)
+	type known struct {
+		name string
+		id   pix.EndToEndID
+	}
+	var all []known
+	for name, do := range map[string]func(pix.EndToEndID){
+		"held": func(id pix.EndToEndID) { write(t, client, ledger.AppendReserve(nil, id, content, 600)) },
+		"settled": func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReserve(nil, id, content, 600))
+			write(t, client, ledger.AppendPost(nil, id, false))
+		},
+		"rejected": func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReserve(nil, id, content, 600))
+			write(t, client, ledger.AppendVoid(nil, id, false, pix.ReasonPayeeBlocked))
+		},
+		"refused": func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReceipt(nil, id, content, pix.ReasonReserveShort, true))
+		},
+		"refused, and other content held after it": func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReceipt(nil, id, content, pix.ReasonInactivePSP, true))
+			after := content
+			after.AmountCentavos = 101
+			write(t, client, ledger.AppendReserve(nil, id, after, 600))
+		},
+	} {
+		id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+		do(id)
+		all = append(all, known{name, id})
+	}
+	taken := 0
+	for round, door := range []*program{p, other, p} {
+		if round == 2 {
+			other.End(9)
+			door = startProgram(t, b, l)
+			door.AwaitNeed("ledger", false)
+			door.AwaitNeed("kafka", false)
+		}
+		var lines []string
+		for _, k := range all {
+			for _, wait := range [][]string{nil, {"Prefer", "wait=1"}} {
+				if got, header := door.post("/v1/payments", bodyOf(k.id, 101), wait...); !got.conflicts(k.id.String(), knownConflict) || header.Get("Preference-Applied") != "" {
+					t.Errorf("%s, another amount: %d %s", k.name, got.code, got.text)
+				}
+			}
+			if got := door.call("POST", "/v1/payments", strings.Replace(bodyOf(k.id, 100), payee, strings.Replace(payee, `"2"}`, `"3"}`, 1), 1)); !got.conflicts(k.id.String(), knownConflict) {
+				t.Errorf("%s, another payee: %d %s", k.name, got.code, got.text)
+			}
+			if got, _ := door.post("/v1/payments", bodyOf(k.id, 100)); got.code != http.StatusAccepted {
+				t.Errorf("%s, the same: %d %s", k.name, got.code, got.text)
+			}
+			taken++
+			lines = append(lines, bodyOf(k.id, 101), bodyOf(k.id, 100), valid)
+		}
+		for i, got := range door.batch(strings.Join(lines, "\n")) {
+			if conflict := i%3 == 0; got.Line != i+1 || conflict != (got.Problem != nil) || conflict && (got.Problem.Status != 409 || got.Problem.Code != "DUPL" || got.Problem.EndToEndID != all[i/3].id.String() || got.EndToEndID != "") {
+				t.Errorf("line %d: %+v %+v", i+1, got, got.Problem)
+			}
+		}
+		taken += 2 * len(all)
+	}
+	for _, record := range published(t, b, taken) {
+		var order pixv1.PaymentOrder
+		if err := order.UnmarshalVT(record.Value); err != nil || order.AmountCentavos == 101 || order.Payee.Number == "3" {
+			t.Errorf("%v was sent (%v)", &order, err)
+		}
+	}
+	// Its place in the ledger belongs to another id: the engine judges that.
+	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	forged := ledger.AppendReserve(nil, id, content, 600)
+	for i := range forged {
+		forged[i].UserData128 = tb.ToUint128(1)
+	}
+	write(t, client, forged)
+	if got, _ := p.post("/v1/payments", bodyOf(id, 101)); got.code != http.StatusAccepted {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+}
+
+// Before the ledger knows it, the front door knows what it has sent. The ledger has the last word.
+func TestAnIDThatIsOnItsWayNamesOnePayment(t *testing.T) {
+	t.Parallel()
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
+	b := startBroker(t)
+	p := startProgram(t, b, l)
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("kafka", false)
+	id, second := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	made := p.call("POST", "/v1/payments", valid).EndToEndID
+	for _, c := range []struct {
+		body string
+		code int
+	}{{bodyOf(id, 100), 202}, {bodyOf(id, 101), 409}, {bodyOf(id, 100), 202}, {`{"end_to_end_id": "` + made + `", ` + valid[1:], 202}, {strings.Replace(`{"end_to_end_id": "`+made+`", `+valid[1:], "12345}", "12346}", 1), 409}} {
+		got, _ := p.post("/v1/payments", c.body, "Prefer", "wait=1")
+		if got.code != c.code || c.code == 409 && !got.conflicts(c.body[19:51], flightConflict) {
+			t.Errorf("%s: %d %s", c.body, got.code, got.text)
+		}
+	}
+	got := p.batch(bodyOf(second, 100) + "\n" + bodyOf(second, 101) + "\n" + bodyOf(second, 100) + "\n" + bodyOf(id, 101))
+	if len(got) != 4 || got[0].Problem != nil || got[1].Problem == nil || got[1].Problem.Status != 409 || got[2].Problem != nil || got[3].Problem == nil || got[3].Problem.Status != 409 {
+		t.Errorf("%+v", got)
+	}
+	for _, record := range published(t, b, 6) {
+		var order pixv1.PaymentOrder
+		if err := order.UnmarshalVT(record.Value); err != nil || order.AmountCentavos == 101 || order.AmountCentavos == 12346 {
+			t.Errorf("%v was sent (%v)", &order, err)
+		}
+	}
+	// Another door has sent the other content, and the engine took that.
+	settled := content
+	settled.AmountCentavos = 101
+	write(t, client, ledger.AppendReserve(nil, id, settled, 600))
+	if got, _ := p.post("/v1/payments", bodyOf(id, 101)); got.code != 202 {
+		t.Errorf("what the ledger holds: %d %s", got.code, got.text)
+	}
+	if got, _ := p.post("/v1/payments", bodyOf(id, 100)); !got.conflicts(id.String(), knownConflict) {
+		t.Errorf("what this door has sent: %d %s", got.code, got.text)
+	}
+}
+
+// Who waits is told the outcome of what it has sent, not of other content that came first.
+func TestAWaitEndsWithTheOutcomeOfItsOwnContent(t *testing.T) {
+	t.Parallel()
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
+	for name, do := range map[string]func(pix.EndToEndID){
+		"settled": func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReserve(nil, id, content, 600))
+			write(t, client, ledger.AppendPost(nil, id, false))
+		},
+		"refused": func(id pix.EndToEndID) {
+			write(t, client, ledger.AppendReceipt(nil, id, content, pix.ReasonReserveShort, true))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := startBroker(t)
+			p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...) // only what the broker tells wakes it in time
+			p.AwaitNeed("ledger", false)
+			p.AwaitNeed("kafka", false)
+			p.awaitSettlements()
+			id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				published(t, b, 1)
+				kit.Await(t, "the submission to wait", func() (bool, string) {
+					return strings.Contains(p.metrics(), "pix_producer_waits 1\n"), ""
+				})
+				do(id)
+				deadLetter(t, b, "DUPL", &pixv1.PaymentOrder{EndToEndId: id.String(), AmountCentavos: 101})
+			}()
+			got, header := p.post("/v1/payments", bodyOf(id, 101), "Prefer", "wait=600")
+			if !got.conflicts(id.String(), knownConflict) || header.Get("Preference-Applied") != "wait=60" {
+				t.Errorf("%d %s %v", got.code, got.text, header)
+			}
+			<-ended
+		})
+	}
+}
+
+func TestAnIDNamesOneReturn(t *testing.T) {
+	t.Parallel()
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
+	b := startBroker(t)
+	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("kafka", false)
+	p.awaitSettlements()
+	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	write(t, client, ledger.AppendReserve(nil, original, content, 60))
+	write(t, client, ledger.AppendPost(nil, original, false))
+	fundPayee(t, client, 1000)
+	order := func(id pix.ReturnID, centavos int, reason string) string {
+		return fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": %d, "reason_code": %q}`, id, original, centavos, reason)
+	}
+	ask := func(when string, id pix.ReturnID, body string, code int, kind string) {
+		t.Helper()
+		if got, _ := p.post("/v1/returns", body); got.code != code || code == 409 && !got.conflicts(id.String(), kind) {
+			t.Errorf("%s: %d %s", when, got.code, got.text)
+		}
+	}
+	write(t, client, ledger.AppendReturnedMark(nil, original))
+	held := func(id pix.ReturnID, of pix.ReturnContent, slot int) {
+		write(t, client, ledger.AppendReturnReserve(nil, id, of, slot, content, 600))
+	}
+	inFlight, _ := newReturn(t, original)
+	ask("the first", inFlight, order(inFlight, 40, "MD06"), 202, "")
+	ask("on its way", inFlight, order(inFlight, 41, "MD06"), 409, flightConflict)
+	ask("the same", inFlight, order(inFlight, 40, "MD06"), 202, "")
+	isHeld, of := newReturn(t, original)
+	held(isHeld, of, 0)
+	settled, of := newReturn(t, original)
+	held(settled, of, 1)
+	write(t, client, ledger.AppendReturnPost(nil, settled, of, 1, false))
+	refused, of := newReturn(t, original)
+	write(t, client, ledger.AppendReturnReceipt(nil, refused, of, pix.ReasonReturnExceeds, true))
+	for name, id := range map[string]pix.ReturnID{"held": isHeld, "settled": settled, "refused": refused} {
+		ask(name+", another amount", id, order(id, 41, "MD06"), 409, knownConflict)
+		ask(name+", another reason", id, order(id, 40, "FR01"), 409, knownConflict)
+		ask(name+", the same", id, order(id, 40, "MD06"), 202, "")
+	}
+	// A verdict of another original counts, too.
+	elsewhere := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	ask("another original", settled, strings.Replace(order(settled, 40, "MD06"), original.String(), elsewhere.String(), 1), 409, knownConflict)
+	// Who waits hears of its own return.
+	late, of := newReturn(t, original)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		kit.Await(t, "the submission to wait", func() (bool, string) {
+			return strings.Contains(p.metrics(), "pix_producer_waits 1\n"), ""
+		})
+		held(late, of, 2)
+		write(t, client, ledger.AppendReturnPost(nil, late, of, 2, false))
+		back(t, b, late, original, true)
+	}()
+	if got, _ := p.post("/v1/returns", order(late, 41, "MD06"), "Prefer", "wait=60"); !got.conflicts(late.String(), knownConflict) {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+	<-ended
+}
+
+// A bank learns nothing of another one's payments from a conflict: it may not name their ids.
+func TestAConflictTellsOtherBanksNothing(t *testing.T) {
+	t.Parallel()
+	r := makeRing(t)
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
+	p := startProgram(t, startBroker(t), l, "HTTP_KEYS_FILE="+r.digests)
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("kafka", false)
+	held, nowhere := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	write(t, client, ledger.AppendReserve(nil, held, content, 600))
+	back, of := newReturn(t, held)
+	write(t, client, ledger.AppendReturnReceipt(nil, back, of, pix.ReasonReturnExceeds, true))
+	absent, _ := newReturn(t, held)
+	foreign := strings.Replace(payer, "10000001", "10000003", 1)
+	for _, as := range []string{"10000002", "10000003", "central-bank"} {
+		var said []string
+		for _, id := range []pix.EndToEndID{held, nowhere} {
+			for _, body := range []string{bodyOf(id, 101), strings.Replace(bodyOf(id, 101), payer, foreign, 1)} {
+				code, _, problem, text := p.as("Bearer "+r.of(t, as), "POST", "/v1/payments", body)
+				if code != 403 && code != 422 || problem.Code == "DUPL" {
+					t.Errorf("%s: %d %s", as, code, text)
+				}
+				said = append(said, strings.ReplaceAll(text, id.String(), "ID"))
+			}
+		}
+		if said[0] != said[2] || said[1] != said[3] {
+			t.Errorf("%s can tell them apart: %v", as, said)
+		}
+		if as == "10000002" {
+			continue // the return is its own
+		}
+		said = nil
+		for _, id := range []pix.ReturnID{back, absent} {
+			code, _, problem, text := p.as("Bearer "+r.of(t, as), "POST", "/v1/returns", fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 41, "reason_code": "MD06"}`, id, held))
+			if code != 403 || problem.Code == "DUPL" {
+				t.Errorf("%s: %d %s", as, code, text)
+			}
+			said = append(said, strings.ReplaceAll(text, id.String(), "ID"))
+		}
+		if said[0] != said[1] {
+			t.Errorf("%s can tell them apart: %v", as, said)
+		}
+	}
+}
+
+// deadLetter writes dead letters as an engine does.
+func deadLetter(t *testing.T, b *kit.Broker, reason string, messages ...*pixv1.PaymentOrder) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for i, message := range messages {
+		payload, err := message.MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := (&pixv1.DeadLetter{Topic: stream.Payments, Offset: int64(i), ReasonCode: reason, Reason: "a secret", Payload: payload}).MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.DeadLetters, Value: value}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A status tells of a dead letter, also after a restart, and only to the bank that has sent it.
+func TestAStatusTellsOfADeadLetter(t *testing.T) {
+	t.Parallel()
+	r := makeRing(t)
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
+	b := startBroker(t)
+	p := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests)
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("kafka", false)
+	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	dead, held := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
+	write(t, client, ledger.AppendReserve(nil, held, content, 600))
+	deadReturn, of := newReturn(t, original)
+	refused, _ := newReturn(t, original)
+	write(t, client, ledger.AppendReturnReceipt(nil, refused, of, pix.ReasonReturnExceeds, true))
+	returned := func(id pix.ReturnID) *pixv1.PaymentOrder {
+		return &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{ReturnId: id.String(), AmountCentavos: 77}}
+	}
+	deadLetter(t, b, "LQ07", &pixv1.PaymentOrder{EndToEndId: dead.String(), AmountCentavos: 77}, returned(deadReturn))
+	deadLetter(t, b, "DUPL", &pixv1.PaymentOrder{EndToEndId: held.String(), AmountCentavos: 77}, returned(refused))
+	payer, payee, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"), "Bearer "+r.of(t, "central-bank")
+	for range 2 {
+		for _, c := range []struct {
+			as, path string
+			code     int
+			says     string // empty: nothing of the dead letter
+		}{
+			{payer, "/v1/payments/" + dead.String(), 404, "LQ07"}, {bank, "/v1/payments/" + dead.String(), 404, "LQ07"}, {payee, "/v1/payments/" + dead.String(), 403, ""},
+			{payer, "/v1/payments/" + held.String(), 200, "DUPL"}, {bank, "/v1/payments/" + held.String(), 200, "DUPL"}, {payee, "/v1/payments/" + held.String(), 200, ""},
+			{payee, "/v1/returns/" + deadReturn.String(), 404, "LQ07"}, {payer, "/v1/returns/" + deadReturn.String(), 403, ""},
+			{payee, "/v1/returns/" + refused.String(), 200, "DUPL"}, {payer, "/v1/returns/" + refused.String(), 200, ""},
+		} {
+			kit.Await(t, fmt.Sprintf("%.20s %s: %d %s", c.as, c.path, c.code, c.says), func() (bool, string) {
+				code, _, problem, text := p.as(c.as, "GET", c.path, "")
+				var state query.PaymentState
+				_ = json.Unmarshal([]byte(text), &state) // a problem has no dead letter
+				tells := code == 404 && problem.Type == "urn:liquida:problem:dead-letter" && problem.Code == c.says && strings.Contains(problem.Detail, "77 centavos") ||
+					code == 200 && state.DeadLetter != nil && state.DeadLetter.ReasonCode == c.says && state.DeadLetter.AmountCentavos == 77 && !state.DeadLetter.At.IsZero()
+				return code == c.code && tells == (c.says != "") && strings.Contains(text, "77") == tells && !strings.Contains(text, "secret"), fmt.Sprint(code, text)
+			})
+		}
+		p.End(9)
+		p = startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests)
+		p.AwaitNeed("ledger", false)
+		p.AwaitNeed("kafka", false)
+	}
+}
+
+// What a client asks for in a header is done or refused.
+func TestAHeaderIsAnsweredNotIgnored(t *testing.T) {
+	t.Parallel()
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
+	b := startBroker(t)
+	p := startProgram(t, b, l, "WAIT_MAX=1s")
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("kafka", false)
+	back, _ := newReturn(t, pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random))
+	giveBack := fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "MD06"}`, back, pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random))
+	for _, c := range []struct{ path, body, name, value string }{
+		{"/v1/payments", valid, "Prefer", "wait"}, {"/v1/payments", valid, "Prefer", "wait=10s"}, {"/v1/payments", valid, "Prefer", "return=minimal, wait=-1"}, {"/v1/returns", giveBack, "Prefer", "wait=soon"},
+		{"/v1/payments", valid, "Idempotency-Key", "7"}, {"/v1/returns", giveBack, "Idempotency-Key", "7"}, {batchPath, valid, "Idempotency-Key", "7"},
+	} {
+		got, _ := p.post(c.path, c.body, c.name, c.value)
+		if got.code != 400 || got.Type != "urn:liquida:problem:invalid-header" || got.Field != c.name || !strings.Contains(c.value, strings.Trim(string(got.Value), `"`)) || got.Rule == "" || !strings.Contains(got.Detail, "nothing was") {
+			t.Errorf("%s %s: %s: %d %s", c.path, c.name, c.value, got.code, got.text)
+		}
+	}
+	act := p.send(t.Context(), "PUT", "/v1/accounts/10000001/0001/777/acts/a", `{"act": "open"}`, "Idempotency-Key", "7")
+	if act.StatusCode != 400 {
+		t.Errorf("an act: %s", act.Status)
+	}
+	// The standard has servers ignore the preferences that they do not know.
+	if got, header := p.post("/v1/payments", valid, "Prefer", "return=minimal, wait=100000000000000000000"); got.code != 202 || header.Get("Preference-Applied") != "wait=1" {
+		t.Errorf("%d %s %v", got.code, got.text, header)
+	}
+	if records := published(t, b, 1); len(records) != 1 {
+		t.Errorf("%d orders were sent", len(records))
+	}
+}
+
+// The root leads people to the viewer, and programs to the description.
+func TestTheRootLeadsSomewhere(t *testing.T) {
+	t.Parallel()
+	p := startProgram(t, startBroker(t), nil)
+	p.AwaitNeed("kafka", false)
+	var links map[string]string
+	index := p.send(t.Context(), "GET", "/", "")
+	if err := json.NewDecoder(index.Body).Decode(&links); err != nil || index.StatusCode != 200 || index.Header.Get("Content-Type") != "application/json" || !strings.Contains(links["health"], "/readyz") {
+		t.Fatalf("%s %v %v", index.Status, links, err)
+	}
+	for _, name := range []string{"documentation", "openapi"} {
+		if got := p.send(t.Context(), "GET", links[name], ""); got.StatusCode != 200 {
+			t.Errorf("%s: %s", links[name], got.Status)
+		}
+	}
+	people := p.send(t.Context(), "GET", "/", "", "Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8") // the client follows
+	if text, err := io.ReadAll(people.Body); err != nil || people.StatusCode != 200 || !strings.Contains(string(text), "swagger") {
+		t.Errorf("%s %s %v", people.Status, text, err)
+	}
+}

@@ -21,8 +21,8 @@ type batchLine struct {
 	Problem    *Problem `json:"problem,omitempty"`
 }
 
-// BatchResult is the result of one payment of a batch. Without an error the API accepted it,
-// and it will be settled or rejected. With an *UnknownFate the API may have accepted it, with
+// BatchResult is the result of one payment of a batch. Without an error the API accepted it:
+// it is stored. With an *UnknownFate the API may have accepted it, with
 // any other error it did not.
 type BatchResult struct {
 	EndToEndID string
@@ -70,6 +70,7 @@ func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResul
 				continue
 			}
 			if !TryAgain(results[i].Err) {
+				open[i] = open[i] && !OtherContent(results[i].Err)
 				continue
 			}
 			if problem := new(Problem); !errors.As(results[i].Err, &problem) || problem.Status != http.StatusTooManyRequests {

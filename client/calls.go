@@ -38,7 +38,8 @@ func NewEndToEndID(payer Account) (string, error) {
 // Pay sends a payment until it is acknowledged, each time with the same EndToEndId, so that it
 // is made once, whatever breaks. It creates an EndToEndId if there is none. Then it waits for
 // the outcome: the state is not final if wait was too short, and Accepted if wait is 0. With an
-// *UnknownFate no try was acknowledged, but one may have been accepted.
+// *UnknownFate no try was acknowledged, but one may have been accepted. With an error for which
+// OtherContent is true, the id belongs to another payment, and this one is not made.
 func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (PaymentState, error) {
 	if payment.EndToEndID == "" {
 		var err error
@@ -46,17 +47,36 @@ func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (
 			return PaymentState{}, err
 		}
 	}
-	until := time.Now().Add(wait)
-	var state PaymentState
-	if open, err := c.ask(ctx, call{operation: opPay, body: payment}.held(wait), &state); err != nil {
-		if open {
-			err = &UnknownFate{payment.EndToEndID, err}
-		}
-		return PaymentState{EndToEndID: payment.EndToEndID, Status: Unknown}, err
-	}
-	return awaitEnd(ctx, "payment "+state.EndToEndID, state, until, func(ctx context.Context) (PaymentState, error) {
-		return c.Follow(ctx, state.EndToEndID, nil)
+	id := payment.EndToEndID
+	return send(ctx, c, call{operation: opPay, body: payment}, id, wait, PaymentState{EndToEndID: id, Status: Unknown}, payment.Is, func(ctx context.Context) (PaymentState, error) {
+		return c.Follow(ctx, id, nil)
 	})
+}
+
+// send sends an order until it is acknowledged, and waits for the outcome of its content. unknown is its
+// state before that.
+func send[S outcome](ctx context.Context, c *Client, post call, id string, wait time.Duration, unknown S, is func(S) bool, follow func(context.Context) (S, error)) (S, error) {
+	until := time.Now().Add(wait)
+	var accepted S
+	if open, err := c.ask(ctx, post.held(wait), &accepted); err != nil {
+		if open {
+			err = &UnknownFate{id, err}
+		}
+		return unknown, err
+	}
+	state, err := awaitEnd(ctx, id, accepted, until, follow)
+	if err != nil || accepted.Final() || !state.Final() || is(state) {
+		return state, err
+	}
+	// What is followed is the id. It may belong to other content, and a refusal does not show which: the
+	// API compares what is sent.
+	var own S
+	if _, err := c.ask(ctx, post.held(time.Second), &own); OtherContent(err) {
+		return unknown, err
+	} else if err != nil {
+		return accepted, fmt.Errorf("%s was accepted, but its outcome was not seen: %w", id, err)
+	}
+	return own, nil
 }
 
 // held asks the API to wait for the outcome before it responds.
@@ -106,16 +126,9 @@ func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Dura
 		}
 		order.ReturnID = pix.NewReturnID(pix.ISPB(original.Payee.ISPB), time.Now(), random).String()
 	}
-	until := time.Now().Add(wait)
-	var state ReturnState
-	if open, err := c.ask(ctx, call{operation: opGiveBack, body: order}.held(wait), &state); err != nil {
-		if open {
-			err = &UnknownFate{order.ReturnID, err}
-		}
-		return ReturnState{ReturnID: order.ReturnID, Status: Unknown}, err
-	}
-	return awaitEnd(ctx, "return "+state.ReturnID, state, until, func(ctx context.Context) (ReturnState, error) {
-		return c.FollowReturn(ctx, state.ReturnID, nil)
+	id := order.ReturnID
+	return send(ctx, c, call{operation: opGiveBack, body: order}, id, wait, ReturnState{ReturnID: id, Status: Unknown}, order.Is, func(ctx context.Context) (ReturnState, error) {
+		return c.FollowReturn(ctx, id, nil)
 	})
 }
 

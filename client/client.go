@@ -186,6 +186,9 @@ func (c *Client) ask(ctx context.Context, call call, into any) (open bool, err e
 		if err = c.once(ctx, call, into); err == nil {
 			return false, nil
 		}
+		if OtherContent(err) {
+			return false, err // nor was an earlier try
+		}
 		again := TryAgain(err)
 		if problem := new(Problem); again && (!errors.As(err, &problem) || problem.Status != http.StatusTooManyRequests) {
 			open = true
@@ -294,6 +297,13 @@ func TryAgain(err error) bool {
 		return problem.Status == http.StatusTooManyRequests || problem.Status >= 500
 	}
 	return errors.As(err, new(*Unanswered))
+}
+
+// OtherContent reports whether an error says that the ledger knows the id with other content: no money
+// moves for what was sent.
+func OtherContent(err error) bool {
+	problem := new(Problem)
+	return errors.As(err, &problem) && problem.Type == "urn:liquida:problem:other-content"
 }
 
 // NotFound reports whether an error says that the ledger does not know the id.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -116,7 +117,7 @@ func TestAnOutcomeNotSeenIsTold(t *testing.T) {
 	})
 	payer := Account{"10000001", "0001", "1"}
 	state, err := c.Pay(t.Context(), Payment{Payer: payer, Payee: payer, AmountCentavos: 1}, time.Minute)
-	if state.Status != Accepted || err == nil || !strings.Contains(err.Error(), "payment E was accepted") {
+	if state.Status != Accepted || err == nil || !strings.Contains(err.Error(), "was accepted, but its outcome was not seen") {
 		t.Errorf("%+v %v", state, err)
 	}
 }
@@ -126,6 +127,10 @@ func TestAReturnIsWaitedForAndThenFollowed(t *testing.T) {
 	var asked []string
 	c := at(t, "", func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+" "+r.URL.Path+" "+r.Header.Get("Prefer"))
+		if len(asked) == 3 {
+			fmt.Fprintf(w, `{"return_id": %q, "status": "rejected", "reason_code": "AM09"}`, id)
+			return
+		}
 		if r.Method == "POST" {
 			w.WriteHeader(http.StatusAccepted)
 			fmt.Fprintf(w, `{"return_id": %q, "status": "accepted"}`, id)
@@ -137,7 +142,8 @@ func TestAReturnIsWaitedForAndThenFollowed(t *testing.T) {
 	if err != nil || state.ReturnID != id || !state.Final() || state.ReasonCode != "AM09" {
 		t.Errorf("%+v %v", state, err)
 	}
-	if want := "POST /v1/returns wait=10, GET /v1/returns/" + id + "/events "; strings.Join(asked, ", ") != want {
+	// A refusal shows no content: the same order is sent again, so that the API says if it is its own.
+	if want := "POST /v1/returns wait=10, GET /v1/returns/" + id + "/events , POST /v1/returns wait=1"; strings.Join(asked, ", ") != want {
 		t.Errorf("asked %q, want %q", asked, want)
 	}
 }
@@ -193,6 +199,72 @@ func TestBadAddresses(t *testing.T) {
 	for _, address := range []string{"", "localhost:8080", "ftp://x", "http://", "http://[::1"} {
 		if _, err := New(address, ""); err == nil || !strings.Contains(err.Error(), DefaultURL) {
 			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
+
+// The outcome is that of the content that was sent. What is followed is the id, which another payment
+// may have had first.
+func TestTheOutcomeIsThatOfTheOwnContent(t *testing.T) {
+	payer, payee := Account{"10000001", "0001", "1"}, Account{"10000002", "0001", "1"}
+	sent := Payment{EndToEndID: "E10000001202601010000ABCDEFGHIJK", Payer: payer, Payee: payee, AmountCentavos: 2}
+	other := sent
+	other.AmountCentavos = 1
+	conflict := `{"title": "The id belongs to other content", "status": 409, "type": "urn:liquida:problem:other-content", "code": "DUPL", "detail": "read its status"}`
+	state := func(p Payment, status string) string {
+		text, err := json.Marshal(PaymentState{EndToEndID: p.EndToEndID, Status: status, Payer: &p.Payer, Payee: &p.Payee, AmountCentavos: p.AmountCentavos})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	refused := `{"end_to_end_id": "` + sent.EndToEndID + `", "status": "rejected", "reason_code": "AM04"}`
+	for _, c := range []struct {
+		name, event string // what is followed says
+		code        int    // of the same payment, sent again; 0: it is not
+		again       string
+		status      string
+		conflict    bool
+	}{
+		{"settled", state(sent, Settled), 0, "", Settled, false},
+		{"another amount has settled", state(other, Settled), 409, conflict, Unknown, true},
+		{"refused", refused, 200, refused, Rejected, false},
+		{"another content was refused", refused, 409, conflict, Unknown, true},
+		{"nobody says whose the refusal is", refused, 503, `{"title": "away"}`, Accepted, false},
+	} {
+		posts := 0
+		api := at(t, "", func(w http.ResponseWriter, r *http.Request) {
+			switch posts++; {
+			case r.Method == http.MethodGet:
+				posts--
+				fmt.Fprintf(w, "event: state\ndata: %s\n\n", c.event)
+			case posts == 1:
+				w.WriteHeader(http.StatusAccepted)
+				fmt.Fprintf(w, `{"end_to_end_id": %q, "status": "accepted"}`, sent.EndToEndID)
+			default:
+				w.WriteHeader(c.code)
+				fmt.Fprint(w, c.again)
+			}
+		})
+		api.RetryFor = 0
+		got, err := api.Pay(t.Context(), sent, time.Minute)
+		if got.Status != c.status || OtherContent(err) != c.conflict || (err != nil) != (c.conflict || c.code == 503) || (posts == 1) != (c.code == 0) {
+			t.Errorf("%s: %+v %v after %d posts", c.name, got, err, posts)
+		}
+	}
+	// After a try without an answer, too, nothing is open: no try of other content can have been made.
+	for _, kind := range []string{"other-content", "other-content-sent"} {
+		posts := 0
+		api := at(t, "", func(w http.ResponseWriter, _ *http.Request) {
+			if posts++; posts == 1 {
+				panic(http.ErrAbortHandler)
+			}
+			w.WriteHeader(http.StatusConflict)
+			fmt.Fprint(w, strings.Replace(conflict, `other-content"`, kind+`"`, 1))
+		})
+		_, err := api.Pay(t.Context(), sent, 0)
+		if errors.As(err, new(*UnknownFate)) != (kind == "other-content-sent") || err == nil {
+			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }

@@ -40,8 +40,8 @@ func ParseAccount(text string) (Account, error) {
 	return a, nil
 }
 
-// The statuses of a payment. Accepted means that it will be settled or rejected, but nobody
-// waited for the outcome. Unknown means that the ledger does not know it (yet).
+// The statuses of a payment. Accepted means that it is stored, and nothing more: nobody waited for
+// the outcome. Unknown means that the ledger does not know it (yet).
 const (
 	Accepted = "accepted"
 	Unknown  = "unknown"
@@ -65,6 +65,20 @@ type PaymentState struct {
 	// The amount given back, and every return for which money is or was held.
 	ReturnedCentavos int64           `json:"returned_centavos,omitempty"`
 	Returns          []PaymentReturn `json:"returns,omitempty"`
+	DeadLetter       *DeadLetter     `json:"dead_letter,omitempty"`
+}
+
+// DeadLetter is a message with the id that became a dead letter. The rest of a state is of another
+// message.
+type DeadLetter struct {
+	ReasonCode     string    `json:"reason_code"`
+	AmountCentavos int64     `json:"amount_centavos"`
+	At             time.Time `json:"at"`
+}
+
+// Is reports whether a state shows the content of the payment. A refusal shows none.
+func (p Payment) Is(s PaymentState) bool {
+	return s.Payer != nil && s.Payee != nil && *s.Payer == p.Payer && *s.Payee == p.Payee && s.AmountCentavos == p.AmountCentavos
 }
 
 func (s PaymentState) reached() string { return s.Status }
@@ -94,17 +108,23 @@ type ReturnOrder struct {
 
 // ReturnState is the state of a return in the ledger. Its statuses are those of a payment.
 type ReturnState struct {
-	ReturnID           string     `json:"return_id"`
-	OriginalEndToEndID string     `json:"original_end_to_end_id,omitempty"`
-	Status             string     `json:"status"`
-	ReasonCode         string     `json:"reason_code,omitempty"` // why it was rejected
-	ReservedAt         *time.Time `json:"reserved_at,omitempty"`
-	ExpiresAt          *time.Time `json:"expires_at,omitempty"`
-	DecidedAt          *time.Time `json:"decided_at,omitempty"`
-	ReturnReasonCode   string     `json:"return_reason_code,omitempty"` // why it is given back
-	AmountCentavos     int64      `json:"amount_centavos,omitempty"`
-	Payer              *Account   `json:"payer,omitempty"` // the account that gives back
-	Payee              *Account   `json:"payee,omitempty"`
+	ReturnID           string      `json:"return_id"`
+	OriginalEndToEndID string      `json:"original_end_to_end_id,omitempty"`
+	Status             string      `json:"status"`
+	ReasonCode         string      `json:"reason_code,omitempty"` // why it was rejected
+	ReservedAt         *time.Time  `json:"reserved_at,omitempty"`
+	ExpiresAt          *time.Time  `json:"expires_at,omitempty"`
+	DecidedAt          *time.Time  `json:"decided_at,omitempty"`
+	ReturnReasonCode   string      `json:"return_reason_code,omitempty"` // why it is given back
+	AmountCentavos     int64       `json:"amount_centavos,omitempty"`
+	Payer              *Account    `json:"payer,omitempty"` // the account that gives back
+	Payee              *Account    `json:"payee,omitempty"`
+	DeadLetter         *DeadLetter `json:"dead_letter,omitempty"`
+}
+
+// Is reports whether a state shows the content of the return. A refusal shows none.
+func (o ReturnOrder) Is(s ReturnState) bool {
+	return s.OriginalEndToEndID == o.OriginalEndToEndID && s.AmountCentavos == o.AmountCentavos && s.ReturnReasonCode == o.ReasonCode
 }
 
 func (s ReturnState) reached() string { return s.Status }

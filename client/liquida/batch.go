@@ -160,7 +160,7 @@ func (b *batch) take(ctx context.Context, lines []line) error {
 			results = results[1:]
 		}
 		if said.Status == client.Accepted && b.wait > 0 {
-			said.end(b.outcomeOf(waiting, said.EndToEndID))
+			said.end(b.outcomeOf(waiting, l.payment))
 		}
 		b.count++
 		switch {
@@ -191,9 +191,12 @@ func (b *batch) complete(lines []line) error {
 }
 
 // outcomeOf reads the state of a payment until it is final or the time is over.
-func (b *batch) outcomeOf(ctx context.Context, id string) (state client.PaymentState, err error) {
+func (b *batch) outcomeOf(ctx context.Context, payment client.Payment) (state client.PaymentState, err error) {
 	for {
-		state, err = b.api.Payment(ctx, id)
+		state, err = b.api.Payment(ctx, payment.EndToEndID)
+		if err == nil && state.Final() && !payment.Is(state) { // it may be of other content: the API compares what is sent
+			return b.api.Pay(ctx, payment, time.Second)
+		}
 		if err == nil && state.Final() || err != nil && !client.NotFound(err) && !client.TryAgain(err) {
 			return state, err
 		}
@@ -246,6 +249,8 @@ func (a *lineResult) refuse(why error) {
 func (a *lineResult) end(state client.PaymentState, err error) {
 	if err == nil {
 		a.Status, a.ReasonCode = state.Status, state.ReasonCode
+	} else if client.OtherContent(err) {
+		a.refuse(err)
 	} else if !client.NotFound(err) {
 		a.Error = err.Error()
 	}

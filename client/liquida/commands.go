@@ -145,7 +145,8 @@ func payCommand(o *options) *cobra.Command {
 		Use: "pay PAYER PAYEE AMOUNT", Short: "Pay, wait and print the outcome", Args: cobra.ExactArgs(3),
 		Long: `Pay, wait and print the outcome. While the outcome is unknown, liquida sends the same
 payment again with the same EndToEndId, so it is made once. Exit codes: 0 settled (with --wait
-0s: accepted), 1 rejected or refused, 3 unknown: send it again with --id.`,
+0s: accepted), 1 rejected or refused (DUPL: the id belongs to another payment), 3 unknown: send it
+again with --id.`,
 		Example: "  liquida pay 10000001/0001/1 10000002/0001/1 12.34 --info 'order 7'",
 		RunE: func(command *cobra.Command, arguments []string) (err error) {
 			if payment.Payer, err = client.ParseAccount(arguments[0]); err != nil {

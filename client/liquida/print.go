@@ -59,6 +59,9 @@ func printState(w io.Writer, s client.PaymentState) {
 	if s.ReturnedCentavos > 0 {
 		fmt.Fprintf(w, "  returned %s of %s\n", reais(s.ReturnedCentavos), reais(s.AmountCentavos))
 	}
+	if d := s.DeadLetter; d != nil {
+		fmt.Fprintf(w, "  another message with this id, of %s, became a dead letter: %s\n", reais(d.AmountCentavos), reason(d.ReasonCode))
+	}
 	for _, r := range s.Returns {
 		state := r.Status
 		if r.ReasonCode != "" {
@@ -70,7 +73,7 @@ func printState(w io.Writer, s client.PaymentState) {
 
 func printReturn(w io.Writer, s client.ReturnState) {
 	printState(w, client.PaymentState{EndToEndID: s.ReturnID, Status: s.Status, ReasonCode: s.ReasonCode,
-		AmountCentavos: s.AmountCentavos, Payer: s.Payer, Payee: s.Payee, DecidedAt: s.DecidedAt})
+		AmountCentavos: s.AmountCentavos, Payer: s.Payer, Payee: s.Payee, DecidedAt: s.DecidedAt, DeadLetter: s.DeadLetter})
 }
 
 func printSettlement(w io.Writer, s client.Settlement) {

@@ -110,6 +110,9 @@ func TestLiquida(t *testing.T) {
 		t.Errorf("%+v", settled)
 	}
 	do("pay", payer, payee, "12.34", "--id", settled.EndToEndID).Is(t, exitDone, settled.EndToEndID+" settled  BRL 12.34 from "+payer+" to "+payee)
+	// With another amount it is another payment, whose outcome is not that of the first.
+	do("pay", payer, payee, "12.35", "--id", settled.EndToEndID).Is(t, exitNot, "belongs to other content (409)", "code: DUPL")
+	do("pay", payer, payee, "12.34", "--id", settled.EndToEndID, "--wait", "0s").Is(t, exitDone, "accepted")
 	do("status", settled.EndToEndID).Is(t, exitDone, "settled  BRL 12.34")
 	do("watch", settled.EndToEndID).Is(t, exitDone, "settled  BRL 12.34")
 	if now := posted(payer); now != before-1234 {
@@ -133,6 +136,7 @@ func TestLiquida(t *testing.T) {
 	// The bank that received the payment gives it back in two parts. More is rejected.
 	back := other("return", settled.EndToEndID, "2.34").Is(t, exitDone, "settled  BRL 2.34 from "+payee+" to "+payer)
 	other("status", strings.Fields(back.Out)[0]).Is(t, exitDone, "settled  BRL 2.34")
+	other("return", settled.EndToEndID, "2.35", "--id", strings.Fields(back.Out)[0]).Is(t, exitNot, "belongs to other content (409)", "code: DUPL")
 	other("return", settled.EndToEndID, "10.01", "--reason", "FR01").Is(t, exitNot, "rejected AM09", "more than what is left")
 	other("return", settled.EndToEndID, "10.00", "--reason", "FR01", "--json").Is(t, exitDone, `"return_reason_code":"FR01"`)
 	do("return", settled.EndToEndID, "0.01").Is(t, exitNot, "403")

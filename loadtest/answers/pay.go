@@ -222,6 +222,9 @@ func (c *Clients) submit(ctx context.Context, s *sample, random *rand.Rand) bool
 		if accepted {
 			c.Judge.accept(s.order)
 			if status == http.StatusOK {
+				if told, err := parseAnswer(text, span); err == nil && told.AmountCentavos > 0 && told.AmountCentavos != s.centavos {
+					c.refuse("%s: POST of %d centavos: the outcome is of other content: %s", s.id, s.centavos, text)
+				}
 				c.see(s.id, status, text, span)
 			}
 			return true

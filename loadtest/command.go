@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -23,6 +24,9 @@ const (
 // started reports that arguments and environment were good. An error after that is not bad
 // usage.
 var started bool
+
+// errInterrupted ends a command after Ctrl-C. What it did until then is already printed.
+var errInterrupted = errors.New("interrupted")
 
 // environmentHelp lists the variables of a configuration.
 func environmentHelp(config any) string {

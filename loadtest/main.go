@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -24,7 +25,8 @@ func main() {
 that it must have (run). It proves from topics and ledger that every payment has exactly
 one outcome and every centavo is funded and in its place (audit).
 
-Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad usage.`,
+Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad usage,
+130 interrupted (run).`,
 		Example:       "  loadtest run --rate 1000 --payments 10000 && loadtest audit",
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -32,6 +34,9 @@ Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad 
 	root.AddCommand(runCommand(), auditCommand(), benchCommand(), benchPostgresCommand(), chaosCommand(), conformCommand(), correctnessCommand(), mutantsCommand(), operateCommand(), heistCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	if command, err := root.ExecuteContextC(ctx); err != nil {
+		if errors.Is(err, errInterrupted) {
+			os.Exit(settings.ExitInterrupted)
+		}
 		fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
 		if !started {
 			fmt.Fprintf(os.Stderr, "See %s --help.\n", command.CommandPath())

@@ -35,6 +35,7 @@ type runFlags struct {
 	duration time.Duration
 	allow    []string
 	json     string
+	progress string
 }
 
 const drainMax = time.Hour
@@ -58,13 +59,14 @@ func runCommand() *cobra.Command {
 	f.StringVar(&flags.MixName, "mix", "demo", "a named mix, or weights like accepted=90,silent=10")
 	f.StringSliceVar(&flags.allow, "allow", nil, "reason codes with which any payment may be rejected, for runs with faults")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
+	f.StringVar(&flags.progress, "progress", "text", "text, or json for a program that reads it: one object a line on standard error")
 	f.DurationVar(&flags.DrainTimeout, "drain-timeout", 0, "longest wait for outcomes after the last send; 0: ENGINE_DEADLINE and 30 s")
 	f.IntVar(&flags.OutstandingMax, "max-outstanding", 500_000, "most payments that wait for their outcome, about 1 KiB each; above it payments are dropped and counted")
 	environment := &runEnvironment{}
 	command.Long = "Sends payments to Kafka at a fixed rate, and reads reports and dead letters, without a consumer\n" +
 		"group. It asks the ledger only about payments that failed. It knows how every payment must end. Latencies count from the instant when a payment should\n" +
 		"have been sent, so they show a stall of the sender or the broker. The exit code is 1 if an outcome\n" +
-		"is wrong or missing, or a send was dropped.\n\n" +
+		"is wrong or missing, or a send was dropped. It is 130 after Ctrl-C, if no outcome was wrong until then.\n\n" +
 		mixHelp() + "\nEnvironment:\n" + environmentHelp(environment)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		config, err := flags.config(environment)
@@ -72,20 +74,35 @@ func runCommand() *cobra.Command {
 			return err
 		}
 		started = true
-		if _, err := reach(command.Context(), environment.Config); err != nil {
-			return err
+		if flags.progress == "json" {
+			config.Progress, config.ProgressEvery = load.ProgressLines(os.Stderr)
+		} else {
+			config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr)
 		}
-		config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr)
 		config.LedgerHolds = load.LedgerHolds(func() (tigerbeetle.Client, error) { return ledger.Connect(environment.Ledger) })
-		result, err := load.Run(command.Context(), config)
-		if err != nil {
+		_, err = reach(command.Context(), environment.Config)
+		var result *load.Result
+		if err == nil {
+			result, err = load.Run(command.Context(), config)
+		}
+		switch {
+		case command.Context().Err() != nil && err != nil: // before the first payment
+			result = &load.Result{Interrupted: true}
+		case err != nil:
 			return err
 		}
-		report.WriteLoad(os.Stdout, result)
+		if result.Interrupted {
+			report.WriteInterrupted(os.Stdout, result)
+		} else {
+			report.WriteLoad(os.Stdout, result)
+		}
 		if err := report.WriteJSON(flags.json, result); err != nil {
 			return err
 		}
-		if !result.Passed {
+		switch {
+		case result.Interrupted && result.FailureCount == 0:
+			return errInterrupted
+		case !result.Passed:
 			return errors.New("the load failed")
 		}
 		return nil
@@ -106,6 +123,9 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 	}
 	if f.duration > 0 {
 		f.Payments = int(min(f.Rate*f.duration.Seconds(), 1e15))
+	}
+	if f.progress != "text" && f.progress != "json" {
+		return config, fmt.Errorf("--progress is %q: it must be text or json", f.progress)
 	}
 	weights, err := mix.Parse(f.MixName)
 	if err != nil {

@@ -66,10 +66,18 @@ type Config struct {
 
 // Snapshot is the progress of a run.
 type Snapshot struct {
-	Elapsed                                               time.Duration
-	Payments                                              int
-	Sent, Settled, Rejected, DeadLetters, Waiting, Failed int
-	Dropped, Late                                         int
+	Elapsed     time.Duration `json:"elapsed_ns"`
+	Payments    int           `json:"payments"` // to be sent
+	Sent        int           `json:"sent"`
+	Settled     int           `json:"settled"`
+	Rejected    int           `json:"rejected"`
+	DeadLetters int           `json:"dead_letters"`
+	Waiting     int           `json:"waiting"`    // for their outcome, OnPurpose included
+	OnPurpose   int           `json:"on_purpose"` // their bank is silent or late
+	Failed      int           `json:"wrong"`
+	Dropped     int           `json:"dropped"`
+	Late        int           `json:"late_sends"`
+	Final       bool          `json:"final"` // the run ends
 }
 
 // LateAfter is the delay above which a send counts as late.
@@ -155,7 +163,9 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	interrupted := ctx.Err() != nil
 	stopReading()
 	<-read
-	l.tracker.giveUp()
+	if !interrupted {
+		l.tracker.giveUp()
+	}
 	return l.result(sentAll, interrupted), nil
 }
 
@@ -181,7 +191,7 @@ func (l *loader) send(ctx context.Context, schedule []mix.Case, generator *mix.G
 		for {
 			now := time.Now()
 			if now.After(progressAt) {
-				l.progress()
+				l.progress(false)
 				progressAt = now.Add(l.config.ProgressEvery)
 			}
 			if ctx.Err() != nil || l.stopped(i) {
@@ -293,6 +303,7 @@ func (l *loader) read(ctx context.Context, consumer *kgo.Client) {
 
 // drain waits until no payment is open, at most DrainTimeout.
 func (l *loader) drain(ctx context.Context) {
+	defer l.progress(true)
 	ctx, cancel := context.WithTimeoutCause(ctx, l.config.DrainTimeout, errors.New("drain timeout"))
 	defer cancel()
 	progressAt := time.Now()
@@ -303,19 +314,18 @@ func (l *loader) drain(ctx context.Context) {
 		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(progressAt) {
-			l.progress()
+			l.progress(false)
 			progressAt = time.Now().Add(l.config.ProgressEvery)
 		}
 	}
-	l.progress()
 }
 
-func (l *loader) progress() {
+func (l *loader) progress(final bool) {
 	if l.config.Progress == nil {
 		return
 	}
 	s := l.tracker.snapshot()
-	s.Elapsed = time.Since(l.tracker.start)
+	s.Elapsed, s.Final = time.Since(l.tracker.start), final
 	s.Payments, s.Dropped, s.Late = l.config.Payments, l.dropped, l.late
 	l.config.Progress(s)
 }

@@ -1,12 +1,21 @@
 package load
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"golang.org/x/term"
 )
+
+// ProgressLines returns a progress function for programs, and its interval: each Snapshot is a
+// line of JSON.
+func ProgressLines(to io.Writer) (func(Snapshot), time.Duration) {
+	encoder := json.NewEncoder(to)
+	return func(s Snapshot) { _ = encoder.Encode(s) }, 100 * time.Millisecond // whoever reads it may be gone
+}
 
 // ProgressOn returns a progress function for a file and its interval: on a terminal it
 // rewrites one line, else it adds a line every few seconds.
@@ -40,7 +49,7 @@ func ProgressOn(file *os.File) (func(Snapshot), time.Duration) {
 			text = text[:min(len(text), width-1)] // a line that wraps cannot be rewritten
 		}
 		fmt.Fprintf(file, "\r\x1b[K%s", text)
-		if s.Sent+s.Dropped == s.Payments && s.Waiting == 0 {
+		if s.Final {
 			fmt.Fprintln(file)
 		}
 	}, 250 * time.Millisecond

@@ -24,6 +24,7 @@ type Result struct {
 	Rate        float64   `json:"rate_per_second"`
 	Payments    int       `json:"payments"`
 	Sent        int       `json:"sent"`
+	UnderWay    int       `json:"under_way"` // without outcome when the run was interrupted
 	Dropped     int       `json:"dropped"`
 	Late        int       `json:"late_sends"`
 	LateMaxMs   float64   `json:"late_sends_ms_max"`
@@ -118,7 +119,7 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 	r := &Result{
 		Interrupted: interrupted, StartedAt: t.start.UTC(), Seconds: time.Since(t.start).Seconds(),
 		Seed: l.config.Seed, Mix: l.config.MixName, Rate: l.config.Rate,
-		Payments: l.config.Payments, Sent: t.sent, Dropped: l.dropped, Late: l.late,
+		Payments: l.config.Payments, Sent: t.sent, UnderWay: t.open, Dropped: l.dropped, Late: l.late,
 		LateMaxMs: float64(l.lateMax.Microseconds()) / 1e3,
 		Settled:   t.settled, Rejected: t.rejected, DeadLetters: t.lettered, Returned: t.returned, ReturnsRejected: t.unreturned, GoodRejected: maps.Clone(t.turned), OtherReports: t.elsewhere,
 		FailureCount: t.failed, Failures: l.failuresWithLedger(),
@@ -199,7 +200,7 @@ func (r *Result) Verdict() string {
 	case r.Passed:
 		return fmt.Sprintf("LOAD PASSED: %d payments sent, every one ended as it must", r.Sent)
 	case r.Interrupted:
-		return fmt.Sprintf("LOAD FAILED: interrupted after %d of %d payments", r.Sent, r.Payments)
+		return fmt.Sprintf("INTERRUPTED: %d sent, %d ended, %d under way; audit not run", r.Sent, r.Sent-r.UnderWay, r.UnderWay)
 	}
 	return fmt.Sprintf("LOAD FAILED: %d of %d payments have a wrong outcome or none, %d were dropped", r.FailureCount, r.Sent, r.Dropped)
 }

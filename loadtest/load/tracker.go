@@ -26,6 +26,7 @@ type tracker struct {
 
 	mu       sync.Mutex
 	open     int
+	patient  int // open payments whose bank is silent or late
 	byID     map[pix.EndToEndID]*openPayment
 	nameless map[*openPayment]struct{} // payments without an EndToEndId
 	byRecord map[record]*openPayment
@@ -87,6 +88,9 @@ func (t *tracker) add(payment mix.Payment, intended time.Time) *openPayment {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open++
+	if payment.Case.Waits() {
+		t.patient++
+	}
 	t.sent++
 	t.counts[payment.Case].Sent++
 	if id, err := pix.ParsePaymentOrReturnID(payment.Name); err == nil {
@@ -252,6 +256,9 @@ func (t *tracker) finishIfComplete(a *openPayment) {
 func (t *tracker) finish(a *openPayment) {
 	a.finished = true
 	t.open--
+	if a.payment.Case.Waits() {
+		t.patient--
+	}
 	delete(t.nameless, a)
 	if t.byID[a.id] == a {
 		delete(t.byID, a.id)
@@ -314,7 +321,7 @@ func (t *tracker) waiting() int {
 func (t *tracker) snapshot() Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Snapshot{Sent: t.sent, Settled: t.settled, Rejected: t.rejected, DeadLetters: t.lettered, Waiting: t.open, Failed: t.failed}
+	return Snapshot{Sent: t.sent, Settled: t.settled, Rejected: t.rejected, DeadLetters: t.lettered, Waiting: t.open, OnPurpose: t.patient, Failed: t.failed}
 }
 
 func observe(histogram *hdrhistogram.Histogram, took time.Duration) {

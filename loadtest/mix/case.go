@@ -125,6 +125,10 @@ func (c Case) String() string { return expectations[c].Name }
 // Conflicting reports whether the case sends two contents under one EndToEndId.
 func (c Case) Conflicting() bool { return c == Conflict || c == ConflictAgain }
 
+// Waits reports whether payments of the case wait for the engine's deadline, because their bank
+// does not respond before it.
+func (c Case) Waits() bool { return c == Silent || c == Late }
+
 func (e End) String() string {
 	switch e.Fate {
 	case Settled:

@@ -64,6 +64,17 @@ func WriteLoad(w io.Writer, r *load.Result) {
 		fmt.Fprintf(w, "returns settled %d, rejected %d\n", r.Returned, r.ReturnsRejected)
 	}
 	fmt.Fprintf(w, "sends: %d dropped, %d late by more than %v (the latest by %.1f ms)\n", r.Dropped, r.Late, load.LateAfter, r.LateMaxMs)
+	writeFailures(w, r)
+	fmt.Fprintln(w, r.Verdict())
+}
+
+// WriteInterrupted prints how far an interrupted load came, and what was wrong until then.
+func WriteInterrupted(w io.Writer, r *load.Result) {
+	writeFailures(w, r)
+	fmt.Fprintln(w, r.Verdict())
+}
+
+func writeFailures(w io.Writer, r *load.Result) {
 	rest := r.FailureCount
 	for _, f := range r.Failures {
 		writeFailure(w, f)
@@ -72,7 +83,6 @@ func WriteLoad(w io.Writer, r *load.Result) {
 	if rest > 0 {
 		fmt.Fprintf(w, "WRONG … and %d more\n", rest)
 	}
-	fmt.Fprintln(w, r.Verdict())
 }
 
 // writeFailure prints a failure, with what may explain it.

@@ -33,6 +33,8 @@ const (
 	ExitOK       = 0
 	ExitFailure  = 1
 	ExitBadUsage = 2
+	// ExitInterrupted follows Ctrl-C where that is neither success nor failure.
+	ExitInterrupted = 130
 )
 
 // Load fills config from the environment and validates it. On --help it prints the

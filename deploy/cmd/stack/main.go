@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +37,7 @@ The TigerBeetle server is taken from TIGERBEETLE_BIN or PATH, else built once an
 Apache Kafka is fetched with Maven once and cached; it needs Java 17 or later.
 
 Exit codes: 0 done (status: all is ready), 1 failed (status: something is not ready),
-2 bad usage, 3 not running (status).`
+2 bad usage, 3 not running (status), 130 interrupted (demo).`
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -57,12 +56,14 @@ func main() {
 		o.command("clean", "remove the data and the logs of a stopped stack, and those of the last demo", func(context.Context) error {
 			return errors.Join(stack.Clean(demoDir(o.config.Dir)), stack.Clean(o.config.Dir))
 		}),
-		o.starting("demo", "start everything on free ports with fresh data, send a load through it, audit the result, stop", o.demo),
+		o.starting("demo", "start everything on free ports with fresh data, send a load through it, kill an engine meanwhile, audit the result, stop, delete the data", o.demo),
 	)
 	command, err := root.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
 		return
+	case errors.Is(err, errInterrupted):
+		os.Exit(settings.ExitInterrupted)
 	case !o.started:
 		fmt.Fprintf(os.Stderr, "%s: %v\nSee %[1]s --help.\n", command.CommandPath(), err)
 		os.Exit(settings.ExitBadUsage)
@@ -211,50 +212,4 @@ func show(ctx context.Context, dir string) error {
 		return fmt.Errorf("%d of %d processes are not ready; `stack up` starts what is missing", notReady, len(all))
 	}
 	return nil
-}
-
-func demoDir(dir string) string { return filepath.Join(dir, "demo") }
-
-func (o *options) demo(ctx context.Context) error {
-	began := time.Now()
-	if err := o.build(ctx); err != nil {
-		return err
-	}
-	config := o.config
-	config.Dir, config.Ports = demoDir(config.Dir), stack.FreePorts
-	if o.output {
-		config.Output = os.Stderr
-	}
-	if err := stack.Clean(config.Dir); err != nil {
-		return err
-	}
-	// A late bank answers after the engine's deadline. The demo shows that without waiting 40 s.
-	// These come first, so that --env wins.
-	o.env[stack.Engine] = append([]string{"ENGINE_DEADLINE=10s"}, o.env[stack.Engine]...)
-	o.env[stack.Simulator] = append([]string{"SIMULATOR_LATE_DELAY=15s"}, o.env[stack.Simulator]...)
-	s, err := stack.Start(ctx, config)
-	if err != nil {
-		return err
-	}
-	loadErr := s.Run(ctx, os.Stdout, os.Stderr, "loadtest", "run", fmt.Sprint("--rate=", o.rate), fmt.Sprint("--payments=", o.payments))
-	auditErr := errors.New("the audit was not run")
-	if ctx.Err() == nil { // also after a failed load
-		auditErr = s.Run(ctx, os.Stdout, os.Stderr, "loadtest", "audit")
-	}
-	crashes := s.Crashes()
-	stopErr := s.Stop(context.WithoutCancel(ctx))
-
-	fmt.Printf("\nload   %s\naudit  %s\nlogs   %s\ntook   %v\n", verdict(loadErr), verdict(auditErr), filepath.Join(config.Dir, "logs"), time.Since(began).Round(time.Second))
-	var crashErr error
-	for _, c := range crashes {
-		crashErr = errors.Join(crashErr, fmt.Errorf("%s ended unasked (%s); the end of its log:\n%s", c.Name, c.How, c.Log))
-	}
-	return errors.Join(loadErr, auditErr, crashErr, stopErr)
-}
-
-func verdict(err error) string {
-	if err != nil {
-		return "FAILED"
-	}
-	return "passed"
 }

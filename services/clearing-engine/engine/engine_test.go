@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -160,7 +159,7 @@ func TestEnginesShareThePartitions(t *testing.T) {
 	})
 }
 
-// A result that the ledger cannot give halts the engine: from then on it writes nothing,
+// A result that a payment cannot have halts the engine: from then on it writes nothing,
 // sends nothing and commits nothing, also about other payments.
 func TestAnImpossibleResultHaltsTheEngine(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -168,16 +167,13 @@ func TestAnImpossibleResultHaltsTheEngine(t *testing.T) {
 		e := w.start(func(c *Config) { c.CommitInterval = 10 * time.Second })
 		first := w.pay()
 		w.await("the first payment's report", func() bool { return len(w.reports()) == 1 })
-		w.ledger.set(func() {
-			w.ledger.status = func([]tb.Transfer) tb.CreateTransferResult { return tb.TransferOverflowsDebits }
-		})
+		w.ledger.overflow("10000001", 100)
 		w.pay()
 		err := e.wait()
-		if err == nil || !strings.Contains(err.Error(), "TransferOverflowsDebits") {
+		if err == nil || !strings.Contains(err.Error(), "TransferOverflowsCredits") {
 			t.Fatalf("it ended with %v", err)
 		}
 		written := len(w.ledger.written())
-		w.ledger.set(func() { w.ledger.status = nil })
 		w.pay()
 		time.Sleep(time.Minute)
 		if more := len(w.ledger.written()) - written; more != 0 {

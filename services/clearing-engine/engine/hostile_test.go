@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/liquida/liquida/platform/kit/hostile"
@@ -198,13 +199,12 @@ func TestTwoIDsInOnePlaceOfTheLedger(t *testing.T) {
 		w.await("the request", func() bool { return len(w.records(stream.AuthorizationRequests)) == 1 })
 		second := w.order()
 		id := pix.EndToEndID([]byte(second.EndToEndId))
-		w.ledger.set(func() {
-			for leg := 1; leg <= 3; leg++ {
-				transfer := w.ledger.transfers[ledger.IDsOf(taken).Pending(leg)]
-				transfer.ID = ledger.IDsOf(id).Pending(leg)
-				w.ledger.transfers[transfer.ID] = transfer
-			}
-		})
+		var legs []tb.Transfer
+		for i, code := range []uint16{ledger.CodeLeg1, ledger.CodeLeg2, ledger.CodeLeg3} {
+			legs = append(legs, w.ledger.of(code)...)
+			legs[i].ID, legs[i].Timestamp = ledger.IDsOf(id).Pending(i+1), 0
+		}
+		w.ledger.put(legs...)
 		w.send(second.EndToEndId, second)
 		w.await("the dead letter", func() bool { return len(w.letters()) == 1 })
 		if letter := w.letters()[1]; letter == nil || letter.ReasonCode != "LQ07" {

@@ -21,13 +21,10 @@ import (
 
 // names returns how the ledger names the partitions' logs.
 func (w *world) names() []ledger.Origin {
-	w.ledger.mu.Lock()
-	defer w.ledger.mu.Unlock()
+	w.t.Helper()
 	var names []ledger.Origin
-	for _, transfer := range w.ledger.transfers {
-		if transfer.Code == ledger.CodeOrigin {
-			names = append(names, ledger.OriginOf(transfer))
-		}
+	for _, transfer := range w.ledger.of(ledger.CodeOrigin) {
+		names = append(names, ledger.OriginOf(transfer))
 	}
 	return names
 }
@@ -88,14 +85,9 @@ func TestTheLogIsNamedBeforeAnythingIsClearedAndOnlyOnce(t *testing.T) {
 		if len(names) != 1 || names[0].Log != 1 || names[0].Partition != 0 || names[0].Offset != 0 {
 			t.Fatalf("the ledger has %+v", names)
 		}
-		w.ledger.set(func() {
-			named := w.ledger.transfers[ledger.OriginID(1, 0)].Timestamp
-			for _, transfer := range w.ledger.transfers {
-				if transfer.Code == ledger.CodeLeg1 && transfer.Timestamp < named {
-					t.Errorf("a payment was held at %d, before the log was named at %d", transfer.Timestamp, named)
-				}
-			}
-		})
+		if named, held := w.ledger.of(ledger.CodeOrigin)[0].Timestamp, w.ledger.of(ledger.CodeLeg1)[0].Timestamp; held < named {
+			t.Errorf("a payment was held at %d, before the log was named at %d", held, named)
+		}
 		again := w.start()
 		time.Sleep(time.Minute)
 		if _, err := again.end(); err != nil {

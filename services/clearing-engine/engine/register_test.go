@@ -10,7 +10,7 @@ import (
 )
 
 // phases1 returns how many payments the ledger was asked to hold.
-func (l *willingLedger) phases1() (n int) {
+func (l *worldLedger) phases1() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, chain := range l.chains {

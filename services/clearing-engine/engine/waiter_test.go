@@ -260,6 +260,13 @@ func TestWaitersAreHandedOver(t *testing.T) {
 	})
 }
 
+// spend takes centavos from the payee of all orders.
+func (w *world) spend(centavos uint64) {
+	w.t.Helper()
+	payee := ledger.CustomerAccount(pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"})
+	w.ledger.put(tb.Transfer{ID: tb.ToUint128(1<<40 + centavos), DebitAccountID: payee, CreditAccountID: ledger.TransitAccount("10000002"), Amount: tb.ToUint128(centavos), Ledger: ledger.Ledger, Code: ledger.CodeFunding})
+}
+
 // A payment whose 64 slots are burnt costs a further return one look-up and one receipt: the
 // marks say that the slots are burnt. A look-up without a mark would try every slot.
 func TestBurntSlotsAreLookedUpOnce(t *testing.T) {
@@ -269,24 +276,18 @@ func TestBurntSlotsAreLookedUpOnce(t *testing.T) {
 		e := start()
 		payment := w.pay()
 		w.await("the payment's report", func() bool { return len(w.reports()) == 1 })
-		burnt := map[tb.Uint128]bool{}
-		w.ledger.set(func() {
-			w.ledger.status = func(chain []tb.Transfer) tb.CreateTransferResult {
-				switch {
-				case chain[0].Code != ledger.CodeReturnLeg1:
-					return tb.TransferOK
-				case burnt[chain[0].ID]:
-					return tb.TransferIDAlreadyFailed
-				}
-				burnt[chain[0].ID] = true
-				return tb.TransferExceedsCredits
-			}
-		})
+		w.spend(customerCentavos + 100) // so each return finds the payee short, and burns a slot
 		for range ledger.ReturnSlots {
 			id := w.giveBack(payment, 1)
 			w.await("a refusal", func() bool { return len(w.reports()[id.String()]) == 1 })
 			if report := w.reports()[id.String()][0]; report.ReasonCode != pix.ReasonPayerShort.String() {
 				t.Fatalf("the report is %v", report)
+			}
+		}
+		burnt := map[tb.Uint128]bool{}
+		for _, chain := range w.ledger.written() {
+			if chain[0].Code == ledger.CodeReturnLeg1 {
+				burnt[chain[0].ID] = true
 			}
 		}
 		if len(burnt) != ledger.ReturnSlots {
@@ -306,23 +307,22 @@ func TestBurntSlotsAreLookedUpOnce(t *testing.T) {
 
 		// Marks that are missing, as in a ledger from before there were any, are added by the
 		// next return that finds the slots burnt.
-		w.ledger.set(func() {
-			for id, transfer := range w.ledger.transfers {
-				if transfer.Code == ledger.CodeBurnt {
-					delete(w.ledger.transfers, id)
-				}
+		before := len(w.ledger.of(ledger.CodeBurnt))
+		payment = w.pay()
+		w.await("another payment's report", func() bool { return len(w.reports()[payment.String()]) == 1 })
+		w.spend(100)
+		w.ledger.put(ledger.AppendReturnedMark(nil, payment)...)
+		from, to := pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}, pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"}
+		for slot := range ledger.ReturnSlots {
+			content := pix.ReturnContent{Original: payment, AmountCentavos: 1, Reason: pix.ReturnReasons[0]}
+			chain := ledger.AppendReturnReserve(nil, pix.NewReturnID("10000002", time.Now(), w.random), content, slot, pix.Content{Payer: from, Payee: to, AmountCentavos: 100}, 60)
+			if failed, err := w.ledger.Client.CreateTransfers(chain); err != nil || len(failed) != len(chain) || failed[0].Result != tb.TransferExceedsCredits {
+				t.Fatal(failed, err)
 			}
-		})
+		}
 		id = w.giveBack(payment, 1)
 		w.await("another refusal", func() bool { return len(w.reports()[id.String()]) == 1 })
-		marks := 0
-		w.ledger.set(func() {
-			for _, transfer := range w.ledger.transfers {
-				if transfer.Code == ledger.CodeBurnt {
-					marks++
-				}
-			}
-		})
+		marks := len(w.ledger.of(ledger.CodeBurnt)) - before
 		if marks != ledger.ReturnSlots {
 			t.Errorf("%d marks, want %d", marks, ledger.ReturnSlots)
 		}
@@ -420,7 +420,7 @@ func TestALargeOrderBecomesAWholeDeadLetter(t *testing.T) {
 		id := pix.EndToEndID([]byte(order.EndToEndId))
 		other := pix.Content{Payer: pix.Account{ISPB: "10000001", Branch: "0001", Number: "1"}, Payee: pix.Account{ISPB: "10000002", Branch: "0001", Number: "2"}, AmountCentavos: 7}
 		receipt := ledger.AppendReceipt(nil, id, other, pix.ReasonInactivePSP, true)[0]
-		w.ledger.set(func() { w.ledger.transfers[receipt.ID] = receipt })
+		w.ledger.put(receipt)
 		defer w.bank()()
 		w.await("the last offset", func() bool { return w.committed() == 1 })
 		letter := w.letters()[0]

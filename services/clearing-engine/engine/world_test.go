@@ -9,19 +9,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/host"
-	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
@@ -33,7 +29,7 @@ import (
 type world struct {
 	t       *testing.T
 	network kfake.VirtualNetwork
-	ledger  *willingLedger
+	ledger  *worldLedger
 	client  *kgo.Client // the test's own
 	random  *rand.Rand
 	engines int
@@ -48,7 +44,7 @@ const brokerAddress = "127.0.0.1:9092"
 func inWorld(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))) // a bubble begins before PIX did
-		w := &world{t: t, ledger: newWillingLedger(), random: rand.New(rand.NewPCG(1, 2)), log: io.Discard}
+		w := &world{t: t, ledger: newWorldLedger(t), random: rand.New(rand.NewPCG(1, 2)), log: io.Discard}
 		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, topicNames()...),
 			kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}),
 			kfake.ListenFn(func(network, _ string) (net.Listener, error) { return w.network.Listen(network, brokerAddress) }))
@@ -280,156 +276,6 @@ func (w *world) members() int {
 		}
 	}
 	return n
-}
-
-// willingLedger takes every chain whose ids are new. It knows no accounts and no balances:
-// what a ledger refuses, and why, is for tests on the real one.
-type willingLedger struct {
-	tigerbeetle.Client // nil: nothing else is asked of it
-
-	mu        sync.Mutex
-	transfers map[tb.Uint128]tb.Transfer
-	lookUps   int
-	idsLooked int                                               // in all look-ups of transfers
-	accounts  int                                               // looked up
-	chains    [][]tb.Transfer                                   // all that was asked to be written, but probes and names
-	status    func(chain []tb.Transfer) tb.CreateTransferResult // of leg 1, if not nil
-	absent    chan struct{}                                     // nil, or closed when the ledger comes back
-	acts      []tb.Transfer                                     // of the register
-	unread    chan struct{}                                     // nil, or closed when the register can be read again
-	pace      time.Duration                                     // what a transfer takes
-}
-
-func newWillingLedger() *willingLedger {
-	l := &willingLedger{transfers: map[tb.Uint128]tb.Transfer{}}
-	l.transfers[ledger.MarkerID] = tb.Transfer{ID: ledger.MarkerID}
-	return l
-}
-
-func (l *willingLedger) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEventResult, error) {
-	l.wait()
-	l.mu.Lock()
-	pace := l.pace
-	l.mu.Unlock()
-	time.Sleep(time.Duration(len(transfers)) * pace)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var results []tb.TransferEventResult
-	for start := 0; start < len(transfers); {
-		end := start
-		for transfers[end].TransferFlags().Linked {
-			end++
-		}
-		end++
-		chain := slices.Clone(transfers[start:end])
-		status := tb.TransferOK
-		if chain[0].Code != ledger.CodeClockProbe && chain[0].Code != ledger.CodeOrigin {
-			l.chains = append(l.chains, chain)
-			if l.status != nil {
-				status = l.status(chain)
-			}
-		}
-		if before, exists := l.transfers[chain[0].ID]; exists {
-			status = tb.TransferExists
-			if before.Flags != chain[0].Flags {
-				status = tb.TransferExistsWithDifferentFlags
-			}
-		}
-		for i, transfer := range chain {
-			switch {
-			case status == tb.TransferOK:
-				transfer.Timestamp = uint64(time.Now().UnixNano())
-				l.transfers[transfer.ID] = transfer
-			case i == 0:
-				results = append(results, tb.TransferEventResult{Index: uint32(start), Result: status})
-			default:
-				results = append(results, tb.TransferEventResult{Index: uint32(start + i), Result: tb.TransferLinkedEventFailed})
-			}
-		}
-		start = end
-	}
-	return results, nil
-}
-
-func (l *willingLedger) LookupTransfers(ids []tb.Uint128) ([]tb.Transfer, error) {
-	l.wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lookUps++
-	l.idsLooked += len(ids)
-	var found []tb.Transfer
-	for _, id := range ids {
-		if transfer, exists := l.transfers[id]; exists {
-			found = append(found, transfer)
-		}
-	}
-	return found, nil
-}
-
-func (l *willingLedger) LookupAccounts(ids []tb.Uint128) ([]tb.Account, error) {
-	l.set(func() { l.accounts += len(ids) })
-	var found []tb.Account
-	for _, id := range ids {
-		found = append(found, tb.Account{ID: id})
-	}
-	return found, nil
-}
-
-// GetAccountTransfers returns the acts.
-func (l *willingLedger) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Transfer, error) {
-	l.wait()
-	l.mu.Lock()
-	unread := l.unread
-	l.mu.Unlock()
-	if unread != nil {
-		<-unread
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var found []tb.Transfer
-	for _, act := range l.acts {
-		if act.Timestamp >= filter.TimestampMin {
-			found = append(found, act)
-		}
-	}
-	return found, nil
-}
-
-// act adds an act to the register.
-func (l *willingLedger) act(kind ledger.ActKind, bank pix.ISPB) {
-	l.record(ledger.Act{Kind: kind, Bank: bank})
-}
-
-func (l *willingLedger) record(act ledger.Act) {
-	act.ByCentralBank = true
-	record := ledger.AppendAct(nil, "central-bank", time.Now().String(), act)[0]
-	record.Timestamp = uint64(time.Now().UnixNano())
-	l.set(func() { l.acts = append(l.acts, record) })
-}
-
-func (l *willingLedger) wait() {
-	l.mu.Lock()
-	absent := l.absent
-	l.mu.Unlock()
-	if absent != nil {
-		<-absent
-	}
-}
-
-func (l *willingLedger) leave() { l.set(func() { l.absent = make(chan struct{}) }) }
-
-func (l *willingLedger) comeBack() { l.set(func() { close(l.absent); l.absent = nil }) }
-
-func (l *willingLedger) set(change func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	change()
-}
-
-func (l *willingLedger) written() [][]tb.Transfer {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.chains)
 }
 
 // metric returns a metric of the engine that was started last.

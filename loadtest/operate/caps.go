@@ -22,7 +22,8 @@ import (
 const (
 	longWindow  = "15m" // nothing that a step pays leaves it before the end
 	shortWindow = 2 * time.Minute
-	real        = 100 // centavos
+	shownWithin = 30 * time.Second // a metric is read once a second, by whoever has time for it
+	real        = 100              // centavos
 )
 
 // producers are the processes of the two front doors.
@@ -131,7 +132,7 @@ func (h *house) leave(ctx context.Context, centavos int64, window string) error 
 func (h *house) shows(ctx context.Context, centavos int64) error {
 	for door := range h.doors {
 		said := ""
-		_, err := bites(ctx, time.Now(), bitesWithin, func(ctx context.Context) (bool, error) {
+		_, err := bites(ctx, time.Now(), shownWithin, func(ctx context.Context) (bool, error) {
 			c, _, err := h.outflows(ctx, door)
 			if err != nil {
 				return false, err

@@ -277,7 +277,9 @@
 
 	function showMoney() {
 		const volume = new Map(picture.banks.map((bank) => [bank.ispb, { ispb: bank.ispb, bank, paid: 0, received: 0 }]));
-		const volumeOf = (ispb) => volume.get(ispb) ?? volume.set(ispb, { ispb, bank: {}, paid: 0, received: 0 }).get(ispb);
+		// A refused order may name any bank, so what is no bank of the picture is one node.
+		const unknown = 'others';
+		const volumeOf = (ispb) => volume.get(ispb) ?? volume.get(unknown) ?? volume.set(unknown, { ispb: unknown, bank: {}, paid: 0, received: 0 }).get(unknown);
 		let centavos = 0, settled = 0;
 		const reasons = new Map();
 		for (const flow of picture.flows) {
@@ -288,7 +290,7 @@
 			for (const [reason, n] of Object.entries(flow.rejected ?? {})) reasons.set(reason, (reasons.get(reason) ?? 0) + n);
 		}
 		// The order of the ring must not jump, so it is that of the numbers.
-		let banks = [...volume.values()].sort((a, b) => a.ispb < b.ispb ? -1 : 1);
+		const banks = [...volume.values()].sort((a, b) => a.ispb < b.ispb ? -1 : 1);
 		others = new Set();
 		if (banks.length > ringBanks) {
 			// The first banks by number stay, whatever their volume is in this second.
@@ -296,7 +298,7 @@
 			others = new Set(rest.map((bank) => bank.ispb));
 			banks.push({ ispb: `${rest.length} others`, bank: {}, paid: rest.reduce((n, b) => n + b.paid, 0), received: rest.reduce((n, b) => n + b.received, 0) });
 		}
-		const node = (ispb) => others.has(ispb) ? banks.at(-1).ispb : ispb;
+		const node = (ispb) => others.has(ispb) ? banks.at(-1).ispb : volume.has(ispb) ? ispb : others.has(unknown) ? banks.at(-1).ispb : unknown;
 
 		for (const edge of edges.values()) edge.target = { settled: 0, rejected: 0, reason: '' };
 		for (const flow of picture.flows) {
@@ -383,17 +385,28 @@
 				if (edge.settled < 0.02 && !target.settled && !target.rejected) edges.delete(key);
 				continue;
 			}
-			// The two directions of a pair are two lanes. Both bend towards the middle.
-			const dx = b.x - a.x, dy = b.y - a.y, length = Math.hypot(dx, dy) || 1;
-			const side = a === b ? 60 : 12;
+			// The two directions of a pair are two lanes. Both bend towards the middle. What stays in a
+			// bank is a loop.
 			const mx = (a.x + b.x) / 2, my = (a.y + b.y) / 2;
-			const cx = mx + (width / 2 - mx) * 0.35 - dy / length * side + (a === b ? side : 0), cy = my + (height / 2 - my) * 0.35 + dx / length * side;
+			let c1, c2;
+			if (a === b) {
+				const out = Math.hypot(width / 2 - a.x, height / 2 - a.y) || 1;
+				const ix = (width / 2 - a.x) / out, iy = (height / 2 - a.y) / out;
+				c1 = { x: a.x + ix * 95 - iy * 48, y: a.y + iy * 95 + ix * 48 };
+				c2 = { x: a.x + ix * 95 + iy * 48, y: a.y + iy * 95 - ix * 48 };
+			} else {
+				const dx = b.x - a.x, dy = b.y - a.y, length = Math.hypot(dx, dy) || 1;
+				const x = mx + (width / 2 - mx) * 0.35 - dy / length * 12, y = my + (height / 2 - my) * 0.35 + dx / length * 12;
+				c1 = { x: a.x + (x - a.x) * 2 / 3, y: a.y + (y - a.y) * 2 / 3 };
+				c2 = { x: b.x + (x - b.x) * 2 / 3, y: b.y + (y - b.y) * 2 / 3 };
+			}
+			const half = { x: (a.x + 3 * c1.x + 3 * c2.x + b.x) / 8, y: (a.y + 3 * c1.y + 3 * c2.y + b.y) / 8 };
 			const volume = Math.log10(1 + edge.settled); // 50/s and 30,000/s must both be calm
 			const thick = (0.8 + volume * 1.6) / Math.sqrt(crowd);
 			const colour = (alpha) => `oklch(${lightness} ${hue.has(edge.from) ? 0.13 : 0} ${hue.get(edge.from) ?? 0} / ${alpha})`;
 			pen.beginPath();
 			pen.moveTo(a.x, a.y);
-			pen.quadraticCurveTo(cx, cy, b.x, b.y);
+			pen.bezierCurveTo(c1.x, c1.y, c2.x, c2.y, b.x, b.y);
 			pen.setLineDash([]);
 			pen.lineWidth = thick;
 			pen.strokeStyle = colour(0.2);
@@ -410,7 +423,7 @@
 			edge.due -= dt * Math.min(1, target.rejected / 3 + 0.2) * (still ? 0 : 1);
 			if (target.rejected && (edge.due <= 0 || still) && fallen.length < 24) {
 				edge.due = 1;
-				fallen.push({ x: a.x / 4 + cx / 2 + b.x / 4, y: a.y / 4 + cy / 2 + b.y / 4, age: still ? 0.6 : 0, drift: (Math.random() - 0.5) * 16, reason: edge.target.reason });
+				fallen.push({ x: half.x, y: half.y, age: still ? 0.6 : 0, drift: (Math.random() - 0.5) * 16, reason: edge.target.reason });
 			}
 		}
 		pen.setLineDash([]);
@@ -532,7 +545,8 @@
 		const why = frozen ? '' : picture.readOnly || (machine.cuts ? '' : 'Connections can be cut on a stack that was started with make up CUTS=on.');
 		text($('machine-why'), visible(why));
 		set($('add'), { hidden: !canAct(), disabled: !machine.canAdd });
-		keyed($('processes'), machine.processes, (p) => p.name, makeProcess, updateProcess);
+		const shown = machine.processes.filter((process) => process.name !== 'bootstrap' || process.state !== 'dead'); // it ends when it is done
+		keyed($('processes'), shown, (p) => p.name, makeProcess, updateProcess);
 	}
 
 	function makeProcess(process) {

@@ -103,7 +103,7 @@ type Line struct {
 	Settled        bool      `json:"settled"`        // the figures below are final
 	GapSeconds     *float64  `json:"gapSeconds"`     // until the next settlement
 	Redelivered    *int64    `json:"redelivered"`    // payments
-	SlowestSeconds *float64  `json:"slowestSeconds"` // order to outcome
+	SlowestSeconds *float64  `json:"slowestSeconds"` // order to outcome, at most
 }
 
 // Life is one payment on a time line.

@@ -1,0 +1,193 @@
+package room
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// machine knows the processes of the stack.
+type machine struct {
+	stack *stack.Attached // nil: none
+	admin *kadm.Client
+
+	mu         sync.Mutex
+	cpu        map[string]usage // by run
+	partitions map[string][]int32
+	lookedAt   time.Time            // at the group
+	restarts   map[string]time.Time // what a button killed, and when it starts again
+	cut        map[string][]string
+	processes  []process
+}
+
+type usage struct {
+	at  time.Time
+	cpu time.Duration
+}
+
+// process is one of the stack's, and what only the room uses.
+type process struct {
+	Process
+	telemetry string
+}
+
+func newMachine(attached *stack.Attached, admin *kadm.Client) *machine {
+	return &machine{stack: attached, admin: admin, cpu: map[string]usage{}, partitions: map[string][]int32{}, restarts: map[string]time.Time{}, cut: map[string][]string{}}
+}
+
+// look returns the processes as they are now.
+func (m *machine) look(ctx context.Context) []process {
+	if m.stack == nil {
+		return nil
+	}
+	all, err := m.stack.Status(ctx)
+	if err != nil && !errors.Is(err, stack.ErrNotRunning) {
+		return m.last()
+	}
+	m.lookAtGroup(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	cpu := map[string]usage{}
+	m.processes = nil
+	for _, status := range all {
+		p := process{Process{
+			Name: status.Name, PID: status.PID, State: string(status.State), Why: status.Problem, MemoryBytes: status.MemoryBytes,
+		}, status.Telemetry}
+		cpu[status.Run] = usage{now, status.CPU}
+		if before, known := m.cpu[status.Run]; known && now.After(before.at) {
+			p.CPU = (status.CPU - before.cpu).Seconds() / now.Sub(before.at).Seconds()
+		}
+		if status.State == stack.Ready {
+			p.Partitions = m.partitions[status.Name]
+		}
+		if at, waits := m.restarts[status.Name]; waits {
+			if status.State != stack.Dead {
+				delete(m.restarts, status.Name)
+			} else {
+				left := max(0, at.Sub(now).Seconds())
+				p.RestartsInSeconds = &left
+			}
+		}
+		m.processes = append(m.processes, p)
+	}
+	m.cpu = cpu
+	return slices.Clone(m.processes)
+}
+
+func (m *machine) last() []process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.processes)
+}
+
+// lookAtGroup reads which engine has which partitions.
+func (m *machine) lookAtGroup(ctx context.Context) {
+	if time.Since(m.lookedAt) < membersMost {
+		return
+	}
+	m.lookedAt = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	groups, err := m.admin.DescribeGroups(ctx, stream.EngineGroup)
+	if err != nil {
+		return // what is known is shown, until the broker answers
+	}
+	partitions := map[string][]int32{}
+	for _, member := range groups[stream.EngineGroup].Members {
+		assigned, ok := member.Assigned.AsConsumer()
+		if !ok || member.InstanceID == nil {
+			continue
+		}
+		for _, topic := range assigned.Topics {
+			if topic.Topic == stream.Payments {
+				partitions[*member.InstanceID] = slices.Sorted(slices.Values(topic.Partitions))
+			}
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.partitions = partitions
+}
+
+// of returns the partitions of an engine; nil for another process, or if they are not known.
+func (m *machine) of(name string) []int32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.partitions[name]
+}
+
+// restartAfter is how long what a button killed stays dead.
+const restartAfter = 5 * time.Second
+
+// restartSoon makes the room start a process again, unless somebody leaves it dead.
+func (m *machine) restartSoon(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.restarts[name] = time.Now().Add(restartAfter)
+}
+
+// leaveDead reports whether the process would have been started again.
+func (m *machine) leaveDead(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, waits := m.restarts[name]
+	delete(m.restarts, name)
+	return waits
+}
+
+// due returns, once, the processes whose time to start again has come.
+func (m *machine) due(now time.Time) (names []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, at := range m.restarts {
+		if !now.Before(at) {
+			names = append(names, name)
+			delete(m.restarts, name)
+		}
+	}
+	return names
+}
+
+// state returns the state of a process of the last look; "" if there is none.
+func (m *machine) state(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.processes {
+		if p.Name == name {
+			return p.State
+		}
+	}
+	return ""
+}
+
+// shown adds the acts that are possible now.
+func (m *machine) shown(p process, mayAct bool) Process {
+	shown := p.Process
+	shown.Acts = []string{}
+	if !mayAct || p.Name == stack.Room || p.Name == stack.Bootstrap {
+		return shown
+	}
+	switch stack.State(p.State) {
+	case stack.Ready, stack.Starting:
+		shown.Acts = append(shown.Acts, actKill, actFreeze)
+	case stack.Frozen:
+		shown.Acts = append(shown.Acts, actKill, actThaw)
+	case stack.Dead:
+		shown.Acts = append(shown.Acts, actRestart)
+		if p.RestartsInSeconds != nil {
+			shown.Acts = append(shown.Acts, actLeaveDead)
+		}
+	}
+	return shown
+}
+
+// cuts reports whether connections can be cut.
+func (m *machine) cuts() bool { return false }

@@ -1,0 +1,199 @@
+package room
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/live"
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// Bounds of what the room keeps.
+const (
+	historyMax  = 600 // samples, one a second
+	storyMax    = 200 // lines
+	lettersMax  = 100
+	banksMax    = 1000
+	reasonsMax  = 50 // of one pair in one second; the others count as "others"
+	lookEvery   = time.Second
+	membersMost = 2 * time.Second // between two looks at the group of the engines
+)
+
+// Config says what the room looks at, and what it may break.
+type Config struct {
+	Stream stream.Config
+	Ledger tigerbeetle.Client
+	// Light returns what the live audit says.
+	Light func() live.Light
+	// Stack is the stack whose processes the room shows and breaks; nil: it shows none.
+	Stack *stack.Attached
+	// ReadOnly says why the room has no buttons; empty: it has them.
+	ReadOnly string
+	// Telemetry are the services' addresses, host:port, if there is no Stack.
+	Telemetry []string
+	// Banks calls the simulator with the key of the central bank; nil: nobody changes how banks behave.
+	Banks *load.Callers
+	// Load is how the room sends load: connection, population and mix. Without a mix it sends none.
+	Load load.Config
+	// Population says which banks there are at the start.
+	Population sandbox.Population
+	// Log is called with what went wrong, seldom.
+	Log func(format string, arguments ...any)
+}
+
+// Room gathers a picture each second, and does what people ask for.
+type Room struct {
+	config Config
+	since  time.Time
+	kafka  *kgo.Client
+	admin  *kadm.Client
+
+	flows   *flows
+	metrics *metrics
+	machine *machine
+	story   *story
+	banks   *banks
+	sender  *sender
+	acting  sync.WaitGroup // acts under way
+	living  sync.Mutex     // of the one who reads a payment's life
+
+	mu      sync.Mutex
+	picture Picture // without History, Marks and Story
+	history []Sample
+	marks   []Mark
+}
+
+// Open connects the room. It reads the topics from now on.
+func Open(ctx context.Context, config Config) (*Room, error) {
+	client, err := config.Stream.Client(kgo.ClientID("room"))
+	if err != nil {
+		return nil, err
+	}
+	r := &Room{config: config, since: time.Now().UTC(), kafka: client, admin: kadm.NewClient(client)}
+	if r.flows, err = readFlows(ctx, client, r.admin); err != nil {
+		client.Close()
+		return nil, err
+	}
+	r.metrics, r.machine, r.story = newMetrics(), newMachine(config.Stack, r.admin), &story{}
+	r.banks, r.sender = newBanks(&config), &sender{config: config.Load, log: config.Log}
+	return r, nil
+}
+
+// Close ends the connections. Run must have returned.
+func (r *Room) Close() { r.kafka.Close() }
+
+// Run looks once a second until ctx ends.
+func (r *Room) Run(ctx context.Context) error {
+	var reading sync.WaitGroup
+	reading.Go(func() { r.flows.run(ctx) })
+	defer reading.Wait()
+	defer r.acting.Wait()
+	defer r.sender.stop()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		r.look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// look takes one picture.
+func (r *Room) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	processes := r.machine.look(ctx)
+	telemetry := r.config.Telemetry
+	if r.config.Stack != nil {
+		telemetry = nil
+		for _, p := range processes {
+			if p.telemetry != "" && p.State == string(stack.Ready) {
+				telemetry = append(telemetry, p.telemetry)
+			}
+		}
+	}
+	measured := r.metrics.read(ctx, telemetry)
+	passed := r.flows.take(time.Now())
+	r.banks.look(ctx, passed.flows)
+	for _, name := range r.machine.due(time.Now()) { // what a button killed comes back
+		r.acting.Go(func() { r.startAgain(name) })
+	}
+
+	now := time.Now().UTC()
+	figures := Figures{SettledPerSecond: &passed.settledPerSecond, P50Milliseconds: measured.p50, P99Milliseconds: measured.p99, HeldCentavos: measured.heldCentavos, Held: measured.held}
+	r.story.observe(now, r.flows.gap, measured.redelivered, measured.slowestSeconds)
+	light := r.config.Light()
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.history = append(r.history, Sample{At: now, RejectedPerSecond: &passed.rejectedPerSecond, Figures: figures})
+	r.history = r.history[max(0, len(r.history)-historyMax):]
+	r.marks = slices.DeleteFunc(r.marks, func(m Mark) bool { return m.At.Before(r.history[0].At) })
+	shown := make([]Process, len(processes))
+	for i, p := range processes {
+		shown[i] = r.machine.shown(p, r.config.ReadOnly == "")
+	}
+	r.picture = Picture{
+		At: now, Since: r.since, ReadOnly: r.config.ReadOnly, Banks: r.banks.all(), Flows: passed.flows, Figures: figures,
+		Light: light, Machine: Machine{Processes: shown, Cuts: r.machine.cuts(), CanAdd: r.config.ReadOnly == "" && r.config.Stack != nil},
+		Load: r.sender.now(),
+	}
+	r.picture.Headline = headline(&r.picture, passed.settledPerSecond)
+}
+
+// Picture returns the last picture.
+func (r *Room) Picture(withHistory bool) Picture {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.picture
+	p.Story = r.story.lines()
+	if withHistory {
+		p.History, p.Marks = slices.Clone(r.history), slices.Clone(r.marks)
+	}
+	return p
+}
+
+// mark shows in the history that something was broken or mended.
+func (r *Room) mark(kind, format string, arguments ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.marks = append(r.marks, Mark{At: time.Now().UTC(), Kind: kind, Text: fmt.Sprintf(format, arguments...)})
+	r.marks = r.marks[max(0, len(r.marks)-historyMax):]
+}
+
+// headline is the sentence on top.
+func headline(p *Picture, settledPerSecond float64) string {
+	text := fmt.Sprintf("%s payments a second among %d banks", thousands(int64(settledPerSecond+0.5)), len(p.Banks))
+	if settledPerSecond == 0 && len(p.Flows) == 0 {
+		text = fmt.Sprintf("No payment now among %d banks", len(p.Banks))
+	}
+	switch {
+	case p.Light.Colour == live.Red:
+		return text + fmt.Sprintf("; %d findings: the money is not right", len(p.Light.Findings))
+	case p.Light.Since.IsZero():
+		return text + "; nothing is checked yet"
+	}
+	return text + fmt.Sprintf("; %s checked since %s, none lost, none twice", thousands(p.Light.Checked), p.Light.Since.UTC().Format("15:04"))
+}
+
+// thousands separates the digits of a number in threes.
+func thousands(n int64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -27,7 +27,8 @@ const (
 const (
 	redrawEvery = 100 * time.Millisecond // the bar, in place
 	barEvery    = 3 * time.Second        // a line with the bar's figures, elsewhere
-	barCells    = 24
+	cellsMin    = 10                     // of the bar, on a narrow terminal
+	cellsMax    = 30
 )
 
 // screen writes lines, and a bar under the last of them. On a terminal the bar is redrawn in place.
@@ -98,17 +99,16 @@ func (s *screen) progress(done float64, last bool, figures string) {
 		return
 	}
 	s.barAt = time.Now()
-	text := fmt.Sprintf("%3d %%  %s", int(100*done), figures)
 	if !s.inside {
-		fmt.Fprintln(s.out, text)
+		fmt.Fprintf(s.out, "%3d %%  %s\n", int(100*done), figures)
 		return
 	}
 	s.leaveBar(true)
-	if width := s.width() - barCells - 2; len(text) > width { // a line that wraps cannot be redrawn
-		text = text[:max(0, width)]
-	}
-	full := int(barCells * done)
-	fmt.Fprint(s.out, s.paint(green, strings.Repeat("█", full)), s.paint(dim, strings.Repeat("░", barCells-full)), " ", text)
+	width := s.width()
+	cells := min(max(width-len(figures)-2, cellsMin), cellsMax)
+	figures = figures[:max(0, min(len(figures), width-cells-2))] // a line that wraps cannot be redrawn
+	full := int(float64(cells) * done)
+	fmt.Fprint(s.out, s.paint(green, strings.Repeat("█", full)), s.paint(dim, strings.Repeat("░", cells-full)), " ", figures)
 	s.bar = true
 	if last {
 		s.leaveBar(false)

@@ -22,6 +22,7 @@ type Order struct {
 // Knowledge is what the ledger knows under the id of an order.
 type Knowledge int
 
+// What the ledger can know.
 const (
 	KnowsNothing Knowledge = iota // also if its place belongs to an order with another id
 	KnowsSame                     // this order

@@ -148,20 +148,26 @@ func flush(buffer *bufio.Writer, control *http.ResponseController) error {
 // body ends or breaks a limit of the whole batch. Lines that have come together share the question
 // to the ledger.
 func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<- *batchLine) {
-	defer close(lines)
 	b, who := &s.batches, access.From(ctx)
+	groups := make(chan *group, groupsMax)
+	defer close(groups)
+	go s.sendGroups(who, groups, lines)
 	reader := bufio.NewReaderSize(body, b.lineMax+2) // and the end of the line
-	window := make(chan struct{}, BatchWindow)
 	taken, admitted := 0, time.Now()
 	var together []*batchLine
-	defer func() { s.send(ctx, together, window, lines) }()
+	hand := func() {
+		if len(together) > 0 {
+			groups <- s.compareGroup(ctx, together)
+			together = nil
+		}
+	}
+	defer hand()
 	for number := 1; ; number++ {
 		end := func(problem *web.Problem) {
 			together = append(together, &batchLine{result: BatchResult{Line: number, Problem: problem}})
 		}
 		if more, _ := reader.Peek(reader.Buffered()); len(together) == BatchWindow || bytes.IndexByte(more, '\n') < 0 { // the next line may be long in coming
-			s.send(ctx, together, window, lines)
-			together = together[:0]
+			hand()
 		}
 		text, err := reader.ReadSlice('\n')
 		ended := errors.Is(err, io.EOF) && len(bytes.TrimSpace(text)) == 0
@@ -241,25 +247,47 @@ func (s *Submissions) readLine(who access.Caller, number int, text []byte) *batc
 	return line
 }
 
-// send publishes the payments of lines, and hands the lines over in their order.
-func (s *Submissions) send(ctx context.Context, together []*batchLine, window chan struct{}, lines chan<- *batchLine) {
+// group is lines that have come together. They share the question to the ledger, which is asked while more
+// lines are read.
+type group struct {
+	lines    []*batchLine
+	problems map[int]*web.Problem // by the place among the payments
+	compared chan struct{}        // closed when the ledger has answered
+}
+
+// groupsMax bounds the groups of a batch that wait for the ledger. A group is what the buffer holds.
+const groupsMax = 16
+
+// compareGroup begins to compare the payments of lines with the ledger.
+func (s *Submissions) compareGroup(ctx context.Context, lines []*batchLine) *group {
+	g := &group{lines: lines, compared: make(chan struct{})}
 	var payments []*sending
-	for _, line := range together {
+	for _, line := range lines {
 		if line.payment != nil {
 			payments = append(payments, line.payment)
 		}
 	}
-	conflicts, unknown := s.compare(ctx, payments)
-	at := 0
-	for _, line := range together {
-		if line.payment != nil {
-			conflict := conflicts[at]
-			if at++; unknown != nil && !line.payment.newID {
-				conflict = unknown
+	go func() {
+		defer close(g.compared)
+		g.problems = s.compare(ctx, payments)
+	}()
+	return g
+}
+
+// sendGroups publishes payments, and hands their lines over, in their order.
+func (s *Submissions) sendGroups(who access.Caller, groups <-chan *group, lines chan<- *batchLine) {
+	defer close(lines)
+	window := make(chan struct{}, BatchWindow)
+	for g := range groups {
+		<-g.compared
+		place := 0
+		for _, line := range g.lines {
+			if line.payment != nil {
+				s.sendLine(who, line, g.problems[place], window)
+				place++
 			}
-			s.sendLine(access.From(ctx), line, conflict, window)
+			lines <- line
 		}
-		lines <- line
 	}
 }
 

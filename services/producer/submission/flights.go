@@ -56,9 +56,9 @@ func (f *flights) forget(id pix.EndToEndID) {
 	delete(f.old, id)
 }
 
-// compare asks the ledger what it knows of payments that their callers have named. Of those with
-// other content it returns the problems, by their place. The last problem is that nobody knows.
-func (s *Submissions) compare(ctx context.Context, payments []*sending) (conflicts map[int]*web.Problem, problem *web.Problem) {
+// compare asks the ledger what it knows of payments that their callers have named. It returns the problems
+// of those with other content, or of all if the ledger does not answer, by their place.
+func (s *Submissions) compare(ctx context.Context, payments []*sending) map[int]*web.Problem {
 	var orders []query.Order
 	var places []int
 	for i, payment := range payments {
@@ -67,25 +67,26 @@ func (s *Submissions) compare(ctx context.Context, payments []*sending) (conflic
 		}
 	}
 	if len(orders) == 0 {
-		return nil, nil
+		return nil
 	}
+	problems := map[int]*web.Problem{}
 	known, problem := s.ledger.KnowsPayments(ctx, s.permits, orders)
 	if problem != nil {
 		problem.Detail = "nothing was sent: " + problem.Detail
-		return nil, problem
+		for _, place := range places {
+			problems[place] = problem
+		}
+		return problems
 	}
 	for i, knows := range known {
 		switch payment := payments[places[i]]; knows {
 		case query.KnowsSame:
 			payment.known = true
 		case query.KnowsOther:
-			if conflicts == nil {
-				conflicts = map[int]*web.Problem{}
-			}
-			conflicts[places[i]] = query.KnownConflict(payment.ID.String())
+			problems[places[i]] = query.KnownConflict(payment.ID.String())
 		}
 	}
-	return conflicts, nil
+	return problems
 }
 
 // inFlight returns a problem if an order with this id and other content was sent here, and the ledger

@@ -3,7 +3,6 @@
 package submission
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,8 +223,7 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
-	conflicts, problem := s.compare(r.Context(), []*sending{payment})
-	if problem = cmp.Or(problem, conflicts[0]); problem != nil {
+	if problem := s.compare(r.Context(), []*sending{payment})[0]; problem != nil {
 		problem.Write(w)
 		return
 	}

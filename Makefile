@@ -12,6 +12,7 @@ REPLICAS ?= 1
 # input (go.dev/issue/75804, fixed in Go 1.27).
 FUZZ_INPUTS ?= 60000
 API_EXAMPLES ?= 40
+OPERATE_RATE ?= 100
 export CGO_ENABLED := 1
 
 audit: export ANSWER_KEYS_FILE ?= $(wildcard .stack/answer-keys)
@@ -81,8 +82,8 @@ bench-postgres: build ## measure PostgreSQL and TigerBeetle side by side with th
 chaos: build ## break a stack of its own while payments flow, then prove that nothing was lost (about 3 minutes): make chaos ARGS='--seed 7 --duration 10m'
 	@bin/loadtest chaos $(ARGS)
 
-operate: build ## run a clearing house as its people do, under load: banks join, are capped, suspended and resumed, keys rotate, engines freeze, acts race (about 4 minutes): make operate ARGS='--rate 300'
-	@bin/loadtest operate $(ARGS)
+operate: build ## run a clearing house as its people do, under load: banks join, are capped, suspended and resumed, keys rotate, engines freeze, acts race (about 4 minutes): make operate OPERATE_RATE=300
+	@bin/loadtest operate --rate $(OPERATE_RATE) $(ARGS)
 
 heist: build ## rob a bank with a stolen key, without a cap and with one, and print what is lost (about 2 minutes): make heist ARGS='--rate 300'
 	@bin/loadtest heist $(ARGS)
@@ -180,8 +181,9 @@ verify-kubernetes: ## prove deploy/kustomize on a Kubernetes built from its sour
 	@deploy/verify-kubernetes.sh
 
 # Tests with brokers mostly wait, so the rest runs beside them.
-CI_STEPS := test -- test-kafka + lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-python-bank test-grafana fuzz
+CI_STEPS := test -- test-kafka + lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-python-bank test-grafana fuzz + operate
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8
+ci: export OPERATE_RATE = 30
 ci: ## run all that CI checks, and print how long each step took
 	@.ci/steps.sh $(CI_STEPS)

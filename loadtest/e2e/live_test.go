@@ -2,21 +2,34 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/sandbox"
+	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 // watched is a live audit of a clearing house.
 type watched struct {
 	*live.Audit
-	s *system
+	s    *system
+	stop func()
 }
 
 // ledgerClient returns a client of the ledger.
@@ -45,8 +58,9 @@ func (s *system) watch(client tigerbeetle.Client, change ...func(*live.Config)) 
 		defer close(ended)
 		_ = audit.Run(ctx) // it ends by cancel
 	}()
-	s.t.Cleanup(func() { cancel(); <-ended })
-	return &watched{audit, s}
+	w := &watched{audit, s, func() { cancel(); <-ended }}
+	s.t.Cleanup(w.stop)
+	return w
 }
 
 // turns waits until the light has a colour.
@@ -97,4 +111,297 @@ func TestLiveAuditStaysGreen(t *testing.T) {
 	s.eventually("all are checked", func() bool { l := late.Light(); return l.Colour == live.Red || l.Checked >= want })
 	late.neverRed()
 	t.Log(late.turns(live.Green).Text)
+}
+
+// The light is amber while ledger or broker are frozen, and while it lags. Then it is green again, and nothing
+// is left out.
+func TestLiveAuditSaysWhatItDoesNotSee(t *testing.T) {
+	s := start(t, 1)
+	client := s.ledgerClient()
+	w := s.watch(client)
+	slow := s.watch(client, func(c *live.Config) { c.Share = 0.002 })
+	w.turns(live.Green)
+	slow.turns(live.Green)
+	for process, says := range map[string]string{stack.TigerBeetle: "the ledger has said nothing", stack.Broker: "the broker has said nothing"} {
+		s.must(s.Pause(process))
+		s.eventually("the light is amber: "+says, func() bool {
+			l := w.Light()
+			return l.Colour == live.Amber && strings.Contains(l.Text, says) && strings.Contains(l.Text, "checked to")
+		})
+		s.must(s.Resume(process))
+		w.turns(live.Green)
+	}
+	s.ready(stack.EngineName(0))
+	load := s.load(500, 6000, duringFaults...)
+	s.eventually("the slow one lags", func() bool {
+		l := slow.Light()
+		return l.Colour == live.Amber && strings.HasPrefix(l.Text, "checked to") && strings.HasSuffix(l.Text, "s behind")
+	})
+	t.Log(slow.Light().Text)
+	result := load.wait()
+	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
+	for _, one := range []*watched{w, slow} {
+		s.eventually("all are checked", func() bool { l := one.Light(); return l.Colour == live.Red || l.Checked >= want })
+		one.neverRed()
+		t.Log(one.turns(live.Green).Text)
+	}
+}
+
+// What it costs: the ledger's CPU under a fixed load with the live audit, and without.
+func TestLiveAuditCost(t *testing.T) {
+	s := start(t, 1)
+	client := s.ledgerClient()
+	const rate, seconds = 500, 10
+	spent := func() float64 {
+		process, err := procfs.NewProc(s.PID(stack.TigerBeetle))
+		s.must(err)
+		stat, err := process.Stat()
+		s.must(err)
+		before := stat.CPUTime()
+		s.load(rate, rate*seconds, "--mix", "settling", "--allow", "AB03,LQ10").wait()
+		stat, err = process.Stat()
+		s.must(err)
+		return stat.CPUTime() - before
+	}
+	spent() // the first load is dearer
+	without := spent()
+	w := s.watch(client)
+	w.turns(live.Green)
+	with := spent()
+	s.eventually("all are checked", func() bool { l := w.Light(); return l.Colour == live.Red || l.Checked >= rate*seconds })
+	w.neverRed()
+	share := w.Figures().LedgerShare
+	t.Logf("%d payments/s for %d s: the ledger takes %.2f s of CPU without the live audit and %.2f s with it, which measures that it took %.1f %% of the ledger's time",
+		rate, seconds, without, with, share*100)
+	if share > 0.055 {
+		t.Errorf("it took %.1f %% of the ledger's time, its share is 5 %%", share*100)
+	}
+}
+
+// forger is somebody who can write to the ledger and to every topic.
+type forger struct {
+	s      *system
+	ledger tigerbeetle.Client
+	kafka  *kgo.Client
+	random *rand.Rand
+}
+
+func (s *system) forger(client tigerbeetle.Client) *forger {
+	s.t.Helper()
+	kafka, err := s.Kafka().Client(kgo.ClientID("forger"))
+	s.must(err)
+	s.t.Cleanup(kafka.Close)
+	return &forger{s, client, kafka, rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))}
+}
+
+// content returns what a payment to an account of another bank moves.
+func (f *forger) content(payee string) pix.Content {
+	return pix.Content{
+		Payer: pix.Account{ISPB: "10000001", Branch: sandbox.RichBranch, Number: "1"}, Payee: pix.Account{ISPB: "10000002", Branch: payee, Number: "1"}, AmountCentavos: 4321,
+	}
+}
+
+func (f *forger) newID() pix.EndToEndID {
+	return pix.NewEndToEndID("10000001", time.Now(), f.random)
+}
+
+// order sends an order, and returns when the ledger has a transfer of it.
+func (f *forger) order(id pix.EndToEndID, c pix.Content, until tb.Uint128) {
+	f.s.t.Helper()
+	account := func(a pix.Account) *pixv1.Account {
+		return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
+	}
+	value, err := proto.Marshal(&pixv1.PaymentOrder{EndToEndId: id.String(), Payer: account(c.Payer), Payee: account(c.Payee), AmountCentavos: c.AmountCentavos, AcceptedAtUnixMs: time.Now().UnixMilli()})
+	f.s.must(err)
+	f.send(stream.Payments, id, value)
+	f.s.eventually("the ledger has the payment", func() bool {
+		found, err := f.ledger.LookupTransfers([]tb.Uint128{until})
+		f.s.must(err)
+		return len(found) == 1
+	})
+}
+
+func (f *forger) send(topic string, id pix.EndToEndID, value []byte) {
+	f.s.t.Helper()
+	f.s.must(f.kafka.ProduceSync(f.s.t.Context(), &kgo.Record{Topic: topic, Key: []byte(id.String()), Value: value}).FirstErr())
+}
+
+// report writes a report of a payment.
+func (f *forger) report(id pix.EndToEndID, c pix.Content, status pixv1.SettlementStatus, reason string) {
+	f.s.t.Helper()
+	account := func(a pix.Account) *pixv1.Account {
+		return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
+	}
+	value, err := proto.Marshal(&pixv1.SettlementReport{EndToEndId: id.String(), Status: status, ReasonCode: reason, Payer: account(c.Payer), Payee: account(c.Payee), AmountCentavos: c.AmountCentavos})
+	f.s.must(err)
+	f.send(stream.Settlements, id, value)
+}
+
+// write writes transfers to the ledger, which must take all of them.
+func (f *forger) write(transfers ...tb.Transfer) {
+	f.s.t.Helper()
+	failed, err := f.ledger.CreateTransfers(transfers)
+	f.s.must(err)
+	if len(failed) > 0 {
+		f.s.t.Fatalf("the ledger does not take it: %v", failed)
+	}
+}
+
+// Each lie that is planted makes the light red, and it names the payment, while 500 payments a second flow.
+func TestLiveAuditTurnsRed(t *testing.T) {
+	s := start(t, 1)
+	client := s.ledgerClient()
+	f := s.forger(client)
+	byTransfers, byEvents := s.watch(client), s.watch(client, func(c *live.Config) { c.ChangeEvents = true })
+	byTransfers.turns(live.Green)
+	byEvents.turns(live.Green)
+	load := s.load(500, 1_000_000, "--mix", "settling")
+	load.progress(500)
+
+	const ordinary, silent = "0001", sandbox.SilentBranch
+	money := func(code uint16, debit, credit tb.Uint128) tb.Transfer {
+		return tb.Transfer{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: code}
+	}
+	minted := func(transfer tb.Transfer) (names string) {
+		f.write(transfer)
+		b := transfer.ID.Bytes()
+		slices.Reverse(b[:])
+		return fmt.Sprintf("%x", b)
+	}
+	held := func() (pix.EndToEndID, pix.Content) {
+		id, c := f.newID(), f.content(silent)
+		f.order(id, c, ledger.IDsOf(id).Pending(1))
+		return id, c
+	}
+	settled := func() (pix.EndToEndID, pix.Content) {
+		id, c := f.newID(), f.content(ordinary)
+		f.order(id, c, ledger.IDsOf(id).Verdict())
+		return id, c
+	}
+	const acsc, rjct = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT
+	// What breaks the laws of balances is at the end: from then on they are broken.
+	for _, lie := range []struct {
+		name  string
+		kind  string // of the finding
+		plant func() (names string)
+	}{
+		{"settled without an order", audit.UnexplainedMoney, func() string {
+			id, c := f.newID(), f.content(ordinary)
+			f.write(ledger.AppendReserve(nil, id, c, 60)...)
+			f.write(ledger.AppendPost(nil, id, false)...)
+			return id.String()
+		}},
+		{"refused without an order", audit.UnexplainedMoney, func() string {
+			id := f.newID()
+			f.write(ledger.AppendReceipt(nil, id, f.content(ordinary), pix.MustReason("AB03"), true)...)
+			return id.String()
+		}},
+		{"held for another payee", audit.WrongTransfer, func() string {
+			id, c := f.newID(), f.content(ordinary)
+			other := c
+			other.Payee.Number = "2"
+			f.write(ledger.AppendReserve(nil, id, other, 60)...)
+			f.order(id, c, ledger.IDsOf(id).Pending(1))
+			return id.String()
+		}},
+		{"a leg with another code", audit.WrongTransfer, func() string {
+			id, c := f.newID(), f.content(ordinary)
+			chain := ledger.AppendReserve(nil, id, c, 60)
+			chain[2].Code = ledger.CodeLeg1
+			f.write(chain...)
+			f.order(id, c, ledger.IDsOf(id).Pending(1))
+			return id.String()
+		}},
+		{"a second verdict: a settled payment is refused, too", audit.WrongTransfer, func() string {
+			id, c := settled()
+			receipt := ledger.AppendReceipt(nil, id, c, pix.MustReason("AB03"), true)[0]
+			b := receipt.ID.Bytes()
+			b[0] |= 15
+			receipt.ID = tb.BytesToUint128(b)
+			f.write(receipt)
+			return id.String()
+		}},
+		{"a second verdict: a leg moves again", audit.WrongTransfer, func() string {
+			id, c := settled()
+			again := ledger.AppendReserve(nil, id, c, 60)[2]
+			b := again.ID.Bytes()
+			b[0] |= 15
+			again.ID, again.Flags, again.Timeout = tb.BytesToUint128(b), 0, 0
+			f.write(again)
+			return id.String()
+		}},
+		{"a report that contradicts the ledger", "", func() string {
+			id, c := settled()
+			f.report(id, c, rjct, "AB03")
+			return id.String()
+		}},
+		{"a report of an open payment", audit.NoVerdict, func() string {
+			id, c := held()
+			f.report(id, c, acsc, "")
+			return id.String()
+		}},
+		{"a report without an order", audit.ReportWithoutOrder, func() string {
+			id := f.newID()
+			f.report(id, f.content(ordinary), acsc, "")
+			return id.String()
+		}},
+		{"less posted than paid", audit.WrongTransfer, func() string {
+			id, c := held()
+			chain := ledger.AppendPost(nil, id, false)
+			for i := range chain {
+				chain[i].Amount = tb.ToUint128(c.AmountCentavos - 1)
+			}
+			f.write(chain...)
+			return id.String()
+		}},
+		{"one leg posted of a held payment", audit.LegsDisagree, func() string {
+			id, _ := held()
+			leg := ledger.AppendPost(nil, id, false)[0]
+			leg.Flags = tb.TransferFlags{PostPendingTransfer: true}.ToUint16()
+			f.write(leg)
+			return id.String()
+		}},
+		{"a deposit without an act", audit.MoneyWithoutAct, func() string {
+			c := f.content(ordinary)
+			deposit := money(uint16(ledger.Deposit), ledger.TransitAccount(c.Payer.ISPB), ledger.CustomerAccount(c.Payer))
+			deposit.UserData128, deposit.Flags = deposit.CreditAccountID, tb.TransferFlags{Linked: true}.ToUint16()
+			probe := money(uint16(ledger.CodeClockProbe), ledger.IssuanceAccount, ledger.RefusalsAccount)
+			probe.Amount = tb.Uint128{}
+			f.write(deposit, probe)
+			b := deposit.ID.Bytes()
+			slices.Reverse(b[:])
+			return fmt.Sprintf("%x", b)
+		}},
+		{"money by a funding", audit.WrongFunding, func() string {
+			return minted(money(ledger.CodeFunding, ledger.IssuanceAccount, ledger.ReserveAccount("10000001")))
+		}},
+		{"money of a forged kind", audit.UnexplainedMoney, func() string {
+			return minted(money(99, ledger.IssuanceAccount, ledger.ReserveAccount("10000001")))
+		}},
+	} {
+		planted := time.Now()
+		names := lie.plant()
+		written := time.Now()
+		for how, w := range map[string]*watched{"transfers": byTransfers, "change events": byEvents} {
+			var found *live.Finding
+			s.eventually(lie.name+" is found by "+how, func() bool {
+				for _, finding := range w.Light().Findings {
+					if strings.HasPrefix(finding.Text, lie.kind) && (finding.Payment == names || strings.Contains(finding.Text, names)) {
+						found = &finding
+						return true
+					}
+				}
+				return false
+			})
+			if w.Light().Colour != live.Red {
+				t.Errorf("%s: the light is %s", lie.name, w.Light().Colour)
+			}
+			if found != nil {
+				t.Logf("%-52s red after %5.2f s (planted within %.2f s) by %s: %s %s", lie.name, max(0, found.At.Sub(written).Seconds()), written.Sub(planted).Seconds(), how, found.Payment, found.Text)
+			}
+		}
+	}
+	s.eventually("the laws are broken", func() bool {
+		return slices.ContainsFunc(byTransfers.Light().Findings, func(finding live.Finding) bool { return strings.HasPrefix(finding.Text, audit.BrokenLaw) })
+	})
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // pace keeps the audit to its share of the ledger's time. What a request takes of it is how long it is on
-// its way, less how long the last small one was: that one did nothing but wait behind others.
+// its way, less how long the last small one was: that one did nothing but wait behind others. That differs from
+// request to request, so it is bounded by ten times what requests were measured to take.
 type pace struct {
 	share float64
 	began time.Time
@@ -53,8 +54,7 @@ func (p *pace) took(onItsWay time.Duration, objects int, each time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	least := requestCost + time.Duration(objects)*each
-	cost := max(least, onItsWay-p.small)
-	p.spend(cost)
+	p.spend(min(max(least, onItsWay-p.small), 10*least))
 }
 
 // tookSmall takes note of a request of few objects.

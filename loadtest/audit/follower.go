@@ -46,7 +46,8 @@ type course struct {
 	before    bool // a record of it may have ended before the follower began
 	counted   bool
 	doubted   bool
-	asked     bool // of its legs: the ledger was asked
+	asked     bool // the ledger was asked how it ended
+	heldAsked bool // the ledger was asked for its holds
 	waits     int  // questions about it that are open
 	inChain   bool // its chain is not complete
 	flagged   bool // its legs disagree, and a finding says so
@@ -421,6 +422,10 @@ func (c *course) ownIDs() (ids []number128) {
 func (f *Follower) conclude(c *course) {
 	if f.courses[c.key] != c || c.ordered && !c.adopted && len(c.early) == 0 && (c.report == nil || c.decidedAt != 0) {
 		f.release(c)
+		return
+	}
+	if c.waits > 0 { // for an answer that says more
+		f.doubt(c)
 		return
 	}
 	if !c.ordered {

@@ -106,7 +106,7 @@ func (f *Follower) take(c *course, t tb.Transfer) {
 		}
 	}
 	switch {
-	case isLeg && resolves && c.held == 0 && !c.asked: // held before the beginning
+	case isLeg && resolves && c.held == 0 && !c.heldAsked: // held before the beginning
 		f.keep(c, t)
 		if c.slot == (number128{}) && t.Code >= codeReturnLeg1 {
 			c.slot, _ = split(fromTigerBeetle(t.PendingID))
@@ -137,7 +137,7 @@ func (f *Follower) keep(c *course, t tb.Transfer) {
 }
 
 func (f *Follower) askHolds(c *course) {
-	c.asked = true
+	c.heldAsked = true
 	c.waits++
 	f.ask(c.ownIDs(), func(found map[number128]tb.Transfer) {
 		c.waits--

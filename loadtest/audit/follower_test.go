@@ -1,0 +1,249 @@
+package audit
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// follow gives a history to a follower that begins after so many transfers, in some order of the streams.
+func (h *history) follow(random *rand.Rand, begin int) (findings []Finding, f *Follower) {
+	transfers := slices.Clone(h.transfers)
+	for i := range transfers {
+		transfers[i].Timestamp = uint64(i + 1)
+		if i > 0 && inOneChain(transfers[i-1], transfers[i]) {
+			transfers[i-1].Flags |= linkedFlag
+		}
+	}
+	for begin > 0 && begin < len(transfers) && transfers[begin-1].Flags&linkedFlag != 0 {
+		begin++ // a chain is of one instant
+	}
+	f = NewFollower(h.accountOf(issuance), uint64(begin), func(found Finding) { findings = append(findings, found) })
+	if begin > 0 {
+		f.From(0, int64(len(h.orders)))
+	}
+	for _, t := range transfers[:begin] {
+		f.History(t)
+	}
+	f.Begin()
+	orders, letters, reports, left := h.orders, h.letters, h.reports, transfers[begin:]
+	answer := func() {
+		for {
+			ids, answer := f.Questions(3)
+			var found []tb.Transfer
+			for _, id := range ids {
+				if i := slices.IndexFunc(transfers, func(t tb.Transfer) bool { return t.ID == id }); i >= 0 {
+					found = append(found, transfers[i])
+				}
+			}
+			if answer(found); len(ids) == 0 {
+				return
+			}
+		}
+	}
+	for len(orders)+len(letters)+len(reports)+len(left) > 0 {
+		switch random.IntN(5) {
+		case 0:
+			orders = takeOne(orders, f.Order)
+		case 1:
+			letters = takeOne(letters, f.DeadLetter)
+		case 2:
+			reports = takeOne(reports, f.Report)
+		case 3:
+			left = takeOne(left, f.Transfer)
+		case 4:
+			answer()
+		}
+	}
+	for range 3 { // a doubt may lead to a question, and its answer to a doubt
+		mark := f.Mark()
+		f.ReadTo(uint64(len(transfers) + 2))
+		f.Passed(mark, map[int32]int64{0: h.committed})
+		answer()
+	}
+	return findings, f
+}
+
+func takeOne[T any](all []T, take func(T)) []T {
+	if len(all) == 0 {
+		return nil
+	}
+	take(all[0])
+	return all[1:]
+}
+
+// inOneChain reports whether the services write two transfers as one chain.
+func inOneChain(t, next tb.Transfer) bool {
+	const phases = 1<<1 | 1<<2 | 1<<3 // pending, posted, voided
+	key, _ := split(fromTigerBeetle(t.ID))
+	nextKey, _ := split(fromTigerBeetle(next.ID))
+	ofLeg := func(code uint16) bool {
+		return code >= 1 && code <= 3 || code >= codeReturnLeg1 && code <= codeReturnLeg1+2
+	}
+	return ofLeg(t.Code) && ofLeg(next.Code) && key == nextKey && t.Flags&phases == next.Flags&phases && t.Code < next.Code ||
+		t.Code == codeReturn && ofLeg(next.Code) && next.Flags&phases != 1<<1
+}
+
+// However far the streams are ahead of each other, and wherever it begins, nothing is wrong with a clean
+// history. From the beginning on it checks every payment, and then it keeps none.
+func TestFollowerPassesACleanHistory(t *testing.T) {
+	for seed := range uint64(400) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		h := clean(t)
+
+		if seed%2 == 1 {
+			h, _, _, _, _ = withReturns(t)
+
+		}
+		begin := 0
+		if seed%4 > 1 {
+			begin = random.IntN(len(h.transfers))
+		}
+		findings, f := h.follow(random, begin)
+		if len(findings) > 0 {
+			t.Fatalf("seed %d, from transfer %d: %+v", seed, begin, findings)
+		}
+		if ends := h.outcomes(); begin == 0 && (f.Checked() != ends || f.Kept() > 0 || f.Repeated() == 0) {
+			t.Errorf("seed %d: %d of %d checked, %d kept, %d repeated", seed, f.Checked(), ends, f.Kept(), f.Repeated())
+		}
+	}
+}
+
+// outcomes returns how many payments and returns have a report.
+func (h *history) outcomes() int64 {
+	ids := map[string]bool{}
+	for _, r := range h.reports {
+		var m pixv1.SettlementReport
+		if err := m.UnmarshalVT(r.Value); err != nil {
+			h.t.Fatal(err)
+		}
+		ids[m.EndToEndId] = true
+	}
+	return int64(len(ids))
+}
+
+// Each fault is found in every order of the streams.
+func TestFollowerFindsEachFault(t *testing.T) {
+	for _, fault := range []struct {
+		name  string
+		spoil func(*history)
+		kind  string
+		of    int // the order that the finding names; -1: none
+	}{
+		{"a report is lost", func(h *history) { h.dropReports(voidedOrder) }, NoOutcome, voidedOrder},
+		{"a dead letter is lost", func(h *history) { h.dropLetter(garbageOrder) }, NoDeadLetter, -1},
+		{"nothing in the ledger", func(h *history) { h.dropTransfers(receiptOrder, 4) }, NoVerdict, receiptOrder},
+		{"another report", func(h *history) { h.report(h.message(voidedOrder), "AC07") }, ReportsDiffer, voidedOrder},
+		{"settled by the report, voided in the ledger", func(h *history) {
+			h.dropReports(voidedOrder)
+			h.report(h.message(voidedOrder), "")
+		}, LedgerDisagrees, voidedOrder},
+		{"another reason than the ledger's", func(h *history) {
+			h.dropReports(voidedOrder)
+			h.report(h.message(voidedOrder), "AC07")
+		}, LedgerDisagrees, voidedOrder},
+		{"a leg is posted without the others", func(h *history) { h.dropTransfers(settledOrder, 5, 6) }, LegsDisagree, settledOrder},
+		{"the first leg is not posted", func(h *history) { h.dropTransfers(settledOrder, 4) }, LegsDisagree, settledOrder},
+		{"a leg is not held", func(h *history) { h.dropTransfers(settledOrder, 1, 5) }, LegsDisagree, settledOrder},
+		{"another amount", func(h *history) { h.transfer(settledOrder, 1).Amount = tb.ToUint128(7) }, WrongTransfer, settledOrder},
+		{"less is posted", func(h *history) { h.transfer(settledOrder, 6).Amount = tb.ToUint128(7) }, WrongTransfer, settledOrder},
+		{"another payee", func(h *history) { h.transfer(settledOrder, 2).CreditAccountID = toTigerBeetle(idOf(clara)) }, WrongTransfer, settledOrder},
+		{"the hold of another payment", func(h *history) { h.transfer(settledOrder, 0).UserData64++ }, WrongTransfer, settledOrder},
+		{"a receipt about other content", func(h *history) { h.transfer(receiptOrder, 4).UserData64++ }, WrongTransfer, receiptOrder},
+		{"a receipt of money", func(h *history) { h.transfer(receiptOrder, 4).Amount = tb.ToUint128(1) }, WrongTransfer, receiptOrder},
+		{"a receipt beside a settlement", func(h *history) {
+			h.receipt(h.message(settledOrder), "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+		}, LegsDisagree, settledOrder},
+		{"a settlement without its order", func(h *history) {
+			o := h.order(alice, bruno, 5)
+			h.orders = h.orders[:len(h.orders)-1]
+			h.hold(o, 1, 2, 3)
+			h.post(o, 1, 2, 3)
+			h.report(o, "")
+		}, UnexplainedMoney, -1},
+		{"a report of nothing", func(h *history) {
+			o := h.order(alice, bruno, 5)
+			h.orders = h.orders[:len(h.orders)-1]
+			h.report(o, "")
+		}, ReportWithoutOrder, -1},
+		{"money of no kind", func(h *history) { h.move(98, issuance, reserveOf(idOf(alice)), 1) }, UnexplainedMoney, -1},
+		{"money by a funding", func(h *history) { h.move(codeFunding, issuance, reserveOf(idOf(alice)), 1) }, WrongFunding, -1},
+		{"a probe that moves money", func(h *history) { h.move(codeClockProbe, issuance, refusals, 1) }, UnexplainedMoney, -1},
+		{"money in another ledger", func(h *history) {
+			h.move(1, issuance, refusals, 1)
+			h.transfers[len(h.transfers)-1].Ledger = 7
+		}, UnexplainedMoney, -1},
+		{"liquidity without an act", func(h *history) {
+			h.move(codeLiquidityIn, issuance, reserveOf(idOf(alice)), 1)
+			h.transfers[len(h.transfers)-1].Flags = linkedFlag
+			h.move(codeClockProbe, issuance, refusals, 0)
+		}, MoneyWithoutAct, -1},
+	} {
+		t.Run(strings.ReplaceAll(fault.name, " ", "-"), func(t *testing.T) {
+			for seed := range uint64(20) {
+				h := clean(t)
+				fault.spoil(h)
+				findings, _ := h.follow(rand.New(rand.NewPCG(seed, 2)), 0)
+				if !slices.ContainsFunc(findings, func(f Finding) bool {
+					return f.Kind == fault.kind && (fault.of < 0 || f.Subject == h.message(fault.of).EndToEndId)
+				}) {
+					t.Fatalf("seed %d: no finding %q, but %+v", seed, fault.kind, findings)
+				}
+			}
+		})
+	}
+}
+
+// Returns are judged against their original, in every order of the streams.
+func TestFollowerFindsEachFaultOfAReturn(t *testing.T) {
+	for _, fault := range []struct {
+		name  string
+		spoil func(h *history, settled *giver)
+		kind  string
+	}{
+		{"to another account", func(h *history, g *giver) {
+			h.find(fromTigerBeetle(g.ids(0).Pending(3))).CreditAccountID = toTigerBeetle(idOf(clara))
+		}, WrongTransfer},
+		{"more than the order says", func(h *history, g *giver) {
+			h.find(fromTigerBeetle(g.ids(0).Pending(1))).Amount = tb.ToUint128(backCentavos + 1)
+		}, WrongTransfer},
+		{"more than was paid", func(h *history, _ *giver) {
+			more := h.giveBack(settledOrder, 900)
+			more.hold(1)
+			more.post(1)
+			more.report("")
+			h.commit()
+		}, ReturnedTooMuch},
+		{"settled by the ledger, rejected by the report", func(_ *history, g *giver) {
+			g.dropReports()
+			g.report("AC06")
+		}, LedgerDisagrees},
+	} {
+		t.Run(strings.ReplaceAll(fault.name, " ", "-"), func(t *testing.T) {
+			for seed := range uint64(20) {
+				h, settled, _, _, _ := withReturns(t)
+				fault.spoil(h, settled)
+				findings, _ := h.follow(rand.New(rand.NewPCG(seed, 3)), 0)
+				if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == fault.kind }) {
+					t.Fatalf("seed %d: no finding %q, but %+v", seed, fault.kind, findings)
+				}
+			}
+		})
+	}
+}
+
+// Acts are explained money, and what is forged of them is not.
+func TestFollowerKnowsActs(t *testing.T) {
+	h := withRegister(t)
+	h.actsOfAllKinds()
+	h.stamp()
+	findings, _ := h.follow(rand.New(rand.NewPCG(1, 4)), 0)
+	if len(findings) > 0 {
+		t.Errorf("%+v", findings)
+	}
+}

@@ -8,6 +8,7 @@ DURATION ?= 60s
 KAFKA ?= embedded
 KAFKA_LOCKS ?= off
 REPLICAS ?= 1
+CUTS ?= off
 # A count and not a time: with a time, fuzzing may end with "context deadline exceeded" and no
 # input (go.dev/issue/75804, fixed in Go 1.27).
 FUZZ_INPUTS ?= 60000
@@ -16,6 +17,10 @@ OPERATE_RATE ?= 100
 export CGO_ENABLED := 1
 
 audit: export ANSWER_KEYS_FILE ?= $(wildcard .stack/answer-keys)
+
+ifeq ($(CUTS),on)
+LINKS := --cuts
+endif
 
 # With a secured Kafka, load and audit are the user loadtest.
 ifeq ($(KAFKA_LOCKS),on)
@@ -29,8 +34,15 @@ endif
 .DEFAULT_GOAL := help
 .PHONY: help bench bench-all drawings bench-postgres profile chaos operate heist correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-python-bank check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
 
+FIRST := demo up status load audit down clean chaos test ci
 help: ## list every target
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "; count = split("$(FIRST)", first, " ")} \
+		/^[a-z-]+:.*## / {line[$$1] = sprintf("  make %-16s %s", $$1, $$2); names[++all] = $$1} \
+		END { \
+			for (i = 1; i <= count; i++) {print line[first[i]]; shown[first[i]] = 1} \
+			print "\nAll others:"; \
+			for (i = 1; i <= all; i++) if (!(names[i] in shown)) print line[names[i]] \
+		}' $(MAKEFILE_LIST)
 	@printf '\nThe first make demo or make test builds the TigerBeetle server (some minutes, then cached).\n'
 
 demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove the books: make demo KAFKA=apache REPLICAS=3, or KAFKA=redpanda-like
@@ -46,8 +58,8 @@ test-kafka: tigerbeetle ## run some end-to-end tests on a broker that behaves li
 	E2E_KAFKA=redpanda-like go test -count 1 -timeout 20m -parallel 2 -v -run '^(TestEngineKilledTenTimes|TestEngineTakenOver|TestBrokerKilled|TestHostileBatches|TestSecuredKafka)$$' ./loadtest/e2e
 	E2E_KAFKA=apache go test -count 1 -timeout 20m -parallel 1 -v -run '^(TestEngineKilledTenTimes|TestZombieEngine|TestBrokerKilled|TestHostileBatches|TestSecuredKafka)$$' ./loadtest/e2e
 
-up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081: make up KAFKA=apache REPLICAS=3 KAFKA_LOCKS=on
-	@$(STACK) up --kafka $(KAFKA) $(LOCKS) --replicas $(REPLICAS)
+up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081: make up KAFKA=apache REPLICAS=3 KAFKA_LOCKS=on, or CUTS=on
+	@$(STACK) up --kafka $(KAFKA) $(LOCKS) $(LINKS) --replicas $(REPLICAS)
 
 down: $(STACK) ## stop the stack; the data stays
 	@$(STACK) down

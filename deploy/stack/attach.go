@@ -46,6 +46,8 @@ type Status struct {
 	MemoryBytes int64         // resident
 	CPU         time.Duration // of a processor, since its start
 	IsEngine    bool
+	Optional    bool     // the stack is ready without it
+	Cut         []string // FromBroker, FromLedger
 }
 
 // StatusOf returns the status of the running stack in dir, or ErrNotRunning when none of its
@@ -65,7 +67,11 @@ func (a *Attached) Status(ctx context.Context) ([]Status, error) {
 	for i, p := range s.processes {
 		asked.Go(func() { all[i] = a.status(ctx, p) })
 	}
+	cut := s.cuts(ctx)
 	asked.Wait()
+	for i := range all {
+		all[i].Cut = cut[all[i].Name]
+	}
 	return all, nil
 }
 
@@ -74,6 +80,7 @@ func (a *Attached) status(ctx context.Context, p *process) Status {
 	status := Status{
 		Name: p.spec.name, PID: r.pid, State: Dead, Address: p.spec.address, Telemetry: p.spec.telemetry,
 		Run: fmt.Sprint(r.pid, " ", r.started), IsEngine: strings.HasPrefix(p.spec.name, "engine-"),
+		Optional: p.spec.optional,
 	}
 	seen, err := look(r.pid)
 	if err != nil || seen.started != r.started || seen.dying {

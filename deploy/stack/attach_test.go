@@ -2,9 +2,13 @@ package stack
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // statusByName returns what an attached program sees.
@@ -26,6 +30,7 @@ func TestAttached(t *testing.T) {
 	for _, where := range []string{"background", "foreground"} {
 		t.Run(where, func(t *testing.T) {
 			config := standIns(t)
+			config.Room = true
 			var owner *Stack
 			if where == "background" {
 				t.Cleanup(func() { _ = Down(context.Background(), config.Dir) })
@@ -33,13 +38,13 @@ func TestAttached(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else {
-				config.Room = true
 				owner = started(t, config)
 			}
 			a := Attach(config.Dir)
+			eventually(t, "the room is ready", func() bool { return statusByName(t, a)[Room].State == Ready })
 			first := statusByName(t, a)
 			for name, s := range first {
-				if s.State != Ready && name != Room || s.MemoryBytes < 1<<20 {
+				if s.State != Ready || s.Optional != (name == Room) || s.MemoryBytes < 1<<20 {
 					t.Errorf("after the start: %+v", s)
 				}
 			}
@@ -105,6 +110,85 @@ func TestAttached(t *testing.T) {
 				t.Errorf("after the stop: %+v", s)
 			}
 		})
+	}
+}
+
+// TestCuts cuts an engine from the broker, in a stack whose engines and producer have links.
+func TestCuts(t *testing.T) {
+	config := standIns(t)
+	config.Cuts = true
+	t.Cleanup(func() { _ = Down(context.Background(), config.Dir) })
+	if err := Up(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	a := Attach(config.Dir)
+	if err := a.AddEngine(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st, err := load(config.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// reaches asks the broker as a process does.
+	reaches := func(process string) error {
+		s := &Stack{addresses: st.addresses(), config: st.Config}
+		brokers, err := s.reach(process, Broker)
+		if err != nil {
+			return err
+		}
+		if direct := s.KafkaAddress(); (brokers == direct) != (process == Simulator) {
+			t.Errorf("%s reaches the broker at %s, which is at %s", process, brokers, direct)
+		}
+		client, err := s.kafkaAs("", brokers).Client()
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		return stream.Reach(ctx, client)
+	}
+	expect := func(cut []string, reach map[string]bool) {
+		t.Helper()
+		for process, want := range reach {
+			if err := reaches(process); (err == nil) != want {
+				t.Errorf("%s reaches the broker: %v; want %t", process, err, want)
+			}
+		}
+		all := statusByName(t, a)
+		if got := all["engine-1"].Cut; !slices.Equal(got, cut) || len(all["engine-0"].Cut) > 0 {
+			t.Errorf("engine-1 is cut from %v; want %v; engine-0 from %v", got, cut, all["engine-0"].Cut)
+		}
+	}
+	act := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(nil, map[string]bool{"engine-0": true, "engine-1": true, Producer: true, Simulator: true})
+	act(a.Cut(t.Context(), "engine-1", FromBroker))
+	act(a.Cut(t.Context(), "engine-1", FromLedger))
+	expect([]string{FromBroker, FromLedger}, map[string]bool{"engine-0": true, "engine-1": false, Producer: true})
+	act(a.Mend(t.Context(), "engine-1", FromBroker))
+	expect([]string{FromLedger}, map[string]bool{"engine-1": true})
+
+	// Links that died are opened again at the same addresses, and whole.
+	act(a.Kill(t.Context(), Links))
+	act(a.Start(t.Context(), Links))
+	expect(nil, map[string]bool{"engine-0": true, "engine-1": true, Producer: true})
+
+	for process, want := range map[string]string{Simulator: "has no links", "engine-7": "has no links"} {
+		if err := a.Cut(t.Context(), process, FromBroker); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("cut %s: %v", process, err)
+		}
+	}
+	if err := a.Cut(t.Context(), "engine-0", "moon"); err == nil || !strings.Contains(err.Error(), "moon") {
+		t.Errorf("cut from the moon: %v", err)
+	}
+	config.KafkaSecured = true
+	if err := Up(t.Context(), config); err == nil || !strings.Contains(err.Error(), "TLS") {
+		t.Errorf("links to a secured Kafka: %v", err)
 	}
 }
 

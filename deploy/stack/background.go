@@ -178,8 +178,10 @@ func Up(ctx context.Context, config Config) error {
 		before = &state{Config: config}
 	} else if has := before.Config; has.kafkaKind() != config.kafkaKind() || has.Replicas != config.Replicas {
 		return fmt.Errorf("the running stack has %s and %v: bring it up as that, or stop it first (down)", describeLedger(has.Replicas), has.kafkaKind())
+	} else if config.Cuts && !has.Cuts {
+		return errors.New("the processes of the running stack have no links: stop it first (down)")
 	} else {
-		config.Ports = has.Ports
+		config.Ports, config.Cuts = has.Ports, has.Cuts
 	}
 	s, err := start(ctx, config, before)
 	if err != nil {
@@ -251,7 +253,7 @@ func Clean(dir string) error {
 		return fmt.Errorf("the stack in %s is running: stop it first (down), its data would be removed under it", dir)
 	}
 	// By name, so that a wrong folder loses nothing else.
-	for _, name := range []string{"data", "logs", "keys", "key-digests", "answer-keys", "kafka-keys", "state.json", "state.json.new", "ends", "lock"} {
+	for _, name := range []string{"data", "logs", "keys", "key-digests", "answer-keys", "kafka-keys", "state.json", "state.json.new", "ends", "links-token", "room-token", "lock"} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err
 		}

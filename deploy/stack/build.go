@@ -18,6 +18,7 @@ var packages = []string{
 	"./services/bank-simulator",
 	"./deploy/cmd/bootstrap",
 	"./deploy/cmd/broker",
+	"./deploy/cmd/links",
 	"./loadtest",
 }
 

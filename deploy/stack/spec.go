@@ -25,6 +25,7 @@ type spec struct {
 	telemetry string // where it serves telemetry; empty without
 	ledger    string // the data file of a TigerBeetle server; empty for others
 	oneShot   bool   // ready when it has ended without an error
+	optional  bool   // the stack is ready without it
 	listens   []string
 	cores     *cores // that it runs on; nil: all
 	ready     func(context.Context, *process) error
@@ -117,6 +118,15 @@ func (s *Stack) specify(name string) (spec, error) {
 	case Engine:
 		p.env = append(p.env, "ENGINE_INSTANCE_ID="+name, "ANSWER_KEYS_FILE="+s.AnswerKeysFile())
 		p.tell(s)
+	case Links:
+		p.env = append(p.env, "LINKS_ADDRESS="+s.addresses.of(Links), "LINKS_TOKEN_FILE="+s.linksTokenFile())
+		p.serve(s, Links)
+		p.ready = func(ctx context.Context, _ *process) error {
+			_, err := s.askLinks(ctx, http.MethodGet, "/links", nil)
+			return err
+		}
+	case Room:
+		s.specifyRoom(&p)
 	case Prometheus:
 		s.specifyPrometheus(&p)
 	case StatsdBridge:
@@ -139,6 +149,9 @@ func (s *Stack) reach(process string, servers ...string) (string, error) {
 	var all []string
 	for _, server := range servers {
 		address := s.addresses.of(server)
+		if s.cuttable(process) {
+			address = s.addresses.of(linkOf(process, server))
+		}
 		if s.config.Via != nil {
 			var err error
 			if address, err = s.config.Via(process, server, address); err != nil {

@@ -34,7 +34,8 @@ const (
 	Simulator   = "bank-simulator"
 	Engine      = "clearing-engine" // the kind of all engines, a key of Config.Env
 	Producer    = "producer"
-	Room        = "room"
+	Links       = "links" // with Config.Cuts
+	Room        = "room"  // with Config.Room
 	// SecondProducer is started by AddProducer.
 	SecondProducer = "producer-1"
 )
@@ -88,6 +89,8 @@ type Config struct {
 	Via func(process, server, address string) (string, error) `json:"-"`
 
 	Observers Observers // default none
+	// Cuts makes the connections of engines and producers to broker and ledger cuttable: see Attached.Cut.
+	Cuts bool
 	// Room starts the control room, for which nobody waits. In the foreground it may act on the
 	// stack through control.
 	Room bool
@@ -127,6 +130,9 @@ func (c *Config) withDefaults() (Config, error) {
 	}
 	if err := CheckKafka("Kafka", d.Kafka); err != nil {
 		return d, fmt.Errorf("stack: %w", err)
+	}
+	if d.Cuts && d.KafkaSecured {
+		return d, errors.New("stack: Cuts with KafkaSecured: a link cannot put its address into what Kafka says over TLS")
 	}
 	if d.Replicas > 1 {
 		d.LedgerCore = false // three servers would share it
@@ -260,8 +266,9 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	if err := s.configureObservers(); err != nil {
 		return nil, err
 	}
+	order := append(slices.Clone(names), Room)
 	slices.SortStableFunc(s.processes, func(a, b *process) int { // adopted processes came first
-		return slices.Index(names, a.spec.name) - slices.Index(names, b.spec.name)
+		return slices.Index(order, a.spec.name) - slices.Index(order, b.spec.name)
 	})
 	for _, replica := range s.Replicas() { // none is ready before a majority of them runs
 		if err := s.launch(ctx, replica); err != nil {
@@ -273,6 +280,11 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 			return nil, err
 		}
 	}
+	if config.Room {
+		if err := s.openRoom(); err != nil { // the stack does not need it
+			fmt.Fprintf(config.Progress, "%-15s %v\n", Room, err)
+		}
+	}
 	return s, nil
 }
 
@@ -282,6 +294,9 @@ func (s *Stack) wanted() []string {
 	names := append(s.Replicas(), Broker)
 	if s.config.InfrastructureOnly {
 		return names
+	}
+	if s.config.Cuts {
+		names = append(names, Links)
 	}
 	names = append(names, Bootstrap, Simulator)
 	s.engines = s.config.Engines
@@ -314,6 +329,15 @@ func (s *Stack) bring(ctx context.Context, name string) error {
 	if err := s.WaitReady(ctx, name); err != nil {
 		return err
 	}
+	if name == Links {
+		for _, process := range s.Names() {
+			if s.cuttable(process) {
+				if err := s.openLinks(ctx, process); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	fmt.Fprintf(s.config.Progress, "%-15s ready after %4.1fs  %s\n", name, time.Since(began).Seconds(), p.spec.address)
 	return nil
 }
@@ -334,6 +358,10 @@ func (s *Stack) launch(ctx context.Context, name string) error {
 		if err == nil && s.kafka != nil {
 			err = s.kafka.Prepare(ctx, s.kafkaNode())
 		}
+	case name == Links:
+		err = keys.MakePassword(s.linksTokenFile())
+	case s.cuttable(name):
+		err = s.openLinks(ctx, name)
 	}
 	if err != nil {
 		return err
@@ -453,6 +481,10 @@ func (s *Stack) StartToDie(name string, env ...string) (<-chan struct{}, error) 
 func (s *Stack) watch(p *process, r *run) {
 	<-r.exited
 	if r.asked.Load() || (p.spec.oneShot && r.err == nil) {
+		return
+	}
+	if p.spec.optional {
+		fmt.Fprintf(s.config.Progress, "%-15s %s\n", p.spec.name, howEnded(p.endPath))
 		return
 	}
 	how := "exit status 0"
@@ -655,11 +687,7 @@ func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program strin
 		"SIMULATOR_URL="+s.SimulatorURL(),
 		"ANSWER_KEYS_FILE="+s.AnswerKeysFile(), // for the audit
 	)
-	for _, variable := range s.config.Env[Engine] {
-		if strings.HasPrefix(variable, "ENGINE_DEADLINE=") { // for the audit, too
-			cmd.Env = append(cmd.Env, variable)
-		}
-	}
+	cmd.Env = append(cmd.Env, s.deadline()...) // for the audit, too
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = attributes(false)
 	cmd.WaitDelay = time.Second

@@ -20,7 +20,9 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/kafka"
+	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -37,13 +39,31 @@ func TestMain(m *testing.M) {
 		fmt.Println("bootstrapped")
 	case Producer, Simulator, Engine:
 		standInService()
+	case Links:
+		standInLinks()
 	case "loadtest":
+		if os.Args[1] == Room {
+			os.Exit(serveAt(os.Getenv("ROOM_ADDRESS"), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+		}
 		fmt.Println(strings.Join(os.Args[1:], " "), os.Getenv("KAFKA_BROKERS"), os.Getenv("PRODUCER_URL"))
 	case "parent":
 		startAndWait()
 	default:
 		os.Exit(m.Run())
 	}
+}
+
+func serveAt(address string, handler http.Handler) (code int) {
+	fmt.Println(http.ListenAndServe(address, handler))
+	return 1
+}
+
+func standInLinks() {
+	token, err := keys.ReadPassword(os.Getenv("LINKS_TOKEN_FILE"))
+	if err != nil {
+		panic(err)
+	}
+	os.Exit(serveAt(os.Getenv("LINKS_ADDRESS"), (&link.Board{Token: token}).Handler()))
 }
 
 func standInLedger() {
@@ -121,7 +141,7 @@ func startAndWait() {
 func standIns(t *testing.T) Config {
 	t.Helper()
 	bin := t.TempDir()
-	for _, name := range []string{TigerBeetle, Broker, Bootstrap, Producer, Simulator, Engine, "loadtest", "parent"} {
+	for _, name := range []string{TigerBeetle, Broker, Bootstrap, Producer, Simulator, Engine, Links, "loadtest", "parent"} {
 		if err := os.Symlink(os.Args[0], filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}

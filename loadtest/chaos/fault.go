@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/loadtest/link"
+	"github.com/liquida/liquida/deploy/link"
 )
 
 // kind is a kind of fault. inject causes the fault, ends it, and returns when everything is

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/loadtest/link"
+	"github.com/liquida/liquida/deploy/link"
 )
 
 // links are the network between the programs and their servers: one link for each pair. Only

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/loadtest/audit"
-	"github.com/liquida/liquida/loadtest/link"
+	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/platform/pix"
 )
 

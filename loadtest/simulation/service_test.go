@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/ledgermodel"
-	"github.com/liquida/liquida/loadtest/link"
+	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/services/bank-simulator/bank"
 	"github.com/liquida/liquida/services/clearing-engine/engine"

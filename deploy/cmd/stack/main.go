@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -28,7 +30,7 @@ const long = `stack runs the whole clearing house on this machine, without Docke
 server or a cluster of three, a Kafka broker (embedded, also behaving like Redpanda, or
 Apache's), the bootstrap, the bank simulator, the clearing engines and the producer, each a process of its own.
 
-Fixed ports of up: producer 8080, bank simulator 8081, Kafka 9092,
+Fixed ports of up: producer 8080, bank simulator 8081, control room 8090, links 8092, Kafka 9092,
 TigerBeetle 3001 (and on); telemetry (/metrics, /readyz): producer 9101, bank simulator 9102,
 engines 9103 and up. Prometheus (9090) is started too if it is on PATH, and with
 statsd_exporter on PATH it also sees TigerBeetle's own metrics.
@@ -45,13 +47,14 @@ func main() {
 	o := &options{env: map[string][]string{}}
 	root := &cobra.Command{Use: "stack", Short: "Runs the whole clearing house on this machine, without Docker", Long: long,
 		SilenceUsage: true, SilenceErrors: true, RunE: func(*cobra.Command, []string) error {
-			return errors.New("no command: it must be up, status, down, clean or demo")
+			return errors.New("no command: it must be up, status, logs, down, clean or demo")
 		}}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentFlags().StringVar(&o.dir, "dir", "", "the stack's `folder` of data, logs and state (default .stack at the root of the repository)")
 	root.AddCommand(
 		o.starting("up", "build and start everything in the background, and wait until all of it is ready; starts what is missing", o.up),
 		o.command("status", "what runs, where, and why something is not ready", func(ctx context.Context) error { return show(ctx, o.config.Dir) }),
+		o.logsCommand(),
 		o.command("down", "stop everything in the reverse order of starting; the data stays", o.down),
 		o.command("clean", "remove the data and the logs of a stopped stack, and those of the last demo", func(context.Context) error {
 			return errors.Join(stack.Clean(demoDir(o.config.Dir)), stack.Clean(o.config.Dir))
@@ -82,6 +85,7 @@ type options struct {
 	noBuild        bool
 	freePorts      bool
 	output         bool
+	follow         bool
 	reserve        int64 // MiB
 	variables      []string
 	env            map[string][]string
@@ -121,6 +125,8 @@ func (o *options) starting(name, purpose string, run func(context.Context) error
 	flags.StringVar(&c.LogLevel, "log-level", "info", "of the services: debug, info, warn or error")
 	flags.StringArrayVar(&o.variables, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
 	if name == "up" {
+		flags.BoolVar(&c.Cuts, "cuts", false, "lead the connections of engines and producer to broker and ledger through links, which the control room can cut; not with --kafka-locks")
+		flags.BoolVar(&c.Room, "room", false, "start the control room, a page that shows the stack and breaks it")
 		flags.BoolVar(&o.freePorts, "free-ports", false, "pick free ports instead of the fixed ones; status shows them")
 	} else {
 		flags.BoolVar(&o.output, "output", false, "show the logs of all processes while they run")
@@ -194,22 +200,98 @@ func show(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	notReady := 0
+	var problems []string
+	needed := 0
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tPID\tREADY\tADDRESS\tTELEMETRY\tWHY NOT")
+	fmt.Fprintln(table, "NAME\tPID\tSTATE\tADDRESS\tTELEMETRY")
 	for _, s := range all {
-		ready := "yes"
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", s.Name, s.PID, s.State, s.Address, s.Telemetry)
 		if s.Problem != "" {
-			ready = "no"
-			notReady++
+			problems = append(problems, fmt.Sprintf("%s: %s", s.Name, s.Problem))
+			if !s.Optional {
+				needed++
+			}
 		}
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", s.Name, s.PID, ready, s.Address, s.Telemetry, s.Problem)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if notReady > 0 {
-		return fmt.Errorf("%d of %d processes are not ready; `stack up` starts what is missing", notReady, len(all))
+	for _, problem := range problems {
+		fmt.Println(problem)
+	}
+	room, err := stack.RoomURL(dir)
+	if err != nil {
+		return err
+	}
+	if room != "" {
+		fmt.Printf("\ncontrol room  %s\n", room)
+	}
+	if needed > 0 {
+		return fmt.Errorf("%d of %d processes are not ready; `stack up` starts what is missing, `stack logs NAME` shows why", needed, len(all))
+	}
+	return nil
+}
+
+func (o *options) logsCommand() *cobra.Command {
+	var name string
+	command := o.command("logs NAME", "the end of a process's log", func(ctx context.Context) error { return o.logs(ctx, name) })
+	command.Args = cobra.ExactArgs(1)
+	command.PreRun = func(_ *cobra.Command, arguments []string) { name = arguments[0] }
+	command.Flags().BoolVarP(&o.follow, "follow", "f", false, "show what is added, until Ctrl-C")
+	return command
+}
+
+// logs prints the end of a process's log, and with --follow what is added to it until Ctrl-C.
+func (o *options) logs(ctx context.Context, name string) error {
+	all, err := os.ReadDir(filepath.Join(o.config.Dir, "logs"))
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, file := range all {
+		names = append(names, strings.TrimSuffix(file.Name(), ".log"))
+	}
+	if !slices.Contains(names, name) {
+		return fmt.Errorf("no process %q has a log; those that have are %s", name, strings.Join(names, ", "))
+	}
+	log, err := os.Open(filepath.Join(o.config.Dir, "logs", name+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if err := skipTo(log, logEndBytes); err != nil {
+		return err
+	}
+	for {
+		if _, err := io.Copy(os.Stdout, log); err != nil || !o.follow {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// logEndBytes is how much of an existing log is shown.
+const logEndBytes = 16 << 10
+
+// skipTo goes to the first whole line of the last bytes of a file.
+func skipTo(file *os.File, bytes int64) error {
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil || size <= bytes {
+		_, again := file.Seek(0, io.SeekStart)
+		return errors.Join(err, again)
+	}
+	if _, err := file.Seek(-bytes, io.SeekEnd); err != nil {
+		return err
+	}
+	var one [1]byte
+	for one[0] != '\n' {
+		if _, err := file.Read(one[:]); err != nil {
+			return nil // one long line; what follows is shown
+		}
 	}
 	return nil
 }

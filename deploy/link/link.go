@@ -38,7 +38,7 @@ func (s State) String() string {
 	return [...]string{"whole", "cut", "slow", "half-open", "stalled"}[s]
 }
 
-// Link listens on a free port of 127.0.0.1 and connects to one server. One made by Between has
+// Link listens on 127.0.0.1 and connects to one server. One made by Between has
 // no listener: clients call its Dial.
 type Link struct {
 	listener net.Listener // nil: made by Between
@@ -62,13 +62,15 @@ const (
 )
 
 // Listen opens a whole link to a server that speaks anything over TCP.
-func Listen(server string) (*Link, error) { return listen(server, false) }
+func Listen(server string) (*Link, error) { return listen(anyPort, server, false) }
 
 // ListenKafka opens a whole link to a Kafka cluster of one broker.
-func ListenKafka(server string) (*Link, error) { return listen(server, true) }
+func ListenKafka(server string) (*Link, error) { return listen(anyPort, server, true) }
 
-func listen(server string, kafka bool) (*Link, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+const anyPort = "127.0.0.1:0"
+
+func listen(address, server string, kafka bool) (*Link, error) {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a link to %s: %w", server, err)
 	}

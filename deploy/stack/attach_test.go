@@ -204,6 +204,8 @@ func statusOrNone(t *testing.T, a *Attached) []Status {
 func TestUpRightAfterAKill(t *testing.T) {
 	config := standIns(t)
 	config.Env = map[string][]string{TigerBeetle: {"STAND_IN_MEGABYTES=512"}}
+	t.Setenv("TIGERBEETLE_BIN", config.TigerBeetleBin) // found at the start, as with make up
+	config.TigerBeetleBin = ""
 	t.Cleanup(func() { _ = Down(context.Background(), config.Dir) })
 	if err := Up(t.Context(), config); err != nil {
 		t.Fatal(err)

@@ -253,7 +253,7 @@ func Clean(dir string) error {
 		return fmt.Errorf("the stack in %s is running: stop it first (down), its data would be removed under it", dir)
 	}
 	// By name, so that a wrong folder loses nothing else.
-	for _, name := range []string{"data", "logs", "keys", "key-digests", "answer-keys", "kafka-keys", "state.json", "state.json.new", "ends", "links-token", "room-token", "lock"} {
+	for _, name := range []string{"data", "logs", "keys", "key-digests", "answer-keys", "answer-keys.lock", "kafka-keys", "state.json", "state.json.new", "ends", "links-token", "room-token", "lock"} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err
 		}

@@ -204,7 +204,18 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	if err := os.MkdirAll(filepath.Join(config.Dir, "logs"), 0o755); err != nil {
 		return nil, err
 	}
-	s := &Stack{config: config, detached: before != nil, stopping: make(chan struct{})}
+	s := &Stack{detached: before != nil, stopping: make(chan struct{})}
+	if config.TigerBeetleBin == "" {
+		if config.TigerBeetleBin, err = tigerbeetle.Locate(ctx, config.Progress); err != nil {
+			return nil, err
+		}
+	}
+	if config.Kafka == Apache {
+		if s.kafka, err = kafka.Locate(ctx, config.Progress); err != nil {
+			return nil, err
+		}
+	}
+	s.config = config
 	if s.detached {
 		s.addresses = before.addresses()
 	} else {
@@ -230,16 +241,6 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	}()
 	if err := s.adopt(before); err != nil {
 		return nil, err
-	}
-	if config.TigerBeetleBin == "" {
-		if s.config.TigerBeetleBin, err = tigerbeetle.Locate(ctx, config.Progress); err != nil {
-			return nil, err
-		}
-	}
-	if config.Kafka == Apache {
-		if s.kafka, err = kafka.Locate(ctx, config.Progress); err != nil {
-			return nil, err
-		}
 	}
 	if err := s.refuseOtherData(); err != nil {
 		return nil, err

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/deploy/link"
+	"github.com/liquida/liquida/deploy/stack"
 )
 
 // kind is a kind of fault. inject causes the fault, ends it, and returns when everything is

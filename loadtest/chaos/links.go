@@ -5,8 +5,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/deploy/link"
+	"github.com/liquida/liquida/deploy/stack"
 )
 
 // links are the network between the programs and their servers: one link for each pair. Only

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/deploy/link"
+	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/platform/pix"
 )
 

@@ -24,8 +24,8 @@ import (
 
 	"github.com/liquida/liquida/deploy/bootstrap"
 	"github.com/liquida/liquida/deploy/ledgermodel"
-	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/deploy/link"
+	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/pix"

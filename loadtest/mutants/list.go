@@ -23,6 +23,7 @@ var sure = map[string]Sure{
 	"hint-one-too-many":          {engine, "TestHintStaysWithinTheBrokersLimitAndIsNeverWrong"},
 	"overtaken-committed":        {engine, "TestOffsetsOfWhatWasOvertaken"},
 	"report-unacknowledged":      inEveryOrder,
+	"other-contents-outcome":     {producer, "TestAnIDThatTheLedgerKnowsNamesOnePayment"},
 	"verdict-of-another-ignored": inEveryOrder,
 	"response-of-a-stranger":     {engine, "TestABankNeitherFloodsTheLogNorBlamesAnother"},
 	"seals-unchecked":            {engine, "TestAResponseNeedsTheSealOfItsBank"},

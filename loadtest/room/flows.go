@@ -73,6 +73,9 @@ const (
 	otherReasons = "others"
 )
 
+// idMax is the length of an EndToEndId.
+const idMax = 32
+
 // readFlows reads from now on.
 func readFlows(ctx context.Context, client *kgo.Client, admin *kadm.Client) (*flows, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
@@ -118,6 +121,7 @@ func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 		flow = &Flow{Payer: key.payer, Payee: key.payee}
 		f.pairs[key] = flow
 	}
+	flow.Last = report.EndToEndId[:min(len(report.EndToEndId), idMax)]
 	if report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
 		flow.Settled++
 		flow.Centavos += int64(min(report.AmountCentavos, 1<<62)) //nolint:gosec // bounded

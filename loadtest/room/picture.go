@@ -40,6 +40,7 @@ type Flow struct {
 	Settled  int            `json:"settled"`
 	Centavos int64          `json:"centavos"`           // settled
 	Rejected map[string]int `json:"rejected,omitempty"` // by reason, like AB03
+	Last     string         `json:"last"`               // EndToEndId or RtrId of the last of them
 }
 
 // Figures are the three that matter.

@@ -81,10 +81,10 @@
 	const counted = (n, one, many) => `${whole.format(n)} ${n === 1 ? one : many}`;
 	function duration(seconds) {
 		if (!known(seconds)) return '–';
-		if (seconds < 1) return `${seconds < 0.01 ? Math.round(seconds * 1e4) / 10 : Math.round(seconds * 1e3)} ms`;
-		if (seconds < 10) return `${seconds.toFixed(1)} s`;
-		if (seconds < 120) return `${Math.round(seconds)} s`;
-		return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+		if (seconds < 1) return `${seconds < 0.01 ? Math.round(seconds * 1e4) / 10 : Math.round(seconds * 1e3)}\u00a0ms`;
+		if (seconds < 10) return `${seconds.toFixed(1)}\u00a0s`;
+		if (seconds < 120) return `${Math.round(seconds)}\u00a0s`;
+		return `${Math.floor(seconds / 60)}\u00a0min\u00a0${Math.round(seconds % 60)}\u00a0s`;
 	}
 	function bytes(n) {
 		if (!n) return '–';
@@ -219,6 +219,7 @@
 		showLoad();
 		showBanks();
 		showStory();
+		showRecent();
 	}
 
 	const flowing = () => (picture.figures.settledPerSecond ?? 0) > 0 || picture.flows.length > 0;
@@ -253,9 +254,12 @@
 		section.dataset.colour = light.colour;
 		text($('light-word'), { green: 'Green: the money is right', amber: 'Amber: not known now', red: 'Red: the money is wrong' }[light.colour] ?? 'No light');
 		text($('light-text'), light.text);
-		const facts = [`${whole.format(light.checked)} payments checked`];
-		if (isTime(light.since)) facts.push(`since ${clock(light.since)}`);
-		if (isTime(light.checkedTo)) facts.push(`to ${clock(light.checkedTo)}`);
+		const facts = [];
+		if (light.colour !== 'green') {
+			facts.push(`${whole.format(light.checked)} payments checked`);
+			if (isTime(light.since)) facts.push(`since ${clock(light.since)}`);
+		}
+		if (isTime(light.checkedTo)) facts.push(`checked to ${clock(light.checkedTo)}`);
 		if (light.behindSeconds >= 2) facts.push(`${duration(light.behindSeconds)} behind`);
 		text($('light-facts'), facts.join(', '));
 		keyed($('findings'), light.findings, (f) => f.at + f.payment + f.text, (f) => h('li', {},
@@ -273,6 +277,7 @@
 	const edges = new Map(); // "payer payee" → what is drawn
 	let places = new Map();  // ISPB → {x, y}
 	let others = new Set();  // banks that are drawn as one
+	let strangers = false;   // a flow named a bank that is none
 	const fallen = [];       // rejected payments that fall out, a few for many
 
 	function showMoney() {
@@ -280,6 +285,7 @@
 		// A refused order may name any bank, so what is no bank of the picture is one node.
 		const unknown = 'others';
 		const volumeOf = (ispb) => volume.get(ispb) ?? volume.get(unknown) ?? volume.set(unknown, { ispb: unknown, bank: {}, paid: 0, received: 0 }).get(unknown);
+		if (strangers) volumeOf(unknown); // the ring must not jump, so this node stays
 		let centavos = 0, settled = 0;
 		const reasons = new Map();
 		for (const flow of picture.flows) {
@@ -289,7 +295,8 @@
 			settled += flow.settled;
 			for (const [reason, n] of Object.entries(flow.rejected ?? {})) reasons.set(reason, (reasons.get(reason) ?? 0) + n);
 		}
-		// The order of the ring must not jump, so it is that of the numbers.
+		strangers ||= volume.has(unknown);
+		// The order of the ring is that of the numbers.
 		const banks = [...volume.values()].sort((a, b) => a.ispb < b.ispb ? -1 : 1);
 		others = new Set();
 		if (banks.length > ringBanks) {
@@ -478,7 +485,7 @@
 		const top = Math.max(...lines.flatMap((line) => line.points.map((p) => p.value ?? 0)), log ? 10 : 1);
 		const low = log ? 1 : 0;
 		const x = (at) => (at - from) / (span * 1000) * plotWidth;
-		const y = (v) => log ? plotHeight - 3 - Math.log(Math.max(v, low) / low) / Math.log(top * 1.2 / low) * (plotHeight - 8) : plotHeight - 3 - v / (top * 1.05) * (plotHeight - 8);
+		const y = (v) => log ? plotHeight - 3 - Math.log(Math.max(v, low) / low) / Math.log(top * 3 / low) * (plotHeight - 8) : plotHeight - 3 - v / (top * 1.2) * (plotHeight - 8);
 		const drawing = svg('svg', { viewBox: `0 0 ${plotWidth} ${plotHeight}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' });
 		const shown = marks.filter((mark) => Date.parse(mark.at) >= from);
 		for (const mark of shown) drawing.append(svg('line', { class: `mark ${mark.kind}`, x1: x(Date.parse(mark.at)), x2: x(Date.parse(mark.at)), y1: 0, y2: plotHeight }));
@@ -558,11 +565,12 @@
 			h('p', { class: 'gauges quiet' }, h('span', { class: 'memory' }), h('span', { class: 'cpu' }, h('meter', { min: 0, max: 1, 'aria-hidden': 'true' }), h('span', {})), h('span', { class: 'pid' })),
 			h('p', { class: 'partitions', 'aria-label': 'partitions' }),
 			h('p', { class: 'restart', hidden: true }, h('span', {}), h('progress', { max: 5, 'aria-hidden': 'true' }), button('leave-dead', 'Leave it dead', { act: 'leave-dead', target: name })),
-			h('p', { class: 'acts' }, ...buttons.map(([key, label]) => button(key, label, { act: key, target: name }, key === 'kill'))),
-			h('p', { class: 'acts cuts' }, h('span', { class: 'quiet', 'aria-hidden': 'true' }, 'cut from'), ...['broker', 'ledger'].map((peer) => h('button', {
-				type: 'button', 'data-key': `cut-${peer}`, 'aria-pressed': 'false',
-				onclick: (event) => act({ act: event.currentTarget.getAttribute('aria-pressed') === 'true' ? 'mend' : 'cut', target: name, peer }, event.currentTarget),
-			}, peer))));
+			h('div', { class: 'buttons' },
+				h('p', { class: 'acts' }, ...buttons.map(([key, label]) => button(key, label, { act: key, target: name }, key === 'kill'))),
+				h('p', { class: 'acts cuts' }, h('span', { class: 'quiet', 'aria-hidden': 'true' }, 'cut from'), ...['broker', 'ledger'].map((peer) => h('button', {
+					type: 'button', 'data-key': `cut-${peer}`, 'aria-pressed': 'false',
+					onclick: (event) => act({ act: event.currentTarget.getAttribute('aria-pressed') === 'true' ? 'mend' : 'cut', target: name, peer }, event.currentTarget),
+				}, peer)))));
 		card.find = Object.fromEntries(['state', 'why', 'memory', 'cpu', 'pid', 'partitions', 'restart', 'acts', 'cuts'].map((c) => [c, card.querySelector(`.${c}`)]));
 		return card;
 	}
@@ -591,7 +599,7 @@
 			set(button, { disabled: !possible, title: possible ? null : `not possible now: it is ${process.state}` });
 			button.hidden = (key === 'thaw' && process.state !== 'frozen') || (key === 'freeze' && process.state === 'frozen') || (key === 'restart' && !possible);
 		}
-		find.acts.hidden = !canAct() || acts.length === 0 && !find.cuts.childElementCount;
+		find.acts.hidden = !canAct() || acts.length === 0;
 		const links = process.name.includes('engine') || acts.includes('cut') || acts.includes('mend') || (process.cut ?? []).length > 0;
 		find.cuts.hidden = !links || !canAct();
 		for (const peer of ['broker', 'ledger']) {
@@ -671,6 +679,17 @@
 
 	// ---- one payment's life
 
+	// A few ids to click, which stay until they are looked at or half a minute old: they must not run away
+	// from the pointer.
+	let recentAt = -Infinity;
+	function showRecent() {
+		if (frozen || performance.now() - recentAt < 30000 && $('life-recent').childElementCount) return;
+		const ids = picture.flows.filter((flow) => flow.last?.startsWith('E')).slice(0, 3).map((flow) => flow.last);
+		if (!ids.length || $('life-recent').matches(':hover, :focus-within')) return;
+		recentAt = performance.now();
+		$('life-recent').replaceChildren('just now: ', ...ids.map(paymentButton));
+	}
+
 	let lifeAsked = 0;
 	async function showLife(id, scroll) {
 		const asked = ++lifeAsked;
@@ -723,7 +742,7 @@
 
 	function showLetters(letters) {
 		text($('letters-facts'), letters.length ? `the last ${whole.format(letters.length)} messages that cannot become a payment` : 'none: every message became a payment or a return');
-		keyed($('letter-list'), letters, (l) => `${l.topic} ${l.partition} ${l.offset} ${l.at}`, (letter) => {
+		keyed($('letter-list'), letters.reverse(), (l) => `${l.topic} ${l.partition} ${l.offset} ${l.at}`, (letter) => {
 			const raw = Uint8Array.from(atob(letter.bytes ?? ''), (c) => c.charCodeAt(0));
 			const body = h('div', {});
 			const details = h('details', {},
@@ -815,6 +834,7 @@
 	if (frozen) {
 		document.body.classList.add('frozen');
 		text($('kind'), 'report');
+		document.body.classList.toggle('quieted', !frozen.flows?.length); // a ring without money says nothing
 		for (const id of ['life', 'letters', 'load']) $(id).hidden = true;
 		show(frozen);
 		for (const id of ['life', 'letters', 'load']) $(id).hidden = true;

@@ -23,7 +23,7 @@ const (
 	longWindow  = "15m" // nothing that a step pays leaves it before the end
 	shortWindow = 2 * time.Minute
 	shownWithin = 30 * time.Second // a metric is read once a second, by whoever has time for it
-	real        = 100              // centavos
+	oneReal     = 100              // centavos
 )
 
 // producers are the processes of the two front doors.
@@ -48,7 +48,7 @@ func (h *house) ends(ctx context.Context, door int, to client.Account, centavos 
 
 // capPayment caps a single payment.
 func (h *house) capPayment(ctx context.Context) (string, error) {
-	const limit = 3 * real
+	const limit = 3 * oneReal
 	if _, err := h.liquida(ctx, joins, "account", "open", neighbour.String()); err != nil {
 		return "", err
 	}
@@ -162,7 +162,7 @@ func (h *house) shows(ctx context.Context, centavos int64) error {
 func (h *house) raceCap(ctx context.Context, tries, settle int) error {
 	states := make([]client.PaymentState, tries)
 	answers, err := h.race(joins, tries, func(i int, _ *client.Client) (err error) {
-		states[i], err = h.send(ctx, i%2, joined, h.customer(i%Banks, 0), real)
+		states[i], err = h.send(ctx, i%2, joined, h.customer(i%Banks, 0), oneReal)
 		return err
 	})
 	if err := errors.Join(append(answers, err)...); err != nil {
@@ -207,12 +207,12 @@ func (h *house) capOutflow(ctx context.Context) (string, error) {
 		}
 	}
 	acted := time.Now()
-	last, err := bites(ctx, acted, bitesWithin, h.ending(h.customer(0, 0), real, "", "LQ12"))
+	last, err := bites(ctx, acted, bitesWithin, h.ending(h.customer(0, 0), oneReal, "", "LQ12"))
 	if err != nil {
 		return "", err
 	}
 	pause(ctx, time.Until(acted.Add(bitesWithin))) // both engines
-	if err := h.leave(ctx, affordable*real, longWindow); err != nil {
+	if err := h.leave(ctx, affordable*oneReal, longWindow); err != nil {
 		return "", err
 	}
 	_, spare, err := h.outflows(ctx, 0)
@@ -244,7 +244,7 @@ func (h *house) capOutflow(ctx context.Context) (string, error) {
 		return "", errors.Join(err, fmt.Errorf("the cap that is not in force was %+v, and is %+v", spare, now))
 	}
 	// Neither what stays within the bank nor a return counts.
-	if _, err := h.ends(ctx, 0, neighbour, real, ""); err != nil {
+	if _, err := h.ends(ctx, 0, neighbour, oneReal, ""); err != nil {
 		return "", err
 	}
 	received, err := h.settles(ctx, h.customer(0, 0), joined)
@@ -255,10 +255,10 @@ func (h *house) capOutflow(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// Raised, it opens at once; a payment that its bank rejects gives back what it took.
-	if err := h.leave(ctx, more*real, longWindow); err != nil {
+	if err := h.leave(ctx, more*oneReal, longWindow); err != nil {
 		return "", err
 	}
-	if _, err := h.ends(ctx, 1, h.ofBranch(sandbox.BlockedBranch), more*real, "AC06"); err != nil {
+	if _, err := h.ends(ctx, 1, h.ofBranch(sandbox.BlockedBranch), more*oneReal, "AC06"); err != nil {
 		return "", err
 	}
 	if err := h.raceCap(ctx, 2*more, more); err != nil {
@@ -302,7 +302,7 @@ func (h *house) over(ctx context.Context, held client.PaymentState) error {
 
 // lower lowers a cap below what payments hold, and takes out liquidity meanwhile.
 func (h *house) lower(ctx context.Context) (string, error) {
-	const free, held, left = 5 * real, 9 * real, 4 * real
+	const free, held, left = 5 * oneReal, 9 * oneReal, 4 * oneReal
 	if err := h.leave(ctx, free+held, longWindow); err != nil {
 		return "", err
 	}
@@ -385,11 +385,11 @@ func (h *house) liquidityOut(ctx context.Context) error {
 // capSuspended suspends the capped bank, and sets its cap meanwhile. From then on what it pays counts
 // for the shortest window only.
 func (h *house) capSuspended(ctx context.Context) (string, error) {
-	const left = 2 * real
+	const left = 2 * oneReal
 	if _, err := h.onParticipant(ctx, "participant", "suspend", joins); err != nil {
 		return "", err
 	}
-	if _, err := bites(ctx, time.Now(), bitesWithin, h.ending(neighbour, real, "", "DS27")); err != nil { // no cap counts it
+	if _, err := bites(ctx, time.Now(), bitesWithin, h.ending(neighbour, oneReal, "", "DS27")); err != nil { // no cap counts it
 		return "", err
 	}
 	pause(ctx, bitesWithin) // both engines
@@ -407,7 +407,7 @@ func (h *house) capSuspended(ctx context.Context) (string, error) {
 	if _, err := h.onParticipant(ctx, "participant", "resume", joins); err != nil {
 		return "", err
 	}
-	back, err := bites(ctx, time.Now(), bitesWithin, h.ending(neighbour, real, "DS27", ""))
+	back, err := bites(ctx, time.Now(), bitesWithin, h.ending(neighbour, oneReal, "DS27", ""))
 	if err != nil {
 		return "", err
 	}

@@ -2,14 +2,18 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/liquida/liquida/loadtest/room"
 )
 
 // interruptedExit is the exit code after Ctrl-C.
@@ -101,9 +105,41 @@ func TestDemo(t *testing.T) {
 	if strings.Contains(output, "\x1b") {
 		t.Error("what is no terminal gets colours")
 	}
+	aboutKill(t, filepath.Join(folder, "report.html"))
 	for _, name := range []string{"data", "logs", "keys"} {
 		if exists(filepath.Join(folder, name)) {
 			t.Errorf("%s is still there", name)
+		}
+	}
+}
+
+var frozen = regexp.MustCompile(`(?s)<script type="application/json" id="frozen">(.*?)</script>`)
+
+// aboutKill checks that the report of a demo shows the kill and what came of it, and needs nothing else.
+func aboutKill(t *testing.T, file string) {
+	t.Helper()
+	html, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := frozen.FindSubmatch(html)
+	if found == nil {
+		t.Fatal("the report holds no picture")
+	}
+	var picture room.Picture
+	if err := json.Unmarshal(found[1], &picture); err != nil {
+		t.Fatal(err)
+	}
+	killed := slices.IndexFunc(picture.Story, func(l room.Line) bool { return l.Text == "kill -9 engine-0" })
+	if killed < 0 || picture.Story[killed].GapSeconds == nil || *picture.Story[killed].GapSeconds < 4.5 {
+		t.Errorf("the report does not tell of the kill and its gap of at least 5 s: %+v", picture.Story)
+	}
+	if len(picture.Marks) == 0 || picture.Light.Colour == "red" || picture.Light.Checked == 0 {
+		t.Errorf("the report has the marks %v and the light %+v", picture.Marks, picture.Light)
+	}
+	for _, external := range []string{`src="`, `href="http`, "@import"} {
+		if strings.Contains(string(html), external) {
+			t.Errorf("the report holds %s: it must open offline", external)
 		}
 	}
 }

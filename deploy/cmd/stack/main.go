@@ -58,7 +58,7 @@ func main() {
 		o.logsCommand(),
 		o.command("down", "stop everything in the reverse order of starting; the data stays", o.down),
 		o.command("clean", "remove the data and the logs of a stopped stack, and those of the last demo", func(context.Context) error {
-			return errors.Join(stack.Clean(demoDir(o.config.Dir)), stack.Clean(o.config.Dir))
+			return errors.Join(cleanDemo(o.config.Dir), stack.Clean(o.config.Dir))
 		}),
 		o.starting("demo", "start everything on free ports with fresh data, send a load through it, kill an engine meanwhile, audit the result, stop, delete the data", o.demo),
 	)

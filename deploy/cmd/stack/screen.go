@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -73,6 +74,12 @@ func (s *screen) line(c colour, format string, arguments ...any) {
 	}
 	s.leaveBar(true)
 	fmt.Fprintln(s.out, text)
+}
+
+// Write takes whole lines of the stack.
+func (s *screen) Write(text []byte) (int, error) {
+	s.line("", "%s", bytes.TrimSuffix(text, []byte("\n")))
+	return len(text), nil
 }
 
 // leaveBar puts the cursor where the next line begins, in place of the bar or under it.

@@ -32,7 +32,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings bench-postgres profile chaos operate heist correctness demo test test-kafka up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-python-bank check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
+.PHONY: help bench bench-all drawings bench-postgres profile chaos operate heist correctness demo test test-kafka test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-python-bank check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
 
 FIRST := demo up status load audit down clean chaos test ci
 help: ## list every target
@@ -57,6 +57,11 @@ test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker ov
 test-kafka: tigerbeetle ## run some end-to-end tests on a broker that behaves like Redpanda, and on Apache Kafka; the latter skipped, with the reason, without Java or Maven (about 5 minutes)
 	E2E_KAFKA=redpanda-like go test -count 1 -timeout 20m -parallel 2 -v -run '^(TestEngineKilledTenTimes|TestEngineTakenOver|TestBrokerKilled|TestHostileBatches|TestSecuredKafka)$$' ./loadtest/e2e
 	E2E_KAFKA=apache go test -count 1 -timeout 20m -parallel 1 -v -run '^(TestEngineKilledTenTimes|TestZombieEngine|TestBrokerKilled|TestHostileBatches|TestSecuredKafka)$$' ./loadtest/e2e
+
+test-room: ROOM_ARGS ?= -kills 20 -rate 20000
+test-room: tigerbeetle ## open the control room in Chromium (installed with apt-get where it is missing), kill engines by its buttons, plant bugs, and load it (about 6 minutes); on a quiet machine, green all along and red within two seconds: make test-room ROOM_ARGS='-kills 20 -rate 20000 -strict'
+	@.ci/chromium.sh
+	go test -tags browser -count 1 -timeout 40m -v -run '^TestTheControlRoom$$' ./loadtest/room -args $(ROOM_ARGS)
 
 up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081: make up KAFKA=apache REPLICAS=3 KAFKA_LOCKS=on, or CUTS=on
 	@$(STACK) up --kafka $(KAFKA) $(LOCKS) $(LINKS) --replicas $(REPLICAS)

@@ -67,7 +67,10 @@ func followStates[S outcome](ctx context.Context, c *Client, events call, each f
 	return last, err
 }
 
-// Settlements calls each when a payment of a participant ends: from "start", from "end" (now),
+// Everybody stands for all participants, whom only the central bank follows.
+const Everybody = "all"
+
+// Settlements calls each when a payment of a participant, or of Everybody, ends: from "start", from "end" (now),
 // or from an earlier position. A settlement may come more than once: compare EndToEndID. The
 // position is where to continue after it. Settlements reconnects after a break, until each
 // returns stop or the context ends.

@@ -28,6 +28,7 @@ one outcome and every centavo is funded and in its place (audit).
 Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad usage,
 130 interrupted (run).`,
 		Example:       "  loadtest run --rate 1000 --payments 10000 && loadtest audit",
+		Version:       settings.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

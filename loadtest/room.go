@@ -152,6 +152,7 @@ func (e *roomEnvironment) load() (load.Config, error) {
 	if err != nil {
 		return load.Config{}, err
 	}
+	weights[mix.TooOld] = 0 // accepted a minute ago: it would be the slowest of each second
 	connection := e.Stream
 	if e.LoadUser != "" {
 		connection.SASLUser, connection.SASLPasswordFile = e.LoadUser, e.LoadPassword

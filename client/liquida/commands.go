@@ -243,10 +243,11 @@ func watchCommand(o *options) *cobra.Command {
 	var from string
 	var count int
 	var longest time.Duration
+	var all bool
 	command := &cobra.Command{
-		Use: "watch ENDTOENDID | RETURNID | ISPB", Short: "Follow a payment or a return to its end, or a participant's settlements", Args: cobra.ExactArgs(1),
+		Use: "watch ENDTOENDID | RETURNID | ISPB | --all", Short: "Follow a payment or a return to its end, or a participant's settlements", Args: cobra.RangeArgs(0, 1),
 		Long: `Follow a payment or a return to its end, with the exit codes of status. Or follow the
-settlements of a participant until a signal, --count or --for, with exit code 0. A settlement
+settlements of a participant, or of all (with the central bank's key), until a signal, --count or --for, with exit code 0. A settlement
 may come more than once. With --json each has a position: --from continues after it.`,
 		Example: "  liquida watch 10000002 --from start --count 10",
 		RunE: func(command *cobra.Command, arguments []string) error {
@@ -256,6 +257,12 @@ may come more than once. With --json each has a position: --from continues after
 			if err := within("--for", longest, 0, 1000*time.Hour); err != nil {
 				return err
 			}
+			if all != (len(arguments) == 0) {
+				return errors.New("give either an id or an ISPB, or --all")
+			}
+			if all {
+				arguments = []string{client.Everybody}
+			}
 			ctx := command.Context()
 			if longest > 0 {
 				limited, cancel := context.WithTimeout(ctx, longest)
@@ -263,7 +270,7 @@ may come more than once. With --json each has a position: --from continues after
 				ctx = limited
 			}
 			_, notID := pix.ParsePaymentOrReturnID(arguments[0])
-			if _, notISPB := pix.ParseISPB(arguments[0]); notID != nil && notISPB != nil {
+			if _, notISPB := pix.ParseISPB(arguments[0]); !all && notID != nil && notISPB != nil {
 				return fmt.Errorf("%q is neither an EndToEndId or a return's id (32 characters) nor an ISPB (8 characters)", arguments[0])
 			}
 			o.started = true
@@ -302,6 +309,7 @@ may come more than once. With --json each has a position: --from continues after
 		},
 	}
 	flags := command.Flags()
+	flags.BoolVar(&all, "all", false, "follow the settlements of all participants; needs the central bank's key")
 	flags.StringVar(&from, "from", "end", "for a participant: start (the first payment ever), end (now), or a position")
 	flags.IntVar(&count, "count", 0, "for a participant: end after this many; 0: no end")
 	flags.DurationVar(&longest, "for", 0, "end after this time; 0s: no end")

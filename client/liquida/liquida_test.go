@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/platform/kit"
@@ -31,9 +32,13 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		arguments, says string
 	}{
 		{"pay 10000001/0001/1 10000002/0001/1", "accepts 3 arg"},
-		{"pay 10000001/0001/1 10000002/0001/1 12", "reais with two decimals"},
+		{"pay 10000001/0001/1 10000002/0001/1 12.3", "two decimals, or none"},
+		{"watch", "either an id or an ISPB, or --all"},
+		{"watch 10000001 --all", "either an id or an ISPB, or --all"},
+		{"trace x", "ENDTOENDID"},
+		{"top --interval 1ms", "--interval is 1ms"},
 		{"pay 10000001/0001/1 10000002/0001/1 0.00", "at least 0.01"},
-		{"pay 10000001/0001/1 10000002/0001/1 9999999999999999.999", "two decimals"},
+		{"pay 10000001/0001/1 10000002/0001/1 9999999999999999.999", "no separator"},
 		{"pay 10000001/1 10000002/0001/1 1.00", "PAYER"},
 		{"pay 10000001/0001/1 10000002/0001/01 1.00", "PAYEE"},
 		{"pay 10000001/0001/1 10000002/0001/1 1.00 --id E1", "--id"},
@@ -70,10 +75,10 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		{"participants --no-such-flag", "no-such-flag"},
 		{"participant register 1", "ISPB"},
 		{"participant register 10000006 --id a/b", "--id \"a/b\""},
-		{"participant liquidity in 10000006 5", "reais with two decimals"},
+		{"participant liquidity in 10000006 5.5", "two decimals, or none"},
 		{"participant liquidity out 10000006", "accepts 2 arg"},
 		{"participant cap 10000006 week 5.00", "payment, day or night"},
-		{"participant cap 10000006 day 5", "reais with two decimals"},
+		{"participant cap 10000006 day 5.5", "two decimals, or none"},
 		{"participant cap 10000006 night 5.00 --window 1m", "--window is 1m0s: it must be 2m0s to 24h0m0s"},
 		{"account open 10000006", "ISPB/BRANCH/NUMBER"},
 		{"account deposit 10000006/0001/1 0.00", "at least 0.01"},
@@ -138,17 +143,17 @@ func TestAWrongBookIsNamed(t *testing.T) {
 }
 
 func TestAmounts(t *testing.T) {
-	for text, want := range map[string]int64{"0.01": 1, "12.34": 1234, "007.00": 700, "9999999999999999.99": 999999999999999999} {
+	for text, want := range map[string]int64{"0.01": 1, "1": 100, "12": 1200, "9999999999999999": 999999999999999900, "12.34": 1234, "007.00": 700, "9999999999999999.99": 999999999999999999} {
 		if got, err := centavos(text); got != want || err != nil {
 			t.Errorf("%s is read as %d, not %d (%v)", text, got, want, err)
 		}
 	}
-	for _, text := range []string{"", "1", "1.2", "1,23", "-1.00", "1.234", "1e2.00", "99999999999999999.00", " 1.00", "١.٠٠"} {
+	for _, text := range []string{"", ".", "1.", "1.2", "1,000", "1,234.56", "0x1", "99999999999999999", "1,23", "-1.00", "1.234", "1e2.00", "99999999999999999.00", " 1.00", "١.٠٠"} {
 		if got, err := centavos(text); err == nil {
 			t.Errorf("%q is read as %d", text, got)
 		}
 	}
-	for amount, want := range map[int64]string{0: "BRL 0.00", 5: "BRL 0.05", -1234: "-BRL 12.34", math.MinInt64: "-BRL 92233720368547758.08"} {
+	for amount, want := range map[int64]string{0: "BRL 0.00", 5: "BRL 0.05", -1234: "-BRL 12.34", 123456789: "BRL 1,234,567.89", 100000: "BRL 1,000.00", math.MinInt64: "-BRL 92,233,720,368,547,758.08"} {
 		if got := reais(amount); got != want {
 			t.Errorf("%d is written %s, not %s", amount, got, want)
 		}
@@ -189,4 +194,42 @@ func TestAnActShowsItsDigest(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	liquida(t, "completion", "bash").Is(t, exitDone, "__start_liquida")
 	liquida(t, "__complete", "st").Is(t, exitDone, "statement", "status")
+}
+
+// A table fits a terminal of 100 columns, whatever the amounts are.
+func TestTopFitsATerminal(t *testing.T) {
+	var out bytes.Buffer
+	printTop(&out, []bankRow{
+		{ISPB: "10000001", State: "active", Paid: 59_998, Received: 60_001, Rejected: 1_200, PaidCentavos: 123_456_789_01, ReserveCentavos: 1_000_000_000_000, HeldCentavos: 99_999_999},
+		{ISPB: "10000002", State: "active"},
+	}, 2*time.Second)
+	for line := range strings.Lines(out.String()) {
+		if length := len(strings.TrimRight(line, "\n")); length > 100 {
+			t.Errorf("%d columns: %s", length, line)
+		}
+	}
+	for _, want := range []string{"29,999 settled/s", "600 rejected/s", "BRL 10,000,000,000.00", "BRL 61,728,394.50"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
+
+func TestTraceIsInTheOrderOfTime(t *testing.T) {
+	at := func(second int) *time.Time { t := time.Date(2026, 11, 23, 12, 0, second, 0, time.UTC); return &t }
+	var out bytes.Buffer
+	printTrace(&out, client.PaymentState{
+		EndToEndID: "E1", Status: client.Settled, ReservedAt: at(1), DecidedAt: at(3), AmountCentavos: 1234,
+		Legs:    []client.Leg{{Leg: 1, Debit: "customer/10000001/0001/1", Credit: "transit/10000001", AmountCentavos: 1234, State: "posted"}},
+		Returns: []client.PaymentReturn{{ReturnID: "D1", AmountCentavos: 234, ReturnReasonCode: "MD06", Status: client.Rejected, ReasonCode: "AC06", ReservedAt: *at(5), DecidedAt: at(6)}},
+	})
+	text := out.String()
+	last := -1
+	for _, want := range []string{"E1  settled", "12:00:01.000000", "held BRL 12.34", "+2s  settled", "+5s  return D1 of BRL 2.34 for MD06: rejected AC06", "leg 1  posted"} {
+		at := strings.Index(text, want)
+		if at <= last {
+			t.Errorf("%q is not in its place in\n%s", want, text)
+		}
+		last = at
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/platform/settings"
 )
 
 // Scripts rely on the exit codes.
@@ -27,8 +28,8 @@ const (
 const long = `liquida pays, reads and follows payments over the HTTP API of Liquida. With it the central
 bank runs the participants, and a bank its customers' accounts.
 
-Accounts are written ISPB/BRANCH/NUMBER, like 10000001/0001/1; amounts in reais with two
-decimals, like 12.34. With --json the output is JSON in centavos, as the API sends it;
+Accounts are written ISPB/BRANCH/NUMBER, like 10000001/0001/1; amounts in reais, like 12
+or 12.34. With --json the output is JSON in centavos, as the API sends it;
 lists and streams have one object in each line.
 
 Exit codes:
@@ -48,6 +49,7 @@ func run(ctx context.Context, arguments []string) int {
 	o := &options{out: os.Stdout}
 	root := &cobra.Command{
 		Use: "liquida", Short: "Liquida's API for people and scripts", Long: long, SilenceUsage: true, SilenceErrors: true,
+		Version: settings.Version(),
 		Example: "  liquida pay 10000001/0001/1 10000002/0001/1 12.34",
 	}
 	o.flags(root)
@@ -58,7 +60,7 @@ func run(ctx context.Context, arguments []string) int {
 		}
 		return useCertificates(o.api, certificates)
 	}
-	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), watchCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o), participantsCommand(o),
+	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), traceCommand(o), watchCommand(o), topCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o), participantsCommand(o),
 		participantCommand(o), keyCommand(o), sealCommand(o), accountCommand(o), actsCommand(o))
 	root.SetArgs(arguments)
 	command, err := root.ExecuteContextC(ctx)

@@ -13,15 +13,17 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-var amountPattern = regexp.MustCompile(`^[0-9]{1,16}\.[0-9]{2}$`)
+var amountPattern = regexp.MustCompile(`^[0-9]{1,16}(\.[0-9]{2})?$`)
 
-// centavos parses an amount in reais and returns it in centavos. Two decimals are required, so
-// that nobody mistakes reais for centavos.
+// centavos parses an amount in reais, as people write it, and returns it in centavos. What could be
+// read in two ways is refused: one decimal, and a comma, which is a decimal sign for some and
+// separates thousands for others.
 func centavos(text string) (int64, error) {
 	if !amountPattern.MatchString(text) {
-		return 0, fmt.Errorf("AMOUNT %q: it must be in reais with two decimals, like 12.34", text)
+		return 0, fmt.Errorf("AMOUNT %q: it must be in reais, like 12 or 12.34: a point and two decimals, or none, and no separator of thousands", text)
 	}
-	amount, err := strconv.ParseInt(strings.Replace(text, ".", "", 1), 10, 64)
+	reais, decimals, _ := strings.Cut(text, ".")
+	amount, err := strconv.ParseInt(reais+cmp.Or(decimals, "00"), 10, 64)
 	if err == nil && amount == 0 {
 		err = fmt.Errorf("AMOUNT %q: it must be at least 0.01", text)
 	}
@@ -33,7 +35,16 @@ func reais(centavos int64) string {
 	if centavos < 0 {
 		sign, magnitude = "-", -magnitude
 	}
-	return fmt.Sprintf("%sBRL %d.%02d", sign, magnitude/100, magnitude%100)
+	return fmt.Sprintf("%sBRL %s.%02d", sign, thousands(magnitude/100), magnitude%100)
+}
+
+// thousands separates the digits of a number in threes.
+func thousands(n uint64) string {
+	text := strconv.FormatUint(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }
 
 // reason returns a reason code, with its meaning if it is one of the clearing house.
@@ -45,7 +56,7 @@ func reason(code string) string {
 }
 
 func printState(w io.Writer, s client.PaymentState) {
-	text := s.EndToEndID + " " + s.Status
+	text := s.EndToEndID + " " + coloured(s.Status)
 	if s.ReasonCode != "" && s.Status == client.Rejected {
 		text += " " + s.ReasonCode
 	}

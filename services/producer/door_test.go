@@ -214,8 +214,10 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 		{payer, "GET", "/v1/settlements?participant=10000001", 200, "", ""},
 		{payer, "GET", "/v1/settlements?participant=10000002", 403, "participant", "10000002"},
 		{payer, "GET", "/v1/settlements?participant=10000002&participant=10000001", 403, "participant", "10000002"},
+		{payer, "GET", "/v1/settlements?participant=all", 403, "participant", "all"},
 		{payer, "GET", "/v1/settlements", 422, "participant", ""},
 		{bank, "GET", "/v1/settlements?participant=10000002", 200, "", ""},
+		{bank, "GET", "/v1/settlements?participant=all", 200, "", ""},
 	} {
 		body := ""
 		if c.method == http.MethodPost {

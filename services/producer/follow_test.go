@@ -316,3 +316,51 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 		}
 	}
 }
+
+// The central bank follows all participants, from the past on, and is told each settlement once.
+func TestAllParticipantsAreFollowed(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	p := startProgram(t, b, nil, lasting...)
+	p.AwaitNeed("kafka", false)
+	p.awaitSettlements()
+	const past = 40
+	want := map[string]int{}
+	send := func(round, i int) {
+		id := fmt.Sprintf("E-%d-%d", round, i)
+		want[id] = 0
+		reports(t, b, int32(i%4), [2]string{id, fmt.Sprintf("1000000%d", 1+i%5)}) //nolint:gosec // small
+	}
+	for i := range past {
+		send(0, i)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	response := p.send(ctx, "GET", "/v1/settlements?participant=all&from=start", "")
+	if response.StatusCode != 200 {
+		t.Fatal(response.Status)
+	}
+	stream := events(response)
+	take := func(n int) {
+		for range n {
+			var s feed.Settlement
+			if e := next(t, stream); json.Unmarshal([]byte(e.data), &s) != nil || e.kind != "settlement" {
+				t.Fatalf("%+v", e)
+			}
+			want[s.EndToEndID]++
+		}
+	}
+	take(past)
+	for i := range past {
+		send(1, i)
+	}
+	take(past)
+	for id, told := range want {
+		if told != 1 {
+			t.Errorf("%s is told %d times", id, told)
+		}
+	}
+	if len(want) != 2*past {
+		t.Errorf("%d payments are told of, and %d there are", len(want), 2*past)
+	}
+}

@@ -46,7 +46,7 @@ func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, cancel) // a second Ctrl-C ends this process at once, and its children with it
 	o := &options{env: map[string][]string{}}
-	root := &cobra.Command{Use: "stack", Short: "Runs the whole clearing house on this machine, without Docker", Long: long,
+	root := &cobra.Command{Use: "stack", Short: "Runs the whole clearing house on this machine, without Docker", Long: long, Version: settings.Version(),
 		SilenceUsage: true, SilenceErrors: true, RunE: func(*cobra.Command, []string) error {
 			return errors.New("no command: it must be up, status, logs, down, clean or demo")
 		}}

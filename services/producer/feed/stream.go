@@ -19,8 +19,8 @@ import (
 	"github.com/liquida/liquida/services/producer/field"
 )
 
-// Settlements serves GET /v1/settlements: the reports of a participant's payments and
-// returns, from a position on and then as they come. It delivers at least once: a client
+// Settlements serves GET /v1/settlements: the reports of the payments and returns of one participant
+// or of all, from a position on and then as they come. It delivers at least once: a client
 // goes on after a break from the id of the last event that it has handled.
 func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) {
 	participant, at, problem := f.streamOf(r)
@@ -87,7 +87,10 @@ func (f *Feed) leave(who follower) {
 // streamOf returns the participant and the position that a request asks for.
 func (f *Feed) streamOf(r *http.Request) (pix.ISPB, position, *web.Problem) {
 	values := r.URL.Query()
-	participant, err := pix.ParseISPB(values.Get("participant"))
+	participant, err := everybody, error(nil) // whom the route lets only the central bank follow
+	if values.Get("participant") != string(everybody) {
+		participant, err = pix.ParseISPB(values.Get("participant"))
+	}
 	if !values.Has("participant") {
 		err = errors.New("it is missing: send it")
 	}
@@ -182,7 +185,10 @@ func (s *settlementStream) send(ctx context.Context, reports []report) error {
 			continue
 		}
 		s.at[r.partition] = r.offset + 1
-		if r.banks[0] != s.participant && (r.banks[1] != s.participant || r.perhapsHeld && !held[r.body.EndToEndID]) {
+		if r.body.EndToEndID == "" {
+			continue // nobody's
+		}
+		if s.participant != everybody && r.banks[0] != s.participant && (r.banks[1] != s.participant || r.perhapsHeld && !held[r.body.EndToEndID]) {
 			continue
 		}
 		if err := s.events.Send(s.at.cursor(), "settlement", r.body); err != nil {

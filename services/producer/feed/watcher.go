@@ -66,6 +66,9 @@ type subscription struct {
 	reports chan report
 }
 
+// everybody stands for all participants. It is no ISPB, which has 8 characters.
+const everybody pix.ISPB = "all"
+
 // subscriptionMax is how many reports a stream may fall behind before it has to read the
 // topic itself again.
 const subscriptionMax = 1000
@@ -138,6 +141,7 @@ func (w *Watcher) distribute(records []*kgo.Record) {
 		if r.body.OriginalEndToEndID != "" { // a return: the key of its record is the original's id
 			wake(w.waiters[r.body.EndToEndID])
 		}
+		w.pass(r, everybody)
 		w.pass(r, r.banks[0])
 		if r.banks[1] != r.banks[0] {
 			w.pass(r, r.banks[1])

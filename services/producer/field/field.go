@@ -44,7 +44,7 @@ var Rules = map[string]string{
 	"amount_centavos":        "an integer from 1 to 9223372036854775807 (2^63-1)",
 	"accepted_at":            "a time as in RFC 3339, at most 5 s in the future",
 	"remittance_information": "at most 140 bytes of UTF-8",
-	"participant":            "an ISPB: 8 characters of 0-9 A-Z",
+	"participant":            "an ISPB: 8 characters of 0-9 A-Z; the central bank may say all",
 	"from":                   "start, end, or the id of an event of this stream",
 	"day":                    "a day in São Paulo's time: yyyy-MM-dd, from 2020-01-01 on",
 	"until":                  "a time of that day as in RFC 3339, or its end",

@@ -113,7 +113,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			method: "GET", path: "/v1/settlements", handler: feed.Settlements, permission: access.OwnParticipant, lasts: true, id: "settlements",
 			summary: "How a participant's payments and returns end, as it happens",
 			description: "Server-sent events named settlement, for payments and returns that the participant pays or receives. A payment that was refused before anything was held is told to the payer's bank only. The id of an event is the position after it: give it as from, or as Last-Event-ID, to go on. " +
-				"Delivered at least once: compare end_to_end_id. Payments of one partition come in order, others in any. A participant has at most 8 such streams.",
+				"Delivered at least once: compare end_to_end_id. Payments of one partition come in order, others in any. A participant has at most 8 such streams. The central bank may follow all participants at once.",
 			parameters: []string{"participant", "from", "Last-Event-ID"},
 			responses:  map[int]message{http.StatusOK: {"Events. The data of each is a Settlement.", asEvents, exampleEvent("AQUDBwI", "settlement", exampleSettlement)}},
 			problems:   []int{422, 429, 503},
@@ -207,7 +207,7 @@ const (
 var parameters = map[string]*huma.Param{
 	"endToEndId":    {In: "path", Required: true, Example: exampleID, Description: field.Rules["end_to_end_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$"}},
 	"returnId":      {In: "path", Required: true, Example: exampleReturnID, Description: field.Rules["return_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^D[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$"}},
-	"ispb":          {In: "path", Required: true, Example: "10000001", Description: field.Rules["ispb"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9A-Z]{8}$"}},
+	"ispb":          {In: "path", Required: true, Example: "10000001", Description: field.Rules["ispb"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^([0-9A-Z]{8}|all)$"}},
 	"actId":         {In: "path", Required: true, Example: "2026-01-02-cap-10000001", Description: field.Rules["act_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Za-z0-9._-]{1,64}$"}},
 	"branch":        {In: "path", Required: true, Example: "0001", Description: "4 digits", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{4}$"}},
 	"number":        {In: "path", Required: true, Example: "1", Description: "1 to 20 digits without leading zeros", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[1-9][0-9]{0,19}$"}},

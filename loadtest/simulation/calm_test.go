@@ -3,12 +3,14 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
@@ -25,11 +27,26 @@ const (
 // rejoinedFor is how long all must be well until it counts as calm.
 const rejoinedFor = 3 * time.Second
 
-// awaitRejoin returns when all services are ready and back in their groups, or after rejoinMax.
-func (w *world) awaitRejoin() {
-	for since, until := time.Now(), time.Now().Add(rejoinMax); time.Since(since) < rejoinedFor && time.Now().Before(until); time.Sleep(500 * time.Millisecond) {
-		if !w.rejoined() {
+// awaitRejoin returns when all services are ready and back in their groups, and take orders of each
+// partition, or after rejoinMax. An engine can own a partition and not fetch it yet, after a request
+// that got no response. With no order in it nobody sees that: so each gets one.
+func (w *world) awaitRejoin(random *rand.Rand) {
+	asked := false
+	for since, until := time.Now(), time.Now().Add(rejoinMax); !asked || time.Since(since) < rejoinedFor; time.Sleep(500 * time.Millisecond) {
+		switch {
+		case time.Now().After(until):
+			return
+		case !w.rejoined():
 			since = time.Now()
+		case !asked:
+			asked, since = true, time.Now()
+			generator := mix.NewGenerator(population, random)
+			for partition := range int32(partitions) {
+				order := &kgo.Record{Topic: stream.Payments, Partition: partition, Value: generator.Payment(mix.Accepted, time.Now()).First.Value}
+				if err := w.client.ProduceSync(w.ends, order).FirstErr(); err != nil {
+					w.t.Errorf("an order in the calm: %v", err)
+				}
+			}
 		}
 	}
 }

@@ -97,7 +97,7 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	}
 	byHTTP := int(w.door.clients.Submitted())
 	w.disarm()
-	w.awaitRejoin()
+	w.awaitRejoin(chance(seed, 1<<32+2))
 	sent = w.activity.begin()
 	problems = append(problems, w.calm(t.Context(), seed)...)
 	sent()

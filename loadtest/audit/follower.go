@@ -116,6 +116,9 @@ type question struct {
 	answer func(map[number128]tb.Transfer)
 }
 
+// variantsMax bounds the orders with different contents that are kept of one id: the last ones.
+const variantsMax = 1000
+
 // coursesEarlyMax bounds the transfers that a course keeps until its order is read. An honest one has 9.
 const coursesEarlyMax = 32
 
@@ -198,6 +201,9 @@ func (f *Follower) Order(r Record) {
 	case !c.ordered || c.adopted:
 		c.order, c.ordered, c.adopted = v, true, false
 	case c.find(v.same) == nil:
+		if len(c.variants) == variantsMax { // an id may be sent again and again
+			c.variants = c.variants[1:]
+		}
 		c.variants = append(c.variants, &v)
 	default:
 		return

@@ -4,9 +4,11 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// IssuanceID and MarkerID return the ids of the issuance account, and of bootstrap's last transfer.
+// IssuanceID returns the id of the account that all money comes from.
 func IssuanceID() tb.Uint128 { return issuance.toTigerBeetle() }
-func MarkerID() tb.Uint128   { return markerID.toTigerBeetle() }
+
+// MarkerID returns the id of bootstrap's last transfer.
+func MarkerID() tb.Uint128 { return markerID.toTigerBeetle() }
 
 // Codes for queries: of transit accounts, of which each bank has one; the ledger number of acts.
 const (

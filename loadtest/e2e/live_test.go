@@ -365,7 +365,7 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			c := f.content(ordinary)
 			deposit := money(uint16(ledger.Deposit), ledger.TransitAccount(c.Payer.ISPB), ledger.CustomerAccount(c.Payer))
 			deposit.UserData128, deposit.Flags = deposit.CreditAccountID, tb.TransferFlags{Linked: true}.ToUint16()
-			probe := money(uint16(ledger.CodeClockProbe), ledger.IssuanceAccount, ledger.RefusalsAccount)
+			probe := money(ledger.CodeClockProbe, ledger.IssuanceAccount, ledger.RefusalsAccount)
 			probe.Amount = tb.Uint128{}
 			f.write(deposit, probe)
 			b := deposit.ID.Bytes()

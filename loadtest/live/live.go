@@ -92,8 +92,7 @@ type Audit struct {
 	pace   *pace
 
 	mu           sync.Mutex
-	ledgerClock  string // why it has not begun; empty: it has
-	waiting      string
+	waiting      string // why nothing is checked; empty: it is
 	since        time.Time
 	checkedTo    time.Time
 	checked      int64 // of this beginning

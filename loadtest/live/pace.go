@@ -71,7 +71,7 @@ func (p *pace) spend(cost time.Duration) {
 	if p.free.Before(now) {
 		p.free = now
 	}
-	p.free = p.free.Add(time.Duration(float64(cost) * (1/p.share - 1)))
+	p.free = p.free.Add(time.Duration(float64(cost) / p.share))
 }
 
 // taken returns the share of the ledger's time until now.

@@ -34,7 +34,13 @@ type topics struct {
 	client *kgo.Client // of the records
 	admin  *kadm.Client
 	next   map[string]map[int32]int64 // the offset to read next
-	again  map[string]int             // how often the client left something out, by topic
+	left   map[string]leftOut         // by topic and partition
+}
+
+// leftOut is what the client left out last, and how often.
+type leftOut struct {
+	offset int64
+	times  int
 }
 
 // openTopics returns a reader that begins at these offsets.
@@ -59,7 +65,7 @@ func (a *Audit) openTopics(from map[string]map[int32]int64) (*topics, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the Kafka client: %w", err)
 	}
-	return &topics{a, client, kadm.NewClient(client), from, map[string]int{}}, nil
+	return &topics{a, client, kadm.NewClient(client), from, map[string]leftOut{}}, nil
 }
 
 func (t *topics) close() { t.client.Close() }
@@ -129,8 +135,9 @@ const (
 	pollMax = 5000
 	// pollFor is how long a poll waits for records.
 	pollFor = 50 * time.Millisecond
-	// leftOutMax bounds how often what the client left out is fetched again.
-	leftOutMax = 100
+	// leftOutMax is how often what the client left out is fetched again. Then it is something that nobody
+	// reads, such as records that were taken back.
+	leftOutMax = 5
 )
 
 // read gives a follower what has come.
@@ -150,7 +157,7 @@ func (t *topics) read(ctx context.Context, follower *audit.Follower) error {
 			failed = fmt.Errorf("partition %d of %s is gone from offset %d on: %w", partition, topic, t.next[topic][partition], errLost)
 			return
 		}
-		t.pass(ctx, topic, partition) // if it cannot, the light is amber: it falls behind
+		_, _ = t.pass(ctx, topic, partition) // if it cannot, the light is amber: it falls behind
 	})
 	passed := map[string]bool{} // in these fetches: what they hold behind is fetched again
 	fetches.EachRecord(func(r *kgo.Record) {
@@ -202,21 +209,26 @@ func (t *topics) set(topic string, partition int32, next int64) {
 	t.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: {partition: {Epoch: -1, Offset: next}}})
 }
 
-// leap judges what is left out before a record. Either nobody can read it, or the client left it out and it is
-// fetched again, or it was taken back (a transaction), or the broker has it no longer.
+// leap judges what is left out before a record. Either nobody can read it, or the broker has it no longer, or
+// the client left it out and it is fetched again.
 func (t *topics) leap(ctx context.Context, r *kgo.Record) (again bool, err error) {
 	from := t.next[r.Topic][r.Partition]
 	passed, err := t.pass(ctx, r.Topic, r.Partition)
-	switch {
-	case passed:
+	if passed {
 		return true, nil
-	case errors.Is(err, kerr.OffsetOutOfRange):
-		return false, fmt.Errorf("partition %d of %s is gone from offset %d to %d: %w", r.Partition, r.Topic, from, r.Offset-1, errLost)
-	case err != nil || t.audit.config.Behind == nil:
-		return false, nil
 	}
-	if t.again[r.Topic]++; t.again[r.Topic] > leftOutMax {
-		return false, fmt.Errorf("the Kafka client leaves out offset %d of partition %d of %s: %w", from, r.Partition, r.Topic, errLost)
+	if errors.Is(err, kerr.OffsetOutOfRange) {
+		return false, fmt.Errorf("partition %d of %s is gone from offset %d to %d: %w", r.Partition, r.Topic, from, r.Offset-1, errLost)
+	}
+	place := fmt.Sprint(r.Topic, r.Partition)
+	left := t.left[place]
+	if left.offset != from {
+		left = leftOut{offset: from}
+	}
+	left.times++
+	t.left[place] = left
+	if left.times > leftOutMax {
+		return false, nil
 	}
 	t.set(r.Topic, r.Partition, from)
 	return true, nil

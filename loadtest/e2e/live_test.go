@@ -113,6 +113,40 @@ func TestLiveAuditStaysGreen(t *testing.T) {
 	t.Log(late.turns(live.Green).Text)
 }
 
+// A frozen engine, a killed ledger, a killed broker and a time without any engine make nothing red, and after
+// them every payment is checked.
+func TestLiveAuditThroughFaults(t *testing.T) {
+	s := start(t, 2)
+	client := s.ledgerClient()
+	both := []*watched{s.watch(client), s.watch(client, func(c *live.Config) { c.ChangeEvents = true })}
+	for _, w := range both {
+		w.turns(live.Green)
+	}
+	load := s.load(300, 15_000, duringFaults...)
+	engines := []string{stack.EngineName(0), stack.EngineName(1)}
+	load.progress(500)
+	s.must(s.Pause(engines[0]))
+	time.Sleep(deadline + 2*time.Second)
+	s.must(s.Resume(engines[0]))
+	for _, killed := range [][]string{{stack.TigerBeetle}, {stack.Broker}, engines} {
+		load.progress(500)
+		for _, process := range killed {
+			s.must(s.Kill(process))
+		}
+		for _, process := range killed {
+			s.must(s.StartProcess(process))
+		}
+		s.ready(append(killed, engines...)...)
+	}
+	result := load.wait()
+	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
+	for _, w := range both {
+		s.eventually("all are checked", func() bool { l := w.Light(); return l.Colour == live.Red || l.Checked >= want })
+		w.neverRed()
+		t.Logf("%s; %+v; %d had an outcome", w.turns(live.Green).Text, w.Figures(), want)
+	}
+}
+
 // The light is amber while ledger or broker are frozen, and while it lags. Then it is green again, and nothing
 // is left out.
 func TestLiveAuditSaysWhatItDoesNotSee(t *testing.T) {

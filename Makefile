@@ -198,9 +198,10 @@ verify-kubernetes: ## prove deploy/kustomize on a Kubernetes built from its sour
 	@deploy/verify-kubernetes.sh
 
 # Tests with brokers mostly wait, so the rest runs beside them.
-CI_STEPS := test -- test-kafka + lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-python-bank test-grafana fuzz + operate
+CI_STEPS := test -- test-kafka + lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-python-bank test-room test-grafana fuzz + operate
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8
+ci: export ROOM_ARGS = -kills 5 -rate 3000
 ci: export OPERATE_RATE = 30
 ci: ## run all that CI checks, and print how long each step took
 	@.ci/steps.sh $(CI_STEPS)

@@ -210,7 +210,7 @@ func (d *demo) awaitStart(ctx context.Context, name string) error {
 }
 
 func unlessInterrupted(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil
 	}
 	return err

@@ -30,6 +30,7 @@ const (
 	barEvery    = 3 * time.Second        // a line with the bar's figures, elsewhere
 	cellsMin    = 10                     // of the bar, on a narrow terminal
 	cellsMax    = 30
+	figuresMax  = 68 // characters beside the bar, mostly; the bar has what is left
 )
 
 // screen writes lines, and a bar under the last of them. On a terminal the bar is redrawn in place.
@@ -112,7 +113,7 @@ func (s *screen) progress(done float64, last bool, figures string) {
 	}
 	s.leaveBar(true)
 	width := s.width()
-	cells := min(max(width-len(figures)-2, cellsMin), cellsMax)
+	cells := min(max(width-figuresMax-2, cellsMin), cellsMax)
 	figures = figures[:max(0, min(len(figures), width-cells-2))] // a line that wraps cannot be redrawn
 	full := int(float64(cells) * done)
 	fmt.Fprint(s.out, s.paint(green, strings.Repeat("█", full)), s.paint(dim, strings.Repeat("░", cells-full)), " ", figures)

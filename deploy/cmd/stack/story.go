@@ -108,9 +108,11 @@ func (s *story) take(now snapshot, at time.Time) {
 // figures is what stands beside the bar.
 func (s *story) figures() string {
 	n := s.last
-	text := fmt.Sprintf("%5.1f s  sent %s of %s  settled %.0f/s  under way %s", n.Elapsed.Seconds(), thousands(n.Sent), thousands(n.Payments), s.rate, thousands(n.Waiting))
+	text := fmt.Sprintf("%5.1f s  sent %s of %s  settled %.0f/s  ", n.Elapsed.Seconds(), thousands(n.Sent), thousands(n.Payments), s.rate)
 	if n.OnPurpose > 0 && n.behind() == 0 {
-		text += ", on purpose" // until the deadline, for a bank that is silent
+		text += thousands(n.OnPurpose) + " wait on purpose" // until the deadline, for a bank that is silent
+	} else {
+		text += "under way " + thousands(n.Waiting)
 	}
 	if n.Wrong > 0 {
 		text += fmt.Sprintf("  WRONG %d", n.Wrong)

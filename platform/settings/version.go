@@ -17,7 +17,7 @@ func Version() string {
 		noted[s.Key] = s.Value
 	}
 	if noted["vcs.revision"] == "" {
-		return "of a source without version control, " + info.GoVersion
+		return "of an unknown commit (go build -buildvcs=true notes it), " + info.GoVersion
 	}
 	text := noted["vcs.revision"][:min(12, len(noted["vcs.revision"]))] + " of " + strings.Replace(noted["vcs.time"], "T", " ", 1)
 	if noted["vcs.modified"] == "true" {

@@ -63,7 +63,7 @@ test-room: tigerbeetle ## open the control room in Chromium (installed with apt-
 	@.ci/chromium.sh
 	go test -tags browser -count 1 -timeout 40m -v -run '^TestTheControlRoom$$' ./loadtest/room -args $(ROOM_ARGS)
 
-up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081: make up KAFKA=apache REPLICAS=3 KAFKA_LOCKS=on, or CUTS=on
+up: $(STACK) ## start the stack in the background: Kafka 9092, TigerBeetle 3001, producer 8080, bank-simulator 8081, control room 8090: make up KAFKA=apache REPLICAS=3 KAFKA_LOCKS=on, or CUTS=on
 	@$(STACK) up --kafka $(KAFKA) $(LOCKS) $(LINKS) --replicas $(REPLICAS)
 
 down: $(STACK) ## stop the stack; the data stays

@@ -47,6 +47,7 @@ type Status struct {
 	CPU         time.Duration // of a processor, since its start
 	IsEngine    bool
 	Optional    bool     // the stack is ready without it
+	Cuttable    bool     // see Attached.Cut
 	Cut         []string // FromBroker, FromLedger
 }
 
@@ -70,7 +71,7 @@ func (a *Attached) Status(ctx context.Context) ([]Status, error) {
 	cut := s.cuts(ctx)
 	asked.Wait()
 	for i := range all {
-		all[i].Cut = cut[all[i].Name]
+		all[i].Cut, all[i].Cuttable = cut[all[i].Name], s.cuttable(all[i].Name)
 	}
 	return all, nil
 }

@@ -156,6 +156,9 @@ func TestCuts(t *testing.T) {
 			}
 		}
 		all := statusByName(t, a)
+		if !all["engine-1"].Cuttable || all[Simulator].Cuttable {
+			t.Errorf("engine-1 can be cut: %t; the simulator: %t", all["engine-1"].Cuttable, all[Simulator].Cuttable)
+		}
 		if got := all["engine-1"].Cut; !slices.Equal(got, cut) || len(all["engine-0"].Cut) > 0 {
 			t.Errorf("engine-1 is cut from %v; want %v; engine-0 from %v", got, cut, all["engine-0"].Cut)
 		}

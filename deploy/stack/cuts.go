@@ -112,12 +112,6 @@ func (s *Stack) cuts(ctx context.Context) map[string][]string {
 	return all
 }
 
-// Cuts reports whether connections can be cut: make up CUTS=on.
-func (a *Attached) Cuts() bool {
-	st, err := load(a.dir)
-	return err == nil && st != nil && st.Config.Cuts
-}
-
 // Cut closes the connections from a process to FromBroker or FromLedger, and refuses new ones.
 func (a *Attached) Cut(ctx context.Context, name, from string) error {
 	return a.setLinks(ctx, name, from, true)

@@ -64,8 +64,11 @@ func (s *Stack) specify(name string) (spec, error) {
 		return p, err
 	}
 	user := kind // of Kafka
-	if kind == Bootstrap {
+	switch kind {
+	case Bootstrap:
 		user = stream.Admin
+	case Room:
+		user = "loadtest"
 	}
 	p.env = append(s.kafkaEnvironment(user, brokers),
 		"TIGERBEETLE_ADDRESSES="+replicas,

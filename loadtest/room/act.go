@@ -25,6 +25,8 @@ const (
 	actRestart   = "restart"
 	actLeaveDead = "leave-dead"
 	actAddEngine = "add-engine"
+	actCut       = "cut"
+	actMend      = "mend"
 	actBank      = "bank"
 	actLoad      = "load"
 )
@@ -103,6 +105,18 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 		}
 		r.mark("mended", "%s thawed", act.Target)
 		return r.story.tell(r.flows.watch(partitions), "%s thawed", act.Target), nil
+	case actCut:
+		if err := r.config.Stack.Cut(ctx, act.Target, act.Peer); err != nil {
+			return 0, err
+		}
+		r.mark("broken", "%s cut from %s", act.Target, act.Peer)
+		return r.story.tell(r.flows.watch(partitions), "%s cut from the %s", act.Target, act.Peer), nil
+	case actMend:
+		if err := r.config.Stack.Mend(ctx, act.Target, act.Peer); err != nil {
+			return 0, err
+		}
+		r.mark("mended", "%s reaches %s", act.Target, act.Peer)
+		return r.story.tell(r.flows.watch(partitions), "%s reaches the %s again", act.Target, act.Peer), nil
 	case actRestart:
 		if state != string(stack.Dead) {
 			return 0, refusal{"target", act.Target, "a dead process"}
@@ -116,7 +130,7 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 		}
 		return r.story.tell(nil, "%s stays dead", act.Target), nil
 	}
-	return 0, refusal{"act", act.Act, "kill, freeze, thaw, restart, leave-dead, add-engine, bank or load"}
+	return 0, refusal{"act", act.Act, "kill, freeze, thaw, restart, leave-dead, add-engine, cut, mend, bank or load"}
 }
 
 // startAgain starts a dead process.

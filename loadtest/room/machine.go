@@ -23,7 +23,6 @@ type machine struct {
 	partitions map[string][]int32
 	lookedAt   time.Time            // at the group
 	restarts   map[string]time.Time // what a button killed, and when it starts again
-	cut        map[string][]string
 	processes  []process
 }
 
@@ -36,10 +35,11 @@ type usage struct {
 type process struct {
 	Process
 	telemetry string
+	cuttable  bool
 }
 
 func newMachine(attached *stack.Attached, admin *kadm.Client) *machine {
-	return &machine{stack: attached, admin: admin, cpu: map[string]usage{}, partitions: map[string][]int32{}, restarts: map[string]time.Time{}, cut: map[string][]string{}}
+	return &machine{stack: attached, admin: admin, cpu: map[string]usage{}, partitions: map[string][]int32{}, restarts: map[string]time.Time{}}
 }
 
 // look returns the processes as they are now.
@@ -60,7 +60,8 @@ func (m *machine) look(ctx context.Context) []process {
 	for _, status := range all {
 		p := process{Process{
 			Name: status.Name, PID: status.PID, State: string(status.State), Why: status.Problem, MemoryBytes: status.MemoryBytes,
-		}, status.Telemetry}
+			Cut: status.Cut,
+		}, status.Telemetry, status.Cuttable}
 		cpu[status.Run] = usage{now, status.CPU}
 		if before, known := m.cpu[status.Run]; known && now.After(before.at) {
 			p.CPU = (status.CPU - before.cpu).Seconds() / now.Sub(before.at).Seconds()
@@ -186,8 +187,18 @@ func (m *machine) shown(p process, mayAct bool) Process {
 			shown.Acts = append(shown.Acts, actLeaveDead)
 		}
 	}
+	if p.cuttable {
+		if len(p.Cut) < 2 {
+			shown.Acts = append(shown.Acts, actCut)
+		}
+		if len(p.Cut) > 0 {
+			shown.Acts = append(shown.Acts, actMend)
+		}
+	}
 	return shown
 }
 
 // cuts reports whether connections can be cut.
-func (m *machine) cuts() bool { return false }
+func (m *machine) cuts() bool {
+	return slices.ContainsFunc(m.last(), func(p process) bool { return p.cuttable })
+}

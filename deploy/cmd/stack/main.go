@@ -127,7 +127,7 @@ func (o *options) starting(name, purpose string, run func(context.Context) error
 	flags.StringArrayVar(&o.variables, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
 	if name == "up" {
 		flags.BoolVar(&c.Cuts, "cuts", false, "lead the connections of engines and producer to broker and ledger through links, which the control room can cut; not with --kafka-locks")
-		flags.BoolVar(&c.Room, "room", false, "start the control room, a page that shows the stack and breaks it")
+		flags.BoolVar(&c.Room, "room", true, "start the control room, a page that shows the stack and breaks it")
 		flags.BoolVar(&o.freePorts, "free-ports", false, "pick free ports instead of the fixed ones; status shows them")
 	} else {
 		flags.BoolVar(&o.output, "output", false, "show the logs of all processes while they run")

@@ -14,8 +14,8 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     ./loadtest ./deploy/cmd/bootstrap ./deploy/cmd/ready
 # A new volume takes over the owner and the mode of the folder that it is mounted on. The image
 # holds no keys.
-RUN mkdir -p /keys/answers /keys/banks /keys/clients /keys/producer && \
-    cd /keys && mkdir -p kafka/producer kafka/clearing-engine kafka/bank-simulator kafka/loadtest kafka/participants && chmod 700 * kafka/*
+RUN mkdir -p /keys/answers /keys/banks /keys/clients /keys/producer /keys/room && \
+    cd /keys && mkdir -p kafka/producer kafka/clearing-engine kafka/bank-simulator kafka/loadtest kafka/room kafka/participants && chmod 700 * kafka/*
 
 # glibc, certificates and the user nonroot (65532). No shell.
 FROM gcr.io/distroless/base-debian13:nonroot

@@ -171,10 +171,10 @@ func TestNetworks(t *testing.T) {
 			}
 		}
 		allowed := map[string][]string{
-			"ledger": {"bootstrap", "clearing-engine", "loadtest", "producer", "tigerbeetle", "tigerbeetle-1", "tigerbeetle-2"},
+			"ledger": {"bootstrap", "clearing-engine", "loadtest", "producer", "room", "tigerbeetle", "tigerbeetle-1", "tigerbeetle-2"},
 			"statsd": {"statsd-exporter", "tigerbeetle", "tigerbeetle-1", "tigerbeetle-2"},
 			"kafka": {"bank-simulator", "bootstrap", "clearing-engine", "console", "loadtest", "producer",
-				"redpanda", "redpanda-1", "redpanda-2"},
+				"redpanda", "redpanda-1", "redpanda-2", "room"},
 			"metrics": {"bank-simulator", "clearing-engine", "grafana", "producer", "prometheus",
 				"redpanda", "redpanda-1", "redpanda-2", "statsd-exporter"},
 		}

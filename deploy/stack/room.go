@@ -36,6 +36,9 @@ func (s *Stack) specifyRoom(p *spec) {
 	p.env = append(p.env, "ROOM_ADDRESS="+p.address, "ROOM_TOKEN_FILE="+s.roomTokenFile(),
 		"PRODUCER_URL="+s.ProducerURL(), "SIMULATOR_URL="+s.SimulatorURL(),
 		"ANSWER_KEYS_FILE="+s.AnswerKeysFile(), "CLIENT_KEYS_DIR="+s.keysDir())
+	if s.config.KafkaSecured { // the room itself may not write; this is for the load that it sends on request
+		p.env = append(p.env, "LOAD_KAFKA_SASL_USER=loadtest", "LOAD_KAFKA_SASL_PASSWORD_FILE="+s.passwordFile("loadtest"))
+	}
 	p.env = append(p.env, s.deadline()...)
 	p.ready = httpReady("http://" + p.address + "/")
 }

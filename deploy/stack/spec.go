@@ -64,11 +64,8 @@ func (s *Stack) specify(name string) (spec, error) {
 		return p, err
 	}
 	user := kind // of Kafka
-	switch kind {
-	case Bootstrap:
+	if kind == Bootstrap {
 		user = stream.Admin
-	case Room:
-		user = "loadtest"
 	}
 	p.env = append(s.kafkaEnvironment(user, brokers),
 		"TIGERBEETLE_ADDRESSES="+replicas,

@@ -35,6 +35,8 @@ var Accesses = []Access{
 	// Load and audit: it pays like a bank and reads what the audit needs. The chaos test, which
 	// also forges responses, is Admin.
 	{User: "loadtest", Foreign: true, Writes: []string{Payments}, Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters}, Sees: []string{EngineGroup}},
+	// The control room shows all messages, and writes none.
+	{User: "room", Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters}, Sees: []string{EngineGroup}},
 }
 
 // ParticipantAccess is the access of a bank's own program: it answers for the bank, whose seal decides

@@ -111,11 +111,15 @@ func readingOf(families map[string]*dto.MetricFamily) reading {
 		r.redelivered += metric.GetCounter().GetValue()
 	}
 	for _, metric := range families["pix_payment_seconds"].GetMetric() {
-		h := metric.GetHistogram()
-		for _, bucket := range h.GetBucket() {
-			r.buckets[bucket.GetUpperBound()] += float64(bucket.GetCumulativeCount())
+		// An order above the last bound was too old when it arrived. It says nothing of the machine.
+		bounded := 0.0
+		for _, bucket := range metric.GetHistogram().GetBucket() {
+			if bound := bucket.GetUpperBound(); !math.IsInf(bound, 1) {
+				bounded = float64(bucket.GetCumulativeCount())
+				r.buckets[bound] += bounded
+			}
 		}
-		r.buckets[math.Inf(1)] += float64(h.GetSampleCount()) - boundless(h)
+		r.buckets[math.Inf(1)] += bounded
 	}
 	if family := families["pix_payments_in_flight"]; family != nil {
 		r.engine = true
@@ -130,16 +134,6 @@ func readingOf(families map[string]*dto.MetricFamily) reading {
 		}
 	}
 	return r
-}
-
-// boundless returns what the last bucket counted already, if the text has it.
-func boundless(h *dto.Histogram) float64 {
-	for _, bucket := range h.GetBucket() {
-		if math.IsInf(bucket.GetUpperBound(), 1) {
-			return float64(bucket.GetCumulativeCount())
-		}
-	}
-	return 0
 }
 
 // quantile assumes, as Prometheus does, that values are evenly spread in a bucket.

@@ -32,7 +32,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings bench-postgres profile chaos operate heist correctness demo test test-kafka test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-python-bank check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
+.PHONY: help bench bench-all drawings bench-postgres profile chaos operate heist correctness demo test test-kafka test-live test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-python-bank check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
 
 FIRST := demo up status load audit down clean chaos test ci
 help: ## list every target
@@ -51,7 +51,11 @@ demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, the
 # End-to-end tests and those of conform mostly wait, so they begin first. The longest of the others
 # run beside them, in this order. make lint vets.
 test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 4 minutes)
-	go test -timeout 20m -vet=off -p 4 ./loadtest/e2e ./loadtest/conform ./loadtest/simulation ./services/producer ./deploy/stack ./deploy/bootstrap ./services/clearing-engine/engine $(PACKAGES)
+	go test -timeout 20m -vet=off -p 4 -skip '^TestLiveAudit(Turns|Stays|Through|Costs?|Says)' ./loadtest/e2e ./loadtest/conform ./loadtest/simulation ./services/producer ./deploy/stack ./deploy/bootstrap ./services/clearing-engine/engine $(PACKAGES)
+
+# They load a stack for two minutes each, so beside others they would slow all of them down.
+test-live: tigerbeetle ## run the tests of the live audit: through kills it stays green, planted lies turn it red, and it says what it does not see (about 6 minutes)
+	go test -timeout 20m -parallel 2 -v -run '^TestLiveAudit' ./loadtest/e2e
 
 # Only what depends on the broker: its groups, its death, its checks of batches, its rights.
 test-kafka: tigerbeetle ## run some end-to-end tests on a broker that behaves like Redpanda, and on Apache Kafka; the latter skipped, with the reason, without Java or Maven (about 5 minutes)
@@ -198,7 +202,7 @@ verify-kubernetes: ## prove deploy/kustomize on a Kubernetes built from its sour
 	@deploy/verify-kubernetes.sh
 
 # Tests with brokers mostly wait, so the rest runs beside them.
-CI_STEPS := test -- test-kafka + lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-python-bank test-room test-grafana fuzz + operate
+CI_STEPS := test -- test-kafka + lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-python-bank test-room test-grafana fuzz + operate test-live
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8
 ci: export ROOM_ARGS = -kills 5 -rate 3000

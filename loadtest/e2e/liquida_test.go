@@ -150,7 +150,7 @@ func TestLiquida(t *testing.T) {
 	if lines := read[client.StatementLine](t, other("statement", payee, "--limit", "2", "--json").Is(t, exitDone)); len(lines) != 2 {
 		t.Errorf("%+v", lines)
 	}
-	do("statement", payer, "--limit", "200").Is(t, exitDone, "posted    -BRL 12.34", settled.EndToEndID, "+BRL 1000000.00")
+	do("statement", payer, "--limit", "200").Is(t, exitDone, "posted    -BRL 12.34", settled.EndToEndID, "+BRL 1,000,000.00")
 	if all := read[client.Participant](t, centralBank("participants", "--json").Is(t, exitDone)); len(all) != 5 || all[0].ThreeLegs == nil {
 		t.Errorf("%+v", all)
 	}

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"syscall"
@@ -197,7 +198,7 @@ func TestCuts(t *testing.T) {
 
 func statusOrNone(t *testing.T, a *Attached) []Status {
 	all, err := a.Status(t.Context())
-	if err != ErrNotRunning {
+	if !errors.Is(err, ErrNotRunning) {
 		t.Errorf("got %v; want %v", err, ErrNotRunning)
 	}
 	return all

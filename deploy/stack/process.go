@@ -259,7 +259,7 @@ func (p *process) signal(signal os.Signal) error {
 	}
 	handle, err := os.FindProcess(r.pid)
 	if err == nil {
-		defer handle.Release()
+		defer func() { _ = handle.Release() }()
 		if now, startErr := startTime(r.pid); startErr == nil && now == r.started {
 			err = handle.Signal(signal)
 		}

@@ -110,7 +110,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 			return nil
 		}},
 		{"reports", func() error { return topics.readAll(ctx, settlementsTopic, bounds, a.Report, nil, nil) }},
-		{"requests", func() error { return readQuestions(ctx, &config, topics, a) }},
+		{"requests", func() error { return readQuestions(ctx, topics, a) }},
 		{"responses", func() error { return readAnswers(ctx, &config, topics, a) }},
 		{"accounts", func() error { return readAccounts(ctx, config.Ledger, 0, a.Account) }},
 		{"transfers", func() error { return readLedgerToItsEnd(ctx, config.Ledger, a) }},

@@ -61,7 +61,7 @@ func (a *Auditor) Questions(cut []int32) {
 }
 
 // readQuestions reads the questions that the topic still keeps.
-func readQuestions(ctx context.Context, config *Config, topics *topics, a *Auditor) error {
+func readQuestions(ctx context.Context, topics *topics, a *Auditor) error {
 	bounds, err := topics.boundsOf(ctx, questionsTopic)
 	if err != nil {
 		return err

@@ -127,7 +127,7 @@ func (b *banks) behave(ctx context.Context, ispb, behaviour string) error {
 		method = http.MethodPut
 	}
 	answer, err := b.callers.Send(ctx, method, "/v1/profiles/"+ispb, keys.CentralBank, []byte(body))
-	if err == nil && answer.Status/100 != 2 && !(method == http.MethodDelete && answer.Status == http.StatusNotFound) {
+	if err == nil && answer.Status/100 != 2 && (method != http.MethodDelete || answer.Status != http.StatusNotFound) {
 		err = fmt.Errorf("the bank simulator responds %d: %.300s", answer.Status, answer.Body)
 	}
 	return err

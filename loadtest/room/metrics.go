@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -168,6 +167,3 @@ func highest(buckets map[float64]float64) (highest float64) {
 	}
 	return highest
 }
-
-// isEngine reports whether a process of the stack is an engine.
-func isEngine(name string) bool { return strings.HasPrefix(name, "engine-") }

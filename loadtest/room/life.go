@@ -20,8 +20,8 @@ import (
 
 // Bounds of the search for one payment's messages.
 const (
-	lifeTimeout   = 10 * time.Second
-	lifeScanMax   = 400_000 // records of one topic
+	lifeTimeout   = 4 * time.Second // the page waits for 5 s
+	lifeScanMax   = 400_000         // records of one topic
 	lifeEventsMax = 300
 	lifeBefore    = time.Minute      // a sender's clock may be ahead of the broker's
 	lifeAfter     = 10 * time.Minute // what comes later is not looked for
@@ -142,6 +142,15 @@ func (r *Room) lifeInTopic(ctx context.Context, topic string, id pix.EndToEndID,
 		}
 		left[end.Partition], offsets[end.Partition] = end.Offset, kgo.NewOffset().At(start.Offset)
 	})
+	if topic != stream.AuthorizationResponses && len(ends[topic]) > 0 { // these are where the asking engine reads
+		of := int32(kgo.StickyKeyPartitioner(nil).ForTopic(topic).Partition(&kgo.Record{Key: []byte(id.String())}, len(ends[topic]))) //nolint:gosec // small
+		for partition := range offsets {
+			if partition != of {
+				delete(left, partition)
+				delete(offsets, partition)
+			}
+		}
+	}
 	before := len(l.Events)
 	if len(left) > 0 {
 		if err := r.scan(ctx, topic, id, left, offsets, l); err != nil {

@@ -41,6 +41,7 @@ func (f *flows) watch(partitions []int32) *watch {
 	defer f.mu.Unlock()
 	w := &watch{after: time.Now(), partitions: partitions}
 	f.watches = append(f.watches, w)
+	f.watches = f.watches[max(0, len(f.watches)-storyMax):] // each is of a line of the story
 	return w
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/liquida/liquida/loadtest/load"
@@ -15,11 +16,11 @@ type sender struct {
 	config load.Config
 	log    func(format string, arguments ...any)
 
-	mu      sync.Mutex
-	rate    float64
-	halt    chan struct{} // of the load that runs; nil: none
-	sent    Load          // of all loads
-	sending sync.WaitGroup
+	mu    sync.Mutex
+	rate  float64
+	halt  chan struct{} // of the load that runs; nil: none
+	sent  Load          // of all loads
+	loads atomic.Int32  // that send, or wait for their last outcomes
 }
 
 // Bounds of the room's load.
@@ -28,6 +29,7 @@ const (
 	loadFor        = 10 * time.Minute
 	paymentsMax    = 2_000_000
 	outstandingMax = 200_000
+	loadsMax       = 8
 	drainMax       = 2 * time.Minute
 	progressEvery  = 500 * time.Millisecond
 )
@@ -43,6 +45,9 @@ func (s *sender) set(ratePerSecond float64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if ratePerSecond > 0 && s.loads.Load() >= loadsMax {
+		return fmt.Errorf("%d earlier loads wait for their last outcomes: try again in a minute", loadsMax)
+	}
 	if s.halt != nil {
 		close(s.halt)
 		s.halt = nil
@@ -52,14 +57,14 @@ func (s *sender) set(ratePerSecond float64) error {
 		return nil
 	}
 	s.halt = make(chan struct{})
-	s.sending.Add(1)
+	s.loads.Add(1)
 	go s.send(ratePerSecond, s.halt)
 	return nil
 }
 
 // send sends until halt is closed, a load after the other, because each plans its payments before.
 func (s *sender) send(ratePerSecond float64, halt chan struct{}) {
-	defer s.sending.Done()
+	defer s.loads.Add(-1)
 	for {
 		config := s.config
 		config.Rate, config.Payments, config.Stop = ratePerSecond, min(paymentsMax, max(1, int(ratePerSecond*loadFor.Seconds()))), halt
@@ -82,7 +87,9 @@ func (s *sender) send(ratePerSecond float64, halt chan struct{}) {
 		}
 		if err != nil {
 			s.mu.Lock()
-			s.halt, s.rate = nil, 0
+			if s.halt == halt { // otherwise another load has begun
+				s.halt, s.rate = nil, 0
+			}
 			s.mu.Unlock()
 			s.log("the room's load ended: %v", err)
 			return

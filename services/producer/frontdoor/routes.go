@@ -207,7 +207,7 @@ const (
 var parameters = map[string]*huma.Param{
 	"endToEndId":    {In: "path", Required: true, Example: exampleID, Description: field.Rules["end_to_end_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^E[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$"}},
 	"returnId":      {In: "path", Required: true, Example: exampleReturnID, Description: field.Rules["return_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^D[0-9A-Z]{8}[0-9]{12}[0-9A-Za-z]{11}$"}},
-	"ispb":          {In: "path", Required: true, Example: "10000001", Description: field.Rules["ispb"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^([0-9A-Z]{8}|all)$"}},
+	"ispb":          {In: "path", Required: true, Example: "10000001", Description: field.Rules["ispb"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9A-Z]{8}$"}},
 	"actId":         {In: "path", Required: true, Example: "2026-01-02-cap-10000001", Description: field.Rules["act_id"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Za-z0-9._-]{1,64}$"}},
 	"branch":        {In: "path", Required: true, Example: "0001", Description: "4 digits", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]{4}$"}},
 	"number":        {In: "path", Required: true, Example: "1", Description: "1 to 20 digits without leading zeros", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[1-9][0-9]{0,19}$"}},
@@ -216,7 +216,7 @@ var parameters = map[string]*huma.Param{
 	"day":           {In: "path", Required: true, Example: "2026-01-02", Description: field.Rules["day"], Schema: &huma.Schema{Type: huma.TypeString, Format: "date"}},
 	"until":         {In: "query", Description: field.Rules["until"] + "; the end of the day when left out", Schema: &huma.Schema{Type: huma.TypeString, Format: "date-time"}},
 	"format":        {In: "query", Description: field.Rules["format"] + "; json when left out", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"json", "csv", "camt053"}}},
-	"participant":   {In: "query", Required: true, Example: "10000001", Description: field.Rules["participant"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9A-Z]{8}$"}},
+	"participant":   {In: "query", Required: true, Example: "10000001", Description: field.Rules["participant"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^([0-9A-Z]{8}|all)$"}},
 	"from":          {In: "query", Description: field.Rules["from"] + "; end when left out", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Last-Event-ID": {In: "header", Description: "The id of the last event that was handled. It takes precedence over from.", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Prefer":        {In: "header", Example: "wait=10", Description: "wait=N: wait for the outcome, at most N seconds (RFC 7240). Preference-Applied says how long the response may have waited.", Schema: &huma.Schema{Type: huma.TypeString}},

@@ -124,6 +124,8 @@ type following struct {
 	repeated int64     // of beginnings before
 	marked   mark
 	markedAt time.Time
+	// askedBroker is when the broker was asked while a mark stood.
+	askedBroker time.Time
 }
 
 // mark is how far all must be read until doubts are judged.
@@ -166,7 +168,10 @@ func (f *following) turn(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	if passed {
-		a.checkedTo, a.waiting, f.marked.set = f.marked.at, "", false
+		a.waiting, f.marked.set = "", false
+		if f.marked.at.After(a.checkedTo) {
+			a.checkedTo = f.marked.at
+		}
 	}
 	if at := time.Unix(0, int64(f.next)); time.Since(f.askedAt) > behindMax && at.After(a.checkedTo) {
 		a.waiting = ""
@@ -224,8 +229,15 @@ func (f *following) lookUp(ctx context.Context) error {
 // setMark asks for the ends of the topics, if it is time.
 func (f *following) setMark(ctx context.Context) error {
 	a := f.audit
-	if f.marked.set || time.Since(f.markedAt) < markEvery {
+	if time.Since(f.markedAt) < markEvery {
 		return nil
+	}
+	if f.marked.set { // it lags behind its mark; whether the broker answers is asked all the same
+		if time.Since(f.askedBroker) > time.Second {
+			f.askedBroker = time.Now()
+			_, _ = a.committed(ctx, f.topics.admin) // without an answer the light is amber
+		}
+		return ctx.Err()
 	}
 	f.markedAt = time.Now()
 	m := mark{set: true, number: f.follower.Mark(), at: f.markedAt}

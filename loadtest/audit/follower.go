@@ -51,6 +51,7 @@ type course struct {
 	waits     int  // questions about it that are open
 	inChain   bool // its chain is not complete
 	flagged   bool // its legs disagree, and a finding says so
+	allRead   bool // no other order can explain its transfers
 	recalled  bool // a look-up says how it ended
 	capVoided bool // leg 4
 	records   int  // that are not committed
@@ -59,6 +60,7 @@ type course struct {
 	posted    legs
 	voided    legs
 	heldAs    *variant
+	holds     []tb.Transfer // of a payment
 	refusedAs *variant
 	receipt   bool
 	decidedAt uint64 // by the ledger's clock; 0: no verdict
@@ -434,11 +436,16 @@ func (f *Follower) conclude(c *course) {
 		f.doubt(c)
 		return
 	}
+	if c.ordered && len(c.early) > 0 {
+		c.allRead = true
+		f.again(c)
+		c.allRead = false
+		return
+	}
 	if !c.ordered {
 		for _, t := range c.early {
 			if begins(t) && t.Timestamp > f.since {
-				delete(f.courses, c.key)
-				f.add(UnexplainedMoney, c.name(), "%s: no record of %s is its order", whatIs(t), paymentsTopic)
+				f.askWhoseMoney(c, t)
 				return
 			}
 		}
@@ -454,6 +461,20 @@ func (f *Follower) conclude(c *course) {
 	})
 }
 
+// askWhoseMoney judges a transfer that no order explains: the payment may have ended before it, and be forgotten.
+func (f *Follower) askWhoseMoney(c *course, t tb.Transfer) {
+	c.waits++
+	id := c.key.role(resolutionRole)
+	f.ask([]number128{id}, func(found map[number128]tb.Transfer) {
+		delete(f.courses, c.key)
+		if verdict, has := found[id]; has && verdict.Timestamp < t.Timestamp {
+			f.wrong(c, whatIs(t), "it comes after the verdict")
+			return
+		}
+		f.add(UnexplainedMoney, c.name(), "%s: no record of %s is its order", whatIs(t), paymentsTopic)
+	})
+}
+
 // begins reports whether a transfer is the first of a payment or return, for which there must be an order.
 func begins(t tb.Transfer) bool {
 	flags := t.TransferFlags()
@@ -464,14 +485,20 @@ func begins(t tb.Transfer) bool {
 func (f *Follower) adopt(c *course, found map[number128]tb.Transfer) {
 	first, last := found[c.key.role(0)], found[c.key.role(2)]
 	receipt, hasReceipt := found[c.key.role(resolutionRole)]
+	if c.ordered && !c.adopted && c.held == 0 && c.decidedAt == 0 && f.forgotOrder(c, found) {
+		c.ordered, c.variants = false, nil
+	}
 	if !c.ordered && c.order.id[0] == 'E' {
 		amount, _ := centavos(first.Amount)
 		v := variant{id: c.order.id, minutes: c.order.minutes, content: content{fromTigerBeetle(first.DebitAccountID), fromTigerBeetle(last.CreditAccountID), amount}}
+		hasReceipt = hasReceipt && receipt.Code == codeReceipt
+		if hasReceipt {
+			v.hash = receipt.UserData64
+		}
 		switch {
 		case first.Code == 1 && last.Code == 3:
 			c.order, c.ordered, c.adopted = v, true, true
-		case hasReceipt && receipt.Code == codeReceipt:
-			v.hash = receipt.UserData64
+		case hasReceipt:
 			if c.report != nil && c.report.conHash == v.hash {
 				v.content = c.report.content
 			}
@@ -495,9 +522,20 @@ func (f *Follower) adopt(c *course, found map[number128]tb.Transfer) {
 	}
 }
 
+// forgotOrder reports whether the ledger's transfers, which were judged when they were read, are of an order that
+// is forgotten: those that came since under its id conflict with it.
+func (f *Follower) forgotOrder(c *course, found map[number128]tb.Transfer) bool {
+	for _, t := range found {
+		if t.Timestamp <= f.position && !c.explains(t) {
+			return true
+		}
+	}
+	return false
+}
+
 // end judges a doubt for good.
 func (f *Follower) end(c *course) {
-	if c.ordered && c.report != nil && c.decidedAt == 0 && c.waits == 0 && !c.flagged {
+	if c.ordered && c.report != nil && c.decidedAt == 0 && c.waits == 0 && len(c.early) == 0 && !c.flagged {
 		c.flagged = true
 		f.add(NoVerdict, c.name(), "reported as %s, and the ledger has decided nothing: %s", c.report.outcome(), c.ledgerState())
 	}

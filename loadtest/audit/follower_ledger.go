@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"slices"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
@@ -96,7 +97,7 @@ func (f *Follower) take(c *course, t tb.Transfer) {
 	resolves := flags.PostPendingTransfer || flags.VoidPendingTransfer
 	isLeg := t.Code <= 3 || t.Code >= codeReturnLeg1 && t.Code <= codeReturnLeg1+2
 	switch {
-	case !c.ordered || c.waits > 0:
+	case !c.ordered || c.waits > 0 || len(c.early) > 0:
 		f.keep(c, t)
 		return
 	case t.Code >= codeReturnLeg1 && isLeg && c.find(func(v *variant) bool { return v.back != nil && v.original == nil }) != nil:
@@ -106,6 +107,9 @@ func (f *Follower) take(c *course, t tb.Transfer) {
 		}
 	}
 	switch {
+	case !c.allRead && !c.adopted && !c.explains(t): // its order may be one that is not read yet
+		f.keep(c, t)
+		return
 	case isLeg && resolves && c.held == 0 && !c.heldAsked: // held before the beginning
 		f.keep(c, t)
 		if c.slot == (number128{}) && t.Code >= codeReturnLeg1 {
@@ -126,6 +130,33 @@ func (f *Follower) take(c *course, t tb.Transfer) {
 	default:
 		f.takeLeg(c, t)
 	}
+}
+
+// asks reports whether an order asks for a leg of a payment.
+func (v *variant) asks(t tb.Transfer) bool {
+	return v.back == nil && v.content.moves(t) && v.names(t)
+}
+
+// refused reports whether a receipt, or the verdict of a return, is about an order.
+func (v *variant) refused(t tb.Transfer) bool {
+	of, minutes := v.id, v.minutes
+	if v.back != nil {
+		of, minutes = v.back.original, v.back.minutes
+	}
+	names, _ := userData(of, minutes)
+	return (t.Code == codeReturn) == (v.back != nil) && t.UserData64 == v.hash && fromTigerBeetle(t.UserData128) == names
+}
+
+// explains reports whether what begins a payment or return, or ends it without a hold, is of an order that is known.
+// The legs of a return are compared with its original: whose they are, the verdict says.
+func (c *course) explains(t tb.Transfer) bool {
+	switch {
+	case t.Code >= 1 && t.Code <= 3 && t.TransferFlags().Pending:
+		return c.find(func(v *variant) bool { return v.asks(t) }) != nil
+	case t.Code == codeReceipt || t.Code == codeReturn:
+		return c.find(func(v *variant) bool { return v.refused(t) }) != nil
+	}
+	return true
 }
 
 func (f *Follower) keep(c *course, t tb.Transfer) {
@@ -193,7 +224,14 @@ func (f *Follower) takeLeg(c *course, t tb.Transfer) {
 	what := fmt.Sprintf("leg %d", leg)
 	switch {
 	case flags.Pending:
-		as := c.find(func(v *variant) bool { return v.back == nil && v.content.moves(t) && v.names(t) })
+		as := c.find(func(v *variant) bool { // orders may agree in some legs
+			return v.asks(t) && !slices.ContainsFunc(c.holds, func(before tb.Transfer) bool { return !v.asks(before) })
+		})
+		if as != nil {
+			c.heldAs = as
+		} else {
+			as = c.find(func(v *variant) bool { return v.asks(t) })
+		}
 		if as == nil {
 			f.wrong(c, what, "it holds %s centavos from %s to %s, and is not what the order %v asks for", decimal(t.Amount), nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)), c.order.content)
 			as = &c.order
@@ -205,6 +243,9 @@ func (f *Follower) takeLeg(c *course, t tb.Transfer) {
 			c.heldAs = as
 		} else if c.heldAs != as {
 			f.wrong(c, what, "it is held for another order than the legs before it")
+		}
+		if c.held&bit == 0 {
+			c.holds = append(c.holds, t)
 		}
 		c.held |= bit
 		return
@@ -258,10 +299,7 @@ func (f *Follower) takeReceipt(c *course, t tb.Transfer) {
 	const what = "receipt"
 	_, role := split(fromTigerBeetle(t.ID))
 	c.receipt, c.verdict, c.decidedAt = true, t.UserData32, t.Timestamp
-	as := c.find(func(v *variant) bool {
-		names, _ := userData(v.id, v.minutes)
-		return v.back == nil && t.UserData64 == v.hash && fromTigerBeetle(t.UserData128) == names
-	})
+	as := c.find(func(v *variant) bool { return v.refused(t) })
 	if as == nil && !c.adopted {
 		f.wrong(c, what, "it is not about what the order %v asks for", c.order.content)
 	}
@@ -345,13 +383,7 @@ func (f *Follower) takeReturnVerdict(c *course, t tb.Transfer) {
 	const what = "verdict of the return"
 	_, role := split(fromTigerBeetle(t.ID))
 	c.verdict, c.decidedAt = t.UserData32, t.Timestamp
-	as := c.find(func(v *variant) bool {
-		if v.back == nil {
-			return false
-		}
-		names, _ := userData(v.back.original, v.back.minutes)
-		return t.UserData64 == v.hash && fromTigerBeetle(t.UserData128) == names
-	})
+	as := c.find(func(v *variant) bool { return v.refused(t) })
 	if as == nil {
 		f.wrong(c, what, "it is not about what the order asks for")
 		as = &c.order
@@ -388,7 +420,7 @@ func (f *Follower) judge(c *course) {
 	if c.waits > 0 || c.inChain {
 		return
 	}
-	if !c.ordered {
+	if !c.ordered || len(c.early) > 0 {
 		f.doubt(c)
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -245,5 +247,184 @@ func TestFollowerKnowsActs(t *testing.T) {
 	findings, _ := h.follow(rand.New(rand.NewPCG(1, 4)), 0)
 	if len(findings) > 0 {
 		t.Errorf("%+v", findings)
+	}
+}
+
+// conflicts adds two orders with one id and says which one is the payment: the other is a dead letter.
+func (h *history) conflicts(winner int, change func(*pixv1.PaymentOrder)) {
+	first := h.order(alice, bruno, 300)
+	second := proto.Clone(first).(*pixv1.PaymentOrder)
+	change(second)
+	h.append(second)
+	paid := []*pixv1.PaymentOrder{first, second}[winner]
+	legs := []int{1, 2, 3}
+	if paid.Payer.Ispb == paid.Payee.Ispb {
+		legs = []int{1, 3}
+	}
+	h.hold(paid, legs...)
+	h.post(paid, legs...)
+	h.report(paid, "")
+	h.report(paid, "")
+	h.letter(len(h.orders)-1-winner, "DUPL")
+	h.commit()
+}
+
+func otherAmount(o *pixv1.PaymentOrder) { o.AmountCentavos += 7 }
+
+func otherPayee(o *pixv1.PaymentOrder) {
+	o.Payee = &pixv1.Account{Ispb: string(clara.ISPB), Branch: clara.Branch, Number: clara.Number}
+}
+
+// Any of the orders with one id may be the payment, whichever of them and of its transfers is read first.
+func TestFollowerTakesAnyOfConflictingOrders(t *testing.T) {
+	for name, change := range map[string]func(*pixv1.PaymentOrder){"amount": otherAmount, "payee": otherPayee} {
+		for seed := range uint64(200) {
+			h := clean(t)
+			h.conflicts(int(seed%2), change)
+			findings, f := h.follow(rand.New(rand.NewPCG(seed, 5)), 0)
+			if len(findings) > 0 || f.Checked() != h.outcomes() || f.Kept() > 0 {
+				t.Fatalf("another %s, seed %d: %d of %d checked, %d kept, %+v", name, seed, f.Checked(), h.outcomes(), f.Kept(), findings)
+			}
+		}
+	}
+}
+
+// A hold that is none of the orders' is found, and so is a report about the order that lost.
+func TestFollowerFindsWhatNoneOfConflictingOrdersAsksFor(t *testing.T) {
+	for kind, spoil := range map[string]func(h *history, lost int){
+		WrongTransfer: func(h *history, lost int) { h.transfer(lost, 1).Amount = tb.ToUint128(301) },
+		ReportedContent: func(h *history, lost int) {
+			h.reports = h.reports[:len(h.reports)-2]
+			h.report(h.message(lost), "")
+		},
+	} {
+		for seed := range uint64(50) {
+			h := clean(t)
+			winner := int(seed % 2)
+			h.conflicts(winner, otherAmount)
+			lost := len(h.orders) - 1 - winner
+			spoil(h, lost)
+			findings, _ := h.follow(rand.New(rand.NewPCG(seed, 6)), 0)
+			if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == kind && f.Subject == h.message(lost).EndToEndId }) {
+				t.Fatalf("seed %d: no finding %q, but %+v", seed, kind, findings)
+			}
+		}
+	}
+}
+
+// ended returns a follower of a clean history that keeps nothing of it, and the findings that come later.
+func ended(t *testing.T, h *history) (f *Follower, later *[]Finding, answer func()) {
+	later = &[]Finding{}
+	h.stamp()
+	f = NewFollower(h.accountOf(issuance), 0, func(found Finding) { *later = append(*later, found) })
+	f.Begin()
+	for i := range h.transfers {
+		h.transfers[i].Timestamp = uint64(i + 1)
+		if i > 0 && inOneChain(h.transfers[i-1], h.transfers[i]) {
+			h.transfers[i-1].Flags |= linkedFlag
+		}
+	}
+	answer = func() {
+		for {
+			ids, answer := f.Questions(100)
+			var found []tb.Transfer
+			for _, id := range ids {
+				if i := slices.IndexFunc(h.transfers, func(t tb.Transfer) bool { return t.ID == id }); i >= 0 {
+					found = append(found, h.transfers[i])
+				}
+			}
+			if answer(found); len(ids) == 0 {
+				return
+			}
+		}
+	}
+	for _, r := range h.orders {
+		f.Order(r)
+	}
+	for _, r := range h.letters {
+		f.DeadLetter(r)
+	}
+	for _, transfer := range h.transfers {
+		f.Transfer(transfer)
+	}
+	for _, r := range h.reports {
+		f.Report(r)
+	}
+	f.Passed(f.Mark(), map[int32]int64{0: int64(len(h.orders))})
+	answer()
+	if f.Kept() > 0 || len(*later) > 0 {
+		t.Fatalf("%d kept, %+v", f.Kept(), *later)
+	}
+	return f, later, answer
+}
+
+// A payment has ended and is forgotten. Then another order comes under its id, which is a dead letter, and
+// its report comes again: the ledger has what the first order asked for, which was judged.
+func TestFollowerForgetsWhatAConflictingOrderIsComparedWith(t *testing.T) {
+	for _, order := range []int{settledOrder, voidedOrder, receiptOrder} {
+		for seed := range uint64(20) {
+			h := clean(t)
+			f, findings, answer := ended(t, h)
+			checked := f.Checked()
+			late := h.message(order)
+			otherAmount(late)
+			h.append(late)
+			h.letter(len(h.orders)-1, "DUPL")
+			again := h.reports[slices.IndexFunc(h.reports, func(r Record) bool { return string(r.Key) == late.EndToEndId })]
+			steps := []func(){
+				func() { f.Order(h.orders[len(h.orders)-1]) }, func() { f.DeadLetter(h.letters[len(h.letters)-1]) }, func() { f.Report(again) },
+			}
+			rand.New(rand.NewPCG(seed, 7)).Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+			for _, step := range steps {
+				step()
+			}
+			for range 3 {
+				f.Passed(f.Mark(), map[int32]int64{0: int64(len(h.orders))})
+				answer()
+			}
+			if len(*findings) > 0 || f.Kept() > 0 || f.Checked() != checked {
+				t.Fatalf("order %d, seed %d: %d kept, %d more checked, %+v", order, seed, f.Kept(), f.Checked()-checked, *findings)
+			}
+		}
+	}
+}
+
+// A second verdict of a payment that has ended and is forgotten is a finding about that payment.
+func TestFollowerFindsASecondVerdictOfAForgottenPayment(t *testing.T) {
+	h := clean(t)
+	f, findings, answer := ended(t, h)
+	h.receipt(h.message(settledOrder), "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+	second := h.last(1)
+	_, key := h.legsOf(h.message(settledOrder))
+	second.ID, second.Timestamp = toTigerBeetle(key.role(15)), uint64(len(h.transfers))
+	f.Transfer(*second)
+	for range 3 {
+		f.Passed(f.Mark(), nil)
+		answer()
+	}
+	if len(*findings) != 1 || (*findings)[0].Kind != WrongTransfer || (*findings)[0].Subject != h.message(settledOrder).EndToEndId {
+		t.Errorf("%+v", *findings)
+	}
+}
+
+// A refused payment whose conflicting message holds money beside the receipt is forgotten, and reported again.
+func TestFollowerForgetsAReceiptBesideAHold(t *testing.T) {
+	h := clean(t)
+	late := h.order(alice, bruno, 500)
+	conflict := proto.Clone(late).(*pixv1.PaymentOrder)
+	otherAmount(conflict)
+	h.append(conflict)
+	h.letter(len(h.orders)-1, "DUPL")
+	h.receipt(late, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+	h.report(late, "AB03")
+	h.hold(conflict, 1, 2, 3)
+	f, findings, answer := ended(t, h)
+	f.Report(h.reports[len(h.reports)-1])
+	for range 3 {
+		f.Passed(f.Mark(), nil)
+		answer()
+	}
+	if len(*findings) > 0 || f.Kept() > 0 {
+		t.Errorf("%d kept, %+v", f.Kept(), *findings)
 	}
 }

@@ -292,7 +292,7 @@ func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {
 		{"/v1/profiles/default", `{"accept_share": "x"}`, 400, []string{`"field":"accept_share"`, `a number`}},
 		{"/v1/profiles/default", `{"acept_share": 1}`, 400, []string{`"field":"acept_share"`}},
 		{"/v1/profiles/default", `{"Accept_Share": 1}`, 400, []string{`"field":"Accept_Share"`}},
-		{"/v1/profiles/default", `{"delay": {"min_ms": 1, "min_ms": 2}}`, 400, []string{`"field":"min_ms"`, `twice`}},
+		{"/v1/profiles/default", `{"delay": {"min_ms": 1, "min_ms": 2}}`, 400, []string{`"field":"delay.min_ms"`, `twice`}},
 		{"/v1/profiles/default", `{} {}`, 400, []string{`something follows`}},
 		{"/v1/profiles/default", ``, 400, []string{`empty`}},
 		{"/v1/profiles/1234", `{}`, 422, []string{`"field":"bank"`, `"value":"1234"`}},

@@ -536,9 +536,11 @@ func TestABankActsOnlySoOften(t *testing.T) {
 			r := makeRing(t)
 			p, _, _ := startForActs(t, append(c.env, "HTTP_KEYS_FILE="+r.digests)...)
 			codes := map[int]int{}
+			unready := 0
 			for i := range c.tries {
 				code, header, problem, _ := p.as("Bearer "+r.of(t, "10000003"), "PUT", fmt.Sprintf("/v1/accounts/10000003/0001/9/acts/flood-%d", i), `{"act": "block"}`)
-				for code == 503 { // on a slow machine the register was not read in time
+				for code == 503 { // on a slow machine the register was not read in time; the try counts
+					unready++
 					time.Sleep(100 * time.Millisecond)
 					code, header, problem, _ = p.as("Bearer "+r.of(t, "10000003"), "PUT", fmt.Sprintf("/v1/accounts/10000003/0001/9/acts/flood-%d", i), `{"act": "block"}`)
 				}
@@ -546,8 +548,8 @@ func TestABankActsOnlySoOften(t *testing.T) {
 					t.Errorf("%+v", problem)
 				}
 			}
-			if codes[404] < c.takenMin || codes[429] < 3 || codes[404]+codes[429] != c.tries {
-				t.Errorf("%v", codes)
+			if codes[404] < c.takenMin-unready || codes[429] < 3 || codes[404]+codes[429] != c.tries {
+				t.Errorf("%v, and %d tries met 503", codes, unready)
 			}
 			if code, _, _, text := p.as("Bearer "+r.of(t, keys.CentralBank), "PUT", "/v1/participants/99999999/acts/x", `{"act": "suspend"}`); code != 404 {
 				t.Errorf("another is slowed down, too: %d %s", code, text)

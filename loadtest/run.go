@@ -140,6 +140,7 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 	}
 	config = f.Config
 	config.Stream, config.Population, config.Mix, config.Allowed = environment.Config, environment.Population, weights, allowed
+	config.Deadline = environment.Deadline
 	return config, errors.Join(
 		settings.InRange("the number of payments (--payments, or --rate × --duration)", f.Payments, 1, paymentsMax),
 		settings.DurationInRange("--drain-timeout", f.DrainTimeout, time.Second, drainMax),

@@ -59,6 +59,8 @@ type Config struct {
 	Stop <-chan struct{}
 	// AtEnd is called after the last outcome, before connections close.
 	AtEnd func()
+	// Deadline is the engine's deadline, from an order's acceptance on. Only Progress needs it.
+	Deadline time.Duration
 	// Progress is called every ProgressEvery.
 	Progress      func(Snapshot)
 	ProgressEvery time.Duration
@@ -74,10 +76,13 @@ type Snapshot struct {
 	DeadLetters int           `json:"dead_letters"`
 	Waiting     int           `json:"waiting"`    // for their outcome, OnPurpose included
 	OnPurpose   int           `json:"on_purpose"` // their bank is silent or late
-	Failed      int           `json:"wrong"`
-	Dropped     int           `json:"dropped"`
-	Late        int           `json:"late_sends"`
-	Final       bool          `json:"final"` // the run ends
+	// ToDeadline is the time until the last of OnPurpose meets its deadline, negative after it; 0:
+	// none waits, or the deadline is not known.
+	ToDeadline time.Duration `json:"to_deadline_ns"`
+	Failed     int           `json:"wrong"`
+	Dropped    int           `json:"dropped"`
+	Late       int           `json:"late_sends"`
+	Final      bool          `json:"final"` // the run ends
 }
 
 // LateAfter is the delay above which a send counts as late.
@@ -324,8 +329,9 @@ func (l *loader) progress(final bool) {
 	if l.config.Progress == nil {
 		return
 	}
-	s := l.tracker.snapshot()
-	s.Elapsed, s.Final = time.Since(l.tracker.start), final
+	now := time.Now()
+	s := l.tracker.snapshot(now, l.config.Deadline)
+	s.Elapsed, s.Final = now.Sub(l.tracker.start), final
 	s.Payments, s.Dropped, s.Late = l.config.Payments, l.dropped, l.late
 	l.config.Progress(s)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"time"
 
@@ -17,26 +18,56 @@ func ProgressLines(to io.Writer) (func(Snapshot), time.Duration) {
 	return func(s Snapshot) { _ = encoder.Encode(s) }, 100 * time.Millisecond // whoever reads it may be gone
 }
 
+// line is the progress for people, what matters most first: a narrow terminal cuts the end. before is
+// the snapshot of the line before.
+func (s Snapshot) line(before Snapshot) string {
+	perSecond := 0.0
+	if since := s.Elapsed - before.Elapsed; since > 0 {
+		perSecond = float64(s.Settled-before.Settled) / since.Seconds()
+	}
+	text := fmt.Sprintf("%6.1fs  ", s.Elapsed.Seconds())
+	only := s.Sent == s.Payments && s.OnPurpose > 0 && s.OnPurpose == s.Waiting // they wait, and nothing else
+	if only {
+		text += fmt.Sprintf("%d of %d ended", s.Sent-s.Waiting, s.Sent)
+	} else {
+		text += fmt.Sprintf("sent %d of %d  settled %d (%.0f/s)  waiting %d", s.Sent, s.Payments, s.Settled, perSecond, s.Waiting)
+		if s.OnPurpose > 0 {
+			text += fmt.Sprintf(" (%d on purpose)", s.OnPurpose)
+		}
+	}
+	for _, trouble := range []struct {
+		name  string
+		count int
+	}{{"WRONG", s.Failed}, {"dropped", s.Dropped}, {"late", s.Late}} {
+		if trouble.count > 0 {
+			text += fmt.Sprintf("  %s %d", trouble.name, trouble.count)
+		}
+	}
+	if only {
+		return text + "  " + s.patience()
+	}
+	return text + fmt.Sprintf("  rejected %d  dead letters %d", s.Rejected, s.DeadLetters)
+}
+
+// patience says how many payments wait on purpose, and how long the last of them still may.
+func (s Snapshot) patience() string {
+	text := fmt.Sprintf("%d wait on purpose", s.OnPurpose)
+	switch {
+	case s.ToDeadline > 0:
+		return text + fmt.Sprintf(", %.0f s to their deadline", math.Ceil(s.ToDeadline.Seconds()))
+	case s.ToDeadline < 0:
+		return text + ", their deadline has passed"
+	}
+	return text
+}
+
 // ProgressOn returns a progress function for a file and its interval: on a terminal it
 // rewrites one line, else it adds a line every few seconds.
 func ProgressOn(file *os.File) (func(Snapshot), time.Duration) {
 	var before Snapshot
 	line := func(s Snapshot) string {
-		perSecond := 0.0
-		if since := s.Elapsed - before.Elapsed; since > 0 {
-			perSecond = float64(s.Settled-before.Settled) / since.Seconds()
-		}
+		text := s.line(before)
 		before = s
-		text := fmt.Sprintf("%6.1fs  sent %d of %d  settled %d (%.0f/s)  rejected %d  dead letters %d  waiting %d",
-			s.Elapsed.Seconds(), s.Sent, s.Payments, s.Settled, perSecond, s.Rejected, s.DeadLetters, s.Waiting)
-		for _, trouble := range []struct {
-			name  string
-			count int
-		}{{"WRONG", s.Failed}, {"dropped", s.Dropped}, {"late", s.Late}} {
-			if trouble.count > 0 {
-				text += fmt.Sprintf("  %s %d", trouble.name, trouble.count)
-			}
-		}
 		return text
 	}
 	terminal := int(file.Fd())

@@ -26,7 +26,8 @@ type tracker struct {
 
 	mu       sync.Mutex
 	open     int
-	patient  int // open payments whose bank is silent or late
+	patient  int       // open payments whose bank is silent or late
+	patience time.Time // when the last of them was accepted
 	byID     map[pix.EndToEndID]*openPayment
 	nameless map[*openPayment]struct{} // payments without an EndToEndId
 	byRecord map[record]*openPayment
@@ -90,6 +91,7 @@ func (t *tracker) add(payment mix.Payment, intended time.Time) *openPayment {
 	t.open++
 	if payment.Case.Waits() {
 		t.patient++
+		t.patience = intended
 	}
 	t.sent++
 	t.counts[payment.Case].Sent++
@@ -318,10 +320,15 @@ func (t *tracker) waiting() int {
 	return t.open
 }
 
-func (t *tracker) snapshot() Snapshot {
+// snapshot returns the progress, without what only the sender knows. deadline is the engine's.
+func (t *tracker) snapshot(now time.Time, deadline time.Duration) Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Snapshot{Sent: t.sent, Settled: t.settled, Rejected: t.rejected, DeadLetters: t.lettered, Waiting: t.open, OnPurpose: t.patient, Failed: t.failed}
+	s := Snapshot{Sent: t.sent, Settled: t.settled, Rejected: t.rejected, DeadLetters: t.lettered, Waiting: t.open, OnPurpose: t.patient, Failed: t.failed}
+	if t.patient > 0 && deadline > 0 {
+		s.ToDeadline = t.patience.Add(deadline).Sub(now)
+	}
+	return s
 }
 
 func observe(histogram *hdrhistogram.Histogram, took time.Duration) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -11,14 +12,15 @@ import (
 
 // snapshot is a line of `loadtest run --progress json`.
 type snapshot struct {
-	Elapsed   time.Duration `json:"elapsed_ns"`
-	Payments  int           `json:"payments"`
-	Sent      int           `json:"sent"`
-	Settled   int           `json:"settled"`
-	Waiting   int           `json:"waiting"`
-	OnPurpose int           `json:"on_purpose"`
-	Wrong     int           `json:"wrong"`
-	Final     bool          `json:"final"`
+	Elapsed    time.Duration `json:"elapsed_ns"`
+	Payments   int           `json:"payments"`
+	Sent       int           `json:"sent"`
+	Settled    int           `json:"settled"`
+	Waiting    int           `json:"waiting"`
+	OnPurpose  int           `json:"on_purpose"`
+	ToDeadline time.Duration `json:"to_deadline_ns"`
+	Wrong      int           `json:"wrong"`
+	Final      bool          `json:"final"`
 }
 
 // behind is how many payments wait for the clearing house, and not for a bank that is silent.
@@ -108,11 +110,14 @@ func (s *story) take(now snapshot, at time.Time) {
 // figures is what stands beside the bar.
 func (s *story) figures() string {
 	n := s.last
-	text := fmt.Sprintf("%5.1f s  sent %s of %s  settled %.0f/s  ", n.Elapsed.Seconds(), thousands(n.Sent), thousands(n.Payments), s.rate)
+	text := fmt.Sprintf("%5.1f s  sent %s of %s  ", n.Elapsed.Seconds(), thousands(n.Sent), thousands(n.Payments))
 	if n.OnPurpose > 0 && n.behind() == 0 {
-		text += thousands(n.OnPurpose) + " wait on purpose" // until the deadline, for a bank that is silent
+		text += thousands(n.OnPurpose) + " wait on purpose" // for a bank that is silent
+		if n.ToDeadline > 0 {
+			text += fmt.Sprintf(", %.0f s to their deadline", math.Ceil(n.ToDeadline.Seconds()))
+		}
 	} else {
-		text += "under way " + thousands(n.Waiting)
+		text += fmt.Sprintf("settled %.0f/s  under way %s", s.rate, thousands(n.Waiting))
 	}
 	if n.Wrong > 0 {
 		text += fmt.Sprintf("  WRONG %d", n.Wrong)

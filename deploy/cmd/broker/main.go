@@ -146,6 +146,7 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve %s from %s: %w", config.Address, config.DataDir, err)
 	}
+	declineSessions(cluster)
 	if !config.Transactions {
 		refuseTransactions(cluster)
 	}

@@ -9,7 +9,9 @@ programs=(producer clearing-engine bank-simulator bootstrap broker links)
 
 list() { # program, name, default and meaning of each setting, separated by tabs
 	for program in "${programs[@]}"; do
-		env -i "bin/$program" --help |
+		env -i "bin/$program" --help | # a meaning goes on below, at its column
+			awk '/^  [A-Z_]+  / {if (setting != "") print setting; setting = $0; next} \
+				/^ +/ && setting != "" {sub(/^ +/, " "); setting = setting $0} END {print setting}' |
 			awk -F '  +' -v program="$program" -v OFS='\t' '/^  [A-Z_]+  / {print program, $2, $3 == "(empty)" ? "" : "`" $3 "`", $4}'
 	done
 }
@@ -49,6 +51,12 @@ render() {
 			}
 		}'
 }
+
+for program in "${programs[@]}"; do
+	wide=$(env -i "bin/$program" --help | LC_ALL=C.UTF-8 grep -E '^.{101}') || continue
+	echo "$program --help has lines of more than 100 columns: $wide" >&2
+	exit 1
+done
 
 if [ "${1:-}" = --check ]; then
 	render | diff -u "$file" - >&2 || { echo "$file is not what the programs print with --help: run 'make settings'" >&2; exit 1; }

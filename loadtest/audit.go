@@ -31,7 +31,7 @@ func auditCommand() *cobra.Command {
 	environment := &auditEnvironment{}
 	command := &cobra.Command{
 		Use:   "audit",
-		Short: "Proves that every payment has exactly one outcome and every centavo is funded and in its place",
+		Short: "Proves that every payment has one outcome, and every centavo is funded and in place",
 		Long: `Reads all topics and the whole ledger, and fails unless
   every payment has exactly one outcome: a report, or a dead letter for its message;
   all legs of a settled payment are posted, and no leg of a rejected one;

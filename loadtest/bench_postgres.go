@@ -30,7 +30,7 @@ right gives no figure. Needs PostgreSQL 15 or later (apt-get install postgresql)
 as root, its server runs as user postgres, or nobody. Run it on a quiet machine; it takes
 about 20 minutes and 15 GB.`,
 		Example: `  loadtest bench-postgres
-  loadtest bench-postgres --clients 8 --batches 1000 --batch-clients 2 --duration 60s --json postgres.json
+  loadtest bench-postgres --clients 8 --batches 1000 --batch-clients 2 --json postgres.json
   loadtest bench-postgres --systems PostgreSQL --set commit_delay=100 --set wal_compression=off`,
 		Args: cobra.NoArgs,
 	}

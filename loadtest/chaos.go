@@ -48,7 +48,7 @@ func chaosCommand() *cobra.Command {
 	var flags chaosFlags
 	command := &cobra.Command{
 		Use:   "chaos",
-		Short: "Breaks a clearing house at random while payments flow, and proves that nothing was lost",
+		Short: "Breaks a stack at random while payments flow, and proves that nothing was lost",
 		Args:  cobra.NoArgs,
 		Example: `  loadtest chaos
   loadtest chaos --seed 7 --rate 1000 --duration 10m
@@ -59,8 +59,9 @@ func chaosCommand() *cobra.Command {
   loadtest chaos --on compose --duration 40s     # what docker compose up has started
 
   # Engines die at 10,000/s while 2 % of the payments get no response. No other may end as AB03.
-  loadtest chaos --rate 10000 --duration 40s --deadline 40s --mix accepted=88,same-bank=10,silent=2 \
-    --script "10s kill-engine, 25s kill-engine-takeover" --allow none`,
+  loadtest chaos --rate 10000 --duration 40s --deadline 40s \
+    --mix accepted=88,same-bank=10,silent=2 --allow none \
+    --script "10s kill-engine, 25s kill-engine-takeover"`,
 	}
 	f := command.Flags()
 	f.StringVar(&flags.on, "on", onLocal, "what to break: "+onLocal+", a stack of its own, or "+onCompose+", the running one of this folder's compose file (or COMPOSE_FILE's)")

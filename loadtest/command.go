@@ -31,9 +31,7 @@ var errInterrupted = errors.New("interrupted")
 // environmentHelp lists the variables of a configuration.
 func environmentHelp(config any) string {
 	var text strings.Builder
-	for _, v := range settings.Variables(config) {
-		fmt.Fprintf(&text, "  %-24s %s (default %s)\n", v.Name, v.Meaning, v.Default)
-	}
+	settings.WriteVariables(&text, config)
 	return text.String()
 }
 

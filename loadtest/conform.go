@@ -31,7 +31,8 @@ that are over, writes what is no question, and holds each response against
 docs/participant.md. One line for each check says what was wrong, and where it is written.
 
 Nothing else may answer for the bank meanwhile. On a sandbox, silence the simulator first:
-  curl -X PUT 127.0.0.1:8081/v1/profiles/ISPB -H "Authorization: Bearer $(cat .stack/keys/central-bank)" -d '{"silent_share": 1}'
+  curl -X PUT 127.0.0.1:8081/v1/profiles/ISPB -d '{"silent_share": 1}' \
+    -H "Authorization: Bearer $(cat .stack/keys/central-bank)"
 With a command behind --, conform starts the bank, freezes and kills its process group, and starts
 it again.
 On a secured Kafka, use the user admin: only engines may ask.`,

@@ -24,7 +24,8 @@ func correctnessCommand() *cobra.Command {
 		Long: `Runs the end-to-end tests, the tests of bootstrap and the tests of TigerBeetle's results
 with go test, inside the repository. Prints two tables in Markdown: each promise, with how often
 its tests passed and how many payments they audited; and the same for each test.
-E2E_KAFKA=apache (or redpanda-like) chooses the broker. One run of everything takes about half an hour.`,
+E2E_KAFKA=apache (or redpanda-like) chooses the broker. One run of everything takes about half an
+hour.`,
 		Example: "  loadtest correctness --count 3 --json correctness.json\n  loadtest correctness --run 'Zombie|Network'",
 		Args:    cobra.NoArgs,
 	}

@@ -33,6 +33,7 @@ Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad 
 		SilenceErrors: true,
 	}
 	root.AddCommand(runCommand(), auditCommand(), benchCommand(), benchPostgresCommand(), chaosCommand(), conformCommand(), correctnessCommand(), mutantsCommand(), operateCommand(), heistCommand(), roomCommand())
+	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	root.CompletionOptions.DisableDefaultCmd = true
 	if command, err := root.ExecuteContextC(ctx); err != nil {
 		if errors.Is(err, errInterrupted) {

@@ -21,7 +21,7 @@ func operateCommand() *cobra.Command {
 	var config operate.Config
 	command := &cobra.Command{
 		Use:   "operate",
-		Short: "Runs a clearing house as its people do, while payments flow, and checks what is promised to them",
+		Short: "Runs a clearing house as its people do, and checks what is promised to them",
 		Args:  cobra.NoArgs,
 		Long: `Starts a stack of its own on free ports: a ledger, a broker, two engines, two front doors. Sends a
 load of every kind of payment, and does meanwhile what docs/operating.md says, with the commands
@@ -29,11 +29,12 @@ that are written there. Nothing is restarted. One line for each step says what w
 
   a bank joins: registered, key, seal, liquidity, account, deposit; it is paid and pays within 10 s
   accounts are blocked, closed, reopened; each act bites within 2 s
-  caps: AM13 above one on a payment, not at it; payments race through both front doors and engines for what a cap on
-    outflow leaves; it is raised, and lowered below what is held; a capped bank is suspended; a bank is capped that pays
-    all the time; what was paid leaves its window. API and metric show what is left
+  caps: AM13 above one on a payment, not at it; payments race through both front doors and engines
+    for what a cap on outflow leaves; it is raised, and lowered below what is held; a capped bank is
+    suspended; a bank is capped that pays all the time; what was paid leaves its window. API and
+    metric show what is left
   liquidity goes out down to what payments hold, and not below; a refused act stays refused
-  a bank is suspended under load: nothing begins 2 s after it; returns to it are taken; it is resumed
+  a bank is suspended under load: nothing begins 2 s after it; returns to it are taken; it resumes
   a key is rotated: no request with the new one fails, the old one and its stream end
   every engine is frozen for 10 s across a suspension, and begins nothing stale
   acts are repeated, reordered, and race through two front doors
@@ -53,10 +54,11 @@ func heistCommand() *cobra.Command {
 		Short: "Robs a bank with a stolen key, without a cap and with one, and prints what is lost",
 		Args:  cobra.NoArgs,
 		Long: `Starts a stack of its own, as operate does, and sends honest payments of every kind. A thief has the
-key of a bank, and pays as fast as two front doors take it on 16 connections, from the bank's customers to accounts
-at all other banks. It tries acts of all kinds, too. The central bank suspends the bank and revokes its
-key, with one command each; other banks give back what is still there. Then the new key is stolen,
-too, but the bank has a cap on its outflow. One line for each step says what was measured.`,
+key of a bank, and pays as fast as two front doors take it on 16 connections, from the bank's
+customers to accounts at all other banks. It tries acts of all kinds, too. The central bank suspends
+the bank and revokes its key, with one command each; other banks give back what is still there. Then
+the new key is stolen, too, but the bank has a cap on its outflow. One line for each step says what
+was measured.`,
 		Example: "  make heist\n  loadtest heist --rate 300",
 	}
 	return onOwnStack(command, &config, "heist", "HEIST: no more was lost than is promised", operate.Heist)

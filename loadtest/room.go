@@ -60,12 +60,13 @@ func roomCommand() *cobra.Command {
 		Use:   "room",
 		Short: "Serves the control room: a page to watch the money, break things and see them heal",
 		Args:  cobra.NoArgs,
-		Long: `Serves one page that shows payments as they flow between banks, whether the money is right, and every
-process. With --dir it has buttons that kill, freeze and start the processes of that stack, and a slider
-for the load. make up and make demo start it; its URL holds a token, without which nobody looks or acts.
+		Long: `Serves one page that shows payments as they flow between banks, whether the money is right, and
+every process. With --dir it has buttons that kill, freeze and start the processes of that stack,
+and a slider for the load. make up and make demo start it; its URL holds a token, without which
+nobody looks or acts.
 
-The light is a live audit with ids and laws of its own. It takes at most 5 % of the ledger's time. It is red
-once money was wrong, amber while it does not know, and green otherwise.`,
+The light is a live audit with ids and laws of its own. It takes at most 5 % of the ledger's time.
+It is red once money was wrong, amber while it does not know, and green otherwise.`,
 		Example: "  loadtest room --dir .stack\n  loadtest room    # shows, and has no buttons",
 	}
 	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)

@@ -64,9 +64,10 @@ func runCommand() *cobra.Command {
 	f.IntVar(&flags.OutstandingMax, "max-outstanding", 500_000, "most payments that wait for their outcome, about 1 KiB each; above it payments are dropped and counted")
 	environment := &runEnvironment{}
 	command.Long = "Sends payments to Kafka at a fixed rate, and reads reports and dead letters, without a consumer\n" +
-		"group. It asks the ledger only about payments that failed. It knows how every payment must end. Latencies count from the instant when a payment should\n" +
-		"have been sent, so they show a stall of the sender or the broker. The exit code is 1 if an outcome\n" +
-		"is wrong or missing, or a send was dropped. It is 130 after Ctrl-C, if no outcome was wrong until then.\n\n" +
+		"group. It asks the ledger only about payments that failed. It knows how every payment must end.\n" +
+		"Latencies count from the instant when a payment should have been sent, so they show a stall of the\n" +
+		"sender or the broker. The exit code is 1 if an outcome is wrong or missing, or a send was dropped.\n" +
+		"It is 130 after Ctrl-C, if no outcome was wrong until then.\n\n" +
 		mixHelp() + "\nEnvironment:\n" + environmentHelp(environment)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		config, err := flags.config(environment)
@@ -152,12 +153,12 @@ func mixHelp() string {
 	var text strings.Builder
 	text.WriteString("Mixes (--mix); from 1000 payments on each has at least 5 payments of each case:\n")
 	for _, name := range slices.Sorted(maps.Keys(mix.Names)) {
-		fmt.Fprintf(&text, "  %-18s %s\n", name, mix.Names[name])
+		text.WriteString(settings.Beside(fmt.Sprintf("  %-18s ", name), mix.Names[name]))
 	}
 	text.WriteString("\nCases, for weights:\n")
 	for _, c := range mix.Cases() {
 		e := c.Expectation()
-		fmt.Fprintf(&text, "  %-18s %s → %s\n", c, e.Meaning, e.Ending())
+		text.WriteString(settings.Beside(fmt.Sprintf("  %-18s ", c), e.Meaning+" → "+e.Ending()))
 	}
 	return text.String()
 }

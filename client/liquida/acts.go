@@ -206,7 +206,7 @@ func (o *options) onAccount(use string, arguments int, short, long string, read 
 func accountListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "list ISPB", Short: "Print the accounts that a bank has opened", Args: cobra.ExactArgs(1),
-		Long: "Print the accounts that a bank has opened, oldest first. Those of the test population, which bootstrap made, are not listed.",
+		Long: "Print the accounts that a bank has opened, oldest first. Those of the test population, which\nbootstrap made, are not listed.",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if _, err := pix.ParseISPB(arguments[0]); err != nil {
 				return fmt.Errorf("ISPB: %w", err)
@@ -229,7 +229,7 @@ func actsCommand(o *options) *cobra.Command {
 	var longest time.Duration
 	command := &cobra.Command{
 		Use: "acts [ISPB]", Short: "Print who did what when: the acts on a bank and its accounts, or all", Args: cobra.MaximumNArgs(1),
-		Long: "Print who did what when, oldest first, by the ledger's clock: the acts on a bank and its accounts, or as the central bank all. With --for follow them.",
+		Long: "Print who did what when, oldest first, by the ledger's clock: the acts on a bank and its accounts,\nor as the central bank all. With --for follow them.",
 		Example: `  liquida acts 10000001
   liquida acts --for 10m --key-file .stack/keys/central-bank`,
 		RunE: func(command *cobra.Command, arguments []string) error {

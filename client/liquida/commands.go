@@ -222,7 +222,7 @@ var returnReasons = []string{"MD06", "BE08", "FR01", "SL02"}
 func statusCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "status ENDTOENDID | RETURNID", Short: "Print the state of a payment or a return", Args: cobra.ExactArgs(1),
-		Long: "Print the state of a payment or a return in the ledger. Exit codes: 0 settled, 1 rejected, 3 held or not known (yet).",
+		Long: "Print the state of a payment or a return in the ledger. Exit codes: 0 settled, 1 rejected,\n3 held or not known (yet).",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if _, err := pix.ParseReturnID(arguments[0]); err == nil {
 				o.started = true
@@ -247,8 +247,9 @@ func watchCommand(o *options) *cobra.Command {
 	command := &cobra.Command{
 		Use: "watch ENDTOENDID | RETURNID | ISPB | --all", Short: "Follow a payment or a return to its end, or a participant's settlements", Args: cobra.RangeArgs(0, 1),
 		Long: `Follow a payment or a return to its end, with the exit codes of status. Or follow the
-settlements of a participant, or of all (with the central bank's key), until a signal, --count or --for, with exit code 0. A settlement
-may come more than once. With --json each has a position: --from continues after it.`,
+settlements of a participant, or of all (with the central bank's key), until a signal, --count or
+--for, with exit code 0. A settlement may come more than once. With --json each has a position:
+--from continues after it.`,
 		Example: "  liquida watch 10000002 --from start --count 10",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if count < 0 {
@@ -405,7 +406,7 @@ func not(command *cobra.Command, flag string) error {
 func participantsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "participants [ISPB]", Short: "Print the banks' states, reserves and caps, and whether their books agree", Args: cobra.MaximumNArgs(1),
-		Long: "Print the banks' states, reserves and transits, their caps and what is left of them, and whether their\nbooks agree. The exit code is 1 if one's do not.",
+		Long: "Print the banks' states, reserves and transits, their caps and what is left of them, and whether\ntheir books agree. The exit code is 1 if one's do not.",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			all := o.api.Participants(command.Context())
 			if len(arguments) == 1 {

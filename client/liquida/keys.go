@@ -16,13 +16,13 @@ func keyCommand(o *options) *cobra.Command {
 		Use: "key", Short: "Make, name, revoke and list the keys with which a bank calls",
 		Long: `The holder makes the key, and only its digest travels. A bank names and revokes its own keys, the
 central bank those of every bank: the first key of a bank is named by the central bank.`,
-		Example: `  liquida key make 10000006 bank.key                                   # prints the digest
-  liquida key name 10000006 DIGEST --key-file .stack/keys/central-bank # in use within two seconds
-  liquida key revoke 10000006 old.key --key-file bank.key              # ends what it has begun within five`,
+		Example: `  liquida key make 10000006 bank.key                                  # prints the digest
+  liquida key name 10000006 DIGEST --key-file .stack/keys/central-bank # in use within 2 s
+  liquida key revoke 10000006 old.key --key-file bank.key              # what it began ends within 5 s`,
 	}
 	command.AddCommand(&cobra.Command{
 		Use: "make ISPB FILE", Short: "Make a key in a new file, and print its digest", Args: cobra.ExactArgs(2),
-		Long: "Make a key in a new file that only its owner may read, and print its digest. Nothing is sent: name it next.",
+		Long: "Make a key in a new file that only its owner may read, and print its digest. Nothing is sent:\nname it next.",
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			if _, err := pix.ParseISPB(arguments[0]); err != nil {
 				return fmt.Errorf("ISPB: %w", err)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/settings"
 )
 
 // The tests run the real program: this test binary, started again. What it does on a real
@@ -26,6 +28,12 @@ func liquida(t *testing.T, arguments ...string) kit.Output {
 }
 
 const nowhere = "http://127.0.0.1:1" // a port that nobody listens on
+
+func TestHelpFits(t *testing.T) {
+	if texts := kit.HelpFits(t); texts < 40 {
+		t.Errorf("there are only %d help texts", texts)
+	}
+}
 
 func TestBadUsageSendsNothing(t *testing.T) {
 	for _, c := range []struct {
@@ -196,22 +204,57 @@ func TestCompletion(t *testing.T) {
 	liquida(t, "__complete", "st").Is(t, exitDone, "statement", "status")
 }
 
-// A table fits a terminal of 100 columns, whatever the amounts are.
+// A table fits a terminal of 100 columns, whatever the amounts and states are.
 func TestTopFitsATerminal(t *testing.T) {
 	var out bytes.Buffer
 	printTop(&out, []bankRow{
 		{ISPB: "10000001", State: "active", Paid: 59_998, Received: 60_001, Rejected: 1_200, PaidCentavos: 123_456_789_01, ReserveCentavos: 1_000_000_000_000, HeldCentavos: 99_999_999},
 		{ISPB: "10000002", State: "active"},
+		{ISPB: "10000003", State: "suspended", Paid: 199_998, Received: 199_998, Rejected: 199_998, PaidCentavos: 123_456_789_01, ReserveCentavos: 1_000_000_000_000, HeldCentavos: 99_999_999},
 	}, 2*time.Second)
+	printTop(&out, []bankRow{
+		{ISPB: "10000004", State: "suspended", Paid: 199_998, PaidCentavos: math.MaxInt64 / 100, ReserveCentavos: math.MaxInt64, HeldCentavos: math.MaxInt64},
+	}, time.Second)
 	for line := range strings.Lines(out.String()) {
-		if length := len(strings.TrimRight(line, "\n")); length > 100 {
+		if length := len(strings.TrimRight(line, "\n")); length > settings.Columns {
 			t.Errorf("%d columns: %s", length, line)
 		}
 	}
-	for _, want := range []string{"29,999 settled/s", "600 rejected/s", "BRL 10,000,000,000.00", "BRL 61,728,394.50"} {
+	for _, want := range []string{"129,998 settled/s", "100,599 rejected/s", "BRL 123,456,789.01/s, held 1,999,999.98", " 10,000,000,000.00 ", " 61,728,394.50 ", "10000003 suspended", " 922,337,203 M ", " 92,233,720,368 M "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
+	}
+}
+
+// An engine that takes over reports again what its predecessor had reported.
+func TestTopCountsARedeliveryOnce(t *testing.T) {
+	passed := newTally()
+	payer, payee := &client.Account{ISPB: "10000001"}, &client.Account{ISPB: "10000002"}
+	report := func(id, status string) {
+		passed.take(client.Settlement{EndToEndID: id, Status: status, Payer: payer, Payee: payee, AmountCentavos: 5})
+	}
+	report("E1", client.Settled)
+	report("E2", client.Rejected)
+	report("E1", client.Settled)
+	report("E2", client.Rejected)
+	if row := passed.banks["10000001"]; row.Paid != 1 || row.PaidCentavos != 5 || row.Rejected != 1 || passed.banks["10000002"].Received != 1 {
+		t.Errorf("counted was %+v, but each outcome is one", row)
+	}
+	passed.next()
+	report("E1", client.Settled)
+	if len(passed.banks) != 0 {
+		t.Error("what the last interval counted is counted again")
+	}
+	for i := range 3 * countedMax {
+		report(fmt.Sprint("D", i), client.Settled)
+	}
+	if kept := len(passed.counted) + len(passed.before); kept > 2*countedMax {
+		t.Errorf("%d ids are kept", kept)
+	}
+	report(fmt.Sprint("D", 3*countedMax-countedMax), client.Settled)
+	if paid := passed.banks["10000001"].Paid; paid != 3*countedMax {
+		t.Errorf("%d payments are counted", paid)
 	}
 }
 

@@ -52,6 +52,7 @@ func run(ctx context.Context, arguments []string) int {
 		Version: settings.Version(),
 		Example: "  liquida pay 10000001/0001/1 10000002/0001/1 12.34",
 	}
+	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	o.flags(root)
 	certificates := certificateFlags(root)
 	root.PersistentPreRunE = func(command *cobra.Command, arguments []string) error {

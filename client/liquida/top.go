@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,9 +24,10 @@ func topCommand(o *options) *cobra.Command {
 	var count int
 	command := &cobra.Command{
 		Use: "top", Short: "Show what each bank pays and receives a second, its reserve, and what is held", Args: cobra.NoArgs,
-		Long: `Show all banks at work, with the central bank's key: payments and returns that each pays and receives
-a second, what is rejected, its reserve, and what payments under way hold of it. On a terminal the table is
-redrawn; elsewhere one follows the other. It ends with a signal or --count, with exit code 0.`,
+		Long: `Show all banks at work, with the central bank's key: payments and returns that each pays and
+receives a second, what is rejected, its reserve, and what payments under way hold of it. On a
+terminal the table is redrawn; elsewhere one follows the other. It ends with a signal or --count,
+with exit code 0.`,
 		Example: "  liquida top --key-file .stack/keys/central-bank\n  liquida top --count 1",
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := within("--interval", interval, 500*time.Millisecond, time.Hour); err != nil {
@@ -56,33 +58,65 @@ type bankRow struct {
 	IntervalMilliseconds int64  `json:"interval_ms"`
 }
 
-// banksMax bounds the table: a refused order may name any bank.
-const banksMax = 10_000
+const (
+	// banksMax bounds the table: a refused order may name any bank.
+	banksMax = 10_000
+	// countedMax bounds the memory of a tally, some 40 MB: of so many outcomes, and of as many before.
+	countedMax = 200_000
+)
+
+// tally counts what banks did in an interval. A redelivered order is reported again: it counts once.
+type tally struct {
+	banks           map[string]*bankRow // by ISPB
+	counted, before map[string]struct{} // ids of payments and returns
+}
+
+func newTally() *tally {
+	return &tally{banks: map[string]*bankRow{}, counted: map[string]struct{}{}}
+}
+
+// next begins the next interval.
+func (t *tally) next() { t.banks = map[string]*bankRow{} }
+
+func (t *tally) of(ispb string) *bankRow {
+	if t.banks[ispb] == nil && len(t.banks) < banksMax {
+		t.banks[ispb] = &bankRow{ISPB: ispb}
+	}
+	return cmp.Or(t.banks[ispb], &bankRow{})
+}
+
+func (t *tally) take(s client.Settlement) {
+	if s.Payer == nil || s.Payee == nil { // a refused return names no accounts
+		return
+	}
+	_, now := t.counted[s.EndToEndID]
+	_, earlier := t.before[s.EndToEndID]
+	if now || earlier {
+		return
+	}
+	if len(t.counted) >= countedMax {
+		t.counted, t.before = map[string]struct{}{}, t.counted
+	}
+	t.counted[s.EndToEndID] = struct{}{}
+	payer := t.of(s.Payer.ISPB)
+	if s.Status != client.Settled {
+		payer.Rejected++
+		return
+	}
+	payer.Paid, payer.PaidCentavos = payer.Paid+1, payer.PaidCentavos+s.AmountCentavos
+	t.of(s.Payee.ISPB).Received++
+}
 
 func (o *options) top(ctx context.Context, interval time.Duration, count int) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var mu sync.Mutex
-	passed := map[string]*bankRow{}
-	of := func(ispb string) *bankRow {
-		if passed[ispb] == nil && len(passed) < banksMax {
-			passed[ispb] = &bankRow{ISPB: ispb}
-		}
-		return cmp.Or(passed[ispb], &bankRow{})
-	}
+	passed := newTally()
 	go func() {
 		err := o.api.Settlements(ctx, client.Everybody, "end", func(s client.Settlement, _ string) (bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			switch {
-			case s.Payer == nil || s.Payee == nil: // a refused return names no accounts
-			case s.Status == client.Settled:
-				payer := of(s.Payer.ISPB)
-				payer.Paid, payer.PaidCentavos = payer.Paid+1, payer.PaidCentavos+s.AmountCentavos
-				of(s.Payee.ISPB).Received++
-			default:
-				of(s.Payer.ISPB).Rejected++
-			}
+			passed.take(s)
 			return false, nil
 		})
 		stop(err)
@@ -110,12 +144,13 @@ func (o *options) top(ctx context.Context, interval time.Duration, count int) er
 		mu.Lock()
 		took := time.Since(since)
 		for i := range rows {
-			if did := passed[rows[i].ISPB]; did != nil {
+			if did := passed.banks[rows[i].ISPB]; did != nil {
 				rows[i].Paid, rows[i].Received, rows[i].Rejected, rows[i].PaidCentavos = did.Paid, did.Received, did.Rejected, did.PaidCentavos
 			}
 			rows[i].IntervalMilliseconds = took.Milliseconds()
 		}
-		passed, since = map[string]*bankRow{}, time.Now()
+		passed.next()
+		since = time.Now()
 		mu.Unlock()
 		slices.SortFunc(rows, func(a, b bankRow) int { return cmp.Compare(a.ISPB, b.ISPB) })
 		if redraw {
@@ -141,7 +176,7 @@ func (o *options) showRows(rows []bankRow, took time.Duration) error {
 	return nil
 }
 
-// printTop prints a table of at most 100 columns.
+// printTop prints a table of at most settings.Columns columns.
 func printTop(w io.Writer, rows []bankRow, took time.Duration) {
 	second := max(took.Seconds(), 0.001)
 	rate := func(n int) string { return thousands(uint64(float64(n)/second + 0.5)) }
@@ -149,17 +184,39 @@ func printTop(w io.Writer, rows []bankRow, took time.Duration) {
 	for _, row := range rows {
 		all.Paid, all.Rejected, all.PaidCentavos, all.HeldCentavos = all.Paid+row.Paid, all.Rejected+row.Rejected, all.PaidCentavos+row.PaidCentavos, all.HeldCentavos+row.HeldCentavos
 	}
-	fmt.Fprintf(w, "%s  %d banks  %s settled/s  %s rejected/s  %s/s  held %s\n", time.Now().UTC().Format("15:04:05"), len(rows), rate(all.Paid), rate(all.Rejected),
-		reais(int64(float64(all.PaidCentavos)/second)), reais(all.HeldCentavos))
-	fmt.Fprintf(w, "%-8s %8s %8s %8s %20s %22s %18s\n", "BANK", "PAID/s", "RECVD/s", "REJ/s", "PAID BRL/s", "RESERVE", "HELD")
+	fmt.Fprintf(w, "%s  %d banks  %s settled/s  %s rejected/s  BRL %s/s, held %s\n", time.Now().UTC().Format("15:04:05"), len(rows), rate(all.Paid), rate(all.Rejected),
+		fitted(int64(float64(all.PaidCentavos)/second), headAmount), fitted(all.HeldCentavos, headAmount))
+	const columns = "%-8s %-9s %8s %8s %8s %*s %*s %*s"
+	fmt.Fprintf(w, columns+"\n", "BANK", "STATE", "PAID/s", "RECVD/s", "REJ/s", paidAmount, "PAID BRL/s", reserveAmount, "RESERVE BRL", heldAmount, "HELD BRL")
 	for _, row := range rows {
-		line := fmt.Sprintf("%-8s %8s %8s %8s %20s %22s %18s", row.ISPB, rate(row.Paid), rate(row.Received), rate(row.Rejected),
-			reais(int64(float64(row.PaidCentavos)/second)), reais(row.ReserveCentavos), reais(row.HeldCentavos))
+		line := fmt.Sprintf(columns, row.ISPB, row.State, rate(row.Paid), rate(row.Received), rate(row.Rejected),
+			paidAmount, fitted(int64(float64(row.PaidCentavos)/second), paidAmount), reserveAmount, fitted(row.ReserveCentavos, reserveAmount), heldAmount, fitted(row.HeldCentavos, heldAmount))
 		if row.State != "active" {
-			line = paint(red, line) + " " + row.State
+			line = paint(red, line)
 		}
 		fmt.Fprintln(w, line)
 	}
+}
+
+// How many characters an amount has in printTop.
+const (
+	headAmount    = 14
+	paidAmount    = 16
+	reserveAmount = 20
+	heldAmount    = 16
+)
+
+// fitted writes an amount in reais: without centavos if it has more than so many characters, or even
+// in millions.
+func fitted(centavos int64, width int) string {
+	text := strings.Replace(reais(centavos), "BRL ", "", 1)
+	if len(text) > width {
+		text = text[:len(text)-len(".00")]
+	}
+	if len(text) > width {
+		text = text[:len(text)-len(",000,000")] + " M"
+	}
+	return text
 }
 
 // The colours of a terminal.

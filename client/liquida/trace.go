@@ -17,8 +17,8 @@ func traceCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "trace ENDTOENDID", Short: "Show a payment's life: hold, legs, verdict and returns, and the time between them", Args: cobra.ExactArgs(1),
 		Long: `Show a payment's life on a time line, by the ledger's clock: when its money was held, what its legs
-move, how it ended, and its returns. With the exit codes of status. With --json it is the state, as status
-prints it.`,
+move, how it ended, and its returns. With the exit codes of status. With --json it is the state, as
+status prints it.`,
 		Example: "  liquida trace E100000012026…",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if err := endToEndID("ENDTOENDID", arguments[0]); err != nil {

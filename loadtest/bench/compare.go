@@ -22,7 +22,7 @@ var compared = []struct {
 }
 
 // CompareRule says when a figure has changed.
-const CompareRule = "A figure has changed if its medians differ by more than noise (payments/s and CPU 5 %, p50 15 %, p99 30 %)\nand the ranges of the two results do not overlap."
+const CompareRule = "A figure has changed if its medians differ by more than noise (payments/s and CPU 5 %,\np50 15 %, p99 30 %) and the ranges of the two results do not overlap."
 
 // Change is a figure that became better or worse.
 type Change struct {

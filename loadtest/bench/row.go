@@ -7,6 +7,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/flood"
+	"github.com/liquida/liquida/platform/settings"
 )
 
 // row is a row of the bench: what is measured, and how its settings differ from the shipped
@@ -80,7 +81,7 @@ var DefaultParts = []string{"ceiling", "maximum", "latency", "half", "reads", do
 func PartsHelp() string {
 	var text strings.Builder
 	for _, part := range parts {
-		fmt.Fprintf(&text, "  %-10s %s\n", part.name, part.what)
+		text.WriteString(settings.Beside(fmt.Sprintf("  %-10s ", part.name), part.what))
 	}
 	return text.String()
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/liquida/liquida/platform/settings"
 )
 
 // PlannedFault is a fault and the time of its beginning.
@@ -126,7 +128,7 @@ func Kinds() string {
 		if k.where == processesOnly {
 			only = " *"
 		}
-		fmt.Fprintf(&text, "  %-22s %s%s\n", k.name, k.meaning, only)
+		text.WriteString(settings.Beside(fmt.Sprintf("  %-22s ", k.name), k.meaning+only))
 	}
 	return text.String()
 }

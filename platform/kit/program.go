@@ -9,13 +9,16 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/liquida/liquida/platform/ports"
+	"github.com/liquida/liquida/platform/settings"
 )
 
 // asProgram makes a test binary run the program that it tests.
@@ -145,6 +148,26 @@ type Output struct {
 func Run(t testing.TB, env []string, arguments ...string) Output {
 	t.Helper()
 	return RunCommand(t, append(env, asProgram+"=1"), os.Args[0], arguments...)
+}
+
+// HelpFits checks that no line of the program's help texts, those of its commands included, is wider
+// than a terminal that shows it whole. It returns the number of texts.
+func HelpFits(t testing.TB, command ...string) (texts int) {
+	t.Helper()
+	help := Run(t, nil, append(slices.Clone(command), "--help")...).Is(t, 0)
+	for line := range strings.Lines(help.Out) {
+		if columns := utf8.RuneCountInString(strings.TrimRight(line, "\n")); columns > settings.Columns {
+			t.Errorf("%s --help has a line of %d columns: %s", strings.Join(command, " "), columns, line)
+		}
+	}
+	_, list, _ := strings.Cut(help.Out, "\nAvailable Commands:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	for line := range strings.Lines(list) {
+		if name := strings.Fields(line)[0]; name != "help" {
+			texts += HelpFits(t, append(slices.Clone(command), name)...)
+		}
+	}
+	return texts + 1
 }
 
 // RunCommand runs any program until it exits, with more environment variables.

@@ -11,6 +11,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +19,8 @@ import (
 	"os"
 	"reflect"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/caarlos0/env/v11"
 )
@@ -126,15 +127,57 @@ func checkRange(name string, value reflect.Value, limits string) error {
 // Help writes the purpose of the program and a table of its variables.
 func Help(w io.Writer, program, purpose string, config any) {
 	fmt.Fprintf(w, "%s: %s\n\nConfiguration, by environment variables:\n\n", program, purpose)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, v := range Variables(config) {
-		value := v.Default
-		if value == "" {
-			value = "(empty)"
-		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", v.Name, value, v.Meaning)
+	WriteVariables(w, config)
+}
+
+// Columns is how wide help texts and tables may be.
+const Columns = 100
+
+// Fitted returns a usage template of cobra whose tables of flags have at most Columns columns.
+func Fitted(template string) string {
+	return strings.ReplaceAll(template, ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", Columns))
+}
+
+// WriteVariables writes a table of the variables of a configuration.
+func WriteVariables(w io.Writer, config any) {
+	variables := Variables(config)
+	names, defaults := 0, 0
+	for i := range variables {
+		v := &variables[i]
+		v.Default = cmp.Or(v.Default, "(empty)")
+		names, defaults = max(names, len(v.Name)), max(defaults, utf8.RuneCountInString(v.Default))
 	}
-	table.Flush()
+	for _, v := range variables {
+		fmt.Fprint(w, Beside(fmt.Sprintf("  %-*s  %-*s  ", names, v.Name, defaults, v.Default), v.Meaning))
+	}
+}
+
+// Beside returns a row of a table: left, and a text beside it in as many lines as it needs.
+func Beside(left, text string) string {
+	var row strings.Builder
+	indent := utf8.RuneCountInString(left)
+	for _, line := range wrapped(text, Columns-indent) {
+		row.WriteString(left + line + "\n")
+		left = strings.Repeat(" ", indent)
+	}
+	return row.String()
+}
+
+// wrapped breaks a text at spaces into lines of at most so many columns, and at least one.
+func wrapped(text string, columns int) []string {
+	lines := []string{""}
+	for word := range strings.FieldsSeq(text) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= columns:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }
 
 // Variable describes one environment variable of a configuration.

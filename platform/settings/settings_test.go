@@ -68,6 +68,26 @@ func TestHelpListsEveryVariable(t *testing.T) {
 	}
 }
 
+type wordy struct {
+	Short string `env:"TEST_SHORT" help:"one"`
+	Long  string `env:"TEST_LONG" envDefault:"ß" help:"a setting whose meaning takes more words than fit beside its name and its default, in a terminal of 100 columns: it goes on below, at the same column"`
+}
+
+func TestHelpFits(t *testing.T) {
+	var out bytes.Buffer
+	WriteVariables(&out, &wordy{})
+	const want = `  TEST_SHORT  (empty)  one
+  TEST_LONG   ß        a setting whose meaning takes more words than fit beside its name and its
+                       default, in a terminal of 100 columns: it goes on below, at the same column
+`
+	if out.String() != want {
+		t.Errorf("the table is\n%s, but it must be\n%s", &out, want)
+	}
+	if template := Fitted("{{.LocalFlags.FlagUsages | trim}}"); template != "{{.LocalFlags.FlagUsagesWrapped 100 | trim}}" {
+		t.Errorf("the template is %s", template)
+	}
+}
+
 // A configuration with ranges, in itself and in a part of it, which has a rule of its own, too.
 type ranged struct {
 	Part  rangedPart

@@ -20,8 +20,9 @@ It is safe to run again, from any state of an earlier run. Exit codes: 0 all is 
 or the ledger is away or holds something else than configured, 2 bad setting.
 
 bootstrap participant ISPB [--new-seal] gives a bank that has joined what must not pass the front
-door: the secret of its seals (ANSWER_KEYS_FILE) and, on a secured Kafka, a user, a consumer group and
-ACLs of its own. Nothing needs a restart. --new-seal makes another secret and has it used from then on.`
+door: the secret of its seals (ANSWER_KEYS_FILE) and, on a secured Kafka, a user, a consumer group
+and ACLs of its own. Nothing needs a restart. --new-seal makes another secret and has it used from
+then on.`
 
 func main() {
 	run := bootstrap.Run

@@ -29,7 +29,8 @@ const exitNotRunning = 3
 
 const long = `stack runs the whole clearing house on this machine, without Docker: a real TigerBeetle
 server or a cluster of three, a Kafka broker (embedded, also behaving like Redpanda, or
-Apache's), the bootstrap, the bank simulator, the clearing engines and the producer, each a process of its own.
+Apache's), the bootstrap, the bank simulator, the clearing engines and the producer, each a
+process of its own.
 
 Fixed ports of up: producer 8080, bank simulator 8081, control room 8090, links 8092, Kafka 9092,
 TigerBeetle 3001 (and on); telemetry (/metrics, /readyz): producer 9101, bank simulator 9102,
@@ -50,17 +51,20 @@ func main() {
 		SilenceUsage: true, SilenceErrors: true, RunE: func(*cobra.Command, []string) error {
 			return errors.New("no command: it must be up, status, logs, down, clean or demo")
 		}}
+	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentFlags().StringVar(&o.dir, "dir", "", "the stack's `folder` of data, logs and state (default .stack at the root of the repository)")
 	root.AddCommand(
-		o.starting("up", "build and start everything in the background, and wait until all of it is ready; starts what is missing", o.up),
+		o.starting("up", "start everything in the background, and wait until all of it is ready", `Build and start everything in the background, and wait until all of it is ready. What runs already
+stays as it is; what is missing starts.`, o.up),
 		o.command("status", "what runs, where, and why something is not ready", func(ctx context.Context) error { return show(ctx, o.config.Dir) }),
 		o.logsCommand(),
 		o.command("down", "stop everything in the reverse order of starting; the data stays", o.down),
 		o.command("clean", "remove the data and the logs of a stopped stack, and those of the last demo", func(context.Context) error {
 			return errors.Join(cleanDemo(o.config.Dir), stack.Clean(o.config.Dir))
 		}),
-		o.starting("demo", "start everything on free ports with fresh data, send a load through it, kill an engine meanwhile, audit the result, stop, delete the data", o.demo),
+		o.starting("demo", "send a load through a stack of its own, kill an engine meanwhile, audit the result", `Start everything on free ports with fresh data, send a load through it, kill an engine meanwhile,
+audit the result, stop, and delete the data.`, o.demo),
 	)
 	command, err := root.ExecuteContextC(ctx)
 	switch {
@@ -111,8 +115,9 @@ func (o *options) command(name, purpose string, run func(context.Context) error)
 }
 
 // starting returns a command that starts a stack.
-func (o *options) starting(name, purpose string, run func(context.Context) error) *cobra.Command {
+func (o *options) starting(name, purpose, long string, run func(context.Context) error) *cobra.Command {
 	command := o.command(name, purpose, run)
+	command.Long = long
 	flags, c := command.Flags(), &o.config
 	flags.StringVar(&o.bin, "bin", "", "`folder` of the programs (default bin at the root of the repository)")
 	flags.BoolVar(&o.noBuild, "no-build", false, "take the programs in --bin as they are")

@@ -17,8 +17,8 @@ func keyCommand(o *options) *cobra.Command {
 		Long: `The holder makes the key, and only its digest travels. A bank names and revokes its own keys, the
 central bank those of every bank: the first key of a bank is named by the central bank.`,
 		Example: `  liquida key make 10000006 bank.key                                  # prints the digest
-  liquida key name 10000006 DIGEST --key-file .stack/keys/central-bank # in use within 2 s
-  liquida key revoke 10000006 old.key --key-file bank.key              # what it began ends within 5 s`,
+  liquida key name 10000006 DIGEST --key-file .stack/keys/central-bank # used within 2 s
+  liquida key revoke 10000006 old.key --key-file bank.key              # what it began ends in 5 s`,
 	}
 	command.AddCommand(&cobra.Command{
 		Use: "make ISPB FILE", Short: "Make a key in a new file, and print its digest", Args: cobra.ExactArgs(2),

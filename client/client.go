@@ -186,7 +186,7 @@ func (c *Client) ask(ctx context.Context, call call, into any) (open bool, err e
 		if err = c.once(ctx, call, into); err == nil {
 			return false, nil
 		}
-		if OtherContent(err) {
+		if OtherContent(err) || burnt(err) {
 			return false, err // nor was an earlier try
 		}
 		again := TryAgain(err)
@@ -304,6 +304,13 @@ func TryAgain(err error) bool {
 func OtherContent(err error) bool {
 	problem := new(Problem)
 	return errors.As(err, &problem) && problem.Type == "urn:liquida:problem:other-content"
+}
+
+// burnt reports whether an error says that the ledger refuses the id of an act, so that no try under it
+// does the act.
+func burnt(err error) bool {
+	problem := new(Problem)
+	return errors.As(err, &problem) && problem.Type == "urn:liquida:problem:act-refused" && (problem.Status == http.StatusUnprocessableEntity || problem.Field == "act_id")
 }
 
 // NotFound reports whether an error says that the ledger does not know the id.

@@ -268,3 +268,31 @@ func TestTheOutcomeIsThatOfTheOwnContent(t *testing.T) {
 		}
 	}
 }
+
+// After a try without an answer the ledger's refusal of an act's id tells the fate of both. A refusal of
+// another kind does not: the first try may still be on its way.
+func TestAnActWhoseIDTheLedgerRefusesIsNotUnknown(t *testing.T) {
+	for _, c := range []struct {
+		status  int
+		body    string
+		unknown bool
+	}{
+		{422, `{"type": "urn:liquida:problem:act-refused", "title": "Not enough", "field": "amount_centavos"}`, false},
+		{409, `{"type": "urn:liquida:problem:act-refused", "title": "The act was refused before", "field": "act_id"}`, false},
+		{409, `{"type": "urn:liquida:problem:act-refused", "title": "It is there", "field": "ispb"}`, true},
+		{403, `{"type": "urn:liquida:problem:not-yours", "title": "Not yours"}`, true},
+	} {
+		tries := 0
+		api := at(t, "", func(w http.ResponseWriter, _ *http.Request) {
+			if tries++; tries == 1 {
+				panic(http.ErrAbortHandler)
+			}
+			w.WriteHeader(c.status)
+			fmt.Fprint(w, c.body)
+		})
+		_, err := api.ActOnAccount(t.Context(), Account{"10000001", "0001", "1"}, "one", AccountAct{Act: Withdraw, AmountCentavos: 1})
+		if err == nil || tries != 2 || errors.As(err, new(*UnknownFate)) != c.unknown {
+			t.Errorf("%s: %v after %d tries", c.body, err, tries)
+		}
+	}
+}

@@ -20,7 +20,11 @@ import (
 // get reads an answer that must be 200.
 func get[B any](t *testing.T, p *program, path string) (body B) {
 	t.Helper()
-	response, err := http.Get("http://" + p.HTTP + path)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.HTTP+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := p.do(request)
 	if err != nil {
 		t.Fatal(err)
 	}

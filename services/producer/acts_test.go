@@ -535,6 +535,7 @@ func TestABankActsOnlySoOften(t *testing.T) {
 			t.Parallel()
 			r := makeRing(t)
 			p, _, _ := startForActs(t, append(c.env, "HTTP_KEYS_FILE="+r.digests)...)
+			p.asIs = true // each try counts
 			codes := map[int]int{}
 			unready := 0
 			for i := range c.tries {
@@ -568,6 +569,7 @@ func TestAnActWithoutTheLedgerHasAnUnknownFate(t *testing.T) {
 	p := startProgram(t, startBroker(t), l, "STATUS_TIMEOUT=1s")
 	p.AwaitNeed("register", false)
 	account := newBank(t, p)
+	p.asIs = true
 	l.Stop()
 	if got := p.call("PUT", accountPath(account)+"/acts/later", `{"act": "block"}`); got.code != 503 || got.retryAfter == "" {
 		t.Errorf("%d %s", got.code, got.text)
@@ -579,6 +581,7 @@ func TestAnActWithoutTheLedgerHasAnUnknownFate(t *testing.T) {
 	if err := l.StartAgain(); err != nil {
 		t.Fatal(err)
 	}
+	p.asIs = false
 	kit.Await(t, "the act", func() (bool, string) {
 		got := p.call("PUT", accountPath(account)+"/acts/later", `{"act": "block"}`)
 		return got.code == 200 && strings.Contains(got.text, `"blocked"`), got.text

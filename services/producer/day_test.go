@@ -52,14 +52,10 @@ func (p *program) statements(psp pix.ISPB, from, until time.Time, format string)
 		}
 		var text string
 		kit.Await(p.t, "the statement", func() (bool, string) {
-			response, err := http.Get("http://" + p.HTTP + dayPath(psp, day, to, format))
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			defer response.Body.Close()
+			response := p.send(p.t.Context(), http.MethodGet, dayPath(psp, day, to, format), "")
 			read, err := io.ReadAll(response.Body)
 			if text = string(read); err != nil || response.StatusCode != http.StatusOK && response.StatusCode != http.StatusConflict {
-				p.t.Fatalf("%s: %s %s %v", response.Request.URL, response.Status, text, err)
+				p.t.Fatalf("%s %v: %s %s %v", psp, day, response.Status, text, err)
 			}
 			return response.StatusCode == http.StatusOK, text
 		})

@@ -197,6 +197,7 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 	k.name(k.centralBank, two)
 	ended = begin(two)
 	ofCentralBank := door.send(t.Context(), "GET", "/v1/settlements?participant="+string(k.bank), "", "Authorization", k.centralBank)
+	door.asIs = true
 	l.Stop()
 	ended()
 	if code, header, problem, text := door.as("Bearer "+two, "GET", "/v1/participants/"+string(k.bank), ""); code != 503 || problem.Type != "urn:liquida:problem:register-away" || header.Get("Retry-After") == "" {

@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -87,7 +89,8 @@ func aLedger(t testing.TB) *ledgertest.Server {
 // program is a running producer.
 type program struct {
 	*kit.Program
-	t testing.TB
+	t    testing.TB
+	asIs bool // a test that takes the ledger away also reads what the program answers without it
 }
 
 // startProgram starts the producer. Without a ledger nobody listens on the ledger's address.
@@ -97,7 +100,7 @@ func startProgram(t testing.TB, b *kit.Broker, l *ledgertest.Server, env ...stri
 	if l != nil {
 		ledgerAddress = l.Config.Addresses[0]
 	}
-	return &program{kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress}, env...)...), t}
+	return &program{Program: kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress}, env...)...), t: t}
 }
 
 // reply is a response of the producer; the fields are those of all its bodies.
@@ -119,13 +122,43 @@ type reply struct {
 	Code       string          `json:"code"`
 }
 
+// do makes a request. On a slow machine the ledger may take longer than the program waits for it. Then
+// the program asks to try again later, and a test does.
+func (p *program) do(request *http.Request) (*http.Response, error) {
+	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		response, err := http.DefaultClient.Do(request)
+		if err != nil || p.asIs || response.StatusCode != http.StatusServiceUnavailable || time.Now().After(giveUp) {
+			return response, err
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil {
+			return nil, err
+		}
+		if !isAway(string(text)) {
+			response.Body = io.NopCloser(bytes.NewReader(text))
+			return response, nil
+		}
+		if request.GetBody != nil {
+			if request.Body, err = request.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// isAway reports whether a text says that nothing was done, because the ledger took too long.
+func isAway(text string) bool {
+	return strings.Contains(text, "register-away") || strings.Contains(text, "ledger-away")
+}
+
 func (p *program) call(method, path, body string) reply {
 	p.t.Helper()
 	request, err := http.NewRequest(method, "http://"+p.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := p.do(request)
 	if err != nil {
 		p.t.Fatal(err)
 	}

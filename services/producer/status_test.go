@@ -187,6 +187,7 @@ func TestWithTheLedgerAwayNothingIsTaken(t *testing.T) {
 	}
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, id, content, 60))
+	p.asIs, locked.asIs = true, true
 	l.Stop()
 	p.AwaitNeed("ledger", true)
 	var mu sync.Mutex

@@ -1,8 +1,11 @@
 package kit
 
 import (
+	"errors"
 	"net"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -43,11 +46,18 @@ func StartBroker(t testing.TB, options ...kfake.Opt) *Broker {
 // Start starts the broker with the options of NewBroker and more.
 func (b *Broker) Start(more ...kfake.Opt) {
 	b.t.Helper()
-	cluster, err := kfake.NewCluster(append(b.options[:len(b.options):len(b.options)], more...)...)
-	if err != nil {
-		b.t.Fatal(err)
+	// While this process starts a program, that program has a copy of each open socket for a moment: the
+	// port of a listener that has just closed is still taken.
+	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		cluster, err := kfake.NewCluster(append(b.options[:len(b.options):len(b.options)], more...)...)
+		if err == nil {
+			b.cluster = cluster
+			return
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(giveUp) {
+			b.t.Fatal(err)
+		}
 	}
-	b.cluster = cluster
 }
 
 // Control changes how the running broker answers, with kfake.Cluster.ControlKey.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,11 +33,22 @@ func Free() string {
 		if !machine.reserve(port) {
 			continue
 		}
-		if listener, err := net.Listen("tcp", Loopback(port)); err == nil {
-			listener.Close()
+		if isFree(port) {
 			return Loopback(port)
 		}
 	}
+}
+
+// isFree tries the port. No program is started meanwhile: it would have a copy of the socket for a moment,
+// and keep the port taken.
+func isFree(port int) bool {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	listener, err := net.Listen("tcp", Loopback(port))
+	if err == nil {
+		listener.Close()
+	}
+	return err == nil
 }
 
 // machine holds the ports of this process.

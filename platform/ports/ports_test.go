@@ -1,8 +1,11 @@
 package ports
 
 import (
+	"context"
 	"net"
+	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -33,4 +36,30 @@ func TestAPortIsFreeAndPickedOnce(t *testing.T) {
 		}
 		listener.Close()
 	}
+}
+
+// A program that this process starts has a copy of its open sockets for a moment.
+func TestAPortIsFreeWhileProgramsStart(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var starting sync.WaitGroup
+	for range 4 {
+		starting.Go(func() {
+			for ctx.Err() == nil {
+				if err := exec.Command("true").Run(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 300 {
+		listener, err := net.Listen("tcp", Free())
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		listener.Close()
+	}
+	stop()
+	starting.Wait()
 }

@@ -42,6 +42,7 @@ type Status struct {
 	Problem     string // why it is not ready; empty when it is
 	Address     string // where it serves; empty for an engine
 	Telemetry   string
+	Instance    string        // an engine's name in its consumer group; empty: Name
 	Run         string        // differs from that of any other run
 	MemoryBytes int64         // resident
 	CPU         time.Duration // of a processor, since its start

@@ -2,34 +2,21 @@ package chaos
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/liquida/liquida/deploy/docker"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/stream"
 )
-
-// Services of docker-compose.yml whose process in a local stack has another name.
-const (
-	kafkaService  = "redpanda"
-	ledgerService = stack.TigerBeetle
-)
-
-// dockerTimeout bounds a call of docker. An orderly stop waits for its grace period.
-const dockerTimeout = time.Minute
 
 // containers are a clearing house that `docker compose up` has started on this machine. It
 // must be idle. After the run it is left running as it was.
@@ -39,47 +26,27 @@ type containers struct {
 	watched  chan struct{}
 
 	mu      sync.Mutex
-	known   map[string]*container // by name
-	engines []string              // names, also of added ones
+	known   map[string]*docker.Container // by name
+	engines []string                     // names, also of added ones
 	added   []string
 	dying   map[string]int // by id: expected deaths that the watch has not seen yet
 	crashes []stack.Crash
 }
 
-// container is the part of docker inspect that is used here.
-type container struct {
-	ID   string `json:"Id"`
-	Name string
-	// State at the beginning must be the state at the end.
-	State struct {
-		Running, Paused bool
-	}
-	Config struct {
-		Image       string
-		Env         []string
-		Labels      map[string]string
-		Healthcheck *struct{ Test []string }
-	}
-	NetworkSettings struct {
-		Ports    map[string][]struct{ HostIP, HostPort string }
-		Networks map[string]struct{ IPAddress string }
-	}
-}
-
 // findContainers finds the running stack as docker compose does: by the compose file in this
 // folder, or COMPOSE_FILE.
 func findContainers(ctx context.Context) (*containers, error) {
-	listed, err := docker(ctx, "compose", "ps", "--quiet")
+	listed, err := docker.Run(ctx, "compose", "ps", "--quiet")
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the compose stack (run this in its folder, or name its files in COMPOSE_FILE): %w", err)
 	}
-	c := &containers{known: map[string]*container{}, dying: map[string]int{}, watched: make(chan struct{})}
+	c := &containers{known: map[string]*docker.Container{}, dying: map[string]int{}, watched: make(chan struct{})}
 	for _, id := range strings.Fields(listed) {
 		if err := c.look(ctx, id); err != nil {
 			return nil, err
 		}
 	}
-	for _, name := range []string{stack.Broker, stack.Simulator, stack.Producer, ledgerService} {
+	for _, name := range []string{stack.Broker, stack.Simulator, stack.Producer, stack.TigerBeetle} {
 		if c.known[name] == nil {
 			return nil, fmt.Errorf("the compose stack has no running %s: start it first (docker compose up -d --wait)", name)
 		}
@@ -87,8 +54,11 @@ func findContainers(ctx context.Context) (*containers, error) {
 	if len(c.engines) == 0 {
 		return nil, errors.New("the compose stack has no running clearing-engine: start it first (docker compose up -d --wait)")
 	}
-	if c.secrets, err = copyFromBootstrap(ctx, "/keys/kafka/admin"); err != nil {
+	if c.secrets, err = os.MkdirTemp("", "liquida-keys-"); err != nil {
 		return nil, err
+	}
+	if err := docker.CopyFromBootstrap(ctx, "/keys/kafka/admin", c.secrets); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(c.secrets))
 	}
 	if err := c.watch(ctx); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(c.secrets))
@@ -96,40 +66,32 @@ func findContainers(ctx context.Context) (*containers, error) {
 	return c, nil
 }
 
-// look inspects a container. An engine is named as its container, the broker as in a local
-// stack, everything else as its service.
+// look inspects a container.
 func (c *containers) look(ctx context.Context, id string) error {
-	text, err := docker(ctx, "inspect", id)
+	inspected, err := docker.Inspect(ctx, id)
 	if err != nil {
 		return err
 	}
-	var inspected []*container
-	if err := json.Unmarshal([]byte(text), &inspected); err != nil || len(inspected) != 1 {
-		return fmt.Errorf("cannot read docker inspect %s: %w", id, err)
-	}
-	found := inspected[0]
-	name := found.Config.Labels["com.docker.compose.service"]
+	c.take(inspected[0])
+	return nil
+}
+
+func (c *containers) take(found *docker.Container) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch name {
-	case kafkaService:
-		name = stack.Broker
-	case stack.Engine:
-		name = strings.TrimPrefix(found.Name, "/")
-		if !slices.Contains(c.engines, name) {
-			c.engines = append(c.engines, name)
-			slices.Sort(c.engines)
-		}
+	name := found.Process()
+	if found.IsEngine() && !slices.Contains(c.engines, name) {
+		c.engines = append(c.engines, name)
+		slices.Sort(c.engines)
 	}
 	c.known[name] = found
-	return nil
 }
 
 // watch follows starts and deaths of the stack's containers until Stop.
 func (c *containers) watch(ctx context.Context) error {
 	ctx, c.watching = context.WithCancel(context.WithoutCancel(ctx))
 	project := c.known[stack.Broker].Config.Labels["com.docker.compose.project"]
-	command := exec.CommandContext(ctx, "docker", "events", "--filter", "type=container", "--filter", "event=die", "--filter", "event=start",
+	command := docker.Command(ctx, "events", "--filter", "type=container", "--filter", "event=die", "--filter", "event=start",
 		"--filter", "label=com.docker.compose.project="+project, "--format", `{{.Action}} {{.Actor.ID}} {{index .Actor.Attributes "exitCode"}}`)
 	output, err := command.StdoutPipe()
 	if err != nil {
@@ -158,7 +120,7 @@ func (c *containers) watch(ctx context.Context) error {
 			}
 			c.mu.Unlock()
 			if !asked {
-				log, _ := docker(ctx, "logs", "--tail", "15", id)
+				log, _ := docker.Run(ctx, "logs", "--tail", "15", id)
 				c.mu.Lock()
 				c.crashes = append(c.crashes, stack.Crash{Name: name, At: time.Now(), How: "exit code " + code, Log: log})
 				c.mu.Unlock()
@@ -180,7 +142,7 @@ func (c *containers) nameOf(id string) string {
 	return ""
 }
 
-func (c *containers) container(name string) (*container, error) {
+func (c *containers) container(name string) (*docker.Container, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if found := c.known[name]; found != nil {
@@ -195,7 +157,7 @@ func (c *containers) do(name string, arguments ...string) error {
 	if err != nil {
 		return err
 	}
-	_, err = docker(context.Background(), append(arguments, found.ID)...)
+	_, err = docker.Run(context.Background(), append(arguments, found.ID)...)
 	return err
 }
 
@@ -236,55 +198,35 @@ func (c *containers) WaitReady(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if found.Config.Healthcheck == nil || len(found.Config.Healthcheck.Test) < 2 {
-		return fmt.Errorf("%s has no health check in the compose file", name)
-	}
-	kind, test := found.Config.Healthcheck.Test[0], found.Config.Healthcheck.Test[1:]
-	if kind == "CMD-SHELL" {
-		test = []string{"/bin/sh", "-c", test[0]}
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, recoveryMax, fmt.Errorf("not healthy within %v", recoveryMax))
 	defer cancel()
-	if err := persist(ctx, 200*time.Millisecond, func() error {
-		_, err := docker(ctx, append([]string{"exec", found.ID}, test...)...)
-		return err
-	}); err != nil {
+	if err := persist(ctx, 200*time.Millisecond, func() error { return found.CheckHealth(ctx) }); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
 // AddEngine creates one more container of the engine's service, starts it and waits for it.
-// `up --scale` would also start engines that a fault keeps down.
 func (c *containers) AddEngine(ctx context.Context) (string, error) {
 	c.mu.Lock()
-	before := slices.Clone(c.engines)
-	c.mu.Unlock()
-	if _, err := docker(ctx, "compose", "create", "--no-recreate", "--no-build", "--pull", "never",
-		"--scale", stack.Engine+"="+strconv.Itoa(len(before)+1), stack.Engine); err != nil {
-		return "", err
+	var before []string
+	for _, name := range c.engines {
+		before = append(before, c.known[name].ID)
 	}
-	listed, err := docker(ctx, "compose", "ps", "--all", "--quiet", stack.Engine)
+	c.mu.Unlock()
+	created, err := docker.CreateEngine(ctx, before)
 	if err != nil {
 		return "", err
 	}
-	for _, id := range strings.Fields(listed) {
-		if c.nameOf(id) != "" {
-			continue
-		}
-		if err := c.look(ctx, id); err != nil {
-			return "", err
-		}
-		name := c.nameOf(id)
-		c.mu.Lock()
-		c.added = append(c.added, name)
-		c.mu.Unlock()
-		if err := c.StartProcess(name); err != nil {
-			return "", err
-		}
-		return name, errors.Join(c.look(ctx, id), c.WaitReady(ctx, name))
+	c.take(created)
+	name := created.Process()
+	c.mu.Lock()
+	c.added = append(c.added, name)
+	c.mu.Unlock()
+	if err := c.StartProcess(name); err != nil {
+		return "", err
 	}
-	return "", fmt.Errorf("docker compose created no %s beside %s", stack.Engine, strings.Join(before, ", "))
+	return name, errors.Join(c.look(ctx, created.ID), c.WaitReady(ctx, name))
 }
 
 // Stop leaves the stack as it was found: it continues frozen containers, starts ended ones,
@@ -302,7 +244,7 @@ func (c *containers) Stop(ctx context.Context) error {
 		if err != nil || slices.Contains(added, name) {
 			continue
 		}
-		text, err := docker(ctx, "inspect", "--format", "{{.State.Paused}} {{.State.Running}}", found.ID)
+		text, err := docker.Run(ctx, "inspect", "--format", "{{.State.Paused}} {{.State.Running}}", found.ID)
 		switch {
 		case err != nil:
 			problems = append(problems, err)
@@ -339,8 +281,8 @@ func (c *containers) Replicas() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var names []string
-	for name := range c.known {
-		if number, numbered := strings.CutPrefix(name, ledgerService+"-"); name == ledgerService || numbered && digits(number) {
+	for name, found := range c.known {
+		if found.IsReplica() {
 			names = append(names, name)
 		}
 	}
@@ -348,15 +290,10 @@ func (c *containers) Replicas() []string {
 	return names
 }
 
-func digits(text string) bool {
-	_, err := strconv.ParseUint(text, 10, 8)
-	return err == nil
-}
-
 // Kafka is at the published address, which the broker also advertises there.
 func (c *containers) Kafka() stream.Config {
 	return stream.Config{
-		Brokers:  []string{c.published(stack.Broker, "19092/tcp")},
+		Brokers:  []string{c.published(stack.Broker, docker.KafkaPort)},
 		SASLUser: stream.Admin, SASLPasswordFile: filepath.Join(c.secrets, "password"),
 	}
 }
@@ -365,59 +302,39 @@ func (c *containers) Kafka() stream.Config {
 func (c *containers) TigerBeetleAddresses() string {
 	var all []string
 	for _, name := range c.Replicas() {
-		all = append(all, c.published(name, "3001/tcp"))
+		all = append(all, c.published(name, docker.LedgerPort))
 	}
 	return strings.Join(all, ",")
 }
 
 // ProducerURL is where payments are posted.
-func (c *containers) ProducerURL() string { return "http://" + c.published(stack.Producer, "8080/tcp") }
+func (c *containers) ProducerURL() string {
+	return "http://" + c.published(stack.Producer, docker.ProducerPort)
+}
 
 // Keys returns the API keys, from where bootstrap wrote them.
 func (c *containers) Keys() (map[string]string, error) {
-	folder, err := copyFromBootstrap(context.Background(), "/keys/clients")
+	folder, err := os.MkdirTemp("", "liquida-keys-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(folder)
+	if err := docker.CopyFromBootstrap(context.Background(), "/keys/clients", folder); err != nil {
+		return nil, err
+	}
 	return keys.ReadAll(folder)
-}
-
-// copyFromBootstrap copies a folder of bootstrap's container to a new folder. The container
-// has ended, but its volumes still exist.
-func copyFromBootstrap(ctx context.Context, from string) (folder string, err error) {
-	if folder, err = os.MkdirTemp("", "liquida-keys-"); err != nil {
-		return "", err
-	}
-	if _, err := docker(ctx, "compose", "cp", stack.Bootstrap+":"+from+"/.", folder); err != nil {
-		return "", errors.Join(fmt.Errorf("cannot copy %s of the bootstrap: %w", from, err), os.RemoveAll(folder))
-	}
-	return folder, nil
 }
 
 // SimulatorURL is where the banks' profiles are set.
 func (c *containers) SimulatorURL() string {
-	return "http://" + c.published(stack.Simulator, "8081/tcp")
+	return "http://" + c.published(stack.Simulator, docker.SimulatorPort)
 }
 
-// published returns where this machine reaches a container's port. Unlike the container's own
-// address it survives restarts.
+// published returns where this machine reaches a container's port.
 func (c *containers) published(name, port string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, at := range c.known[name].NetworkSettings.Ports[port] {
-		return net.JoinHostPort(at.HostIP, at.HostPort)
-	}
-	return name + " does not publish " + port
-}
-
-// TelemetryURL is at the container's own address, because its port is not published. On Linux
-// this machine reaches it.
-func (c *containers) TelemetryURL(name string) string {
-	if address := c.address(name); address != "" {
-		return "http://" + net.JoinHostPort(address, "9100")
-	}
-	return ""
+	return c.known[name].Published(port)
 }
 
 // address is the container's own address; empty while it does not run.
@@ -425,9 +342,17 @@ func (c *containers) address(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if found := c.known[name]; found != nil {
-		for _, network := range found.NetworkSettings.Networks {
-			return network.IPAddress
-		}
+		return found.Address()
+	}
+	return ""
+}
+
+// TelemetryURL is empty while the container does not run.
+func (c *containers) TelemetryURL(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found := c.known[name]; found != nil && found.Telemetry() != "" {
+		return "http://" + found.Telemetry()
 	}
 	return ""
 }
@@ -451,17 +376,4 @@ func (c *containers) image(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known[name].Config.Image
-}
-
-// docker runs the docker command, which knows where the daemon is.
-func docker(ctx context.Context, arguments ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, dockerTimeout)
-	defer cancel()
-	command := exec.CommandContext(ctx, "docker", arguments...)
-	var output, problems bytes.Buffer
-	command.Stdout, command.Stderr = &output, &problems
-	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("docker %s: %w: %s", strings.Join(arguments, " "), err, strings.TrimSpace(problems.String()))
-	}
-	return output.String(), nil
 }

@@ -39,7 +39,7 @@ func (r refusal) Error() string {
 }
 
 var (
-	errNoStack = errors.New("the room has no stack: start it with --dir")
+	errNoStack = errors.New("the room has no stack: start it with --dir or --on compose")
 	errNoBanks = errors.New("the room cannot reach the bank simulator: set SIMULATOR_URL and CLIENT_KEYS_DIR")
 	errNoLoad  = errors.New("the room may not send: it has no Kafka user that may write orders")
 )

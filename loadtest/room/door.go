@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/liquida/liquida/loadtest/room/page"
@@ -22,6 +23,9 @@ func TokenOf(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		made := rand.Text() + "\n"
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return "", fmt.Errorf("ROOM_TOKEN_FILE: %w", err)
+		}
 		if err := os.WriteFile(file, []byte(made), 0o600); err != nil {
 			return "", fmt.Errorf("ROOM_TOKEN_FILE: %w", err)
 		}

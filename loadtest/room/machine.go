@@ -1,6 +1,7 @@
 package room
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -13,14 +14,27 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
+// Processes are those of a clearing house: of a local stack (stack.Attached), or in containers
+// (docker.Attached).
+type Processes interface {
+	Status(ctx context.Context) ([]stack.Status, error)
+	Kill(ctx context.Context, name string) error
+	Freeze(ctx context.Context, name string) error
+	Thaw(ctx context.Context, name string) error
+	Start(ctx context.Context, name string) error
+	AddEngine(ctx context.Context) error
+	Cut(ctx context.Context, name, peer string) error
+	Mend(ctx context.Context, name, peer string) error
+}
+
 // machine knows the processes of the stack.
 type machine struct {
-	stack *stack.Attached // nil: none
+	stack Processes // nil: none
 	admin *kadm.Client
 
 	mu         sync.Mutex
-	cpu        map[string]usage // by run
-	partitions map[string][]int32
+	cpu        map[string]usage     // by run
+	partitions map[string][]int32   // by instance
 	lookedAt   time.Time            // at the group
 	restarts   map[string]time.Time // what a button killed, and when it starts again
 	processes  []process
@@ -34,11 +48,12 @@ type usage struct {
 // process is one of the stack's, and what only the room uses.
 type process struct {
 	Process
+	instance  string // an engine's name in its group
 	telemetry string
 	cuttable  bool
 }
 
-func newMachine(attached *stack.Attached, admin *kadm.Client) *machine {
+func newMachine(attached Processes, admin *kadm.Client) *machine {
 	return &machine{stack: attached, admin: admin, cpu: map[string]usage{}, partitions: map[string][]int32{}, restarts: map[string]time.Time{}}
 }
 
@@ -61,13 +76,13 @@ func (m *machine) look(ctx context.Context) []process {
 		p := process{Process{
 			Name: status.Name, PID: status.PID, State: string(status.State), Why: status.Problem, MemoryBytes: status.MemoryBytes,
 			Cut: status.Cut,
-		}, status.Telemetry, status.Cuttable}
+		}, cmp.Or(status.Instance, status.Name), status.Telemetry, status.Cuttable}
 		cpu[status.Run] = usage{now, status.CPU}
 		if before, known := m.cpu[status.Run]; known && now.After(before.at) {
 			p.CPU = (status.CPU - before.cpu).Seconds() / now.Sub(before.at).Seconds()
 		}
 		if status.State == stack.Ready {
-			p.Partitions = m.partitions[status.Name]
+			p.Partitions = m.partitions[p.instance]
 		}
 		if at, waits := m.restarts[status.Name]; waits {
 			if status.State != stack.Dead {
@@ -122,7 +137,12 @@ func (m *machine) lookAtGroup(ctx context.Context) {
 func (m *machine) of(name string) []int32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.partitions[name]
+	for _, p := range m.processes {
+		if p.Name == name {
+			return m.partitions[p.instance]
+		}
+	}
+	return nil
 }
 
 // restartAfter is how long what a button killed stays dead.

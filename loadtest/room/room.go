@@ -35,8 +35,8 @@ type Config struct {
 	Ledger tigerbeetle.Client
 	// Light returns what the live audit says.
 	Light func() live.Light
-	// Stack is the stack whose processes the room shows and breaks; nil: it shows none.
-	Stack *stack.Attached
+	// Stack are the processes that the room shows and breaks; nil: it shows none.
+	Stack Processes
 	// ReadOnly says why the room has no buttons; empty: it has them.
 	ReadOnly string
 	// Telemetry are the services' addresses, host:port, if there is no Stack.

@@ -282,7 +282,7 @@ func TestBadActs(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "token")
+	file := filepath.Join(t.TempDir(), "new", "token")
 	made, err := TokenOf(file)
 	if err != nil || len(made) < tokenMin {
 		t.Fatalf("%q, %v", made, err)

@@ -1,0 +1,409 @@
+package docker
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/liquida/liquida/deploy/stack"
+)
+
+// Attached is a clearing house in containers. It is what stack.Attached is of a local stack.
+type Attached struct {
+	mu        sync.Mutex
+	looked    map[string]looked // by id
+	healthy   map[string]string // by id: the run whose health check passed
+	measured  time.Time         // the last begin
+	measuring bool
+	used      map[string]usage // by short id
+}
+
+// looked is a container, and how it was listed when it was inspected.
+type looked struct {
+	*Container
+	as listed
+	at time.Time
+}
+
+// listed is a line of docker compose ps.
+type listed struct {
+	ID       string
+	State    string // running, paused, restarting, exited, created, dead
+	Health   string // healthy, unhealthy, starting; empty without a health check
+	ExitCode int
+}
+
+// usage is what a container takes, by docker stats.
+type usage struct {
+	at     time.Time
+	memory int64
+	cpu    time.Duration // until then, since the first look
+	share  float64       // of a processor, now
+}
+
+const (
+	// inspectEvery is how old what is known of a container may be: it may start again between two looks.
+	inspectEvery = 10 * time.Second
+	// measureEvery is between two runs of docker stats, which take about two seconds.
+	measureEvery = 3 * time.Second
+	// readyWithin bounds the wait for a started container.
+	readyWithin = 90 * time.Second
+)
+
+// Attach finds the running stack as docker compose does: by the compose file in this folder, or
+// COMPOSE_FILE.
+func Attach(ctx context.Context) (*Attached, error) {
+	a := &Attached{looked: map[string]looked{}, healthy: map[string]string{}, used: map[string]usage{}}
+	all, err := a.look(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the compose stack (run this in its folder, or name its files in COMPOSE_FILE): %w", err)
+	}
+	for _, name := range []string{stack.Broker, stack.TigerBeetle, stack.Producer, stack.Simulator} {
+		if !slices.ContainsFunc(all, func(l looked) bool {
+			return l.Process() == name || name == stack.TigerBeetle && l.IsReplica()
+		}) {
+			return nil, fmt.Errorf("the compose stack has no %s: start it first (docker compose up -d --wait)", name)
+		}
+	}
+	return a, nil
+}
+
+// look returns the containers that are to run, in the order of names.
+func (a *Attached) look(ctx context.Context) ([]looked, error) {
+	text, err := Run(ctx, "compose", "ps", "--all", "--format", "json")
+	if err != nil {
+		return nil, err
+	}
+	all, err := parseListed(text)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	var ids []string
+	for _, l := range all {
+		if known, ok := a.looked[l.ID]; !ok || known.as != l || now.Sub(known.at) > inspectEvery {
+			ids = append(ids, l.ID)
+		}
+	}
+	if len(ids) > 0 {
+		inspected, err := Inspect(ctx, ids...)
+		if err != nil {
+			return nil, err
+		}
+		for i, c := range inspected {
+			at := slices.IndexFunc(all, func(l listed) bool { return l.ID == ids[i] })
+			a.looked[ids[i]] = looked{c, all[at], now}
+		}
+	}
+	var found []looked
+	kept := map[string]looked{}
+	for _, l := range all {
+		kept[l.ID] = a.looked[l.ID]
+		// Others do their work once and end, as bootstrap does.
+		if policy := kept[l.ID].HostConfig.RestartPolicy.Name; policy == "unless-stopped" || policy == "always" {
+			found = append(found, kept[l.ID])
+		}
+	}
+	a.looked = kept
+	slices.SortFunc(found, func(x, y looked) int {
+		return cmp.Or(cmp.Compare(rank(x.Container), rank(y.Container)), cmp.Compare(x.Process(), y.Process()))
+	})
+	return found, nil
+}
+
+// parseListed reads what docker compose ps prints as JSON: an object in each line, or with older versions
+// an array.
+func parseListed(text string) (all []listed, err error) {
+	if strings.HasPrefix(strings.TrimSpace(text), "[") {
+		err = json.Unmarshal([]byte(text), &all)
+	} else {
+		for lines := json.NewDecoder(strings.NewReader(text)); lines.More(); {
+			var l listed
+			if err = lines.Decode(&l); err != nil {
+				break
+			}
+			all = append(all, l)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read docker compose ps: %w", err)
+	}
+	return all, nil
+}
+
+// rank orders containers as a local stack starts its processes.
+func rank(c *Container) int {
+	switch {
+	case c.IsReplica():
+		return 0
+	case c.Process() == stack.Broker:
+		return 1
+	case c.Process() == stack.Simulator:
+		return 2
+	case c.IsEngine():
+		return 3
+	case c.Process() == stack.Producer:
+		return 4
+	}
+	return 5
+}
+
+// Status returns the containers that are to run.
+func (a *Attached) Status(ctx context.Context) ([]stack.Status, error) {
+	found, err := a.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.measure(ctx, found)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := make([]stack.Status, len(found))
+	for i, l := range found {
+		used := a.used[short(l.Container)]
+		all[i] = stack.Status{
+			Name: l.Process(), Instance: short(l.Container), Run: l.run(), IsEngine: l.IsEngine(), Optional: rank(l.Container) > 4,
+			MemoryBytes: used.memory, CPU: used.cpu + time.Duration(used.share*float64(time.Since(used.at))),
+		}
+		s := &all[i]
+		s.State, s.Problem = l.state()
+		if s.State == stack.Starting && a.healthy[l.ID] == l.run() && l.as.State == "running" {
+			s.State, s.Problem = stack.Ready, ""
+		}
+		if s.State == stack.Dead {
+			s.MemoryBytes = 0
+			continue
+		}
+		s.PID = l.Container.State.Pid
+		if l.hasTelemetry() {
+			s.Telemetry = l.Telemetry()
+		}
+	}
+	return all, nil
+}
+
+// state returns what a container does, and why it is not ready.
+func (l looked) state() (stack.State, string) {
+	switch l.as.State {
+	case "running":
+		if l.as.Health == "" || l.as.Health == "healthy" {
+			return stack.Ready, ""
+		}
+		return stack.Starting, "its health check: " + l.as.Health
+	case "paused":
+		return stack.Frozen, "paused"
+	case "restarting":
+		return stack.Starting, fmt.Sprintf("it restarts after its exit with code %d", l.as.ExitCode)
+	case "created":
+		return stack.Dead, "never started"
+	}
+	at := l.Container.State.FinishedAt.UTC().Format("2006-01-02 15:04:05 UTC")
+	if l.as.ExitCode > 128 {
+		return stack.Dead, fmt.Sprintf("killed by signal %d at %s", l.as.ExitCode-128, at)
+	}
+	return stack.Dead, fmt.Sprintf("exited with code %d at %s", l.as.ExitCode, at)
+}
+
+// run differs from that of any other run of the container.
+func (c *Container) run() string { return c.ID + " " + c.State.StartedAt.String() }
+
+// short is the id that the container's host name is.
+func short(c *Container) string { return c.ID[:min(len(c.ID), 12)] }
+
+// measure asks docker for memory and processors, beside the looks: it takes seconds.
+func (a *Attached) measure(ctx context.Context, found []looked) {
+	arguments := []string{"stats", "--no-stream", "--format", "{{json .}}"}
+	for _, l := range found {
+		if l.as.State == "running" || l.as.State == "paused" {
+			arguments = append(arguments, l.ID)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.measuring || time.Since(a.measured) < measureEvery || len(arguments) == 4 {
+		return
+	}
+	a.measuring, a.measured = true, time.Now()
+	go func() {
+		text, err := Run(context.WithoutCancel(ctx), arguments...)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.measuring = false
+		if err != nil {
+			return // a container has ended meanwhile; the next look asks for the others
+		}
+		for id, now := range parseUsage(text) {
+			before := a.used[id]
+			now.at = time.Now()
+			now.cpu = before.cpu
+			if !before.at.IsZero() {
+				now.cpu += time.Duration(before.share * float64(now.at.Sub(before.at)))
+			}
+			a.used[id] = now
+		}
+	}()
+}
+
+// parseUsage reads what docker stats prints as JSON: an object in each line. Values that it does not know
+// are 0.
+func parseUsage(text string) map[string]usage {
+	all := map[string]usage{}
+	for lines := json.NewDecoder(strings.NewReader(text)); lines.More(); {
+		var line struct{ ID, CPUPerc, MemUsage string }
+		if lines.Decode(&line) != nil {
+			break
+		}
+		percent, _ := strconv.ParseFloat(strings.TrimSuffix(line.CPUPerc, "%"), 64)
+		memory, _, _ := strings.Cut(line.MemUsage, " / ")
+		all[line.ID[:min(len(line.ID), 12)]] = usage{memory: bytesOf(memory), share: percent / 100}
+	}
+	return all
+}
+
+// bytesOf reads a size as docker writes it, such as 12.5MiB.
+func bytesOf(size string) int64 {
+	number := strings.TrimRight(size, "BKMGTPEZYikb")
+	value, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0
+	}
+	factor := 1.0
+	if i := strings.IndexByte("BKMGT", (strings.ToUpper(size[len(number):]) + "B")[0]); i > 0 {
+		for range i {
+			factor *= 1024
+		}
+	}
+	return int64(value * factor)
+}
+
+// container returns the container of a process.
+func (a *Attached) container(ctx context.Context, name string) (*Container, error) {
+	found, err := a.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range found {
+		if l.Process() == name {
+			return l.Container, nil
+		}
+	}
+	return nil, fmt.Errorf("the compose stack has no process %q", name)
+}
+
+func (a *Attached) do(ctx context.Context, name string, arguments ...string) error {
+	c, err := a.container(ctx, name)
+	if err != nil {
+		return err
+	}
+	if name == stack.Room {
+		return errors.New("the room does not act on itself")
+	}
+	_, err = Run(ctx, append(arguments, c.ID)...)
+	return err
+}
+
+// Kill ends a container with SIGKILL. Docker does not restart it.
+func (a *Attached) Kill(ctx context.Context, name string) error {
+	return a.do(ctx, name, "kill", "--signal", "KILL")
+}
+
+// Freeze pauses all processes of a container.
+func (a *Attached) Freeze(ctx context.Context, name string) error { return a.do(ctx, name, "pause") }
+
+// Thaw continues a frozen container.
+func (a *Attached) Thaw(ctx context.Context, name string) error { return a.do(ctx, name, "unpause") }
+
+// Start starts a container that has ended, and waits until it is ready.
+func (a *Attached) Start(ctx context.Context, name string) error {
+	if err := a.do(ctx, name, "start"); err != nil {
+		return err
+	}
+	c, err := a.container(ctx, name)
+	if err != nil {
+		return err
+	}
+	return a.waitReady(ctx, c)
+}
+
+func (a *Attached) waitReady(ctx context.Context, c *Container) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("not healthy within %v", readyWithin))
+	defer cancel()
+	for c.Config.Healthcheck != nil {
+		err := c.CheckHealth(ctx)
+		if err == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w: %w", c.Process(), context.Cause(ctx), err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	started, err := Inspect(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.healthy[started[0].ID] = started[0].run()
+	a.looked = map[string]looked{} // to be inspected anew
+	return nil
+}
+
+// AddEngine starts one more engine in a container of its own, and waits until it is ready.
+func (a *Attached) AddEngine(ctx context.Context) error {
+	found, err := a.look(ctx)
+	if err != nil {
+		return err
+	}
+	var engines []string
+	for _, l := range found {
+		if l.IsEngine() {
+			engines = append(engines, l.Container.ID)
+		}
+	}
+	added, err := CreateEngine(ctx, engines)
+	if err != nil {
+		return err
+	}
+	if _, err := Run(ctx, "start", added.ID); err != nil {
+		return err
+	}
+	return a.waitReady(ctx, added)
+}
+
+var errNoLinks = errors.New("containers have no links that can be cut: use make up CUTS=on")
+
+// Cut refuses: containers have no links.
+func (a *Attached) Cut(context.Context, string, string) error { return errNoLinks }
+
+// Mend refuses: containers have no links.
+func (a *Attached) Mend(context.Context, string, string) error { return errNoLinks }
+
+// Published returns where this machine reaches a port of a process.
+func (a *Attached) Published(ctx context.Context, name, port string) (string, error) {
+	c, err := a.container(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return c.Published(port), nil
+}
+
+// LedgerAddresses returns the published addresses of all replicas.
+func (a *Attached) LedgerAddresses(ctx context.Context) (addresses []string, err error) {
+	found, err := a.look(ctx)
+	for _, l := range found {
+		if l.IsReplica() {
+			addresses = append(addresses, l.Published(LedgerPort))
+		}
+	}
+	return addresses, err
+}

@@ -63,7 +63,7 @@ func newDirect(ctx context.Context, kafka []kgo.Opt, population sandbox.Populati
 	}
 	var err error
 	if d.producer, err = kgo.NewClient(append(slices.Clip(kafka), kgo.ClientID("bench-writer"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
-		kgo.ProducerLinger(directTick), kgo.ProducerBatchMaxBytes(stream.MessageBytesMax),
+		kgo.ProducerLinger(directTick), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(directBufferedMax))...); err != nil {
 		return nil, err
 	}

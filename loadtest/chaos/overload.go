@@ -29,7 +29,7 @@ const (
 // door may refuse with 429; what it takes, and what is in Kafka, must end like any payment. Each
 // payment is of one centavo, so the load does not run out of money.
 func overload(ctx context.Context, w *world, f *fault) error {
-	kafka, err := w.Kafka().Client(kgo.ClientID("overload"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.RecordDeliveryTimeout(10*time.Second))
+	kafka, err := w.Kafka().Client(kgo.ClientID("overload"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.RecordDeliveryTimeout(10*time.Second), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax))
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 		kgo.ProducerLinger(config.Stream.Linger),
-		kgo.ProducerBatchMaxBytes(stream.MessageBytesMax),
+		kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		// Above what OutstandingMax allows, so that the client never blocks.
 		kgo.MaxBufferedRecords(messagesMax*config.OutstandingMax+1),

@@ -66,7 +66,7 @@ func Connect(config Config, dial host.Dial, name string, t *telemetry.Telemetry,
 		kgo.ClientID(name),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(config.Linger),
-		kgo.ProducerBatchMaxBytes(MessageBytesMax),
+		kgo.ProducerBatchMaxBytes(BatchBytesMax),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		// An order in an aborted transaction was never given.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),

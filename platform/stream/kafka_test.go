@@ -129,3 +129,45 @@ func TestAPartitionThatComesLaterDoesNotWaitLong(t *testing.T) {
 		t.Errorf("%v", fetches.Err())
 	}
 }
+
+// A fetch of the engine takes BatchBytesMax of each partition. Of a larger batch it takes nothing,
+// unless its partition is the first one with records: others could keep it back.
+func TestABatchFitsIntoAFetch(t *testing.T) {
+	broker := kit.StartBroker(t, kfake.SeedTopics(2, Payments))
+	client, err := Connect(Config{Brokers: []string{broker.Address}}, host.System().Dial, "producer", eyes(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	const count = 10_000
+	for range count {
+		client.Produce(t.Context(), &kgo.Record{Topic: Payments, Value: make([]byte, 100)}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := client.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	detail, err := describe(t.Context(), client, Payments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	largest := int64(0)
+	for next := int64(0); next < count; {
+		stored, err := fetchStored(t.Context(), client, detail, 0, next, uncommitted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var batch kmsg.RecordBatch
+		if err := batch.ReadFrom(stored.RecordBatches); err != nil {
+			t.Fatal(err)
+		}
+		next += int64(batch.LastOffsetDelta) + 1
+		largest = max(largest, int64(batch.Length)+batchLengthEnd)
+	}
+	if largest > BatchBytesMax || largest < BatchBytesMax/2 {
+		t.Errorf("the largest batch has %d bytes, and a fetch takes %d", largest, BatchBytesMax)
+	}
+}

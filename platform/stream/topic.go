@@ -34,9 +34,12 @@ var Topics = []Topic{
 	{DeadLetters, true},
 }
 
-// MessageBytesMax bounds a record on every topic. A dead letter holds at most
+// MessageBytesMax bounds a batch on every topic, whoever writes it. BatchBytesMax bounds those of
+// our programs, and is what a fetch of the engine takes of a partition: of a larger batch it takes
+// nothing, unless its partition is the first one with records. A dead letter holds at most
 // DeadLetterPayloadBytesMax of its source, so it always fits.
 const (
 	MessageBytesMax           = 1 << 20
+	BatchBytesMax             = 128 << 10
 	DeadLetterPayloadBytesMax = 64 << 10
 )

@@ -40,7 +40,7 @@ type reading struct {
 func newReader(failed context.Context, c *common, t *telemetry.Telemetry, fail func(error)) (r *reader, err error) {
 	r = &reader{room: c.room, log: c.log, failed: failed, fail: fail, wake: make(chan struct{}, 1)}
 	r.client, err = stream.Connect(c.config.Stream, c.on.Dial, "clearing-engine-reader", t,
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(128<<10), kgo.FetchMaxBytes(1<<20))
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(stream.BatchBytesMax), kgo.FetchMaxBytes(1<<20))
 	return r, err
 }
 

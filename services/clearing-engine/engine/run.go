@@ -94,7 +94,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		return nil, err
 	}
 	e.overtakenReader, err = stream.Connect(config.Stream, on.Dial, "clearing-engine-overtaken", t,
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(128<<10), kgo.FetchMaxBytes(1<<20))
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(stream.BatchBytesMax), kgo.FetchMaxBytes(1<<20))
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (e *Engine) start(ctx context.Context) error {
 		kgo.BlockRebalanceOnPoll(),
 		// A fetch takes little of each partition: if a few partitions with a backlog filled
 		// it, payments of the others would wait past their deadlines.
-		kgo.FetchMaxPartitionBytes(128 << 10),
+		kgo.FetchMaxPartitionBytes(stream.BatchBytesMax),
 		kgo.FetchMaxBytes(4 << 20),
 		kgo.OnPartitionsAssigned(e.assigned),
 		kgo.AdjustFetchOffsetsFn(e.beginAtPositions),

@@ -251,9 +251,14 @@ func (s *system) metric(engine, name string) float64 {
 
 func (s *system) eventually(what string, holds func() bool) {
 	s.t.Helper()
-	for giveUp := time.Now().Add(time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
+	s.within(time.Minute, what, holds)
+}
+
+func (s *system) within(limit time.Duration, what string, holds func() bool) {
+	s.t.Helper()
+	for giveUp := time.Now().Add(limit); !holds(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(giveUp) {
-			s.t.Fatalf("after a minute still not: %s", what)
+			s.t.Fatalf("after %v still not: %s", limit, what)
 		}
 	}
 }

@@ -455,7 +455,9 @@ func (f *Follower) conclude(c *course) {
 		return
 	}
 	c.asked = true
+	c.waits++
 	f.ask(c.ownIDs(), func(found map[number128]tb.Transfer) {
+		c.waits--
 		f.adopt(c, found)
 		f.end(c)
 	})

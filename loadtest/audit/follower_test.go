@@ -428,3 +428,26 @@ func TestFollowerForgetsAReceiptBesideAHold(t *testing.T) {
 		t.Errorf("%d kept, %+v", f.Kept(), *findings)
 	}
 }
+
+// The ledger answers late: what has come since must not be judged without its answer.
+func TestFollowerWaitsForWhatItHasAsked(t *testing.T) {
+	for _, order := range []int{settledOrder, voidedOrder, receiptOrder} {
+		h := clean(t)
+		f, findings, answer := ended(t, h)
+		copied := h.message(order)
+		h.append(copied)
+		f.Report(h.reports[slices.IndexFunc(h.reports, func(r Record) bool { return string(r.Key) == copied.EndToEndId })])
+		f.Passed(f.Mark(), nil) // it asks
+		f.Order(h.orders[len(h.orders)-1])
+		for range 3 {
+			f.Passed(f.Mark(), map[int32]int64{0: int64(len(h.orders))})
+		}
+		for range 3 {
+			answer()
+			f.Passed(f.Mark(), map[int32]int64{0: int64(len(h.orders))})
+		}
+		if len(*findings) > 0 || f.Kept() > 0 {
+			t.Errorf("order %d: %d kept, %+v", order, f.Kept(), *findings)
+		}
+	}
+}

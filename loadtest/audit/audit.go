@@ -129,6 +129,7 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		a.GroupLag(partition, committed[partition], end.Offset)
 	}
 	verdict := a.Judge()
+	verdict.Summary.LeftOut = topics.leftOut
 	verdict.Seconds = time.Since(began).Seconds()
 	return verdict, nil
 }

@@ -106,6 +106,7 @@ type Summary struct {
 	ReasonsUnchecked map[string]int `json:"reasons_unchecked"`         // refusals that only the engine's settings or queues explain
 	Acts             map[string]int `json:"acts"`                      // of the register, by kind
 	Capped           int            `json:"capped"`                    // payments held with leg 4
+	LeftOut          int            `json:"left_out,omitempty"`        // times that the Kafka client left records out, and they were fetched again
 	Transfers        int            `json:"transfers"`
 	Accounts         int            `json:"accounts"`
 	IssuanceCentavos money          `json:"issuance_centavos"`

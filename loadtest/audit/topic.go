@@ -29,6 +29,7 @@ type topics struct {
 	client     *kgo.Client
 	admin      *kadm.Client
 	unreadable behind
+	leftOut    int // how often records were fetched again that the client had left out
 }
 
 func openTopics(kafka []kgo.Opt, unreadable behind) (*topics, error) {
@@ -37,7 +38,7 @@ func openTopics(kafka []kgo.Opt, unreadable behind) (*topics, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the Kafka client: %w", err)
 	}
-	return &topics{kafka, client, kadm.NewClient(client), unreadable}, nil
+	return &topics{kafka, client, kadm.NewClient(client), unreadable, 0}, nil
 }
 
 func (t *topics) close() { t.client.Close() }
@@ -173,7 +174,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 		}
 		return known
 	}
-	leftOut := 0
+	leftOut := 0 // of this topic
 	// leap judges that the client left out what is before a record. If the broker has it, it is fetched again.
 	leap := func(record Record) (again bool, err error) {
 		to, err := t.behind(ctx, topic, record.Partition, next[record.Partition])
@@ -186,6 +187,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 			if leftOut++; leftOut > leftOutMax {
 				return false, fmt.Errorf("partition %d: the Kafka client leaves out what is at offset %d", record.Partition, next[record.Partition])
 			}
+			t.leftOut++
 			client.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: {record.Partition: {Epoch: -1, Offset: next[record.Partition]}}})
 			return true, nil
 		}

@@ -57,6 +57,9 @@ func (v Verdict) Write(w io.Writer) {
 	if n := total(s.Acts); n > 0 {
 		fmt.Fprintf(w, "acts    %d, replayed in the order of the ledger%s; %d payments count toward a cap on outflow\n", n, byReason(s.Acts), s.Capped)
 	}
+	if s.LeftOut > 0 {
+		fmt.Fprintf(w, "Kafka   %d times the client left records out: they were fetched again\n", s.LeftOut)
+	}
 	fmt.Fprintf(w, "money   %v centavos issued\n", s.IssuanceCentavos)
 	listed := 0
 	for _, f := range v.Findings {

@@ -471,6 +471,9 @@ func (c Config) audit(ctx context.Context, s *stack.Stack) (verdict audit.Verdic
 	verdict, err = audit.Run(ctx, audit.Config{
 		Kafka: kafka, Ledger: client, Secrets: secrets, Behind: s.Kafka().Behind, Wait: 70 * time.Second, Log: func(string, ...any) {},
 	})
+	if n := verdict.Summary.LeftOut; n > 0 {
+		fmt.Fprintf(c.Log, "the audit's Kafka client left records out %d times: they were fetched again\n", n)
+	}
 	if err == nil && !verdict.Clean {
 		verdict.Write(c.Log)
 		err = errors.New("the run is not valid: " + verdict.String())

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -53,9 +54,21 @@ func (b *broker) start(more ...kfake.Opt) {
 		b.w.t.Error(err)
 		return
 	}
+	cluster.ControlKey(kmsg.GetTelemetrySubscriptions.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		return wantNoMetrics(request), nil, true
+	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cluster = cluster
+}
+
+// wantNoMetrics answers as a broker whose operator subscribed to no metrics of clients. This one would ask
+// for all of them every 30 s, and nobody would read them.
+func wantNoMetrics(request kmsg.Request) kmsg.Response {
+	response := request.ResponseKind().(*kmsg.GetTelemetrySubscriptionsResponse)
+	response.ClientInstanceID, response.PushIntervalMillis = [16]byte{1}, math.MaxInt32
+	return response
 }
 
 // now returns the cluster that runs, or that ran last.

@@ -42,6 +42,9 @@ const (
 	banksAddress   = "127.0.0.1:8081"
 	banksTelemetry = "127.0.0.1:9102"
 	partitions     = 4
+	// batchBytesMax is the least that KAFKA_BATCH_BYTES_MAX may be. A batch that unpacks to more costs every
+	// reader that much memory and CPU, each time it comes to it.
+	batchBytesMax = stream.MessageBytesMax
 )
 
 var population = sandbox.Population{Banks: 4, Customers: 40, DepositCentavos: 100_000_000, ReserveCentavos: 1_000_000_000_000}

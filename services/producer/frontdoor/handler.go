@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,10 +75,10 @@ func handler(api []route, control *access.Control, registry prometheus.Registere
 	for path, allowed := range methods {
 		mux.HandleFunc(path, notAllowed(allowed))
 	}
-	description := describe(api)
+	description := sync.OnceValue(func() []byte { return describe(api) }) // it takes milliseconds, which a start can do without
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(description) // an error means that the client is gone
+		_, _ = w.Write(description()) // an error means that the client is gone
 	})
 	serveViewer(mux)
 	mux.HandleFunc("GET /{$}", index)

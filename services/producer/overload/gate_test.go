@@ -93,6 +93,21 @@ func TestOverloadIsRefusedAndTheRestIsTaken(t *testing.T) {
 	})
 }
 
+// When engines take fewer orders than of late, what waits is bounded all the same.
+func TestFewerAreTakenOnceEnginesSlowDown(t *testing.T) {
+	inQueue(t, func(g *Gate, q *queue) {
+		rates := map[string]int{"a": 600, "b": 600, "c": 600, "d": 600, "e": 600}
+		q.offer(g, rates, 20*time.Second)
+		for _, perSecond := range []float64{700, 500, 300} {
+			q.perSecond, q.oldest = perSecond, 0
+			q.offer(g, rates, 10*time.Second)
+			if q.oldest > 9*time.Second/2 {
+				t.Errorf("%v a second: the oldest waited %v", perSecond, q.oldest)
+			}
+		}
+	})
+}
+
 // One participant that floods hurts only itself.
 func TestWhoSendsLessThanItsShareGetsIn(t *testing.T) {
 	inQueue(t, func(g *Gate, q *queue) {

@@ -110,7 +110,8 @@ func (c *Clients) Pay(sending, patience context.Context, rate float64, observer 
 }
 
 // PayInCalm pays for a time when there are no faults any more. Nothing is excused: each request is
-// answered, each payment accepted, and each ends as its payee's account says.
+// answered, each payment is accepted, unless another amount was sent under its id and came first, and
+// each id ends as the payee's account says, with an amount that was sent under it.
 func (c *Clients) PayInCalm(ctx context.Context, sendFor time.Duration, rate float64) {
 	c.calm.Store(true)
 	defer c.calm.Store(false)
@@ -126,10 +127,19 @@ func (c *Clients) PayInCalm(ctx context.Context, sendFor time.Duration, rate flo
 		status, text, err := c.ask(ctx, call{holder: string(s.id.Payer()), method: http.MethodGet, path: statePath(s.id)})
 		if err != nil {
 			c.refuseInCalm("%s: %v", s.id, err)
-		} else if now, err := parseAnswer(text, history.Span{}); err != nil || now.Status != history.Ended || now.Outcome != s.wanted {
-			c.refuseInCalm("%s: it must be %v: %d: %s", s.id, s.wanted, status, text)
+		} else if !s.endedAsWanted(status, text) {
+			c.refuseInCalm("%s of %d centavos: it must be %v: %d: %s", s.id, s.centavos, s.wanted, status, text)
 		}
 	}
+}
+
+// endedAsWanted reports whether the answer about a payment's state is what it must be without faults.
+func (s *sample) endedAsWanted(status int, text []byte) bool {
+	now, err := parseAnswer(text, history.Span{})
+	if err != nil || status != http.StatusOK || now.Status != history.Ended || now.Outcome != s.wanted {
+		return false
+	}
+	return now.AmountCentavos == s.centavos || s.contested && now.AmountCentavos == s.conflicting().centavos
 }
 
 // send starts clients at a rate until sending ends, and returns their payments.

@@ -74,6 +74,34 @@ func TestADoorThatServesNobodyIsAProblem(t *testing.T) {
 	}
 }
 
+// Without faults an id ends as its payee's account says, with an amount that was sent under it.
+func TestAPaymentInCalmEndsAsWanted(t *testing.T) {
+	const settled = `{"status": "settled", "amount_centavos": 500}`
+	for _, c := range []struct {
+		name      string
+		contested bool
+		status    int
+		text      string
+		want      bool
+	}{
+		{"settled", false, 200, settled, true},
+		{"settled, contested", true, 200, settled, true},
+		{"the other amount came first", true, 200, `{"status": "settled", "amount_centavos": 501}`, true},
+		{"an amount that nobody sent", true, 200, `{"status": "settled", "amount_centavos": 502}`, false},
+		{"another amount, though only one was sent", false, 200, `{"status": "settled", "amount_centavos": 501}`, false},
+		{"no amount", false, 200, `{"status": "settled"}`, false},
+		{"rejected", false, 200, `{"status": "rejected", "reason_code": "AB03", "amount_centavos": 500}`, false},
+		{"not ended", false, 200, `{"status": "reserved", "amount_centavos": 500}`, false},
+		{"not found", false, 404, settled, false},
+		{"no answer", false, 200, "", false},
+	} {
+		s := &sample{order: order{paid, 500}, contested: c.contested, wanted: history.Outcome{Settled: true}}
+		if got := s.endedAsWanted(c.status, []byte(c.text)); got != c.want {
+			t.Errorf("%s: %t, want %t", c.name, got, c.want)
+		}
+	}
+}
+
 // The events of a payment that has ended must come to their end, as soon as there is no fault.
 func TestEventsComeToTheirEnd(t *testing.T) {
 	clients := clientsOf(t, func(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -25,8 +26,7 @@ type Follower struct {
 	since     uint64 // the ledger's time before which nothing is judged
 	courses   map[number128]*course
 	records   map[int32]*unfinished
-	letters   map[coordinates]string // reasons, of records that are not committed
-	touched   []*course              // by the chain that is not complete
+	touched   []*course // by the chain that is not complete
 	doubts    []doubt
 	mark      int
 	questions []question
@@ -55,6 +55,7 @@ type course struct {
 	recalled  bool // a look-up says how it ended
 	capVoided bool // leg 4
 	records   int  // that are not committed
+	passed    bool // all of them were committed without a report: it was before the beginning, or is missing
 	early     []tb.Transfer
 	held      legs
 	posted    legs
@@ -98,8 +99,10 @@ type reportRead struct {
 
 // unfinished is the records of a partition that the engines have not committed.
 type unfinished struct {
-	from    int64 // records below may have ended before the follower began
-	records []unfinishedRecord
+	from      int64 // records below may have ended before the follower began
+	committed int64 // records below are
+	records   []unfinishedRecord
+	letters   map[int64]string // reasons, by offset of the record
 }
 
 type unfinishedRecord struct {
@@ -129,7 +132,7 @@ const coursesEarlyMax = 32
 func NewFollower(issuance *tb.Account, since uint64, found func(Finding)) *Follower {
 	f := &Follower{
 		others: NewAuditor(0), since: since, position: since, found: found,
-		courses: map[number128]*course{}, records: map[int32]*unfinished{}, letters: map[coordinates]string{},
+		courses: map[number128]*course{}, records: map[int32]*unfinished{},
 	}
 	if issuance != nil {
 		f.others.Account(*issuance)
@@ -155,9 +158,9 @@ func (f *Follower) Repeated() int64 { return f.repeated }
 
 // Kept returns how many records and payments it keeps.
 func (f *Follower) Kept() int {
-	n := len(f.courses) + len(f.letters)
+	n := len(f.courses)
 	for _, u := range f.records {
-		n += len(u.records)
+		n += len(u.records) + len(u.letters)
 	}
 	return n
 }
@@ -168,7 +171,7 @@ func (f *Follower) add(kind, subject, format string, arguments ...any) {
 
 func (f *Follower) unfinished(partition int32) *unfinished {
 	if f.records[partition] == nil {
-		f.records[partition] = &unfinished{}
+		f.records[partition] = &unfinished{letters: map[int64]string{}}
 	}
 	return f.records[partition]
 }
@@ -196,6 +199,7 @@ func (f *Follower) Order(r Record) {
 	}
 	c := f.course(paymentKey(o.id, o.minutes))
 	c.records++
+	c.passed = false
 	c.before = c.before || before
 	u.records = append(u.records, unfinishedRecord{r.Offset, c, before})
 	v := variant{id: o.id, minutes: o.minutes, content: o.content, hash: o.hash, back: o.back}
@@ -257,8 +261,8 @@ func (f *Follower) DeadLetter(r Record) {
 		return
 	}
 	u := f.unfinished(message.Partition)
-	if len(u.records) == 0 || message.Offset >= u.records[0].offset { // else its record is committed: a redelivery
-		f.letters[coordinates{message.Partition, message.Offset}] = message.ReasonCode
+	if message.Offset >= u.committed { // else its record has ended: a redelivery
+		u.letters[message.Offset] = message.ReasonCode
 	}
 }
 
@@ -351,8 +355,7 @@ func (f *Follower) commit(partition int32, committed int64) {
 	for ; n < len(u.records) && u.records[n].offset < committed; n++ {
 		record := u.records[n]
 		at := coordinates{partition, record.offset}
-		reason, hasLetter := f.letters[at]
-		delete(f.letters, at)
+		reason, hasLetter := u.letters[record.offset]
 		c := record.course
 		switch {
 		case c == nil && !hasLetter && !record.before:
@@ -364,8 +367,12 @@ func (f *Follower) commit(partition int32, committed int64) {
 		}
 		if c != nil {
 			c.records--
+			c.passed = c.records == 0 && c.report == nil
 			f.release(c)
 		}
+	}
+	if u.committed = max(u.committed, committed); len(u.letters) > 0 {
+		maps.DeleteFunc(u.letters, func(offset int64, _ string) bool { return offset < committed })
 	}
 	u.records = u.records[n:]
 	if len(u.records) == 0 {
@@ -375,7 +382,7 @@ func (f *Follower) commit(partition int32, committed int64) {
 
 // release forgets a course that has ended. What has not waits for the ledger's side.
 func (f *Follower) release(c *course) {
-	ended := c.decidedAt != 0 && c.report != nil || c.decidedAt == 0 && c.report == nil
+	ended := (c.decidedAt != 0) == (c.report != nil) || c.passed
 	if c.records <= 0 && ended && !c.doubted && c.waits == 0 && len(c.early) == 0 && f.courses[c.key] == c {
 		delete(f.courses, c.key)
 	}

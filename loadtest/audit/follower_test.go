@@ -358,6 +358,45 @@ func ended(t *testing.T, h *history) (f *Follower, later *[]Finding, answer func
 	return f, later, answer
 }
 
+// An engine that takes over may write the dead letter of a committed record again, and somebody may write
+// one of a record that was before the beginning. None is kept.
+func TestFollowerKeepsNoLetterOfACommittedRecord(t *testing.T) {
+	h := clean(t)
+	f, findings, answer := ended(t, h)
+	for _, letter := range h.letters {
+		f.DeadLetter(letter)
+	}
+	if f.Kept() > 0 {
+		t.Errorf("%d letters of committed records are kept", f.Kept())
+	}
+	late := NewFollower(h.accountOf(issuance), uint64(len(h.transfers)), func(found Finding) { *findings = append(*findings, found) })
+	late.Begin()
+	for _, letter := range h.letters { // before it knows what is committed
+		late.DeadLetter(letter)
+	}
+	late.Passed(late.Mark(), map[int32]int64{0: int64(len(h.orders))})
+	answer()
+	if len(*findings) > 0 || late.Kept() > 0 {
+		t.Errorf("%d kept, %+v", late.Kept(), *findings)
+	}
+}
+
+// It begins between the verdict of a payment and the commit of its record, when the report is already there:
+// it sees the verdict and no report, and keeps neither for ever.
+func TestFollowerForgetsWhatWasReportedBeforeTheBeginning(t *testing.T) {
+	for seed := range uint64(20) {
+		h := clean(t)
+		o := h.order(alice, bruno, 500)
+		h.hold(o, 1, 2, 3)
+		h.post(o, 1, 2, 3)
+		h.commit() // the report was before
+		findings, f := h.follow(rand.New(rand.NewPCG(seed, 8)), len(h.transfers)-6)
+		if len(findings) > 0 || f.Kept() > 0 {
+			t.Fatalf("seed %d: %d kept, %+v", seed, f.Kept(), findings)
+		}
+	}
+}
+
 // A payment has ended and is forgotten. Then another order comes under its id, which is a dead letter, and
 // its report comes again: the ledger has what the first order asked for, which was judged.
 func TestFollowerForgetsWhatAConflictingOrderIsComparedWith(t *testing.T) {

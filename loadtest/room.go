@@ -148,7 +148,7 @@ func serveRoom(ctx context.Context, environment *roomEnvironment, processes room
 		return err
 	}
 	defer r.Close()
-	limits := web.Config{Address: environment.Address, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, BodyBytesMax: 4 << 10, ConnectionsMax: 64}
+	limits := web.Config{Address: environment.Address, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, BodyBytesMax: room.BodyBytesMax, ConnectionsMax: 64}
 	listener, err := net.Listen("tcp", environment.Address)
 	if err != nil {
 		return fmt.Errorf("cannot serve on ROOM_ADDRESS %s: %w", environment.Address, err)

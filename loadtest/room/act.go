@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
@@ -47,8 +49,13 @@ var (
 // actTimeout bounds an act; a process that starts must be ready within it.
 const actTimeout = 2 * time.Minute
 
+var acts = []string{actKill, actFreeze, actThaw, actRestart, actLeaveDead, actAddEngine, actCut, actMend, actBank, actLoad}
+
 // Do does one act, and returns the number of its line in the story.
 func (r *Room) Do(ctx context.Context, act Act) (int, error) {
+	if !slices.Contains(acts, act.Act) {
+		return 0, refusal{"act", act.Act, "one of " + strings.Join(acts, ", ")}
+	}
 	if r.config.ReadOnly != "" {
 		return 0, errors.New(r.config.ReadOnly)
 	}
@@ -62,6 +69,7 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 		}
 		return r.story.tell(nil, "%s payments a second", thousands(int64(act.RatePerSecond))), nil
 	case actBank:
+		began := time.Now()
 		if err := r.banks.behave(ctx, act.Target, act.Behaviour); err != nil {
 			return 0, err
 		}
@@ -70,7 +78,7 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 			kind = "mended"
 		}
 		r.mark(kind, "bank %s is %s", act.Target, act.Behaviour)
-		return r.story.tell(r.flows.watch(nil), "bank %s is %s", act.Target, act.Behaviour), nil
+		return r.story.tell(r.flows.watch(began, nil), "bank %s is %s", act.Target, act.Behaviour), nil
 	}
 	if r.config.Stack == nil {
 		return 0, errNoStack
@@ -85,6 +93,7 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 		return 0, refusal{"target", act.Target, "a process that the picture shows, not the room itself"}
 	}
 	partitions := r.machine.of(act.Target)
+	began := time.Now()
 	switch act.Act {
 	case actKill:
 		if err := r.config.Stack.Kill(ctx, act.Target); err != nil {
@@ -92,31 +101,31 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 		}
 		r.machine.restartSoon(act.Target)
 		r.mark("broken", "%s killed", act.Target)
-		return r.story.tell(r.flows.watch(partitions), "kill -9 %s", act.Target), nil
+		return r.story.tell(r.flows.watch(began, partitions), "kill -9 %s", act.Target), nil
 	case actFreeze:
 		if err := r.config.Stack.Freeze(ctx, act.Target); err != nil {
 			return 0, err
 		}
 		r.mark("broken", "%s frozen", act.Target)
-		return r.story.tell(r.flows.watch(partitions), "%s frozen", act.Target), nil
+		return r.story.tell(r.flows.watch(began, partitions), "%s frozen", act.Target), nil
 	case actThaw:
 		if err := r.config.Stack.Thaw(ctx, act.Target); err != nil {
 			return 0, err
 		}
 		r.mark("mended", "%s thawed", act.Target)
-		return r.story.tell(r.flows.watch(partitions), "%s thawed", act.Target), nil
+		return r.story.tell(r.flows.watch(began, partitions), "%s thawed", act.Target), nil
 	case actCut:
 		if err := r.config.Stack.Cut(ctx, act.Target, act.Peer); err != nil {
 			return 0, err
 		}
 		r.mark("broken", "%s cut from %s", act.Target, act.Peer)
-		return r.story.tell(r.flows.watch(partitions), "%s cut from the %s", act.Target, act.Peer), nil
+		return r.story.tell(r.flows.watch(began, partitions), "%s cut from the %s", act.Target, act.Peer), nil
 	case actMend:
 		if err := r.config.Stack.Mend(ctx, act.Target, act.Peer); err != nil {
 			return 0, err
 		}
 		r.mark("mended", "%s reaches %s", act.Target, act.Peer)
-		return r.story.tell(r.flows.watch(partitions), "%s reaches the %s again", act.Target, act.Peer), nil
+		return r.story.tell(r.flows.watch(began, partitions), "%s reaches the %s again", act.Target, act.Peer), nil
 	case actRestart:
 		if state != string(stack.Dead) {
 			return 0, refusal{"target", act.Target, "a dead process"}
@@ -130,7 +139,7 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 		}
 		return r.story.tell(nil, "%s stays dead", act.Target), nil
 	}
-	return 0, refusal{"act", act.Act, "kill, freeze, thaw, restart, leave-dead, add-engine, cut, mend, bank or load"}
+	return 0, fmt.Errorf("the room cannot %s", act.Act)
 }
 
 // startAgain starts a dead process.

@@ -143,6 +143,9 @@ func (d door) named(host string) bool {
 	return false
 }
 
+// BodyBytesMax bounds what somebody asks for.
+const BodyBytesMax = 4 << 10
+
 // inside wants the token, and JSON with what is to be done.
 func (d door) inside(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -154,6 +157,7 @@ func (d door) inside(next http.HandlerFunc) http.Handler {
 			return
 		}
 		if r.Method == http.MethodPost {
+			r.Body = http.MaxBytesReader(w, r.Body, BodyBytesMax)
 			if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
 				problemOf(http.StatusUnsupportedMediaType, "not-json", "Not JSON", fmt.Errorf("Content-Type is %.100q: it must be application/json", kind)).Write(w)
 				return

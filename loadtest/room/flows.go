@@ -30,29 +30,31 @@ type flows struct {
 
 // watch waits for the first settlement after an act, in some partitions.
 type watch struct {
-	after      time.Time
-	partitions []int32 // nil: any
+	began      time.Time // the act
+	after      time.Time // the act was done
+	partitions []int32   // nil: any
 	first      time.Time
 }
 
-// watch begins to wait for the first settlement after now.
-func (f *flows) watch(partitions []int32) *watch {
+// watch begins to wait for the first settlement after now. What settled since the act began may have
+// come before its effect: a process settles until it is dead, and to die may take it a second.
+func (f *flows) watch(began time.Time, partitions []int32) *watch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := &watch{after: time.Now(), partitions: partitions}
+	w := &watch{began: began, after: time.Now(), partitions: partitions}
 	f.watches = append(f.watches, w)
 	f.watches = f.watches[max(0, len(f.watches)-storyMax):] // each is of a line of the story
 	return w
 }
 
-// gap returns the seconds until the first settlement, or nil if there was none.
+// gap returns the seconds from the begin of the act to the first settlement, or nil if there was none.
 func (f *flows) gap(w *watch) *float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if w.first.IsZero() {
 		return nil
 	}
-	gap := w.first.Sub(w.after).Seconds()
+	gap := w.first.Sub(w.began).Seconds()
 	return &gap
 }
 

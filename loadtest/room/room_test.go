@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
@@ -146,7 +147,7 @@ func TestFlowsAreBounded(t *testing.T) {
 // What settles before an act, or in a partition of another engine, says nothing about it.
 func TestGapCountsFromTheActInItsPartitions(t *testing.T) {
 	f, s := &flows{pairs: map[pair]*Flow{}}, &story{}
-	w := f.watch([]int32{3})
+	w := f.watch(time.Now(), []int32{3})
 	s.tell(w, "kill -9 engine-0")
 	settle := func(partition int32, after time.Duration) {
 		f.report(report("a", "b", 1, ""), &kgo.Record{Partition: partition, Timestamp: w.after.Add(after)})
@@ -173,6 +174,66 @@ func TestGapCountsFromTheActInItsPartitions(t *testing.T) {
 	}
 	if lines := s.lines(); len(lines) != storyMax || lines[storyMax-1].Number != 2*storyMax+1 {
 		t.Errorf("%d lines", len(lines))
+	}
+}
+
+// slowly is a process that takes its time to die.
+type slowly struct {
+	Processes
+	killing, dead chan struct{}
+}
+
+func (s *slowly) Status(context.Context) ([]stack.Status, error) {
+	return []stack.Status{{Name: "engine-0", State: stack.Ready}}, nil
+}
+
+func (s *slowly) Kill(context.Context, string) error {
+	close(s.killing)
+	<-s.dead
+	return nil
+}
+
+// A killed process that holds much memory dies slowly. The gap begins with the kill, and no settlement
+// before the death ends it.
+func TestGapBeginsWithTheKill(t *testing.T) {
+	s := &slowly{killing: make(chan struct{}), dead: make(chan struct{})}
+	r, writer := open(t, func(c *Config) { c.Stack = s })
+	eventually(t, "the process is seen", func() bool { return r.machine.state("engine-0") != "" })
+	settle := func(at time.Time) {
+		value, err := report("10000001", "10000002", 100, "").MarshalVT()
+		if err == nil {
+			err = writer.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Settlements, Value: value, Timestamp: at}).FirstErr()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan error, 1)
+	asked := time.Now()
+	go func() {
+		_, err := r.Do(context.WithoutCancel(t.Context()), Act{Act: "kill", Target: "engine-0"})
+		done <- err
+	}()
+	<-s.killing
+	killing := time.Now()
+	settle(time.Now())
+	dying := time.Now()
+	close(s.dead)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	next := time.Now().Add(time.Minute).Truncate(time.Millisecond) // records have no more
+	settle(next)
+	var line Line
+	eventually(t, "the gap is known", func() bool {
+		line = r.Picture(false).Story[0]
+		return line.GapSeconds != nil
+	})
+	if least, most := next.Sub(killing).Seconds(), next.Sub(asked).Seconds(); *line.GapSeconds < least || *line.GapSeconds > most {
+		t.Errorf("the gap is %.6f s, but it must be from %.6f to %.6f", *line.GapSeconds, least, most)
+	}
+	if line.At.Before(asked) || line.At.After(dying) {
+		t.Errorf("the line is of %v, but the kill was from %v to %v", line.At, asked, dying)
 	}
 }
 
@@ -242,6 +303,9 @@ func TestDoor(t *testing.T) {
 		{"a form", "POST", "/api/acts", `{"act":"load"}`, with("Content-Type", "text/plain"), 415, "application/json"},
 		{"no object", "POST", "/api/acts", `[]`, nil, 400, ""},
 		{"a field too many", "POST", "/api/acts", `{"act":"load","rate":3}`, nil, 400, "rate"},
+		{"a body as large as may be", "POST", "/api/acts", `{"act":"kill","target":"` + strings.Repeat("x", BodyBytesMax-26) + `"}`, nil, 409, "only shows"},
+		{"a body too large", "POST", "/api/acts", `{"act":"kill","target":"` + strings.Repeat("x", BodyBytesMax-25) + `"}`, nil, 413, "more than 4096 bytes"},
+		{"an act that nobody knows", "POST", "/api/acts", `{"act":"explode"}`, nil, 400, "must be one of kill, freeze"},
 		{"an act where there are none", "POST", "/api/acts", `{"act":"kill","target":"engine-0"}`, nil, 409, "only shows"},
 		{"no id", "GET", "/api/payments/x", "", nil, 400, "EndToEndId"},
 		{"a report", "GET", "/api/report", "", nil, 200, "<!doctype html"},
@@ -270,7 +334,9 @@ func TestBadActs(t *testing.T) {
 		{Act{Act: "load", RatePerSecond: 10}, "may not send"},
 		{Act{Act: "bank", Target: "10000001", Behaviour: "silent"}, "SIMULATOR_URL"},
 		{Act{Act: "kill", Target: "engine-0"}, "--dir"},
-		{Act{Act: "explode"}, "--dir"},
+		{Act{Act: "kill", Target: "engine-0"}, "--on compose"},
+		{Act{Act: "explode"}, "act is \"explode\": it must be one of kill"},
+		{Act{}, "act is \"\": it must be one of kill"},
 	} {
 		if number, err := r.Do(t.Context(), c.act); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: line %d, %v", c.act, number, err)

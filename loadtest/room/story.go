@@ -27,11 +27,16 @@ const (
 )
 
 // tell adds a line and returns its number. What comes of it is the end of the watch; without one, nothing.
+// Its time is the begin of the act.
 func (s *story) tell(w *watch, format string, arguments ...any) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number++
-	s.all = append(s.all, told{Line{Number: s.number, At: time.Now().UTC(), Text: fmt.Sprintf(format, arguments...), Settled: w == nil}, w})
+	at := time.Now()
+	if w != nil {
+		at = w.began
+	}
+	s.all = append(s.all, told{Line{Number: s.number, At: at.UTC(), Text: fmt.Sprintf(format, arguments...), Settled: w == nil}, w})
 	s.all = s.all[max(0, len(s.all)-storyMax):]
 	return s.number
 }

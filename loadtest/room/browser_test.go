@@ -26,6 +26,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -68,7 +69,7 @@ func openHouse(t *testing.T) *house {
 	folder, err := os.MkdirTemp("", "liquida-room-") //nolint:usetesting // the logs of a failed test must stay
 	must(t, err)
 	s, err := stack.Start(t.Context(), stack.Config{
-		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: 2, CacheGrid: "256MiB", Room: true,
+		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: 2, CacheGrid: "256MiB", Room: true, Cuts: true,
 		ReadyWithin: 5 * time.Minute,
 		Env: map[string][]string{
 			stack.Engine: {"ENGINE_DEADLINE=8s", "ENGINE_PENDING_TIMEOUT=14s", "SHUTDOWN_TIMEOUT=4s"},
@@ -336,6 +337,8 @@ func TestTheControlRoom(t *testing.T) {
 	part("strangers are refused", refusals)
 	part("an engine dies by a button", firstMinute)
 	part("processes freeze and stay dead", machineButtons)
+	part("an engine is cut off, and one more comes", linksAndEngines)
+	part("the load follows its slider", slider)
 	part("a bank is silent", silentBank)
 	part("a payment's life", oneLife)
 	part("hostile bytes are text", hostileBytes)
@@ -484,6 +487,53 @@ func machineButtons(h *house, browser context.Context) {
 	h.see("settlements by the other engine", settles)
 	p.press(card("engine-1") + ` [data-key=restart]`)
 	is("engine-1", "ready")
+	p.right()
+}
+
+// linksAndEngines cuts an engine from the broker and from the ledger, and adds an engine.
+func linksAndEngines(h *house, browser context.Context) {
+	p := h.open(browser)
+	card := func(name string) string { return fmt.Sprintf(`.process[data-process="%s"]`, name) }
+	h.see("both engines", allReady)
+	for _, peer := range []string{stack.FromBroker, stack.FromLedger} {
+		button := fmt.Sprintf(`%s [data-key=cut-%s]`, card("engine-1"), peer)
+		p.press(button)
+		p.shows(fmt.Sprintf(`document.querySelector('%s').getAttribute('aria-pressed') === 'true'`, button))
+		h.see("the cut", func(p room.Picture) bool {
+			return slices.ContainsFunc(p.Machine.Processes, func(process room.Process) bool {
+				return process.Name == "engine-1" && slices.Equal(process.Cut, []string{peer})
+			})
+		})
+		p.shows(fmt.Sprintf(`document.querySelector('%s').dataset.state !== 'ready'`, card("engine-1")))
+		p.picture("cut-from-" + peer + "-1400")
+		p.press(button)
+		p.shows(fmt.Sprintf(`document.querySelector('%s').getAttribute('aria-pressed') === 'false'`, button))
+		h.see("both engines after the cut from the "+peer, allReady)
+	}
+	p.press(`#add`)
+	p.shows(fmt.Sprintf(`document.querySelector('%s')?.dataset.state === 'ready'`, card("engine-2")))
+	// A third of the partitions is its own, and it is an engine as the others: it can be cut, too.
+	p.shows(fmt.Sprintf(`document.querySelectorAll('%s .partitions span').length > 0`, card("engine-2")))
+	p.shows(fmt.Sprintf(`!document.querySelector('%s [data-key=cut-broker]').disabled`, card("engine-2")))
+	for _, line := range []string{"engine-1 cut from the broker", "engine-1 reaches the ledger again", "one more engine, ready after"} {
+		p.shows(fmt.Sprintf(`document.getElementById('lines').textContent.includes('%s')`, line))
+	}
+	h.see("settlements", settles)
+	p.right()
+}
+
+// slider moves the load with the keys of a keyboard.
+func slider(h *house, browser context.Context) {
+	p := h.open(browser)
+	before := h.see("the load", func(p room.Picture) bool { return p.Load.Running }).Load.RatePerSecond
+	must(h.t, chromedp.Run(p.ctx, chromedp.ScrollIntoView(`#rate`, chromedp.ByQuery), chromedp.SendKeys(`#rate`, kb.PageUp, chromedp.ByQuery)))
+	more := h.see("more load", func(p room.Picture) bool { return p.Load.Running && p.Load.RatePerSecond > before }).Load.RatePerSecond
+	p.shows(fmt.Sprintf(`document.getElementById('rate').getAttribute('aria-valuetext') === '%.0f payments a second'`, more))
+	p.press(`#load-stop`)
+	h.see("no load", func(p room.Picture) bool { return !p.Load.Running })
+	p.shows(`document.getElementById('rate').getAttribute('aria-valuetext') === '200 payments a second'`) // left alone, it goes back
+	p.press(`#load-start`)
+	h.see("200 a second", func(p room.Picture) bool { return p.Load.Running && p.Load.RatePerSecond == 200 })
 	p.right()
 }
 

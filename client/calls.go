@@ -69,14 +69,14 @@ func send[S outcome](ctx context.Context, c *Client, post call, id string, wait 
 		return state, err
 	}
 	// What is followed is the id. It may belong to other content, and a refusal does not show which: the
-	// API compares what is sent.
-	var own S
-	if _, err := c.ask(ctx, post.held(time.Second), &own); OtherContent(err) {
+	// API compares what is sent with what the ledger knows, and takes only the same.
+	var again S
+	if _, err := c.ask(ctx, post, &again); OtherContent(err) {
 		return unknown, err
 	} else if err != nil {
 		return accepted, fmt.Errorf("%s was accepted, but its outcome was not seen: %w", id, err)
 	}
-	return own, nil
+	return state, nil
 }
 
 // held asks the API to wait for the outcome before it responds.

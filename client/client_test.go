@@ -229,6 +229,7 @@ func TestTheOutcomeIsThatOfTheOwnContent(t *testing.T) {
 		{"settled", state(sent, Settled), 0, "", Settled, false},
 		{"another amount has settled", state(other, Settled), 409, conflict, Unknown, true},
 		{"refused", refused, 200, refused, Rejected, false},
+		{"refused, and the same was taken again", refused, 202, `{"end_to_end_id": "` + sent.EndToEndID + `", "status": "accepted"}`, Rejected, false},
 		{"another content was refused", refused, 409, conflict, Unknown, true},
 		{"nobody says whose the refusal is", refused, 503, `{"title": "away"}`, Accepted, false},
 	} {

@@ -149,31 +149,77 @@ func (b *batch) take(ctx context.Context, lines []line) error {
 	if err != nil {
 		return err
 	}
-	waiting, cancel := context.WithTimeout(ctx, b.wait)
-	defer cancel()
-	for _, l := range lines {
-		said := lineResult{Line: l.number}
+	said := make([]lineResult, len(lines))
+	for i, l := range lines {
+		said[i].Line = l.number
 		if l.err != nil {
-			said.refuse(l.err)
+			said[i].refuse(l.err)
 		} else {
-			said.of(results[0])
+			said[i].of(results[0])
 			results = results[1:]
 		}
-		if said.Status == client.Accepted && b.wait > 0 {
-			said.end(b.outcomeOf(waiting, l.payment))
-		}
+	}
+	if b.wait > 0 {
+		b.await(ctx, lines, said)
+	}
+	for i := range said {
 		b.count++
-		switch {
-		case said.Status == client.Rejected || said.Status == refused:
+		switch status := said[i].Status; {
+		case status == client.Rejected || status == refused:
 			b.not++
-		case said.Status != client.Settled && (said.Status != client.Accepted || b.wait > 0):
+		case status != client.Settled && (status != client.Accepted || b.wait > 0):
 			b.open++
 		}
-		if err := b.show(said, func() { said.print(b.out) }); err != nil {
+		if err := b.show(said[i], func() { said[i].print(b.out) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// await waits for the outcomes of the lines that were accepted.
+func (b *batch) await(ctx context.Context, lines []line, said []lineResult) {
+	waiting, cancel := context.WithTimeout(ctx, b.wait)
+	defer cancel()
+	var doubtful []int
+	for i, l := range lines {
+		if said[i].Status != client.Accepted {
+			continue
+		}
+		state, err := b.outcomeOf(waiting, l.payment.EndToEndID)
+		said[i].end(state, err)
+		if err == nil && state.Final() && !l.payment.Is(state) {
+			doubtful = append(doubtful, i)
+		}
+	}
+	b.compare(ctx, lines, said, doubtful)
+}
+
+// compare sends payments again, in one batch, whose outcome may be that of other content: a refusal shows
+// none. The API compares what is sent with what the ledger knows, and takes only the same.
+func (b *batch) compare(ctx context.Context, lines []line, said []lineResult, doubtful []int) {
+	if len(doubtful) == 0 {
+		return
+	}
+	var payments []client.Payment
+	for _, i := range doubtful {
+		payments = append(payments, lines[i].payment)
+	}
+	results, err := b.api.PayBatch(ctx, payments)
+	for at, i := range doubtful {
+		why := err
+		if err == nil {
+			why = results[at].Err
+		}
+		switch {
+		case why == nil: // the outcome is its own
+		case client.OtherContent(why):
+			said[i].ReasonCode = ""
+			said[i].refuse(why)
+		default:
+			said[i].Status, said[i].ReasonCode, said[i].Error = client.Accepted, "", "whose outcome it is was not seen: "+why.Error()
+		}
+	}
 }
 
 // complete prints the lines with their ids.
@@ -190,22 +236,25 @@ func (b *batch) complete(lines []line) error {
 	return nil
 }
 
-// outcomeOf reads the state of a payment until it is final or the time is over.
-func (b *batch) outcomeOf(ctx context.Context, payment client.Payment) (state client.PaymentState, err error) {
+// outcomeOf reads the state of a payment until it is final or the time is over. Then it is the last one read.
+func (b *batch) outcomeOf(ctx context.Context, id string) (last client.PaymentState, err error) {
 	for {
-		state, err = b.api.Payment(ctx, payment.EndToEndID)
-		if err == nil && state.Final() && !payment.Is(state) { // it may be of other content: the API compares what is sent
-			return b.api.Pay(ctx, payment, time.Second)
+		state, err := b.api.Payment(ctx, id)
+		if err == nil {
+			last = state
 		}
-		if err == nil && state.Final() || err != nil && !client.NotFound(err) && !client.TryAgain(err) {
-			return state, err
+		if err == nil && state.Final() || err != nil && ctx.Err() == nil && !client.NotFound(err) && !client.TryAgain(err) {
+			return last, err
 		}
 		timer := time.NewTimer(askAgain)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return state, err
+			if last.Status != "" {
+				err = nil
+			}
+			return last, err
 		}
 	}
 }
@@ -249,8 +298,6 @@ func (a *lineResult) refuse(why error) {
 func (a *lineResult) end(state client.PaymentState, err error) {
 	if err == nil {
 		a.Status, a.ReasonCode = state.Status, state.ReasonCode
-	} else if client.OtherContent(err) {
-		a.refuse(err)
 	} else if !client.NotFound(err) {
 		a.Error = err.Error()
 	}

@@ -320,7 +320,8 @@ func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client
 	health := &telemetry.Telemetry{Log: zap.NewNop(), Registry: registry, Health: telemetry.NewHealth()}
 	health.Health.Need(query.Need)
 	health.Health.Need(query.ClockNeed)
-	l := query.New(stopping, config, client, register.New(client, config.IDsMax, health), deadletter.New(), time.Now, web.NewPools(web.PoolsConfig{ShareMax: 1}, registry), health)
+	follows := register.New(client, config.IDsMax, health)
+	l := query.New(stopping, config, client, follows, deadletter.New(follows), time.Now, web.NewPools(web.PoolsConfig{ShareMax: 1}, registry), health)
 	t.Cleanup(l.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -26,14 +27,15 @@ type Letter struct {
 }
 
 const (
-	readMax  = 10_000 // records of each partition that a start reads again
-	keptMax  = 500    // letters of a bank in each of two generations
-	banksMax = 1000   // only who writes to Kafka can name more
+	readMax = 10_000 // records of each partition that a start reads again
+	keptMax = 500    // letters of a bank in each of two generations
 )
 
-// Letters are the newest dead letters of each bank: at least keptMax, so that a bank which causes many
-// pushes out its own only.
+// Letters are the newest dead letters of each participant: at least keptMax, so that a bank which causes
+// many pushes out its own only. Who writes to Kafka can name any bank; only participants have a place.
 type Letters struct {
+	register *register.Register
+
 	mu    sync.Mutex
 	banks map[pix.ISPB]*generations
 }
@@ -41,11 +43,17 @@ type Letters struct {
 type generations struct{ young, old map[pix.EndToEndID]Letter }
 
 // New returns letters that know none.
-func New() *Letters { return &Letters{banks: map[pix.ISPB]*generations{}} }
+func New(follows *register.Register) *Letters {
+	return &Letters{register: follows, banks: map[pix.ISPB]*generations{}}
+}
 
-// Follow reads the topic, from readMax records before its end on, until ctx ends. It calls told with each
-// id of which there is a new letter.
+// Follow reads the topic, from readMax records before its end on, until ctx ends. It begins when the
+// register has been read: before that nobody is a participant. It calls told with each id of which there is
+// a new letter.
 func (l *Letters) Follow(ctx context.Context, kafka stream.Config, dial host.Dial, t *telemetry.Telemetry, told func(id string)) {
+	if _, err := l.register.Newer(ctx); err != nil { // ctx has ended
+		return
+	}
 	client, err := stream.Connect(kafka, dial, "producer-dead-letters", t, kgo.ConsumeTopics(stream.DeadLetters),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd().Relative(-readMax)), kgo.FetchMaxBytes(4<<20), kgo.FetchMaxPartitionBytes(1<<20))
 	if err != nil { // a wrong option: Connect asks no broker
@@ -87,21 +95,26 @@ func (l *Letters) take(record *kgo.Record) (pix.EndToEndID, bool) {
 	if err != nil {
 		return id, false
 	}
+	l.keep(id, Letter{letter.ReasonCode, amount, record.Timestamp.UTC()})
+	return id, true
+}
+
+// keep remembers a letter of a participant.
+func (l *Letters) keep(id pix.EndToEndID, letter Letter) {
+	if state, _ := l.register.Current(); state.Participant(id.Payer()) == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.banks[id.Payer()]
 	if of == nil {
-		if len(l.banks) >= banksMax {
-			return id, false
-		}
 		of = &generations{young: map[pix.EndToEndID]Letter{}}
 		l.banks[id.Payer()] = of
 	}
 	if len(of.young) >= keptMax {
 		of.old, of.young = of.young, map[pix.EndToEndID]Letter{}
 	}
-	of.young[id] = Letter{letter.ReasonCode, amount, record.Timestamp.UTC()}
-	return id, true
+	of.young[id] = letter
 }
 
 // Of returns the latest letter of a payment or return, or nil.

@@ -73,7 +73,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	kafka := publisher.Client()
 	defer kafka.Close()
 	watching, stopWatching := context.WithCancel(context.Background())
-	letters := deadletter.New()
+	letters := deadletter.New(follows)
 	ledger := query.New(watching, config.Query, client, follows, letters, on.Now, pools, t)
 	defer ledger.Close()
 

@@ -153,9 +153,7 @@ func TestLiveAuditSaysWhatItDoesNotSee(t *testing.T) {
 	s := start(t, 1)
 	client := s.ledgerClient()
 	w := s.watch(client)
-	slow := s.watch(client, func(c *live.Config) { c.Share = 0.002 })
 	w.turns(live.Green)
-	slow.turns(live.Green)
 	for process, says := range map[string]string{stack.TigerBeetle: "the ledger has said nothing", stack.Broker: "the broker has said nothing"} {
 		s.must(s.Pause(process))
 		s.eventually("the light is amber: "+says, func() bool {
@@ -166,50 +164,63 @@ func TestLiveAuditSaysWhatItDoesNotSee(t *testing.T) {
 		w.turns(live.Green)
 	}
 	s.ready(stack.EngineName(0))
-	load := s.load(500, 3000, duringFaults...)
+	began := time.Now()
+	result := s.load(500, 2500, duringFaults...).wait()
+	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
+	// It begins with all of them behind it. Its share lets it read no page of their transfers for seconds after
+	// the last one, however fast the machine is.
+	slow := s.watch(client, func(c *live.Config) { c.From, c.Share = began, 0.002 })
 	s.eventually("the slow one lags", func() bool {
 		l := slow.Light()
 		return l.Colour == live.Amber && strings.HasPrefix(l.Text, "checked to") && strings.HasSuffix(l.Text, "s behind")
 	})
 	t.Log(slow.Light().Text)
-	result := load.wait()
-	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
-	for _, one := range []*watched{w, slow} {
-		// The slow one may take many times as long as the load.
+	for _, one := range []*watched{w, slow} { // the slow one may take many times as long as the load
 		s.within(10*time.Minute, "all are checked", func() bool { l := one.Light(); return l.Colour == live.Red || l.Checked >= want })
 		one.neverRed()
-		t.Log(one.turns(live.Green).Text)
+		s.within(10*time.Minute, "the light is green", func() bool { return one.Light().Colour == live.Green })
+		t.Log(one.Light().Text)
 	}
 }
 
-// What it costs: the ledger's CPU under a fixed load with the live audit, and without.
+// What it costs: the ledger's CPU under a fixed load with the live audit and without, in turn.
 func TestLiveAuditCost(t *testing.T) {
 	s := start(t, 1)
 	client := s.ledgerClient()
-	const rate, seconds = 500, 10
+	const rate, seconds, rounds = 500, 10, 3
+	// spent returns the ledger's CPU under the load, as a share of the time that it took.
 	spent := func() float64 {
 		process, err := procfs.NewProc(s.PID(stack.TigerBeetle))
 		s.must(err)
 		stat, err := process.Stat()
 		s.must(err)
-		before := stat.CPUTime()
+		began, before := time.Now(), stat.CPUTime()
 		s.load(rate, rate*seconds, "--mix", "settling", "--allow", "AB03,LQ10").wait()
 		stat, err = process.Stat()
 		s.must(err)
-		return stat.CPUTime() - before
+		return (stat.CPUTime() - before) / time.Since(began).Seconds()
 	}
 	spent() // the first load is dearer
-	without := spent()
-	w := s.watch(client)
-	w.turns(live.Green)
-	with := spent()
-	s.eventually("all are checked", func() bool { l := w.Light(); return l.Colour == live.Red || l.Checked >= rate*seconds })
-	w.neverRed()
-	share := w.Figures().LedgerShare
-	t.Logf("%d payments/s for %d s: the ledger takes %.2f s of CPU without the live audit and %.2f s with it, which measures that it took %.1f %% of the ledger's time",
-		rate, seconds, without, with, share*100)
-	if share > 0.055 {
-		t.Errorf("it took %.1f %% of the ledger's time, its share is 5 %%", share*100)
+	var without, with, claimed []float64
+	for range rounds {
+		without = append(without, spent())
+		w := s.watch(client)
+		w.turns(live.Green)
+		with = append(with, spent())
+		s.eventually("all are checked", func() bool { l := w.Light(); return l.Colour == live.Red || l.Checked >= rate*seconds })
+		w.neverRed()
+		claimed = append(claimed, w.Figures().LedgerShare)
+		w.stop()
+	}
+	t.Logf("%d payments/s for %d s: the ledger takes %.3f of a processor without the live audit and %.3f with it; it measures that it took %.3f of the ledger's time",
+		rate, seconds, without, with, claimed)
+	// Its share is 5 %, as it measures itself. The ledger's CPU must agree: but one round differs from the next,
+	// so the cheapest ones are compared, and a tenth of what the ledger takes anyway is not told from noise.
+	if most := slices.Max(claimed); most > 0.055 {
+		t.Errorf("it took %.1f %% of the ledger's time, its share is 5 %%", most*100)
+	}
+	if more := slices.Min(with) - slices.Min(without); more > 0.05+0.1*slices.Min(without) {
+		t.Errorf("with the live audit the ledger takes %.3f of a processor more", more)
 	}
 }
 
@@ -282,14 +293,11 @@ func (f *forger) write(transfers ...tb.Transfer) {
 	}
 }
 
-// Each lie that is planted makes the light red, and it names the payment, while 500 payments a second flow.
+// Each lie that is planted makes a green light red, and it names the payment, while 500 payments a second flow.
 func TestLiveAuditTurnsRed(t *testing.T) {
 	s := start(t, 1)
 	client := s.ledgerClient()
 	f := s.forger(client)
-	byTransfers, byEvents := s.watch(client), s.watch(client, func(c *live.Config) { c.ChangeEvents = true })
-	byTransfers.turns(live.Green)
-	byEvents.turns(live.Green)
 	load := s.load(500, 1_000_000, "--mix", "settling")
 	load.progress(500)
 
@@ -314,24 +322,27 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 		return id, c
 	}
 	const acsc, rjct = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT
-	// What breaks the laws of balances is at the end: from then on they are broken.
+	only := func(kind string) []string { return []string{kind} }
+	// The last ones break the laws of balances: after them no light is green.
+	green := true
 	for _, lie := range []struct {
 		name  string
-		kind  string // of the finding
+		kinds []string // of the finding: one of them
+		after bool     // a new light is green again
 		plant func() (names string)
 	}{
-		{"settled without an order", audit.UnexplainedMoney, func() string {
+		{"settled without an order", only(audit.UnexplainedMoney), true, func() string {
 			id, c := f.newID(), f.content(ordinary)
 			f.write(ledger.AppendReserve(nil, id, c, 60)...)
 			f.write(ledger.AppendPost(nil, id, false)...)
 			return id.String()
 		}},
-		{"refused without an order", audit.UnexplainedMoney, func() string {
+		{"refused without an order", only(audit.UnexplainedMoney), true, func() string {
 			id := f.newID()
 			f.write(ledger.AppendReceipt(nil, id, f.content(ordinary), pix.MustReason("AB03"), true)...)
 			return id.String()
 		}},
-		{"held for another payee", audit.WrongTransfer, func() string {
+		{"held for another payee", only(audit.WrongTransfer), true, func() string {
 			id, c := f.newID(), f.content(ordinary)
 			other := c
 			other.Payee.Number = "2"
@@ -339,7 +350,7 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			f.order(id, c, ledger.IDsOf(id).Pending(1))
 			return id.String()
 		}},
-		{"a leg with another code", audit.WrongTransfer, func() string {
+		{"a leg with another code", only(audit.WrongTransfer), true, func() string {
 			id, c := f.newID(), f.content(ordinary)
 			chain := ledger.AppendReserve(nil, id, c, 60)
 			chain[2].Code = ledger.CodeLeg1
@@ -347,7 +358,7 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			f.order(id, c, ledger.IDsOf(id).Pending(1))
 			return id.String()
 		}},
-		{"a second verdict: a settled payment is refused, too", audit.WrongTransfer, func() string {
+		{"a second verdict: a settled payment is refused, too", only(audit.WrongTransfer), true, func() string {
 			id, c := settled()
 			receipt := ledger.AppendReceipt(nil, id, c, pix.MustReason("AB03"), true)[0]
 			b := receipt.ID.Bytes()
@@ -356,7 +367,23 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			f.write(receipt)
 			return id.String()
 		}},
-		{"a second verdict: a leg moves again", audit.WrongTransfer, func() string {
+		// Beside the engine's report it is another one; after it, the payment may be forgotten already.
+		{"a report that contradicts the ledger", []string{audit.ReportsDiffer, audit.LedgerDisagrees}, true, func() string {
+			id, c := settled()
+			f.report(id, c, rjct, "AB03")
+			return id.String()
+		}},
+		{"a report of an open payment", only(audit.NoVerdict), true, func() string {
+			id, c := held()
+			f.report(id, c, acsc, "")
+			return id.String()
+		}},
+		{"a report without an order", only(audit.ReportWithoutOrder), true, func() string {
+			id := f.newID()
+			f.report(id, f.content(ordinary), acsc, "")
+			return id.String()
+		}},
+		{"a second verdict: a leg moves again", only(audit.WrongTransfer), false, func() string {
 			id, c := settled()
 			again := ledger.AppendReserve(nil, id, c, 60)[2]
 			b := again.ID.Bytes()
@@ -365,22 +392,7 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			f.write(again)
 			return id.String()
 		}},
-		{"a report that contradicts the ledger", "", func() string {
-			id, c := settled()
-			f.report(id, c, rjct, "AB03")
-			return id.String()
-		}},
-		{"a report of an open payment", audit.NoVerdict, func() string {
-			id, c := held()
-			f.report(id, c, acsc, "")
-			return id.String()
-		}},
-		{"a report without an order", audit.ReportWithoutOrder, func() string {
-			id := f.newID()
-			f.report(id, f.content(ordinary), acsc, "")
-			return id.String()
-		}},
-		{"less posted than paid", audit.WrongTransfer, func() string {
+		{"less posted than paid", only(audit.WrongTransfer), false, func() string {
 			id, c := held()
 			chain := ledger.AppendPost(nil, id, false)
 			for i := range chain {
@@ -389,14 +401,14 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			f.write(chain...)
 			return id.String()
 		}},
-		{"one leg posted of a held payment", audit.LegsDisagree, func() string {
+		{"one leg posted of a held payment", only(audit.LegsDisagree), false, func() string {
 			id, _ := held()
 			leg := ledger.AppendPost(nil, id, false)[0]
 			leg.Flags = tb.TransferFlags{PostPendingTransfer: true}.ToUint16()
 			f.write(leg)
 			return id.String()
 		}},
-		{"a deposit without an act", audit.MoneyWithoutAct, func() string {
+		{"a deposit without an act", only(audit.MoneyWithoutAct), false, func() string {
 			c := f.content(ordinary)
 			deposit := money(uint16(ledger.Deposit), ledger.TransitAccount(c.Payer.ISPB), ledger.CustomerAccount(c.Payer))
 			deposit.UserData128, deposit.Flags = deposit.CreditAccountID, tb.TransferFlags{Linked: true}.ToUint16()
@@ -407,21 +419,28 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			slices.Reverse(b[:])
 			return fmt.Sprintf("%x", b)
 		}},
-		{"money by a funding", audit.WrongFunding, func() string {
+		{"money by a funding", only(audit.WrongFunding), false, func() string {
 			return minted(money(ledger.CodeFunding, ledger.IssuanceAccount, ledger.ReserveAccount("10000001")))
 		}},
-		{"money of a forged kind", audit.UnexplainedMoney, func() string {
+		{"money of a forged kind", only(audit.UnexplainedMoney), false, func() string {
 			return minted(money(99, ledger.IssuanceAccount, ledger.ReserveAccount("10000001")))
 		}},
 	} {
+		lights := map[string]*watched{"transfers": s.watch(client), "change events": s.watch(client, func(c *live.Config) { c.ChangeEvents = true })}
+		for _, w := range lights {
+			if green {
+				w.turns(live.Green)
+			}
+		}
 		planted := time.Now()
 		names := lie.plant()
 		written := time.Now()
-		for how, w := range map[string]*watched{"transfers": byTransfers, "change events": byEvents} {
+		for how, w := range lights {
 			var found *live.Finding
 			s.eventually(lie.name+" is found by "+how, func() bool {
 				for _, finding := range w.Light().Findings {
-					if strings.HasPrefix(finding.Text, lie.kind) && (finding.Payment == names || strings.Contains(finding.Text, names)) {
+					kind, _, _ := strings.Cut(finding.Text, ":")
+					if slices.Contains(lie.kinds, kind) && (finding.Payment == names || strings.Contains(finding.Text, names)) {
 						found = &finding
 						return true
 					}
@@ -431,12 +450,15 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			if w.Light().Colour != live.Red {
 				t.Errorf("%s: the light is %s", lie.name, w.Light().Colour)
 			}
-			if found != nil {
-				t.Logf("%-52s red after %5.2f s (planted within %.2f s) by %s: %s %s", lie.name, max(0, found.At.Sub(written).Seconds()), written.Sub(planted).Seconds(), how, found.Payment, found.Text)
-			}
+			t.Logf("%-52s red after %5.2f s (planted within %.2f s) by %s: %s %s", lie.name, max(0, found.At.Sub(written).Seconds()), written.Sub(planted).Seconds(), how, found.Payment, found.Text)
+		}
+		if green = green && lie.after; !green {
+			s.eventually("the laws are broken after "+lie.name, func() bool {
+				return slices.ContainsFunc(lights["transfers"].Light().Findings, func(finding live.Finding) bool { return strings.HasPrefix(finding.Text, audit.BrokenLaw) })
+			})
+		}
+		for _, w := range lights {
+			w.stop()
 		}
 	}
-	s.eventually("the laws are broken", func() bool {
-		return slices.ContainsFunc(byTransfers.Light().Findings, func(finding live.Finding) bool { return strings.HasPrefix(finding.Text, audit.BrokenLaw) })
-	})
 }

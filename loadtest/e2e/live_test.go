@@ -427,7 +427,8 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 		}},
 	} {
 		lights := map[string]*watched{"transfers": s.watch(client), "change events": s.watch(client, func(c *live.Config) { c.ChangeEvents = true })}
-		for _, w := range lights {
+		for how, w := range lights { // what was before they began they do not judge
+			s.eventually(lie.name+": the light by "+how+" has begun", func() bool { return w.Light().Checked > 0 })
 			if green {
 				w.turns(live.Green)
 			}

@@ -35,6 +35,7 @@ func benchCommand() *cobra.Command {
 		Example: `  loadtest bench
   loadtest bench --parts all --runs 3 --json now.json --report now.html --compare earlier.json
   loadtest bench --parts latency --rates 1000 --env clearing-engine:LEDGER_REQUEST_PAUSE=1ms
+  loadtest bench --parts room --runs 3    # the maximum, in turn without and with the control room
   loadtest bench --parts profile
   loadtest bench --from 1.json,2.json,3.json --compare earlier.json    # measures nothing`,
 		Args: cobra.NoArgs,

@@ -75,6 +75,7 @@ type Run struct {
 	Ledger           meter.Ledger  // requests of the engines
 	Profile          *Profile      // of the first engine
 	InFlight         *InFlight     // of the first engine
+	Room             *Room         // what its page saw
 	Course           []load.Second // what settled in each second, where Load does not say it
 	Load             *load.Result
 	Audit            string  // its verdict
@@ -205,7 +206,8 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if r.customers > 0 {
 		population.Customers = r.customers
 	}
-	environment := map[string][]string{stack.Bootstrap: {fmt.Sprint("SANDBOX_BANKS=", population.Banks), fmt.Sprint("SANDBOX_CUSTOMERS=", population.Customers)}}
+	people := []string{fmt.Sprint("SANDBOX_BANKS=", population.Banks), fmt.Sprint("SANDBOX_CUSTOMERS=", population.Customers)}
+	environment := map[string][]string{stack.Bootstrap: people, stack.Room: slices.Clone(people)}
 	for _, more := range []map[string][]string{c.Environment, r.env} {
 		for process, variables := range more {
 			environment[process] = append(environment[process], variables...)
@@ -220,7 +222,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	}
 	started := time.Now()
 	s, err := stack.Start(ctx, stack.Config{
-		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: r.engines, CacheGrid: r.cacheGrid, Kafka: r.kafka, Env: environment,
+		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: r.engines, CacheGrid: r.cacheGrid, Kafka: r.kafka, Env: environment, Room: r.room,
 		LedgerReserve: reserve, LedgerCore: !r.sharedCores,
 		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
 	})
@@ -305,6 +307,12 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 			return nil, err
 		}
 	}
+	var page *watcher
+	if r.room { // before its processor time is read
+		if page, err = openPage(ctx, s); err != nil {
+			return nil, err
+		}
+	}
 	processes, data, engines := processesOf(s), filepath.Join(c.Dir, "data"), enginesOf(s)
 	before, err := meter.Read(processes, data)
 	if err != nil {
@@ -338,7 +346,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	}
 	var after meter.Sample
 	var counted meter.Engines
-	var readErr, unmeasured error
+	var readErr, unmeasured, unseen error
 	config.AtEnd = func() {
 		readErr = readBalances()
 		after, unmeasured = meter.Read(processes, data)
@@ -346,9 +354,12 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 			counted, unmeasured = meter.ReadEngines(ctx, engines)
 		}
 		counted = counted.Since(countedBefore)
+		if page != nil {
+			unseen = page.end()
+		}
 	}
 	result, err := load.Run(ctx, config)
-	if err := errors.Join(err, readErr, unmeasured, stopFlood()); err != nil {
+	if err := errors.Join(err, readErr, unmeasured, unseen, stopFlood()); err != nil {
 		return nil, err
 	}
 	if !result.Passed {
@@ -363,6 +374,14 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	}
 	if run.Stages, err = stages(); err != nil {
 		return nil, err
+	}
+	if page != nil { // before the audit, which reads the same ledger and topics
+		if run.Room, err = page.catchUp(ctx); err != nil {
+			return nil, err
+		}
+		if run.Room.CPUMicros, err = roomMicros(processes, data, before, r.payments); err != nil {
+			return nil, err
+		}
 	}
 	verdict, err := c.audit(ctx, s)
 	if err != nil {

@@ -109,7 +109,7 @@ func (r Row) headline() []report.Fact {
 			facts = append(facts, report.Fact{Name: "of the ledger's ceiling in the same pass", Value: fmt.Sprintf("%.2f", ratio)})
 		}
 		return facts
-	case slowBanksPart:
+	case slowBanksPart, roomPart:
 		return []report.Fact{{Name: "settled, " + r.Name, Value: rate}}
 	case "latency", "half", floodPart:
 		return []report.Fact{{Name: "p50 / p99, " + r.Name, Value: latency(latencyFigures)}}

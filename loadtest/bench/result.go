@@ -53,6 +53,7 @@ const (
 	diskFigures     = "disk_bytes"
 	memoryFigures   = "memory_mib"
 	overloadFigures = "overload"
+	roomFigures     = "room"
 	hopMeanFigures  = "hop_mean_ms"
 	hopP99Figures   = "hop_p99_ms"
 )
@@ -178,6 +179,12 @@ func (r *Row) add(run Run) {
 		for name, value := range map[string]float64{"maximum": o.Maximum, "offered": o.Offered, "accepted": float64(o.Accepted), "settled": float64(o.Settled),
 			"refused": o.RefusedEach, "refusal_us": o.RefusalMicros, "normal_after": o.NormalAfter, "generator_processors": o.GeneratorProcessors, "settled_beside_refusals": o.SettledBesideRefusals} {
 			f.add(overloadFigures, name, value)
+		}
+	}
+	if seen := run.Room; seen != nil {
+		for name, value := range map[string]float64{"pictures": float64(seen.Pictures), "lag_p50_s": seen.LagMedian, "lag_max_s": seen.LagMost, "caught_up_after_s": seen.CaughtUpAfter,
+			"checked_share": float64(seen.Checked) / float64(max(run.Payments, 1)), "cpu_us_until_caught_up": seen.CPUMicros} {
+			f.add(roomFigures, name, value)
 		}
 	}
 	if len(r.Verdicts) == 0 {

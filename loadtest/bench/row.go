@@ -28,6 +28,7 @@ type row struct {
 	over     operation // how more than the maximum is offered; empty: it is not
 	times    float64   // the maximum
 	inFlight int       // payments in flight at a maximum; 0: as for the other rows
+	room     bool      // the control room runs, and a page reads its picture each second
 
 	kafka       string
 	sharedCores bool // the ledger has no processor of its own
@@ -68,6 +69,7 @@ var parts = []struct{ name, what string }{
 	{overloadPart, "two and three times the maximum, in batches and in single requests over HTTP, and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent"},
 	{capsPart, "the maximum without caps and with a cap on outflow on every bank, in four stages: the allowance holds of all payments stay alive"},
+	{roomPart, "the maximum without the control room, and with it and a page that reads its picture each second: what the room costs, how far its light lags"},
 	{"hottest", "the maximum with all payments to one payee"},
 	{"customers", "the maximum with many customers"},
 	{"growth", "rate and costs from million to million, with two sizes of the ledger's cache"},
@@ -170,6 +172,8 @@ func (c Config) rows() (chosen []row) {
 		c.flooded("2,000/s to 4 silent banks of 5", flood.ToSilentBanks, 2000, 0),
 		with(capsPart, "no caps", func(r *row) { r.stage = c.Payments / 4 }),
 		with(capsPart, "a cap on every bank", func(r *row) { r.stage, r.capped = c.Payments/4, true }),
+		with(roomPart, "no room", func(*row) {}),
+		with(roomPart, "control room and page", func(r *row) { r.room = true }),
 		with("hottest", "one payee", func(r *row) {
 			r.mix = "hottest" // all wait for one bank, which must not count as busy
 			r.env = map[string][]string{stack.Engine: {"ENGINE_IN_FLIGHT_PSP_SHARE=1"}}
@@ -227,6 +231,9 @@ func (r row) differs() string {
 	}
 	if r.capped {
 		all = append(all, "a cap on outflow on every bank")
+	}
+	if r.room {
+		all = append(all, "the control room runs, a page reads its picture each second")
 	}
 	if r.sharedCores {
 		all = append(all, "all share the processors")

@@ -77,7 +77,7 @@ func (r *Result) Tables() (tables []report.Table) {
 		}
 		tables = append(tables, table)
 	}
-	tables = append(tables, r.hopsTable(), r.slowBanksTable(), r.overloadTable())
+	tables = append(tables, r.hopsTable(), r.slowBanksTable(), r.roomTable(), r.overloadTable())
 	tables = append(tables, r.growthTables()...)
 	tables = append(tables, r.profileTables()...)
 	return slices.DeleteFunc(tables, func(t report.Table) bool { return len(t.Rows) == 0 })

@@ -183,7 +183,7 @@ func (r *Row) add(run Run) {
 	}
 	if seen := run.Room; seen != nil {
 		for name, value := range map[string]float64{"pictures": float64(seen.Pictures), "lag_p50_s": seen.LagMedian, "lag_max_s": seen.LagMost, "caught_up_after_s": seen.CaughtUpAfter,
-			"checked_share": float64(seen.Checked) / float64(max(run.Payments, 1)), "cpu_us_until_caught_up": seen.CPUMicros} {
+			"checked_share": float64(seen.Checked) / float64(max(run.Payments, 1)), "began_again": float64(seen.BeganAgain), "cpu_us_until_caught_up": seen.CPUMicros} {
 			f.add(roomFigures, name, value)
 		}
 	}

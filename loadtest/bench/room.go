@@ -40,6 +40,7 @@ type Room struct {
 	LagMost       float64
 	CaughtUpAfter float64 // seconds from the last outcome until the light was green and had checked it
 	Checked       int64   // payments, by the light
+	BeganAgain    int     // how often the light lost its place; what it had not checked by then it never checks
 	CPUMicros     float64 // of the room until then, for each payment
 }
 
@@ -48,6 +49,8 @@ type watcher struct {
 	base, token string
 	historyAt   time.Time // when it last asked for the history
 	lags        []float64 // seconds
+	since       time.Time // from when on the light has checked all
+	beganAgain  int
 	ended       chan struct{}
 	endedAt     time.Time
 	failed      chan error // what watch returned
@@ -86,6 +89,10 @@ func (w *watcher) look(ctx context.Context) (light live.Light, err error) {
 	}
 	if picture.Light.Colour == live.Red {
 		return light, fmt.Errorf("the light is red: %s", picture.Light.Text)
+	}
+	if picture.Light.Since.After(w.since) {
+		w.since = picture.Light.Since
+		w.beganAgain++
 	}
 	return picture.Light, nil
 }
@@ -156,7 +163,9 @@ func openPage(ctx context.Context, s *stack.Stack) (*watcher, error) {
 	return w, nil
 }
 
+// open begins to watch. What the light did until now does not count.
 func (w *watcher) open(ctx context.Context) {
+	w.beganAgain = 0
 	w.ended, w.failed = make(chan struct{}), make(chan error, 1)
 	go func() { w.failed <- w.watch(ctx) }()
 }
@@ -182,7 +191,7 @@ func (w *watcher) catchUp(ctx context.Context) (*Room, error) {
 	}
 	lags := slices.Sorted(slices.Values(w.lags))
 	return &Room{Pictures: len(lags), LagMedian: lags[len(lags)/2], LagMost: lags[len(lags)-1],
-		CaughtUpAfter: time.Since(w.endedAt).Seconds(), Checked: light.Checked}, nil
+		CaughtUpAfter: time.Since(w.endedAt).Seconds(), Checked: light.Checked, BeganAgain: w.beganAgain}, nil
 }
 
 // roomMicros is the CPU of the room since a sample, for each payment.
@@ -202,8 +211,8 @@ func roomMicros(processes []meter.Process, data string, since meter.Sample, paym
 // roomTable shows what the control room costs, and how well its light follows.
 func (r *Result) roomTable() report.Table {
 	table := report.Table{Title: "The maximum beside the control room, and a page that reads its picture each second",
-		Head: []string{"", "settled/s", "least", "most", "of that without", "room CPU µs", "until caught up", "lag p50 s", "lag max s", "caught up after s", "checked"},
-		Note: "medians of the runs; CPU of the room for each payment, until the last outcome and until its light had checked all; lag of the light while payments settled; checked: share of the payments"}
+		Head: []string{"", "settled/s", "least", "most", "of that without", "room CPU µs", "until caught up", "lag p50 s", "lag max s", "caught up after s", "checked", "began again"},
+		Note: "medians of the runs; CPU of the room for each payment, until the last outcome and until its light had checked all; lag of the light while payments settled; checked: share of the payments; less than all if the light lagged so far that it began again"}
 	without := 0.0
 	for _, row := range r.Rows {
 		if row.Part != roomPart || len(row.Verdicts) == 0 {
@@ -213,7 +222,7 @@ func (r *Result) roomTable() report.Table {
 		cells := []string{row.Name, fmt.Sprintf("%.0f", settled.median), fmt.Sprintf("%.0f", settled.min), fmt.Sprintf("%.0f", settled.max)}
 		if row.Figures[roomFigures] == nil {
 			without = settled.median
-			table.Add(append(cells, "", "", "", "", "", "", "")...)
+			table.Add(append(cells, "", "", "", "", "", "", "", "")...)
 			continue
 		}
 		share := ""
@@ -222,7 +231,7 @@ func (r *Result) roomTable() report.Table {
 		}
 		of := func(name string) float64 { return row.spread(roomFigures, name).median }
 		table.Add(append(cells, share, ms(row.spread(cpuFigures, stack.Room).median), ms(of("cpu_us_until_caught_up")),
-			ms(of("lag_p50_s")), ms(of("lag_max_s")), ms(of("caught_up_after_s")), percent(of("checked_share")))...)
+			ms(of("lag_p50_s")), ms(of("lag_max_s")), ms(of("caught_up_after_s")), percent(of("checked_share")), fmt.Sprintf("%.0f", of("began_again")))...)
 	}
 	return table
 }

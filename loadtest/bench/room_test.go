@@ -77,11 +77,16 @@ func lightsOf(t *testing.T, lights ...live.Light) (w *watcher, asked *[]string) 
 
 func TestWatcherSeesTheLightLagAndCatchUp(t *testing.T) {
 	far := time.Now().Add(time.Hour)
+	before, anew := far.Add(-2*time.Hour), time.Now()
 	w, asked := lightsOf(t,
-		live.Light{Colour: live.Amber, BehindSeconds: 3, Checked: 5},
-		live.Light{Colour: live.Amber, BehindSeconds: 7, Checked: 40},
-		live.Light{Colour: live.Green, BehindSeconds: 1, Checked: 90, CheckedTo: time.Now()}, // not yet past the end
-		live.Light{Colour: live.Green, Checked: 100, CheckedTo: far})
+		live.Light{Colour: live.Green, Since: before, CheckedTo: far}, // before the payments
+		live.Light{Colour: live.Amber, Since: before, BehindSeconds: 3, Checked: 5},
+		live.Light{Colour: live.Amber, Since: before, BehindSeconds: 7, Checked: 40},
+		live.Light{Colour: live.Green, Since: anew, BehindSeconds: 1, Checked: 90, CheckedTo: anew}, // not yet past the end
+		live.Light{Colour: live.Green, Since: anew, Checked: 100, CheckedTo: far})
+	if _, err := w.await(t.Context(), time.Now(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
 	w.open(t.Context())
 	if err := w.end(); err != nil {
 		t.Fatal(err)
@@ -90,7 +95,7 @@ func TestWatcherSeesTheLightLagAndCatchUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seen.Pictures < 2 || seen.LagMost != 7 || seen.Checked != 100 {
+	if seen.Pictures < 2 || seen.LagMost != 7 || seen.Checked != 100 || seen.BeganAgain != 1 {
 		t.Errorf("the page saw %+v", seen)
 	}
 	if want := []string{"/api/picture", "/api/picture?history=no"}; !slices.Equal((*asked)[:2], want) {
@@ -130,14 +135,14 @@ func TestRoomTableShowsTheRatioAndTheCost(t *testing.T) {
 	for _, rate := range []float64{20_000, 19_000, 21_000} {
 		without.add(Run{Payments: 1000, PerSecond: rate})
 		with.add(Run{Payments: 1000, PerSecond: rate * 0.97, Costs: []meter.Cost{{Process: stack.Room, CPUMicroseconds: 4.5}},
-			Room: &Room{Pictures: 10, LagMedian: 1.5, LagMost: 3.5, CaughtUpAfter: 6.5, Checked: 1000, CPUMicros: 5.5}})
+			Room: &Room{Pictures: 10, LagMedian: 1.5, LagMost: 3.5, CaughtUpAfter: 6.5, Checked: 1000, BeganAgain: 2, CPUMicros: 5.5}})
 	}
 	for _, test := range []struct {
 		rows  []Row
 		share string
 	}{{[]Row{without, with}, "97.0 %"}, {[]Row{with}, ""}} {
 		table := (&Result{Rows: test.rows}).roomTable()
-		want := []string{"room and page", "19400", "18430", "20370", test.share, "4.5", "5.5", "1.5", "3.5", "6.5", "100.0 %"}
+		want := []string{"room and page", "19400", "18430", "20370", test.share, "4.5", "5.5", "1.5", "3.5", "6.5", "100.0 %", "2"}
 		if got := table.Rows[len(table.Rows)-1]; !slices.Equal(got, want) {
 			t.Errorf("the row is %q, not %q", got, want)
 		}

@@ -30,37 +30,54 @@ const (
 )
 
 // KnowsPayments returns what the ledger knows of payments, in their order. All of them share one look-up
-// of two ids each; what the ledger knows is looked up again as a whole. permits bounds the look-ups.
-func (l *Ledger) KnowsPayments(ctx context.Context, permits *web.Pool, all []Order) (known []Knowledge, problem *web.Problem) {
-	for orders := range slices.Chunk(all, l.config.IDsMax/len(ledger.AppendTraceIDs(nil, pix.EndToEndID{}))) {
-		var ids []tb.Uint128
-		for _, order := range orders {
-			ids = ledger.AppendGlimpseIDs(ids, order.ID)
-		}
-		glimpsed, problem := l.transfers.findWith(ctx, permits, ids)
-		if problem != nil {
-			return nil, problem
-		}
-		ids = ids[:0]
-		for _, order := range orders {
-			for _, id := range ledger.AppendGlimpseIDs(nil, order.ID) {
-				if slices.ContainsFunc(glimpsed, func(t tb.Transfer) bool { return t.ID == id }) {
-					ids = ledger.AppendTraceIDs(ids, order.ID)
-					break
-				}
-			}
-		}
-		var found []tb.Transfer
-		if len(ids) > 0 {
-			if found, problem = l.transfers.findWith(ctx, permits, ids); problem != nil {
-				return nil, problem
-			}
-		}
-		for _, order := range orders {
-			known = append(known, knowledgeOf(order, ledger.TraceOf(order.ID, found)))
+// of two ids each, and what the ledger knows is looked up again as a whole. permits bounds the look-ups.
+func (l *Ledger) KnowsPayments(ctx context.Context, permits *web.Pool, orders []Order) ([]Knowledge, *web.Problem) {
+	known := make([]Knowledge, len(orders)) // nothing
+	ids := make([]tb.Uint128, 0, glimpseIDs*len(orders))
+	for _, order := range orders {
+		ids = ledger.AppendGlimpseIDs(ids, order.ID)
+	}
+	glimpsed, problem := l.transfers.findWith(ctx, permits, ids)
+	if problem != nil || len(glimpsed) == 0 {
+		return known, problem
+	}
+	is := byID(glimpsed)
+	var traced []tb.Uint128
+	for i, order := range orders {
+		if len(pick(is, ids[glimpseIDs*i:glimpseIDs*(i+1)])) > 0 {
+			traced = ledger.AppendTraceIDs(traced, order.ID)
 		}
 	}
+	found, problem := l.transfers.findWith(ctx, permits, traced)
+	if problem != nil {
+		return nil, problem
+	}
+	is = byID(found)
+	for i, order := range orders {
+		known[i] = knowledgeOf(order, ledger.TraceOf(order.ID, pick(is, ledger.AppendTraceIDs(nil, order.ID))))
+	}
 	return known, nil
+}
+
+// glimpseIDs is how many ids AppendGlimpseIDs appends.
+var glimpseIDs = len(ledger.AppendGlimpseIDs(nil, pix.EndToEndID{}))
+
+func byID(transfers []tb.Transfer) map[tb.Uint128]tb.Transfer {
+	is := make(map[tb.Uint128]tb.Transfer, len(transfers))
+	for _, transfer := range transfers {
+		is[transfer.ID] = transfer
+	}
+	return is
+}
+
+// pick returns those of the transfers that exist.
+func pick(is map[tb.Uint128]tb.Transfer, ids []tb.Uint128) (found []tb.Transfer) {
+	for _, id := range ids {
+		if transfer, exists := is[id]; exists {
+			found = append(found, transfer)
+		}
+	}
+	return found
 }
 
 func knowledgeOf(order Order, trace ledger.Trace) Knowledge {

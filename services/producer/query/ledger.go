@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ type Config struct {
 	Timeout            time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" range:"100ms to 1m" help:"for the ledger to answer; then the response is 503"`
 	InFlightMax        int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" range:"1 to 100000" help:"payments, and as many accounts, whose look-up waits for the ledger; above it the response is 429"`
 	IDsMax             int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" range:"134 to 8189" help:"ids in one look-up; at most the server's own limit (253 for a server started with --development)"`
+	Sessions           int           `env:"LEDGER_SESSIONS" envDefault:"1" range:"1 to 16" help:"sessions with the ledger: with one, a question waits for the one before it; with more, orders wait less for their look-up, and the ledger has more requests to write. It keeps 64 of all services together"`
 	LookupPause        time.Duration `env:"LEDGER_LOOKUP_PAUSE" envDefault:"4ms" range:"0 to 1s" help:"shortest time between two look-ups of the same kind; questions that come meanwhile share a request"`
 	QueriesInFlightMax int           `env:"LEDGER_QUERIES_IN_FLIGHT_MAX" envDefault:"64" range:"1 to 10000" help:"statements and lists that wait for the ledger; above it the response is 429"`
 	PageMax            int           `env:"PAGE_MAX" envDefault:"1000" range:"1 to 8188" help:"lines in one page of a statement or list; below LEDGER_LOOKUP_IDS_MAX"`
@@ -75,7 +77,8 @@ func New(stopping context.Context, config Config, client tigerbeetle.Client, fol
 		Help: "Statements of days whose lines do not lead to the ledger's own balances; not 0 is a breach."})
 	t.Registry.MustRegister(l.wrongDays)
 	l.watched = sync.OnceFunc(func() { close(l.firstWatch) })
-	batch := ledger.BatchConfig{EventsMax: config.IDsMax, Pause: config.LookupPause}
+	// A session is left for all else: the clock, the register, balances.
+	batch := ledger.BatchConfig{EventsMax: config.IDsMax, InFlightMax: max(1, config.Sessions-1), Pause: config.LookupPause}
 	l.transfers = newLookups[tb.Transfer](config, pools, "payment look-ups")
 	l.transfers.reader = ledger.NewTransferReader(client, batch, t.Registry, l.transfers.deliver, l.fail)
 	l.accounts = newLookups[tb.Account](config, pools, "account look-ups")
@@ -111,6 +114,7 @@ func (l *Ledger) Close() {
 // lookups asks for objects by id. Questions at the same time share a request.
 type lookups[O any] struct {
 	timeout time.Duration
+	idsMax  int // in one question
 	reader  *ledger.Reader[question[O], O]
 	// permits bounds the questions that the ledger has not answered. One that its HTTP
 	// request has given up keeps its permit: the look-up still waits.
@@ -125,7 +129,7 @@ type question[O any] struct {
 }
 
 func newLookups[O any](config Config, pools *web.Pools, name string) *lookups[O] {
-	return &lookups[O]{timeout: config.Timeout, permits: pools.Pool(name, "STATUS_IN_FLIGHT_MAX", config.InFlightMax)}
+	return &lookups[O]{timeout: config.Timeout, idsMax: config.IDsMax, permits: pools.Pool(name, "STATUS_IN_FLIGHT_MAX", config.InFlightMax)}
 }
 
 func (l *lookups[O]) deliver(q question[O], found []O) {
@@ -138,15 +142,29 @@ func (l *lookups[O]) find(ctx context.Context, ids []tb.Uint128) ([]O, *web.Prob
 	return l.findWith(ctx, l.permits, ids)
 }
 
-// findWith is find with a permit of another pool.
-func (l *lookups[O]) findWith(ctx context.Context, permits *web.Pool, ids []tb.Uint128) ([]O, *web.Problem) {
+// findWith is find with permits of another pool. More ids than a request holds are several questions, which
+// are asked at once.
+func (l *lookups[O]) findWith(ctx context.Context, permits *web.Pool, ids []tb.Uint128) (found []O, problem *web.Problem) {
 	asker := access.From(ctx).Name()
-	if problem := permits.Take(asker); problem != nil {
-		return nil, problem
+	var results []<-chan []O
+	for part := range slices.Chunk(ids, l.idsMax) {
+		if problem := permits.Take(asker); problem != nil {
+			return nil, problem
+		}
+		result := make(chan []O, 1)
+		l.reader.Read(question[O]{result, permits, asker}, part)
+		results = append(results, result)
 	}
-	result := make(chan []O, 1)
-	l.reader.Read(question[O]{result, permits, asker}, ids)
-	return within(ctx, l.timeout, result)
+	bounded, done := context.WithTimeout(ctx, l.timeout)
+	defer done()
+	for _, result := range results {
+		some, problem := within(bounded, l.timeout, result)
+		if problem != nil {
+			return nil, problem
+		}
+		found = append(found, some...)
+	}
+	return found, nil
 }
 
 // query asks what is not a look-up by id. Queries do not share requests.

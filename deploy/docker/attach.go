@@ -182,7 +182,7 @@ func (a *Attached) Status(ctx context.Context) ([]stack.Status, error) {
 			s.MemoryBytes = 0
 			continue
 		}
-		s.PID = l.Container.State.Pid
+		s.PID = l.State.Pid
 		if l.hasTelemetry() {
 			s.Telemetry = l.Telemetry()
 		}
@@ -205,7 +205,7 @@ func (l looked) state() (stack.State, string) {
 	case "created":
 		return stack.Dead, "never started"
 	}
-	at := l.Container.State.FinishedAt.UTC().Format("2006-01-02 15:04:05 UTC")
+	at := l.State.FinishedAt.UTC().Format("2006-01-02 15:04:05 UTC")
 	if l.as.ExitCode > 128 {
 		return stack.Dead, fmt.Sprintf("killed by signal %d at %s", l.as.ExitCode-128, at)
 	}
@@ -367,7 +367,7 @@ func (a *Attached) AddEngine(ctx context.Context) error {
 	var engines []string
 	for _, l := range found {
 		if l.IsEngine() {
-			engines = append(engines, l.Container.ID)
+			engines = append(engines, l.ID)
 		}
 	}
 	added, err := CreateEngine(ctx, engines)

@@ -353,7 +353,7 @@ func TestStates(t *testing.T) {
 		{listed{State: "created"}, stack.Dead, "never started"},
 	} {
 		l := looked{Container: &Container{}, as: c.as}
-		l.Container.State.FinishedAt = at
+		l.State.FinishedAt = at
 		if state, says := l.state(); state != c.state || !strings.Contains(says, c.says) {
 			t.Errorf("%+v is %s, %q", c.as, state, says)
 		}

@@ -228,10 +228,18 @@ func (p *partition) refusal(f *flight, order *pix.Order, state *register.State, 
 	switch {
 	case reason != pix.ReasonNone, !p.pace.tooLate(order, deadline, now):
 		return reason
-	case now.Sub(order.AcceptedAt) >= deadline && !p.offsets.overtaken(f.record.Offset):
-		return pix.ReasonNone // its deadline says why
+	case now.Sub(order.AcceptedAt) < deadline:
+		return pix.ReasonTooLate
+	case p.offsets.overtaken(f.record.Offset) && !cameLate(f.record, order, deadline):
+		return pix.ReasonTooLate
 	}
-	return pix.ReasonTooLate
+	return pix.ReasonNone // its deadline says why
+}
+
+// cameLate reports whether an order's deadline had passed when its record was written. Then no
+// overload made it late. The timestamp is the sender's: it decides the code of the refusal only.
+func cameLate(record *kgo.Record, order *pix.Order, deadline time.Duration) bool {
+	return record.Timestamp.Sub(order.AcceptedAt) >= deadline
 }
 
 // written takes the ledger's result of the flight's chain.

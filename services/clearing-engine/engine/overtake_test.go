@@ -231,6 +231,38 @@ func TestACopyMayOvertake(t *testing.T) {
 	})
 }
 
+// What was overtaken was past its deadline either because it waited here, or because it came late.
+// Only the first is for the overload to answer for.
+func TestWhatCameLateIsNotRefusedForTheOverload(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank()()
+		const each = 10 // both together are more than may work
+		want := map[string]string{}
+		for i := range 2 * each {
+			order, reason := w.order(), "LQ10"
+			if i%2 == 0 {
+				order.AcceptedAtUnixMs, reason = time.Now().Add(-11*time.Hour).UnixMilli(), "AB03"
+			}
+			w.send(order.EndToEndId, order)
+			want[order.EndToEndId] = reason
+		}
+		w.handDown(2 * each)
+		time.Sleep(time.Minute)
+		want[w.pay().String()] = ""
+		e := w.start(smallRoom)
+		w.await("the end", func() bool { return w.committed() == 2*each+1 })
+		reports := w.reports()
+		for id, reason := range want {
+			if of := reports[id]; len(of) != 1 || of[0].ReasonCode != reason {
+				t.Errorf("the reports of %s are %v, want %q", id, of, reason)
+			}
+		}
+		if _, err := e.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // What was overtaken may hold a batch that no client can read, also in front and at its end.
 func TestAnUnreadableBatchWasOvertaken(t *testing.T) {
 	for name, batch := range hostileBatches(t) {

@@ -26,17 +26,13 @@ type door struct {
 	paying     sync.WaitGroup
 }
 
-const (
-	asksPerSecond = 10
-	doorGapMax    = 5 * time.Second // between two faults of a producer
-	beginMax      = time.Minute
-)
+const beginMax = time.Minute
 
 // beginDoor opens the settlements streams, before anything is sent.
-func (w *world) beginDoor(seed uint64, payments int) error {
-	d := &door{w: w, recorder: history.NewRecorder(), judge: answers.NewJudge(payments, 0), share: 0.4 + 0.4*rand.New(rand.NewPCG(seed, 1000)).Float64()}
+func (w *world) beginDoor(seed uint64, p pace) error {
+	d := &door{w: w, recorder: history.NewRecorder(), judge: answers.NewJudge(p.payments, 0), share: 0.4 + 0.4*rand.New(rand.NewPCG(seed, 1000)).Float64()}
 	d.clients = answers.NewClients(answers.Config{
-		Doors: w.doors, Dial: w.dialDoor, Keys: w.keys, Population: population, Recorder: d.recorder, Judge: d.judge, Seed: seed, Asks: asksPerSecond,
+		Doors: w.doors, Dial: w.dialDoor, Keys: w.keys, Population: population, Recorder: d.recorder, Judge: d.judge, Seed: seed, Asks: p.asks,
 	})
 	ctx, cancel := context.WithTimeout(w.ends, beginMax)
 	defer cancel()

@@ -67,7 +67,7 @@ func TestTheProducersClockIsWrong(t *testing.T) {
 		s.start(2)
 		door := s.open()
 		const rate, sending = 20, 2 * time.Minute
-		if err := s.beginDoor(s.seed, int(rate*sending.Seconds())); err != nil {
+		if err := s.beginDoor(s.seed, pace{payments: int(rate * sending.Seconds()), asks: denseAsks}); err != nil {
 			s.t.Fatal(err)
 		}
 		s.door.begin(sending, rate)

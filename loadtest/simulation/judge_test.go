@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 
 // result is what became of a world.
 type result struct {
+	Kind     string        // of its pace
 	Ended    bool          // false: it broke off, and this is what was planned
 	Active   time.Duration // virtual time in which there was load or a fault
 	Payments int
@@ -31,7 +33,24 @@ type result struct {
 	Events   []event
 	Faults   map[string]int
 	Trace    []string
-	Problems []string // empty: all judges are content
+	Problems []string                 // empty: all judges are content
+	CPU      map[string]time.Duration // by part of its life
+}
+
+// spent notes the CPU time since the last part of a life, under the name of the part that ends now.
+func (r *result) spent(part string) {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return // never: the arguments are right
+	}
+	spent := time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	for _, before := range r.CPU {
+		spent -= before
+	}
+	if r.CPU == nil {
+		r.CPU = map[string]time.Duration{}
+	}
+	r.CPU[part] = spent
 }
 
 // allowed are the reasons with which faults may make a good payment end.
@@ -53,6 +72,11 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	w := newWorld(t, random, log)
 	// A bank counts from the time that the engine gave its question. The clock of an engine may be 70 s behind.
 	w.bankConfig.Profiles.LateDelay += 70 * time.Second
+	if kindOf(seed) == sparse {
+		// A producer looks at the backlog five times in this age. With the default that would be most of its
+		// requests to Kafka, for a backlog that few payments cannot make.
+		w.producerConfig.Overload.Age = 5 * time.Second
+	}
 	w.startBanks()
 	w.engineCount = 2 + random.IntN(2)
 	for i := range w.engineCount {
@@ -61,49 +85,56 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	for i := range 1 + random.IntN(2) {
 		w.startProducer(i)
 	}
-	payments, rate := 100+random.IntN(400), 5+20*random.Float64()
-	sending := time.Duration(float64(payments) / rate * float64(time.Second))
-	gap := between(random, 2*time.Second, 30*time.Second)
-	events := plan(seed, w.lanes(), gap, sending+20*time.Second)
-	w.note("seed %d: %d engines, %d producers, %d nodes of Kafka, %d payments at %.1f/s, a fault every %v or so in each lane, latency %v",
-		seed, w.engineCount, len(w.doors), w.broker.nodes, payments, rate, gap, w.latency)
-	tell(result{Payments: payments, Events: events, Problems: []string{"the world did not end"}})
-	if err := w.beginDoor(seed, payments); err != nil {
-		return result{Payments: payments, Events: events, Problems: []string{fmt.Sprintf("the front door does not open: %v", err)}}
+	pace := paceOf(seed, random)
+	events := plan(seed, w.lanes(), pace, pace.sending(0)+20*time.Second)
+	w.note("seed %d: %d engines, %d producers, %d nodes of Kafka, %v, latency %v", seed, w.engineCount, len(w.doors), w.broker.nodes, pace, w.latency)
+	r := result{Kind: pace.kind, Payments: pace.payments, Events: events, Problems: []string{"the world did not end"}}
+	tell(r)
+	if err := w.beginDoor(seed, pace); err != nil {
+		r.Problems = []string{fmt.Sprintf("the front door does not open: %v", err)}
+		return r
 	}
 	var faults sync.WaitGroup
 	// A load that cannot begin is a fault of the operator, not of the clearing house.
 	beginFaults := sync.OnceFunc(func() { faults.Go(func() { w.breakThings(events, chosen) }) })
 
-	sent := w.activity.begin()
-	config := w.load(everyCase(random), rate, payments, seed)
+	config := w.load(everyCase(random), pace.rate, pace.payments, seed)
 	config.Allowed = slices.Concat(allowed, acts.Reasons) // the audit knows the register
 	config.First = *paymentsMax
 	config.Sending = func(id pix.EndToEndID) { beginFaults(); w.door.judge.Choose(id) }
-	if *paymentsMax > 0 {
-		sending = min(sending, time.Duration(float64(*paymentsMax)/rate*float64(time.Second)))
-	}
-	w.door.begin(sending, rate)
+	waiting := w.activity.toggle()
+	config.ProgressEvery, config.Progress = waitingEvery, func(s load.Snapshot) { waiting(s.Waiting > 0) }
+	w.door.begin(pace.sending(*paymentsMax), pace.rate)
+	r.spent("start")
 	loaded, err := load.Run(t.Context(), config)
 	beginFaults() // if it sent no payment
-	sent()
+	waiting(false)
 	faults.Wait()
 	w.door.end()
 	var problems []string
 	if err != nil {
 		problems = append(problems, fmt.Sprintf("the load fails: %v", err))
 	} else {
-		payments = loaded.Payments
+		r.Payments = loaded.Payments
 	}
+	r.spent("load and faults")
 	byHTTP := int(w.door.clients.Submitted())
 	w.disarm()
 	w.awaitRejoin(chance(seed, 1<<32+2))
-	sent = w.activity.begin()
+	sent := w.activity.begin()
 	problems = append(problems, w.calm(t.Context(), seed)...)
 	sent()
+	r.spent("calm")
 	_, judged := w.judge(loaded)
-	return result{true, w.activity.total, payments + byHTTP, calmPayments + int(w.door.clients.Submitted()) - byHTTP, events, w.count, w.trace, append(problems, judged...)}
+	r.spent("judges")
+	r.Ended, r.Active, r.Faults, r.Trace, r.Problems = true, w.activity.total, w.count, w.trace, append(problems, judged...)
+	r.Payments, r.Calm = r.Payments+byHTTP, calmPayments+int(w.door.clients.Submitted())-byHTTP
+	return r
 }
+
+// waitingEvery is how often a world looks whether a payment of the load is under way. Its virtual time
+// counts only then, or while there is a fault.
+const waitingEvery = 100 * time.Millisecond
 
 // load returns a load on which faults may have their effects.
 func (w *world) load(what mix.Mix, rate float64, payments int, seed uint64) load.Config {

@@ -32,18 +32,21 @@ func (e event) String() string {
 // holdMax bounds a fault: four sessions of an engine, and less than a payment may take.
 const holdMax = 12 * time.Second
 
+// sparseHoldMax bounds a fault of a sparse world: no longer than a service may be frozen.
+const sparseHoldMax = 20 * time.Second
+
 // plan returns the events of all lanes until a time, in their order. In each lane one follows the
 // other, with so much time between them in the mean.
-func plan(seed uint64, lanes []lane, gap, until time.Duration) (events []event) {
+func plan(seed uint64, lanes []lane, p pace, until time.Duration) (events []event) {
 	for i, l := range lanes {
 		random := chance(seed, uint64(i+1)) //nolint:gosec // few
-		gap := gap
+		gap := p.gap
 		if l.of != nil && l.of.clients != nil { // what a producer says is in doubt only while it loses Kafka
-			gap = min(gap, doorGapMax)
+			gap = min(gap, p.doorGap)
 		}
 		for at := between(random, 0, 2*gap); at < until; at += between(random, 0, 2*gap) {
 			f := l.faults[random.IntN(len(l.faults))]
-			e := event{Lane: l.target, Kind: f.kind, At: at, Hold: between(random, 0, holdMax),
+			e := event{Lane: l.target, Kind: f.kind, At: at, Hold: between(random, 0, p.hold),
 				inject: f.inject, of: l.of, random: chance(seed, random.Uint64())}
 			events = append(events, e)
 			at += e.Hold
@@ -143,6 +146,20 @@ func (a *activity) begin() (end func()) {
 		defer a.mu.Unlock()
 		if a.under--; a.under == 0 {
 			a.total += time.Since(a.since)
+		}
+	}
+}
+
+// toggle returns what begins a part if something happens, and ends it if nothing does any more.
+func (a *activity) toggle() func(happens bool) {
+	var end func()
+	return func(happens bool) {
+		switch {
+		case happens && end == nil:
+			end = a.begin()
+		case !happens && end != nil:
+			end()
+			end = nil
 		}
 	}
 }

@@ -95,7 +95,7 @@ func blockFinalizers() {
 // world for each core, and waking goroutines on another one cost a third of all CPU. The others have all,
 // because goroutines that run at the same time come in more orders.
 func coresOf(seed uint64) int {
-	if chance(seed, 1<<32+3).IntN(4) == 0 {
+	if chance(seed, 1<<32+3).IntN(8) == 0 {
 		return runtime.GOMAXPROCS(0)
 	}
 	return 1
@@ -141,12 +141,33 @@ type runner struct {
 	began   time.Time
 
 	mu           sync.Mutex
-	next, done   int
-	payments     int
-	active, cpu  time.Duration
+	next         int
+	all          tally
+	byKind       map[string]*tally
 	faults       map[string]int
-	failed       *outcome // of the lowest seed
+	parts        map[string]time.Duration // CPU time by part of a life
+	failed       *outcome                 // of the lowest seed
 	lastProgress time.Time
+}
+
+// tally counts what happened in worlds.
+type tally struct {
+	worlds, payments, faults int
+	active, cpu              time.Duration
+}
+
+func (a *tally) add(o *outcome) {
+	a.worlds++
+	a.active, a.cpu, a.payments = a.active+o.Active, a.cpu+o.cpu, a.payments+o.Payments+o.Calm
+	for _, n := range o.Faults {
+		a.faults += n
+	}
+}
+
+func (a *tally) String() string {
+	minutes := a.cpu.Minutes()
+	return fmt.Sprintf("%.2f virtual hours with load or faults, %.1f an hour of CPU; %d payments and %d faults, %.0f and %.0f a minute of CPU",
+		a.active.Hours(), a.active.Hours()/minutes*60, a.payments, a.faults, float64(a.payments)/minutes, float64(a.faults)/minutes)
 }
 
 func newRunner(t *testing.T) *runner {
@@ -156,7 +177,7 @@ func newRunner(t *testing.T) *runner {
 	}
 	t.Cleanup(func() { _ = os.Remove(logs) }) // if it is empty
 	now := time.Now()
-	return &runner{t: t, program: builtOnce(t), logs: logs, began: now, lastProgress: now, faults: map[string]int{}}
+	return &runner{t: t, program: builtOnce(t), logs: logs, began: now, lastProgress: now, faults: map[string]int{}, byKind: map[string]*tally{}, parts: map[string]time.Duration{}}
 }
 
 // run runs all seeds until one fails. It returns the lowest that failed.
@@ -187,6 +208,16 @@ func (r *runner) run() *outcome {
 	}
 	workers.Wait()
 	r.progress()
+	for _, kind := range slices.Sorted(maps.Keys(r.byKind)) {
+		fmt.Printf("simulation: %d %s worlds: %v\n", r.byKind[kind].worlds, kind, r.byKind[kind])
+	}
+	if r.all.cpu > 0 {
+		var parts []string
+		for _, part := range slices.Sorted(maps.Keys(r.parts)) {
+			parts = append(parts, fmt.Sprintf("%s %.0f %%", part, 100*r.parts[part].Seconds()/r.all.cpu.Seconds()))
+		}
+		fmt.Printf("simulation: of the CPU, %s\n", strings.Join(parts, ", "))
+	}
 	for _, kind := range slices.Sorted(maps.Keys(r.faults)) {
 		fmt.Printf("simulation: %6d  %s\n", r.faults[kind], kind)
 	}
@@ -196,10 +227,16 @@ func (r *runner) run() *outcome {
 func (r *runner) count(o *outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done++
-	r.active, r.cpu, r.payments = r.active+o.Active, r.cpu+o.cpu, r.payments+o.Payments+o.Calm
+	r.all.add(o)
+	if r.byKind[o.Kind] == nil {
+		r.byKind[o.Kind] = &tally{}
+	}
+	r.byKind[o.Kind].add(o)
 	for kind, n := range o.Faults {
 		r.faults[kind] += n
+	}
+	for part, cpu := range o.CPU {
+		r.parts[part] += cpu
 	}
 	if o.failed && (r.failed == nil || o.seed < r.failed.seed) {
 		r.failed = o
@@ -211,14 +248,9 @@ func (r *runner) count(o *outcome) {
 }
 
 func (r *runner) progress() {
-	faults := 0
-	for _, count := range r.faults {
-		faults += count
-	}
-	elapsed, cpu := time.Since(r.began), r.cpu.Minutes()
-	fmt.Printf("simulation: %d of %d worlds in %v; %.2f virtual hours with load or faults, %.2f an hour of CPU, %.2f a real minute; %d payments and %d faults, %.0f and %.0f a minute of CPU\n",
-		r.done, *seeds, elapsed.Round(time.Second), r.active.Hours(), r.active.Hours()/cpu*60, r.active.Hours()/elapsed.Minutes(),
-		r.payments, faults, float64(r.payments)/cpu, float64(faults)/cpu)
+	elapsed := time.Since(r.began)
+	fmt.Printf("simulation: %d of %d worlds in %v; %v; %.2f virtual hours a real minute\n",
+		r.all.worlds, *seeds, elapsed.Round(time.Second), &r.all, r.all.active.Hours()/elapsed.Minutes())
 }
 
 // explain prints what failed, how often it fails, and a smaller world that fails, too.

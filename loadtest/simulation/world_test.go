@@ -157,7 +157,9 @@ func (w *world) kafka() []kgo.Opt {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(whole.Dial))
+	// Judges and load need no partition that is added later, so their fetches may wait for longer than those
+	// of services do.
+	return append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(whole.Dial), kgo.FetchMaxWait(5*time.Second))
 }
 
 // dial connects to the broker. A refusal takes time, too, or a client that dials again and again

@@ -1,0 +1,64 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// pace is how much happens in a world, and for how long.
+type pace struct {
+	kind     string
+	payments int
+	rate     float64       // payments a second
+	gap      time.Duration // between two faults of a lane, in the mean
+	doorGap  time.Duration // as gap, at most, of a producer
+	hold     time.Duration // of a fault, at most
+	asks     float64       // states that clients read a second
+}
+
+// Kinds of pace.
+const (
+	dense  = "dense"
+	sparse = "sparse"
+)
+
+// denseAsks are the asks of a dense world.
+const denseAsks = 10
+
+// kindOf returns the kind of a world: dense for four seeds, sparse for the next four, and so on.
+func kindOf(seed uint64) string {
+	if seed/4%2 == 0 {
+		return dense
+	}
+	return sparse
+}
+
+// paceOf returns the pace of a world. In a dense one payments meet each other for some minutes, and
+// faults follow each other. A sparse one lives for half an hour or so: faults last longer, some overlap,
+// and few payments hide what one leaves to the next.
+func paceOf(seed uint64, random *rand.Rand) pace {
+	p := pace{
+		kind: kindOf(seed), payments: 100 + random.IntN(400), rate: 5 + 20*random.Float64(),
+		gap: between(random, 2*time.Second, 30*time.Second), doorGap: 5 * time.Second, hold: holdMax, asks: denseAsks,
+	}
+	if p.kind == sparse {
+		p.payments, p.rate = 200+random.IntN(300), 0.15+0.15*random.Float64()
+		p.gap = between(random, 60*time.Second, 120*time.Second)
+		p.doorGap, p.hold, p.asks = p.gap, sparseHoldMax, 0.5
+	}
+	return p
+}
+
+// sending returns how long the first payments take to be sent, or all of them with 0.
+func (p pace) sending(first int) time.Duration {
+	payments := p.payments
+	if first > 0 {
+		payments = min(payments, first)
+	}
+	return time.Duration(float64(payments) / p.rate * float64(time.Second))
+}
+
+func (p pace) String() string {
+	return fmt.Sprintf("%s, %d payments at %.1f/s, a fault every %v or so in each lane", p.kind, p.payments, p.rate, p.gap)
+}

@@ -20,7 +20,7 @@ const clockSkewMax = 2 * time.Second
 
 // tooLateReason is of an order that was too old to end in time when the engine saw it. The engine
 // must not refuse one that is younger than half of the deadline. After the deadline it says AB03,
-// but of an order that younger ones have overtaken.
+// but of an order that came before it and that younger ones have overtaken.
 const tooLateReason = "LQ10"
 
 // tooLateMax is how long after the deadline a receipt may be written that was decided before it: a
@@ -57,6 +57,7 @@ type ending struct {
 	heldAt, decidedAt uint64 // by the ledger's clock; 0: not
 	acceptedMs        int64
 	sentMs            int64
+	copies            int
 	voided            bool
 	silent, tooLate   bool // AB03, LQ10
 }
@@ -64,10 +65,10 @@ type ending struct {
 func (a *Auditor) endings(yield func(ending)) {
 	for i := range a.payments {
 		p := &a.payments[i]
-		yield(ending{p.id, p.first, p.heldAt, p.decidedAt, p.acceptedMs, p.sentMs, p.voided != 0, p.verdict == silent, reasonText(p.verdict) == tooLateReason})
+		yield(ending{p.id, p.first, p.heldAt, p.decidedAt, p.acceptedMs, p.sentMs, p.copies, p.voided != 0, p.verdict == silent, reasonText(p.verdict) == tooLateReason})
 	}
 	for _, g := range a.returns {
-		yield(ending{g.id, g.first, g.heldAt, g.decidedAt, g.content.acceptedMs, g.sentMs, g.voided != 0, g.verdict == silent, reasonText(g.verdict) == tooLateReason})
+		yield(ending{g.id, g.first, g.heldAt, g.decidedAt, g.content.acceptedMs, g.sentMs, g.copies, g.voided != 0, g.verdict == silent, reasonText(g.verdict) == tooLateReason})
 	}
 }
 
@@ -121,7 +122,12 @@ func (a *Auditor) judgeDeadlines() {
 			}
 		}
 		if e.tooLate && int64(e.decidedAt) > latest+int64(tooLateMax) {
-			overtaken = append(overtaken, e)
+			// A copy may bear another acceptance, and have come before the deadline from there.
+			if late := time.Duration(e.sentMs-e.acceptedMs) * time.Millisecond; e.copies == 1 && late >= a.deadline {
+				a.add(WrongReason, e.id.String(), "%v is refused with %s, although it came %v after its acceptance", e.at, tooLateReason, late)
+			} else {
+				overtaken = append(overtaken, e)
+			}
 		}
 		if e.heldAt == 0 {
 			return

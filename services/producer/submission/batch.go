@@ -185,6 +185,10 @@ func (s *Submissions) readBatch(ctx context.Context, body io.Reader, lines chan<
 		case errors.As(err, new(*http.MaxBytesError)):
 			end(b.tooManyBytes())
 			return
+		case ctx.Err() != nil: // the connection ends, which is not what the sender wrote
+			end(&web.Problem{Type: web.Kind("interrupted"), Title: "Interrupted", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+				Detail: "the request ended before its body: neither this line nor what follows was sent, send it again"})
+			return
 		default:
 			end(&web.Problem{Type: web.Kind("malformed"), Title: "Malformed request", Status: http.StatusBadRequest,
 				Detail: fmt.Sprintf("the body cannot be read to its end (%v): neither this line nor what follows was sent", err)})

@@ -22,6 +22,7 @@ var withoutTheBroker = Sure{producer, "TestWithTheBrokerAwayTheFateIsUnknownAndT
 var sure = map[string]Sure{
 	"hint-one-too-many":          {engine, "TestHintStaysWithinTheBrokersLimitAndIsNeverWrong"},
 	"overtaken-committed":        {engine, "TestOffsetsOfWhatWasOvertaken"},
+	"late-by-itself":             {engine, "TestWhatCameLateIsNotRefusedForTheOverload"},
 	"report-unacknowledged":      inEveryOrder,
 	"other-contents-outcome":     {producer, "TestAnIDThatTheLedgerKnowsNamesOnePayment"},
 	"verdict-of-another-ignored": inEveryOrder,
@@ -112,6 +113,9 @@ var All = []Mutant{
 	}},
 	{"too-late-for-nothing", "an order older than a second is refused with LQ10", "TestEngineCutFromEverything", []Edit{
 		{engine + "overload.go", "> deadline-p.need(deadline)\n", "> time.Second\n"},
+	}},
+	{"late-by-itself", "an order that came after its deadline is refused with LQ10 if younger ones overtook it", anyWorld, []Edit{
+		{engine + "life.go", " && !cameLate(f.record, order, deadline):", ":"},
 	}},
 	{"silent-for-nothing", "one payment in sixteen is refused with AB03 on arrival", anyWorld, []Edit{
 		{payment + "payment.go", "	case p.due(now):\n		p.refusal = pix.ReasonPayeePSPSilent", "	case p.due(now), p.Order.AmountCentavos%16 == 0:\n		p.refusal = pix.ReasonPayeePSPSilent"},

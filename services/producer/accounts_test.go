@@ -24,7 +24,7 @@ func get[B any](t *testing.T, p *program, path string) (body B) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := p.do(request)
+	response, err := p.do(http.DefaultClient, request)
 	if err != nil {
 		t.Fatal(err)
 	}

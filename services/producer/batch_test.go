@@ -16,12 +16,14 @@ import (
 	"github.com/liquida/liquida/services/producer/submission"
 )
 
-// batch sends a body and reads all results, like do also if no line was taken for want of the ledger.
+// batch sends a body and reads all results, again if no line was taken, and one of them for want of the ledger.
 func (p *program) batch(body string) (results []submission.BatchResult) {
 	p.t.Helper()
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		results = p.batchOnce(body)
-		if p.asIs || time.Now().After(giveUp) || slices.ContainsFunc(results, func(r submission.BatchResult) bool { return r.Problem == nil || !isAway(r.Problem.Type) }) {
+		taken := slices.ContainsFunc(results, func(r submission.BatchResult) bool { return r.Problem == nil })
+		away := slices.ContainsFunc(results, func(r submission.BatchResult) bool { return r.Problem != nil && isAway(r.Problem.Type) })
+		if p.asIs || taken || !away || time.Now().After(giveUp) {
 			return results
 		}
 	}

@@ -363,7 +363,7 @@ func readDay(t *testing.T, url string, psp pix.ISPB, until time.Time) (code int,
 		var read []byte
 		read, err = io.ReadAll(response.Body)
 		code, text = response.StatusCode, string(read)
-		return code != http.StatusConflict && !strings.Contains(text, "time is not known yet"), text
+		return code != http.StatusConflict && !strings.Contains(text, "time is not known yet") && (code != http.StatusServiceUnavailable || !isAway(text)), text
 	})
 	return code, text, err
 }

@@ -42,7 +42,7 @@ func (p *program) send(ctx context.Context, method, path, body string, header ..
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
-	response, err := p.do(request)
+	response, err := p.do(http.DefaultClient, request)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -277,7 +277,21 @@ func (p *tab) press(selector string) {
 	p.t.Helper()
 	quoted, _ := json.Marshal(selector)
 	p.shows(fmt.Sprintf(`(() => { const e = document.querySelector(%s); return !!e && !e.disabled && e.checkVisibility() })()`, quoted))
-	must(p.t, chromedp.Run(p.ctx, chromedp.ScrollIntoView(selector, chromedp.ByQuery), chromedp.Click(selector, chromedp.ByQuery)))
+	// A click hits a place. While the page grows, as it does when it has just been opened, another element may
+	// have moved there: then nothing was pressed.
+	const triesMax = 10
+	for range triesMax {
+		read[bool](p, fmt.Sprintf(`(() => {
+			window.pressed = false;
+			document.querySelector(%s).addEventListener('click', () => { window.pressed = true; }, {once: true, capture: true});
+			return true;
+		})()`, quoted))
+		must(p.t, chromedp.Run(p.ctx, chromedp.ScrollIntoView(selector, chromedp.ByQuery), chromedp.Click(selector, chromedp.ByQuery)))
+		if read[bool](p, `window.pressed`) {
+			return
+		}
+	}
+	p.t.Fatalf("%d clicks did not press %s", triesMax, selector)
 }
 
 func (p *tab) right() {

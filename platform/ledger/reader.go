@@ -19,16 +19,13 @@ type Reader[T, O any] struct {
 	deliver func(T, []O)
 	fail    func(error)
 	metrics requestMetrics
-
-	turn chan struct{} // holds the sender that waits for the next request
-	sent time.Time     // when the last one was taken
 }
 
-// NewTransferReader starts a reader of transfers, with at most config.InFlightMax requests under way.
-// It calls deliver with the transfers that exist, in the order of their ids, from its own goroutines;
-// deliver must not block. It calls fail if the client is of no more use.
+// NewTransferReader starts a reader of transfers. It calls deliver with the transfers that
+// exist, in the order of their ids; deliver must not block. It calls fail if the client is
+// of no more use.
 func NewTransferReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, []tb.Transfer), fail func(error)) *Reader[T, tb.Transfer] {
-	return startReader(config.InFlightMax, &Reader[T, tb.Transfer]{
+	return startReader(&Reader[T, tb.Transfer]{
 		queue: newQueue[T, tb.Uint128](config.EventsMax), pause: config.Pause, lookup: client.LookupTransfers,
 		idOf:    func(t *tb.Transfer) tb.Uint128 { return t.ID },
 		deliver: deliver, fail: fail, metrics: newRequestMetrics(registry, "look up transfers"),
@@ -37,18 +34,15 @@ func NewTransferReader[T any](client tigerbeetle.Client, config BatchConfig, reg
 
 // NewAccountReader starts a reader of accounts, like NewTransferReader.
 func NewAccountReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, []tb.Account), fail func(error)) *Reader[T, tb.Account] {
-	return startReader(config.InFlightMax, &Reader[T, tb.Account]{
+	return startReader(&Reader[T, tb.Account]{
 		queue: newQueue[T, tb.Uint128](config.EventsMax), pause: config.Pause, lookup: client.LookupAccounts,
 		idOf:    func(a *tb.Account) tb.Uint128 { return a.ID },
 		deliver: deliver, fail: fail, metrics: newRequestMetrics(registry, "look up accounts"),
 	})
 }
 
-func startReader[T, O any](inFlight int, r *Reader[T, O]) *Reader[T, O] {
-	r.turn = make(chan struct{}, 1)
-	for range inFlight {
-		go r.send()
-	}
+func startReader[T, O any](r *Reader[T, O]) *Reader[T, O] {
+	go r.send()
 	return r
 }
 
@@ -58,26 +52,15 @@ func (r *Reader[T, O]) Read(tag T, ids []tb.Uint128) { r.queue.put(0, tag, ids) 
 // Close stops sending; see Writer.Close.
 func (r *Reader[T, O]) Close() { r.queue.close() }
 
-// next waits for the next request, and for the pause after the one before. It returns nil once the queue is
-// closed.
-func (r *Reader[T, O]) next() *request[T, tb.Uint128] {
-	r.turn <- struct{}{}
-	defer func() { <-r.turn }()
-	if !r.queue.wait() {
-		return nil
-	}
-	time.Sleep(r.pause - time.Since(r.sent)) // for the ledger's disk a look-up is a request like any other
-	r.sent = time.Now()
-	return r.queue.take() // the turn is this sender's, so nobody was faster
-}
-
 func (r *Reader[T, O]) send() {
-	for {
-		request := r.next()
+	var started time.Time
+	for r.queue.wait() {
+		time.Sleep(r.pause - time.Since(started)) // for the ledger's disk a look-up is a request like any other
+		request := r.queue.take()
 		if request == nil {
-			return
+			continue
 		}
-		started := time.Now()
+		started = time.Now()
 		objects, err := r.lookup(request.events)
 		switch {
 		case err != nil && r.queue.isClosed(): // the client may be closed too

@@ -63,7 +63,7 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 	p := startProgram(t, b, l)
 	p.AwaitNeed("ledger", false)
 	p.AwaitNeed("kafka", false)
-	other := startProgram(t, b, l, "LEDGER_LOOKUP_IDS_MAX=135", "PAGE_MAX=100", "LEDGER_SESSIONS=4")
+	other := startProgram(t, b, l, "LEDGER_LOOKUP_IDS_MAX=135", "PAGE_MAX=100")
 	other.AwaitNeed("ledger", false)
 	other.AwaitNeed("kafka", false)
 	type known struct {

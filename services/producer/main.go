@@ -22,7 +22,7 @@ func main() {
 	settings.Load("producer", "the front door: takes payments over HTTP and reports their states", config)
 	debug.SetGCPercent(config.Telemetry.GCPercent)
 	host.Main("producer", func(ctx context.Context, on host.Host) error {
-		client, err := ledger.ConnectSessions(config.Ledger, config.Query.Sessions)
+		client, err := ledger.Connect(config.Ledger)
 		if err != nil {
 			return err
 		}

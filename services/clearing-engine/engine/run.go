@@ -101,12 +101,10 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	e.writer = ledger.NewWriter(client, config.Batch, t.Registry, e.admit, func(to recipient, result ledger.Result) {
 		to.partition.inbox.put(event{kind: written, flight: to.flight, result: result})
 	}, e.fail)
-	lookups := config.Batch
-	lookups.InFlightMax = 1
-	e.transfers = ledger.NewTransferReader(client, lookups, t.Registry, func(to recipient, found []tb.Transfer) {
+	e.transfers = ledger.NewTransferReader(client, config.Batch, t.Registry, func(to recipient, found []tb.Transfer) {
 		to.partition.inbox.put(event{kind: inspected, flight: to.flight, transfers: found})
 	}, e.fail)
-	e.accounts = ledger.NewAccountReader(client, lookups, t.Registry, func(to recipient, found []tb.Account) {
+	e.accounts = ledger.NewAccountReader(client, config.Batch, t.Registry, func(to recipient, found []tb.Account) {
 		to.partition.inbox.put(event{kind: diagnosed, flight: to.flight, accounts: found})
 	}, e.fail)
 	return e, nil

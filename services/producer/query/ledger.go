@@ -29,7 +29,6 @@ type Config struct {
 	Timeout            time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" range:"100ms to 1m" help:"for the ledger to answer; then the response is 503"`
 	InFlightMax        int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" range:"1 to 100000" help:"payments, and as many accounts, whose look-up waits for the ledger; above it the response is 429"`
 	IDsMax             int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" range:"134 to 8189" help:"ids in one look-up; at most the server's own limit (253 for a server started with --development)"`
-	Sessions           int           `env:"LEDGER_SESSIONS" envDefault:"1" range:"1 to 16" help:"sessions with the ledger: with one, a question waits for the one before it; with more, orders wait less for their look-up, and the ledger has more requests to write. It keeps 64 of all services together"`
 	LookupPause        time.Duration `env:"LEDGER_LOOKUP_PAUSE" envDefault:"4ms" range:"0 to 1s" help:"shortest time between two look-ups of the same kind; questions that come meanwhile share a request"`
 	QueriesInFlightMax int           `env:"LEDGER_QUERIES_IN_FLIGHT_MAX" envDefault:"64" range:"1 to 10000" help:"statements and lists that wait for the ledger; above it the response is 429"`
 	PageMax            int           `env:"PAGE_MAX" envDefault:"1000" range:"1 to 8188" help:"lines in one page of a statement or list; below LEDGER_LOOKUP_IDS_MAX"`
@@ -77,8 +76,7 @@ func New(stopping context.Context, config Config, client tigerbeetle.Client, fol
 		Help: "Statements of days whose lines do not lead to the ledger's own balances; not 0 is a breach."})
 	t.Registry.MustRegister(l.wrongDays)
 	l.watched = sync.OnceFunc(func() { close(l.firstWatch) })
-	// A session is left for all else: the clock, the register, balances.
-	batch := ledger.BatchConfig{EventsMax: config.IDsMax, InFlightMax: max(1, config.Sessions-1), Pause: config.LookupPause}
+	batch := ledger.BatchConfig{EventsMax: config.IDsMax, Pause: config.LookupPause}
 	l.transfers = newLookups[tb.Transfer](config, pools, "payment look-ups")
 	l.transfers.reader = ledger.NewTransferReader(client, batch, t.Registry, l.transfers.deliver, l.fail)
 	l.accounts = newLookups[tb.Account](config, pools, "account look-ups")

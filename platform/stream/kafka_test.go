@@ -171,3 +171,28 @@ func TestABatchFitsIntoAFetch(t *testing.T) {
 		t.Errorf("the largest batch has %d bytes, and a fetch takes %d", largest, BatchBytesMax)
 	}
 }
+
+// However much follows it, a record of an aborted transaction has no record for a client.
+func TestLookPassesOverAnAbortedTransaction(t *testing.T) {
+	broker := kit.StartBroker(t, kfake.SeedTopics(1, Payments))
+	aborted := broker.Client(kgo.TransactionalID("aborted"))
+	if err := aborted.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := aborted.ProduceSync(t.Context(), &kgo.Record{Topic: Payments, Value: []byte("never given")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := aborted.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	client := broker.Client(kgo.ProducerBatchCompression(kgo.NoCompression()))
+	for range 3 {
+		found, err := Look(t.Context(), client, Payments, 0, 0, MessageBytesMax)
+		if err != nil || found == nil || found.Next != 1 || found.Err != nil {
+			t.Fatalf("Look finds %+v, %v: want nothing for a client before offset 1", found, err)
+		}
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: Payments, Value: make([]byte, MessageBytesMax*2/3)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -127,7 +127,8 @@ func fetchStored(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail
 	if isolation == committed {
 		least = MessageBytesMax // the embedded broker names an aborted transaction only with its end
 	}
-	request.MaxBytes, request.IsolationLevel, request.SessionEpoch = least, isolation, -1
+	// The embedded broker names no aborted transaction at all if the limit of the request ends the response.
+	request.MaxBytes, request.IsolationLevel, request.SessionEpoch = 2*least, isolation, -1
 	wanted := kmsg.NewFetchRequestTopic()
 	wanted.Topic, wanted.TopicID = topic.Topic, topic.ID
 	of := kmsg.NewFetchRequestTopicPartition()

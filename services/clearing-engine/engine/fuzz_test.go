@@ -106,7 +106,7 @@ func FuzzResponse(f *testing.F) {
 
 // A commit's metadata may come from another program.
 func FuzzHint(f *testing.F) {
-	f.Add(int64(7), stream.WriteHint(7, finishedSpans([]entry{{7, false, false}, {8, true, true}, {9, true, true}, {11, true, true}}), 7))
+	f.Add(int64(7), stream.WriteHint(7, finishedSpans([]entry{{7, 7, false, false}, {8, 8, true, true}, {9, 9, true, true}, {11, 11, true, true}}), 7))
 	f.Add(int64(0), "1:")
 	f.Add(int64(1)<<62, "1://///w8BAQ")
 	f.Fuzz(func(t *testing.T, next int64, metadata string) {

@@ -29,9 +29,10 @@ type stretch struct {
 	open   int // window[:open] is taken
 }
 
-// entry is a record of the window.
+// entry is a record of the window, or several that are finished as one.
 type entry struct {
-	offset   int64
+	first    int64 // of those; of a record, its offset
+	offset   int64 // of the record, or the last one
 	finished bool
 	taken    bool // see stream.Hint; what is finished is taken, too
 }
@@ -61,7 +62,7 @@ func (o *offsets) track(first, offset int64) (finished bool) {
 		}
 	}
 	finished = o.hint.Holds(offset)
-	s.window = append(s.window, entry{offset, finished, finished})
+	s.window = append(s.window, entry{first, offset, finished, finished})
 	s.end = offset + 1
 	o.advance(s)
 	return finished
@@ -162,14 +163,14 @@ func (o *offsets) toCommit() (next int64, metadata string, changed bool) {
 	if !o.changed || s.next < 0 {
 		return 0, "", false
 	}
-	if s.start < len(s.window) && (s.window[s.start].finished || s.window[s.start].offset < s.next) {
+	if s.start < len(s.window) && (s.window[s.start].finished || s.window[s.start].first < s.next) {
 		broken("the lowest unfinished offset is committed: %d, and %+v follows", s.next, s.window[s.start])
 	}
 	o.changed = false
 	last := o.stretches[len(o.stretches)-1] // what was overtaken does not keep others waiting
 	taken := last.end
 	if last.open < len(last.window) {
-		taken = last.window[last.open].offset
+		taken = last.window[last.open].first
 	}
 	return s.next, stream.WriteHint(s.next, o.finished(), taken), true
 }
@@ -206,9 +207,9 @@ func finishedSpans(window []entry) iter.Seq[stream.Span] {
 				i++
 				continue
 			}
-			span := stream.Span{From: window[i].offset, To: window[i].offset + 1}
-			for i++; i < len(window) && window[i].finished && window[i].offset == span.To; i++ {
-				span.To++
+			span := stream.Span{From: window[i].first, To: window[i].offset + 1}
+			for i++; i < len(window) && window[i].finished && window[i].first == span.To; i++ {
+				span.To = window[i].offset + 1
 			}
 			if !yield(span) {
 				return

@@ -117,7 +117,7 @@ func TestForeignMetadataIsNoHint(t *testing.T) {
 		t.Fatal("foreign metadata counts as a hint")
 	}
 	// A hint of an earlier log must not skip records of a new one.
-	h := stream.ReadHint(100, stream.WriteHint(100, finishedSpans([]entry{{100, false, true}, {101, true, true}}), 102))
+	h := stream.ReadHint(100, stream.WriteHint(100, finishedSpans([]entry{{100, 100, false, true}, {101, 101, true, true}}), 102))
 	o := newOffsets(h)
 	for i := range int64(200) {
 		if o.track(i, i) {
@@ -138,6 +138,33 @@ func TestUnreadableIsCommittedFromItsFirst(t *testing.T) {
 	o.finish(108)
 	if next, _, changed := o.toCommit(); !changed || next != 109 {
 		t.Fatalf("committed %d (%v), want 109", next, changed)
+	}
+}
+
+// The hint says that all of it is finished: an engine that lets younger orders overtake the rest begins
+// with none within it.
+func TestHintHoldsAllOfWhatIsUnreadable(t *testing.T) {
+	o := newOffsets(stream.Hint{})
+	o.track(106, 106)
+	o.track(107, 607)
+	o.track(608, 608)
+	o.take(106)
+	if next, metadata, _ := o.toCommit(); stream.ReadHint(next, metadata).Taken != 107 {
+		t.Fatalf("taken up to %d, want 107", stream.ReadHint(next, metadata).Taken)
+	}
+	o.finish(607)
+	o.finish(608)
+	next, metadata, _ := o.toCommit()
+	h := stream.ReadHint(next, metadata)
+	if !slices.Equal(h.Spans, []stream.Span{{From: 107, To: 609}}) {
+		t.Fatalf("the hint holds %v, want 107 to 609", h.Spans)
+	}
+	if to := overtakenBelow(h, 100); to != 0 {
+		t.Fatalf("an order is overtaken up to %d: one is unfinished", to)
+	}
+	o = newOffsets(h)
+	if o.track(106, 106) || !o.track(107, 607) || !o.track(608, 608) {
+		t.Fatal("the next engine finishes other records")
 	}
 }
 
@@ -167,7 +194,7 @@ func TestHintHoldsADeadlineOfSilentPayments(t *testing.T) {
 		if !finished {
 			silent++
 		}
-		window = append(window, entry{offset, finished, true})
+		window = append(window, entry{offset, offset, finished, true})
 	}
 	text := stream.WriteHint(0, finishedSpans(window), perSecond*deadline)
 	if len(text) > 4096 {

@@ -69,7 +69,7 @@ const (
 // anything can go wrong.
 func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	random := chance(seed, 0)
-	w := newWorld(t, random, log)
+	w := newWorld(t, random, log, nodesMaxOf(seed))
 	// A bank counts from the time that the engine gave its question. The clock of an engine may be 70 s behind.
 	w.bankConfig.Profiles.LateDelay += 70 * time.Second
 	if kindOf(seed) == sparse {

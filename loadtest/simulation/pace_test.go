@@ -34,6 +34,19 @@ func kindOf(seed uint64) string {
 	return sparse
 }
 
+// nodesMax is how many nodes of Kafka a world has at most.
+const nodesMax = 3
+
+// nodesMaxOf returns how many nodes of Kafka the world of a seed has at most. Each client keeps a fetch
+// waiting at each node: with three nodes a sparse world, in which little else happens, takes a third more
+// CPU than with one. Two are enough for leaders that move, and half of the dense worlds have three.
+func nodesMaxOf(seed uint64) int {
+	if kindOf(seed) == sparse {
+		return 1 + chance(seed, 1<<32+4).IntN(2)
+	}
+	return nodesMax
+}
+
 // paceOf returns the pace of a world. In a dense one payments meet each other for some minutes, and
 // faults follow each other. A sparse one lives for half an hour or so: faults last longer, some overlap,
 // and few payments hide what one leaves to the next.

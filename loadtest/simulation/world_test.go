@@ -86,7 +86,7 @@ type world struct {
 }
 
 // newWorld starts the broker, and fills the ledger.
-func newWorld(t *testing.T, random *rand.Rand, log io.Writer) *world {
+func newWorld(t *testing.T, random *rand.Rand, log io.Writer, nodesMax int) *world {
 	// A bubble begins in the year 2000, before PIX did.
 	time.Sleep(time.Until(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)))
 	w := &world{
@@ -99,7 +99,7 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer) *world {
 	w.makeSeals()
 	keysFolder := w.makeKeys()
 	w.engineConfig.AnswerKeysFile, w.bankConfig.Bank.AnswerKeysFile = w.sealsFile, w.sealsFile
-	w.broker = newBroker(w, 1+2*random.IntN(2))
+	w.broker = newBroker(w, min(nodesMax, 1+2*random.IntN(2)))
 	t.Cleanup(w.broker.close)
 	w.connect()
 	t.Cleanup(func() { w.client.Close() })

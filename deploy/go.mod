@@ -18,6 +18,7 @@ require (
 require (
 	github.com/prometheus/prometheus v0.300.1
 	github.com/spf13/cobra v1.10.2
+	golang.org/x/net v0.59.0
 	golang.org/x/term v0.47.0
 )
 

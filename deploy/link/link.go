@@ -8,13 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
-	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/liquida/liquida/platform/host"
 )
 
 // State is what a link does with data.
@@ -42,7 +41,7 @@ func (s State) String() string {
 // no listener: clients call its Dial.
 type Link struct {
 	listener net.Listener // nil: made by Between
-	dial     host.Dial    // to the server
+	memory   *Network     // nil: made by Listen
 	server   string
 	kafka    bool
 	handlers sync.WaitGroup
@@ -53,6 +52,7 @@ type Link struct {
 	changed chan struct{} // closed at the next change of state
 	closed  bool
 	open    map[net.Conn]struct{}
+	wires   map[*wire]struct{} // in memory
 }
 
 const (
@@ -74,54 +74,14 @@ func listen(address, server string, kafka bool) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a link to %s: %w", server, err)
 	}
-	l := Between(new(net.Dialer).DialContext)
+	l := newLink()
 	l.listener, l.server, l.kafka = listener, server, kafka
 	l.handlers.Go(l.accept)
 	return l, nil
 }
 
-// Between returns a whole link between a program and all that it reaches with dial, over a
-// network in memory.
-func Between(dial host.Dial) *Link {
-	return &Link{dial: dial, changed: make(chan struct{}), open: map[net.Conn]struct{}{}}
-}
-
-// Dial connects to a server through a link that Between made.
-func (l *Link) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	server, err := l.dial(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	client, inside := net.Pipe()
-	if !l.enter(inside) || !l.enter(server) {
-		l.leave(inside)
-		l.leave(server)
-		return nil, &net.OpError{Op: "dial", Net: network, Err: errCut} // as TCP says it: Kafka's client tries again
-	}
-	l.handlers.Go(func() { l.join(inside, server) })
-	return piped{client, network}, nil
-}
-
-// piped is a pipe that ends as TCP does: Kafka's client tries again only after those errors.
-type piped struct {
-	net.Conn
-	network string
-}
-
-func (p piped) Read(bytes []byte) (int, error) {
-	n, err := p.Conn.Read(bytes)
-	if errors.Is(err, io.ErrClosedPipe) { // this side has closed it
-		err = &net.OpError{Op: "read", Net: p.network, Err: net.ErrClosed}
-	}
-	return n, err
-}
-
-func (p piped) Write(bytes []byte) (int, error) {
-	n, err := p.Conn.Write(bytes)
-	if errors.Is(err, io.ErrClosedPipe) {
-		err = &net.OpError{Op: "write", Net: p.network, Err: os.NewSyscallError("write", syscall.EPIPE)}
-	}
-	return n, err
+func newLink() *Link {
+	return &Link{changed: make(chan struct{}), open: map[net.Conn]struct{}{}, wires: map[*wire]struct{}{}}
 }
 
 // errCut is what TCP says where nobody listens.
@@ -133,12 +93,20 @@ func (l *Link) Address() string { return l.listener.Addr().String() }
 // Set changes the state, at once also for open connections. Only Slow uses the delay.
 func (l *Link) Set(state State, delay time.Duration) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.state, l.delay = state, delay
 	close(l.changed)
 	l.changed = make(chan struct{})
 	if state == Cut {
 		l.closeAll()
+	}
+	wires := slices.Collect(maps.Keys(l.wires))
+	l.mu.Unlock()
+	for _, w := range wires { // not under the link's mutex: a wire takes it under its own
+		if state == Cut {
+			w.cut()
+		} else {
+			w.linkChanged()
+		}
 	}
 }
 
@@ -153,7 +121,11 @@ func (l *Link) Close() {
 		}
 		l.closeAll()
 	}
+	wires := slices.Collect(maps.Keys(l.wires))
 	l.mu.Unlock()
+	for _, w := range wires {
+		w.cut()
+	}
 	l.handlers.Wait()
 }
 
@@ -189,11 +161,16 @@ func (l *Link) accept() {
 func (l *Link) enter(connection net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.state == Cut || len(l.open) >= connectionsMax {
+	if !l.isOpen() {
 		return false
 	}
 	l.open[connection] = struct{}{}
 	return true
+}
+
+// isOpen reports whether the link takes another connection.
+func (l *Link) isOpen() bool {
+	return !l.closed && l.state != Cut && len(l.open)+len(l.wires) < connectionsMax
 }
 
 func (l *Link) leave(connection net.Conn) {
@@ -207,7 +184,7 @@ func (l *Link) leave(connection net.Conn) {
 func (l *Link) carry(client net.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
-	server, err := l.dial(ctx, "tcp", l.server)
+	server, err := new(net.Dialer).DialContext(ctx, "tcp", l.server)
 	if err != nil {
 		l.leave(client)
 		return

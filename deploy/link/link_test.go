@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -221,28 +220,5 @@ func TestKafkaClientStaysOnTheLink(t *testing.T) {
 	l.Set(Whole, 0)
 	if err := client.ProduceSync(ctx, &kgo.Record{Topic: "topic", Value: []byte("3")}).FirstErr(); err != nil {
 		t.Errorf("after it was made whole: %v", err)
-	}
-}
-
-// A connection through a link in memory ends with the errors of TCP.
-func TestACutLinkInMemoryEndsAsTCPDoes(t *testing.T) {
-	server, _ := echo(t)
-	l := Between(new(net.Dialer).DialContext)
-	t.Cleanup(l.Close)
-	connection, err := l.Dial(t.Context(), "tcp", server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Set(Cut, 0)
-	_, err = connection.Write([]byte{1})
-	if call := new(os.SyscallError); !errors.As(err, &call) || !errors.Is(err, syscall.EPIPE) {
-		t.Errorf("it cannot be written to: %v", err)
-	}
-	if _, err = connection.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("it cannot be read from: %v", err)
-	}
-	connection.Close()
-	if _, err = connection.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("it is closed: %v", err)
 	}
 }

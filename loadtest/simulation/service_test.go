@@ -96,7 +96,7 @@ func (w *world) startProducer(number int) {
 			return frontdoor.Run(ctx, config, on, l.ledger)
 		})
 	w.doors = append(w.doors, "http://"+address)
-	clients := link.Between(w.network.DialContext)
+	clients := link.Between(&w.network)
 	clients.Set(link.Slow, w.latency)
 	w.clients[address] = clients
 	s.clients = clients
@@ -137,7 +137,7 @@ func (s *service) begin() {
 	w := s.w
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := &life{link: link.Between(w.dial), dieAt: s.dieAt, change: s.change, dead: make(chan struct{})}
+	l := &life{link: link.Between(&w.network), dieAt: s.dieAt, change: s.change, dead: make(chan struct{})}
 	s.dieAt, s.down, s.frozen = "", restartTime, time.Time{} // its predecessor may have died frozen
 	pace := w.latency
 	var mu sync.Mutex
@@ -156,11 +156,8 @@ func (s *service) begin() {
 			return accepting{listener, l}, err
 		},
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			connection, err := l.link.Dial(ctx, network, address)
-			if err != nil {
-				time.Sleep(w.latency) // as in world.dial: a link that is cut does not ask it
-			}
-			return connection, err
+			time.Sleep(w.latency) // a refusal takes time, too, or a client that dials again and again stops time
+			return l.link.Dial(ctx, network, address)
 		},
 		Log: w.logOf(s.name),
 		Now: s.clock,

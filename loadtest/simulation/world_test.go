@@ -14,12 +14,10 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/deploy/bootstrap"
@@ -54,7 +52,7 @@ type world struct {
 	t            *testing.T
 	log          io.Writer // of the services
 	sealsFile    string
-	network      kfake.VirtualNetwork
+	network      link.Network
 	ledger       *ledgermodel.Ledger
 	client       *kgo.Client // the world's own, without faults
 	latency      time.Duration
@@ -150,7 +148,7 @@ func (w *world) makeKeys() (folder string) {
 
 // kafka returns how the judges and the load connect.
 func (w *world) kafka() []kgo.Opt {
-	whole := link.Between(w.dial)
+	whole := link.Between(&w.network)
 	whole.Set(link.Slow, w.latency) // without it, a client that asks again and again stops time
 	w.t.Cleanup(whole.Close)
 	options, err := w.engineConfig.Stream.Options() // they bound what a batch may unpack to
@@ -159,18 +157,10 @@ func (w *world) kafka() []kgo.Opt {
 	}
 	// Judges and load need no partition that is added later, so their fetches may wait for longer than those
 	// of services do.
-	return append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(whole.Dial), kgo.FetchMaxWait(5*time.Second))
-}
-
-// dial connects to the broker. A refusal takes time, too, or a client that dials again and again
-// stops time. It is one of TCP, because the Kafka client tries again only after those.
-func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	time.Sleep(w.latency)
-	connection, err := w.network.DialContext(ctx, network, address)
-	if err != nil && ctx.Err() == nil {
-		err = &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
-	}
-	return connection, err
+	return append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+		time.Sleep(w.latency)
+		return whole.Dial(ctx, network, address)
+	}), kgo.FetchMaxWait(5*time.Second))
 }
 
 func parsed[C settings.Validator](t *testing.T, config C) C {

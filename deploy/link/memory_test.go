@@ -1,0 +1,184 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/nettest"
+)
+
+// pair returns both ends of a connection over a link in memory.
+func pair(t *testing.T) (l *Link, client, server net.Conn) {
+	t.Helper()
+	network := &Network{}
+	listener, err := network.Listen("tcp", "127.0.0.1:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		connection, err := listener.Accept()
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- connection
+	}()
+	l = Between(network)
+	client, err = l.Dial(t.Context(), "tcp", "localhost:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = <-accepted
+	t.Cleanup(func() {
+		client.Close()
+		server.Close()
+		listener.Close()
+		l.Close()
+	})
+	return l, client, server
+}
+
+// What every connection of package net must do: deadlines, ends, use by many at once.
+func TestMemoryIsAConnection(t *testing.T) {
+	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+		_, client, server := pair(t)
+		return client, server, func() { client.Close(); server.Close() }, nil
+	})
+}
+
+// A connection through a link in memory ends with the errors of TCP.
+func TestACutLinkInMemoryEndsAsTCPDoes(t *testing.T) {
+	l, client, server := pair(t)
+	if _, err := client.Write([]byte("lost")); err != nil {
+		t.Fatal(err)
+	}
+	l.Set(Cut, 0)
+	for _, end := range []net.Conn{client, server} {
+		_, err := end.Write([]byte{1})
+		if call := new(os.SyscallError); !errors.As(err, &call) || !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("it cannot be written to: %v", err)
+		}
+		if _, err = end.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("it cannot be read from: %v", err)
+		}
+		end.Close()
+		if _, err = end.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("it is closed: %v", err)
+		}
+	}
+	if _, err := l.Dial(t.Context(), "tcp", "localhost:80"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the link is cut: %v", err)
+	}
+	l.Set(Whole, 0)
+	if _, err := l.Dial(t.Context(), "tcp", "localhost:81"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+// A stalled link in memory gives later what was written before, also what its writer wrote last of all. A
+// half-open one gives requests.
+func TestALinkInMemoryHoldsData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, client, server := pair(t)
+		began := time.Now()
+		arrived := func(end net.Conn) (text string, after time.Duration) {
+			bytes := make([]byte, 100)
+			n, err := end.Read(bytes)
+			if err != nil {
+				t.Error(err)
+			}
+			return string(bytes[:n]), time.Since(began)
+		}
+		write := func(end net.Conn, text string) {
+			if _, err := end.Write([]byte(text)); err != nil {
+				t.Error(err)
+			}
+		}
+		l.Set(Slow, time.Second)
+		write(client, "slow")
+		if text, after := arrived(server); text != "slow" || after != time.Second {
+			t.Errorf("%q arrived after %v", text, after)
+		}
+		l.Set(HalfOpen, 0)
+		write(client, "request")
+		write(server, "response")
+		if text, after := arrived(server); text != "request" || after != time.Second {
+			t.Errorf("half-open: %q arrived after %v", text, after)
+		}
+		l.Set(Stalled, 0)
+		write(client, "last")
+		var both sync.WaitGroup
+		both.Go(func() {
+			if text, after := arrived(client); text != "response" || after != 10*time.Second {
+				t.Errorf("stalled: %q arrived after %v", text, after)
+			}
+			client.Close()
+		})
+		both.Go(func() {
+			if text, after := arrived(server); text != "last" || after != 10*time.Second {
+				t.Errorf("stalled: %q arrived after %v", text, after)
+			}
+			if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("its client has closed it: %v", err)
+			}
+		})
+		time.Sleep(9 * time.Second)
+		l.Set(Whole, 0)
+		both.Wait()
+	})
+}
+
+// A writer that nobody reads waits, until its deadline at most.
+func TestMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, server := pair(t)
+		if err := client.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		written := 0
+		for {
+			n, err := client.Write(make([]byte, 64<<10))
+			if written += n; errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+			if err != nil || written > 2*directionBytesMax {
+				t.Fatalf("%d bytes are written: %v", written, err)
+			}
+		}
+		client.Close()
+		if read, err := io.Copy(io.Discard, server); err != nil || read != int64(written) {
+			t.Errorf("%d bytes were written, %d are read: %v", written, read, err)
+		}
+	})
+}
+
+func TestMemoryPortIsTakenUntilItsListenerCloses(t *testing.T) {
+	var network Network
+	listener, err := network.Listen("tcp", "localhost:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := network.Listen("tcp", "127.0.0.1:80"); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("the port is taken: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := network.DialContext(ctx, "tcp", "localhost:80"); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody accepts: %v", err)
+	}
+	listener.Close()
+	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is closed: %v", err)
+	}
+	if _, err := network.Listen("tcp", "localhost:80"); err != nil {
+		t.Error(err)
+	}
+}

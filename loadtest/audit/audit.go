@@ -38,13 +38,14 @@ type Config struct {
 	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
 	Secrets Secrets
 	// Behind returns where to go on in a partition in which no client can read at an offset, or 0 if one
-	// can. Banks write responses: without it, one such batch leaves all of them unchecked.
+	// can, and whether what is there was aborted. Banks write responses: without it, one such batch leaves
+	// all of them unchecked.
 	Behind behind
 	// Log is called with what the audit does.
 	Log func(format string, arguments ...any)
 }
 
-type behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, err error)
+type behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, aborted bool, err error)
 
 // Interval is a time by the ledger's clock.
 type Interval struct{ From, To time.Time }

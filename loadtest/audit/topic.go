@@ -105,10 +105,10 @@ func sealOf(r *kgo.Record) []byte {
 }
 
 // behind returns where to go on in a partition in which no client can read at offset, or 0 if one
-// can.
-func (t *topics) behind(ctx context.Context, topic string, partition int32, offset int64) (next int64, err error) {
+// can, and whether what is there was aborted.
+func (t *topics) behind(ctx context.Context, topic string, partition int32, offset int64) (next int64, aborted bool, err error) {
 	if t.unreadable == nil {
-		return 0, errors.New("nobody can say")
+		return 0, false, errors.New("nobody can say")
 	}
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
@@ -118,7 +118,7 @@ func (t *topics) behind(ctx context.Context, topic string, partition int32, offs
 // passOthers returns how to go on in a topic that others write.
 func (t *topics) passOthers(ctx context.Context, topic string) func(partition int32, offset int64) (next int64, known bool) {
 	return func(partition int32, offset int64) (next int64, known bool) {
-		next, err := t.behind(ctx, topic, partition, offset)
+		next, _, err := t.behind(ctx, topic, partition, offset)
 		return next, err == nil && next > offset
 	}
 }
@@ -157,13 +157,18 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 	}
 	defer client.Close()
 	progressed := time.Now()
-	// passOver goes on behind what the engine said that it could not read.
+	// passOver goes on behind what the engine said that it could not read, and behind what was aborted.
 	passOver := func(partition int32) bool {
 		end, reading := left[partition]
 		if pass == nil || !reading {
 			return false
 		}
 		to, known := pass(partition, next[partition])
+		if !known {
+			var err error
+			to, known, err = t.behind(ctx, topic, partition, next[partition])
+			known = known && err == nil
+		}
 		if known {
 			progressed = time.Now()
 			next[partition] = to
@@ -177,7 +182,7 @@ func (t *topics) readAll(ctx context.Context, topic string, b bounds, take, gone
 	leftOut := 0 // of this topic
 	// leap judges that the client left out what is before a record. If the broker has it, it is fetched again.
 	leap := func(record Record) (again bool, err error) {
-		to, err := t.behind(ctx, topic, record.Partition, next[record.Partition])
+		to, _, err := t.behind(ctx, topic, record.Partition, next[record.Partition])
 		switch {
 		case errors.Is(err, kerr.OffsetOutOfRange) && gone != nil:
 			gone(record)

@@ -1,14 +1,17 @@
 package audit
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -47,7 +50,7 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 		for i := range request.(*kmsg.FetchRequest).Topics {
 			for j := range request.(*kmsg.FetchRequest).Topics[i].Partitions {
 				of := &request.(*kmsg.FetchRequest).Topics[i].Partitions[j]
-				if request.(*kmsg.FetchRequest).MaxBytes > stream.MessageBytesMax && leaps > 0 && of.FetchOffset < 7 { // of the reader, not of who looks
+				if request.(*kmsg.FetchRequest).MaxBytes > 2*stream.MessageBytesMax && leaps > 0 && of.FetchOffset < 7 { // of the reader, not of who looks
 					leaps--
 					of.FetchOffset = 7
 				}
@@ -69,5 +72,57 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 	offsets, err = read(func(r Record) { first = append(first, r.Offset) })
 	if err != nil || len(offsets) != count-4 || len(first) != 1 || first[0] != 4 {
 		t.Errorf("read %v, %v, gone before %v", offsets, err, first)
+	}
+}
+
+// An order of an aborted transaction has no record for anybody, also in front of a batch that no client can
+// read: the engine says of the second one only that it could not.
+func TestAnAbortedOrderHidesNothingBehindIt(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, paymentsTopic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	options := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())}
+	topics, err := openTopics(options, stream.Config{}.Behind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer topics.close()
+	aborted, err := kgo.NewClient(append(options, kgo.TransactionalID("aborted"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer aborted.Close()
+	produce := func(client *kgo.Client) {
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: paymentsTopic, Value: []byte("x")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := aborted.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	produce(aborted)
+	if _, err := hostile.Produce(t.Context(), topics.client, paymentsTopic, 0, hostile.Garbage(time.Now().UnixMilli()).Encode()); err != nil {
+		t.Fatal(err)
+	}
+	if err := aborted.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	produce(topics.client)
+	b, err := topics.boundsOf(t.Context(), paymentsTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var offsets []int64
+	said := func(_ int32, offset int64) (next int64, known bool) {
+		if offset != 1 {
+			return 0, false
+		}
+		next, aborted, err := topics.behind(t.Context(), paymentsTopic, 0, 1)
+		return next, err == nil && !aborted
+	}
+	if err := topics.readAll(t.Context(), paymentsTopic, b, func(r Record) { offsets = append(offsets, r.Offset) }, nil, said); err != nil || !slices.Equal(offsets, []int64{b.ends[paymentsTopic][0].Offset - 1}) {
+		t.Errorf("read %v, %v: want the last one", offsets, err)
 	}
 }

@@ -36,8 +36,8 @@ type Config struct {
 	// KeptMax is how many payments and records it keeps, about 400 bytes each; 0: 300,000.
 	KeptMax int
 	// Behind returns where to go on in a partition of which nothing can be read at an offset, or 0 if it
-	// can be read. Without it, one such batch leaves the partition unread, and the light amber.
-	Behind func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, err error)
+	// can be read, and whether what is there was aborted. Without it, one such batch leaves the partition unread, and the light amber.
+	Behind func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, aborted bool, err error)
 	// Log is called with what it does, seldom; nil: it is not said.
 	Log func(format string, arguments ...any)
 }

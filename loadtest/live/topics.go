@@ -196,7 +196,7 @@ func (t *topics) pass(ctx context.Context, topic string, partition int32) (passe
 	}
 	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
 	defer cancel()
-	next, err := t.audit.config.Behind(ctx, t.client, topic, partition, t.next[topic][partition])
+	next, _, err := t.audit.config.Behind(ctx, t.client, topic, partition, t.next[topic][partition])
 	if err != nil || next <= t.next[topic][partition] {
 		return false, err
 	}

@@ -32,13 +32,13 @@ func Look(ctx context.Context, client *kgo.Client, topic string, partition int32
 }
 
 // Behind returns where to go on in a partition of which nothing can be read at offset, or 0 if
-// something can, or nothing is there.
-func (c Config) Behind(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, err error) {
+// something can, or nothing is there. What was aborted has no records for anybody.
+func (c Config) Behind(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, aborted bool, err error) {
 	found, err := Look(ctx, client, topic, partition, offset, c.BatchMax())
 	if found == nil {
-		return 0, err
+		return 0, false, err
 	}
-	return found.Next, nil
+	return found.Next, found.Err == nil, nil
 }
 
 // unreadable judges the first batch of a response as the client would read it, so the same

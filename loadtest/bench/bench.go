@@ -109,7 +109,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 	}
 	var failed error
 	for pass := range config.Passes {
-		var ceiling, maximum float64
+		ceilings, maximum := map[time.Duration]float64{}, 0.0 // by how long payments are held
 		for i, row := range rows {
 			if row.half {
 				row.rate = int(maximum/2) / 100 * 100
@@ -131,12 +131,12 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 				continue
 			}
 			switch {
-			case row.part == "ceiling":
-				ceiling = run.PerSecond
+			case row.isCeiling():
+				ceilings[row.heldFor] = run.PerSecond
 			case maximum == 0 && row.part == "maximum":
 				maximum = run.PerSecond
 			}
-			if ceiling > 0 && row.rate == 0 && row.part != "ceiling" && row.asks == "" {
+			if ceiling := ceilings[row.heldFor]; ceiling > 0 && row.rate == 0 && !row.isCeiling() && row.asks == "" {
 				run.Ratio = run.PerSecond / ceiling
 			}
 			r.Rows[i].add(*run)
@@ -264,7 +264,7 @@ func (c Config) ledgerAlone(s *stack.Stack, population sandbox.Population, r row
 	if err != nil {
 		return nil, err
 	}
-	perSecond, err := measureCeiling(client, population, r.ids, r.mixed, r.payments)
+	perSecond, err := measureCeiling(client, population, r)
 	if err != nil {
 		return nil, err
 	}

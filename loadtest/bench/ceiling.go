@@ -29,9 +29,10 @@ const chainsPerRequest = 8189 / 3
 
 // measureCeiling returns the payments a second of the ledger alone. It writes phase 1 and then
 // phase 2 of payments, in full requests, one at a time: three linked pendings, then three linked
-// posts for each payment. With mixed, half of each request holds, and half posts what the request
-// before held.
-func measureCeiling(client tigerbeetle.Client, population sandbox.Population, ids IDs, mixed bool, payments int) (perSecond float64, err error) {
+// posts for each payment, once they are held for so long. If the row is mixed, half of each request
+// holds, and half posts what the request before held. The time in which only holds are left that are
+// not old enough does not count.
+func measureCeiling(client tigerbeetle.Client, population sandbox.Population, r row) (perSecond float64, err error) {
 	if _, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID}); err != nil { // the first request of a client is slow
 		return 0, err
 	}
@@ -50,10 +51,10 @@ func measureCeiling(client tigerbeetle.Client, population sandbox.Population, id
 	go func() {
 		defer close(batches)
 		chains := chainsPerRequest
-		if mixed {
+		if r.mixed {
 			chains /= 2
 		}
-		makePhases(batches, population, ids, payments, chains, random)
+		makePhases(batches, population, r.ids, r.payments, chains, random)
 	}()
 	defer func() { // after an error nothing else empties it
 		for range batches {
@@ -61,34 +62,47 @@ func measureCeiling(client tigerbeetle.Client, population sandbox.Population, id
 	}()
 	first := <-batches
 	started := time.Now()
-	var posts []tb.Transfer // of held payments, to be sent next
+	var held []phases // to be posted, the oldest first
 	for batch := first; batch.holds != nil; batch = <-batches {
-		if !mixed && posts != nil {
-			if err := send(posts); err != nil {
+		holds := batch.holds
+		for ; len(held) > 0 && time.Since(held[0].heldAt) >= r.heldFor; held = held[1:] {
+			if r.mixed {
+				holds = append(held[0].posts, holds...)
+			} else if err := send(held[0].posts); err != nil {
 				return 0, err
 			}
-			posts = nil
 		}
-		if err := send(append(posts, batch.holds...)); err != nil {
+		if err := send(holds); err != nil {
 			return 0, err
 		}
-		posts = batch.posts
+		batch.holds, batch.heldAt = nil, time.Now()
+		held = append(held, batch)
 	}
-	if err := send(posts); err != nil {
-		return 0, err
+	var idle time.Duration
+	for _, batch := range held {
+		if early := r.heldFor - time.Since(batch.heldAt); early > 0 {
+			time.Sleep(early)
+			idle += early
+		}
+		if err := send(batch.posts); err != nil {
+			return 0, err
+		}
 	}
-	return float64(payments) / time.Since(started).Seconds(), nil
+	return float64(r.payments) / (time.Since(started) - idle).Seconds(), nil
 }
 
 // phases are the holds of payments, and the posts of the same payments.
-type phases struct{ holds, posts []tb.Transfer }
+type phases struct {
+	holds, posts []tb.Transfer
+	heldAt       time.Time
+}
 
 // makePhases creates requests while the ledger works on earlier ones, so that the ledger
 // never waits.
 func makePhases(batches chan<- phases, population sandbox.Population, ids IDs, payments, chains int, random *rand.Rand) {
 	base := rand.Uint64()
 	for done := 0; done < payments; {
-		batch := phases{make([]tb.Transfer, 0, 3*chains), make([]tb.Transfer, 0, 6*chains)}
+		batch := phases{holds: make([]tb.Transfer, 0, 3*chains), posts: make([]tb.Transfer, 0, 6*chains)}
 		for range min(chains, payments-done) {
 			payer := random.IntN(population.Customers)
 			payee := (payer + 1 + random.IntN(population.Banks-1)) % population.Customers // at another bank

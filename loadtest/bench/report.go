@@ -110,7 +110,14 @@ func (r Row) headline() []report.Fact {
 		}
 		return facts
 	case slowBanksPart, roomPart:
-		return []report.Fact{{Name: "settled, " + r.Name, Value: rate}}
+		if r.isLedgerAlone() {
+			return []report.Fact{{Name: r.Name, Value: rate}}
+		}
+		facts := []report.Fact{{Name: "settled, " + r.Name, Value: rate}}
+		if ratio := r.spread(runFigures, "ratio_to_ceiling").median; ratio > 0 && r.Part == slowBanksPart {
+			facts = append(facts, report.Fact{Name: "of the ledger alone, " + r.Name, Value: fmt.Sprintf("%.2f", ratio)})
+		}
+		return facts
 	case "latency", "half", floodPart:
 		return []report.Fact{{Name: "p50 / p99, " + r.Name, Value: latency(latencyFigures)}}
 	case overloadPart:

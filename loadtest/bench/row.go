@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/flood"
@@ -15,8 +16,9 @@ import (
 type row struct {
 	part, name string
 
-	ids      IDs  // the ledger alone, with ids of this kind; empty: the whole pipeline
-	mixed    bool // ledger alone: holds and posts share requests
+	ids      IDs           // the ledger alone, with ids of this kind; empty: the whole pipeline
+	mixed    bool          // ledger alone: holds and posts share requests
+	heldFor  time.Duration // how long a bank takes: the ledger alone posts that much later than it holds
 	payments int
 	rate     int       // payments a second; 0: as fast as it goes
 	half     bool      // the rate is half of the maximum of the same pass
@@ -44,6 +46,14 @@ type row struct {
 	env         map[string][]string
 }
 
+// ledgerAlone begins the names of the rows without the rest of the pipeline.
+const ledgerAlone = "ledger alone"
+
+func (r Row) isLedgerAlone() bool { return strings.HasPrefix(r.Name, ledgerAlone) }
+
+// isCeiling reports whether the row measures what the whole pipeline is compared with.
+func (r row) isCeiling() bool { return r.part == "ceiling" || r.part == slowBanksPart && r.ids != "" }
+
 const (
 	doorPart      = "door"
 	slowBanksPart = "slow-banks"
@@ -53,6 +63,8 @@ const (
 
 // slowBanks take 1.45 s on average, p50 1.3 s, p95 2.4 s: about as the banks of PIX.
 const slowBanks = `SIMULATOR_PROFILES={"default": {"delay": {"min_ms": 1000, "mean_ms": 1470, "max_ms": 2500}}}`
+
+const slowBanksMean = 1450 * time.Millisecond
 
 // parts are the values of --parts, in the order of measuring.
 var parts = []struct{ name, what string }{
@@ -65,7 +77,7 @@ var parts = []struct{ name, what string }{
 	{"ids", "the ledger alone with sequential and with random ids, and with holds and posts in one request"},
 	{"engines", "the maximum with two and with four engines"},
 	{"banks", "the maximum with 50 and with 500 banks"},
-	{slowBanksPart, "the maximum with banks that answer after 1.0 to 2.5 s, as in PIX, beside one with banks that answer at once; the memory of a payment in flight"},
+	{slowBanksPart, "the maximum with banks that answer after 1.0 to 2.5 s, as in PIX, beside one with banks that answer at once; both beside the ledger alone; the memory of a payment in flight"},
 	{overloadPart, "two and three times the maximum, in batches and in single requests over HTTP, and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent"},
 	{capsPart, "the maximum without caps and with a cap on outflow on every bank, in four stages: the allowance holds of all payments stay alive"},
@@ -122,10 +134,10 @@ func (c Config) rows() (chosen []row) {
 		return r
 	}
 	all := []row{
-		{part: "ceiling", name: "ledger alone", ids: OurIDs, payments: c.CeilingPayments},
-		{part: "ids", name: "ledger alone, sequential ids", ids: SequentialIDs, payments: c.CeilingPayments},
-		{part: "ids", name: "ledger alone, random ids", ids: RandomIDs, payments: c.CeilingPayments},
-		{part: "ids", name: "ledger alone, holds and posts mixed", ids: OurIDs, mixed: true, payments: c.CeilingPayments},
+		{part: "ceiling", name: ledgerAlone, ids: OurIDs, payments: c.CeilingPayments},
+		{part: "ids", name: ledgerAlone + ", sequential ids", ids: SequentialIDs, payments: c.CeilingPayments},
+		{part: "ids", name: ledgerAlone + ", random ids", ids: RandomIDs, payments: c.CeilingPayments},
+		{part: "ids", name: ledgerAlone + ", holds and posts mixed", ids: OurIDs, mixed: true, payments: c.CeilingPayments},
 		maximum,
 		with("maximum", "broker with fsync", func(r *row) { r.env = map[string][]string{stack.Broker: {"BROKER_SYNC_WRITES=true"}} }),
 		with("maximum", "shared cores", func(r *row) { r.sharedCores = true }),
@@ -160,9 +172,11 @@ func (c Config) rows() (chosen []row) {
 		with("engines", "4 engines", func(r *row) { r.engines = 4 }),
 		with("banks", "50 banks", func(r *row) { r.banks = 50 }),
 		with("banks", "500 banks", func(r *row) { r.banks = 500 }),
+		row{part: slowBanksPart, name: ledgerAlone + ", posts at once", ids: OurIDs, payments: c.CeilingPayments},
 		with(slowBanksPart, "banks that answer at once", func(*row) {}),
+		row{part: slowBanksPart, name: ledgerAlone + ", posts 1.45 s after holds", ids: OurIDs, payments: c.CeilingPayments, heldFor: slowBanksMean},
 		with(slowBanksPart, "banks of 1.0 to 2.5 s", func(r *row) {
-			r.inFlight = c.SlowOutstandingMax
+			r.inFlight, r.heldFor = c.SlowOutstandingMax, slowBanksMean
 			r.env = map[string][]string{stack.Simulator: {slowBanks}}
 		}),
 		c.flooded("nobody else", "", 0, 0),

@@ -21,6 +21,7 @@ var withoutTheBroker = Sure{producer, "TestWithTheBrokerAwayTheFateIsUnknownAndT
 // sure lists what finds a mutant each time that worlds find by luck.
 var sure = map[string]Sure{
 	"hint-one-too-many":          {engine, "TestHintStaysWithinTheBrokersLimitAndIsNeverWrong"},
+	"hint-without-first":         {engine, "TestHintHoldsAllOfWhatIsUnreadable"},
 	"overtaken-committed":        {engine, "TestOffsetsOfWhatWasOvertaken"},
 	"late-by-itself":             {engine, "TestWhatCameLateIsNotRefusedForTheOverload"},
 	"report-unacknowledged":      inEveryOrder,
@@ -56,10 +57,13 @@ var All = []Mutant{
 		}
 	}
 `},
-		{engine + "offsets.go", "s.window[s.start].offset < s.next) {", "false) {"},
+		{engine + "offsets.go", "s.window[s.start].first < s.next) {", "false) {"},
 	}},
 	{"hint-one-too-many", "the hint of a commit holds one unfinished offset behind each finished span", anyWorld, []Edit{
 		{engine + "offsets.go", "			if !yield(span) {", "			if span.To++; !yield(span) {"},
+	}},
+	{"hint-without-first", "the hint of a commit holds only the last offset of a batch that cannot be read", anyWorld, []Edit{
+		{engine + "offsets.go", "stream.Span{From: window[i].first,", "stream.Span{From: window[i].offset,"},
 	}},
 	{"overtaken-committed", "what younger orders have overtaken is committed as if it were finished", anyWorld, []Edit{
 		{engine + "offsets.go", "o.stretches[0].next == o.stretches[1].first {", "o.stretches[0].start == len(o.stretches[0].window) {"},

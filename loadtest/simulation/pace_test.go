@@ -38,8 +38,8 @@ func kindOf(seed uint64) string {
 const nodesMax = 3
 
 // nodesMaxOf returns how many nodes of Kafka the world of a seed has at most. Each client keeps a fetch
-// waiting at each node: with three nodes a sparse world, in which little else happens, takes a third more
-// CPU than with one. Two are enough for leaders that move, and half of the dense worlds have three.
+// waiting at each node, and in a sparse world little else happens. Two nodes are enough for leaders that
+// move, and half of the dense worlds have three.
 func nodesMaxOf(seed uint64) int {
 	if kindOf(seed) == sparse {
 		return 1 + chance(seed, 1<<32+4).IntN(2)

@@ -32,9 +32,9 @@ install_grafana() { # version
 	mkdir -p "$tools/grafana"
 	cd "$tools/grafana"
 	echo '{"private": true}' >package.json
-	npm install --silent --no-audit --no-fund --ignore-scripts --legacy-peer-deps \
+	npm install --loglevel=error --no-audit --no-fund --ignore-scripts --legacy-peer-deps \
 		"@grafana/data@$1" "@grafana/schema@$1" react@18.3.1 react-dom@18.3.1 typescript@5.9.3
-	archive=$(npm pack --silent "@grafana/prometheus@$1")
+	archive=$(npm pack --loglevel=error "@grafana/prometheus@$1")
 	mkdir -p node_modules/@grafana/prometheus
 	tar -xzf "$archive" -C node_modules/@grafana/prometheus --strip-components=1
 	rm "$archive"
@@ -45,7 +45,7 @@ install_tool() { # name version
 	case $1 in
 	buf)
 		needs_npm "$@"
-		npm install --silent --no-audit --no-fund --prefix "$tools/npm" "@bufbuild/buf@$2"
+		npm install --loglevel=error --no-audit --no-fund --prefix "$tools/npm" "@bufbuild/buf@$2"
 		ln -sf npm/node_modules/.bin/buf "$tools/buf"
 		;;
 	grafana)

@@ -13,6 +13,8 @@ CUTS ?= off
 # input (go.dev/issue/75804, fixed in Go 1.27).
 FUZZ_INPUTS ?= 60000
 API_EXAMPLES ?= 40
+# Only what depends on the broker: its groups, its death, its checks of batches, its rights.
+BROKER_TESTS := TestEngineKilledTenTimes|TestEngineTakenOver|TestBrokerKilled|TestHostileBatches|TestSecuredKafka
 OPERATE_RATE ?= 100
 export CGO_ENABLED := 1
 
@@ -48,19 +50,20 @@ help: ## list every target
 demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, then prove the books: make demo KAFKA=apache REPLICAS=3, or KAFKA=redpanda-like
 	@$(STACK) demo --kafka $(KAFKA) $(LOCKS) --replicas $(REPLICAS)
 
-# End-to-end tests and those of conform mostly wait, so they begin first. The longest of the others
-# run beside them, in this order. make lint vets.
-test: tigerbeetle ## run all tests, on a real TigerBeetle server and a broker over TCP (about 4 minutes)
-	go test -timeout 20m -vet=off -p 4 -skip '^TestLiveAudit(Turns|Stays|Through|Costs?|Says)' ./loadtest/e2e ./loadtest/conform ./loadtest/simulation ./services/producer ./deploy/stack ./deploy/bootstrap ./services/clearing-engine/engine $(PACKAGES)
+# End-to-end tests mostly wait, and the engine's mostly compute, so they begin together, with the longest of the others
+# behind them. make lint vets. Without DWARF, programs of tests link in half the time.
+TEST_ELSEWHERE := ^(TestLiveAudit(Turns|Stays|Through|Costs?|Says).*|TestApacheKafka.*|$(BROKER_TESTS))$$
+test: tigerbeetle ## run the tests, on a real TigerBeetle server and a broker over TCP (about 4 minutes); test-kafka, test-live and test-room have the others
+	go test -timeout 20m -vet=off -ldflags=-w -p 4 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform $(PACKAGES)
 
 # They load a stack for two minutes each, so beside others they would slow all of them down.
 test-live: tigerbeetle ## run the tests of the live audit: through kills it stays green, planted lies turn it red, and it says what it does not see (about 6 minutes)
 	go test -timeout 20m -parallel 2 -v -run '^TestLiveAudit' ./loadtest/e2e
 
-# Only what depends on the broker: its groups, its death, its checks of batches, its rights.
-test-kafka: tigerbeetle ## run some end-to-end tests on a broker that behaves like Redpanda, and on Apache Kafka; the latter skipped, with the reason, without Java or Maven (about 5 minutes)
-	E2E_KAFKA=redpanda-like go test -count 1 -timeout 20m -parallel 2 -v -run '^(TestEngineKilledTenTimes|TestEngineTakenOver|TestBrokerKilled|TestHostileBatches|TestSecuredKafka)$$' ./loadtest/e2e
+test-kafka: tigerbeetle ## run the end-to-end tests of what depends on the broker, on one that behaves like Redpanda and on Apache Kafka; the latter skipped, with the reason, without Java or Maven (about 5 minutes)
+	E2E_KAFKA=redpanda-like go test -count 1 -timeout 20m -parallel 2 -v -run '^($(BROKER_TESTS))$$' ./loadtest/e2e
 	E2E_KAFKA=apache go test -count 1 -timeout 20m -parallel 1 -v -run '^(TestEngineKilledTenTimes|TestZombieEngine|TestBrokerKilled|TestHostileBatches|TestSecuredKafka)$$' ./loadtest/e2e
+	go test -count 1 -timeout 20m -p 1 -v -run '^TestApacheKafka' ./deploy/kafka ./deploy/stack
 
 test-room: ROOM_ARGS ?= -kills 20 -rate 20000
 test-room: tigerbeetle ## open the control room in Chromium (installed with apt-get where it is missing), kill engines by its buttons, plant bugs, and load it (about 6 minutes); on a quiet machine, green all along and red within two seconds: make test-room ROOM_ARGS='-kills 20 -rate 20000 -strict'

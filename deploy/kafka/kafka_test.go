@@ -96,9 +96,9 @@ func TestOtherJarsAreRefused(t *testing.T) {
 	}
 }
 
-// TestServer takes the real broker through what the stack asks of it: new data, a start,
+// TestApacheKafkaServer takes the real broker through what the stack asks of it: new data, a start,
 // SIGKILL, and a start that still knows what was acknowledged.
-func TestServer(t *testing.T) {
+func TestApacheKafkaServer(t *testing.T) {
 	k, err := Locate(t.Context(), os.Stderr)
 	if errors.Is(err, ErrMissing) {
 		t.Skip(err)

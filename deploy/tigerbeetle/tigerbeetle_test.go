@@ -164,7 +164,7 @@ func startServer(t *testing.T, bin, path, address string) *exec.Cmd {
 	if err := AwaitRelease(path); err != nil {
 		t.Fatal(err)
 	}
-	server := exec.Command(bin, StartArguments(path, address, "256MiB")...)
+	server := exec.Command(bin, StartArguments(path, address, "64MiB")...)
 	server.Stdout, server.Stderr = log, log
 	if err := server.Start(); err != nil {
 		t.Fatal(err)

@@ -31,10 +31,11 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// startLedger starts a server. Tests that do are not parallel: each server takes 2 GiB of memory.
-func startLedger(t *testing.T) ledger.Config {
+// startLedger starts a server. Tests that do are not parallel, and few: each server takes 2 GiB of
+// memory, and to write to all of it seconds of CPU. extra are more arguments for it.
+func startLedger(t *testing.T, extra ...string) ledger.Config {
 	t.Helper()
-	server, err := ledgertest.Start(t.TempDir())
+	server, err := ledgertest.Start(t.TempDir(), extra...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +112,9 @@ func everyAccount(p sandbox.Population) map[ledger.AccountID]int64 {
 	return balances
 }
 
+// limitOfDevelopment is the most that one request to a server with --development holds.
+const limitOfDevelopment = 253
+
 // look returns the balances that are there and how many fundings.
 func look(t *testing.T, client tigerbeetle.Client, p sandbox.Population) (accounts map[ledger.AccountID]tb.Account, fundings int, marker bool) {
 	t.Helper()
@@ -118,24 +122,26 @@ func look(t *testing.T, client tigerbeetle.Client, p sandbox.Population) (accoun
 	for id := range everyAccount(p) {
 		ids = append(ids, id)
 	}
-	found, err := client.LookupAccounts(ids)
-	if err != nil {
-		t.Fatal(err)
-	}
 	accounts = map[ledger.AccountID]tb.Account{}
-	for _, account := range found {
-		accounts[account.ID] = account
-	}
-	transfers, err := client.LookupTransfers(append(ids, ledger.MarkerID))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, transfer := range transfers {
-		switch transfer.Code {
-		case ledger.CodeMarker:
-			marker = true
-		case ledger.CodeFunding:
-			fundings++
+	for chunk := range slices.Chunk(append(ids, ledger.MarkerID), limitOfDevelopment) {
+		found, err := client.LookupAccounts(chunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, account := range found {
+			accounts[account.ID] = account
+		}
+		transfers, err := client.LookupTransfers(chunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, transfer := range transfers {
+			switch transfer.Code {
+			case ledger.CodeMarker:
+				marker = true
+			case ledger.CodeFunding:
+				fundings++
+			}
 		}
 	}
 	return accounts, fundings, marker
@@ -266,16 +272,26 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 }
 
 // A ledger of a version before the register gets one from the next run, also from a run after one
-// that was interrupted.
+// that was interrupted. Its server has a lower limit than configured at first: the run that it refuses
+// tells that apart from a server that is away, and names the setting to lower.
 func TestALedgerWithoutARegisterGetsOne(t *testing.T) {
 	config := smallConfig(t)
-	config.Ledger, config.Stream = startLedger(t), startKafka(t)
+	eventsMax := config.EventsMax
+	config.Ledger, config.Stream = startLedger(t, "--development"), startKafka(t)
+	config.Population.Customers, config.EventsMax = 400, 8189
+	if err := Run(t.Context(), config, io.Discard); err == nil || !strings.Contains(err.Error(), "LEDGER_BATCH_EVENTS_MAX is 8189 and must not exceed the server's limit") {
+		t.Fatal(err)
+	}
+	config.EventsMax = limitOfDevelopment
 	client, err := ledger.Connect(config.Ledger)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	p, c := config.Population, &chart{config, client}
+	if accounts, fundings, marker := look(t, client, p); len(accounts) > 1 || fundings > 0 || marker {
+		t.Fatalf("the run that was refused made %d accounts, %d fundings, marker %v", len(accounts), fundings, marker)
+	}
 	before := []tb.Account{config.marker().Issuance()}
 	for account := range accounts(p) {
 		if account.Ledger == ledger.Ledger {
@@ -287,6 +303,7 @@ func TestALedgerWithoutARegisterGetsOne(t *testing.T) {
 		c.createTransfers(ctx, one(config.marker().Transfer()), silent)); err != nil {
 		t.Fatal(err)
 	}
+	config.EventsMax = eventsMax
 	for requests := 1; ; requests++ {
 		ctx, cancel := context.WithCancel(t.Context())
 		cut := &interrupted{Client: client, requests: requests, cancel: cancel, answered: requests%2 == 0}
@@ -299,6 +316,7 @@ func TestALedgerWithoutARegisterGetsOne(t *testing.T) {
 			break
 		}
 	}
+	config.EventsMax = limitOfDevelopment
 	var said bytes.Buffer
 	for range 2 {
 		if err := Run(ctx, config, &said); err != nil {
@@ -341,10 +359,12 @@ func TestALedgerWithoutHistoryIsNamed(t *testing.T) {
 	}
 }
 
+// Two runs at once from nothing, then others on the ledger that they have filled: each step has a
+// Kafka and keys of its own.
 func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	config := smallConfig(t)
 	config.Ledger, config.Stream = startLedger(t), startKafka(t)
-	config.ClientKeysDir, config.DigestsFile = filepath.Join(t.TempDir(), "keys"), filepath.Join(t.TempDir(), "digests")
+	config.ClientKeysDir, config.DigestsFile, config.AnswerKeysFile = filepath.Join(t.TempDir(), "keys"), filepath.Join(t.TempDir(), "digests"), filepath.Join(t.TempDir(), "answers")
 	ended := make(chan error)
 	for range 2 {
 		go func() { ended <- Run(context.Background(), config, io.Discard) }()
@@ -374,6 +394,17 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 			if acts := actsOfKey(t, client, key); holder == keys.CentralBank && !centralBank.Known(key) || holder != keys.CentralBank && acts != "key named of "+holder {
 				t.Errorf("the key of %s would not be known: %s", holder, acts)
 			}
+		}
+		seals, err := keys.ReadSeals(config.AnswerKeysFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, bank := range banks(config.Population) {
+			secrets := seals.Fingerprints(bank)
+			if len(secrets) != 1 || actsOf(t, client, secrets[0]) != "seal named of "+string(bank) {
+				t.Fatalf("the secrets of %s are %x", bank, secrets)
+			}
+			all["seal of "+string(bank)] = fmt.Sprintf("%x", secrets[0])
 		}
 		return all
 	}
@@ -413,25 +444,10 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 		}
 	}
 	checkFunded(t, client, config.Population)
-}
 
-// A server with a lower limit than configured is told apart from one that is away.
-func TestTooLargeRequestsAreRefusedWithTheSettingToLower(t *testing.T) {
-	server, err := ledgertest.Start(t.TempDir(), "--development")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Stop()
-	config := smallConfig(t)
-	config.Ledger, config.Stream = server.Config, startKafka(t)
-	config.Population.Customers, config.EventsMax = 400, 8189
-	if err := Run(context.Background(), config, io.Discard); err == nil || !strings.Contains(err.Error(), "LEDGER_BATCH_EVENTS_MAX is 8189 and must not exceed the server's limit") {
-		t.Fatal(err)
-	}
-	config.EventsMax = 253
-	if err := Run(context.Background(), config, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	t.Run("ABankThatJoinedIsKept", func(t *testing.T) { aBankThatJoinedIsKept(t, config.Ledger) })
+	t.Run("WhatWasRevokedIsNotNamedAgain", func(t *testing.T) { whatWasRevokedIsNotNamedAgain(t, config.Ledger) })
+	t.Run("ATopicThatTheLedgerNamesIsNotCreatedAgain", func(t *testing.T) { aTopicThatTheLedgerNamesIsNotCreatedAgain(t, config.Ledger) })
 }
 
 func TestWhatIsAwayIsNamed(t *testing.T) {

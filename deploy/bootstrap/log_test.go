@@ -13,9 +13,10 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-func TestATopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T) {
+// aTopicThatTheLedgerNamesIsNotCreatedAgain is a step of TestTwoAtOnceFromNothingAndThenAgain.
+func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Config) {
 	config := smallConfig(t)
-	config.Ledger, config.Stream = startLedger(t), startKafka(t)
+	config.Ledger, config.Stream = ofLedger, startKafka(t)
 	run := func(givenUp int) error {
 		config.LogGivenUp, config.namedLog = givenUp, 0
 		return Run(t.Context(), config, io.Discard)

@@ -55,11 +55,12 @@ func do(t *testing.T, client tigerbeetle.Client, id string, act ledger.Act) {
 	}
 }
 
-// A bank that joins at run time gets its seal and its user of Kafka by a command, which may be run
-// again, and the next run of bootstrap keeps them, on an empty Kafka, too.
-func TestABankThatJoinedIsKept(t *testing.T) {
+// aBankThatJoinedIsKept is a step of TestTwoAtOnceFromNothingAndThenAgain. A bank that joins at run
+// time gets its seal and its user of Kafka by a command, which may be run again, and the next run of
+// bootstrap keeps them, on an empty Kafka, too.
+func aBankThatJoinedIsKept(t *testing.T, ofLedger ledger.Config) {
 	config := startSecuredKafka(t, startKafka)
-	config.Ledger = startLedger(t)
+	config.Ledger = ofLedger
 	folder := t.TempDir()
 	config.ClientKeysDir, config.DigestsFile, config.AnswerKeysFile = filepath.Join(folder, "keys"), filepath.Join(folder, "digests"), filepath.Join(folder, "answers")
 	if err := Run(t.Context(), config, io.Discard); err != nil {
@@ -137,10 +138,11 @@ func TestABankThatJoinedIsKept(t *testing.T) {
 	}
 }
 
-// A revoked key or secret does not come back with the next run, because its file is still there.
-func TestWhatWasRevokedIsNotNamedAgain(t *testing.T) {
+// whatWasRevokedIsNotNamedAgain is a step of TestTwoAtOnceFromNothingAndThenAgain. A revoked key or
+// secret does not come back with the next run, because its file is still there.
+func whatWasRevokedIsNotNamedAgain(t *testing.T, ofLedger ledger.Config) {
 	config := smallConfig(t)
-	config.Ledger, config.Stream = startLedger(t), startKafka(t)
+	config.Ledger, config.Stream = ofLedger, startKafka(t)
 	folder := t.TempDir()
 	config.ClientKeysDir, config.DigestsFile, config.AnswerKeysFile = filepath.Join(folder, "keys"), filepath.Join(folder, "digests"), filepath.Join(folder, "answers")
 	again := func() {

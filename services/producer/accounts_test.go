@@ -11,6 +11,8 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -136,7 +138,10 @@ func TestTheStatementNamesEveryMovement(t *testing.T) {
 func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 	t.Helper()
 	marker := ledger.Marker{Banks: uint32(p.Banks), Customers: uint32(p.Customers), DepositCentavos: p.DepositCentavos, ReserveCentavos: p.ReserveCentavos}
-	opened := []tb.Account{marker.Issuance(), ledger.NewAccount(ledger.RefusalsAccount), ledger.NewAccount(ledger.RegisterAccount)}
+	opened := []tb.Account{marker.Issuance()}
+	for _, id := range []tb.Uint128{ledger.RefusalsAccount, ledger.RegisterAccount, ledger.AllowanceSourceAccount} {
+		opened = append(opened, ledger.NewAccount(id))
+	}
 	var funding []tb.Transfer
 	move := func(debit, credit ledger.AccountID, amount uint64) {
 		funding = append(funding, tb.Transfer{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(amount), Ledger: ledger.Ledger, Code: ledger.CodeFunding})
@@ -152,6 +157,7 @@ func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 		opened = append(opened, ledger.NewAccount(ledger.ReserveAccount(psp)), ledger.NewAccount(ledger.TransitAccount(psp)), ledger.NewAccount(ledger.BooksAccount(psp)))
 		move(ledger.IssuanceAccount, ledger.ReserveAccount(psp), p.ReserveCentavos)
 		funding = ledger.AppendAct(funding, "", "", ledger.Act{Kind: ledger.Opening, Bank: psp, Centavos: int64(p.ReserveCentavos) - int64(p.DepositsOf(bank)), ByCentralBank: true})
+		funding = ledger.AppendAct(funding, keys.CentralBank, "join-"+string(psp), ledger.Act{Kind: ledger.Joined, Bank: psp, ByCentralBank: true})
 		for _, branch := range sandbox.SpecialBranches {
 			customer(p.Special(bank, branch))
 		}
@@ -165,16 +171,21 @@ func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 	write(t, client, append(funding, marker.Transfer()))
 }
 
-func TestAParticipantsBooksAgree(t *testing.T) {
-	t.Parallel()
-	l := startLedger(t)
-	client := connect(t, l)
+// anEmptyLedgerHasNoParticipants begins TestWholeLedger.
+func anEmptyLedgerHasNoParticipants(t *testing.T, l *ledgertest.Server) {
+	t.Helper()
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("register", false)
 	if page := get[query.ParticipantPage](t, p, "/v1/participants"); len(page.Participants) != 0 {
 		t.Errorf("participants of an empty ledger: %+v", page)
 	}
-	fund(t, client, sandbox.Population{Banks: 3, Customers: 7, DepositCentavos: 1000, ReserveCentavos: 10_000})
+}
+
+// aParticipantsBooksAgree is a step of TestWholeLedger.
+func aParticipantsBooksAgree(t *testing.T, l *ledgertest.Server, client tigerbeetle.Client) {
+	p := startProgram(t, startBroker(t), l)
+	p.AwaitNeed("ledger", false)
 	check := func(ispb string, reserve, transit query.Balance) {
 		t.Helper()
 		got := get[query.Participant](t, p, "/v1/participants/"+ispb)
@@ -204,11 +215,17 @@ func TestAParticipantsBooksAgree(t *testing.T) {
 	if fmt.Sprint(all) != "[10000001 10000002 10000003]" {
 		t.Errorf("the participants are %v", all)
 	}
-	// Money without a source must be reported.
-	write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: ledger.TransitAccount("10000003"), CreditAccountID: ledger.RefusalsAccount, Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: 99}})
+	// Money without a source must be reported, until it is given back.
+	move := func(debit, credit ledger.AccountID) {
+		t.Helper()
+		write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: 99}})
+	}
+	move(ledger.TransitAccount("10000003"), ledger.RefusalsAccount)
 	if got := get[query.Participant](t, p, "/v1/participants/10000003"); got.Books.Holds || got.Books.DifferenceCentavos != -1 {
 		t.Errorf("a breach of the law is reported as %+v", got.Books)
 	}
+	move(ledger.RefusalsAccount, ledger.TransitAccount("10000003"))
+	check("10000003", balance(10_000, 0, 0, 10_000), balance(-22_000, 0, 0, -22_000))
 	if got := p.call("GET", "/v1/participants/99999999", ""); got.code != http.StatusNotFound {
 		t.Errorf("%d %s", got.code, got.text)
 	}

@@ -12,6 +12,7 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
@@ -563,14 +564,11 @@ func TestABankActsOnlySoOften(t *testing.T) {
 // has an unknown fate, which the same act tells later.
 func TestAnActWithoutTheLedgerHasAnUnknownFate(t *testing.T) {
 	t.Parallel()
-	l := startLedger(t)
-	client := connect(t, l)
-	openRegister(t, client)
-	p := startProgram(t, startBroker(t), l, "STATUS_TIMEOUT=1s")
-	p.AwaitNeed("register", false)
+	_, toLedger, behindLink := linkedLedger(t)
+	p, _, _ := startForActs(t, behindLink, "STATUS_TIMEOUT=1s")
 	account := newBank(t, p)
 	p.asIs = true
-	l.Stop()
+	toLedger.Set(link.Cut, 0)
 	if got := p.call("PUT", accountPath(account)+"/acts/later", `{"act": "block"}`); got.code != 503 || got.retryAfter == "" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
@@ -578,9 +576,7 @@ func TestAnActWithoutTheLedgerHasAnUnknownFate(t *testing.T) {
 	if got := p.call("POST", "/v1/payments", payment(account, ownBanks().Payee)); got.code != 503 || got.Type != "urn:liquida:problem:register-away" {
 		t.Errorf("%d %s", got.code, got.text)
 	}
-	if err := l.StartAgain(); err != nil {
-		t.Fatal(err)
-	}
+	toLedger.Set(link.Whole, 0)
 	p.asIs = false
 	kit.Await(t, "the act", func() (bool, string) {
 		got := p.call("PUT", accountPath(account)+"/acts/later", `{"act": "block"}`)

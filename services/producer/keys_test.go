@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
@@ -29,7 +30,7 @@ type keyed struct {
 	acts        atomic.Int64
 }
 
-func startKeyed(t *testing.T, l *ledgertest.Server, doors int) *keyed {
+func startKeyed(t *testing.T, l *ledgertest.Server, doors int, env ...string) *keyed {
 	t.Helper()
 	folder := t.TempDir()
 	digests := filepath.Join(folder, "digests")
@@ -44,7 +45,7 @@ func startKeyed(t *testing.T, l *ledgertest.Server, doors int) *keyed {
 	k := &keyed{t: t, bank: ownBanks().Payer.ISPB, centralBank: "Bearer " + key}
 	b := startBroker(t)
 	for range doors {
-		p := startProgram(t, b, l, "HTTP_KEYS_FILE="+digests)
+		p := startProgram(t, b, l, append(env, "HTTP_KEYS_FILE="+digests)...)
 		p.AwaitNeed("kafka", false)
 		p.AwaitNeed("register", false)
 		k.doors = append(k.doors, p)
@@ -134,8 +135,8 @@ func TestAKeyIsRotatedUnderLoad(t *testing.T) {
 // waits, and a batch whose next line does not come.
 func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 	t.Parallel()
-	l := startLedger(t)
-	k := startKeyed(t, l, 1)
+	l, toLedger, behindLink := linkedLedger(t)
+	k := startKeyed(t, l, 1, behindLink)
 	door := k.doors[0]
 	door.awaitSettlements()
 	begin := func(key string) (ended func() (batch string)) {
@@ -198,7 +199,7 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 	ended = begin(two)
 	ofCentralBank := door.send(t.Context(), "GET", "/v1/settlements?participant="+string(k.bank), "", "Authorization", k.centralBank)
 	door.asIs = true
-	l.Stop()
+	toLedger.Set(link.Cut, 0)
 	ended()
 	if code, header, problem, text := door.as("Bearer "+two, "GET", "/v1/participants/"+string(k.bank), ""); code != 503 || problem.Type != "urn:liquida:problem:register-away" || header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", code, text)
@@ -206,9 +207,7 @@ func TestARevokedKeyEndsWhatItHasBegun(t *testing.T) {
 	if again := door.send(t.Context(), "GET", "/v1/settlements?participant="+string(k.bank), "", "Authorization", k.centralBank); ofCentralBank.StatusCode != 200 || again.StatusCode != 200 {
 		t.Errorf("the central bank gets %d", again.StatusCode)
 	}
-	if err := l.StartAgain(); err != nil {
-		t.Fatal(err)
-	}
+	toLedger.Set(link.Whole, 0)
 	k.await(door, two, 200)
 }
 

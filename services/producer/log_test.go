@@ -5,20 +5,23 @@ import (
 	"strings"
 	"testing"
 
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// No engine would ever clear what goes into another log, so the producer takes nothing: neither
-// one that runs while the topic is made anew, nor one that starts after that.
-func TestNothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T) {
-	t.Parallel()
-	l := startLedger(t)
-	client := books(t, l)
+// nothingIsTakenIntoALogThatIsNotTheLedgers is a step of TestWholeLedger, because a ledger names one
+// log. No engine would ever clear what goes into another, so the producer takes nothing: neither one
+// that runs while the topic is made anew, nor one that starts after that. Once the log is given up,
+// the latter takes the topic as it is.
+func nothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T, l *ledgertest.Server, client tigerbeetle.Client) {
 	b := startBroker(t)
 	p := startProgram(t, b, l)
 	p.AwaitNeed("log", false)
@@ -81,4 +84,9 @@ func TestNothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T) {
 			t.Errorf("partition %d grew from %d to %d", o.Partition, o.Offset, end.Offset)
 		}
 	})
+	write(t, client, []tb.Transfer{ledger.GivenUp(1)})
+	again.AwaitNeed("log", false)
+	if got := again.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
+		t.Errorf("a payment into the next log: %d %s", got.code, got.text)
+	}
 }

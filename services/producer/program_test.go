@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ports"
 	"github.com/liquida/liquida/platform/stream"
@@ -38,10 +39,12 @@ func startBroker(t testing.TB) *kit.Broker {
 	return kit.StartBroker(t, kfake.SeedTopics(4, stream.Payments, stream.Settlements, stream.DeadLetters))
 }
 
-// ownLedger lets one test at a time have a server of its own: each takes 2 GiB of memory.
+// ownLedger lets one test at a time have a server of its own: each takes 2 GiB of memory, and to write
+// to all of it seconds of CPU.
 var ownLedger sync.Mutex
 
-// startLedger starts a server for one test, which stops it or looks at the whole ledger.
+// startLedger starts a server for one test. Whoever kills the ledger or looks at the whole of it is
+// a step of TestWholeLedger instead; whoever only needs it out of reach cuts a link to shared.
 func startLedger(t testing.TB) *ledgertest.Server {
 	t.Helper()
 	ownLedger.Lock()
@@ -74,6 +77,19 @@ func sharedLedger(t testing.TB) (*ledgertest.Server, tigerbeetle.Client) {
 		t.Fatal(err)
 	}
 	return l, connect(t, l)
+}
+
+// linkedLedger returns shared, a link to it that only this test cuts, and the variable of the
+// environment that puts a program behind the link.
+func linkedLedger(t testing.TB) (l *ledgertest.Server, between *link.Link, behindLink string) {
+	t.Helper()
+	l = aLedger(t)
+	between, err := link.Listen(l.Config.Addresses[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(between.Close)
+	return l, between, "TIGERBEETLE_ADDRESSES=" + between.Address()
 }
 
 // aLedger returns shared, for tests that only need one: without a ledger no payment is taken.

@@ -21,14 +21,6 @@ import (
 	"github.com/liquida/liquida/services/producer/query"
 )
 
-// books connects to a ledger and opens the accounts that payments from one PSP to another need.
-func books(t *testing.T, l *ledgertest.Server) tigerbeetle.Client {
-	t.Helper()
-	client := connect(t, l)
-	openBooks(t, client, content)
-	return client
-}
-
 // openBooks opens the accounts of a payment and its return, unless they are there, and funds them.
 func openBooks(t *testing.T, client tigerbeetle.Client, content pix.Content) {
 	t.Helper()
@@ -174,10 +166,8 @@ func legsAre(got reply, state string) bool {
 	return true
 }
 
-func TestWithTheLedgerAwayNothingIsTaken(t *testing.T) {
-	t.Parallel()
-	l := startLedger(t)
-	client := books(t, l)
+// withTheLedgerAwayNothingIsTaken is a step of TestWholeLedger. It leaves the ledger dead.
+func withTheLedgerAwayNothingIsTaken(t *testing.T, l *ledgertest.Server, client tigerbeetle.Client) {
 	r, b := makeRing(t), startBroker(t)
 	p := startProgram(t, b, l, "STATUS_TIMEOUT=500ms", "STATUS_IN_FLIGHT_MAX=10", "CALLER_SHARE_MAX=1")
 	locked := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests, "STATUS_TIMEOUT=1s")
@@ -186,7 +176,7 @@ func TestWithTheLedgerAwayNothingIsTaken(t *testing.T) {
 		of.AwaitNeed("kafka", false)
 	}
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
-	write(t, client, ledger.AppendReserve(nil, id, content, 60))
+	write(t, client, ledger.AppendReserve(nil, id, content, 3600)) // longer than any start of the ledger
 	p.asIs, locked.asIs = true, true
 	l.Stop()
 	p.AwaitNeed("ledger", true)

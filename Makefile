@@ -53,7 +53,7 @@ demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, the
 # End-to-end tests mostly wait, and the engine's mostly compute, so they begin together, with the longest of the others
 # behind them. make lint vets. Without DWARF, programs of tests link in half the time.
 TEST_ELSEWHERE := ^(TestLiveAudit(Turns|Stays|Through|Costs?|Says).*|TestApacheKafka.*|$(BROKER_TESTS))$$
-test: tigerbeetle ## run the tests, on a real TigerBeetle server and a broker over TCP (about 4 minutes); test-kafka, test-live and test-room have the others
+test: tigerbeetle ## run the tests: real processes on a real TigerBeetle server and a broker over TCP, and scenarios in virtual time (about 4 minutes); test-kafka, test-live and test-room have the others
 	go test -timeout 20m -vet=off -ldflags=-w -p 4 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform $(PACKAGES)
 
 # They load a stack for two minutes each, so beside others they would slow all of them down.

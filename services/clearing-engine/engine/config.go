@@ -11,8 +11,8 @@ import (
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
-// Config is the configuration of a clearing engine. Every queue, request and wait has its
-// limit here, or a limit that follows from one.
+// Config is the configuration of a clearing engine. Every queue, request and wait has a limit: one
+// of these, one that follows from them, or a constant beside its code.
 type Config struct {
 	Telemetry telemetry.Config
 	Stream    stream.Config
@@ -25,7 +25,7 @@ type Config struct {
 	InFlightMax        int           `env:"ENGINE_IN_FLIGHT_MAX" envDefault:"100000" range:"16 to 1000000" help:"payments in flight, nearly all of which may wait for their bank; with so many nothing is fetched"`
 	WorkingMax         int           `env:"ENGINE_WORKING_MAX" envDefault:"20000" range:"16 to 1000000" help:"payments in flight that do not wait for their bank, and so queue for the ledger; with so many nothing is fetched"`
 	InFlightBytesMax   int64         `env:"ENGINE_IN_FLIGHT_BYTES_MAX" envDefault:"67108864" range:"1048576 to 4294967296" help:"bytes of messages in flight; with so many nothing is fetched"`
-	InFlightPSPShare   float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for the response of one PSP; more payments to it are rejected with LQ02; PSPs with answers over 5s late have at most half of ENGINE_IN_FLIGHT_MAX together; above 0, up to 1"`
+	InFlightPSPShare   float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for the response of one PSP; more payments to it are rejected with LQ02; PSPs with questions over 5 s old have at most half of ENGINE_IN_FLIGHT_MAX together; above 0, up to 1"`
 	InFlightPayerShare float64       `env:"ENGINE_IN_FLIGHT_PAYER_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait because of one sending PSP: copies, returns, questions to silent PSPs, dead letters on their way; more copies are dead letters with LQ09, more returns are rejected with LQ11; above 0, up to 1"`
 	CopiesMax          int           `env:"ENGINE_COPIES_MAX" envDefault:"64" range:"1 to 10000" help:"records that may wait for one order in flight: copies of it, and returns of the payment; more copies are dead letters with LQ09, more returns are rejected with LQ11"`
 	ReturnsPerSecond   int           `env:"ENGINE_RETURNS_PER_SECOND" envDefault:"10" range:"1 to 10000" help:"returns of one payment that may begin in a second, in the long run; 128 may begin at once; more are rejected with LQ11"`

@@ -26,8 +26,8 @@ type broken struct {
 	at time.Time // the record's timestamp
 }
 
-// suspended is a bank that is suspended.
-var suspended = population.Bank(3)
+// suspended is a bank that is suspended, capped one whose single payments are capped at a centavo.
+var suspended, capped = population.Bank(3), population.Bank(2)
 
 func (b *broken) payerBank(bank pix.ISPB) {
 	b.Payer.Ispb = string(bank)
@@ -39,7 +39,7 @@ func (b *broken) payerBank(bank pix.ISPB) {
 var breaks = map[int]func(*broken){
 	2: func(b *broken) { b.EndToEndId = b.EndToEndId[:31] },
 	3: func(b *broken) { b.Payee.Branch = "1" },
-	4: func(b *broken) { b.EndToEndId = "E" + string(population.Bank(2)) + b.EndToEndId[9:] },
+	4: func(b *broken) { b.EndToEndId = "E" + string(population.Bank(1)) + b.EndToEndId[9:] },
 	5: func(b *broken) { b.AmountCentavos = pix.AmountCentavosMax + 1 },
 	6: func(b *broken) {
 		b.EndToEndId = b.EndToEndId[:9] + b.at.UTC().Add(-13*time.Hour).Format("200601021504") + b.EndToEndId[21:]
@@ -54,7 +54,11 @@ var breaks = map[int]func(*broken){
 			b.payerBank(suspended)
 		}
 	},
-	13: func(b *broken) { b.AcceptedAtUnixMs -= 41_000 },
+	12: func(b *broken) { b.AcceptedAtUnixMs -= 41_000 },
+	13: func(b *broken) {
+		b.payerBank(capped)
+		b.AmountCentavos = max(b.AmountCentavos, 2)
+	},
 	16: func(b *broken) { b.Payer.Number = "999999" },
 	17: func(b *broken) { b.AmountCentavos = 1 << 62 },
 	18: func(b *broken) { b.Payee.Ispb = "99999998" },
@@ -70,6 +74,9 @@ func TestTheFirstBrokenRuleGivesTheCode(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		codes := rulesOfTheDocument(s.t)
 		s.start(1)
+		if err := s.operator(s.random, 0).Do(ledger.Act{Kind: ledger.PaymentCapped, Bank: capped, Centavos: 1, ByCentralBank: true}); err != nil {
+			s.t.Fatal(err)
+		}
 		s.suspend(suspended, ledger.Suspended)
 		type try struct{ first, second int }
 		tried := map[string]try{} // by id, or by place for dead letters

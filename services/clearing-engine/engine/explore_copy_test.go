@@ -17,145 +17,198 @@ import (
 	"github.com/liquida/liquida/platform/register"
 )
 
+// Half a million steps copy an actor and describe it. So reflection looks at each type once, and makes
+// functions of it that take the address of a value: a deepening and a telling.
+
 // A copier copies an actor with all that it refers to: what its partition shares, its partition, what is in flight.
 // Two schedules then go on from one state. It copies whatever fields these types have, so a new one
 // is not forgotten.
-type copier struct{ made map[reference]reflect.Value }
+type copier struct{ made []copied }
 
-type reference struct {
-	at unsafe.Pointer
-	of reflect.Type
+// copied is a value that has a copy already. There are few, so a search beats a map.
+type copied struct {
+	of       reflect.Type
+	from, to unsafe.Pointer
 }
 
-// lasting are pointers to what never changes, or decides nothing: copies share it.
+// lasting are pointers to what never changes, or decides nothing: copies share it. Nobody waits on a sync.Cond.
 var lasting = map[reflect.Type]bool{
-	reflect.TypeFor[*Config](): true, reflect.TypeFor[*zap.Logger](): true, reflect.TypeFor[*metrics](): true,
+	reflect.TypeFor[*Config](): true, reflect.TypeFor[*zap.Logger](): true, reflect.TypeFor[*metrics](): true, reflect.TypeFor[*sync.Cond](): true,
 	reflect.TypeFor[*kgo.Record](): true, reflect.TypeFor[*ledger.ReturnTrace](): true, reflect.TypeFor[*state](): true, reflect.TypeFor[*register.State](): true,
 }
 
 // reused are buffers that hold nothing between two events.
 var reused = map[reflect.Type]bool{reflect.TypeFor[[]byte](): true, reflect.TypeFor[[]tb.Transfer](): true, reflect.TypeFor[[]tb.Uint128](): true}
 
+var actorType, participantsType, silenceType = reflect.TypeFor[actor](), reflect.TypeFor[participants](), reflect.TypeFor[silence]()
+
 func (a *actor) copy() *actor {
-	c := &copier{made: map[reference]reflect.Value{}}
-	copied := new(actor)
-	c.note(reflect.ValueOf(a).Elem(), reflect.ValueOf(copied).Elem())
+	c := &copier{made: make([]copied, 0, 32)}
 	// Questions point into the participants, so these must be known first.
-	from, to := reflect.ValueOf(&a.p.engine.participants).Elem(), reflect.ValueOf(new(*participants)).Elem()
-	c.copy(to, from)
-	c.copy(reflect.ValueOf(copied).Elem(), reflect.ValueOf(a).Elem())
-	return copied
+	c.copy(participantsType, unsafe.Pointer(a.p.engine.participants))
+	return (*actor)(c.copy(actorType, unsafe.Pointer(a)))
 }
 
-// note makes pointers to a value point to its copy. Of fields, only silence is pointed to.
-func (c *copier) note(from, to reflect.Value) {
-	c.made[reference{from.Addr().UnsafePointer(), from.Type()}] = to.Addr()
-	if p, ok := from.Addr().Interface().(*participants); ok {
-		c.note(reflect.ValueOf(&p.silence).Elem(), reflect.ValueOf(&to.Addr().Interface().(*participants).silence).Elem())
+// copy returns the only copy of the value of a type at an address.
+func (c *copier) copy(of reflect.Type, from unsafe.Pointer) unsafe.Pointer {
+	for i := range c.made {
+		if m := &c.made[i]; m.from == from && m.of == of {
+			return m.to
+		}
 	}
+	made := reflect.New(of)
+	made.Elem().Set(reflect.NewAt(of, from).Elem())
+	to := made.UnsafePointer()
+	c.made = append(c.made, copied{of, from, to})
+	if of == participantsType { // of fields, only silence is pointed to
+		c.made = append(c.made, copied{silenceType, unsafe.Pointer(&(*participants)(from).silence), unsafe.Pointer(&(*participants)(to).silence)})
+	}
+	if deepen := deepening(of); deepen != nil {
+		deepen(c, to)
+	}
+	return to
 }
 
-// open makes an unexported field as good as an exported one.
-func open(v reflect.Value) reflect.Value {
-	return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
+// A deepen makes a shallow copy of a value a deep one.
+type deepen func(c *copier, at unsafe.Pointer)
+
+var deepenings = map[reflect.Type]deepen{}
+
+// deepening returns what deepens values of a type, or nil if their shallow copies are deep.
+func deepening(t reflect.Type) deepen {
+	d, known := deepenings[t]
+	if !known {
+		d = newDeepening(t)
+		deepenings[t] = d
+	}
+	return d
 }
 
-func (c *copier) copy(to, from reflect.Value) {
-	switch kind := from.Kind(); {
-	case isPlain(from.Type()) || reused[from.Type()] || kind == reflect.Func || kind == reflect.Chan:
-		to.Set(from)
-	case from.Type() == reflect.TypeFor[orderMessage](): // reused, too, and points into itself
+func newDeepening(t reflect.Type) deepen {
+	switch kind := t.Kind(); {
+	case isShared(t):
+		return nil
+	case t == reflect.TypeFor[orderMessage](): // reused, too, and points into itself
+		return func(_ *copier, at unsafe.Pointer) { *(*orderMessage)(at) = orderMessage{} }
 	case kind == reflect.Pointer:
-		c.copyPointer(to, from)
+		of := t.Elem()
+		return func(c *copier, at unsafe.Pointer) {
+			if to := (*unsafe.Pointer)(at); *to != nil {
+				*to = c.copy(of, *to)
+			}
+		}
 	case kind == reflect.Interface:
-		if !from.IsNil() {
-			inner, copied := reflect.New(from.Elem().Type()).Elem(), reflect.New(from.Elem().Type()).Elem()
-			inner.Set(from.Elem())
-			c.copy(copied, inner)
-			to.Set(copied)
+		return func(c *copier, at unsafe.Pointer) {
+			v := reflect.NewAt(t, at).Elem()
+			if v.IsNil() {
+				return
+			}
+			if deepen := deepening(v.Elem().Type()); deepen != nil {
+				inner := reflect.New(v.Elem().Type())
+				inner.Elem().Set(v.Elem())
+				deepen(c, inner.UnsafePointer())
+				v.Set(inner.Elem())
+			}
 		}
-	case from.Type() == reflect.TypeFor[sync.Cond](): // nobody waits
-		to.Set(reflect.ValueOf(sync.NewCond(new(sync.Mutex))).Elem())
 	case kind == reflect.Struct:
-		for i := range from.NumField() {
-			c.copy(open(to.Field(i)), open(from.Field(i)))
-		}
+		return newDeepeningOfStruct(t)
 	case kind == reflect.Map:
-		if from.IsNil() {
-			return
-		}
-		to.Set(reflect.MakeMapWithSize(from.Type(), from.Len()))
-		for entries := from.MapRange(); entries.Next(); {
-			value, copied := reflect.New(from.Type().Elem()).Elem(), reflect.New(from.Type().Elem()).Elem()
-			value.Set(entries.Value())
-			c.copy(copied, value)
-			to.SetMapIndex(entries.Key(), copied)
+		return func(c *copier, at unsafe.Pointer) {
+			v := reflect.NewAt(t, at).Elem()
+			if v.IsNil() {
+				return
+			}
+			to := reflect.MakeMapWithSize(t, v.Len())
+			if v.Len() > 0 {
+				deepen := deepening(t.Elem())
+				key, value := reflect.New(t.Key()), reflect.New(t.Elem())
+				for entries := v.MapRange(); entries.Next(); {
+					key.Elem().SetIterKey(entries)
+					value.Elem().SetIterValue(entries)
+					if deepen != nil {
+						deepen(c, value.UnsafePointer())
+					}
+					to.SetMapIndex(key.Elem(), value.Elem())
+				}
+			}
+			v.Set(to)
 		}
 	case kind == reflect.Slice:
-		if from.IsNil() {
-			return
-		}
-		to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))
-		for i := range from.Len() {
-			c.copy(to.Index(i), from.Index(i))
+		return func(c *copier, at unsafe.Pointer) {
+			v := reflect.NewAt(t, at).Elem()
+			if v.IsNil() {
+				return
+			}
+			to := reflect.MakeSlice(t, v.Len(), v.Len())
+			reflect.Copy(to, v)
+			if deepen := deepening(t.Elem()); deepen != nil {
+				for i := range to.Len() {
+					deepen(c, to.Index(i).Addr().UnsafePointer())
+				}
+			}
+			v.Set(to)
 		}
 	default:
-		panic("the copier does not know " + from.Type().String())
+		panic("the copier does not know " + t.String())
 	}
 }
 
-func (c *copier) copyPointer(to, from reflect.Value) {
-	if from.IsNil() || lasting[from.Type()] {
-		to.Set(from)
-		return
+func newDeepeningOfStruct(t reflect.Type) deepen {
+	type field struct {
+		offset uintptr
+		deepen deepen
 	}
-	at := reference{from.UnsafePointer(), from.Type().Elem()}
-	if made, known := c.made[at]; known {
-		to.Set(made)
-		return
+	var fields []field
+	for i := range t.NumField() {
+		if f := t.Field(i); deepening(f.Type) != nil {
+			fields = append(fields, field{f.Offset, deepening(f.Type)})
+		}
 	}
-	made := reflect.New(from.Type().Elem())
-	c.note(from.Elem(), made.Elem())
-	to.Set(made)
-	c.copy(made.Elem(), from.Elem())
+	return func(c *copier, at unsafe.Pointer) {
+		for i := range fields {
+			fields[i].deepen(c, unsafe.Add(at, fields[i].offset))
+		}
+	}
 }
 
-var plain = map[reflect.Type]bool{}
-
-// isPlain reports whether a value of a type refers to nothing that changes.
-func isPlain(t reflect.Type) bool {
-	if known, ok := plain[t]; ok {
-		return known
-	}
-	is := false
+// isShared reports whether a value of a type refers to nothing that changes.
+func isShared(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Interface, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan, reflect.UnsafePointer:
+	case reflect.Func, reflect.Chan:
+		return true
+	case reflect.Pointer, reflect.Slice:
+		return lasting[t] || reused[t]
+	case reflect.Interface, reflect.Map, reflect.UnsafePointer:
+		return false
 	case reflect.Array:
-		is = isPlain(t.Elem())
+		return isShared(t.Elem())
 	case reflect.Struct:
-		is = true
 		for i := range t.NumField() {
-			is = is && isPlain(t.Field(i).Type)
+			if t != reflect.TypeFor[time.Time]() && !isShared(t.Field(i).Type) {
+				return false
+			}
 		}
-		is = is || t == reflect.TypeFor[time.Time]()
-	default:
-		is = true
 	}
-	plain[t] = is
-	return is
+	return true
 }
 
 // A describer describes an actor: equal descriptions go on equally. Times count in whole seconds,
 // because the ledger's timestamps differ by nanoseconds and no limit is that near.
 type describer struct {
 	text []byte
-	seen map[reference]uint64
+	seen []seen
 }
 
-func (a *actor) describe() []byte {
-	d := &describer{seen: map[reference]uint64{}}
-	d.describe(reflect.ValueOf(a).Elem())
-	return d.text
+// seen is a value that is described already. Its place in the list stands for it.
+type seen struct {
+	of reflect.Type
+	at unsafe.Pointer
+}
+
+func (a *actor) describe() string {
+	d := &describer{text: make([]byte, 0, 2048), seen: make([]seen, 0, 32)}
+	d.point(actorType, unsafe.Pointer(a))
+	return string(d.text)
 }
 
 // untold are types of which nothing decides what comes next.
@@ -165,94 +218,124 @@ var untold = map[reflect.Type]bool{
 
 func (d *describer) number(n uint64) { d.text = binary.AppendUvarint(d.text, n) }
 
-func (d *describer) describe(v reflect.Value) {
-	t := v.Type()
-	if untold[t] {
+// point describes the value of a type at an address once.
+func (d *describer) point(of reflect.Type, at unsafe.Pointer) {
+	if at == nil {
+		d.number(0)
 		return
 	}
-	switch v.Kind() {
-	case reflect.Bool:
-		if v.Bool() {
-			d.number(1)
-		} else {
-			d.number(0)
-		}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		d.text = binary.AppendVarint(d.text, v.Int())
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		d.number(v.Uint())
-	case reflect.String:
-		d.number(uint64(v.Len()))
-		d.text = append(d.text, v.String()...)
-	case reflect.Func, reflect.Chan:
-		d.number(uint64(1))
-		if v.IsNil() {
-			d.text[len(d.text)-1] = 0
-		}
-	case reflect.Pointer:
-		d.describePointer(v)
-	case reflect.Interface:
-		if v.IsNil() {
-			d.number(0)
+	for i := range d.seen {
+		if d.seen[i] == (seen{of, at}) {
+			d.number(uint64(i + 1))
 			return
 		}
-		inner := reflect.New(v.Elem().Type()).Elem()
-		inner.Set(v.Elem())
-		d.text = append(d.text, inner.Type().String()...)
-		d.describe(inner)
-	case reflect.Struct:
-		d.describeStruct(v)
-	case reflect.Array:
-		for i := range v.Len() {
-			d.describe(v.Index(i))
+	}
+	d.seen = append(d.seen, seen{of, at})
+	d.number(uint64(len(d.seen)))
+	telling(of)(d, at)
+}
+
+// A tell appends the description of a value.
+type tell func(d *describer, at unsafe.Pointer)
+
+var tellings = map[reflect.Type]tell{}
+
+// telling returns what describes values of a type.
+func telling(t reflect.Type) tell {
+	described, known := tellings[t]
+	if !known {
+		described = newTelling(t)
+		tellings[t] = described
+	}
+	return described
+}
+
+func newTelling(t reflect.Type) tell {
+	switch t {
+	case reflect.TypeFor[time.Time]():
+		return func(d *describer, at unsafe.Pointer) { d.number(uint64((*time.Time)(at).Unix())) }
+	case reflect.TypeFor[tb.Transfer]():
+		return func(d *describer, at unsafe.Pointer) {
+			t := *(*tb.Transfer)(at)
+			t.Timestamp /= uint64(time.Second)
+			d.text = append(d.text, bytesAt(unsafe.Pointer(&t), unsafe.Sizeof(t))...)
 		}
+	case reflect.TypeFor[kgo.Record]():
+		return func(d *describer, at unsafe.Pointer) { d.number(uint64((*kgo.Record)(at).Offset)) }
+	}
+	if untold[t] {
+		return func(*describer, unsafe.Pointer) {}
+	}
+	switch t.Kind() {
+	case reflect.Bool, reflect.Int8, reflect.Uint8:
+		return func(d *describer, at unsafe.Pointer) { d.text = append(d.text, *(*byte)(at)) }
+	case reflect.Int16, reflect.Uint16:
+		return func(d *describer, at unsafe.Pointer) { d.number(uint64(*(*uint16)(at))) }
+	case reflect.Int32, reflect.Uint32:
+		return func(d *describer, at unsafe.Pointer) { d.number(uint64(*(*uint32)(at))) }
+	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64:
+		return func(d *describer, at unsafe.Pointer) { d.number(*(*uint64)(at)) }
+	case reflect.String:
+		return func(d *describer, at unsafe.Pointer) {
+			s := *(*string)(at)
+			d.number(uint64(len(s)))
+			d.text = append(d.text, s...)
+		}
+	case reflect.Func, reflect.Chan:
+		return func(d *describer, at unsafe.Pointer) {
+			is := byte(0)
+			if *(*unsafe.Pointer)(at) != nil {
+				is = 1
+			}
+			d.text = append(d.text, is)
+		}
+	case reflect.Pointer:
+		of := t.Elem()
+		return func(d *describer, at unsafe.Pointer) { d.point(of, *(*unsafe.Pointer)(at)) }
+	case reflect.Interface:
+		return func(d *describer, at unsafe.Pointer) {
+			v := reflect.NewAt(t, at).Elem()
+			if v.IsNil() {
+				d.number(0)
+				return
+			}
+			v = v.Elem()
+			d.text = append(d.text, v.Type().String()...)
+			inner := reflect.New(v.Type())
+			inner.Elem().Set(v)
+			telling(v.Type())(d, inner.UnsafePointer())
+		}
+	case reflect.Struct:
+		return newTellingOfStruct(t)
+	case reflect.Array:
+		n, of := t.Len(), t.Elem()
+		return func(d *describer, at unsafe.Pointer) { d.all(of, at, n) }
 	case reflect.Slice:
-		d.number(uint64(v.Len()))
-		for i := range v.Len() {
-			d.describe(v.Index(i))
+		of := t.Elem()
+		return func(d *describer, at unsafe.Pointer) {
+			v := reflect.NewAt(t, at).Elem()
+			d.number(uint64(v.Len()))
+			d.all(of, v.UnsafePointer(), v.Len())
 		}
 	case reflect.Map:
-		d.describeMap(v)
+		return func(d *describer, at unsafe.Pointer) { d.describeMap(reflect.NewAt(t, at).Elem()) }
 	default:
 		panic("the describer does not know " + t.String())
 	}
 }
 
-func (d *describer) describePointer(v reflect.Value) {
-	at := reference{v.UnsafePointer(), v.Type()}
-	switch number, known := d.seen[at]; {
-	case v.IsNil():
-		d.number(0)
-	case known:
-		d.number(number)
-	default:
-		d.seen[at] = uint64(len(d.seen) + 1)
-		d.number(d.seen[at])
-		if record, ok := v.Interface().(*kgo.Record); ok {
-			d.number(uint64(record.Offset))
-			return
-		}
-		d.describe(v.Elem())
+// all describes n values of a type that lie one after the other.
+func (d *describer) all(of reflect.Type, at unsafe.Pointer, n int) {
+	if of.Kind() == reflect.Uint8 {
+		d.text = append(d.text, bytesAt(at, uintptr(n))...)
+		return
+	}
+	for i := range n {
+		telling(of)(d, unsafe.Add(at, uintptr(i)*of.Size()))
 	}
 }
 
-func (d *describer) describeStruct(v reflect.Value) {
-	switch v.Type() {
-	case reflect.TypeFor[time.Time]():
-		d.text = binary.AppendVarint(d.text, v.Interface().(time.Time).Unix())
-		return
-	case reflect.TypeFor[tb.Transfer]():
-		t := v.Interface().(tb.Transfer)
-		t.Timestamp /= uint64(time.Second)
-		d.text = append(d.text, transferBytes(&t)...)
-		return
-	}
-	for i, is := range fieldsOf(v.Type()) {
-		if is {
-			d.describe(open(v.Field(i)))
-		}
-	}
-}
+func bytesAt(at unsafe.Pointer, n uintptr) []byte { return unsafe.Slice((*byte)(at), n) }
 
 // unsaid are fields that decide nothing of what comes next.
 var unsaid = map[reflect.Type][]string{
@@ -268,42 +351,45 @@ var unsaid = map[reflect.Type][]string{
 	reflect.TypeFor[silence]():   {"stuck", "psps"},
 }
 
-var said = map[reflect.Type][]bool{}
-
-// fieldsOf returns which fields of a type are described.
-func fieldsOf(t reflect.Type) []bool {
-	if _, known := said[t]; !known {
-		fields := make([]bool, t.NumField())
-		for i := range fields {
-			fields[i] = !slices.Contains(unsaid[t], t.Field(i).Name)
-		}
-		said[t] = fields
+func newTellingOfStruct(t reflect.Type) tell {
+	type field struct {
+		offset uintptr
+		tell   tell
 	}
-	return said[t]
-}
-
-func transferBytes(t *tb.Transfer) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(t)), unsafe.Sizeof(*t))
+	var fields []field
+	for i := range t.NumField() {
+		if f := t.Field(i); !slices.Contains(unsaid[t], f.Name) && !untold[f.Type] {
+			fields = append(fields, field{f.Offset, telling(f.Type)})
+		}
+	}
+	return func(d *describer, at unsafe.Pointer) {
+		for i := range fields {
+			fields[i].tell(d, unsafe.Add(at, fields[i].offset))
+		}
+	}
 }
 
 func (d *describer) describeMap(v reflect.Value) {
+	d.number(uint64(v.Len()))
+	if v.Len() == 0 {
+		return
+	}
 	type entry struct {
 		key   []byte
-		value reflect.Value
+		value unsafe.Pointer
 	}
 	var entries []entry
 	for found := v.MapRange(); found.Next(); {
-		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		key.Set(found.Key())
-		value.Set(found.Value())
+		key, value := reflect.New(v.Type().Key()), reflect.New(v.Type().Elem())
+		key.Elem().SetIterKey(found)
+		value.Elem().SetIterValue(found)
 		of := &describer{}
-		of.describe(key)
-		entries = append(entries, entry{of.text, value})
+		telling(v.Type().Key())(of, key.UnsafePointer())
+		entries = append(entries, entry{of.text, value.UnsafePointer()})
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return bytes.Compare(a.key, b.key) })
-	d.number(uint64(len(entries)))
 	for _, e := range entries {
 		d.text = append(d.text, e.key...)
-		d.describe(e.value)
+		telling(v.Type().Elem())(d, e.value)
 	}
 }

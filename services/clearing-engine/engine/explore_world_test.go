@@ -46,6 +46,14 @@ type plot struct {
 	// The caps of the payer's bank: on a payment, and on outflow, from cappedAt on.
 	paymentCap, outflowCap int64
 	cappedAt               int
+
+	readings map[readAt]known // see read
+}
+
+// readAt is when an engine reads the register, and whether it began after a death or a take-over.
+type readAt struct {
+	time  int
+	later bool
 }
 
 const capSeconds = 120 // longer than a hold
@@ -58,8 +66,16 @@ type known struct {
 
 func (k known) Current() (*register.State, bool) { return k.state, k.fresh }
 
-// read returns what an engine that began with crashes and take-overs reads now.
+// read returns what an engine reads in the register now. later: it began after a death or a take-over.
 func (s *state) read(later bool) known {
+	at := readAt{s.time, later}
+	if _, done := s.readings[at]; !done {
+		s.readings[at] = s.readAnew(later)
+	}
+	return s.readings[at]
+}
+
+func (s *state) readAnew(later bool) known {
 	var acts []ledger.Act
 	act := func(kind ledger.ActKind, bank pix.ISPB) {
 		acts = append(acts, ledger.Act{Kind: kind, Bank: bank, ByCentralBank: true})
@@ -169,7 +185,7 @@ type state struct {
 
 // actor is an engine with the partition.
 type actor struct {
-	state *state // which it makes
+	state *state // which made it; a later state that shares it copies it before a change
 	p     *partition
 	next  int64    // offset
 	jobs  []job    // whose results have not come back yet
@@ -178,8 +194,8 @@ type actor struct {
 	arrived, told   uint64
 	finished, saved uint64 // its offset is finished; a commit said so
 
-	later       bool // it began after a death or a take-over
-	description []byte
+	later       bool   // it began after a death or a take-over
+	description string // empty until it is needed
 }
 
 // job is something that a partition asked for.
@@ -374,8 +390,9 @@ func (s *state) movesOfResult() []move {
 	return nil
 }
 
-// after returns the state to which a move leads. With inPlace it is made of s, which is lost.
-func (s *state) after(m move, inPlace bool) (next *state) {
+// after returns the state to which a move leads. last: nothing else will happen in s, so next changes
+// what only s has, without a copy.
+func (s *state) after(m move, last bool) (next *state) {
 	n := *s
 	next = &n
 	defer func() {
@@ -385,7 +402,7 @@ func (s *state) after(m move, inPlace bool) (next *state) {
 	}()
 	act := func(do func(a *actor)) {
 		a := s.engines[m.of]
-		if !inPlace {
+		if !last || a.state != s {
 			a = a.copy()
 		}
 		a.state, next.engines[m.of] = next, a
@@ -393,7 +410,7 @@ func (s *state) after(m move, inPlace bool) (next *state) {
 		do(a)
 		a.await()
 		next.checkFinished(a)
-		a.description = a.describe()
+		a.description = ""
 	}
 	switch m.kind {
 	case arrives:
@@ -434,12 +451,15 @@ func (s *state) after(m move, inPlace bool) (next *state) {
 	case crashes:
 		next.crashes++
 		next.engines[m.of] = newActor(next)
-		next.engines[m.of].description = next.engines[m.of].describe()
 	case takesOver:
 		next.takeover++
 		next.owner = 1 - m.of
 		next.engines[next.owner] = newActor(next)
-		next.engines[next.owner].description = next.engines[next.owner].describe()
+	}
+	for _, a := range next.engines {
+		if last && a != nil && a.state == s {
+			a.state = next
+		}
 	}
 	return next
 }
@@ -520,6 +540,7 @@ func (s *state) ownerIsDone() bool {
 // begin returns a plot's first state.
 func (p *plot) begin(t *testing.T) *state {
 	t.Helper()
+	p.readings = map[readAt]known{}
 	s := &state{plot: p, ledger: ledgermodel.New(), letters: map[int64]string{}, reports: map[string]string{}}
 	client := s.ledger.ConnectAt(func() time.Time { return dawn.Add(-time.Hour) })
 	ids := []ledger.AccountID{ledger.IssuanceAccount, ledger.RefusalsAccount, ledger.CustomerAccount(payer), ledger.CustomerAccount(neighbour)}
@@ -578,7 +599,6 @@ func (p *plot) begin(t *testing.T) *state {
 	}
 	s.audit()
 	s.engines[0] = newActor(s)
-	s.engines[0].description = s.engines[0].describe()
 	return s
 }
 
@@ -597,11 +617,14 @@ func (s *state) key(buffer []byte) []byte {
 		texts = append(texts, id, s.reports[id])
 	}
 	for _, a := range s.engines {
-		if a != nil {
-			texts = append(texts, string(a.description))
-		} else {
+		if a == nil {
 			texts = append(texts, "")
+			continue
 		}
+		if a.description == "" {
+			a.description = a.describe()
+		}
+		texts = append(texts, a.description)
 	}
 	for _, text := range texts {
 		d.number(uint64(len(text)))

@@ -228,7 +228,7 @@ var streams = Dashboard{UID: "liquida-streams", Title: "Streams", Description: "
 			Description: "Ten per second and engine under load. A single failure during a rebalance does no harm.",
 			Queries:     []Query{{`sum by (result) (rate(pix_offset_commits_total[30s]))`, "{{result}}"}}},
 		{Title: "What cannot become a payment, and why?", Kind: Series, Width: 12, Unit: "suffix: /s", Stack: true,
-			Description: "Dead letters by reason. A sender causes each of them. FF01: cannot be decoded, or a field is malformed. FF08: bad EndToEndId. DT02: accepted in the future. DUPL: an id used twice with different content. LQ09: copies of an order in flight, more than may wait. The load test sends some on purpose.",
+			Description: "Dead letters by reason. A sender causes each of them. FF01: cannot be decoded, or a field is malformed. FF08: bad EndToEndId. DT02: accepted in the future. DUPL: an id used twice with different content. LQ07: an id made to meet the ids of another. LQ08: a batch that cannot be read. LQ09: copies of an order in flight, more than may wait. The load test sends some on purpose.",
 			Queries:     []Query{{`sum by (reason) (rate(pix_dead_letters_total[30s]))`, "{{reason}}"}}},
 		{Title: "What happens to the answers of banks?", Kind: Series, Width: 12, Unit: "suffix: /s",
 			Description: "Used. Late: the payment no longer waits. Unknown: this engine has no such payment, normal after a restart. Invalid: cannot be decoded, or another bank answered.",

@@ -139,8 +139,12 @@ type reply struct {
 }
 
 // do makes a request. On a slow machine the ledger may take longer than the program waits for it. Then
-// the program asks to try again later, and a test does.
+// the program asks to try again later, and a test does. The program may also close a connection that
+// was unused too long just as the next request comes: an act is safe to repeat, and client does it.
 func (p *program) do(client *http.Client, request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodPut && request.Header.Get("Idempotency-Key") == "" {
+		request.Header["Idempotency-Key"] = []string{} // says so to client, and is not sent
+	}
 	for giveUp := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		response, err := client.Do(request)
 		if repeatable := request.Body == nil || request.GetBody != nil; err != nil || p.asIs || !repeatable || response.StatusCode != http.StatusServiceUnavailable || time.Now().After(giveUp) {

@@ -139,7 +139,7 @@ func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 	t.Helper()
 	marker := ledger.Marker{Banks: uint32(p.Banks), Customers: uint32(p.Customers), DepositCentavos: p.DepositCentavos, ReserveCentavos: p.ReserveCentavos}
 	opened := []tb.Account{marker.Issuance()}
-	for _, id := range []tb.Uint128{ledger.RefusalsAccount, ledger.RegisterAccount, ledger.AllowanceSourceAccount} {
+	for _, id := range []ledger.AccountID{ledger.RefusalsAccount, ledger.RegisterAccount, ledger.AllowanceSourceAccount} {
 		opened = append(opened, ledger.NewAccount(id))
 	}
 	var funding []tb.Transfer
@@ -154,7 +154,9 @@ func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 	}
 	for bank := range p.Banks {
 		psp := p.Bank(bank)
-		opened = append(opened, ledger.NewAccount(ledger.ReserveAccount(psp)), ledger.NewAccount(ledger.TransitAccount(psp)), ledger.NewAccount(ledger.BooksAccount(psp)))
+		for _, id := range []ledger.AccountID{ledger.ReserveAccount(psp), ledger.TransitAccount(psp), ledger.BooksAccount(psp), ledger.AllowanceAccount(psp, ledger.Day), ledger.AllowanceAccount(psp, ledger.Night)} {
+			opened = append(opened, ledger.NewAccount(id))
+		}
 		move(ledger.IssuanceAccount, ledger.ReserveAccount(psp), p.ReserveCentavos)
 		funding = ledger.AppendAct(funding, "", "", ledger.Act{Kind: ledger.Opening, Bank: psp, Centavos: int64(p.ReserveCentavos) - int64(p.DepositsOf(bank)), ByCentralBank: true})
 		funding = ledger.AppendAct(funding, keys.CentralBank, "join-"+string(psp), ledger.Act{Kind: ledger.Joined, Bank: psp, ByCentralBank: true})

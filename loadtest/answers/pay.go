@@ -284,7 +284,7 @@ func (c *Clients) submitBatch(ctx context.Context, payments []*sample) []bool {
 // readBatch reads the response to a batch, which has a line for each payment, in their order. It
 // notes which were accepted. Only a response that was cut off may have fewer lines.
 func (c *Clients) readBatch(text []byte, whole bool, accepted []bool) {
-	lines := 0
+	lines, last := 0, []byte(nil)
 	for line := range bytes.Lines(text) {
 		var result struct {
 			Line    int
@@ -302,6 +302,7 @@ func (c *Clients) readBatch(text []byte, whole bool, accepted []bool) {
 			c.refuse("line %d of the response to a batch of %d: %s (%v)", lines, len(accepted), line, err)
 			return
 		}
+		last = line
 		p := result.Problem
 		switch {
 		case p == nil && result.Status == "accepted":
@@ -313,6 +314,6 @@ func (c *Clients) readBatch(text []byte, whole bool, accepted []bool) {
 		}
 	}
 	if whole && lines < len(accepted) {
-		c.refuse("the response to a batch of %d payments is complete and has %d lines", len(accepted), lines)
+		c.refuse("the response to a batch of %d payments is complete and has %d lines; the last: %.300s", len(accepted), lines, last)
 	}
 }

@@ -39,9 +39,17 @@ func Free() string {
 	}
 }
 
+// probed lets Go look once whether there are pidfds. It forks for that, without ForkLock.
+var probed = sync.OnceFunc(func() {
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Release()
+	}
+})
+
 // isFree tries the port. No program is started meanwhile: it would have a copy of the socket for a moment,
 // and keep the port taken.
 func isFree(port int) bool {
+	probed()
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	listener, err := net.Listen("tcp", Loopback(port))

@@ -19,8 +19,8 @@ import (
 
 // nothingIsTakenIntoALogThatIsNotTheLedgers is a step of TestWholeLedger, because a ledger names one
 // log. No engine would ever clear what goes into another, so the producer takes nothing: neither one
-// that runs while the topic is made anew, nor one that starts after that. Once the log is given up,
-// the latter takes the topic as it is.
+// that runs while the topic is made anew, nor one that starts after that. Once the log is given up, both
+// take the topic as it is.
 func nothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T, l *ledgertest.Server, client tigerbeetle.Client) {
 	b := startBroker(t)
 	p := startProgram(t, b, l)
@@ -85,8 +85,10 @@ func nothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T, l *ledgertest.Serve
 		}
 	})
 	write(t, client, []tb.Transfer{ledger.GivenUp(1)})
-	again.AwaitNeed("log", false)
-	if got := again.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
-		t.Errorf("a payment into the next log: %d %s", got.code, got.text)
+	for name, one := range map[string]*program{"that ran meanwhile": p, "that started later": again} {
+		one.AwaitNeed("log", false)
+		if got := one.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
+			t.Errorf("a payment into the next log by the one %s: %d %s", name, got.code, got.text)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/origin"
+	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/platform/web"
 )
@@ -34,6 +35,9 @@ func (p *Publisher) WatchLog(ctx context.Context, client tigerbeetle.Client, t *
 		wrong, _ := errors.AsType[*origin.Mismatch](err)
 		if wrong != nil || err == nil {
 			p.wrongLog.Store(wrong)
+		}
+		if wrong != nil { // the topic may have been made anew, and the client would go on with the id of the old one
+			p.client.PurgeTopicsFromProducing(stream.Payments)
 		}
 		// While broker or ledger is away, what was seen last counts. Their own needs say so.
 		if (wrong != nil || err == nil || first) && t.Health.Report(LogNeed, err) {

@@ -34,7 +34,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings bench-postgres profile chaos operate heist correctness demo test test-kafka test-live test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-python-bank check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
+.PHONY: help bench bench-all drawings bench-postgres profile chaos operate heist correctness demo test test-kafka test-live test-replicas test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-python-bank check-modules check-manifests dashboards verify-dashboards test-grafana preflight verify-compose verify-kubernetes ci
 
 FIRST := demo up status load audit down clean chaos test ci
 help: ## list every target
@@ -52,8 +52,8 @@ demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, the
 
 # End-to-end tests mostly wait, and the engine's mostly compute, so they begin together, with the longest of the others
 # behind them. make lint vets. Without DWARF, programs of tests link in half the time.
-TEST_ELSEWHERE := ^(TestLiveAudit(Turns|Stays|Through|Costs?|Says).*|TestApacheKafka.*|$(BROKER_TESTS))$$
-test: tigerbeetle ## run the tests: real processes on a real TigerBeetle server and a broker over TCP, and scenarios in virtual time (about 4 minutes); test-kafka, test-live and test-room have the others
+TEST_ELSEWHERE := ^(TestLiveAudit(Turns|Stays|Through|Costs?|Says).*|TestApacheKafka.*|TestReplicaLost|$(BROKER_TESTS))$$
+test: tigerbeetle ## run the tests: real processes on a real TigerBeetle server and a broker over TCP, and scenarios in virtual time (about 4 minutes); test-kafka, test-replicas, test-live and test-room have the others
 	go test -timeout 20m -vet=off -ldflags=-w -p 4 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform $(PACKAGES)
 
 # They load a stack for two minutes each, so beside others they would slow all of them down.
@@ -64,6 +64,10 @@ test-kafka: tigerbeetle ## run the end-to-end tests of what depends on the broke
 	E2E_KAFKA=redpanda-like go test -count 1 -timeout 20m -parallel 2 -v -run '^($(BROKER_TESTS))$$' ./loadtest/e2e
 	E2E_KAFKA=apache go test -count 1 -timeout 20m -parallel 1 -v -run '^(TestEngineKilledTenTimes|TestZombieEngine|TestBrokerKilled|TestHostileBatches|TestSecuredKafka)$$' ./loadtest/e2e
 	go test -count 1 -timeout 20m -p 1 -v -run '^TestApacheKafka' ./deploy/kafka ./deploy/stack
+
+# Three replicas need as much memory and CPU as three clearing houses of other tests.
+test-replicas: tigerbeetle ## lose each of three replicas of the ledger under load, one after the other (about 1 minute)
+	go test -count 1 -timeout 20m -v -run '^TestReplicaLost$$' ./loadtest/e2e
 
 test-room: ROOM_ARGS ?= -kills 20 -rate 20000
 test-room: tigerbeetle ## open the control room in Chromium (installed with apt-get where it is missing), kill engines by its buttons, plant bugs, and load it (about 6 minutes); on a quiet machine, green all along and red within two seconds: make test-room ROOM_ARGS='-kills 20 -rate 20000 -strict'
@@ -205,7 +209,7 @@ verify-kubernetes: ## prove deploy/kustomize on a Kubernetes built from its sour
 	@deploy/verify-kubernetes.sh
 
 # Tests with brokers mostly wait, so the rest runs beside them.
-CI_STEPS := test -- test-kafka + lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-python-bank test-room test-grafana fuzz + operate test-live
+CI_STEPS := test -- test-kafka test-replicas + lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-python-bank test-room test-grafana fuzz + operate test-live
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8
 ci: export ROOM_ARGS = -kills 5 -rate 3000

@@ -209,7 +209,7 @@ verify-kubernetes: ## prove deploy/kustomize on a Kubernetes built from its sour
 	@deploy/verify-kubernetes.sh
 
 # Tests with brokers mostly wait, so the rest runs beside them.
-CI_STEPS := test -- test-kafka test-replicas + lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-python-bank test-room test-grafana fuzz + operate test-live
+CI_STEPS := test -- test-kafka test-replicas test-python-bank + lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-room test-grafana + operate test-live fuzz
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8
 ci: export ROOM_ARGS = -kills 5 -rate 3000

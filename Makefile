@@ -54,7 +54,7 @@ demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, the
 # behind them. make lint vets. Without DWARF, programs of tests link in half the time.
 TEST_ELSEWHERE := ^(TestLiveAudit(Turns|Stays|Through|Costs?|Says).*|TestApacheKafka.*|TestReplicaLost|$(BROKER_TESTS))$$
 test: tigerbeetle ## run the tests: real processes on a real TigerBeetle server and a broker over TCP, and scenarios in virtual time (about 4 minutes); test-kafka, test-replicas, test-live and test-room have the others
-	go test -timeout 20m -vet=off -ldflags=-w -p 4 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform $(PACKAGES)
+	go test -timeout 20m -vet=off -ldflags=-w -p 4 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform ./deploy/ledgermodel ./deploy/ledgerfacts ./services/bank-simulator ./loadtest/rivals $(PACKAGES)
 
 # They load a stack for two minutes each, so beside others they would slow all of them down.
 test-live: tigerbeetle ## run the tests of the live audit: through kills it stays green, planted lies turn it red, and it says what it does not see (about 6 minutes)

@@ -11,9 +11,8 @@ import (
 	"github.com/liquida/liquida/services/clearing-engine/payment"
 )
 
-// kind is all that differs between the kinds of orders, in the order of their life. Each
-// kind has a file of its own: payment.go, return.go. A new kind is a new file, and one
-// more case in decode.
+// kind is what differs between the kinds of orders, in the order of their life. Each kind has a
+// file of its own: payment.go, return.go. decode chooses the kind of a record.
 //
 // It is an interface and not a struct of functions, because a return keeps state of its
 // own in flight. A payment has none, so its kind costs no memory.
@@ -44,7 +43,8 @@ type kind interface {
 	lookUp(ids []tb.Uint128, order *pix.Order) []tb.Uint128
 	read(order *pix.Order, found []tb.Transfer, ids []tb.Uint128) (trace payment.Trace, holds func(pix.Digest) bool, more []tb.Uint128)
 
-	// key is the key of every record about the order.
+	// key is the key of every record about the order. If it is the id of another order, this one
+	// takes a share of the room, and counts toward the other one's rate (LQ11).
 	key(order *pix.Order) *pix.EndToEndID
 	// original is the original_end_to_end_id of its messages.
 	original() string

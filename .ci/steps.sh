@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs targets of the Makefile, then prints a table of their times: steps.sh a b -- c + d e
+# Runs targets of the Makefile, then prints a table of their seconds, and of the processor's: steps.sh a b -- c + d e
 # -- waits for all before it. + separates lanes that run side by side. In a lane, steps run one after
 # the other, up to the first that fails. What comes after -- runs only if all before it passed.
 set -uo pipefail
@@ -7,19 +7,28 @@ cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 touch "$work/table"
 pids=() # of the lanes that run. Each is a process group of its own, so Ctrl-C does not reach it.
-trap 'cat "$work"/lane-* 2>/dev/null; printf "\n%-24s %8s\n" step seconds; cat "$work/table"; printf "%-24s %8d\n" all $SECONDS; rm -rf "$work"' EXIT
+trap 'cat "$work"/lane-* 2>/dev/null; printf "\n%-24s %8s %8s\n" step seconds CPU; cat "$work/table"; printf "%-24s %8d\n" all $SECONDS; rm -rf "$work"' EXIT
 trap 'for pid in "${pids[@]}"; do kill -- "-$pid" 2>/dev/null; done; exit 1' INT TERM
 exec 3>&1
 
+cpu() { # sets used: the processor's seconds of all that this shell has waited for
+	local file=$work/times-$BASHPID
+	times >"$file" # a pipe would be a shell of its own
+	used=$(awk -F '[ms ]+' 'NR == 2 {print int($1 * 60 + $2 + $3 * 60 + $4)}' "$file")
+}
+
 lane() { # steps
-	local step result started
+	local step result started used before
 	for step in "$@"; do
 		started=$SECONDS
+		cpu
+		before=$used
 		printf '\n== make %s\n' "$step"
 		result=passed
 		"${MAKE:-make}" --no-print-directory "$step" 3>&- || result=FAILED
 		[ "$result" = passed ] || printf '\n== make %s FAILED\n' "$step" >&3 # at once, also when its lane's output comes later
-		printf '%-24s %8d  %s\n' "$step" $((SECONDS - started)) "$result" >>"$work/table"
+		cpu
+		printf '%-24s %8d %8d  %s\n' "$step" $((SECONDS - started)) $((used - before)) "$result" >>"$work/table"
 		[ "$result" = passed ] || return 1
 	done
 }

@@ -1,6 +1,7 @@
 package ledgerfacts
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -200,5 +201,32 @@ func TestMarker(t *testing.T) {
 	found, err = client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
 	if err != nil || len(found) != 1 || ledger.MarkerOf(found[0].UserData128, found[0].UserData64) != marker {
 		t.Errorf("%v, %v", found, err)
+	}
+}
+
+// A probe with a timeout is a hold of zero, which the ledger dates like any transfer, and ends by itself.
+func TestAProbeEndsByItself(t *testing.T) {
+	probe, err := ledger.ProbeClock(client, time.Now, 1)
+	if err != nil || probe.Unfunded {
+		t.Fatalf("%+v, %v", probe, err)
+	}
+	since := uint64(probe.At.UnixNano())
+	held, err := client.QueryTransfers(tb.QueryFilter{Code: ledger.CodeClockProbe, TimestampMin: since, Limit: 1})
+	if err != nil || len(held) != 1 || !held[0].TransferFlags().Pending || held[0].Amount != (tb.Uint128{}) || held[0].Timestamp != since {
+		t.Fatalf("the probe of %d is %+v, %v", since, held, err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		events, err := client.GetChangeEvents(tb.ChangeEventsFilter{TimestampMin: since, Limit: 8000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(events, func(e tb.ChangeEvent) bool {
+			return e.Type == tb.ChangeEventTwoPhaseExpired && e.TransferID == held[0].ID
+		}) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the probe has not expired 20 s after a timeout of 1 s")
+		}
 	}
 }

@@ -35,7 +35,7 @@ type Config struct {
 	SessionTimeout     time.Duration `env:"ENGINE_SESSION_TIMEOUT" envDefault:"3s" range:"1s to 1m" help:"time without a heartbeat after which another engine takes over; the broker's group.min.session.timeout.ms must allow it"`
 	RevokeDrain        time.Duration `env:"ENGINE_REVOKE_DRAIN" envDefault:"1s" range:"0 to 10s" help:"how long payments in flight may take to finish before their partition is handed over or the engine stops"`
 	ClockSkewMax       time.Duration `env:"ENGINE_CLOCK_SKEW_MAX" envDefault:"2s" range:"100ms to 10s" help:"greatest difference to the ledger's clock; with more the engine is not ready and fetches nothing"`
-	PulseInterval      time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" range:"1s to 1m" help:"how often the ledger and its clock are probed; without a result for half of this time the engine is not ready"`
+	PulseInterval      time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" range:"1s to 1m" help:"how often the ledger and its clock are probed; without a result for half of this time the engine is not ready. More than ENGINE_PENDING_TIMEOUT less ENGINE_DEADLINE makes the ledger slower: it then searches for expired holds after each request"`
 	CrashAt            string        `env:"ENGINE_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-phase-1-answered:100; empty: never"`
 	ClockOffset        time.Duration `env:"ENGINE_CLOCK_OFFSET" envDefault:"0s" range:"-24h to 24h" help:"for tests only: added to this engine's clock"`
 	ShutdownTimeout    time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" range:"1s to 5m" help:"how long an orderly stop may take: drain, commit, close"`

@@ -10,13 +10,18 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 )
 
+// probesAlive is how many probes of an engine are held at a time, so that there is one although the
+// next comes late. The earliest expires within a PulseInterval: before any hold of a payment.
+const probesAlive = 4
+
 // pulse probes the ledger every PulseInterval. A good probe proves that the ledger works
 // and that this machine's clock may judge deadlines. Without one the engine is not ready
 // and fetches nothing.
 func (e *Engine) pulse(ctx context.Context) {
+	timeoutSeconds := uint32(probesAlive * e.config.PulseInterval / time.Second)
 	for {
 		started := time.Now()
-		probing := ask(func() (ledger.ClockProbe, error) { return ledger.ProbeClock(e.ledger, e.now) })
+		probing := ask(func() (ledger.ClockProbe, error) { return ledger.ProbeClock(e.ledger, e.now, timeoutSeconds) })
 		var p result[ledger.ClockProbe]
 		select {
 		case p = <-probing:

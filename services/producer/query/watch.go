@@ -41,7 +41,7 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry) {
 	for {
 		go func() {
 			began := time.Now()
-			probe, err := ledger.ProbeClock(l.client, l.now)
+			probe, err := ledger.ProbeClock(l.client, l.now, 0)
 			results <- result{comparison{probe, began}, err}
 		}()
 		var r result
@@ -143,7 +143,7 @@ func asOf[S any](ctx context.Context, l *Ledger, read func(now time.Time) (state
 		return state, problem
 	}
 	probes, problem := query(ctx, l, func(c tigerbeetle.Client) ([]ledger.ClockProbe, error) {
-		probe, err := ledger.ProbeClock(c, l.now)
+		probe, err := ledger.ProbeClock(c, l.now, 0)
 		return []ledger.ClockProbe{probe}, err
 	})
 	if problem != nil {

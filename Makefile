@@ -52,7 +52,7 @@ demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, the
 
 # End-to-end tests mostly wait, and the engine's mostly compute, so they begin together, with the longest of the others
 # behind them. make lint vets. Without DWARF, programs of tests link in half the time.
-TEST_ELSEWHERE := ^(TestLiveAudit(Turns|Stays|Through|Costs?|Says).*|TestApacheKafka.*|TestReplicaLost|$(BROKER_TESTS))$$
+TEST_ELSEWHERE := ^(TestLiveAudit(Turns|Stays|Through|Costs?|Says).*|TestApacheKafka.*|TestReplicaLost|TestZombieEngine|$(BROKER_TESTS))$$
 test: tigerbeetle ## run the tests: real processes on a real TigerBeetle server and a broker over TCP, and scenarios in virtual time (about 4 minutes); test-kafka, test-replicas, test-live and test-room have the others
 	go test -timeout 20m -vet=off -ldflags=-w -p 4 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform ./deploy/ledgermodel ./deploy/ledgerfacts ./services/bank-simulator ./loadtest/rivals $(PACKAGES)
 
@@ -208,8 +208,8 @@ verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (roo
 verify-kubernetes: ## prove deploy/kustomize on a Kubernetes built from its source, one node (root on Linux, about 10 minutes, the first time half an hour)
 	@deploy/verify-kubernetes.sh
 
-# Tests with brokers mostly wait, so the rest runs beside them.
-CI_STEPS := test -- test-kafka test-replicas test-python-bank + lint check-generated check-settings check-docs check-modules check-manifests test-api test-foreign-client test-room test-grafana + operate test-live fuzz
+# The server's build has one thread, so what compiles runs beside it. Tests with brokers mostly wait, so the rest runs beside them.
+CI_STEPS := test + lint check-generated check-docs check-settings check-modules check-manifests -- test-kafka test-replicas test-python-bank + test-api test-foreign-client test-room test-grafana fuzz + operate test-live
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8
 ci: export ROOM_ARGS = -kills 5 -rate 3000

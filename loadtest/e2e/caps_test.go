@@ -10,6 +10,9 @@ import (
 	"github.com/liquida/liquida/platform/keys"
 )
 
+// bitesWithin is how long after an act something may still begin that the act forbids.
+const bitesWithin = 2 * time.Second
+
 // With two engines a bank pays up to its cap and no centavo more, and gets back what was rejected.
 func TestCaps(t *testing.T) {
 	s := start(t, 2)

@@ -147,7 +147,7 @@ func aboutKill(t *testing.T, file string) {
 // A demo that fails keeps what shows why. Here payments settle that must be rejected: the bank that
 // should respond too late responds in time.
 func TestDemoFails(t *testing.T) {
-	output, code, folder := demo(t, "", "--env", "bank-simulator:SIMULATOR_LATE_DELAY=100ms")
+	output, code, folder := demo(t, "", "--cache-grid=64MiB", "--env", "bank-simulator:SIMULATOR_LATE_DELAY=100ms")
 	if code != 1 {
 		t.Errorf("exit code %d", code)
 	}
@@ -160,7 +160,7 @@ func TestDemoFails(t *testing.T) {
 }
 
 func TestDemoInterrupted(t *testing.T) {
-	output, code, folder := demo(t, "engine-0 is dead")
+	output, code, folder := demo(t, "engine-0 is dead", "--cache-grid=64MiB")
 	if code != interruptedExit {
 		t.Errorf("exit code %d", code)
 	}

@@ -29,11 +29,12 @@ import (
 )
 
 // Times are shorter than in production, so that deadlines pass within a test. Their order is
-// what matters: bank < engine < ledger.
+// what matters: bank < engine < ledger. An order that waits longer than half of the deadline is
+// refused with LQ10, so a busy machine may stand still for that long.
 const (
-	deadline       = 8 * time.Second
-	pendingTimeout = 14 * time.Second // at least the deadline and 5 s
-	lateDelay      = 10 * time.Second // a late bank answers after the deadline
+	deadline       = 12 * time.Second
+	pendingTimeout = 18 * time.Second // at least the deadline and 5 s
+	lateDelay      = 14 * time.Second // a late bank answers after the deadline
 	drainTimeout   = 60 * time.Second // longer than any recovery
 )
 

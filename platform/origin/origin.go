@@ -64,27 +64,7 @@ func Read(ctx context.Context, client tigerbeetle.Client, partitions int) (Names
 }
 
 func lookUp(ctx context.Context, client tigerbeetle.Client, ids []tb.Uint128) ([]tb.Transfer, error) {
-	return within(ctx, func() ([]tb.Transfer, error) { return client.LookupTransfers(ids) })
-}
-
-// within ends the wait for the ledger with ctx: its client has no time limit.
-func within[T any](ctx context.Context, ask func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	results := make(chan result, 1)
-	go func() {
-		value, err := ask()
-		results <- result{value, err}
-	}()
-	select {
-	case r := <-results:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, fmt.Errorf("the ledger does not answer: %w", context.Cause(ctx))
-	}
+	return ledger.Ask(ctx, func() ([]tb.Transfer, error) { return client.LookupTransfers(ids) })
 }
 
 // Mismatch is an error that no wait can mend: the log is not the ledger's.
@@ -185,7 +165,7 @@ func Name(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, log
 		return ledger.Origin{}, err
 	}
 	o := ledger.Origin{Log: log, Partition: partition, Offset: start, Hash: hashes[partition]}
-	results, err := within(ctx, func() ([]tb.TransferEventResult, error) {
+	results, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) {
 		return client.CreateTransfers([]tb.Transfer{o.Transfer()})
 	})
 	if err != nil {

@@ -81,55 +81,28 @@ func (r *Register) Current() (*State, bool) {
 // Run follows the register until ctx ends, or the client fails, which is the error. While the ledger
 // does not answer it asks no second question: the client's requests cannot be cancelled.
 func (r *Register) Run(ctx context.Context) error {
-	type answer struct {
-		records []tb.Transfer
-		err     error
-	}
-	answers := make(chan answer, 1)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
 		asked, filter := time.Now(), tb.AccountFilter{
 			AccountID: ledger.RegisterAccount, TimestampMin: r.current.Load().state.ReadTo + 1, Limit: r.pageMax,
 			Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32(),
 		}
-		go func() {
-			records, err := r.client.GetAccountTransfers(filter)
-			answers <- answer{records, err}
-		}()
-		var a answer
-		for answered := false; !answered; {
-			timer.Reset(max(0, freshFor-time.Since(r.current.Load().asked)))
-			select {
-			case a = <-answers:
-				answered = true
-			case <-timer.C:
-				r.report(errStale)
-				select {
-				case a = <-answers:
-					answered = true
-				case <-ctx.Done():
-					return nil
-				}
-			case <-ctx.Done():
-				return nil
-			}
+		stale := time.After(freshFor - time.Since(r.current.Load().asked))
+		records, err := ledger.AskPatiently(ctx, stale, func() { r.report(errStale) },
+			func() ([]tb.Transfer, error) { return r.client.GetAccountTransfers(filter) })
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("the ledger refused to read the register: %w", err)
 		}
-		if a.err != nil {
-			return fmt.Errorf("the ledger refused to read the register: %w", a.err)
-		}
-		if whole := r.take(a.records, asked); !whole {
+		if whole := err == nil && r.take(records, asked); !whole {
 			continue
 		}
-		timer.Reset(max(pause, interval-time.Since(asked)))
 		select {
-		case <-timer.C:
+		case <-time.After(max(pause, interval-time.Since(asked))):
 		case <-r.wake:
 			time.Sleep(pause)
 		case <-ctx.Done():
-			return nil
 		}
 	}
+	return nil
 }
 
 // take publishes the state with the acts of a page, and returns whether the page was the last one.

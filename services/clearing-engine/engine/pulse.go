@@ -21,31 +21,25 @@ func (e *Engine) pulse(ctx context.Context) {
 	timeoutSeconds := uint32(probesAlive * e.config.PulseInterval / time.Second)
 	for {
 		started := time.Now()
-		probing := ask(func() (ledger.ClockProbe, error) { return ledger.ProbeClock(e.ledger, e.now, timeoutSeconds) })
-		var p result[ledger.ClockProbe]
-		select {
-		case p = <-probing:
-		case <-ctx.Done():
+		patience, late := e.config.PulseInterval/2, false
+		probe, err := ledger.AskPatiently(ctx, time.After(patience), func() {
+			late = true
+			e.report(needLedger, fmt.Errorf("no answer for %s", patience))
+		}, func() (ledger.ClockProbe, error) { return ledger.ProbeClock(e.ledger, e.now, timeoutSeconds) })
+		if ctx.Err() != nil {
 			return
-		case <-time.After(e.config.PulseInterval / 2):
-			e.report(needLedger, fmt.Errorf("no answer for %s", e.config.PulseInterval/2))
-			select {
-			case p = <-probing:
-			case <-ctx.Done():
-				return
-			}
-			if p.err == nil {
-				e.log.Info("ledger healthy again", zap.Duration("after", time.Since(started)))
-			}
 		}
-		if p.err != nil {
-			e.fail(p.err)
+		if err != nil {
+			e.fail(err)
 			return
+		}
+		if late {
+			e.log.Info("ledger healthy again", zap.Duration("after", time.Since(started)))
 		}
 		e.report(needLedger, nil)
 		pause := e.config.PulseInterval
-		switch skew := p.value.Skew; {
-		case p.value.Unfunded:
+		switch skew := probe.Skew; {
+		case probe.Unfunded:
 			pause = time.Second / 2
 		case skew.Abs() > e.config.ClockSkewMax:
 			e.metrics.clockSkew.Set(skew.Seconds())

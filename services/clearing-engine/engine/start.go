@@ -73,21 +73,15 @@ func (e *Engine) start(ctx context.Context) error {
 // every payment that touches it.
 func (e *Engine) awaitMarker(ctx context.Context) error {
 	for {
-		marker := ask(func() (bool, error) {
-			found, err := e.ledger.LookupTransfers([]tb.Uint128{ledger.MarkerID})
-			return len(found) == 1, err
+		found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
+			return e.ledger.LookupTransfers([]tb.Uint128{ledger.MarkerID})
 		})
-		select {
-		case m := <-marker:
-			if m.err != nil {
-				return fmt.Errorf("cannot look up bootstrap's marker in the ledger: %w", m.err)
-			}
-			if m.value {
-				e.telemetry.Health.Report(needBootstrap, nil)
-				return nil
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+		if err != nil {
+			return fmt.Errorf("cannot look up bootstrap's marker in the ledger: %w", err)
+		}
+		if len(found) == 1 {
+			e.telemetry.Health.Report(needBootstrap, nil)
+			return nil
 		}
 		e.telemetry.Health.Report(needBootstrap, errors.New("its marker is not in the ledger: run bootstrap"))
 		if !sleep(ctx, time.Second/2) {

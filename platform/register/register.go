@@ -87,7 +87,7 @@ func (r *Register) Run(ctx context.Context) error {
 			Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32(),
 		}
 		stale := time.After(freshFor - time.Since(r.current.Load().asked))
-		records, err := ledger.AskPatiently(ctx, stale, func() { r.report(errStale) },
+		records, err := ledger.AskPatiently(ctx, stale, func() { r.t.Report(Need, errStale) },
 			func() ([]tb.Transfer, error) { return r.client.GetAccountTransfers(filter) })
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("the ledger refused to read the register: %w", err)
@@ -131,7 +131,7 @@ func (r *Register) take(records []tb.Transfer, asked time.Time) (whole bool) {
 	r.current.Store(next)
 	if whole {
 		if _, fresh := r.Current(); fresh {
-			r.report(nil)
+			r.t.Report(Need, nil)
 		}
 	}
 	r.mu.Lock()
@@ -139,17 +139,6 @@ func (r *Register) take(records []tb.Transfer, asked time.Time) (whole bool) {
 	close(r.newer)
 	r.newer = make(chan struct{})
 	return whole
-}
-
-func (r *Register) report(err error) {
-	if !r.t.Health.Report(Need, err) {
-		return
-	}
-	if err != nil {
-		r.t.Log.Warn("not ready", zap.String("need", Need), zap.Error(err))
-	} else {
-		r.t.Log.Info("need met", zap.String("need", Need))
-	}
 }
 
 // Reach returns a state that holds the act of a ledger time. It asks at once, and waits until ctx ends.

@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/telemetry"
 )
@@ -33,13 +32,7 @@ func Watch(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, topi
 		if ctx.Err() != nil {
 			return
 		}
-		if t.Health.Report(KafkaNeed, err) {
-			if err != nil {
-				t.Log.Warn("kafka is away", zap.Error(err))
-			} else {
-				t.Log.Info("kafka answers")
-			}
-		}
+		t.Report(KafkaNeed, err)
 		select {
 		case <-ctx.Done():
 			return

@@ -129,6 +129,18 @@ func contention(w http.ResponseWriter, r *http.Request) {
 	pprof.Index(w, r)
 }
 
+// Report updates Health, and logs a need that changed between met (nil) and not met.
+func (t *Telemetry) Report(need string, err error) {
+	if !t.Health.Report(need, err) {
+		return
+	}
+	if err != nil {
+		t.Log.Warn("not ready", zap.String("need", need), zap.Error(err))
+	} else {
+		t.Log.Info("need met", zap.String("need", need))
+	}
+}
+
 // Health is the set of needs of a service. The service is ready when the last report of
 // each need was good. A need without a report is not met.
 type Health struct {

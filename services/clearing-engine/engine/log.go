@@ -32,10 +32,10 @@ func (e *Engine) awaitLog(ctx context.Context) error {
 			return err
 		}
 		if err == nil {
-			e.report(needLog, nil)
+			e.telemetry.Report(needLog, nil)
 			return nil
 		}
-		e.report(needLog, err)
+		e.telemetry.Report(needLog, err)
 		if !sleep(ctx, time.Second/2) {
 			return ctx.Err()
 		}

@@ -24,7 +24,7 @@ func (e *Engine) pulse(ctx context.Context) {
 		patience, late := e.config.PulseInterval/2, false
 		probe, err := ledger.AskPatiently(ctx, time.After(patience), func() {
 			late = true
-			e.report(needLedger, fmt.Errorf("no answer for %s", patience))
+			e.telemetry.Report(needLedger, fmt.Errorf("no answer for %s", patience))
 		}, func() (ledger.ClockProbe, error) { return ledger.ProbeClock(e.ledger, e.now, timeoutSeconds) })
 		if ctx.Err() != nil {
 			return
@@ -36,33 +36,22 @@ func (e *Engine) pulse(ctx context.Context) {
 		if late {
 			e.log.Info("ledger healthy again", zap.Duration("after", time.Since(started)))
 		}
-		e.report(needLedger, nil)
+		e.telemetry.Report(needLedger, nil)
 		pause := e.config.PulseInterval
 		switch skew := probe.Skew; {
 		case probe.Unfunded:
 			pause = time.Second / 2
 		case skew.Abs() > e.config.ClockSkewMax:
 			e.metrics.clockSkew.Set(skew.Seconds())
-			e.report(needClock, fmt.Errorf("this machine's clock differs from the ledger's by %s, more than ENGINE_CLOCK_SKEW_MAX %s: nothing is fetched; set the clock right", skew, e.config.ClockSkewMax))
+			e.telemetry.Report(needClock, fmt.Errorf("this machine's clock differs from the ledger's by %s, more than ENGINE_CLOCK_SKEW_MAX %s: nothing is fetched; set the clock right", skew, e.config.ClockSkewMax))
 			e.room.shut(true)
 		default:
 			e.metrics.clockSkew.Set(skew.Seconds())
-			e.report(needClock, nil)
+			e.telemetry.Report(needClock, nil)
 			e.room.shut(false)
 		}
 		if !sleep(ctx, pause) {
 			return
-		}
-	}
-}
-
-// report updates Health, and logs a need that changed between met and not met.
-func (e *Engine) report(need string, err error) {
-	if e.telemetry.Health.Report(need, err) {
-		if err != nil {
-			e.log.Warn("not ready", zap.String("need", need), zap.Error(err))
-		} else {
-			e.log.Info("need met", zap.String("need", need))
 		}
 	}
 }

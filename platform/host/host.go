@@ -39,6 +39,16 @@ func System() Host {
 	return Host{Listen: net.Listen, Dial: new(net.Dialer).DialContext, Now: time.Now, Die: kill, Log: os.Stderr}
 }
 
+// Sleep returns false if ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
 // kill works like a power cut.
 func kill() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

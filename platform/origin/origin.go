@@ -15,6 +15,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -112,12 +113,10 @@ func (w *Watch) Look(ctx context.Context, kafka *kgo.Client, client tigerbeetle.
 func twice(ctx context.Context, kafka *kgo.Client, client tigerbeetle.Client, read func([]int32) []int32) (Names, map[int32]stream.Bounds, error) {
 	names, bounds, err := check(ctx, kafka, client, read)
 	if _, doubtful := errors.AsType[*Mismatch](err); doubtful {
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, doubt) {
 			return names, bounds, ctx.Err()
-		case <-time.After(doubt):
-			return check(ctx, kafka, client, read)
 		}
+		return check(ctx, kafka, client, read)
 	}
 	return names, bounds, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
@@ -25,18 +26,14 @@ const (
 // Watch reports to Health, until ctx ends, whether Kafka answers and has the topics. The
 // client itself never says: it retries forever.
 func Watch(ctx context.Context, client *kgo.Client, t *telemetry.Telemetry, topics ...string) {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
 	for {
 		err := probe(ctx, client, topics)
 		if ctx.Err() != nil {
 			return
 		}
 		t.Report(KafkaNeed, err)
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, watchInterval) {
 			return
-		case <-tick.C:
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -88,10 +89,7 @@ func (a *accounts) follow(ctx context.Context) {
 			a.failing = said
 			a.log.Info("asked for the states of accounts", zap.Error(err))
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(askInterval):
-		}
+		host.Sleep(ctx, askInterval)
 	}
 }
 

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -51,16 +51,9 @@ func (b *bank) forget(gone map[string][]int32) {
 }
 
 func (b *bank) commitRegularly() {
-	tick := time.NewTicker(b.config.CommitInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-b.background.Done():
-			return
-		case <-tick.C:
-			if err := b.commit(b.background, nil); err != nil && b.background.Err() == nil {
-				b.rarely.Warn("cannot commit; trying again", zap.Error(err))
-			}
+	for host.Sleep(b.background, b.config.CommitInterval) {
+		if err := b.commit(b.background, nil); err != nil && b.background.Err() == nil {
+			b.rarely.Warn("cannot commit; trying again", zap.Error(err))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -48,17 +47,5 @@ func (c *common) now() time.Time { return c.on.Now().Add(c.config.ClockOffset) }
 func (c *common) refused(sender pix.ISPB, reason pix.Reason) {
 	if slices.Contains(protecting, reason) {
 		c.metrics.refusals.WithLabelValues(c.participants.label(sender), reason.String()).Inc()
-	}
-}
-
-// sleep returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

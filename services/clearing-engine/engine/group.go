@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -66,7 +67,7 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 			break
 		}
 		e.log.Warn("cannot list the offsets of new partitions; trying again", zap.Error(err))
-		if !sleep(ctx, 200*time.Millisecond) {
+		if !host.Sleep(ctx, 200*time.Millisecond) {
 			return false
 		}
 	}
@@ -215,7 +216,7 @@ func (e *Engine) release(partitions []*partition) {
 // commitRegularly commits what is finished.
 func (e *Engine) commitRegularly(ctx context.Context) {
 	failing := false
-	for sleep(ctx, e.config.CommitInterval) {
+	for host.Sleep(ctx, e.config.CommitInterval) {
 		err := e.commit(ctx, e.partitions(), notLast)
 		if (err != nil) != failing && ctx.Err() == nil {
 			failing = err != nil

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -16,7 +17,7 @@ import (
 // names the partitions that have records and no name: those of a log from before there were
 // names.
 func (e *Engine) awaitLog(ctx context.Context) error {
-	for {
+	return e.await(ctx, needLog, func() (final bool, err error) {
 		names, bounds, err := origin.Check(ctx, e.direct, e.ledger)
 		if err == nil {
 			for partition := range names.Origins {
@@ -28,18 +29,9 @@ func (e *Engine) awaitLog(ctx context.Context) error {
 				}
 			}
 		}
-		if _, final := errors.AsType[*origin.Mismatch](err); final || ctx.Err() != nil {
-			return err
-		}
-		if err == nil {
-			e.telemetry.Report(needLog, nil)
-			return nil
-		}
-		e.telemetry.Report(needLog, err)
-		if !sleep(ctx, time.Second/2) {
-			return ctx.Err()
-		}
-	}
+		_, mismatch := errors.AsType[*origin.Mismatch](err)
+		return err == nil || mismatch, err
+	})
 }
 
 // name names a partition's log in the ledger, by the first batch that it has.
@@ -83,7 +75,7 @@ func (e *Engine) nameFirst(p *partition) {
 			return
 		}
 		e.log.Warn("cannot name the log of a partition; trying again", zap.Int32("partition", p.number), zap.Error(err))
-		if !sleep(ctx, time.Second/2) {
+		if !host.Sleep(ctx, time.Second/2) {
 			return
 		}
 	}
@@ -92,7 +84,7 @@ func (e *Engine) nameFirst(p *partition) {
 // checkLog compares log and ledger regularly: a topic may be made anew under a running engine.
 func (e *Engine) checkLog(ctx context.Context) {
 	var watch origin.Watch
-	for sleep(ctx, e.config.PulseInterval) {
+	for host.Sleep(ctx, e.config.PulseInterval) {
 		err := watch.Look(ctx, e.direct, e.ledger)
 		if _, final := errors.AsType[*origin.Mismatch](err); final {
 			e.fail(err)

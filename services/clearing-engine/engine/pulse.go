@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 )
 
@@ -50,7 +51,7 @@ func (e *Engine) pulse(ctx context.Context) {
 			e.telemetry.Report(needClock, nil)
 			e.room.shut(false)
 		}
-		if !sleep(ctx, pause) {
+		if !host.Sleep(ctx, pause) {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 )
@@ -114,7 +115,7 @@ func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left 
 			gone, away = gone || errors.Is(err, kerr.OffsetOutOfRange), true
 			if patient { // it may be of a batch between wanted records
 				r.log.Debug("cannot fetch again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
-				sleep(ctx, 10*time.Millisecond)
+				host.Sleep(ctx, 10*time.Millisecond)
 			}
 		})
 		fetches.EachRecord(func(record *kgo.Record) {

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -33,7 +34,7 @@ const standingInterval = time.Second
 // watchPartitions reports the partitions that stand still. The others go on.
 func (e *Engine) watchPartitions(ctx context.Context) {
 	seen := map[int32]*progress{}
-	for sleep(ctx, standingInterval) {
+	for host.Sleep(ctx, standingInterval) {
 		owned := e.partitions()
 		for number := range seen {
 			if e.partition(number) == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -26,7 +27,7 @@ func (e *Engine) start(ctx context.Context) error {
 		return ctx.Err()
 	}
 	for _, fresh := e.register.Current(); !fresh; _, fresh = e.register.Current() {
-		if !sleep(ctx, tickInterval) {
+		if !host.Sleep(ctx, tickInterval) {
 			return ctx.Err()
 		}
 	}
@@ -69,51 +70,60 @@ func (e *Engine) start(ctx context.Context) error {
 	return err
 }
 
+// await tries every half second until the result is final, and says meanwhile why a need is not met.
+func (e *Engine) await(ctx context.Context, need string, try func() (final bool, err error)) error {
+	for {
+		final, err := try()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case final && err != nil:
+			return err
+		}
+		e.telemetry.Report(need, err)
+		if final {
+			return nil
+		}
+		host.Sleep(ctx, time.Second/2)
+	}
+}
+
 // awaitMarker waits for bootstrap's last transfer: a missing account would burn the ids of
 // every payment that touches it.
 func (e *Engine) awaitMarker(ctx context.Context) error {
-	for {
+	return e.await(ctx, needBootstrap, func() (final bool, err error) {
 		found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
 			return e.ledger.LookupTransfers([]tb.Uint128{ledger.MarkerID})
 		})
-		if err != nil {
-			return fmt.Errorf("cannot look up bootstrap's marker in the ledger: %w", err)
+		switch {
+		case err != nil:
+			return true, fmt.Errorf("cannot look up bootstrap's marker in the ledger: %w", err)
+		case len(found) == 0:
+			return false, errors.New("its marker is not in the ledger: run bootstrap")
 		}
-		if len(found) == 1 {
-			e.telemetry.Health.Report(needBootstrap, nil)
-			return nil
-		}
-		e.telemetry.Health.Report(needBootstrap, errors.New("its marker is not in the ledger: run bootstrap"))
-		if !sleep(ctx, time.Second/2) {
-			return ctx.Err()
-		}
-	}
+		return true, nil
+	})
 }
 
 // awaitTopics waits until the topics exist. It fails if their numbers of partitions differ.
 func (e *Engine) awaitTopics(ctx context.Context) error {
 	names := topicNames()
-	for {
+	return e.await(ctx, needBootstrap, func() (final bool, err error) {
 		details, err := kadm.NewClient(e.direct).ListTopics(ctx, names...)
 		if err == nil {
 			err = details.Error()
 		}
 		if err != nil {
-			e.telemetry.Health.Report(needBootstrap, fmt.Errorf("cannot list the topics (run bootstrap): %w", err))
-			if !sleep(ctx, time.Second/2) {
-				return ctx.Err()
-			}
-			continue
+			return false, fmt.Errorf("cannot list the topics (run bootstrap): %w", err)
 		}
 		want := len(details[stream.Payments].Partitions)
 		for _, name := range names {
 			if have := len(details[name].Partitions); have != want {
-				return fmt.Errorf("topic %s has %d partitions and %s has %d: they must have the same number, because a response finds its engine by the partition; create the topics anew with bootstrap", name, have, stream.Payments, want)
+				return true, fmt.Errorf("topic %s has %d partitions and %s has %d: they must have the same number, because a response finds its engine by the partition; create the topics anew with bootstrap", name, have, stream.Payments, want)
 			}
 		}
-		e.telemetry.Health.Report(needBootstrap, nil)
-		return nil
-	}
+		return true, nil
+	})
 }
 
 func topicNames() []string {

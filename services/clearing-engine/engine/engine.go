@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -131,9 +133,5 @@ func (e *Engine) partition(number int32) *partition {
 func (e *Engine) partitions() []*partition {
 	e.ownedMu.RLock()
 	defer e.ownedMu.RUnlock()
-	all := make([]*partition, 0, len(e.owned))
-	for _, p := range e.owned {
-		all = append(all, p)
-	}
-	return all
+	return slices.Collect(maps.Values(e.owned))
 }

@@ -22,10 +22,8 @@ import (
 func (e *Engine) assigned(ctx context.Context, client *kgo.Client, assignment map[string][]int32) {
 	numbers := assignment[stream.Payments]
 	e.metrics.rebalances.WithLabelValues("assigned").Inc()
-	if len(numbers) > 0 {
-		if !e.own(ctx, client, numbers) {
-			return
-		}
+	if len(numbers) > 0 && !e.own(ctx, client, numbers) {
+		return
 	}
 	e.telemetry.Health.Report(needGroup, nil)
 	e.log.Info("partitions assigned", zap.Int32s("new", numbers), zap.Int("owned", len(e.partitions())))

@@ -182,10 +182,10 @@ func (o *offsets) finished() iter.Seq[stream.Span] {
 			if i > 0 && s.next > s.first && !yield(stream.Span{From: s.first, To: s.next}) {
 				return
 			}
-			on := true
-			finishedSpans(s.window[s.start:])(func(span stream.Span) bool { on = yield(span); return on })
-			if !on {
-				return
+			for above := range finishedSpans(s.window[s.start:]) {
+				if !yield(above) {
+					return
+				}
 			}
 		}
 	}

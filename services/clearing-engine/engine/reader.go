@@ -28,18 +28,12 @@ type reader struct {
 	fail   func(error)
 
 	mu     sync.Mutex
-	wanted []reading
+	wanted map[*partition][]int64
 	wake   chan struct{} // holds a token while something is wanted
 }
 
-// reading is a request for a record.
-type reading struct {
-	partition *partition
-	offset    int64
-}
-
 func newReader(failed context.Context, c *common, t *telemetry.Telemetry, fail func(error)) (r *reader, err error) {
-	r = &reader{room: c.room, log: c.log, failed: failed, fail: fail, wake: make(chan struct{}, 1)}
+	r = &reader{room: c.room, log: c.log, failed: failed, fail: fail, wanted: map[*partition][]int64{}, wake: make(chan struct{}, 1)}
 	r.client, err = stream.Connect(c.config.Stream, c.on.Dial, "clearing-engine-reader", t,
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(stream.BatchBytesMax), kgo.FetchMaxBytes(1<<20))
 	return r, err
@@ -48,7 +42,7 @@ func newReader(failed context.Context, c *common, t *telemetry.Telemetry, fail f
 // read asks for a record. It arrives in the partition's inbox.
 func (r *reader) read(p *partition, offset int64) {
 	r.mu.Lock()
-	r.wanted = append(r.wanted, reading{p, offset})
+	r.wanted[p] = append(r.wanted[p], offset)
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
@@ -66,13 +60,9 @@ func (r *reader) run(ctx context.Context) {
 		}
 		r.mu.Lock()
 		wanted := r.wanted
-		r.wanted = nil
+		r.wanted = map[*partition][]int64{}
 		r.mu.Unlock()
-		byPartition := map[*partition][]int64{}
-		for _, w := range wanted {
-			byPartition[w.partition] = append(byPartition[w.partition], w.offset)
-		}
-		for p, offsets := range byPartition {
+		for p, offsets := range wanted {
 			r.fetch(ctx, p, offsets)
 		}
 	}

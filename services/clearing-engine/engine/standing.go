@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -67,11 +68,11 @@ func (e *Engine) watchPartitions(ctx context.Context) {
 			}
 			e.metrics.standing.WithLabelValues(strconv.Itoa(int(p.number))).Set(value)
 		}
-		if len(problems) == 0 {
-			e.telemetry.Health.Report(needProgress, nil)
-		} else {
-			e.telemetry.Health.Report(needProgress, fmt.Errorf("%s", strings.Join(problems, "; ")))
+		var standing error
+		if len(problems) > 0 {
+			standing = errors.New(strings.Join(problems, "; "))
 		}
+		e.telemetry.Health.Report(needProgress, standing)
 	}
 }
 

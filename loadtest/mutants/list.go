@@ -109,7 +109,7 @@ var All = []Mutant{
 
 	// Refusals.
 	{"short-for-missing", "LQ01 and AC02 are exchanged", anyWorld, []Edit{
-		{engine + "payment.go", "refused.Reason = pix.ReasonPayerShort", "refused.Reason = pix.ReasonPayerMissing"},
+		{engine + "payment.go", "        pix.ReasonPayerShort,", "        pix.ReasonPayerMissing,"},
 		{payment + "payment.go", "return p.refuse(pix.ReasonPayerMissing)", "return p.refuse(pix.ReasonPayerShort)"},
 	}},
 	{"busy-for-nothing", "one payment in sixteen is refused with LQ02 although its bank answers", anyWorld, []Edit{
@@ -278,10 +278,10 @@ var All = []Mutant{
 		p.write(f, chainPost, chain)`},
 	}},
 	{"cap-told-as-reserve", "LQ12 is reported as AM04", "TestCapsUnderLoad", []Edit{
-		{engine + "payment.go", "		case ledger.CodeLeg4:\n			refused.Reason = pix.ReasonOutflowCapped", "		case ledger.CodeLeg4:\n			refused.Reason = pix.ReasonReserveShort"},
+		{engine + "payment.go", "{tb.TransferExceedsCredits, ledger.CodeLeg4}:        pix.ReasonOutflowCapped", "{tb.TransferExceedsCredits, ledger.CodeLeg4}:        pix.ReasonReserveShort"},
 	}},
 	{"cap-told-as-no-account", "LQ12 is reported as AC03 after an engine has died between the refusal and the receipt", "TestCapsUnderLoad", []Edit{
-		{engine + "payment.go", "		if result.Code == ledger.CodeLeg4 {", "		if false {"},
+		{engine + "payment.go", "	{tb.TransferIDAlreadyFailed, ledger.CodeLeg4}:       pix.ReasonOutflowCapped,\n", ""},
 	}},
 	{"cap-not-lowered", "a cap that is lowered leaves the allowance as it was", "TestCapsUnderLoad", []Edit{
 		{ledger + "allowance.go", "tb.ToUint128(uint64(excess)+1), tb", "tb.ToUint128(1), tb"},

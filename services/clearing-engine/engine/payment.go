@@ -55,40 +55,35 @@ func (paymentKind) refuse(chain []tb.Transfer, order *pix.Order, reason pix.Reas
 }
 
 func (paymentKind) reservationOf(result ledger.Result) (payment.Reservation, error) {
-	if result.OK() {
+	switch {
+	case result.OK():
 		return payment.Reservation{Held: true}, nil
-	}
-	if result.Exists() && result.Code == ledger.CodeLeg1 {
+	case result.Exists() && result.Code == ledger.CodeLeg1:
 		return payment.Reservation{Taken: true}, nil
 	}
-	refused := payment.Reservation{Leg: int(result.Code)}
 	switch result.Status {
-	case tb.TransferExceedsCredits:
-		switch result.Code {
-		case ledger.CodeLeg1:
-			refused.Reason = pix.ReasonPayerShort
-		case ledger.CodeLeg2:
-			refused.Reason = pix.ReasonReserveShort
-		case ledger.CodeLeg4:
-			refused.Reason = pix.ReasonOutflowCapped
-		}
-	case tb.TransferDebitAccountNotFound, tb.TransferCreditAccountNotFound:
-		switch {
-		case result.Code == ledger.CodeLeg2 && result.Status == tb.TransferCreditAccountNotFound:
-			refused.Reason = pix.ReasonUnknownPayeePSP
-		case result.Code == ledger.CodeLeg3 && result.Status == tb.TransferCreditAccountNotFound:
-			refused.Reason = pix.ReasonPayeeMissing
-		}
-	case tb.TransferIDAlreadyFailed:
-		// Phase 1 was refused before, and an engine died before the receipt: only the
-		// accounts can tell why. Only a cap refuses at leg 4.
-		if result.Code == ledger.CodeLeg4 {
-			refused.Reason = pix.ReasonOutflowCapped
-		}
-	default:
-		return payment.Reservation{}, fmt.Errorf("phase 1 has the unexpected result %s at leg %d", result.Status, result.Code)
+	case tb.TransferExceedsCredits, tb.TransferDebitAccountNotFound, tb.TransferCreditAccountNotFound, tb.TransferIDAlreadyFailed:
+		return payment.Reservation{Leg: int(result.Code), Reason: whyRefused[refusedLeg{result.Status, result.Code}]}, nil
 	}
-	return refused, nil
+	return payment.Reservation{}, fmt.Errorf("phase 1 has the unexpected result %s at leg %d", result.Status, result.Code)
+}
+
+// refusedLeg is the ledger's result of a phase 1 that it refused.
+type refusedLeg struct {
+	status tb.CreateTransferResult
+	leg    uint16
+}
+
+// whyRefused has the reasons that the result itself tells. Otherwise only the accounts can tell why.
+// TransferIDAlreadyFailed: phase 1 was refused before, and an engine died before the receipt. At leg 4
+// only a cap refuses.
+var whyRefused = map[refusedLeg]pix.Reason{
+	{tb.TransferExceedsCredits, ledger.CodeLeg1}:        pix.ReasonPayerShort,
+	{tb.TransferExceedsCredits, ledger.CodeLeg2}:        pix.ReasonReserveShort,
+	{tb.TransferExceedsCredits, ledger.CodeLeg4}:        pix.ReasonOutflowCapped,
+	{tb.TransferIDAlreadyFailed, ledger.CodeLeg4}:       pix.ReasonOutflowCapped,
+	{tb.TransferCreditAccountNotFound, ledger.CodeLeg2}: pix.ReasonUnknownPayeePSP,
+	{tb.TransferCreditAccountNotFound, ledger.CodeLeg3}: pix.ReasonPayeeMissing,
 }
 
 func (paymentKind) resolutionOf(result ledger.Result) (payment.Resolution, error) {

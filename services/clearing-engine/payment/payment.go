@@ -128,18 +128,15 @@ type Payment struct {
 // how long a payment may take. refusal is why this engine would not take a new payment
 // (a participant is inactive, the payee's bank is busy, younger ones overtook it), or ReasonNone.
 func Begin(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) (Payment, Command) {
-	p := newPayment(order, now, patience, refusal)
-	command := p.to(reserving, Reserve)
-	if p.refusal != pix.ReasonNone {
-		command = p.to(inspecting, Inspect)
-	}
+	p := newPayment(order, now, patience)
+	command := p.Reconsider(now, refusal)
 	return p, command
 }
 
-func newPayment(order pix.Order, now time.Time, patience time.Duration, refusal pix.Reason) Payment {
+// newPayment returns a payment about which nothing is decided.
+func newPayment(order pix.Order, now time.Time, patience time.Duration) Payment {
 	p := Payment{Order: order, patience: patience, dueAt: now.Add(patience)}
 	p.bringForward(order.AcceptedAt, now)
-	p.judge(now, refusal)
 	return p
 }
 

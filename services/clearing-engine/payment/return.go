@@ -9,9 +9,9 @@ import (
 // BeginReturn starts a return as Begin starts a payment, with a look-up: the returns of the
 // original that the ledger has decide if this one can be held, and in which slot.
 func BeginReturn(r pix.Return, now time.Time, patience time.Duration, refusal pix.Reason) (Payment, Command) {
-	p := newPayment(OrderOf(r), now, patience, refusal)
+	p := newPayment(OrderOf(r), now, patience)
 	p.lookFirst = true
-	command := p.to(inspecting, Inspect)
+	command := p.Reconsider(now, refusal)
 	return p, command
 }
 

@@ -1,11 +1,11 @@
 package ledger
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
@@ -49,9 +49,9 @@ func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry pr
 		fail:    fail,
 		metrics: newRequestMetrics(registry, "write"),
 	}
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pix_ledger_chains_waiting", Help: "Chains of transfers that wait for the next request to the ledger.",
-	}, func() float64 { return float64(w.queue.length()) }))
+	}, func() float64 { return float64(w.queue.length()) })
 	for range config.InFlightMax {
 		go w.send()
 	}
@@ -158,32 +158,21 @@ type requestMetrics struct {
 	seconds prometheus.Observer
 }
 
-var requestKinds = []string{"kind"}
-
 func newRequestMetrics(registry prometheus.Registerer, kind string) requestMetrics {
-	events := register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "pix_ledger_request_events", Help: "Transfers or ids in one request to the ledger.",
-		Buckets: []float64{1, 3, 10, 30, 100, 300, 1000, 3000, 8189},
-	}, requestKinds))
-	seconds := register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "pix_ledger_request_seconds", Help: "Time of one request to the ledger, from sent to its result.",
-		Buckets: prometheus.ExponentialBuckets(0.0003, 2, 16),
-	}, requestKinds))
-	return requestMetrics{events.WithLabelValues(kind), seconds.WithLabelValues(kind)}
+	of, labels := promauto.With(registry), prometheus.Labels{"kind": kind}
+	return requestMetrics{
+		events: of.NewHistogram(prometheus.HistogramOpts{
+			Name: "pix_ledger_request_events", Help: "Transfers or ids in one request to the ledger.", ConstLabels: labels,
+			Buckets: []float64{1, 3, 10, 30, 100, 300, 1000, 3000, 8189},
+		}),
+		seconds: of.NewHistogram(prometheus.HistogramOpts{
+			Name: "pix_ledger_request_seconds", Help: "Time of one request to the ledger, from sent to its result.", ConstLabels: labels,
+			Buckets: prometheus.ExponentialBuckets(0.0003, 2, 16),
+		}),
+	}
 }
 
 func (m requestMetrics) observe(events int, took time.Duration) {
 	m.events.Observe(float64(events))
 	m.seconds.Observe(took.Seconds())
-}
-
-// register registers a collector, or returns the one that has its name already.
-func register[C prometheus.Collector](registry prometheus.Registerer, collector C) C {
-	if err := registry.Register(collector); err != nil {
-		if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-			return already.ExistingCollector.(C)
-		}
-		panic(err)
-	}
-	return collector
 }

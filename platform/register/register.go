@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"go.uber.org/zap"
@@ -59,16 +60,16 @@ type reading struct {
 func New(client tigerbeetle.Client, pageMax int, t *telemetry.Telemetry) *Register {
 	r := &Register{
 		client: client, pageMax: uint32(pageMax), t: t,
-		acts: prometheus.NewCounterVec(prometheus.CounterOpts{
+		acts: promauto.With(t.Registry).NewCounterVec(prometheus.CounterOpts{
 			Name: "pix_register_acts_total", Help: "Acts that this process has read from the ledger since its start, by kind; unreadable: records that are no acts, which count as nothing.",
 		}, []string{"kind"}),
 		wake: make(chan struct{}, 1), newer: make(chan struct{}),
 	}
 	r.current.Store(&reading{state: newState()})
 	t.Health.Need(Need)
-	t.Registry.MustRegister(r.acts, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	promauto.With(t.Registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pix_register_age_seconds", Help: "Time since the last question whose answer brought the register up to date; above 2 nothing new is begun.",
-	}, func() float64 { return time.Since(r.current.Load().asked).Seconds() }))
+	}, func() float64 { return time.Since(r.current.Load().asked).Seconds() })
 	return r
 }
 

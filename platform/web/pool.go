@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // PoolsConfig is how callers share what there is.
@@ -36,14 +37,13 @@ type Pools struct {
 
 // NewPools registers the metrics.
 func NewPools(config PoolsConfig, registry prometheus.Registerer) *Pools {
-	p := &Pools{
+	register := promauto.With(registry)
+	return &Pools{
 		config:  config,
-		taken:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_http_pool_taken", Help: "What callers of the HTTP API have of each pool at this moment."}, []string{"pool"}),
-		size:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_http_pool_size", Help: "The size of each pool of the HTTP API."}, []string{"pool"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_http_pool_refused_total", Help: "Refusals by each pool of the HTTP API: share (the caller has its share), full (everything is taken)."}, []string{"pool", "why"}),
+		taken:   register.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_http_pool_taken", Help: "What callers of the HTTP API have of each pool at this moment."}, []string{"pool"}),
+		size:    register.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_http_pool_size", Help: "The size of each pool of the HTTP API."}, []string{"pool"}),
+		refused: register.NewCounterVec(prometheus.CounterOpts{Name: "pix_http_pool_refused_total", Help: "Refusals by each pool of the HTTP API: share (the caller has its share), full (everything is taken)."}, []string{"pool", "why"}),
 	}
-	registry.MustRegister(p.taken, p.size, p.refused)
-	return p
 }
 
 // Pool returns a pool. setting is the variable that sets its size.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
@@ -26,40 +27,31 @@ type label struct{ ispb, reason string }
 const others = "others"
 
 func newMetrics(registry prometheus.Registerer, seriesMax int, b *bank) *metrics {
-	m := &metrics{
+	register := promauto.With(registry)
+	counter := func(name, help string) prometheus.Counter {
+		return register.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pix_simulator_delayed_answers", Help: "Responses that are not due yet.",
+	}, func() float64 { return float64(b.delayed.length()) })
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pix_simulator_unanswered_requests", Help: "Responses that Kafka has not acknowledged yet; at the limit no requests are fetched.",
+	}, func() float64 {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return float64(b.unanswered)
+	})
+	return &metrics{
 		series: map[label]prometheus.Counter{}, seriesMax: seriesMax,
-		responses: prometheus.NewCounterVec(prometheus.CounterOpts{
+		responses: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "pix_simulator_answers_total", Help: "Responses that Kafka has acknowledged, by the PSP that responds, status (ACSP or RJCT) and reason code.",
 		}, []string{"ispb", "status", "reason"}),
-		silent: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pix_simulator_silent_total", Help: "Requests to which the bank stays silent.",
-		}),
-		foreign: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pix_simulator_foreign_requests_total", Help: "Requests to banks whose secret is not in ANSWER_KEYS_FILE. They are skipped: such a bank answers by itself.",
-		}),
-		invalid: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pix_simulator_invalid_requests_total", Help: "Requests that cannot be read. They are skipped.",
-		}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pix_simulator_refused_answers_total", Help: "Responses that Kafka refused, once for each try.",
-		}),
-		abandoned: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pix_simulator_abandoned_answers_total", Help: "Responses given up after Kafka refused them for a minute.",
-		}),
+		silent:    counter("pix_simulator_silent_total", "Requests to which the bank stays silent."),
+		foreign:   counter("pix_simulator_foreign_requests_total", "Requests to banks whose secret is not in ANSWER_KEYS_FILE. They are skipped: such a bank answers by itself."),
+		invalid:   counter("pix_simulator_invalid_requests_total", "Requests that cannot be read. They are skipped."),
+		refused:   counter("pix_simulator_refused_answers_total", "Responses that Kafka refused, once for each try."),
+		abandoned: counter("pix_simulator_abandoned_answers_total", "Responses given up after Kafka refused them for a minute."),
 	}
-	registry.MustRegister(m.responses, m.silent, m.foreign, m.invalid, m.refused, m.abandoned,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "pix_simulator_delayed_answers", Help: "Responses that are not due yet.",
-		}, func() float64 { return float64(b.delayed.length()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "pix_simulator_unanswered_requests", Help: "Responses that Kafka has not acknowledged yet; at the limit no requests are fetched.",
-		}, func() float64 {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return float64(b.unanswered)
-		}),
-	)
-	return m
 }
 
 // answered counts a response. It builds no label set for each payment. It bounds the number

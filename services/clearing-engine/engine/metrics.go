@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/pix"
@@ -41,18 +42,18 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer, r *room, p *participants, s *shares) *metrics {
-	seconds := prometheus.ExponentialBuckets(0.0005, 2, 18) // 0.5 ms to 65 s
+	register, seconds := promauto.With(registry), prometheus.ExponentialBuckets(0.0005, 2, 18) // 0.5 ms to 65 s
 	counter := func(name, help string) prometheus.Counter {
-		return registered(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
+		return register.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return registered(registry, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+		return register.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		return registered(registry, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
+		return register.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	histogram := func(name, help string) prometheus.Histogram {
-		return registered(registry, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}))
+		return register.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds})
 	}
 	m := &metrics{
 		paymentOutcomes: newOutcomes(counters("pix_payments_total",
@@ -72,8 +73,8 @@ func newMetrics(registry prometheus.Registerer, r *room, p *participants, s *sha
 		forged:  counter("pix_responses_forged_total", "Responses without the seal of the bank that they name: not used, and some of them kept as dead letters."),
 		recoded: counter("pix_responses_recoded_total", "Rejections by a bank with a reason code of the ledger or the engine: reported as LQ03."),
 		chains:  newChains(counters("pix_ledger_chains_total", "Chains of transfers by purpose and by the ledger's one real status.", "kind", "status")),
-		hops: newHops(registered(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "pix_hop_seconds",
-			Help: "Time of each hop of a payment: queue (written to pix.payments to arrival here), reserve (arrival to held), authorize (asked to responded), resolve (responded to posted or voided), report (to acknowledged by Kafka).", Buckets: seconds}, []string{"hop"}))),
+		hops: newHops(register.NewHistogramVec(prometheus.HistogramOpts{Name: "pix_hop_seconds",
+			Help: "Time of each hop of a payment: queue (written to pix.payments to arrival here), reserve (arrival to held), authorize (asked to responded), resolve (responded to posted or voided), report (to acknowledged by Kafka).", Buckets: seconds}, []string{"hop"})),
 		acceptToReport: histogram("pix_payment_seconds", "Time from a payment's acceptance by the payer's PSP to its acknowledged report."),
 		firstSettled:   gauge("pix_first_settled_timestamp_seconds", "When this process settled its first payment, as Unix time; 0 before."),
 		lastSettled:    gauge("pix_last_settled_timestamp_seconds", "When this process settled its latest payment, as Unix time; 0 before."),
@@ -81,16 +82,15 @@ func newMetrics(registry prometheus.Registerer, r *room, p *participants, s *sha
 		commitSeconds:  histogram("pix_offset_commit_seconds", "Time of an offset commit."),
 		rebalances:     counters("pix_rebalances_total", "Changes of this engine's partitions: assigned, revoked (handed over), lost (taken away).", "kind"),
 		partitions:     gauge("pix_partitions_owned", "Partitions of pix.payments that this engine clears."),
-		standing: registered(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_partitions_standing",
-			Help: "Of each partition of this engine: 1 if it stands still although there is work; /readyz and the log say at which record, and why."}, []string{"partition"})),
+		standing: register.NewGaugeVec(prometheus.GaugeOpts{Name: "pix_partitions_standing",
+			Help: "Of each partition of this engine: 1 if it stands still although there is work; /readyz and the log say at which record, and why."}, []string{"partition"}),
 		clockSkew: gauge("pix_ledger_clock_skew_seconds", "This machine's clock minus the ledger's."),
 	}
-	registry.MustRegister(newByPSP(p, s),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_payments_in_flight",
-			Help: "Payments fetched and not finished."}, func() float64 { n, _ := r.inFlight(); return float64(n) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_in_flight_bytes",
-			Help: "Bytes of the messages of payments in flight."}, func() float64 { _, b := r.inFlight(); return float64(b) }),
-	)
+	registry.MustRegister(newByPSP(p, s))
+	register.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_payments_in_flight",
+		Help: "Payments fetched and not finished."}, func() float64 { n, _ := r.inFlight(); return float64(n) })
+	register.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_in_flight_bytes",
+		Help: "Bytes of the messages of payments in flight."}, func() float64 { _, b := r.inFlight(); return float64(b) })
 	// Known from the start: a rate does not see the first event of a counter that appears with it.
 	for _, result := range []string{"ok", "failed"} {
 		m.commits.WithLabelValues(result)
@@ -105,11 +105,6 @@ func newMetrics(registry prometheus.Registerer, r *room, p *participants, s *sha
 		m.deadLetters.WithLabelValues(reason.String())
 	}
 	return m
-}
-
-func registered[C prometheus.Collector](registry prometheus.Registerer, collector C) C {
-	registry.MustRegister(collector)
-	return collector
 }
 
 // settled notes that a payment was settled and its report acknowledged.

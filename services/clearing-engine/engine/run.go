@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -66,8 +67,8 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
 	e.room.shut(true) // until the first good pulse
 	e.metrics = newMetrics(t.Registry, e.room, e.participants, e.shares)
-	t.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_orders_overtaken",
-		Help: "Orders that younger ones have overtaken and that are not read yet: they could not end in time."}, e.overtaken))
+	promauto.With(t.Registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_orders_overtaken",
+		Help: "Orders that younger ones have overtaken and that are not read yet: they could not end in time."}, e.overtaken)
 	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, needGroup, needLog} {
 		t.Health.Need(need)
 	}

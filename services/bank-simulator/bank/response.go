@@ -1,6 +1,7 @@
 package bank
 
 import (
+	"container/list"
 	"fmt"
 	"strings"
 	"time"
@@ -21,9 +22,8 @@ type response struct {
 	due    time.Time // when it is sent
 	tries  int       // how often Kafka refused it
 
-	partition     *partition // of its request, which also owns before and after
-	offset        int64
-	before, after *response
+	partition *partition    // of its request
+	place     *list.Element // in partition.unanswered
 }
 
 // readRequest refuses what cannot be answered. The request's texts share memory with value.

@@ -1,8 +1,9 @@
 package bank
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,27 +18,33 @@ const releaseStep = 20 * time.Millisecond
 type schedule struct {
 	now    func() time.Time
 	mu     sync.Mutex
-	bySend map[int64][]*response
-	steps  steps // the keys of bySend
+	steps  []step // ascending
 	count  int
 	sooner chan struct{} // a response came that is sent before the timer ends
 }
 
+type step struct {
+	number    int64 // of all steps since 1970
+	responses []*response
+}
+
+func (s step) compare(number int64) int { return cmp.Compare(s.number, number) }
+
 func newSchedule(now func() time.Time) *schedule {
-	return &schedule{now: now, bySend: map[int64][]*response{}, sooner: make(chan struct{}, 1)}
+	return &schedule{now: now, sooner: make(chan struct{}, 1)}
 }
 
 func (s *schedule) add(r *response) {
-	step := r.due.UnixNano()/int64(releaseStep) + 1
+	number := r.due.UnixNano()/int64(releaseStep) + 1
 	s.mu.Lock()
-	if s.bySend[step] == nil {
-		heap.Push(&s.steps, step)
+	at, known := slices.BinarySearchFunc(s.steps, number, step.compare)
+	if !known {
+		s.steps = slices.Insert(s.steps, at, step{number: number})
 	}
-	s.bySend[step] = append(s.bySend[step], r)
+	s.steps[at].responses = append(s.steps[at].responses, r)
 	s.count++
-	first := s.steps[0] == step && len(s.bySend[step]) == 1
 	s.mu.Unlock()
-	if first {
+	if first := at == 0 && !known; first {
 		select {
 		case s.sooner <- struct{}{}:
 		default:
@@ -75,26 +82,13 @@ func (s *schedule) takeDue(now time.Time) (due []*response, rest time.Duration) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.steps) > 0 {
-		if rest := time.Unix(0, s.steps[0]*int64(releaseStep)).Sub(now); rest > 0 {
+		first := s.steps[0]
+		if rest := time.Unix(0, first.number*int64(releaseStep)).Sub(now); rest > 0 {
 			return due, rest
 		}
-		step := heap.Pop(&s.steps).(int64)
-		due = append(due, s.bySend[step]...)
-		s.count -= len(s.bySend[step])
-		delete(s.bySend, step)
+		due = append(due, first.responses...)
+		s.count -= len(first.responses)
+		s.steps = slices.Delete(s.steps, 0, 1)
 	}
 	return due, time.Hour
-}
-
-type steps []int64
-
-func (s steps) Len() int           { return len(s) }
-func (s steps) Less(i, j int) bool { return s[i] < s[j] }
-func (s steps) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
-func (s *steps) Push(step any)     { *s = append(*s, step.(int64)) }
-func (s *steps) Pop() any {
-	last := len(*s) - 1
-	step := (*s)[last]
-	*s = (*s)[:last]
-	return step
 }

@@ -2,11 +2,14 @@ package stream
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/plugin/kprom"
 	"github.com/twmb/franz-go/plugin/kzap"
 	"go.uber.org/zap"
@@ -52,6 +55,25 @@ func (c Config) Validate() error {
 // BatchMax returns BatchBytesMax, or its default in a Config that was not read from the
 // environment.
 func (c Config) BatchMax() int { return cmp.Or(c.BatchBytesMax, 4<<20) }
+
+// Commit commits offsets of a topic for the client's group. If a partition is refused, that is the error.
+func Commit(ctx context.Context, client *kgo.Client, topic string, offsets map[int32]kgo.EpochOffset) error {
+	var failed error
+	client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{topic: offsets},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
+			if failed = err; err != nil {
+				return
+			}
+			for _, topic := range response.Topics {
+				for _, partition := range topic.Partitions {
+					if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
+						failed = fmt.Errorf("partition %d: %w", partition.Partition, err)
+					}
+				}
+			}
+		})
+	return failed
+}
 
 // Connect makes a client with the settings that every service shares: acknowledged by all
 // in-sync replicas, idempotent, never creating topics. It does not wait for a broker.

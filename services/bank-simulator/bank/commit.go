@@ -3,11 +3,8 @@ package bank
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/host"
@@ -78,26 +75,16 @@ func (b *bank) commit(ctx context.Context, numbers []int32) error {
 	if len(moved) == 0 {
 		return nil
 	}
-	var failed error
-	offsets := map[string]map[int32]kgo.EpochOffset{stream.AuthorizationRequests: moved}
-	b.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
-		if failed = err; err != nil {
-			return
-		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for _, topic := range response.Topics {
-			for _, committed := range topic.Partitions {
-				if err := kerr.ErrorForCode(committed.ErrorCode); err != nil {
-					failed = fmt.Errorf("partition %d: %w", committed.Partition, err)
-				} else if p := b.partitions[committed.Partition]; p != nil {
-					p.committed = moved[committed.Partition].Offset
-				}
-			}
-		}
-	})
-	if failed == nil {
-		b.crash.Pass(afterCommit)
+	if err := stream.Commit(ctx, b.client, stream.AuthorizationRequests, moved); err != nil {
+		return err
 	}
-	return failed
+	b.mu.Lock()
+	for number, to := range moved {
+		if p := b.partitions[number]; p != nil {
+			p.committed = to.Offset
+		}
+	}
+	b.mu.Unlock()
+	b.crash.Pass(afterCommit)
+	return nil
 }

@@ -272,28 +272,14 @@ func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast boo
 		return nil
 	})
 	started := time.Now()
-	var failed error
-	e.group.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{stream.Payments: commit},
-		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
-			if err != nil {
-				failed = err
-				return
-			}
-			for _, topic := range response.Topics {
-				for _, partition := range topic.Partitions {
-					if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
-						failed = fmt.Errorf("partition %d: %w", partition.Partition, err)
-					}
-				}
-			}
-		})
+	err := stream.Commit(ctx, e.group, stream.Payments, commit)
 	e.metrics.commitSeconds.Observe(time.Since(started).Seconds())
-	if failed != nil {
+	if err != nil {
 		e.metrics.commits.WithLabelValues("failed").Inc()
 		for _, p := range committing {
 			p.offsets.again()
 		}
-		return failed
+		return err
 	}
 	e.metrics.commits.WithLabelValues("ok").Inc()
 	e.crash.Pass(afterCommit)

@@ -194,11 +194,8 @@ func (u uint128) timesTenPlus(digit uint64) uint128 {
 }
 
 func (u uint128) plus(v uint128) uint128 {
-	low := u.low + v.low
-	high := u.high + v.high
-	if low < u.low {
-		high++
-	}
+	low, carry := bits.Add64(u.low, v.low, 0)
+	high, _ := bits.Add64(u.high, v.high, carry)
 	return uint128{high: high, low: low}
 }
 

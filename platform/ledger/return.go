@@ -34,15 +34,7 @@ func ReturnIDs(original pix.EndToEndID, slot int) PaymentIDs {
 func ReturnVerdict(id pix.ReturnID) tb.Uint128 { return IDsOf(pix.EndToEndID(id)).Verdict() }
 
 // ReturnIDOf reads the RtrId back from a leg of a return.
-func ReturnIDOf(leg tb.Transfer) (pix.ReturnID, error) {
-	v := fromTB(leg.UserData128)
-	var ispb [8]byte
-	binary.BigEndian.PutUint64(ispb[:], leg.UserData64)
-	var suffix [11]byte
-	suffix[0], suffix[1], suffix[2] = byte(v.high>>16), byte(v.high>>8), byte(v.high)
-	binary.BigEndian.PutUint64(suffix[3:], v.low)
-	return pix.JoinReturnID(ispb, v.high>>24, suffix)
-}
+func ReturnIDOf(leg tb.Transfer) (pix.ReturnID, error) { return pix.JoinReturnID(partsOf(leg)) }
 
 // Backwards returns the content that a return of an amount of a payment moves.
 func Backwards(payment pix.Content, amountCentavos uint64) pix.Content {
@@ -159,10 +151,7 @@ func ReturnTraceOf(id pix.ReturnID, content pix.ReturnContent, found []tb.Transf
 	if trace.Original.NamesAnother(content.Original) {
 		trace.Original = Trace{} // it is not the payment that the return names
 	}
-	byID := make(map[tb.Uint128]*tb.Transfer, len(found))
-	for i := range found {
-		byID[found[i].ID] = &found[i]
-	}
+	byID := transfersByID(found)
 	trace.own = byID[ReturnVerdict(id)]
 	for slot := range ReturnSlots {
 		trace.slots[slot] = byID[ReturnIDs(content.Original, slot).Pending(1)]
@@ -171,6 +160,14 @@ func ReturnTraceOf(id pix.ReturnID, content pix.ReturnContent, found []tb.Transf
 		}
 	}
 	return trace
+}
+
+func transfersByID(found []tb.Transfer) map[tb.Uint128]*tb.Transfer {
+	byID := make(map[tb.Uint128]*tb.Transfer, len(found))
+	for i := range found {
+		byID[found[i].ID] = &found[i]
+	}
+	return byID
 }
 
 // Slot returns the slot that holds this return.
@@ -324,10 +321,7 @@ func (t *ReturnTrace) AppendOthers(ids []tb.Uint128) []tb.Uint128 {
 // says so: a hold that seems expired by our clock may still be posted by the ledger's. The
 // original must be held.
 func (t *ReturnTrace) Left(verdicts []tb.Transfer) uint64 {
-	byID := make(map[tb.Uint128]*tb.Transfer, len(verdicts))
-	for i := range verdicts {
-		byID[verdicts[i].ID] = &verdicts[i]
-	}
+	byID := transfersByID(verdicts)
 	left := uint64(t.Original.AmountCentavos())
 	for _, leg := range t.slots {
 		if leg == nil || t.isOf(leg) {
@@ -385,10 +379,7 @@ type SlotReturn struct {
 // A hold that conflicts with the verdict of its RtrId can never be posted. It is listed as
 // rejected, with the reason of its dead letter.
 func ReturnsOf(original pix.EndToEndID, found []tb.Transfer) (returns []SlotReturn, verdicts []tb.Uint128) {
-	byID := make(map[tb.Uint128]*tb.Transfer, len(found))
-	for i := range found {
-		byID[found[i].ID] = &found[i]
-	}
+	byID := transfersByID(found)
 	for slot := range ReturnSlots {
 		leg := byID[ReturnIDs(original, slot).Pending(1)]
 		if leg == nil {

@@ -100,14 +100,15 @@ func userData128(id pix.EndToEndID) tb.Uint128 {
 func userData64(id pix.EndToEndID) uint64 { return binary.BigEndian.Uint64([]byte(id.Payer())) }
 
 // EndToEndIDOf reads the EndToEndId back from a leg of a payment.
-func EndToEndIDOf(leg tb.Transfer) (pix.EndToEndID, error) {
+func EndToEndIDOf(leg tb.Transfer) (pix.EndToEndID, error) { return pix.JoinEndToEndID(partsOf(leg)) }
+
+// partsOf returns the parts of an id that userData128 and userData64 hold.
+func partsOf(leg tb.Transfer) (ispb [8]byte, minute uint64, suffix [11]byte) {
 	v := fromTB(leg.UserData128)
-	var ispb [8]byte
 	binary.BigEndian.PutUint64(ispb[:], leg.UserData64)
-	var suffix [11]byte
 	suffix[0], suffix[1], suffix[2] = byte(v.high>>16), byte(v.high>>8), byte(v.high)
 	binary.BigEndian.PutUint64(suffix[3:], v.low)
-	return pix.JoinEndToEndID(ispb, v.high>>24, suffix)
+	return ispb, v.high >> 24, suffix
 }
 
 // AppendReserve appends phase 1 of a payment: its legs as linked pending transfers. The

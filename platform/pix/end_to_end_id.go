@@ -152,13 +152,8 @@ func joinID(kind string, letter byte, psp [ispbLength]byte, minute uint64, suffi
 func minutesSinceEpoch(t time.Time) uint64 { return uint64(t.Unix()-Epoch.Unix()) / 60 }
 
 func base62(c byte) (uint64, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return uint64(c - '0'), true
-	case c >= 'A' && c <= 'Z':
-		return uint64(c-'A') + 10, true
-	case c >= 'a' && c <= 'z':
+	if c >= 'a' && c <= 'z' {
 		return uint64(c-'a') + 36, true
 	}
-	return 0, false
+	return base36(c)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"iter"
 	"sort"
+	"strings"
 )
 
 // Hint is what an engine adds to a committed offset, in the metadata of the commit: which
@@ -66,11 +67,9 @@ func WriteHint(base int64, spans iter.Seq[Span], taken int64) string {
 // ReadHint reads what WriteHint wrote for a commit at base. Anything else gives an empty hint.
 func ReadHint(base int64, metadata string) Hint {
 	none := Hint{Taken: -1}
-	if len(metadata) < len(hintVersion) || metadata[:len(hintVersion)] != hintVersion {
-		return none
-	}
-	packed, err := base64.RawStdEncoding.DecodeString(metadata[len(hintVersion):])
-	if err != nil {
+	text, known := strings.CutPrefix(metadata, hintVersion)
+	packed, err := base64.RawStdEncoding.DecodeString(text)
+	if !known || err != nil {
 		return none
 	}
 	h := Hint{Base: base, Taken: -1}

@@ -1,12 +1,14 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -43,27 +45,15 @@ func BoundsOf(ctx context.Context, client *kgo.Client, topic string) (map[int32]
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	admin := kadm.NewClient(client)
+	starts, noStarts := admin.ListStartOffsets(ctx, topic)
+	stable, noStable := admin.ListCommittedOffsets(ctx, topic)
+	ends, noEnds := admin.ListEndOffsets(ctx, topic)
+	if err := cmp.Or(noStarts, noStable, noEnds, starts.Error(), stable.Error(), ends.Error()); err != nil {
+		return nil, fmt.Errorf("cannot list the offsets of %s: %w", topic, err)
+	}
 	bounds := map[int32]Bounds{}
-	for _, one := range []struct {
-		list func(context.Context, ...string) (kadm.ListedOffsets, error)
-		set  func(*Bounds, int64)
-	}{
-		{admin.ListStartOffsets, func(b *Bounds, at int64) { b.Start = at }},
-		{admin.ListCommittedOffsets, func(b *Bounds, at int64) { b.Stable = at }},
-		{admin.ListEndOffsets, func(b *Bounds, at int64) { b.End = at }},
-	} {
-		listed, err := one.list(ctx, topic)
-		if err == nil {
-			err = listed.Error()
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot list the offsets of %s: %w", topic, err)
-		}
-		for partition, offset := range listed[topic] {
-			b := bounds[partition]
-			one.set(&b, offset.Offset)
-			bounds[partition] = b
-		}
+	for partition, start := range starts[topic] {
+		bounds[partition] = Bounds{start.Offset, stable[topic][partition].Offset, ends[topic][partition].Offset}
 	}
 	return bounds, nil
 }
@@ -78,30 +68,25 @@ func HashBatches(ctx context.Context, client *kgo.Client, topic string, offsets 
 	if err != nil {
 		return nil, err
 	}
-	type result struct {
-		partition int32
-		hash      [16]byte
-		err       error
-	}
-	results := make(chan result, len(offsets))
-	for partition, offset := range offsets {
-		go func() {
-			stored, err := fetchStored(ctx, client, detail, partition, offset, uncommitted)
-			r := result{partition: partition, err: err}
-			if err == nil {
-				r.hash, r.err = hashBatch(stored.RecordBatches)
-			}
-			results <- r
-		}()
-	}
+	var mu sync.Mutex
 	hashes := map[int32][16]byte{}
-	for range offsets {
-		r := <-results
-		if r.err != nil {
-			err = fmt.Errorf("cannot read the batch at offset %d of %s, partition %d: %w", offsets[r.partition], topic, r.partition, r.err)
-		}
-		hashes[r.partition] = r.hash
+	var reading sync.WaitGroup
+	for partition, offset := range offsets {
+		reading.Go(func() {
+			var hash [16]byte
+			stored, failed := fetchStored(ctx, client, detail, partition, offset, uncommitted)
+			if failed == nil {
+				hash, failed = hashBatch(stored.RecordBatches)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if failed != nil {
+				err = fmt.Errorf("cannot read the batch at offset %d of %s, partition %d: %w", offset, topic, partition, failed)
+			}
+			hashes[partition] = hash
+		})
 	}
+	reading.Wait()
 	return hashes, err
 }
 

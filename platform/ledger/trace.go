@@ -128,22 +128,20 @@ func (t Trace) SameContent(id pix.EndToEndID, content pix.Content) bool {
 	if t.verdict != nil && t.verdict.Code == CodeReceipt {
 		return t.verdict.UserData64 == content.Hash()
 	}
-	if t.Held() {
-		var want [capLeg - 1]*tb.Transfer
-		for _, transfer := range AppendReserve(nil, id, content, 0) {
-			want[transfer.Code-CodeLeg1] = &transfer
-		}
-		for i, leg := range t.legs[:capLeg-1] {
-			if (leg == nil) != (want[i] == nil) {
-				return false
-			}
-			if leg != nil && (leg.DebitAccountID != want[i].DebitAccountID || leg.CreditAccountID != want[i].CreditAccountID || leg.Amount != want[i].Amount) {
-				return false
-			}
-		}
-		return true
+	if !t.Held() {
+		return false
 	}
-	return false
+	wanted := TraceOf(id, AppendReserve(nil, id, content, 0))
+	for i, want := range wanted.legs[:capLeg-1] {
+		leg := t.legs[i]
+		if (leg == nil) != (want == nil) {
+			return false
+		}
+		if leg != nil && (leg.DebitAccountID != want.DebitAccountID || leg.CreditAccountID != want.CreditAccountID || leg.Amount != want.Amount) {
+			return false
+		}
+	}
+	return true
 }
 
 // Holds reports what SameContent reports, of a content by its digest.

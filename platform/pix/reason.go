@@ -105,25 +105,23 @@ func ReasonsOf(where Where) []Reason {
 }
 
 // Meaning returns what a reason means, or nothing for one that only a bank gives.
-func (r Reason) Meaning() string {
+func (r Reason) Meaning() string { return r.definition().Meaning }
+
+// definition is empty for a reason that only a bank gives.
+func (r Reason) definition() Definition {
 	for _, d := range Definitions {
 		if d.Reason == r {
-			return d.Meaning
+			return d
 		}
 	}
-	return ""
+	return Definition{By: ByBank}
 }
 
 // FromBank returns the reason to keep if a bank rejects with r: LQ03 for a code of the ledger
 // or the engine, and for all of LQ.., because the report would blame another than the bank.
 func (r Reason) FromBank() Reason {
-	if r>>16 == 'L'<<8|'Q' {
+	if r>>16 == 'L'<<8|'Q' || r.definition().By != ByBank {
 		return ReasonBankUnspecified
-	}
-	for _, d := range Definitions {
-		if d.Reason == r && d.By != ByBank {
-			return ReasonBankUnspecified
-		}
 	}
 	return r
 }

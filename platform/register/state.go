@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -23,7 +21,7 @@ type State struct {
 	banks     map[pix.ISPB]*Participant // also of acts before the bank joined
 	suspended bool                      // any bank
 	joined    []*Participant            // in the order in which they joined
-	accounts  *accounts
+	accounts  *sync.Map                 // the states of those that are not open, by id. Readers take no lock
 }
 
 // After returns the state after some acts, at times of no meaning.
@@ -37,7 +35,7 @@ func After(acts ...ledger.Act) *State {
 
 // newState returns the state of an empty register.
 func newState() *State {
-	return &State{Rules: 1, banks: map[pix.ISPB]*Participant{}, accounts: &accounts{}}
+	return &State{Rules: 1, banks: map[pix.ISPB]*Participant{}, accounts: new(sync.Map)}
 }
 
 // KeysMax bounds the keys of a bank in use. It leaves room for the old and the new one of several
@@ -109,14 +107,7 @@ func (s *State) Suspended(psp pix.ISPB) bool {
 // Account returns the state of an account now, not that of the State's time: what the register
 // holds about accounts is too large for a copy of its own in each State.
 func (s *State) Account(account pix.Account) AccountState {
-	return s.accounts.get(ledger.CustomerAccount(account))
-}
-
-// accounts are the states of the accounts that are not open. Readers take no lock.
-type accounts struct{ states sync.Map }
-
-func (a *accounts) get(id tb.Uint128) AccountState {
-	if state, ok := a.states.Load(id); ok {
+	if state, ok := s.accounts.Load(ledger.CustomerAccount(account)); ok {
 		return state.(AccountState)
 	}
 	return Open
@@ -128,9 +119,7 @@ type draft struct {
 	own map[pix.ISPB]bool // participants that are the draft's own copies
 }
 
-func (s *State) draft() *draft {
-	return &draft{State: State{ReadTo: s.ReadTo, Rules: s.Rules, banks: s.banks, suspended: s.suspended, joined: s.joined, accounts: s.accounts}}
-}
+func (s *State) draft() *draft { return &draft{State: *s} }
 
 // change returns a participant that the draft may change.
 func (d *draft) change(psp pix.ISPB) *Participant {
@@ -188,12 +177,11 @@ func (d *draft) apply(act ledger.Act, at time.Time) {
 
 // setAccount sets the state of an act's account. Every follower keeps all that are not open.
 func (d *draft) setAccount(act ledger.Act, is AccountState) {
-	id := ledger.CustomerAccount(act.Account)
-	was := d.accounts.get(id)
+	id, was := ledger.CustomerAccount(act.Account), d.Account(act.Account)
 	if is == Open {
-		d.accounts.states.Delete(id)
+		d.accounts.Delete(id)
 	} else {
-		d.accounts.states.Store(id, is)
+		d.accounts.Store(id, is)
 	}
 	switch {
 	case was == Open && is != Open:

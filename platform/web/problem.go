@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,8 +63,7 @@ func ReadJSON(body io.Reader, target any) *Problem {
 	if err == nil {
 		return nil
 	}
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if tooLarge, is := errors.AsType[*http.MaxBytesError](err); is {
 		return &Problem{Type: Kind("too-large"), Title: "Request too large", Status: http.StatusRequestEntityTooLarge,
 			Detail: fmt.Sprintf("the body has more than %d bytes: send at most that", tooLarge.Limit)}
 	}
@@ -74,7 +74,7 @@ func ReadJSON(body io.Reader, target any) *Problem {
 		problem.Detail += placeIn(text, wrong.Offset)
 	case *json.UnmarshalTypeError:
 		problem.Field, problem.Value, problem.Rule = wrong.Field, wrong.Value, described(wrong.Type)
-		problem.Detail = fmt.Sprintf("%s is %s: it must be %s", nameOf(wrong.Field), wrong.Value, described(wrong.Type)) + placeIn(text, int(wrong.Offset)-1)
+		problem.Detail = fmt.Sprintf("%s is %s: it must be %s", cmp.Or(wrong.Field, "the body"), wrong.Value, described(wrong.Type)) + placeIn(text, int(wrong.Offset)-1)
 	case *json.SyntaxError:
 		problem.Detail += ": send one JSON object" + placeIn(text, int(wrong.Offset)-1)
 	default:
@@ -90,13 +90,6 @@ func ReadJSON(body io.Reader, target any) *Problem {
 func placeIn(text []byte, offset int) string {
 	before := text[:max(0, min(offset, len(text)))]
 	return fmt.Sprintf(" (line %d, column %d)", 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n'))
-}
-
-func nameOf(field string) string {
-	if field == "" {
-		return "the body"
-	}
-	return field
 }
 
 func described(t reflect.Type) string {

@@ -3,6 +3,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -85,11 +86,7 @@ func Serve(config Config, listen host.Listen, handler http.Handler, log *zap.Log
 
 func (c Config) limitBodies(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		limit, ok := c.LargerBodies[r.URL.Path]
-		if !ok {
-			limit = c.BodyBytesMax
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(c.LargerBodies[r.URL.Path], c.BodyBytesMax))
 		handler.ServeHTTP(w, r)
 	})
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -181,9 +182,7 @@ func fieldsOf(t reflect.Type) structFields {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "" {
-			name = field.Name
-		}
+		name = cmp.Or(name, field.Name)
 		fields.types[name] = field.Type
 		if field.Tag.Get("required") == "true" {
 			fields.required = append(fields.required, name)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -144,14 +145,13 @@ func appendAccountIDs(ids []tb.Uint128, order *pix.Order) []tb.Uint128 {
 }
 
 func accountsOf(order *pix.Order, found []tb.Account) payment.Accounts {
-	exists := map[tb.Uint128]bool{}
-	for i := range found {
-		exists[found[i].ID] = true
+	exists := func(id ledger.AccountID) bool {
+		return slices.ContainsFunc(found, func(account tb.Account) bool { return account.ID == id })
 	}
 	return payment.Accounts{
-		PayerPSP: exists[ledger.TransitAccount(order.Payer.ISPB)],
-		PayeePSP: exists[ledger.TransitAccount(order.Payee.ISPB)],
-		Payer:    exists[ledger.CustomerAccount(order.Payer)],
-		Payee:    exists[ledger.CustomerAccount(order.Payee)],
+		PayerPSP: exists(ledger.TransitAccount(order.Payer.ISPB)),
+		PayeePSP: exists(ledger.TransitAccount(order.Payee.ISPB)),
+		Payer:    exists(ledger.CustomerAccount(order.Payer)),
+		Payee:    exists(ledger.CustomerAccount(order.Payee)),
 	}
 }

@@ -411,8 +411,7 @@ func (p *partition) end(f *flight, now time.Time) {
 	if p.flights[order.ID] != f {
 		broken("an order ends once: %s", order.ID)
 	}
-	isReport := outcome != payment.Outcome{}
-	if isReport {
+	if isReport := outcome != (payment.Outcome{}); isReport {
 		f.kind.count(p.engine.metrics, order, outcome)
 		p.engine.refused(order.ID.Payer(), outcome.Reason)
 		if outcome.Settled {
@@ -421,8 +420,7 @@ func (p *partition) end(f *flight, now time.Time) {
 		p.engine.metrics.hops.report.Observe(now.Sub(f.hopAt).Seconds())
 		p.pace.report.observe(now.Sub(f.hopAt))
 		p.engine.metrics.acceptToReport.Observe(now.Sub(order.AcceptedAt).Seconds())
-	}
-	if !isReport {
+	} else {
 		p.freeShare(holder{bank: order.ID.Payer()})
 	}
 	p.finish(f.record)

@@ -60,15 +60,11 @@ const overtakenShare, overtakenParts = 8, 16
 // earn notes that orders came which were not overtaken, spend that some came which were.
 func (r *room) earn(payments int) {
 	r.mu.Lock()
-	r.earned = min(r.earned+payments, overtakenShare*r.workingMax)
+	r.earned = max(0, min(r.earned+payments, overtakenShare*r.workingMax))
 	r.mu.Unlock()
 }
 
-func (r *room) spend(payments int) {
-	r.mu.Lock()
-	r.earned = max(0, r.earned-overtakenShare*payments)
-	r.mu.Unlock()
-}
+func (r *room) spend(payments int) { r.earn(-overtakenShare * payments) }
 
 // waitOvertaken is wait for what was overtaken.
 func (r *room) waitOvertaken(ctx context.Context) int {

@@ -130,14 +130,12 @@ func (e *Engine) run(ctx context.Context) error {
 		case err != nil:
 			e.fail(err)
 		default:
-			loops.Go(func() { e.intake(ctx) })
-			loops.Go(func() { e.readResponses(ctx) })
-			loops.Go(func() { e.reader.run(ctx) })
-			loops.Go(func() { e.readOvertaken(ctx) })
-			loops.Go(func() { e.lookAtPositions(ctx) })
-			loops.Go(func() { e.commitRegularly(ctx) })
-			loops.Go(func() { e.checkLog(ctx) })
-			loops.Go(func() { e.watchPartitions(ctx) })
+			for _, loop := range []func(context.Context){
+				e.intake, e.readResponses, e.reader.run, e.readOvertaken,
+				e.lookAtPositions, e.commitRegularly, e.checkLog, e.watchPartitions,
+			} {
+				loops.Go(func() { loop(ctx) })
+			}
 		}
 	})
 	select {

@@ -122,9 +122,9 @@ func (e *Engine) passOver(p *partition, r *position, first int64, found *stream.
 // fetchError handles an error of a fetch. The client retries after all of them; some fail
 // the engine. of returns which position of a partition met it.
 func (e *Engine) fetchError(ctx context.Context, topic string, number int32, err error, of func(*partition) *position) {
-	var p *partition
 	var r *position
-	if p = e.partition(number); p != nil {
+	p := e.partition(number)
+	if p != nil {
 		r = of(p)
 	}
 	switch {

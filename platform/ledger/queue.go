@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // queue gathers jobs (chains, look-ups) into requests while earlier requests are under
@@ -115,6 +116,26 @@ func (r *request[T, E]) join(other *request[T, E]) {
 	}
 	r.events = append(r.events, other.events...)
 	r.tags = append(r.tags, other.tags...)
+}
+
+// send makes requests until the queue is closed, with at least pause from one to the next. An error of
+// ask ends it, and goes to fail unless the queue is closed: then the client may be closed, too.
+func (q *queue[T, E]) send(pause time.Duration, ask func(*request[T, E]) error, fail func(error)) {
+	for q.wait() {
+		request := q.take()
+		if request == nil {
+			continue
+		}
+		started := time.Now()
+		if err := ask(request); err != nil {
+			if !q.isClosed() {
+				fail(err)
+			}
+			return
+		}
+		q.giveBack(request)
+		time.Sleep(pause - time.Since(started)) // for the ledger's disk a look-up is a request like a write
+	}
 }
 
 // giveBack keeps a request whose results were delivered, for reuse.

@@ -233,7 +233,13 @@ func TestClassify(t *testing.T) {
 			}
 			b.tags, b.ends, want = append(b.tags, chain), append(b.ends, len(b.events)), append(want, result)
 		}
-		got := classify([]Result{{Status: tb.TransferExists}}[:0], b, results)
+		var got []Result
+		classify(b, results, func(chain int, result Result) {
+			if chain != len(got) {
+				t.Fatalf("chain %d gets the result of chain %d", chain, len(got))
+			}
+			got = append(got, result)
+		})
 		if !slices.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}

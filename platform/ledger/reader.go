@@ -13,11 +13,9 @@ import (
 // thousands of payments are looked up at once.
 type Reader[T, O any] struct {
 	queue   *queue[T, tb.Uint128]
-	pause   time.Duration
 	lookup  func([]tb.Uint128) ([]O, error)
 	idOf    func(*O) tb.Uint128
 	deliver func(T, []O)
-	fail    func(error)
 	metrics requestMetrics
 }
 
@@ -25,24 +23,25 @@ type Reader[T, O any] struct {
 // exist, in the order of their ids; deliver must not block. It calls fail if the client is
 // of no more use.
 func NewTransferReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, []tb.Transfer), fail func(error)) *Reader[T, tb.Transfer] {
-	return startReader(&Reader[T, tb.Transfer]{
-		queue: newQueue[T, tb.Uint128](config.EventsMax), pause: config.Pause, lookup: client.LookupTransfers,
-		idOf:    func(t *tb.Transfer) tb.Uint128 { return t.ID },
-		deliver: deliver, fail: fail, metrics: newRequestMetrics(registry, "look up transfers"),
-	})
+	r := &Reader[T, tb.Transfer]{
+		lookup: client.LookupTransfers, idOf: func(t *tb.Transfer) tb.Uint128 { return t.ID },
+		deliver: deliver, metrics: newRequestMetrics(registry, "look up transfers"),
+	}
+	return r.start(config, fail)
 }
 
 // NewAccountReader starts a reader of accounts, like NewTransferReader.
 func NewAccountReader[T any](client tigerbeetle.Client, config BatchConfig, registry prometheus.Registerer, deliver func(T, []tb.Account), fail func(error)) *Reader[T, tb.Account] {
-	return startReader(&Reader[T, tb.Account]{
-		queue: newQueue[T, tb.Uint128](config.EventsMax), pause: config.Pause, lookup: client.LookupAccounts,
-		idOf:    func(a *tb.Account) tb.Uint128 { return a.ID },
-		deliver: deliver, fail: fail, metrics: newRequestMetrics(registry, "look up accounts"),
-	})
+	r := &Reader[T, tb.Account]{
+		lookup: client.LookupAccounts, idOf: func(a *tb.Account) tb.Uint128 { return a.ID },
+		deliver: deliver, metrics: newRequestMetrics(registry, "look up accounts"),
+	}
+	return r.start(config, fail)
 }
 
-func startReader[T, O any](r *Reader[T, O]) *Reader[T, O] {
-	go r.send()
+func (r *Reader[T, O]) start(config BatchConfig, fail func(error)) *Reader[T, O] {
+	r.queue = newQueue[T, tb.Uint128](config.EventsMax)
+	go r.queue.send(config.Pause, r.send, fail)
 	return r
 }
 
@@ -52,39 +51,27 @@ func (r *Reader[T, O]) Read(tag T, ids []tb.Uint128) { r.queue.put(0, tag, ids) 
 // Close stops sending; see Writer.Close.
 func (r *Reader[T, O]) Close() { r.queue.close() }
 
-func (r *Reader[T, O]) send() {
-	var started time.Time
-	for r.queue.wait() {
-		time.Sleep(r.pause - time.Since(started)) // for the ledger's disk a look-up is a request like any other
-		request := r.queue.take()
-		if request == nil {
-			continue
-		}
-		started = time.Now()
-		objects, err := r.lookup(request.events)
-		switch {
-		case err != nil && r.queue.isClosed(): // the client may be closed too
-			return
-		case err != nil:
-			r.fail(fmt.Errorf("the ledger refused a look-up of %d ids (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(request.events), err))
-			return
-		}
-		r.metrics.observe(len(request.events), time.Since(started))
-		byID := make(map[tb.Uint128]*O, len(objects))
-		for i := range objects {
-			byID[r.idOf(&objects[i])] = &objects[i]
-		}
-		start := 0
-		for i, tag := range request.tags {
-			var found []O
-			for _, id := range request.events[start:request.ends[i]] {
-				if object := byID[id]; object != nil {
-					found = append(found, *object)
-				}
-			}
-			r.deliver(tag, found)
-			start = request.ends[i]
-		}
-		r.queue.giveBack(request)
+func (r *Reader[T, O]) send(request *request[T, tb.Uint128]) error {
+	started := time.Now()
+	objects, err := r.lookup(request.events)
+	if err != nil {
+		return fmt.Errorf("the ledger refused a look-up of %d ids (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(request.events), err)
 	}
+	r.metrics.observe(len(request.events), time.Since(started))
+	byID := make(map[tb.Uint128]*O, len(objects))
+	for i := range objects {
+		byID[r.idOf(&objects[i])] = &objects[i]
+	}
+	start := 0
+	for i, tag := range request.tags {
+		var found []O
+		for _, id := range request.events[start:request.ends[i]] {
+			if object := byID[id]; object != nil {
+				found = append(found, *object)
+			}
+		}
+		r.deliver(tag, found)
+		start = request.ends[i]
+	}
+	return nil
 }

@@ -19,10 +19,8 @@ import (
 type Writer[T any] struct {
 	client  tigerbeetle.Client
 	queue   *queue[T, tb.Transfer]
-	pause   time.Duration
 	admit   func() func(T) bool
 	deliver func(T, Result)
-	fail    func(error)
 	metrics requestMetrics
 }
 
@@ -43,17 +41,15 @@ func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry pr
 	w := &Writer[T]{
 		client:  client,
 		queue:   newQueue[T, tb.Transfer](config.EventsMax),
-		pause:   config.Pause,
 		admit:   admit,
 		deliver: deliver,
-		fail:    fail,
 		metrics: newRequestMetrics(registry, "write"),
 	}
 	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pix_ledger_chains_waiting", Help: "Chains of transfers that wait for the next request to the ledger.",
 	}, func() float64 { return float64(w.queue.length()) })
 	for range config.InFlightMax {
-		go w.send()
+		go w.queue.send(config.Pause, w.send, fail)
 	}
 	return w
 }
@@ -80,36 +76,19 @@ func (w *Writer[T]) Write(tag T, chain []tb.Transfer) {
 // the process ends without it.
 func (w *Writer[T]) Close() { w.queue.close() }
 
-func (w *Writer[T]) send() {
-	var results []Result
-	var started time.Time
-	for w.queue.wait() {
-		time.Sleep(w.pause - time.Since(started))
-		request := w.queue.take()
-		if request == nil {
-			continue
-		}
-		w.keepBack(request)
-		if len(request.tags) == 0 {
-			w.queue.giveBack(request)
-			continue
-		}
-		started = time.Now()
-		failures, err := w.client.CreateTransfers(request.events)
-		switch {
-		case err != nil && w.queue.isClosed(): // the client may be closed too
-			return
-		case err != nil:
-			w.fail(fmt.Errorf("the ledger refused a write request of %d transfers (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(request.events), err))
-			return
-		}
-		w.metrics.observe(len(request.events), time.Since(started))
-		results = classify(results[:0], request, failures)
-		for i, tag := range request.tags {
-			w.deliver(tag, results[i])
-		}
-		w.queue.giveBack(request)
+func (w *Writer[T]) send(r *request[T, tb.Transfer]) error {
+	w.keepBack(r)
+	if len(r.tags) == 0 {
+		return nil
 	}
+	started := time.Now()
+	failures, err := w.client.CreateTransfers(r.events)
+	if err != nil {
+		return fmt.Errorf("the ledger refused a write request of %d transfers (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(r.events), err)
+	}
+	w.metrics.observe(len(r.events), time.Since(started))
+	classify(r, failures, w.deliver)
+	return nil
 }
 
 // keepBack takes the chains out of a request that may not be sent any more.
@@ -137,19 +116,18 @@ func (w *Writer[T]) keepBack(r *request[T, tb.Transfer]) {
 	r.events, r.tags, r.ends = r.events[:to], r.tags[:kept], r.ends[:kept]
 }
 
-// classify appends the one real status of each chain of the request. The server's failures
+// classify delivers the one real status of each chain of the request. The server's failures
 // name only the transfers that are not ok, in order.
-func classify[T any](results []Result, request *request[T, tb.Transfer], failures []tb.TransferEventResult) []Result {
+func classify[T any](request *request[T, tb.Transfer], failures []tb.TransferEventResult, deliver func(T, Result)) {
 	start := 0
-	for _, end := range request.ends {
+	for i, end := range request.ends {
 		own := 0
 		for own < len(failures) && int(failures[own].Index) < end {
 			own++
 		}
-		results = append(results, ResultOf(request.events[start:end], start, failures[:own]))
+		deliver(request.tags[i], ResultOf(request.events[start:end], start, failures[:own]))
 		start, failures = end, failures[own:]
 	}
-	return results
 }
 
 // requestMetrics measures one kind of request to the ledger.

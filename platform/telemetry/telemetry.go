@@ -93,6 +93,14 @@ func newLog(service, level string, to io.Writer) (*zap.Logger, error) {
 		zap.AddCaller(), zap.AddStacktrace(zap.ErrorLevel), zap.Fields(zap.String("service", service))), nil
 }
 
+// Rarely returns a log that writes each message at most once in an interval: for what others may
+// cause with every record.
+func (t *Telemetry) Rarely(interval time.Duration) *zap.Logger {
+	return t.Log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, interval, 1, 0)
+	}))
+}
+
 // Stop gives requests under way a moment, cuts off the others and flushes the log.
 func (t *Telemetry) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -104,7 +104,7 @@ type bank struct {
 
 // start joins the group and responds from then on. It does not wait for a broker.
 func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *decision.Catalog, accounts *accounts, t *telemetry.Telemetry) (*bank, error) {
-	b := &bank{config: config, catalog: catalog, accounts: accounts, delayed: newSchedule(on.Now), now: on.Now, t: t, partitions: map[int32]*partition{}, rarely: rarely(t.Log)}
+	b := &bank{config: config, catalog: catalog, accounts: accounts, delayed: newSchedule(on.Now), now: on.Now, t: t, partitions: map[int32]*partition{}, rarely: t.Rarely(10 * time.Second)}
 	var err error
 	if b.crash, err = parseCrash(config.CrashAt, on.Die); err != nil {
 		return nil, err

@@ -1,12 +1,8 @@
 package bank
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 )
 
 type metrics struct {
@@ -75,11 +71,4 @@ func (m *metrics) answered(l label) {
 		m.series[l] = counter
 	}
 	counter.Inc()
-}
-
-// rarely returns a log that writes each message at most once in ten seconds.
-func rarely(log *zap.Logger) *zap.Logger {
-	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(core, 10*time.Second, 1, 0)
-	}))
 }

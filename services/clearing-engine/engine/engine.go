@@ -9,11 +9,11 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
@@ -25,6 +25,7 @@ import (
 type Engine struct {
 	common
 	telemetry *telemetry.Telemetry
+	rarely    *zap.Logger // hostile input must not flood the log
 
 	ledger    tigerbeetle.Client
 	follow    func(context.Context) error // the register, until the context ends
@@ -40,10 +41,9 @@ type Engine struct {
 
 	named sync.Map // the partitions whose log the ledger names; nothing of another one is cleared
 
-	ownedMu          sync.RWMutex
-	owned            map[int32]*partition
-	pausedPosition   chan struct{} // holds a token if a position was paused
-	warnedUnreadable time.Time     // of lookAtPositions
+	ownedMu        sync.RWMutex
+	owned          map[int32]*partition
+	pausedPosition chan struct{} // holds a token if a position was paused
 
 	// committing holds a token from reading what is finished to its commit: commits never go back.
 	// It is no mutex, because a wait for one stops virtual time, and the broker may take long.

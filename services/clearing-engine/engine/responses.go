@@ -18,7 +18,6 @@ import (
 
 // readResponses reads the PSPs' responses for the partitions that this engine owns.
 func (e *Engine) readResponses(ctx context.Context) {
-	warned := time.Time{}
 	forged := &forgeries{engine: e}
 	for ctx.Err() == nil {
 		fetches := e.direct.PollFetches(ctx)
@@ -38,11 +37,8 @@ func (e *Engine) readResponses(ctx context.Context) {
 				r, err := decodeResponse(record.Value)
 				if err != nil {
 					e.metrics.responses.invalid.Inc()
-					if time.Since(warned) > time.Second { // hostile input must not flood the log
-						warned = time.Now()
-						e.log.Warn("dropped a response that cannot be decoded", zap.String("topic", stream.AuthorizationResponses),
-							zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset), zap.Error(err))
-					}
+					e.rarely.Warn("dropped a response that cannot be decoded", zap.String("topic", stream.AuthorizationResponses),
+						zap.Int32("partition", record.Partition), zap.Int64("offset", record.Offset), zap.Error(err))
 					continue
 				}
 				if e.seals != nil && !e.genuine(r.psp, record) {

@@ -56,6 +56,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 			shares:                newShares(max(1, int(float64(config.InFlightMax)*config.InFlightPayerShare)), config.InFlightMax),
 		},
 		telemetry:      t,
+		rarely:         t.Rarely(time.Second),
 		ledger:         client,
 		owned:          map[int32]*partition{},
 		pausedPosition: make(chan struct{}, 1),

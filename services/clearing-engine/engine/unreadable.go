@@ -106,11 +106,8 @@ func (e *Engine) passOver(p *partition, r *position, first int64, found *stream.
 		}
 		return
 	}
-	if time.Since(e.warnedUnreadable) > time.Second { // hostile input must not flood the log
-		e.warnedUnreadable = time.Now()
-		e.log.Warn("skipped records that cannot be read; further ones of this second are only counted", zap.String("topic", r.topic), zap.Int32("partition", r.partition),
-			zap.Int64("first_offset", first), zap.Int64("last_offset", last), zap.Error(found.Err))
-	}
+	e.rarely.Warn("skipped records that cannot be read; further ones of this second are only counted", zap.String("topic", r.topic), zap.Int32("partition", r.partition),
+		zap.Int64("first_offset", first), zap.Int64("last_offset", last), zap.Error(found.Err))
 	if r == p.responses {
 		e.metrics.responses.unreadable.Inc()
 		return

@@ -61,7 +61,7 @@ take about 0.5 GiB of memory and half a minute.`,
 	command.Flags().DurationVar(&shortest, "shortest-deadline", 0, "the shortest ENGINE_DEADLINE that engines had, if it was changed; 0: it was not")
 	command.Flags().StringVar(&json, "json", "", "write the result to this file as JSON")
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if err := errors.Join(settings.Parse(environment), settings.DurationInRange("--wait", wait, 0, time.Hour), settings.DurationInRange("--shortest-deadline", shortest, 0, environment.Deadline)); err != nil {
+		if err := errors.Join(settings.Parse(environment), settings.InRange("--wait", wait, 0, time.Hour), settings.InRange("--shortest-deadline", shortest, 0, environment.Deadline)); err != nil {
 			return err
 		}
 		started = true

@@ -132,7 +132,7 @@ func (f *benchFlags) complete(config *bench.Config) error {
 		settings.InRange("--batch-lines", config.BatchLines, 1, bench.BatchLinesMax),
 		settings.InRange("--outstanding", config.OutstandingMax, 1, outstandingMax),
 		settings.InRange("--slow-outstanding", config.SlowOutstandingMax, 1, outstandingMax),
-		settings.DurationInRange("--rate-duration", config.RateDuration, time.Second, time.Hour)); err != nil {
+		settings.InRange("--rate-duration", config.RateDuration, time.Second, time.Hour)); err != nil {
 		return err
 	}
 	if f.worseMax < 0 || f.worseMax > 10 {

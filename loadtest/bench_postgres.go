@@ -52,7 +52,7 @@ about 20 minutes and 15 GB.`,
 		none := func(n int) bool { return n == 0 }
 		config.Clients, config.Batches = slices.DeleteFunc(config.Clients, none), slices.DeleteFunc(config.Batches, none)
 		checks := []error{
-			settings.DurationInRange("--duration", config.Duration, time.Second, time.Hour),
+			settings.InRange("--duration", config.Duration, time.Second, time.Hour),
 			settings.InRange("--voided", config.VoidedPercent, 0, 100),
 		}
 		for flag, values := range map[string][]int{"--clients": config.Clients, "--batch-clients": config.BatchClients} {

@@ -171,11 +171,11 @@ func (f *chaosFlags) configs() ([]chaos.Config, error) {
 		}
 	}
 	if err := errors.Join(
-		settings.DurationInRange("--duration", f.config.Duration, chaosShortest, chaosLongest),
+		settings.InRange("--duration", f.config.Duration, chaosShortest, chaosLongest),
 		settings.InRange("--engines", f.config.Engines, 2, chaosEnginesMax),
 		settings.InRange("--runs", f.runs, 1, chaosRunsMax),
 		settings.InRange("the number of seeds (--seed)", len(f.seeds), 0, chaosRunsMax),
-		settings.DurationInRange("--deadline", f.config.Deadline, 5*time.Second, 10*time.Minute),
+		settings.InRange("--deadline", f.config.Deadline, 5*time.Second, 10*time.Minute),
 		settings.InRange("the number of payments (--rate × --duration)", int(f.config.Rate*f.config.Duration.Seconds()), 1, paymentsMax),
 	); err != nil {
 		return nil, err

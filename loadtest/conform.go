@@ -50,7 +50,7 @@ On a secured Kafka, use the user admin: only engines may ask.`,
 			bankErr = fmt.Errorf("--bank: %w", bankErr)
 		}
 		if err := errors.Join(settings.Parse(environment), bankErr,
-			settings.DurationInRange("--within", config.Within, time.Second, 10*time.Minute),
+			settings.InRange("--within", config.Within, time.Second, 10*time.Minute),
 			settings.InRange("--crowd", config.Crowd, 2, 100_000)); err != nil {
 			return err
 		}

@@ -144,7 +144,7 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 	config.Deadline = environment.Deadline
 	return config, errors.Join(
 		settings.InRange("the number of payments (--payments, or --rate × --duration)", f.Payments, 1, paymentsMax),
-		settings.DurationInRange("--drain-timeout", f.DrainTimeout, time.Second, drainMax),
+		settings.InRange("--drain-timeout", f.DrainTimeout, time.Second, drainMax),
 		settings.InRange("--max-outstanding", f.OutstandingMax, 1, outstandingMax))
 }
 

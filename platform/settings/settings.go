@@ -113,7 +113,7 @@ func checkRange(name string, value reflect.Value, limits string) error {
 		if err != nil || err2 != nil {
 			panic(fmt.Sprintf("the range of %s is %q", name, limits))
 		}
-		return DurationInRange(name, duration, least, most)
+		return InRange(name, duration, least, most)
 	}
 	if n, err := fmt.Sscanf(limits, "%g to %g", &low, &high); n != 2 {
 		panic(fmt.Sprintf("the range of %s is %q: %v", name, limits, err))
@@ -218,7 +218,7 @@ func variablesOf(value reflect.Value) []Variable {
 	return variables
 }
 
-// InRange returns an error that names the variable if the number is outside [low, high].
+// InRange returns an error that names the variable if the number or duration is outside [low, high].
 func InRange[N ~int | ~int32 | ~int64 | ~uint32 | ~uint64 | ~float64](name string, value, low, high N) error {
 	if value < low || value > high {
 		return fmt.Errorf("%s is %v: it must be from %v to %v", name, value, low, high)
@@ -226,11 +226,10 @@ func InRange[N ~int | ~int32 | ~int64 | ~uint32 | ~uint64 | ~float64](name strin
 	return nil
 }
 
-// DurationInRange returns an error that names the variable if the duration is outside
-// [low, high].
-func DurationInRange(name string, value, low, high time.Duration) error {
-	if value < low || value > high {
-		return fmt.Errorf("%s is %v: it must be from %v to %v", name, value, low, high)
+// Share returns an error that names the variable if the value is no share.
+func Share(name string, value float64) error {
+	if !(value > 0 && value <= 1) { // NaN is neither
+		return fmt.Errorf("%s is %v: it must be above 0 and at most 1", name, value)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func (s *sample) Validate() error {
 	if err := NotEmpty("TEST_BROKERS", s.Brokers); err != nil {
 		return err
 	}
-	return DurationInRange("TEST_TIMEOUT", s.Timeout, time.Second, time.Minute)
+	return InRange("TEST_TIMEOUT", s.Timeout, time.Second, time.Minute)
 }
 
 // reachable is sample with exported fields: env fills only those.
@@ -36,7 +36,7 @@ type commonExported struct {
 }
 
 func (s *reachable) Validate() error {
-	return DurationInRange("TEST_TIMEOUT", s.Timeout, time.Second, time.Minute)
+	return InRange("TEST_TIMEOUT", s.Timeout, time.Second, time.Minute)
 }
 
 func TestParseTakesDefaultsAndRefusesWithTheNameAndTheValue(t *testing.T) {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/liquida/liquida/platform/settings"
 )
 
 // PoolsConfig is how callers share what there is.
@@ -19,12 +22,9 @@ type PoolsConfig struct {
 
 // Validate names the variable and the value that is wrong.
 func (c PoolsConfig) Validate() error {
-	for name, share := range map[string]float64{"CALLER_SHARE_MAX": c.ShareMax, "HTTP_CONNECTIONS_SHARE_MAX": c.ConnectionsShareMax} {
-		if !(share > 0 && share <= 1) {
-			return fmt.Errorf("%s is %v: it must be above 0 and at most 1", name, share)
-		}
-	}
-	return nil
+	return errors.Join(
+		settings.Share("CALLER_SHARE_MAX", c.ShareMax),
+		settings.Share("HTTP_CONNECTIONS_SHARE_MAX", c.ConnectionsShareMax))
 }
 
 // Pools are what callers may have at the same time: batches, streams, questions, connections.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,16 +44,17 @@ type Config struct {
 
 // Validate names the variable and the value that is wrong.
 func (c *Config) Validate() error {
-	if err := settings.DurationInRange("ENGINE_PENDING_TIMEOUT", c.PendingTimeout, c.Deadline+5*time.Second, time.Hour); err != nil {
+	if err := settings.InRange("ENGINE_PENDING_TIMEOUT", c.PendingTimeout, c.Deadline+5*time.Second, time.Hour); err != nil {
 		return err
 	}
 	if c.PendingTimeout%time.Second != 0 {
 		return fmt.Errorf("ENGINE_PENDING_TIMEOUT is %v: it must be whole seconds", c.PendingTimeout)
 	}
-	for name, share := range map[string]float64{"ENGINE_IN_FLIGHT_PSP_SHARE": c.InFlightPSPShare, "ENGINE_IN_FLIGHT_PAYER_SHARE": c.InFlightPayerShare} {
-		if !(share > 0 && share <= 1) {
-			return fmt.Errorf("%s is %v: it must be above 0 and at most 1", name, share)
-		}
+	if err := errors.Join(
+		settings.Share("ENGINE_IN_FLIGHT_PSP_SHARE", c.InFlightPSPShare),
+		settings.Share("ENGINE_IN_FLIGHT_PAYER_SHARE", c.InFlightPayerShare),
+	); err != nil {
+		return err
 	}
 	if _, err := parseCrash(c.CrashAt, nil); err != nil {
 		return err

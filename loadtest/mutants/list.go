@@ -258,7 +258,7 @@ var All = []Mutant{
 		{engine + "command.go", "max(limit.WindowSeconds, p", "max(limit.WindowSeconds-1, p"},
 	}},
 	{"cap-of-the-night", "day and night are exchanged", "TestCapsUnderLoad", []Edit{
-		{ledger + "allowance.go", "hour := at.In(saoPaulo).Hour(); 6 <= hour && hour < 20", "hour := at.In(saoPaulo).Hour(); hour < 6 || hour >= 20"},
+		{ledger + "allowance.go", "hour := at.In(pix.SaoPaulo).Hour(); 6 <= hour && hour < 20", "hour := at.In(pix.SaoPaulo).Hour(); hour < 6 || hour >= 20"},
 	}},
 	{"cap-kept", "leg 4 of a rejected payment is not voided", "TestCapsUnderLoad", []Edit{
 		{engine + "command.go", "		if f.capped {\n			chain = ledger.AppendCapVoid", "		if false {\n			chain = ledger.AppendCapVoid"},

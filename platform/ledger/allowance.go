@@ -13,13 +13,9 @@ import (
 // Windows are all of them.
 var Windows = [...]Window{Day, Night}
 
-// saoPaulo is a fixed offset: Brazil has had no daylight saving time since 2019, and a program
-// must not depend on a database of time zones.
-var saoPaulo = time.FixedZone("America/Sao_Paulo", -3*60*60)
-
 // WindowAt returns the window in force at a time.
 func WindowAt(at time.Time) Window {
-	if hour := at.In(saoPaulo).Hour(); 6 <= hour && hour < 20 {
+	if hour := at.In(pix.SaoPaulo).Hour(); 6 <= hour && hour < 20 {
 		return Day
 	}
 	return Night

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// saoPaulo is the time zone of the days of the payment system: since 2019 without summer time, so
+// SaoPaulo is the time zone of the days of the payment system: since 2019 without summer time, so
 // the same from FirstDay on. A machine's own zones would make statements differ between machines.
 // If Brazil's law changes the offset, days from then on need the new one here.
-var saoPaulo = time.FixedZone("America/Sao_Paulo", -3*60*60)
+var SaoPaulo = time.FixedZone("America/Sao_Paulo", -3*60*60)
 
 // Day is a day of the payment system: from midnight to midnight in São Paulo.
 type Day struct{ year, month, day int }
 
 // DayOf returns the day of an instant.
 func DayOf(t time.Time) Day {
-	year, month, day := t.In(saoPaulo).Date()
+	year, month, day := t.In(SaoPaulo).Date()
 	return Day{year, int(month), day}
 }
 
@@ -41,5 +41,5 @@ func (d Day) Next() Day {
 
 // Begins returns the first instant of the day. The day ends where the next one begins.
 func (d Day) Begins() time.Time {
-	return time.Date(d.year, time.Month(d.month), d.day, 0, 0, 0, 0, saoPaulo).UTC()
+	return time.Date(d.year, time.Month(d.month), d.day, 0, 0, 0, 0, SaoPaulo).UTC()
 }

@@ -168,10 +168,8 @@ func CopyBanks(from, to string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
+	delete(all, CentralBank)
 	for holder, key := range all {
-		if holder == CentralBank {
-			continue
-		}
 		if err := write(filepath.Join(to, holder), []byte(key+"\n"), os.Rename); err != nil {
 			return err
 		}

@@ -79,11 +79,11 @@ func (a *accounts) follow(ctx context.Context) {
 	if a.config.URL == "" {
 		return
 	}
-	for first := true; ctx.Err() == nil; {
+	hasRead := sync.OnceFunc(func() { close(a.read) })
+	for ctx.Err() == nil {
 		err := a.readAll(ctx)
-		if err == nil && first {
-			close(a.read)
-			first = false
+		if err == nil {
+			hasRead()
 		}
 		if said := fmt.Sprint(err); said != a.failing && ctx.Err() == nil {
 			a.failing = said

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -261,9 +262,10 @@ func TestAPartitionIsReleasedOnce(t *testing.T) {
 		defer client.Close()
 		e := &Engine{direct: client, owned: map[int32]*partition{}}
 		e.metrics = newMetrics(prometheus.NewRegistry(), newRoom(16, 16, 1<<20), newParticipants(16, 1), newShares(1, 16))
-		p := &partition{number: 1, stop: make(chan struct{}), done: make(chan struct{})}
+		p := &partition{number: 1, done: make(chan struct{})}
+		p.owned, p.release = context.WithCancel(context.Background())
 		e.owned[1] = p
-		go func() { <-p.stop; close(p.done) }()
+		go func() { <-p.owned.Done(); close(p.done) }()
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() { e.release([]*partition{p}) })

@@ -197,7 +197,7 @@ func (e *Engine) release(partitions []*partition) {
 		if e.owned[p.number] == p {
 			numbers = append(numbers, p.number)
 			delete(e.owned, p.number)
-			close(p.stop)
+			p.release()
 		}
 	}
 	e.metrics.partitions.Set(float64(len(e.owned)))

@@ -24,7 +24,7 @@ func (p *partition) run() {
 	var events []event
 	for {
 		select {
-		case <-p.stop:
+		case <-p.owned.Done():
 			p.forget()
 			return
 		case <-ticker.C:

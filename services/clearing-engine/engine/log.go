@@ -57,13 +57,7 @@ func (e *Engine) name(ctx context.Context, partition int32) error {
 func (e *Engine) nameFirst(p *partition) {
 	ctx, cancel := context.WithCancel(e.failed)
 	defer cancel()
-	go func() {
-		select {
-		case <-p.stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	defer context.AfterFunc(p.owned, cancel)()
 	for {
 		err := e.name(ctx, p.number)
 		if err == nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -56,7 +57,10 @@ type partition struct {
 
 	deadLetters int           // produced and not acknowledged yet
 	drained     chan struct{} // to be closed when nothing is in flight; nil unless somebody waits
-	stop, done  chan struct{}
+
+	owned   context.Context // ends when the partition is handed over or lost
+	release context.CancelFunc
+	done    chan struct{} // closed by the end of its goroutine
 
 	encoder encoder
 	message orderMessage  // reused
@@ -79,11 +83,12 @@ type effects interface {
 
 // newPartition returns a partition. named: the ledger names its log already.
 func newPartition(c *common, effects effects, number int32, h stream.Hint, named bool) *partition {
+	owned, release := context.WithCancel(context.Background())
 	return &partition{
 		number: number, encoder: encoder{partition: number}, engine: c, effects: effects, inbox: newInbox(), offsets: newOffsets(h), named: named,
 		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, shares: map[holder]int{},
 		returns: newReturnRate(c.config.ReturnsPerSecond),
-		stop:    make(chan struct{}), done: make(chan struct{}),
+		owned:   owned, release: release, done: make(chan struct{}),
 	}
 }
 
@@ -96,16 +101,6 @@ func (p *partition) rests() bool {
 		broken("what has ended holds no share: partition %d, %+v", p.number, p.shares)
 	}
 	return true
-}
-
-// stopped reports whether the partition is released.
-func (p *partition) stopped() bool {
-	select {
-	case <-p.stop:
-		return true
-	default:
-		return false
-	}
 }
 
 // forget drops everything in flight: the next owner of the partition gets it again.

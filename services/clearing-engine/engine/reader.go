@@ -81,7 +81,7 @@ const (
 // fetch reads records of one partition.
 func (r *reader) fetch(ctx context.Context, p *partition, offsets []int64) {
 	slices.Sort(offsets)
-	for len(offsets) > 0 && ctx.Err() == nil && !p.stopped() && r.failed.Err() == nil {
+	for len(offsets) > 0 && ctx.Err() == nil && p.owned.Err() == nil && r.failed.Err() == nil {
 		offsets = r.seek(ctx, p, offsets)
 	}
 }

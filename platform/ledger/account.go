@@ -136,30 +136,26 @@ func UnpackAccount(id AccountID) (AccountKind, pix.Account) {
 	return kind, account
 }
 
+var kindNames = map[AccountKind]string{
+	Issuance: "issuance", Reserve: "reserve", Transit: "transit", Customer: "customer", Refusals: "refusals",
+	Register: "register", BankBooks: "books", AllowanceSource: "allowances", Allowance: "allowance",
+}
+
 // AccountName returns an account's name for people: its kind and its owner.
 func AccountName(id AccountID) string {
-	switch kind, account := UnpackAccount(id); kind {
-	case Issuance:
-		return "issuance"
-	case Reserve:
-		return "reserve/" + string(account.ISPB)
-	case Transit:
-		return "transit/" + string(account.ISPB)
-	case Customer:
-		return "customer/" + account.String()
-	case Refusals:
-		return "refusals"
-	case Register:
-		return "register"
-	case BankBooks:
-		return "books/" + string(account.ISPB)
-	case AllowanceSource:
-		return "allowances"
-	case Allowance:
-		return "allowance/" + string(account.ISPB) + "/" + account.Branch
-	default:
+	kind, account := UnpackAccount(id)
+	name, known := kindNames[kind]
+	switch {
+	case !known:
 		return fmt.Sprintf("unknown/%d", kind)
+	case kind.single():
+		return name
+	case kind == Customer:
+		return name + "/" + account.String()
+	case kind == Allowance:
+		return name + "/" + string(account.ISPB) + "/" + account.Branch
 	}
+	return name + "/" + string(account.ISPB)
 }
 
 func packAccount(kind AccountKind, ispb, branch uint64, number uint128) AccountID {

@@ -36,11 +36,7 @@ const endsMax = 64
 
 // observe notes which record is next, and the end of what may be read.
 func (w *waited) observe(next, end int64, deadline time.Duration, now time.Time) {
-	passed := 0
-	for passed < len(w.ends) && w.ends[passed].offset <= next {
-		passed++
-	}
-	w.ends = slices.Delete(w.ends, 0, passed)
+	w.ends = slices.DeleteFunc(w.ends, func(end endSeen) bool { return end.offset <= next })
 	if n := len(w.ends); end > next && n < endsMax && (n == 0 || now.Sub(w.ends[n-1].at) >= deadline/endsMax) {
 		w.ends = append(w.ends, endSeen{now, end})
 	}

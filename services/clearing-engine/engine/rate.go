@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"time"
 
 	"github.com/liquida/liquida/platform/ledger"
@@ -33,11 +34,7 @@ func (r *returnRate) allow(original pix.EndToEndID, now time.Time) bool {
 	}
 	r.next[original] = at.Add(r.interval)
 	if len(r.next) >= r.sweepAt {
-		for id, at := range r.next {
-			if !at.After(now) {
-				delete(r.next, id)
-			}
-		}
+		maps.DeleteFunc(r.next, func(_ pix.EndToEndID, at time.Time) bool { return !at.After(now) })
 		const least = 1024
 		r.sweepAt = max(least, 2*len(r.next))
 	}

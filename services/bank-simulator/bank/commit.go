@@ -3,6 +3,8 @@ package bank
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -62,9 +64,7 @@ func (b *bank) commit(ctx context.Context, numbers []int32) error {
 	moved := map[int32]kgo.EpochOffset{}
 	b.mu.Lock()
 	if numbers == nil {
-		for number := range b.partitions {
-			numbers = append(numbers, number)
-		}
+		numbers = slices.Collect(maps.Keys(b.partitions))
 	}
 	for _, number := range numbers {
 		if p := b.partitions[number]; p != nil && p.committable() > p.committed {

@@ -70,13 +70,14 @@ type Catalog struct {
 // NewCatalog begins with the profiles of the sandbox's branches. The JSON object initial
 // overrides and adds to them: {"default": {...}, "10000001/9003": {...}}. It may be empty.
 func NewCatalog(initial string, lateDelay time.Duration, profilesMax int) (*Catalog, error) {
-	accepting, rejecting := Accepting(lateDelay), func(reason pix.Reason) *Profile {
-		return &Profile{RejectCodes: []string{reason.String()}, LateDelayMs: lateDelay.Milliseconds()}
+	late := lateDelay.Milliseconds()
+	rejecting := func(reason pix.Reason) *Profile {
+		return &Profile{RejectCodes: []string{reason.String()}, LateDelayMs: late}
 	}
 	profiles := Profiles{
-		{AnyBank, ""}:                    &accepting,
-		{AnyBank, sandbox.SilentBranch}:  {SilentShare: 1, LateDelayMs: lateDelay.Milliseconds()},
-		{AnyBank, sandbox.LateBranch}:    {LateShare: 1, LateDelayMs: lateDelay.Milliseconds()},
+		{AnyBank, ""}:                    {AcceptShare: 1, LateDelayMs: late},
+		{AnyBank, sandbox.SilentBranch}:  {SilentShare: 1, LateDelayMs: late},
+		{AnyBank, sandbox.LateBranch}:    {LateShare: 1, LateDelayMs: late},
 		{AnyBank, sandbox.BlockedBranch}: rejecting(pix.ReasonPayeeBlocked),
 		{AnyBank, sandbox.ClosedBranch}:  rejecting(pix.ReasonPayeeClosed),
 	}

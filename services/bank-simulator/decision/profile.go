@@ -36,11 +36,6 @@ const (
 	RejectCodesMax = 100
 )
 
-// Accepting is the profile of a bank that accepts everything at once.
-func Accepting(lateDelay time.Duration) Profile {
-	return Profile{AcceptShare: 1, LateDelayMs: lateDelay.Milliseconds()}
-}
-
 // Draft is a profile as a user writes it. Fields left out get the default beside them.
 type Draft struct {
 	AcceptShare    *float64   `json:"accept_share"` // what late and silent leave of 1

@@ -30,17 +30,8 @@ type AccountActDone struct {
 // accountActs are the acts on a customer's account.
 var accountActs = []ledger.ActKind{ledger.AccountOpened, ledger.AccountBlocked, ledger.AccountClosed, ledger.AccountReopened, ledger.Deposit, ledger.Withdrawal}
 
-// OnAccount serves PUT /v1/accounts/{ispb}/{branch}/{number}/acts/{actId}.
-func (a *Acts) OnAccount(w http.ResponseWriter, r *http.Request) {
-	done, problem := a.onAccount(r)
-	if problem != nil {
-		problem.Write(w)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, done)
-}
-
-func (a *Acts) onAccount(r *http.Request) (done AccountActDone, problem *web.Problem) {
+// OnAccount answers PUT /v1/accounts/{ispb}/{branch}/{number}/acts/{actId}.
+func (a *Acts) OnAccount(r *http.Request) (done AccountActDone, problem *web.Problem) {
 	var body AccountAct
 	id, problem := a.receive(r, &body)
 	if problem != nil {

@@ -45,17 +45,8 @@ const (
 	digestRule = "48 hexadecimal digits in lower case, not all 0: the first 192 bits of the SHA-256 of a key, or of a seal's secret"
 )
 
-// OnParticipant serves PUT /v1/participants/{ispb}/acts/{actId}.
-func (a *Acts) OnParticipant(w http.ResponseWriter, r *http.Request) {
-	done, problem := a.onParticipant(r)
-	if problem != nil {
-		problem.Write(w)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, done)
-}
-
-func (a *Acts) onParticipant(r *http.Request) (done ParticipantActDone, problem *web.Problem) {
+// OnParticipant answers PUT /v1/participants/{ispb}/acts/{actId}.
+func (a *Acts) OnParticipant(r *http.Request) (done ParticipantActDone, problem *web.Problem) {
 	var body ParticipantAct
 	id, problem := a.receive(r, &body)
 	if problem != nil {

@@ -16,6 +16,18 @@ import (
 	"github.com/liquida/liquida/services/producer/feed"
 )
 
+// responds returns a handler that responds with what answer returns, or with the problem.
+func responds[B any](answer func(*http.Request) (B, *web.Problem)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, problem := answer(r)
+		if problem != nil {
+			problem.Write(w)
+			return
+		}
+		web.WriteJSON(w, http.StatusOK, body)
+	}
+}
+
 func (r route) permits(who access.Caller, request *http.Request) *web.Problem {
 	if r.permission == nil {
 		return access.CentralBankOnly(who, request)

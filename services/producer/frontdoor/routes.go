@@ -71,7 +71,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems: []int{400, 413, 429},
 		},
 		{
-			method: "GET", path: "/v1/payments/{endToEndId}", handler: ledger.Payment, permission: access.DecidedInside, id: "payment",
+			method: "GET", path: "/v1/payments/{endToEndId}", handler: responds(ledger.Payment), permission: access.DecidedInside, id: "payment",
 			summary: "The state of a payment", description: "Computed from the ledger alone, with the returns of the payment. 404 means that the ledger does not know it (yet).",
 			responses: map[int]message{http.StatusOK: {"Its state.", asJSON, exampleState}},
 			problems:  []int{404, 422, 429, 503},
@@ -97,7 +97,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems: []int{400, 409, 413, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/returns/{returnId}", handler: ledger.Return, permission: access.DecidedInside, id: "return",
+			method: "GET", path: "/v1/returns/{returnId}", handler: responds(ledger.Return), permission: access.DecidedInside, id: "return",
 			summary: "The state of a return", description: "Computed from the ledger alone. 404 means that the ledger does not know it (yet).",
 			responses: map[int]message{http.StatusOK: {"Its state.", asJSON, exampleReturnState}},
 			problems:  []int{404, 422, 429, 503},
@@ -119,13 +119,13 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems:   []int{422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}", handler: ledger.Account, permission: access.OwnPath, id: "account",
+			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}", handler: responds(ledger.Account), permission: access.OwnPath, id: "account",
 			summary:   "A customer's account: its state and balance",
 			responses: map[int]message{http.StatusOK: {"The account.", asJSON, exampleAccount}},
 			problems:  []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}/statement", handler: ledger.Statement, permission: access.OwnPath, id: "statement",
+			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}/statement", handler: responds(ledger.Statement), permission: access.OwnPath, id: "statement",
 			summary:     "The movements of a customer's account, newest first",
 			description: "A held line changes what is pending, a posted line the balance, and a released line ends a hold. A hold that expires is released without a line.",
 			parameters:  []string{"limit", "cursor"},
@@ -133,19 +133,19 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems:    []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/participants", handler: ledger.Participants, permission: access.CentralBankOnly, id: "participants",
+			method: "GET", path: "/v1/participants", handler: responds(ledger.Participants), permission: access.CentralBankOnly, id: "participants",
 			summary: "All participants", description: "For the central bank only.", parameters: []string{"limit", "cursor"},
 			responses: map[int]message{http.StatusOK: {"A page of participants.", asJSON, query.ParticipantPage{Participants: []query.Participant{exampleParticipant}}}},
 			problems:  []int{422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/participants/{ispb}", handler: ledger.Participant, permission: access.OwnPath, id: "participant",
+			method: "GET", path: "/v1/participants/{ispb}", handler: responds(ledger.Participant), permission: access.OwnPath, id: "participant",
 			summary: "A participant: its state, reserve and transit, its caps and what is left of them, and whether its books agree", description: "All balances are of one instant.",
 			responses: map[int]message{http.StatusOK: {"The participant.", asJSON, exampleParticipant}},
 			problems:  []int{404, 422, 429, 503},
 		},
 		{
-			method: "PUT", path: "/v1/participants/{ispb}/acts/{actId}", handler: acts.OnParticipant, permission: access.ActsOnParticipant, id: "actOnParticipant",
+			method: "PUT", path: "/v1/participants/{ispb}/acts/{actId}", handler: responds(acts.OnParticipant), permission: access.ActsOnParticipant, id: "actOnParticipant",
 			summary: "Register, suspend, resume or cap a participant, or move its liquidity",
 			description: "For the central bank only. " + actDescription + " liquidity-in moves money from the issuance to the reserve, liquidity-out back, never below what payments hold. " +
 				"A cap on outflow counts payments to other participants for window_seconds; day-cap is in force from 06:00 to 20:00 in São Paulo, night-cap in the other hours.",
@@ -154,7 +154,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems:  []int{400, 404, 409, 413, 422, 429, 503},
 		},
 		{
-			method: "PUT", path: "/v1/accounts/{ispb}/{branch}/{number}/acts/{actId}", handler: acts.OnAccount, permission: access.OwnAccounts, id: "actOnAccount",
+			method: "PUT", path: "/v1/accounts/{ispb}/{branch}/{number}/acts/{actId}", handler: responds(acts.OnAccount), permission: access.OwnAccounts, id: "actOnAccount",
 			summary: "Open, block, close or reopen a customer's account, or take a deposit or withdrawal",
 			description: "For the account's bank only. " + actDescription + " From an account that is blocked or closed no payment is taken here (422), and the bank answers AC06 or AC07 for what comes in. " +
 				"Deposits and withdrawals need an open account. Closing moves nothing: withdraw before. A return of a payment that the account received is still taken, so that money can go back.",
@@ -163,20 +163,20 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems:  []int{400, 404, 409, 413, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/participants/{ispb}/acts", handler: ledger.ParticipantActs, permission: access.OwnPath, id: "participantActs",
+			method: "GET", path: "/v1/participants/{ispb}/acts", handler: responds(ledger.ParticipantActs), permission: access.OwnPath, id: "participantActs",
 			summary: "The acts on a participant and on its accounts, oldest first", description: followDescription,
 			parameters: []string{"limit", "cursor"},
 			responses:  map[int]message{http.StatusOK: {"A page of acts.", asJSON, query.ActPage{Acts: []query.Act{exampleActDone, exampleBlocked}, NextCursor: "1767355200163456789"}}},
 			problems:   []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/acts", handler: ledger.Acts, permission: access.CentralBankOnly, id: "acts",
+			method: "GET", path: "/v1/acts", handler: responds(ledger.Acts), permission: access.CentralBankOnly, id: "acts",
 			summary: "All acts, oldest first", description: "For the central bank only. " + followDescription, parameters: []string{"limit", "cursor"},
 			responses: map[int]message{http.StatusOK: {"A page of acts.", asJSON, query.ActPage{Acts: []query.Act{exampleActDone, exampleBlocked}, NextCursor: "1767355200163456789"}}},
 			problems:  []int{422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/participants/{ispb}/accounts", handler: ledger.OpenedAccounts, permission: access.OwnPath, id: "accounts",
+			method: "GET", path: "/v1/participants/{ispb}/accounts", handler: responds(ledger.OpenedAccounts), permission: access.OwnPath, id: "accounts",
 			summary: "The accounts that a participant has opened", description: "In the order in which they were opened. Those of the test population, which bootstrap made, are not listed.",
 			parameters: []string{"limit", "cursor"},
 			responses:  map[int]message{http.StatusOK: {"A page of accounts.", asJSON, query.AccountPage{Accounts: []query.AccountBalance{exampleAccount}}}},

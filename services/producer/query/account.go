@@ -50,17 +50,13 @@ func Difference(reserve, transit, books tb.Account) int64 {
 		ledger.Sum(reserve.DebitsPosted, transit.DebitsPosted, books.CreditsPosted))
 }
 
-// Account serves GET /v1/accounts/{ispb}/{branch}/{number}.
-func (l *Ledger) Account(w http.ResponseWriter, r *http.Request) {
+// Account answers GET /v1/accounts/{ispb}/{branch}/{number}.
+func (l *Ledger) Account(r *http.Request) (AccountBalance, *web.Problem) {
 	named, problem := AccountIn(r)
-	if problem == nil {
-		var account AccountBalance
-		if account, problem = l.AccountNow(r.Context(), named); problem == nil {
-			web.WriteJSON(w, http.StatusOK, account)
-			return
-		}
+	if problem != nil {
+		return AccountBalance{}, problem
 	}
-	problem.Write(w)
+	return l.AccountNow(r.Context(), named)
 }
 
 // AccountNow returns a customer's account.

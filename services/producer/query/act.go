@@ -72,17 +72,18 @@ type ActPage struct {
 	NextCursor string `json:"next_cursor" doc:"Asks for what comes after this page, now or later."`
 }
 
-// Acts serves GET /v1/acts.
-func (l *Ledger) Acts(w http.ResponseWriter, r *http.Request) { l.acts(w, r, ledger.RegisterAccount) }
+// Acts answers GET /v1/acts.
+func (l *Ledger) Acts(r *http.Request) (*ActPage, *web.Problem) {
+	return l.acts(r, ledger.RegisterAccount)
+}
 
-// ParticipantActs serves GET /v1/participants/{ispb}/acts.
-func (l *Ledger) ParticipantActs(w http.ResponseWriter, r *http.Request) {
+// ParticipantActs answers GET /v1/participants/{ispb}/acts.
+func (l *Ledger) ParticipantActs(r *http.Request) (*ActPage, *web.Problem) {
 	psp, problem := l.participantIn(r)
 	if problem != nil {
-		problem.Write(w)
-		return
+		return nil, problem
 	}
-	l.acts(w, r, ledger.BooksAccount(psp))
+	return l.acts(r, ledger.BooksAccount(psp))
 }
 
 // participantIn returns the participant in the path, which is there.
@@ -98,27 +99,25 @@ func (l *Ledger) participantIn(r *http.Request) (pix.ISPB, *web.Problem) {
 	return psp, problem
 }
 
-// acts sends the acts of an account of the register, from a cursor on.
-func (l *Ledger) acts(w http.ResponseWriter, r *http.Request, of ledger.AccountID) {
+// acts returns the acts of an account of the register, from a cursor on.
+func (l *Ledger) acts(r *http.Request, of ledger.AccountID) (*ActPage, *web.Problem) {
 	limit, cursor, problem := l.pageOf(r)
 	if problem != nil {
-		problem.Write(w)
-		return
+		return nil, problem
 	}
 	filter := tb.AccountFilter{AccountID: of, Limit: uint32(limit), TimestampMin: cursor + 1, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
 	found, problem := query(r.Context(), l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.GetAccountTransfers(filter) })
 	if problem != nil {
-		problem.Write(w)
-		return
+		return nil, problem
 	}
-	page := ActPage{Acts: []Act{}, NextCursor: strconv.FormatUint(max(cursor, cursorMin), 10)}
+	page := &ActPage{Acts: []Act{}, NextCursor: strconv.FormatUint(max(cursor, cursorMin), 10)}
 	for i := range found {
 		page.NextCursor = strconv.FormatUint(found[i].Timestamp, 10)
 		if act, at, err := ledger.ActOf(found[i]); err == nil { // else of a later version, or forged: the audit says so
 			page.Acts = append(page.Acts, ActOf(found[i], act, at))
 		}
 	}
-	web.WriteJSON(w, http.StatusOK, page)
+	return page, nil
 }
 
 // Register returns the state of the register, which is fresh.
@@ -186,35 +185,26 @@ func OpenedBy(account pix.Account, record tb.Uint128) tb.Account {
 	return opened
 }
 
-// OpenedAccounts serves GET /v1/participants/{ispb}/accounts.
-func (l *Ledger) OpenedAccounts(w http.ResponseWriter, r *http.Request) {
-	page, problem := l.accountPage(r)
-	if problem != nil {
-		problem.Write(w)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, page)
-}
-
-func (l *Ledger) accountPage(r *http.Request) (AccountPage, *web.Problem) {
-	page := AccountPage{Accounts: []AccountBalance{}}
+// OpenedAccounts answers GET /v1/participants/{ispb}/accounts.
+func (l *Ledger) OpenedAccounts(r *http.Request) (*AccountPage, *web.Problem) {
 	psp, problem := l.participantIn(r)
 	if problem != nil {
-		return page, problem
+		return nil, problem
 	}
 	limit, cursor, problem := l.pageOf(r)
 	if problem != nil {
-		return page, problem
+		return nil, problem
 	}
 	filter := tb.QueryFilter{Code: uint16(ledger.Customer), Ledger: ledger.Ledger, UserData64: psp.Pack(), TimestampMin: cursor + 1, Limit: uint32(limit + 1)}
 	found, problem := query(r.Context(), l, func(c tigerbeetle.Client) ([]tb.Account, error) { return c.QueryAccounts(filter) })
 	if problem != nil {
-		return page, problem
+		return nil, problem
 	}
 	state, problem := l.Register()
 	if problem != nil {
-		return page, problem
+		return nil, problem
 	}
+	page := &AccountPage{Accounts: []AccountBalance{}}
 	if len(found) > limit {
 		found = found[:limit]
 		page.NextCursor = strconv.FormatUint(found[limit-1].Timestamp, 10)

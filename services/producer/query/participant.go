@@ -68,17 +68,13 @@ func ISPBOf(r *http.Request) (pix.ISPB, *web.Problem) {
 	return psp, nil
 }
 
-// Participant serves GET /v1/participants/{ispb}.
-func (l *Ledger) Participant(w http.ResponseWriter, r *http.Request) {
+// Participant answers GET /v1/participants/{ispb}.
+func (l *Ledger) Participant(r *http.Request) (Participant, *web.Problem) {
 	psp, problem := ISPBOf(r)
-	if problem == nil {
-		var found Participant
-		if found, problem = l.ParticipantNow(r.Context(), psp); problem == nil {
-			web.WriteJSON(w, http.StatusOK, found)
-			return
-		}
+	if problem != nil {
+		return Participant{}, problem
 	}
-	problem.Write(w)
+	return l.ParticipantNow(r.Context(), psp)
 }
 
 // ParticipantNow returns a participant.
@@ -99,16 +95,8 @@ func UnknownParticipant(ispb string) *web.Problem {
 		Code: pix.ReasonUnknownPayerPSP.String(), Detail: "no participant has this ISPB"}
 }
 
-// Participants serves GET /v1/participants, in the order in which the accounts were opened.
-func (l *Ledger) Participants(w http.ResponseWriter, r *http.Request) {
-	if page, problem := l.participantPage(r); problem != nil {
-		problem.Write(w)
-	} else {
-		web.WriteJSON(w, http.StatusOK, page)
-	}
-}
-
-func (l *Ledger) participantPage(r *http.Request) (*ParticipantPage, *web.Problem) {
+// Participants answers GET /v1/participants, in the order in which the accounts were opened.
+func (l *Ledger) Participants(r *http.Request) (*ParticipantPage, *web.Problem) {
 	limit, cursor, problem := l.pageOf(r)
 	if problem != nil {
 		return nil, problem

@@ -80,12 +80,11 @@ func (s PaymentState) PayeePSP() string {
 	return s.Payee.ISPB
 }
 
-// Payment serves GET /v1/payments/{endToEndId}.
-func (l *Ledger) Payment(w http.ResponseWriter, r *http.Request) {
+// Payment answers GET /v1/payments/{endToEndId}.
+func (l *Ledger) Payment(r *http.Request) (PaymentState, *web.Problem) {
 	id, problem := EndToEndIDOf(r)
 	if problem != nil {
-		problem.Write(w)
-		return
+		return PaymentState{}, problem
 	}
 	state, problem := l.PaymentWithReturns(r.Context(), id)
 	if problem == nil {
@@ -99,11 +98,7 @@ func (l *Ledger) Payment(w http.ResponseWriter, r *http.Request) {
 			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago"}
 		tellDeadLetter(problem, state.DeadLetter)
 	}
-	if problem != nil {
-		problem.Write(w)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, state)
+	return state, problem
 }
 
 // tellDeadLetter makes the problem of an unknown order that of its dead letter, if it has one.

@@ -59,8 +59,8 @@ func (l *Ledger) PermittedReturn(r *http.Request) (id pix.ReturnID, state Return
 	return id, state, problem
 }
 
-// Return serves GET /v1/returns/{returnId}.
-func (l *Ledger) Return(w http.ResponseWriter, r *http.Request) {
+// Return answers GET /v1/returns/{returnId}.
+func (l *Ledger) Return(r *http.Request) (ReturnState, *web.Problem) {
 	id, state, problem := l.PermittedReturn(r)
 	if problem == nil && access.Of(r).PaysOf(pix.EndToEndID(id)) { // it gives back
 		state.DeadLetter = l.letters.Of(pix.EndToEndID(id))
@@ -70,11 +70,7 @@ func (l *Ledger) Return(w http.ResponseWriter, r *http.Request) {
 			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago"}
 		tellDeadLetter(problem, state.DeadLetter)
 	}
-	if problem != nil {
-		problem.Write(w)
-		return
-	}
-	web.WriteJSON(w, http.StatusOK, state)
+	return state, problem
 }
 
 // StateOfReturn asks the ledger for the state of a return. It asks for the verdict first, so

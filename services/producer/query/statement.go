@@ -34,16 +34,8 @@ type StatementLine struct {
 	ReasonCode     string    `json:"reason_code,omitempty"`
 }
 
-// Statement serves GET /v1/accounts/{ispb}/{branch}/{number}/statement.
-func (l *Ledger) Statement(w http.ResponseWriter, r *http.Request) {
-	if page, problem := l.statementPage(r); problem != nil {
-		problem.Write(w)
-	} else {
-		web.WriteJSON(w, http.StatusOK, page)
-	}
-}
-
-func (l *Ledger) statementPage(r *http.Request) (*Statement, *web.Problem) {
+// Statement answers GET /v1/accounts/{ispb}/{branch}/{number}/statement.
+func (l *Ledger) Statement(r *http.Request) (*Statement, *web.Problem) {
 	named, problem := AccountIn(r)
 	if problem != nil {
 		return nil, problem

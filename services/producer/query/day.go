@@ -237,16 +237,7 @@ func inTurn[O any](ctx context.Context, l *Ledger, ask func(tigerbeetle.Client) 
 	case <-ctx.Done():
 		return nil, l.cutShort()
 	}
-	result := make(chan []O, 1)
-	go func() {
-		defer func() { <-l.turn }() // not before the ledger has answered
-		found, err := ask(l.client)
-		if err != nil {
-			l.fail(fmt.Errorf("the ledger refused a query: %w", err))
-			return
-		}
-		result <- found
-	}()
+	result := sent(l, ask, func() { <-l.turn })
 	select {
 	case found := <-result:
 		return found, nil

@@ -78,9 +78,9 @@ func New(stopping context.Context, config Config, client tigerbeetle.Client, fol
 	l.watched = sync.OnceFunc(func() { close(l.firstWatch) })
 	batch := ledger.BatchConfig{EventsMax: config.IDsMax, Pause: config.LookupPause}
 	l.transfers = newLookups[tb.Transfer](config, pools, "payment look-ups")
-	l.transfers.reader = ledger.NewTransferReader(client, batch, t.Registry, l.transfers.deliver, l.fail)
+	l.transfers.reader = ledger.NewTransferReader(client, batch, t.Registry, l.transfers.deliver, l.Fail)
 	l.accounts = newLookups[tb.Account](config, pools, "account look-ups")
-	l.accounts.reader = ledger.NewAccountReader(client, batch, t.Registry, l.accounts.deliver, l.fail)
+	l.accounts.reader = ledger.NewAccountReader(client, batch, t.Registry, l.accounts.deliver, l.Fail)
 	return l
 }
 
@@ -90,12 +90,9 @@ func (l *Ledger) Failures() <-chan error { return l.failures }
 
 // Fail reports an error after which the client cannot answer any more. Nil is none.
 func (l *Ledger) Fail(err error) {
-	if err != nil {
-		l.fail(err)
+	if err == nil {
+		return
 	}
-}
-
-func (l *Ledger) fail(err error) {
 	select {
 	case l.failures <- err:
 	default: // the first one ends the process
@@ -177,26 +174,29 @@ func Ask[O any](ctx context.Context, l *Ledger, permits *web.Pool, ask func(tige
 	if problem := permits.Take(asker); problem != nil {
 		return nil, problem
 	}
+	return within(ctx, l.config.Timeout, sent(l, ask, func() { permits.Free(asker) }))
+}
+
+// sent sends a request to the ledger. It calls answered once the ledger has answered, however late.
+func sent[O any](l *Ledger, ask func(tigerbeetle.Client) ([]O, error), answered func()) <-chan []O {
 	result := make(chan []O, 1)
 	go func() {
 		found, err := ask(l.client)
-		permits.Free(asker)
+		answered()
 		if err != nil {
-			l.fail(fmt.Errorf("the ledger refused a request: %w", err))
+			l.Fail(fmt.Errorf("the ledger refused a request: %w", err))
 			return
 		}
 		result <- found
 	}()
-	return within(ctx, l.config.Timeout, result)
+	return result
 }
 
 func within[O any](ctx context.Context, timeout time.Duration, result <-chan []O) ([]O, *web.Problem) {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case found := <-result:
 		return found, nil
-	case <-timer.C:
+	case <-time.After(timeout):
 	case <-ctx.Done():
 	}
 	return nil, ledgerAway(timeout)

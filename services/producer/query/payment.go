@@ -158,17 +158,9 @@ func (l *Ledger) HeldPayments(ctx context.Context, all []pix.EndToEndID) (map[st
 		if problem != nil {
 			return nil, problem
 		}
-		byID := make(map[tb.Uint128]tb.Transfer, len(found))
-		for _, transfer := range found {
-			byID[transfer.ID] = transfer
-		}
+		is := byID(found)
 		for _, id := range ids {
-			var own []tb.Transfer
-			for _, wanted := range ledger.AppendTraceIDs(nil, id) {
-				if transfer, ok := byID[wanted]; ok {
-					own = append(own, transfer)
-				}
-			}
+			own := pick(is, ledger.AppendTraceIDs(nil, id))
 			held[id.String()] = paymentStateOf(id, own, time.Time{}).ReservedAt != nil
 		}
 	}

@@ -61,10 +61,10 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry) {
 		report(t, Need, r.err)
 		switch {
 		case r.err != nil:
-			l.fail(fmt.Errorf("the ledger's client has failed: %w", r.err))
+			l.Fail(fmt.Errorf("the ledger's client has failed: %w", r.err))
 		case !r.probe.Unfunded:
 			skew.Set(r.probe.Skew.Seconds())
-			l.compared(r.probe)
+			l.clock.Store(&r.probe)
 			report(t, ClockNeed, l.clockWrong())
 		}
 		l.watched()
@@ -95,9 +95,6 @@ type comparison struct {
 	ledger.ClockProbe
 	began time.Time // monotonic
 }
-
-// compared keeps what a probe of the ledger's clock found.
-func (l *Ledger) compared(probe comparison) { l.clock.Store(&probe) }
 
 // clockWrong returns why this clock may not date payments, by the latest probe. Before the
 // first probe nothing is known against it.

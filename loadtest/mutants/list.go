@@ -386,13 +386,13 @@ var All = []Mutant{
 
 	// The front door.
 	{"reserved-told-settled", "a reserved payment is told as settled", anyWorld, []Edit{
-		{producer + "query/payment.go", "	default:\n		state.Status = Reserved\n", "	default:\n		state.Status = Settled\n"},
+		{producer + "query/payment.go", "p.ExpiresAt = Reserved, &at, &expires", "p.ExpiresAt = Settled, &at, &expires"},
 	}},
 	{"expired-told-early", "a payment is told as rejected while its hold still stands", anyWorld, []Edit{
-		{producer + "query/payment.go", "	case now.After(trace.ExpiresAt()):", "	case now.After(trace.HeldAt().Add(time.Second)):"},
+		{producer + "query/payment.go", "	if now.After(expires) {", "	if now.After(at.Add(time.Second)) {"},
 	}},
 	{"returned-untold", "what was given back of a payment is not told", anyWorld, []Edit{
-		{producer + "query/payment.go", "			s.ReturnedCentavos += h.AmountCentavos\n", ""},
+		{producer + "query/payment.go", "		s.ReturnedCentavos += h.AmountCentavos\n", ""},
 	}},
 	{"accepted-before-kafka", "202 is said before Kafka has the payment", anyWorld, []Edit{
 		{producer + "submission/submission.go", "	p.gate.Accepted(who.Name())\n", "	p.gate.Accepted(who.Name())\n	d.acknowledged <- nil\n"},

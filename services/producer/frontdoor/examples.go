@@ -26,8 +26,9 @@ var (
 
 	examplePayment = submission.Payment{Payer: examplePayer, Payee: examplePayee, AmountCentavos: 12345, RemittanceInformation: "lunch"}
 	exampleReturn  = submission.ReturnOrder{ReturnID: exampleReturnID, OriginalEndToEndID: exampleID, AmountCentavos: 345, ReasonCode: "MD06", AcceptedAt: "2026-01-02T12:01:00Z"}
+	exampleSettled = query.Progress{Status: query.Settled, ReservedAt: &reservedAt, ExpiresAt: &expiresAt, DecidedAt: &decidedAt}
 	exampleState   = query.PaymentState{
-		EndToEndID: exampleID, Status: query.Settled, ReservedAt: &reservedAt, ExpiresAt: &expiresAt, DecidedAt: &decidedAt,
+		EndToEndID: exampleID, Progress: exampleSettled,
 		AmountCentavos: 12345, Payer: &examplePayer, Payee: &examplePayee,
 		Legs: []query.PaymentLeg{
 			{Leg: 1, Debit: "customer/10000001/0001/1", Credit: "transit/10000001", AmountCentavos: 12345, State: "posted"},
@@ -36,7 +37,7 @@ var (
 		},
 	}
 	exampleReturnState = query.ReturnState{
-		ReturnID: exampleReturnID, OriginalEndToEndID: exampleID, Status: query.Settled, ReservedAt: &reservedAt, ExpiresAt: &expiresAt, DecidedAt: &decidedAt,
+		ReturnID: exampleReturnID, OriginalEndToEndID: exampleID, Progress: exampleSettled,
 		ReturnReasonCode: "MD06", AmountCentavos: 345, Payer: &examplePayee, Payee: &examplePayer,
 	}
 	exampleSettlement = feed.Settlement{EndToEndID: exampleID, Status: query.Settled, Payer: &examplePayer, Payee: &examplePayee, AmountCentavos: 12345, ReportedAt: decidedAt}

@@ -19,12 +19,8 @@ import (
 
 // PaymentState is the body of GET /v1/payments/{endToEndId}. All times are the ledger's.
 type PaymentState struct {
-	EndToEndID string     `json:"end_to_end_id"`
-	Status     string     `json:"status" enum:"unknown,reserved,settled,rejected"`
-	ReasonCode string     `json:"reason_code,omitempty" doc:"Why it was rejected."`
-	ReservedAt *time.Time `json:"reserved_at,omitempty"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty" doc:"When the ledger itself releases what is held."`
-	DecidedAt  *time.Time `json:"decided_at,omitempty"`
+	EndToEndID string `json:"end_to_end_id"`
+	Progress
 	// The rest is known where money was held; a receipt keeps only a hash of it.
 	AmountCentavos int64              `json:"amount_centavos,omitempty"`
 	Payer          *field.Account     `json:"payer,omitempty"`
@@ -66,11 +62,45 @@ const (
 	Rejected = "rejected"
 )
 
-// Reached returns the state.
-func (s PaymentState) Reached() string { return s.Status }
+// Progress is how far a payment or a return has come.
+type Progress struct {
+	Status     string     `json:"status" enum:"unknown,reserved,settled,rejected"`
+	ReasonCode string     `json:"reason_code,omitempty" doc:"Why it was rejected."`
+	ReservedAt *time.Time `json:"reserved_at,omitempty"`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty" doc:"When the ledger itself releases what is held."`
+	DecidedAt  *time.Time `json:"decided_at,omitempty"`
+}
 
-// Final reports whether no other state can follow.
-func (s PaymentState) Final() bool { return s.Status == Settled || s.Status == Rejected }
+// Reached returns the status.
+func (p Progress) Reached() string { return p.Status }
+
+// Final reports whether no other status can follow.
+func (p Progress) Final() bool { return p.Status == Settled || p.Status == Rejected }
+
+// hold says that money is held, unless the ledger has released it. now is a time of the ledger's clock,
+// at the latest when it was asked: what is called rejected too early could still settle.
+func (p *Progress) hold(at, expires, now time.Time) {
+	p.Status, p.ReservedAt, p.ExpiresAt = Reserved, &at, &expires
+	if now.After(expires) { // no other verdict can follow
+		p.Status, p.ReasonCode = Rejected, pix.ReasonPayeePSPSilent.String()
+	}
+}
+
+// decide says how it ended, whatever was held.
+func (p *Progress) decide(verdict ledger.Verdict) {
+	p.Status, p.ReasonCode, p.DecidedAt = Rejected, verdict.Reason.String(), &verdict.Time
+	if verdict.Settled {
+		p.Status = Settled
+	}
+}
+
+// open returns when the hold expires, if it is open.
+func (p Progress) open() (expires time.Time) {
+	if p.Status == Reserved {
+		expires = *p.ExpiresAt
+	}
+	return expires
+}
 
 // PayeePSP returns the ISPB of the payee's bank, or "" where the ledger does not know it.
 func (s PaymentState) PayeePSP() string {
@@ -138,14 +168,6 @@ func (l *Ledger) StateOfPayment(ctx context.Context, id pix.EndToEndID) (Payment
 	})
 }
 
-// open returns when the payment's hold expires, if it is open.
-func (s *PaymentState) open() (expires time.Time) {
-	if s.Status == Reserved {
-		expires = *s.ExpiresAt
-	}
-	return expires
-}
-
 // HeldPayments returns for which payments money is or was held, by their ids.
 func (l *Ledger) HeldPayments(ctx context.Context, all []pix.EndToEndID) (map[string]bool, *web.Problem) {
 	held := map[string]bool{}
@@ -206,27 +228,25 @@ func (l *Ledger) withReturns(ctx context.Context, id pix.EndToEndID, now time.Ti
 
 // addReturn adds a return. It reports whether its hold is open.
 func (s *PaymentState) addReturn(h ledger.SlotReturn, now time.Time) (isOpen bool) {
-	r := PaymentReturn{ReturnID: h.ID.String(), AmountCentavos: h.AmountCentavos, ReturnReasonCode: h.Reason.String(), Status: Reserved, ReservedAt: h.At}
-	switch {
-	case h.Decided:
-		r.Status, r.ReasonCode, r.DecidedAt = Rejected, h.Verdict.Reason.String(), &h.Verdict.Time
-		if h.Verdict.Settled {
-			r.Status = Settled
-			s.ReturnedCentavos += h.AmountCentavos
-		}
-	case now.After(h.ExpiresAt): // no other verdict can follow
-		r.Status, r.ReasonCode = Rejected, pix.ReasonPayeePSPSilent.String()
+	var p Progress
+	p.hold(h.At, h.ExpiresAt, now)
+	if h.Decided {
+		p.decide(h.Verdict)
 	}
-	s.Returns = append(s.Returns, r)
-	return r.Status == Reserved
+	if p.Status == Settled {
+		s.ReturnedCentavos += h.AmountCentavos
+	}
+	s.Returns = append(s.Returns, PaymentReturn{
+		ReturnID: h.ID.String(), AmountCentavos: h.AmountCentavos, ReturnReasonCode: h.Reason.String(),
+		Status: p.Status, ReasonCode: p.ReasonCode, ReservedAt: h.At, DecidedAt: p.DecidedAt,
+	})
+	return p.Status == Reserved
 }
 
-// paymentStateOf returns the state of a payment with these transfers. now is a time of the
-// ledger's clock, at the latest when it was asked: a payment that is called rejected too
-// early could still settle.
+// paymentStateOf returns the state of a payment with these transfers, as of now.
 func paymentStateOf(id pix.EndToEndID, found []tb.Transfer, now time.Time) PaymentState {
 	trace := ledger.TraceOf(id, found)
-	state := PaymentState{EndToEndID: id.String(), Status: Unknown, trace: trace}
+	state := PaymentState{EndToEndID: id.String(), Progress: Progress{Status: Unknown}, trace: trace}
 	if trace.NamesAnother(id) {
 		return state // what the ledger holds here is the payment of another id
 	}
@@ -234,24 +254,15 @@ func paymentStateOf(id pix.EndToEndID, found []tb.Transfer, now time.Time) Payme
 	content, held := trace.Content()
 	// A receipt decided its own content: what another order holds is not this payment.
 	held = held && (!decided || trace.SameContent(id, content))
-	switch {
-	case decided:
-		state.Status, state.ReasonCode, state.DecidedAt = Rejected, verdict.Reason.String(), &verdict.Time
-		if verdict.Settled {
-			state.Status = Settled
-		}
-	case !held:
-	case now.After(trace.ExpiresAt()):
-		// The ledger has released the money, and no other verdict can follow.
-		state.Status, state.ReasonCode = Rejected, pix.ReasonPayeePSPSilent.String()
-	default:
-		state.Status = Reserved
+	if held {
+		state.hold(trace.HeldAt(), trace.ExpiresAt(), now)
+	}
+	if decided {
+		state.decide(verdict)
 	}
 	if held {
-		at, expires := trace.HeldAt(), trace.ExpiresAt()
-		state.ReservedAt, state.ExpiresAt, state.AmountCentavos = &at, &expires, trace.AmountCentavos()
 		payer, payee := field.AccountOf(content.Payer), field.AccountOf(content.Payee)
-		state.Payer, state.Payee = &payer, &payee
+		state.AmountCentavos, state.Payer, state.Payee = trace.AmountCentavos(), &payer, &payee
 		legState := map[string]string{Reserved: "held", Settled: "posted", Rejected: "released"}[state.Status]
 		for _, leg := range trace.Legs() {
 			state.Legs = append(state.Legs, PaymentLeg{Leg: int(leg.Code - ledger.CodeLeg1 + 1), Debit: ledger.AccountName(leg.DebitAccountID),

@@ -18,13 +18,9 @@ import (
 
 // ReturnState is the body of GET /v1/returns/{returnId}. All times are the ledger's.
 type ReturnState struct {
-	ReturnID           string     `json:"return_id"`
-	OriginalEndToEndID string     `json:"original_end_to_end_id,omitempty" doc:"Known once it is decided, where the original's payer bank exists."`
-	Status             string     `json:"status" enum:"unknown,reserved,settled,rejected"`
-	ReasonCode         string     `json:"reason_code,omitempty" doc:"Why it was rejected."`
-	ReservedAt         *time.Time `json:"reserved_at,omitempty"`
-	ExpiresAt          *time.Time `json:"expires_at,omitempty" doc:"When the ledger itself releases what is held."`
-	DecidedAt          *time.Time `json:"decided_at,omitempty"`
+	ReturnID           string `json:"return_id"`
+	OriginalEndToEndID string `json:"original_end_to_end_id,omitempty" doc:"Known once it is decided, where the original's payer bank exists."`
+	Progress
 	// The rest is known where money was held.
 	ReturnReasonCode string         `json:"return_reason_code,omitempty" doc:"Why it is given back."`
 	AmountCentavos   int64          `json:"amount_centavos,omitempty"`
@@ -35,12 +31,6 @@ type ReturnState struct {
 
 	verdict *tb.Transfer // nil: not decided
 }
-
-// Reached returns the state.
-func (s ReturnState) Reached() string { return s.Status }
-
-// Final reports whether no other state can follow.
-func (s ReturnState) Final() bool { return s.Status == Settled || s.Status == Rejected }
 
 // PermittedReturn returns the return in the path and its state, if the caller may read it.
 func (l *Ledger) PermittedReturn(r *http.Request) (id pix.ReturnID, state ReturnState, problem *web.Problem) {
@@ -88,40 +78,30 @@ func (l *Ledger) StateOfReturn(ctx context.Context, id pix.ReturnID) (ReturnStat
 		if problem != nil {
 			return state, expires, problem
 		}
-		if state = returnStateOf(id, found, legs, now); state.Status == Reserved {
-			expires = *state.ExpiresAt
-		}
-		return state, expires, nil
+		state = returnStateOf(id, found, legs, now)
+		return state, state.open(), nil
 	})
 }
 
 func returnStateOf(id pix.ReturnID, verdict, legs []tb.Transfer, now time.Time) ReturnState {
-	state := ReturnState{ReturnID: id.String(), Status: Unknown}
+	state := ReturnState{ReturnID: id.String(), Progress: Progress{Status: Unknown}}
 	held, isHeld := ledger.HeldReturnOf(verdict, legs)
 	if len(verdict) > 0 && ledger.ReturnVerdictOf(verdict[0]).Settled && !held.Posted && len(legs) < int(ledger.ReturnLegs(id).Limit) {
 		verdict = nil // of another RtrId: what settles posts the legs of its own
 		held, isHeld = ledger.HeldReturnOf(nil, legs)
 	}
+	if isHeld {
+		state.hold(held.At, held.ExpiresAt, now)
+		payer, payee := field.AccountOf(held.Content.Payer), field.AccountOf(held.Content.Payee)
+		state.ReturnReasonCode, state.AmountCentavos = held.Reason.String(), int64(held.Content.AmountCentavos)
+		state.Payer, state.Payee = &payer, &payee
+	}
 	if len(verdict) > 0 {
-		decided := ledger.ReturnVerdictOf(verdict[0])
+		state.decide(ledger.ReturnVerdictOf(verdict[0]))
 		state.verdict = &verdict[0]
-		state.Status, state.ReasonCode, state.DecidedAt = Rejected, decided.Reason.String(), &decided.Time
-		if decided.Settled {
-			state.Status = Settled
-		}
 		if original, known := ledger.OriginalOf(verdict[0]); known {
 			state.OriginalEndToEndID = original.String()
 		}
-	} else if isHeld {
-		state.Status = Reserved
-		if now.After(held.ExpiresAt) { // no other verdict can follow
-			state.Status, state.ReasonCode = Rejected, pix.ReasonPayeePSPSilent.String()
-		}
-	}
-	if isHeld {
-		payer, payee := field.AccountOf(held.Content.Payer), field.AccountOf(held.Content.Payee)
-		state.ReservedAt, state.ExpiresAt, state.ReturnReasonCode = &held.At, &held.ExpiresAt, held.Reason.String()
-		state.AmountCentavos, state.Payer, state.Payee = int64(held.Content.AmountCentavos), &payer, &payee
 	}
 	return state
 }

@@ -71,6 +71,7 @@ func New(stopping context.Context, config Config, ledger *query.Ledger, watcher 
 type State interface {
 	Reached() string
 	Final() bool
+	Conflict(content pix.Digest) *web.Problem
 }
 
 // Subject is a payment or a return that a client follows: its id, and how to ask for its state.
@@ -86,27 +87,16 @@ func (f *Feed) Payment(id pix.EndToEndID) Subject[query.PaymentState] {
 	}}
 }
 
-// SentPayment is the subject of a payment with this content. Its state is a problem (409) if the
-// ledger knows the id with other content.
-func (f *Feed) SentPayment(id pix.EndToEndID, content pix.Digest) Subject[query.PaymentState] {
-	return Subject[query.PaymentState]{id.String(), func(ctx context.Context) (query.PaymentState, *web.Problem) {
-		state, problem := f.ledger.PaymentWithReturns(ctx, id)
-		if problem == nil {
-			problem = state.Conflict(content)
-		}
-		return state, problem
-	}}
-}
-
 // Return is the subject of a return, by its id alone.
 func (f *Feed) Return(id pix.ReturnID) Subject[query.ReturnState] {
 	return Subject[query.ReturnState]{id.String(), func(ctx context.Context) (query.ReturnState, *web.Problem) { return f.ledger.StateOfReturn(ctx, id) }}
 }
 
-// SentReturn is the subject of a return with this content, as SentPayment is of a payment.
-func (f *Feed) SentReturn(id pix.ReturnID, content pix.Digest) Subject[query.ReturnState] {
-	return Subject[query.ReturnState]{id.String(), func(ctx context.Context) (query.ReturnState, *web.Problem) {
-		state, problem := f.ledger.StateOfReturn(ctx, id)
+// With is the subject with this content. Its state is a problem (409) if the ledger knows the id with
+// other content.
+func (s Subject[S]) With(content pix.Digest) Subject[S] {
+	return Subject[S]{s.id, func(ctx context.Context) (S, *web.Problem) {
+		state, problem := s.state(ctx)
 		if problem == nil {
 			problem = state.Conflict(content)
 		}

@@ -139,7 +139,7 @@ func conflict(kind, id, detail string) *web.Problem {
 }
 
 // Conflict returns a problem if what the ledger knows under the id is a payment with other content.
-func (s *PaymentState) Conflict(content pix.Digest) *web.Problem {
+func (s PaymentState) Conflict(content pix.Digest) *web.Problem {
 	if id, err := pix.ParseEndToEndID(s.EndToEndID); err == nil && knowledgeOf(Order{id, content}, s.trace) == KnowsOther {
 		return KnownConflict(s.EndToEndID)
 	}
@@ -148,7 +148,7 @@ func (s *PaymentState) Conflict(content pix.Digest) *web.Problem {
 
 // Conflict returns a problem if the verdict under the id is of a return with other content. A hold
 // alone decides nothing: copies with other content may be held under other originals.
-func (s *ReturnState) Conflict(content pix.Digest) *web.Problem {
+func (s ReturnState) Conflict(content pix.Digest) *web.Problem {
 	if s.verdict != nil && s.verdict.UserData64 != content.Hash() {
 		return KnownConflict(s.ReturnID)
 	}

@@ -60,7 +60,7 @@ func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.crash.Pass(afterAcknowledged)
-	feed.Respond(s.feed, w, r, wait, s.feed.SentReturn(pix.ReturnID(order.ID), order.Content), AcceptedReturn{body.ReturnID, "accepted"})
+	feed.Respond(s.feed, w, r, wait, s.feed.Return(pix.ReturnID(order.ID)).With(order.Content), AcceptedReturn{body.ReturnID, "accepted"})
 }
 
 // compareReturn returns nil if the ledger shows that a customer of the caller received the payment,

@@ -233,7 +233,7 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.crash.Pass(afterAcknowledged)
-	feed.Respond(s.feed, w, r, wait, s.feed.SentPayment(payment.ID, payment.Content), Accepted{body.EndToEndID, "accepted"})
+	feed.Respond(s.feed, w, r, wait, s.feed.Payment(payment.ID).With(payment.Content), Accepted{body.EndToEndID, "accepted"})
 }
 
 // leaves returns nil if the caller may send the payment, and it may leave the payer's account. Only

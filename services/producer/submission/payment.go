@@ -67,12 +67,10 @@ func (p *Payment) order(now time.Time) (*pixv1.PaymentOrder, *web.Problem) {
 		AcceptedAtUnixMs: accepted.UnixMilli(), RemittanceInformation: p.RemittanceInformation,
 	}
 	if _, err := draft.Validate(now); err != nil {
-		wrong := new(pix.Invalid)
-		if !errors.As(err, &wrong) {
-			return nil, field.Invalid(p.EndToEndID, "", nil, pix.ReasonMalformed, err.Error())
-		}
-		name, value := p.named(wrong.Field)
-		return nil, field.Invalid(p.EndToEndID, name, value, wrong.Reason, wrong.Detail)
+		return nil, refusal(p.EndToEndID, err, map[string]any{
+			"end_to_end_id": p.EndToEndID, "payer": p.Payer, "payee": p.Payee, "amount_centavos": p.AmountCentavos,
+			"accepted_at": p.AcceptedAt, "remittance_information": p.RemittanceInformation,
+		})
 	}
 	if p.AmountCentavos == 0 {
 		return nil, field.Invalid(p.EndToEndID, "amount_centavos", 0, pix.ReasonZeroAmount, "it must be at least 1")
@@ -83,23 +81,17 @@ func (p *Payment) order(now time.Time) (*pixv1.PaymentOrder, *web.Problem) {
 	}, nil
 }
 
-// named returns the field of the request, and its value, for a field of a draft.
-func (p *Payment) named(name string) (string, any) {
-	switch name {
-	case "end_to_end_id":
-		return name, p.EndToEndID
-	case "payer":
-		return name, p.Payer
-	case "payee":
-		return name, p.Payee
-	case "amount_centavos":
-		return name, p.AmountCentavos
-	case "accepted_at_unix_ms":
-		return "accepted_at", p.AcceptedAt
-	case "remittance_information":
-		return name, p.RemittanceInformation
+// refusal says what is wrong with an order, by the fields of its request.
+func refusal(id string, err error, fields map[string]any) *web.Problem {
+	wrong, is := errors.AsType[*pix.Invalid](err)
+	if !is {
+		return field.Invalid(id, "", nil, pix.ReasonMalformed, err.Error())
 	}
-	return name, nil
+	name := wrong.Field
+	if name == "accepted_at_unix_ms" {
+		name = "accepted_at"
+	}
+	return field.Invalid(id, name, fields[name], wrong.Reason, wrong.Detail)
 }
 
 // random is safe for concurrent use: its source is the process's own.

@@ -2,7 +2,6 @@ package submission
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -106,12 +105,10 @@ func (o *ReturnOrder) sending(who access.Caller, now time.Time) (*sending, pix.R
 	}
 	valid, err := draft.Validate(now)
 	if err != nil {
-		wrong := new(pix.Invalid)
-		if !errors.As(err, &wrong) {
-			return nil, none, field.Invalid("", "", nil, pix.ReasonMalformed, err.Error())
-		}
-		name, value := o.named(wrong.Field)
-		return nil, none, field.Invalid("", name, value, wrong.Reason, wrong.Detail)
+		return nil, none, refusal("", err, map[string]any{
+			"return_id": o.ReturnID, "original_end_to_end_id": o.OriginalEndToEndID, "amount_centavos": o.AmountCentavos,
+			"reason_code": o.ReasonCode, "accepted_at": o.AcceptedAt,
+		})
 	}
 	if o.AmountCentavos == 0 {
 		return nil, none, field.Invalid("", "amount_centavos", 0, pix.ReasonZeroAmount, "it must be at least 1")
@@ -128,21 +125,4 @@ func (o *ReturnOrder) sending(who access.Caller, now time.Time) (*sending, pix.R
 	// Keyed by the original, so that all returns of a payment meet in its partition.
 	return &sending{Record: &kgo.Record{Topic: stream.Payments, Key: []byte(o.OriginalEndToEndID), Value: value, Timestamp: now},
 		Order: query.Order{ID: pix.EndToEndID(valid.ID), Content: valid.Digest()}, newID: newID}, valid.ReturnContent, nil
-}
-
-// named returns the field of the request, and its value, for a field of a draft.
-func (o *ReturnOrder) named(name string) (string, any) {
-	switch name {
-	case "return_id":
-		return name, o.ReturnID
-	case "original_end_to_end_id":
-		return name, o.OriginalEndToEndID
-	case "reason_code":
-		return name, o.ReasonCode
-	case "amount_centavos":
-		return name, o.AmountCentavos
-	case "accepted_at_unix_ms":
-		return "accepted_at", o.AcceptedAt
-	}
-	return name, nil
 }

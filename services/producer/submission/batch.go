@@ -255,8 +255,7 @@ func (s *Submissions) readLine(who access.Caller, number int, text []byte) *batc
 // lines are read.
 type group struct {
 	lines    []*batchLine
-	problems map[int]*web.Problem // by the place among the payments
-	compared chan struct{}        // closed when the ledger has answered
+	compared chan struct{} // closed when the ledger has answered
 }
 
 // groupsMax bounds the groups of a batch that wait for the ledger. A group is what the buffer holds.
@@ -273,7 +272,7 @@ func (s *Submissions) compareGroup(ctx context.Context, lines []*batchLine) *gro
 	}
 	go func() {
 		defer close(g.compared)
-		g.problems = s.compare(ctx, payments)
+		s.compare(ctx, payments...)
 	}()
 	return g
 }
@@ -284,11 +283,9 @@ func (s *Submissions) sendGroups(who access.Caller, groups <-chan *group, lines 
 	window := make(chan struct{}, BatchWindow)
 	for g := range groups {
 		<-g.compared
-		place := 0
 		for _, line := range g.lines {
 			if line.payment != nil {
-				s.sendLine(who, line, g.problems[place], window)
-				place++
+				s.sendLine(who, line, window)
 			}
 			lines <- line
 		}
@@ -296,17 +293,15 @@ func (s *Submissions) sendGroups(who access.Caller, groups <-chan *group, lines 
 }
 
 // sendLine publishes the payment of a line, unless there is a problem.
-func (s *Submissions) sendLine(who access.Caller, line *batchLine, problem *web.Problem, window chan struct{}) {
-	if line.result.Problem = problem; problem != nil {
+func (s *Submissions) sendLine(who access.Caller, line *batchLine, window chan struct{}) {
+	if line.result.Problem = line.payment.problem; line.result.Problem != nil {
 		return
 	}
 	id := line.payment.ID.String()
 	line.result.EndToEndID, line.result.Status = id, "accepted"
-	timeout := time.NewTimer(s.timeout)
-	defer timeout.Stop()
 	select {
 	case window <- struct{}{}:
-	case <-timeout.C:
+	case <-time.After(s.timeout):
 		line.result = BatchResult{Line: line.result.Line, Problem: tooManyInFlight(id)}
 		return
 	}

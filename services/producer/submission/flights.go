@@ -2,6 +2,7 @@ package submission
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 type sending struct {
 	*kgo.Record
 	query.Order
-	newID bool // made here: nobody has sent it before
-	known bool // the ledger knows this order
+	newID   bool         // made here: nobody has sent it before
+	known   bool         // the ledger knows this order
+	problem *web.Problem // nil: the ledger says nothing against it
 }
 
 // flights remembers the content of orders that were sent here, for the time until the ledger knows
@@ -92,37 +94,31 @@ func (f *flights) keep(id pix.EndToEndID, is flight) {
 	f.young[id] = is
 }
 
-// compare asks the ledger what it knows of payments that their callers have named. It returns the problems
-// of those with other content, or of all if the ledger does not answer, by their place.
-func (s *Submissions) compare(ctx context.Context, payments []*sending) map[int]*web.Problem {
+// compare asks the ledger what it knows of payments that their callers have named. Those with other content
+// get a problem, or all of them if the ledger does not answer.
+func (s *Submissions) compare(ctx context.Context, payments ...*sending) {
+	named := slices.DeleteFunc(slices.Clone(payments), func(p *sending) bool { return p.newID })
+	if len(named) == 0 {
+		return
+	}
 	var orders []query.Order
-	var places []int
-	for i, payment := range payments {
-		if !payment.newID {
-			orders, places = append(orders, payment.Order), append(places, i)
-		}
+	for _, payment := range named {
+		orders = append(orders, payment.Order)
 	}
-	if len(orders) == 0 {
-		return nil
-	}
-	problems := map[int]*web.Problem{}
 	known, problem := s.ledger.KnowsPayments(ctx, s.permits, orders)
 	if problem != nil {
 		problem.Detail = "nothing was sent: " + problem.Detail
-		for _, place := range places {
-			problems[place] = problem
-		}
-		return problems
 	}
-	for i, knows := range known {
-		switch payment := payments[places[i]]; knows {
-		case query.KnowsSame:
+	for i, payment := range named {
+		switch {
+		case problem != nil:
+			payment.problem = problem
+		case known[i] == query.KnowsSame:
 			payment.known = true
-		case query.KnowsOther:
-			problems[places[i]] = query.KnownConflict(payment.ID.String())
+		case known[i] == query.KnowsOther:
+			payment.problem = query.KnownConflict(payment.ID.String())
 		}
 	}
-	return problems
 }
 
 // inFlight returns a problem if an order with this id and other content was sent here, and the ledger

@@ -138,12 +138,10 @@ var errNotInTime = errors.New("no acknowledgement within PUBLISH_TIMEOUT")
 
 // wait returns nil once Kafka has acknowledged. It returns within the timeout.
 func (d *delivery) wait() error {
-	timer := time.NewTimer(time.Until(d.until))
-	defer timer.Stop()
 	select {
 	case err := <-d.acknowledged:
 		return err
-	case <-timer.C:
+	case <-time.After(time.Until(d.until)):
 		select { // both may have come when this goroutine did not run for long
 		case err := <-d.acknowledged:
 			return err
@@ -224,8 +222,8 @@ func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w)
 		return
 	}
-	if problem := s.compare(r.Context(), []*sending{payment})[0]; problem != nil {
-		problem.Write(w)
+	if s.compare(r.Context(), payment); payment.problem != nil {
+		payment.problem.Write(w)
 		return
 	}
 	if err := s.publish(access.Of(r), payment, nil).wait(); err != nil {

@@ -105,8 +105,8 @@ func invalid(name string, value any, rule string) *web.Problem {
 // do does an act, unless it was done before, and returns it as it stands in the ledger. Nothing is
 // written before the ledger has said that it knows nothing of the act.
 func (a *Acts) do(ctx context.Context, q request) (query.Act, *web.Problem) {
-	if done, problem := a.before(ctx, q); done != nil || problem != nil {
-		return settled(done), problem
+	if done, there, problem := a.before(ctx, q); there || problem != nil {
+		return done, problem
 	}
 	accounts, problem := a.accounts(ctx, q)
 	if problem != nil {
@@ -124,11 +124,11 @@ func (a *Acts) do(ctx context.Context, q request) (query.Act, *web.Problem) {
 	}
 	switch {
 	case result.OK(), result.Exists():
-		done, problem := a.before(ctx, q)
-		if done == nil && problem == nil { // the money's id exists, and is of something else
+		done, there, problem := a.before(ctx, q)
+		if !there && problem == nil { // the money's id exists, and is of something else
 			problem = used(q)
 		}
-		return settled(done), unknownFate(q, problem)
+		return done, unknownFate(q, problem)
 	case result.Status == tb.TransferExceedsCredits:
 		return query.Act{}, short(q)
 	case result.Status == tb.TransferIDAlreadyFailed:
@@ -161,27 +161,18 @@ func (a *Acts) permitted(ctx context.Context, act ledger.Act) *web.Problem {
 	}
 }
 
-// settled returns an act that is there, or nothing.
-func settled(done *query.Act) query.Act {
-	if done == nil {
-		return query.Act{}
-	}
-	return *done
-}
-
 // before returns the act if the ledger has it already, or the response if its id was used for
 // something else.
-func (a *Acts) before(ctx context.Context, q request) (*query.Act, *web.Problem) {
+func (a *Acts) before(ctx context.Context, q request) (done query.Act, there bool, problem *web.Problem) {
 	found, problem := a.ledger.FindTransfers(ctx, []tb.Uint128{q.record()})
 	if problem != nil || len(found) == 0 {
-		return nil, problem
+		return done, false, problem
 	}
 	act, at, err := ledger.ActOf(found[0])
 	if err != nil || act != q.act {
-		return nil, used(q)
+		return done, false, used(q)
 	}
-	done := query.ActOf(found[0], act, at)
-	return &done, nil
+	return query.ActOf(found[0], act, at), true, nil
 }
 
 // accounts returns the accounts of the act's bank by their ids. It fails if one is missing that the

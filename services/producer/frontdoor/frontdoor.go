@@ -31,16 +31,6 @@ import (
 // be away.
 const firstLookMax = 3 * time.Second
 
-// awaitRegister waits for the first reading of the register: without it no payment is taken.
-func awaitRegister(ctx context.Context, follows *register.Register) {
-	for ctx.Err() == nil {
-		if _, fresh := follows.Current(); fresh {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
 // runningNeed is met from the end of the start until the stop begins.
 const runningNeed = "running"
 
@@ -109,7 +99,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	case <-looked:
 	case <-first.Done():
 	}
-	awaitRegister(first, follows)
+	_, _ = follows.Newer(first) // before the register was read no payment is taken; an error means that the time is over
 	server, err := web.Serve(http, on.Listen, handler(api(submissions, ledger, following, act.New(config.Act, ledger, pools)), control, t.Registry), t.Log)
 	if err != nil {
 		return err

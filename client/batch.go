@@ -73,9 +73,7 @@ func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResul
 				open[i] = open[i] && !OtherContent(results[i].Err)
 				continue
 			}
-			if problem := new(Problem); !errors.As(results[i].Err, &problem) || problem.Status != http.StatusTooManyRequests {
-				open[i] = true
-			}
+			open[i] = open[i] || problemIn(results[i].Err).Status != http.StatusTooManyRequests
 			again, why = append(again, i), results[i].Err
 		}
 		pending = again

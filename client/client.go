@@ -190,9 +190,7 @@ func (c *Client) ask(ctx context.Context, call call, into any) (open bool, err e
 			return false, err // nor was an earlier try
 		}
 		again := TryAgain(err)
-		if problem := new(Problem); again && (!errors.As(err, &problem) || problem.Status != http.StatusTooManyRequests) {
-			open = true
-		}
+		open = open || again && problemIn(err).Status != http.StatusTooManyRequests
 		if !again || !retries.pause(ctx, err) {
 			return open, err
 		}
@@ -214,16 +212,14 @@ func (c *Client) retries() *retries {
 func (r *retries) pause(ctx context.Context, err error) bool {
 	pause := r.next/2 + rand.N(r.next) // random, so that many clients do not return at once
 	r.next = min(2*r.next, 5*time.Second)
-	if problem := new(Problem); errors.As(err, &problem) && problem.RetryAfter > 0 {
-		pause = min(problem.RetryAfter, retryAfterMax)
+	if asked := problemIn(err).RetryAfter; asked > 0 {
+		pause = min(asked, retryAfterMax)
 	}
 	if time.Now().Add(pause).After(r.until) {
 		return false
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(pause):
 		return true
 	case <-ctx.Done():
 		return false
@@ -287,34 +283,39 @@ func problemOf(response *http.Response, text []byte) error {
 	return problem
 }
 
+// problemIn returns the problem that an error is. Of another error it is empty.
+func problemIn(err error) Problem {
+	if problem, is := errors.AsType[*Problem](err); is {
+		return *problem
+	}
+	return Problem{}
+}
+
 // TryAgain reports whether a retry may help: there was no response, or 429, or 5xx. It does not
 // help with a statement that the ledger contradicts, nor with a wrong version of HTTP.
 func TryAgain(err error) bool {
-	if problem := new(Problem); errors.As(err, &problem) {
-		if problem.Type == "urn:liquida:problem:broken-law" || problem.Status == http.StatusHTTPVersionNotSupported {
-			return false
-		}
-		return problem.Status == http.StatusTooManyRequests || problem.Status >= 500
+	problem, is := errors.AsType[*Problem](err)
+	switch {
+	case !is:
+		return errors.As(err, new(*Unanswered))
+	case problem.Type == "urn:liquida:problem:broken-law" || problem.Status == http.StatusHTTPVersionNotSupported:
+		return false
 	}
-	return errors.As(err, new(*Unanswered))
+	return problem.Status == http.StatusTooManyRequests || problem.Status >= 500
 }
 
 // OtherContent reports whether an error says that the ledger knows the id with other content: no money
 // moves for what was sent.
 func OtherContent(err error) bool {
-	problem := new(Problem)
-	return errors.As(err, &problem) && problem.Type == "urn:liquida:problem:other-content"
+	return problemIn(err).Type == "urn:liquida:problem:other-content"
 }
 
 // burnt reports whether an error says that the ledger refuses the id of an act, so that no try under it
 // does the act.
 func burnt(err error) bool {
-	problem := new(Problem)
-	return errors.As(err, &problem) && problem.Type == "urn:liquida:problem:act-refused" && (problem.Status == http.StatusUnprocessableEntity || problem.Field == "act_id")
+	problem := problemIn(err)
+	return problem.Type == "urn:liquida:problem:act-refused" && (problem.Status == http.StatusUnprocessableEntity || problem.Field == "act_id")
 }
 
 // NotFound reports whether an error says that the ledger does not know the id.
-func NotFound(err error) bool {
-	problem := new(Problem)
-	return errors.As(err, &problem) && problem.Status == http.StatusNotFound
-}
+func NotFound(err error) bool { return problemIn(err).Status == http.StatusNotFound }

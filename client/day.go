@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http/httptrace"
@@ -83,7 +82,4 @@ func (c *Client) copyOnce(ctx context.Context, call call, to io.Writer) (began b
 }
 
 // Unfinished reports whether an error says that a day is not over: ask again later.
-func Unfinished(err error) bool {
-	problem := new(Problem)
-	return errors.As(err, &problem) && problem.Type == "urn:liquida:problem:unfinished-day"
-}
+func Unfinished(err error) bool { return problemIn(err).Type == "urn:liquida:problem:unfinished-day" }

@@ -97,8 +97,8 @@ func (c *Client) PayBatch(ctx context.Context, payments []Payment) ([]BatchResul
 // batchOnce sends payments once. It returns the results that came, in order. Payments after
 // unsent were not sent. The error says why there are no more results.
 func (c *Client) batchOnce(ctx context.Context, payments []Payment, which []int) (answers []batchLine, unsent int, err error) {
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
 	for _, i := range which {
 		if err := encoder.Encode(payments[i]); err != nil {
 			return nil, 0, err
@@ -108,25 +108,13 @@ func (c *Client) batchOnce(ctx context.Context, payments []Payment, which []int)
 	defer cancel(nil)
 	silence := time.AfterFunc(c.Timeout, func() { cancel(fmt.Errorf("no response within %v", c.Timeout)) })
 	defer silence.Stop()
-	request, err := c.request(ctx, call{operation: opPayBatch})
+	header := map[string]string{"Content-Type": "application/x-ndjson"}
+	body, err := c.open(ctx, call{operation: opPayBatch, body: &lines, header: header})
 	if err != nil {
-		return nil, 0, err
+		return nil, len(which), err
 	}
-	request.Body, request.ContentLength = io.NopCloser(&body), int64(body.Len())
-	request.Header.Set("Content-Type", "application/x-ndjson")
-	response, err := c.http.Do(request)
-	if err != nil {
-		return nil, len(which), unanswered(ctx, err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		text, err := io.ReadAll(io.LimitReader(response.Body, answerBytesMax))
-		if err != nil {
-			return nil, len(which), unanswered(ctx, err)
-		}
-		return nil, len(which), problemOf(response, text)
-	}
-	decoder := json.NewDecoder(io.LimitReader(response.Body, answerBytesMax))
+	defer body.Close()
+	decoder := json.NewDecoder(io.LimitReader(body, answerBytesMax))
 	for len(answers) < len(which) {
 		var line batchLine
 		if err := decoder.Decode(&line); err != nil {

@@ -110,7 +110,7 @@ type call struct {
 	values []string   // of the path, in order
 	query  url.Values // parameters
 	header map[string]string
-	body   any
+	body   any           // sent as JSON, unless it is an io.Reader
 	longer time.Duration // time added to Timeout
 }
 
@@ -124,8 +124,8 @@ func (c *Client) request(ctx context.Context, call call) (*http.Request, error) 
 	if len(call.query) > 0 {
 		address += "?" + call.query.Encode()
 	}
-	var body io.Reader
-	if call.body != nil {
+	body, ready := call.body.(io.Reader)
+	if call.body != nil && !ready {
 		text, err := json.Marshal(call.body)
 		if err != nil {
 			return nil, err

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/platform/pix"
 )
 
 // actCodes is what the commands that act say of themselves.
@@ -24,26 +22,38 @@ Each act has an id. After no answer run the same command again with the --id tha
 the act is done once. Exit codes: 0 done (or done before under this id), 1 refused, 3 unknown.
 An act that is refused for want of money burns its id: try again without --id.`
 
-// actFlags are the flags of the commands that act.
-type actFlags struct{ id string }
-
-func (f *actFlags) add(command *cobra.Command) {
-	command.Flags().StringVar(&f.id, "id", "", "act id, to repeat the same act: 1 to 64 characters of 0-9 A-Z a-z . _ -; created if empty")
-}
-
 var actID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
 
-func (f *actFlags) check() error {
-	f.id = cmp.Or(f.id, client.NewActID())
-	if !actID.MatchString(f.id) {
-		return fmt.Errorf("--id %q: it must be 1 to 64 characters of 0-9 A-Z a-z . _ -", f.id)
+// sendAct sends an act under an id, and prints what it has done.
+type sendAct func(ctx context.Context, id string) error
+
+// acting returns a command that does an act. prepare reads its arguments.
+func (o *options) acting(
+	use string, count cobra.PositionalArgs, short, long string, prepare func(arguments []string) (sendAct, error),
+) *cobra.Command {
+	var id string
+	command := &cobra.Command{
+		Use: use, Short: short, Args: count, Long: long + actCodes,
+		RunE: func(command *cobra.Command, arguments []string) error {
+			send, err := prepare(arguments)
+			if err != nil {
+				return err
+			}
+			id = cmp.Or(id, client.NewActID())
+			if !actID.MatchString(id) {
+				return fmt.Errorf("--id %q: it must be 1 to 64 characters of 0-9 A-Z a-z . _ -", id)
+			}
+			o.started = true
+			return repeatable(send(command.Context(), id), repeated(command, arguments))
+		},
 	}
-	return nil
+	command.Flags().StringVar(&id, "id", "", "act id, to repeat the same act: 1 to 64 characters of 0-9 A-Z a-z . _ -; created if empty")
+	return command
 }
 
-// acted adds the command that repeats an act to an error that leaves its fate open.
-func acted(err error, command string) error {
-	if unknown := new(client.UnknownFate); errors.As(err, &unknown) {
+// repeatable adds the command that repeats what was sent to an error that leaves its fate open.
+func repeatable(err error, command string) error {
+	if unknown, is := errors.AsType[*client.UnknownFate](err); is {
 		return &openOutcome{fmt.Errorf("%w\nThat is: liquida %s --id %s", err, command, unknown.EndToEndID)}
 	}
 	return err
@@ -113,27 +123,16 @@ cap takes what is free at once, and the rest as payments under way end.`, func(a
 // onParticipant returns a command that does an act on a participant. read turns its arguments, the
 // first of which is the ISPB, into the act.
 func (o *options) onParticipant(use string, arguments int, short, long string, read func([]string) (client.ParticipantAct, error)) *cobra.Command {
-	var flags actFlags
-	command := &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(arguments), Long: long + actCodes,
-		RunE: func(command *cobra.Command, arguments []string) error {
-			if _, err := pix.ParseISPB(arguments[0]); err != nil {
-				return fmt.Errorf("ISPB: %w", err)
-			}
-			act, err := read(arguments)
-			if err := cmp.Or(err, flags.check()); err != nil {
+	return o.acting(use, ofBank(cobra.ExactArgs(arguments)), short, long, func(arguments []string) (sendAct, error) {
+		act, err := read(arguments)
+		return func(ctx context.Context, id string) error {
+			done, err := o.api.ActOnParticipant(ctx, arguments[0], id, act)
+			if err != nil {
 				return err
 			}
-			o.started = true
-			done, err := o.api.ActOnParticipant(command.Context(), arguments[0], flags.id, act)
-			if err != nil {
-				return acted(err, repeated(command, arguments))
-			}
 			return o.show(done, func() { printAct(o.out, done.Act); printParticipant(o.out, done.Participant) })
-		},
-	}
-	flags.add(command)
-	return command
+		}, err
+	})
 }
 
 // repeated returns the command that was given, without its id.
@@ -177,40 +176,29 @@ stays: withdraw before.`},
 	return command
 }
 
-// onAccount returns a command that does an act on a customer's account.
+// onAccount returns a command that does an act on a customer's account, the first argument.
 func (o *options) onAccount(use string, arguments int, short, long string, read func([]string) (client.AccountAct, error)) *cobra.Command {
-	var flags actFlags
-	command := &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(arguments), Long: long + actCodes,
-		RunE: func(command *cobra.Command, arguments []string) error {
-			account, err := client.ParseAccount(arguments[0])
+	return o.acting(use, cobra.ExactArgs(arguments), short, long, func(arguments []string) (sendAct, error) {
+		account, err := client.ParseAccount(arguments[0])
+		if err != nil {
+			return nil, err
+		}
+		act, err := read(arguments)
+		return func(ctx context.Context, id string) error {
+			done, err := o.api.ActOnAccount(ctx, account, id, act)
 			if err != nil {
 				return err
-			}
-			act, err := read(arguments)
-			if err := cmp.Or(err, flags.check()); err != nil {
-				return err
-			}
-			o.started = true
-			done, err := o.api.ActOnAccount(command.Context(), account, flags.id, act)
-			if err != nil {
-				return acted(err, repeated(command, arguments))
 			}
 			return o.show(done, func() { printAct(o.out, done.Act); printBalance(o.out, done.Account) })
-		},
-	}
-	flags.add(command)
-	return command
+		}, err
+	})
 }
 
 func accountListCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "list ISPB", Short: "Print the accounts that a bank has opened", Args: cobra.ExactArgs(1),
+		Use: "list ISPB", Short: "Print the accounts that a bank has opened", Args: ofBank(cobra.ExactArgs(1)),
 		Long: "Print the accounts that a bank has opened, oldest first. Those of the test population, which\nbootstrap made, are not listed.",
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if _, err := pix.ParseISPB(arguments[0]); err != nil {
-				return fmt.Errorf("ISPB: %w", err)
-			}
 			o.started = true
 			for account, err := range o.api.Accounts(command.Context(), arguments[0]) {
 				if err == nil {
@@ -228,17 +216,12 @@ func accountListCommand(o *options) *cobra.Command {
 func actsCommand(o *options) *cobra.Command {
 	var longest time.Duration
 	command := &cobra.Command{
-		Use: "acts [ISPB]", Short: "Print who did what when: the acts on a bank and its accounts, or all", Args: cobra.MaximumNArgs(1),
+		Use: "acts [ISPB]", Short: "Print who did what when: the acts on a bank and its accounts, or all", Args: ofBank(cobra.MaximumNArgs(1)),
 		Long: "Print who did what when, oldest first, by the ledger's clock: the acts on a bank and its accounts,\nor as the central bank all. With --for follow them.",
 		Example: `  liquida acts 10000001
   liquida acts --for 10m --key-file .stack/keys/central-bank`,
 		RunE: func(command *cobra.Command, arguments []string) error {
-			ispb := strings.Join(arguments, "")
-			if ispb != "" {
-				if _, err := pix.ParseISPB(ispb); err != nil {
-					return fmt.Errorf("ISPB: %w", err)
-				}
-			}
+			ispb := strings.Join(arguments, "") // empty: all
 			if err := within("--for", longest, 0, 1000*time.Hour); err != nil {
 				return err
 			}
@@ -251,7 +234,7 @@ func actsCommand(o *options) *cobra.Command {
 						return err
 					}
 					cursor = page.NextCursor
-					for act := range slices.Values(page.Acts) {
+					for _, act := range page.Acts {
 						if err := o.show(act, func() { printAct(o.out, act) }); err != nil {
 							return err
 						}

@@ -90,14 +90,11 @@ func returnOutcome(s client.ReturnState) outcome {
 // sent prints what became of a payment or a return that was sent with a command. The error that
 // it returns decides the exit code.
 func (o *options) sent(s outcome, err error, wait time.Duration, command string) error {
-	if unknown := new(client.UnknownFate); errors.As(err, &unknown) {
-		return &openOutcome{fmt.Errorf("%w\nThat is: liquida %s --id %s", err, command, unknown.EndToEndID)}
-	}
 	if err != nil && s.status != client.Unknown && s.id != "" { // accepted
 		return &openOutcome{fmt.Errorf("%w\nAsk with liquida status %s", err, s.id)}
 	}
 	if err != nil {
-		return err
+		return repeatable(err, command)
 	}
 	if wait == 0 {
 		return o.show(s.state, func() { s.print(o.out) })
@@ -405,14 +402,11 @@ func not(command *cobra.Command, flag string) error {
 
 func participantsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "participants [ISPB]", Short: "Print the banks' states, reserves and caps, and whether their books agree", Args: cobra.MaximumNArgs(1),
+		Use: "participants [ISPB]", Short: "Print the banks' states, reserves and caps, and whether their books agree", Args: ofBank(cobra.MaximumNArgs(1)),
 		Long: "Print the banks' states, reserves and transits, their caps and what is left of them, and whether\ntheir books agree. The exit code is 1 if one's do not.",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			all := o.api.Participants(command.Context())
 			if len(arguments) == 1 {
-				if _, err := pix.ParseISPB(arguments[0]); err != nil {
-					return fmt.Errorf("ISPB: %w", err)
-				}
 				all = func(yield func(client.Participant, error) bool) {
 					yield(o.api.Participant(command.Context(), arguments[0]))
 				}
@@ -436,6 +430,19 @@ func participantsCommand(o *options) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// ofBank checks the arguments of a command whose first one is an ISPB.
+func ofBank(count cobra.PositionalArgs) cobra.PositionalArgs {
+	return cobra.MatchAll(count, func(_ *cobra.Command, arguments []string) error {
+		if len(arguments) == 0 {
+			return nil
+		}
+		if _, err := pix.ParseISPB(arguments[0]); err != nil {
+			return fmt.Errorf("ISPB: %w", err)
+		}
+		return nil
+	})
 }
 
 func endToEndID(what, text string) error {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/platform/keys"
-	"github.com/liquida/liquida/platform/pix"
 )
 
 func keyCommand(o *options) *cobra.Command {
@@ -21,12 +20,9 @@ central bank those of every bank: the first key of a bank is named by the centra
   liquida key revoke 10000006 old.key --key-file bank.key              # what it began ends in 5 s`,
 	}
 	command.AddCommand(&cobra.Command{
-		Use: "make ISPB FILE", Short: "Make a key in a new file, and print its digest", Args: cobra.ExactArgs(2),
+		Use: "make ISPB FILE", Short: "Make a key in a new file, and print its digest", Args: ofBank(cobra.ExactArgs(2)),
 		Long: "Make a key in a new file that only its owner may read, and print its digest. Nothing is sent:\nname it next.",
 		RunE: func(_ *cobra.Command, arguments []string) error {
-			if _, err := pix.ParseISPB(arguments[0]); err != nil {
-				return fmt.Errorf("ISPB: %w", err)
-			}
 			digest, err := keys.MakeFile(arguments[1], arguments[0])
 			if err != nil {
 				return err
@@ -97,11 +93,8 @@ func digestOf(ispb, argument string, files bool) (string, error) {
 
 func (o *options) secretList(use, short string, show func(client.Participant)) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Use: use, Short: short, Args: ofBank(cobra.ExactArgs(1)),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if _, err := pix.ParseISPB(arguments[0]); err != nil {
-				return fmt.Errorf("ISPB: %w", err)
-			}
 			o.started = true
 			participant, err := o.api.Participant(command.Context(), arguments[0])
 			if err != nil {

@@ -70,45 +70,51 @@ func within(flag string, value, least, most time.Duration) error {
 // openOutcome is the error for a payment whose outcome is not known yet.
 type openOutcome struct{ error }
 
-// outcome is the state of a payment or a return, and how people read it.
+// outcome is the state of a payment or a return, which people read as that of a payment with its id.
 type outcome struct {
-	state  any
-	id     string
-	status string
-	reason string
-	print  func(io.Writer)
+	client.PaymentState
+	asSent any // as the API sends it
 }
 
-func paymentOutcome(s client.PaymentState) outcome {
-	return outcome{s, s.EndToEndID, s.Status, s.ReasonCode, func(w io.Writer) { printState(w, s) }}
-}
+func paymentOutcome(s client.PaymentState) outcome { return outcome{s, s} }
 
 func returnOutcome(s client.ReturnState) outcome {
-	return outcome{s, s.ReturnID, s.Status, s.ReasonCode, func(w io.Writer) { printReturn(w, s) }}
+	return outcome{client.PaymentState{EndToEndID: s.ReturnID, Status: s.Status, ReasonCode: s.ReasonCode,
+		AmountCentavos: s.AmountCentavos, Payer: s.Payer, Payee: s.Payee, DecidedAt: s.DecidedAt, DeadLetter: s.DeadLetter}, s}
+}
+
+// stateOf asks for a payment or a return, as the id says.
+func (o *options) stateOf(ctx context.Context, id string) (outcome, error) {
+	if _, notReturn := pix.ParseReturnID(id); notReturn == nil {
+		state, err := o.api.Return(ctx, id)
+		return returnOutcome(state), err
+	}
+	state, err := o.api.Payment(ctx, id)
+	return paymentOutcome(state), err
 }
 
 // sent prints what became of a payment or a return that was sent with a command. The error that
 // it returns decides the exit code.
 func (o *options) sent(s outcome, err error, wait time.Duration, command string) error {
-	if err != nil && s.status != client.Unknown && s.id != "" { // accepted
-		return &openOutcome{fmt.Errorf("%w\nAsk with liquida status %s", err, s.id)}
+	if err != nil && s.Status != client.Unknown && s.EndToEndID != "" { // accepted
+		return &openOutcome{fmt.Errorf("%w\nAsk with liquida status %s", err, s.EndToEndID)}
 	}
 	if err != nil {
 		return repeatable(err, command)
 	}
-	if wait == 0 {
-		return o.show(s.state, func() { s.print(o.out) })
+	if err := o.show(s.asSent, func() { printState(o.out, s.PaymentState) }); wait == 0 || err != nil {
+		return err
 	}
-	return o.known(s, nil)
+	return s.verdict()
 }
 
 // known prints what the ledger knows of a payment or a return.
-func (o *options) known(s outcome, err error) error {
+func (o *options) known(s outcome, err error, write func(io.Writer, client.PaymentState)) error {
 	if client.NotFound(err) {
 		return &openOutcome{err}
 	}
 	if err == nil {
-		err = o.show(s.state, func() { s.print(o.out) })
+		err = o.show(s.asSent, func() { write(o.out, s.PaymentState) })
 	}
 	if err != nil {
 		return err
@@ -117,13 +123,13 @@ func (o *options) known(s outcome, err error) error {
 }
 
 func (s outcome) verdict() error {
-	switch s.status {
+	switch s.Status {
 	case client.Settled:
 		return nil
 	case client.Rejected:
-		return fmt.Errorf("rejected: %s", reason(s.reason))
+		return fmt.Errorf("rejected: %s", reason(s.ReasonCode))
 	}
-	return &openOutcome{fmt.Errorf("not decided yet: ask with liquida status %s", s.id)}
+	return &openOutcome{fmt.Errorf("not decided yet: ask with liquida status %s", s.EndToEndID)}
 }
 
 // show prints JSON on one line, or for people.
@@ -221,17 +227,12 @@ func statusCommand(o *options) *cobra.Command {
 		Use: "status ENDTOENDID | RETURNID", Short: "Print the state of a payment or a return", Args: cobra.ExactArgs(1),
 		Long: "Print the state of a payment or a return in the ledger. Exit codes: 0 settled, 1 rejected,\n3 held or not known (yet).",
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if _, err := pix.ParseReturnID(arguments[0]); err == nil {
-				o.started = true
-				state, err := o.api.Return(command.Context(), arguments[0])
-				return o.known(returnOutcome(state), err)
-			}
-			if err := endToEndID("ENDTOENDID", arguments[0]); err != nil {
-				return err
+			if _, err := pix.ParsePaymentOrReturnID(arguments[0]); err != nil {
+				return fmt.Errorf("ENDTOENDID %q: %w", arguments[0], err)
 			}
 			o.started = true
-			state, err := o.api.Payment(command.Context(), arguments[0])
-			return o.known(paymentOutcome(state), err)
+			state, err := o.stateOf(command.Context(), arguments[0])
+			return o.known(state, err, printState)
 		},
 	}
 }
@@ -273,10 +274,10 @@ settlements of a participant, or of all (with the central bank's key), until a s
 			}
 			o.started = true
 			if notID == nil {
-				last := outcome{id: arguments[0]} // if no state comes
+				last := paymentOutcome(client.PaymentState{EndToEndID: arguments[0]}) // if no state comes
 				seen := func(s outcome) {
 					last = s
-					_ = o.show(s.state, func() { s.print(o.out) })
+					_ = o.show(s.asSent, func() { printState(o.out, s.PaymentState) })
 				}
 				var err error
 				if _, notReturn := pix.ParseReturnID(arguments[0]); notReturn == nil {

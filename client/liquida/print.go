@@ -82,11 +82,6 @@ func printState(w io.Writer, s client.PaymentState) {
 	}
 }
 
-func printReturn(w io.Writer, s client.ReturnState) {
-	printState(w, client.PaymentState{EndToEndID: s.ReturnID, Status: s.Status, ReasonCode: s.ReasonCode,
-		AmountCentavos: s.AmountCentavos, Payer: s.Payer, Payee: s.Payee, DecidedAt: s.DecidedAt, DeadLetter: s.DeadLetter})
-}
-
 func printSettlement(w io.Writer, s client.Settlement) {
 	printState(w, client.PaymentState{EndToEndID: s.EndToEndID, Status: s.Status, ReasonCode: s.ReasonCode,
 		AmountCentavos: s.AmountCentavos, Payer: s.Payer, Payee: s.Payee, DecidedAt: &s.ReportedAt})

@@ -365,36 +365,27 @@ func (r *reconciliation) missingThere(ctx context.Context, e entry) (difference,
 	if r.asked++; r.asked > asksMax || transferID.MatchString(e.id) {
 		return d, nil
 	}
-	var s outcome
-	var payer, payee *client.Account
-	var decidedAt *time.Time
-	var err error
 	what := "payment"
 	if _, notReturn := pix.ParseReturnID(e.id); notReturn == nil {
-		var state client.ReturnState
-		state, err = r.api.Return(ctx, e.id)
-		s, payer, payee, decidedAt, what = returnOutcome(state), state.Payer, state.Payee, state.DecidedAt, "return"
-	} else {
-		var state client.PaymentState
-		state, err = r.api.Payment(ctx, e.id)
-		s, payer, payee, decidedAt = paymentOutcome(state), state.Payer, state.Payee, state.DecidedAt
+		what = "return"
 	}
-	problem := new(client.Problem)
+	s, err := r.stateOf(ctx, e.id)
+	problem, isProblem := errors.AsType[*client.Problem](err)
 	switch {
-	case err != nil && errors.As(err, &problem) && problem.Status/100 == 4 && !client.TryAgain(err):
+	case isProblem && problem.Status/100 == 4 && !client.TryAgain(err):
 		return d, nil // the ledger does not know it, or it is another bank's
 	case err != nil:
 		return d, err
-	case payer != nil && payee != nil && payer.ISPB != r.of.participant && payee.ISPB != r.of.participant:
-		d.There = fmt.Sprintf("a %s between %s and %s", what, payer.ISPB, payee.ISPB)
-	case s.status != client.Settled && !e.twice:
-		d.Kind, d.There = "other-state", strings.TrimSpace(s.status+" "+s.reason)
-	case s.status != client.Settled:
-		d.There = strings.TrimSpace(s.status + " " + s.reason)
-	case payer != nil && payee != nil && payer.ISPB == payee.ISPB:
+	case s.Payer != nil && s.Payee != nil && s.Payer.ISPB != r.of.participant && s.Payee.ISPB != r.of.participant:
+		d.There = fmt.Sprintf("a %s between %s and %s", what, s.Payer.ISPB, s.Payee.ISPB)
+	case s.Status != client.Settled && !e.twice:
+		d.Kind, d.There = "other-state", strings.TrimSpace(s.Status+" "+s.ReasonCode)
+	case s.Status != client.Settled:
+		d.There = strings.TrimSpace(s.Status + " " + s.ReasonCode)
+	case s.Payer != nil && s.Payee != nil && s.Payer.ISPB == s.Payee.ISPB:
 		d.There = "settled within the bank: it moved no reserve"
-	case decidedAt != nil:
-		d.There = "settled at " + decidedAt.Format(time.RFC3339Nano)
+	case s.DecidedAt != nil:
+		d.There = "settled at " + s.DecidedAt.Format(time.RFC3339Nano)
 	}
 	return d, nil
 }

@@ -26,9 +26,7 @@ status prints it.`,
 			}
 			o.started = true
 			state, err := o.api.Payment(command.Context(), arguments[0])
-			traced := paymentOutcome(state)
-			traced.print = func(w io.Writer) { printTrace(w, state) }
-			return o.known(traced, err)
+			return o.known(paymentOutcome(state), err, printTrace)
 		},
 	}
 }

@@ -3,12 +3,14 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -246,11 +248,9 @@ func (b *batch) outcomeOf(ctx context.Context, id string) (last client.PaymentSt
 		if err == nil && state.Final() || err != nil && ctx.Err() == nil && !client.NotFound(err) && !client.TryAgain(err) {
 			return last, err
 		}
-		timer := time.NewTimer(askAgain)
 		select {
-		case <-timer.C:
+		case <-time.After(askAgain):
 		case <-ctx.Done():
-			timer.Stop()
 			if last.Status != "" {
 				err = nil
 			}
@@ -305,16 +305,12 @@ func (a *lineResult) end(state client.PaymentState, err error) {
 
 // print writes one line for people.
 func (a *lineResult) print(w io.Writer) {
-	id := a.EndToEndID
-	if id == "" {
-		id = "-"
-	}
-	text := fmt.Sprintf("%d %s %s", a.Line, id, a.Status)
+	text := fmt.Sprintf("%d %s %s", a.Line, cmp.Or(a.EndToEndID, "-"), a.Status)
 	if a.ReasonCode != "" {
 		text += " " + reason(a.ReasonCode)
 	}
 	if a.Error != "" {
-		text += "  " + string(bytes.ReplaceAll([]byte(a.Error), []byte("\n"), []byte("; ")))
+		text += "  " + strings.ReplaceAll(a.Error, "\n", "; ")
 	}
 	fmt.Fprintln(w, text)
 }

@@ -23,6 +23,7 @@ type options struct {
 	url, keyFile      string
 	json              bool
 	timeout, retryFor time.Duration
+	certificates      client.Certificates
 
 	out     io.Writer
 	api     *client.Client
@@ -36,6 +37,9 @@ func (o *options) flags(root *cobra.Command) {
 	flags.BoolVar(&o.json, "json", false, "print JSON, as the API sends it")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest wait for the response to a request, 100ms to 5m")
 	flags.DurationVar(&o.retryFor, "retry-for", 30*time.Second, "how long to retry a request without a response, or with 429 or 5xx, 0 to 1h")
+	flags.StringVar(&o.certificates.Cert, "cert", os.Getenv("LIQUIDA_CERT"), "file with the participant's certificate, PEM, for mutual TLS, or LIQUIDA_CERT")
+	flags.StringVar(&o.certificates.Key, "key", os.Getenv("LIQUIDA_CERT_KEY"), "file with the private key of --cert, PEM, or LIQUIDA_CERT_KEY; the bearer key is --key-file")
+	flags.StringVar(&o.certificates.CA, "ca", os.Getenv("LIQUIDA_CA"), "file with the authorities of the API's certificate, PEM, or LIQUIDA_CA; default those of the system")
 }
 
 func (o *options) connect(*cobra.Command, []string) error {
@@ -55,6 +59,9 @@ func (o *options) connect(*cobra.Command, []string) error {
 	api, err := client.New(o.url, key)
 	if err != nil {
 		return fmt.Errorf("%w (--url or LIQUIDA_URL)", err)
+	}
+	if err := api.UseCertificates(o.certificates); err != nil {
+		return fmt.Errorf("%w (--cert, --key, --ca)", err)
 	}
 	api.Timeout, api.RetryFor, o.api = o.timeout, o.retryFor, api
 	return nil

@@ -54,13 +54,7 @@ func run(ctx context.Context, arguments []string) int {
 	}
 	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	o.flags(root)
-	certificates := certificateFlags(root)
-	root.PersistentPreRunE = func(command *cobra.Command, arguments []string) error {
-		if err := o.connect(command, arguments); err != nil {
-			return err
-		}
-		return useCertificates(o.api, certificates)
-	}
+	root.PersistentPreRunE = o.connect
 	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), traceCommand(o), watchCommand(o), topCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o), participantsCommand(o),
 		participantCommand(o), keyCommand(o), sealCommand(o), accountCommand(o), actsCommand(o))
 	root.SetArgs(arguments)

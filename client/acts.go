@@ -90,22 +90,14 @@ func NewActID() string { return rand.Text() }
 // ActOnParticipant does an act under an id until it is acknowledged, so that it is done once,
 // whatever breaks. With an *UnknownFate it may have been done or not.
 func (c *Client) ActOnParticipant(ctx context.Context, ispb, actID string, act ParticipantAct) (done ParticipantActDone, err error) {
-	err = c.act(ctx, call{operation: opActOnParticipant, values: []string{ispb, actID}, body: act}, actID, &done)
+	err = c.submit(ctx, call{operation: opActOnParticipant, values: []string{ispb, actID}, body: act}, actID, &done)
 	return done, err
 }
 
 // ActOnAccount does an act on a customer's account, as ActOnParticipant does one on a participant.
 func (c *Client) ActOnAccount(ctx context.Context, account Account, actID string, act AccountAct) (done AccountActDone, err error) {
-	err = c.act(ctx, call{operation: opActOnAccount, values: append(account.path(), actID), body: act}, actID, &done)
+	err = c.submit(ctx, call{operation: opActOnAccount, values: append(account.path(), actID), body: act}, actID, &done)
 	return done, err
-}
-
-func (c *Client) act(ctx context.Context, call call, actID string, into any) error {
-	open, err := c.ask(ctx, call, into)
-	if open {
-		err = &UnknownFate{actID, err}
-	}
-	return err
 }
 
 // Acts yields pages of the acts on a participant, or on all of them if ispb is empty, oldest first, from
@@ -121,8 +113,7 @@ func (c *Client) Acts(ctx context.Context, ispb, cursor string) iter.Seq2[ActPag
 			if cursor != "" {
 				ask.query.Set("cursor", cursor)
 			}
-			var page ActPage
-			_, err := c.ask(ctx, ask, &page)
+			page, err := get[ActPage](ctx, c, ask)
 			if !yield(page, err) || err != nil || page.NextCursor == cursor {
 				return
 			}
@@ -134,8 +125,7 @@ func (c *Client) Acts(ctx context.Context, ispb, cursor string) iter.Seq2[ActPag
 // Accounts yields the accounts that a participant has opened, in that order. It ends after an error.
 func (c *Client) Accounts(ctx context.Context, ispb string) iter.Seq2[AccountBalance, error] {
 	return pages(0, func(query url.Values) ([]AccountBalance, string, error) {
-		var page AccountPage
-		_, err := c.ask(ctx, call{operation: opAccounts, values: []string{ispb}, query: query}, &page)
+		page, err := get[AccountPage](ctx, c, call{operation: opAccounts, values: []string{ispb}, query: query})
 		return page.Accounts, page.NextCursor, err
 	})
 }

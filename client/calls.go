@@ -58,10 +58,7 @@ func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (
 func send[S outcome](ctx context.Context, c *Client, post call, id string, wait time.Duration, unknown S, is func(S) bool, follow func(context.Context) (S, error)) (S, error) {
 	until := time.Now().Add(wait)
 	var accepted S
-	if open, err := c.ask(ctx, post.held(wait), &accepted); err != nil {
-		if open {
-			err = &UnknownFate{id, err}
-		}
+	if err := c.submit(ctx, post.held(wait), id, &accepted); err != nil {
 		return unknown, err
 	}
 	state, err := awaitEnd(ctx, id, accepted, until, follow)
@@ -108,9 +105,7 @@ func awaitEnd[S outcome](ctx context.Context, what string, state S, until time.T
 // Payment returns the state of a payment. With an error for which NotFound is true, the ledger
 // does not know the payment (yet).
 func (c *Client) Payment(ctx context.Context, endToEndID string) (PaymentState, error) {
-	var state PaymentState
-	_, err := c.ask(ctx, call{operation: opPayment, values: []string{endToEndID}}, &state)
-	return state, err
+	return get[PaymentState](ctx, c, call{operation: opPayment, values: []string{endToEndID}})
 }
 
 // GiveBack sends a return, as Pay sends a payment. The return's id names the bank that gives
@@ -134,16 +129,12 @@ func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Dura
 
 // Return returns the state of a return, as Payment does for a payment.
 func (c *Client) Return(ctx context.Context, returnID string) (ReturnState, error) {
-	var state ReturnState
-	_, err := c.ask(ctx, call{operation: opReturn, values: []string{returnID}}, &state)
-	return state, err
+	return get[ReturnState](ctx, c, call{operation: opReturn, values: []string{returnID}})
 }
 
 // Balance returns the balance of an account.
 func (c *Client) Balance(ctx context.Context, account Account) (AccountBalance, error) {
-	var balance AccountBalance
-	_, err := c.ask(ctx, call{operation: opAccount, values: account.path()}, &balance)
-	return balance, err
+	return get[AccountBalance](ctx, c, call{operation: opAccount, values: account.path()})
 }
 
 func (a Account) path() []string { return []string{a.ISPB, a.Branch, a.Number} }
@@ -152,26 +143,22 @@ func (a Account) path() []string { return []string{a.ISPB, a.Branch, a.Number} }
 // lines (0: the server decides). It ends after an error.
 func (c *Client) Statement(ctx context.Context, account Account, page int) iter.Seq2[StatementLine, error] {
 	return pages(page, func(query url.Values) ([]StatementLine, string, error) {
-		var statement Statement
-		_, err := c.ask(ctx, call{operation: opStatement, values: account.path(), query: query}, &statement)
-		return statement.Lines, statement.NextCursor, err
+		page, err := get[Statement](ctx, c, call{operation: opStatement, values: account.path(), query: query})
+		return page.Lines, page.NextCursor, err
 	})
 }
 
 // Participants yields all participants. It ends after an error.
 func (c *Client) Participants(ctx context.Context) iter.Seq2[Participant, error] {
 	return pages(0, func(query url.Values) ([]Participant, string, error) {
-		var page ParticipantPage
-		_, err := c.ask(ctx, call{operation: opParticipants, query: query}, &page)
+		page, err := get[ParticipantPage](ctx, c, call{operation: opParticipants, query: query})
 		return page.Participants, page.NextCursor, err
 	})
 }
 
 // Participant returns one participant.
 func (c *Client) Participant(ctx context.Context, ispb string) (Participant, error) {
-	var participant Participant
-	_, err := c.ask(ctx, call{operation: opParticipant, values: []string{ispb}}, &participant)
-	return participant, err
+	return get[Participant](ctx, c, call{operation: opParticipant, values: []string{ispb}})
 }
 
 func pages[V any](limit int, ask func(url.Values) ([]V, string, error)) iter.Seq2[V, error] {

@@ -197,6 +197,21 @@ func (c *Client) ask(ctx context.Context, call call, into any) (open bool, err e
 	}
 }
 
+// get returns the answer to a call that changes nothing.
+func get[V any](ctx context.Context, c *Client, call call) (value V, err error) {
+	_, err = c.ask(ctx, call, &value)
+	return value, err
+}
+
+// submit sends an order or an act with an id. After an *UnknownFate it may have been taken.
+func (c *Client) submit(ctx context.Context, call call, id string, into any) error {
+	open, err := c.ask(ctx, call, into)
+	if open {
+		err = &UnknownFate{id, err}
+	}
+	return err
+}
+
 // retries bounds the retries of one request.
 type retries struct {
 	until time.Time

@@ -127,10 +127,10 @@ func (o *options) onParticipant(use string, arguments int, short, long string, r
 		act, err := read(arguments)
 		return func(ctx context.Context, id string) error {
 			done, err := o.api.ActOnParticipant(ctx, arguments[0], id, act)
-			if err != nil {
-				return err
-			}
-			return o.show(done, func() { printAct(o.out, done.Act); printParticipant(o.out, done.Participant) })
+			return shown(o, done, err, func(w io.Writer, done client.ParticipantActDone) {
+				printAct(w, done.Act)
+				printParticipant(w, done.Participant)
+			})
 		}, err
 	})
 }
@@ -186,10 +186,10 @@ func (o *options) onAccount(use string, arguments int, short, long string, read 
 		act, err := read(arguments)
 		return func(ctx context.Context, id string) error {
 			done, err := o.api.ActOnAccount(ctx, account, id, act)
-			if err != nil {
-				return err
-			}
-			return o.show(done, func() { printAct(o.out, done.Act); printBalance(o.out, done.Account) })
+			return shown(o, done, err, func(w io.Writer, done client.AccountActDone) {
+				printAct(w, done.Act)
+				printBalance(w, done.Account)
+			})
 		}, err
 	})
 }
@@ -201,10 +201,7 @@ func accountListCommand(o *options) *cobra.Command {
 		RunE: func(command *cobra.Command, arguments []string) error {
 			o.started = true
 			for account, err := range o.api.Accounts(command.Context(), arguments[0]) {
-				if err == nil {
-					err = o.show(account, func() { printBalance(o.out, account) })
-				}
-				if err != nil {
+				if err := shown(o, account, err, printBalance); err != nil {
 					return err
 				}
 			}
@@ -235,7 +232,7 @@ func actsCommand(o *options) *cobra.Command {
 					}
 					cursor = page.NextCursor
 					for _, act := range page.Acts {
-						if err := o.show(act, func() { printAct(o.out, act) }); err != nil {
+						if err := shown(o, act, nil, printAct); err != nil {
 							return err
 						}
 					}

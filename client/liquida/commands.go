@@ -148,6 +148,14 @@ func (o *options) show(value any, forPeople func()) error {
 	return json.NewEncoder(o.out).Encode(value)
 }
 
+// shown prints a value for people or as JSON, unless there is an error.
+func shown[V any](o *options, value V, err error, write func(io.Writer, V)) error {
+	if err != nil {
+		return err
+	}
+	return o.show(value, func() { write(o.out, value) })
+}
+
 func payCommand(o *options) *cobra.Command {
 	var payment client.Payment
 	var wait time.Duration
@@ -332,10 +340,7 @@ func balanceCommand(o *options) *cobra.Command {
 			}
 			o.started = true
 			balance, err := o.api.Balance(command.Context(), account)
-			if err != nil {
-				return err
-			}
-			return o.show(balance, func() { printBalance(o.out, balance) })
+			return shown(o, balance, err, printBalance)
 		},
 	}
 }
@@ -380,10 +385,7 @@ the statement broke off: run the same again.`,
 			}
 			o.started = true
 			for line, err := range o.api.Statement(command.Context(), account, min(limit, 100)) {
-				if err == nil {
-					err = o.show(line, func() { printLine(o.out, line) })
-				}
-				if err != nil {
+				if err := shown(o, line, err, printLine); err != nil {
 					return err
 				}
 				if limit--; limit == 0 {
@@ -422,10 +424,7 @@ func participantsCommand(o *options) *cobra.Command {
 			o.started = true
 			var wrong []string
 			for participant, err := range all {
-				if err == nil {
-					err = o.show(participant, func() { printParticipant(o.out, participant) })
-				}
-				if err != nil {
+				if err := shown(o, participant, err, printParticipant); err != nil {
 					return err
 				}
 				if participant.ThreeLegs != nil && !participant.ThreeLegs.Holds {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/hex"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -34,9 +35,9 @@ central bank those of every bank: the first key of a bank is named by the centra
 keys in use. What another bank has named does no harm: a key begins with its holder.`),
 		o.secretAct("revoke ISPB FILE|DIGEST", client.RevokeKey, "Revoke a key", `Revoke a key by its file or its digest. It is refused within two seconds, and what it has begun
 (streams, waits, batches, statements) ends within five.`),
-		o.secretList("list ISPB", "List the digests of a bank's keys in use", func(p client.Participant) {
+		o.secretList("list ISPB", "List the digests of a bank's keys in use", func(w io.Writer, p client.Participant) {
 			for _, digest := range p.Keys {
-				fmt.Fprintln(o.out, digest)
+				fmt.Fprintln(w, digest)
 			}
 		}))
 	return command
@@ -52,13 +53,13 @@ fingerprints. The central bank revokes them.`,
 	}
 	command.AddCommand(
 		o.secretAct("revoke ISPB DIGEST", client.RevokeSeal, "Revoke a seal", "Revoke a seal by its digest. What is sealed with it is forged within two seconds."),
-		o.secretList("list ISPB", "List the digests of a bank's seals", func(p client.Participant) {
+		o.secretList("list ISPB", "List the digests of a bank's seals", func(w io.Writer, p client.Participant) {
 			for _, seal := range p.Seals {
 				state := "in use"
 				if seal.Revoked {
 					state = "revoked"
 				}
-				fmt.Fprintf(o.out, "%s  %s\n", seal.Digest, state)
+				fmt.Fprintf(w, "%s  %s\n", seal.Digest, state)
 			}
 		}))
 	return command
@@ -91,16 +92,13 @@ func digestOf(ispb, argument string, files bool) (string, error) {
 	return hex.EncodeToString(digest[:]), nil
 }
 
-func (o *options) secretList(use, short string, show func(client.Participant)) *cobra.Command {
+func (o *options) secretList(use, short string, write func(io.Writer, client.Participant)) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: ofBank(cobra.ExactArgs(1)),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			o.started = true
 			participant, err := o.api.Participant(command.Context(), arguments[0])
-			if err != nil {
-				return err
-			}
-			return o.show(participant, func() { show(participant) })
+			return shown(o, participant, err, write)
 		},
 	}
 }

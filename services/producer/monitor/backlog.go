@@ -56,24 +56,7 @@ func NewBacklog(client *kgo.Client, t *telemetry.Telemetry, observe func(overloa
 
 // Publish reads and publishes until ctx ends.
 func (b *Backlog) Publish(ctx context.Context, every time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	failing := false
-	for {
-		err := b.read(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil && !failing {
-			b.log.Warn("cannot read the backlog", zap.Error(err))
-		}
-		failing = err != nil
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	repeat(ctx, every, b.log, "cannot read the backlog", b.read)
 }
 
 func (b *Backlog) read(ctx context.Context) error {

@@ -73,19 +73,20 @@ func (b *Balances) Publish(ctx context.Context, every time.Duration) {
 	repeat(ctx, every, b.log, "cannot read the books", b.read)
 }
 
-// repeat does something with the ledger until ctx ends. It waits for an absent ledger, because a
-// request cannot be cancelled. The age of the last reading shows that.
+// repeat does something until ctx ends, and logs the first failure of several. It waits for an absent ledger,
+// because a request cannot be cancelled. The age of the last reading shows that.
 func repeat(ctx context.Context, every time.Duration, log *zap.Logger, failure string, do func(context.Context) error) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	done := make(chan error, 1)
-	for {
+	for failing := false; ; {
 		go func() { done <- do(ctx) }()
 		select {
 		case err := <-done:
-			if err != nil { // package query ends the process if the client is of no more use
-				log.Warn(failure, zap.Error(err))
+			if err != nil && !failing && ctx.Err() == nil {
+				log.Warn(failure, zap.Error(err)) // package query ends the process if the client is of no more use
 			}
+			failing = err != nil
 		case <-ctx.Done():
 			return
 		}

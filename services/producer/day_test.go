@@ -325,7 +325,7 @@ func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client
 	t.Cleanup(l.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { l.Watch(ctx, health) })
+	watching.Go(func() { l.Watch(ctx, health, make(chan struct{})) })
 	t.Cleanup(func() { cancel(); watching.Wait() })
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/participants/{ispb}/statements/{day}", func(w http.ResponseWriter, r *http.Request) {

@@ -73,12 +73,12 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	watcher := feed.NewWatcher(kafka, config.Stream, on.Dial, t)
 	balances, caps, backlog := monitor.NewBalances(client, config.Query.IDsMax, follows, on.Now, t), monitor.NewCaps(client, config.Query.IDsMax, follows, t), monitor.NewBacklog(kafka, t, gate.Observe)
 	watchers.Go(func() { stream.Watch(watching, kafka, t, stream.Payments) })
-	watchers.Go(func() { ledger.Watch(watching, t) })
+	compared, looked := make(chan struct{}), make(chan struct{})
+	watchers.Go(func() { ledger.Watch(watching, t, compared) })
 	watchers.Go(func() { ledger.Fail(follows.Run(watching)) })
 	watchers.Go(func() { control.Run(watching, t.Log) })
 	watchers.Go(func() { watcher.Run(watching) })
 	watchers.Go(func() { letters.Follow(watching, config.Stream, on.Dial, t, watcher.Wake) })
-	looked := make(chan struct{})
 	watchers.Go(func() { publisher.WatchLog(watching, client, t, looked) })
 	watchers.Go(func() { balances.Publish(watching, config.BooksInterval) })
 	watchers.Go(func() { caps.Follow(watching) })
@@ -90,7 +90,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	http.LargerBodies = map[string]int64{batchPath: config.Batch.BytesMax}
 	http.TLS, http.Pools = control.TLS, pools
 	select { // take nothing with a clock that the first comparison would call wrong
-	case <-ledger.Compared():
+	case <-compared:
 	case <-ctx.Done():
 	}
 	first, done := context.WithTimeout(ctx, firstLookMax)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,19 +62,15 @@ type Ledger struct {
 	register  *register.Register
 	letters   *deadletter.Letters
 	clock     atomic.Pointer[comparison] // the latest; nil before the first
-
-	firstWatch chan struct{} // closed by watched
-	watched    func()
 }
 
 // New does not wait for the ledger. Statements of days end with stopping. now is the wall clock, which is compared with the ledger's.
 func New(stopping context.Context, config Config, client tigerbeetle.Client, follows *register.Register, letters *deadletter.Letters, now func() time.Time, pools *web.Pools, t *telemetry.Telemetry) *Ledger {
 	l := &Ledger{stopping: stopping, config: config, client: client, register: follows, letters: letters, now: now, failures: make(chan error, 1), queries: pools.Pool("queries", "LEDGER_QUERIES_IN_FLIGHT_MAX", config.QueriesInFlightMax),
-		days: pools.Pool("day statements", "DAY_STATEMENTS_MAX", config.DaysMax), turn: make(chan struct{}, 1), log: t.Log, firstWatch: make(chan struct{})}
+		days: pools.Pool("day statements", "DAY_STATEMENTS_MAX", config.DaysMax), turn: make(chan struct{}, 1), log: t.Log}
 	l.wrongDays = prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_wrong_statements_total",
 		Help: "Statements of days whose lines do not lead to the ledger's own balances; not 0 is a breach."})
 	t.Registry.MustRegister(l.wrongDays)
-	l.watched = sync.OnceFunc(func() { close(l.firstWatch) })
 	batch := ledger.BatchConfig{EventsMax: config.IDsMax, Pause: config.LookupPause}
 	l.transfers = newLookups[tb.Transfer](config, pools, "payment look-ups")
 	l.transfers.reader = ledger.NewTransferReader(client, batch, t.Registry, l.transfers.deliver, l.Fail)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,14 +30,16 @@ const (
 
 // Watch reports to Health, until ctx ends, whether the ledger answers and whether this clock
 // is the ledger's, by a probe every second. The client itself never says, and its requests
-// cannot be cancelled: while one waits, no other is sent.
-func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry) {
+// cannot be cancelled: while one waits, no other is sent. It closes compared when it has compared the clock,
+// or the ledger was too slow for that.
+func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared chan<- struct{}) {
 	type result struct {
 		probe comparison
 		err   error
 	}
 	skew := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_ledger_clock_skew_seconds", Help: "This machine's clock minus the ledger's."})
 	t.Registry.MustRegister(skew)
+	watched := sync.OnceFunc(func() { close(compared) })
 	results := make(chan result, 1)
 	for {
 		go func() {
@@ -50,7 +53,7 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry) {
 		case <-ctx.Done():
 			return
 		case <-time.After(watchTimeout):
-			l.watched()
+			watched()
 			report(t, Need, fmt.Errorf("no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchTimeout))
 			select {
 			case r = <-results:
@@ -67,7 +70,7 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry) {
 			l.clock.Store(&r.probe)
 			report(t, ClockNeed, l.clockWrong())
 		}
-		l.watched()
+		watched()
 		select {
 		case <-ctx.Done():
 			return
@@ -86,9 +89,6 @@ func report(t *telemetry.Telemetry, need string, err error) {
 		t.Log.Info("need met", zap.String("need", need))
 	}
 }
-
-// Compared ends when Watch has compared the clock, or the ledger was too slow for that.
-func (l *Ledger) Compared() <-chan struct{} { return l.firstWatch }
 
 // comparison is a probe of the ledger's clock.
 type comparison struct {

@@ -125,12 +125,10 @@ func (l *Letters) Of(id pix.EndToEndID) *Letter {
 	if of == nil {
 		return nil
 	}
-	letter, known := of.young[id]
-	if !known {
-		letter, known = of.old[id]
+	for _, letters := range []map[pix.EndToEndID]Letter{of.young, of.old} {
+		if letter, known := letters[id]; known {
+			return &letter
+		}
 	}
-	if !known {
-		return nil
-	}
-	return &letter
+	return nil
 }

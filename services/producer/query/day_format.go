@@ -33,8 +33,8 @@ type dayWriter interface {
 
 // dayJSON writes a DayStatement, each line on a line of its own.
 type dayJSON struct {
-	to    *bufio.Writer
-	lines int64
+	to      *bufio.Writer
+	between string // before a line
 }
 
 func (j *dayJSON) begin(b DayBalances) {
@@ -43,11 +43,8 @@ func (j *dayJSON) begin(b DayBalances) {
 }
 
 func (j *dayJSON) line(line DayLine) error {
-	between := ","
-	if j.lines++; j.lines == 1 {
-		between = ""
-	}
-	_, err := fmt.Fprintf(j.to, "%s\n%s", between, encoded(line))
+	_, err := fmt.Fprintf(j.to, "%s\n%s", j.between, encoded(line))
+	j.between = ","
 	return err
 }
 

@@ -72,10 +72,14 @@ func New(stopping context.Context, config Config, client tigerbeetle.Client, fol
 		Help: "Statements of days whose lines do not lead to the ledger's own balances; not 0 is a breach."})
 	t.Registry.MustRegister(l.wrongDays)
 	batch := ledger.BatchConfig{EventsMax: config.IDsMax, Pause: config.LookupPause}
-	l.transfers = newLookups[tb.Transfer](config, pools, "payment look-ups")
-	l.transfers.reader = ledger.NewTransferReader(client, batch, t.Registry, l.transfers.deliver, l.Fail)
-	l.accounts = newLookups[tb.Account](config, pools, "account look-ups")
-	l.accounts.reader = ledger.NewAccountReader(client, batch, t.Registry, l.accounts.deliver, l.Fail)
+	l.transfers = &lookups[tb.Transfer]{
+		config: config, permits: pools.Pool("payment look-ups", "STATUS_IN_FLIGHT_MAX", config.InFlightMax),
+		reader: ledger.NewTransferReader(client, batch, t.Registry, question[tb.Transfer].answer, l.Fail),
+	}
+	l.accounts = &lookups[tb.Account]{
+		config: config, permits: pools.Pool("account look-ups", "STATUS_IN_FLIGHT_MAX", config.InFlightMax),
+		reader: ledger.NewAccountReader(client, batch, t.Registry, question[tb.Account].answer, l.Fail),
+	}
 	return l
 }
 
@@ -103,9 +107,8 @@ func (l *Ledger) Close() {
 
 // lookups asks for objects by id. Questions at the same time share a request.
 type lookups[O any] struct {
-	timeout time.Duration
-	idsMax  int // in one question
-	reader  *ledger.Reader[question[O], O]
+	config Config
+	reader *ledger.Reader[question[O], O]
 	// permits bounds the questions that the ledger has not answered. One that its HTTP
 	// request has given up keeps its permit: the look-up still waits.
 	permits *web.Pool
@@ -118,11 +121,7 @@ type question[O any] struct {
 	asker   string
 }
 
-func newLookups[O any](config Config, pools *web.Pools, name string) *lookups[O] {
-	return &lookups[O]{timeout: config.Timeout, idsMax: config.IDsMax, permits: pools.Pool(name, "STATUS_IN_FLIGHT_MAX", config.InFlightMax)}
-}
-
-func (l *lookups[O]) deliver(q question[O], found []O) {
+func (q question[O]) answer(found []O) {
 	q.result <- found
 	q.permits.Free(q.asker)
 }
@@ -137,7 +136,7 @@ func (l *lookups[O]) find(ctx context.Context, ids []tb.Uint128) ([]O, *web.Prob
 func (l *lookups[O]) findWith(ctx context.Context, permits *web.Pool, ids []tb.Uint128) (found []O, problem *web.Problem) {
 	asker := access.From(ctx).Name()
 	var results []<-chan []O
-	for part := range slices.Chunk(ids, l.idsMax) {
+	for part := range slices.Chunk(ids, l.config.IDsMax) {
 		if problem := permits.Take(asker); problem != nil {
 			return nil, problem
 		}
@@ -145,10 +144,10 @@ func (l *lookups[O]) findWith(ctx context.Context, permits *web.Pool, ids []tb.U
 		l.reader.Read(question[O]{result, permits, asker}, part)
 		results = append(results, result)
 	}
-	bounded, done := context.WithTimeout(ctx, l.timeout)
+	bounded, done := context.WithTimeout(ctx, l.config.Timeout)
 	defer done()
 	for _, result := range results {
-		some, problem := within(bounded, l.timeout, result)
+		some, problem := within(bounded, l.config.Timeout, result)
 		if problem != nil {
 			return nil, problem
 		}

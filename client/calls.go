@@ -48,20 +48,21 @@ func (c *Client) Pay(ctx context.Context, payment Payment, wait time.Duration) (
 		}
 	}
 	id := payment.EndToEndID
-	return send(ctx, c, call{operation: opPay, body: payment}, id, wait, PaymentState{EndToEndID: id, Status: Unknown}, payment.Is, func(ctx context.Context) (PaymentState, error) {
-		return c.Follow(ctx, id, nil)
-	})
+	unknown := PaymentState{EndToEndID: id, Status: Unknown}
+	return send(ctx, c, call{operation: opPay, body: payment}, opPaymentEvents, id, wait, unknown, payment.Is)
 }
 
 // send sends an order until it is acknowledged, and waits for the outcome of its content. unknown is its
 // state before that.
-func send[S outcome](ctx context.Context, c *Client, post call, id string, wait time.Duration, unknown S, is func(S) bool, follow func(context.Context) (S, error)) (S, error) {
+func send[S outcome](
+	ctx context.Context, c *Client, post call, events operation, id string, wait time.Duration, unknown S, is func(S) bool,
+) (S, error) {
 	until := time.Now().Add(wait)
 	var accepted S
 	if err := c.submit(ctx, post.held(wait), id, &accepted); err != nil {
 		return unknown, err
 	}
-	state, err := awaitEnd(ctx, id, accepted, until, follow)
+	state, err := awaitEnd(ctx, c, events, id, accepted, until)
 	if err != nil || accepted.Final() || !state.Final() || is(state) {
 		return state, err
 	}
@@ -85,21 +86,23 @@ func (c call) held(wait time.Duration) call {
 	return c
 }
 
-// awaitEnd follows an accepted payment or return until it ends, or until a time.
-func awaitEnd[S outcome](ctx context.Context, what string, state S, until time.Time, follow func(context.Context) (S, error)) (S, error) {
+// awaitEnd follows the events of an accepted payment or return until it ends, or until a time.
+func awaitEnd[S outcome](
+	ctx context.Context, c *Client, events operation, id string, state S, until time.Time,
+) (S, error) {
 	if state.Final() || !time.Now().Before(until) {
 		return state, nil
 	}
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	seen, err := follow(waiting)
+	seen, err := followStates[S](waiting, c, call{operation: events, values: []string{id}}, nil)
 	if seen.reached() != "" {
 		state = seen
 	}
 	if err == nil || !time.Now().Before(until) && ctx.Err() == nil { // only the wait is over
 		return state, nil
 	}
-	return state, fmt.Errorf("%s was accepted, but its outcome was not seen: %w", what, err)
+	return state, fmt.Errorf("%s was accepted, but its outcome was not seen: %w", id, err)
 }
 
 // Payment returns the state of a payment. With an error for which NotFound is true, the ledger
@@ -122,9 +125,8 @@ func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Dura
 		order.ReturnID = pix.NewReturnID(pix.ISPB(original.Payee.ISPB), time.Now(), random).String()
 	}
 	id := order.ReturnID
-	return send(ctx, c, call{operation: opGiveBack, body: order}, id, wait, ReturnState{ReturnID: id, Status: Unknown}, order.Is, func(ctx context.Context) (ReturnState, error) {
-		return c.FollowReturn(ctx, id, nil)
-	})
+	unknown := ReturnState{ReturnID: id, Status: Unknown}
+	return send(ctx, c, call{operation: opGiveBack, body: order}, opReturnEvents, id, wait, unknown, order.Is)
 }
 
 // Return returns the state of a return, as Payment does for a payment.

@@ -407,7 +407,7 @@ var All = []Mutant{
 		{producer + "query/account.go", "AvailableCentavos: ledger.Less(a.CreditsPosted, ledger.Sum(a.DebitsPosted, a.DebitsPending)),", "AvailableCentavos: ledger.Less(a.CreditsPosted, a.DebitsPosted),"},
 	}},
 	{"accepted-unacknowledged", "a payment is accepted before Kafka has it, and a batch is not", anyWorld, []Edit{
-		{producer + "submission/submission.go", "	if err := s.publish(access.Of(r), payment, nil).wait(); err != nil {\n		notPublished(body.EndToEndID, err)", "	_ = s.publish(access.Of(r), payment, nil)\n	if err := error(nil); err != nil {\n		notPublished(body.EndToEndID, err)"},
+		{producer + "submission/submission.go", "	if err := s.publish(access.Of(r), payment, nil).wait(); err != nil {\n		return notPublished(body.EndToEndID, err)", "	_ = s.publish(access.Of(r), payment, nil)\n	if err := error(nil); err != nil {\n		return notPublished(body.EndToEndID, err)"},
 	}},
 	{"other-contents-outcome", "a submission is told the outcome of other content under its id", anyWorld, []Edit{
 		{producer + "query/content.go", "	return KnowsOther\n", "	return KnowsSame\n"},

@@ -329,7 +329,9 @@ func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client
 	t.Cleanup(func() { cancel(); watching.Wait() })
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/participants/{ispb}/statements/{day}", func(w http.ResponseWriter, r *http.Request) {
-		l.DayStatement(w, access.With(r, access.Caller{Holder: keys.CentralBank}))
+		if problem := l.DayStatement(w, access.With(r, access.Caller{Holder: keys.CentralBank})); problem != nil {
+			problem.Write(w)
+		}
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)

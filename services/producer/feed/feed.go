@@ -147,21 +147,21 @@ func states[S State](ctx context.Context, f *Feed, subject Subject[S]) <-chan an
 
 // Respond responds to the submission of a payment or a return that Kafka has acknowledged:
 // with the outcome, if the caller waits and it comes in time, else with accepted.
-func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, wait time.Duration, subject Subject[S], accepted any) {
+func Respond[S State](f *Feed, w http.ResponseWriter, r *http.Request, wait time.Duration, subject Subject[S], accepted any) *web.Problem {
 	if wait > 0 {
 		if end, applied := waitFor(f, w, r, subject, wait); applied {
 			w.Header().Set(PreferenceApplied, fmt.Sprintf("wait=%d", wait/time.Second))
 			if end.problem != nil {
-				end.problem.Write(w)
-				return
+				return end.problem
 			}
 			if end.state.Final() {
 				web.WriteJSON(w, http.StatusOK, end.state)
-				return
+				return nil
 			}
 		}
 	}
 	web.WriteJSON(w, http.StatusAccepted, accepted)
+	return nil
 }
 
 // PreferenceApplied is the header of a response that has waited.
@@ -213,7 +213,7 @@ func preferredWait(header http.Header, longest time.Duration) (time.Duration, *w
 }
 
 // PaymentEvents serves GET /v1/payments/{endToEndId}/events.
-func (f *Feed) PaymentEvents(w http.ResponseWriter, r *http.Request) {
+func (f *Feed) PaymentEvents(w http.ResponseWriter, r *http.Request) *web.Problem {
 	id, problem := query.EndToEndIDOf(r)
 	if who := access.Of(r); problem == nil && !who.PaysOf(id) { // only the ledger knows the payee
 		var state query.PaymentState
@@ -222,35 +222,32 @@ func (f *Feed) PaymentEvents(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
-	sendStates(f, w, r, f.Payment(id))
+	return sendStates(f, w, r, f.Payment(id))
 }
 
 // ReturnEvents serves GET /v1/returns/{returnId}/events.
-func (f *Feed) ReturnEvents(w http.ResponseWriter, r *http.Request) {
+func (f *Feed) ReturnEvents(w http.ResponseWriter, r *http.Request) *web.Problem {
 	id, _, problem := f.ledger.PermittedReturn(r)
 	if problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
-	sendStates(f, w, r, f.Return(id))
+	return sendStates(f, w, r, f.Return(id))
 }
 
 // sendStates responds with a stream of states.
-func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S]) {
+func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject Subject[S]) *web.Problem {
 	caller := access.Of(r).Name()
 	if problem := f.streams.Take(caller); problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	defer f.streams.Free(caller)
 	ctx, done := web.Bound(r.Context(), f.stopping, f.config.StreamTimeMax)
 	defer done()
 	events := web.StartEvents(w, f.config.WriteTimeout)
 	if events.KeepAlive("") != nil { // shows at once that the stream is open
-		return
+		return nil
 	}
 	states := states(ctx, f, subject)
 	keepAlive := time.NewTicker(f.config.KeepAlive)
@@ -260,14 +257,14 @@ func sendStates[S State](f *Feed, w http.ResponseWriter, r *http.Request, subjec
 		select {
 		case state, more := <-states:
 			if !more {
-				return
+				return nil
 			}
 			err = events.Send(state.state.Reached(), "state", state.state)
 		case <-keepAlive.C:
 			err = events.KeepAlive("")
 		}
 		if err != nil {
-			return // the client is gone
+			return nil // the client is gone
 		}
 	}
 }

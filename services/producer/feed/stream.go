@@ -22,31 +22,30 @@ import (
 // Settlements serves GET /v1/settlements: the reports of the payments and returns of one participant
 // or of all, from a position on and then as they come. It delivers at least once: a client
 // goes on after a break from the id of the last event that it has handled.
-func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) {
+func (f *Feed) Settlements(w http.ResponseWriter, r *http.Request) *web.Problem {
 	participant, at, problem := f.streamOf(r)
 	caller := access.Of(r).Name()
 	if problem == nil {
 		problem = f.streams.Take(caller)
 	}
 	if problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	defer f.streams.Free(caller)
 	follower := follower{caller, participant}
 	if problem := f.join(follower); problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	defer f.leave(follower)
 	ctx, done := web.Bound(r.Context(), f.stopping, f.config.StreamTimeMax)
 	defer done()
 	s := &settlementStream{Feed: f, caller: caller, participant: participant, at: at, events: web.StartEvents(w, f.config.WriteTimeout)}
 	if s.events.KeepAlive(at.cursor()) != nil {
-		return
+		return nil
 	}
 	for s.follow(ctx) {
 	}
+	return nil
 }
 
 // followersMax bounds one caller's streams of one participant's settlements. All of them say the

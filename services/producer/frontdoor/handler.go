@@ -16,16 +16,24 @@ import (
 	"github.com/liquida/liquida/services/producer/feed"
 )
 
-// responds returns a handler that responds with what answer returns, or with the problem.
-func responds[B any](answer func(*http.Request) (B, *web.Problem)) http.HandlerFunc {
+// serves returns a handler that responds with the problem that serve returns. Without one, serve has responded.
+func serves(serve func(http.ResponseWriter, *http.Request) *web.Problem) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		body, problem := answer(r)
-		if problem != nil {
+		if problem := serve(w, r); problem != nil {
 			problem.Write(w)
-			return
 		}
-		web.WriteJSON(w, http.StatusOK, body)
 	}
+}
+
+// answers returns a handler that responds with what answer returns.
+func answers[B any](answer func(*http.Request) (B, *web.Problem)) http.HandlerFunc {
+	return serves(func(w http.ResponseWriter, r *http.Request) *web.Problem {
+		body, problem := answer(r)
+		if problem == nil {
+			web.WriteJSON(w, http.StatusOK, body)
+		}
+		return problem
+	})
 }
 
 func (r route) permits(who access.Caller, request *http.Request) *web.Problem {

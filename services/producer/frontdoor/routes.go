@@ -48,7 +48,7 @@ const (
 func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.Feed, acts *act.Acts) []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/payments", handler: submissions.Pay, permission: access.DecidedInside, id: "pay",
+			method: "POST", path: "/v1/payments", handler: serves(submissions.Pay), permission: access.DecidedInside, id: "pay",
 			summary: "Send a payment",
 			description: "Responds once Kafka has acknowledged the payment. 503 with an end_to_end_id means that its fate is unknown: send the same again, which is safe. " +
 				"With Prefer: wait=N the response waits for the outcome (200), at most N seconds (202). " + otherContent,
@@ -60,7 +60,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems: []int{400, 409, 413, 422, 429, 503},
 		},
 		{
-			method: "POST", path: batchPath, handler: submissions.PayBatch, permission: access.DecidedInside, id: "payBatch",
+			method: "POST", path: batchPath, handler: serves(submissions.PayBatch), permission: access.DecidedInside, id: "payBatch",
 			summary: "Send many payments",
 			description: "The request has one payment a line. The response has one result a line, in the same order, each once Kafka has acknowledged the payment; it begins before the request has ended. " +
 				"A wrong line does not affect the others. A line has status 409 as the response to a single payment has it; accepted means stored, as 202 does. Empty lines are skipped. A result with status 413, or one that says that the body ended early, is the last: neither its line nor the lines after it were sent.",
@@ -71,20 +71,20 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems: []int{400, 413, 429},
 		},
 		{
-			method: "GET", path: "/v1/payments/{endToEndId}", handler: responds(ledger.Payment), permission: access.DecidedInside, id: "payment",
+			method: "GET", path: "/v1/payments/{endToEndId}", handler: answers(ledger.Payment), permission: access.DecidedInside, id: "payment",
 			summary: "The state of a payment", description: "Computed from the ledger alone, with the returns of the payment. 404 means that the ledger does not know it (yet).",
 			responses: map[int]message{http.StatusOK: {"Its state.", asJSON, exampleState}},
 			problems:  []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/payments/{endToEndId}/events", handler: feed.PaymentEvents, permission: access.DecidedInside, lasts: true, id: "paymentEvents",
+			method: "GET", path: "/v1/payments/{endToEndId}/events", handler: serves(feed.PaymentEvents), permission: access.DecidedInside, lasts: true, id: "paymentEvents",
 			summary:     "The states of a payment as they come",
 			description: "Server-sent events named state. The data is that of GET /v1/payments/{endToEndId}, and the status may be unknown. The stream ends after settled or rejected.",
 			responses:   map[int]message{http.StatusOK: {"Events. The data of each is a PaymentState.", asEvents, exampleEvent("settled", "state", exampleState)}},
 			problems:    []int{422, 429, 503},
 		},
 		{
-			method: "POST", path: "/v1/returns", handler: submissions.GiveBack, permission: access.DecidedInside, id: "giveBack",
+			method: "POST", path: "/v1/returns", handler: serves(submissions.GiveBack), permission: access.DecidedInside, id: "giveBack",
 			summary: "Return a payment, all or a part of it",
 			description: "The bank that received a payment can return it within 90 days of its settlement, as often as there is something left. Responds once Kafka has acknowledged the return; " +
 				"503 with an end_to_end_id, which is the return's, means that its fate is unknown: send the same again, which is safe. " +
@@ -97,20 +97,20 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems: []int{400, 409, 413, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/returns/{returnId}", handler: responds(ledger.Return), permission: access.DecidedInside, id: "return",
+			method: "GET", path: "/v1/returns/{returnId}", handler: answers(ledger.Return), permission: access.DecidedInside, id: "return",
 			summary: "The state of a return", description: "Computed from the ledger alone. 404 means that the ledger does not know it (yet).",
 			responses: map[int]message{http.StatusOK: {"Its state.", asJSON, exampleReturnState}},
 			problems:  []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/returns/{returnId}/events", handler: feed.ReturnEvents, permission: access.DecidedInside, lasts: true, id: "returnEvents",
+			method: "GET", path: "/v1/returns/{returnId}/events", handler: serves(feed.ReturnEvents), permission: access.DecidedInside, lasts: true, id: "returnEvents",
 			summary:     "The states of a return as they come",
 			description: "Server-sent events named state. The data is that of GET /v1/returns/{returnId}, and the status may be unknown. The stream ends after settled or rejected.",
 			responses:   map[int]message{http.StatusOK: {"Events. The data of each is a ReturnState.", asEvents, exampleEvent("settled", "state", exampleReturnState)}},
 			problems:    []int{422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/settlements", handler: feed.Settlements, permission: access.OwnParticipant, lasts: true, id: "settlements",
+			method: "GET", path: "/v1/settlements", handler: serves(feed.Settlements), permission: access.OwnParticipant, lasts: true, id: "settlements",
 			summary: "How a participant's payments and returns end, as it happens",
 			description: "Server-sent events named settlement, for payments and returns that the participant pays or receives. A payment that was refused before anything was held is told to the payer's bank only. The id of an event is the position after it: give it as from, or as Last-Event-ID, to go on. " +
 				"Delivered at least once: compare end_to_end_id. Payments of one partition come in order, others in any. A participant has at most 8 such streams. The central bank may follow all participants at once.",
@@ -119,13 +119,13 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems:   []int{422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}", handler: responds(ledger.Account), permission: access.OwnPath, id: "account",
+			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}", handler: answers(ledger.Account), permission: access.OwnPath, id: "account",
 			summary:   "A customer's account: its state and balance",
 			responses: map[int]message{http.StatusOK: {"The account.", asJSON, exampleAccount}},
 			problems:  []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}/statement", handler: responds(ledger.Statement), permission: access.OwnPath, id: "statement",
+			method: "GET", path: "/v1/accounts/{ispb}/{branch}/{number}/statement", handler: answers(ledger.Statement), permission: access.OwnPath, id: "statement",
 			summary:     "The movements of a customer's account, newest first",
 			description: "A held line changes what is pending, a posted line the balance, and a released line ends a hold. A hold that expires is released without a line.",
 			parameters:  []string{"limit", "cursor"},
@@ -133,19 +133,19 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems:    []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/participants", handler: responds(ledger.Participants), permission: access.CentralBankOnly, id: "participants",
+			method: "GET", path: "/v1/participants", handler: answers(ledger.Participants), permission: access.CentralBankOnly, id: "participants",
 			summary: "All participants", description: "For the central bank only.", parameters: []string{"limit", "cursor"},
 			responses: map[int]message{http.StatusOK: {"A page of participants.", asJSON, query.ParticipantPage{Participants: []query.Participant{exampleParticipant}}}},
 			problems:  []int{422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/participants/{ispb}", handler: responds(ledger.Participant), permission: access.OwnPath, id: "participant",
+			method: "GET", path: "/v1/participants/{ispb}", handler: answers(ledger.Participant), permission: access.OwnPath, id: "participant",
 			summary: "A participant: its state, reserve and transit, its caps and what is left of them, and whether its books agree", description: "All balances are of one instant.",
 			responses: map[int]message{http.StatusOK: {"The participant.", asJSON, exampleParticipant}},
 			problems:  []int{404, 422, 429, 503},
 		},
 		{
-			method: "PUT", path: "/v1/participants/{ispb}/acts/{actId}", handler: responds(acts.OnParticipant), permission: access.ActsOnParticipant, id: "actOnParticipant",
+			method: "PUT", path: "/v1/participants/{ispb}/acts/{actId}", handler: answers(acts.OnParticipant), permission: access.ActsOnParticipant, id: "actOnParticipant",
 			summary: "Register, suspend, resume or cap a participant, or move its liquidity",
 			description: "For the central bank only. " + actDescription + " liquidity-in moves money from the issuance to the reserve, liquidity-out back, never below what payments hold. " +
 				"A cap on outflow counts payments to other participants for window_seconds; day-cap is in force from 06:00 to 20:00 in São Paulo, night-cap in the other hours.",
@@ -154,7 +154,7 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems:  []int{400, 404, 409, 413, 422, 429, 503},
 		},
 		{
-			method: "PUT", path: "/v1/accounts/{ispb}/{branch}/{number}/acts/{actId}", handler: responds(acts.OnAccount), permission: access.OwnAccounts, id: "actOnAccount",
+			method: "PUT", path: "/v1/accounts/{ispb}/{branch}/{number}/acts/{actId}", handler: answers(acts.OnAccount), permission: access.OwnAccounts, id: "actOnAccount",
 			summary: "Open, block, close or reopen a customer's account, or take a deposit or withdrawal",
 			description: "For the account's bank only. " + actDescription + " From an account that is blocked or closed no payment is taken here (422), and the bank answers AC06 or AC07 for what comes in. " +
 				"Deposits and withdrawals need an open account. Closing moves nothing: withdraw before. A return of a payment that the account received is still taken, so that money can go back.",
@@ -163,27 +163,27 @@ func api(submissions *submission.Submissions, ledger *query.Ledger, feed *feed.F
 			problems:  []int{400, 404, 409, 413, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/participants/{ispb}/acts", handler: responds(ledger.ParticipantActs), permission: access.OwnPath, id: "participantActs",
+			method: "GET", path: "/v1/participants/{ispb}/acts", handler: answers(ledger.ParticipantActs), permission: access.OwnPath, id: "participantActs",
 			summary: "The acts on a participant and on its accounts, oldest first", description: followDescription,
 			parameters: []string{"limit", "cursor"},
 			responses:  map[int]message{http.StatusOK: {"A page of acts.", asJSON, query.ActPage{Acts: []query.Act{exampleActDone, exampleBlocked}, NextCursor: "1767355200163456789"}}},
 			problems:   []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/acts", handler: responds(ledger.Acts), permission: access.CentralBankOnly, id: "acts",
+			method: "GET", path: "/v1/acts", handler: answers(ledger.Acts), permission: access.CentralBankOnly, id: "acts",
 			summary: "All acts, oldest first", description: "For the central bank only. " + followDescription, parameters: []string{"limit", "cursor"},
 			responses: map[int]message{http.StatusOK: {"A page of acts.", asJSON, query.ActPage{Acts: []query.Act{exampleActDone, exampleBlocked}, NextCursor: "1767355200163456789"}}},
 			problems:  []int{422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/participants/{ispb}/accounts", handler: responds(ledger.OpenedAccounts), permission: access.OwnPath, id: "accounts",
+			method: "GET", path: "/v1/participants/{ispb}/accounts", handler: answers(ledger.OpenedAccounts), permission: access.OwnPath, id: "accounts",
 			summary: "The accounts that a participant has opened", description: "In the order in which they were opened. Those of the test population, which bootstrap made, are not listed.",
 			parameters: []string{"limit", "cursor"},
 			responses:  map[int]message{http.StatusOK: {"A page of accounts.", asJSON, query.AccountPage{Accounts: []query.AccountBalance{exampleAccount}}}},
 			problems:   []int{404, 422, 429, 503},
 		},
 		{
-			method: "GET", path: "/v1/participants/{ispb}/statements/{day}", handler: ledger.DayStatement, permission: access.OwnPath, lasts: true, id: "dayStatement",
+			method: "GET", path: "/v1/participants/{ispb}/statements/{day}", handler: serves(ledger.DayStatement), permission: access.OwnPath, lasts: true, id: "dayStatement",
 			summary: "What moved a participant's reserve on a day",
 			description: "For days that are over by the ledger's clock, or a part of one (until): what is told then is the same forever, byte for byte. Each line is a movement of the reserve; payments within one bank move none. " +
 				"The lines sum up to the reserve, or the connection breaks: a response that ends is right. Formats: docs/closing.md.",

@@ -103,11 +103,10 @@ func dayRequestOf(r *http.Request) (q dayRequest, problem *web.Problem) {
 
 // DayStatement serves GET /v1/participants/{ispb}/statements/{day}. It sends the lines as it reads
 // them: a day may have millions.
-func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) {
+func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) *web.Problem {
 	if !r.ProtoAtLeast(1, 1) {
-		(&web.Problem{Type: web.Kind("http-version"), Title: "HTTP version not supported", Status: http.StatusHTTPVersionNotSupported,
-			Detail: "before HTTP/1.1 a response that breaks off looks whole: use HTTP/1.1; a proxy may have to be told to"}).Write(w)
-		return
+		return &web.Problem{Type: web.Kind("http-version"), Title: "HTTP version not supported", Status: http.StatusHTTPVersionNotSupported,
+			Detail: "before HTTP/1.1 a response that breaks off looks whole: use HTTP/1.1; a proxy may have to be told to"}
 	}
 	q, problem := dayRequestOf(r)
 	caller := access.Of(r).Name()
@@ -115,8 +114,7 @@ func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) {
 		problem = l.days.Take(caller)
 	}
 	if problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	defer l.days.Free(caller)
 	ctx, done := web.Bound(r.Context(), l.stopping, l.config.DayTimeMax)
@@ -134,8 +132,8 @@ func (l *Ledger) DayStatement(w http.ResponseWriter, r *http.Request) {
 	}
 	if problem != nil {
 		_ = response.control.SetWriteDeadline(time.Now().Add(dayWriteTimeout)) // an error means that there is no deadline
-		problem.Write(w)
 	}
+	return problem
 }
 
 // patient gives a client time for each part of a response, instead of for all of it.

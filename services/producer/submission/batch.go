@@ -65,20 +65,17 @@ type batchLine struct {
 }
 
 // PayBatch serves POST /v1/payments:batch.
-func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) {
+func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) *web.Problem {
 	b, who := &s.batches, access.Of(r)
 	if problem := s.gate.Admit(who.Name()); problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	if problem := b.permits.Take(who.Name()); problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	defer b.permits.Free(who.Name())
 	if r.ContentLength > b.config.BytesMax {
-		b.tooManyBytes().Write(w)
-		return
+		return b.tooManyBytes()
 	}
 	control := http.NewResponseController(w)
 	_ = control.EnableFullDuplex() // results are written while lines are still read
@@ -132,6 +129,7 @@ func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) {
 	// In full duplex the server would otherwise read it beside the next request of the
 	// connection, and panic.
 	_, _ = io.Copy(io.Discard, r.Body)
+	return nil
 }
 
 func flush(buffer *bufio.Writer, control *http.ResponseController) error {

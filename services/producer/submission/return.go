@@ -33,33 +33,28 @@ type AcceptedReturn struct {
 }
 
 // GiveBack serves POST /v1/returns.
-func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) {
+func (s *Submissions) GiveBack(w http.ResponseWriter, r *http.Request) *web.Problem {
 	var body ReturnOrder
 	wait, problem := s.receive(r, &body)
 	if problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	who := access.Of(r)
 	order, content, problem := body.sending(who, s.now())
 	if problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	if _, problem := s.ledger.Register(); problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	if problem := s.compareReturn(r.Context(), who, order, content); problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	if err := s.publish(who, order, nil).wait(); err != nil {
-		notPublished(body.ReturnID, err).Write(w)
-		return
+		return notPublished(body.ReturnID, err)
 	}
 	s.crash.Pass(afterAcknowledged)
-	feed.Respond(s.feed, w, r, wait, s.feed.Return(pix.ReturnID(order.ID)).With(order.Content), AcceptedReturn{body.ReturnID, "accepted"})
+	return feed.Respond(s.feed, w, r, wait, s.feed.Return(pix.ReturnID(order.ID)).With(order.Content), AcceptedReturn{body.ReturnID, "accepted"})
 }
 
 // compareReturn returns nil if the ledger shows that a customer of the caller received the payment,

@@ -206,32 +206,27 @@ type Accepted struct {
 }
 
 // Pay serves POST /v1/payments.
-func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) {
+func (s *Submissions) Pay(w http.ResponseWriter, r *http.Request) *web.Problem {
 	var body Payment
 	wait, problem := s.receive(r, &body)
 	if problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	payment, problem := body.sending(s.now())
 	if problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	if problem := s.leaves(access.Of(r), &body); problem != nil {
-		problem.Write(w)
-		return
+		return problem
 	}
 	if s.compare(r.Context(), payment); payment.problem != nil {
-		payment.problem.Write(w)
-		return
+		return payment.problem
 	}
 	if err := s.publish(access.Of(r), payment, nil).wait(); err != nil {
-		notPublished(body.EndToEndID, err).Write(w)
-		return
+		return notPublished(body.EndToEndID, err)
 	}
 	s.crash.Pass(afterAcknowledged)
-	feed.Respond(s.feed, w, r, wait, s.feed.Payment(payment.ID).With(payment.Content), Accepted{body.EndToEndID, "accepted"})
+	return feed.Respond(s.feed, w, r, wait, s.feed.Payment(payment.ID).With(payment.Content), Accepted{body.EndToEndID, "accepted"})
 }
 
 // leaves returns nil if the caller may send the payment, and it may leave the payer's account. Only

@@ -218,7 +218,7 @@ func (f *Feed) PaymentEvents(w http.ResponseWriter, r *http.Request) *web.Proble
 	if who := access.Of(r); problem == nil && !who.PaysOf(id) { // only the ledger knows the payee
 		var state query.PaymentState
 		if state, problem = f.ledger.StateOfPayment(r.Context(), id); problem == nil {
-			problem = who.ReadsPayment(id, state.PayeePSP())
+			problem = who.ReadsPayment(id, state.Payee.PSP())
 		}
 	}
 	if problem != nil {

@@ -21,6 +21,14 @@ type Account struct {
 // AccountOf returns an account as requests and responses show it.
 func AccountOf(a pix.Account) Account { return Account{string(a.ISPB), a.Branch, a.Number} }
 
+// PSP returns the ISPB of the account's bank, or "" of none.
+func (a *Account) PSP() string {
+	if a == nil {
+		return ""
+	}
+	return a.ISPB
+}
+
 // Pix returns the account, which may be invalid.
 func (a Account) Pix() pix.Account {
 	return pix.Account{ISPB: pix.ISPB(a.ISPB), Branch: a.Branch, Number: a.Number}

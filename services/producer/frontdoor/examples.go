@@ -56,10 +56,8 @@ var (
 		Books: &query.ThreeLegs{BooksCentavos: -1_100_000_000_000, Holds: true},
 	}
 	exampleAccount        = query.AccountBalance{ISPB: "10000001", Branch: "0001", Number: "1", State: "open", Balance: exampleBalance}
-	exampleCap            = uint64(50_000_000)
-	exampleParticipantAct = act.ParticipantAct{Act: "day-cap", CapCentavos: &exampleCap, WindowSeconds: 3600}
-	exampleCapDone        = int64(exampleCap)
-	exampleActDone        = query.Act{ID: "5f0c1d5b2b8e4f6a9c3d7e1f2a4b6c8a", At: decidedAt, Participant: "10000001", Act: "day-cap", By: "central-bank", CapCentavos: &exampleCapDone, WindowSeconds: 3600}
+	exampleParticipantAct = act.ParticipantAct{Act: "day-cap", CapCentavos: new(uint64(50_000_000)), WindowSeconds: 3600}
+	exampleActDone        = query.Act{ID: "5f0c1d5b2b8e4f6a9c3d7e1f2a4b6c8a", At: decidedAt, Participant: "10000001", Act: "day-cap", By: "central-bank", CapCentavos: new(int64(50_000_000)), WindowSeconds: 3600}
 	exampleAccountAct     = act.AccountAct{Act: "block"}
 	exampleBlocked        = query.Act{ID: "0a1b2c3d4e5f60718293a4b5c6d7e8fa", At: decidedAt, Participant: "10000001", Act: "block", By: "10000001", Account: &examplePayer}
 )

@@ -242,8 +242,7 @@ func (b *Balances) population() (sandbox.Population, error) {
 		if err != nil || len(markers) == 0 {
 			return sandbox.Population{}, err
 		}
-		population := query.PopulationOf(markers[0])
-		b.funded = &population
+		b.funded = new(query.PopulationOf(markers[0]))
 	}
 	return *b.funded, nil
 }

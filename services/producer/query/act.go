@@ -60,8 +60,7 @@ func ActOf(record tb.Transfer, act ledger.Act, at time.Time) Act {
 		shown.AmountCentavos = act.Centavos
 	}
 	if act.Kind.OfAccount() {
-		account := field.AccountOf(act.Account)
-		shown.Account = &account
+		shown.Account = new(field.AccountOf(act.Account))
 	}
 	return shown
 }

@@ -114,7 +114,7 @@ func (l *Ledger) KnowsReturn(ctx context.Context, id pix.ReturnID, content pix.R
 	default:
 		known = KnowsOther
 	}
-	return known, original.PayeePSP(), nil
+	return known, original.Payee.PSP(), nil
 }
 
 // KnownConflict is the response to an order whose id the ledger knows with other content. It tells nothing

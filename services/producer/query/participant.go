@@ -166,10 +166,8 @@ func participantOf(psp pix.ISPB, accounts map[tb.Uint128]tb.Account, registered 
 	reserve, transit := accounts[ledger.ReserveAccount(psp)], accounts[ledger.TransitAccount(psp)]
 	one := Participant{ISPB: string(psp), State: "unregistered", Reserve: balanceOf(reserve), Transit: balanceOf(transit)}
 	if books, there := accounts[ledger.BooksAccount(psp)]; there {
-		law := ThreeLegs{BooksCentavos: Posted(books)}
-		law.DifferenceCentavos = Difference(reserve, transit, books)
-		law.Holds = law.DifferenceCentavos == 0
-		one.Books = &law
+		difference := Difference(reserve, transit, books)
+		one.Books = &ThreeLegs{BooksCentavos: Posted(books), DifferenceCentavos: difference, Holds: difference == 0}
 	}
 	if registered == nil {
 		return one

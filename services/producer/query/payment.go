@@ -102,14 +102,6 @@ func (p Progress) open() (expires time.Time) {
 	return expires
 }
 
-// PayeePSP returns the ISPB of the payee's bank, or "" where the ledger does not know it.
-func (s PaymentState) PayeePSP() string {
-	if s.Payee == nil {
-		return ""
-	}
-	return s.Payee.ISPB
-}
-
 // Payment answers GET /v1/payments/{endToEndId}.
 func (l *Ledger) Payment(r *http.Request) (PaymentState, *web.Problem) {
 	id, problem := EndToEndIDOf(r)
@@ -118,7 +110,7 @@ func (l *Ledger) Payment(r *http.Request) (PaymentState, *web.Problem) {
 	}
 	state, problem := l.PaymentWithReturns(r.Context(), id)
 	if problem == nil {
-		problem = access.Of(r).ReadsPayment(id, state.PayeePSP())
+		problem = access.Of(r).ReadsPayment(id, state.Payee.PSP())
 	}
 	if problem == nil && access.Of(r).PaysOf(id) {
 		state.DeadLetter = l.letters.Of(id)
@@ -261,8 +253,8 @@ func paymentStateOf(id pix.EndToEndID, found []tb.Transfer, now time.Time) Payme
 		state.decide(verdict)
 	}
 	if held {
-		payer, payee := field.AccountOf(content.Payer), field.AccountOf(content.Payee)
-		state.AmountCentavos, state.Payer, state.Payee = trace.AmountCentavos(), &payer, &payee
+		state.Payer, state.Payee = new(field.AccountOf(content.Payer)), new(field.AccountOf(content.Payee))
+		state.AmountCentavos = trace.AmountCentavos()
 		legState := map[string]string{Reserved: "held", Settled: "posted", Rejected: "released"}[state.Status]
 		for _, leg := range trace.Legs() {
 			state.Legs = append(state.Legs, PaymentLeg{Leg: int(leg.Code - ledger.CodeLeg1 + 1), Debit: ledger.AccountName(leg.DebitAccountID),

@@ -40,11 +40,7 @@ func (l *Ledger) PermittedReturn(r *http.Request) (id pix.ReturnID, state Return
 		return id, state, field.Invalid("", "return_id", text, pix.ReasonBadEndToEndID, err.Error())
 	}
 	if state, problem = l.StateOfReturn(r.Context(), id); problem == nil {
-		payee := ""
-		if state.Payee != nil {
-			payee = state.Payee.ISPB
-		}
-		problem = access.Of(r).ReadsReturn(id, payee, state.OriginalEndToEndID)
+		problem = access.Of(r).ReadsReturn(id, state.Payee.PSP(), state.OriginalEndToEndID)
 	}
 	return id, state, problem
 }
@@ -92,9 +88,8 @@ func returnStateOf(id pix.ReturnID, verdict, legs []tb.Transfer, now time.Time) 
 	}
 	if isHeld {
 		state.hold(held.At, held.ExpiresAt, now)
-		payer, payee := field.AccountOf(held.Content.Payer), field.AccountOf(held.Content.Payee)
 		state.ReturnReasonCode, state.AmountCentavos = held.Reason.String(), int64(held.Content.AmountCentavos)
-		state.Payer, state.Payee = &payer, &payee
+		state.Payer, state.Payee = new(field.AccountOf(held.Content.Payer)), new(field.AccountOf(held.Content.Payee))
 	}
 	if len(verdict) > 0 {
 		state.decide(ledger.ReturnVerdictOf(verdict[0]))

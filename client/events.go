@@ -19,11 +19,6 @@ const (
 	eventBytesMax = 1 << 20
 )
 
-var (
-	errSilent = fmt.Errorf("the stream was silent for %v", silenceMax)
-	errEnded  = errors.New("the stream ended")
-)
-
 // event is an event of a stream. id is the position after it.
 type event struct{ id, name, data string }
 
@@ -145,7 +140,7 @@ func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bo
 	}
 	defer body.Close()
 	silence.Stop()
-	silence = time.AfterFunc(silenceMax, func() { cancel(errSilent) })
+	silence = time.AfterFunc(silenceMax, func() { cancel(fmt.Errorf("the stream was silent for %v", silenceMax)) })
 	defer silence.Stop()
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, eventBytesMax)
@@ -166,7 +161,7 @@ func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bo
 	case lines.Err() != nil:
 		return false, unanswered(ctx, lines.Err())
 	}
-	return false, &Unanswered{errEnded}
+	return false, &Unanswered{errors.New("the stream ended")}
 }
 
 // readEvents reads server-sent events: those with data, and those that only move the position,

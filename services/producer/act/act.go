@@ -192,26 +192,22 @@ func (a *Acts) accounts(ctx context.Context, q request) (map[tb.Uint128]tb.Accou
 	if customer {
 		ids = append(ids, ledger.CustomerAccount(q.act.Account))
 	}
-	found, problem := a.ledger.FindAccounts(ctx, ids)
+	accounts, problem := a.ledger.FindAccounts(ctx, ids...)
 	if problem != nil {
 		return nil, problem
 	}
-	byID := make(map[tb.Uint128]tb.Account, len(found))
-	for _, account := range found {
-		byID[account.ID] = account
-	}
-	_, registered := byID[ledger.RegisterAccount]
+	_, registered := accounts[ledger.RegisterAccount]
 	window, capped := q.window()
-	if _, there := byID[ledger.AllowanceAccount(q.act.Bank, window)]; !registered || capped && !there {
+	if _, there := accounts[ledger.AllowanceAccount(q.act.Bank, window)]; !registered || capped && !there {
 		return nil, &web.Problem{Type: web.Kind("no-register"), Title: "No register", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "nothing was done: the ledger has no register of acts; run bootstrap, which adds it to an older ledger"}
 	}
 	if customer {
-		if _, there := byID[ledger.CustomerAccount(q.act.Account)]; !there {
+		if _, there := accounts[ledger.CustomerAccount(q.act.Account)]; !there {
 			return nil, query.UnknownAccount(q.act.Account)
 		}
 	}
-	return byID, nil
+	return accounts, nil
 }
 
 // create creates the accounts of an act. If another act has created the first one, it says so.

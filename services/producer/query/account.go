@@ -61,18 +61,20 @@ func (l *Ledger) Account(r *http.Request) (AccountBalance, *web.Problem) {
 
 // AccountNow returns a customer's account.
 func (l *Ledger) AccountNow(ctx context.Context, named pix.Account) (AccountBalance, *web.Problem) {
-	found, problem := l.FindAccounts(ctx, []tb.Uint128{ledger.CustomerAccount(named)})
+	id := ledger.CustomerAccount(named)
+	accounts, problem := l.FindAccounts(ctx, id)
 	if problem != nil {
 		return AccountBalance{}, problem
 	}
-	if len(found) == 0 {
+	account, there := accounts[id]
+	if !there {
 		return AccountBalance{}, UnknownAccount(named)
 	}
 	state, problem := l.Register()
 	if problem != nil {
 		return AccountBalance{}, problem
 	}
-	return accountBalanceOf(found[0], state), nil
+	return accountBalanceOf(account, state), nil
 }
 
 var accountStates = [...]string{register.Open: "open", register.Blocked: "blocked", register.Closed: "closed"}

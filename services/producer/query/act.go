@@ -91,7 +91,7 @@ func (l *Ledger) participantIn(r *http.Request) (pix.ISPB, *web.Problem) {
 	if problem != nil {
 		return psp, problem
 	}
-	found, problem := l.FindAccounts(r.Context(), []tb.Uint128{ledger.ReserveAccount(psp)})
+	found, problem := l.FindAccounts(r.Context(), ledger.ReserveAccount(psp))
 	if problem == nil && len(found) == 0 {
 		problem = UnknownParticipant(string(psp))
 	}
@@ -160,9 +160,14 @@ func (l *Ledger) HasJoined(ctx context.Context, psp pix.ISPB) (bool, *web.Proble
 	return len(found) > 0, problem
 }
 
-// FindAccounts returns those of the accounts that exist.
-func (l *Ledger) FindAccounts(ctx context.Context, ids []tb.Uint128) ([]tb.Account, *web.Problem) {
-	return l.accounts.find(ctx, ids)
+// FindAccounts returns those of the accounts that exist, by their ids.
+func (l *Ledger) FindAccounts(ctx context.Context, ids ...tb.Uint128) (map[tb.Uint128]tb.Account, *web.Problem) {
+	found, problem := l.accounts.find(ctx, ids)
+	accounts := make(map[tb.Uint128]tb.Account, len(found))
+	for _, account := range found {
+		accounts[account.ID] = account
+	}
+	return accounts, problem
 }
 
 // FindTransfers returns those of the transfers that exist.

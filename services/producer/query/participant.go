@@ -140,7 +140,7 @@ func (l *Ledger) participantsOf(ctx context.Context, psps []pix.ISPB) ([]Partici
 	for _, psp := range psps {
 		ids = append(ids, accountsOf(psp)...)
 	}
-	found, problem := l.FindAccounts(ctx, ids)
+	accounts, problem := l.FindAccounts(ctx, ids...)
 	if problem != nil {
 		return nil, problem
 	}
@@ -148,14 +148,10 @@ func (l *Ledger) participantsOf(ctx context.Context, psps []pix.ISPB) ([]Partici
 	if problem != nil {
 		return nil, problem
 	}
-	byID := make(map[tb.Uint128]tb.Account, len(found))
-	for _, account := range found {
-		byID[account.ID] = account
-	}
 	participants := []Participant{}
 	for _, psp := range psps {
-		if _, there := byID[ledger.ReserveAccount(psp)]; there {
-			participants = append(participants, participantOf(psp, byID, state.Participant(psp)))
+		if _, there := accounts[ledger.ReserveAccount(psp)]; there {
+			participants = append(participants, participantOf(psp, accounts, state.Participant(psp)))
 		}
 	}
 	return participants, nil

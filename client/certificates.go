@@ -54,9 +54,7 @@ func (c *Client) UseCertificates(files Certificates) error {
 // notTrusted reports whether client or server rejected the other's certificate. A retry would
 // not help, and the server has read no request.
 func notTrusted(err error) bool {
-	if errors.As(err, new(*tls.CertificateVerificationError)) {
-		return true
-	}
-	alert := new(net.OpError) // the type of its inner error is not exported
-	return errors.As(err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Err.Error(), "certificate")
+	alert, isAlert := errors.AsType[*net.OpError](err) // the type of its inner error is not exported
+	return errors.As(err, new(*tls.CertificateVerificationError)) ||
+		isAlert && alert.Op == "remote error" && strings.Contains(alert.Err.Error(), "certificate")
 }

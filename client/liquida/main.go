@@ -61,7 +61,7 @@ func run(ctx context.Context, arguments []string) int {
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
-		if problem := new(client.Problem); errors.As(err, &problem) && problem.Status == http.StatusUnauthorized {
+		if problem, is := errors.AsType[*client.Problem](err); is && problem.Status == http.StatusUnauthorized {
 			fmt.Fprintln(os.Stderr, "Give the participant's key with --key-file or LIQUIDA_KEY_FILE, such as .stack/keys/10000001 after make up, or its certificate with --cert and --key.")
 		}
 	}

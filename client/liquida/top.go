@@ -144,9 +144,8 @@ func (o *options) top(ctx context.Context, interval time.Duration, count int) er
 		mu.Lock()
 		took := time.Since(since)
 		for i := range rows {
-			if did := passed.banks[rows[i].ISPB]; did != nil {
-				rows[i].Paid, rows[i].Received, rows[i].Rejected, rows[i].PaidCentavos = did.Paid, did.Received, did.Rejected, did.PaidCentavos
-			}
+			did := passed.of(rows[i].ISPB)
+			rows[i].Paid, rows[i].Received, rows[i].Rejected, rows[i].PaidCentavos = did.Paid, did.Received, did.Rejected, did.PaidCentavos
 			rows[i].IntervalMilliseconds = took.Milliseconds()
 		}
 		passed.next()

@@ -110,7 +110,7 @@ func (l *Ledger) Participants(r *http.Request) (*ParticipantPage, *web.Problem) 
 	if problem != nil {
 		return nil, problem
 	}
-	page := &ParticipantPage{Participants: []Participant{}}
+	page := &ParticipantPage{}
 	if len(reserves) > limit {
 		reserves = reserves[:limit]
 		page.NextCursor = strconv.FormatUint(reserves[limit-1].Timestamp, 10)
@@ -120,12 +120,8 @@ func (l *Ledger) Participants(r *http.Request) (*ParticipantPage, *web.Problem) 
 		_, named := ledger.UnpackAccount(reserve.ID)
 		psps[i] = named.ISPB
 	}
-	if len(psps) > 0 {
-		if page.Participants, problem = l.participantsOf(r.Context(), psps); problem != nil {
-			return nil, problem
-		}
-	}
-	return page, nil
+	page.Participants, problem = l.participantsOf(r.Context(), psps)
+	return page, problem
 }
 
 // accountsOf returns the accounts of a bank. One look-up reads them: only then are they of one instant.

@@ -68,10 +68,8 @@ func (s *Submissions) compareReturn(ctx context.Context, who access.Caller, orde
 		problem.Detail = "nothing was sent: " + problem.Detail
 		return problem
 	}
-	if who.Holder != "" { // first: nobody else learns anything of the payment
-		if problem := who.Received(content.Original.String(), receiver); problem != nil {
-			return problem
-		}
+	if problem := who.Received(content.Original.String(), receiver); problem != nil {
+		return problem // first: nobody else learns anything of the payment
 	}
 	if knows == query.KnowsOther {
 		return query.KnownConflict(order.ID.String())

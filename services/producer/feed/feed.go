@@ -204,10 +204,7 @@ func preferredWait(header http.Header, longest time.Duration) (time.Duration, *w
 			return 0, &web.Problem{Type: web.Kind("invalid-header"), Title: "Invalid header", Status: http.StatusBadRequest, Field: "Prefer", Value: strings.ToValidUTF8(preference, "\uFFFD"),
 				Rule: "wait=N, a whole number of seconds", Detail: "nothing was sent: how long to wait cannot be read; send wait=N, or leave it out"}
 		}
-		if err != nil || seconds > uint64(longest/time.Second) {
-			return longest, nil
-		}
-		return time.Duration(seconds) * time.Second, nil // the first one counts
+		return time.Duration(min(seconds, uint64(longest/time.Second))) * time.Second, nil // the first one counts
 	}
 	return 0, nil
 }

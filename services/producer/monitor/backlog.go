@@ -82,10 +82,8 @@ func (b *Backlog) read(ctx context.Context) error {
 		if end.Topic != stream.Payments {
 			return
 		}
-		done := int64(0)
-		if commit, ok := committed.Lookup(end.Topic, end.Partition); ok && commit.At > 0 {
-			done = commit.At
-		}
+		commit, _ := committed.Lookup(end.Topic, end.Partition)
+		done := max(0, commit.At) // 0 without a commit
 		b.lag.WithLabelValues(partition).Set(float64(end.Offset - done))
 		b.seconds.WithLabelValues(partition).Set(b.uncommitted.age(end.Partition, now, done, end.Offset).Seconds())
 		if at, known := b.takenOf(end, committed); known {
@@ -122,9 +120,7 @@ func (a ages) age(partition int32, now time.Time, done, end int64) time.Duration
 	for len(kept) > 0 && kept[0].end <= done {
 		kept = kept[1:]
 	}
-	switch {
-	case end <= done:
-	case len(kept) == 0 || end > kept[len(kept)-1].end:
+	if end > done && (len(kept) == 0 || end > kept[len(kept)-1].end) {
 		if len(kept) == samplesMax { // keep the oldest sample and every second one
 			half := make([]sample, 0, samplesMax)
 			for i := 0; i < len(kept); i += 2 {

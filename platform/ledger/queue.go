@@ -8,27 +8,20 @@ import (
 
 // queue gathers jobs (chains, look-ups) into requests while earlier requests are under
 // way. put never blocks: every job belongs to a payment in flight, and those are limited.
-//
-// All that waits leaves in one request if it fits. If not, each kind of job has requests of
-// its own, and the request that was begun first leaves first.
+// Jobs leave in their order, as many in a request as fit.
 type queue[T, E any] struct {
 	eventsMax int
 
 	mu       sync.Mutex
 	wake     *sync.Cond
-	requests []*request[T, E] // in the order in which they were begun
+	requests []*request[T, E] // all but the last are full
 	spare    []*request[T, E]
-	events   int
 	jobs     int
 	closed   bool
 }
 
-// kind separates jobs that are slow together in one request.
-type kind uint8
-
 // request is the events of many jobs. No job is divided between two requests.
 type request[T, E any] struct {
-	kind   kind
 	events []E
 	tags   []T
 	ends   []int // ends[i] is where the events of tags[i] end
@@ -40,41 +33,29 @@ func newQueue[T, E any](eventsMax int) *queue[T, E] {
 	return q
 }
 
-func (q *queue[T, E]) put(kind kind, tag T, events []E) {
+func (q *queue[T, E]) put(tag T, events []E) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	last := q.lastOf(kind)
-	if last == nil || len(last.events)+len(events) > q.eventsMax {
-		last = q.begin(kind)
+	if n := len(q.requests); n == 0 || len(q.requests[n-1].events)+len(events) > q.eventsMax {
+		q.begin()
 	}
+	last := q.requests[len(q.requests)-1]
 	last.events = append(last.events, events...)
 	last.tags = append(last.tags, tag)
 	last.ends = append(last.ends, len(last.events))
-	q.events += len(events)
 	q.jobs++
 	q.wake.Signal()
 }
 
-// lastOf returns the request that is being filled with a kind, or nil.
-func (q *queue[T, E]) lastOf(kind kind) *request[T, E] {
-	for _, r := range slices.Backward(q.requests) {
-		if r.kind == kind {
-			return r
-		}
-	}
-	return nil
-}
-
-func (q *queue[T, E]) begin(kind kind) *request[T, E] {
+// begin appends an empty request.
+func (q *queue[T, E]) begin() {
 	var r *request[T, E]
 	if n := len(q.spare); n > 0 {
 		r, q.spare = q.spare[n-1], q.spare[:n-1]
 	} else {
 		r = &request[T, E]{events: make([]E, 0, q.eventsMax)}
 	}
-	r.kind = kind
 	q.requests = append(q.requests, r)
-	return r
 }
 
 // wait blocks until there is something to take. It returns false once the queue is closed.
@@ -95,27 +76,9 @@ func (q *queue[T, E]) take() *request[T, E] {
 		return nil
 	}
 	first := q.requests[0]
-	taken := 1
-	if q.events <= q.eventsMax {
-		for _, r := range q.requests[1:] {
-			first.join(r)
-			q.keep(r)
-		}
-		taken = len(q.requests)
-	}
-	q.requests = slices.Delete(q.requests, 0, taken)
-	q.events -= len(first.events)
+	q.requests = slices.Delete(q.requests, 0, 1)
 	q.jobs -= len(first.tags)
 	return first
-}
-
-// join appends the jobs of another request.
-func (r *request[T, E]) join(other *request[T, E]) {
-	for _, end := range other.ends {
-		r.ends = append(r.ends, len(r.events)+end)
-	}
-	r.events = append(r.events, other.events...)
-	r.tags = append(r.tags, other.tags...)
 }
 
 // send makes requests until the queue is closed, with at least pause from one to the next. An error of
@@ -142,10 +105,6 @@ func (q *queue[T, E]) send(pause time.Duration, ask func(*request[T, E]) error, 
 func (q *queue[T, E]) giveBack(r *request[T, E]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.keep(r)
-}
-
-func (q *queue[T, E]) keep(r *request[T, E]) {
 	clear(r.tags)
 	r.events, r.tags, r.ends = r.events[:0], r.tags[:0], r.ends[:0]
 	const spareMax = 4

@@ -13,17 +13,16 @@ import (
 )
 
 // mark is an event that says where it belongs.
-type mark struct{ putter, kind, job, place, of int }
+type mark struct{ putter, job, place, of int }
 
 // Many put while some take. Nothing is lost or doubled, no chain is divided, no request is
-// too long, and the jobs of one putter and kind leave in their order.
+// too long, and the jobs of one putter leave in their order.
 func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		eventsMax := rapid.IntRange(8, 40).Draw(t, "events max")
 		putters := rapid.IntRange(1, 4).Draw(t, "putters")
 		takers := rapid.IntRange(1, 3).Draw(t, "takers")
 		lengths := rapid.SliceOfN(rapid.IntRange(1, 5), 1, 60).Draw(t, "lengths")
-		kinds := rapid.IntRange(1, 3).Draw(t, "kinds")
 		q := newQueue[mark, mark](eventsMax)
 
 		var taken [][]mark // the tags of each request, in the order of leaving
@@ -50,7 +49,7 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 							t.Errorf("chain %+v left with %d events", tag, len(chain))
 						}
 						for place, event := range chain {
-							if event != (mark{tag.putter, tag.kind, tag.job, place, tag.of}) {
+							if event != (mark{tag.putter, tag.job, place, tag.of}) {
 								t.Errorf("chain %+v left with %+v at %d", tag, event, place)
 							}
 						}
@@ -66,9 +65,9 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 				for job, length := range lengths {
 					chain = chain[:0] // reused: put must copy
 					for place := range length {
-						chain = append(chain, mark{putter, job % kinds, job, place, length})
+						chain = append(chain, mark{putter, job, place, length})
 					}
-					q.put(kind(job%kinds), mark{putter, job % kinds, job, 0, length}, chain)
+					q.put(mark{putter, job, 0, length}, chain)
 					if job%7 == 0 {
 						runtime.Gosched()
 					}
@@ -82,15 +81,13 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 		q.close()
 		taking.Wait()
 
-		type lane struct{ putter, kind int }
-		next, left := map[lane]int{}, 0
+		next, left := map[int]int{}, 0
 		for _, tags := range taken {
 			for _, tag := range tags {
-				lane := lane{tag.putter, tag.kind}
-				if want := next[lane]*kinds + tag.kind; tag.job != want {
-					t.Fatalf("putter %d, kind %d: job %d left, %d was next", tag.putter, tag.kind, tag.job, want)
+				if tag.job != next[tag.putter] {
+					t.Fatalf("putter %d: job %d left, %d was next", tag.putter, tag.job, next[tag.putter])
 				}
-				next[lane]++
+				next[tag.putter]++
 				left++
 			}
 		}
@@ -104,7 +101,7 @@ func TestQueueFillsItsRequests(t *testing.T) {
 	for eventsMax, want := range map[int][]int{9: {9, 9, 3}, 10: {9, 9, 3}, 11: {9, 9, 3}, 12: {12, 9}} {
 		q := newQueue[int, int](eventsMax)
 		for i := range 7 {
-			q.put(0, i, []int{i, i, i})
+			q.put(i, []int{i, i, i})
 		}
 		if q.length() != 7 {
 			t.Errorf("%d jobs wait, want 7", q.length())
@@ -116,37 +113,6 @@ func TestQueueFillsItsRequests(t *testing.T) {
 		if !slices.Equal(lengths, want) || q.length() != 0 {
 			t.Errorf("at most %d: requests of %v events, want %v; %d jobs left", eventsMax, lengths, want, q.length())
 		}
-	}
-}
-
-// Kinds share a request only if all that waits fits in it.
-func TestQueueKeepsKindsApartWhenThereIsMuch(t *testing.T) {
-	q := newQueue[string, int](6)
-	put := func(kind kind, tags ...string) {
-		for _, tag := range tags {
-			q.put(kind, tag, []int{1, 2, 3})
-		}
-	}
-	expect := func(want ...string) {
-		t.Helper()
-		b := q.take()
-		if b == nil || !slices.Equal(b.tags, want) || len(b.events) != 3*len(want) || b.ends[len(want)-1] != len(b.events) {
-			t.Fatalf("took %+v, want %v", b, want)
-		}
-		q.giveBack(b)
-	}
-	put(0, "hold 1")
-	put(1, "post 1")
-	expect("hold 1", "post 1")
-
-	put(1, "post 2")
-	put(0, "hold 2", "hold 3", "hold 4")
-	put(1, "post 3")
-	expect("post 2", "post 3") // begun first
-	expect("hold 2", "hold 3")
-	expect("hold 4")
-	if b := q.take(); b != nil || q.length() != 0 {
-		t.Fatalf("took %+v of an empty queue; %d jobs left", b, q.length())
 	}
 }
 

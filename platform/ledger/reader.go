@@ -46,7 +46,7 @@ func (r *Reader[T, O]) start(config BatchConfig, fail func(error)) *Reader[T, O]
 }
 
 // Read queues a look-up. The slice is copied.
-func (r *Reader[T, O]) Read(tag T, ids []tb.Uint128) { r.queue.put(0, tag, ids) }
+func (r *Reader[T, O]) Read(tag T, ids []tb.Uint128) { r.queue.put(tag, ids) }
 
 // Close stops sending; see Writer.Close.
 func (r *Reader[T, O]) Close() { r.queue.close() }

@@ -54,22 +54,9 @@ func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry pr
 	return w
 }
 
-// Once there is more than fits one request, each phase has requests of its own: mixed, they
-// cost the ledger more CPU and disk.
-const (
-	phase1 kind = iota
-	phase2
-)
-
 // Write queues a chain: linked transfers in order, and behind those that hold a return the
 // mark of its payment. The slice is copied.
-func (w *Writer[T]) Write(tag T, chain []tb.Transfer) {
-	phase := phase2
-	if chain[0].TransferFlags().Pending {
-		phase = phase1
-	}
-	w.queue.put(phase, tag, chain)
-}
+func (w *Writer[T]) Write(tag T, chain []tb.Transfer) { w.queue.put(tag, chain) }
 
 // Close stops sending. The result of a request that is under way is still delivered. If
 // the server is absent the request waits forever, because the client has no time limit:

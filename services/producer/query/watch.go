@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
-	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -54,21 +53,21 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 			return
 		case <-time.After(watchTimeout):
 			watched()
-			report(t, Need, fmt.Errorf("no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchTimeout))
+			t.Report(Need, fmt.Errorf("no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchTimeout))
 			select {
 			case r = <-results:
 			case <-ctx.Done():
 				return
 			}
 		}
-		report(t, Need, r.err)
+		t.Report(Need, r.err)
 		switch {
 		case r.err != nil:
 			l.Fail(fmt.Errorf("the ledger's client has failed: %w", r.err))
 		case !r.probe.Unfunded:
 			skew.Set(r.probe.Skew.Seconds())
 			l.clock.Store(&r.probe)
-			report(t, ClockNeed, l.clockWrong())
+			t.Report(ClockNeed, l.clockWrong())
 		}
 		watched()
 		select {
@@ -76,17 +75,6 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 			return
 		case <-time.After(watchInterval):
 		}
-	}
-}
-
-func report(t *telemetry.Telemetry, need string, err error) {
-	if !t.Health.Report(need, err) {
-		return
-	}
-	if err != nil {
-		t.Log.Warn("not ready", zap.String("need", need), zap.Error(err))
-	} else {
-		t.Log.Info("need met", zap.String("need", need))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/web"
 )
 
 // keyed is a bank that has just joined, and producers that ask for keys.
@@ -279,8 +280,15 @@ func TestAKeyIsThatOfItsHolderAlone(t *testing.T) {
 		k.act("Bearer "+own, about("revoke-key", key), 200)
 	}
 	path := fmt.Sprintf("/v1/participants/%s/acts/last", k.bank)
-	if code, _, _, text := door.as("Bearer "+own, "PUT", path, about("revoke-key", own)); code != 200 || strings.Contains(text, `"keys"`) {
-		t.Errorf("its own last key: %d %s", code, text)
+	for unknown := false; ; unknown = true {
+		code, _, problem, text := door.as("Bearer "+own, "PUT", path, about("revoke-key", own))
+		if problem.Type == web.Kind("unknown-fate") { // a slow ledger: the act is repeated
+			continue
+		}
+		if (code != 200 || strings.Contains(text, `"keys"`)) && !(unknown && code == 401) { // it was done
+			t.Errorf("its own last key: %d %s", code, text)
+		}
+		break
 	}
 	k.await(door, own, 401)
 }

@@ -132,7 +132,7 @@ tigerbeetle: ## find or build the TigerBeetle server, and print its path
 lint: ## check formatting, go vet and golangci-lint (installed into .cache/tools)
 	@.ci/tools.sh golangci-lint
 	@test -z "$$(gofmt -l $(MODULES) | tee /dev/stderr)" || { echo 'gofmt: the files above are not formatted; run gofmt -w on them' >&2; exit 1; }
-	.cache/tools/golangci-lint run $(PACKAGES)
+	nice .cache/tools/golangci-lint run $(PACKAGES)
 
 generate: ## generate the Go code of the messages
 	@proto/generate.sh
@@ -183,7 +183,7 @@ test-python-bank: ## try the receiving bank of examples/python against docs/part
 	@.ci/test-python-bank.sh
 
 check-modules: ## check that each module builds alone, without go.work
-	@for module in $(MODULES); do echo "build $$module alone"; (cd $$module && GOWORK=off go vet ./...) || exit 1; done
+	@for module in $(MODULES); do echo "build $$module alone"; (cd $$module && GOWORK=off nice go vet ./...) || exit 1; done
 
 check-manifests: build ## check the manifests for Kubernetes: schemas, names, labels, settings, network policies (no cluster needed)
 	@.ci/check-manifests.sh
@@ -208,7 +208,7 @@ verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (roo
 verify-kubernetes: ## prove deploy/kustomize on a Kubernetes built from its source, one node (root on Linux, about 10 minutes, the first time half an hour)
 	@deploy/verify-kubernetes.sh
 
-# The server's build has one thread, so what compiles runs beside it. Tests with brokers mostly wait, so the rest runs beside them.
+# The server's build has one thread, so what compiles runs beside it, and lets tests go first (nice). Tests with brokers mostly wait, so the rest runs beside them.
 CI_STEPS := test + lint check-generated check-docs check-settings check-modules check-manifests -- test-kafka test-replicas test-python-bank + test-api test-foreign-client test-room test-grafana fuzz + operate test-live
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8

@@ -18,7 +18,7 @@ versions() {
 }
 
 go_install() { # no workspace: a tool's own dependencies are its own
-	GOWORK=off GOFLAGS=-mod=mod GOBIN=$tools go install "$1"
+	GOWORK=off GOFLAGS=-mod=mod GOBIN=$tools nice go install "$1"
 }
 
 needs_npm() { # name version

@@ -107,6 +107,7 @@ type trial struct {
 	orders     uint64        // that were held
 	operations []*operation
 	balances   map[tb.Uint128]map[uint64]tb.AccountBalance // by account and timestamp
+	amounts    map[tb.Uint128]tb.Uint128                   // of the transfers that the server has
 }
 
 // operation is a request with the server's answer.
@@ -514,7 +515,7 @@ func (tr *trial) replay(model *Ledger) (*Ledger, error) {
 		}
 		writes = append(writes, o)
 	}
-	if err := tr.readBalances(); err != nil {
+	if err := tr.readStored(); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(writes, func(a, b *operation) int { return int(int64(a.timestamp - b.timestamp)) })
@@ -552,9 +553,26 @@ func (tr *trial) replay(model *Ledger) (*Ledger, error) {
 	return model, nil
 }
 
-// readBalances asks for the balances after each transfer so far, of the accounts that keep them. They
-// show how much money of expired holds the server had returned by then.
-func (tr *trial) readBalances() error {
+// readStored asks for the balances after each transfer so far, of the accounts that keep them, and for
+// the amounts: a balancing transfer takes what is there. Both show how much money of expired holds the
+// server had returned by then.
+func (tr *trial) readStored() error {
+	var ids []tb.Uint128
+	for _, o := range tr.operations {
+		for _, t := range o.transfers {
+			ids = append(ids, t.ID)
+		}
+	}
+	tr.amounts = map[tb.Uint128]tb.Uint128{}
+	for some := range slices.Chunk(ids, EventsMax) {
+		found, err := tr.clients[0].LookupTransfers(some)
+		if err != nil {
+			return err
+		}
+		for _, t := range found {
+			tr.amounts[t.ID] = t.Amount
+		}
+	}
 	tr.balances = map[tb.Uint128]map[uint64]tb.AccountBalance{}
 	for n := uint64(1); n < 30; n++ {
 		found, err := tr.clients[0].GetAccountBalances(tb.AccountFilter{AccountID: tr.id(n), Limit: EventsMax, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()})
@@ -570,13 +588,13 @@ func (tr *trial) readBalances() error {
 	return nil
 }
 
-// agrees reports whether the balances after each transfer of the model from a place on are the server's.
+// agrees reports whether amount and balances of each transfer of the model from a place on are the server's.
 func (tr *trial) agrees(model *Ledger, from int) bool {
 	same := func(account tb.Uint128, after *tb.AccountBalance) bool {
 		return after == nil || *after == tr.balances[account][after.Timestamp]
 	}
 	return !slices.ContainsFunc(model.transfers[from:], func(t transfer) bool {
-		return !same(t.DebitAccountID, t.debitAfter) || !same(t.CreditAccountID, t.creditAfter)
+		return t.Amount != tr.amounts[t.ID] || !same(t.DebitAccountID, t.debitAfter) || !same(t.CreditAccountID, t.creditAfter)
 	})
 }
 

@@ -13,8 +13,9 @@ CUTS ?= off
 # input (go.dev/issue/75804, fixed in Go 1.27).
 FUZZ_INPUTS ?= 60000
 API_EXAMPLES ?= 40
-# Only what depends on the broker: its groups, its death, its checks of batches, its rights.
-BROKER_TESTS := TestEngineKilledTenTimes|TestEngineTakenOver|TestBrokerKilled|TestHostileBatches|TestSecuredKafka
+# Only what depends on the broker: its groups, its checks of batches, its rights; its death and zombies on the real one.
+REDPANDA_TESTS := TestEngineTakenOver|TestHostileBatches|TestSecuredKafka
+APACHE_TESTS := TestEngineKilledTenTimes|TestZombieEngine|TestBrokerKilled|TestHostileBatches|TestSecuredKafka
 OPERATE_RATE ?= 100
 export CGO_ENABLED := 1
 
@@ -52,7 +53,7 @@ demo: $(STACK) ## clear 10,000 payments of every kind on a stack of its own, the
 
 # End-to-end tests mostly wait, and the engine's mostly compute, so they begin together, with the longest of the others
 # behind them. make lint vets. Without DWARF, programs of tests link in half the time.
-TEST_ELSEWHERE := ^(TestLiveAudit(Turns|Stays|Through|Costs?|Says).*|TestApacheKafka.*|TestReplicaLost|TestZombieEngine|$(BROKER_TESTS))$$
+TEST_ELSEWHERE := ^(TestLiveAudit(Turns|Stays|Through|Costs?|Says).*|TestApacheKafka.*|TestReplicaLost|$(REDPANDA_TESTS)|$(APACHE_TESTS))$$
 test: tigerbeetle ## run the tests: real processes on a real TigerBeetle server and a broker over TCP, and scenarios in virtual time (about 4 minutes); test-kafka, test-replicas, test-live and test-room have the others
 	go test -timeout 20m -vet=off -ldflags=-w -p 4 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform ./deploy/ledgermodel ./deploy/ledgerfacts ./services/bank-simulator ./loadtest/rivals $(PACKAGES)
 
@@ -61,8 +62,8 @@ test-live: tigerbeetle ## run the tests of the live audit: through kills it stay
 	go test -timeout 20m -parallel 2 -v -run '^TestLiveAudit' ./loadtest/e2e
 
 test-kafka: tigerbeetle ## run the end-to-end tests of what depends on the broker, on one that behaves like Redpanda and on Apache Kafka; the latter skipped, with the reason, without Java or Maven (about 5 minutes)
-	E2E_KAFKA=redpanda-like go test -count 1 -timeout 20m -parallel 2 -v -run '^($(BROKER_TESTS))$$' ./loadtest/e2e
-	E2E_KAFKA=apache go test -count 1 -timeout 20m -parallel 1 -v -run '^(TestEngineKilledTenTimes|TestZombieEngine|TestBrokerKilled|TestHostileBatches|TestSecuredKafka)$$' ./loadtest/e2e
+	E2E_KAFKA=redpanda-like go test -count 1 -timeout 20m -parallel 2 -v -run '^($(REDPANDA_TESTS))$$' ./loadtest/e2e
+	E2E_KAFKA=apache go test -count 1 -timeout 20m -parallel 1 -v -run '^($(APACHE_TESTS))$$' ./loadtest/e2e
 	go test -count 1 -timeout 20m -p 1 -v -run '^TestApacheKafka' ./deploy/kafka ./deploy/stack
 
 # Three replicas need as much memory and CPU as three clearing houses of other tests.

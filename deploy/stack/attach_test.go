@@ -97,6 +97,7 @@ func TestAttached(t *testing.T) {
 			if owner == nil {
 				return
 			}
+			eventually(t, "the exit counts as a crash", func() bool { return len(owner.Crashes()) > 0 }) // it is seen a moment before
 			if crashes := owner.Crashes(); len(crashes) != 1 || crashes[0].Name != Producer {
 				t.Errorf("what the room did counts as a crash: %+v", crashes)
 			}

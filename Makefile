@@ -210,7 +210,7 @@ verify-kubernetes: ## prove deploy/kustomize on a Kubernetes built from its sour
 	@deploy/verify-kubernetes.sh
 
 # The server's build has one thread, so what compiles runs beside it, and lets tests go first (nice). Tests with brokers mostly wait, so the rest runs beside them.
-CI_STEPS := test + lint check-generated check-docs check-settings check-modules check-manifests -- test-kafka test-replicas test-python-bank + test-api test-foreign-client test-room test-grafana fuzz + operate test-live
+CI_STEPS := test + lint check-generated check-docs check-settings check-modules check-manifests -- test-kafka + test-api test-foreign-client test-room test-grafana + operate test-live + test-replicas test-python-bank fuzz
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8
 ci: export ROOM_ARGS = -kills 5 -rate 3000

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -255,7 +257,7 @@ func (w *world) records(topic string) []*kgo.Record {
 func (w *world) committed() int64 {
 	w.t.Helper()
 	offsets, err := kadm.NewClient(w.client).FetchOffsetsForTopics(w.t.Context(), stream.EngineGroup, stream.Payments)
-	if err != nil {
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // no engine has joined yet
 		w.t.Fatal(err)
 	}
 	offset, _ := offsets.Lookup(stream.Payments, 0)

@@ -50,7 +50,7 @@ func benchCommand() *cobra.Command {
 	f.StringSliceVar(&config.GrowthCaches, "growth-caches", []string{"1GiB", "6GiB"}, "the ledger's page cache in each growth")
 	f.IntVar(&config.Customers, "customers", 1_000_000, "customers of the part customers")
 	f.IntVar(&config.OutstandingMax, "outstanding", 15_000, "payments in flight at a maximum")
-	f.IntVar(&config.SlowOutstandingMax, "slow-outstanding", 60_000, "payments in flight at a maximum with slow banks")
+	f.IntVar(&config.SlowOutstandingMax, "slow-outstanding", 80_000, "payments in flight at a maximum with slow banks: what they hold, and --outstanding more")
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
 	f.IntVar(&config.OverloadPayments, "overload-payments", 800_000, "payments that each row of the part overload has to offer; those that are refused are offered again")

@@ -91,10 +91,14 @@ type Stage struct {
 	StoredBytes float64      // of each payment of the stage
 }
 
+// garbagePercent is that of the services: the load generator shares their processor.
+const garbagePercent = 400
+
 // Measure runs every row of the config in every pass. Each run has a stack of its own, so that
 // it inherits no data. A row that fails gives no figure; the others go on. If the disk has no
 // room for the largest row, Measure returns nil, so that no earlier result is overwritten.
 func Measure(ctx context.Context, config Config) (*Result, error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(garbagePercent))
 	r := &Result{StartedAt: time.Now().UTC(), Hardware: meter.Hardware() + ", everything on it, load generator included", Settings: config.settings(), Passes: config.Passes}
 	rows := config.rows()
 	most := row{}
@@ -109,7 +113,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 	}
 	var failed error
 	for pass := range config.Passes {
-		ceilings, maximum := map[time.Duration]float64{}, 0.0 // by how long payments are held
+		ceilings, maximum := map[delay]float64{}, 0.0 // by how long banks take
 		for i, row := range rows {
 			if row.half {
 				row.rate = int(maximum/2) / 100 * 100
@@ -132,11 +136,11 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 			}
 			switch {
 			case row.isCeiling():
-				ceilings[row.heldFor] = run.PerSecond
+				ceilings[row.delay] = run.PerSecond
 			case maximum == 0 && row.part == "maximum":
 				maximum = run.PerSecond
 			}
-			if ceiling := ceilings[row.heldFor]; ceiling > 0 && row.rate == 0 && !row.isCeiling() && row.asks == "" {
+			if ceiling := ceilings[row.delay]; ceiling > 0 && row.rate == 0 && !row.isCeiling() && row.asks == "" {
 				run.Ratio = run.PerSecond / ceiling
 			}
 			r.Rows[i].add(*run)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
@@ -29,9 +30,9 @@ const chainsPerRequest = 8189 / 3
 
 // measureCeiling returns the payments a second of the ledger alone. It writes phase 1 and then
 // phase 2 of payments, in full requests, one at a time: three linked pendings, then three linked
-// posts for each payment, once they are held for so long. If the row is mixed, half of each request
-// holds, and half posts what the request before held. The time in which only holds are left that are
-// not old enough does not count.
+// posts for each payment, once its bank of the row has answered. If the row is mixed, half of each
+// request holds, and half posts. The time in which nothing is left but payments whose banks have not
+// answered does not count.
 func measureCeiling(client tigerbeetle.Client, population sandbox.Population, r row) (perSecond float64, err error) {
 	if _, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID}); err != nil { // the first request of a client is slow
 		return 0, err
@@ -47,13 +48,13 @@ func measureCeiling(client tigerbeetle.Client, population sandbox.Population, r 
 		}
 		return nil
 	}
+	chains := chainsPerRequest
+	if r.mixed {
+		chains /= 2
+	}
 	batches := make(chan phases, 1)
 	go func() {
 		defer close(batches)
-		chains := chainsPerRequest
-		if r.mixed {
-			chains /= 2
-		}
 		makePhases(batches, population, r.ids, r.payments, chains, random)
 	}()
 	defer func() { // after an error nothing else empties it
@@ -62,29 +63,30 @@ func measureCeiling(client tigerbeetle.Client, population sandbox.Population, r 
 	}()
 	first := <-batches
 	started := time.Now()
-	var held []phases // to be posted, the oldest first
+	answers := answers{delay: r.delay, random: rand.New(rand.NewPCG(3, 4))}
 	for batch := first; batch.holds != nil; batch = <-batches {
-		holds := batch.holds
-		for ; len(held) > 0 && time.Since(held[0].heldAt) >= r.heldFor; held = held[1:] {
+		request := batch.holds
+		for posts := answers.take(time.Now(), legs*chains, false); posts != nil; posts = answers.take(time.Now(), legs*chains, false) {
 			if r.mixed {
-				holds = append(held[0].posts, holds...)
-			} else if err := send(held[0].posts); err != nil {
+				request = append(posts, request...)
+				break
+			}
+			if err := send(posts); err != nil {
 				return 0, err
 			}
 		}
-		if err := send(holds); err != nil {
+		if err := send(request); err != nil {
 			return 0, err
 		}
-		batch.holds, batch.heldAt = nil, time.Now()
-		held = append(held, batch)
+		answers.add(batch.posts, time.Now())
 	}
 	var idle time.Duration
-	for _, batch := range held {
-		if early := r.heldFor - time.Since(batch.heldAt); early > 0 {
-			time.Sleep(early)
-			idle += early
-		}
-		if err := send(batch.posts); err != nil {
+	for answers.open() {
+		posts := answers.take(time.Now(), legs*chains, true)
+		if posts == nil {
+			idle += answerStep
+			time.Sleep(answerStep)
+		} else if err := send(posts); err != nil {
 			return 0, err
 		}
 	}
@@ -94,7 +96,64 @@ func measureCeiling(client tigerbeetle.Client, population sandbox.Population, r 
 // phases are the holds of payments, and the posts of the same payments.
 type phases struct {
 	holds, posts []tb.Transfer
-	heldAt       time.Time
+}
+
+// legs of a payment to another bank.
+const legs = 3
+
+// answers are the posts of payments that are held, by when their bank answers.
+type answers struct {
+	delay  delay
+	random *rand.Rand
+	ready  []tb.Transfer   // their bank has answered
+	steps  [][]tb.Transfer // those of the others, by the step in which the bank answers
+	first  time.Time       // the begin of the first of steps
+}
+
+// answerStep is how exactly answers are in time.
+const answerStep = 5 * time.Millisecond
+
+// add takes the posts of payments that are held now.
+func (a *answers) add(posts []tb.Transfer, now time.Time) {
+	if a.delay.max == 0 {
+		a.ready = append(a.ready, posts...)
+		return
+	}
+	if len(a.steps) == 0 {
+		a.first = now
+	}
+	for chain := range slices.Chunk(posts, legs) {
+		step := int(now.Add(a.delay.draw(a.random)).Sub(a.first) / answerStep)
+		for len(a.steps) <= step {
+			a.steps = append(a.steps, nil)
+		}
+		a.steps[step] = append(a.steps[step], chain...)
+	}
+}
+
+// take returns posts whose banks have answered: so many, or fewer if the rest is wanted, too; nil if there are none.
+func (a *answers) take(now time.Time, most int, rest bool) (posts []tb.Transfer) {
+	for ; len(a.steps) > 0 && now.Sub(a.first) >= answerStep; a.first = a.first.Add(answerStep) {
+		a.ready = append(a.ready, a.steps[0]...)
+		a.steps = a.steps[1:]
+	}
+	n := min(most, len(a.ready))
+	if n == 0 || n < most && !rest {
+		return nil
+	}
+	posts, a.ready = a.ready[:n:n], a.ready[n:]
+	return posts
+}
+
+// open reports whether payments are left.
+func (a *answers) open() bool { return len(a.ready)+len(a.steps) > 0 }
+
+// delay is how long banks take: a minimum and an exponential time, at most a maximum. All zero means
+// at once.
+type delay struct{ min, mean, max time.Duration }
+
+func (d delay) draw(random *rand.Rand) time.Duration {
+	return min(d.min+time.Duration(random.ExpFloat64()*float64(d.mean-d.min)), d.max)
 }
 
 // makePhases creates requests while the ledger works on earlier ones, so that the ledger

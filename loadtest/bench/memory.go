@@ -63,7 +63,7 @@ func liveHeap(ctx context.Context, url string) (float64, error) {
 // slowBanksTable shows what slow banks cost.
 func (r *Result) slowBanksTable() report.Table {
 	table := report.Table{Title: "Slow banks, as in PIX", Head: []string{"", "settled/s", "of instant answers", "of the ledger alone", "in flight", "MiB of live heap for them", "bytes of a payment in flight"},
-		Note: "the ledger alone posts at once, or 1.45 s after it holds, as the row's banks let it; live heap of the first engine after a collection, less that without payments; GOGC=400 lets the heap grow to five times the live part, GOMEMLIMIT bounds it"}
+		Note: "the ledger alone posts at once, or once the row's banks would have answered; live heap of the first engine after a collection, less that without payments; GOGC=400 lets the heap grow to five times the live part, GOMEMLIMIT bounds it"}
 	atOnce := 0.0
 	for _, row := range r.Rows {
 		if row.Part != slowBanksPart || len(row.Verdicts) == 0 || row.isLedgerAlone() {

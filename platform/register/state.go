@@ -46,6 +46,7 @@ const KeysMax = 8
 type Participant struct {
 	ISPB               pix.ISPB
 	JoinedAt           time.Time // by the ledger's clock
+	ActedTo            uint64    // the ledger's timestamp of the last act on it or its accounts
 	Suspended          bool
 	LiquidityCentavos  int64              // put in less taken out since bootstrap
 	PaymentCapCentavos int64              // 0: none
@@ -141,6 +142,7 @@ func (d *draft) change(psp pix.ISPB) *Participant {
 // apply takes an act into the draft. Of acts about one thing the last one counts.
 func (d *draft) apply(act ledger.Act, at time.Time) {
 	d.ReadTo = uint64(at.UnixNano())
+	d.change(act.Bank).ActedTo = d.ReadTo
 	switch act.Kind {
 	case ledger.Joined:
 		if p := d.change(act.Bank); p.JoinedAt.IsZero() {

@@ -96,6 +96,15 @@ func TestTheLastActCounts(t *testing.T) {
 			if p == nil {
 				continue
 			}
+			acted := 0
+			for i, a := range acts {
+				if of(a) {
+					acted = i + 1
+				}
+			}
+			if p.ActedTo != uint64(acted) {
+				t.Fatalf("the last act on %s has the time %d, want %d", psp, p.ActedTo, acted)
+			}
 			if p.NotOpen != notOpen {
 				t.Fatalf("%s has %d accounts that are not open, want %d", psp, p.NotOpen, notOpen)
 			}

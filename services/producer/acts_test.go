@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/act"
 	"github.com/liquida/liquida/services/producer/query"
 )
@@ -332,6 +336,67 @@ func TestARepeatedActChangesNothing(t *testing.T) {
 }
 
 // Two front doors get the same acts at the same time: each is done once.
+// Every bank may follow its acts, as often as its rate allows.
+func TestWhoFollowsActsAsksTheLedgerNothing(t *testing.T) {
+	t.Parallel()
+	p, _, client := startForActs(t)
+	account := newBank(t, p)
+	psp := account.ISPB
+	var asked atomic.Int64
+	counted := changedLedger{client, func(filter tb.AccountFilter, found []tb.Transfer) []tb.Transfer {
+		if filter.AccountID == ledger.BooksAccount(psp) {
+			asked.Add(1)
+		}
+		return found
+	}}
+	l, _, follows := queryLedger(t.Context(), t, counted, func(*query.Config) {})
+	ctx, cancel := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() {
+		if err := follows.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); following.Wait() })
+	page := func(cursor string) *query.ActPage {
+		t.Helper()
+		r := httptest.NewRequest("GET", "/v1/participants/"+string(psp)+"/acts?cursor="+cursor, nil)
+		r.SetPathValue("ispb", string(psp))
+		var page *query.ActPage
+		kit.Await(t, "the ledger", func() (bool, string) {
+			got, problem := l.ParticipantActs(access.With(r, access.Caller{Holder: keys.CentralBank}))
+			page = got
+			return problem == nil, fmt.Sprint(problem)
+		})
+		return page
+	}
+	all := page("2")
+	if len(all.Acts) != 4 {
+		t.Fatalf("%+v", all)
+	}
+	kit.Await(t, "the register", func() (bool, string) {
+		for range 100 {
+			before := asked.Load()
+			_, fresh := follows.Current()
+			if rest := page(all.NextCursor); len(rest.Acts) != 0 || rest.NextCursor != all.NextCursor {
+				t.Fatalf("%+v", rest)
+			}
+			if _, still := follows.Current(); !fresh || !still {
+				return false, "it is stale"
+			}
+			if asked.Load() != before {
+				return false, "the ledger is asked"
+			}
+		}
+		return true, ""
+	})
+	p.onAccount(t, account, "block", `{"act": "block"}`)
+	kit.Await(t, "the next act", func() (bool, string) {
+		next := page(all.NextCursor)
+		return len(next.Acts) == 1 && next.Acts[0].Act == "block" && next.NextCursor != all.NextCursor, fmt.Sprintf("%+v", next)
+	})
+}
+
 func TestActsRaceFromTwoFrontDoors(t *testing.T) {
 	t.Parallel()
 	p, _, _ := startForActs(t, "ACT_RATE_MAX=1000", "ACT_BURST_MAX=1000", "CALLER_SHARE_MAX=1")

@@ -307,22 +307,28 @@ func (c changedLedger) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Transf
 	return c.change(filter, found), err
 }
 
-// serveDays serves statements of days from a ledger in this process, with small pages, until
-// stopping ends. It returns when the ledger's clock is known.
-func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client, longest time.Duration) (url string, registry *prometheus.Registry) {
+// queryLedger returns what answers from a ledger in this process, until stopping ends.
+func queryLedger(stopping context.Context, t *testing.T, client tigerbeetle.Client, change func(*query.Config)) (*query.Ledger, *telemetry.Telemetry, *register.Register) {
 	t.Helper()
 	var config query.Config
 	if err := settings.Parse(&config); err != nil {
 		t.Fatal(err)
 	}
-	config.IDsMax, config.PageMax, config.DayTimeMax = 134, 100, longest
-	registry = prometheus.NewRegistry()
-	health := &telemetry.Telemetry{Log: zap.NewNop(), Registry: registry, Health: telemetry.NewHealth()}
+	change(&config)
+	health := &telemetry.Telemetry{Log: zap.NewNop(), Registry: prometheus.NewRegistry(), Health: telemetry.NewHealth()}
 	health.Health.Need(query.Need)
 	health.Health.Need(query.ClockNeed)
 	follows := register.New(client, config.IDsMax, health)
-	l := query.New(stopping, config, client, follows, deadletter.New(follows), time.Now, web.NewPools(web.PoolsConfig{ShareMax: 1}, registry), health)
+	l := query.New(stopping, config, client, follows, deadletter.New(follows), time.Now, web.NewPools(web.PoolsConfig{ShareMax: 1}, health.Registry), health)
 	t.Cleanup(l.Close)
+	return l, health, follows
+}
+
+// serveDays serves statements of days from a ledger in this process, with small pages, until
+// stopping ends. It returns when the ledger's clock is known.
+func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client, longest time.Duration) (url string, registry *prometheus.Registry) {
+	t.Helper()
+	l, health, _ := queryLedger(stopping, t, client, func(config *query.Config) { config.IDsMax, config.PageMax, config.DayTimeMax = 134, 100, longest })
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { l.Watch(ctx, health, make(chan struct{})) })
@@ -335,7 +341,7 @@ func serveDays(stopping context.Context, t *testing.T, client tigerbeetle.Client
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	return server.URL, registry
+	return server.URL, health.Registry
 }
 
 // bankWith returns a bank that has paid this often, and the instant after the last payment.

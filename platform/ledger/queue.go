@@ -17,6 +17,7 @@ type queue[T, E any] struct {
 	requests []*request[T, E] // all but the last are full
 	spare    []*request[T, E]
 	jobs     int
+	underWay int // requests that were taken and are not done
 	closed   bool
 }
 
@@ -44,7 +45,9 @@ func (q *queue[T, E]) put(tag T, events []E) {
 	last.tags = append(last.tags, tag)
 	last.ends = append(last.ends, len(last.events))
 	q.jobs++
-	q.wake.Signal()
+	if q.isDue() {
+		q.wake.Signal()
+	}
 }
 
 // begin appends an empty request.
@@ -58,37 +61,44 @@ func (q *queue[T, E]) begin() {
 	q.requests = append(q.requests, r)
 }
 
-// wait blocks until there is something to take. It returns false once the queue is closed.
-func (q *queue[T, E]) wait() bool {
+// next blocks until a request is due, and returns it. It returns nil once the queue is closed. For each
+// request call done.
+func (q *queue[T, E]) next() *request[T, E] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.requests) == 0 && !q.closed {
+	for !q.isDue() && !q.closed {
 		q.wake.Wait()
 	}
-	return !q.closed
-}
-
-// take returns the next request, or nil if another sender was faster.
-func (q *queue[T, E]) take() *request[T, E] {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.requests) == 0 {
+	if q.closed {
 		return nil
 	}
 	first := q.requests[0]
 	q.requests = slices.Delete(q.requests, 0, 1)
 	q.jobs -= len(first.tags)
+	q.underWay++
 	return first
 }
 
-// send makes requests until the queue is closed, with at least pause from one to the next. An error of
-// ask ends it, and goes to fail unless the queue is closed: then the client may be closed, too.
+// isDue reports whether a request should be sent. While one is under way only a full one is: small ones
+// cost the ledger more. The caller holds the lock.
+func (q *queue[T, E]) isDue() bool {
+	return len(q.requests) > 1 || len(q.requests) == 1 && q.underWay == 0
+}
+
+// done notes that a request is no longer under way.
+func (q *queue[T, E]) done() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.underWay--; q.isDue() {
+		q.wake.Signal()
+	}
+}
+
+// send makes requests until the queue is closed. After one that is not full there is at least pause until the next
+// one that is not full. An error of ask ends it, and goes to fail unless the queue is closed: then the
+// client may be closed, too.
 func (q *queue[T, E]) send(pause time.Duration, ask func(*request[T, E]) error, fail func(error)) {
-	for q.wait() {
-		request := q.take()
-		if request == nil {
-			continue
-		}
+	for request := q.next(); request != nil; request = q.next() {
 		started := time.Now()
 		if err := ask(request); err != nil {
 			if !q.isClosed() {
@@ -98,6 +108,7 @@ func (q *queue[T, E]) send(pause time.Duration, ask func(*request[T, E]) error, 
 		}
 		q.giveBack(request)
 		time.Sleep(pause - time.Since(started)) // for the ledger's disk a look-up is a request like a write
+		q.done()
 	}
 }
 

@@ -30,12 +30,12 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 		var taking, putting sync.WaitGroup
 		for range takers {
 			taking.Go(func() {
-				for q.wait() {
+				for {
 					mu.Lock() // so that the order of leaving is known
-					b := q.take()
+					b := q.next()
 					if b == nil {
 						mu.Unlock()
-						continue
+						return
 					}
 					taken = append(taken, slices.Clone(b.tags))
 					mu.Unlock()
@@ -56,6 +56,7 @@ func TestQueueKeepsChainsWholeAndInOrder(t *testing.T) {
 						start = b.ends[i]
 					}
 					q.giveBack(b)
+					q.done()
 				}
 			})
 		}
@@ -107,8 +108,9 @@ func TestQueueFillsItsRequests(t *testing.T) {
 			t.Errorf("%d jobs wait, want 7", q.length())
 		}
 		var lengths []int
-		for b := q.take(); b != nil; b = q.take() {
-			lengths = append(lengths, len(b.events))
+		for range want {
+			lengths = append(lengths, len(q.next().events))
+			q.done()
 		}
 		if !slices.Equal(lengths, want) || q.length() != 0 {
 			t.Errorf("at most %d: requests of %v events, want %v; %d jobs left", eventsMax, lengths, want, q.length())
@@ -116,11 +118,47 @@ func TestQueueFillsItsRequests(t *testing.T) {
 	}
 }
 
+// Small requests cost the ledger more than large ones, and so does a pause between large ones.
+func TestOnlyAFullRequestGoesBesideAnother(t *testing.T) {
+	q := newQueue[int, int](9)
+	put := func(jobs int) {
+		for i := range jobs {
+			q.put(i, []int{i, i, i})
+		}
+	}
+	takes := func(want int) {
+		t.Helper()
+		if got := len(q.next().events); got != want {
+			t.Fatalf("a request of %d events left, want %d", got, want)
+		}
+	}
+	waits := func() {
+		t.Helper()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.isDue() {
+			t.Fatal("a request is due")
+		}
+	}
+	waits()
+	put(1)
+	takes(3)
+	put(3)
+	waits() // it has room for no more, which only the next job shows
+	put(1)
+	takes(9)
+	waits()
+	q.done()
+	waits()
+	q.done()
+	takes(3)
+}
+
 func TestCloseEndsWaiting(t *testing.T) {
 	q := newQueue[int, int](10)
 	ended := make(chan bool)
 	for range 3 {
-		go func() { ended <- q.wait() }()
+		go func() { ended <- q.next() != nil }()
 	}
 	q.close()
 	for range 3 {

@@ -13,7 +13,8 @@ import (
 // Writer sends the chains of all payments to the ledger, of both phases. While a request
 // is under way, chains gather. When it returns, all that wait go out in the next one, up to
 // the request limit. So an idle system writes a chain at once, and a loaded one fills its
-// requests. A chain is never divided between two requests.
+// requests. A full one goes out while others are under way, so that the ledger never waits for
+// this process. A chain is never divided between two requests.
 //
 // T is the tag of a chain, with which its result is delivered.
 type Writer[T any] struct {
@@ -27,8 +28,8 @@ type Writer[T any] struct {
 // BatchConfig bounds the requests to the ledger.
 type BatchConfig struct {
 	EventsMax   int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"transfers in one request to the ledger, for an engine at least 134; at most the server's own limit (253 for a server started with --development)"`
-	InFlightMax int           `env:"LEDGER_REQUESTS_IN_FLIGHT_MAX" envDefault:"1" range:"1 to 8" help:"write requests to the ledger at the same time; more than 1 has shown no gain"`
-	Pause       time.Duration `env:"LEDGER_REQUEST_PAUSE" envDefault:"4ms" range:"0 to 1s" help:"shortest time between two requests of the same kind; small requests are expensive for the ledger's disk"`
+	InFlightMax int           `env:"LEDGER_REQUESTS_IN_FLIGHT_MAX" envDefault:"2" range:"1 to 8" help:"write requests at the same time; all but the first are full, and wait in the ledger's client for the one before, so that the ledger does not wait for this program"`
+	Pause       time.Duration `env:"LEDGER_REQUEST_PAUSE" envDefault:"4ms" range:"0 to 1s" help:"shortest time between two requests of the same kind that are not full; small requests are expensive for the ledger's disk"`
 }
 
 // NewWriter starts a writer. It calls deliver with the result of every chain, from its own

@@ -2,10 +2,13 @@ package ledger
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // ClockProbe is what a probe of the ledger's clock found.
@@ -25,11 +28,13 @@ type ClockProbe struct {
 // expires. Whenever that hold is resolved instead, it searches for the next one, in a request of its
 // own. Holds of payments are resolved in about their order, so that is nearly each request with posts.
 // A hold that nobody resolves, and that expires before all others, saves these searches.
+//
+// Its ids stand among those of the payments of this instant.
 func ProbeClock(client tigerbeetle.Client, now func() time.Time, timeoutSeconds uint32) (ClockProbe, error) {
-	id := tb.ID()
 	before := now()
+	id, userData := probeIDs(before)
 	_, err := client.CreateTransfers([]tb.Transfer{{
-		ID: id, DebitAccountID: IssuanceAccount, CreditAccountID: RefusalsAccount, Ledger: Ledger, Code: CodeClockProbe,
+		ID: id, UserData128: userData, DebitAccountID: IssuanceAccount, CreditAccountID: RefusalsAccount, Ledger: Ledger, Code: CodeClockProbe,
 		Flags: tb.TransferFlags{Pending: timeoutSeconds > 0}.ToUint16(), Timeout: timeoutSeconds,
 	}})
 	after := now()
@@ -51,4 +56,12 @@ func ProbeClock(client tigerbeetle.Client, now func() time.Time, timeoutSeconds 
 		p.Skew = after.Sub(p.At)
 	}
 	return p, nil
+}
+
+// probeIDs returns the id of a probe and its user_data_128. They are where those of a payment of this
+// instant would be. The ledger's tables then cover one short time each. With a single id of another place in
+// each of them, all would overlap: the ledger would write a quarter more, and search all of them for each id.
+func probeIDs(at time.Time) (id, userData tb.Uint128) {
+	place := pix.NewEndToEndID("00000000", at, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
+	return IDsOf(place).role(roleProbe), userData128(place)
 }

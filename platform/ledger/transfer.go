@@ -34,7 +34,7 @@ const (
 
 // Roles are the low 4 bits of a transfer id: 0-3 the holds of legs 1-4, 4-7 their
 // resolutions, 8 the mark of returns, 9 the mark of a burnt slot, 10 the record of an act, 11 its
-// money, 12-14 free, 15 bootstrap's and the logs'.
+// money, 12 a clock probe, 13-14 free, 15 bootstrap's and the logs'.
 const (
 	roleBits       = 4
 	roleResolution = 4
@@ -42,6 +42,7 @@ const (
 	roleBurnt      = 9
 	roleRecord     = 10
 	roleMoney      = 11
+	roleProbe      = 12
 	legsMax        = 4
 	capLeg         = 4
 	hashBits       = 68

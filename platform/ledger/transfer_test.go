@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math/big"
+	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"pgregory.net/rapid"
@@ -181,6 +183,32 @@ func TestChains(t *testing.T) {
 			}); len(receipt) != 1 || receipt[0] != want {
 				t.Fatalf("receipt: got %+v, want %+v", receipt, want)
 			}
+		}
+	})
+}
+
+// A single id of another place in each of the ledger's tables makes all of them overlap.
+func TestAProbeStandsAmongThePaymentsOfItsInstant(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.Unix(rapid.Int64Range(1_600_000_000, 4_000_000_000).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanosecond"))
+		payment := func(at time.Time) (id, userData *big.Int) {
+			one := pix.NewEndToEndID("12345678", at, rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "seed"))))
+			i, u := IDsOf(one).Verdict().BigInt(), userData128(one).BigInt()
+			return &i, &u
+		}
+		i, u := probeIDs(at)
+		id, userData := i.BigInt(), u.BigInt()
+		for _, other := range []struct {
+			at   time.Time
+			want int
+		}{{at.Add(-time.Millisecond), -1}, {at.Add(time.Millisecond), 1}} {
+			otherID, otherData := payment(other.at)
+			if otherID.Cmp(&id) != other.want || otherData.Cmp(&userData) != other.want {
+				t.Fatalf("a probe at %s has %x and %x, a payment at %s has %x and %x", at, &id, &userData, other.at, otherID, otherData)
+			}
+		}
+		if role := new(big.Int).And(&id, big.NewInt(1<<roleBits-1)).Int64(); role != roleProbe {
+			t.Fatalf("a probe has the role %d", role)
 		}
 	})
 }

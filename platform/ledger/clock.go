@@ -60,7 +60,7 @@ func ProbeClock(client tigerbeetle.Client, now func() time.Time, timeoutSeconds 
 
 // probeIDs returns the id of a probe and its user_data_128. They are where those of a payment of this
 // instant would be. The ledger's tables then cover one short time each. With a single id of another place in
-// each of them, all would overlap: the ledger would write a quarter more, and search all of them for each id.
+// each of them, all would overlap: the ledger would write a tenth more, and search all of them for each id.
 func probeIDs(at time.Time) (id, userData tb.Uint128) {
 	place := pix.NewEndToEndID("00000000", at, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
 	return IDsOf(place).role(roleProbe), userData128(place)

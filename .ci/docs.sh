@@ -18,7 +18,7 @@ for document in $documents; do
 		file=${link%%#*}
 		target=$([ -n "$file" ] && echo "$folder/$file" || echo "$document")
 		[ -e "$target" ] || { miss "$document" "the link $link leads nowhere"; continue; }
-		case $link in *'#'*) anchors "$target" | grep -qx -- "${link#*#}" || miss "$document" "the link $link names no heading" ;; esac
+		case $link in *'#'*) anchors "$target" | grep -x -- "${link#*#}" >/dev/null || miss "$document" "the link $link names no heading" ;; esac
 	done
 	code=$(grep -oE '`[^`]+`' "$document" | tr -d '`' || true)
 	for path in $(grep -oE '^[A-Za-z0-9_./-]+\.(go|md|sh|yml|yaml|proto|json|sql|svg|py)$' <<<"$code" | grep / || true); do

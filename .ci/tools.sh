@@ -10,10 +10,10 @@ versions() {
 	cat <<-'END'
 		buf                    1.75.0
 		golangci-lint          v2.15.0
-		grafana                12.4.0
 		kustomize              v5.8.2
 		protoc-gen-go          v1.36.12
 		protoc-gen-go-vtproto  v0.6.0
+		statsd_exporter        v0.31.0
 	END
 }
 
@@ -25,22 +25,6 @@ needs_npm() { # name version
 	command -v npm >/dev/null || { echo "tools: $1 comes from npm, and there is no npm: install Node.js, or put $1 $2 at $tools/$1 and touch $tools/.$1@$2" >&2; exit 1; }
 }
 
-# A folder of npm packages: Grafana's code that reads annotations, its types, and their compiler. The
-# data source comes without its dependencies, an editor of 160 MB that no test loads.
-install_grafana() { # version
-	rm -rf "$tools/grafana"
-	mkdir -p "$tools/grafana"
-	cd "$tools/grafana"
-	echo '{"private": true}' >package.json
-	npm install --loglevel=error --no-audit --no-fund --ignore-scripts --legacy-peer-deps \
-		"@grafana/data@$1" "@grafana/schema@$1" react@18.3.1 react-dom@18.3.1 typescript@5.9.3
-	archive=$(npm pack --loglevel=error "@grafana/prometheus@$1")
-	mkdir -p node_modules/@grafana/prometheus
-	tar -xzf "$archive" -C node_modules/@grafana/prometheus --strip-components=1
-	rm "$archive"
-	cd - >/dev/null
-}
-
 install_tool() { # name version
 	case $1 in
 	buf)
@@ -48,14 +32,11 @@ install_tool() { # name version
 		npm install --loglevel=error --no-audit --no-fund --prefix "$tools/npm" "@bufbuild/buf@$2"
 		ln -sf npm/node_modules/.bin/buf "$tools/buf"
 		;;
-	grafana)
-		needs_npm "$@"
-		install_grafana "$2"
-		;;
 	golangci-lint) go_install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$2" ;;
 	kustomize) go_install "sigs.k8s.io/kustomize/kustomize/v5@$2" ;;
 	protoc-gen-go) go_install "google.golang.org/protobuf/cmd/protoc-gen-go@$2" ;;
 	protoc-gen-go-vtproto) go_install "github.com/planetscale/vtprotobuf/cmd/protoc-gen-go-vtproto@$2" ;;
+	statsd_exporter) go_install "github.com/prometheus/statsd_exporter@$2" ;;
 	esac
 }
 

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"net/url"
 	"strconv"
 	"time"
-
-	"github.com/liquida/liquida/platform/pix"
 )
 
 // preferMax is how long the API is asked to wait before it responds. Longer waits follow the events.
@@ -22,6 +19,9 @@ type UnknownFate struct {
 }
 
 func (e *UnknownFate) Error() string {
+	if nothingDone(e.Err) { // the last try; but for an earlier one this error would say all
+		return fmt.Sprintf("%v\nBut an earlier try may have been taken, so the fate of %s is unknown: send the same again with this id, which is safe, or read its status", e.Err, e.EndToEndID)
+	}
 	return fmt.Sprintf("%v\nThe fate of %s is unknown: send the same again with this id, which is safe, or read its status", e.Err, e.EndToEndID)
 }
 func (e *UnknownFate) Unwrap() error { return e.Err }
@@ -32,7 +32,7 @@ func NewEndToEndID(payer Account) (string, error) {
 	if _, err := ParseAccount(payer.String()); err != nil { // the id holds the ISPB
 		return "", fmt.Errorf("payer: %w", err)
 	}
-	return pix.NewEndToEndID(pix.ISPB(payer.ISPB), time.Now(), random).String(), nil
+	return newID("E", payer.ISPB), nil
 }
 
 // Pay sends a payment until it is acknowledged, each time with the same EndToEndId, so that it
@@ -122,7 +122,7 @@ func (c *Client) GiveBack(ctx context.Context, order ReturnOrder, wait time.Dura
 		if err != nil {
 			return ReturnState{}, err
 		}
-		order.ReturnID = pix.NewReturnID(pix.ISPB(original.Payee.ISPB), time.Now(), random).String()
+		order.ReturnID = newID("D", original.Payee.ISPB)
 	}
 	id := order.ReturnID
 	unknown := ReturnState{ReturnID: id, Status: Unknown}
@@ -158,6 +158,12 @@ func (c *Client) Participants(ctx context.Context) iter.Seq2[Participant, error]
 	})
 }
 
+// Issuance returns whether the acts explain all central-bank money.
+func (c *Client) Issuance(ctx context.Context) (Issuance, error) {
+	page, err := get[ParticipantPage](ctx, c, call{operation: opParticipants, query: url.Values{"limit": {"1"}}})
+	return page.Issuance, err
+}
+
 // Participant returns one participant.
 func (c *Client) Participant(ctx context.Context, ispb string) (Participant, error) {
 	return get[Participant](ctx, c, call{operation: opParticipant, values: []string{ispb}})
@@ -187,10 +193,3 @@ func pages[V any](limit int, ask func(url.Values) ([]V, string, error)) iter.Seq
 		}
 	}
 }
-
-// random is safe for many goroutines: its source is the process's own.
-var random = rand.New(processSource{})
-
-type processSource struct{}
-
-func (processSource) Uint64() uint64 { return rand.Uint64() }

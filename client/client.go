@@ -39,6 +39,10 @@ type Client struct {
 	// try is always made. Default 30 s.
 	RetryFor time.Duration
 
+	// OnRetry is called before the pause that comes before a retry, with what went wrong and the time that is
+	// left for retries. nil: retries are silent.
+	OnRetry func(err error, left time.Duration)
+
 	silence time.Duration // longest between two parts of a statement of a day
 
 	base *url.URL
@@ -88,7 +92,7 @@ var (
 	opPayment       = operation{"payment", "GET", "/v1/payments/{endToEndId}"}
 	opPaymentEvents = operation{"paymentEvents", "GET", "/v1/payments/{endToEndId}/events"}
 	opGiveBack      = operation{"giveBack", "POST", "/v1/returns"}
-	opReturn        = operation{"return", "GET", "/v1/returns/{returnId}"}
+	opReturn        = operation{"returnState", "GET", "/v1/returns/{returnId}"}
 	opReturnEvents  = operation{"returnEvents", "GET", "/v1/returns/{returnId}/events"}
 	opSettlements   = operation{"settlements", "GET", "/v1/settlements"}
 	opAccount       = operation{"account", "GET", "/v1/accounts/{ispb}/{branch}/{number}"}
@@ -101,6 +105,8 @@ var (
 	opActOnAccount     = operation{"actOnAccount", "PUT", "/v1/accounts/{ispb}/{branch}/{number}/acts/{actId}"}
 	opParticipantActs  = operation{"participantActs", "GET", "/v1/participants/{ispb}/acts"}
 	opActs             = operation{"acts", "GET", "/v1/acts"}
+	opQuestions        = operation{"questions", "GET", "/v1/participants/{ispb}/questions"}
+	opAnswer           = operation{"answer", "POST", "/v1/participants/{ispb}/answers"}
 	opAccounts         = operation{"accounts", "GET", "/v1/participants/{ispb}/accounts"}
 )
 
@@ -179,7 +185,7 @@ func (c *Client) once(ctx context.Context, call call, into any) error {
 
 // ask sends a request, and retries it within RetryFor if the response allows it. A retry of any
 // request of this API is safe: a payment carries its identity. With an error, open reports
-// whether a try may have succeeded: not after 429 or a final error.
+// whether a try may have succeeded: not after a final error, or one that says that nothing was done.
 func (c *Client) ask(ctx context.Context, call call, into any) (open bool, err error) {
 	retries := c.retries()
 	for {
@@ -190,7 +196,7 @@ func (c *Client) ask(ctx context.Context, call call, into any) (open bool, err e
 			return false, err // nor was an earlier try
 		}
 		again := TryAgain(err)
-		open = open || again && problemIn(err).Status != http.StatusTooManyRequests
+		open = open || again && !nothingDone(err)
 		if !again || !retries.pause(ctx, err) {
 			return open, err
 		}
@@ -214,12 +220,13 @@ func (c *Client) submit(ctx context.Context, call call, id string, into any) err
 
 // retries bounds the retries of one request.
 type retries struct {
-	until time.Time
-	next  time.Duration
+	until   time.Time
+	next    time.Duration
+	onRetry func(error, time.Duration)
 }
 
 func (c *Client) retries() *retries {
-	return &retries{time.Now().Add(c.RetryFor), 200 * time.Millisecond}
+	return &retries{time.Now().Add(c.RetryFor), 200 * time.Millisecond, c.OnRetry}
 }
 
 // pause waits before the next try: as long as the server asks for, or a growing time. It
@@ -232,6 +239,9 @@ func (r *retries) pause(ctx context.Context, err error) bool {
 	}
 	if time.Now().Add(pause).After(r.until) {
 		return false
+	}
+	if r.onRetry != nil {
+		r.onRetry(err, time.Until(r.until))
 	}
 	select {
 	case <-time.After(pause):
@@ -268,6 +278,7 @@ type Problem struct {
 	Rule       string          `json:"rule,omitempty"`          // the rule that it breaks
 	Code       string          `json:"code,omitempty"`          // the reason code of the payment system
 	EndToEndID string          `json:"end_to_end_id,omitempty"` // the payment
+	RequestID  string          `json:"request_id,omitempty"`    // under which the API's operator finds it
 	RetryAfter time.Duration   `json:"-"`
 }
 
@@ -281,6 +292,9 @@ func (p *Problem) Error() string {
 	}
 	if p.Code != "" {
 		text += "\n  code: " + p.Code
+	}
+	if p.RequestID != "" {
+		text += "\n  request: " + p.RequestID
 	}
 	return text
 }
@@ -323,6 +337,14 @@ func TryAgain(err error) bool {
 // moves for what was sent.
 func OtherContent(err error) bool {
 	return problemIn(err).Type == "urn:liquida:problem:other-content"
+}
+
+// nothingDone reports whether an error says that its request did nothing: 429, and a 503 of the API that
+// leaves no fate open. That of an order names the order.
+func nothingDone(err error) bool {
+	problem := problemIn(err)
+	ours := strings.HasPrefix(problem.Type, "urn:liquida:problem:") && problem.Type != "urn:liquida:problem:unknown-fate"
+	return problem.Status == http.StatusTooManyRequests || ours && problem.Status == http.StatusServiceUnavailable && problem.EndToEndID == ""
 }
 
 // burnt reports whether an error says that the ledger refuses the id of an act, so that no try under it

@@ -281,6 +281,7 @@ func TestAnActWhoseIDTheLedgerRefusesIsNotUnknown(t *testing.T) {
 		{422, `{"type": "urn:liquida:problem:act-refused", "title": "Not enough", "field": "amount_centavos"}`, false},
 		{409, `{"type": "urn:liquida:problem:act-refused", "title": "The act was refused before", "field": "act_id"}`, false},
 		{409, `{"type": "urn:liquida:problem:act-refused", "title": "It is there", "field": "ispb"}`, true},
+		{429, `{"type": "urn:liquida:problem:busy", "title": "Busy", "detail": "nothing was sent"}`, true},
 		{403, `{"type": "urn:liquida:problem:not-yours", "title": "Not yours"}`, true},
 	} {
 		tries := 0
@@ -291,9 +292,42 @@ func TestAnActWhoseIDTheLedgerRefusesIsNotUnknown(t *testing.T) {
 			w.WriteHeader(c.status)
 			fmt.Fprint(w, c.body)
 		})
+		api.RetryFor = 900 * time.Millisecond
 		_, err := api.ActOnAccount(t.Context(), Account{"10000001", "0001", "1"}, "one", AccountAct{Act: Withdraw, AmountCentavos: 1})
-		if err == nil || tries != 2 || errors.As(err, new(*UnknownFate)) != c.unknown {
+		again := c.status == http.StatusTooManyRequests
+		if err == nil || tries < 2 || tries > 2 && !again || errors.As(err, new(*UnknownFate)) != c.unknown || strings.Contains(err.Error(), "But an earlier try") != again {
 			t.Errorf("%s: %v after %d tries", c.body, err, tries)
+		}
+	}
+}
+
+// "Nothing was sent" leaves no fate open; a 503 that names the order does, and so does one of a proxy. A
+// caller hears of each retry.
+func TestAFateIsOpenOnlyIfSomethingMayHaveBeenDone(t *testing.T) {
+	for body, open := range map[string]bool{
+		`{"type": "urn:liquida:problem:log-wrong", "title": "No", "status": 503}`:                            false,
+		`{"type": "urn:liquida:problem:unknown-fate", "title": "No", "status": 503, "end_to_end_id": "E1"}`:  true,
+		`{"type": "urn:liquida:problem:unknown-fate", "title": "No", "status": 503}`:                         true,
+		`{"type": "urn:liquida:problem:something-new", "title": "No", "status": 503, "end_to_end_id": "E1"}`: true,
+		`<html>503</html>`: true,
+	} {
+		tries := 0
+		c := at(t, "", func(w http.ResponseWriter, _ *http.Request) {
+			tries++
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, body)
+		})
+		c.RetryFor = time.Second
+		told := 0
+		c.OnRetry = func(err error, left time.Duration) {
+			if told++; err == nil || left <= 0 || left > time.Second {
+				t.Errorf("%v, %v left", err, left)
+			}
+		}
+		account := Account{ISPB: "10000001", Branch: "0001", Number: "1"}
+		_, err := c.Pay(t.Context(), Payment{Payer: account, Payee: account, AmountCentavos: 1}, 0)
+		if errors.As(err, new(*UnknownFate)) != open || !TryAgain(err) || told != tries-1 {
+			t.Errorf("%s: %v after %d tries, %d retries told", body, err, tries, told)
 		}
 	}
 }

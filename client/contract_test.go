@@ -51,6 +51,7 @@ func TestTheClientIsTheDescriptions(t *testing.T) {
 		opPay: {"Prefer"}, opPayment: nil, opPaymentEvents: nil, opGiveBack: {"Prefer"}, opReturn: nil, opReturnEvents: nil, opSettlements: {"participant", "from"},
 		opAccount: nil, opStatement: {"limit", "cursor"}, opParticipants: {"limit", "cursor"}, opParticipant: nil, opDay: {"format", "until"},
 		opActOnParticipant: nil, opActOnAccount: nil, opParticipantActs: {"limit", "cursor"}, opActs: {"limit", "cursor"}, opAccounts: {"limit", "cursor"},
+		opQuestions: {"share", "Last-Event-ID"}, opAnswer: nil,
 	} {
 		has, ok := d.Paths[op.path][strings.ToLower(op.method)]
 		if !ok || has.OperationID != op.id {
@@ -71,8 +72,8 @@ func TestTheClientIsTheDescriptions(t *testing.T) {
 	}
 	for name, value := range map[string]any{
 		"Payment": Payment{}, "PaymentState": PaymentState{}, "AccountBalance": AccountBalance{}, "Statement": Statement{},
-		"ParticipantPage": ParticipantPage{}, "ReturnOrder": ReturnOrder{}, "ReturnState": ReturnState{}, "Settlement": Settlement{}, "Problem": Problem{},
-		"ParticipantAct": ParticipantAct{}, "AccountAct": AccountAct{}, "ParticipantActDone": ParticipantActDone{}, "AccountActDone": AccountActDone{}, "ActPage": ActPage{}, "AccountPage": AccountPage{},
+		"ParticipantPage": ParticipantPage{}, "Issuance": Issuance{}, "ReturnOrder": ReturnOrder{}, "ReturnState": ReturnState{}, "Settlement": Settlement{}, "Problem": Problem{},
+		"ParticipantAct": ParticipantAct{}, "AccountAct": AccountAct{}, "ParticipantActDone": ParticipantActDone{}, "AccountActDone": AccountActDone{}, "ActPage": ActPage{}, "Question": Question{}, "News": News{}, "AccountPage": AccountPage{},
 	} {
 		d.compare(t, name, schema{Ref: name}, reflect.TypeOf(value), slices.Contains([]string{"Payment", "ReturnOrder", "ParticipantAct", "AccountAct"}, name))
 	}

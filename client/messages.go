@@ -2,10 +2,9 @@ package client
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
-
-	"github.com/liquida/liquida/platform/pix"
 )
 
 // Payment is a payment to send.
@@ -27,6 +26,8 @@ type Account struct {
 
 func (a Account) String() string { return a.ISPB + "/" + a.Branch + "/" + a.Number }
 
+var anISPB, aBranch, aNumber = regexp.MustCompile(`^[0-9A-Z]{8}$`), regexp.MustCompile(`^[0-9]{4}$`), regexp.MustCompile(`^[1-9][0-9]{0,19}$`)
+
 // ParseAccount reads ISPB/BRANCH/NUMBER.
 func ParseAccount(text string) (Account, error) {
 	parts := strings.Split(text, "/")
@@ -34,8 +35,15 @@ func ParseAccount(text string) (Account, error) {
 		return Account{}, fmt.Errorf("account %q: it must be ISPB/BRANCH/NUMBER, like 10000001/0001/1", text)
 	}
 	a := Account{parts[0], parts[1], parts[2]}
-	if err := (pix.Account{ISPB: pix.ISPB(a.ISPB), Branch: a.Branch, Number: a.Number}).Validate(); err != nil {
-		return Account{}, fmt.Errorf("account %q: %w", text, err)
+	for _, part := range []struct {
+		name, text, rule string
+		is               *regexp.Regexp
+	}{
+		{"ISPB", a.ISPB, "8 characters of 0-9 A-Z", anISPB}, {"BRANCH", a.Branch, "4 digits", aBranch}, {"NUMBER", a.Number, "1 to 20 digits without leading zeros", aNumber},
+	} {
+		if !part.is.MatchString(part.text) {
+			return Account{}, fmt.Errorf("account %q: %s is %.32q: it must be %s", text, part.name, part.text, part.rule)
+		}
 	}
 	return a, nil
 }
@@ -213,6 +221,14 @@ type ThreeLegs struct {
 type ParticipantPage struct {
 	Participants []Participant `json:"participants"`
 	NextCursor   string        `json:"next_cursor,omitempty"`
+	Issuance     Issuance      `json:"issuance"`
+}
+
+// Issuance compares what issuance has paid to all reserves with what bootstrap and acts brought in.
+type Issuance struct {
+	IssuedCentavos     int64 `json:"issued_centavos"`
+	DifferenceCentavos int64 `json:"difference_centavos"`
+	Holds              bool  `json:"holds"`
 }
 
 // Settlement is how a payment ended.

@@ -51,9 +51,9 @@ if ! command -v docker >/dev/null 2>&1; then
 fi
 compose=$(docker compose version --short 2>/dev/null) || compose=
 if [ -z "$compose" ]; then
-	stop "no docker compose: install the Compose plugin, 2.24.4 or later (docker-compose 1.x does not work)"
-elif ! at_least "$compose" 2.24.4; then
-	stop "docker compose $compose does not know !override, which the overlays use: update it to 2.24.4 or later"
+	stop "no docker compose: install the Compose plugin, 2.25.0 or later (docker-compose 1.x does not work)"
+elif ! at_least "$compose" 2.25.0; then
+	stop "docker compose $compose does not load the overlays (!override, and extends of a service with depends_on): update it to 2.25.0 or later"
 fi
 buildx=$(docker buildx version 2>/dev/null | awk '{ print $2 }') || buildx=
 if [ -z "$buildx" ]; then
@@ -74,9 +74,9 @@ fi
 # Docker Desktop, Colima and the like run the daemon in a virtual machine. What this machine's
 # /proc and disk say is then not about the daemon.
 on_this_machine=yes
-if [ "$(uname -s)" != Linux ] || [ "${system#*Docker Desktop}" != "$system" ]; then
+if [ "$(uname -s)" != Linux ] || [ "${system#*Docker Desktop}" != "$system" ] || [ "$(uname -r)" != "$kernel" ]; then
 	on_this_machine=no
-	note "Docker runs in a virtual machine here ($system). Every image exists for amd64 and arm64, but nobody of us has run this on macOS or Windows. Give the machine 6 GiB of memory and 15 GiB of disk"
+	note "Docker runs in a virtual machine here, or on another machine ($system, Linux $kernel). Every image exists for amd64 and arm64, but nobody of us has run this on macOS or Windows. Give the machine 6 GiB of memory and 15 GiB of disk"
 fi
 case "$architecture:${DOCKER_DEFAULT_PLATFORM:-}" in
 aarch64:*amd64* | arm64:*amd64*)
@@ -91,9 +91,26 @@ elif ! at_least "$kernel" 5.12; then
 fi
 if [ $on_this_machine = yes ]; then
 	io_uring=$(cat "$root/proc/sys/kernel/io_uring_disabled" 2>/dev/null) || io_uring=0
-	if [ "$io_uring" != 0 ]; then
-		stop "io_uring is off (kernel.io_uring_disabled = $io_uring, the default of RHEL 9 and its kin), and TigerBeetle needs it: sudo sysctl kernel.io_uring_disabled=0"
+	io_uring_on="sudo sysctl kernel.io_uring_disabled=0"
+else
+	# Only a container sees the settings of Docker's machine. Any image of ours will do, if one is here: all but our
+	# own programs' have a shell.
+	io_uring=
+	for image in $(sed -n 's|^ *image: \(.*/.*\)|\1|p' docker-compose.yml | sort -u); do
+		docker image inspect "$image" >/dev/null 2>&1 || continue
+		io_uring=$(docker run --rm --network none --entrypoint sh "$image" -c 'cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0' 2>/dev/null) || io_uring=
+		io_uring_on="docker run --rm --privileged --entrypoint sh $image -c 'echo 0 >/proc/sys/kernel/io_uring_disabled'"
+		break
+	done
+	if [ -z "$io_uring" ]; then
+		note "cannot see whether io_uring is on in Docker's machine, because no image is here to ask it with: docker compose pull tigerbeetle, and run this again"
+		io_uring=0
 	fi
+fi
+if [ "$io_uring" != 0 ]; then
+	stop "io_uring is off (kernel.io_uring_disabled = $io_uring, the default of RHEL 9 and its kin), and TigerBeetle needs it: $io_uring_on"
+fi
+if [ $on_this_machine = yes ]; then
 	aio_max=$(cat "$root/proc/sys/fs/aio-max-nr" 2>/dev/null) || aio_max=
 	aio=$(cat "$root/proc/sys/fs/aio-nr" 2>/dev/null) || aio=
 	if [ -n "$aio_max" ] && [ -n "$aio" ] && [ $((aio_max - aio)) -lt 1027 ]; then

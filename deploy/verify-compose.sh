@@ -21,6 +21,8 @@ cd "$(dirname "$0")/.."
 root=$PWD
 cache=${LIQUIDA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/liquida}/verify-compose
 debian=trixie
+packages=tini,wget,curl,busybox,socat,openjdk-21-jre-headless,gcc,libc6-dev
+files=$cache/$debian-$(cksum <<<"$packages" | cut -d ' ' -f 1).tar
 
 # What is built from the module proxy: the program, its package, its version, build tags.
 programs="
@@ -30,6 +32,7 @@ containerd              github.com/containerd/containerd/v2/cmd/containerd      
 containerd-shim-runc-v2 github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 v2.4.2
 runc                    github.com/opencontainers/runc                              v1.5.2  seccomp
 docker-compose          github.com/docker/compose/v5/cmd                            v5.5.1
+oldest-compose          github.com/docker/compose/v2/cmd                            v2.25.0
 docker-buildx           github.com/docker/buildx/cmd/buildx                         v0.37.2
 prometheus              github.com/prometheus/prometheus/cmd/prometheus             $(sed -n 's|.*image: prom/prometheus:v3\.|v0.3|p' docker-compose.yml) remove_all_sd,enable_dns_sd
 statsd_exporter         github.com/prometheus/statsd_exporter                       $(sed -n 's|.*image: prom/statsd-exporter:||p' docker-compose.yml)
@@ -75,11 +78,11 @@ if [ "${1:-}" != inside ]; then
 		mv "$scratch/program" "$cache/programs/$program-$version"
 		rm -rf "$scratch/module"
 	done <<<"$programs"
-	if [ ! -e "$cache/$debian.tar" ]; then
+	if [ ! -e "$files" ]; then
 		say "Debian's files, once"
-		debootstrap --variant=minbase --include=tini,wget,busybox,socat,openjdk-21-jre-headless,gcc,libc6-dev $debian "$scratch/root" >"$scratch/log" 2>&1 || { tail "$scratch/log"; fail "debootstrap failed"; }
-		tar -C "$scratch/root" --exclude='./var/cache/apt/archives/*.deb' -cf "$cache/$debian.tar.new" .
-		mv "$cache/$debian.tar.new" "$cache/$debian.tar"
+		debootstrap --variant=minbase --include="$packages" $debian "$scratch/root" >"$scratch/log" 2>&1 || { tail "$scratch/log"; fail "debootstrap failed"; }
+		tar -C "$scratch/root" --exclude='./var/cache/apt/archives/*.deb' -cf "$files.new" .
+		mv "$files.new" "$files"
 	fi
 	rm -rf "$scratch"
 	trap - EXIT
@@ -196,14 +199,17 @@ up() { $up "$@" >"$work/up" 2>&1 || { tail -n 25 "$work/up"; fail "$up $* failed
 
 say "$(docker version --format 'Docker {{.Server.Version}} (API {{.Server.APIVersion}}), client {{.Client.Version}}'), compose $(docker compose version --short), $(docker buildx version | awk '{ print "buildx " $2 }'), $(docker info --format '{{.Driver}} on cgroup v{{.CgroupVersion}}')"
 
-say "overlays, parsed only"
+say "overlays, parsed only, also by the oldest Compose that may be used"
+grep -qF "\"\$compose\" $(sed -n 's|^oldest-compose.* v||p' <<<"$programs");" deploy/preflight.sh || fail "preflight.sh allows another Compose than the oldest here"
 for overlay in cluster console; do
-	KAFKA_PASSWORD=none docker compose -f docker-compose.yml -f deploy/compose/$overlay.yml config -q || fail "compose refuses the overlay $overlay"
+	for compose in "docker compose" oldest-compose; do
+		KAFKA_PASSWORD=none $compose -f docker-compose.yml -f deploy/compose/$overlay.yml config -q || fail "$compose refuses the overlay $overlay"
+	done
 	deploy/preflight.sh deploy/compose/$overlay.yml | sed "s/^/$overlay: /"
 done
 
 say "stand-ins, under the compose file's names"
-docker import "$cache/$debian.tar" stand-in >/dev/null
+docker import "$files" stand-in >/dev/null
 stand_in() { # name; the Dockerfile is on standard input, the files are in $work/context
 	docker build -q -t "$1" -f - "$work/context" >/dev/null
 	rm -rf "$work/context"
@@ -377,6 +383,34 @@ verify() { # kind
 	up
 	compose run --rm -T --no-deps loadtest audit 2>"$work/problems" | tee "$work/audit" | tail -n 9 || { tail "$work/problems"; fail "the audit failed"; }
 	grep -q '^AUDIT CLEAN' "$work/audit" || fail "the audit did not pass"
+
+	say "$1: a copy of all volumes, and back, with the commands of docs/backup.md"
+	commands() { awk -v wanted="$1" '/^## / { here = $0 == "## With Docker" } /^```$/ { inside = 0 } here && inside && block == wanted; here && /^```sh$/ { block++; inside = 1 }' docs/backup.md; }
+	for block in 1 2; do
+		[ -n "$(commands $block)" ] || fail "docs/backup.md has no block $block of commands for Docker"
+		[ $block = 1 ] || load 5s >"$work/load" # what comes after the copy is gone afterwards
+		commands $block >"$work/block"
+		# In a shell of its own, and the second with the variable of the first.
+		copy=$(cat "$work/copy" 2>/dev/null) bash -ec '. "$1"; echo "$copy" >"$2"' backup "$work/block" "$work/copy" >"$work/backup" 2>&1 || { tail -n 30 "$work/backup"; fail "the commands of docs/backup.md fail"; }
+	done
+	grep '^AUDIT CLEAN' "$work/backup" || { tail -n 30 "$work/backup"; fail "the audit of the copy is not clean"; }
+
+	say "$1: a lost ledger is not made anew"
+	compose down >/dev/null 2>&1
+	docker volume rm liquida_tigerbeetle >/dev/null
+	if $up >"$work/up" 2>&1; then fail "up made a new ledger in the place of the lost one"; fi
+	compose logs ledger-format 2>&1 | grep "replica 0 is gone. It is not made anew" || fail "ledger-format does not say that the file is gone"
+	[ -z "$(compose ps -q --status running producer clearing-engine bootstrap)" ] || fail "services run without their ledger"
+
+	say "$1: of three replicas all files are made, and a lost one is not made anew"
+	compose --profile loadtest down -v >/dev/null 2>&1
+	cluster() { docker compose -f docker-compose.yml -f deploy/compose/cluster.yml "$@"; }
+	cluster run -T --rm ledger-format >/dev/null 2>&1 || fail "the three files are not made"
+	cluster run -T --rm --user 1000:1000 --entrypoint rm ledger-format /data/1/0_1.tigerbeetle >/dev/null 2>&1
+	cluster run -T --rm ledger-format 2>&1 | grep "replica 1 is gone" || fail "a lost replica's file is not noticed"
+	if cluster run -T --rm --no-deps tigerbeetle-1 >"$work/replica" 2>&1; then fail "a replica starts without its file"; fi
+	grep "replica 1 is gone" "$work/replica" || { cat "$work/replica"; fail "a replica does not say that its file is gone"; }
+	cluster down -v >/dev/null 2>&1
 
 	say "$1: down -v"
 	compose --profile loadtest down -v >/dev/null 2>&1

@@ -4,8 +4,6 @@ go 1.26.0
 
 require github.com/liquida/liquida/client v0.0.0
 
-require github.com/liquida/liquida/platform v0.0.0 // indirect
-
 replace github.com/liquida/liquida/client => ../client
 
 replace github.com/liquida/liquida/platform => ../platform

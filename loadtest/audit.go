@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/report"
@@ -51,8 +53,9 @@ func auditCommand() *cobra.Command {
   for each bank reserve + transit = funding − deposits and transit + its customers = 0,
   and the reserves add up to what was issued.
 It derives ids and laws by itself and shares no code with the engine. It waits (--wait)
-until no payment is in flight, then reads; no load may run meanwhile. A million payments
-take about 0.5 GiB of memory and half a minute.`,
+until no payment is in flight, then reads. While orders keep coming there is no verdict:
+it says so and exits with 3. A million payments take about 0.5 GiB of memory and half a
+minute.`,
 		Example: "  loadtest audit\n  loadtest audit --json audit.json --wait 0s",
 		Args:    cobra.NoArgs,
 	}
@@ -90,7 +93,13 @@ take about 0.5 GiB of memory and half a minute.`,
 		if err := report.WriteJSON(json, verdict); err != nil {
 			return err
 		}
-		verdict.Write(os.Stdout)
+		var text strings.Builder
+		verdict.Write(&text)
+		said := text.String()
+		if term.IsTerminal(int(os.Stdout.Fd())) {
+			said = settings.Lines(said)
+		}
+		fmt.Print(said)
 		if !verdict.Clean {
 			return errors.New("the audit failed")
 		}

@@ -13,17 +13,16 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/bench"
+	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/settings"
 )
 
 // benchFlags are the flags that are not part of bench.Config as they are.
 type benchFlags struct {
-	set           []string
-	json, report  string
-	from, compare []string
-	drawings      string
-	worseMax      float64
+	set                                   []string
+	json, report, from, compare, drawings string
+	worseMax                              float64
 }
 
 func benchCommand() *cobra.Command {
@@ -35,35 +34,32 @@ func benchCommand() *cobra.Command {
 		Example: `  loadtest bench
   loadtest bench --parts all --runs 3 --json now.json --report now.html --compare earlier.json
   loadtest bench --parts latency --rates 1000 --env clearing-engine:LEDGER_REQUEST_PAUSE=1ms
-  loadtest bench --parts room --runs 3    # the maximum, in turn without and with the control room
+  loadtest bench --parts maximum --rows "shared cores" --engines 4
+  SANDBOX_CUSTOMERS=1000000 loadtest bench --parts maximum --mix hottest
   loadtest bench --parts profile
-  loadtest bench --from 1.json,2.json,3.json --compare earlier.json    # measures nothing`,
+  loadtest bench --from now.json --compare earlier.json    # measures nothing`,
 		Args: cobra.NoArgs,
 	}
 	f := command.Flags()
 	f.StringSliceVar(&config.Parts, "parts", bench.DefaultParts, "what to measure; all for everything")
 	f.StringVar(&config.Rows, "rows", "", "measure only the rows with this in their names; empty: all rows of the parts")
 	f.IntVar(&config.Passes, "runs", 1, "passes over everything; with more than one the tables show the spread")
-	f.IntVar(&config.Payments, "payments", 1_000_000, "payments of each maximum")
-	f.IntVar(&config.CeilingPayments, "ceiling-payments", 1_000_000, "payments of the ledger alone; as many as of a maximum, because the ledger slows down as it grows")
-	f.IntVar(&config.GrowthPayments, "growth-payments", 4_000_000, "payments of each growth, shown in four stages")
-	f.StringSliceVar(&config.GrowthCaches, "growth-caches", []string{"1GiB", "6GiB"}, "the ledger's page cache in each growth")
-	f.IntVar(&config.Customers, "customers", 1_000_000, "customers of the part customers")
+	f.IntVar(&config.Payments, "payments", 1_000_000, "payments of the ledger alone, and of each maximum")
 	f.IntVar(&config.OutstandingMax, "outstanding", 15_000, "payments in flight at a maximum")
-	f.IntVar(&config.SlowOutstandingMax, "slow-outstanding", 80_000, "payments in flight at a maximum with slow banks: what they hold, and --outstanding more")
 	f.IntSliceVar(&config.Rates, "rates", []int{1000, 5000, 10_000, 20_000}, "payments a second of the part latency")
 	f.DurationVar(&config.RateDuration, "rate-duration", 30*time.Second, "how long each rate is offered")
 	f.IntVar(&config.OverloadPayments, "overload-payments", 800_000, "payments that each row of the part overload has to offer; those that are refused are offered again")
 	f.IntVar(&config.DoorPayments, "door-payments", 200_000, "payments over HTTP: of which states are read, or which are accepted in a row (of those at most 200,000, because more would wait past their deadline)")
-	f.IntVar(&config.DoorConnections, "door-connections", 64, "connections to the HTTP API, each with one request at a time")
-	f.IntVar(&config.BatchLines, "batch-lines", 500, "payments of a batch over HTTP")
 	f.StringVar(&config.CacheGrid, "cache-grid", "1GiB", "the ledger's page cache")
+	f.IntVar(&config.Engines, "engines", 1, "engines in every row")
+	f.StringVar(&config.Mix, "mix", "settling", "cases of the payments in every row that has none of its own, as of loadtest run")
+	f.BoolVar(&config.Room, "room", false, "the control room runs in every row")
 	f.StringSliceVar(&flags.set, "env", nil, "more environment variables of a process in every row, PROCESS:NAME=value")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
 	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML")
 	f.StringVar(&flags.drawings, "drawings", "", "write the report's drawings to this folder as SVG")
-	f.StringSliceVar(&flags.from, "from", nil, "measure nothing, but read a result that --json wrote; several files are joined")
-	f.StringSliceVar(&flags.compare, "compare", nil, "show what is slower or faster than in an earlier result that --json wrote; several files are joined")
+	f.StringVar(&flags.from, "from", "", "measure nothing, but read a result that --json wrote")
+	f.StringVar(&flags.compare, "compare", "", "show what is slower or faster than in an earlier result that --json wrote")
 	f.Float64Var(&flags.worseMax, "worse-max", 0.1, "exit code 1 if a compared figure is worse by more than this share")
 	command.Long = `Starts a stack of its own for each row and measures it. Parts:
 ` + bench.PartsHelp() + `
@@ -81,7 +77,7 @@ Environment:
 			return err
 		}
 		var earlier *bench.Result
-		if len(flags.compare) > 0 { // read first: a wrong name must not fail after an hour
+		if flags.compare != "" { // read first: a wrong name must not fail after an hour
 			var err error
 			if earlier, err = bench.Read(flags.compare); err != nil {
 				return fmt.Errorf("--compare: %w", err)
@@ -89,7 +85,7 @@ Environment:
 		}
 		var result *bench.Result
 		var err error
-		if len(flags.from) > 0 {
+		if flags.from != "" {
 			if result, err = bench.Read(flags.from); err != nil {
 				return fmt.Errorf("--from: %w", err)
 			}
@@ -119,19 +115,16 @@ func (f *benchFlags) complete(config *bench.Config) error {
 	if slices.Equal(config.Parts, []string{"all"}) {
 		config.Parts = bench.AllParts()
 	}
+	_, badMix := mix.Parse(config.Mix)
 	if err := errors.Join(
+		badMix,
 		bench.CheckParts(config.Parts),
-		settings.InRange("--customers", config.Customers, 2*config.Population.Banks, 2_000_000),
+		settings.InRange("--engines", config.Engines, 1, 16),
 		settings.InRange("--runs", config.Passes, 1, 100),
 		settings.InRange("--payments", config.Payments, 1, paymentsMax),
-		settings.InRange("--ceiling-payments", config.CeilingPayments, 1, paymentsMax),
-		settings.InRange("--growth-payments", config.GrowthPayments, 4, paymentsMax),
 		settings.InRange("--overload-payments", config.OverloadPayments, 1000, paymentsMax),
 		settings.InRange("--door-payments", config.DoorPayments, 1, paymentsMax),
-		settings.InRange("--door-connections", config.DoorConnections, 1, bench.DoorConnectionsMax),
-		settings.InRange("--batch-lines", config.BatchLines, 1, bench.BatchLinesMax),
 		settings.InRange("--outstanding", config.OutstandingMax, 1, outstandingMax),
-		settings.InRange("--slow-outstanding", config.SlowOutstandingMax, 1, outstandingMax),
 		settings.InRange("--rate-duration", config.RateDuration, time.Second, time.Hour)); err != nil {
 		return err
 	}

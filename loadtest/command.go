@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +29,23 @@ var started bool
 
 // errInterrupted ends a command after Ctrl-C. What it did until then is already printed.
 var errInterrupted = errors.New("interrupted")
+
+// errThreshold ends a run whose outcomes are all right, but that breaks a threshold.
+var errThreshold = errors.New("a threshold is broken")
+
+// exitThreshold is the exit code then, as of k6.
+const exitThreshold = 99
+
+// commandLine is how this process was started, for a shell.
+func commandLine() string {
+	words := slices.Clone(os.Args)
+	for i, word := range words {
+		if strings.ContainsAny(word, " \t\n\"'\\$&;|<>()*?#~`!{}[]") {
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
 
 // environmentHelp lists the variables of a configuration.
 func environmentHelp(config any) string {

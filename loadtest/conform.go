@@ -30,6 +30,7 @@ func conformCommand() *cobra.Command {
 that are over, writes what is no question, and holds each response against
 docs/participant.md. One line for each check says what was wrong, and where it is written.
 
+Its questions have a header, by which loadtest audit counts them and blames nobody.
 Nothing else may answer for the bank meanwhile. On a sandbox, silence the simulator first:
   curl -X PUT 127.0.0.1:8081/v1/profiles/ISPB -d '{"silent_share": 1}' \
     -H "Authorization: Bearer $(cat .stack/keys/central-bank)"

@@ -4,30 +4,25 @@ go 1.26.0
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
-	github.com/anishathalye/porcupine v1.1.0
 	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327
 	github.com/chromedp/chromedp v0.14.2
-	github.com/jackc/pgx/v5 v5.11.0
 	github.com/liquida/liquida/deploy v0.0.0
 	github.com/liquida/liquida/platform v0.0.0
 	github.com/liquida/liquida/proto v0.0.0
-	github.com/liquida/liquida/services/bank-simulator v0.0.0
-	github.com/liquida/liquida/services/clearing-engine v0.0.0
-	github.com/liquida/liquida/services/producer v0.0.0
+	github.com/liquida/liquida/services v0.0.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
 	github.com/prometheus/procfs v0.22.0
 	github.com/spf13/cobra v1.10.2
 	github.com/tigerbeetle/tigerbeetle-go v0.16.78
-	github.com/twmb/franz-go v1.22.2
+	github.com/twmb/franz-go v1.22.3
 	github.com/twmb/franz-go/pkg/kadm v1.19.0
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
-	github.com/twmb/franz-go/pkg/kmsg v1.15.0
+	github.com/twmb/franz-go/pkg/kmsg v1.15.1
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 	google.golang.org/protobuf v1.36.12
-	pgregory.net/rapid v1.3.0
 )
 
 require (
@@ -48,9 +43,6 @@ require (
 	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/jackc/pgpassfile v1.0.0 // indirect
-	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
-	github.com/jackc/puddle/v2 v2.2.2 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/liquida/liquida/client v0.0.0
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
@@ -64,7 +56,6 @@ require (
 	go.uber.org/zap v1.28.0
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sync v0.23.0
-	golang.org/x/text v0.42.0 // indirect
 )
 
 replace github.com/liquida/liquida/deploy => ../deploy
@@ -75,8 +66,4 @@ replace github.com/liquida/liquida/proto => ../proto
 
 replace github.com/liquida/liquida/client => ../client
 
-replace github.com/liquida/liquida/services/producer => ../services/producer
-
-replace github.com/liquida/liquida/services/bank-simulator => ../services/bank-simulator
-
-replace github.com/liquida/liquida/services/clearing-engine => ../services/clearing-engine
+replace github.com/liquida/liquida/services => ../services

@@ -11,8 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/platform/settings"
 )
+
+// exitUnquiet is the exit code of an audit while payments flow.
+const exitUnquiet = 3
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -26,13 +30,14 @@ that it must have (run). It proves from topics and ledger that every payment has
 one outcome and every centavo is funded and in its place (audit).
 
 Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad usage,
-130 interrupted (run).`,
+3 no verdict, because payments flow (audit), 99 a threshold of run --fail-if is broken,
+130 interrupted (run, chaos).`,
 		Example:       "  loadtest run --rate 1000 --payments 10000 && loadtest audit",
 		Version:       settings.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), auditCommand(), benchCommand(), benchPostgresCommand(), chaosCommand(), conformCommand(), correctnessCommand(), mutantsCommand(), operateCommand(), heistCommand(), roomCommand())
+	root.AddCommand(runCommand(), auditCommand(), benchCommand(), chaosCommand(), conformCommand(), roomCommand())
 	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	root.CompletionOptions.DisableDefaultCmd = true
 	if command, err := root.ExecuteContextC(ctx); err != nil {
@@ -43,6 +48,12 @@ Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad 
 		if !started {
 			fmt.Fprintf(os.Stderr, "See %s --help.\n", command.CommandPath())
 			os.Exit(settings.ExitBadUsage)
+		}
+		if _, unquiet := errors.AsType[*audit.Unquiet](err); unquiet {
+			os.Exit(exitUnquiet)
+		}
+		if errors.Is(err, errThreshold) {
+			os.Exit(exitThreshold)
 		}
 		os.Exit(settings.ExitFailure)
 	}

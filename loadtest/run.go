@@ -32,10 +32,10 @@ type runEnvironment struct {
 // runFlags are the flags of run.
 type runFlags struct {
 	load.Config
-	duration time.Duration
-	allow    []string
-	json     string
-	progress string
+	duration     time.Duration
+	allow        []string
+	failIf       []string
+	json, report string
 }
 
 const drainMax = time.Hour
@@ -49,6 +49,7 @@ func runCommand() *cobra.Command {
 		Example: `  loadtest run --rate 1000 --payments 10000
   loadtest run --rate 5000 --duration 60s --mix settling --json run.json
   loadtest run --rate 100 --payments 500 --mix accepted=9,silent=1
+  loadtest run --rate 1000 --duration 1m --report load.html --fail-if 'p99>500ms' --fail-if 'max>5s'
   loadtest run --rate 2000 --duration 30s --allow AB03    # while faults are injected`,
 	}
 	f := command.Flags()
@@ -58,8 +59,9 @@ func runCommand() *cobra.Command {
 	f.Uint64Var(&flags.Seed, "seed", 1, "decides the order of the cases, accounts and amounts")
 	f.StringVar(&flags.MixName, "mix", "demo", "a named mix, or weights like accepted=90,silent=10")
 	f.StringSliceVar(&flags.allow, "allow", nil, "reason codes with which any payment may be rejected, for runs with faults")
+	f.StringArrayVar(&flags.failIf, "fail-if", nil, "fail if this holds at the end, like 'p99>500ms'; repeatable")
+	f.StringVar(&flags.report, "report", "", "write what happened to this file, as one page that opens in any browser without a network")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
-	f.StringVar(&flags.progress, "progress", "text", "text, or json for a program that reads it: one object a line on standard error")
 	f.DurationVar(&flags.DrainTimeout, "drain-timeout", 0, "longest wait for outcomes after the last send; 0: ENGINE_DEADLINE and 30 s")
 	f.IntVar(&flags.OutstandingMax, "max-outstanding", 500_000, "most payments that wait for their outcome, about 1 KiB each; above it payments are dropped and counted")
 	environment := &runEnvironment{}
@@ -68,18 +70,21 @@ func runCommand() *cobra.Command {
 		"Latencies count from the instant when a payment should have been sent, so they show a stall of the\n" +
 		"sender or the broker. The exit code is 1 if an outcome is wrong or missing, or a send was dropped.\n" +
 		"It is 130 after Ctrl-C, if no outcome was wrong until then.\n\n" +
+		"Thresholds (--fail-if METRIC>LIMIT, also >= < <=). They are checked last: if every outcome is\n" +
+		fmt.Sprintf("right and one of them holds, the exit code is %d, as of k6. Metrics:\n", exitThreshold) + metricsHelp() +
+		"Latencies have a unit (500ms, 2s). Counts are plain, or a share of what was sent (1%).\n\n" +
 		mixHelp() + "\nEnvironment:\n" + environmentHelp(environment)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		config, err := flags.config(environment)
 		if err != nil {
 			return err
 		}
-		started = true
-		if flags.progress == "json" {
-			config.Progress, config.ProgressEvery = load.ProgressLines(os.Stderr)
-		} else {
-			config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr)
+		thresholds, err := thresholds(flags.failIf)
+		if err != nil {
+			return err
 		}
+		started = true
+		config.Progress, config.ProgressEvery = load.ProgressOn(os.Stderr)
 		config.LedgerHolds = load.LedgerHolds(func() (tigerbeetle.Client, error) { return ledger.Connect(environment.Ledger) })
 		_, err = reach(command.Context(), environment.Config)
 		var result *load.Result
@@ -97,7 +102,15 @@ func runCommand() *cobra.Command {
 		} else {
 			report.WriteLoad(os.Stdout, result)
 		}
-		if err := report.WriteJSON(flags.json, result); err != nil {
+		var broken []string
+		for _, t := range thresholds {
+			reading := t.Read(result)
+			result.Thresholds = append(result.Thresholds, reading)
+			if reading.Broken {
+				broken = append(broken, fmt.Sprintf("%s: %s", reading.Threshold, reading.Measured))
+			}
+		}
+		if err := errors.Join(report.WriteJSON(flags.json, result), report.OfLoad(result, nil, commandLine()).Write(flags.report)); err != nil {
 			return err
 		}
 		switch {
@@ -105,6 +118,8 @@ func runCommand() *cobra.Command {
 			return errInterrupted
 		case !result.Passed:
 			return errors.New("the load failed")
+		case broken != nil:
+			return fmt.Errorf("%w: %s", errThreshold, strings.Join(broken, "; "))
 		}
 		return nil
 	}
@@ -125,9 +140,6 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 	if f.duration > 0 {
 		f.Payments = int(min(f.Rate*f.duration.Seconds(), 1e15))
 	}
-	if f.progress != "text" && f.progress != "json" {
-		return config, fmt.Errorf("--progress is %q: it must be text or json", f.progress)
-	}
 	weights, err := mix.Parse(f.MixName)
 	if err != nil {
 		return config, fmt.Errorf("--mix: %w", err)
@@ -146,6 +158,26 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 		settings.InRange("the number of payments (--payments, or --rate × --duration)", f.Payments, 1, paymentsMax),
 		settings.InRange("--drain-timeout", f.DrainTimeout, time.Second, drainMax),
 		settings.InRange("--max-outstanding", f.OutstandingMax, 1, outstandingMax))
+}
+
+// thresholds reads those of --fail-if.
+func thresholds(texts []string) (all []load.Threshold, err error) {
+	for _, text := range texts {
+		t, err := load.ParseThreshold(text)
+		if err != nil {
+			return nil, fmt.Errorf("--fail-if: %w", err)
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+func metricsHelp() string {
+	var text strings.Builder
+	for _, m := range load.Metrics() {
+		text.WriteString(settings.Beside(fmt.Sprintf("  %-18s ", m[0]), m[1]))
+	}
+	return text.String()
 }
 
 // mixHelp explains the mixes and the cases.

@@ -250,7 +250,7 @@ func actsCommand(o *options) *cobra.Command {
 }
 
 func printAct(w io.Writer, a client.Act) {
-	text := fmt.Sprintf("%s  %s  %-13s by %s", a.At.Format(time.RFC3339Nano), a.Participant, a.Act, a.By)
+	text := fmt.Sprintf("%s  %s  %-13s by %s", a.At.UTC().Format("2006-01-02T15:04:05.000Z"), a.Participant, a.Act, a.By)
 	if a.Account != nil {
 		text += "  " + a.Account.String()
 	}

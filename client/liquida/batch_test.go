@@ -89,7 +89,7 @@ func TestRefusedLinesOfABatchAreComparedTogether(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	got := liquida(t, "batch", name, "--url", server.URL, "--wait", "1s")
+	got := liquida(t, "batch", name, "--url", server.URL, "--wait", "1s").Is(t, exitUnknown, "of 1 of 5 payments it is not known")
 	var said []string
 	for line := range strings.Lines(got.Out) {
 		said = append(said, strings.Join(append(strings.Fields(line), "")[2:4], " "))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,24 @@ func (o *options) connect(*cobra.Command, []string) error {
 		return fmt.Errorf("%w (--cert, --key, --ca)", err)
 	}
 	api.Timeout, api.RetryFor, o.api = o.timeout, o.retryFor, api
+	o.tellRetries()
 	return nil
+}
+
+// tellRetries says why a command takes long: at its first retry after a second, and every ten seconds.
+func (o *options) tellRetries() {
+	var mu sync.Mutex // PayBatch retries from several goroutines
+	next := time.Now().Add(time.Second)
+	o.api.OnRetry = func(err error, left time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Now().Before(next) {
+			return
+		}
+		next = time.Now().Add(10 * time.Second)
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		fmt.Fprint(os.Stderr, said("liquida", fmt.Errorf("%s; retrying for %v more (--retry-for)", first, left.Round(time.Second)), onTerminal(os.Stderr)))
+	}
 }
 
 func within(flag string, value, least, most time.Duration) error {
@@ -413,7 +431,7 @@ func not(command *cobra.Command, flag string) error {
 func participantsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "participants [ISPB]", Short: "Print the banks' states, reserves and caps, and whether their books agree", Args: ofBank(cobra.MaximumNArgs(1)),
-		Long: "Print the banks' states, reserves and transits, their caps and what is left of them, and whether\ntheir books agree. The exit code is 1 if one's do not.",
+		Long: "Print the banks' states, reserves and transits, their caps and what is left of them, and whether\ntheir books agree. Of all banks also whether acts explain all central-bank money. The exit code is 1\nif not.",
 		RunE: func(command *cobra.Command, arguments []string) error {
 			all := o.api.Participants(command.Context())
 			if len(arguments) == 1 {
@@ -429,6 +447,15 @@ func participantsCommand(o *options) *cobra.Command {
 				}
 				if participant.ThreeLegs != nil && !participant.ThreeLegs.Holds {
 					wrong = append(wrong, participant.ISPB)
+				}
+			}
+			if len(arguments) == 0 {
+				issuance, err := o.api.Issuance(command.Context())
+				if err != nil {
+					return err
+				}
+				if !issuance.Holds {
+					return fmt.Errorf("ISSUANCE DIFFERS by %s: central-bank money moved without an act, whatever the books of single banks say; stop, and run make audit", reais(issuance.DifferenceCentavos))
 				}
 			}
 			if len(wrong) > 0 {

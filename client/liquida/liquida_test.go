@@ -52,6 +52,9 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		{"pay 10000001/0001/1 10000002/0001/1 1.00 --id E1", "--id"},
 		{"pay 10000001/0001/1 10000002/0001/1 1.00 --wait 2h", "--wait is 2h0m0s: it must be 0s to 1h0m0s"},
 		{"status E1", "ENDTOENDID"},
+		{"answer 10000001", "either --accept-all or --reject CODE"},
+		{"answer 10000001 --reject LQ01", "--reject is \"LQ01\""},
+		{"answer 10000001 --accept-all --secret-file nowhere", "--secret-file"},
 		{"return E1 1.00", "ENDTOENDID"},
 		{"return E10000001202601010000ABCDEFGHIJK 1.00 --reason XX01", "MD06, BE08"},
 		{"return E10000001202601010000ABCDEFGHIJK 1.00 --id E10000001202601010000ABCDEFGHIJK", "--id"},
@@ -99,6 +102,14 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		{"key list 1", "ISPB"},
 		{"seal revoke 10000001 /etc/hosts", "48 hexadecimal digits"},
 		{"no-such-command", "no-such-command"},
+		{"participant", "register, "},
+		{"participant suspnd 10000001", `"suspnd": it must be `},
+		{"participant liquidity up 10000001 1.00", `"up": it must be in, out`},
+		{"account opn 10000001/0001/1", `"opn": it must be `},
+		{"key lst 10000001", `"lst": it must be `},
+		{"seal", "list, revoke"},
+		{"completion bsh", `"bsh": it must be `},
+		{"help no-such-command", "is no command"},
 	} {
 		got := liquida(t, strings.Fields(c.arguments)...).Is(t, exitBadUsage, c.says, "--help")
 		if got.Out != "" {
@@ -134,6 +145,7 @@ func TestAWrongBookIsNamed(t *testing.T) {
 	const id = "E1000000120261122174500000abcdef"
 	for _, c := range []struct{ book, says string }{
 		{"", "it has no header"},
+		{"id,direction,amount_centavos,state,amount_centavos\n", "it names amount_centavos twice"},
 		{"id,direction,amount\n", "it must name id, direction, amount_centavos, state"},
 		{"id,direction,amount_centavos,state\nE1,debit,1,settled\n", `line 2: id is "E1"`},
 		{"id,direction,amount_centavos,state\n" + id + ",out,1,settled\n", `line 2: direction is "out"`},
@@ -274,5 +286,25 @@ func TestTraceIsInTheOrderOfTime(t *testing.T) {
 			t.Errorf("%q is not in its place in\n%s", want, text)
 		}
 		last = at
+	}
+}
+
+// While there is no response, a command says why it takes so long.
+func TestARetryIsTold(t *testing.T) {
+	got := liquida(t, "participants", "--retry-for", "10s") // longer than all pauses in the first second
+	got.Is(t, exitUnknown, "connection refused", "retrying for ", "--retry-for")
+}
+
+// On a terminal an error stands in lines that fit; scripts get each sentence whole.
+func TestAnErrorFitsATerminal(t *testing.T) {
+	err := fmt.Errorf("trying: %w", &client.Problem{Title: "Invalid value", Status: 422, Code: "AM01", RequestID: "7", Rule: "a rule",
+		Detail: strings.Repeat("a sentence that goes on ", 20)})
+	if text := said("liquida pay", err, false); strings.Count(text, "\n") != 4 || !strings.Contains(text, "\n  code: AM01, the amount is zero\n  request: 7\n") {
+		t.Errorf("%s", text)
+	}
+	for line := range strings.SplitSeq(said("liquida pay", err, true), "\n") {
+		if len(line) > settings.Columns {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
 	}
 }

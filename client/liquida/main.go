@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/platform/settings"
@@ -55,12 +57,15 @@ func run(ctx context.Context, arguments []string) int {
 	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	o.flags(root)
 	root.PersistentPreRunE = o.connect
-	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), traceCommand(o), watchCommand(o), topCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o), participantsCommand(o),
+	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), traceCommand(o), watchCommand(o), answerCommand(o), topCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o), participantsCommand(o),
 		participantCommand(o), keyCommand(o), sealCommand(o), accountCommand(o), actsCommand(o))
+	root.InitDefaultCompletionCmd(arguments...)
+	root.InitDefaultHelpCmd()
+	refuseWrongWords(root)
 	root.SetArgs(arguments)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", command.CommandPath(), err)
+		fmt.Fprint(os.Stderr, said(command.CommandPath(), err, onTerminal(os.Stderr)))
 		if problem, is := errors.AsType[*client.Problem](err); is && problem.Status == http.StatusUnauthorized {
 			fmt.Fprintln(os.Stderr, "Give the participant's key with --key-file or LIQUIDA_KEY_FILE, such as .stack/keys/10000001 after make up, or its certificate with --cert and --key.")
 		}
@@ -78,6 +83,52 @@ func run(ctx context.Context, arguments []string) int {
 	}
 	return exitNot
 }
+
+// refuseWrongWords has each command that only groups others refuse a word that is none of them. Cobra would
+// print the help and call that done.
+func refuseWrongWords(group *cobra.Command) {
+	var names []string
+	for _, command := range group.Commands() {
+		refuseWrongWords(command)
+		if command.IsAvailableCommand() {
+			names = append(names, command.Name())
+		}
+	}
+	if group.Name() == "help" {
+		group.Args = func(_ *cobra.Command, words []string) error {
+			if _, rest, err := group.Root().Find(words); err != nil || len(rest) > 0 {
+				return fmt.Errorf("%q is no command", strings.Join(words, " "))
+			}
+			return nil
+		}
+		return
+	}
+	if len(names) == 0 || group.Runnable() || group == group.Root() {
+		return
+	}
+	group.Args = func(_ *cobra.Command, words []string) error {
+		if len(words) == 0 {
+			words = []string{""}
+		}
+		return fmt.Errorf("the command is %q: it must be %s", words[0], strings.Join(names, ", "))
+	}
+	group.RunE = func(*cobra.Command, []string) error { return nil } // Args never passes
+}
+
+// said is an error as people read it: with the meaning of a reason code, and on a terminal in lines that
+// fit. Scripts get each sentence in one line.
+func said(path string, err error, terminal bool) string {
+	text := path + ": " + err.Error()
+	if problem, is := errors.AsType[*client.Problem](err); is && problem.Code != "" {
+		text = strings.Replace(text, "\n  code: "+problem.Code, "\n  code: "+reason(problem.Code), 1)
+	}
+	if !terminal {
+		return text + "\n"
+	}
+	return settings.Lines(text)
+}
+
+func onTerminal(file *os.File) bool { return term.IsTerminal(int(file.Fd())) }
 
 // unknown reports whether the same command may find more when it is run again.
 func unknown(ctx context.Context, err error) bool {

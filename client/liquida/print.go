@@ -30,22 +30,7 @@ func centavos(text string) (int64, error) {
 	return amount, err
 }
 
-func reais(centavos int64) string {
-	sign, magnitude := "", uint64(centavos)
-	if centavos < 0 {
-		sign, magnitude = "-", -magnitude
-	}
-	return fmt.Sprintf("%sBRL %s.%02d", sign, thousands(magnitude/100), magnitude%100)
-}
-
-// thousands separates the digits of a number in threes.
-func thousands(n uint64) string {
-	text := strconv.FormatUint(n, 10)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
+func reais(centavos int64) string { return pix.Reais(centavos) }
 
 // reason returns a reason code, with its meaning if it is one of the clearing house.
 func reason(code string) string {
@@ -58,7 +43,7 @@ func reason(code string) string {
 func printState(w io.Writer, s client.PaymentState) {
 	text := s.EndToEndID + " " + coloured(s.Status)
 	if s.ReasonCode != "" && s.Status == client.Rejected {
-		text += " " + s.ReasonCode
+		text += " " + reason(s.ReasonCode)
 	}
 	if s.Payer != nil && s.Payee != nil {
 		text += fmt.Sprintf("  %s from %s to %s", reais(s.AmountCentavos), s.Payer, s.Payee)
@@ -76,7 +61,7 @@ func printState(w io.Writer, s client.PaymentState) {
 	for _, r := range s.Returns {
 		state := r.Status
 		if r.ReasonCode != "" {
-			state += " " + r.ReasonCode
+			state += " " + reason(r.ReasonCode)
 		}
 		fmt.Fprintf(w, "  %s %s  %s for %s\n", r.ReturnID, state, reais(r.AmountCentavos), r.ReturnReasonCode)
 	}
@@ -105,7 +90,7 @@ func printLine(w io.Writer, l client.StatementLine) {
 	if what == "" {
 		what = "code " + strconv.Itoa(l.Code)
 	}
-	fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%s  %-8s  %s%-18s  %s  %s", l.At.Format(time.RFC3339), l.Kind, sign, reais(l.AmountCentavos), what, l.ReasonCode), " "))
+	fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%s  %-8s  %s%-18s  %s  %s", l.At.Format(time.RFC3339), l.Kind, sign, reais(l.AmountCentavos), what, reason(l.ReasonCode)), " "))
 }
 
 func printParticipant(w io.Writer, p client.Participant) {

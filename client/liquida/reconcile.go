@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -187,7 +186,10 @@ func (r *reconciliation) readBook(from io.Reader) error {
 	}
 	var places [4]int
 	for i, name := range bookColumns {
-		if places[i] = slices.Index(header, name); places[i] < 0 {
+		if places[i] = slices.Index(header, name); places[i] >= 0 && slices.Contains(header[places[i]+1:], name) {
+			return &badBook{fmt.Errorf("the header is %q: it names %s twice, and only one can be right", strings.Join(header, ","), name)}
+		}
+		if places[i] < 0 {
 			return &badBook{fmt.Errorf("the header is %q: it must name %s", strings.Join(header, ","), strings.Join(bookColumns, ", "))}
 		}
 	}
@@ -385,7 +387,7 @@ func (r *reconciliation) missingThere(ctx context.Context, e entry) (difference,
 	case s.Payer != nil && s.Payee != nil && s.Payer.ISPB == s.Payee.ISPB:
 		d.There = "settled within the bank: it moved no reserve"
 	case s.DecidedAt != nil:
-		d.There = "settled at " + s.DecidedAt.Format(time.RFC3339Nano)
+		d.There = "settled at " + s.DecidedAt.UTC().Format("2006-01-02T15:04:05.000Z")
 	}
 	return d, nil
 }

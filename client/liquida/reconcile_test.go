@@ -103,8 +103,8 @@ func TestMissingThereSaysWhatTheLedgerSays(t *testing.T) {
 		id(4): state("settled", "10000002", "10000003"), id(5): state("settled", "10000002", "10000002"), id(6): state("rejected", "10000001", "10000002"),
 	}
 	want := map[string]difference{
-		id(1): {Kind: "missing-there", There: "settled at 2026-01-02T23:00:00Z"},
-		id(2): {Kind: "missing-there", There: "settled at 2026-01-02T23:00:00Z"},
+		id(1): {Kind: "missing-there", There: "settled at 2026-01-02T23:00:00.000Z"},
+		id(2): {Kind: "missing-there", There: "settled at 2026-01-02T23:00:00.000Z"},
 		id(3): {Kind: "missing-there", There: "settled within the bank: it moved no reserve"},
 		id(4): {Kind: "missing-there", There: "a payment between 10000002 and 10000003"},
 		id(5): {Kind: "missing-there", There: "a payment between 10000002 and 10000002"},

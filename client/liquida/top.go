@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // topCommand shows all banks at work, again and again.
@@ -121,7 +121,7 @@ func (o *options) top(ctx context.Context, interval time.Duration, count int) er
 		})
 		stop(err)
 	}()
-	redraw := !o.json && term.IsTerminal(int(os.Stdout.Fd()))
+	redraw := !o.json && onTerminal(os.Stdout)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	since := time.Now()
@@ -178,12 +178,12 @@ func (o *options) showRows(rows []bankRow, took time.Duration) error {
 // printTop prints a table of at most settings.Columns columns.
 func printTop(w io.Writer, rows []bankRow, took time.Duration) {
 	second := max(took.Seconds(), 0.001)
-	rate := func(n int) string { return thousands(uint64(float64(n)/second + 0.5)) }
+	rate := func(n int) string { return pix.Thousands(int64(float64(n)/second + 0.5)) }
 	var all bankRow
 	for _, row := range rows {
 		all.Paid, all.Rejected, all.PaidCentavos, all.HeldCentavos = all.Paid+row.Paid, all.Rejected+row.Rejected, all.PaidCentavos+row.PaidCentavos, all.HeldCentavos+row.HeldCentavos
 	}
-	fmt.Fprintf(w, "%s  %d banks  %s settled/s  %s rejected/s  BRL %s/s, held %s\n", time.Now().UTC().Format("15:04:05"), len(rows), rate(all.Paid), rate(all.Rejected),
+	fmt.Fprintf(w, "%sZ  %d banks  %s settled/s  %s rejected/s  BRL %s/s, held %s\n", time.Now().UTC().Format("15:04:05"), len(rows), rate(all.Paid), rate(all.Rejected),
 		fitted(int64(float64(all.PaidCentavos)/second), headAmount), fitted(all.HeldCentavos, headAmount))
 	const columns = "%-8s %-9s %8s %8s %8s %*s %*s %*s"
 	fmt.Fprintf(w, columns+"\n", "BANK", "STATE", "PAID/s", "RECVD/s", "REJ/s", paidAmount, "PAID BRL/s", reserveAmount, "RESERVE BRL", heldAmount, "HELD BRL")
@@ -227,7 +227,7 @@ const (
 
 // colours reports whether the output is a terminal that people want coloured: https://no-color.org.
 var colours = sync.OnceValue(func() bool {
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(os.Stdout.Fd()))
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && onTerminal(os.Stdout)
 })
 
 func paint(colour, text string) string {

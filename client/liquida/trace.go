@@ -76,7 +76,7 @@ func printTrace(w io.Writer, s client.PaymentState) {
 		if i > 0 {
 			after = "+" + m.at.Sub(moments[0].at).Round(time.Microsecond).String()
 		}
-		fmt.Fprintf(w, "  %s  %12s  %s\n", m.at.UTC().Format("2006-01-02 15:04:05.000000"), after, m.what)
+		fmt.Fprintf(w, "  %s  %12s  %s\n", m.at.UTC().Format("2006-01-02T15:04:05.000000Z"), after, m.what)
 	}
 	for _, leg := range s.Legs {
 		fmt.Fprintf(w, "  leg %d  %-8s  %18s  %s → %s\n", leg.Leg, leg.State, reais(leg.AmountCentavos), leg.Debit, leg.Credit)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
@@ -25,7 +26,7 @@ type Config struct {
 	Ledger     ledger.Config
 	Population sandbox.Population
 
-	Partitions         int           `env:"PARTITIONS" envDefault:"16" range:"1 to 1024" help:"partitions of every topic; fixed once the topics exist"`
+	Partitions         int           `env:"PARTITIONS" envDefault:"16" range:"1 to 1024" help:"partitions of every topic; more than topics have are added to them; never less"`
 	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" range:"1 to 9" help:"replicas of every partition; at most the number of brokers; Redpanda takes odd numbers only"`
 	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" range:"5m to 720h" help:"retention of the two authorization topics; the others keep everything"` // a response must outlive the payment that waits for it
 	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"accounts or transfers in one request to the ledger; at most the server's own limit (253 for a server started with --development)"`
@@ -36,13 +37,20 @@ type Config struct {
 	BankKeysDir        string        `env:"SIMULATOR_API_KEYS_DIR" help:"folder for copies of the participants' keys in CLIENT_KEYS_DIR, without the central bank's, for the bank simulator; empty: none"`
 	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"file for the secrets with which banks seal their responses, for engines and bank simulator: missing ones are made, readable for their owner only; empty: none"`
 	LogGivenUp         int           `env:"PAYMENTS_LOG_GIVEN_UP" envDefault:"0" range:"0 to 63" help:"number of the log of pix.payments that is lost for good, as engines and bootstrap name it: then they take the topic as it is, or create it anew; 0: none, so a topic that the ledger knows is never created again"`
+	LedgerGivenUp      string        `env:"LEDGER_GIVEN_UP" help:"identity of the ledger that the topics name and that is lost for good, as bootstrap and engines print it, or none if they name none: then the ledger at hand gets a new identity, and the topics take it, with no engine running; without effect once they have; empty: a ledger that is not the topics' own is refused"`
 	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" range:"1s to 1h" help:"how long to wait for Kafka, and for each result of the ledger"`
 
 	namedLog uint32 // the log that the ledger names; 0: none
+	retell   bool   // see Retell
 }
 
 // Validate names the variable and the value that is wrong.
 func (c *Config) Validate() error {
+	if c.LedgerGivenUp != "" {
+		if _, err := ledger.ParseIdentity(c.LedgerGivenUp); err != nil {
+			return fmt.Errorf("LEDGER_GIVEN_UP: %w", err)
+		}
+	}
 	if c.PasswordsDir != "" && c.Stream.SASLUser == "" {
 		return fmt.Errorf("KAFKA_PASSWORDS_DIR is %q and KAFKA_SASL_USER is empty: name the user that may make others", c.PasswordsDir)
 	}
@@ -87,14 +95,31 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	if err := chart.keepLog(ctx, say); err != nil {
 		return err
 	}
+	if config.retell {
+		if err := chart.forgetFinished(ctx, say); err != nil {
+			return err
+		}
+	}
 	say("asking Kafka at %v for the topics", config.Stream.Brokers)
 	created, err := ensureKafka(ctx, config, say)
 	if err != nil {
 		return err
 	}
-	say("%d topics with %d partitions each, %d of them new", len(stream.Topics), config.Partitions, created)
+	say("%d topics with %d partitions each; topics that are new: %d", len(stream.Topics), config.Partitions, created)
 	if config.PasswordsDir != "" {
 		say("%d users of Kafka with their ACLs; their passwords are in %s", len(stream.Accesses), config.PasswordsDir)
+	}
+	kafka, err := connectKafka(config)
+	if err != nil {
+		return err
+	}
+	defer kafka.Close()
+	gate := gate{config: config, chart: chart, kafka: kafka, say: say}
+	if err := gate.check(ctx, done); err != nil {
+		return err
+	}
+	if err := gate.patiently(ctx, func(ctx context.Context) error { return origin.CheckLog(ctx, kafka, chart.client) }); err != nil {
+		return err
 	}
 	enrolled := false
 	if done {
@@ -103,6 +128,9 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 		err = chart.populate(ctx, say)
 	}
 	if err != nil {
+		return err
+	}
+	if err := gate.name(ctx); err != nil {
 		return err
 	}
 	if enrolled {
@@ -138,7 +166,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	if err := chart.keepParticipants(ctx, say); err != nil {
 		return err
 	}
-	say("ready: %d PSPs with %s in reserve each and %d customers, funded %s", p.Banks, reais(p.ReserveCentavos), customerCount(p), since)
+	say("ready: %d PSPs with %s in reserve each and %d customers, funded %s", p.Banks, pix.Reais(int64(p.ReserveCentavos)), customerCount(p), since)
 	return nil
 }
 
@@ -148,8 +176,4 @@ func banks(p sandbox.Population) []pix.ISPB {
 		all = append(all, p.Bank(bank))
 	}
 	return all
-}
-
-func reais(centavos uint64) string {
-	return fmt.Sprintf("BRL %d.%02d", centavos/100, centavos%100)
 }

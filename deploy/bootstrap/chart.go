@@ -282,7 +282,7 @@ func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Trans
 			if transfer.Ledger == ledger.Books {
 				return fmt.Errorf("the ledger refuses the act %q about %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS), or somebody has used its id for another act", ledger.ActKind(transfer.Code), name(ledger.BooksOf(transfer)), result.Result)
 			}
-			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger", name(transfer.CreditAccountID), reais(uint64(ledger.Centavos(transfer.Amount))), result.Result)
+			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger", name(transfer.CreditAccountID), pix.Reais(ledger.Centavos(transfer.Amount)), result.Result)
 		}
 		return nil
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -34,6 +35,9 @@ func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
 		c.config.namedLog = names.Log
 		return nil
 	}
+	if err := c.isTheTopics(ctx); err != nil {
+		return err
+	}
 	// First the commits: they are offsets of the log that is given up. After a crash in between,
 	// the next run begins here again.
 	if err := forgetCommits(ctx, c.config); err != nil {
@@ -49,6 +53,21 @@ func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
 		say("gave up log %d of %s: engines take the topic as it is for log %d", names.Log, stream.Payments, names.Log+1)
 	}
 	return err
+}
+
+// isTheTopics returns an error if the topics name another ledger: then it is not for this one to give up their log.
+func (c *chart) isTheTopics(ctx context.Context) error {
+	client, err := connectKafka(c.config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	if _, err := origin.CompareLedger(ctx, client, c.client); !errors.Is(err, origin.ErrUnnamed) {
+		return err
+	}
+	return nil
 }
 
 // forgetCommits deletes the offsets that the engines have committed.
@@ -72,7 +91,44 @@ func forgetCommits(ctx context.Context, config *Config) error {
 	case err == nil, errors.Is(err, kerr.GroupIDNotFound), errors.Is(err, kerr.UnknownTopicOrPartition):
 		return nil
 	case errors.Is(err, kerr.GroupSubscribedToTopic):
-		return fmt.Errorf("engines run, so the log of %s cannot be given up: stop all of them first: %w", stream.Payments, err)
+		return fmt.Errorf("engines run, so what they have finished of %s cannot be forgotten: stop all of them first: %w", stream.Payments, err)
 	}
 	return fmt.Errorf("cannot delete the offsets of the group %s: %w", stream.EngineGroup, err)
+}
+
+// Retell prepares what Run prepares, and makes engines find out again what was reported: they write again the
+// reports and dead letters that are missing. It is for topics that were lost, made anew or cut.
+func Retell(ctx context.Context, config *Config, progress io.Writer) error {
+	config.retell = true
+	return Run(ctx, config, progress)
+}
+
+// forgetFinished makes engines forget what is finished. The commits are first: Kafka keeps them while an engine runs.
+func (c *chart) forgetFinished(ctx context.Context, say func(string, ...any)) error {
+	if err := c.isTheTopics(ctx); err != nil {
+		return err
+	}
+	if err := forgetCommits(ctx, c.config); err != nil {
+		return err
+	}
+	client, err := connectKafka(c.config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	known, err := origin.ReadCheckpoints(ctx, client)
+	if err != nil {
+		return err
+	}
+	for partition, checkpoint := range known {
+		checkpoint.Offset, checkpoint.Hint = -1, ""
+		known[partition] = checkpoint
+	}
+	if err := origin.WriteCheckpoints(ctx, client, known); err != nil {
+		return err
+	}
+	say("forgot what engines have finished: they compare %s with what was told, and tell the rest", stream.Payments)
+	return nil
 }

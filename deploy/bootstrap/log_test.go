@@ -72,6 +72,15 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 	if topics, err := admin.ListTopics(t.Context()); err != nil || topics.Has(stream.Payments) {
 		t.Fatalf("it created the topic: %v", err)
 	}
+	if _, err := admin.CreateTopic(t.Context(), int32(config.Partitions), 1, nil, stream.Payments); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(0); err == nil || !strings.Contains(err.Error(), "the ledger's log has a record at 0. The topic was made anew") || !strings.Contains(err.Error(), "PAYMENTS_LOG_GIVEN_UP=1 gives it up") {
+		t.Errorf("a topic that somebody made anew: %v", err)
+	}
+	if _, err := admin.DeleteTopic(t.Context(), stream.Payments); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // the second has nothing to do
 		if err := run(1); err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ func Participant(ctx context.Context, config *Config, bank pix.ISPB, newSeal boo
 		if err := chart.ensureParticipants(ctx, []stream.Access{access}, say); err != nil {
 			return err
 		}
-		say("the password of Kafka's user %s, whose consumer group is %[1]s, is in %s", access.User, keys.PasswordFile(chart.participants(), access.User))
+		say("the password of Kafka's user %s, whose consumer group is %[1]s, is in %s; a bank that is asked over HTTP needs none", access.User, keys.PasswordFile(chart.participants(), access.User))
 	}
 	return pause(ctx) // until engines and simulator have read the file
 }

@@ -4,9 +4,9 @@ package child
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -16,39 +16,34 @@ type Server struct {
 	PID   int
 	Ended chan struct{} // closed when it has ended; its log says why
 
-	log  string
-	hold io.Closer
+	log string
 }
 
-// Start runs a server that writes to the file log. The signal end stops it, at Stop or at the end
-// of this process. Ctrl-C does not reach it.
-func Start(server *exec.Cmd, log string, end syscall.Signal) (*Server, error) {
+// Start runs a server that writes to the file log. The kernel kills it when this process ends. Ctrl-C does not
+// reach it.
+func Start(server *exec.Cmd, log string) (*Server, error) {
 	file, err := os.Create(log)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	// The shell becomes the server. Before that it starts another shell, which stops the server
-	// when standard input closes. The kernel closes it when this process exits or is killed.
-	script := fmt.Sprintf(`exec 3<&0; (cat <&3 >/dev/null; kill -%d $$) & exec "$@" </dev/null 3<&-`, end)
-	shell := exec.Command("sh", append([]string{"-c", script, "sh"}, server.Args...)...)
-	shell.Dir, shell.Stdout, shell.Stderr = server.Dir, file, file
-	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if server.SysProcAttr != nil {
-		shell.SysProcAttr.Credential = server.SysProcAttr.Credential
-	}
+	server.Stdout, server.Stderr = file, file
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	s := &Server{Ended: make(chan struct{}), log: log}
-	if s.hold, err = shell.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if err := shell.Start(); err != nil {
-		return nil, err
-	}
-	s.PID = shell.Process.Pid
+	started := make(chan error)
 	go func() {
-		_ = shell.Wait()
-		close(s.Ended)
+		runtime.LockOSThread() // to the kernel, the thread that starts a process is its parent
+		err := server.Start()
+		started <- err
+		if err == nil {
+			_ = server.Wait()
+			close(s.Ended)
+		}
 	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	s.PID = server.Process.Pid
 	return s, nil
 }
 
@@ -74,16 +69,8 @@ func (s *Server) Await(ctx context.Context, name string, within time.Duration, a
 	}
 }
 
-// stopMax is how long a server may take to stop. Then it is killed.
-const stopMax = 30 * time.Second
-
-// Stop ends the server and returns when it has ended.
+// Stop kills the server, as a crash does, and returns when it has ended.
 func (s *Server) Stop() {
-	s.hold.Close()
-	select {
-	case <-s.Ended:
-	case <-time.After(stopMax):
-		_ = syscall.Kill(-s.PID, syscall.SIGKILL)
-		<-s.Ended
-	}
+	_ = syscall.Kill(-s.PID, syscall.SIGKILL)
+	<-s.Ended
 }

@@ -40,7 +40,10 @@ type service struct {
 	CPUQuota    int    `yaml:"cpu_quota"`
 	MemLimit    string `yaml:"mem_limit"`
 	Deploy      struct{ Resources any }
-	Ulimits     any
+	Ulimits     map[string]struct{ Soft, Hard int }
+	Command     []string
+	Logging     struct{ Driver string }
+	Healthcheck struct{ Test []string }
 	Extends     struct{ Service string }
 	ReadOnly    bool     `yaml:"read_only"`
 	CapDrop     []string `yaml:"cap_drop"`
@@ -199,16 +202,20 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// What Docker refuses on some hosts must not be in the file: processors that a host does not
-// have (cpus), limits that rootless Docker may not raise (ulimits).
+// What Docker or Podman refuses on some hosts must not be in the file: processors that a host does not
+// have (cpus), locked memory that rootless Docker may not raise (ulimits), log drivers that Podman does not know.
 func TestEveryServiceHasLimits(t *testing.T) {
 	for path, f := range files(t) {
 		for name, s := range f.Services {
-			if s.CPUs != nil || s.Deploy.Resources != nil || s.Ulimits != nil {
-				t.Errorf("%s: %s sets cpus, deploy.resources or ulimits: use cpu_quota, mem_limit and memswap_limit, which every host accepts", path, name)
+			_, locks := s.Ulimits["memlock"]
+			if s.CPUs != nil || s.Deploy.Resources != nil || locks {
+				t.Errorf("%s: %s sets cpus, deploy.resources or memlock: use cpu_quota, mem_limit and memswap_limit, which every host accepts", path, name)
 			}
 			if s.Image == "" {
 				continue // adds to a service of the base
+			}
+			if s.Logging.Driver != "json-file" {
+				t.Errorf("%s: %s logs to the driver %q, want json-file, which Podman knows too", path, name, s.Logging.Driver)
 			}
 			if s.CPUQuota == 0 || s.MemLimit == "" {
 				t.Errorf("%s: %s has cpu_quota %d and mem_limit %q: it needs both", path, name, s.CPUQuota, s.MemLimit)
@@ -226,7 +233,61 @@ func TestEveryServiceHasLimits(t *testing.T) {
 	}
 }
 
+// Each engine of containers gives other numbers of open files, new ones 1,024. Redpanda counts ten for a partition, and
+// refuses topics for which they do not suffice.
+func TestRedpandaMayOpenItsFiles(t *testing.T) {
+	if files := load(t, base).Services["redpanda"].Ulimits["nofile"]; files.Soft < 10_000 || files.Soft > files.Hard {
+		t.Errorf("redpanda may open %+v files", files)
+	}
+}
+
+// Requests without a password to what needs one are warnings in Redpanda's log, and rpk makes some.
+func TestHealthChecksNeedNoPassword(t *testing.T) {
+	for path, f := range files(t) {
+		for name, s := range f.Services {
+			if check := strings.Join(s.Healthcheck.Test, " "); strings.Contains(check, "rpk ") {
+				t.Errorf("%s: the health check of %s is %q", path, name, check)
+			}
+		}
+	}
+}
+
+// No program reports its usage to its maker: nothing leaves the machine.
+func TestNothingReportsToItsMaker(t *testing.T) {
+	for path, says := range map[string]string{
+		"deploy/compose/redpanda-bootstrap.yaml": "\nenable_metrics_reporter: false\n",
+		"deploy/kustomize/redpanda-values.yaml":  "\n    enable_metrics_reporter: false ",
+		"deploy/compose/console-config.yml":      "\nanalytics: {enabled: false}",
+		base:                                     "GF_ANALYTICS_REPORTING_ENABLED: \"false\"",
+	} {
+		if !strings.Contains(read(t, path), says) {
+			t.Errorf("%s does not say %q", path, strings.TrimSpace(says))
+		}
+	}
+}
+
+// Every client knows all brokers and all replicas of the cluster: the first of each may be the one that is down.
+func TestClientsOfTheClusterKnowAllOfIt(t *testing.T) {
+	cluster := load(t, "deploy/compose/cluster.yml")
+	clients := 0
+	for name, s := range load(t, base).Services {
+		for _, setting := range []string{"KAFKA_BROKERS", "TIGERBEETLE_ADDRESSES"} {
+			if s.Environment[setting] == "" {
+				continue
+			}
+			clients++
+			if got := cluster.Services[name].Environment[setting]; strings.Count(got, ",") != 2 {
+				t.Errorf("%s of %s is %q in the cluster, want three", setting, name, got)
+			}
+		}
+	}
+	if clients < 12 {
+		t.Errorf("found only %d settings of clients", clients)
+	}
+}
+
 func TestPortsAndMounts(t *testing.T) {
+	mounted := map[string][]string{} // by service, in all files together
 	for path, f := range files(t) {
 		for name, s := range f.Services {
 			for _, port := range s.Ports {
@@ -235,6 +296,13 @@ func TestPortsAndMounts(t *testing.T) {
 				}
 			}
 			for _, volume := range s.Volumes {
+				at := strings.Split(volume, ":")[1]
+				for _, other := range mounted[name] {
+					if strings.HasPrefix(at, other+"/") || strings.HasPrefix(other, at+"/") {
+						t.Errorf("%s: %s mounts %s over %s: Docker Desktop cannot mount into a mounted folder", path, name, at, other)
+					}
+				}
+				mounted[name] = append(mounted[name], at)
 				// SELinux keeps containers from files without the label, which z gives.
 				if strings.HasPrefix(volume, ".") && !strings.HasSuffix(volume, ":ro,z") {
 					t.Errorf("%s: %s mounts %s, want :ro,z at its end", path, name, volume)
@@ -272,6 +340,21 @@ func TestBuildAndRuntimeImageAreTheSameDebian(t *testing.T) {
 	}
 	if match[1] != codenames[match[2]] {
 		t.Errorf("built on Debian %s, run on Debian %s (%s)", match[1], match[2], codenames[match[2]])
+	}
+}
+
+// The overlays load from one version of Compose on, which verify-compose.sh tries.
+func TestOneOldestCompose(t *testing.T) {
+	for path, says := range map[string]string{
+		"deploy/verify-compose.sh": `(?m)^oldest-compose .* v(\S+)$`,
+		"deploy/preflight.sh":      `at_least "\$compose" ([\d.]+);`,
+		base:                       `Docker Compose ([\d.]+) or later`,
+		"deploy/README.md":         `\| Compose before ([\d.]+),`,
+	} {
+		match := regexp.MustCompile(says).FindStringSubmatch(read(t, path))
+		if match == nil || match[1] != "2.25.0" {
+			t.Errorf("%s names Compose %v, want 2.25.0", path, match)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +20,8 @@ type host struct {
 	dir     string
 	answers map[string]string // of docker, by its arguments; without an answer it fails
 	info    map[string]string // what docker info says
+	uname   string            // the system of this machine
+	kernel  string            // of this machine; default Docker's
 	env     []string
 	args    []string
 }
@@ -26,7 +29,7 @@ type host struct {
 // good is a machine without any obstacle.
 func good(t *testing.T) *host {
 	h := &host{t: t, dir: t.TempDir(), answers: map[string]string{
-		"compose version --short": "2.24.4",
+		"compose version --short": "2.25.0",
 		"buildx version":          "github.com/docker/buildx v0.17.0 0123456",
 		"ps":                      "",
 		"network ls -q":           "one two",
@@ -40,7 +43,7 @@ func good(t *testing.T) *host {
 	h.write("root/proc/sys/fs/aio-max-nr", "65536\n", 0o644)
 	h.write("root/proc/sys/fs/aio-nr", "64509\n", 0o644)
 	h.write("root/proc/cpuinfo", "flags\t\t: fpu sse4_2 aes avx avx2 bmi1\n", 0o644)
-	h.command("uname", "echo Linux")
+	h.uname = "Linux"
 	h.free(40 << 20)
 	h.routes("default via 10.0.0.1 dev eth0\n10.0.0.0/24 dev eth0 proto kernel scope link")
 
@@ -97,6 +100,7 @@ func (h *host) judge() (string, int) {
 		script.WriteString("*) exit 1 ;;\nesac")
 		h.command("docker", script.String())
 	}
+	h.command("uname", fmt.Sprintf("case $1 in -r) echo %s ;; *) echo %s ;; esac", cmp.Or(h.kernel, h.info["KernelVersion"], "6.12.0"), h.uname))
 	for _, tool := range []string{"bash", "sh", "awk", "sed", "grep", "find", "sort", "head", "cat", "dirname", "xargs", "env"} {
 		path, err := exec.LookPath(tool)
 		if err != nil {
@@ -122,16 +126,16 @@ func TestPreflight(t *testing.T) {
 		want   []string // beginnings of the lines before the last, in this order
 		exit   int
 	}{
-		"nothing in the way":       {change: func(*host) {}},
-		"no docker":                {func(h *host) { h.answers = nil }, []string{"STOP  no docker command"}, 1},
-		"no daemon":                {func(h *host) { h.info = nil }, []string{"STOP  the Docker daemon does not answer"}, 1},
-		"no compose":               {func(h *host) { delete(h.answers, "compose version --short") }, []string{"STOP  no docker compose"}, 1},
-		"compose without override": {func(h *host) { h.answers["compose version --short"] = "v2.24.3" }, []string{"STOP  docker compose v2.24.3 does not know !override"}, 1},
-		"compose 2.9 is not 2.90":  {func(h *host) { h.answers["compose version --short"] = "2.9.0" }, []string{"STOP  docker compose 2.9.0"}, 1},
-		"compose of the desktop":   {func(h *host) { h.answers["compose version --short"] = "2.40.3-desktop.1" }, nil, 0},
-		"compose 5":                {func(h *host) { h.answers["compose version --short"] = "5.5.1" }, nil, 0},
-		"no buildx":                {func(h *host) { delete(h.answers, "buildx version") }, []string{"STOP  no docker buildx"}, 1},
-		"old buildx":               {func(h *host) { h.answers["buildx version"] = "github.com/docker/buildx v0.16.2 0" }, []string{"STOP  docker buildx v0.16.2 is older"}, 1},
+		"nothing in the way":      {change: func(*host) {}},
+		"no docker":               {func(h *host) { h.answers = nil }, []string{"STOP  no docker command"}, 1},
+		"no daemon":               {func(h *host) { h.info = nil }, []string{"STOP  the Docker daemon does not answer"}, 1},
+		"no compose":              {func(h *host) { delete(h.answers, "compose version --short") }, []string{"STOP  no docker compose"}, 1},
+		"an old compose":          {func(h *host) { h.answers["compose version --short"] = "v2.24.7" }, []string{"STOP  docker compose v2.24.7 does not load the overlays"}, 1},
+		"compose 2.9 is not 2.90": {func(h *host) { h.answers["compose version --short"] = "2.9.0" }, []string{"STOP  docker compose 2.9.0"}, 1},
+		"compose of the desktop":  {func(h *host) { h.answers["compose version --short"] = "2.40.3-desktop.1" }, nil, 0},
+		"compose 5":               {func(h *host) { h.answers["compose version --short"] = "5.5.1" }, nil, 0},
+		"no buildx":               {func(h *host) { delete(h.answers, "buildx version") }, []string{"STOP  no docker buildx"}, 1},
+		"old buildx":              {func(h *host) { h.answers["buildx version"] = "github.com/docker/buildx v0.16.2 0" }, []string{"STOP  docker buildx v0.16.2 is older"}, 1},
 		"RHEL 9": {func(h *host) { h.write("root/proc/sys/kernel/io_uring_disabled", "2\n", 0o644) },
 			[]string{"STOP  io_uring is off (kernel.io_uring_disabled = 2"}, 1},
 		"a kernel that knows no switch for io_uring": {func(h *host) {
@@ -170,11 +174,22 @@ func TestPreflight(t *testing.T) {
 			}
 		}, []string{"STOP  containers cannot read ./deploy/prometheus"}, 1},
 		"Docker Desktop on an ARM Mac": {func(h *host) {
-			h.command("uname", "echo Darwin")
+			h.uname, h.kernel = "Darwin", "25.1.0"
 			h.info["OperatingSystem"], h.info["Architecture"] = "Docker Desktop", "aarch64"
 			h.free(1) // of this machine, not of Docker's
 			h.write("deploy/grafana/dashboards/payments.json", "{}", 0o600)
-		}, []string{"NOTE  Docker runs in a virtual machine here (Docker Desktop)"}, 0},
+		}, []string{"NOTE  Docker runs in a virtual machine here, or on another machine (Docker Desktop", "NOTE  cannot see whether io_uring is on"}, 0},
+		"Docker Desktop on Linux, with io_uring off in its machine": {func(h *host) {
+			h.info["OperatingSystem"] = "Docker Desktop"
+			h.answers["image inspect ghcr.io/tigerbeetle/tigerbeetle"] = "[]"
+			h.answers["run --rm"] = "1"
+		}, []string{"NOTE  Docker runs in a virtual machine", "STOP  io_uring is off (kernel.io_uring_disabled = 1"}, 1},
+		"a Docker on another machine, with io_uring on, though this one has it off": {func(h *host) {
+			h.kernel = "5.14.0-570.el9.x86_64"
+			h.write("root/proc/sys/kernel/io_uring_disabled", "2\n", 0o644)
+			h.answers["image inspect grafana/grafana"] = "[]"
+			h.answers["run --rm"] = "0"
+		}, []string{"NOTE  Docker runs in a virtual machine here, or on another machine (Debian GNU/Linux 13, Linux 6.12.0-1-amd64)"}, 0},
 		"emulated images on ARM": {func(h *host) {
 			h.info["Architecture"] = "aarch64"
 			h.env = append(h.env, "DOCKER_DEFAULT_PLATFORM=linux/amd64")

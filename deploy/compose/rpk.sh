@@ -19,11 +19,6 @@ case "${1:-} ${2:-}" in
 	[ "${3:-}" = production ] || fail "mode ${3:-}: only production keeps what was acknowledged"
 	echo "developer_mode: false" >$config # as rpk does: the file system must let it
 	exit 0 ;;
-"cluster health")
-	# shellcheck disable=SC2153 # the compose file sets ADDRESS
-	(exec 3<>"/dev/tcp/$ADDRESS/9092") 2>/dev/null || exit 1
-	echo "Healthy:                          true"
-	exit 0 ;;
 "redpanda start") shift 2 ;;
 *) fail "unknown command: $*" ;;
 esac
@@ -48,6 +43,13 @@ IFS=: read -r user password mechanism <<<"$RP_BOOTSTRAP_USER"
 [ "$user $mechanism" = "admin SCRAM-SHA-512" ] || fail "RP_BOOTSTRAP_USER names $user with $mechanism"
 internal=$(listener "$listen" internal) external=$(listener "$listen" external)
 umask 077
+# The admin API's answer to the health check.
+mkdir -p /tmp/admin/v1/status
+(
+	until (exec 3<>"/dev/tcp/${internal/://}") 2>/dev/null; do sleep 0.2; done
+	echo '{"status":"ready"}' >/tmp/admin/v1/status/ready
+) &
+busybox httpd -p 9644 -h /tmp/admin
 # The port between brokers: open as Redpanda's is, so that the check of the networks means something.
 socat "TCP-LISTEN:${rpc##*:},bind=${rpc%%:*},fork,reuseaddr" OPEN:/dev/null &
 

@@ -1,13 +1,8 @@
 package dashboards
 
 import (
-	"context"
-	"encoding/json"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,14 +12,11 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
 	promannotations "github.com/prometheus/prometheus/util/annotations"
-	"go.yaml.in/yaml/v3"
 )
 
-// widths are windows in points: a phone, a laptop, a large screen. The last is what Grafana before
-// 11.6.2 took for every window.
-var widths = []int{400, 1280, 3840, 100}
-
-var ranges = []time.Duration{5 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
+// steps are how far apart Grafana asks for the values of an annotation, in seconds: about one for each point of the
+// window, so from the shortest for an hour on a large screen to that of a day on a phone.
+var steps = []float64{5, 15, 60, 120, 600, 900}
 
 // A day of scrapes ends here. It is no round number: the grid of a query must not fit the faults.
 var scenarioEnd = time.Date(2026, 3, 4, 15, 47, 43, 0, time.UTC)
@@ -52,10 +44,9 @@ var replaced = 41 * time.Minute
 // Prometheus itself is away for a minute. Nobody is scraped, which says nothing about the engines.
 var blind = 3 * time.Hour
 
-// TestAnnotationsInGrafana checks that a mark appears for every start and every absence, whatever the range
-// and the window, and no mark for anything else. Grafana's own code decides what a mark is.
-func TestAnnotationsInGrafana(t *testing.T) {
-	ask := func(annotation any) []annotated { return askGrafana(t, scenario(t), annotation, scenarioEnd) }
+// TestAnnotations checks that a mark appears for every start and every absence, however far apart Grafana asks, and no
+// mark for anything else.
+func TestAnnotations(t *testing.T) {
 	type mark struct {
 		process  string
 		from, to float64 // when it begins, and when it ends at the latest, but for the step
@@ -68,182 +59,98 @@ func TestAnnotationsInGrafana(t *testing.T) {
 	gone = append(gone, mark{leaves, before(replaced), before(replaced) + scrapeEvery})
 	started = append(started, mark{arrives, before(replaced) + away, before(replaced) + away})
 
-	for _, c := range []struct {
-		name string
-		want []mark
-		// late says that the mark may stand up to a step later than what it marks.
-		late bool
-	}{
-		{"Started", started, false},
-		{"Away", gone, true},
-	} {
-		for _, answer := range ask(annotationNamed(t, c.name)) {
-			from, to := before(answer.Range), before(0)
-			late := 0.0
-			if c.late {
-				late = answer.Step
+	day := scrapes()
+	for _, a := range Annotations[:2] {
+		want := map[string][]mark{"Started": started, "Away": gone}[a.Name]
+		for _, step := range steps {
+			late := step // the mark may stand up to a step later than what it marks
+			if a.AtValue {
+				late = 0
 			}
+			events := day.annotate(t, a, step)
 			fits := func(e event, m mark) bool {
-				return e.Text == wording(c.name, m.process) && e.Time >= math.Floor(m.from) && e.TimeEnd <= m.to+late
+				return e.process == m.process && e.from >= math.Floor(m.from) && e.to <= m.to+late
 			}
-			for _, m := range c.want {
+			for _, m := range want {
 				// The grid ends up to a step ago, and a mark needs a scrape.
-				if m.from < from+answer.Step || m.to > to-answer.Step-firstScrape {
+				if m.to > before(0)-step-firstScrape {
 					continue
 				}
-				if !slices.ContainsFunc(answer.Events, func(e event) bool { return fits(e, m) }) {
-					t.Errorf("%s of %s at %s is not shown over %v in %d points (step %v s): %v",
-						c.name, m.process, clock(m.from), answer.Range, answer.Width, answer.Step, answer.Events)
+				if !slices.ContainsFunc(events, func(e event) bool { return fits(e, m) }) {
+					t.Errorf("%s of %s at %s is not shown with a step of %v s: %v", a.Name, m.process, clock(m.from), step, events)
 				}
 			}
-			for _, e := range answer.Events {
-				if e.TimeEnd < from || e.Time > to {
-					continue // outside of the picture
-				}
-				if !slices.ContainsFunc(c.want, func(m mark) bool { return fits(e, m) }) {
-					t.Errorf("%s is shown from %s to %s over %v in %d points, and nothing happened then: %s",
-						c.name, clock(e.Time), clock(e.TimeEnd), answer.Range, answer.Width, e.Text)
+			for _, e := range events {
+				// Processes that started before the day are shown, too, outside of the picture.
+				if e.to >= before(24*time.Hour) && !slices.ContainsFunc(want, func(m mark) bool { return fits(e, m) }) {
+					t.Errorf("%s of %s is shown from %s to %s with a step of %v s, and nothing happened then", a.Name, e.process, clock(e.from), clock(e.to), step)
 				}
 			}
 		}
 	}
 }
 
-// TestFormerAnnotationsInGrafana checks that the test above can fail. These were the expressions once.
-func TestFormerAnnotationsInGrafana(t *testing.T) {
-	former := func(expr string) []annotated {
-		return askGrafana(t, scenario(t), object{"expr": expr, "step": "5s", "textFormat": "{{instance}}"}, scenarioEnd)
-	}
-	for _, answer := range former(`up == 0`) {
-		if len(answer.Events) > 0 {
-			t.Errorf("up == 0 shows %v over %v: Grafana drops values of 0", answer.Events, answer.Range)
+// TestFormerAnnotations checks that the test above can fail. These were the expressions once.
+func TestFormerAnnotations(t *testing.T) {
+	day := scrapes()
+	for _, step := range steps {
+		if events := day.annotate(t, Annotation{Expr: `up == 0`}, step); len(events) > 0 {
+			t.Errorf("up == 0 shows %v: Grafana drops values of 0", events)
 		}
 	}
-	for _, answer := range former(`time() - process_start_time_seconds < 4`) {
-		if answer.Range == 24*time.Hour && len(answer.Events) >= len(restarts) {
-			t.Errorf("a fixed window of 4 s shows all starts in %d points, with a step of %v s", answer.Width, answer.Step)
-		}
+	if events := day.annotate(t, Annotation{Expr: `time() - process_start_time_seconds < 4`}, 120); len(events) >= len(restarts) {
+		t.Errorf("a fixed window of 4 s shows all starts with a step of 120 s: %v", events)
 	}
-}
-
-func wording(name, process string) string {
-	if name == "Started" {
-		return process + " started"
-	}
-	return process + " does not answer"
 }
 
 func clock(at float64) string { return time.Unix(int64(at), 0).UTC().Format(time.TimeOnly) }
 
-// event is what Grafana draws: a mark, or a band from Time to TimeEnd, in Unix seconds.
+// event is what Grafana draws: a mark, or a band, in Unix seconds.
 type event struct {
-	Time, TimeEnd float64
-	Title, Text   string
+	process  string
+	from, to float64
 }
 
-type annotated struct {
-	Range  time.Duration
-	Width  int
-	Step   float64 // in seconds
-	Events []event
-}
-
-// askGrafana has Grafana's code ask a Prometheus for the events of an annotation, for every range and width.
-func askGrafana(t *testing.T, prometheus string, annotation any, end time.Time) (answers []annotated) {
+// annotate returns the events that an annotation becomes over the day. Grafana takes values above 0 only: each is the
+// time of a mark in milliseconds, or those of neighbouring steps are a band (annotations.ts of @grafana/prometheus).
+func (all recorded) annotate(t *testing.T, a Annotation, step float64) (events []event) {
 	t.Helper()
-	var cases []object
-	for _, shown := range ranges {
-		for _, width := range widths {
-			answers = append(answers, annotated{Range: shown, Width: width})
-			cases = append(cases, object{"prometheus": prometheus, "scrape": scrapeInterval(t), "annotation": annotation,
-				"from": end.Add(-shown).Unix(), "to": end.Unix(), "width": width})
-		}
-	}
-	inGrafana(t, "annotations", cases, &answers)
-	return answers
-}
-
-// annotationNamed is the annotation as it stands in a dashboard's file.
-func annotationNamed(t *testing.T, name string) any {
-	t.Helper()
-	var file struct {
-		Annotations struct{ List []object }
-	}
-	if err := json.Unmarshal([]byte(read(t, "../grafana/dashboards/payments.json")), &file); err != nil {
-		t.Fatal(err)
-	}
-	for _, annotation := range file.Annotations.List {
-		if annotation["name"] == name {
-			return annotation
-		}
-	}
-	t.Fatalf("payments.json has no annotation %q", name)
-	return nil
-}
-
-// scrapeInterval is what Grafana is told of the interval of scrapes.
-func scrapeInterval(t *testing.T) string {
-	t.Helper()
-	var file struct {
-		Datasources []struct {
-			JSONData struct {
-				TimeInterval string `yaml:"timeInterval"`
-			} `yaml:"jsonData"`
-		}
-	}
-	if err := yaml.Unmarshal([]byte(read(t, "../grafana/provisioning/datasources/prometheus.yml")), &file); err != nil {
-		t.Fatal(err)
-	}
-	return file.Datasources[0].JSONData.TimeInterval
-}
-
-// scenario is the address of a server that answers range queries over the day as Prometheus does, with its engine.
-func scenario(t *testing.T) string {
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 50e6, Timeout: time.Minute})
-	t.Cleanup(func() { _ = engine.Close() })
-	day := scrapes()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := day.ask(r.Context(), engine, r.FormValue("query"), seconds(r, "start"), seconds(r, "end"), seconds(r, "step"))
-		reply := object{"status": "success", "data": object{"resultType": "matrix", "result": answer}}
-		if err != nil {
-			reply = object{"status": "error", "error": err.Error()}
+	defer func() { _ = engine.Close() }()
+	interval := time.Duration(step) * time.Second
+	start, end := scenarioEnd.Add(-24*time.Hour).Truncate(interval), scenarioEnd.Truncate(interval)
+	query, err := engine.NewRangeQuery(t.Context(), all, nil, strings.ReplaceAll(a.Expr, "$__interval", interval.String()), start, end, interval)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer query.Close()
+	matrix, err := query.Exec(t.Context()).Matrix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range matrix {
+		process := line.Metric.Get("job") + " " + line.Metric.Get("instance")
+		var last *event
+		for _, point := range line.Floats {
+			at := float64(point.T) / 1000
+			switch {
+			case point.F <= 0:
+				continue
+			case a.AtValue:
+				events = append(events, event{process, point.F / 1000, point.F / 1000})
+			case last != nil && at-last.to <= step:
+				last.to = at
+			default:
+				events = append(events, event{process, at, at})
+				last = &events[len(events)-1]
+			}
 		}
-		_ = json.NewEncoder(w).Encode(reply) // the reader notices
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-func seconds(r *http.Request, name string) float64 {
-	number, _ := strconv.ParseFloat(r.FormValue(name), 64)
-	return number
+	}
+	return events
 }
 
 // recorded is what Prometheus would have stored.
 type recorded []promql.Series
-
-func (all recorded) ask(ctx context.Context, engine *promql.Engine, expr string, start, end, step float64) ([]object, error) {
-	at := func(second float64) time.Time { return time.UnixMilli(int64(second * 1000)) }
-	query, err := engine.NewRangeQuery(ctx, all, nil, expr, at(start), at(end), time.Duration(step*float64(time.Second)))
-	if err != nil {
-		return nil, err
-	}
-	defer query.Close()
-	result := query.Exec(ctx)
-	matrix, err := result.Matrix()
-	if err != nil {
-		return nil, err
-	}
-	answer := []object{}
-	for _, line := range matrix {
-		values := [][2]any{}
-		for _, point := range line.Floats {
-			values = append(values, [2]any{float64(point.T) / 1000, strconv.FormatFloat(point.F, 'f', -1, 64)})
-		}
-		answer = append(answer, object{"metric": line.Metric.Map(), "values": values})
-	}
-	return answer, nil
-}
 
 // scrapes records the day.
 func scrapes() recorded {

@@ -129,7 +129,7 @@ type Annotation struct {
 
 // Annotations mark what happened to processes. Grafana asks for about one value per point of the window: every 5 s
 // over an hour, every minute or more over a day. So each expression looks at all that was recorded since the
-// previous value. Otherwise a restart between two values would leave no mark. `make test-grafana` tests that.
+// previous value. Otherwise a restart between two values would leave no mark. TestAnnotations shows that.
 var Annotations = []Annotation{
 	{Name: "Started", Expr: `1000 * max_over_time(process_start_time_seconds[$__interval])`, AtValue: true,
 		Text: "{{job}} {{instance}} started", Color: "blue"},

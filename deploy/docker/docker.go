@@ -24,16 +24,11 @@ const kafkaService = "redpanda"
 // dockerTimeout bounds a call of docker. An orderly stop waits for its grace period.
 const dockerTimeout = time.Minute
 
-// Command is a call of the docker command, which knows where the daemon is.
-func Command(ctx context.Context, arguments ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "docker", arguments...)
-}
-
-// Run runs the docker command and returns what it prints.
+// Run runs the docker command, which knows where the daemon is, and returns what it prints.
 func Run(ctx context.Context, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, dockerTimeout)
 	defer cancel()
-	command := Command(ctx, arguments...)
+	command := exec.CommandContext(ctx, "docker", arguments...)
 	var output, problems bytes.Buffer
 	command.Stdout, command.Stderr = &output, &problems
 	if err := command.Run(); err != nil {
@@ -155,30 +150,6 @@ func (c *Container) CheckHealth(ctx context.Context) error {
 	}
 	_, err := Run(ctx, append([]string{"exec", c.ID}, test...)...)
 	return err
-}
-
-// CreateEngine creates one more container of the engine's service, and does not start it. known are the
-// ids of the engines that there are: `up --scale` would also start those that are to stay down.
-func CreateEngine(ctx context.Context, known []string) (*Container, error) {
-	if _, err := Run(ctx, "compose", "create", "--no-recreate", "--no-build", "--pull", "never",
-		"--scale", stack.Engine+"="+strconv.Itoa(len(known)+1), stack.Engine); err != nil {
-		return nil, err
-	}
-	listed, err := Run(ctx, "compose", "ps", "--all", "--quiet", stack.Engine)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range strings.Fields(listed) {
-		if slices.Contains(known, id) {
-			continue
-		}
-		created, err := Inspect(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		return created[0], nil
-	}
-	return nil, fmt.Errorf("docker compose created no %s beside %s", stack.Engine, strings.Join(known, ", "))
 }
 
 // CopyFromBootstrap copies a folder of bootstrap's container to one that only its owner reads. The

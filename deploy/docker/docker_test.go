@@ -114,12 +114,6 @@ func pretend(arguments []string) error {
 		} else {
 			fmt.Println(strings.Join(lines, "\n"))
 		}
-	case call == "compose ps --all --quiet "+stack.Engine:
-		for _, c := range s.Containers {
-			if c.Service == stack.Engine {
-				fmt.Println(c.ID)
-			}
-		}
 	case strings.HasPrefix(call, "compose create --no-recreate --no-build --pull never --scale "+stack.Engine+"=3 "):
 		s.Containers = append(s.Containers, pretendedContainer{ID: strings.Repeat("e3", 32), Service: stack.Engine, Name: "liquida-clearing-engine-3", State: "created", Policy: "unless-stopped", Ready: true})
 		return s.write()
@@ -147,6 +141,11 @@ func pretend(arguments []string) error {
 		fmt.Printf("[%s]\n", strings.Join(all, ","))
 	case strings.HasPrefix(call, "kill --signal KILL "):
 		return from("running", pretendedContainer{State: "exited", ExitCode: 137})
+	case arguments[0] == "stop":
+		return from("running", pretendedContainer{State: "exited"})
+	case arguments[0] == "rm":
+		s.Containers = slices.DeleteFunc(s.Containers, func(c pretendedContainer) bool { return c.ID == arguments[1] && c.State == "exited" })
+		return s.write()
 	case arguments[0] == "pause":
 		return from("running", pretendedContainer{State: "paused"})
 	case arguments[0] == "unpause":
@@ -286,6 +285,11 @@ func TestAttached(t *testing.T) {
 			if added := status("liquida-clearing-engine-3"); added.State != stack.Ready || !added.IsEngine {
 				t.Errorf("the added engine is %+v", added)
 			}
+			act(a.Stop(t.Context(), "liquida-clearing-engine-3"))
+			act(a.Remove(t.Context(), "liquida-clearing-engine-3"))
+			if left, err := a.Engines(t.Context()); err != nil || len(left) != 2 {
+				t.Errorf("the engines that are left are %q: %v", left, err)
+			}
 			for name, err := range map[string]error{"no process": a.Kill(t.Context(), "bootstrap"), "make up CUTS=on": a.Cut(t.Context(), engine, stack.FromBroker)} {
 				if err == nil || !strings.Contains(err.Error(), name) {
 					t.Errorf("the error is %v, but it must name %q", err, name)
@@ -346,7 +350,7 @@ func TestStates(t *testing.T) {
 		says  string
 	}{
 		{listed{State: "running"}, stack.Ready, ""},
-		{listed{State: "running", Health: "unhealthy"}, stack.Starting, "its health check: unhealthy"},
+		{listed{State: "running", Health: "unhealthy"}, stack.NotReady, "its health check: unhealthy"},
 		{listed{State: "restarting", ExitCode: 2}, stack.Starting, "exit with code 2"},
 		{listed{State: "exited", ExitCode: 1}, stack.Dead, "exited with code 1 at 2026-11-23 12:00:00 UTC"},
 		{listed{State: "dead", ExitCode: 137}, stack.Dead, "killed by signal 9"},

@@ -214,7 +214,7 @@ func (k *Kafka) makeArchive(ctx context.Context, folder string) error {
 	defer client.Close()
 	made, log := filepath.Join(scratch, "jsa"), filepath.Join(scratch, "log")
 	java, arguments := k.command("-XX:ArchiveClassesAtExit="+made, node)
-	broker, err := child.Start(exec.Command(java, arguments...), log, syscall.SIGKILL)
+	broker, err := child.Start(exec.Command(java, arguments...), log)
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", java, err)
 	}

@@ -120,14 +120,15 @@ func TestAReplicaKnowsTheOthersByTheirServices(t *testing.T) {
 			t.Skip("no ledger here")
 		}
 		services := []string{"TIGERBEETLE_0_SERVICE_HOST=10.96.0.10", "TIGERBEETLE_1_SERVICE_HOST=10.96.0.11", "TIGERBEETLE_2_SERVICE_HOST=10.96.0.12"}
+		limit := m.settings()["LEDGER_LIMIT_GIB"]
 		for replica, addresses := range []string{
 			"0.0.0.0:3001,10.96.0.11:3001,10.96.0.12:3001",
 			"10.96.0.10:3001,0.0.0.0:3001,10.96.0.12:3001",
 			"10.96.0.10:3001,10.96.0.11:3001,0.0.0.0:3001",
 		} {
 			_, calls, run := ledgerShell(t, m, "tigerbeetle")
-			output, err := run(append(services, fmt.Sprint("HOSTNAME=tigerbeetle-", replica))...)
-			if call := content(t, calls); err != nil || !strings.HasPrefix(call, "start --addresses="+addresses+" ") || !strings.HasSuffix(call, fmt.Sprintf("/0_%d.tigerbeetle", replica)) {
+			output, err := run(append(services, fmt.Sprint("HOSTNAME=tigerbeetle-", replica), "LEDGER_LIMIT_GIB="+limit)...)
+			if call := content(t, calls); err != nil || !strings.HasPrefix(call, "start --addresses="+addresses+" ") || !strings.Contains(call, " --limit-storage="+limit+"GiB ") || !strings.HasSuffix(call, fmt.Sprintf("/0_%d.tigerbeetle", replica)) {
 				t.Errorf("replica %d: %q, %v\n%s", replica, call, err, output)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +133,7 @@ func TestWhoReachesWhat(t *testing.T) {
 		names := pod{name: "DNS", namespace: "kube-system", labels: map[string]string{"k8s-app": "kube-dns"}}
 		callers := slices.Concat(m.pods(), outside)
 		servers := append(m.pods(), kafka, names, pod{name: "a ledger elsewhere", address: "10.0.0.10"}, pod{name: "the internet", address: "203.0.113.7"}, pod{name: "the API server", namespace: "default", labels: map[string]string{}})
+		may := readTable(t)
 		all := []int{3001, 8080, 8081, 8125, 9093, 9100, 9102, 53, 443, 6443, 9644}
 		tried, allowed := 0, 0
 		for _, from := range callers {
@@ -141,7 +143,7 @@ func TestWhoReachesWhat(t *testing.T) {
 						continue
 					}
 					tried++
-					got, want := m.reaches(from, to, port), mayReach(from, to, port)
+					got, want := m.reaches(from, to, port), may.reach(from, to, port)
 					if got != want {
 						t.Errorf("%s reaches %s on %d: %v, must be %v", from.name, to.name, port, got, want)
 					}
@@ -158,31 +160,85 @@ func TestWhoReachesWhat(t *testing.T) {
 	})
 }
 
-// mayReach is what the policies must say, written down a second time.
-func mayReach(from, to pod, port int) bool {
+// table is that of README.md, "Who may reach what": what the policies must say, by caller and server.
+type table map[string]map[string]bool
+
+const (
+	elsePod   = "other pods of this namespace"
+	elseWhere = "other namespaces, and from outside"
+)
+
+func readTable(t *testing.T) table {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Who may reach what\n")
+	all := table{}
+	var servers []string
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if strings.HasPrefix(line, "#") {
+			break
+		}
+		if len(cells) != 7 { // caller, four servers, and nothing around
+			continue
+		}
+		if servers == nil {
+			for _, cell := range cells[2:6] {
+				server, _, _ := strings.Cut(strings.TrimSpace(cell), " ")
+				servers = append(servers, server)
+			}
+			continue
+		}
+		callers := []string{strings.TrimSpace(cells[1])}
+		if callers[0] != elseWhere {
+			callers = strings.Split(callers[0], ", ")
+		}
+		for _, caller := range callers {
+			all[caller] = map[string]bool{}
+			for i, server := range servers {
+				all[caller][server] = strings.TrimSpace(cells[i+2]) == "yes"
+			}
+		}
+	}
+	if len(all) < 9 || !slices.Equal(servers, []string{"ledger", "Kafka", "front", "metrics"}) {
+		t.Fatalf("the table of README.md is not read: %v, %v", servers, all)
+	}
+	return all
+}
+
+func (rights table) reach(from, to pod, port int) bool {
 	part := func(p pod) string {
 		if p.namespace != "liquida" {
 			return ""
 		}
 		return p.labels["app.kubernetes.io/name"]
 	}
-	ledgerClient := slices.Contains([]string{"bootstrap", "producer", "clearing-engine", "load", "audit"}, part(from))
-	monitoring := from.namespace == "monitoring"
+	caller := elseWhere
+	switch {
+	case from.namespace == "monitoring":
+		caller = "namespace `monitoring`"
+	case rights[part(from)] != nil:
+		caller = part(from)
+	case from.namespace == "liquida":
+		caller = elsePod
+	}
+	may := rights[caller]
 	switch {
 	case part(to) == "tigerbeetle" && port == 3001:
-		return ledgerClient || part(from) == "tigerbeetle"
+		return may["ledger"]
 	case to.name == "a ledger elsewhere" && port == 3001:
-		return ledgerClient && elsewhere(from)
+		return may["ledger"] && part(from) != "tigerbeetle" && elsewhere(from)
 	case to.name == "kafka" && port == 9093:
-		return ledgerClient || part(from) == "bank-simulator" || part(from) == "load"
+		return may["Kafka"]
 	case to.name == "DNS" && port == 53:
 		return from.namespace == "liquida"
 	case part(to) == "producer" && port == 8080:
-		return from.namespace != "liquida"
-	case part(to) == "tigerbeetle" && port == 9102:
-		return monitoring
-	case slices.Contains([]string{"producer", "clearing-engine", "bank-simulator"}, part(to)) && port == 9100:
-		return monitoring
+		return may["front"]
+	case part(to) == "tigerbeetle" && port == 9102, slices.Contains([]string{"producer", "clearing-engine", "bank-simulator"}, part(to)) && port == 9100:
+		return may["metrics"]
 	}
 	return false
 }

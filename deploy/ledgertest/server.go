@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/liquida/liquida/deploy/child"
@@ -31,10 +30,7 @@ type Server struct {
 // Start runs a server on the data file in dir, which it creates if there is none, and returns when
 // the server answers. The server ends with this process. extra are more arguments for it. Its page
 // cache is small: the start of a server writes to all of its memory.
-func Start(dir string, extra ...string) (*Server, error) { return StartCached(dir, "64MiB", extra...) }
-
-// StartCached is Start with another size of the server's page cache.
-func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
+func Start(dir string, extra ...string) (*Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // building the server once takes minutes
 	defer cancel()
 	bin, err := tigerbeetle.Locate(ctx, os.Stderr)
@@ -48,7 +44,7 @@ func StartCached(dir, cacheGrid string, extra ...string) (*Server, error) {
 	address, data := ports.Free(), tigerbeetle.DataFile(folder, 0)
 	s := &Server{
 		Config: ledger.Config{Addresses: []string{address}}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"), data: data,
-		arguments: slices.Insert(tigerbeetle.StartArguments(data, address, cacheGrid), 1, extra...),
+		arguments: slices.Insert(tigerbeetle.StartArguments(data, address, "64MiB", tigerbeetle.LimitGiB), 1, extra...),
 	}
 	if err := s.StartAgain(); err != nil {
 		return nil, err
@@ -61,7 +57,7 @@ func (s *Server) StartAgain() (err error) {
 	if err := tigerbeetle.AwaitRelease(s.data); err != nil {
 		return err
 	}
-	if s.process, err = child.Start(exec.Command(s.bin, s.arguments...), s.log, syscall.SIGKILL); err != nil {
+	if s.process, err = child.Start(exec.Command(s.bin, s.arguments...), s.log); err != nil {
 		return err
 	}
 	s.PID = s.process.PID

@@ -19,19 +19,20 @@ import (
 // only, so ReadProperties refuses every other name. To add one, look it up in the list of the
 // pinned version first.
 type Properties struct {
-	GroupMinSessionTimeoutMS     int   `yaml:"group_min_session_timeout_ms"`
-	GroupMaxSessionTimeoutMS     int   `yaml:"group_max_session_timeout_ms"`
-	GroupInitialRebalanceDelayMS int   `yaml:"group_initial_rebalance_delay"`
-	StorageMinFreeBytes          int64 `yaml:"storage_min_free_bytes"`
-	AutoCreateTopics             bool  `yaml:"auto_create_topics_enabled"`
+	GroupMinSessionTimeoutMS int   `yaml:"group_min_session_timeout_ms"`
+	GroupMaxSessionTimeoutMS int   `yaml:"group_max_session_timeout_ms"`
+	StorageMinFreeBytes      int64 `yaml:"storage_min_free_bytes"`
+	AutoCreateTopics         bool  `yaml:"auto_create_topics_enabled"`
 
 	// Imitated by the broker itself, which checks batches as Apache Kafka does if it is strict.
 	ProduceBatchValidation string `yaml:"kafka_produce_batch_validation"`
 
-	// Accepted, not imitated. The embedded broker is secured by settings of its own.
-	EnableSASL          bool     `yaml:"enable_sasl"`
-	Superusers          []string `yaml:"superusers"`
-	AdminAPIRequireAuth bool     `yaml:"admin_api_require_auth"`
+	// Accepted, not imitated: an empty group would wait for company. The embedded broker is secured by settings of its own, and reports to nobody.
+	GroupInitialRebalanceDelayMS int      `yaml:"group_initial_rebalance_delay"`
+	EnableSASL                   bool     `yaml:"enable_sasl"`
+	Superusers                   []string `yaml:"superusers"`
+	AdminAPIRequireAuth          bool     `yaml:"admin_api_require_auth"`
+	MetricsReporter              bool     `yaml:"enable_metrics_reporter"`
 }
 
 // ValidationStrict is the ProduceBatchValidation that decompresses and checks every batch.
@@ -67,8 +68,6 @@ func (p Properties) validate() error {
 	switch {
 	case p.GroupMinSessionTimeoutMS < 1 || p.GroupMaxSessionTimeoutMS < p.GroupMinSessionTimeoutMS:
 		return fmt.Errorf("group_min_session_timeout_ms is %d and group_max_session_timeout_ms %d: the first must be at least 1, the second not less", p.GroupMinSessionTimeoutMS, p.GroupMaxSessionTimeoutMS)
-	case p.GroupInitialRebalanceDelayMS < 0 || p.GroupInitialRebalanceDelayMS > 60_000:
-		return fmt.Errorf("group_initial_rebalance_delay is %d: it must be from 0 to 60000", p.GroupInitialRebalanceDelayMS)
 	case p.StorageMinFreeBytes < storageMinFreeBytesLeast:
 		return fmt.Errorf("storage_min_free_bytes is %d: it must be at least %d", p.StorageMinFreeBytes, storageMinFreeBytesLeast)
 	case p.AutoCreateTopics:

@@ -1,13 +1,11 @@
 package redpanda
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -126,83 +124,6 @@ func TestVersionsAreRedpandas(t *testing.T) {
 	}
 }
 
-// Commit metadata beyond Apache Kafka's limit of 4096 is kept.
-func TestCommitMetadataHasNoLimit(t *testing.T) {
-	admin := kadm.NewClient(connect(t, start(t, roomy())))
-	if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "payments"); err != nil {
-		t.Fatal(err)
-	}
-	long, offsets := strings.Repeat("x", 100_000), kadm.Offsets{}
-	offsets.Add(kadm.Offset{Topic: "payments", At: 1, LeaderEpoch: -1, Metadata: long})
-	if err := admin.CommitAllOffsets(t.Context(), "engine", offsets); err != nil {
-		t.Fatal(err)
-	}
-	fetched, err := admin.FetchOffsets(t.Context(), "engine")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if committed, _ := fetched.Lookup("payments", 0); committed.Metadata != long {
-		t.Errorf("%d bytes came back, want %d", len(committed.Metadata), len(long))
-	}
-}
-
-func TestSessionTimeoutsHaveTheLimitsOfTheProperties(t *testing.T) {
-	properties := roomy()
-	properties.GroupMinSessionTimeoutMS, properties.GroupMaxSessionTimeoutMS = 1_000, 10_000
-	properties.GroupInitialRebalanceDelayMS = 0
-	client := connect(t, start(t, properties))
-	for timeout, want := range map[int32]error{999: kerr.InvalidSessionTimeout, 1_000: kerr.MemberIDRequired, 10_000: kerr.MemberIDRequired, 10_001: kerr.InvalidSessionTimeout} {
-		request := kmsg.NewPtrJoinGroupRequest()
-		request.Group, request.ProtocolType, request.SessionTimeoutMillis, request.RebalanceTimeoutMillis = "engine", "consumer", timeout, 1000
-		protocol := kmsg.NewJoinGroupRequestProtocol()
-		protocol.Name = "range"
-		request.Protocols = append(request.Protocols, protocol)
-		response, err := request.RequestWith(t.Context(), client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := kerr.ErrorForCode(response.ErrorCode); !errors.Is(got, want) {
-			t.Errorf("a session timeout of %d ms: got %v, want %v", timeout, got, want)
-		}
-	}
-}
-
-// An empty group waits for company, once; a group with members does not. In virtual time.
-func TestInitialRebalanceDelay(t *testing.T) {
-	properties := roomy()
-	properties.GroupInitialRebalanceDelayMS = int(time.Minute.Milliseconds()) // much more than anything else takes
-	synctest.Test(t, func(t *testing.T) {
-		network := new(kfake.VirtualNetwork)
-		cluster, err := kfake.NewCluster(append(properties.Options(), kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen), kfake.SeedTopics(4, "payments"))...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cluster.Close()
-		properties.Imitate(cluster, "")
-		join := func() (client *kgo.Client, took time.Duration) {
-			began, assigned := time.Now(), make(chan struct{}, 8)
-			client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(network.DialContext), kgo.ConsumerGroup("engine"), kgo.ConsumeTopics("payments"),
-				kgo.DisableAutoCommit(), // its lock would stop the virtual clock
-				kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { assigned <- struct{}{} }))
-			if err != nil {
-				t.Fatal(err)
-			}
-			<-assigned
-			return client, time.Since(began)
-		}
-		first, took := join()
-		defer first.Close()
-		if took < time.Minute {
-			t.Errorf("the first member of an empty group was in after %v, want at least a minute", took)
-		}
-		second, took := join()
-		defer second.Close()
-		if took >= time.Minute {
-			t.Errorf("a member of a group that is not empty was in after %v: it waited for company, too", took)
-		}
-	})
-}
-
 // A client sees an error that it may retry, so it waits for room.
 func TestFullDiskRefusesRecords(t *testing.T) {
 	properties := roomy()
@@ -229,7 +150,6 @@ func TestReadProperties(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		"group_initial_rebalance_delay_ms: 0":   "field group_initial_rebalance_delay_ms not found",
-		"group_initial_rebalance_delay: -1":     "group_initial_rebalance_delay is -1",
 		"group_min_session_timeout_ms: 0":       "group_min_session_timeout_ms is 0",
 		"group_max_session_timeout_ms: 100":     "group_max_session_timeout_ms 100",
 		"storage_min_free_bytes: 1":             "it must be at least 10485760",

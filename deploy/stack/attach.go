@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/liquida/liquida/deploy/kafka"
@@ -29,7 +30,8 @@ type State string
 // The states of a process.
 const (
 	Ready    State = "ready"
-	Starting State = "starting" // or it has a problem
+	Starting State = "starting"
+	NotReady State = "not ready" // it has a problem
 	Frozen   State = "frozen"
 	Dead     State = "dead"
 )
@@ -71,8 +73,16 @@ func (a *Attached) Status(ctx context.Context) ([]Status, error) {
 	}
 	cut := s.cuts(ctx)
 	asked.Wait()
+	full := diskProblem(s.config.Dir)
 	for i := range all {
-		all[i].Cut, all[i].Cuttable = cut[all[i].Name], s.cuttable(all[i].Name)
+		of := &all[i]
+		of.Cut, of.Cuttable = cut[of.Name], s.cuttable(of.Name)
+		switch {
+		case of.State == Dead && full != "" && of.Problem != "":
+			of.Problem += "; " + full
+		case of.State != Ready && of.State != Dead && len(of.Cut) > 0: // it cannot know why nobody answers
+			of.State, of.Problem = NotReady, "its connections are cut (links): "+strings.Join(of.Cut, ", ")
+		}
 	}
 	return all, nil
 }
@@ -87,6 +97,9 @@ func (a *Attached) status(ctx context.Context, p *process) Status {
 	seen, err := look(r.pid)
 	if err != nil || seen.started != r.started || seen.dying {
 		status.Problem = howEnded(p.endPath)
+		if strings.HasPrefix(status.Problem, exited) {
+			status.Problem += p.lastWords()
+		}
 		return status
 	}
 	status.MemoryBytes, status.CPU = seen.memory, seen.cpu
@@ -98,15 +111,41 @@ func (a *Attached) status(ctx context.Context, p *process) Status {
 		status.State = Ready
 		return status
 	}
-	if why := p.ready(ctx); why != nil {
-		status.State, status.Problem = Starting, why.Error()
-		return status
-	}
-	status.State = Ready
+	why := p.ready(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ready[status.Name] = status.Run
+	switch {
+	case why == nil:
+		status.State = Ready
+		a.ready[status.Name] = status.Run
+	case a.ready[status.Name] == status.Run, time.Since(r.began) > startsWithin:
+		status.State, status.Problem = NotReady, why.Error()
+	default:
+		status.State, status.Problem = Starting, why.Error()
+	}
 	return status
+}
+
+// startsWithin is how long a process that is not ready starts. After that, or once it was ready, it has a problem.
+const startsWithin = time.Minute
+
+// diskMin is as much as a broker may write between two looks.
+const diskMin = 64 << 20
+
+// diskFree returns the bytes of the disk of a folder that are free. Tests fill it.
+var diskFree = func(dir string) (uint64, error) {
+	var disk syscall.Statfs_t
+	err := syscall.Statfs(dir, &disk)
+	return disk.Bavail * uint64(disk.Bsize), err
+}
+
+// diskProblem says that the disk of a folder is full, or nothing.
+func diskProblem(dir string) string {
+	free, err := diskFree(dir)
+	if err != nil || free >= diskMin {
+		return ""
+	}
+	return fmt.Sprintf("the disk of %s is full: %d MiB are free", dir, free>>20)
 }
 
 // wasReady reports whether this run was found ready and cannot tell more: the broker and the ledger

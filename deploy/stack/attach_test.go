@@ -3,12 +3,14 @@ package stack
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -42,7 +44,7 @@ func TestAttached(t *testing.T) {
 				owner = started(t, config)
 			}
 			a := Attach(config.Dir)
-			eventually(t, "the room is ready", func() bool { return statusByName(t, a)[Room].State == Ready })
+			kit.Eventually(t, "the room is ready", func() bool { return statusByName(t, a)[Room].State == Ready })
 			first := statusByName(t, a)
 			for name, s := range first {
 				if s.State != Ready || s.Optional != (name == Room) || s.MemoryBytes < 1<<20 {
@@ -61,9 +63,10 @@ func TestAttached(t *testing.T) {
 			}
 			act(a.Kill(t.Context(), "engine-0"))
 			killed := statusByName(t, a)["engine-0"]
-			if killed.State != Dead || !strings.HasPrefix(killed.Problem, "killed by signal 9 at 20") {
-				t.Errorf("after the kill: %+v", killed)
-			}
+			kit.Await(t, "how the engine ended", func() (bool, string) { // its shell notes it, when it gets to it
+				killed = statusByName(t, a)["engine-0"]
+				return killed.State == Dead && strings.HasPrefix(killed.Problem, "killed by signal 9 at 20"), fmt.Sprintf("%+v", killed)
+			})
 			if err := a.Kill(t.Context(), "engine-0"); err == nil || !strings.Contains(err.Error(), "not running") {
 				t.Errorf("a second kill: %v", err)
 			}
@@ -77,10 +80,14 @@ func TestAttached(t *testing.T) {
 			}
 
 			act(a.Freeze(t.Context(), Producer))
-			eventually(t, "the producer is frozen", func() bool { return statusByName(t, a)[Producer].State == Frozen })
+			kit.Eventually(t, "the producer is frozen", func() bool { return statusByName(t, a)[Producer].State == Frozen })
 			act(a.Thaw(t.Context(), Producer))
-			eventually(t, "the producer is ready", func() bool { return statusByName(t, a)[Producer].State == Ready })
+			kit.Eventually(t, "the producer is ready", func() bool { return statusByName(t, a)[Producer].State == Ready })
 
+			post(t, "http://"+first[Simulator].Telemetry+"/unready")
+			if s := statusByName(t, a)[Simulator]; s.State != NotReady || s.Problem != "ledger: not reached yet" {
+				t.Errorf("a simulator that was ready is %+v", s)
+			}
 			act(a.AddEngine(t.Context()))
 			if s := statusByName(t, a)["engine-1"]; s.State != Ready {
 				t.Errorf("the added engine: %+v", s)
@@ -91,13 +98,13 @@ func TestAttached(t *testing.T) {
 				}
 			}
 			post(t, "http://"+first[Producer].Telemetry+"/exit")
-			eventually(t, "the producer's exit is seen", func() bool {
+			kit.Eventually(t, "the producer's exit is seen", func() bool {
 				return strings.HasPrefix(statusByName(t, a)[Producer].Problem, "exited with code 7 at 20")
 			})
 			if owner == nil {
 				return
 			}
-			eventually(t, "the exit counts as a crash", func() bool { return len(owner.Crashes()) > 0 }) // it is seen a moment before
+			kit.Eventually(t, "the exit counts as a crash", func() bool { return len(owner.Crashes()) > 0 }) // it is seen a moment before
 			if crashes := owner.Crashes(); len(crashes) != 1 || crashes[0].Name != Producer {
 				t.Errorf("what the room did counts as a crash: %+v", crashes)
 			}
@@ -174,6 +181,10 @@ func TestCuts(t *testing.T) {
 	expect(nil, map[string]bool{"engine-0": true, "engine-1": true, Producer: true, Simulator: true})
 	act(a.Cut(t.Context(), "engine-1", FromBroker))
 	act(a.Cut(t.Context(), "engine-1", FromLedger))
+	post(t, "http://"+statusByName(t, a)["engine-1"].Telemetry+"/unready")
+	if s := statusByName(t, a)["engine-1"]; s.State != NotReady || s.Problem != "its connections are cut (links): broker, ledger" {
+		t.Errorf("cut from all, engine-1 is %+v", s)
+	}
 	expect([]string{FromBroker, FromLedger}, map[string]bool{"engine-0": true, "engine-1": false, Producer: true})
 	act(a.Mend(t.Context(), "engine-1", FromBroker))
 	expect([]string{FromLedger}, map[string]bool{"engine-1": true})

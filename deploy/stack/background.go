@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -34,6 +35,7 @@ type record struct {
 	Started string    `json:"started"`
 	Began   time.Time `json:"began"`
 	LogFrom int64     `json:"log_from"`
+	Env     []string  `json:"env"`
 }
 
 func (r record) alive() bool { return alive(r.PID, r.Started) }
@@ -78,7 +80,7 @@ func (s *Stack) save() error {
 	st, anyRuns := state{Config: s.config, Control: s.control, Addresses: map[string]string{}}, false
 	for _, p := range s.processes {
 		if r := p.current(); r != nil && !p.spec.oneShot { // also one that has ended: status says how
-			st.Processes = append(st.Processes, record{p.spec.name, r.pid, r.started, r.began, r.logFrom})
+			st.Processes = append(st.Processes, record{p.spec.name, r.pid, r.started, r.began, r.logFrom, r.env})
 			anyRuns = anyRuns || !r.dead()
 		}
 	}
@@ -133,7 +135,7 @@ func (s *Stack) adopt(before *state) error {
 			return err
 		}
 		p := s.newProcess(spec)
-		p.run = &run{pid: r.PID, started: r.Started, began: r.Began, logFrom: r.LogFrom, adopted: true}
+		p.run = &run{pid: r.PID, started: r.Started, began: r.Began, logFrom: r.LogFrom, env: r.Env, adopted: true}
 		s.processes = append(s.processes, p)
 	}
 	return nil
@@ -155,9 +157,11 @@ func (st *state) awaitDying(ctx context.Context) error {
 }
 
 // Up starts a stack that outlives the caller, and returns when every process is ready. It starts
-// only what is missing, and on an error stops what it started. In the background nothing
+// what is missing, restarts what has other settings by Config.Env and LogLevel than it runs with, and on an
+// error stops what it started. Settings of an earlier call stay until the stack is down. In the background nothing
 // restarts a crashed process: call Up again.
 func Up(ctx context.Context, config Config) error {
+	level := config.LogLevel
 	config, err := config.withDefaults()
 	if err != nil {
 		return err
@@ -175,6 +179,9 @@ func Up(ctx context.Context, config Config) error {
 		return err
 	}
 	if !before.anyAlive() { // its ports may have been taken since
+		if err := refuseStrays(config.Dir); err != nil {
+			return err
+		}
 		before = &state{Config: config}
 	} else if has := before.Config; has.kafkaKind() != config.kafkaKind() || has.Replicas != config.Replicas {
 		return fmt.Errorf("the running stack has %s and %v: bring it up as that, or stop it first (down)", describeLedger(has.Replicas), has.kafkaKind())
@@ -182,6 +189,7 @@ func Up(ctx context.Context, config Config) error {
 		return errors.New("the processes of the running stack have no links: stop it first (down)")
 	} else {
 		config.Ports, config.Cuts = has.Ports, has.Cuts
+		config.Env, config.LogLevel = withEnv(has.Env, config.Env), cmp.Or(level, has.LogLevel)
 	}
 	s, err := start(ctx, config, before)
 	if err != nil {
@@ -229,10 +237,25 @@ func Down(ctx context.Context, dir string) error {
 	}
 	defer unlock()
 	s, err := reopen(dir)
+	if errors.Is(err, ErrNotRunning) {
+		err = cmp.Or(refuseStrays(dir), err)
+	}
 	if err != nil {
 		return err
 	}
 	return s.Stop(ctx)
+}
+
+// refuseStrays returns an error if processes of a stack run in dir that its state does not name: it was lost.
+func refuseStrays(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if names, pids := strays(dir); len(names) > 0 {
+		return fmt.Errorf("%s names no running stack, and in %s run %s: end them first, with kill %s", stateFile(dir), dir, strings.Join(names, ", "), strings.Join(pids, " "))
+	}
+	return nil
 }
 
 // Clean removes the data and the logs of the stack in dir. It returns an error while the stack runs.
@@ -252,8 +275,11 @@ func Clean(dir string) error {
 	if st.anyAlive() {
 		return fmt.Errorf("the stack in %s is running: stop it first (down), its data would be removed under it", dir)
 	}
+	if err := refuseStrays(dir); err != nil {
+		return err
+	}
 	// By name, so that a wrong folder loses nothing else.
-	for _, name := range []string{"data", "logs", "keys", "key-digests", "answer-keys", "answer-keys.lock", "kafka-keys", "state.json", "state.json.new", "ends", "links-token", "room-token", "lock"} {
+	for _, name := range []string{"data", "logs", "keys", "key-digests", "answer-keys", "answer-keys.lock", "kafka-keys", "state.json", "state.json.new", "ends", "links-token", "room-token", "report.html", "lock"} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/liquida/liquida/deploy/cache"
 	"github.com/liquida/liquida/deploy/kafka"
 )
 
@@ -45,10 +46,11 @@ func (s *Stack) data(folder string) string { return filepath.Join(s.config.Dir, 
 
 func (s *Stack) ledgerFolder() string { return s.data(ledgerFolders[s.config.Replicas]) }
 
-func (s *Stack) kafkaFolder() string { return s.data(kafkaFolders[s.config.kafkaKind()]) }
+// KafkaFolder is where the broker keeps its data.
+func (s *Stack) KafkaFolder() string { return s.data(kafkaFolders[s.config.kafkaKind()]) }
 
 func (s *Stack) kafkaNode() kafka.Node {
-	return kafka.Node{Security: s.kafkaSecurity(), Folder: s.kafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controllerOf(Broker))}
+	return kafka.Node{Security: s.kafkaSecurity(), Folder: s.KafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controllerOf(Broker))}
 }
 
 // refuseOtherData returns an error if the folder holds data of another kind. A ledger and topics
@@ -74,4 +76,20 @@ func (s *Stack) refuseOtherData() error {
 		}
 	}
 	return nil
+}
+
+// refuseLostLedger returns an error if there are topics and the ledger's data is gone. An empty ledger in its place
+// would know none of their payments, and what has settled could settle again. A stack makes its ledger before its
+// broker starts, so there are never topics without one.
+func (s *Stack) refuseLostLedger() error {
+	topics, err := cache.Exists(s.KafkaFolder())
+	if err != nil || !topics {
+		return err
+	}
+	ledger, err := cache.Exists(s.ledgerFolder())
+	if err != nil || ledger {
+		return err
+	}
+	return fmt.Errorf("%s holds topics, and the data of their ledger, %s, is gone: stop the stack and put a copy back (docs/backup.md), or remove all data (clean)",
+		s.KafkaFolder(), s.ledgerFolder())
 }

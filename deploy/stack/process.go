@@ -46,8 +46,9 @@ type run struct {
 	pid     int
 	started string // start time; a later process with the same pid has another
 	began   time.Time
-	logFrom int64 // where the log of this run begins
-	adopted bool  // started by an earlier call of Up
+	logFrom int64    // where the log of this run begins
+	adopted bool     // started by an earlier call of Up
+	env     []string // of its spec; nil: not known
 
 	exited chan struct{} // closed after err is set; nil for an adopted run, which is not our child
 	err    error
@@ -97,7 +98,7 @@ func (p *process) adopted() bool {
 }
 
 // start begins a new run, with additional environment variables for this run only.
-func (p *process) start(l *launcher, output io.Writer, detached bool, env ...string) error {
+func (p *process) start(l *launcher, detached bool, env ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run != nil && !p.run.dead() {
@@ -108,12 +109,15 @@ func (p *process) start(l *launcher, output io.Writer, detached bool, env ...str
 			return fmt.Errorf("cannot start %s: %w", p.spec.name, err)
 		}
 	}
-	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = log.Chmod(0o600) // also of an earlier version's: the room prints its URL with the token
+	}
 	if err != nil {
 		return fmt.Errorf("cannot log %s: %w", p.spec.name, err)
 	}
 	defer log.Close() // the child has its own
-	r := &run{began: time.Now(), exited: make(chan struct{})}
+	r := &run{began: time.Now(), env: p.spec.env, exited: make(chan struct{})}
 	if r.logFrom, err = log.Seek(0, io.SeekEnd); err != nil {
 		return err
 	}
@@ -127,19 +131,8 @@ func (p *process) start(l *launcher, output io.Writer, detached bool, env ...str
 			return fmt.Errorf("cannot start %s: %w", p.spec.name, err)
 		}
 	}
-	var ended func()
-	if output == nil {
-		cmd.Stdout, cmd.Stderr = log, log
-	} else {
-		ended, err = copyLines(cmd, p.spec.name, log, output)
-		if err != nil {
-			return err
-		}
-	}
+	cmd.Stdout, cmd.Stderr = log, log
 	if err := l.start(cmd, p.spec.cores); err != nil {
-		if ended != nil {
-			ended()
-		}
 		return fmt.Errorf("cannot start %s: %w", p.spec.name, err)
 	}
 	if r.pid, err = pid(); err != nil {
@@ -152,58 +145,9 @@ func (p *process) start(l *launcher, output io.Writer, detached bool, env ...str
 		if !detached {
 			leaveEnd(p.endPath, cmd.ProcessState)
 		}
-		if ended != nil {
-			ended()
-		}
 		close(r.exited)
 	}()
 	return nil
-}
-
-// copyLines copies the command's output to the log, and to output with the name before each
-// line. Call ended after the command.
-func copyLines(cmd *exec.Cmd, name string, log *os.File, output io.Writer) (ended func(), err error) {
-	copied, err := os.OpenFile(log.Name(), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	named := &namedLines{name: name, to: output}
-	both := io.MultiWriter(copied, named)
-	cmd.Stdout, cmd.Stderr = both, both
-	cmd.WaitDelay = time.Second
-	return func() { named.flush(); copied.Close() }, nil
-}
-
-// namedLines writes a name before each line. Several processes share its output.
-type namedLines struct {
-	name string
-	to   io.Writer
-	rest []byte
-}
-
-var outputMu sync.Mutex // keeps lines whole with any writer of the caller
-
-func (n *namedLines) Write(text []byte) (int, error) {
-	n.rest = append(n.rest, text...)
-	last := bytes.LastIndexByte(n.rest, '\n')
-	if last < 0 {
-		return len(text), nil
-	}
-	lines := n.rest[:last]
-	outputMu.Lock()
-	defer outputMu.Unlock()
-	for line := range bytes.SplitSeq(lines, []byte("\n")) {
-		// The log file has the line; a terminal that went away must not stop the process.
-		_, _ = fmt.Fprintf(n.to, "%-15s %s\n", n.name, line)
-	}
-	n.rest = append(n.rest[:0], n.rest[last+1:]...)
-	return len(text), nil
-}
-
-func (n *namedLines) flush() {
-	if len(n.rest) > 0 {
-		_, _ = n.Write([]byte("\n"))
-	}
 }
 
 // stop sends SIGTERM, and SIGKILL after the given time. It does nothing if the process does not run.
@@ -291,19 +235,24 @@ func (p *process) ready(ctx context.Context) error {
 }
 
 func (p *process) waitReady(ctx context.Context) error {
+	var why error
 	for {
-		why := p.ready(ctx)
-		if why == nil {
+		r := p.current()
+		dead := r != nil && r.dead() // asked first: what ends during the question tells how in the next round
+		now := p.ready(ctx)
+		if now == nil {
 			return nil
 		}
-		r := p.current()
+		if why == nil || ctx.Err() == nil { // a question that the end of ctx has cut off says nothing
+			why = now
+		}
 		if r == nil {
 			return why
 		}
-		if r.dead() && r.asked.Load() {
+		if dead && r.asked.Load() {
 			return fmt.Errorf("%s is not running: it was stopped or killed", p.spec.name)
 		}
-		if r.dead() && !p.comesBack {
+		if dead && !p.comesBack {
 			return fmt.Errorf("%s ended before it was ready: %w; the end of %s:\n%s", p.spec.name, why, p.logPath, p.logEnd())
 		}
 		select {
@@ -350,6 +299,22 @@ func (p *process) logEnd() string {
 	}
 	lines := strings.Split(string(text), "\n")
 	return "  " + strings.Join(lines[max(0, len(lines)-15):], "\n  ")
+}
+
+const lastWordsMax = 300
+
+// lastWords returns the last line of the current run's log, as it follows a sentence.
+func (p *process) lastWords() string {
+	text, err := p.logged()
+	text = bytes.TrimSpace(text)
+	if err != nil || len(text) == 0 {
+		return ""
+	}
+	line := text[bytes.LastIndexByte(text, '\n')+1:]
+	if len(line) > lastWordsMax {
+		line = append(line[:lastWordsMax:lastWordsMax], "…"...)
+	}
+	return "; it said last: " + string(line)
 }
 
 // launcher starts processes from one thread that never ends. Linux sends the parent-death

@@ -1,8 +1,9 @@
 package stack
 
 import (
+	"context"
 	"path/filepath"
-	"strings"
+	"time"
 
 	"github.com/liquida/liquida/platform/keys"
 )
@@ -12,8 +13,11 @@ import (
 
 func (s *Stack) roomTokenFile() string { return filepath.Join(s.config.Dir, "room-token") }
 
-// openRoom starts the room, unless it runs, and does not wait for it.
-func (s *Stack) openRoom() error {
+// roomOpens is how long Up waits for the room: its caller tells where it is.
+const roomOpens = 10 * time.Second
+
+// openRoom starts the room, unless it runs. In the foreground it does not wait for it.
+func (s *Stack) openRoom(ctx context.Context) error {
 	if !s.has(Room) {
 		if err := keys.MakePassword(s.roomTokenFile()); err != nil {
 			return err
@@ -23,10 +27,18 @@ func (s *Stack) openRoom() error {
 		}
 	}
 	p, err := s.process(Room)
+	if err == nil {
+		err = s.apply(ctx, p)
+	}
 	if err != nil || p.running() {
 		return err
 	}
-	return s.StartProcess(Room)
+	if err := s.StartProcess(Room); err != nil || !s.detached {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, roomOpens)
+	defer cancel()
+	return s.WaitReady(ctx, Room)
 }
 
 func (s *Stack) specifyRoom(p *spec) {
@@ -34,23 +46,11 @@ func (s *Stack) specifyRoom(p *spec) {
 	p.address = s.addresses.of(Room)
 	p.optional = true
 	p.env = append(p.env, "ROOM_ADDRESS="+p.address, "ROOM_TOKEN_FILE="+s.roomTokenFile(),
-		"PRODUCER_URL="+s.ProducerURL(), "SIMULATOR_URL="+s.SimulatorURL(),
-		"ANSWER_KEYS_FILE="+s.AnswerKeysFile(), "CLIENT_KEYS_DIR="+s.keysDir())
+		"SIMULATOR_URL="+s.SimulatorURL(), "CLIENT_KEYS_DIR="+s.keysDir())
 	if s.config.KafkaSecured { // the room itself may not write; this is for the load that it sends on request
 		p.env = append(p.env, "LOAD_KAFKA_SASL_USER=loadtest", "LOAD_KAFKA_SASL_PASSWORD_FILE="+s.passwordFile("loadtest"))
 	}
-	p.env = append(p.env, s.deadline()...)
 	p.ready = httpReady("http://" + p.address + "/")
-}
-
-// deadline returns the engines' own deadline as a setting, for those who judge by it.
-func (s *Stack) deadline() (env []string) {
-	for _, variable := range s.config.Env[Engine] {
-		if strings.HasPrefix(variable, "ENGINE_DEADLINE=") {
-			env = append(env, variable)
-		}
-	}
-	return env
 }
 
 // RoomURL returns the URL of the control room, with the token of those who may look and act.

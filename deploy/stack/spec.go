@@ -45,15 +45,7 @@ func (s *Stack) coresOf(kind string) *cores {
 
 // specify returns the spec of a process: its program, environment, addresses and readiness.
 func (s *Stack) specify(name string) (spec, error) {
-	kind := name
-	switch {
-	case strings.HasPrefix(name, "engine-"):
-		kind = Engine
-	case strings.HasPrefix(name, TigerBeetle+"-"):
-		kind = TigerBeetle
-	case name == SecondProducer:
-		kind = Producer
-	}
+	kind := kindOf(name)
 	p := spec{name: name, path: filepath.Join(s.config.BinDir, kind), cores: s.coresOf(kind)}
 	brokers, err := s.reach(name, Broker)
 	if err != nil {
@@ -70,15 +62,17 @@ func (s *Stack) specify(name string) (spec, error) {
 	p.env = append(s.kafkaEnvironment(user, brokers),
 		"TIGERBEETLE_ADDRESSES="+replicas,
 		"TIGERBEETLE_CLUSTER_ID=0",
-		"LOG_LEVEL="+s.config.LogLevel,
 	)
+	if s.config.ours(kind) {
+		p.env = append(p.env, "LOG_LEVEL="+s.config.LogLevel)
+	}
 	switch kind {
 	case TigerBeetle:
 		p.path = s.config.TigerBeetleBin
 		p.ledger = tigerbeetle.DataFile(s.ledgerFolder(), slices.Index(s.Replicas(), name))
-		p.arguments = tigerbeetle.StartArguments(p.ledger, s.TigerBeetleAddresses(), s.config.CacheGrid)
+		p.arguments = tigerbeetle.StartArguments(p.ledger, s.TigerBeetleAddresses(), s.config.CacheGrid, s.config.LimitGiB)
 		if s.config.Observers.StatsdBridge != "" {
-			p.arguments = slices.Insert(p.arguments, 1, "--experimental", "--statsd="+s.addresses.of(statsd))
+			p.arguments = slices.Insert(p.arguments, 2, "--statsd="+s.addresses.of(statsd))
 		}
 		p.serve(s, name)
 		p.ready = ledgerReady
@@ -96,7 +90,7 @@ func (s *Stack) specify(name string) (spec, error) {
 		if s.config.Kafka == RedpandaLike {
 			like = "redpanda"
 		}
-		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.kafkaFolder(), "BROKER_LIKE="+like)
+		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.KafkaFolder(), "BROKER_LIKE="+like)
 		if s.config.KafkaSecured {
 			p.env = append(p.env, "BROKER_ADMIN_PASSWORD_FILE="+s.passwordFile(stream.Admin),
 				"BROKER_TLS_CERT_FILE="+s.certificateFile(), "BROKER_TLS_KEY_FILE="+s.certificateFile())
@@ -112,7 +106,9 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.env = append(p.env, "HTTP_ADDRESS="+s.addresses.of(name), "HTTP_KEYS_FILE="+s.digestsFile())
 		p.serve(s, name)
 		p.tell(s)
-		if kind == Simulator {
+		if kind == Producer {
+			p.env = append(p.env, fmt.Sprint("LEDGER_LIMIT_GIB=", s.config.LimitGiB))
+		} else {
 			p.env = append(p.env, "ANSWER_KEYS_FILE="+s.AnswerKeysFile(), "SIMULATOR_API_URL="+s.ProducerURL(), "SIMULATOR_API_KEYS_DIR="+s.keysDir())
 		}
 	case Engine:

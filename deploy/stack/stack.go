@@ -2,7 +2,7 @@
 // TigerBeetle servers, a Kafka broker (embedded or Apache's), the bootstrap, the bank simulator,
 // the clearing engines and the producer. Each is a process of its own.
 //
-// Start runs it in the foreground, for tests and the demo: nothing outlives the caller.
+// Start runs it in the foreground, for tests, bench and chaos: nothing outlives the caller.
 // Up, Down, StatusOf and Clean run it in the background, with a state file between calls.
 package stack
 
@@ -71,6 +71,7 @@ type Config struct {
 	TigerBeetleBin string // default: what tigerbeetle.Locate finds or builds
 	Replicas       int    // TigerBeetle servers, 1 or 3; default 1
 	CacheGrid      string // each server's page cache; default 512MiB, of three 128MiB
+	LimitGiB       int    // how large each server's data file may grow; default tigerbeetle.LimitGiB
 	LedgerReserve  int64  // bytes of the disk reserved for each server's new data file to grow into; default none
 	// LedgerCore gives a single TigerBeetle server a processor of its own. Everything else, also
 	// the calling process and its load, shares the others. Default: all share all.
@@ -81,7 +82,8 @@ type Config struct {
 	Ports        Ports  // default FixedPorts
 
 	// Env adds environment variables, NAME=value, by process name ("engine-0") or kind
-	// ("clearing-engine"; for the others the name is the kind). A name wins over a kind.
+	// ("clearing-engine"; for the others the name is the kind). A name wins over a kind. A name that
+	// there is not, and a setting that its program does not have, are a BadSetting.
 	Env      map[string][]string
 	LogLevel string // default info
 	// Via, if set, returns the address at which a process reaches a server, given the server's
@@ -103,7 +105,6 @@ type Config struct {
 	ReadyWithin time.Duration // for each process to become ready; default 60 s
 	StopWithin  time.Duration // for each process to end after SIGTERM, then SIGKILL; default 15 s
 
-	Output   io.Writer `json:"-"` // if set, the logs of all processes are copied here, each line with a name
 	Progress io.Writer `json:"-"` // if set, Start writes here what it does
 }
 
@@ -124,6 +125,12 @@ func (c *Config) withDefaults() (Config, error) {
 	}
 	if d.Replicas != 1 && d.Replicas != 3 {
 		return d, fmt.Errorf("stack: %d TigerBeetle replicas: it must be 1 or 3", d.Replicas)
+	}
+	if d.LimitGiB == 0 {
+		d.LimitGiB = tigerbeetle.LimitGiB
+	}
+	if d.LimitGiB < 2 || d.LimitGiB > tigerbeetle.LimitGiBMax {
+		return d, fmt.Errorf("stack: the ledger's file may grow to %d GiB: it must be 2 to %d", d.LimitGiB, tigerbeetle.LimitGiBMax)
 	}
 	if d.Kafka == "" {
 		d.Kafka = Embedded
@@ -148,6 +155,9 @@ func (c *Config) withDefaults() (Config, error) {
 	}
 	if d.LogLevel == "" {
 		d.LogLevel = "info"
+	}
+	if !slices.Contains(logLevels, d.LogLevel) {
+		return d, &BadSetting{fmt.Sprintf("--log-level is %q: it must be one of %s", d.LogLevel, strings.Join(logLevels, ", "))}
 	}
 	if d.ReadyWithin == 0 {
 		d.ReadyWithin = time.Minute
@@ -201,6 +211,9 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	if err != nil {
 		return nil, err
 	}
+	if err := config.checkEnv(ctx); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(filepath.Join(config.Dir, "logs"), 0o755); err != nil {
 		return nil, err
 	}
@@ -235,6 +248,9 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	s.launcher = newLauncher()
 	defer func() {
 		if err != nil {
+			if before != nil {
+				s.config.Env, s.config.LogLevel = before.Config.Env, before.Config.LogLevel // settings that failed do not stay
+			}
 			// ctx may have ended; stopping has its own limits.
 			err = errors.Join(err, s.stop(context.WithoutCancel(ctx), func(p *process) bool { return !p.adopted() }))
 		}
@@ -242,7 +258,7 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	if err := s.adopt(before); err != nil {
 		return nil, err
 	}
-	if err := s.refuseOtherData(); err != nil {
+	if err := errors.Join(s.refuseOtherData(), s.refuseLostLedger()); err != nil {
 		return nil, err
 	}
 	if !s.detached { // otherwise another process makes the load
@@ -282,7 +298,7 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 		}
 	}
 	if config.Room {
-		if err := s.openRoom(); err != nil { // the stack does not need it
+		if err := s.openRoom(ctx); err != nil { // the stack does not need it
 			fmt.Fprintf(config.Progress, "%-15s %v\n", Room, err)
 		}
 	}
@@ -321,6 +337,9 @@ func (s *Stack) wanted() []string {
 func (s *Stack) bring(ctx context.Context, name string) error {
 	p, err := s.process(name)
 	if err != nil {
+		return err
+	}
+	if err := s.apply(ctx, p); err != nil {
 		return err
 	}
 	if err := s.launch(ctx, name); err != nil {
@@ -454,7 +473,7 @@ func (s *Stack) StartProcess(name string) error {
 	if s.isStopping() {
 		return fmt.Errorf("cannot start %s: the stack is stopping", name)
 	}
-	if err := p.start(s.launcher, s.config.Output, s.detached); err != nil {
+	if err := p.start(s.launcher, s.detached); err != nil {
 		return err
 	}
 	if !s.detached {
@@ -470,7 +489,7 @@ func (s *Stack) StartToDie(name string, env ...string) (<-chan struct{}, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := p.start(s.launcher, s.config.Output, s.detached, env...); err != nil {
+	if err := p.start(s.launcher, s.detached, env...); err != nil {
 		return nil, err
 	}
 	r := p.current()
@@ -688,7 +707,11 @@ func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program strin
 		"SIMULATOR_URL="+s.SimulatorURL(),
 		"ANSWER_KEYS_FILE="+s.AnswerKeysFile(), // for the audit
 	)
-	cmd.Env = append(cmd.Env, s.deadline()...) // for the audit, too
+	for _, variable := range s.config.Env[Engine] {
+		if strings.HasPrefix(variable, "ENGINE_DEADLINE=") { // for the audit, too
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = attributes(false)
 	cmd.WaitDelay = time.Second

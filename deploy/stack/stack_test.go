@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -30,6 +31,12 @@ import (
 // TestMain lets the test's own binary stand in for every program of the stack: called by
 // the name of one, it keeps that program's contract with the stack and nothing else.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == Engine || filepath.Base(os.Args[0]) == Producer {
+		if len(os.Args) == 2 && os.Args[1] == "--help" {
+			fmt.Println("Configuration:\n\n  ENGINE_DEADLINE  40s\n  STAND_IN_FAILS\n  STAND_IN_NEVER_READY\n  STAND_IN_IGNORES_SIGTERM")
+			return
+		}
+	}
 	switch filepath.Base(os.Args[0]) {
 	case TigerBeetle:
 		standInLedger()
@@ -162,11 +169,6 @@ func started(t *testing.T, config Config) *Stack {
 	return s
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	kit.Await(t, what, func() (bool, string) { return holds(), "not yet" })
-}
-
 func post(t *testing.T, url string) {
 	t.Helper()
 	if response, err := http.Post(url, "", nil); err == nil { // POST /exit answers nothing
@@ -201,8 +203,6 @@ func TestForeground(t *testing.T) {
 	config := standIns(t)
 	config.Engines = 2
 	config.Env = map[string][]string{Engine: {"ENGINE_DEADLINE=10s"}, "engine-1": {"ENGINE_DEADLINE=20s"}}
-	var output strings.Builder
-	config.Output = &output
 	s := started(t, config)
 
 	want := []string{TigerBeetle, Broker, Bootstrap, Simulator, "engine-0", "engine-1", Producer}
@@ -250,7 +250,7 @@ func TestForeground(t *testing.T) {
 			t.Fatal(err)
 		}
 		// On a busy machine the signal takes a moment to arrive.
-		eventually(t, "a paused engine does not answer", func() bool { return s.Ready(t.Context(), "engine-0") != nil })
+		kit.Eventually(t, "a paused engine does not answer", func() bool { return s.Ready(t.Context(), "engine-0") != nil })
 		if err := s.Resume("engine-0"); err != nil {
 			t.Fatal(err)
 		}
@@ -298,9 +298,6 @@ func TestForeground(t *testing.T) {
 	if anyAlive(all) {
 		t.Error("a process is left after Stop")
 	}
-	if !strings.Contains(output.String(), "engine-0        instance engine-0") {
-		t.Errorf("the output lacks engine-0's lines: %q", output.String())
-	}
 	if err := s.StartProcess("engine-0"); err == nil {
 		t.Error("a stopped stack starts processes")
 	}
@@ -314,7 +311,7 @@ func TestCrash(t *testing.T) {
 			s := started(t, config)
 			before := s.PID("engine-0")
 			post(t, s.TelemetryURL("engine-0")+"/exit")
-			eventually(t, "the crash is noted", func() bool { return len(s.Crashes()) == 1 })
+			kit.Eventually(t, "the crash is noted", func() bool { return len(s.Crashes()) == 1 })
 			crash := s.Crashes()[0]
 			if crash.Name != "engine-0" || crash.How != "exit status 7" || !strings.Contains(crash.Log, "instance engine-0") {
 				t.Errorf("noted %+v", crash)
@@ -370,7 +367,7 @@ func TestFailedStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := standIns(t)
-			config.ReadyWithin = 2 * time.Second
+			config.ReadyWithin = 10 * time.Second // a busy machine takes seconds to start a program that then says why it is not ready
 			config.Env = map[string][]string{Engine: {c.env}}
 			_, err := Start(t.Context(), config)
 			for _, say := range c.says {
@@ -470,7 +467,7 @@ func TestKilledParent(t *testing.T) {
 	}
 	_ = parent.Process.Kill()
 	_ = parent.Wait()
-	eventually(t, "all children have died with the parent", func() bool { return !anyAlive(children) })
+	kit.Eventually(t, "all children have died with the parent", func() bool { return !anyAlive(children) })
 }
 
 func TestBackground(t *testing.T) {
@@ -517,7 +514,7 @@ func TestBackground(t *testing.T) {
 	if err := syscall.Kill(first["engine-0"].PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "status sees the killed engine", func() bool { return status()["engine-0"].Problem != "" })
+	kit.Eventually(t, "status sees the killed engine", func() bool { return status()["engine-0"].Problem != "" })
 	if err := Up(ctx, config); err != nil {
 		t.Fatal(err)
 	}
@@ -528,15 +525,63 @@ func TestBackground(t *testing.T) {
 		}
 	}
 
+	// Settings that change restart what has them. They stay for the next call.
+	changing := config
+	var said strings.Builder
+	changing.Progress = &said
+	for _, c := range []struct {
+		env  map[string][]string
+		says string
+	}{{map[string][]string{"engine-0": {"ENGINE_DEADLINE=9s"}}, "engine-0        restarts with ENGINE_DEADLINE=9s\n"}, {nil, ""}} {
+		said.Reset()
+		changing.Env = c.env
+		if err := Up(ctx, changing); err != nil {
+			t.Fatal(err)
+		}
+		third := status()
+		for name, s := range third {
+			if s.Problem != "" || (s.PID == second[name].PID) != (name != "engine-0" || c.says == "") {
+				t.Errorf("with %v %s was %+v and is %+v", c.env, name, second[name], s)
+			}
+		}
+		if restarts := strings.Contains(said.String(), "restarts"); restarts != (c.says != "") || !strings.Contains(said.String(), c.says) {
+			t.Errorf("with %v up says %q", c.env, said.String())
+		}
+		second = third
+	}
+
+	// Without its state, a stack that runs is neither cleaned nor started again.
+	if err := os.Rename(stateFile(dir), stateFile(dir)+".lost"); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{"clean": Clean(dir), "down": Down(ctx, dir), "up": Up(ctx, config)} {
+		if err == nil || !strings.Contains(err.Error(), "engine-0") || !strings.Contains(err.Error(), fmt.Sprint(" ", second["engine-0"].PID)) {
+			t.Errorf("%s without a state: %v", name, err)
+		}
+	}
+	if err := os.Rename(stateFile(dir)+".lost", stateFile(dir)); err != nil {
+		t.Fatal(err)
+	}
+
 	// A call that fails stops what it started and nothing else.
 	if err := syscall.Kill(second[Producer].PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "status sees the killed producer", func() bool { return status()[Producer].Problem != "" })
+	kit.Eventually(t, "status sees the killed producer", func() bool { return status()[Producer].Problem != "" })
 	failing := config
 	failing.Env = map[string][]string{Producer: {"STAND_IN_FAILS=no"}}
 	if err := Up(ctx, failing); err == nil {
 		t.Error("up with a failing producer succeeded")
+	}
+	failed := status()[Producer]
+	diskFree = func(string) (uint64, error) { return 5 << 20, nil }
+	full := status()[Producer]
+	diskFree = func(string) (uint64, error) { return 1 << 40, nil }
+	if !strings.HasPrefix(failed.Problem, "exited with code 1 at ") || !strings.HasSuffix(failed.Problem, "; it said last: no") || full.Problem != failed.Problem+"; the disk of "+dir+" is full: 5 MiB are free" {
+		t.Errorf("status says %q, and with a full disk %q", failed.Problem, full.Problem)
+	}
+	if err := Up(ctx, config); err != nil {
+		t.Errorf("after up with a failing producer: %v", err)
 	}
 	if s := status()["engine-0"]; s.Problem != "" || s.PID != second["engine-0"].PID {
 		t.Errorf("a failed up has touched the engine: %+v", s)
@@ -601,10 +646,24 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+func TestMakeLinksAsUp(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := strings.Replace(linkFlags, "=", "='", 1) + "'"
+	if !strings.Contains(string(makefile), "LINK := "+flags) || strings.Count(string(makefile), "go build") != strings.Count(string(makefile), "go build $(LINK)") {
+		t.Errorf("the Makefile builds without %s", flags)
+	}
+}
+
 func TestWhatThereIsNot(t *testing.T) {
 	for say, change := range map[string]func(*Config){
-		"2 TigerBeetle replicas": func(c *Config) { c.Replicas = 2 },
-		`Kafka is "redpanda"`:    func(c *Config) { c.Kafka = "redpanda" },
+		"2 TigerBeetle replicas":                                                            func(c *Config) { c.Replicas = 2 },
+		`Kafka is "redpanda"`:                                                               func(c *Config) { c.Kafka = "redpanda" },
+		`--log-level is "loud": it must be one of debug`:                                    func(c *Config) { c.LogLevel = "loud" },
+		`--env names the process "enginee": it must be one of tigerbeetle`:                  func(c *Config) { c.Env = map[string][]string{"enginee": {"A=b"}} },
+		`--env engine-0:ENGINE_DEADLIN=1s: clearing-engine has no setting ENGINE_DEADLIN; `: func(c *Config) { c.Env = map[string][]string{"engine-0": {"GOGC=50", "ENGINE_DEADLIN=1s"}} },
 	} {
 		config := standIns(t)
 		change(&config)
@@ -656,6 +715,57 @@ func TestOtherData(t *testing.T) {
 	status, err := StatusOf(t.Context(), config.Dir)
 	if err != nil || len(status) != 7 || status[2].Name != "tigerbeetle-2" || status[2].Problem != "" {
 		t.Errorf("status %+v, %v", status, err)
+	}
+}
+
+// A ledger that was lost is never replaced by an empty one, which would not know the payments in the topics.
+func TestALostLedgerIsNotMadeAnew(t *testing.T) {
+	for _, replicas := range []int{1, 3} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			config := standIns(t)
+			config.Replicas = replicas
+			t.Cleanup(func() { _ = Down(context.Background(), config.Dir) })
+			upAndDown := func() {
+				t.Helper()
+				if err := errors.Join(Up(t.Context(), config), Down(t.Context(), config.Dir)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			upAndDown()
+			folder := filepath.Join(config.Dir, "data", ledgerFolders[replicas])
+			move := func(from, to string) {
+				t.Helper()
+				if err := os.Rename(from, to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			refused := func(what string, says ...string) {
+				t.Helper()
+				err := Up(t.Context(), config)
+				for _, say := range says {
+					if err == nil || !strings.Contains(err.Error(), say) {
+						t.Errorf("%s: %v; it must say %q", what, err, say)
+					}
+				}
+			}
+
+			move(folder, folder+".moved")
+			refused("the whole folder is gone", folder, "docs/backup.md", "clean")
+			if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the refused ledger was made: %v", err)
+			}
+			move(folder+".moved", folder)
+			last := tigerbeetle.DataFile(folder, replicas-1)
+			move(last, last+".moved")
+			refused("a file is gone", fmt.Sprintf("replica %d of %d is gone", replicas-1, replicas), "docs/backup.md")
+			move(last+".moved", last)
+			upAndDown()
+
+			if err := Clean(config.Dir); err != nil {
+				t.Fatal(err)
+			}
+			upAndDown()
+		})
 	}
 }
 

@@ -150,5 +150,32 @@ func howEnded(end string) string {
 	if code > 128 { // as shells say it
 		return fmt.Sprintf("killed by signal %d at %s", code-128, at)
 	}
-	return fmt.Sprintf("exited with code %d at %s", code, at)
+	return fmt.Sprintf(exited+"%d at %s", code, at)
+}
+
+const exited = "exited with code "
+
+// strays returns the names and pids of processes that run in the background in a stack's folder: their working folder is
+// that, and their output goes to its logs. So they are found without a state. The shells of keep end with them.
+func strays(dir string) (names, pids []string) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, nil
+	}
+	folders, _ := filepath.Glob("/proc/[0-9]*")
+	for _, folder := range folders {
+		cwd, err := os.Readlink(filepath.Join(folder, "cwd"))
+		if err != nil || cwd != dir {
+			continue
+		}
+		log, err := os.Readlink(filepath.Join(folder, "fd", "1"))
+		program, gone := os.ReadFile(filepath.Join(folder, "comm"))
+		pid, bad := strconv.Atoi(filepath.Base(folder))
+		seen, went := look(pid)
+		if errors.Join(err, gone, bad, went) != nil || seen.dying || string(program) == "sh\n" || filepath.Dir(log) != filepath.Join(dir, "logs") {
+			continue
+		}
+		names, pids = append(names, strings.TrimSuffix(filepath.Base(log), ".log")), append(pids, strconv.Itoa(pid))
+	}
+	return names, pids
 }

@@ -66,7 +66,7 @@ func check(ctx context.Context, bin string) error {
 
 // FormatCluster creates folder with the data files of a new cluster with id 0, see DataFile. An
 // interrupted call leaves no folder. Existing files stay. A folder where some are missing is an
-// error: a replica that forgot what it promised may lose money.
+// error: a replica that forgot what it promised the others may lose money.
 //
 // reserveBytes are reserved for each file: a write that makes a file grow blocks all other writes
 // to it.
@@ -78,7 +78,8 @@ func FormatCluster(ctx context.Context, bin, folder string, replicas int, reserv
 	if there {
 		for replica := range replicas {
 			if _, err := os.Stat(DataFile(folder, replica)); err != nil {
-				return fmt.Errorf("the data file of TigerBeetle's replica %d is gone: %w; put it back, rebuild it from the others with `tigerbeetle recover`, or start without any data", replica, err)
+				return fmt.Errorf("the data file of TigerBeetle's replica %d of %d is gone: %w; put back a copy of all files (docs/backup.md), rebuild a replica's from the others with `tigerbeetle recover` while they run, or start without any data",
+					replica, replicas, err)
 			}
 		}
 		return nil
@@ -120,12 +121,19 @@ func format(ctx context.Context, bin, path string, replica, replicas int) error 
 
 // StartArguments returns the server's arguments to serve the data file at path. addresses are the
 // IP:port of all replicas, comma-separated; the data file says which of them this is. cacheGrid
-// is the size of its page cache, such as "512MiB".
+// is the size of its page cache, such as "512MiB". The server ends when its file would grow above limitGiB: that
+// setting, and statsd, it has only with --experimental.
 //
 // Not --development: it lowers the request limit from 8189 events to 253.
-func StartArguments(path, addresses, cacheGrid string) []string {
-	return []string{"start", "--addresses=" + addresses, "--cache-grid=" + cacheGrid, path}
+func StartArguments(path, addresses, cacheGrid string, limitGiB int) []string {
+	return []string{"start", "--experimental", "--addresses=" + addresses, "--cache-grid=" + cacheGrid, fmt.Sprintf("--limit-storage=%dGiB", limitGiB), path}
 }
+
+// LimitGiB is how large a server lets its data file grow if nobody says otherwise. LimitGiBMax is the most that it takes.
+const (
+	LimitGiB    = 16 << 10
+	LimitGiBMax = 64 << 10
+)
 
 // releaseMax bounds the wait for a data file.
 const releaseMax = 30 * time.Second

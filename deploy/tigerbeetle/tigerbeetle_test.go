@@ -110,7 +110,7 @@ func TestFormatCluster(t *testing.T) {
 	if err := os.Remove(DataFile(folder, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := FormatCluster(t.Context(), bin, folder, 3, 0); err == nil || !strings.Contains(err.Error(), "replica 1 is gone") || !strings.Contains(err.Error(), "recover") {
+	if err := FormatCluster(t.Context(), bin, folder, 3, 0); err == nil || !strings.Contains(err.Error(), "replica 1 of 3 is gone") || !strings.Contains(err.Error(), "recover") {
 		t.Errorf("a replica that forgot everything: %v", err)
 	}
 }
@@ -164,7 +164,7 @@ func startServer(t *testing.T, bin, path, address string) *exec.Cmd {
 	if err := AwaitRelease(path); err != nil {
 		t.Fatal(err)
 	}
-	server := exec.Command(bin, StartArguments(path, address, "64MiB")...)
+	server := exec.Command(bin, StartArguments(path, address, "64MiB", LimitGiB)...)
 	server.Stdout, server.Stderr = log, log
 	if err := server.Start(); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@
 // compares the account's statement with the journal. Kill it at any moment and run it again:
 // it finishes what was under way, and pays nothing twice.
 //
-//	LIQUIDA_KEY_FILE=.stack/keys/10000003 go run ./examples/go --journal /tmp/journal-of-go.jsonl
+//	LIQUIDA_KEY_FILE=.stack/keys/10000003 go run ./examples/go --journal .stack/journal-of-go.jsonl
 package main
 
 import (

@@ -1,54 +1,23 @@
 #!/usr/bin/env python3
-"""A receiving bank, with Python's standard library and one Kafka client (pip install confluent-kafka).
-It reads the questions to one bank, answers each with that bank's seal, and commits what is answered.
-Kill it at any moment and run it again: its decision is a function of the question, so a question that
-comes again gets the same answer. What it needs to know is in docs/participant.md.
+"""A receiving bank over HTTP, with Python's standard library. It asks for the questions to one bank, answers each with
+that bank's seal, and asks again. Kill it at any moment, run it again, or run several: its decision is a function of
+the question, so a question that comes again gets the same answer. What it needs to know is in docs/participant.md.
 
-    KAFKA_BROKERS=127.0.0.1:9092 ANSWER_KEYS_FILE=.stack/answer-keys python3 examples/python/bank.py --bank 10000005
+    LIQUIDA_KEY_FILE=.stack/keys/10000005 ANSWER_KEYS_FILE=.stack/answer-keys python3 examples/python/bank.py --bank 10000005
 """
 
 import argparse
+import base64
 import hashlib
 import hmac
+import json
 import os
-import signal
 import sys
-
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+import time
+import urllib.error
+import urllib.request
 
 ACCEPTED, REJECTED = 1, 2  # AuthorizationStatus
-
-
-def varint(data, at):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-        if shift > 63:
-            raise ValueError("a number is too long")
-
-
-def message(data):
-    """Returns the fields of a protobuf message, the last of each number: an int, or bytes."""
-    fields, at = {}, 0
-    while at < len(data):
-        tag, at = varint(data, at)
-        number, kind = tag >> 3, tag & 7
-        if kind == 0:
-            fields[number], at = varint(data, at)
-            continue
-        length, at = varint(data, at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
-        if at + length > len(data):
-            raise ValueError("it ends too early")
-        fields[number], at = data[at : at + length], at + length
-    return fields
-
-
-def text(number, value):
-    return bytes([number << 3 | 2, len(value)]) + value if value else b""
 
 
 def secret_of(bank, file):
@@ -59,93 +28,42 @@ def secret_of(bank, file):
     sys.exit(f"bank.py: {file} has no secret of bank {bank}")
 
 
-def reason_against(payee, closed):
-    """Returns why the bank rejects, or b''. It depends on the question alone."""
-    account = payee.get(2, b"").decode() + "/" + payee.get(3, b"").decode()
-    return b"AC07" if account in closed else b""
+def text(number, value):  # a field of a protobuf message
+    return bytes([number << 3 | 2, len(value)]) + value.encode() if value else b""
 
 
 def answer(question, bank, closed, secret):
-    """Returns the response's topic, partition, key, value and headers, or None: not our question."""
-    request = message(question)
-    payee = message(request.get(3, b""))
-    if payee.get(1) != bank:
-        return None
-    reason = reason_against(payee, closed)
+    payee = question["payee"]["branch"] + "/" + question["payee"]["number"]
+    reason = "AC07" if payee in closed else ""  # it depends on the question alone
     status = bytes([3 << 3, REJECTED if reason else ACCEPTED])
-    value = text(1, request[1]) + text(2, bank) + status + text(4, reason)
+    value = text(1, question["end_to_end_id"]) + text(2, bank) + status + text(4, reason)
     seal = hmac.new(secret, value, hashlib.sha256).digest()
-    return {
-        "topic": "pix.authorization-responses",
-        "partition": request.get(5, 0),
-        "key": request[1],
-        "value": value,
-        "headers": {"seal": seal},
-    }
+    return {"value": base64.b64encode(value).decode(), "seal": base64.b64encode(seal).decode()}
 
 
-def kafka():
-    """Returns how to connect, from the same environment as every program of the clearing house."""
-    options = {"bootstrap.servers": os.environ.get("KAFKA_BROKERS", "127.0.0.1:9092"), "enable.metrics.push": False}
-    user, tls = os.environ.get("KAFKA_SASL_USER"), os.environ.get("KAFKA_TLS") == "true"
-    if tls:
-        options["ssl.ca.location"] = os.environ["KAFKA_TLS_CA_FILE"]
-    if user:
-        password = open(os.environ["KAFKA_SASL_PASSWORD_FILE"]).read().strip()
-        options |= {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": user, "sasl.password": password}
-    if user or tls:
-        options["security.protocol"] = ("SASL_" if user else "") + ("SSL" if tls else "PLAINTEXT")
-    return options
+def call(path, body=None):
+    url = os.environ.get("LIQUIDA_URL", "http://127.0.0.1:8080") + path
+    headers = {"Accept": "application/json", "Content-Type": "application/json", "Prefer": "wait=20"}
+    if file := os.environ.get("LIQUIDA_KEY_FILE"):
+        headers["Authorization"] = "Bearer " + open(file).read().strip()
+    request = urllib.request.Request(url, body and json.dumps(body).encode(), headers)
+    return json.load(urllib.request.urlopen(request, timeout=40))
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--bank", required=True, help="the bank's ISPB")
-    arguments.add_argument("--group", help="consumer group (default: bank-ISPB)")
-    arguments.add_argument("--closed", action="append", default=[], help="branch/number of an account that is closed; repeatable")
-    given = arguments.parse_args()
-    bank, secret = given.bank.encode(), secret_of(given.bank, os.environ["ANSWER_KEYS_FILE"])
-    asked = Consumer(kafka() | {
-        "group.id": given.group or "bank-" + given.bank, "enable.auto.commit": False,
-        "auto.offset.reset": "earliest", "isolation.level": "read_committed",
-        # A payment has 40 s. Until this time has passed, nobody answers for a bank that was killed.
-        "session.timeout.ms": 6000, "heartbeat.interval.ms": 2000,
-    })
-    answers = Producer(kafka() | {"acks": "all", "enable.idempotence": True, "linger.ms": 5})
-    asked.subscribe(["pix.authorization-requests"])
-    running, lost = True, []
-
-    def stop(*_):
-        nonlocal running
-        running = False
-
-    def acknowledged(error, record):
-        if error and error.code() == KafkaError._UNKNOWN_PARTITION:
-            print(f"somebody asks for an answer in partition {record.partition()}, which does not exist", file=sys.stderr)
-        elif error:
-            lost.append(error)
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    while running:
-        records, done = asked.consume(1000, timeout=0.1), {}
-        for record in records:
-            if record.error():
-                if record.error().code() == KafkaError._PARTITION_EOF:
-                    continue
-                raise KafkaException(record.error())
-            done[record.partition()] = record.offset() + 1
-            try:
-                if response := answer(record.value() or b"", bank, given.closed, secret):
-                    answers.produce(**response, on_delivery=acknowledged)
-            except Exception as error:  # somebody's mistake must not stop the bank
-                print(f"partition {record.partition()}, offset {record.offset()} is no question: {error!r}", file=sys.stderr)
-        if answers.flush(60) or lost:  # first the answers, then the offsets
-            sys.exit(f"bank.py: Kafka has not acknowledged answers: {lost or 'nothing for 60 s'}")
-        if done:
-            asked.commit(offsets=[TopicPartition("pix.authorization-requests", p, o) for p, o in done.items()], asynchronous=False)
-    asked.close()
-
-
-if __name__ == "__main__":
-    main()
+arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+arguments.add_argument("--bank", required=True, help="the bank's ISPB")
+arguments.add_argument("--closed", action="append", default=[], help="branch/number of an account that is closed; repeatable")
+given = arguments.parse_args()
+secret, mine = secret_of(given.bank, os.environ["ANSWER_KEYS_FILE"]), f"/v1/participants/{given.bank}/"
+while True:
+    try:
+        if asked := call(mine + "questions")["questions"]:
+            call(mine + "answers", {"answers": [answer(q, given.bank, given.closed, secret) for q in asked]})
+    except urllib.error.HTTPError as error:
+        print(f"bank.py: {error.code} {error.read().decode()}", file=sys.stderr)
+        if error.code in (400, 401, 403, 422):  # it will not get better
+            sys.exit(1)
+        time.sleep(error.code >= 429)  # 404, 409, 410: the question is over, or answered otherwise
+    except (OSError, ValueError) as error:  # no front door, or half of a response: everything may be repeated
+        print(f"bank.py: {error}, trying again", file=sys.stderr)
+        time.sleep(1)

@@ -3,7 +3,7 @@
 for each outcome, and compares the account's statement with the journal. Kill it at any moment
 and run it again: it finishes what was under way, and pays nothing twice.
 
-    LIQUIDA_KEY_FILE=.stack/keys/10000004 python3 examples/python/payer.py --journal /tmp/journal-of-python.jsonl
+    LIQUIDA_KEY_FILE=.stack/keys/10000004 python3 examples/python/payer.py --journal .stack/journal-of-python.jsonl
 """
 
 import argparse

@@ -7,7 +7,6 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -15,7 +14,7 @@ import (
 // balance is what a client was told of an account.
 type balance struct {
 	account pix.Account
-	history.Span
+	Span
 	Posted     int64 `json:"posted_centavos"`
 	PendingOut int64 `json:"pending_out_centavos"`
 	PendingIn  int64 `json:"pending_in_centavos"`

@@ -7,7 +7,6 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -51,7 +50,7 @@ func TestABalanceIsOneThatTheAccountHad(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j := NewJudge(1, 0)
-			j.concludeBalance(balance{account, history.Span{From: millisecond(c.from), To: millisecond(c.to)}, c.posted, c.out, c.pendingIn, c.available}, pastOf(transfers, own).levels)
+			j.concludeBalance(balance{account, Span{From: millisecond(c.from), To: millisecond(c.to)}, c.posted, c.out, c.pendingIn, c.available}, pastOf(transfers, own).levels)
 			said := ""
 			for _, contradiction := range j.verdict.Contradictions {
 				said += contradiction.String()

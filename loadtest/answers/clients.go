@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -23,16 +23,17 @@ type Config struct {
 	Dial       host.Dial         // nil: the machine's network
 	Keys       map[string]string // by holder
 	Population sandbox.Population
-	Recorder   *history.Recorder
-	Judge      *Judge
-	Seed       uint64
+	// Guests are accounts of a bank beside the population, all that it has opened. They pay and are paid, too.
+	Guests []pix.Account
+	Judge  *Judge
+	Seed   uint64
 	// Asks is how many states clients read a second, besides those of their own payments. They read
 	// half as many statements and balances.
 	Asks float64
 }
 
 // Clients pay over HTTP: they submit each payment until it is acknowledged, then read its state
-// until it has ended. All they see goes into the history. They also read the states of some
+// until it has ended. The judge compares all they see. They also read the states of some
 // payments of the load, follow the settlements of participants, and read statements and balances.
 type Clients struct {
 	Config
@@ -57,6 +58,7 @@ type Clients struct {
 
 const (
 	clientsMax    = 2000
+	guestShare    = 8 // one submission in this many is from or to a guest
 	accountsMax   = 16
 	banksMax      = 4 // whose settlements are followed
 	asksAtOnce    = 16
@@ -87,8 +89,10 @@ func NewClients(config Config) *Clients {
 // Begin opens the settlements stream of some participants, so that each knows where it begins.
 // Call it before anything is sent, and Observe after it.
 func (c *Clients) Begin(ctx context.Context) error {
-	for i := range min(banksMax, c.Population.Banks) {
-		bank := c.Population.Bank(i)
+	for i, bank := range c.banks() {
+		if i >= banksMax && !c.isGuest(bank) {
+			continue
+		}
 		c.Judge.follow(bank)
 		for {
 			err := c.follow(ctx, bank, requestTimeout, func() bool { return c.Judge.position(bank) != "" })
@@ -135,8 +139,8 @@ func (c *Clients) PayInCalm(ctx context.Context, sendFor time.Duration, rate flo
 
 // endedAsWanted reports whether the answer about a payment's state is what it must be without faults.
 func (s *sample) endedAsWanted(status int, text []byte) bool {
-	now, err := parseAnswer(text, history.Span{})
-	if err != nil || status != http.StatusOK || now.Status != history.Ended || now.Outcome != s.wanted {
+	now, err := parseAnswer(text, Span{})
+	if err != nil || status != http.StatusOK || now.Status != Ended || now.Outcome != s.wanted {
 		return false
 	}
 	return now.AmountCentavos == s.centavos || s.contested && now.AmountCentavos == s.conflicting().centavos
@@ -161,7 +165,9 @@ func (c *Clients) send(sending, patience context.Context, rate float64) (sent []
 		}
 		bank := c.random.IntN(c.Population.Banks)
 		payments := []*sample{c.payment(bank, time.Now())}
-		if c.random.IntN(batchShare) == 0 {
+		if len(c.Guests) > 0 && c.random.IntN(guestShare) == 0 {
+			payments[0] = c.paymentOfGuest(time.Now())
+		} else if c.random.IntN(batchShare) == 0 {
 			for range c.random.IntN(batchMax) {
 				payments = append(payments, c.payment(bank, time.Now()))
 			}
@@ -213,7 +219,11 @@ func (c *Clients) Ask(ctx context.Context) {
 		})
 	})
 	c.askAround(ctx, rand.New(rand.NewPCG(c.Seed, 4)), c.Asks/2, func(random *rand.Rand) func() {
-		account, limit := c.accounts[random.IntN(len(c.accounts))], pageLimits[random.IntN(len(pageLimits))]
+		all := slices.Concat(c.accounts, c.Guests)
+		account, limit := all[random.IntN(len(all))], pageLimits[random.IntN(len(pageLimits))]
+		if c.isGuest(account.ISPB) && random.IntN(2) == 0 {
+			return func() { c.readOwn(ctx, account.ISPB, random.IntN(len(c.accounts))) }
+		}
 		switch random.IntN(4) {
 		case 0:
 			return func() { c.readStatement(ctx, account, limit, pagesMax) }
@@ -269,7 +279,7 @@ func (c *Clients) Finish(ctx context.Context, client tigerbeetle.Client) (untold
 	for _, id := range c.Judge.chosen() {
 		finish(func() bool { return c.read(ctx, id) })
 	}
-	for i, account := range c.accounts {
+	for i, account := range slices.Concat(c.accounts, c.Guests) {
 		finish(func() bool { return c.readBalance(ctx, account) })
 		finish(func() bool { return c.readStatement(ctx, account, pageLimits[i%len(pageLimits)], 0) })
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/sandbox"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -20,7 +19,7 @@ func clientsOf(t *testing.T, door http.HandlerFunc) *Clients {
 	t.Helper()
 	server := httptest.NewServer(door)
 	t.Cleanup(server.Close)
-	return NewClients(Config{Doors: []string{server.URL}, Population: sandbox.Population{Banks: 1, Customers: 1}, Recorder: history.NewRecorder(), Judge: NewJudge(1, 0)})
+	return NewClients(Config{Doors: []string{server.URL}, Population: sandbox.Population{Banks: 1, Customers: 1}, Judge: NewJudge(1, 0)})
 }
 
 // Only a response that was cut off may leave out payments of a batch.
@@ -95,7 +94,7 @@ func TestAPaymentInCalmEndsAsWanted(t *testing.T) {
 		{"not found", false, 404, settled, false},
 		{"no answer", false, 200, "", false},
 	} {
-		s := &sample{order: order{paid, 500}, contested: c.contested, wanted: history.Outcome{Settled: true}}
+		s := &sample{order: order{paid, 500}, contested: c.contested, wanted: Outcome{Settled: true}}
 		if got := s.endedAsWanted(c.status, []byte(c.text)); got != c.want {
 			t.Errorf("%s: %t, want %t", c.name, got, c.want)
 		}

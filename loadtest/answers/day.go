@@ -34,8 +34,9 @@ type dayReading struct {
 
 // dayLine is a line of such a statement. A debit is negative.
 type dayLine struct {
-	id, counterparty string
-	centavos         int64
+	at                time.Time
+	id, counterparty  string
+	centavos, balance int64 // the balance after it
 }
 
 func (d dayReading) String() string { return fmt.Sprintf("statement of %s for %v", d.bank, d.day) }
@@ -51,18 +52,18 @@ func (c *Clients) ReadDays(ctx context.Context, client tigerbeetle.Client) error
 	if err != nil {
 		return err
 	}
-	for i := range c.Population.Banks {
+	for _, bank := range c.banks() {
 		for day := pix.DayOf(first); day.Begins().Before(until); day = day.Next() {
 			to := until
 			if ends := day.Next().Begins(); ends.Before(to) {
 				to = ends
 			}
-			path := fmt.Sprintf("/v1/participants/%s/statements/%v?format=csv&until=%s", c.Population.Bank(i), day, url.QueryEscape(to.Format(time.RFC3339Nano)))
-			reading, digest, err := c.readDay(ctx, path, c.Population.Bank(i), day)
+			path := fmt.Sprintf("/v1/participants/%s/statements/%v?format=csv&until=%s", bank, day, url.QueryEscape(to.Format(time.RFC3339Nano)))
+			reading, digest, err := c.readDay(ctx, path, bank, day)
 			if err != nil {
 				return err
 			}
-			_, again, err := c.readDay(ctx, path, c.Population.Bank(i), day)
+			_, again, err := c.readDay(ctx, path, bank, day)
 			if err != nil {
 				return err
 			}
@@ -136,7 +137,14 @@ func parseDay(bank pix.ISPB, day pix.Day, text []byte) (dayReading, error) {
 		case "closing":
 			reading.closing = centavos
 		case "line":
-			reading.lines = append(reading.lines, dayLine{id: row[3], counterparty: row[4], centavos: centavos})
+			line := dayLine{id: row[3], counterparty: row[4], centavos: centavos}
+			if line.at, err = time.Parse(time.RFC3339Nano, row[1]); err == nil {
+				line.balance, err = strconv.ParseInt(row[7], 10, 64)
+			}
+			if err != nil {
+				return reading, fmt.Errorf("the row %q: %w", row, err)
+			}
+			reading.lines = append(reading.lines, line)
 		case "sum":
 			reading.sums[row[4]+" "+row[5]] = centavos
 		}
@@ -158,7 +166,8 @@ func (j *Judge) takeDay(reading dayReading, same bool) {
 
 // concludeDays requires that the statements of all banks agree with each other and with the ledger:
 // each continues the one before, its lines lead from opening to closing and to its sums, every
-// movement between banks stands in both, and the last one closes with the reserve.
+// movement between banks stands in both, each line is of an instant in which the reserve had the line's
+// balance, and the last one closes with the reserve.
 func (j *Judge) concludeDays(client tigerbeetle.Client) error {
 	type side struct {
 		bank pix.ISPB
@@ -196,6 +205,17 @@ func (j *Judge) concludeDays(client tigerbeetle.Client) error {
 		}
 	}
 	for bank, balance := range closing {
+		had, err := historyOf(client, ledger.ReserveAccount(bank))
+		if err != nil {
+			return err
+		}
+		for _, day := range j.days {
+			for _, line := range day.lines {
+				if has, known := had[line.at.UnixNano()]; day.bank == bank && (!known || has != line.balance) {
+					j.contradict(day.String()+", line "+line.id, "the reserve had another balance at that instant, or did not change", fmt.Sprint(has, known), fmt.Sprint(line.balance, " at ", line.at))
+				}
+			}
+		}
 		found, err := client.LookupAccounts([]tb.Uint128{ledger.ReserveAccount(bank)})
 		if err != nil || len(found) == 0 {
 			return fmt.Errorf("the ledger does not say what the reserve of %s is: %w", bank, err)
@@ -205,4 +225,23 @@ func (j *Judge) concludeDays(client tigerbeetle.Client) error {
 		}
 	}
 	return nil
+}
+
+// historyOf returns the balances of an account by the Unix time in nanoseconds at which they began.
+func historyOf(client tigerbeetle.Client, account tb.Uint128) (map[int64]int64, error) {
+	const page = 2000
+	had := map[int64]int64{}
+	for from := uint64(0); ; {
+		found, err := client.GetAccountBalances(tb.AccountFilter{AccountID: account, TimestampMin: from, Limit: page, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()})
+		if err != nil {
+			return nil, fmt.Errorf("the ledger does not tell the history of %s: %w", ledger.AccountName(account), err)
+		}
+		for _, balance := range found {
+			had[int64(balance.Timestamp)] = ledger.Less(balance.CreditsPosted, balance.DebitsPosted) //nolint:gosec // Unix time
+			from = balance.Timestamp + 1
+		}
+		if len(found) < page {
+			return had, nil
+		}
+	}
 }

@@ -18,8 +18,9 @@ import (
 
 // Judge compares all that the HTTP API says.
 //
-// A payment never goes back to an earlier status, and its end, amount and times never change. The
-// last answer agrees with the settlement report, which the audit compares with the ledger. What
+// A payment never goes back to an earlier status, and its end, amount and times never change: all that
+// clients saw of it fits one order in time. The three-leg law holds at each reading. The last answer
+// agrees with the settlement report, which the audit compares with the ledger. What
 // was accepted has an outcome. A participant's stream tells each of its settlements once, and
 // statements and balances are those of the ledger. The statements of all banks' days agree with
 // each other and lead to the reserves.
@@ -31,12 +32,14 @@ type Judge struct {
 	mu       sync.Mutex
 	payments int // seen
 	of       map[pix.EndToEndID]*answerRecord
-	all      []pix.EndToEndID
+	kept     []pix.EndToEndID // of which answers are compared
+	all      []pix.EndToEndID // chosen: they are asked about
 	underWay []openPayment
 	orders   map[order]*fate
 	journals map[pix.ISPB]*journal
 	readings []reading
 	balances []balance
+	funds    []int64 // of the banks, at the first reading
 	days     []dayReading
 	verdict  Verdict
 }
@@ -44,6 +47,8 @@ type Judge struct {
 const (
 	// askedMax bounds the payments that are asked about. They are spread over the run.
 	askedMax = 2000
+	// keptMax bounds the memory, of which each takes about a kilobyte.
+	keptMax = 200_000
 	// underWayFor is how long an open payment is asked about more often than others. Some
 	// never become payments.
 	underWayFor       = 2 * time.Minute
@@ -62,7 +67,8 @@ func NewJudge(payments int, tolerance time.Duration) *Judge {
 // Verdict is the result of comparing the answers.
 type Verdict struct {
 	Clean              bool            `json:"clean"`
-	Payments           int             `json:"payments"` // asked about
+	Payments           int             `json:"payments"`               // and returns, of which all answers were compared
+	NotCompared        int             `json:"not_compared,omitempty"` // beyond the bound of memory
 	Answers            int             `json:"answers"`
 	Events             int             `json:"events"`   // of the answers, from streams
 	Accepted           int             `json:"accepted"` // orders of clients
@@ -71,7 +77,8 @@ type Verdict struct {
 	Statements         int             `json:"statements"`
 	StatementLines     int             `json:"statement_lines"`
 	Balances           int             `json:"balances"`
-	Days               int             `json:"days"` // statements of a bank's day
+	Funds              int             `json:"readings_of_funds"` // of all banks at an instant
+	Days               int             `json:"days"`              // statements of a bank's day
 	DayLines           int             `json:"day_lines"`
 	ContradictionCount int             `json:"contradiction_count"`
 	Contradictions     []Contradiction `json:"contradictions"` // the first 50
@@ -96,8 +103,11 @@ func (c Contradiction) String() string {
 }
 
 func (v Verdict) String() string {
-	asked := fmt.Sprintf("%d answers (%d of them events) about %d payments, %d accepted orders, %d settlements told (%d more are left open by a race of two engines), %d statements of %d lines, %d balances, %d statements of days of %d lines",
-		v.Answers, v.Events, v.Payments, v.Accepted, v.Settlements, v.Raced, v.Statements, v.StatementLines, v.Balances, v.Days, v.DayLines)
+	if v.NotCompared > 0 {
+		return fmt.Sprintf("ANSWERS FAILED: those about %d payments were not compared: run for a shorter time", v.NotCompared)
+	}
+	asked := fmt.Sprintf("%d answers (%d of them events) about %d payments and returns, %d accepted orders, %d settlements told (%d more are left open by a race of two engines), %d statements of %d lines, %d balances, %d readings of all funds, %d statements of days of %d lines",
+		v.Answers, v.Events, v.Payments, v.Accepted, v.Settlements, v.Raced, v.Statements, v.StatementLines, v.Balances, v.Funds, v.Days, v.DayLines)
 	if v.Clean {
 		return "ANSWERS CLEAN: " + asked
 	}
@@ -117,10 +127,26 @@ func (j *Judge) Conclude(client tigerbeetle.Client) (Verdict, error) {
 	if err := j.concludeDays(client); err != nil {
 		return Verdict{}, err
 	}
-	j.verdict.Payments = len(j.all)
-	j.verdict.Clean = j.verdict.ContradictionCount == 0
+	j.verdict.Payments = len(j.kept)
+	j.verdict.Clean = j.verdict.ContradictionCount == 0 && j.verdict.NotCompared == 0
 	slices.SortStableFunc(j.verdict.Contradictions, func(x, y Contradiction) int { return cmp.Compare(x.Subject, y.Subject) })
 	return j.verdict, nil
+}
+
+// TakeFunds takes reserve + transit − books of every bank, read in one request. By the law of the books neither a
+// payment nor an act changes it, at any instant.
+func (j *Judge) TakeFunds(funds []int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.verdict.Funds++
+	if j.funds == nil {
+		j.funds = funds
+	}
+	for bank := range funds {
+		if funds[bank] != j.funds[bank] {
+			j.contradict(fmt.Sprintf("bank %d", bank), fmt.Sprintf("reserve + transit − books is %d centavos, at first it was %d", funds[bank], j.funds[bank]), "", "")
+		}
+	}
 }
 
 // contradict adds a contradiction. The caller holds the lock.

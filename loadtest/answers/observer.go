@@ -10,20 +10,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// Observer reads every settlement report and dead letter, and tells them to history and judge.
+// Observer reads every settlement report and dead letter, and tells them to the judge.
 type Observer struct {
-	client   *kgo.Client
-	admin    *kadm.Client
-	recorder *history.Recorder
-	judge    *Judge
-	each     func(*kgo.Record, pix.EndToEndID, history.Outcome)
-	done     chan struct{}
+	client *kgo.Client
+	admin  *kadm.Client
+	judge  *Judge
+	each   func(*kgo.Record, pix.EndToEndID, Outcome)
+	done   chan struct{}
+	stop   context.CancelFunc // of looking for partitions that are added
 
 	mu      sync.Mutex
 	next    kadm.Offsets // after the last record read
@@ -34,13 +33,13 @@ type Observer struct {
 var outcomes = []string{stream.Settlements, stream.DeadLetters}
 
 // Observe reads from now on. It passes each report of a payment to each, too, if that is not nil.
-func Observe(ctx context.Context, kafka []kgo.Opt, recorder *history.Recorder, judge *Judge, each func(*kgo.Record, pix.EndToEndID, history.Outcome)) (*Observer, error) {
+func Observe(ctx context.Context, kafka []kgo.Opt, judge *Judge, each func(*kgo.Record, pix.EndToEndID, Outcome)) (*Observer, error) {
 	client, err := kgo.NewClient(append(slices.Clip(kafka), kgo.ClientID("observer"))...)
 	if err != nil {
 		return nil, err
 	}
 	o := &Observer{
-		client: client, admin: kadm.NewClient(client), recorder: recorder, judge: judge, each: each, done: make(chan struct{}),
+		client: client, admin: kadm.NewClient(client), judge: judge, each: each, done: make(chan struct{}),
 		awaited: map[pix.EndToEndID]chan struct{}{},
 	}
 	ends, err := stream.Ends(ctx, o.admin, outcomes...)
@@ -50,6 +49,9 @@ func Observe(ctx context.Context, kafka []kgo.Opt, recorder *history.Recorder, j
 	}
 	o.next = ends.Offsets()
 	client.AddConsumePartitions(ends.KOffsets())
+	var looking context.Context
+	looking, o.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go stream.FollowAdded(looking, client, ends.KOffsets())
 	go o.read()
 	return o, nil
 }
@@ -102,22 +104,16 @@ func (o *Observer) report(r *kgo.Record) {
 	if err != nil {
 		return // as above
 	}
-	outcome := history.Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}
-	told := history.Report{At: r.Timestamp, Outcome: outcome, AmountCentavos: report.AmountCentavos}
+	outcome := Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}
 	o.judge.reportedTo(r, &report)
 	o.judge.ended(order{id, report.AmountCentavos}, outcome.Settled)
-	if back, err := pix.ParseReturnID(report.EndToEndId); err == nil {
+	o.judge.reported(id, r.Timestamp, outcome, &report)
+	if id[0] == 'E' && o.each != nil {
+		o.each(r, id, outcome)
+	}
+	if id[0] == 'D' && outcome.Settled {
 		original, _ := pix.ParseEndToEndID(report.OriginalEndToEndId) // zero if it is malformed: no payment has that id
-		o.recorder.ReturnReported(back, original, told)
-		if outcome.Settled {
-			o.judge.reportedBack(original, &report)
-		}
-	} else {
-		o.recorder.Reported(id, told)
-		o.judge.reported(id, r.Timestamp, outcome, &report)
-		if o.each != nil {
-			o.each(r, id, outcome)
-		}
+		o.judge.reportedBack(original, r.Timestamp, &report)
 	}
 	o.notify(id)
 }
@@ -144,7 +140,7 @@ func (o *Observer) await(id pix.EndToEndID) <-chan struct{} {
 
 // Finish reads to the current end of the topics, and ends.
 func (o *Observer) Finish(ctx context.Context) error {
-	defer func() { o.client.Close(); <-o.done }()
+	defer func() { o.stop(); o.client.Close(); <-o.done }()
 	ends, err := stream.Ends(ctx, o.admin, outcomes...)
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 )
@@ -37,7 +36,7 @@ type sample struct {
 	order
 	payee    pix.ISPB // the bank that may give it back; empty: a return
 	body     []byte
-	wanted   history.Outcome // of a payment, if there is no fault
+	wanted   Outcome // of a payment, if there is no fault
 	reported <-chan struct{}
 	chosen   bool // it is asked about
 	accepted bool
@@ -47,11 +46,24 @@ type sample struct {
 
 // payment returns a payment of a customer of a bank.
 func (c *Clients) payment(bank int, now time.Time) *sample {
-	payer, payee, wanted := c.customer(bank), c.customer(c.random.IntN(c.Population.Banks)), history.Outcome{Settled: true}
+	payer, payee, wanted := c.customer(bank), c.customer(c.random.IntN(c.Population.Banks)), Outcome{Settled: true}
 	if c.random.IntN(specialClientShare) == 0 {
 		payee = c.Population.Special(c.random.IntN(c.Population.Banks), sandbox.BlockedBranch)
-		wanted = history.Outcome{Reason: pix.ReasonPayeeBlocked.String()}
+		wanted = Outcome{Reason: pix.ReasonPayeeBlocked.String()}
 	}
+	return c.paymentBetween(payer, payee, wanted, now)
+}
+
+// paymentOfGuest returns a payment from or to a guest.
+func (c *Clients) paymentOfGuest(now time.Time) *sample {
+	payer, payee := c.Guests[c.random.IntN(len(c.Guests))], c.customer(c.random.IntN(c.Population.Banks))
+	if c.random.IntN(2) == 0 {
+		payer, payee = payee, payer
+	}
+	return c.paymentBetween(payer, payee, Outcome{Settled: true}, now)
+}
+
+func (c *Clients) paymentBetween(payer, payee pix.Account, wanted Outcome, now time.Time) *sample {
 	s := &sample{order: order{pix.NewEndToEndID(payer.ISPB, now, c.random), 1 + c.random.Uint64N(clientAmountMax)}, payee: payee.ISPB, wanted: wanted}
 	var err error
 	s.body, err = json.Marshal(map[string]any{
@@ -84,10 +96,10 @@ func (s *sample) conflicting() *sample {
 	return &other
 }
 
-// announce tells history and judge of a payment or return that is about to be sent.
+// announce tells the judge of a payment or return that is about to be sent.
 func (c *Clients) announce(s *sample) {
 	s.reported = c.observer.await(s.id)
-	c.Recorder.Submitting(s.id)
+	c.Judge.keep(s.id)
 	c.Judge.sending(s.order)
 	s.chosen = s.payee != "" && c.Judge.Choose(s.id)
 }
@@ -131,7 +143,7 @@ func (c *Clients) pay(ctx context.Context, s *sample, accepted bool, random *ran
 		others.Go(func() { c.submit(ctx, other, own) })
 	}
 	if accepted = accepted || c.submit(ctx, s, random); !accepted && !s.denied {
-		return // its fate is open; the history knows that
+		return // its fate is open
 	}
 	s.accepted = accepted
 	if s.payee != "" && accepted {
@@ -175,7 +187,7 @@ func (c *Clients) giveBack(ctx context.Context, s *sample, random *rand.Rand) {
 	if err != nil || status != http.StatusOK {
 		return // it was read before, and judged
 	}
-	paid, err := parseAnswer(text, history.Span{})
+	paid, err := parseAnswer(text, Span{})
 	if err != nil || !paid.Settled {
 		return
 	}
@@ -216,9 +228,8 @@ func (c *Clients) submit(ctx context.Context, s *sample, random *rand.Rand) bool
 		from := time.Now()
 		status, text, err := c.ask(trying, post)
 		stop()
-		span := history.Span{From: from, To: time.Now()}
+		span := Span{From: from, To: time.Now()}
 		accepted := err == nil && status/100 == 2
-		c.Recorder.Submitted(s.id, span, accepted)
 		if accepted {
 			c.Judge.accept(s.order)
 			if status == http.StatusOK {
@@ -265,7 +276,6 @@ func (c *Clients) submitBatch(ctx context.Context, payments []*sample) []bool {
 		body.Write(s.body)
 		body.WriteByte('\n')
 	}
-	from := time.Now()
 	status, text, err := c.ask(ctx, call{holder: string(payments[0].id.Payer()), method: http.MethodPost, path: "/v1/payments:batch", body: body.Bytes()})
 	if status == http.StatusOK {
 		c.readBatch(text, err == nil, accepted)
@@ -273,7 +283,6 @@ func (c *Clients) submitBatch(ctx context.Context, payments []*sample) []bool {
 		c.refuse("a batch: %d: %s", status, text)
 	}
 	for i, s := range payments {
-		c.Recorder.Submitted(s.id, history.Span{From: from, To: time.Now()}, accepted[i])
 		if accepted[i] {
 			c.Judge.accept(s.order)
 		}

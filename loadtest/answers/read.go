@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -22,13 +21,13 @@ func (c *Clients) read(ctx context.Context, id pix.EndToEndID) bool {
 	if unavailable(status, err) {
 		return false
 	}
-	c.see(id, status, text, history.Span{From: from, To: time.Now()})
+	c.see(id, status, text, Span{From: from, To: time.Now()})
 	return true
 }
 
 // see takes the state of a payment or return.
-func (c *Clients) see(id pix.EndToEndID, status int, text []byte, span history.Span) {
-	seen := answer{Span: span, Status: history.Unknown}
+func (c *Clients) see(id pix.EndToEndID, status int, text []byte, span Span) {
+	seen := answer{Span: span, Status: Unknown}
 	if status != http.StatusNotFound {
 		err := errors.New("it is not a state")
 		if status == http.StatusOK {
@@ -39,7 +38,6 @@ func (c *Clients) see(id pix.EndToEndID, status int, text []byte, span history.S
 			return
 		}
 	}
-	c.Recorder.Read(id, seen.Span, history.Read{Status: seen.Status, Outcome: seen.Outcome, DecidedAt: seen.DecidedAt, ReturnedCentavos: seen.ReturnedCentavos})
 	c.Judge.take(id, seen, nil)
 }
 
@@ -94,7 +92,7 @@ func (c *Clients) stream(ctx context.Context, id pix.EndToEndID) (ended bool) {
 		if data == "" {
 			return true
 		}
-		now, err := parseAnswer([]byte(data), history.Span{From: from, To: time.Now()})
+		now, err := parseAnswer([]byte(data), Span{From: from, To: time.Now()})
 		if err != nil {
 			c.refuse("%s: the event %q: %v", id, data, err)
 			ended = true
@@ -102,7 +100,7 @@ func (c *Clients) stream(ctx context.Context, id pix.EndToEndID) (ended bool) {
 		}
 		now.event = true
 		c.Judge.take(id, now, before)
-		before, ended = &now, now.Status == history.Ended
+		before, ended = &now, now.Status == Ended
 		return !ended
 	})
 	if !ended && patience.Err() == nil {
@@ -213,7 +211,7 @@ func (c *Clients) readStatement(ctx context.Context, account pix.Account, limit,
 
 // readBalance reads the balance of an account. It reports whether it was answered.
 func (c *Clients) readBalance(ctx context.Context, account pix.Account) bool {
-	b := balance{account: account, Span: history.Span{From: time.Now()}}
+	b := balance{account: account, Span: Span{From: time.Now()}}
 	status, text, err := c.ask(ctx, call{holder: string(account.ISPB), method: http.MethodGet, path: "/v1/accounts/" + accountName(account)})
 	if unavailable(status, err) {
 		return false
@@ -228,7 +226,7 @@ func (c *Clients) readBalance(ctx context.Context, account pix.Account) bool {
 }
 
 // readParticipants gives reserve, transit and books of all participants, which are of one instant, to the
-// history.
+// judge.
 func (c *Clients) readParticipants(ctx context.Context) {
 	status, text, err := c.ask(ctx, call{method: http.MethodGet, path: fmt.Sprintf("/v1/participants?limit=%d", min(c.Population.Banks, 1000))})
 	if unavailable(status, err) {
@@ -260,6 +258,6 @@ func (c *Clients) readParticipants(ctx context.Context) {
 		funds[i] = p.Reserve.Posted + p.Transit.Posted - p.Books.Centavos
 	}
 	if len(funds) == c.Population.Banks {
-		c.Recorder.Balances(funds)
+		c.Judge.TakeFunds(funds)
 	}
 }

@@ -7,19 +7,46 @@ import (
 	"slices"
 	"time"
 
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
+
+// Span is the time of a request, from its sending to its response, by the client's clock.
+type Span struct{ From, To time.Time }
+
+// Outcome is how a payment or return ended.
+type Outcome struct {
+	Settled bool
+	Reason  string // of a rejection
+}
+
+func (o Outcome) String() string {
+	if o.Settled {
+		return "settled"
+	}
+	return "rejected " + o.Reason
+}
+
+// Status is the progress of a payment or return.
+type Status uint8
+
+// The statuses, in the order of a payment's life.
+const (
+	Unknown Status = iota
+	Reserved
+	Ended
+)
+
+func (s Status) String() string { return [...]string{"unknown", "reserved", "ended"}[s] }
 
 // answer is what the HTTP API said of a payment. It was true at some instant of its span,
 // which begins with the request (for an event: the request for its stream) and ends when the
 // answer was there.
 type answer struct {
-	history.Span
-	history.Status
-	history.Outcome // if Status is Ended
-	event           bool
+	Span
+	Status
+	Outcome // if Status is Ended
+	event   bool
 	// ReturnedCentavos is what was given back. Events do not say it.
 	ReturnedCentavos uint64
 	paymentFacts
@@ -42,7 +69,7 @@ type bankAccount struct {
 }
 
 // parseAnswer reads a payment's state, from GET or an event.
-func parseAnswer(text []byte, span history.Span) (answer, error) {
+func parseAnswer(text []byte, span Span) (answer, error) {
 	var body struct {
 		Status     string `json:"status"`
 		ReasonCode string `json:"reason_code"`
@@ -56,11 +83,11 @@ func parseAnswer(text []byte, span history.Span) (answer, error) {
 	a.paymentFacts, a.ReturnedCentavos = body.paymentFacts, body.Returned
 	switch body.Status {
 	case "unknown":
-		a.Status = history.Unknown
+		a.Status = Unknown
 	case "reserved":
-		a.Status = history.Reserved
+		a.Status = Reserved
 	case "settled", "rejected":
-		a.Status, a.Outcome = history.Ended, history.Outcome{Settled: body.Status == "settled", Reason: body.ReasonCode}
+		a.Status, a.Outcome = Ended, Outcome{Settled: body.Status == "settled", Reason: body.ReasonCode}
 	default:
 		return a, fmt.Errorf("the status is %q", body.Status)
 	}
@@ -80,7 +107,7 @@ const timeOfDay = "15:04:05.000000"
 
 func (a answer) says() string {
 	text := a.Status.String()
-	if a.Status == history.Ended {
+	if a.Status == Ended {
 		text = a.Outcome.String()
 	}
 	if a.AmountCentavos > 0 {
@@ -103,14 +130,21 @@ func (a answer) says() string {
 	return text
 }
 
-// answerRecord keeps what later answers about a payment are compared with.
+// answerRecord keeps what later answers about a payment or return are compared with. As a status only goes
+// forward, each two answers that do not overlap in time agree if these do: then all fit one order.
 type answerRecord struct {
-	earliest [history.Ended + 1]*answer // by status: the answer that was there first
-	latest   [history.Ended + 1]*answer // by status: the answer that was asked for last
-	facts    map[string]*answer         // by fact: the first answer that said it
-	returned *answer                    // the first answer that said the most was given back
-	report   *answer                    // the settlement report
-	back     map[string]uint64          // centavos given back, by return, from their reports
+	chosen   bool                 // it is asked about until the end
+	earliest [Ended + 1]*answer   // by status: the answer that was there first
+	latest   [Ended + 1]*answer   // by status: the answer that was asked for last
+	facts    map[string]*answer   // by fact: the first answer that said it
+	returned *answer              // the first answer that said the most was given back
+	report   *answer              // the settlement report
+	back     map[string]givenBack // by return, from their reports
+}
+
+type givenBack struct {
+	at       time.Time
+	centavos uint64
 }
 
 // openPayment is asked about more often than others.
@@ -127,12 +161,33 @@ func (j *Judge) Choose(id pix.EndToEndID) bool {
 	if j.payments%j.every != 0 || len(j.all) >= askedMax {
 		return false
 	}
-	if j.of[id] == nil {
-		j.of[id] = &answerRecord{facts: map[string]*answer{}, back: map[string]uint64{}}
+	if t := j.record(id); !t.chosen {
+		t.chosen = true
 		j.all = append(j.all, id)
 		j.underWay = append(j.underWay, openPayment{id, time.Now()})
 	}
 	return true
+}
+
+// keep compares all answers about a payment or return, before it is sent.
+func (j *Judge) keep(id pix.EndToEndID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.kept) < keptMax {
+		j.record(id)
+	} else {
+		j.verdict.NotCompared++
+	}
+}
+
+func (j *Judge) record(id pix.EndToEndID) *answerRecord {
+	t := j.of[id]
+	if t == nil {
+		t = &answerRecord{facts: map[string]*answer{}, back: map[string]givenBack{}}
+		j.of[id] = t
+		j.kept = append(j.kept, id)
+	}
+	return t
 }
 
 // pick returns a payment to ask about: half of the time an open one, else any.
@@ -142,7 +197,7 @@ func (j *Judge) pick(random *rand.Rand) (id pix.EndToEndID, ok bool) {
 	for random.IntN(2) == 0 && len(j.underWay) > 0 {
 		i := random.IntN(len(j.underWay))
 		chosen := j.underWay[i]
-		if j.of[chosen.id].earliest[history.Ended] == nil && time.Since(chosen.since) < underWayFor {
+		if j.of[chosen.id].earliest[Ended] == nil && time.Since(chosen.since) < underWayFor {
 			return chosen.id, true
 		}
 		last := len(j.underWay) - 1
@@ -169,7 +224,7 @@ func (j *Judge) take(id pix.EndToEndID, now answer, before *answer) {
 	defer j.mu.Unlock()
 	t := j.of[id]
 	if t == nil {
-		return // not chosen
+		return // not compared
 	}
 	j.verdict.Answers++
 	if now.event {
@@ -178,7 +233,7 @@ func (j *Judge) take(id pix.EndToEndID, now answer, before *answer) {
 	if before != nil && before.Status > now.Status {
 		j.differ(id, "the stream's later event goes back", before, &now)
 	}
-	for status := history.Unknown; status <= history.Ended; status++ {
+	for status := Unknown; status <= Ended; status++ {
 		// Two answers whose spans overlap have no order.
 		if e := t.earliest[status]; e != nil && status > now.Status && e.To.Before(now.From) {
 			j.differ(id, "the later answer goes back", e, &now)
@@ -189,8 +244,20 @@ func (j *Judge) take(id pix.EndToEndID, now answer, before *answer) {
 			break
 		}
 	}
-	if e := t.earliest[history.Ended]; e != nil && now.Status == history.Ended && e.Outcome != now.Outcome {
+	if e := t.earliest[Ended]; e != nil && now.Status == Ended && e.Outcome != now.Outcome {
 		j.differ(id, "the end has changed", e, &now)
+	}
+	if r := t.report; r != nil && now.Status != Ended && j.after(now.From, r.From) {
+		j.differ(id, "it is told as open after its report", r, &now)
+	}
+	least := uint64(0)
+	for _, back := range t.back {
+		if j.after(now.From, back.at) {
+			least += back.centavos
+		}
+	}
+	if !now.event && now.ReturnedCentavos < least {
+		j.differ(id, fmt.Sprintf("%d centavos were reported as given back before", least), nil, &now)
 	}
 	for name, value := range now.facts() {
 		switch first := t.facts[name]; {
@@ -203,7 +270,7 @@ func (j *Judge) take(id pix.EndToEndID, now answer, before *answer) {
 	if now.ReturnedCentavos > now.AmountCentavos {
 		j.differ(id, "more was given back than was paid", nil, &now)
 	}
-	if now.Status == history.Ended && now.DecidedAt.IsZero() && now.To.Before(now.ExpiresAt.Add(-j.tolerance)) {
+	if now.Status == Ended && now.DecidedAt.IsZero() && now.To.Before(now.ExpiresAt.Add(-j.tolerance)) {
 		j.differ(id, "it was told as ended without a verdict, before its hold had expired", nil, &now)
 	}
 	switch r := t.returned; {
@@ -239,19 +306,29 @@ func (f paymentFacts) facts() map[string]string {
 	return told
 }
 
-// reported takes the settlement report of a payment.
-func (j *Judge) reported(id pix.EndToEndID, at time.Time, outcome history.Outcome, report *pixv1.SettlementReport) {
+// after reports whether a request began after a report, whose time Kafka keeps in milliseconds.
+func (j *Judge) after(from, report time.Time) bool {
+	return from.After(report.Add(time.Millisecond + j.tolerance))
+}
+
+// reported takes the settlement report of a payment or return.
+func (j *Judge) reported(id pix.EndToEndID, at time.Time, outcome Outcome, report *pixv1.SettlementReport) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	t := j.of[id]
 	if t == nil || t.report != nil {
 		return // the audit compares repeated reports
 	}
-	account := func(x *pixv1.Account) *bankAccount {
-		return &bankAccount{x.GetIspb(), x.GetBranch(), x.GetNumber()}
+	t.report = &answer{Span: Span{From: at, To: at}, Status: Ended, Outcome: outcome, paymentFacts: paymentFacts{AmountCentavos: report.AmountCentavos}}
+	if id[0] == 'E' { // that of a rejected return names no accounts
+		account := func(x *pixv1.Account) *bankAccount { return &bankAccount{x.GetIspb(), x.GetBranch(), x.GetNumber()} }
+		t.report.Payer, t.report.Payee = account(report.Payer), account(report.Payee)
 	}
-	t.report = &answer{Span: history.Span{From: at, To: at}, Status: history.Ended, Outcome: outcome,
-		paymentFacts: paymentFacts{AmountCentavos: report.AmountCentavos, Payer: account(report.Payer), Payee: account(report.Payee)}}
+	for _, open := range t.latest[:Ended] {
+		if open != nil && j.after(open.From, at) {
+			j.differ(id, "it is told as open after its report", t.report, open)
+		}
+	}
 }
 
 // hasReport reports whether a payment that is asked about has its settlement report.
@@ -262,17 +339,17 @@ func (j *Judge) hasReport(id pix.EndToEndID) bool {
 }
 
 // reportedBack takes the settlement report of a settled return.
-func (j *Judge) reportedBack(original pix.EndToEndID, report *pixv1.SettlementReport) {
+func (j *Judge) reportedBack(original pix.EndToEndID, at time.Time, report *pixv1.SettlementReport) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if t := j.of[original]; t != nil {
-		t.back[report.EndToEndId] = report.AmountCentavos
+	if t := j.of[original]; t != nil && t.back[report.EndToEndId].centavos == 0 {
+		t.back[report.EndToEndId] = givenBack{at, report.AmountCentavos}
 	}
 }
 
 // concludeStates compares each payment's last answer with its settlement report.
 func (j *Judge) concludeStates() {
-	for _, id := range j.all {
+	for _, id := range j.kept {
 		t := j.of[id]
 		var last *answer
 		for _, l := range t.latest {
@@ -281,12 +358,14 @@ func (j *Judge) concludeStates() {
 			}
 		}
 		switch {
+		case last == nil && !t.chosen: // its client saw nothing of it
 		case last == nil:
 			j.differ(id, "the API never told of it, not even at the end", nil, nil)
-		case t.report == nil && last.Status != history.Unknown:
+		case t.report == nil && last.Status != Unknown:
 			j.differ(id, "it has no settlement report", last, nil)
 		case t.report == nil:
-		case last.Status != history.Ended || last.Outcome != t.report.Outcome:
+		case last.Status != Ended: // if it began after the report, that is a contradiction
+		case last.Outcome != t.report.Outcome:
 			j.differ(id, "its settlement report says another end than the last answer", t.report, last)
 		default:
 			j.concludeEnd(id, t, last)
@@ -297,10 +376,10 @@ func (j *Judge) concludeStates() {
 // concludeEnd compares the last answer about a payment with reports that say the same end.
 func (j *Judge) concludeEnd(id pix.EndToEndID, t *answerRecord, last *answer) {
 	back := uint64(0)
-	for _, centavos := range t.back {
-		back += centavos
+	for _, given := range t.back {
+		back += given.centavos
 	}
-	if last.ReturnedCentavos != back {
+	if last.ReturnedCentavos > back || t.chosen && last.ReturnedCentavos < back {
 		j.differ(id, fmt.Sprintf("the settlement reports of its returns give %d centavos back", back), t.report, last)
 	}
 	reported := t.report.facts()
@@ -309,7 +388,10 @@ func (j *Judge) concludeEnd(id pix.EndToEndID, t *answerRecord, last *answer) {
 			j.differ(id, "its settlement report says another "+name+" than the last answer", t.report, last)
 		}
 	}
-	if first := t.earliest[history.Ended]; first.Settled && first.To.Before(last.DecidedAt.Add(-j.tolerance)) {
+	if decided := t.facts["decided_at"]; decided != nil && j.after(decided.DecidedAt, t.report.From) {
+		j.differ(id, "the ledger decided it after its report", t.report, decided)
+	}
+	if first := t.earliest[Ended]; first.Settled && first.To.Before(last.DecidedAt.Add(-j.tolerance)) {
 		j.differ(id, "it was told as settled before the ledger had settled it", first, last)
 	}
 }

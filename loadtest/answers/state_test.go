@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -19,21 +18,21 @@ import (
 var (
 	paid      = pix.EndToEndID([]byte("E1000000120260504120000000abcdef"))
 	noon      = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-	isSettled = history.Outcome{Settled: true}
-	isSilent  = history.Outcome{Reason: "AB03"}
+	isSettled = Outcome{Settled: true}
+	isSilent  = Outcome{Reason: "AB03"}
 )
 
 func millisecond(n int) time.Time { return noon.Add(time.Duration(n) * time.Millisecond) }
 
 // of is an answer with so many centavos, if any.
-func of(from, to int, status history.Status, outcome history.Outcome, centavos uint64) answer {
-	return answer{Span: history.Span{From: millisecond(from), To: millisecond(to)}, Status: status, Outcome: outcome, paymentFacts: paymentFacts{AmountCentavos: centavos}}
+func of(from, to int, status Status, outcome Outcome, centavos uint64) answer {
+	return answer{Span: Span{From: millisecond(from), To: millisecond(to)}, Status: status, Outcome: outcome, paymentFacts: paymentFacts{AmountCentavos: centavos}}
 }
 
 // Answers that agree, and each with one thing that contradicts another.
 func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
-	const unknown, reserved, ended = history.Unknown, history.Reserved, history.Ended
-	none := history.Outcome{}
+	const unknown, reserved, ended = Unknown, Reserved, Ended
+	none := Outcome{}
 	settles := func(a *Judge) {
 		a.reported(paid, millisecond(50), isSettled, &pixv1.SettlementReport{AmountCentavos: 500, Payer: &pixv1.Account{Ispb: "10000001"}})
 		a.take(paid, of(90, 91, ended, isSettled, 500), nil)
@@ -99,8 +98,8 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 		}},
 		{"another reason", "the end has changed", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSilent, 500), nil)
-			a.take(paid, of(3, 4, ended, history.Outcome{Reason: "AC06"}, 500), nil)
-			a.reported(paid, millisecond(5), history.Outcome{Reason: "AC06"}, &pixv1.SettlementReport{AmountCentavos: 500})
+			a.take(paid, of(3, 4, ended, Outcome{Reason: "AC06"}, 500), nil)
+			a.reported(paid, millisecond(5), Outcome{Reason: "AC06"}, &pixv1.SettlementReport{AmountCentavos: 500})
 		}},
 		{"another amount", "amount_centavos has changed", func(a *Judge) {
 			a.take(paid, of(1, 2, reserved, none, 501), nil)
@@ -124,9 +123,27 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 5000})
 		}},
-		{"reported, and in the end still reserved", "another end", func(a *Judge) {
+		{"open after its report", "open after its report", func(a *Judge) {
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
 			a.take(paid, of(10, 12, reserved, none, 500), nil)
+		}},
+		{"open after its report, which was read later", "open after its report", func(a *Judge) {
+			a.take(paid, of(52, 53, unknown, none, 0), nil)
+			settles(a)
+		}},
+		{"open while it is reported", "", func(a *Judge) { // Kafka keeps milliseconds
+			a.take(paid, of(51, 55, reserved, none, 500), nil)
+			settles(a)
+		}},
+		{"reported, and the ledger only decided later", "decided it after its report", func(a *Judge) {
+			a.take(paid, with(of(60, 61, ended, isSettled, 500), func(x *answer) { x.DecidedAt = millisecond(52) }), nil)
+			settles(a)
+		}},
+		{"less is given back than was reported", "100 centavos were reported", func(a *Judge) {
+			a.reportedBack(paid, millisecond(95), &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 100})
+			a.take(paid, with(of(99, 100, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 100 }), nil)
+			settles(a) // asked before
+			a.take(paid, of(97, 100, ended, isSettled, 500), nil)
 		}},
 		{"given back, more and more", "", func(a *Judge) {
 			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 100 }), nil)
@@ -134,7 +151,7 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 			a.take(paid, with(of(5, 6, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 500 }), nil)
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
 			for _, part := range []*pixv1.SettlementReport{{EndToEndId: "D1", AmountCentavos: 100}, {EndToEndId: "D2", AmountCentavos: 400}, {EndToEndId: "D1", AmountCentavos: 100}} {
-				a.reportedBack(paid, part)
+				a.reportedBack(paid, millisecond(6), part)
 			}
 		}},
 		{"less is given back", "less given back", func(a *Judge) {
@@ -144,12 +161,12 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 		{"more is given back than was paid", "more was given back", func(a *Judge) {
 			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 501 }), nil)
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
-			a.reportedBack(paid, &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 501})
+			a.reportedBack(paid, millisecond(6), &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 501})
 		}},
 		{"the reports of the returns say another sum", "give 200 centavos back", func(a *Judge) {
 			a.take(paid, with(of(1, 2, ended, isSettled, 500), func(x *answer) { x.ReturnedCentavos = 100 }), nil)
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
-			a.reportedBack(paid, &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 200})
+			a.reportedBack(paid, millisecond(6), &pixv1.SettlementReport{EndToEndId: "D1", AmountCentavos: 200})
 		}},
 		{"ended, and never reported", "no settlement report", func(a *Judge) { a.take(paid, of(1, 2, ended, isSettled, 500), nil) }},
 		{"never told of", "the API never told of it", func(*Judge) {}},
@@ -175,8 +192,8 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 func TestAContradictionTellsBothAnswers(t *testing.T) {
 	a := NewJudge(1, 0)
 	a.Choose(paid)
-	a.take(paid, of(1, 2, history.Ended, isSilent, 500), nil)
-	a.take(paid, of(3, 4, history.Reserved, history.Outcome{}, 500), nil)
+	a.take(paid, of(1, 2, Ended, isSilent, 500), nil)
+	a.take(paid, of(3, 4, Reserved, Outcome{}, 500), nil)
 	text := fmt.Sprint(concluded(t, a).Contradictions)
 	for _, want := range []string{paid.String(), "asked 12:00:00.001000, answered 12:00:00.002000: rejected AB03, 500 centavos", "asked 12:00:00.003000, answered 12:00:00.004000: reserved"} {
 		if !strings.Contains(text, want) {
@@ -203,7 +220,7 @@ func TestOnlySoManyPaymentsAreAskedAbout(t *testing.T) {
 		t.Errorf("they are the %dth to the %dth of %d: not spread over the run", first, last, payments)
 	}
 	ended := a.chosen()[0]
-	a.take(ended, of(1, 2, history.Ended, isSettled, 1), nil)
+	a.take(ended, of(1, 2, Ended, isSettled, 1), nil)
 	again := false
 	for range 200_000 {
 		id, found := a.pick(random)
@@ -256,7 +273,7 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 			defer server.Close()
 			a := NewJudge(1, 0)
 			a.Choose(paid)
-			clients := NewClients(Config{Doors: []string{server.URL}, Recorder: history.NewRecorder(), Judge: a})
+			clients := NewClients(Config{Doors: []string{server.URL}, Judge: a})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			clients.followPayment(ctx, paid)
@@ -275,6 +292,34 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 				t.Errorf("%v: %s, want %q", v, found, c.want)
 			}
 		})
+	}
+}
+
+// A client's payments and returns are compared although nobody else asks about them.
+func TestAReturnIsComparedAsAPaymentIs(t *testing.T) {
+	back := pix.EndToEndID([]byte("D1000000220260504120000000abcdef"))
+	for _, goesBack := range []bool{false, true} {
+		a := NewJudge(1, 0)
+		a.keep(back)
+		a.keep(paid) // of which its client sees nothing
+		a.take(back, of(1, 2, Reserved, Outcome{}, 100), nil)
+		a.reported(back, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 100, Payer: &pixv1.Account{Ispb: "10000001"}})
+		if goesBack {
+			a.take(back, of(8, 9, Reserved, Outcome{}, 100), nil)
+		}
+		if v := concluded(t, a); v.Clean == goesBack || v.Payments != 2 {
+			t.Errorf("goes back: %t, %v: %v", goesBack, v, v.Contradictions)
+		}
+	}
+}
+
+func TestNoPaymentChangesTheFundsOfABank(t *testing.T) {
+	a := NewJudge(1, 0)
+	for _, funds := range [][]int64{{100, 200}, {100, 200}, {99, 201}} {
+		a.TakeFunds(funds)
+	}
+	if v := concluded(t, a); v.Funds != 3 || v.ContradictionCount != 2 || !strings.Contains(v.Contradictions[0].What, "is 99 centavos, at first it was 100") {
+		t.Errorf("a centavo went from one bank to another: %+v", v)
 	}
 }
 

@@ -292,7 +292,7 @@ func TestTotalsThatOutgrow64Bits(t *testing.T) {
 		h.report(o, "")
 		p, _ := h.legsOf(o)
 		for leg := 1; leg <= 3; leg++ {
-			debit, credit := p.leg(leg)
+			debit, credit := p.content.leg(leg)
 			d, c := h.accountOf(debit), h.accountOf(credit)
 			d.DebitsPosted = toTigerBeetle(number128(moneyIn(d.DebitsPosted).plus(moneyOf(amount))))
 			c.CreditsPosted = toTigerBeetle(number128(moneyIn(c.CreditsPosted).plus(moneyOf(amount))))

@@ -15,8 +15,6 @@ import (
 // the length of the window, and nobody posts it. So what has been sent within a window is what is held.
 // An allowance has as much as the cap says. Adjustments bring it there.
 
-var windowNames = [...]string{"day", "night"}
-
 const (
 	// codeCapLeg is of leg 4 and of its void.
 	codeCapLeg     = 4
@@ -36,6 +34,7 @@ type capLeg struct {
 type allowance struct {
 	posted movement
 	base   number128 // of the ids of the last adjustment
+	fitted uint64    // when it was adjusted last, by the ledger's clock
 	holds  map[number128]uint64
 	ending endings
 	held   money // at most
@@ -62,75 +61,100 @@ func (o *allowance) heldAt(at uint64) money {
 	return o.held
 }
 
-func (a *Auditor) allowance(id accountID) *allowance {
-	if a.allowances[id] == nil {
-		a.allowances[id] = &allowance{}
+func (j *Judge) allowance(id accountID) *allowance {
+	if j.allowances[id] == nil {
+		j.allowances[id] = &allowance{}
 	}
-	return a.allowances[id]
+	return j.allowances[id]
 }
 
-// takeAllowance takes a transfer of the ledger of allowances: a leg 4, or an adjustment.
-func (a *Auditor) takeAllowance(t tb.Transfer) {
+// takeAllowance takes a transfer of the ledger of allowances, and reports whether it is a leg 4, which its
+// payment must explain. Who follows does not know what allowances have.
+func (j *Judge) takeAllowance(t tb.Transfer) (ofPayment bool) {
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	id := debit
 	if debit == allowanceSource {
 		id = credit
 	}
 	amount, ok := centavos(t.Amount)
+	wrong := func(format string, arguments ...any) {
+		j.add(WrongAllowance, transferName(t), format, arguments...)
+	}
 	if !ok || debit != allowanceSource && credit != allowanceSource || kindOf(id) != kindAllowance {
-		a.add(WrongAllowance, transferName(t), "%s with code %d from %s to %s: it must stand between the source and an allowance", decimal(t.Amount), t.Code, nameOf(debit), nameOf(credit))
-		return
+		wrong("%s with code %d from %s to %s: it must stand between the source and an allowance", decimal(t.Amount), t.Code, nameOf(debit), nameOf(credit))
+		return false
 	}
 	flags := t.TransferFlags()
 	switch {
-	case flags.Pending || flags.VoidPendingTransfer:
-		a.takeCapLeg(t, id, amount)
-		return
+	case flags.Pending:
+		if j.whole {
+			j.allowance(id).hold(fromTigerBeetle(t.ID), amount, t.Timestamp+uint64(t.Timeout)*uint64(time.Second))
+		}
+	case flags.VoidPendingTransfer:
+		if j.whole {
+			j.allowance(id).release(fromTigerBeetle(t.PendingID))
+		}
 	case flags.PostPendingTransfer:
-		a.add(WrongAllowance, transferName(t), "a leg 4 of %d centavos is posted", amount)
+		wrong("a leg 4 of %d centavos is posted", amount)
 	case t.Code != codeAdjustment:
-		a.add(WrongAllowance, transferName(t), "%d centavos with code %d from %s to %s are no adjustment", amount, t.Code, nameOf(debit), nameOf(credit))
-	default:
-		a.takeAdjustment(t, id, amount)
+		wrong("%d centavos with code %d from %s to %s are no adjustment", amount, t.Code, nameOf(debit), nameOf(credit))
+	case j.whole:
+		j.takeAdjustment(t, id, amount)
 	}
-	a.expect(debit, credit, amount)
-	of := a.allowance(id)
-	if debit == id {
-		of.posted.debits = of.posted.debits.plus(moneyOf(amount))
-	} else {
-		of.posted.credits = of.posted.credits.plus(moneyOf(amount))
+	if flags.Pending || flags.VoidPendingTransfer {
+		if t.Code != codeCapLeg {
+			wrong("%d centavos with code %d are held or released, and are no leg 4", amount, t.Code)
+		}
+		return t.Code == codeCapLeg
 	}
+	if j.whole {
+		j.books.expect(debit, credit, amount)
+		of := j.allowance(id)
+		if debit == id {
+			of.posted.debits = of.posted.debits.plus(moneyOf(amount))
+		} else {
+			of.posted.credits = of.posted.credits.plus(moneyOf(amount))
+		}
+	}
+	return false
 }
 
 // capActed takes note of the record of a cap on outflow. Its adjustment is in the same chain.
-func (a *Auditor) capActed(id accountID, record tb.Transfer) {
-	if at, open := a.acts.capped[id]; open {
-		a.unadjusted(id, at)
+func (j *Judge) capActed(id accountID, record tb.Transfer) {
+	if !j.whole {
+		return
 	}
-	delete(a.acts.capped, id)
+	if at, open := j.acts.capped[id]; open {
+		j.unadjusted(id, at)
+	}
+	delete(j.acts.capped, id)
 	if record.UserData64 > 0 { // else it is lifted: engines do not ask for it any more
-		a.acts.capped[id] = record.Timestamp
-		a.shortages.limit(id, record.UserData64, record.Timestamp)
+		j.acts.capped[id] = record.Timestamp
+		j.shortages.limit(id, record.UserData64, record.Timestamp)
 	}
 }
 
-func (a *Auditor) unadjusted(id accountID, at uint64) {
-	a.add(WrongAllowance, nameOf(id), "it was not adjusted in the chain of the act that set its cap at %v", time.Unix(0, int64(at)).UTC())
+func (j *Judge) unadjusted(id accountID, at uint64) {
+	j.add(WrongAllowance, nameOf(id), "it was not adjusted in the chain of the act that set its cap at %v", time.Unix(0, int64(at)).UTC())
 }
 
 // takeAdjustment checks an adjustment before it counts. Its id follows from the account's totals, so
 // one adjustment is taken of all that were computed from them. To lower an allowance, one centavo is
 // granted first, so that the totals change even if all of it is held.
-func (a *Auditor) takeAdjustment(t tb.Transfer, id accountID, amount uint64) {
-	of := a.allowance(id)
+func (j *Judge) takeAdjustment(t tb.Transfer, id accountID, amount uint64) {
+	of := j.allowance(id)
 	lowers := fromTigerBeetle(t.DebitAccountID) == id
 	wrong := func(format string, arguments ...any) {
-		a.add(WrongAllowance, transferName(t), "adjustment of %s: %s", nameOf(id), fmt.Sprintf(format, arguments...))
+		j.add(WrongAllowance, transferName(t), "adjustment of %s: %s", nameOf(id), fmt.Sprintf(format, arguments...))
 	}
-	if at, open := a.acts.capped[id]; open && t.Timestamp == at+1 {
-		delete(a.acts.capped, id)
+	if at, open := j.acts.capped[id]; open && t.Timestamp == at+1 {
+		delete(j.acts.capped, id)
 	}
-	caps := a.terms(id).outflow[id.high>>branchShift&1].during(a.lookedFrom(t.Timestamp), t.Timestamp)
+	// Who adjusts has read the account since its last adjustment, and the cap after that.
+	caps := j.terms(id).outflow[id.high>>branchShift&1].during(max(j.lookedFrom(t.Timestamp), of.fitted), t.Timestamp)
+	if !t.TransferFlags().Linked {
+		of.fitted = t.Timestamp
+	}
 	if !slices.ContainsFunc(caps, func(limit outflowCap) bool { return limit.centavos == t.UserData64 }) {
 		wrong("it aims at %d centavos, which is no cap in force", t.UserData64)
 	}
@@ -168,20 +192,10 @@ func adjustmentKey(id accountID, posted movement) number128 {
 }
 
 // takeCapLeg takes a leg 4 or its void.
-func (a *Auditor) takeCapLeg(t tb.Transfer, id accountID, amount uint64) {
-	if flags := t.TransferFlags(); flags.Pending {
-		a.allowance(id).hold(fromTigerBeetle(t.ID), amount, t.Timestamp+uint64(t.Timeout)*uint64(time.Second))
-	} else {
-		a.allowance(id).release(fromTigerBeetle(t.PendingID))
-	}
+func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 	key, role := split(fromTigerBeetle(t.ID))
-	p := a.find(key)
-	if p == nil || t.Code != codeCapLeg {
-		a.add(WrongAllowance, transferName(t), "with code %d, a leg 4 of a payment that is in no record of %s", t.Code, paymentsTopic)
-		return
-	}
 	wrong := func(format string, arguments ...any) {
-		a.add(WrongAllowance, p.id.String(), "leg 4: %s", fmt.Sprintf(format, arguments...))
+		j.add(WrongAllowance, p.id.String(), "leg 4: %s", fmt.Sprintf(format, arguments...))
 	}
 	if t.TransferFlags().VoidPendingTransfer {
 		if p.capVoided = true; role != capVoidRole || fromTigerBeetle(t.PendingID) != key.role(capRole) {
@@ -189,64 +203,71 @@ func (a *Auditor) takeCapLeg(t tb.Transfer, id accountID, amount uint64) {
 		}
 		return
 	}
-	a.summary.Capped++
+	j.summary.Capped++
 	p.capHeldAt, p.capEnds = t.Timestamp, t.Timestamp+uint64(t.Timeout)*uint64(time.Second)
-	of := p.content
-	if amount != of.centavos || booksOf(id) != booksOf(of.payer) {
-		for _, other := range a.conflicting[key] {
-			if p.foreign != 0 && amount == other.centavos && booksOf(id) == booksOf(other.payer) {
-				of = other
-				break
-			}
-		}
+	id, amount := fromTigerBeetle(t.DebitAccountID), decimal(t.Amount)
+	caps := func(o *order) bool {
+		return amount == fmt.Sprint(o.content.centavos) && kindOf(id) == kindAllowance && booksOf(id) == booksOf(o.content.payer)
+	}
+	of := &p.order
+	if other := p.claim(caps); p.foreign != 0 && other != nil && !caps(of) {
+		of = other
 	}
 	window := int(id.high >> branchShift & 1)
-	from := a.lookedFrom(t.Timestamp)
 	switch {
 	case role != capRole:
 		wrong("it is held with role %d", role)
-	case amount != of.centavos || id != allowanceOf(of.payer, window) || fromTigerBeetle(t.CreditAccountID) != allowanceSource:
-		wrong("it holds %d centavos from %s for %s", amount, nameOf(fromTigerBeetle(t.DebitAccountID)), nameOf(fromTigerBeetle(t.CreditAccountID)))
-	case booksOf(of.payer) == booksOf(of.payee):
-		wrong("the payment stays within %s", ispbOf(of.payer))
-	case t.Timestamp-p.heldAt != 3:
+	case !caps(of) || id != allowanceOf(of.content.payer, window) || fromTigerBeetle(t.CreditAccountID) != allowanceSource:
+		wrong("it holds %s centavos from %s for %s", amount, nameOf(id), nameOf(fromTigerBeetle(t.CreditAccountID)))
+	case of.content.sameBank():
+		wrong("the payment stays within %s", ispbOf(of.content.payer))
+	case t.Timestamp-p.heldAt != 3 && !j.rebuild.again():
 		wrong("it is not in the chain of the other legs")
-	case !a.clockWasWrong(p.acceptedMs, t.Timestamp) && !slices.Contains(windowsBetween(from, t.Timestamp), window):
-		wrong("it is of the %s, at %v", windowNames[window], time.Unix(0, int64(t.Timestamp)).UTC())
 	}
-	if names, ispb := userData(p.id, uint64(p.minutes)); fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
+	if names, ispb := userData(p.id, p.minutes); fromTigerBeetle(t.UserData128) != names || t.UserData64 != ispb {
 		wrong("its user_data does not name the payment")
 	}
-	caps := a.terms(of.payer).outflow[window].during(from, t.Timestamp)
-	if !slices.ContainsFunc(caps, func(limit outflowCap) bool {
-		return limit.centavos > 0 && t.Timeout == max(limit.seconds, a.holdTimeout+uint32(holdBeyondDeadline/time.Second))
-	}) {
-		wrong("it ends after %d s beside holds of %d s, which follows from no cap in force: %v", t.Timeout, a.holdTimeout, caps)
+	if j.whole && !j.rebuild.again() { // then it holds for what is left of its window
+		j.judgeCap(p, of.content.payer, window, t, wrong)
 	}
 }
 
-// judgeCapLeg checks how leg 4 of a payment ended.
-func (a *Auditor) judgeCapLeg(p *payment, settled bool) {
+// judgeCap compares leg 4 with the caps that were in force.
+func (j *Judge) judgeCap(p *payment, payer accountID, window int, t tb.Transfer, wrong func(format string, arguments ...any)) {
+	from := j.lookedFrom(t.Timestamp)
+	if !j.clockWasWrong(p.acceptedMs, t.Timestamp) && !slices.Contains(windowsBetween(from, t.Timestamp), window) {
+		wrong("it is of the %s, at %v", windowNames[window], time.Unix(0, int64(t.Timestamp)).UTC())
+	}
+	caps := j.terms(payer).outflow[window].during(from, t.Timestamp)
+	if !slices.ContainsFunc(caps, func(limit outflowCap) bool {
+		return limit.centavos > 0 && t.Timeout == max(limit.seconds, j.holdTimeout+uint32(holdBeyondDeadline/time.Second))
+	}) {
+		wrong("it ends after %d s beside holds of %d s, which follows from no cap in force: %v", t.Timeout, j.holdTimeout, caps)
+	}
+}
+
+// judgeCapEnd checks how leg 4 of a payment ended.
+func (j *Judge) judgeCapEnd(p *payment, settled bool) {
 	switch {
 	case settled && p.capVoided:
-		a.add(WrongAllowance, p.id.String(), "it settled, and leg 4 was voided: the allowance is back, and the money is gone")
-	case !settled && p.capHeldAt != 0 && !p.capVoided && max(p.decidedAt, p.heldAt) < p.capEnds:
-		a.add(WrongAllowance, p.id.String(), "it did not settle, and leg 4 was not voided: the allowance is held for nothing")
+		j.add(WrongAllowance, p.id.String(), "it settled, and leg 4 was voided: the allowance is back, and the money is gone")
+	case j.whole && !settled && p.capHeldAt != 0 && !p.capVoided && max(p.decidedAt, p.heldAt) < p.capEnds:
+		j.add(WrongAllowance, p.id.String(), "it did not settle, and leg 4 was not voided: the allowance is held for nothing")
 	}
 }
 
 // judgeOutflow checks a refusal with LQ12: what was held in the window left less than the payment.
-func (a *Auditor) judgeOutflow(p *payment, from uint64) refusal {
+func (j *Judge) judgeOutflow(p *payment, from uint64) refusal {
 	c := p.content
-	if p.sameBank() {
+	if c.sameBank() {
 		return refusal{wrong: "it stays within its bank"}
 	}
-	terms, looked := a.terms(c.payer), a.lookedFrom(from)
+	terms, looked := j.terms(c.payer), j.lookedFrom(from)
 	for _, window := range windowsBetween(looked, p.decidedAt) {
 		if !slices.ContainsFunc(terms.outflow[window].during(looked, p.decidedAt), func(limit outflowCap) bool { return limit.centavos > 0 }) {
 			continue
 		}
-		if r := a.judgeShort(allowanceOf(c.payer, window), c.centavos, from, p.decidedAt); r.unchecked || r.wrong == "" {
+		if r := j.judgeShortOf(allowanceOf(c.payer, window), c.centavos, from, p.decidedAt); r.unchecked || r.wrong == "" {
 			return r
 		}
 	}
@@ -254,15 +275,15 @@ func (a *Auditor) judgeOutflow(p *payment, from uint64) refusal {
 }
 
 // unfit returns what is wrong with allowances as they are, by account.
-func (a *Auditor) unfit() map[accountID]string {
+func (j *Judge) unfit() map[accountID]string {
 	problems := map[accountID]string{}
-	for books, terms := range a.acts.banks {
+	for books, terms := range j.acts.banks {
 		for window, caps := range terms.outflow {
 			if len(caps) == 0 || caps[len(caps)-1].value.centavos == 0 {
 				continue
 			}
 			id := allowanceOf(books, window)
-			account := a.accounts[id]
+			account := j.books.accounts[id]
 			limit, has := moneyOf(caps[len(caps)-1].value.centavos), account.posted.balance()
 			if has != limit && (has.less(limit) || has != account.pending.debits) {
 				problems[id] = fmt.Sprintf("it has %v centavos, %v of them held, and the cap is %v", has, account.pending.debits, limit)
@@ -273,11 +294,11 @@ func (a *Auditor) unfit() map[accountID]string {
 }
 
 // judgeAllowances checks that each allowance has what its cap says.
-func (a *Auditor) judgeAllowances() {
-	for id, problem := range a.unfit() {
-		a.add(WrongAllowance, nameOf(id), "%s", problem)
+func (j *Judge) judgeAllowances() {
+	for id, problem := range j.unfit() {
+		j.add(WrongAllowance, nameOf(id), "%s", problem)
 	}
-	for id, at := range a.acts.capped {
-		a.unadjusted(id, at)
+	for id, at := range j.acts.capped {
+		j.unadjusted(id, at)
 	}
 }

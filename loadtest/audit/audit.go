@@ -8,47 +8,7 @@ import (
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
-
-// Config says what to audit.
-type Config struct {
-	// Kafka says how to connect. The caller gives it, because the audit shares no code.
-	Kafka  []kgo.Opt
-	Ledger tigerbeetle.Client
-	// Wait is the longest wait until no payment is in flight. A hold that nobody resolves ends
-	// by the ledger's own timeout.
-	Wait time.Duration
-	// Deadline is that of the engines; 0 is the default, 40 s. If it was changed, it is the longest
-	// one, and DeadlineMin the shortest.
-	Deadline, DeadlineMin time.Duration
-	// ShortDeadlines are the times in which an engine had DeadlineMin; nil: all the time.
-	ShortDeadlines []Interval
-	// HoldMax is the longest timeout of holds; 0 is the default, 60 s.
-	HoldMax time.Duration
-	// WrongClocks are times in which an engine's clock was more than 2 s off: deadlines of orders that
-	// were open then are not judged.
-	WrongClocks []Interval
-	// TakeOverInterval is the least time between two take-overs by one engine, besides a few; 0 is the
-	// default, 1 s. A broker that forgets members takes their partitions more often.
-	TakeOverInterval time.Duration
-	// LateRequests are times in which an engine was frozen or cut off from the ledger: what it had sent
-	// came later, decided by the register of before.
-	LateRequests []Interval
-	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
-	Secrets Secrets
-	// Behind returns where to go on in a partition in which no client can read at an offset, or 0 if one
-	// can, and whether what is there was aborted. Banks write responses: without it, one such batch leaves
-	// all of them unchecked.
-	Behind behind
-	// Log is called with what the audit does.
-	Log func(format string, arguments ...any)
-}
-
-type behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, aborted bool, err error)
-
-// Interval is a time by the ledger's clock.
-type Interval struct{ From, To time.Time }
 
 // Run reads all topics and the whole ledger, and judges them. An error means that there is
 // no verdict.
@@ -70,10 +30,14 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	if bounds, err = topics.bounds(ctx); err != nil { // again: an end must not be older than a commit
 		return Verdict{}, err
 	}
-	if err := checkLog(ctx, config.Ledger, topics, bounds, committed); err != nil {
+	if err := checkPair(ctx, config.Ledger, topics, bounds, committed); err != nil {
 		return Verdict{}, err
 	}
 	if err := waitUntilQuiet(ctx, config, topics); err != nil {
+		return Verdict{}, err
+	}
+	before, err := youngest(ctx, config.Ledger)
+	if err != nil {
 		return Verdict{}, err
 	}
 	if bounds, err = topics.bounds(ctx); err != nil {
@@ -83,18 +47,11 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 	for partition, end := range bounds.ends[paymentsTopic] {
 		orders += end.Offset - bounds.starts[paymentsTopic][partition].Offset
 	}
-	a := NewAuditor(int(min(orders, 1<<20))) // a hint: a batch can claim two billion records
-	a.deadline = cmp.Or(config.Deadline, a.deadline)
-	a.deadlineMin = cmp.Or(config.DeadlineMin, a.deadline)
-	a.shortDeadlines = config.ShortDeadlines
-	a.holdMax = cmp.Or(config.HoldMax, a.holdMax)
-	a.wrongClocks = config.WrongClocks
-	a.takeOverGap = cmp.Or(config.TakeOverInterval, takeOverInterval)
-	a.lateRequests = config.LateRequests
+	j := newJudge(config, int(min(orders, 1<<20))) // a hint: a batch can claim two billion records
 	for topic, partitions := range bounds.starts {
 		for partition, start := range partitions {
 			if start.Offset > 0 {
-				a.add(TopicCut, topic, "partition %d begins at offset %d: the records before it are gone, so nothing is proved about them", partition, start.Offset)
+				j.add(TopicCut, topic, "partition %d begins at offset %d: the records before it are gone, so nothing is proved about them", partition, start.Offset)
 			}
 		}
 	}
@@ -102,19 +59,18 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		what string
 		read func() error
 	}{
-		{"dead letters", func() error { return topics.readAll(ctx, deadLettersTopic, bounds, a.DeadLetter, nil, nil) }},
+		{"dead letters", func() error { return topics.readAll(ctx, deadLettersTopic, bounds, j.DeadLetter, nil, nil) }},
 		{"orders", func() error {
-			if err := topics.readAll(ctx, paymentsTopic, bounds, a.Order, nil, a.Unreadable); err != nil {
+			if err := topics.readAll(ctx, paymentsTopic, bounds, j.Order, nil, passSaid(j.Unreadable)); err != nil {
 				return err
 			}
-			a.EndOfOrders()
+			j.EndOfOrders()
 			return nil
 		}},
-		{"reports", func() error { return topics.readAll(ctx, settlementsTopic, bounds, a.Report, nil, nil) }},
-		{"requests", func() error { return readQuestions(ctx, topics, a) }},
-		{"responses", func() error { return readAnswers(ctx, &config, topics, a) }},
-		{"accounts", func() error { return readAccounts(ctx, config.Ledger, 0, a.Account) }},
-		{"transfers", func() error { return readLedgerToItsEnd(ctx, config.Ledger, a) }},
+		{"reports", func() error { return topics.readAll(ctx, settlementsTopic, bounds, j.Report, nil, nil) }},
+		{"requests and responses", func() error { return readBanks(ctx, &config, topics, j) }},
+		{"accounts", func() error { return readAccounts(ctx, config.Ledger, 0, j.Account) }},
+		{"transfers", func() error { return readLedgerToItsEnd(ctx, config.Ledger, j, before) }},
 	}
 	for _, step := range steps {
 		started := time.Now()
@@ -127,25 +83,46 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		return Verdict{}, err
 	}
 	for partition, end := range bounds.ends[paymentsTopic] {
-		a.GroupLag(partition, committed[partition], end.Offset)
+		j.GroupLag(partition, committed[partition], end.Offset)
 	}
-	verdict := a.Judge()
+	verdict := j.Judge()
 	verdict.Summary.LeftOut = topics.leftOut
 	verdict.Seconds = time.Since(began).Seconds()
 	return verdict, nil
 }
 
-// waitUntilQuiet returns when no payment is in flight, or after config.Wait: what is in flight
-// then becomes a finding.
+// Unquiet is an error: payments flow, or acts, so topics and ledger are not of one instant, and there is no verdict.
+type Unquiet struct{ why string }
+
+func (u *Unquiet) Error() string {
+	return "NO VERDICT: " + u.why + "; stop the load and audit again, or look at the control room: its light judges while payments flow"
+}
+
+// waitUntilQuiet returns when no payment is in flight, or after config.Wait. What is in flight then becomes a
+// finding, unless orders have come so lately that it may well be: that is Unquiet.
 func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
-	deadline := time.Now().Add(config.Wait)
-	for told := (time.Time{}); ; {
-		under, err := underWay(ctx, config, topics)
-		if err != nil {
+	began, first, last := time.Now(), int64(-1), int64(-1)
+	var came, told time.Time
+	for {
+		under, orders, err := underWay(ctx, config, topics)
+		if err != nil || under == "" {
 			return err
 		}
-		left := time.Until(deadline)
-		if under == "" || left <= 0 {
+		if first < 0 {
+			first, last = orders, orders
+		}
+		if orders > last {
+			last, came = orders, time.Now()
+		}
+		if orders > first {
+			under += fmt.Sprintf(", and %d orders came in %.0f s", orders-first, time.Since(began).Seconds())
+		}
+		left := config.Wait - time.Since(began)
+		switch {
+		case left > 0:
+		case time.Since(came) < cmp.Or(config.HoldMax, holdMaxDefault):
+			return &Unquiet{under}
+		default:
 			return nil
 		}
 		if time.Since(told) > 5*time.Second {
@@ -160,19 +137,20 @@ func waitUntilQuiet(ctx context.Context, config Config, topics *topics) error {
 	}
 }
 
-// underWay says why payments seem to be in flight; empty: none are.
-func underWay(ctx context.Context, config Config, topics *topics) (string, error) {
+// underWay says why payments seem to be in flight; empty: none are. It also returns how many orders there are.
+func underWay(ctx context.Context, config Config, topics *topics) (why string, orders int64, err error) {
 	bounds, err := topics.bounds(ctx)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	committed, err := topics.committed(ctx, bounds)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	var lag int64
 	for partition, end := range bounds.ends[paymentsTopic] {
 		lag += end.Offset - committed[partition]
+		orders += end.Offset
 	}
 	// Every payment holds its first leg against a transit account, of which there are few.
 	pending := 0
@@ -182,7 +160,113 @@ func underWay(ctx context.Context, config Config, topics *topics) (string, error
 		}
 	})
 	if err != nil || lag == 0 && pending == 0 {
-		return "", err
+		return "", orders, err
 	}
-	return fmt.Sprintf("the group %[2]s has not finished %[1]d messages, and money is pending at %[3]d banks", lag, engineGroup, pending), nil
+	return fmt.Sprintf("the group %[2]s has not finished %[1]d messages, and money is pending at %[3]d banks", lag, engineGroup, pending), orders, nil
+}
+
+// youngest returns the time of the ledger's last transfer.
+func youngest(ctx context.Context, client tigerbeetle.Client) (last uint64, err error) {
+	filter := tb.QueryFilter{Limit: 1, Flags: tb.QueryFilterFlags{Reversed: true}.ToUint32()}
+	found, err := within(ctx, func() ([]tb.Transfer, error) { return client.QueryTransfers(filter) })
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the last transfer of the ledger: %w", err)
+	}
+	for _, t := range found {
+		last = t.Timestamp
+	}
+	return last, nil
+}
+
+// pageMax is the most objects that a query returns. Some servers return fewer.
+const pageMax = 8189
+
+const ledgerAnswersWithin = time.Minute
+
+// readAccounts calls take with every account of a code, or with all for code 0.
+func readAccounts(ctx context.Context, client tigerbeetle.Client, code uint16, take func(tb.Account)) error {
+	return readPages(ctx, "accounts", code, client.QueryAccounts, func(a tb.Account) uint64 { take(a); return a.Timestamp })
+}
+
+// allowancesFitWithin is how long producers may take to bring allowances to their caps.
+const allowancesFitWithin = 30 * time.Second
+
+// readLedgerToItsEnd takes every transfer of every ledger. Holds of allowances end at any time, and
+// producers then lower what a lowered cap left. So it goes on until allowances and transfers are of
+// one instant, and all fit. Anything else that came after the audit began to read is Unquiet.
+func readLedgerToItsEnd(ctx context.Context, client tigerbeetle.Client, j *Judge, from uint64) error {
+	filter := tb.QueryFilter{Limit: pageMax}
+	began, before, came := time.Now(), -1, 0
+	for {
+		err := readPagesFrom(ctx, "transfers", &filter, client.QueryTransfers, func(t tb.Transfer) uint64 {
+			if t.Timestamp > from && t.Code != codeClockProbe && t.Ledger != allowanceLedger {
+				came++
+			}
+			j.Transfer(t)
+			return t.Timestamp
+		})
+		if err != nil {
+			return err
+		}
+		if came > 0 {
+			return &Unquiet{fmt.Sprintf("the ledger got %d transfers while it was read", came)}
+		}
+		unchanged := before == j.summary.Transfers
+		if unchanged && len(j.unfit()) == 0 || time.Since(began) > allowancesFitWithin {
+			return nil
+		}
+		if before = j.summary.Transfers; unchanged {
+			time.Sleep(100 * time.Millisecond)
+		}
+		for _, kind := range []uint16{kindAllowanceSource, kindAllowance} {
+			if err := readAccounts(ctx, client, kind, j.Account); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readPages reads objects in the order of their timestamps, one page a query.
+func readPages[O any](ctx context.Context, what string, code uint16, query func(tb.QueryFilter) ([]O, error), take func(O) uint64) error {
+	return readPagesFrom(ctx, what, &tb.QueryFilter{Code: code, Limit: pageMax}, query, take)
+}
+
+// readPagesFrom goes on where a filter begins, and moves that behind what it has read.
+func readPagesFrom[O any](ctx context.Context, what string, filter *tb.QueryFilter, query func(tb.QueryFilter) ([]O, error), take func(O) uint64) error {
+	for {
+		objects, err := within(ctx, func() ([]O, error) { return query(*filter) })
+		if err != nil {
+			return fmt.Errorf("cannot read the %s of the ledger: %w", what, err)
+		}
+		var last uint64
+		for _, object := range objects {
+			last = take(object)
+		}
+		if len(objects) == 0 {
+			return nil
+		}
+		filter.TimestampMin = last + 1
+	}
+}
+
+// within bounds the wait for the client, which itself waits forever.
+func within[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		value, err := ask()
+		answers <- answer{value, err}
+	}()
+	ctx, cancel := context.WithTimeoutCause(ctx, ledgerAnswersWithin, fmt.Errorf("no answer for %v: is TigerBeetle up at TIGERBEETLE_ADDRESSES, and is TIGERBEETLE_CLUSTER_ID right?", ledgerAnswersWithin))
+	defer cancel()
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
 }

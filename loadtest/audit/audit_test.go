@@ -36,10 +36,7 @@ type history struct {
 	questions []Record // nil: requests are not audited
 	cutAsked  []int32
 
-	wrongClocks    []Interval
-	shortDeadlines []Interval // of 5 s
-	lateRequests   []Interval
-	takeOvers      time.Duration // the interval; 0: the default
+	config Config
 }
 
 var (
@@ -140,45 +137,40 @@ func clean(t *testing.T) *history {
 }
 
 func (h *history) audit() Verdict {
-	a := NewAuditor(0)
-	a.wrongClocks, a.lateRequests = h.wrongClocks, h.lateRequests
-	if a.shortDeadlines = h.shortDeadlines; a.shortDeadlines != nil {
-		a.deadlineMin = 5 * time.Second
-	}
-	a.takeOverGap = cmp.Or(h.takeOvers, a.takeOverGap)
+	j := newJudge(h.config, 0)
 	for _, r := range h.letters {
-		a.DeadLetter(r)
+		j.DeadLetter(r)
 	}
 	for _, r := range h.orders {
-		a.Order(r)
+		j.Order(r)
 	}
-	a.EndOfOrders()
+	j.EndOfOrders()
 	for _, r := range h.reports {
-		a.Report(r)
+		j.Report(r)
 	}
 	if h.secrets != nil {
-		a.Answers(h.secrets, h.cut)
+		j.Answers(h.secrets, h.cut)
 		for _, r := range h.answers {
-			a.Answer(r)
+			j.Answer(r)
 		}
 	}
 	if h.questions != nil {
-		a.Questions(h.cutAsked)
+		j.Questions(h.cutAsked)
 		for _, r := range h.questions {
-			a.Request(r)
+			j.Request(r)
 		}
 	}
 	for _, account := range h.accounts {
-		a.Account(account)
+		j.Account(account)
 	}
 	h.stamp()
 	transfers := slices.Clone(h.transfers)
 	slices.SortStableFunc(transfers, func(x, y tb.Transfer) int { return cmp.Compare(x.Timestamp, y.Timestamp) })
 	for _, transfer := range transfers {
-		a.Transfer(transfer)
+		j.Transfer(transfer)
 	}
-	a.GroupLag(0, h.committed, int64(len(h.orders)))
-	return a.Judge()
+	j.GroupLag(0, h.committed, int64(len(h.orders)))
+	return j.Judge()
 }
 
 func TestCleanHistoryPasses(t *testing.T) {
@@ -273,7 +265,7 @@ func TestARefusalAsTooOldNeedsTheAge(t *testing.T) {
 }
 
 func TestEmptyHistoryPasses(t *testing.T) {
-	if verdict := NewAuditor(0).Judge(); !verdict.Clean {
+	if verdict := newJudge(Config{}, 0).Judge(); !verdict.Clean {
 		t.Fatalf("%+v", verdict)
 	}
 }
@@ -370,6 +362,22 @@ func TestEachFaultIsFound(t *testing.T) {
 			h.transfer(receiptOrder, 4).UserData128 = toTigerBeetle(number128{low: 1})
 		}, WrongTransfer, id(receiptOrder)},
 		{"a payment whose ids name another one", func(h *history) { h.order(alice, bruno, 5); h.committed++; h.letter(len(h.orders)-1, "LQ07") }, IDsCollide, is("E10000001")},
+		{"a receipt beside a settlement", func(h *history) {
+			h.receipt(h.message(settledOrder), "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+		}, LegsDisagree, id(settledOrder)},
+		{"a settlement that nobody ordered", func(h *history) {
+			o := h.order(alice, bruno, 5)
+			h.orders = h.orders[:len(h.orders)-1]
+			h.hold(o, 1, 2, 3)
+			h.post(o, 1, 2, 3)
+			h.report(o, "")
+		}, UnexplainedMoney, is("transfer ")},
+		{"money by a funding", func(h *history) { h.move(codeFunding, issuance, reserveOf(idOf(alice)), 1) }, WrongFunding, is("transfer ")},
+		{"liquidity without an act", func(h *history) {
+			h.move(codeLiquidityIn, issuance, reserveOf(idOf(alice)), 1)
+			h.last(1).Flags = linkedFlag
+			h.move(codeClockProbe, issuance, refusals, 0)
+		}, MoneyWithoutAct, is("transfer ")},
 		{"a receipt about another content", func(h *history) { h.transfer(receiptOrder, 4).UserData64++ }, WrongTransfer, id(receiptOrder)},
 		{"a receipt that moves money", func(h *history) { h.transfer(receiptOrder, 4).Amount = tb.ToUint128(1) }, WrongTransfer, id(receiptOrder)},
 		{"a receipt between customers", func(h *history) {
@@ -444,6 +452,7 @@ func TestEachFaultIsFound(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			h := clean(t)
 			fault.spoil(h)
+			h.isFollowed(fault.name, fault.kind, fault.subject(h))
 			verdict := h.audit()
 			if verdict.Clean || !strings.HasPrefix(verdict.String(), "AUDIT FAILED: ") {
 				t.Fatal("it passes")
@@ -581,7 +590,7 @@ func TestADeadlineByAWrongClock(t *testing.T) {
 	for offset, found := range map[time.Duration]int{0: 0, -time.Hour: 1, time.Hour: 1} {
 		h := clean(t)
 		h.waitForDeadline(-30 * time.Second)
-		h.wrongClocks = []Interval{{h.now.Add(offset), h.now.Add(offset + time.Second)}}
+		h.config.WrongClocks = []Interval{{h.now.Add(offset), h.now.Add(offset + time.Second)}}
 		if verdict := h.audit(); verdict.FindingCount != found {
 			t.Errorf("wrong %v later: %+v", offset, verdict.Findings)
 		}
@@ -608,7 +617,7 @@ func TestAReasonByAWrongClockIsUnchecked(t *testing.T) {
 		h.report(o, c.reason)
 		h.committed = int64(len(h.orders))
 		if c.wrong {
-			h.wrongClocks = []Interval{{h.now, h.now.Add(time.Second)}}
+			h.config.WrongClocks = []Interval{{h.now, h.now.Add(time.Second)}}
 		}
 		verdict := h.audit()
 		if got := verdict.Summary.ReasonsUnchecked[c.reason]; !verdict.Clean || got != c.unchecked {
@@ -622,7 +631,8 @@ func TestAShorterDeadlineForATime(t *testing.T) {
 	for offset, found := range map[time.Duration]int{0: 0, -time.Hour: 1, time.Hour: 1} {
 		h := clean(t)
 		h.waitForDeadline(-30 * time.Second)
-		h.shortDeadlines = []Interval{{h.now.Add(offset), h.now.Add(offset + time.Second)}}
+		h.config.DeadlineMin = 5 * time.Second
+		h.config.ShortDeadlines = []Interval{{h.now.Add(offset), h.now.Add(offset + time.Second)}}
 		if verdict := h.audit(); verdict.FindingCount != found || verdict.ByKind[WrongDeadline] != found {
 			t.Errorf("a shorter deadline %v later: %+v", offset, verdict.Findings)
 		}
@@ -670,7 +680,7 @@ func TestReportsRepeatedForNothing(t *testing.T) {
 	// Three times each, slowly: that would be a take-over for each. Some brokers do that.
 	for interval, found := range map[time.Duration]int{0: 1, 250 * time.Millisecond: 0} {
 		h := clean(t)
-		h.takeOvers = interval
+		h.config.TakeOverInterval = interval
 		began := h.now
 		for i := range 50 {
 			o := h.order(alice, bruno, 10)
@@ -880,19 +890,19 @@ func (h *history) dropLetter(order int) {
 }
 
 // legsOf returns the payment that an order makes, to know its legs by.
-func (h *history) legsOf(o *pixv1.PaymentOrder) (*payment, number128) {
+func (h *history) legsOf(o *pixv1.PaymentOrder) (*order, number128) {
 	read, err := readOrder(encode(h.t, o), h.now)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return &payment{id: read.id, content: read.content, contentHash: read.hash, minutes: uint32(read.minutes)}, paymentKey(read.id, read.minutes)
+	return &read, paymentKey(read.id, read.minutes)
 }
 
 func (h *history) hold(o *pixv1.PaymentOrder, legs ...int) {
 	p, key := h.legsOf(o)
-	names, ispb := userData(p.id, uint64(p.minutes))
+	names, ispb := userData(p.id, p.minutes)
 	for _, leg := range legs {
-		debit, credit := p.leg(leg)
+		debit, credit := p.content.leg(leg)
 		h.transfers = append(h.transfers, tb.Transfer{
 			ID: toTigerBeetle(key.role(leg - 1)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
 			Amount: tb.ToUint128(o.AmountCentavos), UserData128: toTigerBeetle(names), UserData64: ispb,
@@ -904,7 +914,7 @@ func (h *history) hold(o *pixv1.PaymentOrder, legs ...int) {
 func (h *history) post(o *pixv1.PaymentOrder, legs ...int) {
 	p, _ := h.legsOf(o)
 	for _, leg := range legs {
-		debit, credit := p.leg(leg)
+		debit, credit := p.content.leg(leg)
 		h.add(debit, int64(o.AmountCentavos), 0)
 		h.add(credit, 0, int64(o.AmountCentavos))
 	}
@@ -927,10 +937,10 @@ func (h *history) resolve(o *pixv1.PaymentOrder, flags tb.TransferFlags, reason 
 
 func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit accountID) {
 	p, key := h.legsOf(o)
-	names, _ := userData(p.id, uint64(p.minutes))
+	names, _ := userData(p.id, p.minutes)
 	h.transfers = append(h.transfers, tb.Transfer{
 		ID: toTigerBeetle(key.role(resolutionRole)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
-		UserData128: toTigerBeetle(names), UserData64: p.contentHash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
+		UserData128: toTigerBeetle(names), UserData64: p.hash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
 		Timestamp: verdictAt(o.AcceptedAtUnixMs, reason),
 	})
 }

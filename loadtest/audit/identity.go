@@ -5,13 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/big"
 	"math/bits"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 )
 
-// This file derives every id from "Identity" in ARCHITECTURE.md. It shares no code with the
+// This file derives every id from "Identity" in docs/reference.md. It shares no code with the
 // services, so that an error of theirs cannot hide in it.
 
 // number128 is an id in the ledger.
@@ -38,12 +39,16 @@ var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const minutesMax = 1<<26 - 1
 
-// parseEndToEndID returns an id, and the minutes since epoch in it.
-func parseEndToEndID(text string) (id endToEndID, minutes uint64, err error) {
+// parseAnyID reads the id of a payment or of a return.
+func parseAnyID(text string) (id endToEndID, minutes uint64, err error) {
+	if text != "" && text[0] == 'D' {
+		return parseIDOf('D', text)
+	}
 	return parseIDOf('E', text)
 }
 
-// parseIDOf reads an id that begins with a letter: E for payments, D for returns.
+// parseIDOf reads an id that begins with a letter: E for payments, D for returns. It returns the minutes
+// since epoch in it, too.
 func parseIDOf(letter byte, text string) (id endToEndID, minutes uint64, err error) {
 	if len(text) != len(id) || text[0] != letter {
 		return id, 0, fmt.Errorf("EndToEndId %.64q is not an %c and 31 more characters", text, letter)
@@ -255,6 +260,8 @@ func ispbOf(id accountID) string {
 // branchOf returns the branch in a customer account's id.
 func branchOf(id accountID) string { return fmt.Sprintf("%04d", id.high>>branchShift&(1<<14-1)) }
 
+var windowNames = [...]string{"day", "night"}
+
 // nameOf names an account, for people.
 func nameOf(id accountID) string {
 	ispb := ispbOf(id)
@@ -288,6 +295,13 @@ func nameOf(id accountID) string {
 
 var errEmpty = errors.New("it is missing")
 
+func centavos(amount tb.Uint128) (uint64, bool) {
+	n := fromTigerBeetle(amount)
+	return n.low, n.high == 0
+}
+
+func decimal(amount tb.Uint128) string { value := amount.BigInt(); return value.String() }
+
 // reasonNumber packs a reason code as the ledger does: 4 bytes, or 0 for none.
 func reasonNumber(code string) (uint32, error) {
 	if code == "" {
@@ -304,4 +318,75 @@ func reasonText(reason uint32) string {
 		return "none"
 	}
 	return string(binary.BigEndian.AppendUint32(nil, reason))
+}
+
+// money is an amount, a total or a balance in centavos: 128 bits, as the ledger counts. A total only
+// grows, so two banks that send a reserve to and fro bring it above 64 bits. A balance may be
+// negative: two's complement.
+type money struct{ high, low uint64 }
+
+func moneyOf(centavos uint64) money { return money{low: centavos} }
+
+func moneyIn(amount tb.Uint128) money { return money(fromTigerBeetle(amount)) }
+
+func (m money) plus(n money) money {
+	low, carry := bits.Add64(m.low, n.low, 0)
+	high, _ := bits.Add64(m.high, n.high, carry)
+	return money{high, low}
+}
+
+func (m money) minus(n money) money {
+	low, borrow := bits.Sub64(m.low, n.low, 0)
+	high, _ := bits.Sub64(m.high, n.high, borrow)
+	return money{high, low}
+}
+
+// times returns m, which is not negative, n times.
+func (m money) times(n uint64) money {
+	high, low := bits.Mul64(m.low, n)
+	return money{high + m.high*n, low}
+}
+
+func (m money) negative() bool { return int64(m.high) < 0 }
+
+// less reports whether a balance is below another one.
+func (m money) less(n money) bool {
+	if m.high != n.high {
+		return int64(m.high) < int64(n.high)
+	}
+	return m.low < n.low
+}
+
+// size returns a balance without its sign.
+func (m money) size() money {
+	if m.negative() {
+		return money{}.minus(m)
+	}
+	return m
+}
+
+func (m money) String() string {
+	value := new(big.Int).SetUint64(m.size().high)
+	value.Add(value.Lsh(value, 64), new(big.Int).SetUint64(m.size().low))
+	if m.negative() {
+		value.Neg(value)
+	}
+	return value.String()
+}
+
+// MarshalJSON writes a number.
+func (m money) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalJSON reads a number: reports of runs are read back.
+func (m *money) UnmarshalJSON(text []byte) error {
+	var value big.Int
+	if err := value.UnmarshalJSON(text); err != nil {
+		return err
+	}
+	size := new(big.Int).Abs(&value)
+	*m = money{new(big.Int).Rsh(size, 64).Uint64(), new(big.Int).And(size, new(big.Int).SetUint64(1<<64-1)).Uint64()}
+	if value.Sign() < 0 {
+		*m = money{}.minus(*m)
+	}
+	return nil
 }

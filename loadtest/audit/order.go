@@ -4,21 +4,44 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
+// The topics and the group that the audit reads.
+const (
+	paymentsTopic    = "pix.payments"
+	settlementsTopic = "pix.settlements"
+	deadLettersTopic = "pix.dead-letters"
+	questionsTopic   = "pix.authorization-requests"
+	answersTopic     = "pix.authorization-responses"
+	engineGroup      = "clearing-engine"
+)
+
 // order is a record of pix.payments that is a payment.
 type order struct {
 	id      endToEndID
 	minutes uint64
-	content content
+	content content        // of a return: from its original's payee to its payer, once the original is known
 	hash    uint64         // of the content, as in receipts
 	back    *returnContent // of a return, whose id begins with D; nil for a payment
+	// original is that of a return, once it was looked for.
+	original *paid
 	// acceptedMs is Unix time.
 	acceptedMs int64
+}
+
+// amount returns what an order moves, in centavos.
+func (o *order) amount() uint64 {
+	if o.back != nil {
+		return o.back.centavos
+	}
+	return o.content.centavos
 }
 
 // content decides whether two orders are the same payment.
@@ -35,6 +58,11 @@ const (
 	deadLetterPayloadMax = 64 << 10
 )
 
+const (
+	silent      = 'A'<<24 | 'B'<<16 | '0'<<8 | '3'
+	unspecified = 'L'<<24 | 'Q'<<16 | '0'<<8 | '3' // a rejection whose code is not the bank's to give
+)
+
 // readOrder judges a record by the documentation of the messages, whatever the engine did. A
 // record with flaws must have a dead letter.
 func readOrder(value []byte, recordTime time.Time) (order, flaws) {
@@ -48,7 +76,7 @@ func readOrder(value []byte, recordTime time.Time) (order, flaws) {
 		return readReturn(&message, recordTime)
 	}
 	var found flaws
-	id, minutes, idErr := parseEndToEndID(message.EndToEndId)
+	id, minutes, idErr := parseIDOf('E', message.EndToEndId)
 	found.note(idErr, codeBadID, "end_to_end_id", message.EndToEndId)
 	content, contentErr := readContent(message.Payer, message.Payee, message.AmountCentavos)
 	if contentErr != nil {
@@ -120,4 +148,77 @@ func contentHash(m *pixv1.PaymentOrder) uint64 {
 	text := fmt.Appendf(nil, "%s/%s/%s/%s/%s/%s/", m.Payer.Ispb, m.Payer.Branch, m.Payer.Number, m.Payee.Ispb, m.Payee.Branch, m.Payee.Number)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, m.AmountCentavos))
 	return binary.BigEndian.Uint64(sum[:])
+}
+
+// The codes of records that are no orders.
+const (
+	codeMalformed     = "FF01"
+	codeBadID         = "FF08"
+	codeBadAcceptance = "DT02"
+)
+
+// flaw is one thing for which a record is no order. Its dead letter may name any of them: by
+// the code, and by a text that names the field and the value.
+type flaw struct {
+	code, field, value string
+	err                error
+}
+
+type flaws []flaw
+
+func (f flaws) String() string {
+	if len(f) == 0 {
+		return "nothing"
+	}
+	return f[0].err.Error()
+}
+
+// codes returns the codes that the dead letter may have.
+func (f flaws) codes() string {
+	var codes []string
+	for _, flaw := range f {
+		if !slices.Contains(codes, flaw.code) {
+			codes = append(codes, flaw.code)
+		}
+	}
+	return strings.Join(codes, " or ")
+}
+
+func (f flaws) has(code string) bool {
+	return slices.ContainsFunc(f, func(flaw flaw) bool { return flaw.code == code })
+}
+
+// note adds a flaw, if there is an error.
+func (f *flaws) note(err error, code, field, value string) {
+	if err != nil {
+		*f = append(*f, flaw{code, field, value, err})
+	}
+}
+
+// noteAccount adds each part of an account that is wrong.
+func (f *flaws) noteAccount(field string, account *pixv1.Account) {
+	parts := [...]string{"10000001", "0001", "1"} // of an account that is right
+	for i, part := range [...]string{account.GetIspb(), account.GetBranch(), account.GetNumber()} {
+		tried := parts
+		tried[i] = part
+		_, err := customerAccount(tried[0], tried[1], tried[2])
+		f.note(err, codeMalformed, field, part)
+	}
+}
+
+// textValueMax bounds the value that a text must hold: hostile input must not flood a log.
+const textValueMax = 64
+
+// told reports whether a text names a flaw with this code: the field, and the value as Go quotes it.
+func (f flaws) told(code, text string) bool {
+	return slices.ContainsFunc(f, func(flaw flaw) bool {
+		return flaw.code == code && names(text, flaw.field, flaw.value)
+	})
+}
+
+// names reports whether a text is about a field and holds a value.
+func names(text, field, value string) bool {
+	quoted := strconv.Quote(value[:min(len(value), textValueMax)])
+	rest, ofField := strings.CutPrefix(text, field+": ")
+	return ofField && rest != "" && strings.Contains(rest, quoted[1:len(quoted)-1])
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -34,16 +35,21 @@ func nameIn(t tb.Transfer) (n name, err error) {
 		return n, fmt.Errorf("its id is not of a log")
 	case (n.partition < 0) != (t.Code == codeGivenUp):
 		return n, fmt.Errorf("its id is not of code %d", t.Code)
-	case t.Amount != (tb.Uint128{}) || t.Flags != 0 || fromTigerBeetle(t.DebitAccountID) != issuance || fromTigerBeetle(t.CreditAccountID) != refusals:
+	case t.Amount != (tb.Uint128{}) || t.Flags&^importedFlag != 0 || fromTigerBeetle(t.DebitAccountID) != issuance || fromTigerBeetle(t.CreditAccountID) != refusals:
 		return n, fmt.Errorf("it must move nothing from issuance to refusals")
 	}
 	return n, nil
 }
 
-// takeName takes the name of a log.
-func (a *Auditor) takeName(t tb.Transfer) {
-	if _, err := nameIn(t); err != nil {
-		a.add(UnexplainedMoney, transferName(t), "a transfer with code %d: %v", t.Code, err)
+// takeName takes the name of a log, or that it was given up. What was lost with a log stands in no list, so the
+// books are not clean, whatever comes after.
+func (j *Judge) takeName(t tb.Transfer) {
+	switch n, err := nameIn(t); {
+	case err != nil:
+		j.add(UnexplainedMoney, transferName(t), "a transfer with code %d: %v", t.Code, err)
+	case n.partition < 0:
+		j.add(LogGivenUp, transferName(t), "log %d of %s was given up (PAYMENTS_LOG_GIVEN_UP) at %s: orders that were acknowledged before and not cleared are lost, and only their senders know them: see ForeignLog in deploy/runbook.md",
+			n.log, paymentsTopic, time.Unix(0, int64(t.Timestamp)).UTC().Format(time.RFC3339))
 	}
 }
 
@@ -104,38 +110,11 @@ func checkLog(ctx context.Context, client tigerbeetle.Client, t *topics, b bound
 // hashAt returns the first half of the SHA-256 of the batch at an offset, from its magic byte
 // on. The batch need not be readable.
 func (t *topics) hashAt(ctx context.Context, partition int32, offset int64) (hash number128, err error) {
-	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
-	defer cancel()
-	listed, err := t.admin.ListTopics(ctx, paymentsTopic)
-	if err == nil {
-		err = listed.Error()
-	}
+	stored, err := t.fetchAt(ctx, paymentsTopic, partition, offset)
 	if err != nil {
 		return hash, err
 	}
-	topic := kmsg.NewFetchRequestTopic()
-	topic.Topic, topic.TopicID = paymentsTopic, listed[paymentsTopic].ID
-	wanted := kmsg.NewFetchRequestTopicPartition()
-	wanted.Partition, wanted.FetchOffset, wanted.PartitionMaxBytes = partition, offset, 1
-	topic.Partitions = append(topic.Partitions, wanted)
-	request := kmsg.NewPtrFetchRequest()
-	request.MinBytes, request.MaxBytes, request.Topics = 1, 1, append(request.Topics, topic)
-	reply, err := t.client.Broker(int(listed[paymentsTopic].Partitions[partition].Leader)).Request(ctx, request)
-	if err != nil {
-		return hash, err
-	}
-	response := reply.(*kmsg.FetchResponse)
-	if err := kerr.ErrorForCode(response.ErrorCode); err != nil {
-		return hash, err
-	}
-	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
-		return hash, fmt.Errorf("the broker answers about other partitions")
-	}
-	got := response.Topics[0].Partitions[0]
-	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
-		return hash, err
-	}
-	batch := got.RecordBatches
+	batch := stored.RecordBatches
 	if len(batch) < 16 {
 		return hash, fmt.Errorf("the broker gives %d bytes", len(batch))
 	}
@@ -145,4 +124,37 @@ func (t *topics) hashAt(ctx context.Context, partition int32, offset int64) (has
 	}
 	sum := sha256.Sum256(batch[16:size])
 	return number128{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}, nil
+}
+
+// fetchAt returns what the broker stores at an offset, beginning with a whole batch.
+func (t *topics) fetchAt(ctx context.Context, name string, partition int32, offset int64) (*kmsg.FetchResponseTopicPartition, error) {
+	ctx, cancel := context.WithTimeout(ctx, brokerAnswersWithin)
+	defer cancel()
+	listed, err := t.admin.ListTopics(ctx, name)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, err
+	}
+	topic := kmsg.NewFetchRequestTopic()
+	topic.Topic, topic.TopicID = name, listed[name].ID
+	wanted := kmsg.NewFetchRequestTopicPartition()
+	wanted.Partition, wanted.FetchOffset, wanted.PartitionMaxBytes = partition, offset, 1
+	topic.Partitions = append(topic.Partitions, wanted)
+	request := kmsg.NewPtrFetchRequest()
+	request.MinBytes, request.MaxBytes, request.Topics = 1, 1, append(request.Topics, topic)
+	reply, err := t.client.Broker(int(listed[name].Partitions[partition].Leader)).Request(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	response := reply.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(response.ErrorCode); err != nil {
+		return nil, err
+	}
+	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
+		return nil, fmt.Errorf("the broker answers about other partitions")
+	}
+	stored := &response.Topics[0].Partitions[0]
+	return stored, kerr.ErrorForCode(stored.ErrorCode)
 }

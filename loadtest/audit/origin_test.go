@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -31,9 +33,18 @@ func (l *namingLedger) QueryTransfers(filter tb.QueryFilter) (found []tb.Transfe
 	return found, nil
 }
 
+func (l *namingLedger) LookupTransfers(ids []tb.Uint128) (found []tb.Transfer, _ error) {
+	for i, transfer := range l.transfers {
+		if transfer.Timestamp = uint64(i + 1); slices.Contains(ids, transfer.ID) {
+			found = append(found, transfer)
+		}
+	}
+	return found, nil
+}
+
 // The two derivations of ids and hashes meet only here.
 func TestTheLogMustBeTheLedgers(t *testing.T) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, paymentsTopic, settlementsTopic, deadLettersTopic))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, paymentsTopic, settlementsTopic, deadLettersTopic, checkpointsTopic))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +90,25 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
+	// Before the topics name a ledger, a wrong log is all that is known. Then the wrong ledger comes first.
+	b, err := topics.bounds(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := &namingLedger{transfers: []tb.Transfer{{ID: MarkerID(), Code: codeMarker}, changed(func(o *ledger.Origin) { o.Hash[0]++ })}}
+	for _, want := range []string{"begins with another batch", "partition 0 of pix.checkpoints names the ledger 1-77, and this is 1-1"} {
+		if err := checkPair(t.Context(), wrong, topics, b, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v; want %q", err, want)
+		}
+		checkpoint := origin.Checkpoint{Ledger: ledger.Identity{Number: 1, Since: 77}, Log: 1, Offset: -1}
+		if err := origin.WriteCheckpoints(t.Context(), topics.client, map[int32]origin.Checkpoint{0: checkpoint}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if _, err := topics.admin.DeleteRecords(t.Context(), kadm.Offsets{paymentsTopic: {1: {Topic: paymentsTopic, Partition: 1, At: 1}}}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := topics.bounds(t.Context())
-	if err != nil {
+	if b, err = topics.bounds(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := checkLog(t.Context(), &namingLedger{transfers: []tb.Transfer{right.Transfer()}}, topics, b, nil); err == nil || !strings.Contains(err.Error(), "has the offsets 1 to 3") {
@@ -94,9 +119,14 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 func TestForgedNamesAreFound(t *testing.T) {
 	h := clean(t)
 	good := ledger.Origin{Log: 3, Partition: 1023, Offset: 9}.Transfer()
-	h.transfers = append(h.transfers, good, ledger.GivenUp(3))
+	h.transfers = append(h.transfers, good)
 	if verdict := h.audit(); !verdict.Clean {
 		t.Fatalf("names of logs are no fault: %+v", verdict.Findings)
+	}
+	h = clean(t)
+	h.transfers = append(h.transfers, good, ledger.GivenUp(3))
+	if verdict := h.audit(); verdict.FindingCount != 1 || !strings.Contains(verdict.Findings[0].Detail, "log 3 of pix.payments was given up") {
+		t.Errorf("a log that was given up: %+v", verdict.Findings)
 	}
 	for _, spoil := range []func(*tb.Transfer){
 		func(n *tb.Transfer) { n.Amount = tb.ToUint128(1) },

@@ -263,7 +263,7 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			h.commit()
 		}, WrongReturn},
 		{"in a slot that does not exist", func(h *history, g, _, _, _ *giver) {
-			original, minutes, err := parseEndToEndID(g.content.Original.String())
+			original, minutes, err := parseAnyID(g.content.Original.String())
 			if err != nil {
 				h.t.Fatal(err)
 			}
@@ -278,6 +278,9 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			}
 		}, WrongTransfer},
 		{"in two slots", func(_ *history, _, _, _, g *giver) { g.hold(1) }, WrongTransfer},
+		{"more than the order says", func(h *history, g, _, _, _ *giver) {
+			h.find(fromTigerBeetle(g.ids(0).Pending(1))).Amount = tb.ToUint128(backCentavos + 1)
+		}, WrongTransfer},
 		{"a leg between others", func(h *history, g, _, _, _ *giver) {
 			h.find(fromTigerBeetle(g.ids(0).Pending(3))).CreditAccountID = toTigerBeetle(idOf(clara))
 		}, WrongTransfer},
@@ -362,6 +365,7 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			h, settled, voided, refused, sameBank := withReturns(t)
 			fault.spoil(h, settled, voided, refused, sameBank)
+			h.isFollowed(fault.name, fault.kind, "")
 			if verdict := h.audit(); verdict.ByKind[fault.kind] == 0 {
 				t.Fatalf("no %q: %+v", fault.kind, verdict.Findings)
 			}

@@ -146,11 +146,11 @@ func TestTermsAreJudged(t *testing.T) {
 		{"begun long after the suspension", []step{{0, suspend}, {6 * second, func(h *history) { h.begin(5) }}}, BeyondTerms},
 		{"begun long after the suspension, by an engine that was frozen", []step{{0, suspend}, {6 * second, func(h *history) {
 			h.begin(5)
-			h.lateRequests = []Interval{{h.now.Add(-10 * second), h.now.Add(-2 * second)}}
+			h.config.LateRequests = []Interval{{h.now.Add(-10 * second), h.now.Add(-2 * second)}}
 		}}}, ""},
 		{"begun four seconds after an engine was frozen", []step{{0, suspend}, {30 * second, func(h *history) {
 			h.begin(5)
-			h.lateRequests = []Interval{{h.now.Add(-35 * second), h.now.Add(-4 * second)}}
+			h.config.LateRequests = []Interval{{h.now.Add(-35 * second), h.now.Add(-4 * second)}}
 		}}}, BeyondTerms},
 		{"begun after the resumption", []step{{0, suspend}, {6 * second, resume}, {7 * second, func(h *history) { h.begin(5) }}}, ""},
 

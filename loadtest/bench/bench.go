@@ -23,72 +23,35 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/loadtest/audit"
-	"github.com/liquida/liquida/loadtest/flood"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
 // Config says what to measure.
 type Config struct {
-	Dir, BinDir        string
-	Population         sandbox.Population
-	Parts              []string
-	Rows               string   // a part of the names of the rows to measure; empty: all of the parts
-	Passes             int      // passes over everything
-	Payments           int      // of each maximum
-	CeilingPayments    int      // of each ceiling
-	GrowthPayments     int      // of each growth
-	GrowthCaches       []string // the ledger's page cache in each growth
-	Customers          int      // in the part "customers"
-	OutstandingMax     int      // in flight at a maximum
-	SlowOutstandingMax int      // in flight at a maximum with slow banks
-	Rates              []int    // of the latencies
-	RateDuration       time.Duration
-	OverloadPayments   int                 // of each row that offers too much
-	DoorPayments       int                 // of each row that pays over HTTP
-	DoorConnections    int                 // to the HTTP API, each with one request at a time
-	BatchLines         int                 // payments of a batch
-	CacheGrid          string              // the ledger's page cache
-	Environment        map[string][]string // more variables of every row, by process
-	Profiles           string              // folder of the part profile
-	ProgressOn, Log    io.Writer
-}
-
-// Run is one valid run of a row.
-type Run struct {
-	OfferedPerSecond int // 0: as fast as it goes
-	Payments         int
-	PerSecond        float64       // settled in the steady window, or refused where nothing settles; ledger alone: of the whole run; HTTP API: operations
-	Ratio            float64       // to the ceiling of the same pass
-	Latency          *load.Latency // until settled; HTTP API: of a request
-	Reads            *load.Latency // of the balance reads meanwhile
-	Costs            []meter.Cost  // of each payment; HTTP API: of each operation
-	Overload         *Overload     // what came of offering too much
-	Door             *Door         // what the HTTP API was asked for
-	StoredBytes      float64       // growth of ledger and topics, for each payment
-	Stages           []Stage       // of a growth
-	Hops             []meter.Hop   // where the time goes
-	Ledger           meter.Ledger  // requests of the engines
-	Profile          *Profile      // of the first engine
-	InFlight         *InFlight     // of the first engine
-	Room             *Room         // what its page saw
-	Course           []load.Second // what settled in each second, where Load does not say it
-	Load             *load.Result
-	Audit            string  // its verdict
-	BusyBefore       float64 // share of the processors that others used in the second before the run
-	WakeUp           *WakeUp // measured just before the run
-}
-
-// Stage is a part of a long run.
-type Stage struct {
-	Payments    int // settled at its end
-	PerSecond   float64
-	Costs       []meter.Cost // of each payment of the stage
-	StoredBytes float64      // of each payment of the stage
+	Dir, BinDir      string
+	Population       sandbox.Population
+	Parts            []string
+	Rows             string // a part of the names of the rows to measure; empty: all of the parts
+	Passes           int    // passes over everything
+	Payments         int    // of the ledger alone, and of each maximum
+	OutstandingMax   int    // in flight at a maximum
+	Rates            []int  // of the latencies
+	RateDuration     time.Duration
+	OverloadPayments int                 // of each row that offers too much
+	DoorPayments     int                 // of each row that pays over HTTP
+	CacheGrid        string              // the ledger's page cache
+	Engines          int                 // of every row
+	Mix              string              // of every row that has none of its own
+	Room             bool                // the control room runs in every row
+	Environment      map[string][]string // more variables of every row, by process
+	Profiles         string              // folder of the part profile
+	ProgressOn, Log  io.Writer
 }
 
 // garbagePercent is that of the services: the load generator shares their processor.
@@ -113,13 +76,13 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 	}
 	var failed error
 	for pass := range config.Passes {
-		ceilings, maximum := map[delay]float64{}, 0.0 // by how long banks take
+		ceiling, maximum := 0.0, 0.0
 		for i, row := range rows {
 			if row.half {
 				row.rate = int(maximum/2) / 100 * 100
 				row.payments = int(float64(row.rate) * config.RateDuration.Seconds())
 			}
-			fmt.Fprintf(config.Log, "%s%s: %s payments\n", config.passName(pass), row.name, thousands(row.payments))
+			fmt.Fprintf(config.Log, "pass %d of %d: %s: %s payments\n", pass+1, config.Passes, row.name, pix.Thousands(row.payments))
 			run, err := config.measure(ctx, row)
 			if err == nil && row.half && maximum == 0 {
 				err = errors.New("there is no maximum in this pass to halve")
@@ -134,27 +97,21 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 				}
 				continue
 			}
+			perSecond := run.figures[runFigures]["per_second"]
 			switch {
-			case row.isCeiling():
-				ceilings[row.delay] = run.PerSecond
+			case row.part == ceilingPart:
+				ceiling = perSecond
 			case maximum == 0 && row.part == "maximum":
-				maximum = run.PerSecond
+				maximum = perSecond
 			}
-			if ceiling := ceilings[row.delay]; ceiling > 0 && row.rate == 0 && !row.isCeiling() && row.asks == "" {
-				run.Ratio = run.PerSecond / ceiling
+			if ceiling > 0 && row.rate == 0 && row.part != ceilingPart && row.asks == "" {
+				run.set(runFigures, "ratio_to_ceiling", perSecond/ceiling)
 			}
-			r.Rows[i].add(*run)
+			r.Rows[i].add(run)
 			r.Seconds = time.Since(r.StartedAt).Seconds()
 		}
 	}
 	return r, failed
-}
-
-func (c Config) passName(pass int) string {
-	if c.Passes == 1 {
-		return ""
-	}
-	return fmt.Sprintf("pass %d of %d: ", pass+1, c.Passes)
 }
 
 // Upper bounds of the disk that a payment takes, and that a stack without payments takes.
@@ -175,7 +132,7 @@ func (c Config) roomFor(r row) error {
 	}
 	free, needed := int64(disk.Bavail)*disk.Bsize, int64(r.payments)*bytesPerPayment+bytesOfStack
 	if free < needed {
-		return fmt.Errorf("%s has %d GB of room, but %s payments (%s) need %d GB: free some, or use fewer payments", c.Dir, free/1e9, thousands(r.payments), r.name, needed/1e9)
+		return fmt.Errorf("%s has %d GB of room, but %s payments (%s) need %d GB: free some, or use fewer payments", c.Dir, free/1e9, pix.Thousands(r.payments), r.name, needed/1e9)
 	}
 	return nil
 }
@@ -195,20 +152,13 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 		return nil, err
 	}
 	debug.FreeOSMemory() // the memory of the last audit does not count for this row
-	before := meter.BusyShare()
-	if before > busyMax {
-		fmt.Fprintf(c.Log, "the machine is not quiet: other programs use %.0f %% of it\n", 100*before)
-	}
-	wakeUp, err := measureWakeUp()
-	if err != nil {
-		fmt.Fprintf(c.Log, "cannot measure how long a thread takes to wake another: %v\n", err)
+	busy := meter.BusyShare()
+	if busy > busyMax {
+		fmt.Fprintf(c.Log, "the machine is not quiet: other programs use %.0f %% of it\n", 100*busy)
 	}
 	population := c.Population
 	if r.banks > 0 {
 		population.Banks = r.banks
-	}
-	if r.customers > 0 {
-		population.Customers = r.customers
 	}
 	people := []string{fmt.Sprint("SANDBOX_BANKS=", population.Banks), fmt.Sprint("SANDBOX_CUSTOMERS=", population.Customers)}
 	environment := map[string][]string{stack.Bootstrap: people, stack.Room: slices.Clone(people)}
@@ -217,17 +167,9 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 			environment[process] = append(environment[process], variables...)
 		}
 	}
-	if r.cacheGrid == "" {
-		r.cacheGrid = c.CacheGrid
-	}
-	reserve := int64(r.payments) * bytesPerPayment
-	if r.growingFile {
-		reserve = 0
-	}
-	started := time.Now()
 	s, err := stack.Start(ctx, stack.Config{
-		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: r.engines, CacheGrid: r.cacheGrid, Kafka: r.kafka, Env: environment, Room: r.room,
-		LedgerReserve: reserve, LedgerCore: !r.sharedCores,
+		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: c.Engines, CacheGrid: c.CacheGrid, Kafka: r.kafka, Env: environment, Room: c.Room,
+		LedgerReserve: int64(r.payments) * bytesPerPayment, LedgerCore: !r.sharedCores,
 		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
 	})
 	if err != nil {
@@ -236,89 +178,104 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	defer func() {
 		err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)), os.RemoveAll(filepath.Join(c.Dir, "data")))
 	}()
-	fmt.Fprintf(c.Log, "ready with %s customers after %.1f s\n", thousands(population.Customers), time.Since(started).Seconds())
 	switch {
-	case r.ids != "":
+	case r.part == ceilingPart:
 		run, err = c.ledgerAlone(s, population, r)
 	case r.over != "":
 		run, err = c.overloaded(ctx, s, population, r)
+	case r.asks == readFloods:
+		run, err = c.underReads(ctx, s, population, r)
 	case r.asks != "":
 		run, err = c.frontDoor(ctx, s, population, r)
 	default:
 		run, err = c.pipeline(ctx, s, population, r)
 	}
 	if run != nil {
-		run.BusyBefore = before
-		if wakeUp.OtherProcessor > 0 {
-			run.WakeUp = &wakeUp
-		}
+		run.set(runFigures, "busy_share_before", busy)
+		run.verdict += fmt.Sprintf("; other programs used %.0f %% of the machine before it", 100*busy)
 	}
 	return run, err
 }
 
+// measurement samples what the processes of a stack use.
+type measurement struct {
+	processes     []meter.Process
+	data          string
+	before, after meter.Sample
+}
+
+func (c Config) begin(s *stack.Stack) (*measurement, error) {
+	m := &measurement{processes: []meter.Process{{Name: "load generator", PID: os.Getpid()}}, data: filepath.Join(c.Dir, "data")}
+	for _, name := range s.Names() {
+		if pid := s.PID(name); pid != 0 && name != stack.Bootstrap {
+			m.processes = append(m.processes, meter.Process{Name: name, PID: pid})
+		}
+	}
+	var err error
+	m.before, err = meter.Read(m.processes, m.data)
+	return m, err
+}
+
+func (m *measurement) end() (err error) {
+	m.after, err = meter.Read(m.processes, m.data)
+	return err
+}
+
+// costs adds what each payment cost.
+func (m *measurement) costs(run *Run, payments int) {
+	run.set(runFigures, "stored_bytes", float64(m.after.Stored-m.before.Stored)/float64(payments))
+	run.setCosts(meter.Costs(m.processes, m.before, m.after, payments))
+}
+
 // ledgerAlone measures a ceiling and its costs.
 func (c Config) ledgerAlone(s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
-	processes, data := processesOf(s), filepath.Join(c.Dir, "data")
 	client, err := ledger.Connect(ledgerConfig(s))
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	before, err := meter.Read(processes, data)
+	m, err := c.begin(s)
 	if err != nil {
 		return nil, err
 	}
-	perSecond, err := measureCeiling(client, population, r)
+	perSecond, err := measureCeiling(client, population, r.payments)
+	if err == nil {
+		err = m.end()
+	}
 	if err != nil {
 		return nil, err
 	}
-	after, err := meter.Read(processes, data)
-	if err != nil {
-		return nil, err
-	}
-	return &Run{Payments: r.payments, PerSecond: perSecond, Costs: meter.Costs(processes, before, after, r.payments),
-		StoredBytes: perPayment(before, after, r.payments)}, nil
+	run := &Run{verdict: "the ledger refused no transfer; not audited"}
+	run.set(runFigures, "payments", float64(r.payments))
+	run.set(runFigures, "per_second", perSecond)
+	m.costs(run, r.payments)
+	return run, nil
 }
 
 // pipeline sends payments. A run that is not valid gives no figure.
 func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
-	if r.mix == "" {
-		r.mix = "settling"
-	}
-	weights, err := mix.Parse(r.mix)
+	name := cmp.Or(r.mix, c.Mix)
+	weights, err := mix.Parse(name)
 	if err != nil {
 		return nil, err
 	}
 	config := load.Config{
-		Stream: s.Kafka(), Population: population, Mix: weights, MixName: r.mix,
-		Rate: float64(r.rate), Payments: r.payments, Seed: 1, DrainTimeout: 5 * time.Minute, OutstandingMax: 1_000_000,
+		Stream: s.Kafka(), Population: population, Mix: weights, MixName: name,
+		Rate: float64(r.rate), Payments: r.payments, Seed: 1, DrainTimeout: reportsMax, OutstandingMax: 1_000_000,
 	}
 	if r.rate == 0 {
-		config.Rate, config.WaitForRoom, config.OutstandingMax = 1e6, true, cmp.Or(r.inFlight, c.OutstandingMax)
-	}
-	callers, err := s.Keys()
-	if err != nil {
-		return nil, err
-	}
-	if r.reads > 0 {
-		config.FrontDoor, config.Keys = s.ProducerURL(), callers
+		config.Rate, config.WaitForRoom, config.OutstandingMax = 1e6, true, c.OutstandingMax
 	}
 	if file, ok := c.ProgressOn.(*os.File); ok {
 		config.Progress, config.ProgressEvery = load.ProgressOn(file)
 	}
-	if r.capped {
-		if err := capBanks(ctx, s, population); err != nil {
-			return nil, err
+	var engines []string
+	for _, name := range s.Names() {
+		if strings.HasPrefix(name, "engine-") {
+			engines = append(engines, s.TelemetryURL(name))
 		}
 	}
-	var page *watcher
-	if r.room { // before its processor time is read
-		if page, err = openPage(ctx, s); err != nil {
-			return nil, err
-		}
-	}
-	processes, data, engines := processesOf(s), filepath.Join(c.Dir, "data"), enginesOf(s)
-	before, err := meter.Read(processes, data)
+	m, err := c.begin(s)
 	if err != nil {
 		return nil, err
 	}
@@ -326,155 +283,73 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	if err != nil {
 		return nil, err
 	}
-	run := &Run{OfferedPerSecond: r.rate, Payments: r.payments}
-	stages := watchStages(&config, r.stage, processes, data, before)
-	readBalances := func() error { return nil }
-	if r.reads > 0 {
-		readBalances = startReads(ctx, s.ProducerURL(), callers, population, r.reads, c.RateDuration, &run.Reads)
+	profiled := func() error { return nil }
+	if r.part == profilePart {
+		profiled = c.startProfile(ctx, engines[0])
 	}
-	inFlight := func() (*InFlight, error) { return nil, nil }
-	if r.part == slowBanksPart {
-		if inFlight, err = startInFlight(ctx, engines[0]); err != nil {
-			return nil, err
-		}
+	stopFlood, err := c.startFlood(ctx, s, population, r.flood)
+	if err != nil {
+		return nil, err
 	}
-	profile := func() (*Profile, error) { return nil, nil }
-	if r.profiled {
-		profile = startProfile(ctx, engines[0], c.Profiles)
-	}
-	stopFlood := func() error { return nil }
-	if r.flood != "" {
-		if stopFlood, err = c.startFlood(ctx, s, population, r); err != nil {
-			return nil, err
-		}
-	}
-	var after meter.Sample
 	var counted meter.Engines
-	var readErr, unmeasured, unseen error
+	var unmeasured error
 	config.AtEnd = func() {
-		readErr = readBalances()
-		after, unmeasured = meter.Read(processes, data)
-		if unmeasured == nil {
+		if unmeasured = m.end(); unmeasured == nil {
 			counted, unmeasured = meter.ReadEngines(ctx, engines)
-		}
-		counted = counted.Since(countedBefore)
-		if page != nil {
-			unseen = page.end()
 		}
 	}
 	result, err := load.Run(ctx, config)
-	if err := errors.Join(err, readErr, unmeasured, unseen, stopFlood()); err != nil {
+	if err := errors.Join(err, unmeasured, stopFlood()); err != nil {
 		return nil, err
 	}
 	if !result.Passed {
 		report.WriteLoad(c.Log, result)
 		return nil, errors.New("the run is not valid: " + result.Verdict())
 	}
-	if run.Profile, err = profile(); err != nil {
+	if err := profiled(); err != nil {
 		return nil, err
-	}
-	if run.InFlight, err = inFlight(); err != nil {
-		return nil, err
-	}
-	if run.Stages, err = stages(); err != nil {
-		return nil, err
-	}
-	if page != nil { // before the audit, which reads the same ledger and topics
-		if run.Room, err = page.catchUp(ctx); err != nil {
-			return nil, err
-		}
-		if run.Room.CPUMicros, err = roomMicros(processes, data, before, r.payments); err != nil {
-			return nil, err
-		}
 	}
 	verdict, err := c.audit(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	run.Audit = verdict.String()
-	run.Costs, run.StoredBytes = meter.Costs(processes, before, after, r.payments), perPayment(before, after, r.payments)
-	run.Hops, run.Ledger, run.Load = counted.Hops(), counted.Ledger(), result
-	run.PerSecond = result.SteadyPerSecond
-	if run.PerSecond == 0 { // too short for a steady window
-		run.PerSecond = cmp.Or(result.SettledPerSecond, float64(result.Rejected)/result.Seconds)
+	counted = counted.Since(countedBefore)
+	run := &Run{verdict: result.Verdict() + ". " + verdict.String(), course: result.PerSecond, curve: curveOf(result.Curve)}
+	run.set(runFigures, "payments", float64(r.payments))
+	run.set(runFigures, "offered_per_second", float64(r.rate))
+	// A short run has no steady window, and where all is refused nothing settles.
+	run.set(runFigures, "per_second", cmp.Or(result.SteadyPerSecond, result.SettledPerSecond, float64(result.Rejected)/result.Seconds))
+	run.set(runFigures, "transfers_per_request", counted.Ledger().TransfersPerRequest)
+	run.set(runFigures, "request_ms", counted.Ledger().MeanMs)
+	run.set(runFigures, "allocations", counted.Counter("go_memstats_mallocs_total")/float64(r.payments))
+	run.set(runFigures, "allocated_bytes", counted.Counter("go_memstats_alloc_bytes_total")/float64(r.payments))
+	run.setLatency(result.Latency("settled"))
+	for _, hop := range counted.Hops() {
+		run.set(hopMeanFigures, hop.Name, hop.MeanMs)
+		run.set(hopP99Figures, hop.Name, hop.P99Ms)
 	}
-	run.Latency = result.Latency("settled")
-	if run.Profile != nil {
-		run.Profile.count(counted, run.Costs, r.payments)
-	}
+	m.costs(run, r.payments)
 	return run, nil
 }
 
-// startFlood sends a row's flood until stop is called.
-func (c Config) startFlood(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (stop func() error, err error) {
+// startFlood sends a flood, if there is one, until stop is called.
+func (c Config) startFlood(ctx context.Context, s *stack.Stack, population sandbox.Population, flood load.Flood) (stop func() error, err error) {
+	if flood.Kind == "" {
+		return func() error { return nil }, nil
+	}
 	kafka, err := s.Kafka().Options()
 	if err != nil {
 		return nil, err
 	}
+	flood.Population, flood.Bank, flood.Random = population, population.Banks-1, rand.New(rand.NewPCG(2, 0))
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		sent, err := flood.Flood{Kind: r.flood, PerSecond: r.floodRate, Most: r.floodMost, Population: population, Bank: population.Banks - 1, Random: rand.New(rand.NewPCG(2, 0))}.Run(ctx, kafka)
-		fmt.Fprintf(c.Log, "the flood sent %s %s\n", thousands(sent), r.flood)
+		sent, err := flood.Run(ctx, kafka)
+		fmt.Fprintf(c.Log, "the flood sent %s %s\n", pix.Thousands(sent), flood.Kind)
 		ended <- err
 	}()
 	return func() error { cancel(); return <-ended }, nil
-}
-
-func perPayment(before, after meter.Sample, payments int) float64 {
-	return float64(after.Stored-before.Stored) / float64(payments)
-}
-
-// watchStages samples the processes each time that this many more payments have settled, by
-// the progress of the load.
-func watchStages(config *load.Config, every int, processes []meter.Process, data string, first meter.Sample) func() ([]Stage, error) {
-	if every == 0 {
-		return func() ([]Stage, error) { return nil, nil }
-	}
-	var stages []Stage
-	var failed error
-	show, showEvery := config.Progress, config.ProgressEvery
-	before, done, shown := first, 0, time.Now()
-	config.ProgressEvery = 50 * time.Millisecond
-	config.Progress = func(s load.Snapshot) {
-		if show != nil && (time.Since(shown) >= showEvery || s.Settled == s.Payments) {
-			show(s)
-			shown = time.Now()
-		}
-		if failed != nil || s.Settled < every*(len(stages)+1) {
-			return
-		}
-		after, err := meter.Read(processes, data)
-		if err != nil {
-			failed = err
-			return
-		}
-		n := s.Settled - done
-		stages = append(stages, Stage{s.Settled, float64(n) / after.At.Sub(before.At).Seconds(), meter.Costs(processes, before, after, n), perPayment(before, after, n)})
-		before, done = after, s.Settled
-	}
-	return func() ([]Stage, error) { return stages, failed }
-}
-
-// processesOf lists the processes to measure. The first is this one, the load generator.
-func processesOf(s *stack.Stack) []meter.Process {
-	processes := []meter.Process{{Name: "load generator", PID: os.Getpid()}}
-	for _, name := range s.Names() {
-		if pid := s.PID(name); pid != 0 && name != stack.Bootstrap {
-			processes = append(processes, meter.Process{Name: name, PID: pid})
-		}
-	}
-	return processes
-}
-
-// enginesOf lists the engines' telemetry URLs.
-func enginesOf(s *stack.Stack) (urls []string) {
-	for _, name := range s.Names() {
-		if strings.HasPrefix(name, "engine-") {
-			urls = append(urls, s.TelemetryURL(name))
-		}
-	}
-	return urls
 }
 
 func (c Config) audit(ctx context.Context, s *stack.Stack) (verdict audit.Verdict, err error) {
@@ -509,8 +384,8 @@ func ledgerConfig(s *stack.Stack) ledger.Config {
 }
 
 func (c Config) settings() string {
-	text := fmt.Sprintf("TigerBeetle %s, %s; as shipped but for what a row says: embedded broker without fsync, one engine, %s of cache for TigerBeetle, its file reserved for the payments of the run, a processor of its own for it, %d PSPs, %s customers, banks that answer at once, fresh data in every run; at a maximum %s payments in flight",
-		tigerbeetle.Version, runtime.Version(), c.CacheGrid, c.Population.Banks, thousands(c.Population.Customers), thousands(c.OutstandingMax))
+	text := fmt.Sprintf("TigerBeetle %s, %s; as shipped but for what a row says: embedded broker without fsync, %d engines, %s of cache for TigerBeetle, its file reserved for the payments of the run, a processor of its own for it, %d PSPs, %s customers, payments of the mix %s, banks that answer at once, fresh data in every run; at a maximum %s payments in flight",
+		tigerbeetle.Version, runtime.Version(), c.Engines, c.CacheGrid, c.Population.Banks, pix.Thousands(c.Population.Customers), c.Mix, pix.Thousands(c.OutstandingMax))
 	for _, process := range slices.Sorted(maps.Keys(c.Environment)) {
 		text += fmt.Sprintf("; %s %s", process, strings.Join(c.Environment[process], " "))
 	}

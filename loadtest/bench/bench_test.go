@@ -17,8 +17,7 @@ import (
 )
 
 var everything = Config{
-	Parts: AllParts(), Payments: 1_000_000, CeilingPayments: 500_000, GrowthPayments: 4_000_000, GrowthCaches: []string{"1GiB", "6GiB"},
-	Customers: 1_000_000, Rates: []int{1000, 20_000}, RateDuration: 30 * time.Second, DoorPayments: 200_000, OverloadPayments: 800_000, DoorConnections: 64, BatchLines: 500, Population: sandbox.Population{Banks: 5, Customers: 5000},
+	Parts: AllParts(), Payments: 1_000_000, Engines: 1, Mix: "settling", Rates: []int{1000, 20_000}, RateDuration: 30 * time.Second, DoorPayments: 200_000, OverloadPayments: 800_000, Population: sandbox.Population{Banks: 5, Customers: 5000},
 }
 
 // Results are compared by the names of their rows.
@@ -59,37 +58,6 @@ func TestRowWithoutRoomOnTheDiskIsRefused(t *testing.T) {
 	}
 }
 
-// A figure of a busy machine is told for what it is.
-func TestABusyMachineIsTold(t *testing.T) {
-	row := runs("maximum", 20_000, 30_000)
-	row.Figures[runFigures]["busy_share_before"] = []float64{0, 0.55}
-	var text bytes.Buffer
-	(&Result{Rows: []Row{row}}).Write(&text)
-	if n := strings.Count(text.String(), "NOT QUIET maximum: others used 55 % of the machine before it"); n != 1 {
-		t.Errorf("said %d times in %s", n, &text)
-	}
-	if share := meter.BusyShare(); share < 0 || share > 1 {
-		t.Errorf("the machine is used by %v", share)
-	}
-}
-
-// How dear a wake-up is on this machine, this hour, stands beside the figures.
-func TestWakeUpsAreTold(t *testing.T) {
-	w, err := measureWakeUp()
-	if err != nil || w.SameProcessor <= 0 || (w.OtherProcessor <= 0) != (len(processors) < 2) {
-		t.Errorf("%+v, %v", w, err)
-	}
-	row := runs("1,000/s", 1000)
-	row.add(Run{WakeUp: &WakeUp{2, 40}})
-	row.add(Run{WakeUp: &WakeUp{1.5, 18}})
-	if text := (&Result{Rows: []Row{row}}).wakeUps(); !strings.Contains(text, "1.5 to 2.0 µs on its own processor, in 18.0 to 40.0 µs on another") {
-		t.Error(text)
-	}
-	if text := (&Result{Rows: []Row{runs("1,000/s", 1000)}}).wakeUps(); text != "" {
-		t.Errorf("%q without any measured", text)
-	}
-}
-
 // A report of nothing must not look like one of valid runs, nor replace an earlier one.
 func TestNothingMeasuredIsNoValidResult(t *testing.T) {
 	if p := (&Result{Rows: []Row{{Name: "maximum"}}}).page(); p.Passed {
@@ -106,8 +74,11 @@ func TestNothingMeasuredIsNoValidResult(t *testing.T) {
 func runs(name string, rates ...float64) Row {
 	row := Row{Name: name, Part: "maximum"}
 	for _, rate := range rates {
-		row.add(Run{Payments: 1000, PerSecond: rate, Latency: &load.Latency{P50: 10, P99: 20},
-			Costs: []meter.Cost{{Process: "engine-0", CPUMicroseconds: 4}, {Process: "engine-1", CPUMicroseconds: 6}, {Process: "tigerbeetle", CPUMicroseconds: 20}}})
+		run := &Run{}
+		run.set(runFigures, "per_second", rate)
+		run.setLatency(&load.Latency{P50: 10, P99: 20})
+		run.setCosts([]meter.Cost{{Process: "engine-0", CPUMicroseconds: 4}, {Process: "engine-1", CPUMicroseconds: 6}, {Process: "tigerbeetle", CPUMicroseconds: 20}})
+		row.add(run)
 	}
 	return row
 }
@@ -146,10 +117,10 @@ func TestComparisonTellsChangesFromNoise(t *testing.T) {
 }
 
 func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
-	r := &Result{Rows: []Row{runs("maximum", 30_000, 10_000, 20_000), {Name: "broken", Invalid: []string{"broken: <the audit failed>"}}}}
+	r := &Result{Rows: []Row{runs("maximum", 30_000, 10_000, 20_000.7), {Name: "broken", Invalid: []string{"broken: <the audit failed>"}}}}
 	var text bytes.Buffer
 	r.Write(&text)
-	for _, want := range []string{"20000", "least", "10000", "most", "30000", "broken: INVALID, no figure", "INVALID broken: <the audit failed>"} {
+	for _, want := range []string{"20001", "least", "10000", "most", "30000", "broken: INVALID, no figure", "INVALID broken: <the audit failed>"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is missing in %s", want, &text)
 		}
@@ -168,49 +139,28 @@ func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !bytes.Contains(html, []byte("20,001/s")) || bytes.Contains(html, []byte("20,000")) {
+		t.Error("20,000.7/s must be 20,001 in every place")
+	}
 	if !bytes.Contains(html, []byte("&lt;the audit failed&gt;")) || bytes.Contains(html, []byte("src=")) || bytes.Contains(html, []byte("href=")) || bytes.Contains(html, []byte("NaN")) || bytes.Contains(html, []byte("ZgotmplZ")) {
 		t.Error("the report must say what failed, refer to nothing outside, and hold numbers only")
-	}
-}
-
-// Results of several days count as passes of one, but only if they are of one machine and setting.
-func TestResultsAreJoined(t *testing.T) {
-	store := func(r Result) string {
-		path := filepath.Join(t.TempDir(), "result.json")
-		if err := report.WriteJSON(path, r); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	failed := runs("maximum", 10_000)
-	failed.Invalid = []string{"the audit failed"}
-	one := store(Result{Passes: 1, Settings: "as shipped", Rows: []Row{runs("maximum", 20_000)}})
-	two := store(Result{Passes: 2, Settings: "as shipped", Rows: []Row{failed, runs("ceiling", 40_000)}})
-	other := store(Result{Passes: 1, Settings: "changed", Rows: []Row{runs("maximum", 1)}})
-	r, err := Read([]string{one, two})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Passes != 3 || len(r.Rows) != 2 || len(r.Rows[0].Verdicts) != 2 || len(r.Rows[0].Invalid) != 1 || len(r.Rows[1].Verdicts) != 1 {
-		t.Errorf("joined to %+v", r)
-	}
-	if _, err := Read([]string{one, other}); err == nil || !strings.Contains(err.Error(), `"changed"`) || !strings.Contains(err.Error(), other) {
-		t.Errorf("another setting: %v", err)
 	}
 }
 
 // A stored result prints the same tables, and stays small enough to read.
 func TestStoredResultPrintsTheSame(t *testing.T) {
 	row := runs("maximum", 20_000.25, 30_000.75)
-	row.add(Run{Payments: 1_000_000, OfferedPerSecond: 10, PerSecond: 25_000, Ratio: 0.875, BusyBefore: 0.25, Audit: "AUDIT CLEAN: {[1, 2]}",
-		Reads: &load.Latency{Count: 7, P50: 1, Max: 9}, Hops: []meter.Hop{{Name: "queue", MeanMs: 1.25, P99Ms: 3}},
-		Stages: []Stage{{Payments: 500_000, PerSecond: 24_000, StoredBytes: 7000, Costs: []meter.Cost{{Process: "load generator"}, {Process: "tigerbeetle", MemoryBytes: 3 << 30}, {Process: "broker"}, {Process: "bank-simulator"}, {Process: "engine-0"}, {Process: "producer"}}}}})
+	more := &Run{verdict: "AUDIT CLEAN: {[1, 2]}"}
+	more.set(runFigures, "per_second", 25_000)
+	more.set(runFigures, "busy_share_before", 0.25)
+	more.set(hopMeanFigures, "queue", 1.25)
+	row.add(more)
 	want := &Result{Hardware: "2 × a processor", Settings: "as shipped", Passes: 3, Rows: []Row{row, {Name: "broken", Invalid: []string{"broken: <the audit failed>"}}}}
 	path := filepath.Join(t.TempDir(), "result.json")
 	if err := report.WriteJSON(path, want); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Read([]string{path})
+	got, err := Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +180,7 @@ func TestStoredResultPrintsTheSame(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"rows": [{"name": "maximum", "runs": [{}]}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read([]string{path}); err == nil {
+	if _, err := Read(path); err == nil {
 		t.Error("a file without figures is read as a result")
 	}
 }

@@ -66,7 +66,7 @@ func (r *Result) WriteComparison(w io.Writer, earlier *Result, worseMax float64)
 	if rows == 0 {
 		return fmt.Errorf("the two results have no row in common")
 	}
-	table := report.Table{Title: fmt.Sprintf("Against the result of %s, %d rows", earlier.StartedAt.Format("2006-01-02 15:04"), rows), Note: CompareRule,
+	table := report.Table{Title: fmt.Sprintf("Against the result of %s, %d rows", earlier.StartedAt.UTC().Format("2006-01-02 15:04 UTC"), rows), Note: CompareRule,
 		Head: []string{"", "figure", "before", "now", ""}}
 	if earlier.Hardware != r.Hardware || earlier.Settings != r.Settings {
 		table.Note += "\nHARDWARE OR SETTINGS DIFFER. Before: " + earlier.Hardware + "; " + earlier.Settings

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,7 +19,6 @@ import (
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
-	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/pix"
@@ -47,14 +45,9 @@ type Door struct {
 	Count       int       `json:"count"`
 }
 
-// Limits of the HTTP API as shipped: look-ups in flight (this client has fewer connections)
-// and lines of a batch.
 const (
-	DoorConnectionsMax = 256
-	BatchLinesMax      = 10_000
-)
-
-const (
+	doorConnections = 64 // each with one request at a time
+	batchLines      = 500
 	// batchesAtOnce is below BATCHES_MAX.
 	batchesAtOnce = 8
 	// waitingMax bounds the payments that are sent at once. The API accepts them faster than
@@ -212,30 +205,18 @@ func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbo
 	}
 	callers := &callers{load.NewCallers(s.ProducerURL(), keys)}
 	defer callers.Close()
-	door := &Door{Operation: r.asks, Connections: c.DoorConnections}
-	run := &Run{Payments: r.payments, Door: door}
-	var before, after meter.Sample
-	processes, data := processesOf(s), filepath.Join(c.Dir, "data")
-	measured := func(measure func() error) (err error) {
-		if before, err = meter.Read(processes, data); err == nil {
-			err = measure()
-		}
-		if err == nil {
-			after, err = meter.Read(processes, data)
-		}
-		return err
+	door := &Door{Operation: r.asks, Connections: doorConnections}
+	measure, err := c.prepare(ctx, s, callers, population, r, door)
+	if err != nil {
+		return nil, err
 	}
-
-	var got callResult
-	switch r.asks {
-	case payOne, payBatch:
-		got, err = c.payAtDoor(ctx, s, callers, population, r, door, measured)
-	case readStates:
-		got, err = c.readStates(ctx, s, callers, population, r, measured)
-	case readBalances:
-		got, err = c.readBalances(ctx, s, callers, population, r, run, measured)
-	default:
-		err = fmt.Errorf("the HTTP API has no operation %q", r.asks)
+	m, err := c.begin(s)
+	if err != nil {
+		return nil, err
+	}
+	got, err := measure()
+	if err == nil {
+		err = m.end()
 	}
 	if err != nil {
 		return nil, err
@@ -247,104 +228,91 @@ func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbo
 	if verdict.Summary.Settled != r.payments || verdict.Summary.Payments != r.payments {
 		return nil, fmt.Errorf("the run is not valid: %d payments were accepted, the audit found %d, of which %d settled", r.payments, verdict.Summary.Payments, verdict.Summary.Settled)
 	}
-	run.Audit = verdict.String()
 	if door.Count == 0 {
 		door.Count = got.requests
 	}
-	run.PerSecond, run.Latency = float64(door.Count)/got.took.Seconds(), &got.latency
-	run.Costs = meter.Costs(processes, before, after, door.Count)
-	run.StoredBytes = float64(after.Stored-before.Stored) / float64(door.Count)
+	run := &Run{door: door, verdict: "every response was right. " + verdict.String()}
+	run.set(runFigures, "payments", float64(r.payments))
+	run.set(runFigures, "per_second", float64(door.Count)/got.took.Seconds())
+	run.setLatency(&got.latency)
+	m.costs(run, door.Count)
 	return run, nil
 }
 
-// payAtDoor sends payments one by one or in batches. The costs include settling them.
-func (c Config) payAtDoor(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, door *Door, measured func(func() error) error) (got callResult, err error) {
-	connections, lines, pay := c.DoorConnections, 1, callers.pay
-	if r.asks == payBatch {
-		connections, lines, pay = batchesAtOnce, c.BatchLines, callers.payBatch
-		door.Connections, door.Lines = connections, lines
+// prepare does what comes before an operation is measured, and returns what measures it.
+func (c Config) prepare(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, door *Door) (func() (callResult, error), error) {
+	if r.asks == readBalances {
+		return func() (callResult, error) { return c.readBalances(ctx, s, callers, population, r) }, nil
 	}
 	made, err := orders(population, r.payments)
 	if err != nil {
-		return got, err
+		return nil, err
+	}
+	lines, pay := batchLines, callers.payBatch
+	if r.asks == payOne {
+		lines, pay = 1, callers.pay
 	}
 	requests, err := orderRequests(made, lines)
 	if err != nil {
-		return got, err
+		return nil, err
 	}
-	door.Count = r.payments
-	err = measured(func() error {
-		if got, err = callOver(ctx, connections, each(requests, pay)); err != nil {
-			return err
+	if r.asks != readStates { // the costs include settling the payments
+		if door.Count = r.payments; lines > 1 {
+			door.Connections, door.Lines = batchesAtOnce, lines
 		}
-		return awaitReports(ctx, s, r.payments)
-	})
-	return got, err
-}
-
-// readStates reads the states of payments that have settled.
-func (c Config) readStates(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, measured func(func() error) error) (got callResult, err error) {
-	made, err := orders(population, r.payments)
-	if err != nil {
-		return got, err
-	}
-	requests, err := orderRequests(made, c.BatchLines)
-	if err != nil {
-		return got, err
+		return func() (callResult, error) {
+			got, err := callOver(ctx, door.Connections, each(requests, pay))
+			if err == nil {
+				err = awaitReports(ctx, s, r.payments)
+			}
+			return got, err
+		}, nil
 	}
 	paid := 0
-	for part := range slices.Chunk(requests, max(1, waitingMax/c.BatchLines)) {
+	for part := range slices.Chunk(requests, waitingMax/batchLines) {
 		if _, err := callOver(ctx, batchesAtOnce, each(part, callers.payBatch)); err != nil {
-			return got, err
+			return nil, err
 		}
 		for _, request := range part {
 			paid += request.payments
 		}
 		if err := awaitReports(ctx, s, paid); err != nil {
-			return got, err
+			return nil, err
 		}
 	}
-	err = measured(func() error {
-		got, err = callOver(ctx, c.DoorConnections, anyFor(c.RateDuration, len(made), func(ctx context.Context, i int) error {
+	return func() (callResult, error) {
+		return callOver(ctx, doorConnections, anyFor(c.RateDuration, len(made), func(ctx context.Context, i int) error {
 			return callers.call(ctx, http.MethodGet, "/v1/payments/"+made[i].EndToEndID, made[i].Payer.ISPB, nil, http.StatusOK, `"status":"settled"`, 1)
 		}))
-		return err
-	})
-	return got, err
+	}, nil
 }
 
 // readBalances reads balances while payments come over HTTP at a fixed rate.
-func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, run *Run, measured func(func() error) error) (got callResult, err error) {
-	keys, err := s.Keys()
-	if err != nil {
-		return got, err
-	}
+func (c Config) readBalances(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row) (got callResult, err error) {
 	settling, err := mix.Parse("settling")
 	if err != nil {
 		return got, err
 	}
-	err = measured(func() error {
-		reading := make(chan error, 1)
-		go func() {
-			var err error
-			got, err = callOver(ctx, c.DoorConnections, anyFor(c.RateDuration, population.Customers, func(ctx context.Context, i int) error {
-				return callers.balance(ctx, population.Customer(i))
-			}))
-			reading <- err
-		}()
-		result, err := load.Run(ctx, load.Config{
-			Stream: s.Kafka(), Population: population, Mix: settling, MixName: "settling",
-			Rate: settlingRate, Payments: r.payments, Seed: 1, DrainTimeout: reportsMax, OutstandingMax: 1_000_000, FrontDoor: s.ProducerURL(), Keys: keys,
-		})
-		if err := errors.Join(err, <-reading); err != nil {
-			return err
-		}
-		if run.Load = result; !result.Passed {
-			report.WriteLoad(c.Log, result)
-			return errors.New("the run is not valid: " + result.Verdict())
-		}
-		return nil
+	reading := make(chan error, 1)
+	go func() {
+		var err error
+		got, err = callOver(ctx, doorConnections, anyFor(c.RateDuration, population.Customers, func(ctx context.Context, i int) error {
+			return callers.balance(ctx, population.Customer(i))
+		}))
+		reading <- err
+	}()
+	keys, err := s.Keys()
+	if err != nil {
+		return got, errors.Join(err, <-reading)
+	}
+	result, err := load.Run(ctx, load.Config{
+		Stream: s.Kafka(), Population: population, Mix: settling, MixName: "settling",
+		Rate: settlingRate, Payments: r.payments, Seed: 1, DrainTimeout: reportsMax, OutstandingMax: 1_000_000, FrontDoor: s.ProducerURL(), Keys: keys,
 	})
+	if err = errors.Join(err, <-reading); err == nil && !result.Passed {
+		report.WriteLoad(c.Log, result)
+		err = errors.New("the run is not valid: " + result.Verdict())
+	}
 	return got, err
 }
 

@@ -3,24 +3,24 @@ package bench
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/deploy/plot"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
-	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
@@ -30,44 +30,28 @@ import (
 // The ways to offer more than the maximum.
 const (
 	overBatches operation = "batches"
-	overSingles operation = "single requests"
 	overKafka   operation = "Kafka"
 )
 
-// Overload is what came of offering a multiple of the maximum.
-type Overload struct {
-	Maximum     float64 // settled a second, of the same way and stack, at c.OutstandingMax in flight
-	Offered     float64 // a second
-	Accepted    int
-	Settled     int     // of them
-	RefusedEach float64 // payments refused a second
-	// SettledBesideRefusals is a second, from the first refusal to the end of the load. Straight to
-	// Kafka everything settles until the queue is nearly as old as the deadline.
-	SettledBesideRefusals float64
-	RefusalMicros         float64 // p50 of a refusal: 429 for a whole request
-	NormalAfter           float64 // seconds from the end of the load until payments settle within a second again
-	// GeneratorProcessors is the CPU that the load generator takes while it offers, in processors: the
-	// system has that much less.
-	GeneratorProcessors float64
-}
-
 const (
-	// maximumLasts is how long the maximum is measured before the overload.
-	maximumLasts = 12 * time.Second
 	// kafkaLasts is how long Kafka is written to at least: the queue must become as old as the
 	// engine's deadline.
 	kafkaLasts = 90 * time.Second
-	// overloadConnections offer requests at fixed times. Each has one request at a time, and an
-	// accepted batch takes up to a second.
-	overloadConnections = 128
-	// singlesPerSecond are offered beside batches: on their own, single requests cost this
-	// machine so much that the engines are never behind.
-	singlesPerSecond = 1000
+	// offerConnections send batches. Each has one at a time, which takes up to a second.
+	offerConnections = 128
+	// offerTick is the time between two bursts, and how long Kafka's client gathers a batch.
+	offerTick = 10 * time.Millisecond
+	// offerTemplates are made before: to make an order costs more than to send it.
+	offerTemplates = 20_000
+	// offerBufferedMax bounds what waits for Kafka, and so the memory.
+	offerBufferedMax = 500_000
 	// normalWithin is how fast a payment settles in a normal system, and so often in a row.
 	normalWithin, normalTimes = time.Second, 5
+	// probesMax bounds the payments that find out when the system is normal again.
+	probesMax = 2000
 )
 
-// overloaded offers a multiple of the maximum for c.RateDuration, or kafkaLasts.
+// overloaded offers a multiple of the maximum for c.RateDuration, or kafkaLasts, whatever becomes of it.
 func (c Config) overloaded(ctx context.Context, s *stack.Stack, population sandbox.Population, r row) (*Run, error) {
 	keys, err := s.Keys()
 	if err != nil {
@@ -75,11 +59,46 @@ func (c Config) overloaded(ctx context.Context, s *stack.Stack, population sandb
 	}
 	callers := &callers{load.NewCallers(s.ProducerURL(), keys)}
 	defer callers.Close()
-	o, run := &Overload{}, &Run{Payments: r.payments}
-	if r.over == overKafka {
-		err = c.overloadKafka(ctx, s, callers, population, r, o, run)
+	settling, err := mix.Parse("settling")
+	if err != nil {
+		return nil, err
+	}
+	most, err := load.Run(ctx, load.Config{
+		Stream: s.Kafka(), Population: population, Mix: settling, MixName: "settling", Seed: 2,
+		Rate: 1e6, WaitForRoom: true, OutstandingMax: c.OutstandingMax, Payments: r.payments / 4, DrainTimeout: reportsMax,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !most.Passed {
+		return nil, errors.New("the run is not valid: " + most.Verdict())
+	}
+	maximum := max(most.SteadyPerSecond, most.SettledPerSecond)
+	kafka, err := s.Kafka().Options()
+	if err != nil {
+		return nil, err
+	}
+	o, err := newOffer(ctx, kafka, population, settling)
+	if err != nil {
+		return nil, err
+	}
+	defer o.close()
+	lasts := c.RateDuration
+	if r.over == overBatches {
+		o.callers = callers
 	} else {
-		err = c.overloadDoor(ctx, s, callers, population, r, o, run)
+		lasts = max(lasts, kafkaLasts)
+	}
+	used := cpuUsed()
+	o.start(ctx, lasts)
+	if err := o.send(ctx, r.times*maximum); err != nil {
+		return nil, err
+	}
+	sending := time.Since(o.began) // longer than planned if the way in was slow
+	generator := (cpuUsed() - used).Seconds() / sending.Seconds()
+	normal, err := o.normalAfter(ctx, callers)
+	if err == nil {
+		err = o.drain(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -88,152 +107,7 @@ func (c Config) overloaded(ctx context.Context, s *stack.Stack, population sandb
 	if err != nil {
 		return nil, err
 	}
-	run.Audit, run.Overload = verdict.String(), o
-	return run, nil
-}
-
-// overloadDoor offers batches to the HTTP API, and in rows of single requests also those. A
-// refused request is offered again later: it did nothing.
-func (c Config) overloadDoor(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, o *Overload, run *Run) error {
-	singles := 0
-	if r.over == overSingles {
-		singles = int(c.RateDuration.Seconds() * singlesPerSecond)
-	}
-	made, err := orders(population, r.payments+singles+probesMax)
-	if err != nil {
-		return err
-	}
-	probes, err := orderRequests(made[:probesMax], 1)
-	if err != nil {
-		return err
-	}
-	batches, err := newOffers(ctx, s, callers, "/v1/payments:batch", made[probesMax+singles:], c.BatchLines)
-	if err != nil {
-		return err
-	}
-	defer batches.outcomes.close()
-
-	began := time.Now()
-	if err := batches.send(ctx, maximumLasts, func(int) time.Time { // closed loop
-		for ctx.Err() == nil && batches.outcomes.open() >= c.OutstandingMax {
-			time.Sleep(time.Millisecond)
-		}
-		return time.Time{}
-	}); err != nil {
-		return err
-	}
-	o.Maximum = float64(batches.outcomes.settledSince(began)) / time.Since(began).Seconds()
-	if err := batches.outcomes.drain(ctx); err != nil {
-		return err
-	}
-
-	batches.reset()
-	shown, all := batches, []*offers{batches}
-	if singles > 0 {
-		if shown, err = newOffers(ctx, s, callers, "/v1/payments", made[probesMax:probesMax+singles], 1); err != nil {
-			return err
-		}
-		defer shown.outcomes.close()
-		all = append(all, shown)
-	}
-	began = time.Now()
-	used := cpuUsed()
-	var sending errgroup.Group
-	for _, d := range all {
-		each := time.Duration(float64(c.BatchLines) / (r.times * o.Maximum) * float64(time.Second))
-		if d != batches {
-			each = time.Second / singlesPerSecond
-		}
-		sending.Go(func() error {
-			return d.send(ctx, c.RateDuration, func(i int) time.Time { return began.Add(time.Duration(i) * each) })
-		})
-	}
-	if err := sending.Wait(); err != nil {
-		return err
-	}
-	lasted := time.Since(began).Seconds()
-	o.GeneratorProcessors = (cpuUsed() - used).Seconds() / lasted
-	settled := 0
-	for _, d := range all {
-		settled += d.outcomes.settledSince(began)
-	}
-	run.PerSecond = float64(settled) / lasted
-	if o.NormalAfter, err = normalAfter(ctx, callers, probes); err != nil {
-		return err
-	}
-	for _, d := range all {
-		if err := d.outcomes.drain(ctx); err != nil {
-			return err
-		}
-	}
-	o.Offered, o.RefusedEach = float64(shown.accepted.Load()+shown.refused.Load())/lasted, float64(shown.refused.Load())/lasted
-	o.RefusalMicros = 1000 * shown.refusals.Latency("refusal").P50
-	latency := shown.outcomes.latency.Latency("settled")
-	o.Accepted, o.Settled, run.Latency = int(shown.accepted.Load()), int(latency.Count), &latency
-	return nil
-}
-
-// overloadKafka writes orders to Kafka. What is refused there gets a receipt and a report.
-func (c Config) overloadKafka(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, o *Overload, run *Run) error {
-	settling, err := mix.Parse("settling")
-	if err != nil {
-		return err
-	}
-	made, err := orders(population, probesMax)
-	if err != nil {
-		return err
-	}
-	probes, err := orderRequests(made, 1)
-	if err != nil {
-		return err
-	}
-	result, err := load.Run(ctx, load.Config{
-		Stream: s.Kafka(), Population: population, Mix: settling, MixName: "settling", Seed: 2,
-		Rate: 1e6, WaitForRoom: true, OutstandingMax: c.OutstandingMax, Payments: r.payments / 4, DrainTimeout: reportsMax,
-	})
-	if err != nil {
-		return err
-	}
-	if o.Maximum = max(result.SteadyPerSecond, result.SettledPerSecond); !result.Passed {
-		return errors.New("the run is not valid: " + result.Verdict())
-	}
-	kafka, err := s.Kafka().Options()
-	if err != nil {
-		return err
-	}
-	d, err := newDirect(ctx, kafka, population, settling)
-	if err != nil {
-		return err
-	}
-	lasts := max(c.RateDuration, kafkaLasts)
-	used := cpuUsed()
-	d.start(ctx, lasts)
-	err = d.send(ctx, r.times*o.Maximum)
-	sending := time.Since(d.began) // longer than planned if Kafka was slow
-	o.GeneratorProcessors = (cpuUsed() - used).Seconds() / sending.Seconds()
-	if err == nil {
-		o.NormalAfter, err = normalAfter(ctx, callers, probes)
-		o.NormalAfter += (sending - lasts).Seconds()
-	}
-	if err == nil {
-		err = d.drain(ctx)
-	}
-	d.close()
-	if err = errors.Join(err, d.wrong); err != nil {
-		return err
-	}
-	settled := 0
-	for _, second := range d.settled {
-		settled += second.Settled
-	}
-	o.SettledBesideRefusals = d.settledPerSecond(d.firstRefusal)
-	run.Course, run.PerSecond = d.settled, float64(settled)/lasts.Seconds()
-	o.Offered, o.Accepted, o.Settled = float64(d.sent.Load())/sending.Seconds(), int(d.sent.Load()), settled+d.late
-	o.RefusedEach = float64(o.Accepted-o.Settled) / max(1, d.last.Sub(d.firstRefusal).Seconds())
-	fmt.Fprintf(c.Log, "refused: %v, the first %.0f s after the load began, the last %.0f s\n", d.refused, d.firstRefusal.Sub(d.began).Seconds(), d.last.Sub(d.began).Seconds())
-	latency := d.latency.Latency("settled")
-	run.Latency = &latency
-	return nil
+	return o.run(r, verdict.String(), maximum, normal+(sending-lasts).Seconds(), generator), nil
 }
 
 // cpuUsed is the CPU time of this process.
@@ -245,206 +119,237 @@ func cpuUsed() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// offers sends requests over HTTP.
-type offers struct {
-	callers  *callers
-	path     string
-	outcomes *outcomes
-	refusals *load.Recorder
+// offer sends orders at a fixed rate, whatever becomes of them, and reads the reports. It keeps nothing about
+// an order: the EndToEndId says when it was due, and the audit proves that each has one outcome. So millions
+// of open orders cost no memory, and the system that shares the processors keeps most of them.
+type offer struct {
+	callers            *callers // nil: orders go straight to Kafka
+	producer, consumer *kgo.Client
+	orders             map[string][]*pixv1.PaymentOrder // by bank; sent in turn, each time with another id
+	banks              []string
+	random             *rand.Rand
+	began, ends        time.Time
 
-	mu                sync.Mutex
-	pool              []orderRequest
-	accepted, refused atomic.Int64 // payments
-}
+	offered, accepted, reported atomic.Int64
+	refusals, latency           *load.Recorder
 
-func newOffers(ctx context.Context, s *stack.Stack, callers *callers, path string, made []client.Payment, lines int) (*offers, error) {
-	pool, err := orderRequests(made, lines)
-	if err != nil {
-		return nil, err
-	}
-	outcomes, err := watchOutcomes(ctx, s)
-	return &offers{callers: callers, path: path, pool: pool, outcomes: outcomes, refusals: load.NewRecorder()}, err
-}
-
-// reset forgets what was counted: what is measured begins.
-func (d *offers) reset() {
-	d.accepted.Store(0)
-	d.refused.Store(0)
-	d.refusals = load.NewRecorder()
-	d.outcomes.reset()
-}
-
-// send sends requests for a time, each not before an instant.
-func (d *offers) send(ctx context.Context, lasts time.Duration, at func(i int) time.Time) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	until := time.Now().Add(lasts)
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range overloadConnections {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				due := at(int(next.Add(1)) - 1)
-				if due.After(until) || time.Now().After(until) {
-					return
-				}
-				time.Sleep(time.Until(due))
-				if err := d.offer(ctx); err != nil {
-					cancel(fmt.Errorf("the run is not valid: %w", err))
-				}
-			}
-		})
-	}
-	all.Wait()
-	return context.Cause(ctx)
-}
-
-func (d *offers) offer(ctx context.Context) error {
-	d.mu.Lock()
-	if len(d.pool) == 0 {
-		d.mu.Unlock()
-		return errors.New("there are too few payments: raise --overload-payments")
-	}
-	request := d.pool[0]
-	d.pool = d.pool[1:]
-	d.mu.Unlock()
-	sent := time.Now()
-	d.outcomes.sending(request.body, sent)
-	answer, err := d.callers.Send(ctx, http.MethodPost, d.path, request.ispb, request.body)
-	if err != nil {
-		return err
-	}
-	accepted := bytes.Count(answer.Body, []byte(`"status":"accepted"`))
-	switch {
-	case answer.Status == http.StatusTooManyRequests:
-		d.refusals.Record(time.Since(sent))
-		d.mu.Lock()
-		d.pool = append(d.pool, request)
-		d.mu.Unlock()
-	case answer.Status != http.StatusOK && answer.Status != http.StatusAccepted, accepted == 0:
-		return fmt.Errorf("%s: the HTTP API responds %d: %.500s", d.path, answer.Status, answer.Body)
-	}
-	d.outcomes.accepted.Add(int64(accepted))
-	d.accepted.Add(int64(accepted))
-	d.refused.Add(int64(request.payments - accepted))
-	return nil
-}
-
-// outcomes reads the settlement reports of payments that were sent over HTTP.
-type outcomes struct {
-	client             *kgo.Client
+	mu                 sync.Mutex
+	settled            []load.Second // of the time of the load
+	late               int           // settled after it
+	rejected           int
+	firstRefusal, last time.Time
+	wrong              error
 	done               chan struct{}
-	latency            *load.Recorder
-	accepted, reported atomic.Int64
-
-	mu      sync.Mutex
-	sent    map[pix.EndToEndID]time.Time
-	settled []time.Time
 }
 
-func watchOutcomes(ctx context.Context, s *stack.Stack) (*outcomes, error) {
-	options, err := s.Kafka().Options()
-	if err != nil {
+// newOffer prepares orders of a mix, and begins at the end of the settlements.
+func newOffer(ctx context.Context, kafka []kgo.Opt, population sandbox.Population, weights mix.Mix) (*offer, error) {
+	o := &offer{random: rand.New(rand.NewPCG(3, 0)), latency: load.NewRecorder(), refusals: load.NewRecorder(), orders: map[string][]*pixv1.PaymentOrder{}, done: make(chan struct{})}
+	generator := mix.NewGenerator(population, o.random)
+	for _, c := range weights.Schedule(offerTemplates, o.random) {
+		order := &pixv1.PaymentOrder{}
+		if err := order.UnmarshalVT(generator.Payment(c, time.Now()).First.Value); err != nil {
+			return nil, err
+		}
+		if o.orders[order.Payer.Ispb] == nil {
+			o.banks = append(o.banks, order.Payer.Ispb)
+		}
+		o.orders[order.Payer.Ispb] = append(o.orders[order.Payer.Ispb], order)
+	}
+	var err error
+	if o.producer, err = kgo.NewClient(append(slices.Clip(kafka), kgo.ClientID("bench-writer"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
+		kgo.ProducerLinger(offerTick), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
+		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(offerBufferedMax))...); err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(options, kgo.ClientID("bench"), kgo.ConsumeTopics(stream.Settlements), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
-	if err != nil {
-		return nil, err
+	ends, err := stream.Ends(ctx, kadm.NewClient(o.producer), stream.Settlements)
+	if err == nil {
+		o.consumer, err = kgo.NewClient(append(slices.Clip(kafka), kgo.ClientID("bench-reader"), kgo.ConsumePartitions(ends.KOffsets()),
+			kgo.FetchMinBytes(64<<10), kgo.FetchMaxWait(10*offerTick))...)
 	}
-	o := &outcomes{client: client, done: make(chan struct{}), latency: load.NewRecorder(), sent: map[pix.EndToEndID]time.Time{}}
-	go func() {
-		defer close(o.done)
-		for ctx.Err() == nil {
-			fetches := client.PollFetches(ctx)
-			if fetches.IsClientClosed() {
-				return
+	if err != nil {
+		o.producer.Close()
+	}
+	return o, err
+}
+
+func (o *offer) close() {
+	o.consumer.Close()
+	if !o.began.IsZero() {
+		<-o.done
+	}
+	o.producer.Close()
+}
+
+// start begins to read reports. It comes before send.
+func (o *offer) start(ctx context.Context, lasts time.Duration) {
+	o.began = time.Now()
+	o.ends = o.began.Add(lasts)
+	o.settled = make([]load.Second, int(lasts/time.Second))
+	go o.read(ctx)
+}
+
+// next returns the n-th order, which is due at an instant. Those of one batch are of one bank.
+func (o *offer) next(n int, at time.Time) *pixv1.PaymentOrder {
+	of := o.orders[o.banks[n/batchLines%len(o.banks)]]
+	order := of[n%len(of)]
+	order.EndToEndId, order.AcceptedAtUnixMs = pix.NewEndToEndID(pix.ISPB(order.Payer.Ispb), at, o.random).String(), at.UnixMilli()
+	return order
+}
+
+// send offers rate orders a second until the load ends. Each is due at an instant of its own.
+func (o *offer) send(ctx context.Context, rate float64) error {
+	ticker := time.NewTicker(offerTick)
+	defer ticker.Stop()
+	connections, sending := make(chan struct{}, offerConnections), sync.WaitGroup{}
+	defer sending.Wait()
+	var batch bytes.Buffer
+	for sent := 0; ; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case now := <-ticker.C:
+			for due := int(min(now.Sub(o.began), o.ends.Sub(o.began)).Seconds() * rate); sent < due; sent++ {
+				order := o.next(sent, o.began.Add(time.Duration(float64(sent)/rate*float64(time.Second))))
+				value, err := order.MarshalVT()
+				if err != nil {
+					return err
+				}
+				if o.callers == nil {
+					o.offered.Add(1)
+					o.accepted.Add(1) // before its report can come
+					o.producer.Produce(ctx, &kgo.Record{Topic: stream.Payments, Key: []byte(order.EndToEndId), Value: value}, nil)
+					continue
+				}
+				payment, err := load.PaymentOf(value)
+				if err != nil {
+					return err
+				}
+				if err := json.NewEncoder(&batch).Encode(payment); err != nil {
+					return err
+				}
+				if (sent+1)%batchLines == 0 {
+					body := bytes.Clone(batch.Bytes())
+					batch.Reset()
+					connections <- struct{}{}
+					sending.Go(func() {
+						defer func() { <-connections }()
+						o.post(ctx, payment.Payer.ISPB, body)
+					})
+				}
 			}
-			o.take(fetches, time.Now())
+			if !now.Before(o.ends) {
+				return o.producer.Flush(ctx)
+			}
 		}
-	}()
-	return o, nil
+	}
 }
 
-func (o *outcomes) close() { o.client.Close(); <-o.done }
-
-func (o *outcomes) take(fetches kgo.Fetches, now time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var report pixv1.SettlementReport
-	fetches.EachRecord(func(r *kgo.Record) {
-		report.Reset()
-		id, err := pix.ParseEndToEndID(string(r.Key))
-		sent, ours := o.sent[id]
-		if err != nil || !ours || report.UnmarshalVT(r.Value) != nil {
-			return // a payment without an outcome is missed in drain
-		}
-		delete(o.sent, id)
-		o.reported.Add(1)
-		if report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
-			o.settled = append(o.settled, now)
-			o.latency.Record(now.Sub(sent))
-		}
-	})
+// post sends a batch. What is refused did nothing.
+func (o *offer) post(ctx context.Context, bank string, body []byte) {
+	o.offered.Add(batchLines)
+	sent := time.Now()
+	answer, err := o.callers.Send(ctx, http.MethodPost, "/v1/payments:batch", bank, body)
+	switch {
+	case err != nil:
+		o.fail(err)
+	case answer.Status == http.StatusTooManyRequests:
+		o.refusals.Record(time.Since(sent))
+	case answer.Status != http.StatusOK:
+		o.fail(fmt.Errorf("the HTTP API responds %d: %.500s", answer.Status, answer.Body))
+	default:
+		o.accepted.Add(int64(bytes.Count(answer.Body, []byte(`"status":"accepted"`))))
+	}
 }
 
-const idField = `"end_to_end_id":"`
-
-// sending notes the payments of a body.
-func (o *outcomes) sending(body []byte, at time.Time) {
+func (o *offer) fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for {
-		_, rest, found := bytes.Cut(body, []byte(idField))
-		if !found {
+	if o.wrong == nil { // the others are of the same cause
+		o.wrong = err
+	}
+}
+
+// read takes reports until close.
+func (o *offer) read(ctx context.Context) {
+	defer close(o.done)
+	for ctx.Err() == nil {
+		fetches := o.consumer.PollFetches(ctx)
+		if fetches.IsClientClosed() {
 			return
 		}
-		o.sent[pix.EndToEndID(rest[:len(pix.EndToEndID{})])] = at
-		body = rest
+		now := time.Now()
+		fetches.EachRecord(func(r *kgo.Record) {
+			id, err := pix.ParseEndToEndID(string(r.Key))
+			due := id.Time().Add(time.Duration(id.OrderedSuffix()) * time.Microsecond)
+			if err != nil || due.Before(o.began.Truncate(time.Microsecond)) || !due.Before(o.ends) {
+				return // another's
+			}
+			var report pixv1.SettlementReport
+			if err := report.UnmarshalVTUnsafe(r.Value); err != nil {
+				o.fail(fmt.Errorf("the report of %s: %w", id, err))
+			}
+			o.take(&report, now, now.Sub(due))
+		})
 	}
 }
 
-// open is how many accepted payments have no report.
-func (o *outcomes) open() int { return int(o.accepted.Load() - o.reported.Load()) }
-
-func (o *outcomes) settledSince(began time.Time) (n int) {
+// take counts a report.
+func (o *offer) take(report *pixv1.SettlementReport, now time.Time, after time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, at := range o.settled {
-		if at.After(began) {
-			n++
+	switch {
+	case report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC:
+		o.latency.Record(after)
+		if second := int(now.Sub(o.began) / time.Second); second < len(o.settled) {
+			o.settled[second].Settled++
+		} else {
+			o.late++
 		}
+	case report.ReasonCode == pix.ReasonTooLate.String() || report.ReasonCode == pix.ReasonPayeePSPSilent.String():
+		if o.rejected++; o.rejected == 1 {
+			o.firstRefusal = now
+		}
+		o.last = now
+	default:
+		o.wrong = fmt.Errorf("%s is rejected with %s", report.EndToEndId, report.ReasonCode)
 	}
-	return n
+	o.reported.Add(1)
 }
 
-// drain returns when every accepted payment has a report.
-func (o *outcomes) drain(ctx context.Context) error {
-	for until := time.Now().Add(reportsMax); o.open() > 0; time.Sleep(20 * time.Millisecond) {
+// drain returns when every accepted order has a report.
+func (o *offer) drain(ctx context.Context) error {
+	for until := time.Now().Add(reportsMax); o.reported.Load() < o.accepted.Load(); time.Sleep(20 * time.Millisecond) {
 		if ctx.Err() != nil || time.Now().After(until) {
-			return fmt.Errorf("the run is not valid: %d accepted payments have no report after %v", o.open(), reportsMax)
+			return errors.Join(ctx.Err(), fmt.Errorf("the run is not valid: %d of %d orders have no report after %v", o.accepted.Load()-o.reported.Load(), o.accepted.Load(), reportsMax))
 		}
 	}
-	return ctx.Err()
-}
-
-func (o *outcomes) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.latency = load.NewRecorder()
+	return o.wrong
 }
-
-// probesMax bounds the payments that find out when the system is normal again.
-const probesMax = 2000
 
 // normalAfter returns after how many seconds payments settle fast again, from the first of a
 // series that does.
-func normalAfter(ctx context.Context, callers *callers, probes []orderRequest) (float64, error) {
+func (o *offer) normalAfter(ctx context.Context, callers *callers) (float64, error) {
 	began := time.Now()
 	var first time.Time
 	fast := 0
-	for _, probe := range probes {
+	for i := range probesMax {
 		sent := time.Now()
-		answer, err := callers.Send(ctx, http.MethodPost, "/v1/payments", probe.ispb, probe.body, "Prefer", "wait=2")
+		value, err := o.next(i*batchLines, sent).MarshalVT()
+		if err != nil {
+			return 0, err
+		}
+		var payment client.Payment
+		if payment, err = load.PaymentOf(value); err != nil {
+			return 0, err
+		}
+		body, err := json.Marshal(payment)
+		if err != nil {
+			return 0, err
+		}
+		answer, err := callers.Send(ctx, http.MethodPost, "/v1/payments", payment.Payer.ISPB, body, "Prefer", "wait=2")
 		if err != nil {
 			return 0, err
 		}
@@ -463,80 +368,29 @@ func normalAfter(ctx context.Context, callers *callers, probes []orderRequest) (
 	return 0, fmt.Errorf("the run is not valid: after %v payments still take more than %v", time.Since(began), normalWithin)
 }
 
-// overloadTable shows what comes of offering too much.
-func (r *Result) overloadTable() report.Table {
-	table := report.Table{Title: "Overload", Head: []string{"", "maximum", "offered/s", "settled/s", "of the maximum", "refused/s", "a refusal, µs", "accepted", "of which settled", "p50", "p99", "normal after", "generator", "settled/s beside refusals"},
-		Note: "The maximum is measured just before on the same stack, in a closed loop: in batches over HTTP, also for single requests, and by the generator of part maximum for Kafka. Over HTTP, refused is 429 and nothing done, and a refusal is that of a whole request, p50. Single requests come beside batches of that many times the maximum: offered, refused, a refusal, accepted, settled, p50 and p99 are theirs, the rest is of both. Straight to Kafka, accepted is all that was written, and refused is LQ10 or AB03, from the first refusal to the last. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again. Generator: the CPU that the load generator takes meanwhile, in processors; the system has that much less. Settled beside refusals: straight to Kafka all orders settle until the queue is nearly as old as the deadline; this is from the first refusal to the end of the load"}
-	for _, row := range r.Rows {
-		if row.Figures[overloadFigures] == nil {
-			continue
-		}
-		of := func(name string) float64 { return row.spread(overloadFigures, name).median }
-		settled := row.spread(runFigures, "per_second").median
-		cells := []string{row.Name, thousands(int(of("maximum"))), thousands(int(of("offered"))), thousands(int(settled)), percent(settled / max(1, of("maximum"))),
-			thousands(int(of("refused"))), "", thousands(int(of("accepted"))), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median), fmt.Sprintf("%.1f", of("normal_after"))}
-		if us := of("refusal_us"); us > 0 {
-			cells[6] = fmt.Sprintf("%.0f", us)
-		}
-		generator, beside := "", ""
-		if processors := of("generator_processors"); processors > 0 { // earlier results do not have it
-			generator = fmt.Sprintf("%.2f", processors)
-		}
-		if row.way() == overKafka && row.Figures[overloadFigures]["settled_beside_refusals"] != nil {
-			beside = thousands(int(of("settled_beside_refusals")))
-		}
-		cells = append(cells, generator, beside)
-		table.Add(cells...)
-	}
-	return table
-}
-
-// drawOverload draws what settles of what is offered, and how long it takes, for each way. Rows
-// of single requests are left out: what is offered there is a fraction of what settles.
-func (r *Result) drawOverload() *plot.Drawing {
-	lines := map[operation][2]plot.Series{}
-	most, slowest := 0.0, 1.0
-	var names []string
-	ways := []operation{overBatches, overKafka}
-	for i, way := range ways {
-		settled, latency := plot.Series{Color: i}, plot.Series{Color: i}
-		for _, row := range r.Rows {
-			if row.Figures[overloadFigures] == nil || row.way() != way {
-				continue
-			}
-			maximum, offered := row.spread(overloadFigures, "maximum").median, row.spread(overloadFigures, "offered").median
-			if len(settled.Points) == 0 {
-				settled.Points = append(settled.Points, [2]float64{0, 0}, [2]float64{maximum, maximum})
-			}
-			done, ms := row.spread(runFigures, "per_second").median, p99.spread(row).median
-			settled.Points, latency.Points = append(settled.Points, [2]float64{offered, done}), append(latency.Points, [2]float64{offered, ms})
-			most, slowest = max(most, offered), max(slowest, ms)
-		}
-		names, lines[way] = append(names, string(way)), [2]plot.Series{settled, latency}
-	}
-	if most == 0 {
-		return nil
-	}
-	d := &plot.Drawing{Title: "Overload: offered, settled, and the p99 of what settled", Width: plot.FullWidth, Height: 300}
-	top := d.Legend(14, 14, d.Width-28, names) + 26
-	x := plot.FromZero(most, 4, func(v float64) string { return thousands(int(v)) + "/s" })
-	left := plot.Panel{Title: "settled a second", X: x, Y: plot.FromZero(most/2, 4, func(v float64) string { return thousands(int(v)) })}
-	right := plot.Panel{Title: "p99", X: x, Y: plot.Milliseconds(100, slowest)}
-	for _, way := range ways {
-		left.Series, right.Series = append(left.Series, lines[way][0]), append(right.Series, lines[way][1])
-	}
-	width := d.Width/2 - 90
-	d.Panel(plot.Frame{X: 64, Y: top, Width: width, Height: d.Height - 36 - top}, left)
-	d.Panel(plot.Frame{X: d.Width/2 + 64, Y: top, Width: width, Height: d.Height - 36 - top}, right)
-	return d
-}
-
-// way is how a row of the part overload offers its payments.
-func (r Row) way() operation {
-	for _, way := range []operation{overBatches, overSingles, overKafka} {
-		if strings.Contains(r.Name, string(way)) {
-			return way
+// run sums up what came of the load. Nothing is read any more.
+func (o *offer) run(r row, verdict string, maximum, normalAfter, generator float64) *Run {
+	lasted, inTime, beside, seconds := o.ends.Sub(o.began).Seconds(), 0, 0, 0
+	for i, second := range o.settled {
+		inTime += second.Settled
+		if !o.firstRefusal.IsZero() && i > int(o.firstRefusal.Sub(o.began)/time.Second) {
+			beside, seconds = beside+second.Settled, seconds+1
 		}
 	}
-	return ""
+	refused := float64(o.offered.Load()-o.accepted.Load()) / lasted
+	if o.callers == nil && o.rejected > 0 {
+		refused = float64(o.rejected) / max(1, o.last.Sub(o.firstRefusal).Seconds())
+	}
+	run := &Run{verdict: "every order was settled or refused. " + verdict, course: o.settled}
+	latency := o.latency.Latency("settled")
+	run.setLatency(&latency)
+	run.set(runFigures, "payments", float64(r.payments))
+	run.set(runFigures, "per_second", float64(inTime)/lasted)
+	for name, value := range map[string]float64{
+		"maximum": maximum, "offered": float64(o.offered.Load()) / lasted, "accepted": float64(o.accepted.Load()), "settled": float64(inTime + o.late), "refused": refused,
+		"refusal_us": 1000 * o.refusals.Latency("refusal").P50, "normal_after": normalAfter, "generator_processors": generator, "settled_beside_refusals": float64(beside) / float64(max(1, seconds)),
+	} {
+		run.set(overloadFigures, name, value)
+	}
+	return run
 }

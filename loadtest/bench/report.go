@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/liquida/liquida/deploy/plot"
 	"github.com/liquida/liquida/loadtest/meter"
+	"github.com/liquida/liquida/loadtest/plot"
 	"github.com/liquida/liquida/loadtest/report"
 )
 
@@ -24,12 +24,9 @@ func (r *Result) page() report.Page {
 		CourseNote: report.CourseNote,
 		CheckNote:  "A run gives figures only if every payment ended as it must, no send was dropped, and the audit of topics and ledger is clean.",
 	}
-	var throughput, costs, hops []plot.Bar
+	var throughput, costs, hops, overload []plot.Bar
 	var curves []report.Curve
 	runs := 0
-	if text := r.wakeUps(); text != "" {
-		p.Facts = append(p.Facts, report.Fact{Name: "machine", Value: text})
-	}
 	for _, row := range r.Rows {
 		if row.Differs != "" {
 			p.Facts = append(p.Facts, report.Fact{Name: row.Name, Value: row.Differs})
@@ -46,8 +43,13 @@ func (r *Result) page() report.Page {
 			continue
 		}
 		p.Figures = append(p.Figures, row.headline()...)
+		if row.Figures[overloadFigures] != nil {
+			bar := row.amounts(overloadFigures, []string{"maximum", "offered"})
+			bar.Values = append(bar.Values, perSecond.spread(row).median)
+			overload = append(overload, bar)
+		}
 		if row.Part == doorPart || row.Part == overloadPart {
-			continue // the drawings are of payments that settle
+			continue // the other drawings are of payments that settle
 		}
 		if !row.offersRate() {
 			throughput = append(throughput, plot.Bar{Name: row.Name, Values: []float64{perSecond.spread(row).median}})
@@ -57,7 +59,7 @@ func (r *Result) page() report.Page {
 			hops = append(hops, row.amounts(hopMeanFigures, meter.HopNames))
 		}
 		if row.course != nil {
-			p.Courses = append(p.Courses, report.DrawCourse(row.Name, plot.HalfWidth, row.spread(runFigures, "offered_per_second").median, row.course))
+			p.Courses = append(p.Courses, report.DrawRun(row.Name, plot.HalfWidth, row.spread(runFigures, "offered_per_second").median, report.Course{PerSecond: row.course}, nil))
 		}
 		if row.Curve != nil && row.offersRate() {
 			curves = append(curves, report.Curve{Name: row.Name, Points: row.Curve.points()})
@@ -72,7 +74,8 @@ func (r *Result) page() report.Page {
 	p.Draw("latency", "From the intended send to the settlement report. Both axes are logarithmic; a curve ends at the slowest payment.",
 		report.DrawCurves("Latency by percentile, at fixed rates", curves))
 	p.Draw("budget", hopNote, drawHops(hops))
-	p.Draw("overload", "What settles when more is offered than the maximum, and the 99th percentile of its latency.", r.drawOverload())
+	p.Draw("overload", "Payments a second: the maximum just before, what is offered, and what settles.",
+		plot.Bars("More than the maximum", "/s", false, []string{"maximum", "offered", "settled"}, overload))
 	p.Draw("cpu", "Of each process, with the load generator. Small requests cost more.", plot.Bars("CPU of a payment", "µs", false, columns, costs))
 	return p
 }
@@ -96,39 +99,17 @@ func (r Row) amounts(group string, names []string) plot.Bar {
 
 // headline is what the report shows of a row in large.
 func (r Row) headline() []report.Fact {
-	rate := fmt.Sprintf("%s/s", thousands(int(perSecond.spread(r).median)))
-	latency := func(group string) string {
-		return plot.Amount(r.spread(group, "p50").median) + " / " + plot.Amount(r.spread(group, "p99").median) + " ms"
-	}
-	switch r.Part {
-	case "ceiling":
-		return []report.Fact{{Name: "the ledger alone", Value: rate}}
-	case "maximum":
-		facts := []report.Fact{{Name: "settled, " + r.Name, Value: rate}}
-		if ratio := r.spread(runFigures, "ratio_to_ceiling").median; ratio > 0 && r.Name == "maximum" {
-			facts = append(facts, report.Fact{Name: "of the ledger's ceiling in the same pass", Value: fmt.Sprintf("%.2f", ratio)})
-		}
-		return facts
-	case slowBanksPart, roomPart:
-		if r.isLedgerAlone() {
-			return []report.Fact{{Name: r.Name, Value: rate}}
-		}
-		facts := []report.Fact{{Name: "settled, " + r.Name, Value: rate}}
-		if ratio := r.spread(runFigures, "ratio_to_ceiling").median; ratio > 0 && r.Part == slowBanksPart {
-			facts = append(facts, report.Fact{Name: "of the ledger alone, " + r.Name, Value: fmt.Sprintf("%.2f", ratio)})
-		}
-		return facts
-	case "latency", "half", floodPart:
-		return []report.Fact{{Name: "p50 / p99, " + r.Name, Value: latency(latencyFigures)}}
-	case overloadPart:
-		if r.way() == "" { // a row in which all are refused
-			return []report.Fact{{Name: r.Name, Value: rate}}
-		}
-		return []report.Fact{{Name: "settled, " + r.Name, Value: rate}}
-	case doorPart:
+	rate := plot.Amount(perSecond.spread(r).median) + "/s"
+	switch {
+	case r.Part == doorPart && r.Door != nil:
 		return []report.Fact{{Name: string(r.Door.Operation), Value: rate}}
-	case "reads":
-		return []report.Fact{{Name: "p50 / p99 of balance reads", Value: latency(readFigures)}}
+	case r.offersRate():
+		latency := plot.Amount(p50.spread(r).median) + " / " + plot.Amount(p99.spread(r).median) + " ms"
+		return []report.Fact{{Name: "p50 / p99, " + r.Name, Value: latency}}
 	}
-	return nil
+	facts := []report.Fact{{Name: r.Name, Value: rate}}
+	if ratio := r.spread(runFigures, "ratio_to_ceiling").median; ratio > 0 && r.Name == "maximum" {
+		facts = append(facts, report.Fact{Name: "of the ledger's ceiling in the same pass", Value: fmt.Sprintf("%.2f", ratio)})
+	}
+	return facts
 }

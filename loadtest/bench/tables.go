@@ -3,10 +3,12 @@ package bench
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/report"
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // figure is a column of the main tables.
@@ -62,12 +64,12 @@ func (r *Result) Tables() (tables []report.Table) {
 		main.Head = append(main.Head, f.title)
 	}
 	for _, row := range r.Rows {
-		if row.Part == doorPart || row.Part == overloadPart && row.way() != "" {
+		if row.Part == doorPart || row.Figures[overloadFigures] != nil || row.Figures[readFigures] != nil {
 			continue // its figures count other things
 		}
 		row.addTo(&main, figures)
 	}
-	tables = append(tables, main, r.readsTable(), r.doorTable(), r.doorCostTable())
+	tables = append(tables, main, r.doorTable(), r.doorCostTable())
 	for _, cost := range costs {
 		table := report.Table{Title: cost.title, Head: append([]string{""}, columns...)}
 		for _, row := range r.Rows {
@@ -77,9 +79,7 @@ func (r *Result) Tables() (tables []report.Table) {
 		}
 		tables = append(tables, table)
 	}
-	tables = append(tables, r.hopsTable(), r.slowBanksTable(), r.roomTable(), r.overloadTable())
-	tables = append(tables, r.growthTables()...)
-	tables = append(tables, r.profileTables()...)
+	tables = append(tables, r.hopsTable(), r.overloadTable(), r.readsTable())
 	return slices.DeleteFunc(tables, func(t report.Table) bool { return len(t.Rows) == 0 })
 }
 
@@ -95,24 +95,6 @@ func (r Row) addCostsTo(table *report.Table, format, group string) {
 	table.Add(cells...)
 }
 
-func (r *Result) readsTable() report.Table {
-	table := report.Table{Title: "Payments and balance reads at once, over HTTP", Note: "ms, from the intended send to the settlement report, and to the response",
-		Head: []string{"", "count", "p50", "p90", "p99", "max"}}
-	for _, row := range r.Rows {
-		if row.Figures[readFigures] == nil {
-			continue
-		}
-		for _, kind := range []struct{ name, group string }{{"payments", latencyFigures}, {"balance reads", readFigures}} {
-			cells := []string{kind.name, thousands(int(row.spread(kind.group, "count").median))}
-			for _, name := range []string{"p50", "p90", "p99", "max"} {
-				cells = append(cells, ms(row.spread(kind.group, name).median))
-			}
-			table.Add(cells...)
-		}
-	}
-	return table
-}
-
 // doorTable shows the figures of the HTTP API.
 func (r *Result) doorTable() report.Table {
 	table := report.Table{Title: "The HTTP API (front door), as fast as its connections go", Head: []string{"", "operation", "connections", "count", "a second", "p50", "p99", "max"},
@@ -123,7 +105,7 @@ func (r *Result) doorTable() report.Table {
 		}
 		var of []string
 		if door := row.Door; door != nil {
-			of = []string{string(door.Operation), fmt.Sprint(door.Connections), thousands(door.Count)}
+			of = []string{string(door.Operation), fmt.Sprint(door.Connections), pix.Thousands(door.Count)}
 		}
 		row.addTo(&table, []figure{perSecond, p50, p99, slowest}, of...)
 	}
@@ -178,73 +160,31 @@ func (r *Result) hopsTable() report.Table {
 	return table
 }
 
-// growthTables shows each run by itself, because it is about how a run slows down.
-func (r *Result) growthTables() (tables []report.Table) {
+// overloadTable shows what comes of offering too much.
+func (r *Result) overloadTable() report.Table {
+	table := report.Table{Title: "Overload", Head: []string{"", "maximum", "offered/s", "settled/s", "of the maximum", "refused/s", "a refusal, µs", "accepted", "of which settled", "p50", "p99", "normal after", "generator", "settled/s beside refusals"},
+		Note: "The maximum is measured just before on the same stack, straight to Kafka in a closed loop. Over HTTP, refused is 429 and nothing done, and a refusal is that of a whole batch, p50. Straight to Kafka, accepted is all that was written, and refused is LQ10 or AB03, from the first refusal to the last. p50 and p99 in ms, of what settled. Normal after: seconds from the end of the load until payments settle within a second again. Generator: the CPU that the load generator takes meanwhile, in processors; the system has that much less. Settled beside refusals: straight to Kafka all orders settle until the queue is nearly as old as the deadline; this is from the first refusal to the end of the load"}
 	for _, row := range r.Rows {
-		for run := range row.Figures[stageFigures(0)]["payments"] {
-			table := report.Table{Title: "As the data grows: " + row.Name, Head: []string{"settled until then", "settled/s", "stored", "ledger CPU µs", "engine CPU µs", "ledger writes"}}
-			for _, column := range columns {
-				table.Head = append(table.Head, column+" MiB")
-			}
-			for i := 0; row.Figures[stageFigures(i)] != nil; i++ {
-				stage := stageFigures(i)
-				of := func(group, name string) float64 { return row.Figures.at(run, group, name) }
-				cells := []string{thousands(int(of(stage, "payments"))), fmt.Sprintf("%.0f", of(stage, "per_second")), fmt.Sprintf("%.0f", of(stage, "stored_bytes")),
-					ms(of(stage+"_"+cpuFigures, "ledger")), ms(of(stage+"_"+cpuFigures, "engines")), fmt.Sprintf("%.0f", of(stage+"_"+diskFigures, "ledger"))}
-				for _, column := range columns {
-					cells = append(cells, fmt.Sprintf("%.0f", of(stage+"_"+memoryFigures, column)))
-				}
-				table.Add(cells...)
-			}
-			tables = append(tables, table)
-		}
-	}
-	return tables
-}
-
-func (r *Result) profileTables() (tables []report.Table) {
-	for _, row := range r.Rows {
-		p := row.Profile
-		if p == nil {
+		if row.Figures[overloadFigures] == nil {
 			continue
 		}
-		engine := report.Table{Title: "The engine at its maximum, for each payment (profiles in " + p.Folder + ", for go tool pprof)", Head: []string{"", "figure"}}
-		engine.Add("transfers in a request to the ledger", fmt.Sprintf("%.0f", row.spread(runFigures, "transfers_per_request").median))
-		engine.Add("a request to the ledger, mean ms", ms(row.spread(runFigures, "request_ms").median))
-		engine.Add("allocations", ms(p.Allocations))
-		engine.Add("bytes allocated", fmt.Sprintf("%.0f", p.AllocatedBytes))
-		engine.Add("garbage collector, share of CPU", percent(p.GCShare))
-		engine.Add("system calls of read and write", fmt.Sprintf("%.2f", p.Syscalls))
-		engine.Add("voluntary context switches", fmt.Sprintf("%.2f", p.Waits))
-		tables = append(tables, engine)
-		for _, top := range p.Tops {
-			table := report.Table{Title: "Profile: " + top.Profile, Head: []string{"function", "itself", "with all it calls"}}
-			for _, f := range top.Functions {
-				table.Add(f.Name, percent(f.Self), percent(f.All))
+		of := func(name string) float64 { return row.spread(overloadFigures, name).median }
+		count := func(v float64) string {
+			if v == 0 {
+				return ""
 			}
-			tables = append(tables, table)
+			return pix.Thousands(int64(math.RoundToEven(v)))
 		}
+		settled := perSecond.spread(row).median
+		table.Add(row.Name, count(of("maximum")), count(of("offered")), count(settled), percent(settled/max(1, of("maximum"))), count(of("refused")), count(of("refusal_us")),
+			count(of("accepted")), fmt.Sprintf("%.2f %%", 100*of("settled")/max(1, of("accepted"))), p50.text(p50.spread(row).median), p99.text(p99.spread(row).median),
+			ms(of("normal_after")), fmt.Sprintf("%.2f", of("generator_processors")), count(of("settled_beside_refusals")))
 	}
-	return tables
+	return table
 }
 
 func ms(v float64) string      { return fmt.Sprintf("%.1f", v) }
 func percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
-
-// wakeUps says how long the machine took to wake a thread before the runs; empty when
-// that was not measured.
-func (r *Result) wakeUps() string {
-	var same, other []float64
-	for _, row := range r.Rows {
-		same = append(same, row.Figures[runFigures]["wake_up_same_processor_us"]...)
-		other = append(other, row.Figures[runFigures]["wake_up_other_processor_us"]...)
-	}
-	if len(same) == 0 || len(other) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("before the runs a thread woke another in %.1f to %.1f µs on its own processor, in %.1f to %.1f µs on another: the slower, the more CPU low rates cost",
-		slices.Min(same), slices.Max(same), slices.Min(other), slices.Max(other))
-}
 
 // Write prints the result for people.
 func (r *Result) Write(w io.Writer) {
@@ -253,9 +193,6 @@ func (r *Result) Write(w io.Writer) {
 		if row.Differs != "" {
 			fmt.Fprintf(w, "          %s: %s\n", row.Name, row.Differs)
 		}
-	}
-	if text := r.wakeUps(); text != "" {
-		fmt.Fprintf(w, "machine   %s\n", text)
 	}
 	for _, table := range r.Tables() {
 		table.Write(w)

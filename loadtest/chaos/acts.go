@@ -2,12 +2,14 @@ package chaos
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/loadtest/acts"
 	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/keys"
 )
 
 // act lets an operator intervene at the front door, by a kind of intervention or, without one, by any:
@@ -19,8 +21,8 @@ func act(name string) injection {
 			return err
 		}
 		defer free()
-		kind := acts.Kinds[f.random.IntN(len(acts.Kinds))]
-		for _, named := range acts.Kinds {
+		kind := load.Interventions[f.random.IntN(len(load.Interventions))]
+		for _, named := range load.Interventions {
 			if named.Name == name {
 				kind = named
 			}
@@ -28,19 +30,42 @@ func act(name string) injection {
 		f.Target, f.Detail = "register", kind.Name
 		w.begin(f)
 		defer w.end(f)
-		return kind.Play(ctx, &acts.Operator{
+		return kind.Play(ctx, &load.Operator{
 			Door: w.door, Population: w.simulator.population, Random: f.random, Hold: f.between(4*time.Second, 8*time.Second), Did: w.live.event,
 		})
 	}
 }
 
+// invite has the guest join, with a key among callers and a secret to seal its responses.
+func (w *world) invite(ctx context.Context, config Config, callers map[string]string) error {
+	key := keys.New(string(load.Guest))
+	operator := &load.Operator{
+		Door: func(holder string) (*client.Client, error) {
+			if holder == string(load.Guest) {
+				return w.doorWith(key)
+			}
+			return w.door(holder)
+		},
+		Population: config.Population, Random: rand.New(rand.NewPCG(config.Seed, 1001)), Did: w.live.event,
+	}
+	if err := operator.Invite(key); err != nil {
+		return err
+	}
+	callers[string(load.Guest)] = key
+	return w.processes.Run(ctx, w.live.file, w.live.file, "bootstrap", "participant", string(load.Guest))
+}
+
 // door returns a client of the HTTP API, as who acts. The front door may be down by another fault.
 func (w *world) door(holder string) (*client.Client, error) {
-	keys, err := w.Keys()
+	callers, err := w.Keys()
 	if err != nil {
 		return nil, err
 	}
-	api, err := client.New(w.ProducerURL(), keys[holder])
+	return w.doorWith(callers[holder])
+}
+
+func (w *world) doorWith(key string) (*client.Client, error) {
+	api, err := client.New(w.ProducerURL(), key)
 	if err == nil {
 		api.RetryFor = recoveryMax
 	}

@@ -7,7 +7,7 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
-	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
 )
@@ -16,7 +16,7 @@ const balancesEvery = 200 * time.Millisecond
 
 // readBalances reads reserve, transit and books of every bank in one request, again and again. It
 // returns after ctx has ended and the last request is done.
-func readBalances(ctx context.Context, client tigerbeetle.Client, population sandbox.Population, recorder *history.Recorder) error {
+func readBalances(ctx context.Context, client tigerbeetle.Client, population sandbox.Population, judge *answers.Judge) error {
 	var ids []tb.Uint128
 	for bank := range population.Banks {
 		ids = append(ids, ledger.ReserveAccount(population.Bank(bank)), ledger.TransitAccount(population.Bank(bank)), ledger.BooksAccount(population.Bank(bank)))
@@ -34,7 +34,7 @@ func readBalances(ctx context.Context, client tigerbeetle.Client, population san
 				funds[i/3] -= has
 			}
 		}
-		recorder.Balances(funds)
+		judge.TakeFunds(funds)
 		select {
 		case <-ctx.Done():
 		case <-time.After(balancesEvery):

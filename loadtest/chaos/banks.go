@@ -132,7 +132,8 @@ func forger(ctx context.Context, w *world) (*kgo.Client, error) {
 		return nil, err
 	}
 	return w.Kafka().Client(kgo.ClientID("forger"),
-		kgo.ConsumePartitions(ends.KOffsets()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(100_000))
+		kgo.ConsumePartitions(ends.KOffsets()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(100_000),
+		kgo.ProducerBatchMaxBytes(stream.BatchBytesMax))
 }
 
 // unknownSuffix turns an EndToEndId into that of no payment.

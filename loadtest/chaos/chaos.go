@@ -1,5 +1,5 @@
 // Package chaos runs a clearing house and breaks it at random while payments flow. Then load,
-// audit, history and API answers judge the run. A seed decides everything random.
+// audit and API answers judge the run. A seed decides everything random.
 package chaos
 
 import (
@@ -21,10 +21,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/loadtest/acts"
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/ledger"
@@ -38,11 +36,15 @@ type Config struct {
 	// fields up to Engines are for a stack of its own. Deadline is read from the containers.
 	Containers bool
 	Dir        string // the stack's folder; removes what an earlier run left there
-	BinDir     string // folder of the programs; empty: build them into Dir
+	BinDir     string // folder of the programs, those of make build
 	Replicas   int
 	Kafka      string
-	Engines    int // at least
-	Population sandbox.Population
+	// KafkaSecured has no links to break: a link cannot put its address into what Kafka says over TLS.
+	KafkaSecured bool
+	Env          map[string][]string // more of the environment, as of stack.Config
+	Room         bool                // start the control room, and say where it is
+	Engines      int                 // at least
+	Population   sandbox.Population
 
 	Seed     uint64
 	Rate     float64
@@ -74,7 +76,10 @@ const (
 
 // AllowedByDefault are the reasons with which good payments may be rejected because of faults
 // of all kinds together. A crash alone must reject none.
-var AllowedByDefault = append([]pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, rejectedByBank}, acts.Reasons...)
+var AllowedByDefault = append([]pix.Reason{pix.ReasonPayeePSPSilent, pix.ReasonPayeePSPBusy, pix.ReasonTooLate, rejectedByBank}, load.ActReasons...)
+
+// ErrInterrupted ends a run after Ctrl-C, if nothing was wrong until then.
+var ErrInterrupted = errors.New("interrupted")
 
 // Run breaks a clearing house. The Result says whether the run passed; an error means that
 // there is no result.
@@ -108,38 +113,54 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	}
 	result.judge()
 	if result.Passed && !config.Containers {
-		for _, folder := range []string{"data", "bin"} { // gigabytes; after a failure everything stays
-			_ = os.RemoveAll(filepath.Join(config.Dir, folder))
-		}
+		_ = os.RemoveAll(filepath.Join(config.Dir, "data")) // gigabytes; after a failure everything stays
 	}
 	return result, nil
 }
 
 // beginProcesses starts a stack whose programs reach their servers over links.
 func beginProcesses(ctx context.Context, config *Config, w *world) (end func(context.Context) error, err error) {
-	bin, err := prepare(ctx, *config, w.live)
-	if err != nil {
+	if err := stack.Clean(config.Dir); err != nil {
 		return nil, err
 	}
+	w.live.event("starting a stack in %s", config.Dir)
 	w.links = &links{of: map[string]*programLinks{}}
+	via := w.links.via
+	if config.KafkaSecured {
+		if via, err = nil, RefuseBare(config.Plan); err != nil {
+			return nil, err
+		}
+	}
+	environment := map[string][]string{
+		stack.Engine: {"ENGINE_DEADLINE=" + config.Deadline.String(), "ENGINE_PENDING_TIMEOUT=" + (config.Deadline + pendingAfterDeadline).String(),
+			// A stopping engine waits half of it for silent banks, and its partitions wait, too.
+			"SHUTDOWN_TIMEOUT=4s"},
+		stack.Simulator: {"SIMULATOR_LATE_DELAY=" + (config.Deadline + lateAfterDeadline).String()},
+		stack.Broker:    {"BROKER_CHECK_BATCHES=false", "BROKER_TRANSACTIONS=true"}, // the engines must survive without it
+	}
+	for process, more := range config.Env {
+		environment[process] = append(environment[process], more...)
+	}
 	running, err := stack.Start(ctx, stack.Config{
-		Dir: config.Dir, BinDir: bin, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas, Kafka: config.Kafka,
-		CacheGrid: "256MiB", LedgerReserve: 1 << 30, ReadyWithin: recoveryMax, RestartCrashed: true, Via: w.links.via,
-		Env: map[string][]string{
-			stack.Engine: {"ENGINE_DEADLINE=" + config.Deadline.String(), "ENGINE_PENDING_TIMEOUT=" + (config.Deadline + pendingAfterDeadline).String(),
-				// A stopping engine waits half of it for silent banks, and its partitions wait, too.
-				"SHUTDOWN_TIMEOUT=4s"},
-			stack.Simulator: {"SIMULATOR_LATE_DELAY=" + (config.Deadline + lateAfterDeadline).String()},
-			stack.Broker:    {"BROKER_CHECK_BATCHES=false", "BROKER_TRANSACTIONS=true"}, // the engines must survive without it
-		},
+		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas, Kafka: config.Kafka,
+		KafkaSecured: config.KafkaSecured, CacheGrid: "256MiB", LedgerReserve: 1 << 30, ReadyWithin: recoveryMax, RestartCrashed: true, Via: via,
+		Env: environment, Room: config.Room, Progress: config.Live,
 	})
 	if err != nil {
 		w.links.close()
 		return nil, err
 	}
 	w.system, w.processes, w.engines = running, running, []string{stack.EngineName(0)}
-	w.clears = func(engine string, member kadm.DescribedGroupMember) bool {
-		return member.InstanceID != nil && *member.InstanceID == engine
+	w.instance = func(engine string) string { return engine }
+	if config.Room {
+		if err = running.WaitReady(ctx, stack.Room); err == nil {
+			var url string
+			url, err = running.RoomURL()
+			w.live.event("watch it: %s", url)
+		}
+		if err != nil {
+			w.live.event("there is no control room: %v", err)
+		}
 	}
 	return func(ctx context.Context) error {
 		defer w.links.close() // after the programs have stopped, in order
@@ -149,7 +170,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 
 // beginContainers finds the stack that docker compose has started.
 func beginContainers(ctx context.Context, config *Config, w *world) (end func(context.Context) error, err error) {
-	if err := RefuseInContainers(config.Plan); err != nil {
+	if err := RefuseBare(config.Plan); err != nil {
 		return nil, err
 	}
 	found, err := findContainers(ctx)
@@ -157,13 +178,11 @@ func beginContainers(ctx context.Context, config *Config, w *world) (end func(co
 		return nil, err
 	}
 	w.system, w.engines = found, found.Engines()
-	w.clears = func(engine string, member kadm.DescribedGroupMember) bool {
-		return strings.TrimPrefix(member.ClientHost, "/") == found.address(engine)
-	}
-	if config.Deadline, err = found.deadline(); err != nil {
+	w.instance = found.instance
+	if config.Deadline, err = time.ParseDuration(found.engineDeadline); err != nil {
 		return nil, errors.Join(err, found.Stop(context.WithoutCancel(ctx)))
 	}
-	config.Replicas, config.Kafka = len(found.Replicas()), found.image(stack.Broker)
+	config.Replicas, config.Kafka = len(found.Replicas()), found.brokerImage
 	return found.Stop, nil
 }
 
@@ -196,6 +215,13 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	var guests []pix.Account
+	if w.processes != nil { // containers keep the files of secrets to themselves
+		if err := w.invite(ctx, config, callers); err != nil {
+			return nil, err
+		}
+		guests = load.GuestAccounts
+	}
 	w.admin = kadm.NewClient(kafka)
 	w.simulator, w.callers = &banks{load.NewCallers(w.SimulatorURL(), callers), config.Population}, load.NewCallers(w.ProducerURL(), callers)
 	for len(w.engines) < config.Engines {
@@ -205,24 +231,7 @@ func breakIt(ctx context.Context, config Config, w *world) (*Result, error) {
 		}
 		w.engines = append(w.engines, name)
 	}
-	return (&run{config: config, world: w, client: client, kafka: options, callers: callers}).carryOut(ctx)
-}
-
-// prepare clears the folder and builds the programs.
-func prepare(ctx context.Context, config Config, live *live) (bin string, err error) {
-	if err := stack.Clean(config.Dir); err != nil {
-		return "", err
-	}
-	if config.BinDir != "" {
-		return config.BinDir, nil
-	}
-	root, err := stack.RepoRoot()
-	if err != nil {
-		return "", err
-	}
-	live.event("building and starting a stack in %s", config.Dir)
-	bin = filepath.Join(config.Dir, "bin")
-	return bin, stack.Build(ctx, root, bin)
+	return (&run{config: config, world: w, client: client, kafka: options, callers: callers, guests: guests}).carryOut(ctx)
 }
 
 // run is one run on a running stack.
@@ -232,8 +241,8 @@ type run struct {
 	client  tigerbeetle.Client
 	kafka   []kgo.Opt
 	callers map[string]string // keys by holder
+	guests  []pix.Account
 
-	recorder *history.Recorder
 	observer *observer
 	judge    *answers.Judge
 	clients  *answers.Clients
@@ -249,19 +258,18 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.start = time.Now()
 	payments, clientsRate := max(1, int(config.Rate*config.Duration.Seconds())), min(clientsRateMax, max(1, config.Rate*clientsShare))
-	r.recorder = history.NewRecorder()
 	r.judge = answers.NewJudge(payments+int(clientsRate*config.Duration.Seconds()), clockTolerance)
 	r.clients = answers.NewClients(answers.Config{
-		Doors: []string{w.ProducerURL()}, Keys: r.callers, Population: config.Population, Recorder: r.recorder, Judge: r.judge, Seed: config.Seed, Asks: asksPerSecond,
+		Doors: []string{w.ProducerURL()}, Keys: r.callers, Population: config.Population, Guests: r.guests, Judge: r.judge, Seed: config.Seed, Asks: asksPerSecond,
 	})
 	begin, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := r.clients.Begin(begin); err != nil {
 		return nil, err
 	}
-	if r.observer, err = observe(ctx, r.kafka, r.recorder, r.judge, w.start); err != nil {
+	w.start = time.Now()
+	if r.observer, err = observe(ctx, r.kafka, r.judge, w.start); err != nil {
 		return nil, err
 	}
 
@@ -273,7 +281,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	defer stopWatching()
 	var background sync.WaitGroup
 	var balancesErr error
-	background.Go(func() { balancesErr = readBalances(watching, r.client, config.Population, r.recorder) })
+	background.Go(func() { balancesErr = readBalances(watching, r.client, config.Population, r.judge) })
 	background.Go(func() { r.counters.run(watching, r.engineTelemetry) })
 	background.Go(func() { r.clients.Pay(sending, patience, clientsRate, r.observer.Observer) })
 	background.Go(func() { r.clients.Ask(watching) })
@@ -287,7 +295,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 		DrainTimeout: config.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: config.Allowed, Faults: true,
 		Sending:     func(id pix.EndToEndID) { r.judge.Choose(id) },
 		LedgerHolds: load.LedgerHolds(func() (tigerbeetle.Client, error) { return r.client, nil }),
-		Progress:    live.progress, ProgressEvery: live.every,
+		Deadline:    config.Deadline, Progress: live.progress, ProgressEvery: live.every,
 	})
 	if live.terminal {
 		fmt.Fprintln(live.file)
@@ -296,7 +304,14 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	live.event("the load has drained; clients finish, then audit and history judge")
+	if loaded.Interrupted {
+		live.event("%s", loaded.Verdict())
+		if loaded.FailureCount > 0 {
+			return nil, fmt.Errorf("%d payments have a wrong outcome, like %s (%s): %s", loaded.FailureCount, loaded.Failures[0].EndToEndID, loaded.Failures[0].Case, loaded.Failures[0].Problem)
+		}
+		return nil, ErrInterrupted
+	}
+	live.event("the load has drained; clients finish, then audit and answers judge")
 	losing := time.AfterFunc(config.Deadline+30*time.Second, losePatience)
 	r.clients.Wait()
 	losing.Stop()
@@ -345,9 +360,9 @@ const clockTolerance = 2 * time.Millisecond
 func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Verdict) *Result {
 	result := &Result{
 		Seed: r.config.Seed, Engines: len(r.world.engines), Kafka: r.config.Kafka, Replicas: r.config.Replicas,
-		StartedAt: r.world.start.UTC(), DeadlineSeconds: r.config.Deadline.Seconds(),
-		Load: loaded, Audit: verdict, History: r.recorder.Check(clockTolerance), Answers: told, Counters: r.counters.total,
-		Clients: r.clients.Submitted(), Seconds: r.observer.series(), Rejected: maps.Clone(r.observer.rejected),
+		StartedAt: loaded.StartedAt, DeadlineSeconds: r.config.Deadline.Seconds(),
+		Load: loaded, Audit: verdict, Answers: told, Counters: r.counters.total,
+		Clients: r.clients.Submitted(), Rejected: maps.Clone(r.observer.rejected),
 	}
 	result.Problems = append(r.clients.Problems(told), verdict.Summary.Unread()...)
 	for _, lie := range []pix.Reason{forged, rejectedByRace} {
@@ -363,14 +378,14 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 	}
 	for _, event := range r.events {
 		if event.Problem == "" && event.Ended > 0 {
-			seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-			first, standstill := r.observer.recovery(seconds(event.Began), seconds(event.Ended), event.Partitions)
-			event.FirstSettled, event.Standstill = first.Seconds(), standstill.Seconds()
+			r.observer.recovery(event)
 		}
+		before := loaded.StartedAt.Sub(r.world.start).Seconds() // of the first payment
+		event.Began, event.Ended, event.Ready = event.Began-before, event.Ended-before, event.Ready-before
 		result.Events = append(result.Events, *event)
 	}
 	slices.SortFunc(result.Events, func(a, b Event) int { return cmp.Compare(a.Began, b.Began) })
-	result.nameFaults(r.world.start)
+	result.nameFaults(loaded.StartedAt)
 	return result
 }
 
@@ -407,7 +422,10 @@ func (r *run) injectOne(ctx context.Context, planned PlannedFault) {
 		err := k.inject(ctx, r.world, f)
 		over()
 		event.Ready = time.Since(r.world.start).Seconds()
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil:
+			r.world.live.event("%s %s: all is ready again, %.1f s after it began", event.Kind, event.Target, event.Ready-event.Began)
+		case ctx.Err() == nil:
 			event.Problem = err.Error()
 			r.world.live.event("PROBLEM %s %s: %v", event.Kind, event.Target, err)
 		}

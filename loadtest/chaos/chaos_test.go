@@ -3,6 +3,7 @@ package chaos
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -10,8 +11,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/answers"
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -137,37 +138,38 @@ func TestRecovery(t *testing.T) {
 		}
 		return times
 	}
-	o := &observer{settled: map[int32][]time.Duration{
-		0: s(1, 2, 3, 4, 5, 6, 7, 8, 9, 30),
-		1: s(1, 2, 3, 6.5, 7, 8),
-		2: s(1, 2, 3, 5, 7, 8),
-	}}
-	first, standstill := o.recovery(3500*time.Millisecond, 6*time.Second, []int32{1, 2})
-	if first != 1500*time.Millisecond || standstill != 3*time.Second {
-		t.Errorf("first %v, standstill %v; must be 1.5s (partition 2) and 3s (partition 1)", first, standstill)
+	o := &observer{
+		settled: map[int32][]time.Duration{0: s(1, 2, 3, 4, 5, 6, 7, 8, 9, 30), 1: s(1, 2, 3, 6.5, 6.6, 8), 2: s(1, 2, 3, 5, 7, 8)},
+		sent:    map[int32][]time.Duration{0: s(1, 2, 3, 4, 5, 6, 7, 8, 9, 30), 1: s(.9, 1.9, 2.9, 3.9, 4, 7.9), 2: s(.9, 1.9, 2.9, 3.8, 6.9, 7.9)},
 	}
-	if first, _ = o.recovery(3500*time.Millisecond, 6*time.Second, nil); first != 500*time.Millisecond {
-		t.Errorf("first of all partitions %v, must be 500ms", first)
-	}
-	if _, standstill = o.recovery(3500*time.Millisecond, 6*time.Second, []int32{0}); standstill != time.Second {
-		t.Errorf("standstill %v, must be 1s: what stands still much later is not the fault's doing", standstill)
-	}
-	if first, _ = o.recovery(40*time.Second, 41*time.Second, nil); first >= 0 {
-		t.Errorf("first %v, but nothing settled afterwards", first)
+	for _, c := range []struct {
+		why string
+		Event
+	}{
+		{"partition 2 is the first, partition 1 stands longest, and one payment waits as before once its first has settled",
+			Event{Began: 3.5, Ended: 6, Partitions: []int32{1, 2}, FirstSettled: 1.5, Standstill: 3, CaughtUp: 3}},
+		{"all partitions, of which one is as always", Event{Began: 3.5, Ended: 6, FirstSettled: 0.5, Standstill: 3, CaughtUp: 3}},
+		{"what stands still much later is not the fault's doing", Event{Began: 3.5, Ended: 6, Partitions: []int32{0}, FirstSettled: 0.5, Standstill: 1, CaughtUp: 1.5}},
+		{"nothing settles afterwards", Event{Began: 40, Ended: 41, FirstSettled: -1e-9, CaughtUp: -1}},
+	} {
+		got := Event{Began: c.Began, Ended: c.Ended, Partitions: c.Partitions}
+		if o.recovery(&got); !reflect.DeepEqual(got, c.Event) {
+			t.Errorf("%s: %+v, must be %+v", c.why, got, c.Event)
+		}
 	}
 }
 
 // Containers have no links and no environment of one start: such a fault is refused before
 // anything is broken.
 func TestContainersHaveNotEveryFault(t *testing.T) {
-	possible := ContainerKinds()
+	possible := BareKinds()
 	if slices.Contains(possible, "cut-kafka") || slices.Contains(possible, "crash-engine") || !slices.Contains(possible, "kill-engine") {
 		t.Errorf("containers have %v", possible)
 	}
-	if err := RefuseInContainers(Plan(1, time.Hour, possible)); err != nil {
+	if err := RefuseBare(Plan(1, time.Hour, possible)); err != nil {
 		t.Error(err)
 	}
-	if err := RefuseInContainers([]PlannedFault{{Kind: "stall-bank"}}); err == nil || !strings.Contains(err.Error(), "stall-bank") {
+	if err := RefuseBare([]PlannedFault{{Kind: "stall-bank"}}); err == nil || !strings.Contains(err.Error(), "stall-bank") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -239,11 +241,12 @@ func TestTableOfRuns(t *testing.T) {
 
 // The page shows a failure's reason, whatever characters it has, and the way to repeat it.
 func TestReport(t *testing.T) {
-	r := &Result{Seed: 7, Repeat: "loadtest chaos --seed 7", Load: &load.Result{Sent: 10}, Events: []Event{
+	r := &Result{Seed: 7, Repeat: "loadtest chaos --seed 7", Load: &load.Result{Sent: 10, Rate: 95, PerSecond: []load.Second{
+		{Settled: 100, P50: 5, P99: 50, Max: 60}, {}, {Settled: 90, P50: 6, P99: 5000, Max: 6000}},
+		Latencies: []load.Latency{{Kind: "settled", Count: 10, P50: 5, P99: 5000.4, Max: 6000.5}}}, Events: []Event{
 		{Kind: "kill-engine", Target: "engine-0", Began: 1, Ended: 2, FirstSettled: 0.5, Standstill: 1.5},
 		{Kind: "kill-engine", Target: "engine-1", Began: 1.5, Ended: 1.6, FirstSettled: -1, Problem: "it did not <come> back"},
-	}, Seconds: []load.Second{{Settled: 100, P50: 5, P99: 50, Max: 60}, {}, {Settled: 90, P50: 6, P99: 5000, Max: 6000}},
-		History: history.Verdict{Clean: true}}
+	}}
 	r.judge()
 	path := filepath.Join(t.TempDir(), "new folder", "report.html")
 	if err := r.WriteReport(path, ""); err != nil {
@@ -253,7 +256,7 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"it did not &lt;come&gt; back", "loadtest chaos --seed 7", "✗ Failed", "<svg", "never", "kill-engine"} {
+	for _, want := range []string{"it did not &lt;come&gt; back", "loadtest chaos --seed 7", "✗ Failed", "<svg", "never", "1 kill-engine engine-0", "caught up", "5.00 s", "6.00 s", "TigerBeetle 0.16", "Linux"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report does not hold %q", want)
 		}
@@ -262,6 +265,10 @@ func TestReport(t *testing.T) {
 		if strings.Contains(string(text), never) {
 			t.Errorf("the report holds %q", never)
 		}
+	}
+	// The note says that the offered rate is dashed. Two faults are dashed in each of two panels.
+	if dashed := strings.Count(string(text), `class="limit"`); dashed != 1+2*2 {
+		t.Errorf("%d lines are dashed", dashed)
 	}
 	if r.Passed {
 		t.Error("a run with a problem has passed")
@@ -291,12 +298,35 @@ func TestFaultsBesideFailures(t *testing.T) {
 func TestAContradictionFailsTheRun(t *testing.T) {
 	for _, told := range []answers.Verdict{{Clean: true}, {Contradictions: []answers.Contradiction{{Subject: "E1", What: "the end has changed"}}}} {
 		r := &Result{Load: &load.Result{Passed: true, Sent: 10, Settled: 10}, Answers: told}
-		r.Audit.Clean, r.History.Clean = true, true
+		r.Audit.Clean = true
 		r.judge()
 		var text strings.Builder
 		r.Write(&text)
 		if r.Passed != told.Clean || strings.Contains(text.String(), "WRONG E1: the end has changed") == told.Clean || strings.Contains(text.String(), "the answers") == told.Clean {
 			t.Errorf("passed %v:\n%s", r.Passed, text.String())
 		}
+	}
+}
+
+// A container that died by itself is a crash, also if docker has started it again; what a fault killed is none.
+func TestContainersThatDie(t *testing.T) {
+	t.Setenv("PATH", "") // no docker, so no log
+	c := &containers{asked: map[string]bool{"2": true}}
+	status := func(name string, state stack.State, run string) stack.Status {
+		return stack.Status{Name: name, State: state, Run: run, Optional: name == "room"}
+	}
+	for _, looks := range [][]stack.Status{
+		{status("killed", stack.Ready, "2"), status("crashed", stack.Ready, "3"), status("ended", stack.Ready, "4"), status("room", stack.Ready, "5")},
+		{status("killed", stack.Dead, "2"), status("crashed", stack.Starting, "6"), status("ended", stack.Dead, "4"), status("room", stack.Dead, "5")},
+		{status("killed", stack.Ready, "7"), status("crashed", stack.Ready, "6"), status("ended", stack.Ready, "8"), status("added", stack.Ready, "9")},
+	} {
+		c.note(t.Context(), looks)
+	}
+	var names []string
+	for _, crash := range c.Crashes() {
+		names = append(names, crash.Name)
+	}
+	if want := []string{"crashed", "ended"}; !slices.Equal(names, want) {
+		t.Errorf("the crashes are of %q, but they must be of %q", names, want)
 	}
 }

@@ -1,10 +1,10 @@
 package chaos
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,247 +18,194 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// containers are a clearing house that `docker compose up` has started on this machine. It
-// must be idle. After the run it is left running as it was.
+// containers are a clearing house that `docker compose up` has started on this machine. It must be
+// idle. After the run it is left running as it was.
 type containers struct {
-	secrets  string // folder with the password of Kafka's admin; Stop removes it
-	watching func() // ends the watch
-	watched  chan struct{}
+	attached *docker.Attached
+	addresses
+	stopWatching func()
+	watched      chan struct{}
+	adding       sync.Mutex
+	added        []string // engines
 
 	mu      sync.Mutex
-	known   map[string]*docker.Container // by name
-	engines []string                     // names, also of added ones
-	added   []string
-	dying   map[string]int // by id: expected deaths that the watch has not seen yet
+	seen    map[string]stack.Status // by name, at the last look
+	asked   map[string]bool         // by run: a fault ended it
 	crashes []stack.Crash
+}
+
+// addresses are where this machine reaches the containers. They survive restarts.
+type addresses struct {
+	secrets                     string // folder with the password of Kafka's admin; Stop removes it
+	kafka, producer, simulator  string
+	ledger, replicas            []string
+	brokerImage, engineDeadline string
 }
 
 // findContainers finds the running stack as docker compose does: by the compose file in this
 // folder, or COMPOSE_FILE.
-func findContainers(ctx context.Context) (*containers, error) {
-	listed, err := docker.Run(ctx, "compose", "ps", "--quiet")
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the compose stack (run this in its folder, or name its files in COMPOSE_FILE): %w", err)
-	}
-	c := &containers{known: map[string]*docker.Container{}, dying: map[string]int{}, watched: make(chan struct{})}
-	for _, id := range strings.Fields(listed) {
-		if err := c.look(ctx, id); err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range []string{stack.Broker, stack.Simulator, stack.Producer, stack.TigerBeetle} {
-		if c.known[name] == nil {
-			return nil, fmt.Errorf("the compose stack has no running %s: start it first (docker compose up -d --wait)", name)
-		}
-	}
-	if len(c.engines) == 0 {
-		return nil, errors.New("the compose stack has no running clearing-engine: start it first (docker compose up -d --wait)")
-	}
-	if c.secrets, err = os.MkdirTemp("", "liquida-keys-"); err != nil {
+func findContainers(ctx context.Context) (_ *containers, err error) {
+	c := &containers{asked: map[string]bool{}, watched: make(chan struct{})}
+	if c.attached, err = docker.Attach(ctx); err != nil {
 		return nil, err
 	}
-	if err := docker.CopyFromBootstrap(ctx, "/keys/kafka/admin", c.secrets); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(c.secrets))
+	if err := c.look(ctx); err != nil {
+		return nil, err
 	}
-	if err := c.watch(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(c.secrets))
+	for name, status := range c.seen {
+		if status.State != stack.Ready && !status.Optional {
+			return nil, fmt.Errorf("%s of the compose stack is not ready (%s): start it first (docker compose up -d --wait)", name, status.Problem)
+		}
 	}
+	if len(c.Engines()) == 0 {
+		return nil, errors.New("the compose stack has no clearing-engine: start it first (docker compose up -d --wait)")
+	}
+	if c.addresses, err = findAddresses(ctx, c.attached, c.Engines()[0]); err != nil {
+		return nil, err
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.stopWatching = stop
+	go c.watch(watching)
 	return c, nil
 }
 
-// look inspects a container.
-func (c *containers) look(ctx context.Context, id string) error {
-	inspected, err := docker.Inspect(ctx, id)
-	if err != nil {
-		return err
-	}
-	c.take(inspected[0])
-	return nil
-}
-
-func (c *containers) take(found *docker.Container) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	name := found.Process()
-	if found.IsEngine() && !slices.Contains(c.engines, name) {
-		c.engines = append(c.engines, name)
-		slices.Sort(c.engines)
-	}
-	c.known[name] = found
-}
-
-// watch follows starts and deaths of the stack's containers until Stop.
-func (c *containers) watch(ctx context.Context) error {
-	ctx, c.watching = context.WithCancel(context.WithoutCancel(ctx))
-	project := c.known[stack.Broker].Config.Labels["com.docker.compose.project"]
-	command := docker.Command(ctx, "events", "--filter", "type=container", "--filter", "event=die", "--filter", "event=start",
-		"--filter", "label=com.docker.compose.project="+project, "--format", `{{.Action}} {{.Actor.ID}} {{index .Actor.Attributes "exitCode"}}`)
-	output, err := command.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := command.Start(); err != nil {
-		return fmt.Errorf("cannot follow docker's events: %w", err)
-	}
-	go func() {
-		defer close(c.watched)
-		for lines := bufio.NewScanner(output); lines.Scan(); {
-			var action, id, code string
-			_, _ = fmt.Sscan(lines.Text(), &action, &id, &code)
-			name := c.nameOf(id)
-			if name == "" {
-				continue // not of the clearing house, or a load
-			}
-			if action == "start" { // its address may be another one
-				_ = c.look(ctx, id)
-				continue
-			}
-			c.mu.Lock()
-			asked := c.dying[id] > 0
-			if asked {
-				c.dying[id]--
-			}
-			c.mu.Unlock()
-			if !asked {
-				log, _ := docker.Run(ctx, "logs", "--tail", "15", id)
-				c.mu.Lock()
-				c.crashes = append(c.crashes, stack.Crash{Name: name, At: time.Now(), How: "exit code " + code, Log: log})
-				c.mu.Unlock()
-			}
-		}
-		_ = command.Wait()
-	}()
-	return nil
-}
-
-func (c *containers) nameOf(id string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, one := range c.known {
-		if one.ID == id {
-			return name
+func findAddresses(ctx context.Context, attached *docker.Attached, engine string) (a addresses, err error) {
+	found := map[string]*docker.Container{}
+	for _, name := range []string{stack.Broker, stack.Producer, stack.Simulator, engine} {
+		if found[name], err = attached.Container(ctx, name); err != nil {
+			return a, err
 		}
 	}
-	return ""
+	a.kafka, a.brokerImage = found[stack.Broker].Published(docker.KafkaPort), found[stack.Broker].Config.Image
+	a.producer, a.simulator = found[stack.Producer].Published(docker.ProducerPort), found[stack.Simulator].Published(docker.SimulatorPort)
+	a.engineDeadline = "40s" // the engine's own
+	for _, entry := range found[engine].Config.Env {
+		if value, set := strings.CutPrefix(entry, "ENGINE_DEADLINE="); set {
+			a.engineDeadline = value
+		}
+	}
+	if a.replicas, err = attached.Replicas(ctx); err != nil {
+		return a, err
+	}
+	if a.ledger, err = attached.LedgerAddresses(ctx); err != nil {
+		return a, err
+	}
+	if a.secrets, err = os.MkdirTemp("", "liquida-keys-"); err != nil {
+		return a, err
+	}
+	if err := docker.CopyFromBootstrap(ctx, "/keys/kafka/admin", a.secrets); err != nil {
+		return a, errors.Join(err, os.RemoveAll(a.secrets))
+	}
+	return a, nil
 }
 
-func (c *containers) container(name string) (*docker.Container, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if found := c.known[name]; found != nil {
-		return found, nil
+const lookEvery = time.Second
+
+// watch looks for deaths that no fault caused.
+func (c *containers) watch(ctx context.Context) {
+	defer close(c.watched)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookEvery):
+			_ = c.look(ctx) // the next one sees more
+		}
 	}
-	return nil, fmt.Errorf("the compose stack has no %q", name)
 }
 
-// do runs a docker command on a container.
-func (c *containers) do(name string, arguments ...string) error {
-	found, err := c.container(name)
-	if err != nil {
-		return err
+// look notes what the containers do. One that died may run again already.
+func (c *containers) look(ctx context.Context) error {
+	all, err := c.attached.States(ctx)
+	if err == nil {
+		c.note(ctx, all)
 	}
-	_, err = docker.Run(context.Background(), append(arguments, found.ID)...)
 	return err
+}
+
+func (c *containers) note(ctx context.Context, all []stack.Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := map[string]stack.Status{}
+	for _, status := range all {
+		before, known := c.seen[status.Name]
+		died := status.State == stack.Dead && before.State != stack.Dead || status.Run != before.Run
+		if known && died && !status.Optional && !c.asked[before.Run] {
+			log, _ := docker.Run(ctx, "logs", "--tail", "15", status.Instance)
+			c.crashes = append(c.crashes, stack.Crash{Name: status.Name, At: time.Now(), How: status.Problem, Log: log})
+			c.asked[before.Run] = true
+		}
+		now[status.Name] = status
+	}
+	c.seen = now
 }
 
 // Kill ends a container with SIGKILL. Docker does not restart a killed container.
 func (c *containers) Kill(name string) error {
-	return c.die(name, "kill", "--signal", "KILL")
+	return c.end(context.Background(), name, c.attached.Kill)
 }
 
 // StopProcess stops a container in order.
-func (c *containers) StopProcess(_ context.Context, name string) error {
-	return c.die(name, "stop")
+func (c *containers) StopProcess(ctx context.Context, name string) error {
+	return c.end(ctx, name, c.attached.Stop)
 }
 
-func (c *containers) die(name string, arguments ...string) error {
-	found, err := c.container(name)
-	if err != nil {
+func (c *containers) end(ctx context.Context, name string, end func(context.Context, string) error) error {
+	if err := c.look(ctx); err != nil { // which run it is
 		return err
 	}
 	c.mu.Lock()
-	c.dying[found.ID]++
+	c.asked[c.seen[name].Run] = true
 	c.mu.Unlock()
-	return c.do(name, arguments...)
+	return end(ctx, name)
 }
 
 // StartProcess starts a container that a fault ended.
-func (c *containers) StartProcess(name string) error { return c.do(name, "start") }
+func (c *containers) StartProcess(name string) error {
+	return c.attached.Launch(context.Background(), name)
+}
 
 // Pause freezes all processes of a container. SIGSTOP would freeze only the first, which may
 // be an init process.
-func (c *containers) Pause(name string) error { return c.do(name, "pause") }
+func (c *containers) Pause(name string) error { return c.attached.Freeze(context.Background(), name) }
 
 // Resume continues a paused container.
-func (c *containers) Resume(name string) error { return c.do(name, "unpause") }
+func (c *containers) Resume(name string) error { return c.attached.Thaw(context.Background(), name) }
 
-// WaitReady runs a container's own health check until it passes. Docker's own runs are rare.
+// WaitReady runs a container's own health check until it passes.
 func (c *containers) WaitReady(ctx context.Context, name string) error {
-	found, err := c.container(name)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, recoveryMax, fmt.Errorf("not healthy within %v", recoveryMax))
-	defer cancel()
-	if err := persist(ctx, 200*time.Millisecond, func() error { return found.CheckHealth(ctx) }); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+	return c.attached.WaitReady(ctx, name)
 }
 
-// AddEngine creates one more container of the engine's service, starts it and waits for it.
+// AddEngine starts one more engine in a container of its own, and waits for it.
 func (c *containers) AddEngine(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	var before []string
-	for _, name := range c.engines {
-		before = append(before, c.known[name].ID)
-	}
-	c.mu.Unlock()
-	created, err := docker.CreateEngine(ctx, before)
-	if err != nil {
+	c.adding.Lock()
+	defer c.adding.Unlock()
+	before := c.Engines()
+	if err := errors.Join(c.attached.AddEngine(ctx), c.look(ctx)); err != nil {
 		return "", err
 	}
-	c.take(created)
-	name := created.Process()
-	c.mu.Lock()
+	name := slices.DeleteFunc(c.Engines(), func(name string) bool { return slices.Contains(before, name) })[0]
 	c.added = append(c.added, name)
-	c.mu.Unlock()
-	if err := c.StartProcess(name); err != nil {
-		return "", err
-	}
-	return name, errors.Join(c.look(ctx, created.ID), c.WaitReady(ctx, name))
+	return name, nil
 }
 
 // Stop leaves the stack as it was found: it continues frozen containers, starts ended ones,
 // and removes added engines.
 func (c *containers) Stop(ctx context.Context) error {
-	var problems []error
-	c.mu.Lock()
-	names, added := make([]string, 0, len(c.known)), slices.Clone(c.added)
-	for name := range c.known {
-		names = append(names, name)
-	}
-	c.mu.Unlock()
-	for _, name := range names {
-		found, err := c.container(name)
-		if err != nil || slices.Contains(added, name) {
-			continue
-		}
-		text, err := docker.Run(ctx, "inspect", "--format", "{{.State.Paused}} {{.State.Running}}", found.ID)
+	problems := []error{c.look(ctx)}
+	c.stopWatching()
+	<-c.watched
+	for name, status := range c.seen {
 		switch {
-		case err != nil:
-			problems = append(problems, err)
-		case strings.HasPrefix(text, "true"):
+		case slices.Contains(c.added, name):
+			problems = append(problems, c.StopProcess(ctx, name), c.attached.Remove(ctx, name))
+		case status.State == stack.Frozen:
 			problems = append(problems, c.Resume(name))
-		case strings.HasSuffix(strings.TrimSpace(text), "false"):
+		case status.State == stack.Dead:
 			problems = append(problems, c.StartProcess(name))
 		}
 	}
-	for _, name := range added {
-		problems = append(problems, c.StopProcess(ctx, name), c.do(name, "rm"))
-	}
-	c.watching()
-	<-c.watched
 	return errors.Join(append(problems, os.RemoveAll(c.secrets))...)
 }
 
@@ -273,47 +220,46 @@ func (c *containers) Crashes() []stack.Crash {
 func (c *containers) Engines() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.engines)
+	names := slices.Sorted(maps.Keys(c.seen))
+	return slices.DeleteFunc(names, func(name string) bool { return !c.seen[name].IsEngine })
+}
+
+// instance is the name of an engine in its group.
+func (c *containers) instance(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen[name].Instance
+}
+
+// TelemetryURL is empty while the container does not run.
+func (c *containers) TelemetryURL(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := c.seen[name].Telemetry; at != "" {
+		return "http://" + at
+	}
+	return ""
 }
 
 // Replicas returns the names of the ledger's containers.
-func (c *containers) Replicas() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var names []string
-	for name, found := range c.known {
-		if found.IsReplica() {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
+func (a *addresses) Replicas() []string { return a.replicas }
 
 // Kafka is at the published address, which the broker also advertises there.
-func (c *containers) Kafka() stream.Config {
-	return stream.Config{
-		Brokers:  []string{c.published(stack.Broker, docker.KafkaPort)},
-		SASLUser: stream.Admin, SASLPasswordFile: filepath.Join(c.secrets, "password"),
-	}
+func (a *addresses) Kafka() stream.Config {
+	return stream.Config{Brokers: []string{a.kafka}, SASLUser: stream.Admin, SASLPasswordFile: filepath.Join(a.secrets, "password")}
 }
 
 // TigerBeetleAddresses returns the published addresses of all replicas.
-func (c *containers) TigerBeetleAddresses() string {
-	var all []string
-	for _, name := range c.Replicas() {
-		all = append(all, c.published(name, docker.LedgerPort))
-	}
-	return strings.Join(all, ",")
-}
+func (a *addresses) TigerBeetleAddresses() string { return strings.Join(a.ledger, ",") }
 
 // ProducerURL is where payments are posted.
-func (c *containers) ProducerURL() string {
-	return "http://" + c.published(stack.Producer, docker.ProducerPort)
-}
+func (a *addresses) ProducerURL() string { return "http://" + a.producer }
+
+// SimulatorURL is where the banks' profiles are set.
+func (a *addresses) SimulatorURL() string { return "http://" + a.simulator }
 
 // Keys returns the API keys, from where bootstrap wrote them.
-func (c *containers) Keys() (map[string]string, error) {
+func (a *addresses) Keys() (map[string]string, error) {
 	folder, err := os.MkdirTemp("", "liquida-keys-")
 	if err != nil {
 		return nil, err
@@ -323,57 +269,4 @@ func (c *containers) Keys() (map[string]string, error) {
 		return nil, err
 	}
 	return keys.ReadAll(folder)
-}
-
-// SimulatorURL is where the banks' profiles are set.
-func (c *containers) SimulatorURL() string {
-	return "http://" + c.published(stack.Simulator, docker.SimulatorPort)
-}
-
-// published returns where this machine reaches a container's port.
-func (c *containers) published(name, port string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.known[name].Published(port)
-}
-
-// address is the container's own address; empty while it does not run.
-func (c *containers) address(name string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if found := c.known[name]; found != nil {
-		return found.Address()
-	}
-	return ""
-}
-
-// TelemetryURL is empty while the container does not run.
-func (c *containers) TelemetryURL(name string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if found := c.known[name]; found != nil && found.Telemetry() != "" {
-		return "http://" + found.Telemetry()
-	}
-	return ""
-}
-
-// deadline is the engines' deadline: from their environment, or the default.
-func (c *containers) deadline() (time.Duration, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, entry := range c.known[c.engines[0]].Config.Env {
-		if value, found := strings.CutPrefix(entry, "ENGINE_DEADLINE="); found {
-			return time.ParseDuration(value)
-		}
-	}
-	return engineDeadline, nil
-}
-
-// engineDeadline is the default of the engine.
-const engineDeadline = 40 * time.Second
-
-func (c *containers) image(name string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.known[name].Config.Image
 }

@@ -68,7 +68,9 @@ func init() {
 		{"suspend-bank", "a bank is suspended for 4 to 8 s", anywhere, act("suspension")},
 		{"bomb", "a batch that unpacks to 900 MB, on a partition of the payments and of the responses", anywhere, dropBomb},
 		{"hanging-transaction", "a transaction on the payments is not ended until an engine names its first record, within 10 s", processesOnly, hangTransaction},
+		{"damaged-log", "the broker is killed, and a byte of a log is flipped, or its tail cut: it must refuse to start, and then gets its own files", processesOnly, on(only(stack.Broker), damageLog)},
 		{"topic-recreated", "an engine meets a topic that was made anew: it must refuse, twice, and then returns to its own", processesOnly, on(engines, recreateTopic)},
+		{"partitions-added", "all topics get one more partition, pix.payments last", processesOnly, addPartition},
 		{"unreadable-batch", "a batch that no client can read, on a partition of the payments and of the responses", anywhere, plantUnreadable},
 	}
 	for _, at := range []struct {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/liquida/liquida/loadtest/flood"
+	"github.com/liquida/liquida/loadtest/load"
 )
 
 // floodByABank lets one bank send as much as it may: conflicting orders of one EndToEndId, and copies
@@ -31,12 +31,12 @@ func floodByABank(ctx context.Context, w *world, f *fault) error {
 	var floods sync.WaitGroup
 	var errs [2]error
 	for i, sent := range []struct {
-		kind      flood.Kind
+		kind      load.FloodKind
 		perSecond int
-	}{{flood.Conflicts, 4000}, {flood.Copies, 2000}} {
+	}{{load.Conflicts, 4000}, {load.Copies, 2000}} {
 		random := rand.New(rand.NewPCG(f.random.Uint64(), 0))
 		floods.Go(func() {
-			_, errs[i] = flood.Flood{Kind: sent.kind, PerSecond: sent.perSecond, Population: population, Bank: bank, Random: random}.Run(ctx, kafka)
+			_, errs[i] = load.Flood{Kind: sent.kind, PerSecond: sent.perSecond, Population: population, Bank: bank, Random: random}.Run(ctx, kafka)
 		})
 	}
 	f.hold(ctx, 4*time.Second, 8*time.Second)

@@ -24,8 +24,7 @@ type live struct {
 	planned int
 	active  []string
 	latest  string
-	elapsed time.Duration
-	settled int
+	before  load.Snapshot
 }
 
 func newLive(file *os.File) *live {
@@ -40,17 +39,12 @@ func newLive(file *os.File) *live {
 func (l *live) progress(s load.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	perSecond := 0.0
-	if since := s.Elapsed - l.elapsed; since > 0 {
-		perSecond = float64(s.Settled-l.settled) / since.Seconds()
-	}
-	l.elapsed, l.settled = s.Elapsed, s.Settled
 	faults := "none now"
 	if len(l.active) > 0 {
 		faults = strings.Join(l.active, ", ")
 	}
-	l.latest = fmt.Sprintf("%6.1fs  sent %d of %d  settled %d (%.0f/s)  waiting %d  wrong %d | faults %d of %d: %s",
-		s.Elapsed.Seconds(), s.Sent, s.Payments, s.Settled, perSecond, s.Waiting, s.Failed, l.begun, l.planned, faults)
+	l.latest = fmt.Sprintf("%s | faults %d of %d: %s", s.Line(l.before), l.begun, l.planned, faults)
+	l.before = s
 	if !l.terminal {
 		fmt.Fprintln(l.file, l.latest)
 		return

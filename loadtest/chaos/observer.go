@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -9,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/loadtest/answers"
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -20,21 +20,18 @@ type observer struct {
 
 	mu       sync.Mutex
 	settled  map[int32][]time.Duration // by partition: time of the report since the start
-	waits    [][]float32               // by second of the report: latencies of settled payments in ms
+	sent     map[int32][]time.Duration // when these payments should have been sent
 	rejected map[string]int            // by reason
 }
 
-// secondsMax bounds the series.
-const secondsMax = 24 * 60 * 60
-
-func observe(ctx context.Context, kafka []kgo.Opt, recorder *history.Recorder, judge *answers.Judge, start time.Time) (*observer, error) {
-	o := &observer{start: start, settled: map[int32][]time.Duration{}, rejected: map[string]int{}}
+func observe(ctx context.Context, kafka []kgo.Opt, judge *answers.Judge, start time.Time) (*observer, error) {
+	o := &observer{start: start, settled: map[int32][]time.Duration{}, sent: map[int32][]time.Duration{}, rejected: map[string]int{}}
 	var err error
-	o.Observer, err = answers.Observe(ctx, kafka, recorder, judge, o.count)
+	o.Observer, err = answers.Observe(ctx, kafka, judge, o.count)
 	return o, err
 }
 
-func (o *observer) count(r *kgo.Record, id pix.EndToEndID, outcome history.Outcome) {
+func (o *observer) count(r *kgo.Record, id pix.EndToEndID, outcome answers.Outcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !outcome.Settled {
@@ -43,14 +40,7 @@ func (o *observer) count(r *kgo.Record, id pix.EndToEndID, outcome history.Outco
 	}
 	at := r.Timestamp.Sub(o.start)
 	o.settled[r.Partition] = append(o.settled[r.Partition], at)
-	second := int(at / time.Second)
-	if second < 0 || second >= secondsMax {
-		return
-	}
-	for len(o.waits) <= second {
-		o.waits = append(o.waits, nil)
-	}
-	o.waits[second] = append(o.waits[second], float32(r.Timestamp.Sub(intended(id)).Seconds()*1000))
+	o.sent[r.Partition] = append(o.sent[r.Partition], intended(id).Sub(o.start))
 }
 
 // intended returns when a payment should have been sent, which ids of the load say.
@@ -58,21 +48,23 @@ func intended(id pix.EndToEndID) time.Time {
 	return id.Time().Add(time.Duration(id.OrderedSuffix()) * time.Microsecond)
 }
 
-// recovery returns what a fault did to its partitions (all if none are given): the time from
-// its beginning to the first payment settled in any of them, and the longest standstill of
-// one of them, during the fault or soon after.
-func (o *observer) recovery(began, ended time.Duration, partitions []int32) (first, standstill time.Duration) {
+// recovery finds what a fault did to its partitions (all if none are given): the time from its
+// beginning to the first payment settled in any of them, the longest standstill of one of them, during
+// the fault or soon after, and when what waited was caught up.
+func (o *observer) recovery(e *Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	partitions := e.Partitions
 	if len(partitions) == 0 {
-		for partition := range o.settled {
-			partitions = append(partitions, partition)
-		}
+		partitions = slices.Collect(maps.Keys(o.settled))
 	}
-	first = -1
+	began, ended, first, standstill := inSeconds(e.Began), inSeconds(e.Ended), time.Duration(-1), time.Duration(0)
+	stoodUntil := began
+	var allSent, allSettled []time.Duration
 	for _, partition := range partitions {
 		times := o.settled[partition]
 		slices.Sort(times)
+		allSent, allSettled = append(allSent, o.sent[partition]...), append(allSettled, times...)
 		after, _ := slices.BinarySearch(times, began)
 		if after < len(times) && (first < 0 || times[after]-began < first) {
 			first = times[after] - began
@@ -82,12 +74,39 @@ func (o *observer) recovery(began, ended time.Duration, partitions []int32) (fir
 			if before > ended+aftermath {
 				break
 			}
-			standstill = max(standstill, at-before)
+			if at-before > standstill {
+				standstill, stoodUntil = at-before, at
+			}
 			before = at
 		}
 	}
-	return first, standstill
+	e.FirstSettled, e.Standstill, e.CaughtUp = first.Seconds(), standstill.Seconds(), caughtUp(allSent, allSettled, began, stoodUntil)
 }
 
-// aftermath is the time after a fault in which a standstill counts as its effect.
+func inSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// caughtUp returns the seconds from began to when, after the standstill that ended at from, no more
+// payments waited than in the two seconds before began; negative: never. It sorts both lists.
+func caughtUp(sent, settled []time.Duration, began, from time.Duration) float64 {
+	slices.Sort(sent)
+	slices.Sort(settled)
+	most, next := 0, 0
+	for i, at := range settled {
+		for next < len(sent) && sent[next] <= at {
+			next++
+		}
+		waiting := next - i - 1
+		switch {
+		case at < began-aftermath:
+		case at < began:
+			most = max(most, waiting)
+		case at >= from && waiting <= most:
+			return (at - began).Seconds()
+		}
+	}
+	return -1
+}
+
+// aftermath is the time after a fault in which a standstill counts as its effect, and the time before
+// it that counts as normal.
 const aftermath = 2 * time.Second

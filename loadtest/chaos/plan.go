@@ -88,8 +88,8 @@ func ParseKinds(text string) ([]string, error) {
 	return kindsNamed(strings.Split(text, ",")...)
 }
 
-// ContainerKinds returns the names of the faults that containers can have.
-func ContainerKinds() []string {
+// BareKinds returns the names of the faults that need neither links nor processes.
+func BareKinds() []string {
 	var names []string
 	for _, k := range kinds {
 		if k.where == anywhere {
@@ -99,12 +99,12 @@ func ContainerKinds() []string {
 	return names
 }
 
-// RefuseInContainers returns an error that names a fault that containers cannot have.
-func RefuseInContainers(plan []PlannedFault) error {
-	possible := ContainerKinds()
+// RefuseBare returns an error that names a fault that containers, or a secured Kafka, cannot have.
+func RefuseBare(plan []PlannedFault) error {
+	possible := BareKinds()
 	for _, planned := range plan {
 		if !slices.Contains(possible, planned.Kind) {
-			return fmt.Errorf("fault %q needs a stack of processes; in containers the faults are %s", planned.Kind, strings.Join(possible, ", "))
+			return fmt.Errorf("fault %q needs links or a stack of processes; in containers, or with a secured Kafka, the faults are %s", planned.Kind, strings.Join(possible, ", "))
 		}
 	}
 	return nil

@@ -3,10 +3,10 @@ package chaos
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 
-	"github.com/liquida/liquida/deploy/plot"
 	"github.com/liquida/liquida/loadtest/report"
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // WriteReport writes the result as one HTML file that needs nothing else, and its drawing as SVG
@@ -17,50 +17,74 @@ func (r *Result) WriteReport(path, drawings string) error {
 }
 
 func (r *Result) page() report.Page {
-	p := report.Page{
-		Title: fmt.Sprintf("Liquida chaos, seed %d", r.Seed), StartedAt: r.StartedAt, Passed: r.Passed, Repeat: r.Repeat,
-		Verdict: "Nothing lost, nothing twice, nothing in between.",
-		Facts:   []report.Fact{{Name: "system", Value: fmt.Sprintf("%d engines, Kafka: %s, TigerBeetle servers: %d, deadline %v s", r.Engines, r.Kafka, r.Replicas, r.DeadlineSeconds)}},
-		Figures: []report.Fact{
-			{Name: fmt.Sprintf("payments of the load, at %.0f/s", r.Load.Rate), Value: fmt.Sprint(r.Load.Sent)},
-			{Name: "payments over HTTP, watched all along", Value: fmt.Sprint(r.Clients)},
-			{Name: "faults", Value: fmt.Sprint(len(r.Events))},
-			{Name: "longest wait of any payment", Value: fmt.Sprintf("%.1f s", r.LongestWait())},
-			{Name: "good payments rejected because of a fault", Value: fmt.Sprint(r.Excused())},
-			{Name: "redelivered and absorbed, at least", Value: fmt.Sprintf("%.0f", r.Counters.Redelivered)},
-		},
-		Checks: []report.Check{
-			{Name: "load", Passed: r.Load.Passed, Text: r.Load.Verdict()},
-			{Name: "audit", Passed: r.Audit.Clean, Text: r.Audit.String()},
-			{Name: "history", Passed: r.History.Clean, Text: r.History.String()},
-			{Name: "answers", Passed: r.Answers.Clean, Text: r.Answers.String()},
-		},
-		Tables: []report.Table{r.recoveryTable(), r.kindsTable(), r.eventsTable(), r.outcomesTable()},
+	var faults []report.Fault
+	var standstill, caughtUp float64
+	for _, e := range r.Events {
+		faults = append(faults, report.Fault{Name: e.Kind + " " + e.Target, Began: e.Began, Ended: e.Ended, Failed: e.Problem != "", Story: e.story()})
+		standstill, caughtUp = max(standstill, e.Standstill), max(caughtUp, e.CaughtUp)
 	}
-	p.Draw("faults", "Top: the faults, from beginning to end, with their numbers in the list below. "+report.CourseNote, r.draw())
+	p := report.OfLoad(r.Load, faults, r.Repeat)
+	p.Title = fmt.Sprintf("Liquida: %d faults at %g payments a second", len(r.Events), r.Load.Rate)
+	if len(r.Events) == 1 {
+		p.Title = fmt.Sprintf("Liquida: %s at %g payments a second", r.Events[0].Kind, r.Load.Rate)
+	}
+	p.Passed, p.Verdict = r.Passed, "Nothing lost, nothing twice, nothing in between."
+	p.Facts = append(p.Facts, report.Fact{Name: "system", Value: fmt.Sprintf("engines: %d, Kafka: %s, TigerBeetle servers: %d, deadline %v s", r.Engines, r.Kafka, r.Replicas, r.DeadlineSeconds)})
+	p.Figures = append(p.Figures[:len(p.Figures)-1],
+		report.Fact{Name: "longest standstill after a fault", Value: fmt.Sprintf("%.2f s", standstill)},
+		report.Fact{Name: "from a fault until what waited was caught up, at most", Value: fmt.Sprintf("%.2f s", caughtUp)},
+		report.Fact{Name: "payments over HTTP, watched all along", Value: pix.Thousands(r.Clients)},
+		report.Fact{Name: "good payments rejected because of a fault", Value: fmt.Sprint(r.Excused())},
+		report.Fact{Name: "redelivered and absorbed, at least", Value: pix.Thousands(int64(r.Counters.Redelivered))})
+	p.Checks = append(p.Checks,
+		report.Check{Name: "audit", Passed: r.Audit.Clean, Text: r.Audit.String()},
+		report.Check{Name: "answers", Passed: r.Answers.Clean, Text: r.Answers.String()})
+	p.Tables[0].Note = "Excused: rejected because of a fault, with a code that the run allows (AB03: no response in time; LQ02: too many payments wait for the bank; LQ10: too old to end in time; AG01: a bank that was made to reject)."
+	if len(r.Events) > fewFaults {
+		p.Tables = append([]report.Table{r.kindsTable()}, p.Tables...)
+	}
+	p.Tables = append([]report.Table{r.recoveryTable(), r.eventsTable()}, p.Tables...)
 	if !r.Passed {
-		p.Verdict = ""
-		p.Problems = r.problems()
+		p.Verdict, p.Problems = "", append(slices.Clone(r.Problems), append(p.Problems, r.problems()...)...)
 	}
 	return p
 }
 
-func (r *Result) problems() []string {
-	all := r.Problems
-	for _, f := range r.Load.Failures {
-		all = append(all, fmt.Sprintf("%s (%s): %s", f.EndToEndID, f.Case, f.Problem))
+// story says what a fault did.
+func (e Event) story() string {
+	text := fmt.Sprintf("At %.1f s, %s %s", e.Began, e.Kind, e.Target)
+	for _, k := range kinds {
+		if k.name == e.Kind {
+			text += ": " + k.meaning
+		}
 	}
+	if e.FirstSettled < 0 {
+		return text + ". Nothing settled after it."
+	}
+	where := "A partition"
+	if len(e.Partitions) > 0 {
+		where = "One of its partitions"
+	}
+	text += fmt.Sprintf(". %s settled nothing for %.2f s", where, e.Standstill)
+	if e.CaughtUp < 0 {
+		return text + ". What waited was not caught up."
+	}
+	return text + fmt.Sprintf(". At %.1f s no more payments waited than before it.", e.Began+e.CaughtUp)
+}
+
+// problems are those that neither the load nor the faults have.
+func (r *Result) problems() (all []string) {
 	for _, f := range r.Audit.Findings {
 		all = append(all, fmt.Sprintf("%s: %s: %s", f.Subject, f.Kind, f.Detail))
-	}
-	for _, v := range r.History.Violations {
-		all = append(all, fmt.Sprintf("%s: %s: %s", v.Subject, v.Kind, v.Detail))
 	}
 	for _, c := range r.Answers.Contradictions {
 		all = append(all, fmt.Sprint(c))
 	}
 	return all
 }
+
+// fewFaults are so few that each is told in a sentence. More are summed up by kind.
+const fewFaults = 4
 
 func (r *Result) recoveryTable() report.Table {
 	table := report.Table{Title: "Recovery", TextColumns: 1, Head: []string{"", ""}}
@@ -84,21 +108,15 @@ func (r *Result) kindsTable() report.Table {
 }
 
 func (r *Result) eventsTable() report.Table {
-	table := report.Table{Title: "Every fault", Note: "Seconds; the beginning counts from the first payment.", TextColumns: 3,
-		Head: []string{"", "fault", "of", "detail", "began at", "lasted", "all ready after", "first settled", "standstill"}}
+	table := report.Table{Title: "Every fault", Note: "Seconds; the beginning counts from the first payment, all else from there. Caught up: after the standstill, no more payments wait than in the two seconds before.", TextColumns: 3,
+		Head: []string{"", "fault", "of", "detail", "began at", "lasted", "all ready after", "first settled", "standstill", "caught up"}}
 	for i, e := range r.Events {
 		detail := e.Detail
 		if e.Problem != "" {
 			detail += " PROBLEM: " + e.Problem
 		}
-		table.Add(fmt.Sprint(i+1), e.Kind, e.Target, detail, fmt.Sprintf("%.1f", e.Began), fmt.Sprintf("%.1f", e.Lasted()), fmt.Sprintf("%.1f", e.ReadyAfter()), orNever(e.FirstSettled), orNever(e.Standstill))
+		table.Add(fmt.Sprint(i+1), e.Kind, e.Target, detail, fmt.Sprintf("%.1f", e.Began), fmt.Sprintf("%.1f", e.Lasted()), fmt.Sprintf("%.1f", e.ReadyAfter()), orNever(e.FirstSettled), orNever(e.Standstill), orNever(e.CaughtUp))
 	}
-	return table
-}
-
-func (r *Result) outcomesTable() report.Table {
-	table := report.OutcomesTable(r.Load)
-	table.Note = "Excused: rejected because of a fault, with a code that the run allows (AB03: no response in time; LQ02: too many payments wait for the bank; LQ10: too old to end in time; AG01: a bank that was made to reject)."
 	return table
 }
 
@@ -107,47 +125,4 @@ func orNever(seconds float64) string {
 		return "never"
 	}
 	return fmt.Sprintf("%.2f", seconds)
-}
-
-// draw draws the faults above the course of the run. Each fault has the first lane that is
-// free at its time.
-func (r *Result) draw() *plot.Drawing {
-	const laneHeight, panelHeight, gap, left = 14.0, 170.0, 34.0, 56.0
-	d := &plot.Drawing{Title: "Faults, settled payments and latency over time", Width: plot.FullWidth}
-	until, width := float64(len(r.Seconds)), d.Width-left-24
-	for _, e := range r.Events {
-		until = max(until, math.Ceil(e.Ended))
-	}
-	settled, latency := report.Course(r.Seconds, until, 0, d.Width)
-	x := func(second float64) float64 { return left + second/max(until, 1)*width }
-	var freeFrom []float64
-	for i, e := range r.Events {
-		mark := plot.Frame{X: x(e.Began), Width: max(x(max(e.Ended, e.Began))-x(e.Began), 3), Height: 12}
-		lane := 0
-		for lane < len(freeFrom) && freeFrom[lane] > mark.X {
-			lane++
-		}
-		if lane == len(freeFrom) {
-			freeFrom = append(freeFrom, 0)
-		}
-		freeFrom[lane] = max(mark.X+mark.Width, mark.X+18) + 3 // room for the number
-		mark.Y = 4 + float64(lane)*laneHeight
-		class, numberAt, number := plot.Color(3), mark.X+3, "inside"
-		if e.Problem != "" {
-			class = "bad"
-		}
-		if mark.Width <= 16 {
-			numberAt, number = mark.X+mark.Width+2, ""
-		}
-		d.Rect(mark, class, fmt.Sprintf("%d %s %s, %.1f to %.1f s", i+1, e.Kind, e.Target, e.Began, e.Ended))
-		d.Text(numberAt, mark.Y+10, number, fmt.Sprint(i+1))
-		band := [2]float64{e.Began, max(e.Ended, e.Began)}
-		settled.Bands, latency.Bands = append(settled.Bands, band), append(latency.Bands, band)
-	}
-	frame := plot.Frame{X: left, Y: 4 + float64(len(freeFrom))*laneHeight + gap, Width: width, Height: panelHeight}
-	d.Panel(frame, settled)
-	frame.Y += panelHeight + gap
-	d.Panel(frame, latency)
-	d.Height = frame.Y + panelHeight + 26
-	return d
 }

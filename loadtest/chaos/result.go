@@ -12,7 +12,6 @@ import (
 
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
@@ -35,9 +34,7 @@ type Result struct {
 	Rejected        map[string]int  `json:"rejected_by_reason"`
 	Load            *load.Result    `json:"load"`
 	Audit           audit.Verdict   `json:"audit"`
-	History         history.Verdict `json:"history"`
 	Answers         answers.Verdict `json:"answers"`
-	Seconds         []load.Second   `json:"seconds"`
 }
 
 // Event is an injected fault. Times are seconds since the first payment.
@@ -55,7 +52,10 @@ type Event struct {
 	FirstSettled float64 `json:"first_settled_seconds"`
 	// Standstill is the longest time in which a partition settled nothing.
 	Standstill float64 `json:"standstill_seconds"`
-	Problem    string  `json:"problem,omitempty"`
+	// CaughtUp is the time from its beginning until, after the standstill, no more payments waited in
+	// the partitions than in the two seconds before it; negative: never.
+	CaughtUp float64 `json:"caught_up_seconds"`
+	Problem  string  `json:"problem,omitempty"`
 }
 
 // Lasted returns the seconds until the cause ended.
@@ -63,22 +63,6 @@ func (e Event) Lasted() float64 { return max(e.Ended-e.Began, 0) }
 
 // ReadyAfter returns the seconds until everything was ready again.
 func (e Event) ReadyAfter() float64 { return max(e.Ready-e.Began, 0) }
-
-// series returns the seconds of the run.
-func (o *observer) series() []load.Second {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	seconds := make([]load.Second, len(o.waits))
-	for i, waits := range o.waits {
-		if len(waits) == 0 {
-			continue
-		}
-		slices.Sort(waits)
-		at := func(quantile float64) float64 { return float64(waits[int(quantile*float64(len(waits)-1))]) }
-		seconds[i] = load.Second{Settled: len(waits), P50: at(0.5), P99: at(0.99), Max: at(1)}
-	}
-	return seconds
-}
 
 // nameFaults says beside each payment that failed which faults were active while it was open. Times
 // of events count from start.
@@ -104,7 +88,7 @@ func (r *Result) judge() {
 			r.Problems = append(r.Problems, fmt.Sprintf("%s %s: %s", event.Kind, event.Target, event.Problem))
 		}
 	}
-	r.Passed = r.Load.Passed && r.Audit.Clean && r.History.Clean && r.Answers.Clean && len(r.Problems) == 0
+	r.Passed = r.Load.Passed && r.Audit.Clean && r.Answers.Clean && len(r.Problems) == 0
 }
 
 // KindSummary sums up all faults of a kind.
@@ -149,17 +133,20 @@ func (r *Result) Write(w io.Writer) {
 	report.WriteLoad(w, r.Load)
 	fmt.Fprintln(w)
 	r.Audit.Write(w)
-	for _, violation := range r.History.Violations {
-		fmt.Fprintf(w, "WRONG %s: %s: %s\n", violation.Subject, violation.Kind, violation.Detail)
-	}
-	fmt.Fprintln(w, r.History)
 	for _, contradiction := range r.Answers.Contradictions {
 		fmt.Fprintf(w, "WRONG %v\n", contradiction)
 	}
 	fmt.Fprintln(w, r.Answers)
 
-	r.kindsTable().Write(w)
 	r.recoveryTable().Write(w)
+	if len(r.Events) > fewFaults {
+		r.kindsTable().Write(w)
+	} else {
+		fmt.Fprintln(w)
+		for _, event := range r.Events {
+			fmt.Fprintln(w, event.story())
+		}
+	}
 	for _, problem := range r.Problems {
 		fmt.Fprintf(w, "PROBLEM %s\n", problem)
 	}
@@ -176,9 +163,16 @@ func (r *Result) Recovery() []Figure {
 	if !c.Reached {
 		redelivered = "unknown: no engine's counters could be read"
 	}
-	return []Figure{
+	var kills []Figure
+	for _, kill := range []Figure{
 		{"kill to the first settled payment, the same engine restarted", r.firstSettled("kill-engine", "crash-engine")},
 		{"kill to the first settled payment, another engine taking over", r.firstSettled("kill-engine-takeover")},
+	} {
+		if kill.Value != "" {
+			kills = append(kills, kill)
+		}
+	}
+	return append(kills, []Figure{
 		{"payments redelivered", redelivered},
 		{"duplicates absorbed", fmt.Sprintf("%.0f orders joined one in flight, %.0f responses of banks (%.0f late, %.0f about no payment in flight), %d repeated reports",
 			c.Joined, c.AnswersLate+c.AnswersOdd, c.AnswersLate, c.AnswersOdd, r.Audit.Summary.RepeatedReports)},
@@ -187,10 +181,10 @@ func (r *Result) Recovery() []Figure {
 		{"longest wait of a settled payment", fmt.Sprintf("%.1f s", r.longest("settled"))},
 		{"good payments rejected", r.goodRejected()},
 		{"payments that last until the deadline", r.waiting()},
-	}
+	}...)
 }
 
-// firstSettled sums up FirstSettled of the faults of some kinds.
+// firstSettled sums up FirstSettled of the faults of some kinds; empty without any.
 func (r *Result) firstSettled(kinds ...string) string {
 	var seconds []float64
 	for _, event := range r.Events {
@@ -199,7 +193,7 @@ func (r *Result) firstSettled(kinds ...string) string {
 		}
 	}
 	if len(seconds) == 0 {
-		return "none in this run"
+		return ""
 	}
 	slices.Sort(seconds)
 	return fmt.Sprintf("median %.2f s, longest %.2f s, of %d", seconds[len(seconds)/2], seconds[len(seconds)-1], len(seconds))
@@ -285,7 +279,7 @@ func (r *Result) String() string {
 	for _, part := range []struct {
 		name string
 		good bool
-	}{{"the load", r.Load.Passed}, {"the audit", r.Audit.Clean}, {"the history", r.History.Clean}, {"the answers", r.Answers.Clean}, {"the programs", len(r.Problems) == 0}} {
+	}{{"the load", r.Load.Passed}, {"the audit", r.Audit.Clean}, {"the answers", r.Answers.Clean}, {"the programs", len(r.Problems) == 0}} {
 		if !part.good {
 			failed = append(failed, part.name)
 		}

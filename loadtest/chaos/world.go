@@ -49,8 +49,8 @@ type world struct {
 	// processes and links are nil for containers, which have neither links nor crash points.
 	processes *stack.Stack
 	links     *links
-	// clears reports whether a member of the engines' group is the named engine.
-	clears func(engine string, member kadm.DescribedGroupMember) bool
+	// instance is the name of an engine in its group.
+	instance func(engine string) string
 	// engines are the engines that run from beginning to end.
 	engines []string
 
@@ -142,7 +142,7 @@ func (w *world) partitionsOf(ctx context.Context, engine string) []int32 {
 	}
 	var partitions []int32
 	for _, member := range groups[stream.EngineGroup].Members {
-		if !w.clears(engine, member) {
+		if member.InstanceID == nil || *member.InstanceID != w.instance(engine) {
 			continue
 		}
 		if assigned, ok := member.Assigned.AsConsumer(); ok {

@@ -25,14 +25,14 @@ var checks = []struct {
 	starts        bool // it needs the bank's command
 	try           func(context.Context, *counterpart) (wrong []string, err error)
 }{
-	{"answers what was asked before it started", "being-asked", true, func(ctx context.Context, c *counterpart) ([]string, error) {
+	{"answers what was asked before it started", "being-asked-over-kafka", true, func(ctx context.Context, c *counterpart) ([]string, error) {
 		wrong, err := c.await(ctx, []*question{c.early}, []int{0})
 		if len(wrong) > 0 {
 			wrong = append(wrong, "let a new consumer group begin at the earliest offset")
 		}
 		return wrong, err
 	}},
-	{"answers a question", "being-asked", false, func(ctx context.Context, c *counterpart) ([]string, error) {
+	{"answers a question", "being-asked-over-kafka", false, func(ctx context.Context, c *counterpart) ([]string, error) {
 		return c.answered(ctx, c.ask())
 	}},
 	{"answers in every partition, for every reply partition", "topics", false, func(ctx context.Context, c *counterpart) ([]string, error) {
@@ -44,11 +44,11 @@ var checks = []struct {
 		}
 		return c.answered(ctx, all...)
 	}},
-	{"answers a repeated question", "being-asked", false, func(ctx context.Context, c *counterpart) ([]string, error) {
+	{"answers a repeated question", "being-asked-over-kafka", false, func(ctx context.Context, c *counterpart) ([]string, error) {
 		q := c.ask()
 		return c.repeated(ctx, q, q, q)
 	}},
-	{"also from another partition, for another engine", "being-asked", false, func(ctx context.Context, c *counterpart) ([]string, error) {
+	{"also from another partition, for another engine", "being-asked-over-kafka", false, func(ctx context.Context, c *counterpart) ([]string, error) {
 		q := c.ask()
 		if wrong, err := c.answered(ctx, q); len(wrong) > 0 || err != nil {
 			return wrong, err
@@ -57,12 +57,12 @@ var checks = []struct {
 		q.partition, q.ReplyPartition = (q.partition+1)%c.partitions, (q.ReplyPartition+1)%c.partitions
 		return c.repeated(ctx, q)
 	}},
-	{"answers a question whose payment is long over", "being-asked", false, func(ctx context.Context, c *counterpart) ([]string, error) {
+	{"answers a question whose payment is long over", "being-asked-over-kafka", false, func(ctx context.Context, c *counterpart) ([]string, error) {
 		return c.answered(ctx, c.ask(func(q *question) {
 			q.EndToEndId = pix.NewEndToEndID(c.payer, time.Now().Add(-48*time.Hour), c.random).String()
 		}))
 	}},
-	{"answers a question about a return", "being-asked", false, func(ctx context.Context, c *counterpart) ([]string, error) {
+	{"answers a question about a return", "being-asked-over-kafka", false, func(ctx context.Context, c *counterpart) ([]string, error) {
 		return c.answered(ctx, c.ask(func(q *question) {
 			q.OriginalEndToEndId = pix.NewEndToEndID(c.Bank, time.Now(), c.random).String()
 			q.EndToEndId = pix.NewReturnID(c.payer, time.Now(), c.random).String()
@@ -73,7 +73,7 @@ var checks = []struct {
 			c.ask(func(q *question) { q.AmountCentavos, q.Payee.Number = 1, "9" }),
 			c.ask(func(q *question) { q.AmountCentavos, q.Payee.Number = math.MaxInt64, strings.Repeat("9", 20) }))
 	}},
-	{"answers when its own customer pays", "being-asked", false, func(ctx context.Context, c *counterpart) ([]string, error) {
+	{"answers when its own customer pays", "being-asked-over-kafka", false, func(ctx context.Context, c *counterpart) ([]string, error) {
 		return c.answered(ctx, c.ask(func(q *question) { q.Payer.Ispb = string(c.Bank) }))
 	}},
 	{"ignores fields that it does not know", "topics", false, func(ctx context.Context, c *counterpart) ([]string, error) {
@@ -86,8 +86,8 @@ var checks = []struct {
 		}
 		return c.await(ctx, []*question{q}, []int{0})
 	}},
-	{"leaves the questions to other banks alone", "being-asked", false, others},
-	{"goes on after what is no question", "being-asked", false, func(ctx context.Context, c *counterpart) ([]string, error) {
+	{"leaves the questions to other banks alone", "being-asked-over-kafka", false, others},
+	{"goes on after what is no question", "being-asked-over-kafka", false, func(ctx context.Context, c *counterpart) ([]string, error) {
 		q := c.ask()
 		strange := [][]byte{nil, {0xff}, {0x18, 0x01}, []byte("{}"), {0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f}, []byte(strings.Repeat("\x0a\x01E", 1000))}
 		for _, reply := range []int32{c.partitions, math.MaxInt32, -1} {
@@ -96,7 +96,7 @@ var checks = []struct {
 			strange = append(strange, nowhere.record().Value)
 		}
 		for _, value := range strange {
-			if err := c.send(ctx, &kgo.Record{Topic: stream.AuthorizationRequests, Partition: q.partition, Value: value}); err != nil {
+			if err := c.send(ctx, trial(q.partition, value)); err != nil {
 				return nil, err
 			}
 		}
@@ -106,8 +106,8 @@ var checks = []struct {
 	{"answers a crowd within the deadline", "limits", false, func(ctx context.Context, c *counterpart) ([]string, error) {
 		return c.answered(ctx, c.crowd()...)
 	}},
-	{"commits an offset after the response", "being-asked", true, committed},
-	{"killed, it starts again and answers what it was asked", "being-asked", true, killed},
+	{"commits an offset after the response", "being-asked-over-kafka", true, committed},
+	{"killed, it starts again and answers what it was asked", "being-asked-over-kafka", true, killed},
 }
 
 // untried says why a check cannot be tried here. It is no fault of the bank.

@@ -406,7 +406,7 @@ func TestThePythonBankConforms(t *testing.T) {
 		t.Fatalf("%s: %v\n%s", python, err, output)
 	}
 	for check, line := range try(t, func(config *Config) {
-		config.Command = []string{python, "../../examples/python/bank.py", "--bank", string(bankOfTests)}
+		config.Command = []string{python, "../../examples/python/bank_kafka.py", "--bank", string(bankOfTests)}
 		config.Crowd = 1000
 	}, func(broker *kit.Broker, file string) {
 		t.Setenv("KAFKA_BROKERS", broker.Address)

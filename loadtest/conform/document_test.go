@@ -60,7 +60,7 @@ func TestTheDocumentForParticipantsIsTrue(t *testing.T) {
 	if err := settings.Parse(config); err != nil {
 		t.Fatal(err)
 	}
-	is("a record of any topic", grouped(stream.MessageBytesMax)+" bytes")
+	is("a record of any other topic", grouped(stream.MessageBytesMax)+" bytes")
 	is("a batch of records, unpacked", grouped(stream.Config{}.BatchMax())+" bytes")
 	is("`amount_centavos`", "1 to "+grouped(pix.AmountCentavosMax))
 	is("`remittance_information`", fmt.Sprintf("%d bytes", pix.RemittanceInformationBytesMax))

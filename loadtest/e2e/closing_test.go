@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/loadtest/answers"
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
@@ -34,7 +33,7 @@ func TestABankClosesItsDay(t *testing.T) {
 	s.must(err)
 	population := sandbox.Population{Banks: len(all) - 1}
 	judge := answers.NewJudge(1, 0)
-	clients := answers.NewClients(answers.Config{Doors: []string{s.ProducerURL()}, Keys: all, Population: population, Recorder: history.NewRecorder(), Judge: judge})
+	clients := answers.NewClients(answers.Config{Doors: []string{s.ProducerURL()}, Keys: all, Population: population, Judge: judge})
 	s.must(clients.ReadDays(t.Context(), client))
 	told, err := judge.Conclude(client)
 	s.must(err)

@@ -2,24 +2,23 @@ package e2e
 
 import (
 	"bufio"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/liquida/liquida/loadtest/room"
 )
 
-// interruptedExit is the exit code after Ctrl-C.
-const interruptedExit = 130
+// interruptedExit is the exit code after Ctrl-C, thresholdExit that after a threshold was broken.
+const (
+	interruptedExit = 130
+	thresholdExit   = 99
+)
 
-// demo runs `stack demo` with a small load until it exits. When it says the given text, if any, it
+// demo runs make demo's command with a small load until it exits. When it says the given text, if any, it
 // gets a Ctrl-C. It returns its output, its exit code and the folder of its stack.
 func demo(t *testing.T, interruptAt string, arguments ...string) (output string, code int, folder string) {
 	t.Helper()
@@ -28,11 +27,10 @@ func demo(t *testing.T, interruptAt string, arguments ...string) (output string,
 		t.Fatal(err)
 	}
 	defer servers.Release(1)
-	dir := t.TempDir()
-	command := exec.CommandContext(t.Context(), compile(t, "stack", "./deploy/cmd/stack"), append([]string{"demo", "--no-build", "--bin", binaries,
-		"--dir", dir, "--rate", "300", "--payments", "1500", "--ledger-reserve", "0"}, arguments...)...)
-	output, code = interruptWhen(t, command, interruptAt)
-	return output, code, filepath.Join(dir, "demo")
+	folder = t.TempDir()
+	output, code = interruptWhen(t, exec.CommandContext(t.Context(), filepath.Join(binaries, "loadtest"), append([]string{"chaos", "--dir", folder, "--room",
+		"--script", "6s kill-engine", "--engines", "1", "--rate", "100", "--duration", "15s", "--deadline", "10s", "--allow", "AB03,LQ10"}, arguments...)...), interruptAt)
+	return output, code, folder
 }
 
 // interruptWhen runs a command until it exits. When it says the given text, if any, it gets a
@@ -84,74 +82,59 @@ func exists(path string) bool {
 	return err == nil
 }
 
-var nothingSettled = regexp.MustCompile(`Nothing settled for (\d+\.\d) s`)
-
-// An engine dies in the middle of the demo, nothing is lost, and what passed is deleted.
+// An engine dies in the middle of the demo, and nothing is lost. What passed leaves a page that tells the run.
 func TestDemo(t *testing.T) {
 	output, code, folder := demo(t, "")
 	if code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	has(t, output, "engine-0 is dead", "engine-0 is started again", "caught up", "LOAD PASSED", "AUDIT CLEAN", "load    passed", "audit   passed",
-		"data and logs are deleted", "make up", "http://127.0.0.1:8080", filepath.Join(filepath.Dir(folder), "keys"))
-	gap := nothingSettled.FindStringSubmatch(output)
-	if gap == nil {
-		t.Fatal("it does not say how long nothing settled")
-	}
-	// The engine is away for 5 s. Progress comes every 100 ms.
-	if seconds, err := strconv.ParseFloat(gap[1], 64); err != nil || seconds < 4.5 {
-		t.Errorf("nothing settled for %s s, while the only engine was away for 5 s", gap[1])
-	}
+	has(t, output, "watch it: http://127.0.0.1:", "kill-engine engine-0: all is ready again", "LOAD PASSED", "AUDIT CLEAN", "CHAOS PASSED", "report: ")
 	if strings.Contains(output, "\x1b") {
 		t.Error("what is no terminal gets colours")
 	}
-	aboutKill(t, filepath.Join(folder, "report.html"))
-	for _, name := range []string{"data", "logs", "keys"} {
-		if exists(filepath.Join(folder, name)) {
-			t.Errorf("%s is still there", name)
-		}
+	page := pageOf(t, filepath.Join(folder, "report.html"))
+	has(t, page, "Liquida: kill-engine at 100 payments a second", "✓ Passed", "LOAD PASSED: 1500 payments", "AUDIT CLEAN", "ANSWERS CLEAN",
+		"1 kill-engine engine-0", "settled per second", "99th percentile", "TigerBeetle 0.16", "Linux", "loadtest chaos --seed")
+	told := regexp.MustCompile(`At (\d+\.\d) s, kill-engine engine-0: .*\. One of its partitions settled nothing for (\d+\.\d\d) s\. At (\d+\.\d) s no more payments waited`).FindStringSubmatch(page)
+	if told == nil {
+		t.Fatal("the page does not tell of the kill, its gap and the catch-up")
+	}
+	var at [3]float64
+	for i, text := range told[1:] {
+		at[i], _ = strconv.ParseFloat(text, 64)
+	}
+	if at[0] < 4 || at[1] <= 0 || at[2] <= at[0] || !strings.Contains(output, told[0]) {
+		t.Errorf("the page and the terminal tell %q", told[0])
+	}
+	if exists(filepath.Join(folder, "data")) {
+		t.Error("the data are still there")
 	}
 }
 
-var frozen = regexp.MustCompile(`(?s)<script type="application/json" id="frozen">(.*?)</script>`)
-
-// aboutKill checks that the report of a demo shows the kill and what came of it, and needs nothing else.
-func aboutKill(t *testing.T, file string) {
+// pageOf returns a report, which must open offline, without a script.
+func pageOf(t *testing.T, file string) string {
 	t.Helper()
 	html, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := frozen.FindSubmatch(html)
-	if found == nil {
-		t.Fatal("the report holds no picture")
-	}
-	var picture room.Picture
-	if err := json.Unmarshal(found[1], &picture); err != nil {
-		t.Fatal(err)
-	}
-	killed := slices.IndexFunc(picture.Story, func(l room.Line) bool { return l.Text == "kill -9 engine-0" })
-	if killed < 0 || picture.Story[killed].GapSeconds == nil || *picture.Story[killed].GapSeconds < 4.5 {
-		t.Errorf("the report does not tell of the kill and its gap of at least 5 s: %+v", picture.Story)
-	}
-	if len(picture.Marks) == 0 || picture.Light.Colour == "red" || picture.Light.Checked == 0 {
-		t.Errorf("the report has the marks %v and the light %+v", picture.Marks, picture.Light)
-	}
-	for _, external := range []string{`src="`, `href="http`, "@import"} {
-		if strings.Contains(string(html), external) {
-			t.Errorf("the report holds %s: it must open offline", external)
+	for _, never := range []string{"<script", "src=", "href=", "@import", "NaN", "ZgotmplZ"} {
+		if strings.Contains(string(html), never) {
+			t.Errorf("the report holds %s", never)
 		}
 	}
+	return string(html)
 }
 
 // A demo that fails keeps what shows why. Here payments settle that must be rejected: the bank that
 // should respond too late responds in time.
 func TestDemoFails(t *testing.T) {
-	output, code, folder := demo(t, "", "--cache-grid=64MiB", "--env", "bank-simulator:SIMULATOR_LATE_DELAY=100ms")
+	output, code, folder := demo(t, "", "--env", "bank-simulator:SIMULATOR_LATE_DELAY=100ms")
 	if code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	has(t, output, "WRONG", "LOAD FAILED", "load    FAILED", "AUDIT CLEAN", filepath.Join(folder, "data"), filepath.Join(folder, "logs"))
+	has(t, output, "WRONG", "LOAD FAILED", "AUDIT CLEAN", "CHAOS FAILED", "--env ")
+	has(t, pageOf(t, filepath.Join(folder, "report.html")), "✗ Failed", "LOAD FAILED", "What is wrong", "(late)")
 	for _, name := range []string{"data", "logs"} {
 		if !exists(filepath.Join(folder, name)) {
 			t.Errorf("%s is gone", name)
@@ -160,22 +143,37 @@ func TestDemoFails(t *testing.T) {
 }
 
 func TestDemoInterrupted(t *testing.T) {
-	output, code, folder := demo(t, "engine-0 is dead", "--cache-grid=64MiB")
+	output, code, folder := demo(t, "kill-engine engine-0")
 	if code != interruptedExit {
 		t.Errorf("exit code %d", code)
 	}
 	isInterrupted(t, output)
-	has(t, output, filepath.Join(folder, "data"))
+	has(t, output, "data and logs stay in "+folder)
 	if !exists(filepath.Join(folder, "logs", "engine-0.log")) {
 		t.Error("the logs are gone")
 	}
 }
 
+// A load that passes breaks a threshold: the report says which, and what was measured.
+func TestLoadBreaksAThreshold(t *testing.T) {
+	s := plain.start(t)
+	file := filepath.Join(t.TempDir(), "load.html")
+	command := exec.CommandContext(t.Context(), filepath.Join(binaries, "loadtest"), "run", "--rate", "100", "--payments", "200", "--mix", "plain",
+		"--fail-if", "max>1us", "--fail-if", "failed>0", "--report", file)
+	command.Env = append(os.Environ(), "KAFKA_BROKERS="+s.KafkaAddress(), "TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddresses())
+	output, code := interruptWhen(t, command, "")
+	if code != thresholdExit {
+		t.Errorf("exit code %d", code)
+	}
+	has(t, output, "LOAD PASSED", "a threshold is broken: max>1us: max was ")
+	has(t, pageOf(t, file), "✗ Failed", "LOAD PASSED", "threshold max&gt;1us", "max was ", "threshold failed&gt;0", "failed was 0 payments", "run --rate 100 --payments 200", "&#39;max&gt;1us&#39;")
+}
+
 func TestLoadInterrupted(t *testing.T) {
 	s := plain.start(t)
-	command := exec.CommandContext(t.Context(), filepath.Join(binaries, "loadtest"), "run", "--rate", "100", "--payments", "100000", "--progress", "json")
+	command := exec.CommandContext(t.Context(), filepath.Join(binaries, "loadtest"), "run", "--rate", "100", "--payments", "100000")
 	command.Env = append(os.Environ(), "KAFKA_BROKERS="+s.KafkaAddress(), "TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddresses())
-	output, code := interruptWhen(t, command, `"settled":1`)
+	output, code := interruptWhen(t, command, "waiting ")
 	if code != interruptedExit {
 		t.Errorf("exit code %d", code)
 	}

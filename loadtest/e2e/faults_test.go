@@ -20,12 +20,9 @@ func TestEngineKilledTenTimes(t *testing.T) {
 		load.progress(50)
 		time.Sleep(rand.N(500 * time.Millisecond)) // at a random point of its work
 		s.must(s.Kill(stack.EngineName(0)))
-		s.must(s.StartProcess(stack.EngineName(0)))
-		s.ready(stack.EngineName(0))
+		s.bring(stack.EngineName(0))
 	}
-	load.wait()
-	s.settlesAgain()
-	s.audit()
+	load.proven()
 }
 
 // One of two engines is killed and stays down. The other takes over its partitions.
@@ -34,11 +31,8 @@ func TestEngineTakenOver(t *testing.T) {
 	load := s.load(500, 4000, duringFaults...)
 	load.progress(500)
 	s.must(s.Kill(stack.EngineName(0)))
-	load.wait()
-	s.settlesAgain()
-	s.audit()
-	s.must(s.StartProcess(stack.EngineName(0)))
-	s.ready(stack.EngineName(0))
+	load.proven()
+	s.bring(stack.EngineName(0))
 }
 
 // The ledger is killed and replays its log.
@@ -47,11 +41,8 @@ func TestLedgerKilled(t *testing.T) {
 	load := s.load(300, 3600, duringFaults...)
 	load.progress(300)
 	s.must(s.Kill(stack.TigerBeetle))
-	s.must(s.StartProcess(stack.TigerBeetle))
-	s.ready(stack.TigerBeetle, stack.EngineName(0))
-	load.wait()
-	s.settlesAgain()
-	s.audit()
+	s.bring(stack.TigerBeetle, stack.EngineName(0))
+	load.proven()
 }
 
 // The broker is killed and restarted.
@@ -61,9 +52,6 @@ func TestBrokerKilled(t *testing.T) {
 	load.progress(400)
 	s.must(s.Kill(stack.Broker))
 	time.Sleep(2 * time.Second) // everybody finds it away
-	s.must(s.StartProcess(stack.Broker))
-	s.ready(stack.Broker, stack.EngineName(0))
-	load.wait()
-	s.settlesAgain()
-	s.audit()
+	s.bring(stack.Broker, stack.EngineName(0))
+	load.proven()
 }

@@ -39,11 +39,8 @@ func TestBrokerDiskFull(t *testing.T) {
 	if !strings.Contains(strings.ToLower(string(log)), "file too large") || !strings.Contains(string(log), data) {
 		t.Errorf("the broker did not say that its disk in %s is full:\n%s", data, log)
 	}
-	s.must(s.StartProcess(stack.Broker))
-	s.ready(stack.Broker, stack.EngineName(0))
-	load.wait()
-	s.settlesAgain()
-	s.audit()
+	s.bring(stack.Broker, stack.EngineName(0))
+	load.proven()
 }
 
 // Redpanda's disk is full in the middle of a load. It refuses every record, and everybody waits:
@@ -67,11 +64,8 @@ func TestRedpandaDiskFull(t *testing.T) {
 	time.Sleep(2 * time.Second) // of load
 	s.must(s.Kill(stack.Broker))
 	<-stopped
-	s.must(s.StartProcess(stack.Broker))
-	s.ready(stack.Broker, stack.EngineName(0))
-	load.wait()
-	s.settlesAgain()
-	s.audit()
+	s.bring(stack.Broker, stack.EngineName(0))
+	load.proven()
 }
 
 // limitFiles makes the disk look full to a process until it ends: none of its files, its log

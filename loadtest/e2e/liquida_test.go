@@ -309,8 +309,9 @@ func TestLiquidaOverTLS(t *testing.T) {
 	if err := s.Kill(stack.Producer); err != nil {
 		t.Fatal(err)
 	}
-	unknown := read[batchLine](t, do("batch", write("later", pays(payer, payee, 1)), "--json", "--retry-for", "0s").Is(t, exitUnknown, "not known what became of them"))
-	if unknown[0].Status != client.Unknown || !strings.HasPrefix(unknown[0].EndToEndID, "E10000001") {
+	// A line that is refused beside it makes the file no less unknown.
+	unknown := read[batchLine](t, do("batch", write("later", pays(payer, payee, 1), "no payment"), "--json", "--retry-for", "0s").Is(t, exitUnknown, "not known what became of them"))
+	if unknown[0].Status != client.Unknown || !strings.HasPrefix(unknown[0].EndToEndID, "E10000001") || unknown[1].Status != "refused" {
 		t.Errorf("%+v", unknown)
 	}
 }

@@ -95,8 +95,7 @@ func TestLiveAuditStaysGreen(t *testing.T) {
 	for range 3 {
 		load.progress(500)
 		s.must(s.Kill(stack.EngineName(0)))
-		s.must(s.StartProcess(stack.EngineName(0)))
-		s.ready(stack.EngineName(0))
+		s.bring(stack.EngineName(0))
 	}
 	result := load.wait()
 	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)

@@ -12,12 +12,14 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
 	"github.com/liquida/liquida/deploy/bootstrap"
 	"github.com/liquida/liquida/deploy/ledgermodel"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -41,11 +43,19 @@ func TestServicesRunTwiceInOneProcess(t *testing.T) {
 	network := new(kfake.VirtualNetwork)
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen),
 		kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000"}),
-		kfake.SeedTopics(2, stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses, stream.Settlements, stream.DeadLetters))
+		kfake.SeedTopics(2, stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses, stream.Settlements, stream.DeadLetters, stream.Checkpoints))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer broker.Close()
+	kafka, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(network.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kafka.Close()
+	if err := origin.NameLedger(t.Context(), kafka, books.Connect(nil), 2); err != nil {
+		t.Fatal(err)
+	}
 	before := goleak.IgnoreCurrent()
 	for range 2 {
 		settleOnce(t, books, network)

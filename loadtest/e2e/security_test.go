@@ -36,7 +36,7 @@ func TestSecuredKafka(t *testing.T) {
 	defer cancel()
 	admin := s.as(stream.Admin)
 	for user, topics := range map[string][]string{
-		"producer":       {stream.AuthorizationResponses, stream.Settlements, stream.DeadLetters},
+		"producer":       {stream.Settlements, stream.DeadLetters},
 		"bank-simulator": {stream.Payments, stream.Settlements},
 	} {
 		client := s.as(user)
@@ -99,7 +99,9 @@ func TestSecuredKafka(t *testing.T) {
 		if want := "cannot produce to " + stream.Settlements; !strings.Contains(string(log), want) || !strings.Contains(string(log), "TOPIC_AUTHORIZATION_FAILED") {
 			t.Errorf("it ended without saying why:\n%s", log)
 		}
-		// Now it does not even start, and its message differs from that of missing topics.
+		// Without any right to the topic it does not even start, and its message differs from that of missing topics.
+		_, err = kadm.NewClient(admin).DeleteACLs(ctx, kadm.NewACLs().Allow("User:clearing-engine").AllowHosts().Topics(stream.Settlements).Operations(kadm.OpRead, kadm.OpDescribe))
+		s.must(err)
 		ended, err = s.StartToDie(engine)
 		s.must(err)
 		s.eventually("it says why it is not ready", func() bool {

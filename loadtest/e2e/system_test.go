@@ -8,12 +8,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +21,7 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -174,12 +172,27 @@ func (s *system) ready(names ...string) {
 	}
 }
 
+// bring starts a process that has ended, and returns when it and others are ready.
+func (s *system) bring(name string, others ...string) {
+	s.t.Helper()
+	s.must(s.StartProcess(name))
+	s.ready(append(others, name)...)
+}
+
 // settledAtLeast keeps a test from passing because everything was rejected.
 func (s *system) settledAtLeast(result load.Result, share float64) {
 	s.t.Helper()
 	if got := float64(result.Settled) / float64(max(result.Sent, 1)); got < share {
 		s.t.Errorf("%.0f %% of the payments settled, at least %.0f %% must", got*100, share*100)
 	}
+}
+
+// proven returns when the load has ended, payments settle again, and the audit is clean.
+func (r *loadRun) proven() {
+	r.s.t.Helper()
+	r.wait()
+	r.s.settlesAgain()
+	r.s.audit()
 }
 
 // settlesAgain returns once a load settles as without a fault. How much of the load during a
@@ -231,20 +244,13 @@ func (s *system) ends(topic string) int64 {
 	return records
 }
 
-// metric returns the value of an engine's metric without labels.
+// metric returns the value of an engine's counter or gauge without labels.
 func (s *system) metric(engine, name string) float64 {
 	s.t.Helper()
-	response, err := http.Get(s.TelemetryURL(engine) + "/metrics")
+	families, err := meter.Families(s.t.Context(), s.TelemetryURL(engine))
 	s.must(err)
-	defer response.Body.Close()
-	metrics, err := io.ReadAll(response.Body)
-	s.must(err)
-	for line := range strings.Lines(string(metrics)) {
-		if text, found := strings.CutPrefix(line, name+" "); found {
-			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-			s.must(err)
-			return value
-		}
+	for _, metric := range families[name].GetMetric() {
+		return metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 	}
 	s.t.Fatalf("%s has no metric %s", engine, name)
 	return 0
@@ -252,7 +258,7 @@ func (s *system) metric(engine, name string) float64 {
 
 func (s *system) eventually(what string, holds func() bool) {
 	s.t.Helper()
-	s.within(time.Minute, what, holds)
+	kit.Eventually(s.t, what, holds)
 }
 
 func (s *system) within(limit time.Duration, what string, holds func() bool) {

@@ -84,7 +84,7 @@ func (a *Audit) follow(ctx context.Context, from time.Time) error {
 	if len(issuance) == 0 {
 		return fmt.Errorf("the ledger has no accounts yet")
 	}
-	follower := audit.NewFollower(&issuance[0], b.since, a.found)
+	follower := audit.Follow(&issuance[0], b.since, a.found)
 	for partition, offset := range b.mayBefore {
 		follower.From(partition, offset)
 	}
@@ -96,7 +96,7 @@ func (a *Audit) follow(ctx context.Context, from time.Time) error {
 	if err != nil {
 		return err
 	}
-	defer topics.close()
+	defer topics.Close()
 	since := time.Now()
 	if !from.IsZero() {
 		since = from
@@ -117,7 +117,7 @@ func (a *Audit) follow(ctx context.Context, from time.Time) error {
 // following is what follow knows.
 type following struct {
 	audit    *Audit
-	follower *audit.Follower
+	follower *audit.Judge
 	topics   *topics
 	next     uint64    // the ledger's time from which on to read
 	askedAt  time.Time // when the ledger was asked for what it had nothing more behind
@@ -153,16 +153,16 @@ func (f *following) turn(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := f.readLedger(ctx); err != nil {
+	if err := f.lookUp(ctx); err != nil { // first: with a small share, reading would leave it no time
 		return err
 	}
-	if err := f.lookUp(ctx); err != nil {
+	if err := f.readLedger(ctx); err != nil {
 		return err
 	}
 	if err := f.setMark(ctx); err != nil {
 		return err
 	}
-	passed := f.marked.set && f.askedAt.After(f.marked.at) && f.topics.readTo(f.marked.ends)
+	passed := f.marked.set && f.ledgerReadTo(f.marked.at) && f.topics.ReadTo(f.marked.ends)
 	if passed {
 		f.follower.Passed(f.marked.number, f.marked.committed)
 	}
@@ -180,6 +180,15 @@ func (f *following) turn(ctx context.Context) error {
 	a.checked, a.repeated = f.follower.Checked(), f.repeated+f.follower.Repeated()
 	a.mu.Unlock()
 	return nil
+}
+
+// clocksDiffer is how far the ledger's clock may be from this one.
+const clocksDiffer = 2 * time.Second
+
+// ledgerReadTo reports whether all is read that the ledger had done at a time. While it lags, the ledger's clock
+// says so.
+func (f *following) ledgerReadTo(at time.Time) bool {
+	return f.askedAt.After(at) || time.Unix(0, int64(f.next)).After(at.Add(clocksDiffer))
 }
 
 // readLedger reads one page, if it is time.
@@ -212,7 +221,7 @@ func (f *following) lookUp(ctx context.Context) error {
 	if !a.pace.ready() {
 		return nil
 	}
-	ids, answer := f.follower.Questions(lookupsMax)
+	ids, answer := f.follower.LookUps(lookupsMax)
 	if len(ids) == 0 {
 		answer(nil)
 		return nil
@@ -246,6 +255,7 @@ func (f *following) setMark(ctx context.Context) error {
 		m.ends, err = a.offsets(ctx, f.topics.admin.ListCommittedOffsets, allTopics...)
 	}
 	if err == nil {
+		f.topics.grow(m.ends)
 		f.marked = m
 	} // else the broker is away: the light is amber, and this is tried again
 	return ctx.Err()

@@ -54,13 +54,29 @@ func (a *Audit) page(ctx context.Context, from uint64) (transfers []tb.Transfer,
 		for _, e := range events {
 			transfers = append(transfers, transferOf(e))
 		}
-		return transfers, len(events) < eventsMax, err
+		if len(events) < eventsMax {
+			return transfers, true, err
+		}
+		return wholeChains(transfers), false, err
 	}
 	transfers, took, err := ask(ctx, a, func() ([]tb.Transfer, error) {
 		return a.config.Ledger.QueryTransfers(tb.QueryFilter{TimestampMin: from, Limit: transfersMax})
 	})
 	a.pace.took(took, len(transfers), transferCost)
-	return transfers, len(transfers) < transfersMax, err
+	if len(transfers) < transfersMax {
+		return transfers, true, err
+	}
+	return wholeChains(transfers), false, err
+}
+
+// wholeChains leaves out the chain that the end of a full page has cut: a judge that met half of a verdict would
+// find that the legs disagree. The next page begins with it.
+func wholeChains(transfers []tb.Transfer) []tb.Transfer {
+	end := len(transfers)
+	for end > 0 && transfers[end-1].TransferFlags().Linked {
+		end--
+	}
+	return transfers[:end]
 }
 
 // transferOf returns the transfer of an event. An expired hold is no transfer: its code is 0.
@@ -79,7 +95,7 @@ func transferOf(e tb.ChangeEvent) tb.Transfer {
 const registerPage = 8000
 
 // history gives a follower the register of before a time.
-func (a *Audit) history(ctx context.Context, follower *audit.Follower, before uint64) error {
+func (a *Audit) history(ctx context.Context, follower *audit.Judge, before uint64) error {
 	filter := tb.QueryFilter{Ledger: audit.BooksLedger, TimestampMax: before, Limit: registerPage}
 	for {
 		if err := a.pace.await(ctx); err != nil {

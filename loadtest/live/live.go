@@ -33,7 +33,8 @@ type Config struct {
 	ChangeEvents bool
 	// Share is the most of the ledger's time that it takes; 0: 0.05.
 	Share float64
-	// KeptMax is how many payments and records it keeps, about 400 bytes each; 0: 300,000.
+	// KeptMax is how many payments and records it keeps; 0: 300,000. A payment takes about 500 bytes, and until
+	// it is judged 128 more for each of its transfers.
 	KeptMax int
 	// Behind returns where to go on in a partition of which nothing can be read at an offset, or 0 if it
 	// can be read, and whether what is there was aborted. Without it, one such batch leaves the partition unread, and the light amber.
@@ -137,6 +138,7 @@ func Open(config Config) (*Audit, error) {
 func (a *Audit) Run(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() { a.watchBalances(ctx) })
+	both.Go(func() { a.watchPair(ctx) })
 	from := a.config.From
 	for ctx.Err() == nil {
 		err := a.follow(ctx, from)
@@ -170,7 +172,7 @@ func (a *Audit) Light() Light {
 		Findings: append([]Finding{}, a.findings...),
 	}
 	silent := func(at time.Time) time.Duration { return now.Sub(at) }
-	checkedTo := fmt.Sprintf("checked to %s, %.0f s behind", l.CheckedTo.Format("15:04:05"), behind.Seconds())
+	checkedTo := fmt.Sprintf("checked to %s UTC, %.0f s behind", l.CheckedTo.UTC().Format("15:04:05"), behind.Seconds())
 	switch {
 	case a.findingCount > 0:
 		first := a.findings[0]
@@ -192,7 +194,7 @@ func (a *Audit) Light() Light {
 	case behind > behindMax:
 		l.Colour, l.Text = Amber, checkedTo
 	default:
-		l.Colour, l.Text = Green, fmt.Sprintf("%s checked since %s UTC, none lost, none twice", thousands(l.Checked), l.Since.Format("15:04:05"))
+		l.Colour, l.Text = Green, fmt.Sprintf("%s checked since %s UTC, none lost, none twice", thousands(l.Checked), l.Since.UTC().Format("15:04:05"))
 	}
 	return l
 }

@@ -88,10 +88,15 @@ var nowhere = record{-1, -1}
 func PaymentOf(order []byte) (client.Payment, error) {
 	var message pixv1.PaymentOrder
 	err := message.UnmarshalVT(order)
+	return Payment(&message), err
+}
+
+// Payment returns an order in the form of the HTTP API.
+func Payment(order *pixv1.PaymentOrder) client.Payment {
 	account := func(a *pixv1.Account) client.Account {
 		return client.Account{ISPB: a.GetIspb(), Branch: a.GetBranch(), Number: a.GetNumber()}
 	}
-	return client.Payment{EndToEndID: message.EndToEndId, Payer: account(message.Payer), Payee: account(message.Payee), AmountCentavos: int64(message.AmountCentavos)}, err
+	return client.Payment{EndToEndID: order.EndToEndId, Payer: account(order.Payer), Payee: account(order.Payee), AmountCentavos: int64(order.AmountCentavos)} //nolint:gosec // bounded
 }
 
 // postFor is how long post retries.

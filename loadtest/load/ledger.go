@@ -49,18 +49,21 @@ func LedgerHolds(connect func() (tigerbeetle.Client, error)) func(pix.EndToEndID
 	}
 }
 
+// ledgerTime is how a time of the ledger, in UTC, is printed.
+const ledgerTime = "2006-01-02T15:04:05.000Z"
+
 func held(trace ledger.Trace) string {
 	text := "nothing"
 	if trace.Held() {
-		text = fmt.Sprintf("held at %s", trace.HeldAt().UTC().Format(time.StampMilli))
+		text = fmt.Sprintf("held at %s", trace.HeldAt().UTC().Format(ledgerTime))
 	}
 	switch verdict, decided := trace.Verdict(); {
 	case !decided && trace.Held():
-		text += ", no verdict: waits for its bank, or for the timeout at " + trace.ExpiresAt().UTC().Format(time.StampMilli)
+		text += ", no verdict: waits for its bank, or for the timeout at " + trace.ExpiresAt().UTC().Format(ledgerTime)
 	case decided && verdict.Settled:
-		text += ", settled at " + verdict.Time.UTC().Format(time.StampMilli)
+		text += ", settled at " + verdict.Time.UTC().Format(ledgerTime)
 	case decided:
-		text += fmt.Sprintf(", rejected with %v at %s", verdict.Reason, verdict.Time.UTC().Format(time.StampMilli))
+		text += fmt.Sprintf(", rejected with %v at %s", verdict.Reason, verdict.Time.UTC().Format(ledgerTime))
 	}
 	return text
 }

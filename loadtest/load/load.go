@@ -68,21 +68,21 @@ type Config struct {
 
 // Snapshot is the progress of a run.
 type Snapshot struct {
-	Elapsed     time.Duration `json:"elapsed_ns"`
-	Payments    int           `json:"payments"` // to be sent
-	Sent        int           `json:"sent"`
-	Settled     int           `json:"settled"`
-	Rejected    int           `json:"rejected"`
-	DeadLetters int           `json:"dead_letters"`
-	Waiting     int           `json:"waiting"`    // for their outcome, OnPurpose included
-	OnPurpose   int           `json:"on_purpose"` // their bank is silent or late
+	Elapsed     time.Duration
+	Payments    int // to be sent
+	Sent        int
+	Settled     int
+	Rejected    int
+	DeadLetters int
+	Waiting     int // for their outcome, OnPurpose included
+	OnPurpose   int // their bank is silent or late
 	// ToDeadline is the time until the last of OnPurpose meets its deadline, negative after it; 0:
 	// none waits, or the deadline is not known.
-	ToDeadline time.Duration `json:"to_deadline_ns"`
-	Failed     int           `json:"wrong"`
-	Dropped    int           `json:"dropped"`
-	Late       int           `json:"late_sends"`
-	Final      bool          `json:"final"` // the run ends
+	ToDeadline time.Duration
+	Failed     int
+	Dropped    int
+	Late       int
+	Final      bool // the run ends
 }
 
 // LateAfter is the delay above which a send counts as late.
@@ -157,6 +157,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	reading, stopReading := context.WithCancel(ctx)
 	read := make(chan struct{})
 	go func() { defer close(read); l.read(reading, consumer) }()
+	go stream.FollowAdded(reading, consumer, ends)
 	defer func() { stopReading(); <-read }()
 
 	l.send(ctx, schedule, generator)

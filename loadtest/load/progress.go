@@ -1,9 +1,7 @@
 package load
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"time"
@@ -11,16 +9,9 @@ import (
 	"golang.org/x/term"
 )
 
-// ProgressLines returns a progress function for programs, and its interval: each Snapshot is a
-// line of JSON.
-func ProgressLines(to io.Writer) (func(Snapshot), time.Duration) {
-	encoder := json.NewEncoder(to)
-	return func(s Snapshot) { _ = encoder.Encode(s) }, 100 * time.Millisecond // whoever reads it may be gone
-}
-
-// line is the progress for people, what matters most first: a narrow terminal cuts the end. before is
+// Line is the progress for people, what matters most first: a narrow terminal cuts the end. before is
 // the snapshot of the line before.
-func (s Snapshot) line(before Snapshot) string {
+func (s Snapshot) Line(before Snapshot) string {
 	perSecond := 0.0
 	if since := s.Elapsed - before.Elapsed; since > 0 {
 		perSecond = float64(s.Settled-before.Settled) / since.Seconds()
@@ -66,7 +57,7 @@ func (s Snapshot) patience() string {
 func ProgressOn(file *os.File) (func(Snapshot), time.Duration) {
 	var before Snapshot
 	line := func(s Snapshot) string {
-		text := s.line(before)
+		text := s.Line(before)
 		before = s
 		return text
 	}

@@ -22,7 +22,7 @@ func TestProgressSaysWhatWaitsOnPurpose(t *testing.T) {
 	}
 	line := func(now Snapshot, want string) {
 		t.Helper()
-		if text := now.line(Snapshot{}); text != want {
+		if text := now.Line(Snapshot{}); text != want {
 			t.Errorf("the line is\n%s, but it must be\n%s", text, want)
 		}
 	}

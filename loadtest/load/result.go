@@ -40,15 +40,21 @@ type Result struct {
 	OtherReports int `json:"other_reports"`
 	// SettledPerSecond counts from the first intended send to the last settled report.
 	SettledPerSecond float64 `json:"settled_per_second"`
+	// StandstillSeconds is the longest time in which nothing settled, from StandstillAt seconds on.
+	StandstillSeconds float64 `json:"standstill_seconds"`
+	StandstillAt      float64 `json:"standstill_at"`
 	// SteadyPerSecond leaves out the first and last tenth of the sending time; 0 for a run of
 	// less than 10 s.
 	SteadyPerSecond float64   `json:"settled_per_second_steady"`
 	Outcomes        []Outcome `json:"outcomes"`
 	PerSecond       []Second  `json:"per_second"`
-	Curve           []Point   `json:"settled_by_percentile"`
-	Latencies       []Latency `json:"latencies"`
-	FailureCount    int       `json:"failure_count"`
-	Failures        []Failure `json:"failures"` // the first of each form, at most 50
+	// PerQuarter counts what settled in each quarter of a second.
+	PerQuarter   []int     `json:"settled_per_quarter_second"`
+	Curve        []Point   `json:"settled_by_percentile"`
+	Latencies    []Latency `json:"latencies"`
+	FailureCount int       `json:"failure_count"`
+	Failures     []Failure `json:"failures"` // the first of each form, at most 50
+	Thresholds   []Reading `json:"thresholds,omitempty"`
 }
 
 // Count counts the payments of one case by how they ended.
@@ -66,6 +72,9 @@ type Outcome struct {
 	Expected string `json:"expected"`
 	Count
 }
+
+// settledKind is the kind of the latency of payments that settled.
+const settledKind = "settled"
 
 // Latency sums up a latency in ms, from the intended send.
 type Latency struct {
@@ -123,13 +132,14 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 		LateMaxMs: float64(l.lateMax.Microseconds()) / 1e3,
 		Settled:   t.settled, Rejected: t.rejected, DeadLetters: t.lettered, Returned: t.returned, ReturnsRejected: t.unreturned, GoodRejected: maps.Clone(t.turned), OtherReports: t.elsewhere,
 		FailureCount: t.failed, Failures: l.failuresWithLedger(),
-		Latencies: []Latency{latency("producer acknowledgement", t.ack), latency("settled", t.settling), latency("every outcome", t.overall)},
+		Latencies: []Latency{latency("producer acknowledgement", t.ack), latency(settledKind, t.settling), latency("every outcome", t.overall)},
 	}
 	if t.settled > 0 {
 		r.SettledPerSecond = float64(t.settled) / t.lastSettled.Sub(t.start).Seconds()
 	}
+	r.StandstillSeconds, r.StandstillAt = t.standstill.Seconds(), t.standstillAt.Seconds()
 	t.closeSecond()
-	r.PerSecond, r.Curve = t.perSecond, curve(t.settling)
+	r.PerSecond, r.PerQuarter, r.Curve = t.perSecond, t.perQuarter, curve(t.settling)
 	r.SteadyPerSecond = steady(t.perSecond, int(sentAll.Sub(t.start)/time.Second))
 	for _, c := range mix.Cases() {
 		if count := t.counts[c]; count.Sent > 0 {

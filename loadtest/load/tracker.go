@@ -10,7 +10,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/liquida/liquida/loadtest/form"
+	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -35,24 +35,26 @@ type tracker struct {
 	// those of other senders.
 	early map[record]pix.Reason
 
-	counts      [256]Count     // by case
-	turned      map[string]int // rejected payments that should have settled, by reason
-	failures    []Failure
-	forms       map[string]int // index into failures, by case and form of the problem
-	failed      int
-	sent        int
-	settled     int
-	rejected    int
-	returned    int // returns that settled
-	unreturned  int // returns that were rejected
-	lettered    int
-	lastSettled time.Time
-	perSecond   []Second                // settled payments, by second since start
-	thisSecond  *hdrhistogram.Histogram // latencies of the last second in perSecond
-	elsewhere   int                     // reports that no open payment waits for: repeated, or of other senders
-	ack         *hdrhistogram.Histogram
-	settling    *hdrhistogram.Histogram
-	overall     *hdrhistogram.Histogram
+	counts                   [256]Count     // by case
+	turned                   map[string]int // rejected payments that should have settled, by reason
+	failures                 []Failure
+	forms                    map[string]int // index into failures, by case and form of the problem
+	failed                   int
+	sent                     int
+	settled                  int
+	rejected                 int
+	returned                 int // returns that settled
+	unreturned               int // returns that were rejected
+	lettered                 int
+	lastSettled              time.Time
+	standstill, standstillAt time.Duration           // the longest without a settlement, and when it began
+	perSecond                []Second                // settled payments, by second since start
+	perQuarter               []int                   // the same, by quarter of a second
+	thisSecond               *hdrhistogram.Histogram // latencies of the last second in perSecond
+	elsewhere                int                     // reports that no open payment waits for: repeated, or of other senders
+	ack                      *hdrhistogram.Histogram
+	settling                 *hdrhistogram.Histogram
+	overall                  *hdrhistogram.Histogram
 }
 
 const (
@@ -193,6 +195,9 @@ func (t *tracker) observe(a *openPayment, now time.Time) {
 		}
 	default:
 		t.settled++
+		if since := max(t.lastSettled.Sub(t.start), 0); now.Sub(t.start)-since > t.standstill {
+			t.standstill, t.standstillAt = now.Sub(t.start)-since, since
+		}
 		t.lastSettled = now
 		observe(t.settling, took)
 		for second := int(now.Sub(t.start) / time.Second); len(t.perSecond) <= second; {
@@ -200,6 +205,10 @@ func (t *tracker) observe(a *openPayment, now time.Time) {
 			t.perSecond = append(t.perSecond, Second{})
 		}
 		t.perSecond[len(t.perSecond)-1].Settled++
+		for quarter := int(now.Sub(t.start) / (time.Second / 4)); len(t.perQuarter) <= quarter; {
+			t.perQuarter = append(t.perQuarter, 0)
+		}
+		t.perQuarter[len(t.perQuarter)-1]++
 		observe(t.thisSecond, took)
 	}
 }
@@ -282,7 +291,7 @@ func (t *tracker) fail(a *openPayment, problem string) {
 	if a.acked > 0 {
 		failure.Record = fmt.Sprintf("%d/%d", a.records[0].partition, a.records[0].offset)
 	}
-	same := failure.Case + " " + form.Of(problem)
+	same := failure.Case + " " + audit.Form(problem)
 	i, known := t.forms[same]
 	switch {
 	case known:

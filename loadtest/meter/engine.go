@@ -23,7 +23,6 @@ type Engines struct {
 	durations histogram // time of a write request
 	counters  map[string]float64
 	labelled  map[[2]string]float64 // counters by name and the value of their one label
-	gauges    map[string]float64
 }
 
 // histogram is a histogram of Prometheus: the number of values up to each bound.
@@ -71,20 +70,29 @@ func Get(ctx context.Context, url string) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
+// Families reads the metrics at a telemetry URL, by name.
+func Families(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
+	text, err := Get(ctx, url+"/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read metrics: %w", err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s/metrics: %w", url, err)
+	}
+	return families, nil
+}
+
 // ReadEngines reads the metrics of engines from their telemetry URLs.
 func ReadEngines(ctx context.Context, urls []string) (Engines, error) {
-	e := Engines{hops: map[string]histogram{}, counters: map[string]float64{}, labelled: map[[2]string]float64{}, gauges: map[string]float64{}}
+	e := Engines{hops: map[string]histogram{}, counters: map[string]float64{}, labelled: map[[2]string]float64{}}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for _, url := range urls {
-		text, err := Get(ctx, url+"/metrics")
+		families, err := Families(ctx, url)
 		if err != nil {
-			return e, fmt.Errorf("cannot read the engine's metrics: %w", err)
-		}
-		parser := expfmt.NewTextParser(model.UTF8Validation)
-		families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
-		if err != nil {
-			return e, fmt.Errorf("cannot read %s/metrics: %w", url, err)
+			return e, err
 		}
 		for name, family := range families {
 			for _, metric := range family.Metric {
@@ -110,8 +118,6 @@ func (e *Engines) add(name string, metric *dto.Metric) {
 	case metric.Counter != nil:
 		e.counters[name] += metric.Counter.GetValue()
 		e.labelled[[2]string{name, label}] += metric.Counter.GetValue()
-	case metric.Gauge != nil:
-		e.gauges[name] += metric.Gauge.GetValue()
 	}
 }
 
@@ -152,9 +158,6 @@ func (e Engines) Counter(name string) float64 { return e.counters[name] }
 
 // Labelled is a counter whose one label has a value; "" for a counter without labels.
 func (e Engines) Labelled(name, value string) float64 { return e.labelled[[2]string{name, value}] }
-
-// Gauge is the sum of a gauge over its labels.
-func (e Engines) Gauge(name string) float64 { return e.gauges[name] }
 
 // Hops returns where the time of a payment goes in the engines.
 func (e Engines) Hops() (hops []Hop) {

@@ -62,7 +62,7 @@ func Read(processes []Process, folder string) (Sample, error) {
 	if s.sockets, err = readSockets(); err != nil {
 		return s, err
 	}
-	s.Stored, err = Stored(folder)
+	s.Stored, err = stored(folder)
 	return s, err
 }
 
@@ -109,9 +109,9 @@ func usageOf(pid int) (u Usage, err error) {
 	return u, err
 }
 
-// Stored adds up the written parts of the files in a folder: files may have holes and
+// stored adds up the written parts of the files in a folder: files may have holes and
 // reserved blocks.
-func Stored(folder string) (bytes int64, err error) {
+func stored(folder string) (bytes int64, err error) {
 	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return skipGone(err)

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/liquida/liquida/deploy/plot"
+	"github.com/liquida/liquida/loadtest/plot"
 )
 
 // Page is a report as one HTML file that opens without a network.
@@ -20,6 +20,7 @@ type Page struct {
 	Verdict    string // one line
 	Facts      []Fact // hardware, settings, the command
 	Figures    []Fact // what matters most, in large
+	Story      []string
 	Drawings   []Drawing
 	Courses    []*plot.Drawing
 	CourseNote string

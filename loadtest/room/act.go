@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // Act is what somebody asks the room to do.
@@ -67,18 +68,17 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 		if act.RatePerSecond == 0 {
 			return r.story.tell(nil, "the load ends"), nil
 		}
-		return r.story.tell(nil, "%s payments a second", thousands(int64(act.RatePerSecond))), nil
+		return r.story.tell(nil, "%s payments a second", pix.Thousands(int64(act.RatePerSecond))), nil
 	case actBank:
 		began := time.Now()
 		if err := r.banks.behave(ctx, act.Target, act.Behaviour); err != nil {
 			return 0, err
 		}
-		kind := "broken"
+		text := fmt.Sprintf("bank %s is %s", act.Target, act.Behaviour)
 		if act.Behaviour == behaviourNormal {
-			kind = "mended"
+			return r.mended(act.Target, text, text), nil
 		}
-		r.mark(kind, "bank %s is %s", act.Target, act.Behaviour)
-		return r.story.tell(r.flows.watch(began, nil), "bank %s is %s", act.Target, act.Behaviour), nil
+		return r.broken(act.Target, began, nil, text, text), nil
 	}
 	if r.config.Stack == nil {
 		return 0, errNoStack
@@ -100,32 +100,29 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 			return 0, err
 		}
 		r.machine.restartSoon(act.Target)
-		r.mark("broken", "%s killed", act.Target)
-		return r.story.tell(r.flows.watch(began, partitions), "kill -9 %s", act.Target), nil
+		return r.broken(act.Target, began, partitions, act.Target+" killed", "kill -9 "+act.Target), nil
 	case actFreeze:
 		if err := r.config.Stack.Freeze(ctx, act.Target); err != nil {
 			return 0, err
 		}
-		r.mark("broken", "%s frozen", act.Target)
-		return r.story.tell(r.flows.watch(began, partitions), "%s frozen", act.Target), nil
+		return r.broken(act.Target, began, partitions, act.Target+" frozen", act.Target+" frozen"), nil
 	case actThaw:
 		if err := r.config.Stack.Thaw(ctx, act.Target); err != nil {
 			return 0, err
 		}
-		r.mark("mended", "%s thawed", act.Target)
-		return r.story.tell(r.flows.watch(began, partitions), "%s thawed", act.Target), nil
+		return r.mended(act.Target, act.Target+" thawed", act.Target+" thawed"), nil
 	case actCut:
 		if err := r.config.Stack.Cut(ctx, act.Target, act.Peer); err != nil {
 			return 0, err
 		}
-		r.mark("broken", "%s cut from %s", act.Target, act.Peer)
-		return r.story.tell(r.flows.watch(began, partitions), "%s cut from the %s", act.Target, act.Peer), nil
+		text := fmt.Sprintf("%s cut from the %s", act.Target, act.Peer)
+		return r.broken(act.Target+act.Peer, began, partitions, act.Target+" cut from "+act.Peer, text), nil
 	case actMend:
 		if err := r.config.Stack.Mend(ctx, act.Target, act.Peer); err != nil {
 			return 0, err
 		}
-		r.mark("mended", "%s reaches %s", act.Target, act.Peer)
-		return r.story.tell(r.flows.watch(began, partitions), "%s reaches the %s again", act.Target, act.Peer), nil
+		text := fmt.Sprintf("%s reaches the %s again", act.Target, act.Peer)
+		return r.mended(act.Target+act.Peer, act.Target+" reaches "+act.Peer, text), nil
 	case actRestart:
 		if state != string(stack.Dead) {
 			return 0, refusal{"target", act.Target, "a dead process"}
@@ -142,6 +139,20 @@ func (r *Room) Do(ctx context.Context, act Act) (int, error) {
 	return 0, fmt.Errorf("the room cannot %s", act.Act)
 }
 
+// broken tells that something was broken, and watches what comes of it until it is mended.
+func (r *Room) broken(what string, began time.Time, partitions []int32, mark, text string) int {
+	watch := r.flows.broke(what, began, partitions)
+	r.mark("broken", mark)
+	return r.story.tell(watch, "%s", text)
+}
+
+// mended tells that it works again.
+func (r *Room) mended(what, mark, text string) int {
+	r.flows.mended(what)
+	r.mark("mended", mark)
+	return r.story.tell(nil, "%s", text)
+}
+
 // startAgain starts a dead process.
 func (r *Room) startAgain(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), actTimeout)
@@ -152,8 +163,7 @@ func (r *Room) startAgain(name string) {
 		r.story.tell(nil, "%s does not start: %v", name, err)
 		return
 	}
-	r.mark("mended", "%s is back", name)
-	r.story.tell(nil, "%s is back, ready after %.1f s", name, time.Since(began).Seconds())
+	r.mended(name, name+" is back", fmt.Sprintf("%s is back, ready after %.1f s", name, time.Since(began).Seconds()))
 }
 
 func (r *Room) addEngine() {
@@ -165,6 +175,5 @@ func (r *Room) addEngine() {
 		r.story.tell(nil, "no engine could be added: %v", err)
 		return
 	}
-	r.mark("mended", "an engine more")
-	r.story.tell(nil, "one more engine, ready after %.1f s", time.Since(began).Seconds())
+	r.mended("", "one more engine", fmt.Sprintf("one more engine, ready after %.1f s", time.Since(began).Seconds()))
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -128,31 +129,30 @@ func awaitWithin(t *testing.T, limit time.Duration, what string, met func() (boo
 	}
 }
 
-// request asks the room as a program would. change may spoil the request.
-func (h *house) request(method, path, body string, change ...func(*http.Request)) (int, []byte, http.Header, error) {
-	request, err := http.NewRequestWithContext(h.t.Context(), method, h.base+path, strings.NewReader(body))
+// request asks the room as a program would.
+func (h *house) request(method, path, body string) (status int, answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, h.base+path, strings.NewReader(body))
 	if err != nil {
-		return 0, nil, nil, err
+		return 0, nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+h.token)
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	for _, change := range change {
-		change(request)
-	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, nil, nil, err
+		return 0, nil, err
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	return response.StatusCode, answer, response.Header, err
+	answer, err = io.ReadAll(response.Body)
+	return response.StatusCode, answer, err
 }
 
 // look returns the room's picture, without its history.
 func (h *house) look() (picture room.Picture, err error) {
-	status, answer, _, err := h.request(http.MethodGet, "/api/picture?history=no", "")
+	status, answer, err := h.request(http.MethodGet, "/api/picture?history=no", "")
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("the room answered %d: %s", status, answer)
 	}
@@ -164,7 +164,7 @@ func (h *house) look() (picture room.Picture, err error) {
 
 func (h *house) act(body string) {
 	h.t.Helper()
-	status, answer, _, err := h.request(http.MethodPost, "/api/acts", body)
+	status, answer, err := h.request(http.MethodPost, "/api/acts", body)
 	if err != nil || status != http.StatusAccepted {
 		h.t.Fatalf("%s: %d %s %v", body, status, answer, err)
 	}
@@ -240,7 +240,7 @@ func openTab(t *testing.T, browser context.Context, address string, width, heigh
 		case *runtime.EventExceptionThrown:
 			p.mistakes = append(p.mistakes, event.ExceptionDetails.Error())
 		case *log.EventEntryAdded:
-			// A room that was killed, and a question for an icon, are no mistakes of the page.
+			// A room that was killed is no mistake of the page.
 			if event.Entry.Level == log.LevelError && event.Entry.Source != log.SourceNetwork {
 				p.mistakes = append(p.mistakes, event.Entry.Text)
 			}
@@ -327,6 +327,47 @@ func (p *tab) expectNoRed(during string) {
 	p.t.Logf("during %s: %q", during, said)
 }
 
+// mustStay are elements that a pointer may be over: whatever else the page shows, they stay where they are.
+const mustStay = `['#save', '#money summary', '#add', '[data-process="engine-1"] [data-key=kill]', '#rate', '.bank [data-key=slow]', '#life-form button']`
+
+// collectPlaces makes the page collect where these are from now on.
+func (p *tab) collectPlaces() {
+	read[bool](p, `(() => {
+		window.places = new Map();
+		const look = () => {
+			if (!document.querySelector('.bank')) return void requestAnimationFrame(look); // the page is not drawn yet
+			for (const selector of `+mustStay+`) {
+				const {left, top} = document.querySelector(selector).getBoundingClientRect();
+				const at = Math.round(left + scrollX) + ',' + Math.round(top + scrollY);
+				window.places.set(selector + ' ' + at, document.getElementById('headline').textContent);
+				for (const label of document.querySelectorAll('.note, .node, .node i, .process *, .value')) {
+					if (!label.checkVisibility()) continue;
+					const box = label.getBoundingClientRect(), card = label.closest('.card').getBoundingClientRect();
+					if (box.left < card.left - 1 || box.right > card.right + 1 || box.bottom > card.bottom + 1) window.places.set(label.className + ' leaves its card', label.textContent);
+				}
+			}
+			requestAnimationFrame(look);
+		};
+		look();
+		return true;
+	})()`)
+}
+
+// resize waits until the page is drawn anew.
+func (p *tab) resize(width int64) {
+	p.t.Helper()
+	must(p.t, chromedp.Run(p.ctx, chromedp.EmulateViewport(width, 1000)))
+	p.shows(fmt.Sprintf(`innerWidth === %d && (window.drawn ??= 0, requestAnimationFrame(() => { window.drawn++; }), window.drawn > 3)`, width))
+}
+
+func (p *tab) expectNothingMoved() {
+	p.t.Helper()
+	places := read[[]string](p, `[...window.places].map(([place, headline]) => place + ' (' + headline + ')')`)
+	if len(places) != strings.Count(mustStay, ",")+1 {
+		p.t.Errorf("each must be in one place: %q", places)
+	}
+}
+
 func (p *tab) picture(name string) {
 	if *screenshots == "" {
 		return
@@ -367,53 +408,33 @@ func refusals(h *house, browser context.Context) {
 	t := h.t
 	host, err := url.Parse(h.base)
 	must(t, err)
-	header := func(name, value string) func(*http.Request) {
-		return func(r *http.Request) { r.Header.Set(name, value) }
-	}
-	act := `{"act":"load","ratePerSecond":1}`
 	for _, c := range []struct {
 		name, method, path, body string
-		change                   func(*http.Request)
-		want                     []int
+		want                     int
 	}{
-		{"no token", "GET", "/api/picture", "", func(r *http.Request) { r.Header.Del("Authorization") }, []int{401}},
-		{"another token", "GET", "/api/picture", "", header("Authorization", "Bearer "+strings.Repeat("x", len(h.token))), []int{401}},
-		{"a token in the query", "GET", "/api/picture?token=" + h.token, "", func(r *http.Request) { r.Header.Del("Authorization") }, []int{401}},
-		{"no token for letters", "GET", "/api/letters", "", func(r *http.Request) { r.Header.Del("Authorization") }, []int{401}},
-		{"no token for a report", "GET", "/api/report", "", func(r *http.Request) { r.Header.Del("Authorization") }, []int{401}},
-		{"no token for an act", "POST", "/api/acts", act, func(r *http.Request) { r.Header.Del("Authorization") }, []int{401}},
-		{"another host", "GET", "/api/picture", "", func(r *http.Request) { r.Host = "evil.example" }, []int{403, 421}},
-		{"another host with the port", "GET", "/", "", func(r *http.Request) { r.Host = "evil.example:" + host.Port() }, []int{403, 421}},
-		{"another origin", "POST", "/api/acts", act, header("Origin", "http://evil.example"), []int{403}},
-		{"the origin null", "POST", "/api/acts", act, header("Origin", "null"), []int{403}},
-		{"another port's origin", "POST", "/api/acts", act, header("Origin", "http://127.0.0.1:1"), []int{403}},
-		{"a form", "POST", "/api/acts", act, header("Content-Type", "text/plain"), []int{415}},
-		{"an act by GET", "GET", "/api/acts", "", header("Accept", "*/*"), []int{404, 405}},
-		{"no JSON", "POST", "/api/acts", `{`, header("Accept", "*/*"), []int{400}},
-		{"an unknown act", "POST", "/api/acts", `{"act":"format"}`, header("Accept", "*/*"), []int{400, 422}},
-		{"a process that is none", "POST", "/api/acts", `{"act":"kill","target":"../../1"}`, header("Accept", "*/*"), []int{400, 404, 409, 422}},
-		{"the room itself", "POST", "/api/acts", `{"act":"kill","target":"room"}`, header("Accept", "*/*"), []int{400, 403, 409, 422}},
-		{"a rate too high", "POST", "/api/acts", `{"act":"load","ratePerSecond":30001}`, header("Accept", "*/*"), []int{400, 422}},
-		{"a body too large", "POST", "/api/acts", `{"act":"` + strings.Repeat("x", 1<<20) + `"}`, header("Accept", "*/*"), []int{400, 413}},
-		{"an id that is none", "GET", "/api/payments/..%2f..%2fetc", "", header("Accept", "*/*"), []int{400, 404, 422}},
-	} {
-		status, answer, _, err := h.request(c.method, c.path, c.body, c.change)
-		if err != nil || !slices.Contains(c.want, status) {
-			t.Errorf("%s: the room answered %d %.200s, %v; want one of %v", c.name, status, answer, err, c.want)
+		{"an act by GET", "GET", "/api/acts", "", 405},
+		{"a process that is none", "POST", "/api/acts", `{"act":"kill","target":"../../1"}`, 400},
+		{"the room itself", "POST", "/api/acts", `{"act":"kill","target":"room"}`, 400},
+		{"a rate too high", "POST", "/api/acts", `{"act":"load","ratePerSecond":30001}`, 400},
+		{"an id that is none", "GET", "/api/payments/..%2f..%2fetc", "", 400},
+	} { // TestDoor has the others
+		status, answer, err := h.request(c.method, c.path, c.body)
+		if err != nil || status != c.want {
+			t.Errorf("%s: the room answered %d %.200s, %v; want %d", c.name, status, answer, err, c.want)
 		}
 	}
-	for _, path := range []string{"/", "/room.js", "/room.css"} { // they hold nothing secret
-		status, content, headers, err := h.request(http.MethodGet, path, "", func(r *http.Request) { r.Header.Del("Authorization") })
-		if err != nil || status != http.StatusOK || bytes.Contains(content, []byte(h.token)) {
-			t.Errorf("%s: %d, %v", path, status, err)
-		}
-		policy := headers.Get("Content-Security-Policy")
-		if !strings.Contains(policy, "default-src 'self'") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
-			t.Errorf("%s: the policy is %q", path, policy)
-		}
-		if headers.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s: it may be sniffed", path)
-		}
+	for range 100 { // more than all connections of the room: they give way to whoever has the token
+		connection, err := net.Dial("tcp", host.Host)
+		must(t, err)
+		defer connection.Close()
+		fmt.Fprintf(connection, "GET /favicon.svg HTTP/1.1\r\nHost: %s\r\n\r\n", host.Host) // then it may be unused for a minute
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if status, _, err := h.request(http.MethodGet, "/api/picture?history=no", ""); err != nil || status != http.StatusOK {
+		t.Errorf("beside 100 connections without a token its owner gets %d, %v", status, err)
+	}
+	if info, err := os.Stat(h.Log(stack.Room)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the room's log, which holds its token, has the mode %v, %v: it must be of its owner only", info.Mode(), err)
 	}
 	stranger := openTab(t, browser, h.base+"/", 1000, 800)
 	stranger.shows(`!document.getElementById('key').hidden && document.getElementById('main').hidden`)
@@ -433,12 +454,14 @@ func (h *house) open(browser context.Context) *tab {
 func firstMinute(h *house, browser context.Context) {
 	p := h.open(browser)
 	p.shows(`document.getElementById('offer')?.textContent === 'Start 200 a second'`)
+	p.shows(`document.body.dataset.state === 'idle' && document.querySelector('#settled .line.bad').getAttribute('d') === ''`) // nothing is red
 	p.picture("idle-1400")
 	p.press(`#offer`)
 	p.shows(`Number(document.getElementById('flows').dataset.settled) > 0`)
 	p.shows(`document.getElementById('light').dataset.colour === 'green'`)
 	p.shows(`document.getElementById('offer')?.textContent === 'Kill the engine'`)
 	p.collectColours()
+	p.collectPlaces()
 	before := read[string](p, `document.getElementById('headline').textContent`)
 	p.picture("flowing-1400")
 	p.press(`#offer`)
@@ -448,20 +471,21 @@ func firstMinute(h *house, browser context.Context) {
 	p.shows(`!document.querySelector('.process[data-state=dead]')`)
 	picture := h.see("what came of the kill", func(p room.Picture) bool {
 		return len(p.Story) > 0 && slices.ContainsFunc(p.Story, func(l room.Line) bool {
-			return strings.Contains(l.Text, "engine-") && l.Settled && l.GapSeconds != nil && l.Redelivered != nil
+			return strings.Contains(l.Text, "engine-") && l.Settled && l.StandstillSeconds != nil && l.SlowestSeconds != nil && l.Redelivered != nil
 		}) && settles(p)
 	})
 	for _, line := range picture.Story {
-		if line.GapSeconds != nil {
-			h.t.Logf("%s: next settlement after %.2f s", line.Text, *line.GapSeconds)
+		if line.StandstillSeconds != nil {
+			h.t.Logf("%s: standstill %.2f s", line.Text, *line.StandstillSeconds)
 		}
 	}
 	p.shows(`document.querySelectorAll('#settled .mark.broken').length > 0`)
-	p.shows(`/next settlement after/.test(document.getElementById('lines').textContent)`)
+	p.shows(`/standstill/.test(document.getElementById('lines').textContent)`)
 	if after := read[string](p, `document.getElementById('headline').textContent`); before == after || after == "" {
 		h.t.Errorf("the headline was %q and is %q: it must tell of now", before, after)
 	}
 	p.expectNoRed("a kill")
+	p.expectNothingMoved()
 	p.picture("healed-1400")
 	for _, scheme := range []string{"dark", "light"} {
 		small := openTab(h.t, browser, h.base+"/#token="+h.token, 400, 850, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
@@ -524,6 +548,22 @@ func linksAndEngines(h *house, browser context.Context) {
 		p.shows(fmt.Sprintf(`document.querySelector('%s').getAttribute('aria-pressed') === 'false'`, button))
 		h.see("both engines after the cut from the "+peer, allReady)
 	}
+	// An outage does not look idle.
+	for _, name := range []string{"engine-0", "engine-1"} {
+		h.act(fmt.Sprintf(`{"act":"cut","target":"%s","peer":"broker"}`, name))
+	}
+	p.shows(`document.body.dataset.state === 'stopped' && /^Nothing has moved for [3-9] s: [\d,]+ payments wait$/.test(document.getElementById('headline').textContent)`)
+	p.shows(`/cut from the broker.*waits in Kafka/.test(document.getElementById('next').textContent) && !document.getElementById('offer')`)
+	p.picture("stopped-1400")
+	for _, name := range []string{"engine-0", "engine-1"} {
+		h.act(fmt.Sprintf(`{"act":"mend","target":"%s","peer":"broker"}`, name))
+	}
+	h.see("what the outage did", func(p room.Picture) bool {
+		return slices.ContainsFunc(p.Story, func(l room.Line) bool {
+			return l.Text == "engine-0 cut from the broker" && l.Settled && *l.StandstillSeconds >= 3 && *l.SlowestSeconds >= 3
+		})
+	})
+	h.see("both engines after the outage", allReady)
 	p.press(`#add`)
 	p.shows(fmt.Sprintf(`document.querySelector('%s')?.dataset.state === 'ready'`, card("engine-2")))
 	// A third of the partitions is its own, and it is an engine as the others: it can be cut, too.
@@ -555,27 +595,45 @@ func silentBank(h *house, browser context.Context) {
 	p := h.open(browser)
 	bank := string(sandbox.Population{Banks: 5, Customers: 5000}.Bank(2))
 	row := fmt.Sprintf(`.bank[aria-label="bank %s"]`, bank)
+	p.resize(1280)
+	p.collectPlaces()
 	p.press(row + ` [data-key=silent]`)
 	p.shows(fmt.Sprintf(`document.querySelector('%s [data-key=silent]').getAttribute('aria-pressed') === 'true'`, row))
 	p.shows(`/AB03/.test(document.getElementById('reasons').textContent)`)
 	p.picture("silent-bank-1400")
 	p.press(row + ` [data-key=normal]`)
 	p.shows(fmt.Sprintf(`document.querySelector('%s [data-key=normal]').getAttribute('aria-pressed') === 'true'`, row))
+	line := fmt.Sprintf("bank %s is silent", bank)
+	h.see("the payments that met their deadline of 8 s", func(p room.Picture) bool {
+		return slices.ContainsFunc(p.Story, func(l room.Line) bool { return l.Text == line && l.Settled && *l.SlowestSeconds >= 8 })
+	})
+	p.expectNothingMoved()
 	p.right()
 }
 
-// settled waits for a settlement of a payment between two banks, and returns its report.
+// settled returns a payment that was ordered and settled from now on. What was ordered before a room's start it does
+// not judge.
 func (h *house) settled() *pixv1.SettlementReport {
 	h.t.Helper()
-	client := h.kafka(kgo.ConsumeTopics(stream.Settlements), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
+	return h.reported(func(r *pixv1.SettlementReport) bool {
+		return r.OriginalEndToEndId == "" && r.Payer.Ispb != r.Payee.Ispb
+	})
+}
+
+func (h *house) reported(wanted func(*pixv1.SettlementReport) bool) *pixv1.SettlementReport {
+	h.t.Helper()
+	client := h.kafka(kgo.ConsumeTopics(stream.Payments, stream.Settlements), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
+	ordered := map[string]bool{}
 	for ctx.Err() == nil {
-		fetches := client.PollFetches(ctx)
-		for _, record := range fetches.Records() {
+		for _, record := range client.PollFetches(ctx).Records() {
 			report := &pixv1.SettlementReport{}
-			if proto.Unmarshal(record.Value, report) == nil && report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC &&
-				report.OriginalEndToEndId == "" && report.Payer.Ispb != report.Payee.Ispb {
+			switch {
+			case record.Topic == stream.Payments:
+				ordered[string(record.Key)] = true
+			case proto.Unmarshal(record.Value, report) == nil && ordered[string(record.Key)] &&
+				report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC && wanted(report):
 				return report
 			}
 		}
@@ -593,16 +651,24 @@ func (h *house) kafka(options ...kgo.Opt) *kgo.Client {
 }
 
 func oneLife(h *house, browser context.Context) {
-	id := h.settled().EndToEndId
 	p := h.open(browser)
-	must(h.t, chromedp.Run(p.ctx, chromedp.SendKeys(`#life-id`, id+"\r", chromedp.ByQuery)))
-	for _, kind := range []string{"order", "hold", "question", "answer", "post", "report"} {
-		p.shows(fmt.Sprintf(`!!document.querySelector('#life-result [data-kind="%s"]')`, kind))
+	shows := func(report *pixv1.SettlementReport, kinds ...string) {
+		h.t.Helper()
+		read[bool](p, `(() => { document.getElementById('life-id').value = ''; return true })()`)
+		must(h.t, chromedp.Run(p.ctx, chromedp.SendKeys(`#life-id`, report.EndToEndId+"\r", chromedp.ByQuery)))
+		for _, kind := range kinds {
+			p.shows(fmt.Sprintf(`!!document.querySelector('#life-result [data-kind="%s"]')`, kind))
+		}
+		for _, topic := range []string{stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses, stream.Settlements} {
+			p.shows(fmt.Sprintf(`[...document.querySelectorAll('#life-result .place')].some((e) => /^%s \[\d+\] @ [\d ]+$/.test(e.textContent))`, strings.ReplaceAll(topic, ".", `\.`)))
+		}
+		p.shows(`/^settled/.test(document.querySelector('#life-result .verdict').textContent)`)
 	}
-	for _, topic := range []string{stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses, stream.Settlements} {
-		p.shows(fmt.Sprintf(`[...document.querySelectorAll('#life-result .place')].some((e) => /^%s \[\d+\] @ [\d ]+$/.test(e.textContent))`, strings.ReplaceAll(topic, ".", `\.`)))
-	}
-	p.shows(`/^settled/.test(document.querySelector('#life-result .verdict').textContent)`)
+	back := h.reported(func(r *pixv1.SettlementReport) bool { return r.OriginalEndToEndId != "" })
+	shows(back, "return", "hold", "question", "answer", "verdict", "post", "report")
+	p.shows(fmt.Sprintf(`/gives back %s/.test(document.querySelector('#life-result .verdict').textContent)`, back.OriginalEndToEndId))
+	p.picture("return-1400")
+	shows(h.settled(), "order", "hold", "question", "answer", "post", "report")
 	p.picture("life-1400")
 	p.right()
 }
@@ -628,8 +694,10 @@ func hostileBytes(h *house, browser context.Context) {
 
 func manyKills(h *house, browser context.Context) {
 	p := h.open(browser)
+	p.resize(400)
 	p.shows(`document.getElementById('light').dataset.colour === 'green'`)
 	p.collectColours()
+	p.collectPlaces()
 	for i := range *kills {
 		h.see("all ready", allReady) // two dead engines would let payments meet their deadline
 		name := stack.EngineName(i % 2)
@@ -638,6 +706,7 @@ func manyKills(h *house, browser context.Context) {
 	}
 	h.see("all ready", allReady)
 	p.expectNoRed(fmt.Sprintf("%d kills", *kills))
+	p.expectNothingMoved()
 	p.picture("many-kills-1400")
 	h.act(`{"act":"load","ratePerSecond":0}`)
 	last := h.see("the end of the load", func(p room.Picture) bool { return !p.Load.Running })
@@ -650,7 +719,7 @@ func manyKills(h *house, browser context.Context) {
 
 func offlineReport(h *house, browser context.Context) {
 	h.see("settlements", settles)
-	status, html, _, err := h.request(http.MethodGet, "/api/report", "")
+	status, html, err := h.request(http.MethodGet, "/api/report", "")
 	if err != nil || status != http.StatusOK {
 		h.t.Fatalf("%d, %v", status, err)
 	}
@@ -676,11 +745,13 @@ func offlineReport(h *house, browser context.Context) {
 
 func roomDies(h *house, browser context.Context) {
 	p := h.open(browser)
+	p.collectPlaces()
 	must(h.t, h.Kill(stack.Room))
 	p.shows(`document.body.classList.contains('stale') && /^No answer from the room for \d+ s/.test(document.getElementById('lost').textContent)`)
 	p.picture("lost-1400")
 	must(h.t, h.StartProcess(stack.Room))
 	p.shows(`!document.body.classList.contains('stale') && document.getElementById('lost').hidden`)
+	p.expectNothingMoved()
 	p.right()
 }
 
@@ -791,9 +862,14 @@ func plantedBugs(h *house, browser context.Context) {
 			t.Errorf("%s: red after %v: it must be within %v", bug.name, took, redWithin)
 		}
 		p.shows(`document.getElementById('light').dataset.colour === 'red' && document.querySelectorAll('#findings li').length > 0`)
+		p.shows(`!/centavos|\d{9}/.test(document.querySelector('#findings li span').textContent)`)
 		if bug.names {
+			// The first finding is told once, and nobody is asked to break more.
+			p.shows(`document.querySelector('#findings button') !== null && !document.getElementById('light-text').textContent.includes(document.querySelector('#findings button').textContent)`)
+			p.shows(`/the light is red/.test(document.getElementById('lines').textContent) && document.querySelectorAll('#settled .mark.broken').length > 0`)
+			p.shows(`document.getElementById('offer').textContent === 'See the first payment'`)
 			p.picture("red-1400")
-			p.press(`#findings button`)
+			p.press(`#offer`)
 			p.shows(`document.querySelectorAll('#life-result .events li').length > 0`)
 		}
 		p.right()

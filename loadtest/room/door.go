@@ -47,7 +47,9 @@ const tokenMin, tokenMax = 22, 200
 // reached, host:port: with another one, somebody else's page speaks.
 func (r *Room) Handler(token string, hosts []string) http.Handler {
 	mux := http.NewServeMux()
-	for file, kind := range map[string]string{"index.html": "text/html; charset=utf-8", "room.css": "text/css; charset=utf-8", "room.js": "text/javascript; charset=utf-8"} {
+	for file, kind := range map[string]string{
+		"index.html": "text/html; charset=utf-8", "room.css": "text/css; charset=utf-8", "room.js": "text/javascript; charset=utf-8", "favicon.svg": "image/svg+xml",
+	} {
 		at := "GET /" + file
 		if file == "index.html" {
 			at = "GET /{$}"
@@ -156,6 +158,10 @@ func (d door) inside(next http.HandlerFunc) http.Handler {
 			p.Write(w)
 			return
 		}
+		if problem := web.Known(w, r, "the owner"); problem != nil {
+			problem.Write(w)
+			return
+		}
 		if r.Method == http.MethodPost {
 			r.Body = http.MaxBytesReader(w, r.Body, BodyBytesMax)
 			if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
@@ -187,9 +193,9 @@ func URL(address, token string) string {
 }
 
 func (r *Room) serveLife(w http.ResponseWriter, q *http.Request) {
-	id, err := pix.ParseEndToEndID(q.PathValue("id"))
+	id, err := pix.ParsePaymentOrReturnID(q.PathValue("id"))
 	if err != nil {
-		problemOf(http.StatusBadRequest, "bad-id", "Not an EndToEndId", err).Write(w)
+		problemOf(http.StatusBadRequest, "bad-id", "Neither an EndToEndId nor an RtrId", err).Write(w)
 		return
 	}
 	life, err := r.life(q.Context(), id)

@@ -2,60 +2,31 @@ package room
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
-// flows counts reports and dead letters as they come. Nothing is sampled: a report is decoded into
+// flows counts orders, reports and dead letters as they come. Nothing is sampled: a report is decoded into
 // the same message each time, and counted by its pair of banks.
 type flows struct {
 	client *kgo.Client
+	reads  map[string]map[int32]kgo.Offset // from where on
 
-	mu       sync.Mutex
+	*waits   // and the lock of all
 	since    time.Time
 	pairs    map[pair]*Flow
+	ends     map[int32]int64 // of the orders
 	settled  int
 	rejected int
 	letters  []Letter
-	watches  []*watch
-}
-
-// watch waits for the first settlement after an act, in some partitions.
-type watch struct {
-	began      time.Time // the act
-	after      time.Time // the act was done
-	partitions []int32   // nil: any
-	first      time.Time
-}
-
-// watch begins to wait for the first settlement after now. What settled since the act began may have
-// come before its effect: a process settles until it is dead, and to die may take it a second.
-func (f *flows) watch(began time.Time, partitions []int32) *watch {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	w := &watch{began: began, after: time.Now(), partitions: partitions}
-	f.watches = append(f.watches, w)
-	f.watches = f.watches[max(0, len(f.watches)-storyMax):] // each is of a line of the story
-	return w
-}
-
-// gap returns the seconds from the begin of the act to the first settlement, or nil if there was none.
-func (f *flows) gap(w *watch) *float64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if w.first.IsZero() {
-		return nil
-	}
-	gap := w.first.Sub(w.began).Seconds()
-	return &gap
 }
 
 type pair struct{ payer, payee string }
@@ -65,6 +36,7 @@ type passed struct {
 	flows                               []Flow
 	settled                             int
 	settledPerSecond, rejectedPerSecond float64
+	p50, p99                            *float64 // milliseconds; nil: nothing has ended
 }
 
 // pairsMax bounds the pairs of one second, because anybody who may write orders chooses banks.
@@ -83,12 +55,16 @@ const idMax = 32
 func readFlows(ctx context.Context, client *kgo.Client, admin *kadm.Client) (*flows, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	ends, err := stream.Ends(ctx, admin, stream.Settlements, stream.DeadLetters)
+	ends, err := stream.Ends(ctx, admin, stream.Payments, stream.Settlements, stream.DeadLetters)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the offsets of reports and dead letters: %w", err)
+		return nil, err
 	}
 	client.AddConsumePartitions(ends.KOffsets())
-	return &flows{client: client, since: time.Now(), pairs: map[pair]*Flow{}}, nil
+	f := &flows{client: client, reads: ends.KOffsets(), waits: newWaits(), since: time.Now(), pairs: map[pair]*Flow{}, ends: map[int32]int64{}}
+	for partition, end := range ends[stream.Payments] {
+		f.ends[partition] = end.Offset
+	}
+	return f, nil
 }
 
 func (f *flows) run(ctx context.Context) {
@@ -99,14 +75,19 @@ func (f *flows) run(ctx context.Context) {
 			return
 		}
 		f.mu.Lock()
+		now := time.Now()
 		fetches.EachRecord(func(r *kgo.Record) {
-			if r.Topic == stream.DeadLetters {
+			switch r.Topic {
+			case stream.Payments:
+				f.ends[r.Partition] = r.Offset + 1
+				f.order(r.Key, r.Partition, r.Timestamp, now)
+			case stream.DeadLetters:
 				f.deadLetter(r)
-				return
-			}
-			report.Reset()
-			if report.UnmarshalVT(r.Value) == nil { // the light names it otherwise
-				f.report(report, r)
+			default:
+				report.Reset()
+				if report.UnmarshalVT(r.Value) == nil { // the light names it otherwise
+					f.report(report, r)
+				}
 			}
 		})
 		f.mu.Unlock()
@@ -125,16 +106,12 @@ func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 		f.pairs[key] = flow
 	}
 	flow.Last = report.EndToEndId[:min(len(report.EndToEndId), idMax)]
-	if report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
+	settled := report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
+	f.outcome(r.Key, r.Partition, r.Timestamp, settled)
+	if settled {
 		flow.Settled++
 		flow.Centavos += int64(min(report.AmountCentavos, 1<<62)) //nolint:gosec // bounded
 		f.settled++
-		for _, w := range f.watches {
-			if r.Timestamp.After(w.after) && (w.partitions == nil || slices.Contains(w.partitions, r.Partition)) {
-				w.first = r.Timestamp
-			}
-		}
-		f.watches = slices.DeleteFunc(f.watches, func(w *watch) bool { return !w.first.IsZero() || time.Since(w.after) > watchMax })
 		return
 	}
 	f.rejected++
@@ -152,6 +129,7 @@ func (f *flows) report(report *pixv1.SettlementReport, r *kgo.Record) {
 const bytesShown = 4 << 10
 
 func (f *flows) deadLetter(r *kgo.Record) {
+	f.outcome(r.Key, r.Partition, r.Timestamp, false)
 	var letter pixv1.DeadLetter
 	if letter.UnmarshalVT(r.Value) != nil {
 		return
@@ -173,6 +151,9 @@ func (f *flows) take(now time.Time) passed {
 	for _, flow := range f.pairs {
 		p.flows = append(p.flows, *flow)
 	}
+	if took := f.waits.take(now); len(took) > 0 {
+		p.p50, p.p99 = milliseconds(took[(len(took)-1)/2]), milliseconds(took[(len(took)-1)*99/100])
+	}
 	f.since, f.pairs, f.settled, f.rejected = now, map[pair]*Flow{}, 0, 0
 	return p
 }
@@ -182,4 +163,37 @@ func (f *flows) deadLetters() []Letter {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.letters)
+}
+
+func milliseconds(d time.Duration) *float64 {
+	ms := float64(d) / float64(time.Millisecond)
+	return &ms
+}
+
+// backlog is what the engines have not finished; nil: not known.
+type backlog struct{ open, untaken *int64 }
+
+// left asks the broker how far the engines have come.
+func (f *flows) left(ctx context.Context, admin *kadm.Client) (b backlog) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	committed, err := admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments)
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // no engine has ever run
+		return b
+	}
+	b = backlog{new(int64), new(int64)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for partition, end := range f.ends {
+		commit, _ := committed.Lookup(stream.Payments, partition)
+		at := max(0, commit.At)
+		hint := stream.ReadHint(at, commit.Metadata)
+		open := end - at
+		for _, span := range hint.Spans {
+			open -= span.To - span.From
+		}
+		*b.open += max(0, open)
+		*b.untaken += max(0, end-max(at, hint.Taken))
+	}
+	return b
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -21,13 +23,14 @@ import (
 // Bounds of the search for one payment's messages.
 const (
 	lifeTimeout   = 4 * time.Second // the page waits for 5 s
-	lifeScanMax   = 400_000         // records of one topic
+	lifeScanMax   = 1_000_000       // records
 	lifeEventsMax = 300
 	lifeBefore    = time.Minute      // a sender's clock may be ahead of the broker's
 	lifeAfter     = 10 * time.Minute // what comes later is not looked for
+	lifeLaterMax  = 1000             // records in a row that say so: senders date single ones as they like
 )
 
-// life reads what topics and ledger know of a payment.
+// life reads what topics and ledger know of a payment, or of a return.
 func (r *Room) life(ctx context.Context, id pix.EndToEndID) (Life, error) {
 	if !r.living.TryLock() {
 		return Life{}, errors.New("the room reads another payment's life: try again")
@@ -36,19 +39,22 @@ func (r *Room) life(ctx context.Context, id pix.EndToEndID) (Life, error) {
 	ctx, cancel := context.WithTimeout(ctx, lifeTimeout)
 	defer cancel()
 	l := Life{EndToEndID: id.String(), Verdict: "unknown", Events: []Event{}}
+	if !isReturn(id) {
+		l.Original = l.EndToEndID
+	}
 	if err := r.lifeInLedger(ctx, id, &l); err != nil {
 		return l, err
 	}
-	for _, topic := range []string{stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses, stream.Settlements, stream.DeadLetters} {
-		if err := r.lifeInTopic(ctx, topic, id, &l); err != nil {
-			return l, err
-		}
+	if err := r.lifeInTopics(ctx, id, &l); err != nil { // what the ledger knows is shown in any case
+		l.Events = append(l.Events, Event{At: time.Now().UTC(), Kind: "unread", Text: fmt.Sprintf("not all messages: %v", err)})
 	}
 	slices.SortStableFunc(l.Events, func(a, b Event) int { return a.At.Compare(b.At) })
 	return l, nil
 }
 
-// lifeInLedger adds the legs, the verdict, and the holds of returns.
+func isReturn(id pix.EndToEndID) bool { return id[0] == 'D' }
+
+// lifeInLedger adds the legs and the verdict.
 func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) error {
 	type answer struct {
 		found []tb.Transfer
@@ -57,6 +63,11 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) err
 	answers := make(chan answer, 1)
 	go func() { // the client waits for a ledger that is away
 		found, err := r.config.Ledger.LookupTransfers(lifeIDs(id))
+		if err == nil && isReturn(id) {
+			var legs []tb.Transfer
+			legs, err = r.config.Ledger.QueryTransfers(ledger.ReturnLegs(pix.ReturnID(id)))
+			found = append(found, legs...)
+		}
 		answers <- answer{found, err}
 	}()
 	var said answer
@@ -68,32 +79,34 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) err
 	if said.err != nil {
 		return fmt.Errorf("the ledger: %w", said.err)
 	}
-	trace := ledger.TraceOf(id, said.found)
-	if content, ok := trace.Content(); ok {
+	verdict, content, decided, held := outcomeOf(id, said.found, l)
+	if held {
 		l.Payer, l.Payee, l.Centavos = string(content.Payer.ISPB), string(content.Payee.ISPB), int64(min(content.AmountCentavos, 1<<62)) //nolint:gosec // bounded
 	}
-	switch verdict, decided := trace.Verdict(); {
+	switch {
 	case decided && verdict.Settled:
 		l.Verdict = "settled"
 	case decided:
 		l.Verdict, l.Reason = "rejected", verdict.Reason.String()
-	case trace.Held():
+	case held:
 		l.Verdict = "under way"
 	}
 	for i := range said.found {
 		t := &said.found[i]
-		kind, text := "hold", "holds"
+		kind, text := "hold", ""
 		flags := t.TransferFlags()
 		switch {
 		case flags.PostPendingTransfer:
-			kind, text = "post", "posts"
+			kind = "post"
 		case flags.VoidPendingTransfer:
-			kind, text = "void", "voids"
+			kind = "void"
 		case t.Code == ledger.CodeReceipt:
 			kind, text = "receipt", "is refused, nothing is held"
+		case t.Code == ledger.CodeReturn:
+			kind, text = "verdict", cmp.Or(ledger.ReturnVerdictOf(*t).Reason.String(), "settled")
 		}
-		if kind != "receipt" {
-			text += fmt.Sprintf(" leg %d: %s → %s, %s", t.Code%10, ledger.AccountName(t.DebitAccountID), ledger.AccountName(t.CreditAccountID), reais(ledger.Centavos(t.Amount)))
+		if text == "" {
+			text = fmt.Sprintf("leg %d: %s → %s, %s", t.Code%10, ledger.AccountName(t.DebitAccountID), ledger.AccountName(t.CreditAccountID), reais(ledger.Centavos(t.Amount)))
 			if t.Timeout > 0 {
 				text += fmt.Sprintf(", for at most %d s", t.Timeout)
 			}
@@ -103,8 +116,31 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) err
 	return nil
 }
 
-// lifeIDs are the transfers of a payment: holds, their ends, and the verdict among these.
+// outcomeOf reads what was found. It adds the original of a return to the life, if the verdict names it.
+func outcomeOf(id pix.EndToEndID, found []tb.Transfer, l *Life) (verdict ledger.Verdict, content pix.Content, decided, held bool) {
+	if !isReturn(id) {
+		trace := ledger.TraceOf(id, found)
+		verdict, decided = trace.Verdict()
+		content, held = trace.Content()
+		return verdict, content, decided, held
+	}
+	var verdicts []tb.Transfer
+	if decided = len(found) > 0 && found[0].Code == ledger.CodeReturn; decided {
+		verdicts, verdict = found[:1], ledger.ReturnVerdictOf(found[0])
+		if original, known := ledger.OriginalOf(found[0]); known {
+			l.Original = original.String()
+		}
+	}
+	of, held := ledger.HeldReturnOf(verdicts, found)
+	return verdict, of.Content, decided, held
+}
+
+// lifeIDs are the transfers of a payment: holds, their ends, and the verdict among these. Of a return it is the
+// verdict, because its legs have the ids of its original.
 func lifeIDs(id pix.EndToEndID) (ids []tb.Uint128) {
+	if isReturn(id) {
+		return []tb.Uint128{ledger.ReturnVerdict(pix.ReturnID(id))}
+	}
 	payment := ledger.IDsOf(id)
 	for leg := 1; leg <= 4; leg++ {
 		ids = append(ids, payment.Pending(leg), payment.Resolution(leg))
@@ -113,54 +149,7 @@ func lifeIDs(id pix.EndToEndID) (ids []tb.Uint128) {
 }
 
 func reais(centavos int64) string {
-	return fmt.Sprintf("R$ %s.%02d", thousands(centavos/100), centavos%100)
-}
-
-// lifeInTopic adds the messages of a topic that are about the payment or its returns.
-func (r *Room) lifeInTopic(ctx context.Context, topic string, id pix.EndToEndID, l *Life) error {
-	from := id.Time().Add(-lifeBefore)
-	starts, err := r.admin.ListOffsetsAfterMilli(ctx, from.UnixMilli(), topic)
-	if err != nil {
-		return fmt.Errorf("%s: %w", topic, err)
-	}
-	ends, err := r.admin.ListEndOffsets(ctx, topic)
-	if err != nil {
-		return fmt.Errorf("%s: %w", topic, err)
-	}
-	first, err := r.admin.ListStartOffsets(ctx, topic)
-	if err != nil {
-		return fmt.Errorf("%s: %w", topic, err)
-	}
-	left, offsets, gone := map[int32]int64{}, map[int32]kgo.Offset{}, false
-	ends.Each(func(end kadm.ListedOffset) {
-		start, ok := starts.Lookup(topic, end.Partition)
-		if !ok || start.Offset < 0 || start.Offset >= end.Offset {
-			return
-		}
-		if begin, ok := first.Lookup(topic, end.Partition); ok && begin.Offset > 0 && start.Offset <= begin.Offset {
-			gone = true // there were older ones
-		}
-		left[end.Partition], offsets[end.Partition] = end.Offset, kgo.NewOffset().At(start.Offset)
-	})
-	if topic != stream.AuthorizationResponses && len(ends[topic]) > 0 { // these are where the asking engine reads
-		of := int32(kgo.StickyKeyPartitioner(nil).ForTopic(topic).Partition(&kgo.Record{Key: []byte(id.String())}, len(ends[topic]))) //nolint:gosec // small
-		for partition := range offsets {
-			if partition != of {
-				delete(left, partition)
-				delete(offsets, partition)
-			}
-		}
-	}
-	before := len(l.Events)
-	if len(left) > 0 {
-		if err := r.scan(ctx, topic, id, left, offsets, l); err != nil {
-			return err
-		}
-	}
-	if gone && len(l.Events) == before && l.Verdict != "unknown" {
-		l.Events = append(l.Events, Event{At: id.Time(), Kind: lifeKinds[topic], Text: "not in " + topic, Topic: topic, Gone: "gone by retention"})
-	}
-	return nil
+	return strings.Replace(pix.Reais(centavos), "BRL", "R$", 1)
 }
 
 var lifeKinds = map[string]string{
@@ -168,26 +157,79 @@ var lifeKinds = map[string]string{
 	stream.Settlements: "report", stream.DeadLetters: "dead letter",
 }
 
-// scan reads a topic until the end of each partition, or a bound.
-func (r *Room) scan(ctx context.Context, topic string, id pix.EndToEndID, left map[int32]int64, offsets map[int32]kgo.Offset, l *Life) error {
-	reader, err := r.config.Stream.Client(kgo.ClientID("room-life"), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}))
+// lifeInTopics adds the messages that are about the payment or its returns.
+func (r *Room) lifeInTopics(ctx context.Context, id pix.EndToEndID, l *Life) error {
+	topics := slices.Collect(maps.Keys(lifeKinds))
+	starts, noStarts := r.admin.ListOffsetsAfterMilli(ctx, id.Time().Add(-lifeBefore).UnixMilli(), topics...)
+	ends, noEnds := r.admin.ListEndOffsets(ctx, topics...)
+	first, noFirst := r.admin.ListStartOffsets(ctx, topics...)
+	if err := cmp.Or(noStarts, noEnds, noFirst); err != nil {
+		return err
+	}
+	left, offsets, gone := map[place]int64{}, map[string]map[int32]kgo.Offset{}, map[string]bool{}
+	ends.Each(func(end kadm.ListedOffset) {
+		start, ok := starts.Lookup(end.Topic, end.Partition)
+		if !ok || start.Offset < 0 || start.Offset >= end.Offset {
+			return
+		}
+		if begin, ok := first.Lookup(end.Topic, end.Partition); ok && begin.Offset > 0 && start.Offset <= begin.Offset {
+			gone[end.Topic] = true // there were older ones
+		}
+		if end.Topic != stream.AuthorizationResponses && l.Original != "" { // these are where the asking engine reads
+			keyed := &kgo.Record{Key: []byte(l.Original)}
+			if int(end.Partition) != kgo.StickyKeyPartitioner(nil).ForTopic(end.Topic).Partition(keyed, len(ends[end.Topic])) {
+				return
+			}
+		}
+		if offsets[end.Topic] == nil {
+			offsets[end.Topic] = map[int32]kgo.Offset{}
+		}
+		left[place{end.Topic, end.Partition}], offsets[end.Topic][end.Partition] = end.Offset, kgo.NewOffset().At(start.Offset)
+	})
+	if err := r.scan(ctx, id, left, offsets, l); err != nil {
+		return err
+	}
+	for topic := range gone {
+		if l.Verdict != "unknown" && !slices.ContainsFunc(l.Events, func(e Event) bool { return e.Topic == topic }) {
+			l.Events = append(l.Events, Event{At: id.Time(), Kind: lifeKinds[topic], Text: "not in " + topic, Topic: topic, Gone: "gone by retention"})
+		}
+	}
+	return nil
+}
+
+// place is a partition of a topic.
+type place struct {
+	topic     string
+	partition int32
+}
+
+// scan reads each partition to its end, or to a bound.
+func (r *Room) scan(ctx context.Context, id pix.EndToEndID, left map[place]int64, offsets map[string]map[int32]kgo.Offset, l *Life) error {
+	reader, err := r.config.Stream.Client(kgo.ClientID("room-life"), kgo.ConsumePartitions(offsets))
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	for read := 0; len(left) > 0 && read < lifeScanMax; {
+	later := map[place]int{}
+	for read := 0; len(left) > 0; {
+		if read > lifeScanMax {
+			return fmt.Errorf("there are more than %d", lifeScanMax)
+		}
 		fetches := reader.PollFetches(ctx)
-		if ctx.Err() != nil {
-			l.Events = append(l.Events, Event{At: time.Now().UTC(), Kind: lifeKinds[topic], Text: "the room did not read all of " + topic, Topic: topic})
-			return nil
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		fetches.EachRecord(func(record *kgo.Record) {
 			read++
-			if end := left[record.Partition]; record.Offset+1 >= end || record.Timestamp.After(id.Time().Add(lifeAfter)) {
-				delete(left, record.Partition)
+			in := place{record.Topic, record.Partition}
+			if later[in]++; !record.Timestamp.After(id.Time().Add(lifeAfter)) {
+				later[in] = 0
 			}
-			if e, ok := eventOf(record, id); ok && len(l.Events) < lifeEventsMax {
-				e.At, e.Topic, e.Partition, e.Offset = record.Timestamp.UTC(), topic, &record.Partition, &record.Offset
+			if record.Offset+1 >= left[in] || later[in] >= lifeLaterMax {
+				delete(left, in)
+			}
+			if e, ok := eventOf(record, l); ok && len(l.Events) < lifeEventsMax {
+				e.At, e.Topic, e.Partition, e.Offset = record.Timestamp.UTC(), record.Topic, &record.Partition, &record.Offset
 				l.Events = append(l.Events, e)
 				if e.Kind == "dead letter" && l.Verdict == "unknown" {
 					l.Verdict = "dead letter"
@@ -198,18 +240,23 @@ func (r *Room) scan(ctx context.Context, topic string, id pix.EndToEndID, left m
 	return nil
 }
 
-// eventOf returns what a record says about a payment; false if it is about another one.
-func eventOf(record *kgo.Record, id pix.EndToEndID) (e Event, ok bool) {
-	text := id.String()
-	if record.Topic != stream.DeadLetters && record.Topic != stream.AuthorizationResponses && string(record.Key) != text {
-		return e, false // keyed by the EndToEndId, also of returns
+// eventOf returns what a record says about a payment; false if it is about another one. What is about a return
+// is about its original, too: it has the original's key.
+func eventOf(record *kgo.Record, l *Life) (e Event, ok bool) {
+	payment := l.Original == l.EndToEndID
+	text := l.EndToEndID
+	if record.Topic != stream.DeadLetters && record.Topic != stream.AuthorizationResponses && payment && string(record.Key) != text {
+		return e, false
 	}
 	e.Kind = lifeKinds[record.Topic]
 	switch record.Topic {
 	case stream.Payments:
 		var order pixv1.PaymentOrder
 		if order.UnmarshalVT(record.Value) != nil {
-			return Event{Kind: "order", Text: "cannot be decoded"}, true
+			return Event{Kind: "order", Text: "cannot be decoded"}, payment
+		}
+		if !payment && order.ReturnOrder.GetReturnId() != text {
+			return e, false
 		}
 		if back := order.ReturnOrder; back != nil {
 			return Event{Kind: "return", Text: fmt.Sprintf("%s asks %s back: %s", back.ReturnId, amount(back.AmountCentavos), back.ReasonCode)}, true
@@ -217,7 +264,7 @@ func eventOf(record *kgo.Record, id pix.EndToEndID) (e Event, ok bool) {
 		e.Text = fmt.Sprintf("%s pays %s to %s", name(order.Payer), amount(order.AmountCentavos), name(order.Payee))
 	case stream.AuthorizationRequests:
 		var question pixv1.AuthorizationRequest
-		if question.UnmarshalVT(record.Value) != nil {
+		if question.UnmarshalVT(record.Value) != nil || !payment && question.EndToEndId != text {
 			return e, false
 		}
 		e.Text = fmt.Sprintf("bank %s is asked about %s", question.Payee.GetIspb(), question.EndToEndId)
@@ -232,7 +279,7 @@ func eventOf(record *kgo.Record, id pix.EndToEndID) (e Event, ok bool) {
 		}
 	case stream.Settlements:
 		var report pixv1.SettlementReport
-		if report.UnmarshalVT(record.Value) != nil {
+		if report.UnmarshalVT(record.Value) != nil || !payment && report.EndToEndId != text {
 			return e, false
 		}
 		e.Text = fmt.Sprintf("%s settled, %s", report.EndToEndId, amount(report.AmountCentavos))
@@ -243,7 +290,7 @@ func eventOf(record *kgo.Record, id pix.EndToEndID) (e Event, ok bool) {
 		var letter pixv1.DeadLetter
 		var order pixv1.PaymentOrder
 		if letter.UnmarshalVT(record.Value) != nil || order.UnmarshalVT(letter.Payload) != nil ||
-			cmp.Or(order.EndToEndId, order.ReturnOrder.GetOriginalEndToEndId()) != text {
+			!payment && order.ReturnOrder.GetReturnId() != text || payment && cmp.Or(order.EndToEndId, order.ReturnOrder.GetOriginalEndToEndId()) != text {
 			return e, false
 		}
 		e.Text = fmt.Sprintf("%s, offset %d of partition %d of %s: %s", letter.ReasonCode, letter.Offset, letter.Partition, letter.Topic, letter.Reason)

@@ -197,7 +197,7 @@ func (m *machine) shown(p process, mayAct bool) Process {
 		return shown
 	}
 	switch stack.State(p.State) {
-	case stack.Ready, stack.Starting:
+	case stack.Ready, stack.Starting, stack.NotReady:
 		shown.Acts = append(shown.Acts, actKill, actFreeze)
 	case stack.Frozen:
 		shown.Acts = append(shown.Acts, actKill, actThaw)

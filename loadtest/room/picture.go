@@ -14,6 +14,7 @@ type Picture struct {
 	At       time.Time  `json:"at"`
 	Since    time.Time  `json:"since"`    // the room's start
 	Headline string     `json:"headline"` // the sentence on top
+	State    string     `json:"state"`    // idle, flowing, stopped
 	ReadOnly string     `json:"readOnly"` // why there are no buttons; empty: there are
 	Banks    []Bank     `json:"banks"`
 	Flows    []Flow     `json:"flows"` // pairs with payments in the last second
@@ -43,13 +44,15 @@ type Flow struct {
 	Last     string         `json:"last"`               // EndToEndId or RtrId of the last of them
 }
 
-// Figures are the three that matter.
+// Figures are those that matter.
 type Figures struct {
 	SettledPerSecond *float64 `json:"settledPerSecond"`
-	P50Milliseconds  *float64 `json:"p50Milliseconds"` // from order to outcome
+	P50Milliseconds  *float64 `json:"p50Milliseconds"` // from order to outcome, measured
 	P99Milliseconds  *float64 `json:"p99Milliseconds"`
 	HeldCentavos     *int64   `json:"heldCentavos"`
-	Held             *int64   `json:"held"` // payments
+	Open             *int64   `json:"open"`    // orders accepted and not finished
+	Untaken          *int64   `json:"untaken"` // of them, no engine has taken: the lag
+	AtBanks          *int64   `json:"atBanks"` // payments that wait for the receiving bank
 }
 
 // Sample is one second of the figures.
@@ -77,7 +80,7 @@ type Machine struct {
 type Process struct {
 	Name              string   `json:"name"`
 	PID               int      `json:"pid"`
-	State             string   `json:"state"` // ready, starting, frozen, dead, unknown
+	State             string   `json:"state"` // ready, starting, not ready, frozen, dead, unknown
 	Why               string   `json:"why"`   // it is not ready
 	MemoryBytes       int64    `json:"memoryBytes"`
 	CPU               float64  `json:"cpu"`                  // processors, in the last second
@@ -98,19 +101,22 @@ type Load struct {
 
 // Line is one line of the story: what was done, and what came of it.
 type Line struct {
-	Number         int       `json:"number"`
-	At             time.Time `json:"at"`
-	Text           string    `json:"text"`
-	Settled        bool      `json:"settled"`        // the figures below are final
-	GapSeconds     *float64  `json:"gapSeconds"`     // until the next settlement
-	Redelivered    *int64    `json:"redelivered"`    // payments
-	SlowestSeconds *float64  `json:"slowestSeconds"` // order to outcome, at most
+	Number  int       `json:"number"`
+	At      time.Time `json:"at"`
+	Text    string    `json:"text"`
+	Settled bool      `json:"settled"` // the figures below are final
+	// StandstillSeconds is the longest time in which one of the partitions had orders and settled nothing, until
+	// 2 s after the fault's end. A report of chaos means the same.
+	StandstillSeconds *float64 `json:"standstillSeconds"`
+	Redelivered       *int64   `json:"redelivered"`    // payments
+	SlowestSeconds    *float64 `json:"slowestSeconds"` // order to outcome
 }
 
 // Life is one payment on a time line.
 type Life struct {
-	EndToEndID string  `json:"endToEndId"`
-	Verdict    string  `json:"verdict"` // settled, rejected, under way, dead letter, unknown
+	EndToEndID string  `json:"endToEndId"` // or RtrId
+	Original   string  `json:"original"`   // of a return, the payment that it gives back; empty: not known
+	Verdict    string  `json:"verdict"`    // settled, rejected, under way, dead letter, unknown
 	Reason     string  `json:"reason"`
 	Payer      string  `json:"payer"` // ISPB
 	Payee      string  `json:"payee"`
@@ -121,7 +127,7 @@ type Life struct {
 // Event is one message, or one request at the ledger.
 type Event struct {
 	At        time.Time `json:"at"`
-	Kind      string    `json:"kind"` // order, hold, question, answer, post, void, receipt, report, return, dead letter
+	Kind      string    `json:"kind"` // order, hold, question, answer, post, void, receipt, verdict, report, return, dead letter, unread
 	Text      string    `json:"text"`
 	Topic     string    `json:"topic,omitempty"`
 	Partition *int32    `json:"partition,omitempty"`

@@ -14,6 +14,7 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -68,7 +69,9 @@ type Room struct {
 	living  sync.Mutex     // of the one who reads a payment's life
 
 	mu      sync.Mutex
-	picture Picture // without History, Marks and Story
+	red     bool      // the light was
+	movedAt time.Time // when something ended last, or nothing waited
+	picture Picture   // without History, Marks and Story
 	history []Sample
 	marks   []Mark
 }
@@ -79,7 +82,7 @@ func Open(ctx context.Context, config Config) (*Room, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Room{config: config, since: time.Now().UTC(), kafka: client, admin: kadm.NewClient(client)}
+	r := &Room{config: config, since: time.Now().UTC(), movedAt: time.Now(), kafka: client, admin: kadm.NewClient(client)}
 	if r.flows, err = readFlows(ctx, client, r.admin); err != nil {
 		client.Close()
 		return nil, err
@@ -96,6 +99,7 @@ func (r *Room) Close() { r.kafka.Close() }
 func (r *Room) Run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	reading.Go(func() { r.flows.run(ctx) })
+	reading.Go(func() { stream.FollowAdded(ctx, r.kafka, r.flows.reads) })
 	defer reading.Wait()
 	defer r.acting.Wait()
 	defer r.sender.stop()
@@ -125,7 +129,11 @@ func (r *Room) look(ctx context.Context) {
 			}
 		}
 	}
+	var left backlog
+	var asking sync.WaitGroup
+	asking.Go(func() { left = r.flows.left(ctx, r.admin) })
 	measured := r.metrics.read(ctx, telemetry)
+	asking.Wait()
 	passed := r.flows.take(time.Now())
 	r.banks.look(ctx, passed.flows)
 	for _, name := range r.machine.due(time.Now()) { // what a button killed comes back
@@ -133,9 +141,17 @@ func (r *Room) look(ctx context.Context) {
 	}
 
 	now := time.Now().UTC()
-	figures := Figures{SettledPerSecond: &passed.settledPerSecond, P50Milliseconds: measured.p50, P99Milliseconds: measured.p99, HeldCentavos: measured.heldCentavos, Held: measured.held}
-	r.story.observe(now, r.flows.gap, measured.redelivered, measured.slowestSeconds)
+	figures := Figures{
+		SettledPerSecond: &passed.settledPerSecond, P50Milliseconds: passed.p50, P99Milliseconds: passed.p99,
+		HeldCentavos: measured.heldCentavos, Open: left.open, Untaken: left.untaken, AtBanks: measured.atBanks,
+	}
+	r.story.observe(now, r.flows.waits, measured.redelivered)
 	light := r.config.Light()
+	if light.Colour == live.Red && !r.red {
+		r.red = true
+		r.mark("broken", "red light")
+		r.story.tell(nil, "the light is red: the money is wrong")
+	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,7 +167,11 @@ func (r *Room) look(ctx context.Context) {
 		Light: light, Machine: Machine{Processes: shown, Cuts: r.machine.cuts(), CanAdd: r.config.ReadOnly == "" && r.config.Stack != nil},
 		Load: r.sender.now(),
 	}
-	r.picture.Headline = headline(&r.picture, passed.settledPerSecond)
+	if left.open != nil && *left.open == 0 || len(passed.flows) > 0 {
+		r.movedAt = now
+	}
+	r.picture.State = stateOf(figures, len(passed.flows) > 0, now.Sub(r.movedAt))
+	r.picture.Headline = headline(&r.picture, now.Sub(r.movedAt))
 }
 
 // Picture returns the last picture.
@@ -167,33 +187,63 @@ func (r *Room) Picture(withHistory bool) Picture {
 }
 
 // mark shows in the history that something was broken or mended.
-func (r *Room) mark(kind, format string, arguments ...any) {
+func (r *Room) mark(kind, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.marks = append(r.marks, Mark{At: time.Now().UTC(), Kind: kind, Text: fmt.Sprintf(format, arguments...)})
+	r.marks = append(r.marks, Mark{At: time.Now().UTC(), Kind: kind, Text: text})
 	r.marks = r.marks[max(0, len(r.marks)-historyMax):]
 }
 
-// headline is the sentence on top.
-func headline(p *Picture, settledPerSecond float64) string {
-	text := fmt.Sprintf("%s payments a second among %d banks", thousands(int64(settledPerSecond+0.5)), len(p.Banks))
-	if settledPerSecond == 0 && len(p.Flows) == 0 {
-		text = fmt.Sprintf("No payment now among %d banks", len(p.Banks))
-	}
+// What the system does.
+const (
+	stateIdle    = "idle"    // nobody pays
+	stateFlowing = "flowing" // payments end
+	stateStopped = "stopped" // payments wait, and none ends
+)
+
+// stoppedAfter is how long nothing ends while payments wait, before that is an outage.
+const stoppedAfter = 2 * time.Second
+
+func stateOf(now Figures, flows bool, still time.Duration) string {
 	switch {
-	case p.Light.Colour == live.Red:
-		return text + fmt.Sprintf("; %d findings: the money is not right", len(p.Light.Findings))
-	case p.Light.Since.IsZero():
-		return text + "; nothing is checked yet"
+	case flows || now.Open != nil && *now.Open > 0 && still < stoppedAfter:
+		return stateFlowing
+	case still >= stoppedAfter:
+		return stateStopped
 	}
-	return text + fmt.Sprintf("; %s checked since %s, none lost, none twice", thousands(p.Light.Checked), p.Light.Since.UTC().Format("15:04"))
+	return stateIdle
 }
 
-// thousands separates the digits of a number in threes.
-func thousands(n int64) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
+// headline is the sentence on top.
+func headline(p *Picture, still time.Duration) string {
+	if p.Light.Colour == live.Red {
+		return fmt.Sprintf("The money is not right; findings: %d", len(p.Light.Findings))
 	}
-	return text
+	rate := fmt.Sprintf("%s payments a second among %d banks", pix.Thousands(int64(*p.Figures.SettledPerSecond+0.5)), len(p.Banks))
+	if p.State == stateIdle {
+		rate = fmt.Sprintf("No payment now among %d banks", len(p.Banks))
+	}
+	switch {
+	case p.State == stateStopped && p.Figures.Open == nil:
+		return fmt.Sprintf("Nothing has moved for %.0f s, and the broker does not say what waits", still.Seconds())
+	case p.State == stateStopped && p.Figures.AtBanks != nil && *p.Figures.AtBanks >= *p.Figures.Open:
+		return waiting(*p.Figures.Open) + " for the answers of banks"
+	case p.State == stateStopped:
+		return fmt.Sprintf("Nothing has moved for %.0f s: %s", still.Seconds(), waiting(*p.Figures.Open))
+	case p.Figures.Untaken != nil && float64(*p.Figures.Untaken) > 2**p.Figures.SettledPerSecond+manyUntaken:
+		return fmt.Sprintf("%s; %s for an engine", rate, waiting(*p.Figures.Untaken))
+	case p.Light.Since.IsZero():
+		return rate + "; nothing is checked yet"
+	}
+	return rate + fmt.Sprintf("; %s checked since %s UTC, none lost, none twice", pix.Thousands(p.Light.Checked), p.Light.Since.UTC().Format("15:04"))
+}
+
+// manyUntaken is how many orders may come between two looks at the broker.
+const manyUntaken = 100
+
+func waiting(n int64) string {
+	if n == 1 {
+		return "1 payment waits"
+	}
+	return pix.Thousands(n) + " payments wait"
 }

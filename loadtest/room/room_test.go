@@ -2,22 +2,27 @@ package room
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/live"
+	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -64,15 +69,6 @@ func write(t *testing.T, client *kgo.Client, topic string, partition int32, mess
 	}
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited a minute for %s", what)
-		}
-	}
-}
-
 func report(payer, payee string, centavos uint64, reason string) *pixv1.SettlementReport {
 	r := &pixv1.SettlementReport{Payer: &pixv1.Account{Ispb: payer}, Payee: &pixv1.Account{Ispb: payee}, AmountCentavos: centavos, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC}
 	if reason != "" {
@@ -91,7 +87,7 @@ func TestFlows(t *testing.T) {
 	write(t, writer, stream.DeadLetters, 0, &pixv1.DeadLetter{ReasonCode: "FF01", Reason: "<script>", Topic: stream.Payments, Offset: 7, Payload: []byte("\x00\xff<b>"), PayloadSizeBytes: 5})
 	settled, rejected, centavos := 0, 0, int64(0)
 	seen := time.Time{}
-	eventually(t, "30 settled and one rejected", func() bool {
+	kit.Eventually(t, "30 settled and one rejected", func() bool {
 		p := r.Picture(false)
 		if p.At.After(seen) {
 			seen = p.At
@@ -111,7 +107,7 @@ func TestFlows(t *testing.T) {
 
 // Whoever may write orders names banks and reasons as it likes. The room stays small.
 func TestFlowsAreBounded(t *testing.T) {
-	f := &flows{pairs: map[pair]*Flow{}}
+	f := &flows{pairs: map[pair]*Flow{}, waits: newWaits()}
 	for i := range 3 * pairsMax {
 		f.report(report(fmt.Sprint(i), "x", 1, fmt.Sprint(i)), &kgo.Record{})
 		f.report(report("a", "b", 1, fmt.Sprint(i)), &kgo.Record{})
@@ -144,36 +140,105 @@ func TestFlowsAreBounded(t *testing.T) {
 	}
 }
 
-// What settles before an act, or in a partition of another engine, says nothing about it.
-func TestGapCountsFromTheActInItsPartitions(t *testing.T) {
-	f, s := &flows{pairs: map[pair]*Flow{}}, &story{}
-	w := f.watch(time.Now(), []int32{3})
-	s.tell(w, "kill -9 engine-0")
-	settle := func(partition int32, after time.Duration) {
-		f.report(report("a", "b", 1, ""), &kgo.Record{Partition: partition, Timestamp: w.after.Add(after)})
-		s.observe(w.after.Add(after), f.gap, 2, after.Seconds())
+// What settles in a partition of another engine, or without an order that waited, is no standstill. The slowest
+// payment is measured from record to record, and the line stays open until all that was hit has ended.
+func TestWhatAFaultDidIsMeasured(t *testing.T) {
+	w, s, began := newWaits(), &story{}, time.Now().Truncate(time.Millisecond)
+	at := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
+	key := func(name string) []byte { return fmt.Appendf(nil, "%32s", name) }
+	order := func(name string, partition int32, seconds float64) {
+		w.order(key(name), partition, at(seconds), at(seconds))
 	}
-	settle(3, -time.Second)
-	settle(1, time.Second)
-	if line := s.lines()[0]; line.GapSeconds != nil || *line.Redelivered != 4 {
-		t.Errorf("before the first settlement: %+v", line)
+	settle := func(name string, partition int32, seconds float64) {
+		w.outcome(key(name), partition, at(seconds), true)
 	}
-	settle(3, 4*time.Second)
-	settle(3, 5*time.Second)
-	line := s.lines()[0]
-	if line.GapSeconds == nil || math.Abs(*line.GapSeconds-4) > 0.01 || *line.SlowestSeconds != 5 || line.Settled {
-		t.Errorf("after it: %+v", line)
+	expect := func(now, standstill, slowest float64, over bool) {
+		t.Helper()
+		s.observe(at(now), w, 2)
+		line := s.lines()[0]
+		if line.StandstillSeconds == nil || *line.StandstillSeconds != standstill || over != line.Settled ||
+			line.SlowestSeconds == nil != (slowest == 0) || slowest > 0 && *line.SlowestSeconds != slowest {
+			t.Errorf("%.0f s: want %.1f, %.1f, %v, got %s", now, standstill, slowest, over, fmt.Sprint(s.lines()))
+		}
 	}
-	s.observe(w.after.Add(watchFor+time.Second), f.gap, 1, 9)
-	s.observe(w.after.Add(watchFor+2*time.Second), f.gap, 1, 99)
-	if line := s.lines()[0]; !line.Settled || *line.Redelivered != 9 || *line.SlowestSeconds != 9 {
-		t.Errorf("at the end: %+v", line)
+	order("before", 3, -1)
+	s.tell(w.broke("engine-0", began, []int32{3, 4}), "kill -9 engine-0")
+	order("elsewhere", 1, 0)
+	settle("elsewhere", 1, 9)
+	expect(9, 9, 0, false) // it still stands
+	order("within", 3, 5)
+	settle("before", 3, 10)
+	settle("before", 3, 10) // told again
+	settle("within", 3, 11)
+	expect(12, 10, 11, false)
+	order("silent", 4, 12)
+	settle("early", 3, 13)  // read before its order
+	order("early", 3, 12.9) // it is none that waits
+	watch := w.watches[0]
+	w.mended("engine-0")
+	watch.ended = at(14)
+	order("idle", 3, 90) // for 77 s nobody paid there
+	settle("idle", 3, 90.1)
+	order("late", 4, 99)
+	settle("late", 4, 99.5)
+	expect(99.5, 87.5, 11, false) // in partition 4 one waited all the time
+	w.outcome(key("silent"), 4, at(100), false)
+	expect(100, 87.5, 88, true)
+	settle("late", 4, 200)
+	expect(200, 87.5, 88, true)
+	w.take(at(300))
+	if len(w.open) != 0 || len(w.watches) != 0 || len(w.early) != 0 {
+		t.Errorf("%d orders, %d watches and %d early outcomes stay", len(w.open), len(w.watches), len(w.early))
 	}
 	for range 2 * storyMax {
 		s.tell(nil, "more")
 	}
 	if lines := s.lines(); len(lines) != storyMax || lines[storyMax-1].Number != 2*storyMax+1 {
 		t.Errorf("%d lines", len(lines))
+	}
+}
+
+// Whoever may write orders chooses keys and times. What is measured stays small.
+func TestWaitsAreBounded(t *testing.T) {
+	w, now := newWaits(), time.Now()
+	for i := range waitsMax + earlyMax + 5 {
+		w.order(fmt.Appendf(nil, "%032d", i), 0, time.Unix(0, 0), now)
+		w.outcome(fmt.Appendf(nil, "%032x", -1-i), 0, now, false)
+	}
+	if len(w.open) != waitsMax || len(w.early) != earlyMax || len(w.lines[0]) > waitsMax {
+		t.Errorf("%d orders, %d outcomes", len(w.open), len(w.early))
+	}
+	if oldest := w.oldest(0, now); !oldest.Equal(now) {
+		t.Errorf("an order of 1970 came at %v: it came now", oldest)
+	}
+	if oldest := w.oldest(0, now.Add(waitMax+1)); !oldest.IsZero() || len(w.open) != 0 {
+		t.Errorf("after %v %d orders wait, the oldest since %v", waitMax, len(w.open), oldest)
+	}
+}
+
+// An outage is not idle, and what waits for banks is no outage.
+func TestHeadline(t *testing.T) {
+	n := func(n int64) *int64 { return &n }
+	rate, checked := 189.0, live.Light{Colour: live.Green, Checked: 504, Since: time.Date(2026, 11, 25, 9, 7, 0, 0, time.UTC)}
+	for _, c := range []struct {
+		open, untaken, atBanks *int64
+		flows                  bool
+		still                  time.Duration
+		state, says            string
+	}{
+		{n(0), n(0), n(0), false, 0, stateIdle, "No payment now among 5 banks; 504 checked since 09:07 UTC, none lost, none twice"},
+		{n(9), n(9), n(0), true, 0, stateFlowing, "189 payments a second among 5 banks; 504 checked since 09:07 UTC, none lost, none twice"},
+		{n(2000), n(1500), n(0), true, 0, stateFlowing, "189 payments a second among 5 banks; 1,500 payments wait for an engine"},
+		{n(4600), n(4600), n(0), false, 23 * time.Second, stateStopped, "Nothing has moved for 23 s: 4,600 payments wait"},
+		{n(1), n(0), nil, false, 23 * time.Second, stateStopped, "Nothing has moved for 23 s: 1 payment waits"},
+		{n(2), n(0), n(2), false, 23 * time.Second, stateStopped, "2 payments wait for the answers of banks"},
+		{nil, nil, n(2), false, 3 * time.Second, stateStopped, "Nothing has moved for 3 s, and the broker does not say what waits"},
+	} {
+		p := &Picture{Banks: make([]Bank, 5), Light: checked, Figures: Figures{SettledPerSecond: &rate, Open: c.open, Untaken: c.untaken, AtBanks: c.atBanks}}
+		p.State = stateOf(p.Figures, c.flows, c.still)
+		if says := headline(p, c.still); p.State != c.state || !strings.HasPrefix(says, c.says) || c.state == stateStopped && strings.Contains(says, "per second") {
+			t.Errorf("%s: %q, want %s: %q", p.State, says, c.state, c.says)
+		}
 	}
 }
 
@@ -193,21 +258,36 @@ func (s *slowly) Kill(context.Context, string) error {
 	return nil
 }
 
-// A killed process that holds much memory dies slowly. The gap begins with the kill, and no settlement
-// before the death ends it.
-func TestGapBeginsWithTheKill(t *testing.T) {
+// A killed process that holds much memory dies slowly. The standstill begins with the last settlement of its life.
+func TestStandstillOfAKill(t *testing.T) {
 	s := &slowly{killing: make(chan struct{}), dead: make(chan struct{})}
 	r, writer := open(t, func(c *Config) { c.Stack = s })
-	eventually(t, "the process is seen", func() bool { return r.machine.state("engine-0") != "" })
-	settle := func(at time.Time) {
-		value, err := report("10000001", "10000002", 100, "").MarshalVT()
+	kit.Eventually(t, "the process is seen", func() bool { return r.machine.state("engine-0") != "" })
+	put := func(topic, id string, message interface{ MarshalVT() ([]byte, error) }, at time.Time) {
+		value, err := message.MarshalVT()
 		if err == nil {
-			err = writer.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Settlements, Value: value, Timestamp: at}).FirstErr()
+			err = writer.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: fmt.Appendf(nil, "%32s", id), Value: value, Timestamp: at}).FirstErr()
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	for _, id := range []string{"one", "other"} {
+		put(stream.Payments, id, &pixv1.PaymentOrder{EndToEndId: id}, time.Now())
+	}
+	kit.Eventually(t, "the backlog is seen", func() bool {
+		now := r.Picture(false).Figures
+		return now.Open != nil && *now.Open == 2 && *now.Untaken == 2
+	})
+	hint := kadm.Offsets{}
+	hint.Add(kadm.Offset{Topic: stream.Payments, At: 0, LeaderEpoch: -1, Metadata: stream.WriteHint(0, slices.Values([]stream.Span{{From: 1, To: 2}}), 2)})
+	if err := kadm.NewClient(writer).CommitAllOffsets(t.Context(), stream.EngineGroup, hint); err != nil {
+		t.Fatal(err)
+	}
+	kit.Eventually(t, "one has ended, both are taken, and that is an outage", func() bool {
+		p := r.Picture(false)
+		return *p.Figures.Open == 1 && *p.Figures.Untaken == 0 && p.State == stateStopped
+	})
 	done := make(chan error, 1)
 	asked := time.Now()
 	go func() {
@@ -215,23 +295,19 @@ func TestGapBeginsWithTheKill(t *testing.T) {
 		done <- err
 	}()
 	<-s.killing
-	killing := time.Now()
-	settle(time.Now())
+	last := time.Now().Truncate(time.Millisecond).Add(time.Millisecond) // records have no more
+	put(stream.Settlements, "one", report("10000001", "10000002", 100, ""), last)
 	dying := time.Now()
 	close(s.dead)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	next := time.Now().Add(time.Minute).Truncate(time.Millisecond) // records have no more
-	settle(next)
+	put(stream.Settlements, "other", report("10000001", "10000002", 100, ""), last.Add(time.Minute))
 	var line Line
-	eventually(t, "the gap is known", func() bool {
+	kit.Eventually(t, "the standstill is known", func() bool {
 		line = r.Picture(false).Story[0]
-		return line.GapSeconds != nil
+		return line.StandstillSeconds != nil && *line.StandstillSeconds >= 60 && line.SlowestSeconds != nil && *line.SlowestSeconds > 60
 	})
-	if least, most := next.Sub(killing).Seconds(), next.Sub(asked).Seconds(); *line.GapSeconds < least || *line.GapSeconds > most {
-		t.Errorf("the gap is %.6f s, but it must be from %.6f to %.6f", *line.GapSeconds, least, most)
-	}
 	if line.At.Before(asked) || line.At.After(dying) {
 		t.Errorf("the line is of %v, but the kill was from %v to %v", line.At, asked, dying)
 	}
@@ -239,24 +315,24 @@ func TestGapBeginsWithTheKill(t *testing.T) {
 
 // A service that starts again counts from zero: nothing of that is negative, and nothing twice.
 func TestMetricsOfAServiceThatStartsAgain(t *testing.T) {
-	redelivered, fast, all := 0, 0, 0
+	redelivered := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "# TYPE pix_payments_redelivered_total counter\npix_payments_redelivered_total %d\n# TYPE pix_payments_in_flight gauge\npix_payments_in_flight 5\n"+
-			"# TYPE pix_payment_seconds histogram\npix_payment_seconds_bucket{le=\"1\"} %d\npix_payment_seconds_bucket{le=\"2\"} %d\npix_payment_seconds_bucket{le=\"+Inf\"} %d\npix_payment_seconds_sum 1\npix_payment_seconds_count %d\n", redelivered, fast, all, all, all)
+			"# TYPE pix_payments_waiting_for_psp gauge\npix_payments_waiting_for_psp{ispb=\"1\"} 1\npix_payments_waiting_for_psp{ispb=\"2\"} 3\n", redelivered)
 	}))
 	defer server.Close()
 	m, at := newMetrics(), []string{strings.TrimPrefix(server.URL, "http://")}
-	read := func(r, f, a int) measured { redelivered, fast, all = r, f, a; return m.read(t.Context(), at) }
-	if first := read(100, 50, 50); first.redelivered != 0 || first.p50 != nil || first.held == nil || *first.held != 5 {
+	read := func(n int) measured { redelivered = n; return m.read(t.Context(), at) }
+	if first := read(100); first.redelivered != 0 || first.atBanks == nil || *first.atBanks != 4 {
 		t.Errorf("the first look counts what was before: %+v", first)
 	}
-	if now := read(103, 50, 60); now.redelivered != 3 || now.p50 == nil || *now.p50 != 1500 || now.slowestSeconds != 2 {
+	if now := read(103); now.redelivered != 3 {
 		t.Errorf("the second: %+v", now)
 	}
-	if now := read(2, 4, 4); now.redelivered != 2 || *now.p50 != 500 {
+	if now := read(2); now.redelivered != 2 {
 		t.Errorf("after a restart: %+v", now)
 	}
-	if now := m.read(t.Context(), []string{"127.0.0.1:1"}); now.held != nil || now.p50 != nil {
+	if now := m.read(t.Context(), []string{"127.0.0.1:1"}); now.atBanks != nil {
 		t.Errorf("of a service that is away: %+v", now)
 	}
 }
@@ -281,7 +357,7 @@ func TestDoor(t *testing.T) {
 	with := func(name, value string) func(*http.Request) {
 		return func(q *http.Request) { q.Header.Set(name, value) }
 	}
-	eventually(t, "a picture", func() bool { return !r.Picture(false).At.IsZero() })
+	kit.Eventually(t, "a picture", func() bool { return !r.Picture(false).At.IsZero() })
 	for _, c := range []struct {
 		what, method, path, body string
 		change                   func(*http.Request)
@@ -289,9 +365,12 @@ func TestDoor(t *testing.T) {
 		says                     string
 	}{
 		{"the page", "GET", "/", "", with("Authorization", ""), 200, "<!doctype html"},
+		{"its script", "GET", "/room.js", "", with("Authorization", ""), 200, "use strict"},
+		{"its icon", "GET", "/favicon.svg", "", with("Authorization", ""), 200, "<svg"},
 		{"a picture", "GET", "/api/picture", "", nil, 200, `"headline"`},
 		{"no token", "GET", "/api/picture", "", with("Authorization", ""), 401, "Bearer"},
 		{"a part of the token", "GET", "/api/picture", "", with("Authorization", "Bearer a-token"), 401, "Bearer"},
+		{"the token in the query", "GET", "/api/picture?token=" + token, "", with("Authorization", ""), 401, "Bearer"},
 		{"letters without the token", "GET", "/api/letters", "", with("Authorization", ""), 401, "Bearer"},
 		{"a life without the token", "GET", "/api/payments/x", "", with("Authorization", ""), 401, "Bearer"},
 		{"a report without the token", "GET", "/api/report", "", with("Authorization", ""), 401, "Bearer"},
@@ -300,6 +379,7 @@ func TestDoor(t *testing.T) {
 		{"the page by another name", "GET", "/api/picture", "", func(q *http.Request) { q.Host = "127.0.0.1:9999" }, 421, "must be one of"},
 		{"another page", "GET", "/api/picture", "", with("Origin", "http://evil.example"), 403, "own page"},
 		{"no page", "POST", "/api/acts", `{"act":"load"}`, with("Origin", "null"), 403, "own page"},
+		{"another port's page", "POST", "/api/acts", `{"act":"load"}`, with("Origin", "http://127.0.0.1:1"), 403, "own page"},
 		{"a form", "POST", "/api/acts", `{"act":"load"}`, with("Content-Type", "text/plain"), 415, "application/json"},
 		{"no object", "POST", "/api/acts", `[]`, nil, 400, ""},
 		{"a field too many", "POST", "/api/acts", `{"act":"load","rate":3}`, nil, 400, "rate"},
@@ -366,5 +446,36 @@ func TestToken(t *testing.T) {
 		if token, err := TokenOf(file); err == nil || !strings.Contains(err.Error(), "ROOM_TOKEN_FILE") {
 			t.Errorf("a file with %q: %q, %v", bad, token, err)
 		}
+	}
+}
+
+// A sender that dates its records in the year 2100 does not end the search for the messages of others behind them.
+func TestAForeignTimestampHidesNoMessage(t *testing.T) {
+	r, writer := open(t, nil)
+	id := pix.NewEndToEndID("10000001", time.Now(), rand.New(rand.NewPCG(1, 2)))
+	partition := int32(kgo.StickyKeyPartitioner(nil).ForTopic(stream.Payments).Partition(&kgo.Record{Key: []byte(id.String())}, 4))
+	write := func(order *pixv1.PaymentOrder, at time.Time) {
+		t.Helper()
+		value, err := order.MarshalVT()
+		if err == nil {
+			err = writer.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Partition: partition, Key: []byte(order.EndToEndId), Value: value, Timestamp: at}).FirstErr()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(&pixv1.PaymentOrder{EndToEndId: "of a stranger"}, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
+	for range 4 { // more than one fetch returns
+		noise := make([]byte, 450_000)
+		_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // it never fails
+		write(&pixv1.PaymentOrder{EndToEndId: "of another", RemittanceInformation: hex.EncodeToString(noise)}, time.Now())
+	}
+	write(&pixv1.PaymentOrder{EndToEndId: id.String(), AmountCentavos: 77}, time.Now())
+	l := Life{EndToEndID: id.String(), Original: id.String()}
+	if err := r.lifeInTopics(t.Context(), id, &l); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Events) != 1 || !strings.Contains(fmt.Sprint(l.Events), "0.77") {
+		t.Errorf("%+v", l.Events)
 	}
 }

@@ -19,13 +19,6 @@ type told struct {
 	watch *watch
 }
 
-const (
-	// watchFor is how long what came of an act is counted.
-	watchFor = 15 * time.Second
-	// watchMax ends the wait for a settlement that does not come.
-	watchMax = 5 * time.Minute
-)
-
 // tell adds a line and returns its number. What comes of it is the end of the watch; without one, nothing.
 // Its time is the begin of the act.
 func (s *story) tell(w *watch, format string, arguments ...any) int {
@@ -42,7 +35,7 @@ func (s *story) tell(w *watch, format string, arguments ...any) int {
 }
 
 // observe adds what happened since the last look to the lines that are not final.
-func (s *story) observe(now time.Time, gap func(*watch) *float64, redelivered int64, slowestSeconds float64) {
+func (s *story) observe(now time.Time, waits *waits, redelivered int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.all {
@@ -50,17 +43,24 @@ func (s *story) observe(now time.Time, gap func(*watch) *float64, redelivered in
 		if line.Settled {
 			continue
 		}
-		if line.GapSeconds == nil {
-			line.GapSeconds = gap(line.watch)
-		}
 		if line.Redelivered == nil {
-			line.Redelivered, line.SlowestSeconds = new(int64), new(float64)
+			line.Redelivered = new(int64)
 		}
 		*line.Redelivered += redelivered
-		*line.SlowestSeconds = max(*line.SlowestSeconds, slowestSeconds)
-		age := now.Sub(line.At)
-		line.Settled = age > watchFor && line.GapSeconds != nil || age > watchMax
+		standstill, slowest, over := waits.told(line.watch, now)
+		if standstill > 0 {
+			line.StandstillSeconds = secondsOf(standstill)
+		}
+		if slowest > 0 {
+			line.SlowestSeconds = secondsOf(slowest)
+		}
+		line.Settled = over
 	}
+}
+
+func secondsOf(d time.Duration) *float64 {
+	s := d.Seconds()
+	return &s
 }
 
 // lines returns a copy, oldest first.
@@ -70,15 +70,10 @@ func (s *story) lines() []Line {
 	lines := make([]Line, len(s.all))
 	for i := range s.all {
 		lines[i] = s.all[i].Line
-		lines[i].GapSeconds, lines[i].Redelivered, lines[i].SlowestSeconds = copied(lines[i].GapSeconds), copied(lines[i].Redelivered), copied(lines[i].SlowestSeconds)
+		if n := lines[i].Redelivered; n != nil {
+			redelivered := *n
+			lines[i].Redelivered = &redelivered
+		}
 	}
 	return lines
-}
-
-func copied[T any](p *T) *T {
-	if p == nil {
-		return nil
-	}
-	v := *p
-	return &v
 }

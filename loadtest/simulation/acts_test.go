@@ -6,15 +6,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/liquida/liquida/loadtest/acts"
 	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
 
 // actFaults are acts on the register while all runs.
 func actFaults() (faults []fault) {
-	for _, kind := range acts.Kinds {
+	for _, kind := range load.Interventions {
 		faults = append(faults, fault{kind.Name, func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 			if err := kind.Play(w.ends, w.operator(random, hold)); err != nil {
 				w.t.Errorf("%s: %v", kind.Name, err)
@@ -24,8 +24,8 @@ func actFaults() (faults []fault) {
 	return faults
 }
 
-func (w *world) operator(random *rand.Rand, hold time.Duration) *acts.Operator {
-	return &acts.Operator{Client: w.ledger.Connect(nil), Population: population, Random: random, Hold: hold, Did: w.note}
+func (w *world) operator(random *rand.Rand, hold time.Duration) *load.Operator {
+	return &load.Operator{Client: w.ledger.Connect(nil), Population: population, Random: random, Hold: hold, Did: w.note}
 }
 
 // act acts as the central bank.
@@ -39,11 +39,11 @@ func (s *scenario) act(kind ledger.ActKind, bank pix.ISPB) {
 // play plays an intervention of a kind while all runs, for some time.
 func (s *scenario) play(kind string, hold time.Duration) {
 	s.t.Helper()
-	at := slices.IndexFunc(acts.Kinds, func(k acts.Kind) bool { return k.Name == kind })
+	at := slices.IndexFunc(load.Interventions, func(k load.Intervention) bool { return k.Name == kind })
 	if at < 0 {
 		s.t.Fatalf("there is no intervention %q", kind)
 	}
-	if err := acts.Kinds[at].Play(context.WithoutCancel(s.ends), s.operator(s.random, hold)); err != nil {
+	if err := load.Interventions[at].Play(context.WithoutCancel(s.ends), s.operator(s.random, hold)); err != nil {
 		s.t.Errorf("%s: %v", kind, err)
 	}
 }

@@ -58,6 +58,14 @@ func (b *broker) start(more ...kfake.Opt) {
 		cluster.KeepControl()
 		return wantNoMetrics(request), nil, true
 	})
+	// One node has what it acknowledged. Of several, the leader may die before the others have it.
+	cluster.ControlKey(kmsg.Produce.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if acks := request.(*kmsg.ProduceRequest).Acks; acks != -1 {
+			b.w.t.Errorf("broken law: what is produced is acknowledged by all in-sync replicas: a request asked for acks=%d", acks)
+		}
+		return nil, nil, false
+	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cluster = cluster

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/loadtest/answers"
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -85,7 +84,7 @@ func TestADayCloses(t *testing.T) {
 		}
 		// All statements agree with each other, and with the reserves that the audit has proved.
 		judge := answers.NewJudge(1, 0)
-		clients := answers.NewClients(answers.Config{Doors: s.doors, Dial: s.dialDoor, Keys: s.keys, Population: population, Recorder: history.NewRecorder(), Judge: judge})
+		clients := answers.NewClients(answers.Config{Doors: s.doors, Dial: s.dialDoor, Keys: s.keys, Population: population, Judge: judge})
 		ctx, cancel := context.WithTimeout(s.ends, quietMax)
 		defer cancel()
 		if err := clients.ReadDays(ctx, s.ledger.Connect(nil)); err != nil {

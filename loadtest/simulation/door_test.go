@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/loadtest/answers"
-	"github.com/liquida/liquida/loadtest/history"
+	"github.com/liquida/liquida/loadtest/load"
 )
 
 // door is the load at the front doors: clients that pay, ask and follow while faults happen, and
 // what they saw.
 type door struct {
 	w        *world
-	recorder *history.Recorder
 	judge    *answers.Judge
 	clients  *answers.Clients
 	observer *answers.Observer
@@ -30,15 +29,22 @@ const beginMax = time.Minute
 
 // beginDoor opens the settlements streams, before anything is sent.
 func (w *world) beginDoor(seed uint64, p pace) error {
-	d := &door{w: w, recorder: history.NewRecorder(), judge: answers.NewJudge(p.payments, 0), share: 0.4 + 0.4*rand.New(rand.NewPCG(seed, 1000)).Float64()}
+	d := &door{w: w, judge: answers.NewJudge(p.payments, 0), share: 0.4 + 0.4*rand.New(rand.NewPCG(seed, 1000)).Float64()}
+	if err := w.operator(rand.New(rand.NewPCG(seed, 1001)), 0).Invite(w.keys[string(load.Guest)]); err != nil {
+		return err
+	}
+	if err := w.populate(); err != nil {
+		return err
+	}
+	time.Sleep(2 * time.Second) // every front door knows the guest's key
 	d.clients = answers.NewClients(answers.Config{
-		Doors: w.doors, Dial: w.dialDoor, Keys: w.keys, Population: population, Recorder: d.recorder, Judge: d.judge, Seed: seed, Asks: p.asks,
+		Doors: w.doors, Dial: w.dialDoor, Keys: w.keys, Population: population, Guests: load.GuestAccounts, Judge: d.judge, Seed: seed, Asks: p.asks,
 	})
 	ctx, cancel := context.WithTimeout(w.ends, beginMax)
 	defer cancel()
 	err := d.clients.Begin(ctx)
 	if err == nil {
-		d.observer, err = answers.Observe(ctx, w.kafka(), d.recorder, d.judge, nil)
+		d.observer, err = answers.Observe(ctx, w.kafka(), d.judge, nil)
 	}
 	w.door = d
 	return err
@@ -105,5 +111,5 @@ func (d *door) problems() (problems []string) {
 		}
 		complain("%s", text)
 	}
-	return append(problems, seen(d.recorder)...)
+	return problems
 }

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A fault excuses only what it explains: an engine's wrong clock and a shorter deadline say so to the audit. No other fault and no other setting does.
+// A fault excuses only what it explains: an engine's wrong clock, a shorter deadline and requests that are late on
+// their way to the ledger say so to the audit. No other fault and no other setting does.
 func TestAFaultExcusesOnlyWhatItExplains(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(1)
@@ -17,6 +18,13 @@ func TestAFaultExcusesOnlyWhatItExplains(t *testing.T) {
 		s.fault(serviceFaults, clockFarBehind, s.engine(0), 5*time.Second)
 		if len(s.wrongClocks) != 1 {
 			s.t.Errorf("the clock of an engine was wrong once: %v", s.wrongClocks)
+		}
+		for _, f := range ledgerFaults {
+			s.lateRequests = nil
+			s.fault(ledgerFaults, f.kind, s.engine(0), time.Second)
+			if isLate := f.kind != "ledger is slow"; isLate != (len(s.lateRequests) == 1) {
+				s.t.Errorf("%s: requests were late in %v", f.kind, s.lateRequests)
+			}
 		}
 		for _, to := range changes {
 			s.deadlineMin, s.shortDeadlines = 0, nil

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -9,9 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/liquida/liquida/deploy/bootstrap"
+	"github.com/liquida/liquida/deploy/ledgermodel"
 	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // fault begins a fault, lasts for hold, and ends it.
@@ -129,6 +136,49 @@ var engineFaults = []fault{
 	{"requests to the ledger stall", onLedger(true, false, 0)},
 	{"replies of the ledger stall", onLedger(false, true, 0)},
 	{"slow ledger", onLedger(false, false, 200*time.Millisecond)},
+	// It must refuse each of them: see Mismatch in platform/origin.
+	{"ledger-rolled-back", func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
+		older := w.ledger.Clone()
+		time.Sleep(2 * w.engineConfig.PulseInterval)
+		if w.knows(older) { // nobody has said anything since: then nobody can see that it is older
+			return
+		}
+		s.livesOn(older, hold)
+	}},
+	{"ledger-lost", func(_ *world, s *service, _ *rand.Rand, hold time.Duration) { s.livesOn(ledgermodel.New(), hold) }},
+	{"ledger-of-another", func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
+		another := ledgermodel.New()
+		config := parsed(w.t, &bootstrap.Config{})
+		config.Population = population
+		if err := bootstrap.Populate(w.ends, config, another.Connect(nil)); err != nil && w.ends.Err() == nil {
+			w.t.Error(err)
+		}
+		s.livesOn(another, hold)
+	}},
+}
+
+// livesOn lets a service begin again with another ledger, and goes back to the world's own later.
+func (s *service) livesOn(another *ledgermodel.Ledger, hold time.Duration) {
+	s.takesBooks(another)
+	s.kill(restartTime, "")
+	time.Sleep(hold)
+	s.takesBooks(nil)
+	s.kill(restartTime, "")
+}
+
+func (s *service) takesBooks(of *ledgermodel.Ledger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.books = of
+}
+
+// knows reports whether a ledger has all that the topics say is in the world's.
+func (w *world) knows(books *ledgermodel.Ledger) bool {
+	ctx, cancel := context.WithTimeout(w.ends, 10*time.Second)
+	defer cancel()
+	_, err := origin.CompareLedger(ctx, w.client, books.Connect(nil))
+	_, differs := errors.AsType[*origin.Mismatch](err)
+	return !differs
 }
 
 // doorFaults can happen to producers, too.
@@ -190,10 +240,42 @@ var brokerFaults = []fault{
 		w.broker.kill(restartTime)
 		time.Sleep(hold)
 	}},
+	{"partitions added", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) {
+		w.addPartition()
+		time.Sleep(hold)
+	}},
 	{"leaders and coordinators move", func(w *world, _ *service, _ *rand.Rand, hold time.Duration) {
 		w.broker.move()
 		time.Sleep(hold)
 	}},
+}
+
+// addPartition adds one partition to all topics, as bootstrap does: to pix.payments last, when the banks have had
+// the time to find the others. Nobody is excused by it.
+func (w *world) addPartition() {
+	admin, want := kadm.NewClient(w.client), 0
+	partitionsOf := func(topic string) int {
+		details, err := admin.ListTopics(w.ends, topic)
+		if err != nil || details.Error() != nil {
+			return 0 // the broker is away
+		}
+		return len(details[topic].Partitions)
+	}
+	for ; want <= 1 && w.ends.Err() == nil; time.Sleep(time.Second) {
+		want = partitionsOf(stream.Payments) + 1
+	}
+	if want > 2*partitions {
+		return
+	}
+	for _, topic := range slices.Backward(stream.TopicNames()) {
+		if topic == stream.Payments {
+			time.Sleep(10 * time.Second)
+		}
+		for partitionsOf(topic) < want && w.ends.Err() == nil {
+			_, _ = admin.UpdatePartitions(w.ends, want, topic) // without an answer it is tried again
+			time.Sleep(time.Second)
+		}
+	}
 }
 
 var ledgerFaults = []fault{
@@ -201,7 +283,10 @@ var ledgerFaults = []fault{
 		defer w.late()()
 		forAll(func(l *life) { l.ledger.Cut(true, true) })(w, s, random, hold)
 	}},
-	{"ledger's replies stall", forAll(func(l *life) { l.ledger.Cut(false, true) })},
+	{"ledger's replies stall", func(w *world, s *service, random *rand.Rand, hold time.Duration) {
+		defer w.late()() // of the next request: TigerBeetle's client sends it when it has the reply to the one before
+		forAll(func(l *life) { l.ledger.Cut(false, true) })(w, s, random, hold)
+	}},
 	{"ledger is slow", forAll(func(l *life) { l.slow(100 * time.Millisecond) })},
 }
 
@@ -215,6 +300,20 @@ var bankFaults = []fault{
 	{"bank says all twice", behaving(`{"duplicate_share": 1}`)},
 	{"rejecting bank", behaving(`{"accept_share": 0.5, "reject_codes": ["AG01"]}`)},
 	{"forged responses", forge},
+	{"bank over HTTP", overHTTP},
+}
+
+// overHTTP has a bank answer over HTTP alone, if there are front doors; without one it is silent.
+func overHTTP(w *world, _ *service, random *rand.Rand, hold time.Duration) {
+	bank := population.Bank(random.IntN(population.Banks))
+	ctx, cancel := context.WithTimeout(w.ends, hold)
+	defer cancel()
+	if len(w.doors) > 0 {
+		go w.answerOverHTTP(ctx, bank, between(random, time.Second, 20*time.Second))
+	}
+	w.put(string(bank), http.MethodPut, `{"silent_share": 1}`)
+	time.Sleep(hold)
+	w.put(string(bank), http.MethodDelete, "")
 }
 
 // behaving changes the profile of a bank by the simulator's own API.

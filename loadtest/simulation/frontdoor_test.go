@@ -20,7 +20,7 @@ import (
 // open starts a front door, and waits for it.
 func (s *scenario) open() *service {
 	s.t.Helper()
-	s.startProducer(0)
+	s.startProducer(len(s.doors))
 	door := s.services[len(s.services)-1]
 	s.ready(door)
 	return door

@@ -18,6 +18,43 @@ import (
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
+// A sender dates records and orders as it likes: in the year 2100, in 2020, in 1970. What settles settles, and
+// no metric goes backwards or tells of years.
+func TestForeignTimestampsDoNotBendMetrics(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		s.start(1)
+		reported := s.reports()
+		generator := mix.NewGenerator(population, s.random)
+		now, future, past := time.Now(), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2020, 2, 1, 0, 0, 0, 0, time.UTC)
+		ids := map[string]bool{}
+		for _, c := range []struct{ accepted, written time.Time }{
+			{now, now}, {now, now}, {now, future}, {future, future}, {past, past}, {now, time.UnixMilli(0)},
+		} {
+			payment := generator.Payment(mix.Accepted, c.accepted)
+			if !c.written.Before(past) { // else its acceptance came after it: a dead letter
+				ids[payment.Name] = true
+			}
+			s.produce(&kgo.Record{Topic: stream.Payments, Partition: int32(s.random.IntN(partitions)), Value: payment.First.Value, Timestamp: c.written})
+		}
+		reported(ids)
+		s.eventually("the dead letter", func() bool { return s.written(stream.DeadLetters) == 1 })
+		summary := s.verdict()
+		if summary.Settled != 4 || summary.Rejected["AB03"] != 1 || len(summary.DeadLetters) != 1 {
+			s.t.Errorf("the audit saw %+v", summary)
+		}
+		for metric, want := range map[string][2]float64{ // from and to
+			`pix_hop_seconds_count{hop="queue"}`: {2, 2}, `pix_hop_seconds_sum{hop="queue"}`: {0, 60},
+			`pix_payment_seconds_count`: {3, 3}, `pix_payment_seconds_sum`: {0, 60},
+			`pix_wrong_times_total{begin="future",of="queue"}`: {2, 2}, `pix_wrong_times_total{begin="past",of="queue"}`: {1, 1},
+			`pix_wrong_times_total{begin="future",of="payment"}`: {1, 1}, `pix_wrong_times_total{begin="past",of="payment"}`: {1, 1},
+		} {
+			if got := s.metric(s.engine(0), metric); got < want[0] || got > want[1] {
+				s.t.Errorf("%s is %v, it must be from %v to %v", metric, got, want[0], want[1])
+			}
+		}
+	})
+}
+
 // Batches that no client can read, and some that unpack to far more than an engine may hold, while
 // engines and banks die, are cut off, and the broker is away. Each on the orders is one dead letter.
 func TestHostileBatchesWhileEnginesRestart(t *testing.T) {

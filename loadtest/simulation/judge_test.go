@@ -11,16 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/liquida/liquida/loadtest/acts"
 	"github.com/liquida/liquida/loadtest/audit"
-	"github.com/liquida/liquida/loadtest/history"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/pix"
-	"github.com/liquida/liquida/platform/stream"
-	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 // result is what became of a world.
@@ -99,7 +93,7 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	beginFaults := sync.OnceFunc(func() { faults.Go(func() { w.breakThings(events, chosen) }) })
 
 	config := w.load(everyCase(random), pace.rate, pace.payments, seed)
-	config.Allowed = slices.Concat(allowed, acts.Reasons) // the audit knows the register
+	config.Allowed = slices.Concat(allowed, load.ActReasons) // the audit knows the register
 	config.First = *paymentsMax
 	config.Sending = func(id pix.EndToEndID) { beginFaults(); w.door.judge.Choose(id) }
 	waiting := w.activity.toggle()
@@ -180,10 +174,6 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 	}
 	if w.door != nil {
 		problems = append(problems, w.door.problems()...)
-	} else {
-		recorder := history.NewRecorder()
-		w.read(recorder)
-		problems = append(problems, seen(recorder)...)
 	}
 	return verdict, append(problems, w.judgeRest()...)
 }
@@ -208,38 +198,4 @@ func everyCase(random *rand.Rand) (m mix.Mix) {
 	}
 	m[mix.Accepted] += sum
 	return m
-}
-
-// seen returns what is wrong with what clients saw.
-func seen(recorder *history.Recorder) (problems []string) {
-	verdict := recorder.Check(0)
-	if !verdict.Clean {
-		problems = append(problems, verdict.String())
-		for _, v := range verdict.Violations {
-			problems = append(problems, fmt.Sprintf("  %s: %s: %s", v.Kind, v.Subject, v.Detail))
-		}
-	}
-	return problems
-}
-
-// read gives all reports to the history.
-func (w *world) read(recorder *history.Recorder) {
-	err := w.each(stream.Settlements, func(r *kgo.Record) error {
-		var report pixv1.SettlementReport
-		if report.UnmarshalVT(r.Value) != nil {
-			return nil //nolint:nilerr // the audit names it
-		}
-		said := history.Report{At: r.Timestamp, AmountCentavos: report.AmountCentavos,
-			Outcome: history.Outcome{Settled: report.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, Reason: report.ReasonCode}}
-		if back, err := pix.ParseReturnID(report.EndToEndId); err == nil {
-			original, _ := pix.ParseEndToEndID(report.OriginalEndToEndId)
-			recorder.ReturnReported(back, original, said)
-		} else if id, err := pix.ParseEndToEndID(report.EndToEndId); err == nil {
-			recorder.Reported(id, said)
-		}
-		return nil
-	})
-	if err != nil {
-		w.t.Errorf("the reports cannot be read: %v", err)
-	}
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liquida/liquida/loadtest/acts"
+	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -88,7 +88,7 @@ func TestMoneyComesAndGoesUnderLoad(t *testing.T) {
 func TestAFrozenEngineAcrossASuspension(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(2)
-		load := s.send("demo", 40, 1600, append(duringFaults, acts.Reasons...)...)
+		load := s.send("demo", 40, 1600, append(duringFaults, load.ActReasons...)...)
 		for range 3 {
 			s.pass(6*time.Second, 10*time.Second)
 			bank := population.Bank(s.random.IntN(population.Banks))
@@ -111,7 +111,8 @@ func TestAFrozenEngineAcrossASuspension(t *testing.T) {
 func TestCapsUnderLoad(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(2)
-		load := s.send("demo", 20, 1600, acts.Reasons...)
+		s.open() // its monitor brings allowances to their caps
+		load := s.send("demo", 20, 1600, load.ActReasons...)
 		s.pass(5*time.Second, 10*time.Second)
 		s.play("cap on payments", 10*time.Second)
 		s.payAtCap()
@@ -147,11 +148,40 @@ func (s *scenario) payAtCap() {
 	}
 }
 
+// An order that is accepted by night and held by day counts against the cap of the day. The audit says of which
+// window each leg 4 must be.
+func TestACapIsOfTheWindowOfTheHold(t *testing.T) {
+	inVirtualTime(t, func(s *scenario) {
+		now := time.Now().In(pix.SaoPaulo)
+		dawn := time.Date(now.Year(), now.Month(), now.Day(), 6, 0, 0, 0, pix.SaoPaulo)
+		if dawn.Before(now) {
+			dawn = dawn.AddDate(0, 0, 1)
+		}
+		time.Sleep(time.Until(dawn.Add(-time.Minute)))
+		s.start(1)
+		bank := population.Bank(s.random.IntN(population.Banks))
+		for _, kind := range []ledger.ActKind{ledger.DayCapped, ledger.NightCapped} {
+			act := ledger.Act{Kind: kind, Bank: bank, Centavos: ledger.ActCentavosMax, WindowSeconds: ledger.WindowSecondsMin, ByCentralBank: true}
+			if err := s.operator(s.random, 0).Do(act); err != nil {
+				s.t.Error(err)
+			}
+		}
+		time.Sleep(time.Until(dawn.Add(-12 * time.Second)))
+		s.stop(s.engine(0), 20*time.Second)
+		load := s.send("settling", 20, 200)
+		s.ready(s.engine(0))
+		load.wait(0.9)
+		if summary := s.verdict(); summary.Capped == 0 {
+			s.t.Error("no payment was held with leg 4")
+		}
+	})
+}
+
 // A capped bank is suspended, and resumed: its cap stays, and what is refused takes nothing of it.
 func TestASuspendedBankKeepsItsCap(t *testing.T) {
 	inVirtualTime(t, func(s *scenario) {
 		s.start(2)
-		load := s.send("demo", 20, 1200, acts.Reasons...)
+		load := s.send("demo", 20, 1200, load.ActReasons...)
 		bank := population.Bank(s.random.IntN(population.Banks))
 		kind := ledger.DayCapped + ledger.ActKind(ledger.WindowAt(time.Now()))
 		capped := ledger.Act{Kind: kind, Bank: bank, Centavos: 2_000_000 + s.random.Int64N(1_000_000), WindowSeconds: ledger.WindowSecondsMin, ByCentralBank: true}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/deploy/child"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
@@ -54,7 +53,7 @@ func inVirtualTime(t *testing.T, play func(s *scenario)) {
 		}
 		command := exec.Command(program, arguments...)
 		command.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // it does not clean up
-		said, err := child.Run(t.Context(), command, realTimeMax)
+		said, err := runProgram(t.Context(), command, realTimeMax)
 		t.Logf("seed %d\n%s", seed, said)
 		if err != nil {
 			t.Fatalf("seed %d: %v\nto run it again: go test -run '^%s$' ./loadtest/simulation -args -seed %d", seed, err, t.Name(), seed)
@@ -96,7 +95,7 @@ var worldProgram struct {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *resultFile != "" {
-		child.EndWithParent()
+		endWithParent()
 	}
 	code := m.Run()
 	_ = os.RemoveAll(worldProgram.folder)

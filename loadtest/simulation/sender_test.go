@@ -8,16 +8,16 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/liquida/liquida/loadtest/flood"
+	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/stream"
 )
 
 // senderFaults are what those who may write to Kafka can do to the others.
 var senderFaults = []fault{
-	{"flood of conflicts", flooding(flood.Conflicts, 150)},
-	{"flood of copies", flooding(flood.Copies, 100)},
-	{"flood to silent banks", flooding(flood.ToSilentBanks, 50)},
+	{"flood of conflicts", flooding(load.Conflicts, 150)},
+	{"flood of copies", flooding(load.Copies, 100)},
+	{"flood to silent banks", flooding(load.ToSilentBanks, 50)},
 	{"unreadable batch", plant(func(now int64, random *rand.Rand) (*hostile.Batch, error) {
 		n := int32(2 + random.IntN(1000)) //nolint:gosec // small
 		elsewhere := hostile.New(now, nil)
@@ -31,12 +31,12 @@ var senderFaults = []fault{
 }
 
 // flooding lets one bank send as much as it may.
-func flooding(kind flood.Kind, perSecond int) func(*world, *service, *rand.Rand, time.Duration) {
+func flooding(kind load.FloodKind, perSecond int) func(*world, *service, *rand.Rand, time.Duration) {
 	return func(w *world, _ *service, random *rand.Rand, hold time.Duration) {
 		ctx, cancel := context.WithTimeout(w.ends, hold)
 		defer cancel()
 		bank := random.IntN(population.Banks)
-		if _, err := (flood.Flood{Kind: kind, PerSecond: perSecond, Population: population, Bank: bank, Random: random}).Run(ctx, w.kafka()); err != nil {
+		if _, err := (load.Flood{Kind: kind, PerSecond: perSecond, Population: population, Bank: bank, Random: random}).Run(ctx, w.kafka()); err != nil {
 			w.t.Error(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -35,6 +36,7 @@ type service struct {
 	offset  time.Duration          // of its clock
 	frozen  time.Time              // what its clock shows while it is frozen; zero: it is not
 	change  func(c *engine.Config) // of an engine's settings, from its next life on; nil: none
+	books   *ledgermodel.Ledger    // of its next lives; nil: the world's own
 	retired bool                   // no further life begins
 }
 
@@ -141,7 +143,7 @@ func (s *service) begin() {
 	s.dieAt, s.down, s.frozen = "", restartTime, time.Time{} // its predecessor may have died frozen
 	pace := w.latency
 	var mu sync.Mutex
-	l.ledger = w.ledger.Connect(func() time.Duration { mu.Lock(); defer mu.Unlock(); return pace })
+	l.ledger = cmp.Or(s.books, w.ledger).Connect(func() time.Duration { mu.Lock(); defer mu.Unlock(); return pace })
 	l.slow = func(more time.Duration) { mu.Lock(); defer mu.Unlock(); pace = w.latency + more }
 	s.life = l
 	l.heal(w)

@@ -21,8 +21,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/liquida/liquida/deploy/child"
 )
 
 var (
@@ -288,7 +286,7 @@ func (r *runner) process(ctx context.Context, seed uint64, p part, log string) o
 	arguments := append([]string{"-test.run=^TestWorld$", "-test.timeout=0", "-seed=" + strconv.FormatUint(seed, 10), "-result=" + file, "-log=" + log}, p.flags()...)
 	command := exec.Command(r.program, arguments...)
 	command.Env = append(os.Environ(), "TMPDIR="+folder) // it may end without removing its files
-	output, err := child.Run(ctx, command, realTimeMax)
+	output, err := runProgram(ctx, command, realTimeMax)
 	o := outcome{seed: seed, failed: err != nil, output: string(output), log: log, err: err}
 	if command.ProcessState != nil {
 		o.cpu = command.ProcessState.UserTime() + command.ProcessState.SystemTime()

@@ -24,8 +24,10 @@ import (
 	"github.com/liquida/liquida/deploy/ledgermodel"
 	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit/hostile"
+	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
@@ -67,6 +69,7 @@ type world struct {
 	activity     activity
 
 	producerConfig *frontdoor.Config
+	populate       func() error          // also names the secrets of banks that have joined
 	keys           map[string]string     // of the callers
 	door           *door                 // nil: nobody uses the HTTP API
 	doors          []string              // addresses of the HTTP API
@@ -103,7 +106,12 @@ func newWorld(t *testing.T, random *rand.Rand, log io.Writer, nodesMax int) *wor
 	t.Cleanup(func() { w.client.Close() })
 	config := parsed(t, &bootstrap.Config{})
 	config.Population, config.ClientKeysDir, config.AnswerKeysFile = population, keysFolder, w.sealsFile
-	if err := bootstrap.Populate(t.Context(), config, w.ledger.Connect(nil)); err != nil {
+	ofLedger := w.ledger.Connect(nil)
+	w.populate = func() error { return bootstrap.Populate(t.Context(), config, ofLedger) }
+	if err := w.populate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := origin.NameLedger(t.Context(), w.client, ofLedger, partitions); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -123,7 +131,7 @@ func (w *world) makeSeals() {
 	for i := range population.Banks {
 		banks = append(banks, population.Bank(i))
 	}
-	if err := keys.MakeSeals(w.sealsFile, banks); err != nil {
+	if err := keys.MakeSeals(w.sealsFile, append(banks, load.Guest)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -137,7 +145,7 @@ func (w *world) makeKeys() (folder string) {
 	folder = w.t.TempDir()
 	w.producerConfig.Access.KeysFile = filepath.Join(folder, "digests")
 	var err error
-	if err = keys.Make(folder, w.producerConfig.Access.KeysFile, banks); err == nil {
+	if err = keys.Make(folder, w.producerConfig.Access.KeysFile, append(banks, load.Guest)); err == nil {
 		w.keys, err = keys.ReadAll(folder)
 	}
 	if err != nil {

@@ -41,3 +41,9 @@ func Await(t testing.TB, what string, met func() (bool, string)) {
 		}
 	}
 }
+
+// Eventually is Await for a condition that speaks for itself.
+func Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	Await(t, what, func() (bool, string) { return holds(), "not yet" })
+}

@@ -83,6 +83,13 @@ const (
 // ActCentavosMax is the most that one act may move, and the highest cap.
 const ActCentavosMax = 1_000_000_000_000_000
 
+// The most that acts may bring to the customers of one bank, and to all reserves. Payments among the banks can
+// move no more than the reserves, so no balance reaches 2^63-1, also if 200 acts race.
+const (
+	CustomersCentavosMax = 8_000_000_000_000_000_000
+	ReservesCentavosMax  = 1_000_000_000_000_000_000
+)
+
 // The window of a cap on outflow is longer than a hold's timeout, so that a void finds the allowance held.
 const (
 	WindowSecondsMin = 120
@@ -302,9 +309,9 @@ func ActOf(record tb.Transfer) (Act, time.Time, error) {
 	return act, at, nil
 }
 
-// recordOf leaves out what the ledger or a chain adds to a record.
+// recordOf leaves out what the ledger, a chain or an import adds to a record.
 func recordOf(record tb.Transfer) tb.Transfer {
 	record.ID, record.Timestamp = tb.Uint128{}, 0
-	record.Flags &^= tb.TransferFlags{Linked: true}.ToUint16()
+	record.Flags &^= tb.TransferFlags{Linked: true, Imported: true}.ToUint16()
 	return record
 }

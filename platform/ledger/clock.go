@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
@@ -13,10 +14,13 @@ import (
 
 // ClockProbe is what a probe of the ledger's clock found.
 type ClockProbe struct {
+	ID tb.Uint128 // of the transfer that was written
 	// At is the ledger's time of the probe. Whatever the ledger writes later has a later time.
 	At time.Time
 	// Skew is this clock minus the ledger's, beyond the time that the probe took.
 	Skew time.Duration
+	// Lacks are those of the known transfers that the ledger does not have.
+	Lacks []tb.Uint128
 	// Unfunded: bootstrap has not begun, so the accounts of the probe do not exist yet.
 	Unfunded bool
 }
@@ -29,8 +33,8 @@ type ClockProbe struct {
 // own. Holds of payments are resolved in about their order, so that is nearly each request with posts.
 // A hold that nobody resolves, and that expires before all others, saves these searches.
 //
-// Its ids stand among those of the payments of this instant.
-func ProbeClock(client tigerbeetle.Client, now func() time.Time, timeoutSeconds uint32) (ClockProbe, error) {
+// Its ids stand among those of the payments of this instant. known are looked up with it.
+func ProbeClock(client tigerbeetle.Client, now func() time.Time, timeoutSeconds uint32, known ...tb.Uint128) (ClockProbe, error) {
 	before := now()
 	id, userData := probeIDs(before)
 	_, err := client.CreateTransfers([]tb.Transfer{{
@@ -41,14 +45,20 @@ func ProbeClock(client tigerbeetle.Client, now func() time.Time, timeoutSeconds 
 	if err != nil {
 		return ClockProbe{}, fmt.Errorf("cannot write a probe to the ledger: %w", err)
 	}
-	found, err := client.LookupTransfers([]tb.Uint128{id})
+	found, err := client.LookupTransfers(append([]tb.Uint128{id}, known...))
 	if err != nil {
 		return ClockProbe{}, fmt.Errorf("cannot look up a probe in the ledger: %w", err)
 	}
-	if len(found) == 0 {
-		return ClockProbe{Unfunded: true}, nil
+	var lacks []tb.Uint128
+	for _, known := range known {
+		if !slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.ID == known }) {
+			lacks = append(lacks, known)
+		}
 	}
-	p := ClockProbe{At: timeOf(&found[0])}
+	if len(found) == 0 || found[0].ID != id {
+		return ClockProbe{Unfunded: true, Lacks: lacks}, nil
+	}
+	p := ClockProbe{ID: id, At: timeOf(&found[0]), Lacks: lacks}
 	switch {
 	case p.At.Before(before):
 		p.Skew = before.Sub(p.At)

@@ -68,3 +68,21 @@ func (m Marker) Check(is Marker) error {
 	}
 	return nil
 }
+
+// Rebuilt returns the transfer that ends a rebuild: the past is whole, and so is what was reported since. It says in
+// which ledger's place this one is. Only then the marker may follow. It moves nothing.
+func Rebuilt(lost Identity) tb.Transfer {
+	transfer := nothing(RebuiltID, CodeRebuilt)
+	transfer.UserData128 = uint128{high: uint64(lost.Number), low: lost.Since}.toTB()
+	return transfer
+}
+
+// RebuiltID is the id of the transfer that ends a rebuild. No payment has role 13.
+var RebuiltID = tb.ToUint128(13)
+
+// Confirmed returns the transfer that says that what a rebuild lost of the acts was done again. Before it nothing is
+// cleared: a lost revocation would revive a stolen key. It moves nothing.
+func Confirmed() tb.Transfer { return nothing(ConfirmedID, CodeConfirmed) }
+
+// ConfirmedID is its id: 1 above role 13.
+var ConfirmedID = tb.ToUint128(1<<roleBits | 13)

@@ -58,20 +58,29 @@ func (r *Reader[T, O]) send(request *request[T, tb.Uint128]) error {
 		return fmt.Errorf("the ledger refused a look-up of %d ids (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(request.events), err)
 	}
 	r.metrics.observe(len(request.events), time.Since(started))
-	byID := make(map[tb.Uint128]*O, len(objects))
-	for i := range objects {
-		byID[r.idOf(&objects[i])] = &objects[i]
-	}
+	byID := indexed(objects, r.idOf)
 	start := 0
 	for i, tag := range request.tags {
-		var found []O
-		for _, id := range request.events[start:request.ends[i]] {
-			if object := byID[id]; object != nil {
-				found = append(found, *object)
-			}
-		}
-		r.deliver(tag, found)
+		r.deliver(tag, among(byID, request.events[start:request.ends[i]]))
 		start = request.ends[i]
 	}
 	return nil
+}
+
+func indexed[O any](objects []O, idOf func(*O) tb.Uint128) map[tb.Uint128]*O {
+	byID := make(map[tb.Uint128]*O, len(objects))
+	for i := range objects {
+		byID[idOf(&objects[i])] = &objects[i]
+	}
+	return byID
+}
+
+// among returns those of the objects that have one of the ids, in their order.
+func among[O any](byID map[tb.Uint128]*O, ids []tb.Uint128) (found []O) {
+	for _, id := range ids {
+		if object := byID[id]; object != nil {
+			found = append(found, *object)
+		}
+	}
+	return found
 }

@@ -29,7 +29,7 @@ func ResultOf(chain []tb.Transfer, start int, failures []tb.TransferEventResult)
 func harmless(chain []tb.Transfer, index int, status tb.CreateTransferResult) bool {
 	switch {
 	case IsMark(&chain[index]):
-		return status == tb.TransferExists
+		return status == tb.TransferExists || status == tb.TransferExistsWithDifferentFlags // imported
 	case IsCapRelease(chain, index):
 		return Result{Status: status}.Exists() || status == tb.TransferPendingTransferExpired
 	default:

@@ -29,6 +29,9 @@ const (
 	CodeReturned   uint16 = 18 // the mark of a payment for which returns were held
 	CodeClockProbe uint16 = 19 // an engine reads the ledger's clock
 	CodeBurnt      uint16 = 21 // the mark of a burnt slot
+	CodeIdentity   uint16 = 22 // begins an identity of the ledger, after one that was given up
+	CodeRebuilt    uint16 = 23 // the end of a rebuild: what was imported is older
+	CodeConfirmed  uint16 = 24 // people have done again the acts that a rebuild lost
 	CodeAdjustment uint16 = 51 // an allowance is raised or lowered to its cap
 )
 
@@ -79,6 +82,16 @@ func legRole(leg int) int {
 		panic(fmt.Sprintf("broken law: a leg is 1 to %d: %d", legsMax, leg))
 	}
 	return leg - 1
+}
+
+// EndOf returns the id of what ends a hold of a payment or a return, given the hold's id.
+func EndOf(hold tb.Uint128) tb.Uint128 { return fromTB(hold).or(uint128{low: roleResolution}).toTB() }
+
+// VerdictOf returns the verdict id of a payment, given the id of one of its transfers.
+func VerdictOf(id tb.Uint128) tb.Uint128 {
+	v := fromTB(id)
+	v.low = v.low&^(1<<roleBits-1) | roleResolution
+	return v.toTB()
 }
 
 // Verdict returns the one id that decides the payment. Post, void and receipt all use it,

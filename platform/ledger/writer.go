@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,7 +24,14 @@ type Writer[T any] struct {
 	admit   func() func(T) bool
 	deliver func(T, Result)
 	metrics requestMetrics
+
+	mu     sync.Mutex
+	latest []latest // of each sender
 }
+
+// latest is the last transfers that the results of a sender have shown to be in the ledger: one that it
+// wrote, and one that was there. A sender has one request under way, so it knows their order.
+type latest struct{ written, existed tb.Uint128 }
 
 // BatchConfig bounds the requests to the ledger.
 type BatchConfig struct {
@@ -45,12 +53,13 @@ func NewWriter[T any](client tigerbeetle.Client, config BatchConfig, registry pr
 		admit:   admit,
 		deliver: deliver,
 		metrics: newRequestMetrics(registry, "write"),
+		latest:  make([]latest, config.InFlightMax),
 	}
 	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pix_ledger_chains_waiting", Help: "Chains of transfers that wait for the next request to the ledger.",
 	}, func() float64 { return float64(w.queue.length()) })
-	for range config.InFlightMax {
-		go w.queue.send(config.Pause, w.send, fail)
+	for sender := range config.InFlightMax {
+		go w.queue.send(config.Pause, func(r *request[T, tb.Transfer]) error { return w.send(sender, r) }, fail)
 	}
 	return w
 }
@@ -64,7 +73,40 @@ func (w *Writer[T]) Write(tag T, chain []tb.Transfer) { w.queue.put(tag, chain) 
 // the process ends without it.
 func (w *Writer[T]) Close() { w.queue.close() }
 
-func (w *Writer[T]) send(r *request[T, tb.Transfer]) error {
+// Latest returns transfers that are surely in the ledger: no chain whose result was delivered was written
+// after the youngest of them.
+func (w *Writer[T]) Latest() (ids []tb.Uint128) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.latest {
+		for _, id := range []tb.Uint128{l.written, l.existed} {
+			if id != (tb.Uint128{}) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// note keeps what a request has shown to be in the ledger.
+func (w *Writer[T]) note(sender int, events []tb.Transfer, failures []tb.TransferEventResult) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l, existed := &w.latest[sender], false
+	for i := len(events) - 1; i >= 0; i-- {
+		n := len(failures)
+		if n == 0 || int(failures[n-1].Index) != i {
+			l.written = events[i].ID
+			return
+		}
+		if failures[n-1].Result == tb.TransferExists && !existed {
+			l.existed, existed = events[i].ID, true
+		}
+		failures = failures[:n-1]
+	}
+}
+
+func (w *Writer[T]) send(sender int, r *request[T, tb.Transfer]) error {
 	w.keepBack(r)
 	if len(r.tags) == 0 {
 		return nil
@@ -75,6 +117,7 @@ func (w *Writer[T]) send(r *request[T, tb.Transfer]) error {
 		return fmt.Errorf("the ledger refused a write request of %d transfers (LEDGER_BATCH_EVENTS_MAX must not exceed the server's limit): %w", len(r.events), err)
 	}
 	w.metrics.observe(len(r.events), time.Since(started))
+	w.note(sender, r.events, failures) // before anybody can finish anything
 	classify(r, failures, w.deliver)
 	return nil
 }

@@ -49,7 +49,7 @@ func (l *firstWins) LookupTransfers(ids []tb.Uint128) (found []tb.Transfer, _ er
 
 func startKafka(t *testing.T) *kgo.Client {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, stream.Payments))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, stream.Payments, stream.Checkpoints))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +62,21 @@ func startKafka(t *testing.T) *kgo.Client {
 	return client
 }
 
+// newLedger returns a ledger whose marker was written at a time.
+func newLedger(at uint64) *firstWins {
+	marker := ledger.Marker{}.Transfer()
+	marker.Timestamp = at
+	return &firstWins{transfers: map[tb.Uint128]tb.Transfer{ledger.MarkerID: marker}}
+}
+
+// takeLedger lets topics name their ledger, as bootstrap does.
+func takeLedger(t *testing.T, kafka *kgo.Client, client tigerbeetle.Client) {
+	t.Helper()
+	if err := NameLedger(t.Context(), kafka, client, 3); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func produce(t *testing.T, client *kgo.Client, value string) {
 	t.Helper()
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Partition: 1, Value: []byte(value)}).FirstErr(); err != nil {
@@ -70,7 +85,7 @@ func produce(t *testing.T, client *kgo.Client, value string) {
 }
 
 func TestManyMayNameOneLogAndAllSeeTheSame(t *testing.T) {
-	kafka, client := startKafka(t), &firstWins{transfers: map[tb.Uint128]tb.Transfer{}}
+	kafka, client := startKafka(t), newLedger(1)
 	produce(t, kafka, "first")
 	var all sync.WaitGroup
 	for range 8 {
@@ -82,16 +97,18 @@ func TestManyMayNameOneLogAndAllSeeTheSame(t *testing.T) {
 	}
 	all.Wait()
 	produce(t, kafka, "second")
-	names, bounds, err := Check(t.Context(), kafka, client)
-	if err != nil || len(names.Origins) != 1 || len(bounds) != 3 || len(client.transfers) != 1 {
-		t.Fatalf("%+v, %v, %v", names, bounds, err)
+	takeLedger(t, kafka, client)
+	found, err := Check(t.Context(), kafka, client)
+	if err != nil || len(found.Origins) != 1 || len(found.Bounds) != 3 || len(client.transfers) != 2 {
+		t.Fatalf("%+v, %v", found, err)
 	}
 }
 
 // A look reads the first batch of one partition. All have their turn, and one that differs stays
 // a mismatch: what may be taken must not come and go.
 func TestAWatchReadsEachPartitionInTurn(t *testing.T) {
-	kafka, client := startKafka(t), &firstWins{transfers: map[tb.Uint128]tb.Transfer{}}
+	kafka, client := startKafka(t), newLedger(1)
+	takeLedger(t, kafka, client)
 	for partition := range int32(3) {
 		if err := kafka.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Partition: partition}).FirstErr(); err != nil {
 			t.Fatal(err)
@@ -121,21 +138,24 @@ func TestAWatchReadsEachPartitionInTurn(t *testing.T) {
 
 // An equal record in another log is another batch: it has its own producer and time.
 func TestALogWithAnEqualRecordIsAnotherOne(t *testing.T) {
-	client := &firstWins{transfers: map[tb.Uint128]tb.Transfer{}}
+	client := newLedger(1)
 	for i := range 2 {
 		kafka := startKafka(t)
+		takeLedger(t, kafka, client)
 		produce(t, kafka, "the same")
 		_, err := Name(t.Context(), kafka, client, 1, 1, 0)
 		if _, mismatch := errors.AsType[*Mismatch](err); mismatch != (i == 1) {
 			t.Fatalf("log %d: %v", i, err)
 		}
-		_, _, err = Check(t.Context(), kafka, client)
+		_, err = Check(t.Context(), kafka, client)
 		if _, mismatch := errors.AsType[*Mismatch](err); mismatch != (i == 1) {
 			t.Fatalf("log %d: %v", i, err)
 		}
 	}
 	client.transfers[ledger.GivenUpID(1)] = ledger.GivenUp(1)
-	if names, _, err := Check(t.Context(), startKafka(t), client); err != nil || names.Log != 2 || len(names.Origins) != 0 {
-		t.Errorf("after the log was given up: %+v, %v", names, err)
+	kafka := startKafka(t)
+	takeLedger(t, kafka, client)
+	if found, err := Check(t.Context(), kafka, client); err != nil || found.Log != 2 || len(found.Origins) != 0 {
+		t.Errorf("after the log was given up: %+v, %v", found, err)
 	}
 }

@@ -16,16 +16,22 @@ const (
 
 // Validate returns an error that names the part that is wrong and its value.
 func (a Account) Validate() error {
+	_, err := a.Wrong()
+	return err
+}
+
+// Wrong returns which part is wrong, ispb, branch or number, and why.
+func (a Account) Wrong() (part string, err error) {
 	if _, err := ParseISPB(string(a.ISPB)); err != nil {
-		return err
+		return "ispb", err
 	}
 	if len(a.Branch) != branchLength || !digits(a.Branch) {
-		return fmt.Errorf("branch is %s: it must be exactly %d digits", quote(a.Branch), branchLength)
+		return "branch", fmt.Errorf("branch is %s: it must be exactly %d digits", quote(a.Branch), branchLength)
 	}
 	if len(a.Number) < 1 || len(a.Number) > numberLengthMax || !digits(a.Number) || a.Number[0] == '0' {
-		return fmt.Errorf("account number is %s: it must be 1 to %d digits without leading zeros", quote(a.Number), numberLengthMax)
+		return "number", fmt.Errorf("account number is %s: it must be 1 to %d digits without leading zeros", quote(a.Number), numberLengthMax)
 	}
-	return nil
+	return "", nil
 }
 
 func (a Account) String() string { return string(a.ISPB) + "/" + a.Branch + "/" + a.Number }

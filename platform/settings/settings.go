@@ -60,7 +60,7 @@ func Load(program, purpose string, config any) {
 
 // Parse fills config, a pointer, from the environment and checks it.
 func Parse(config any) error {
-	err := env.Parse(config)
+	err := named(env.Parse(config), reflect.TypeOf(config).Elem())
 	if err == nil {
 		err = Check(config)
 	}
@@ -68,6 +68,35 @@ func Parse(config any) error {
 		return fmt.Errorf("bad configuration: %w", err)
 	}
 	return nil
+}
+
+// named makes errors name the variable and its value: the parser names only the field.
+func named(err error, config reflect.Type) error {
+	all, several := errors.AsType[env.AggregateError](err)
+	if !several {
+		return err
+	}
+	wrong := make([]error, len(all.Errors))
+	for i, err := range all.Errors {
+		wrong[i] = err
+		if of, unread := errors.AsType[env.ParseError](err); unread {
+			wrong[i] = fmt.Errorf("%s: %w", strings.Join(setFor(config, of.Name, of.Type), " or "), of.Err)
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// setFor returns the variables that are set for fields of a name and type, with their values.
+func setFor(config reflect.Type, name string, of reflect.Type) (set []string) {
+	for i := range config.NumField() {
+		field := config.Field(i)
+		if isPart(field) {
+			set = append(set, setFor(field.Type, name, of)...)
+		} else if value := os.Getenv(nameOf(field)); field.Name == name && field.Type == of && value != "" {
+			set = append(set, fmt.Sprintf("%s is %q", nameOf(field), value))
+		}
+	}
+	return set
 }
 
 // Check returns every value of config, a pointer, that is out of its range, and what Validate of
@@ -161,6 +190,21 @@ func Beside(left, text string) string {
 		left = strings.Repeat(" ", indent)
 	}
 	return row.String()
+}
+
+// Lines returns a text with its long lines broken, as a terminal shows it whole. Scripts get each sentence in one line.
+func Lines(text string) string {
+	var all strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		words := strings.TrimLeft(line, " ")
+		if utf8.RuneCountInString(line) <= Columns {
+			all.WriteString(line + "\n")
+		} else {
+			all.WriteString(Beside(line[:len(line)-len(words)], words))
+		}
+	}
+	return all.String()
 }
 
 // wrapped breaks a text at spaces into lines of at most so many columns, and at least one.

@@ -53,8 +53,8 @@ func TestParseTakesDefaultsAndRefusesWithTheNameAndTheValue(t *testing.T) {
 		t.Fatalf("error does not name the variable and the value: %v", err)
 	}
 	t.Setenv("TEST_TIMEOUT", "soon")
-	if err := Parse(&config); err == nil {
-		t.Fatal("an unreadable duration was taken")
+	if err := Parse(&config); err == nil || !strings.Contains(err.Error(), `TEST_TIMEOUT is "soon": `) {
+		t.Fatalf("an unreadable duration: %v", err)
 	}
 }
 
@@ -82,6 +82,10 @@ func TestHelpFits(t *testing.T) {
 `
 	if out.String() != want {
 		t.Errorf("the table is\n%s, but it must be\n%s", &out, want)
+	}
+	words := func(n int) string { return "  word" + strings.Repeat(" word", n-1) + "\n" }
+	if text := Lines("read    1 order\n" + words(25)); text != "read    1 order\n"+words(19)+words(6) {
+		t.Errorf("the lines are\n%s", text)
 	}
 	if template := Fitted("{{.LocalFlags.FlagUsages | trim}}"); template != "{{.LocalFlags.FlagUsagesWrapped 100 | trim}}" {
 		t.Errorf("the template is %s", template)

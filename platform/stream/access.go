@@ -20,12 +20,14 @@ type Access struct {
 // Accesses lists all users but Admin. Bootstrap creates them and grants what is listed.
 var Accesses = []Access{
 	// It publishes payments and shows how they end, dead letters too. Of the payments it reads the first batch of
-	// each partition: the log must be the ledger's.
-	{User: "producer", Writes: []string{Payments}, Reads: []string{Payments, Settlements, DeadLetters}, Sees: []string{EngineGroup}}, // for the backlog
-	// It alone writes how payments end.
+	// each partition, and the checkpoints: log and ledger must belong together.
+	// It shows each bank what it is asked, and writes the answers that banks seal.
+	{User: "producer", Writes: []string{Payments, AuthorizationResponses}, Reads: []string{Payments, AuthorizationRequests, Settlements, DeadLetters, Checkpoints},
+		Sees: []string{EngineGroup}}, // for the backlog
+	// It alone writes how payments end, and what is finished.
 	{User: "clearing-engine", Joins: []string{EngineGroup},
-		Reads:  []string{Payments, AuthorizationResponses},
-		Writes: []string{AuthorizationRequests, Settlements, DeadLetters},
+		Reads:  []string{Payments, AuthorizationResponses, Settlements, DeadLetters, Checkpoints},
+		Writes: []string{AuthorizationRequests, Settlements, DeadLetters, Checkpoints},
 	},
 	// All receiving banks. Seals decide for which of them it may respond: see platform/keys.
 	{User: "bank-simulator", Foreign: true, Joins: []string{BankGroup},
@@ -34,9 +36,9 @@ var Accesses = []Access{
 	},
 	// Load and audit: it pays like a bank and reads what the audit needs. The chaos test, which
 	// also forges responses, is Admin.
-	{User: "loadtest", Foreign: true, Writes: []string{Payments}, Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters}, Sees: []string{EngineGroup}},
+	{User: "loadtest", Foreign: true, Writes: []string{Payments}, Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters, Checkpoints}, Sees: []string{EngineGroup}},
 	// The control room shows all messages, and writes none.
-	{User: "room", Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters}, Sees: []string{EngineGroup}},
+	{User: "room", Reads: []string{Payments, AuthorizationRequests, AuthorizationResponses, Settlements, DeadLetters, Checkpoints}, Sees: []string{EngineGroup}},
 }
 
 // ParticipantAccess is the access of a bank's own program: it answers for the bank, whose seal decides

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,8 +39,9 @@ var errTooFast = errors.New("too much was unpacked in this second: the batch is 
 
 // unpacker decompresses batches that anybody may have written. It is safe for concurrent use.
 type unpacker struct {
-	bytesMax int
-	zstd     func() (*zstd.Decoder, error)
+	bytesMax  int
+	packedMax int // of a compressed batch
+	zstd      func() (*zstd.Decoder, error)
 
 	paced bool
 	mu    sync.Mutex
@@ -50,7 +53,20 @@ func newUnpacker(bytesMax int, paced bool) *unpacker {
 	decoder := sync.OnceValues(func() (*zstd.Decoder, error) {
 		return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(uint64(bytesMax))) //nolint:gosec // positive
 	})
-	return &unpacker{bytesMax: bytesMax, zstd: decoder, paced: paced, left: batchesPerSecond * bytesMax, at: time.Now()}
+	return &unpacker{bytesMax: bytesMax, packedMax: math.MaxInt, zstd: decoder, paced: paced, left: batchesPerSecond * bytesMax, at: time.Now()}
+}
+
+// of bounds what is unpacked to what may be written to a topic.
+func (u *unpacker) of(topic string) *unpacker {
+	if slices.ContainsFunc(Topics, func(t Topic) bool { return t.Name == topic && t.Small }) {
+		u.packedMax = BatchBytesMax
+	}
+	return u
+}
+
+// Reads is an option for a client that reads only one topic.
+func (c Config) Reads(topic string) kgo.Opt {
+	return kgo.WithDecompressor(newUnpacker(c.BatchMax(), true).of(topic))
 }
 
 // allow returns whether bytes may be unpacked now.
@@ -72,6 +88,9 @@ func (u *unpacker) allow(bytes int) bool {
 func (u *unpacker) Decompress(source []byte, codec kgo.CompressionCodecType) ([]byte, error) {
 	if codec == kgo.CodecNone {
 		return source, nil
+	}
+	if len(source) > u.packedMax {
+		return nil, kgo.ErrMaxDecompress
 	}
 	records, err := u.unpack(source, codec)
 	if errors.Is(err, zstd.ErrDecoderSizeExceeded) {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -71,9 +72,15 @@ func TestWhatIsUnpackedIsBounded(t *testing.T) {
 	for i := range int32(most / recordBytes) {
 		empty = append(empty, hostile.Record(i, nil)...)
 	}
-	for codec, packed := range compressed(t, empty) {
-		if _, err := u.Decompress(packed, codecOf(codec)); len(empty) > most/10 || !errors.Is(err, kgo.ErrMaxDecompress) {
-			t.Errorf("codec %d: %d bytes of empty records: %v", codec, len(empty), err)
+	headers := hostile.Record(0, nil)
+	headers = kbin.AppendVarint(headers[1:len(headers)-1], most/headerBytes) // without its length and its number of headers
+	headers = append(headers, make([]byte, 2*most/headerBytes)...)           // a key and a value of no bytes
+	headers = append(kbin.AppendVarint(nil, int32(len(headers))), headers...)
+	for what, records := range map[string][]byte{"empty records": empty, "empty headers": headers} {
+		for codec, packed := range compressed(t, records) {
+			if _, err := u.Decompress(packed, codecOf(codec)); len(records) > most/10 || !errors.Is(err, kgo.ErrMaxDecompress) {
+				t.Errorf("codec %d: %d bytes of %s: %v", codec, len(records), what, err)
+			}
 		}
 	}
 }

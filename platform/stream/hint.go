@@ -64,6 +64,10 @@ func WriteHint(base int64, spans iter.Seq[Span], taken int64) string {
 	return hintVersion + base64.RawStdEncoding.EncodeToString(packed)
 }
 
+// IsHint reports whether the metadata of a commit is of an engine. Another member of the group writes other
+// metadata: such a commit says nothing about what is finished.
+func IsHint(metadata string) bool { return strings.HasPrefix(metadata, hintVersion) }
+
 // ReadHint reads what WriteHint wrote for a commit at base. Anything else gives an empty hint.
 func ReadHint(base int64, metadata string) Hint {
 	none := Hint{Taken: -1}

@@ -35,7 +35,7 @@ func TestWatchTellsTheTruth(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
-		Watch(ctx, client, eyes, Payments, Settlements)
+		Watch(ctx, client, eyes, Watched{Topics: []string{Payments, Settlements}})
 		close(ended)
 	}()
 	says := func(what, want string) {

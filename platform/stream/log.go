@@ -5,8 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/liquida/liquida/platform/host"
 )
 
 // logTimeout bounds each look at a log.
@@ -30,6 +33,32 @@ func Ends(ctx context.Context, admin *kadm.Client, topics ...string) (kadm.Liste
 		return nil, fmt.Errorf("cannot list the ends of %s: %w", strings.Join(topics, ", "), err)
 	}
 	return ends, nil
+}
+
+// addedInterval is how often FollowAdded looks.
+const addedInterval = 2 * time.Second
+
+// FollowAdded lets a client read partitions that are added to the topics it reads, from their beginning on, until
+// ctx ends. It reads the partitions of reads already.
+func FollowAdded(ctx context.Context, client *kgo.Client, reads map[string]map[int32]kgo.Offset) {
+	known, topics := kadm.TopicsSet{}, slices.Collect(maps.Keys(reads))
+	for topic, partitions := range reads {
+		known.Add(topic, slices.Collect(maps.Keys(partitions))...)
+	}
+	for host.Sleep(ctx, addedInterval) {
+		asking, cancel := context.WithTimeout(ctx, logTimeout)
+		ends, err := Ends(asking, kadm.NewClient(client), topics...)
+		cancel()
+		if err != nil {
+			continue // the broker is away
+		}
+		ends.Each(func(o kadm.ListedOffset) {
+			if !known.Lookup(o.Topic, o.Partition) {
+				known.Add(o.Topic, o.Partition)
+				client.AddConsumePartitions(map[string]map[int32]kgo.Offset{o.Topic: {o.Partition: kgo.NewOffset().At(0)}})
+			}
+		})
+	}
 }
 
 // Bounds are the offsets between which a partition has records.
@@ -107,20 +136,42 @@ func fetchStored(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail
 	if err := topic.Partitions[partition].Err; err != nil {
 		return nil, err
 	}
-	request := kmsg.NewPtrFetchRequest()
 	least := int32(1) // one batch is returned, however big
 	if isolation == committed {
 		least = MessageBytesMax // the embedded broker names an aborted transaction only with its end
 	}
 	// The embedded broker names no aborted transaction at all if the limit of the request ends the response.
-	request.MaxBytes, request.IsolationLevel, request.SessionEpoch = 2*least, isolation, -1
+	request := newFetch(topic, isolation, 2*least)
+	addFetch(request, partition, offset, least)
+	found, err := sendFetch(ctx, client, topic.Partitions[partition].Leader, request)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("the broker's response to a fetch of one partition has %d", len(found))
+	}
+	return &found[0], nil
+}
+
+// newFetch returns a fetch without a session that asks for no partition yet.
+func newFetch(topic kadm.TopicDetail, isolation int8, bytesMax int32) *kmsg.FetchRequest {
+	request := kmsg.NewPtrFetchRequest()
+	request.MaxBytes, request.IsolationLevel, request.SessionEpoch = bytesMax, isolation, -1
 	wanted := kmsg.NewFetchRequestTopic()
 	wanted.Topic, wanted.TopicID = topic.Topic, topic.ID
-	of := kmsg.NewFetchRequestTopicPartition()
-	of.Partition, of.FetchOffset, of.PartitionMaxBytes = partition, offset, least
-	wanted.Partitions = append(wanted.Partitions, of)
 	request.Topics = append(request.Topics, wanted)
-	answer, err := client.Broker(int(topic.Partitions[partition].Leader)).Request(ctx, request)
+	return request
+}
+
+func addFetch(request *kmsg.FetchRequest, partition int32, offset int64, bytesMax int32) {
+	of := kmsg.NewFetchRequestTopicPartition()
+	of.Partition, of.FetchOffset, of.PartitionMaxBytes = partition, offset, bytesMax
+	request.Topics[0].Partitions = append(request.Topics[0].Partitions, of)
+}
+
+// sendFetch returns what a leader answers about the partitions of a fetch.
+func sendFetch(ctx context.Context, client *kgo.Client, leader int32, request *kmsg.FetchRequest) ([]kmsg.FetchResponseTopicPartition, error) {
+	answer, err := client.Broker(int(leader)).Request(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +179,15 @@ func fetchStored(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail
 	if err := kerr.ErrorForCode(response.ErrorCode); err != nil {
 		return nil, err
 	}
-	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
-		return nil, errors.New("the broker's response to a fetch of one partition has another one")
+	if len(response.Topics) != 1 {
+		return nil, fmt.Errorf("the broker's response to a fetch of one topic has %d", len(response.Topics))
 	}
-	stored := &response.Topics[0].Partitions[0]
-	return stored, kerr.ErrorForCode(stored.ErrorCode)
+	for _, partition := range response.Topics[0].Partitions {
+		if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
+			return nil, fmt.Errorf("partition %d: %w", partition.Partition, err)
+		}
+	}
+	return response.Topics[0].Partitions, nil
 }
 
 // Whose records a fetch returns.

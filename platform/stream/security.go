@@ -24,6 +24,9 @@ import (
 // fetchWaitMax is how long the broker holds a fetch that finds nothing.
 const fetchWaitMax = 500 * time.Millisecond
 
+// metadataAge is how long a client may not know a partition that was added.
+const metadataAge = 5 * time.Second
+
 // Options are what every Kafka client needs: the brokers' addresses, TLS and credentials.
 func (c Config) Options() ([]kgo.Opt, error) { return c.options(host.System().Dial) }
 
@@ -54,6 +57,8 @@ func (c Config) options(dial host.Dial) ([]kgo.Opt, error) {
 		// A client has one fetch at a time at a broker. A partition that is added meanwhile
 		// waits for its end; at the start, that may be every partition that matters.
 		kgo.FetchMaxWait(fetchWaitMax),
+		// Partitions that are added are found soon: by default a client looks every 5 minutes.
+		kgo.MetadataMaxAge(metadataAge), kgo.MetadataMinAge(time.Second),
 	}
 	if c.SASLUser != "" {
 		options = append(options, kgo.SASL(scram.Sha512(func(context.Context) (scram.Auth, error) {
@@ -139,7 +144,10 @@ func (c Config) password() (string, error) {
 
 // Reach returns nil if a broker answers, or why not. It tries once: the client itself retries
 // forever and does not say why.
-func Reach(ctx context.Context, client *kgo.Client) error {
+func Reach(ctx context.Context, client *kgo.Client) error { return reach(ctx, client, false) }
+
+// reach is Reach. If a broker has answered before, the settings are right, and are not suspected.
+func reach(ctx context.Context, client *kgo.Client, before bool) error {
 	err := client.Ping(ctx)
 	var untrusted *tls.CertificateVerificationError
 	var unencrypted tls.RecordHeaderError
@@ -155,6 +163,8 @@ func Reach(ctx context.Context, client *kgo.Client) error {
 		because = "KAFKA_TLS_CA_FILE must hold the authority of the brokers' certificates, and these must name the addresses of KAFKA_BROKERS"
 	case errors.As(err, &unencrypted):
 		because = "KAFKA_TLS is true, and the broker does not use TLS"
+	case before:
+		return fmt.Errorf("no broker of KAFKA_BROKERS answers: %w", err)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		because = "a broker may end a connection like this where KAFKA_TLS, KAFKA_SASL_USER or its password is missing or wrong"
 	default:

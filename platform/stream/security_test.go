@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,7 +128,7 @@ func TestWhoHasNotIsToldWhy(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {
-				Watch(ctx, client, eyes, AuthorizationResponses)
+				Watch(ctx, client, eyes, Watched{Topics: []string{AuthorizationResponses}})
 				close(ended)
 			}()
 			defer func() { cancel(); <-ended }()
@@ -238,30 +237,5 @@ func TestSecurityErrorsNameTheVariable(t *testing.T) {
 	}
 	if err := Reach(t.Context(), connected(t, config)); err != nil {
 		t.Errorf("by the environment: %v", err)
-	}
-}
-
-// The writers are listed by hand, so that an error in the table is found.
-func TestWhoMayWriteWhat(t *testing.T) {
-	want := map[string][]string{
-		Payments:               {"producer", "loadtest"},
-		AuthorizationRequests:  {"clearing-engine"},
-		AuthorizationResponses: {"bank-simulator"},
-		Settlements:            {"clearing-engine"},
-		DeadLetters:            {"clearing-engine"},
-	}
-	for _, topic := range Topics {
-		var writers []string
-		for _, access := range Accesses {
-			if access.User == Admin {
-				t.Error("the admin needs no row: as superuser it may do everything")
-			}
-			if slices.Contains(access.Writes, topic.Name) {
-				writers = append(writers, access.User)
-			}
-		}
-		if !slices.Equal(writers, want[topic.Name]) {
-			t.Errorf("%s is written by %v, want %v", topic.Name, writers, want[topic.Name])
-		}
 	}
 }

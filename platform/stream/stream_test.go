@@ -10,7 +10,7 @@ import (
 )
 
 func TestTopics(t *testing.T) {
-	keep := map[string]bool{Payments: true, Settlements: true, DeadLetters: true, AuthorizationRequests: false, AuthorizationResponses: false}
+	keep := map[string]bool{Payments: true, Settlements: true, DeadLetters: true, AuthorizationRequests: false, AuthorizationResponses: false, Checkpoints: true}
 	if len(Topics) != len(keep) {
 		t.Errorf("%d topics, want %d", len(Topics), len(keep))
 	}

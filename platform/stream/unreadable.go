@@ -28,7 +28,7 @@ func Look(ctx context.Context, client *kgo.Client, topic string, partition int32
 	if err != nil {
 		return nil, err
 	}
-	return newUnpacker(bytesMax, false).unreadable(topic, stored, offset), nil
+	return newUnpacker(bytesMax, false).of(topic).unreadable(topic, stored, offset), nil
 }
 
 // Behind returns where to go on in a partition of which nothing can be read at offset, or 0 if

@@ -24,9 +24,13 @@ func StartEvents(w http.ResponseWriter, timeout time.Duration) *EventStream {
 	NoReadDeadline(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set(Unbuffered, "no")
 	w.WriteHeader(http.StatusOK)
 	return s
 }
+
+// Unbuffered with "no" has nginx pass on each part of a response at once, not after some kilobytes.
+const Unbuffered = "X-Accel-Buffering"
 
 // Bound returns a context that ends with ctx, with stopping, and after a time.
 func Bound(ctx, stopping context.Context, longest time.Duration) (context.Context, func()) {
@@ -43,6 +47,14 @@ func NoReadDeadline(w http.ResponseWriter) {
 
 // Send writes one event. With an empty id the client keeps its last one.
 func (s *EventStream) Send(id, event string, data any) error {
+	if err := s.Add(id, event, data); err != nil {
+		return err
+	}
+	return s.Flush()
+}
+
+// Add adds an event to those that Flush writes at once. Each write is much more work than an event, for both ends.
+func (s *EventStream) Add(id, event string, data any) error {
 	text, err := json.Marshal(data)
 	if err != nil {
 		return err
@@ -51,8 +63,14 @@ func (s *EventStream) Send(id, event string, data any) error {
 		fmt.Fprintf(&s.text, "id: %s\n", id)
 	}
 	fmt.Fprintf(&s.text, "event: %s\ndata: %s\n\n", event, text)
-	return s.write()
+	if s.text.Len() < addedMax {
+		return nil
+	}
+	return s.Flush()
 }
+
+// addedMax bounds the bytes that wait for Flush, but for the last event.
+const addedMax = 32 << 10
 
 // KeepAlive writes a comment. An id becomes the last event id of the client.
 func (s *EventStream) KeepAlive(id string) error {
@@ -61,10 +79,14 @@ func (s *EventStream) KeepAlive(id string) error {
 		fmt.Fprintf(&s.text, "id: %s\n", id)
 	}
 	s.text.WriteString("\n")
-	return s.write()
+	return s.Flush()
 }
 
-func (s *EventStream) write() error {
+// Flush writes what was added.
+func (s *EventStream) Flush() error {
+	if s.text.Len() == 0 {
+		return nil
+	}
 	defer s.text.Reset()
 	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
 	if _, err := s.w.Write(s.text.Bytes()); err != nil {

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"reflect"
+	"regexp"
 	"strconv"
 	"time"
 )
@@ -24,12 +26,30 @@ type Problem struct {
 	Rule       string        `json:"rule,omitempty" doc:"What the field must be."`
 	Code       string        `json:"code,omitempty" doc:"The reason code of the payment system."`
 	EndToEndID string        `json:"end_to_end_id,omitempty" doc:"The payment or return."`
+	RequestID  string        `json:"request_id,omitempty" doc:"The X-Request-Id of the response: tell the operator. The request's, if it had one."`
 	RetryAfter time.Duration `json:"-"` // sent as a header, in whole seconds
 	Challenge  string        `json:"-"` // sent as the header WWW-Authenticate
 }
 
 // Kind returns the type of a problem for its short name.
 func Kind(name string) string { return "urn:liquida:problem:" + name }
+
+// RequestID is the header that names a request, in logs of proxies and here.
+const RequestID = "X-Request-Id"
+
+var requestID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
+
+// NamesRequests has each response name its request: by the request's own id, or by one that is made.
+func NamesRequests(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(RequestID)
+		if !requestID.MatchString(id) {
+			id = fmt.Sprintf("%016x", rand.Uint64())
+		}
+		w.Header().Set(RequestID, id)
+		handler.ServeHTTP(w, r)
+	})
+}
 
 // Write sends the problem as the response.
 func (p *Problem) Write(w http.ResponseWriter) {
@@ -39,6 +59,7 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	if p.Challenge != "" {
 		w.Header().Set("WWW-Authenticate", p.Challenge)
 	}
+	p.RequestID = w.Header().Get(RequestID)
 	write(w, "application/problem+json", p.Status, p)
 }
 

@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // DecodeJSON decodes one JSON object into target. It rejects what programs read in more than
 // one way, because a request must mean the same to whoever reads it: fields that are unknown,
-// that differ in case, or that stand twice, and anything after the object. It rejects an object
+// that differ in case, or that stand twice, texts that are no UTF-8, and anything after the object. It rejects an object
 // without a field whose tag says required:"true": a zero would look as if the sender meant it.
 func DecodeJSON(text []byte, target any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -54,7 +56,7 @@ func (n *names) value(t reflect.Type, path string) error {
 	case '{', '[':
 		return n.elements(t, path)
 	case '"':
-		n.quoted()
+		return n.clear(n.quoted(), path)
 	default: // a number, true, false or null
 		for n.at < len(n.text) && bytes.IndexByte([]byte(",]} \t\r\n"), n.text[n.at]) < 0 {
 			n.at++
@@ -89,11 +91,15 @@ func (n *names) elements(t reflect.Type, path string) error {
 		inside := path
 		if isObject {
 			begins := n.at
-			name, err := unquoted(n.quoted())
+			quoted := n.quoted()
+			name, err := unquoted(quoted)
 			if err != nil {
 				return err
 			}
 			inside = join(path, name)
+			if err := n.clear(quoted, inside); err != nil {
+				return err
+			}
 			if slices.Contains(seen, name) {
 				return &FieldError{inside, begins, fmt.Sprintf("field %q stands twice: send it once", name), "a field that stands once"}
 			}
@@ -105,9 +111,12 @@ func (n *names) elements(t reflect.Type, path string) error {
 			}
 			seen = append(seen, name)
 			n.space()
-			n.at++                                                                        // the colon
-			if n.space(); n.text[n.at] == 'n' && slices.Contains(fields.required, name) { // null is as good as nothing
-				return missing(inside, begins)
+			n.at++                                                     // the colon
+			if n.space(); n.text[n.at] == 'n' && fields.types != nil { // encoding/json makes nothing of a null
+				if slices.Contains(fields.required, name) {
+					return missing(inside, begins)
+				}
+				return &FieldError{inside, begins, fmt.Sprintf("field %q is null: give it a value, or leave it out", inside), "a field that is not null"}
 			}
 		}
 		if err := n.value(element, inside); err != nil {
@@ -137,6 +146,48 @@ func (n *names) quoted() []byte {
 	}
 	n.at++
 	return n.text[from:n.at]
+}
+
+// clear returns an error if a string that was just read is not the text that its sender meant: encoding/json
+// replaces bytes that are no UTF-8, and half a pair of surrogates. A NUL ends a text for some programs.
+func (n *names) clear(quoted []byte, path string) error {
+	holds := ""
+	if !utf8.Valid(quoted) {
+		holds = "bytes that are not UTF-8"
+	}
+	for rest := quoted; holds == ""; {
+		at := bytes.IndexByte(rest, '\\')
+		if at < 0 {
+			return nil
+		}
+		if rest[at+1] != 'u' {
+			rest = rest[at+2:]
+			continue
+		}
+		switch unit := escaped(rest[at:]); {
+		case unit == 0:
+			holds = "a NUL character"
+		case utf16.IsSurrogate(unit) && utf16.DecodeRune(unit, escaped(rest[at+6:])) == utf8.RuneError:
+			holds = "half of a surrogate pair"
+		case utf16.IsSurrogate(unit):
+			rest = rest[at+12:]
+		default:
+			rest = rest[at+6:]
+		}
+	}
+	return &FieldError{path, n.at - len(quoted), fmt.Sprintf("%s holds %s: send text in UTF-8", cmp.Or(path, "the body"), holds), "text in UTF-8 without NUL"}
+}
+
+// escaped returns the 16 bits of the \uXXXX that a text begins with, or -1.
+func escaped(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return -1
+	}
+	unit, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(unit)
 }
 
 // unquoted returns the text of a string as encoding/json reads it.

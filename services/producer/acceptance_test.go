@@ -124,10 +124,11 @@ func TestBadInputIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 		{"no payer", `{"payee": ` + payee + `, "amount_centavos": 1}`, 400, "payer", "", "is missing", ""},
 		{"null for the payee", `{"payer": ` + payer + `, "payee": null, "amount_centavos": 1}`, 400, "payee", "", "is missing", ""},
 		{"no branch", "{\"payer\": " + payer + ",\n\"payee\": {\"ispb\": \"10000002\", \"number\": \"1\"}, \"amount_centavos\": 1}", 400, "payee.branch", "", "is missing: send it (line 2, column 10)", ""},
+		{"a negative amount", `{"payer": ` + payer + `, "payee": ` + payee + `, "amount_centavos": -5}`, 400, "amount_centavos", `"number -5"`, "it must be an integer from 1 to 9223372036854775807", ""},
 		{"nothing", `null`, 400, "", "", "is null", ""},
-		{"bad payer ISPB", `{"payer": {"ispb": "1234567a", "branch": "0001", "number": "1"}, "payee": ` + payee + `, "amount_centavos": 1}`, 422, "payer", `"1234567a"`, "ISPB", "FF01"},
-		{"bad branch", `{"payer": {"ispb": "10000001", "branch": "1", "number": "1"}, "payee": ` + payee + `, "amount_centavos": 1}`, 422, "payer", `"branch":"1"`, "branch is", "FF01"},
-		{"bad number", `{"payer": ` + payer + `, "payee": {"ispb": "10000002", "branch": "0001", "number": "01"}, "amount_centavos": 1}`, 422, "payee", `"number":"01"`, "account number", "FF01"},
+		{"bad payer ISPB", `{"payer": {"ispb": "1234567a", "branch": "0001", "number": "1"}, "payee": ` + payee + `, "amount_centavos": 1}`, 422, "payer.ispb", `"1234567a"`, "ISPB", "FF01"},
+		{"bad branch", `{"payer": {"ispb": "10000001", "branch": "1", "number": "1"}, "payee": ` + payee + `, "amount_centavos": 1}`, 422, "payer.branch", `"1"`, "branch is", "FF01"},
+		{"bad number", `{"payer": ` + payer + `, "payee": {"ispb": "10000002", "branch": "0001", "number": "01"}, "amount_centavos": 1}`, 422, "payee.number", `"01"`, "account number", "FF01"},
 		{"bad id", with(`"end_to_end_id": "E1", "amount_centavos": 1`), 422, "end_to_end_id", `"E1"`, "32", "FF08"},
 		{"id of another payer", with(`"end_to_end_id": "E10000002` + id[9:] + `", "amount_centavos": 1`), 422, "end_to_end_id", "E10000002", "payer's is 10000001", "FF08"},
 		{"id of another day", with(`"end_to_end_id": "E10000001202001020304` + id[21:] + `", "amount_centavos": 1`), 422, "end_to_end_id", "202001020304", "12 h", "FF08"},
@@ -261,11 +262,11 @@ func (p *program) metrics() string {
 		return err.Error()
 	}
 	defer response.Body.Close()
-	var text strings.Builder
-	if err := response.Write(&text); err != nil {
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
 		return err.Error()
 	}
-	return text.String()
+	return string(text)
 }
 
 // BenchmarkAccept measures the program as a whole, 64 payments at a time; cpu-us/payment

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -173,14 +174,14 @@ func fund(t *testing.T, client tigerbeetle.Client, p sandbox.Population) {
 	write(t, client, append(funding, marker.Transfer()))
 }
 
-// anEmptyLedgerHasNoParticipants begins TestWholeLedger.
-func anEmptyLedgerHasNoParticipants(t *testing.T, l *ledgertest.Server) {
+// nothingIsToldFromAnEmptyLedger begins TestWholeLedger: before bootstrap the topics name no ledger.
+func nothingIsToldFromAnEmptyLedger(t *testing.T, l *ledgertest.Server) {
 	t.Helper()
 	p := startProgram(t, startBroker(t), l)
 	p.AwaitNeed("ledger", false)
 	p.AwaitNeed("register", false)
-	if page := get[query.ParticipantPage](t, p, "/v1/participants"); len(page.Participants) != 0 {
-		t.Errorf("participants of an empty ledger: %+v", page)
+	if got := p.call("GET", "/v1/participants", ""); got.code != http.StatusServiceUnavailable || !strings.Contains(got.Detail, "run bootstrap") {
+		t.Errorf("participants of an empty ledger: %d %s", got.code, got.text)
 	}
 }
 

@@ -538,6 +538,31 @@ func TestABadActIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 }
 
 // Each act is tried by everybody who may not do it.
+// A balance ends at 2^63-1 centavos. The act that would come near is refused with the rule, and its id stays free.
+func TestNoActBringsABalanceToItsEnd(t *testing.T) {
+	t.Parallel()
+	p, _, client := startForActs(t)
+	account := newBank(t, p)
+	const most = ledger.CustomersCentavosMax
+	results, err := client.CreateTransfers([]tb.Transfer{{ID: tb.ID(), DebitAccountID: ledger.TransitAccount(account.ISPB), CreditAccountID: ledger.CustomerAccount(account),
+		Amount: tb.ToUint128(most - 50_000 - 1_000), Ledger: ledger.Ledger, Code: ledger.CodeFunding}})
+	if err != nil || len(results) > 0 {
+		t.Fatal(results, err)
+	}
+	deposit := func(centavos int) reply {
+		return p.call("PUT", accountPath(account)+"/acts/last", fmt.Sprintf(`{"act": "deposit", "amount_centavos": %d}`, centavos))
+	}
+	if got := deposit(1_001); got.code != http.StatusUnprocessableEntity || !strings.Contains(got.text, `"amount_centavos"`) || !strings.Contains(got.text, fmt.Sprintf("at most %d centavos", most)) {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+	if got := deposit(1_000); got.code != http.StatusOK {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+	if got := get[query.AccountBalance](t, p, accountPath(account)); got.PostedCentavos != most {
+		t.Errorf("the account has %d, want %d", got.PostedCentavos, int64(most))
+	}
+}
+
 func TestOnlyWhoMayActActs(t *testing.T) {
 	t.Parallel()
 	r := makeRing(t)

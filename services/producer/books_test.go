@@ -15,6 +15,7 @@ import (
 	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/services/producer/query"
 )
 
 var sample = regexp.MustCompile(`(?m)^pix_(\w+)_centavos(?:\{ispb="(\w+)"\})? (\S+)$`)
@@ -87,16 +88,24 @@ func lawsOfMoneyWhileItComesAndGoes(t *testing.T, l *ledgertest.Server, client t
 		t.Errorf("%d %s", got.code, got.text)
 	}
 
-	reserve := ledger.ReserveAccount(first.ISPB)
+	// Money comes and is given back. A deposit beside it hides it from the books of the bank, and from nothing else.
+	reserve, transit, customer := ledger.ReserveAccount(first.ISPB), ledger.TransitAccount(first.ISPB), ledger.CustomerAccount(first)
 	for _, c := range []struct {
-		debit, credit ledger.AccountID
-		difference    int64
-	}{{ledger.IssuanceAccount, reserve, 1}, {reserve, ledger.IssuanceAccount, 0}} { // it comes, and is given back
-		write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: c.debit, CreditAccountID: c.credit, Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: uint16(ledger.LiquidityIn)}})
+		debit, credit  ledger.AccountID
+		code           ledger.ActKind
+		books, unacted int64
+	}{
+		{ledger.IssuanceAccount, reserve, ledger.LiquidityIn, 1, 1}, {transit, customer, ledger.Deposit, 0, 1},
+		{customer, transit, ledger.Withdrawal, 1, 1}, {reserve, ledger.IssuanceAccount, ledger.LiquidityOut, 0, 0},
+	} {
+		write(t, client, []tb.Transfer{{ID: tb.ID(), DebitAccountID: c.debit, CreditAccountID: c.credit, Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: uint16(c.code)}})
 		kit.Await(t, "money without an act", func() (bool, string) {
 			books := p.books(t)
-			return books["books_difference "+string(first.ISPB)] == c.difference && books["conservation_difference"] == 0, fmt.Sprint(books)
+			return books["books_difference "+string(first.ISPB)] == c.books && books["conservation_difference"] == c.unacted, fmt.Sprint(books)
 		})
+		if got := get[query.ParticipantPage](t, p, "/v1/participants").Issuance; got.DifferenceCentavos != c.unacted || got.Holds != (c.unacted == 0) || got.IssuedCentavos <= 0 {
+			t.Errorf("%+v, want %d without an act", got, c.unacted)
+		}
 	}
 }
 

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -14,6 +20,7 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/services/producer/query"
 )
 
 // A producer whose clock is wrong, either way, is not ready and takes nothing: an engine would
@@ -32,8 +39,7 @@ func TestAWrongClockTakesNothingAndCallsNothingExpired(t *testing.T) {
 	for _, offset := range []time.Duration{70 * time.Second, -45 * time.Second} {
 		t.Run(offset.String(), func(t *testing.T) {
 			p := startProgram(t, b, l, "PRODUCER_CLOCK_OFFSET="+offset.String())
-			p.AwaitNeed("ledger", false)
-			p.AwaitNeed("kafka", false)
+			p.AwaitNeed("log", false)
 			p.AwaitNeed("clock", true)
 			if problem := p.Problems()["clock"]; !strings.Contains(problem, "this machine's clock differs from the ledger's") {
 				t.Errorf("not ready because of %q", problem)
@@ -82,5 +88,46 @@ func TestAWrongClockTakesNothingAndCallsNothingExpired(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// watchedLedger counts what a front door asks a ledger, and what it writes to it.
+type watchedLedger struct {
+	tigerbeetle.Client
+	asked, wrote *atomic.Int64
+}
+
+func (l watchedLedger) LookupTransfers(ids []tb.Uint128) ([]tb.Transfer, error) {
+	defer l.asked.Add(1)
+	return l.Client.LookupTransfers(ids)
+}
+
+func (l watchedLedger) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEventResult, error) {
+	l.wrote.Add(1)
+	return l.Client.CreateTransfers(transfers)
+}
+
+// Before a ledger is known to be the topics' own nothing is written to it: after a transfer of now a lost one could
+// not be rebuilt there. Once it is, the clock is compared at once.
+func TestALedgerThatWasNotComparedGetsNoProbe(t *testing.T) {
+	t.Parallel()
+	_, client := sharedLedger(t)
+	openBooks(t, client, content)
+	watched := watchedLedger{client, new(atomic.Int64), new(atomic.Int64)}
+	l, health, _ := queryLedger(t.Context(), t, watched, func(*query.Config) {})
+	l.Compared(errors.New("it has no marker"))
+	ctx, cancel := context.WithCancel(t.Context())
+	compared := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { l.Watch(ctx, health, compared) })
+	t.Cleanup(func() { cancel(); watching.Wait() })
+	kit.Await(t, "three looks at the ledger", func() (bool, string) { return watched.asked.Load() > 3, "" })
+	if n := watched.wrote.Load(); n > 0 {
+		t.Errorf("wrote %d times to a ledger that may be another's", n)
+	}
+	l.Compared(nil)
+	<-compared
+	if watched.wrote.Load() == 0 {
+		t.Error("compared its clock without a probe")
 	}
 }

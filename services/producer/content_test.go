@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -61,11 +62,9 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 	openBooks(t, client, content)
 	b := startBroker(t)
 	p := startProgram(t, b, l)
-	p.AwaitNeed("ledger", false)
-	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("log", false)
 	other := startProgram(t, b, l, "LEDGER_LOOKUP_IDS_MAX=135", "PAGE_MAX=100")
-	other.AwaitNeed("ledger", false)
-	other.AwaitNeed("kafka", false)
+	other.AwaitNeed("log", false)
 	type known struct {
 		name string
 		id   pix.EndToEndID
@@ -100,8 +99,7 @@ func TestAnIDThatTheLedgerKnowsNamesOnePayment(t *testing.T) {
 		if round == 2 {
 			other.End(9)
 			door = startProgram(t, b, l)
-			door.AwaitNeed("ledger", false)
-			door.AwaitNeed("kafka", false)
+			door.AwaitNeed("log", false)
 		}
 		var lines []string
 		for _, k := range all {
@@ -152,8 +150,7 @@ func TestAnIDThatIsOnItsWayNamesOnePayment(t *testing.T) {
 	openBooks(t, client, content)
 	b := startBroker(t)
 	p := startProgram(t, b, l)
-	p.AwaitNeed("ledger", false)
-	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("log", false)
 	id, second := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	made := p.call("POST", "/v1/payments", valid).EndToEndID
 	for _, c := range []struct {
@@ -192,8 +189,7 @@ func TestAnIDThatTheLedgerNeverKnowsIsFreeAgain(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
 	p := startProgram(t, b, aLedger(t), "FLIGHT_TIME_MAX=1s")
-	p.AwaitNeed("ledger", false)
-	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("log", false)
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	if got, _ := p.post("/v1/payments", bodyOf(id, 100)); got.code != http.StatusAccepted {
 		t.Fatalf("%d %s", got.code, got.text)
@@ -224,8 +220,7 @@ func TestAWaitEndsWithTheOutcomeOfItsOwnContent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := startBroker(t)
 			p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...) // only what the broker tells wakes it in time
-			p.AwaitNeed("ledger", false)
-			p.AwaitNeed("kafka", false)
+			p.AwaitNeed("log", false)
 			p.awaitSettlements()
 			id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 			ended := make(chan struct{})
@@ -253,8 +248,7 @@ func TestAnIDNamesOneReturn(t *testing.T) {
 	openBooks(t, client, content)
 	b := startBroker(t)
 	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
-	p.AwaitNeed("ledger", false)
-	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("log", false)
 	p.awaitSettlements()
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, original, content, 60))
@@ -317,8 +311,7 @@ func TestAConflictTellsOtherBanksNothing(t *testing.T) {
 	l, client := sharedLedger(t)
 	openBooks(t, client, content)
 	p := startProgram(t, startBroker(t), l, "HTTP_KEYS_FILE="+r.digests)
-	p.AwaitNeed("ledger", false)
-	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("log", false)
 	held, nowhere := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, held, content, 600))
 	back, of := newReturn(t, held)
@@ -333,7 +326,7 @@ func TestAConflictTellsOtherBanksNothing(t *testing.T) {
 				if code != 403 && code != 422 || problem.Code == "DUPL" {
 					t.Errorf("%s: %d %s", as, code, text)
 				}
-				said = append(said, strings.ReplaceAll(text, id.String(), "ID"))
+				said = append(said, ofRequest.ReplaceAllString(strings.ReplaceAll(text, id.String(), "ID"), ""))
 			}
 		}
 		if said[0] != said[2] || said[1] != said[3] {
@@ -348,13 +341,16 @@ func TestAConflictTellsOtherBanksNothing(t *testing.T) {
 			if code != 403 || problem.Code == "DUPL" {
 				t.Errorf("%s: %d %s", as, code, text)
 			}
-			said = append(said, strings.ReplaceAll(text, id.String(), "ID"))
+			said = append(said, ofRequest.ReplaceAllString(strings.ReplaceAll(text, id.String(), "ID"), ""))
 		}
 		if said[0] != said[1] {
 			t.Errorf("%s can tell them apart: %v", as, said)
 		}
 	}
 }
+
+// ofRequest is what differs between any two problems.
+var ofRequest = regexp.MustCompile(`,"request_id":"[0-9a-f]{16}"`)
 
 // deadLetter writes dead letters as an engine does.
 func deadLetter(t *testing.T, b *kit.Broker, reason string, messages ...*pixv1.PaymentOrder) {
@@ -373,7 +369,7 @@ func deadLetter(t *testing.T, b *kit.Broker, reason string, messages ...*pixv1.P
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.DeadLetters, Value: value}).FirstErr(); err != nil {
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.DeadLetters, Key: []byte(message.EndToEndId), Value: value}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -387,8 +383,7 @@ func TestAStatusTellsOfADeadLetter(t *testing.T) {
 	openBooks(t, client, content)
 	b := startBroker(t)
 	p := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests)
-	p.AwaitNeed("ledger", false)
-	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("log", false)
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	dead, held := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random), pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, held, content, 600))
@@ -404,6 +399,13 @@ func TestAStatusTellsOfADeadLetter(t *testing.T) {
 		strangers = append(strangers, &pixv1.PaymentOrder{EndToEndId: pix.NewEndToEndID(pix.ISPB(fmt.Sprint(20000000+i)), time.Now(), random).String()})
 	}
 	deadLetter(t, b, "FF01", strangers...)
+	// Of several letters of an id the newest is told, whatever its bank wrote between them.
+	deadLetter(t, b, "FF01", &pixv1.PaymentOrder{EndToEndId: dead.String(), AmountCentavos: 76}, &pixv1.PaymentOrder{EndToEndId: held.String(), AmountCentavos: 76})
+	var others []*pixv1.PaymentOrder
+	for range 500 { // as many as are kept of one bank in a generation
+		others = append(others, &pixv1.PaymentOrder{EndToEndId: pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random).String()})
+	}
+	deadLetter(t, b, "FF01", others...)
 	deadLetter(t, b, "LQ07", &pixv1.PaymentOrder{EndToEndId: dead.String(), AmountCentavos: 77}, returned(deadReturn))
 	deadLetter(t, b, "DUPL", &pixv1.PaymentOrder{EndToEndId: held.String(), AmountCentavos: 77}, returned(refused))
 	payer, payee, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"), "Bearer "+r.of(t, "central-bank")
@@ -430,8 +432,7 @@ func TestAStatusTellsOfADeadLetter(t *testing.T) {
 		}
 		p.End(9)
 		p = startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests)
-		p.AwaitNeed("ledger", false)
-		p.AwaitNeed("kafka", false)
+		p.AwaitNeed("log", false)
 	}
 }
 
@@ -442,13 +443,13 @@ func TestAHeaderIsAnsweredNotIgnored(t *testing.T) {
 	openBooks(t, client, content)
 	b := startBroker(t)
 	p := startProgram(t, b, l, "WAIT_MAX=1s")
-	p.AwaitNeed("ledger", false)
-	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("log", false)
 	back, _ := newReturn(t, pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random))
 	giveBack := fmt.Sprintf(`{"return_id": %q, "original_end_to_end_id": %q, "amount_centavos": 40, "reason_code": "MD06"}`, back, pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random))
 	for _, c := range []struct{ path, body, name, value string }{
 		{"/v1/payments", valid, "Prefer", "wait"}, {"/v1/payments", valid, "Prefer", "wait=10s"}, {"/v1/payments", valid, "Prefer", "return=minimal, wait=-1"}, {"/v1/returns", giveBack, "Prefer", "wait=soon"},
 		{"/v1/payments", valid, "Idempotency-Key", "7"}, {"/v1/returns", giveBack, "Idempotency-Key", "7"}, {batchPath, valid, "Idempotency-Key", "7"},
+		{"/v1/payments", valid, "X-Idempotency-Key", "7"}, {"/v1/returns", giveBack, "X-Idempotency-Key", "7"}, {batchPath, valid, "X-Idempotency", "7"},
 	} {
 		got, _ := p.post(c.path, c.body, c.name, c.value)
 		if got.code != 400 || got.Type != "urn:liquida:problem:invalid-header" || got.Field != c.name || !strings.Contains(c.value, strings.Trim(string(got.Value), `"`)) || got.Rule == "" || !strings.Contains(got.Detail, "nothing was") {
@@ -459,12 +460,105 @@ func TestAHeaderIsAnsweredNotIgnored(t *testing.T) {
 	if act.StatusCode != 400 {
 		t.Errorf("an act: %s", act.Status)
 	}
+	for path, body := range map[string]string{"/v1/payments": valid, "/v1/returns": giveBack, batchPath: valid} {
+		for _, encoding := range []string{"gzip", "br", "identity, gzip"} {
+			if got, _ := p.post(path, body, "Content-Encoding", encoding); got.code != 415 || got.Field != "Content-Encoding" || string(got.Value) != `"`+encoding+`"` || got.Rule == "" || !strings.Contains(got.Detail, "nothing was done") {
+				t.Errorf("%s in %s: %d %s", path, encoding, got.code, got.text)
+			}
+		}
+	}
 	// The standard has servers ignore the preferences that they do not know.
-	if got, header := p.post("/v1/payments", valid, "Prefer", "return=minimal, wait=100000000000000000000"); got.code != 202 || header.Get("Preference-Applied") != "wait=1" {
+	if got, header := p.post("/v1/payments", valid, "Prefer", "return=minimal, wait=100000000000000000000", "Content-Encoding", "Identity"); got.code != 202 || header.Get("Preference-Applied") != "wait=1" {
 		t.Errorf("%d %s %v", got.code, got.text, header)
 	}
 	if records := published(t, b, 1); len(records) != 1 {
 		t.Errorf("%d orders were sent", len(records))
+	}
+}
+
+// A text that is not what its sender meant is refused, not changed: the record would say something else.
+func TestATextIsWhatItsSenderMeant(t *testing.T) {
+	t.Parallel()
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
+	b := startBroker(t)
+	p := startProgram(t, b, l)
+	p.AwaitNeed("log", false)
+	for _, text := range []string{"caf\xe9", `half \ud83d`, `\ude00\ud83d`, `a NUL \u0000`} {
+		body := strings.Replace(valid, "{", `{"remittance_information": "`+text+`", `, 1)
+		if got, _ := p.post("/v1/payments", body); got.code != 400 || got.Type != "urn:liquida:problem:malformed" || got.Field != "remittance_information" || got.Rule == "" || !strings.Contains(got.Detail, "line 1, column 28") {
+			t.Errorf("%q: %d %s", text, got.code, got.text)
+		}
+		if got, _ := p.post(batchPath, body); got.code != 200 || !strings.Contains(got.text, `"status":400`) || !strings.Contains(got.text, `"field":"remittance_information"`) {
+			t.Errorf("%q in a batch: %d %s", text, got.code, got.text)
+		}
+	}
+	if got, _ := p.post("/v1/payments", strings.Replace(valid, "{", `{"remittance_information": "café \ud83d\ude00", `, 1)); got.code != 202 {
+		t.Errorf("a good text: %d %s", got.code, got.text)
+	}
+	records := published(t, b, 1)
+	var order pixv1.PaymentOrder
+	if err := order.UnmarshalVT(records[0].Value); err != nil || len(records) != 1 || order.RemittanceInformation != "café 😀" {
+		t.Errorf("%d orders were sent: %v %v", len(records), &order, err)
+	}
+}
+
+// A query parameter that a route does not have is refused, and so is one that is empty or stands twice.
+func TestAQueryParameterIsAnsweredNotIgnored(t *testing.T) {
+	t.Parallel()
+	l, client := sharedLedger(t)
+	openBooks(t, client, content)
+	b := startBroker(t)
+	p := startProgram(t, b, l)
+	p.AwaitNeed("log", false)
+	for path, want := range map[string]struct{ field, says string }{
+		"/v1/participants/10000001/statements/2026-01-02?formt=csv": {"formt", "format, until"},
+		"/v1/participants/10000001/statements/2026-01-02?format=":   {"format", "empty"},
+		"/v1/settlements?participant=10000001&form=start":           {"form", "participant, from"},
+		"/v1/settlements?participant=10000001&Last-Event-ID=start":  {"Last-Event-ID", "participant, from"},
+		"/v1/participants?cursor=":                                  {"cursor", "empty"},
+		"/v1/participants?limit=1&limit=2":                          {"limit", "more than once"},
+		"/v1/accounts/10000001/0001/1?%00=1":                        {"\x00", "no query parameter"},
+		"/v1/accounts/10000001/0001/1/statement?limit=1;cursor=5":   {"query", "semicolon"},
+		"/v1/accounts/10000001/0001/1/statement?cursor=%zz":         {"query", "%zz"},
+		"/v1/payments/E1000000120260102120000000000001?wait=10":     {"wait", "no query parameter"},
+	} {
+		got := p.call("GET", path, "")
+		if got.code != 422 || got.Field != want.field || got.Code != pix.ReasonMalformed.String() || !strings.Contains(got.Rule+got.Detail, want.says) {
+			t.Errorf("%s: %d %s", path, got.code, got.text)
+		}
+	}
+	for _, path := range []string{"/v1/payments", batchPath} {
+		if got, _ := p.post(path+"?dry_run=true", valid); got.code != 422 || got.Field != "dry_run" {
+			t.Errorf("%s: %d %s", path, got.code, got.text)
+		}
+	}
+	p.post("/v1/payments", valid)
+	if records := published(t, b, 1); len(records) != 1 {
+		t.Errorf("%d orders were sent", len(records))
+	}
+}
+
+// Each response names its request, and a problem does so in its body, too.
+func TestAResponseNamesItsRequest(t *testing.T) {
+	t.Parallel()
+	p := startProgram(t, startBroker(t), nil)
+	p.AwaitNeed("kafka", false)
+	seen := map[string]bool{}
+	for _, c := range []struct{ path, id, want string }{
+		{"/v1/nothing", "of-mine.7", "of-mine.7"}, {"/v1/payments/E1", "of-mine_8", "of-mine_8"}, {"/openapi.json", "9", "9"},
+		{"/v1/nothing", "", ""}, {"/v1/payments/E1", "two words", ""}, {"/openapi.json", strings.Repeat("x", 65), ""},
+	} {
+		response := p.send(t.Context(), "GET", c.path, "", "X-Request-Id", c.id)
+		text, err := io.ReadAll(response.Body)
+		got := response.Header.Get("X-Request-Id")
+		if err != nil || got != c.want && c.want != "" || len(got) != 16 && c.want == "" || seen[got] {
+			t.Errorf("%+v: %q", c, got)
+		}
+		if response.StatusCode != 200 && !strings.Contains(string(text), `"request_id":"`+got+`"`) {
+			t.Errorf("%+v: the body does not name %s: %s", c, got, text)
+		}
+		seen[got] = true
 	}
 }
 

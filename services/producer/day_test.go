@@ -257,6 +257,21 @@ func TestAWrongDayIsNamed(t *testing.T) {
 	}
 }
 
+// What was over a moment ago can be read now: the producer asks the ledger for its clock, and waits for no
+// look of its own.
+func TestADaySoFarIsReadAtOnce(t *testing.T) {
+	t.Parallel()
+	l, client := sharedLedger(t)
+	psp, _ := bankWith(t, client, 1)
+	p := startProgram(t, startBroker(t), l)
+	p.AwaitNeed("clock", false)
+	p.AwaitNeed("register", false)
+	until := time.Now().Add(-50 * time.Millisecond)
+	if got := p.call("GET", dayPath(psp, pix.DayOf(until), until, "json"), ""); got.code != http.StatusOK {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+}
+
 // A bank that reads many statements at once keeps nobody else out.
 func TestABankSharesTheStatements(t *testing.T) {
 	t.Parallel()
@@ -307,8 +322,9 @@ func (c changedLedger) GetAccountTransfers(filter tb.AccountFilter) ([]tb.Transf
 	return c.change(filter, found), err
 }
 
-// queryLedger returns what answers from a ledger in this process, until stopping ends.
-func queryLedger(stopping context.Context, t *testing.T, client tigerbeetle.Client, change func(*query.Config)) (*query.Ledger, *telemetry.Telemetry, *register.Register) {
+// queryLedger returns what answers from a ledger in this process, until stopping ends. No payments wait, unless payments
+// says so.
+func queryLedger(stopping context.Context, t *testing.T, client tigerbeetle.Client, change func(*query.Config), payments ...func() bool) (*query.Ledger, *telemetry.Telemetry, *register.Register) {
 	t.Helper()
 	var config query.Config
 	if err := settings.Parse(&config); err != nil {
@@ -319,8 +335,9 @@ func queryLedger(stopping context.Context, t *testing.T, client tigerbeetle.Clie
 	health.Health.Need(query.Need)
 	health.Health.Need(query.ClockNeed)
 	follows := register.New(client, config.IDsMax, health)
-	l := query.New(stopping, config, client, follows, deadletter.New(follows), time.Now, web.NewPools(web.PoolsConfig{ShareMax: 1}, health.Registry), health)
+	l := query.New(stopping, config, client, follows, deadletter.New(follows), time.Now, append(payments, func() bool { return false })[0], web.NewPools(web.PoolsConfig{ShareMax: 1}, health.Registry), health)
 	t.Cleanup(l.Close)
+	l.Compared(nil)
 	return l, health, follows
 }
 
@@ -415,7 +432,7 @@ func counted(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	}
 	for _, family := range families {
 		if family.GetName() == name {
-			return family.GetMetric()[0].GetCounter().GetValue()
+			return family.GetMetric()[0].GetCounter().GetValue() + family.GetMetric()[0].GetGauge().GetValue()
 		}
 	}
 	t.Fatalf("there is no %s", name)

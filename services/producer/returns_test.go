@@ -213,8 +213,7 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 	b := startBroker(t)
 	// Only a report wakes it in time.
 	p := startProgram(t, b, l, append(lasting, "ASK_AGAIN_INTERVAL=1m", "WAIT_MAX=60s")...)
-	p.AwaitNeed("ledger", false)
-	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("log", false)
 	p.awaitSettlements()
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, original, content, 60))
@@ -276,7 +275,7 @@ func TestAReturnIsWaitedForAndFollowed(t *testing.T) {
 func TestBothBanksAreToldHowAReturnEnds(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)
-	p := startProgram(t, b, nil, lasting...)
+	p := startProgram(t, b, aLedger(t), lasting...)
 	p.AwaitNeed("kafka", false)
 	p.awaitSettlements()
 	original := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)

@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
@@ -89,4 +92,37 @@ func TestThePayeesBankIsToldOnlyOfWhatWasHeldForIt(t *testing.T) {
 	payers, endPayers := follow("10000001", "start")
 	defer endPayers()
 	check("the payer's bank", payers, toPayer)
+}
+
+// While payments wait, past settlements are read slowly, however fast the client is.
+func TestPastSettlementsArePaced(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	p := startProgram(t, b, aLedger(t), append(lasting, "SETTLEMENT_HISTORY_RATE_MAX=100")...)
+	p.AwaitNeed("kafka", false)
+	p.AwaitNeed("ledger", false)
+	p.awaitSettlements()
+	records := []*kgo.Record{{Topic: stream.Payments, Value: []byte("an order that no engine takes")}}
+	const reports = 1300 // a thousand are read at once
+	for n := range reports {
+		value, err := (&pixv1.SettlementReport{EndToEndId: fmt.Sprint("E-", n), AmountCentavos: 1, Payer: &pixv1.Account{Ispb: "10000001"}, Payee: &pixv1.Account{Ispb: "10000002"}}).MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, &kgo.Record{Topic: stream.Settlements, Value: value})
+	}
+	if err := b.Client().ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	kit.Await(t, "the order", func() (bool, string) { return strings.Contains(p.metrics(), "\npix_payments_wait 1\n"), "" })
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	began := time.Now()
+	past := events(p.send(ctx, "GET", "/v1/settlements?participant=10000001&from=start", ""))
+	for range reports {
+		next(t, past)
+	}
+	if took := time.Since(began); took < (reports-1000)*time.Second/100 {
+		t.Errorf("%d past settlements come within %v", reports, took)
+	}
 }

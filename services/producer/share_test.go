@@ -39,8 +39,8 @@ func (p *program) by(ctx context.Context, client *http.Client, scheme, authoriza
 // whose share is taken of which pool.
 func TestABankLeavesRoomForTheOthers(t *testing.T) {
 	t.Parallel()
-	// Without a ledger, a question takes its place until the end. No key is taken then, but certificates.
-	p, bank := startCertified(t, "BATCHES_MAX=16", "STREAMS_MAX=40", "STATUS_IN_FLIGHT_MAX=20", "LEDGER_QUERIES_IN_FLIGHT_MAX=12", "STATUS_TIMEOUT=100ms")
+	// Without a ledger no key is taken, but certificates.
+	p, bank := startCertified(t, "BATCHES_MAX=16", "STREAMS_MAX=40", "STATUS_TIMEOUT=100ms")
 	p.asIs = true
 	p.AwaitNeed("kafka", false)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -54,8 +54,6 @@ func TestABankLeavesRoomForTheOthers(t *testing.T) {
 	}{
 		{"batches", "POST", batchPath, 4, true, http.StatusOK},
 		{"streams", "GET", "/v1/payments/E%s202611211200abcdefghijk/events", 10, false, http.StatusOK},
-		{"account look-ups", "GET", "/v1/accounts/%s/0001/1", 5, false, http.StatusServiceUnavailable},
-		{"queries", "GET", "/v1/accounts/%s/0001/1/statement", 3, false, http.StatusServiceUnavailable},
 	} {
 		ask := func(client *http.Client, ispb string) (status int, text string) {
 			path, body := pool.path, io.Reader(http.NoBody)

@@ -169,11 +169,10 @@ func legsAre(got reply, state string) bool {
 // withTheLedgerAwayNothingIsTaken is a step of TestWholeLedger. It leaves the ledger dead.
 func withTheLedgerAwayNothingIsTaken(t *testing.T, l *ledgertest.Server, client tigerbeetle.Client) {
 	r, b := makeRing(t), startBroker(t)
-	p := startProgram(t, b, l, "STATUS_TIMEOUT=500ms", "STATUS_IN_FLIGHT_MAX=10", "CALLER_SHARE_MAX=1")
+	p := startProgram(t, b, l, "STATUS_TIMEOUT=2s", "STATUS_IN_FLIGHT_MAX=10", "CALLER_SHARE_MAX=1")
 	locked := startProgram(t, b, l, "HTTP_KEYS_FILE="+r.digests, "STATUS_TIMEOUT=1s")
 	for _, of := range []*program{p, locked} {
-		of.AwaitNeed("ledger", false)
-		of.AwaitNeed("kafka", false)
+		of.AwaitNeed("log", false)
 	}
 	id := pix.NewEndToEndID(content.Payer.ISPB, time.Now(), random)
 	write(t, client, ledger.AppendReserve(nil, id, content, 3600)) // longer than any start of the ledger
@@ -187,8 +186,8 @@ func withTheLedgerAwayNothingIsTaken(t *testing.T, l *ledgertest.Server, client 
 		calls.Go(func() {
 			started := time.Now()
 			got := p.call("GET", "/v1/payments/"+id.String(), "")
-			if took := time.Since(started); took > 5*time.Second {
-				t.Errorf("it took %v, want about 500ms", took)
+			if took := time.Since(started); took > 10*time.Second {
+				t.Errorf("it took %v, want about 2s", took)
 			}
 			if got.retryAfter == "" || got.EndToEndID != id.String() {
 				t.Errorf("%d %s Retry-After %q", got.code, got.text, got.retryAfter)
@@ -199,8 +198,8 @@ func withTheLedgerAwayNothingIsTaken(t *testing.T, l *ledgertest.Server, client 
 		})
 	}
 	calls.Wait()
-	if codes[http.StatusServiceUnavailable] != 10 || codes[http.StatusTooManyRequests] != 20 {
-		t.Errorf("answers by code %v, want 10 times 503 and, past the limit, 20 times 429", codes)
+	if away, refused := codes[http.StatusServiceUnavailable], codes[http.StatusTooManyRequests]; away < 10 || refused == 0 || away+refused != 30 {
+		t.Errorf("answers by code %v, want 503 at least 10 times and, past the limit, 429", codes)
 	}
 	// Who is blocked is not known.
 	p.AwaitNeed("register", true)

@@ -15,7 +15,7 @@ func TestWholeLedger(t *testing.T) {
 	t.Parallel()
 	l := startLedger(t)
 	client := connect(t, l)
-	anEmptyLedgerHasNoParticipants(t, l)
+	nothingIsToldFromAnEmptyLedger(t, l)
 	fund(t, client, sandbox.Population{Banks: 3, Customers: 7, DepositCentavos: 1000, ReserveCentavos: 10_000})
 	for _, step := range []struct {
 		name string
@@ -25,6 +25,8 @@ func TestWholeLedger(t *testing.T) {
 		{"LawsOfMoneyOfManyBanks", lawsOfMoneyOfManyBanks},
 		{"LawsOfMoneyWhileItComesAndGoes", lawsOfMoneyWhileItComesAndGoes},
 		{"NothingIsTakenIntoALogThatIsNotTheLedgers", nothingIsTakenIntoALogThatIsNotTheLedgers},
+		{"NothingIsAcceptedAfterTheLogHasShrunk", nothingIsAcceptedAfterTheLogHasShrunk},
+		{"OnlyActsBeforeARebuildIsConfirmed", onlyActsBeforeARebuildIsConfirmed},
 		{"WithTheLedgerAwayNothingIsTaken", withTheLedgerAwayNothingIsTaken}, // last: it kills the server
 	} {
 		t.Run(step.name, func(t *testing.T) { step.do(t, l, client) })

@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/liquida/liquida/deploy/bootstrap"
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/settings"
 )
@@ -22,12 +24,28 @@ or the ledger is away or holds something else than configured, 2 bad setting.
 bootstrap participant ISPB [--new-seal] gives a bank that has joined what must not pass the front
 door: the secret of its seals (ANSWER_KEYS_FILE) and, on a secured Kafka, a user, a consumer group
 and ACLs of its own. Nothing needs a restart. --new-seal makes another secret and has it used from
-then on.`
+then on.
+
+bootstrap retell has engines write again the reports and dead letters that are missing, after
+pix.settlements or pix.dead-letters was lost, made anew or cut. Stop engines and producers first.
+
+bootstrap rebuild ADDRESSES makes the empty ledger at TIGERBEETLE_ADDRESSES what the one at
+ADDRESSES was, and gives each order that was reported since its reported verdict. Interrupted, run
+it again. It says what it could not bring back. bootstrap rebuild accept has the topics take that
+ledger: from then on acts are taken. bootstrap rebuild confirm lets orders in, and engines begin. No
+other engine may run meanwhile: see docs/backup.md.`
 
 func main() {
 	run := bootstrap.Run
-	if arguments := os.Args[1:]; len(arguments) > 0 && arguments[0] == "participant" {
+	switch arguments := os.Args[1:]; {
+	case len(arguments) > 0 && arguments[0] == "participant":
 		run = participant(arguments[1:])
+		os.Args = os.Args[:1]
+	case len(arguments) == 1 && arguments[0] == "retell":
+		run = bootstrap.Retell
+		os.Args = os.Args[:1]
+	case len(arguments) == 2 && arguments[0] == "rebuild":
+		run = rebuild(arguments[1])
 		os.Args = os.Args[:1]
 	}
 	var config bootstrap.Config
@@ -54,5 +72,22 @@ func participant(arguments []string) func(context.Context, *bootstrap.Config, io
 	}
 	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
 		return bootstrap.Participant(ctx, config, bank, newSeal, progress)
+	}
+}
+
+// rebuild returns what the argument behind rebuild asks for.
+func rebuild(from string) func(context.Context, *bootstrap.Config, io.Writer) error {
+	switch from {
+	case "accept":
+		return bootstrap.Accept
+	case "confirm":
+		return bootstrap.Confirm
+	}
+	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
+		past := ledger.Config{Addresses: strings.Split(from, ","), ClusterID: config.Ledger.ClusterID}
+		if err := past.Validate(); err != nil {
+			return err
+		}
+		return bootstrap.Rebuild(ctx, config, past, progress)
 	}
 }

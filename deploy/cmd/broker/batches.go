@@ -10,17 +10,26 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// checkBatches makes the broker refuse batches that no client can read. kfake checks the form of
-// a batch, and not what its records are.
-func checkBatches(cluster *kfake.Cluster) {
+// checkBatches makes the broker refuse batches that no client can read, if asked to look. kfake checks the form of
+// a batch, and not what its records are. It always refuses a batch that says that the broker gives the time: kfake
+// would change the batch and not its checksum, and at the next start nobody could read the log from there on.
+func checkBatches(cluster *kfake.Cluster, look bool) {
 	most := stream.Config{}.BatchMax()
 	cluster.ControlKey(kmsg.Produce.Int16(), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		produce := request.(*kmsg.ProduceRequest)
 		for i := range produce.Topics {
 			topic := &produce.Topics[i]
 			for j := range topic.Partitions {
-				refusal, refused := errors.AsType[*kerr.Error](stream.CheckBatch(topic.Partitions[j].Records, most))
-				if !refused {
+				records := topic.Partitions[j].Records
+				var refusal *kerr.Error
+				if look {
+					refusal, _ = errors.AsType[*kerr.Error](stream.CheckBatch(records, most))
+				}
+				const attributes, logAppendTime = 22, 8 // the byte and the bit
+				if len(records) > attributes && records[attributes]&logAppendTime != 0 {
+					refusal = kerr.InvalidTimestamp
+				}
+				if refusal == nil {
 					continue
 				}
 				// It answers for this partition of this request, and lets the others through.

@@ -26,6 +26,8 @@ func TestBatchesAreChecked(t *testing.T) {
 	short.Records = short.Records[:len(short.Records)-1]
 	elsewhere := hostile.New(now, nil)
 	elsewhere.Records = hostile.Record(7, []byte("one"))
+	timed := hostile.New(now, []byte("one"))
+	timed.Attributes |= 8
 	wrong := hostile.New(now, []byte("one")).Encode()
 	wrong[len(wrong)-2]++
 	relaxed := filepath.Join(t.TempDir(), "relaxed.yaml")
@@ -40,10 +42,12 @@ func TestBatchesAreChecked(t *testing.T) {
 	}{
 		{"good", hostile.New(now, []byte("one"), []byte("two")).Encode(), nil, true},
 		{"bomb", bomb.Encode(), kerr.InvalidRecord, false},
+		{"bomb of headers", hostile.Headers(now, 200_000).Encode(), kerr.InvalidRecord, false},
 		{"garbage", hostile.Garbage(now).Encode(), kerr.InvalidRecord, false},
 		{"claim", hostile.Claim(now, math.MaxInt32).Encode(), kerr.InvalidRecord, false},
 		{"short", short.Encode(), kerr.InvalidRecord, false},
 		{"elsewhere", elsewhere.Encode(), kerr.InvalidRecord, false},
+		{"time of the broker", timed.Encode(), kerr.InvalidTimestamp, true},
 		{"checksum", wrong, kerr.CorruptMessage, true},
 	}
 	for name, c := range map[string]struct {
@@ -73,7 +77,9 @@ func TestBatchesAreChecked(t *testing.T) {
 					t.Errorf("after %s: %v", batch.name, err)
 				}
 			}
-			b.end(syscall.SIGTERM)
+			b.End(syscall.SIGKILL)
+			b.start() // all that was taken can be read
+			b.End(syscall.SIGTERM)
 		})
 	}
 }

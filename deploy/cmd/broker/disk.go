@@ -31,10 +31,14 @@ func (l loudDisk) Logf(level kfake.LogLevel, message string, arguments ...any) {
 	for _, argument := range arguments {
 		err, isError := argument.(error)
 		if errno := syscall.Errno(0); isError && errors.As(err, &errno) {
-			fmt.Fprintf(os.Stderr, "broker: cannot keep data in BROKER_DATA_DIR %s: %v: stopping before it acknowledges anything that is not written; free some space or repair the disk, then start again\n", l.folder, err)
-			os.Exit(settings.ExitFailure)
+			l.stop(err)
 		}
 	}
+}
+
+func (l loudDisk) stop(err error) {
+	fmt.Fprintf(os.Stderr, "broker: cannot keep data in BROKER_DATA_DIR %s: %v: stopping before it acknowledges anything that is not written; free some space or repair the disk, then start again\n", l.folder, err)
+	os.Exit(settings.ExitFailure)
 }
 
 // cutTornEnd removes an unfinished last entry, which a full disk or a power cut leaves, from one of

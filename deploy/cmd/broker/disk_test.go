@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -18,30 +17,29 @@ import (
 
 // fillDisk repeats work while no file of the broker can grow past 64 KiB. The broker must exit and
 // say why. It must not answer with an error and go on.
-func (b *broker) fillDisk(said *bytes.Buffer, work func(ctx context.Context) error) {
+func (b *broker) fillDisk(work func(ctx context.Context) error) {
 	t := b.t
 	t.Helper()
 	limit := unix.Rlimit{Cur: 64 << 10, Max: unix.RLIM_INFINITY}
-	if err := unix.Prlimit(b.cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
+	if err := unix.Prlimit(b.Process.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
 		t.Fatal(err)
 	}
 	alive, ended := context.WithTimeout(t.Context(), 30*time.Second)
-	gone := make(chan struct{})
-	go func() { _ = b.cmd.Wait(); ended(); close(gone) }()
+	go func() { <-b.Exited; ended() }()
 	var failed error
 	for alive.Err() == nil && failed == nil {
 		failed = work(alive)
 	}
 	select {
-	case <-gone:
+	case <-b.Exited:
 	case <-time.After(30 * time.Second):
 		t.Fatalf("the broker lives on with a full disk; it answered %v", failed)
 	}
-	if code := b.cmd.ProcessState.ExitCode(); code != settings.ExitFailure {
+	if code := b.ExitCode(); code != settings.ExitFailure {
 		t.Errorf("it ended with exit code %d; want %d", code, settings.ExitFailure)
 	}
-	if want := "BROKER_DATA_DIR " + b.dir; !strings.Contains(said.String(), want) {
-		t.Errorf("it said %q; want %q in it", said, want)
+	if want := "BROKER_DATA_DIR " + b.dir; !strings.Contains(b.Log(), want) {
+		t.Errorf("it said %q; want %q in it", b.Log(), want)
 	}
 }
 
@@ -49,8 +47,7 @@ func (b *broker) fillDisk(said *bytes.Buffer, work func(ctx context.Context) err
 func TestFullDisk(t *testing.T) {
 	t.Run("records", func(t *testing.T) {
 		b := newBroker(t)
-		var said bytes.Buffer
-		b.start(&said)
+		b.start()
 		b.createTopic("payments", 1)
 		producer := b.client(kgo.DefaultProduceTopic("payments"), kgo.ProducerBatchCompression(kgo.NoCompression()),
 			kgo.AllowIdempotentProduceCancellation()) // of the record that meets the full disk
@@ -63,7 +60,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			return err
 		}
-		b.fillDisk(&said, produce)
+		b.fillDisk(produce)
 		if len(acknowledged) == 0 {
 			t.Fatal("no record was acknowledged")
 		}
@@ -87,8 +84,7 @@ func TestFullDisk(t *testing.T) {
 	})
 	t.Run("offsets", func(t *testing.T) {
 		b := newBroker(t)
-		var said bytes.Buffer
-		b.start(&said)
+		b.start()
 		b.createTopic("payments", 1)
 		admin := kadm.NewClient(b.client())
 		acknowledged := int64(0)
@@ -111,14 +107,14 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("the group's offset is %d, the last one that was acknowledged %d", committed.At, acknowledged)
 			}
 		}
-		b.fillDisk(&said, commit)
+		b.fillDisk(commit)
 		b.start()
 		check()
 		// Entries behind the unfinished one must be readable, too.
 		if err := commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		b.end(syscall.SIGKILL)
+		b.End(syscall.SIGKILL)
 		b.start()
 		check()
 	})

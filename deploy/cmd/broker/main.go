@@ -23,6 +23,8 @@ type configuration struct {
 	DataDir    string `env:"BROKER_DATA_DIR" envDefault:"broker-data" help:"folder of the data; survives restarts and SIGKILL"`
 	SyncWrites bool   `env:"BROKER_SYNC_WRITES" envDefault:"false" help:"fsync each batch before it is acknowledged"`
 
+	LossAccepted []string `env:"BROKER_LOSS_ACCEPTED" help:"logs that are served although acknowledged records are lost, comma-separated, as the refusal to start names them: topic/partition@offset, with the first offset that is lost; it may stay"`
+
 	Like               string `env:"BROKER_LIKE" envDefault:"kafka" help:"which broker to behave like where they differ: kafka or redpanda"`
 	RedpandaProperties string `env:"BROKER_REDPANDA_PROPERTIES" help:"file with Redpanda's cluster properties, a .bootstrap.yaml, for BROKER_LIKE=redpanda; users and ACLs are not taken from there; empty: those of docker-compose.yml"`
 
@@ -83,8 +85,7 @@ var brokerConfigs = map[string]string{
 	// The engine's session timeout is 3 s, which the default minimum of 6 s refuses.
 	"group.min.session.timeout.ms": "1000",
 	"message.max.bytes":            "1048576",
-	// With the default of an hour, a load test fills the authorization topics far beyond their retention.
-	"log.cleaner.backoff.ms": "60000",
+	"log.cleaner.backoff.ms":       "1000000000000", // never: see clean
 }
 
 func main() {
@@ -99,7 +100,14 @@ func main() {
 		os.Exit(settings.ExitFailure)
 	}
 	fmt.Fprintf(os.Stderr, "broker: serving %s like %s, data in %s\n", config.Address, config.Like, config.DataDir)
+	ended, marked := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(marked)
+		keepLogs(cluster, config.DataDir, ended)
+	}()
 	fmt.Fprintf(os.Stderr, "broker: %v: saving and closing\n", <-stop)
+	close(ended)
+	<-marked
 	cluster.Close()
 }
 
@@ -113,6 +121,9 @@ func start(config *configuration) (*kfake.Cluster, error) {
 		if err := cutTornEnd(filepath.Join(config.DataDir, log)); err != nil {
 			return nil, fmt.Errorf("BROKER_DATA_DIR: %w", err)
 		}
+	}
+	if err := checkLogs(config.DataDir, config.LossAccepted); err != nil {
+		return nil, fmt.Errorf("BROKER_DATA_DIR: %w", err)
 	}
 	if err := checkSecurity(config); err != nil {
 		return nil, err
@@ -153,9 +164,7 @@ func start(config *configuration) (*kfake.Cluster, error) {
 	if config.Like == likeRedpanda {
 		properties.Imitate(cluster, config.DataDir)
 	}
-	if config.CheckBatches && (config.Like == likeKafka || properties.ProduceBatchValidation == redpanda.ValidationStrict) {
-		checkBatches(cluster)
-	}
+	checkBatches(cluster, config.CheckBatches && (config.Like == likeKafka || properties.ProduceBatchValidation == redpanda.ValidationStrict))
 	return cluster, nil
 }
 

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,58 +16,38 @@ import (
 
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ports"
+	"github.com/liquida/liquida/platform/stream"
 )
 
-// TestMain makes the test binary the broker when a test starts it, so that tests can kill it.
-func TestMain(m *testing.M) {
-	if os.Getenv("BROKER_UNDER_TEST") != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { kit.Main(m, main) }
 
 type broker struct {
+	*kit.Program
 	t            *testing.T
 	address, dir string
 	env          []string // more settings
-	cmd          *exec.Cmd
 }
 
 func newBroker(t *testing.T) *broker {
 	t.Helper()
-	b := &broker{t: t, address: ports.Free(), dir: t.TempDir()}
-	t.Cleanup(func() { b.end(syscall.SIGKILL) })
-	return b
+	return &broker{t: t, address: ports.Free(), dir: t.TempDir()}
 }
 
-func (b *broker) command(address string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "BROKER_UNDER_TEST=1", "BROKER_ADDRESS="+address, "BROKER_DATA_DIR="+b.dir)
-	cmd.Env = append(cmd.Env, b.env...)
-	return cmd
+func (b *broker) settings(more ...string) []string {
+	return append(append([]string{"BROKER_ADDRESS=" + b.address, "BROKER_DATA_DIR=" + b.dir}, b.env...), more...)
 }
 
-func (b *broker) start(says ...io.Writer) {
+// start runs the broker until it answers this client, or one without a password.
+func (b *broker) start(clients ...*kgo.Client) {
 	b.t.Helper()
-	b.cmd = b.command(b.address)
-	b.cmd.Stderr = io.MultiWriter(append(says, os.Stderr)...)
-	if err := b.cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-	client := b.client()
-	eventually(b.t, "the broker answers", func() error {
+	b.Program = kit.Start(b.t, b.settings()...)
+	client := append(clients, b.client())[0]
+	kit.Await(b.t, "the broker answers", func() (bool, string) {
 		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 		defer cancel()
-		return client.Ping(ctx)
+		err := stream.Reach(ctx, client)
+		return err == nil, fmt.Sprint(err)
 	})
-}
-
-func (b *broker) end(signal os.Signal) {
-	if b.cmd != nil && b.cmd.ProcessState == nil {
-		_ = b.cmd.Process.Signal(signal)
-		_ = b.cmd.Wait()
-	}
 }
 
 func (b *broker) client(options ...kgo.Opt) *kgo.Client {
@@ -83,14 +60,6 @@ func (b *broker) client(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	kit.Await(t, what, func() (bool, string) {
-		err := try()
-		return err == nil, fmt.Sprint(err)
-	})
-}
-
 func (b *broker) createTopic(topic string, partitions int32) {
 	b.t.Helper()
 	created, err := kadm.NewClient(b.client()).CreateTopic(b.t.Context(), partitions, 1, nil, topic)
@@ -100,7 +69,7 @@ func (b *broker) createTopic(topic string, partitions int32) {
 }
 
 func TestDataAndCommitMetadataSurvive(t *testing.T) {
-	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(fmt.Sprint(signal), func(t *testing.T) {
 			b := newBroker(t)
 			b.start()
@@ -123,7 +92,7 @@ func TestDataAndCommitMetadataSurvive(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			b.end(signal)
+			b.End(signal)
 			b.start()
 			produce("after")
 
@@ -151,83 +120,14 @@ func TestDataAndCommitMetadataSurvive(t *testing.T) {
 	}
 }
 
-// TestStaticMembership: a restarted engine gets its partitions back at once. That needs a session
-// timeout below the usual minimum, and an instance id that outlives its process.
-func TestStaticMembership(t *testing.T) {
-	b := newBroker(t)
-	b.start()
-	b.createTopic("payments", 4)
-	type member struct {
-		client   *kgo.Client
-		assigned chan map[string][]int32
-	}
-	join := func(instance string) member {
-		m := member{assigned: make(chan map[string][]int32, 16)}
-		m.client = b.client(kgo.ConsumerGroup("engine"), kgo.ConsumeTopics("payments"),
-			kgo.InstanceID(instance), kgo.SessionTimeout(3*time.Second), kgo.HeartbeatInterval(500*time.Millisecond),
-			kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, p map[string][]int32) { m.assigned <- p }))
-		go func() {
-			for !m.client.PollFetches(t.Context()).IsClientClosed() && t.Context().Err() == nil {
-			}
-		}()
-		return m
-	}
-	receive := func(what string, from chan map[string][]int32, within time.Duration) []int32 {
-		t.Helper()
-		deadline := time.After(within)
-		for {
-			select {
-			case p := <-from:
-				if len(p["payments"]) > 0 { // the first step of a rebalance may assign nothing
-					return p["payments"]
-				}
-			case <-deadline:
-				t.Fatalf("%s: nothing within %v", what, within)
-			}
-		}
-	}
-	first := join("engine-0")
-	if got := receive("the only member", first.assigned, time.Minute); len(got) != 4 {
-		t.Fatalf("the only member got partitions %v; want all 4", got)
-	}
-	first.client.CloseAllowingRebalance() // a static member does not leave the group, as if it was killed
-	again := join("engine-0")
-	// Well within the session timeout, so the group did not wait for the old member to expire.
-	if got := receive("the same instance again", again.assigned, 2500*time.Millisecond); len(got) != 4 {
-		t.Fatalf("the same instance got partitions %v; want all 4", got)
-	}
-	second := join("engine-1")
-	if got := receive("a second instance", second.assigned, time.Minute); len(got) != 2 {
-		t.Fatalf("the second instance got partitions %v; want 2", got)
-	}
-	// A member that stays away loses its partitions after the session timeout.
-	second.client.CloseAllowingRebalance()
-	receive("what the first takes over", again.assigned, time.Minute)
-}
-
-func TestItBehavesLikeRedpandaWhenAsked(t *testing.T) {
-	b := newBroker(t)
-	t.Setenv("BROKER_LIKE", "redpanda")
-	b.start()
-	admin, one := kadm.NewClient(b.client()), "1"
-	if _, err := admin.CreateTopic(t.Context(), 1, 1, map[string]*string{"min.insync.replicas": &one}, "payments"); err != nil {
-		t.Fatal(err)
-	}
-	described, err := admin.DescribeTopicConfigs(t.Context(), "payments")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range described[0].Configs {
-		if entry.Key == "min.insync.replicas" {
-			t.Errorf("%s is described as %s", entry.Key, entry.MaybeValue())
-		}
-	}
-}
-
 func TestRefusals(t *testing.T) {
 	b := newBroker(t)
 	b.start()
 	b.createTopic("payments", 1)
+	file := filepath.Join(t.TempDir(), "bootstrap.yaml")
+	if err := os.WriteFile(file, []byte("group_initial_rebalance_delay_ms: 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 
 	t.Run("a topic is not created by a mention", func(t *testing.T) {
 		client := b.client(kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(0))
@@ -243,43 +143,20 @@ func TestRefusals(t *testing.T) {
 			t.Fatalf("got %v; want MessageTooLarge", err)
 		}
 	})
-	refused := func(t *testing.T, cmd *exec.Cmd, says ...string) {
-		t.Helper()
-		output, err := cmd.CombinedOutput()
-		if err == nil {
-			t.Fatal("a second broker started")
-		}
-		for _, say := range says {
-			if !strings.Contains(string(output), say) {
-				t.Errorf("it said %q; want %q in it", output, say)
+	for what, c := range map[string]struct{ env, says []string }{
+		"a second broker on the same data":      {[]string{"BROKER_ADDRESS=127.0.0.1:0"}, []string{b.dir, "held by another broker"}},
+		"a second broker on the same address":   {[]string{"BROKER_DATA_DIR=" + t.TempDir()}, []string{b.address, "taken"}},
+		"a broker to be like that there is not": {[]string{"BROKER_ADDRESS=127.0.0.1:0", "BROKER_LIKE=pulsar"}, []string{"BROKER_LIKE", "pulsar"}},
+		"properties that Redpanda has not":      {[]string{"BROKER_LIKE=redpanda", "BROKER_REDPANDA_PROPERTIES=" + file}, []string{"BROKER_REDPANDA_PROPERTIES", "group_initial_rebalance_delay_ms"}},
+		"properties for a broker like Kafka":    {[]string{"BROKER_LIKE=kafka", "BROKER_REDPANDA_PROPERTIES=" + file}, []string{"BROKER_REDPANDA_PROPERTIES", "BROKER_LIKE kafka"}},
+		"an address that clients cannot reach":  {[]string{"BROKER_ADDRESS=0.0.0.0:9092"}, []string{"BROKER_ADDRESS", "0.0.0.0:9092"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			said := kit.Run(t, b.settings(c.env...))
+			said.Is(t, said.Code, c.says...)
+			if said.Code == 0 {
+				t.Error("it exits with 0")
 			}
-		}
+		})
 	}
-	t.Run("a second broker on the same data", func(t *testing.T) {
-		refused(t, b.command("127.0.0.1:0"), b.dir, "held by another broker")
-	})
-	t.Run("a second broker on the same address", func(t *testing.T) {
-		other := *b
-		other.dir = t.TempDir()
-		refused(t, other.command(b.address), b.address, "taken")
-	})
-	t.Run("a broker to be like that there is not", func(t *testing.T) {
-		cmd := b.command("127.0.0.1:0")
-		cmd.Env = append(cmd.Env, "BROKER_LIKE=pulsar")
-		refused(t, cmd, "BROKER_LIKE", "pulsar")
-	})
-	t.Run("properties that Redpanda has not", func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "bootstrap.yaml")
-		if err := os.WriteFile(file, []byte("group_initial_rebalance_delay_ms: 0\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for like, says := range map[string]string{"redpanda": "group_initial_rebalance_delay_ms", "kafka": "BROKER_LIKE kafka"} {
-			cmd := b.command("127.0.0.1:0")
-			cmd.Env = append(cmd.Env, "BROKER_LIKE="+like, "BROKER_REDPANDA_PROPERTIES="+file)
-			refused(t, cmd, "BROKER_REDPANDA_PROPERTIES", says)
-		}
-	})
-	t.Run("an address that clients cannot reach", func(t *testing.T) {
-		refused(t, b.command("0.0.0.0:9092"), "BROKER_ADDRESS", "0.0.0.0:9092")
-	})
 }

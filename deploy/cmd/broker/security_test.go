@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -9,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -51,8 +50,9 @@ func TestSecuritySurvives(t *testing.T) {
 	if err := keys.MakePassword(password); err != nil {
 		t.Fatal(err)
 	}
-	for run, signal := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		b.startSecured(env, admin)
+	for run, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		b.env = env
+		b.start(b.as(admin))
 		if run == 0 {
 			secret, err := keys.ReadPassword(password)
 			if err != nil {
@@ -81,49 +81,28 @@ func TestSecuritySurvives(t *testing.T) {
 			}
 			cancel()
 		}
-		b.end(signal)
+		b.End(signal)
 	}
 	// The folder holds what is enough to log in.
 	if about, err := os.Stat(b.dir); err != nil || about.Mode().Perm() != 0o700 {
 		t.Errorf("the data: %v, %v", about.Mode(), err)
 	}
-	if said, code := b.refused(); !strings.Contains(said, "is of a secured broker and BROKER_ADMIN_PASSWORD_FILE is empty") || code != settings.ExitFailure {
-		t.Errorf("without security settings, on data of a secured broker, it ends with %d and says %q", code, said)
-	}
+	b.env = nil
+	kit.Run(t, b.settings()).Is(t, settings.ExitFailure, "is of a secured broker and BROKER_ADMIN_PASSWORD_FILE is empty")
 }
 
 func TestDataOfAnotherSecurityIsRefused(t *testing.T) {
 	b := newBroker(t)
 	env, _ := securityOf(t, b)
 	b.start()
-	b.end(syscall.SIGKILL)
-	if said, code := b.refused(env...); !strings.Contains(said, "is of a broker that is not secured") || code != settings.ExitFailure {
-		t.Errorf("with security settings, on data of an unsecured broker, it ends with %d and says %q", code, said)
-	}
+	b.End(syscall.SIGKILL)
+	kit.Run(t, b.settings(env...)).Is(t, settings.ExitFailure, "is of a broker that is not secured")
 	for _, c := range []struct{ env, says string }{
 		{"BROKER_ADMIN_PASSWORD_FILE=" + b.dir + "/nothing", "BROKER_ADMIN_PASSWORD_FILE: stat " + b.dir + "/nothing"},
 		{"BROKER_TLS_CERT_FILE=" + b.dir + "/nothing", `BROKER_TLS_KEY_FILE "": give both or none`},
 	} {
-		if said, code := b.refused(c.env); !strings.Contains(said, c.says) || code != settings.ExitBadUsage {
-			t.Errorf("%s: it ends with %d and says %q", c.env, code, said)
-		}
+		kit.Run(t, b.settings(c.env)).Is(t, settings.ExitBadUsage, c.says)
 	}
-}
-
-func (b *broker) startSecured(env []string, admin stream.Config) {
-	b.t.Helper()
-	b.cmd = b.command(b.address)
-	b.cmd.Env = append(b.cmd.Env, env...)
-	b.cmd.Stderr = os.Stderr
-	if err := b.cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-	client := b.as(admin)
-	eventually(b.t, "the broker answers", func() error {
-		ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
-		defer cancel()
-		return stream.Reach(ctx, client)
-	})
 }
 
 // as returns a client of a secured broker.
@@ -134,19 +113,4 @@ func (b *broker) as(config stream.Config) *kgo.Client {
 		b.t.Fatal(err)
 	}
 	return b.client(options...)
-}
-
-// refused runs a broker that must exit by itself.
-func (b *broker) refused(env ...string) (said string, code int) {
-	b.t.Helper()
-	cmd := b.command(b.address)
-	cmd.Env = append(cmd.Env, env...)
-	var output bytes.Buffer
-	cmd.Stderr = &output
-	if err := cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-	defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
-	_ = cmd.Wait()
-	return output.String(), cmd.ProcessState.ExitCode()
 }

@@ -41,7 +41,7 @@ The TigerBeetle server is taken from TIGERBEETLE_BIN or PATH, else built once an
 Apache Kafka is fetched with Maven once and cached; it needs Java 17 or later.
 
 Exit codes: 0 done (status: all is ready), 1 failed (status: something is not ready),
-2 bad usage, 3 not running (status), 130 interrupted (demo).`
+2 bad usage, 3 not running (status).`
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -49,30 +49,25 @@ func main() {
 	o := &options{env: map[string][]string{}}
 	root := &cobra.Command{Use: "stack", Short: "Runs the whole clearing house on this machine, without Docker", Long: long, Version: settings.Version(),
 		SilenceUsage: true, SilenceErrors: true, RunE: func(*cobra.Command, []string) error {
-			return errors.New("no command: it must be up, status, logs, down, clean or demo")
+			return errors.New("no command: it must be up, status, logs, down or clean")
 		}}
 	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.PersistentFlags().StringVar(&o.dir, "dir", "", "the stack's `folder` of data, logs and state (default .stack at the root of the repository)")
 	root.AddCommand(
-		o.starting("up", "start everything in the background, and wait until all of it is ready", `Build and start everything in the background, and wait until all of it is ready. What runs already
-stays as it is; what is missing starts.`, o.up),
+		o.upCommand(),
 		o.command("status", "what runs, where, and why something is not ready", func(ctx context.Context) error { return show(ctx, o.config.Dir) }),
 		o.logsCommand(),
 		o.command("down", "stop everything in the reverse order of starting; the data stays", o.down),
 		o.command("clean", "remove the data and the logs of a stopped stack, and those of the last demo", func(context.Context) error {
-			return errors.Join(cleanDemo(o.config.Dir), stack.Clean(o.config.Dir))
+			return errors.Join(stack.Clean(filepath.Join(o.config.Dir, "demo")), stack.Clean(o.config.Dir))
 		}),
-		o.starting("demo", "send a load through a stack of its own, kill an engine meanwhile, audit the result", `Start everything on free ports with fresh data, send a load through it, kill an engine meanwhile,
-audit the result, stop, and delete the data.`, o.demo),
 	)
 	command, err := root.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
 		return
-	case errors.Is(err, errInterrupted):
-		os.Exit(settings.ExitInterrupted)
-	case !o.started:
+	case !o.started, isBadSetting(err):
 		fmt.Fprintf(os.Stderr, "%s: %v\nSee %[1]s --help.\n", command.CommandPath(), err)
 		os.Exit(settings.ExitBadUsage)
 	}
@@ -83,19 +78,22 @@ audit the result, stop, and delete the data.`, o.demo),
 	os.Exit(settings.ExitFailure)
 }
 
+func isBadSetting(err error) bool {
+	_, bad := errors.AsType[*stack.BadSetting](err)
+	return bad
+}
+
 // options are the flags of all commands, and the configuration that they make.
 type options struct {
-	config         stack.Config
-	dir, bin       string
-	noBuild        bool
-	freePorts      bool
-	output         bool
-	follow         bool
-	reserve        int64 // MiB
-	variables      []string
-	env            map[string][]string
-	rate, payments int
-	started        bool // the flags were good
+	config    stack.Config
+	dir, bin  string
+	noBuild   bool
+	freePorts bool
+	follow    bool
+	reserve   int64 // MiB
+	variables []string
+	env       map[string][]string
+	started   bool // the flags were good
 }
 
 // command returns a command that has the stack's folder.
@@ -106,39 +104,35 @@ func (o *options) command(name, purpose string, run func(context.Context) error)
 		}
 		o.started = true
 		root, err := stack.RepoRoot()
-		if err != nil && (o.dir == "" || o.bin == "") {
-			return err
+		if needsPrograms := name == "up" || name == "demo"; err != nil && (o.dir == "" || needsPrograms && o.bin == "") {
+			return fmt.Errorf("%w, or give --%s", err, cmp.Or(map[bool]string{true: "dir"}[o.dir == ""], "bin"))
 		}
 		o.config.Dir, o.config.BinDir = cmp.Or(o.dir, filepath.Join(root, ".stack")), cmp.Or(o.bin, filepath.Join(root, "bin"))
 		return run(command.Context())
 	}}
 }
 
-// starting returns a command that starts a stack.
-func (o *options) starting(name, purpose, long string, run func(context.Context) error) *cobra.Command {
-	command := o.command(name, purpose, run)
-	command.Long = long
+func (o *options) upCommand() *cobra.Command {
+	command := o.command("up", "start everything in the background, and wait until all of it is ready", o.up)
+	command.Long = `Build and start everything in the background, and wait until all of it is ready. What runs already
+stays as it is; what is missing starts. Only what --env and --log-level change restarts. They stay
+until down.`
 	flags, c := command.Flags(), &o.config
 	flags.StringVar(&o.bin, "bin", "", "`folder` of the programs (default bin at the root of the repository)")
 	flags.BoolVar(&o.noBuild, "no-build", false, "take the programs in --bin as they are")
 	flags.IntVar(&c.Engines, "engines", 1, "how many clearing engines")
 	flags.IntVar(&c.Replicas, "replicas", 1, "TigerBeetle servers, 1 or 3; a cluster of 3 goes on when one is lost")
 	flags.StringVar(&c.CacheGrid, "cache-grid", "", "page `cache` of each TigerBeetle server, which takes 2 GiB of memory more (default 512MiB, of three 128MiB)")
+	flags.IntVar(&c.LimitGiB, "limit-storage", 0, "`GiB` to which the data file of each TigerBeetle server may grow, 2 to 65536 (default 16384); there the server ends, until it starts with more")
 	flags.Int64Var(&o.reserve, "ledger-reserve", 4096, "`MiB` of the disk reserved for each TigerBeetle server's new data file, 0 to 1048576: it is faster while it need not grow; a payment takes about 9 KB")
 	flags.BoolVar(&c.LedgerCore, "ledger-core", runtime.NumCPU() > 2, "give a single TigerBeetle server a processor of its own (default with more than two): more payments and shorter tails, but of two processors the other is not enough for many HTTP requests")
 	flags.StringVar(&c.Kafka, "kafka", stack.Embedded, "the `broker`: embedded, redpanda-like for the embedded one behaving like Redpanda, or apache for Apache Kafka "+kafka.Version)
 	flags.BoolVar(&c.KafkaSecured, "kafka-locks", false, "secure Kafka: TLS, a password for each user, least-privilege ACLs; the secrets are in kafka-keys of --dir")
-	flags.StringVar(&c.LogLevel, "log-level", "info", "of the services: debug, info, warn or error")
+	flags.StringVar(&c.LogLevel, "log-level", "", "of the services: `debug`, info, warn or error (default info, or as the stack runs)")
 	flags.StringArrayVar(&o.variables, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
-	if name == "up" {
-		flags.BoolVar(&c.Cuts, "cuts", false, "lead the connections of engines and producer to broker and ledger through links, which the control room can cut; not with --kafka-locks")
-		flags.BoolVar(&c.Room, "room", true, "start the control room, a page that shows the stack and breaks it")
-		flags.BoolVar(&o.freePorts, "free-ports", false, "pick free ports instead of the fixed ones; status shows them")
-	} else {
-		flags.BoolVar(&o.output, "output", false, "show the logs of all processes while they run")
-		flags.IntVar(&o.rate, "rate", 500, "payments per second")
-		flags.IntVar(&o.payments, "payments", 10000, "payments in all")
-	}
+	flags.BoolVar(&c.Cuts, "cuts", false, "lead the connections of engines and producer to broker and ledger through links, which the control room can cut; not with --kafka-locks")
+	flags.BoolVar(&c.Room, "room", true, "start the control room, a page that shows the stack and breaks it")
+	flags.BoolVar(&o.freePorts, "free-ports", false, "pick free ports instead of the fixed ones; status shows them")
 	return command
 }
 
@@ -158,8 +152,6 @@ func (o *options) check() error {
 	return errors.Join(
 		settings.InRange("--ledger-reserve", o.reserve, 0, 1<<20),
 		settings.InRange("--engines", o.config.Engines, 1, stack.EnginesMax),
-		settings.InRange("--rate", o.rate, 1, 1_000_000),
-		settings.InRange("--payments", o.payments, 1, 100_000_000),
 		stack.CheckKafka("--kafka", o.config.Kafka))
 }
 
@@ -186,7 +178,11 @@ func (o *options) up(ctx context.Context) error {
 	if err := stack.Up(ctx, o.config); err != nil {
 		return err
 	}
-	return show(ctx, o.config.Dir)
+	if err := show(ctx, o.config.Dir); err != nil {
+		return err
+	}
+	fmt.Print("\nnext: make load sends payments, make audit proves the books after it, make down stops\n")
+	return nil
 }
 
 func (o *options) down(ctx context.Context) error {
@@ -222,8 +218,12 @@ func show(ctx context.Context, dir string) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	terminal, err := os.Stdout.Stat()
 	for _, problem := range problems {
-		fmt.Println(problem)
+		if err == nil && terminal.Mode()&os.ModeCharDevice != 0 {
+			problem = settings.Lines(problem)
+		}
+		fmt.Println(strings.TrimSuffix(problem, "\n"))
 	}
 	room, err := stack.RoomURL(dir)
 	if err != nil {

@@ -7,7 +7,11 @@ import os
 import time
 
 from foreign import AuthenticatedClient
-from foreign.api.default import account, give_back, participant, participants, pay, payment, payment_events, return_, return_events, settlements, statement
+from foreign.api.accounts import account, statement
+from foreign.api.participants import participant, participants
+from foreign.api.payments import pay, payment, payment_events
+from foreign.api.returns import give_back, return_events, return_state
+from foreign.api.settlements import settlements
 from foreign.models import Accepted, Account, AccountBalance, Participant, ParticipantPage, Payment, PaymentState, Problem, ReturnOrder, ReturnOrderReasonCode, ReturnState, Settlement, Statement
 
 address = os.environ["LIQUIDA_URL"]
@@ -67,7 +71,7 @@ order = ReturnOrder(original_end_to_end_id=outcome.end_to_end_id, amount_centavo
 given = give_back.sync(client=receiver, body=order, prefer="wait=30")
 assert isinstance(given, ReturnState) and given.status.value == "settled" and given.amount_centavos == 234, given
 *_, last = events(return_events._get_kwargs(given.return_id), ReturnState)
-back = return_.sync(given.return_id, client=receiver)
+back = return_state.sync(given.return_id, client=receiver)
 assert given == last == back, (given, last, back)
 whole = payment.sync(outcome.end_to_end_id, client=client)
 assert whole.returned_centavos == 234 and [r.return_id for r in whole.returns] == [given.return_id], whole
@@ -77,7 +81,7 @@ assert isinstance(refused, Problem) and refused.status == 403, refused
 
 # What is wrong is told as the description says.
 wrong = pay.sync(client=client, body=Payment(payer=payer, payee=Account(ispb="x", branch="0001", number="1"), amount_centavos=1))
-assert isinstance(wrong, Problem) and wrong.status == 422 and wrong.field == "payee", wrong
+assert isinstance(wrong, Problem) and wrong.status == 422 and wrong.field == "payee.ispb", wrong
 nobody = account.sync("10000001", "0001", "99999999", client=client)
 assert isinstance(nobody, Problem) and nobody.status == 404, nobody
 print("the foreign client paid, polled, streamed, read and gave back")

@@ -9,9 +9,9 @@ import (
 	"fmt"
 )
 
-// Files are index.html, room.css and room.js. They hold nothing secret.
+// Files hold nothing secret.
 //
-//go:embed index.html room.css room.js
+//go:embed index.html room.css room.js favicon.svg
 var Files embed.FS
 
 // Frozen returns one HTML file that shows picture, a room.Picture, without a room: style, script
@@ -26,13 +26,16 @@ func Frozen(picture any) ([]byte, error) {
 		return nil, err
 	}
 	for _, part := range []struct{ reference, before, file, after string }{
+		{reference: `<link rel="icon" href="favicon.svg">`}, // a report loads nothing
 		{`<link rel="stylesheet" href="room.css">`, "<style>\n", "room.css", "</style>"},
 		{`<script src="room.js"></script>`, `<script type="application/json" id="frozen">` + string(frozen) +
 			"</script>\n<script>\n", "room.js", "</script>"},
 	} {
-		content, err := Files.ReadFile(part.file)
-		if err != nil {
-			return nil, err
+		var content []byte
+		if part.file != "" {
+			if content, err = Files.ReadFile(part.file); err != nil {
+				return nil, err
+			}
 		}
 		if bytes.Count(html, []byte(part.reference)) != 1 {
 			return nil, fmt.Errorf("page: index.html must have %q once", part.reference)

@@ -77,6 +77,7 @@
 	const known = (value) => value !== null && value !== undefined && Number.isFinite(Number(value));
 	const reais = (centavos) => `R$ ${money.format(centavos / 100)}`;
 	const reaisShort = (centavos) => `R$ ${Math.abs(centavos) < 1e5 ? money.format(centavos / 100) : short.format(centavos / 100)}`;
+	const inReais = (text) => text.replace(/(?:(-?\d+) is not )?(-?\d+) centavos/g, (_, is, must) => (is ? `${reais(is)} is not ` : '') + reais(must));
 	const rate = (value) => value > 0 && value < 10 ? String(Math.round(value * 10) / 10) : whole.format(value);
 	const counted = (n, one, many) => `${whole.format(n)} ${n === 1 ? one : many}`;
 	function duration(seconds) {
@@ -222,30 +223,45 @@
 		showRecent();
 	}
 
-	const flowing = () => (picture.figures.settledPerSecond ?? 0) > 0 || picture.flows.length > 0;
 	const canAct = () => !picture.readOnly && !frozen;
 
 	let announced = { at: -Infinity, colour: '' };
 	function showHero() {
 		text($('headline'), picture.headline);
 		const { colour } = picture.light;
-		document.title = `${{ green: '✓', amber: '~', red: '✗' }[colour] ?? '?'} ${flowing() ? `${rate(picture.figures.settledPerSecond ?? 0)}/s` : 'idle'} · Liquida`;
+		const now = picture.state === 'flowing' ? `${rate(picture.figures.settledPerSecond ?? 0)}/s` : picture.state;
+		document.title = `${{ green: '✓', amber: '~', red: '✗' }[colour] ?? '?'} ${now} · Liquida`;
+		document.body.dataset.state = picture.state;
 		// A screen reader hears the headline now and then, and a change of the light at once.
-		const now = performance.now();
-		if (colour !== announced.colour || now - announced.at > 60000) {
+		if (colour !== announced.colour || performance.now() - announced.at > 60000) {
 			text($('live'), `${picture.headline}. The light is ${colour}. ${picture.light.text}`);
-			announced = { at: now, colour };
+			announced = { at: performance.now(), colour };
 		}
-		const engine = picture.machine.processes.find((process) => process.name.includes('engine') && process.state === 'ready' && process.acts?.includes('kill'));
-		const hurt = picture.machine.processes.find((process) => process.name.includes('engine') && process.state !== 'ready');
-		let offer = null;
-		if (!canAct()) offer = null;
-		else if (!flowing() && !picture.load.running) offer = { key: 'start', label: 'Start 200 a second', act: { act: 'load', ratePerSecond: 200 }, aside: 'Payments of every kind, among all banks.' };
-		else if (hurt) offer = { key: 'hurt', aside: hurt.state === 'dead' ? `${hurt.name} is dead. Watch the money find another way.` : `${hurt.name} is ${hurt.state}. Watch the backlog settle.` };
-		else if (engine) offer = { key: `kill ${engine.name}`, label: 'Kill the engine', act: { act: 'kill', target: engine.name }, danger: true, aside: `kill -9 ${engine.name}, in the middle of everything.` };
+		const offer = canAct() ? offered() : null;
 		keyed($('next'), offer ? [offer] : [], (o) => o.key, (o) => h('span', {},
-			o.label ? h('button', { type: 'button', id: 'offer', class: o.danger ? 'strong danger' : 'strong', onclick: (event) => act(o.act, event.currentTarget) }, o.label) : null,
+			o.label ? h('button', { type: 'button', id: 'offer', class: o.danger ? 'strong danger' : 'strong', onclick: (event) => o.act.act ? act(o.act, event.currentTarget) : o.act() }, o.label) : null,
 			' ', h('span', { class: 'quiet' })), (row, o) => text(row.lastElementChild, o.aside));
+	}
+
+	// What to do next, as the state of things asks for.
+	function offered() {
+		const found = picture.light.findings.find((finding) => finding.payment);
+		if (picture.light.colour === 'red') {
+			const aside = 'Stop nothing yet: deploy/runbook.md says what to do (ConservationBroken).';
+			return found ? { key: 'red', label: 'See the first payment', act: () => showLife(found.payment, true), danger: true, aside } : { key: 'wrong', aside };
+		}
+		const engines = picture.machine.processes.filter((process) => process.name.includes('engine'));
+		const works = (process) => process.state === 'ready' && !process.cut?.length;
+		const hurt = engines.find((process) => !works(process));
+		if (hurt) {
+			const how = hurt.cut?.length ? `cut from the ${hurt.cut.join(' and the ')}` : hurt.state;
+			return { key: 'hurt', aside: `${hurt.name} is ${how}. ${engines.some(works) ? 'Watch the money find another way.' : 'What was accepted waits in Kafka, and settles when it is back.'}` };
+		}
+		const broken = picture.machine.processes.find((process) => ['dead', 'frozen'].includes(process.state) && process.acts?.length);
+		if (broken) return { key: 'hurt', aside: `${broken.name} is ${broken.state}.` };
+		if (picture.state === 'idle' && !picture.load.running) return { key: 'start', label: 'Start 200 a second', act: { act: 'load', ratePerSecond: 200 }, aside: 'Payments of every kind, among all banks.' };
+		const engine = engines.find((process) => process.acts?.includes('kill'));
+		return engine ? { key: `kill ${engine.name}`, label: 'Kill the engine', act: { act: 'kill', target: engine.name }, danger: true, aside: `kill -9 ${engine.name}, in the middle of everything.` } : null;
 	}
 
 	function showLight() {
@@ -253,17 +269,16 @@
 		const section = $('light');
 		section.dataset.colour = light.colour;
 		text($('light-word'), { green: 'Green: the money is right', amber: 'Amber: not known now', red: 'Red: the money is wrong' }[light.colour] ?? 'No light');
-		text($('light-text'), light.text);
+		text($('light-text'), light.findings.length ? counted(light.findings.length, 'finding, which stands below', 'findings, the oldest first') : light.text);
 		const facts = [];
 		if (light.colour !== 'green') {
 			facts.push(`${whole.format(light.checked)} payments checked`);
 			if (isTime(light.since)) facts.push(`since ${clock(light.since)}`);
 		}
-		if (isTime(light.checkedTo)) facts.push(`checked to ${clock(light.checkedTo)}`);
-		if (light.behindSeconds >= 2) facts.push(`${duration(light.behindSeconds)} behind`);
+		if (isTime(light.checkedTo) && light.colour !== 'amber') facts.push(`checked to ${clock(light.checkedTo)}`); // amber says so itself
 		text($('light-facts'), facts.join(', '));
 		keyed($('findings'), light.findings, (f) => f.at + f.payment + f.text, (f) => h('li', {},
-			h('time', { datetime: f.at }, clock(f.at)), ' ', f.payment ? paymentButton(f.payment) : null, ' ', h('span', {}, visible(f.text))));
+			h('time', { datetime: f.at }, clock(f.at)), ' ', f.payment ? paymentButton(f.payment) : null, ' ', h('span', {}, visible(inReais(f.text)))));
 	}
 
 	function paymentButton(id) {
@@ -278,12 +293,13 @@
 	let places = new Map();  // ISPB → {x, y}
 	let others = new Set();  // banks that are drawn as one
 	let strangers = false;   // a flow named a bank that is none
+	const unknown = 'others';
+	const lately = new Map(); // reason → how often, and when it was last given
 	const fallen = [];       // rejected payments that fall out, a few for many
 
 	function showMoney() {
 		const volume = new Map(picture.banks.map((bank) => [bank.ispb, { ispb: bank.ispb, bank, paid: 0, received: 0 }]));
 		// A refused order may name any bank, so what is no bank of the picture is one node.
-		const unknown = 'others';
 		const volumeOf = (ispb) => volume.get(ispb) ?? volume.get(unknown) ?? volume.set(unknown, { ispb: unknown, bank: {}, paid: 0, received: 0 }).get(unknown);
 		if (strangers) volumeOf(unknown); // the ring must not jump, so this node stays
 		let centavos = 0, settled = 0;
@@ -332,8 +348,13 @@
 			row.classList.toggle('odd', behaviour !== '');
 		});
 		layoutRing();
-		keyed($('reasons'), [...reasons].sort((a, b) => b[1] - a[1]).slice(0, 8), (r) => r[0], (r) => h('li', {}, h('b', {}, visible(r[0])), ' ', h('span', { class: 'n' }), ' ', h('span', { class: 'quiet' }, meanings[r[0]] ?? 'the bank’s own reason')),
-			(row, r) => text(row.children[1], `${whole.format(r[1])}/s`));
+		// A reason keeps its place for some seconds, so that it can be read.
+		const now = Date.parse(picture.at);
+		for (const [reason, n] of reasons) lately.set(reason, { n, at: now });
+		for (const [reason, { at }] of lately) if (now - at > 10000) lately.delete(reason);
+		const most = [...lately].sort((a, b) => b[1].n - a[1].n).slice(0, 8).sort((a, b) => a[0] < b[0] ? -1 : 1);
+		keyed($('reasons'), most, (r) => r[0], (r) => h('li', {}, h('b', {}, visible(r[0])), ' ', h('span', { class: 'n' }), ' ', h('span', { class: 'quiet' }, meanings[r[0]] ?? 'the bank’s own reason')),
+			(row, r) => text(row.children[1], `${whole.format(reasons.get(r[0]) ?? 0)}/s`));
 		if ($('pairs').closest('details').open) showPairs();
 		if (calm.matches || frozen) draw(performance.now());
 	}
@@ -347,9 +368,11 @@
 		const width = $('ring').clientWidth, height = $('ring').clientHeight;
 		places = new Map();
 		const rx = width / 2 - (width < 480 ? 52 : 84), ry = height / 2 - 44;
-		nodes.forEach((node, i) => {
-			const angle = -Math.PI / 2 + 2 * Math.PI * i / nodes.length;
-			const x = width / 2 + rx * Math.cos(angle), y = height / 2 + ry * Math.sin(angle);
+		const ring = nodes.filter((node) => node.firstElementChild.textContent !== unknown);
+		nodes.forEach((node) => {
+			const i = ring.indexOf(node), angle = -Math.PI / 2 + 2 * Math.PI * i / ring.length;
+			// What is no bank stands apart, because the ring must not jump when it comes.
+			const x = i < 0 ? width / 2 - rx : width / 2 + rx * Math.cos(angle), y = i < 0 ? 30 : height / 2 + ry * Math.sin(angle);
 			places.set(node.firstElementChild.textContent, { x, y });
 			node.style.left = `${x}px`;
 			node.style.top = `${y}px`;
@@ -436,8 +459,9 @@
 		pen.setLineDash([]);
 		pen.font = '600 10.5px ui-monospace, monospace';
 		pen.textBaseline = 'middle';
-		for (let i = fallen.length - 1; i >= 0; i--) {
-			const drop = fallen[i];
+		// A code is written where it covers no bank and no other code.
+		const covered = [...places.values()].map(({ x, y }) => ({ x: x - 60, y, right: x + 60, high: 32 }));
+		for (const drop of [...fallen]) {
 			if (!still) drop.age += dt;
 			const y = drop.y + 14 * drop.age + 46 * drop.age * drop.age;
 			const fade = Math.max(0, Math.min(1, (height - y) / 60, 4 * drop.age));
@@ -446,8 +470,12 @@
 			pen.beginPath();
 			pen.arc(drop.x + drop.drift * drop.age, y, 3, 0, 2 * Math.PI);
 			pen.fill();
-			pen.fillText(visible(drop.reason).slice(0, 8), drop.x + drop.drift * drop.age + 7, y);
-			if (y > height || still) fallen.splice(i, 1);
+			const code = visible(drop.reason).slice(0, 8), x = drop.x + drop.drift * drop.age + 7, right = x + pen.measureText(code).width;
+			if (!covered.some((box) => x - 12 < box.right && right > box.x && Math.abs(y - box.y) < box.high)) {
+				pen.fillText(code, x, y);
+				covered.push({ x: x - 12, y, right, high: 12 });
+			}
+			if (y > height || still) fallen.splice(fallen.indexOf(drop), 1);
 		}
 		pen.globalAlpha = 1;
 	}
@@ -468,11 +496,17 @@
 		const parts = (element, ...children) => $(element).querySelector('.value').replaceChildren(...children);
 		const unit = (label) => h('small', {}, label);
 		parts('settled', h('b', {}, known(figures.settledPerSecond) ? rate(figures.settledPerSecond) : '–'), unit(rejected ? ` and ${whole.format(rejected)} rejected` : ''));
-		parts('latency', h('b', {}, known(figures.p50Milliseconds) ? duration(figures.p50Milliseconds / 1000) : '–'), unit(' half of them'), h('b', { class: 'second' }, known(figures.p99Milliseconds) ? duration(figures.p99Milliseconds / 1000) : '–'), unit(' 99 %'));
-		parts('held', h('b', {}, known(figures.heldCentavos) ? reaisShort(figures.heldCentavos) : '–'), unit(known(figures.held) ? ` in ${counted(figures.held, 'payment', 'payments')}` : ''));
-		plot($('settled'), [{ points: series((s) => s.settledPerSecond), fill: true }, { points: series((s) => s.rejectedPerSecond), kind: 'bad' }], (v) => rate(v), { labels: true, names: ['settled', 'rejected'] });
+		parts('latency', h('b', {}, known(figures.p50Milliseconds) ? duration(figures.p50Milliseconds / 1000) : '–'), unit(' half'), h('b', { class: 'second' }, known(figures.p99Milliseconds) ? duration(figures.p99Milliseconds / 1000) : '–'), unit(' 99 %'));
+		parts('waiting', h('b', {}, known(figures.open) ? whole.format(figures.open) : '–'), unit(` ${figures.open === 1 ? 'payment' : 'payments'}`));
+		const part = (n, what) => n ? `${whole.format(n)} ${what}` : null;
+		const where = [part(figures.untaken, 'no engine has taken'), part(figures.atBanks, 'at their banks'), known(figures.heldCentavos) ? `${reaisShort(figures.heldCentavos)} held` : null];
+		text($('waiting-where'), where.filter(Boolean).join(' · '));
+		// No rejection draws no line.
+		const rejecting = series((s) => s.rejectedPerSecond);
+		const bad = rejecting.map((p, i) => p.value || rejecting[i - 1]?.value || rejecting[i + 1]?.value ? p : { at: p.at, value: null });
+		plot($('settled'), [{ points: series((s) => s.settledPerSecond), fill: true }, { points: bad, kind: 'bad' }], (v) => rate(v), { labels: true, names: ['settled', 'rejected'] });
 		plot($('latency'), [{ points: series((s) => s.p99Milliseconds), kind: 'faint' }, { points: series((s) => s.p50Milliseconds) }], (v) => duration(v / 1000), { log: true, names: ['99 %', 'half'] });
-		plot($('held'), [{ points: series((s) => s.heldCentavos), fill: true }], (v) => reaisShort(v), { names: ['held'] });
+		plot($('waiting'), [{ points: series((s) => s.open), fill: true }], (v) => whole.format(v), { names: ['waiting'] });
 	}
 
 	const plotWidth = 600, plotHeight = 100;
@@ -514,9 +548,10 @@
 			for (const mark of shown) {
 				if (mark.kind !== 'broken') continue;
 				const at = x(Date.parse(mark.at)) / plotWidth;
-				if (at < free || at > 0.85) continue;
-				const note = h('span', { class: 'note' }, visible(mark.text));
-				note.style.left = `${at * 100}%`;
+				if (at < free || at > 0.65 && at < free + 0.3) continue;
+				// Near the end it stands before its mark, because it may not leave the card.
+				const note = h('span', { class: at > 0.65 ? 'note before' : 'note' }, visible(mark.text));
+				note.style[at > 0.65 ? 'right' : 'left'] = `${(at > 0.65 ? 1 - at : at) * 100}%`;
 				extra.push(note);
 				free = at + 0.3;
 			}
@@ -540,7 +575,7 @@
 	let probed = null; // where the pointer is, as a part of the time axis; in all three plots
 	const probe = (fraction) => {
 		probed = fraction;
-		for (const id of ['settled', 'latency', 'held']) $(id).probe?.(fraction);
+		for (const id of ['settled', 'latency', 'waiting']) $(id).probe?.(fraction);
 	};
 
 	// ---- the machine
@@ -561,10 +596,10 @@
 		const button = (key, label, body, danger) => h('button', { type: 'button', 'data-key': key, class: danger ? 'danger' : null, 'aria-label': `${label} ${name}`, onclick: (event) => act(body, event.currentTarget) }, label);
 		const card = h('article', { class: 'card process', 'data-process': name, 'aria-label': name },
 			h('h3', {}, h('span', { class: 'dot', 'aria-hidden': 'true' }), name, h('span', { class: 'state' })),
-			h('p', { class: 'why' }),
 			h('p', { class: 'gauges quiet' }, h('span', { class: 'memory' }), h('span', { class: 'cpu' }, h('meter', { min: 0, max: 1, 'aria-hidden': 'true' }), h('span', {})), h('span', { class: 'pid' })),
-			h('p', { class: 'partitions', 'aria-label': 'partitions' }),
-			h('p', { class: 'restart', hidden: true }, h('span', {}), h('progress', { max: 5, 'aria-hidden': 'true' }), button('leave-dead', 'Leave it dead', { act: 'leave-dead', target: name })),
+			h('div', { class: 'slot' },
+				h('p', { class: 'partitions', 'aria-label': 'partitions' }), h('p', { class: 'why' }),
+				h('p', { class: 'restart', hidden: true }, h('span', {}), button('leave-dead', 'Leave it dead', { act: 'leave-dead', target: name }))),
 			h('div', { class: 'buttons' },
 				h('p', { class: 'acts' }, ...buttons.map(([key, label]) => button(key, label, { act: key, target: name }, key === 'kill'))),
 				h('p', { class: 'acts cuts' }, h('span', { class: 'quiet', 'aria-hidden': 'true' }, 'cut from'), ...['broker', 'ledger'].map((peer) => h('button', {
@@ -581,6 +616,7 @@
 		card.dataset.state = process.state;
 		text(find.state, process.state);
 		text(find.why, process.state === 'ready' ? '' : visible(process.why ?? ''));
+		find.why.title = find.why.textContent;
 		const alive = process.state !== 'dead';
 		text(find.memory, alive ? bytes(process.memoryBytes) : '');
 		find.cpu.firstElementChild.value = Math.min(1, process.cpu);
@@ -617,7 +653,6 @@
 		if (!card.restart) return;
 		const left = Math.max(0, (card.restart.at - performance.now()) / 1000);
 		text(restart.firstElementChild, frozen ? 'to be started again' : `starts again in ${left.toFixed(0)} s`);
-		restart.children[1].value = Math.max(0, 5 - left);
 	}
 
 	// ---- load and banks
@@ -668,7 +703,7 @@
 		$('story-none').hidden = picture.story.length > 0;
 		keyed($('lines'), [...picture.story].reverse(), (line) => line.number, (line) => h('li', { 'data-number': line.number }, h('time', { datetime: line.at }, clock(line.at)), h('div', {}, h('b', {}, visible(line.text)), h('span', { class: 'outcome quiet' }))), (row, line) => {
 			const said = [];
-			if (known(line.gapSeconds)) said.push(`next settlement after ${duration(line.gapSeconds)}`);
+			if (known(line.standstillSeconds)) said.push(`standstill ${duration(line.standstillSeconds)}`);
 			if (known(line.redelivered)) said.push(`${whole.format(line.redelivered)} redelivered`);
 			if (known(line.slowestSeconds)) said.push(`slowest payment ${duration(line.slowestSeconds)}`);
 			if (!line.settled) said.push('watching …');
@@ -684,7 +719,7 @@
 	let recentAt = -Infinity;
 	function showRecent() {
 		if (frozen || performance.now() - recentAt < 30000 && $('life-recent').childElementCount) return;
-		const ids = picture.flows.filter((flow) => flow.last?.startsWith('E')).slice(0, 3).map((flow) => flow.last);
+		const ids = picture.flows.map((flow) => flow.last).filter(Boolean).slice(0, 3);
 		if (!ids.length || $('life-recent').matches(':hover, :focus-within')) return;
 		recentAt = performance.now();
 		$('life-recent').replaceChildren('just now: ', ...ids.map(paymentButton));
@@ -711,6 +746,7 @@
 		const first = Math.min(...times), span = Math.max(1, Math.max(...times) - first);
 		const head = h('p', { class: `verdict ${life.verdict.replace(' ', '-')}` }, h('b', {}, life.verdict), life.reason ? h('span', {}, ` ${visible(life.reason)}${meanings[life.reason] ? `, ${meanings[life.reason]}` : ''}`) : null,
 			life.payer ? h('span', { class: 'quiet' }, ` · ${reais(life.centavos)} from ${visible(life.payer)} to ${visible(life.payee)}`) : null,
+			life.original && life.original !== life.endToEndId ? h('span', { class: 'quiet' }, ' · gives back ', paymentButton(life.original)) : null,
 			times.length > 1 ? h('span', { class: 'quiet' }, ` · ${duration(span / 1000)}`) : null);
 		const list = h('ol', { class: 'events' }, ...events.map((event) => {
 			const timed = isTime(event.at);
@@ -819,7 +855,7 @@
 	}
 
 	function pointers() {
-		for (const id of ['settled', 'latency', 'held']) {
+		for (const id of ['settled', 'latency', 'waiting']) {
 			const box = $(id).querySelector('.plot');
 			box.addEventListener('pointermove', (event) => {
 				const { left, width } = box.getBoundingClientRect();
@@ -834,7 +870,6 @@
 	if (frozen) {
 		document.body.classList.add('frozen');
 		text($('kind'), 'report');
-		document.body.classList.toggle('quieted', !frozen.flows?.length); // a ring without money says nothing
 		for (const id of ['life', 'letters', 'load']) $(id).hidden = true;
 		show(frozen);
 		for (const id of ['life', 'letters', 'load']) $(id).hidden = true;

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math/rand/v2"
 	"sync"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -82,6 +84,30 @@ func Bomb(timestampMs int64, unpackedBytes int) (*Batch, error) {
 	}
 	b.Attributes, b.Records = int16(kgo.CodecZstd), packed.Bytes()
 	return b, nil
+}
+
+// Headers returns a batch of one record with so many empty headers: a client keeps far more of each than its two bytes.
+func Headers(timestampMs int64, count int) *Batch {
+	b := New(timestampMs, nil)
+	body := kbin.AppendVarint([]byte{0, 0, 0}, -1)                     // no key
+	body = kbin.AppendVarint(kbin.AppendVarint(body, 0), int32(count)) //nolint:gosec // few
+	for range count {
+		body = kbin.AppendVarint(kbin.AppendVarint(body, 0), -1)
+	}
+	records := append(kbin.AppendVarint(nil, int32(len(body))), body...) //nolint:gosec // few
+	b.Attributes, b.Records = int16(kgo.CodecSnappy), s2.EncodeSnappy(nil, records)
+	return b
+}
+
+// Noise returns a good batch of one record that takes so many bytes although it is compressed.
+func Noise(timestampMs int64, packedBytes int) *Batch {
+	value, random := make([]byte, packedBytes), rand.NewPCG(1, 2)
+	for i := range value {
+		value[i] = byte(random.Uint64()) //nolint:gosec // any byte
+	}
+	b := New(timestampMs, value)
+	b.Attributes, b.Records = int16(kgo.CodecSnappy), s2.EncodeSnappy(nil, b.Records)
+	return b
 }
 
 // Encode returns the batch with its right length and checksum.

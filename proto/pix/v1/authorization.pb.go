@@ -92,8 +92,14 @@ type AuthorizationRequest struct {
 	ReplyPartition int32 `protobuf:"varint,5,opt,name=reply_partition,json=replyPartition,proto3" json:"reply_partition,omitempty"`
 	// For a return, the payment that it gives back. Empty for a payment.
 	OriginalEndToEndId string `protobuf:"bytes,6,opt,name=original_end_to_end_id,json=originalEndToEndId,proto3" json:"original_end_to_end_id,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// The payer's text of a payment. A question that is asked again may come without it.
+	RemittanceInformation string `protobuf:"bytes,7,opt,name=remittance_information,json=remittanceInformation,proto3" json:"remittance_information,omitempty"`
+	// When the engine stops waiting, by the ledger's clock, in milliseconds since
+	// 1970-01-01T00:00:00Z. 0: asked by an engine of before; then it is at most 40 seconds from
+	// the record's timestamp.
+	DeadlineUnixMs int64 `protobuf:"varint,8,opt,name=deadline_unix_ms,json=deadlineUnixMs,proto3" json:"deadline_unix_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AuthorizationRequest) Reset() {
@@ -166,6 +172,20 @@ func (x *AuthorizationRequest) GetOriginalEndToEndId() string {
 		return x.OriginalEndToEndId
 	}
 	return ""
+}
+
+func (x *AuthorizationRequest) GetRemittanceInformation() string {
+	if x != nil {
+		return x.RemittanceInformation
+	}
+	return ""
+}
+
+func (x *AuthorizationRequest) GetDeadlineUnixMs() int64 {
+	if x != nil {
+		return x.DeadlineUnixMs
+	}
+	return 0
 }
 
 // AuthorizationResponse answers an AuthorizationRequest. Topic:
@@ -249,7 +269,7 @@ var File_pix_v1_authorization_proto protoreflect.FileDescriptor
 
 const file_pix_v1_authorization_proto_rawDesc = "" +
 	"\n" +
-	"\x1apix/v1/authorization.proto\x12\x06pix.v1\x1a\x1apix/v1/payment_order.proto\"\x8d\x02\n" +
+	"\x1apix/v1/authorization.proto\x12\x06pix.v1\x1a\x1apix/v1/payment_order.proto\"\xee\x02\n" +
 	"\x14AuthorizationRequest\x12!\n" +
 	"\rend_to_end_id\x18\x01 \x01(\tR\n" +
 	"endToEndId\x12%\n" +
@@ -257,7 +277,9 @@ const file_pix_v1_authorization_proto_rawDesc = "" +
 	"\x05payee\x18\x03 \x01(\v2\x0f.pix.v1.AccountR\x05payee\x12'\n" +
 	"\x0famount_centavos\x18\x04 \x01(\x04R\x0eamountCentavos\x12'\n" +
 	"\x0freply_partition\x18\x05 \x01(\x05R\x0ereplyPartition\x122\n" +
-	"\x16original_end_to_end_id\x18\x06 \x01(\tR\x12originalEndToEndId\"\xa4\x01\n" +
+	"\x16original_end_to_end_id\x18\x06 \x01(\tR\x12originalEndToEndId\x125\n" +
+	"\x16remittance_information\x18\a \x01(\tR\x15remittanceInformation\x12(\n" +
+	"\x10deadline_unix_ms\x18\b \x01(\x03R\x0edeadlineUnixMs\"\xa4\x01\n" +
 	"\x15AuthorizationResponse\x12!\n" +
 	"\rend_to_end_id\x18\x01 \x01(\tR\n" +
 	"endToEndId\x12\x12\n" +

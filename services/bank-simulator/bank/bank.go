@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -36,7 +37,7 @@ func Run(ctx context.Context, config *Config, on host.Host) error {
 		return err
 	}
 	defer t.Stop()
-	for _, need := range []string{runningNeed, stream.KafkaNeed, assignmentNeed} {
+	for _, need := range []string{runningNeed, stream.KafkaNeed, stream.TopicsNeed, assignmentNeed} {
 		t.Health.Need(need)
 	}
 	catalog, err := config.Profiles.catalog()
@@ -52,14 +53,32 @@ func Run(ctx context.Context, config *Config, on host.Host) error {
 		return err
 	}
 	defer api.Close()
-	b, err := start(config.Bank, config.Stream, on, catalog, newAccounts(config.Accounts, t.Log), t)
+	var running atomic.Pointer[bank]
+	metrics := newMetrics(t.Registry, metricSeriesMax, &running)
+	begin := func() (*bank, error) {
+		b, err := start(config.Bank, config.Stream, on, catalog, newAccounts(config.Accounts, t.Log), metrics, t)
+		running.Store(b)
+		return b, err
+	}
+	b, err := begin()
 	if err != nil {
 		return err
 	}
 	t.Health.Report(runningNeed, nil)
 	t.Log.Info("started", zap.Duration("took", time.Since(started)), zap.String("http_address", api.Address()))
 
-	<-ctx.Done()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-b.renewed: // a client would never use the new topic
+			again, cancel := context.WithTimeout(ctx, config.ShutdownTimeout)
+			_ = b.stop(again) // what is not finished comes again
+			cancel()
+			if b, err = begin(); err != nil {
+				return err
+			}
+		}
+	}
 	t.Health.Report(runningNeed, errors.New("stopping"))
 	stopping := time.Now()
 	bound, cancel := context.WithTimeout(context.Background(), config.ShutdownTimeout)
@@ -85,6 +104,7 @@ type bank struct {
 	metrics  *metrics
 	seals    *keys.Watched[keys.Seals] // nil: responses have no seal. Only the fetching goroutine uses it
 	crash    *crash.Crash              // nil but in tests
+	renewed  chan struct{}             // holds a token once a topic was made anew
 	now      func() time.Time
 	t        *telemetry.Telemetry
 	rarely   *zap.Logger // for what could come with every record
@@ -103,8 +123,8 @@ type bank struct {
 }
 
 // start joins the group and responds from then on. It does not wait for a broker.
-func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *decision.Catalog, accounts *accounts, t *telemetry.Telemetry) (*bank, error) {
-	b := &bank{config: config, catalog: catalog, accounts: accounts, delayed: newSchedule(on.Now), now: on.Now, t: t, partitions: map[int32]*partition{}, rarely: t.Rarely(10 * time.Second)}
+func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *decision.Catalog, accounts *accounts, metrics *metrics, t *telemetry.Telemetry) (*bank, error) {
+	b := &bank{config: config, catalog: catalog, accounts: accounts, delayed: newSchedule(on.Now), now: on.Now, t: t, metrics: metrics, renewed: make(chan struct{}, 1), partitions: map[int32]*partition{}, rarely: t.Rarely(10 * time.Second)}
 	var err error
 	if b.crash, err = parseCrash(config.CrashAt, on.Die); err != nil {
 		return nil, err
@@ -115,7 +135,6 @@ func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *de
 		}
 	}
 	b.room = sync.NewCond(&b.mu)
-	b.metrics = newMetrics(t.Registry, config.MetricSeriesMax, b)
 	b.client, err = stream.Connect(kafka, on.Dial, "bank-simulator", t,
 		kgo.ConsumerGroup(stream.BankGroup),
 		kgo.ConsumeTopics(stream.AuthorizationRequests),
@@ -131,9 +150,7 @@ func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *de
 		kgo.OnPartitionsLost(b.lost),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		// More than can be unanswered, so that producing never blocks.
-		kgo.MaxBufferedRecords(config.UnansweredMax+2*config.PollRecordsMax),
-		// A topic that bootstrap has yet to create is found soon after.
-		kgo.MetadataMaxAge(10*time.Second), kgo.MetadataMinAge(time.Second),
+		kgo.MaxBufferedRecords(config.UnansweredMax+2*pollRecordsMax),
 	)
 	if err != nil {
 		return nil, err
@@ -146,7 +163,15 @@ func start(config ResponseConfig, kafka stream.Config, on host.Host, catalog *de
 		b.room.Broadcast()
 	})
 	b.workers.Go(func() {
-		stream.Watch(b.background, b.client, t, stream.AuthorizationRequests, stream.AuthorizationResponses)
+		stream.Watch(b.background, b.client, t, stream.Watched{
+			Topics: []string{stream.AuthorizationRequests, stream.AuthorizationResponses},
+			Renewed: func(string) {
+				select {
+				case b.renewed <- struct{}{}:
+				default:
+				}
+			},
+		})
 	})
 	b.workers.Go(func() { b.delayed.release(b.fetching, b.send) })
 	b.workers.Go(b.commitRegularly)
@@ -180,7 +205,7 @@ func (b *bank) fetch() {
 		if b.fetching.Err() != nil {
 			return
 		}
-		fetches := b.client.PollRecords(b.fetching, min(room, b.config.PollRecordsMax))
+		fetches := b.client.PollRecords(b.fetching, min(room, pollRecordsMax))
 		if b.fetching.Err() == nil {
 			fetches.EachError(func(topic string, partition int32, err error) {
 				b.rarely.Warn("cannot fetch", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
@@ -243,7 +268,7 @@ func (b *bank) respond(p *partition, record *kgo.Record, profiles decision.Profi
 		b.note(p, record.Offset, nil)
 		return
 	}
-	decided := profiles.Of(payee.Ispb, payee.Branch).Decide(b.config.Seed, request.EndToEndId)
+	decided := profiles.Of(payee.Ispb, payee.Branch).Decide(seed, request.EndToEndId)
 	if decided.Silent {
 		b.metrics.silent.Inc()
 		b.note(p, record.Offset, nil)

@@ -59,7 +59,7 @@ func (b *bank) commitRegularly() {
 
 // commit commits the finished prefix of these partitions; nil means of all.
 func (b *bank) commit(ctx context.Context, numbers []int32) error {
-	ctx, cancel := context.WithTimeout(ctx, b.config.CommitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	moved := map[int32]kgo.EpochOffset{}
 	b.mu.Lock()

@@ -1,6 +1,8 @@
 package bank
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -22,17 +24,27 @@ type label struct{ ispb, reason string }
 // others is the label of every combination past the limit on series.
 const others = "others"
 
-func newMetrics(registry prometheus.Registerer, seriesMax int, b *bank) *metrics {
+// newMetrics returns the metrics of all banks that run one after the other in this process.
+func newMetrics(registry prometheus.Registerer, seriesMax int, running *atomic.Pointer[bank]) *metrics {
 	register := promauto.With(registry)
 	counter := func(name, help string) prometheus.Counter {
 		return register.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	register.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pix_simulator_delayed_answers", Help: "Responses that are not due yet.",
-	}, func() float64 { return float64(b.delayed.length()) })
+	}, func() float64 {
+		if b := running.Load(); b != nil {
+			return float64(b.delayed.length())
+		}
+		return 0
+	})
 	register.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pix_simulator_unanswered_requests", Help: "Responses that Kafka has not acknowledged yet; at the limit no requests are fetched.",
 	}, func() float64 {
+		b := running.Load()
+		if b == nil {
+			return 0
+		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return float64(b.unanswered)

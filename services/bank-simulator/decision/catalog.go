@@ -144,5 +144,5 @@ func (c *Catalog) Reset(whose Whose) {
 type Full struct{ Max int }
 
 func (e *Full) Error() string {
-	return fmt.Sprintf("there are %d profiles, which is the limit: delete one, or raise SIMULATOR_PROFILES_MAX", e.Max)
+	return fmt.Sprintf("there are %d profiles, which is the limit: delete one", e.Max)
 }

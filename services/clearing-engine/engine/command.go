@@ -10,6 +10,7 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // perform carries out a command. Its result comes back as an event.
@@ -21,19 +22,10 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.write(f, chainReserve, p.hold(f, now))
 	case payment.Authorize:
 		f.hopAt = now
-		var silent bool
-		p.engine.participants.meet(order.Payer.ISPB) // phase 1 is held: both have accounts
-		p.engine.participants.meet(order.Payee.ISPB)
-		f.waits = p.engine.participants.of(order.Payee.ISPB)
-		f.asked, silent = f.waits.ask(p.engine.second(now))
-		if silent {
-			p.addToShare(questionsOf(order))
-			f.charged = true
-		}
-		p.engine.room.awaitBank(1)
-		p.slim(f)
+		f.question = p.room.Ask(order, payeeOf(order), now)
 		p.noteDue(f)
-		p.effects.produce(p.encoder.authorizationRequest(f), func() { p.engine.crash.Pass(afterRequestProduced) })
+		p.ask(f)
+		p.slim(f) // the question has the record's text
 	case payment.Post:
 		p.write(f, chainPost, f.kind.post(p.chain[:0], order))
 	case payment.Void:
@@ -56,7 +48,7 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		}
 		p.effects.lookUp(p, f, p.ids)
 	case payment.Diagnose:
-		if f.payment.Refuses() && p.engine.participants.know(order.Payer.ISPB) {
+		if f.payment.Refuses() && p.engine.room.Knows(order.Payer.ISPB) {
 			p.perform(f, f.payment.Diagnosed(payment.Accounts{PayerPSP: true}), now)
 			return
 		}
@@ -70,10 +62,13 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 		p.effects.produce(p.encoder.settlementReport(f), func() { p.inbox.put(event{kind: reported, flight: f}) })
 		p.engine.crash.Pass(afterReportProduced)
 	case payment.DeadLetter:
-		p.addToShare(holder{bank: order.ID.Payer()})
+		if f.share == (room.Share{}) {
+			f.share = p.room.AddToShare(order.ID.Payer())
+		}
 		if f.slim {
 			p.free(f.record)
-			p.fetchAgain(f.record.Offset, returning{order.ID.Payer(), command.Reason})
+			p.fetchAgain(f.record.Offset, returning{f.share, command.Reason})
+			f.share = room.Share{} // of the record now
 			p.leave(f)
 			return
 		}
@@ -81,6 +76,11 @@ func (p *partition) perform(f *flight, command payment.Command, now time.Time) {
 	case payment.Halt:
 		p.effects.fail(fmt.Errorf("partition %d, offset %d: %s", p.number, f.record.Offset, command.Detail))
 	}
+}
+
+// ask asks the receiving bank.
+func (p *partition) ask(f *flight) {
+	p.effects.produce(p.encoder.authorizationRequest(f, p.engine.deadlineOf(f)), func() { p.engine.crash.Pass(afterRequestProduced) })
 }
 
 // capBeyondHoldSeconds is how much longer than its hold a leg 4 lasts at least.
@@ -125,9 +125,7 @@ func (p *partition) write(f *flight, purpose chainPurpose, chain []tb.Transfer) 
 // leave ends an order's flight, and judges what waited for it.
 func (p *partition) leave(f *flight) {
 	delete(p.flights, f.payment.Order.ID)
-	if f.shares {
-		p.freeShare(holder{bank: f.payment.Order.ID.Payer()})
-	}
+	f.share.Free()
 	p.endWaiters(f)
 }
 
@@ -135,6 +133,14 @@ func (p *partition) noteDue(f *flight) {
 	if due := f.payment.DueAt(); p.nextDue.IsZero() || due.Before(p.nextDue) {
 		p.nextDue = due
 	}
+}
+
+// payeeOf returns the payee of an order. That of a return is not known before its original is.
+func payeeOf(order *pix.Order) room.Payee {
+	if order.Payee.Number == "" {
+		return room.Payee{}
+	}
+	return ledger.CustomerAccount(order.Payee).Bytes()
 }
 
 // appendAccountIDs appends the accounts whose absence explains a refusal.

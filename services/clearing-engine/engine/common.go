@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -10,24 +11,25 @@ import (
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/register"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // common is what the partitions of one engine share.
 type common struct {
 	config                *Config
 	on                    host.Host
-	started               time.Time
 	pendingTimeoutSeconds uint32
 	log                   *zap.Logger
 	crash                 *crash.Crash // nil but in tests
 
-	register     registry
-	room         *room
-	participants *participants
-	shares       *shares
-	metrics      *metrics
+	register registry
+	room     *room.Room
+	metrics  *metrics
 
 	unasked, recoded complaints // by responses
+
+	// aheadOfLedger is this machine's clock minus the ledger's, nanoseconds, as the last pulse found it.
+	aheadOfLedger atomic.Int64
 }
 
 // registry is the register of participants: what it says, and whether that is fresh. The engine has
@@ -36,9 +38,6 @@ type registry interface {
 	Current() (*register.State, bool)
 }
 
-// second is the age of this process in seconds, by the monotonic clock.
-func (c *common) second(now time.Time) int64 { return int64(now.Sub(c.started) / time.Second) }
-
 // now is the wall clock, which a test can make wrong. Only what is compared with another
 // clock is read here.
 func (c *common) now() time.Time { return c.on.Now().Add(c.config.ClockOffset) }
@@ -46,6 +45,11 @@ func (c *common) now() time.Time { return c.on.Now().Add(c.config.ClockOffset) }
 // refused counts an order or a copy that was refused, if that was to protect others.
 func (c *common) refused(sender pix.ISPB, reason pix.Reason) {
 	if slices.Contains(protecting, reason) {
-		c.metrics.refusals.WithLabelValues(c.participants.label(sender), reason.String()).Inc()
+		c.metrics.refusals.WithLabelValues(labelOf(c.room, sender), reason.String()).Inc()
 	}
+}
+
+// deadlineOf returns when a payment's wait for its bank ends, by the ledger's clock.
+func (c *common) deadlineOf(f *flight) time.Time {
+	return c.now().Add(time.Until(f.payment.DueAt()) - time.Duration(c.aheadOfLedger.Load()))
 }

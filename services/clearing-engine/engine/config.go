@@ -10,6 +10,7 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // Config is the configuration of a clearing engine. Every queue, request and wait has a limit: one
@@ -26,7 +27,7 @@ type Config struct {
 	InFlightMax        int           `env:"ENGINE_IN_FLIGHT_MAX" envDefault:"100000" range:"16 to 1000000" help:"payments in flight, nearly all of which may wait for their bank; with so many nothing is fetched"`
 	WorkingMax         int           `env:"ENGINE_WORKING_MAX" envDefault:"20000" range:"16 to 1000000" help:"payments in flight that do not wait for their bank, and so queue for the ledger; with so many nothing is fetched"`
 	InFlightBytesMax   int64         `env:"ENGINE_IN_FLIGHT_BYTES_MAX" envDefault:"67108864" range:"1048576 to 4294967296" help:"bytes of messages in flight; with so many nothing is fetched"`
-	InFlightPSPShare   float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for the response of one PSP; more payments to it are rejected with LQ02; PSPs with questions over 5 s old have at most half of ENGINE_IN_FLIGHT_MAX together; above 0, up to 1"`
+	InFlightPSPShare   float64       `env:"ENGINE_IN_FLIGHT_PSP_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait for the response of one PSP; one sender may have as much of it as is free, and payees that answer nothing for 2 s have a quarter of it together; more payments are rejected with LQ02; PSPs with questions over 5 s old have at most half of ENGINE_IN_FLIGHT_MAX together; above 0, up to 1 for no limit"`
 	InFlightPayerShare float64       `env:"ENGINE_IN_FLIGHT_PAYER_SHARE" envDefault:"0.25" help:"share of ENGINE_IN_FLIGHT_MAX that may wait because of one sending PSP: copies, returns, questions to silent PSPs, dead letters on their way; more copies are dead letters with LQ09, more returns are rejected with LQ11; above 0, up to 1"`
 	CopiesMax          int           `env:"ENGINE_COPIES_MAX" envDefault:"64" range:"1 to 10000" help:"records that may wait for one order in flight: copies of it, and returns of the payment; more copies are dead letters with LQ09, more returns are rejected with LQ11"`
 	ReturnsPerSecond   int           `env:"ENGINE_RETURNS_PER_SECOND" envDefault:"10" range:"1 to 10000" help:"returns of one payment that may begin in a second, in the long run; 128 may begin at once; more are rejected with LQ11"`
@@ -38,7 +39,7 @@ type Config struct {
 	ClockSkewMax       time.Duration `env:"ENGINE_CLOCK_SKEW_MAX" envDefault:"2s" range:"100ms to 10s" help:"greatest difference to the ledger's clock; with more the engine is not ready and fetches nothing"`
 	PulseInterval      time.Duration `env:"ENGINE_PULSE_INTERVAL" envDefault:"5s" range:"1s to 1m" help:"how often the ledger and its clock are probed; without a result for half of this time the engine is not ready. More than ENGINE_PENDING_TIMEOUT less ENGINE_DEADLINE makes the ledger slower: it then searches for expired holds after each request"`
 	CrashAt            string        `env:"ENGINE_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-phase-1-answered:100; empty: never"`
-	ClockOffset        time.Duration `env:"ENGINE_CLOCK_OFFSET" envDefault:"0s" range:"-24h to 24h" help:"for tests only: added to this engine's clock"`
+	ClockOffset        time.Duration // for tests: added to this engine's clock
 	ShutdownTimeout    time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" range:"1s to 5m" help:"how long an orderly stop may take: drain, commit, close"`
 }
 
@@ -63,4 +64,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("LEDGER_BATCH_EVENTS_MAX is %d: for an engine it must be at least %d, because a return is looked up with all slots of its payment", c.Batch.EventsMax, least)
 	}
 	return nil
+}
+
+func (c *Config) limits() room.Limits {
+	return room.Limits{Payments: c.InFlightMax, Working: c.WorkingMax, Bytes: c.InFlightBytesMax, PSPShare: c.InFlightPSPShare, PayerShare: c.InFlightPayerShare}
 }

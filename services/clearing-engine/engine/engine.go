@@ -9,14 +9,17 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
 )
 
@@ -33,13 +36,24 @@ type Engine struct {
 	transfers *ledger.Reader[recipient, tb.Transfer]
 	accounts  *ledger.Reader[recipient, tb.Account]
 
-	group  *kgo.Client // member of the group: pix.payments
-	direct *kgo.Client // everything produced, and the responses for our partitions
-	reader *reader     // records of pix.payments, again
+	group  *kgo.Client                // member of the group: pix.payments
+	direct *kgo.Client                // reports and dead letters, and the responses for our partitions
+	asking atomic.Pointer[kgo.Client] // questions to banks; another one if their topic was made anew
+	reader *reader                    // records of pix.payments, again
 	// overtakenReader reads the ranges of pix.payments that younger orders have overtaken.
 	overtakenReader *kgo.Client
 
-	named sync.Map // the partitions whose log the ledger names; nothing of another one is cleared
+	// Which ledger and which log it is, since awaitLog. They change only while no engine runs.
+	identity  ledger.Identity
+	logNumber uint32
+	named     sync.Map // the partitions whose log the ledger names; nothing of another one is cleared
+	witness   witness
+	compared  atomic.Bool   // the ledger is the topics' own
+	probe     chan struct{} // holds a token when the next pulse is due at once: compared has become true
+	pulsed    atomic.Bool   // since the last commit
+
+	whole atomic.Int32 // partitions that all topics have; 0: not all topics were there yet
+	grown atomic.Bool  // whole has become more, and the group does not know
 
 	ownedMu        sync.RWMutex
 	owned          map[int32]*partition
@@ -70,7 +84,7 @@ const (
 	needClock     = "clock"
 	needBootstrap = "bootstrap"
 	needGroup     = "group"
-	needLog       = "log"        // the log of pix.payments is the ledger's
+	needLog       = "log"        // topics and ledger belong together
 	needProgress  = "partitions" // none of this engine's stands still
 )
 
@@ -113,11 +127,17 @@ func (e *Engine) produce(record *kgo.Record, acknowledged func()) {
 	if e.failed.Err() != nil {
 		return
 	}
-	e.direct.Produce(context.Background(), record, func(r *kgo.Record, err error) {
+	client := e.direct
+	if record.Topic == stream.AuthorizationRequests {
+		client = e.asking.Load()
+	}
+	client.Produce(context.Background(), record, func(r *kgo.Record, err error) {
 		switch {
 		case err == nil:
 			acknowledged()
 		case errors.Is(err, kgo.ErrClientClosed):
+		case errors.Is(err, kerr.UnknownTopicID): // the topic was made anew: watchTopics says so, and asks banks again
+			e.rarely.Warn("not stored, because the topic was made anew", zap.String("topic", r.Topic), zap.Int32("partition", r.Partition), zap.ByteString("key", r.Key))
 		default:
 			e.fail(fmt.Errorf("cannot produce to %s, partition %d, key %q: %w", r.Topic, r.Partition, r.Key, err))
 		}

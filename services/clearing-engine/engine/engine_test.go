@@ -11,6 +11,7 @@ import (
 
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 const (
@@ -261,7 +262,7 @@ func TestAPartitionIsReleasedOnce(t *testing.T) {
 		client := w.connect()
 		defer client.Close()
 		e := &Engine{direct: client, owned: map[int32]*partition{}}
-		e.metrics = newMetrics(prometheus.NewRegistry(), newRoom(16, 16, 1<<20), newParticipants(16, 1), newShares(1, 16))
+		e.metrics = newMetrics(prometheus.NewRegistry(), room.New(room.Limits{}, time.Now()))
 		p := &partition{number: 1, done: make(chan struct{})}
 		p.owned, p.release = context.WithCancel(context.Background())
 		e.owned[1] = p

@@ -303,14 +303,8 @@ func (s *state) checkFinished(a *actor) {
 
 // checkEmpty checks that an engine without work has given everything back.
 func (s *state) checkEmpty(a *actor) {
-	e := a.p.engine
-	payments, bytes := e.room.inFlight()
-	open := 0
-	for _, asked := range e.participants.questions {
-		open += asked.open
-	}
-	if payments != 0 || bytes != 0 || e.room.waiting != 0 || e.shares.all != 0 || len(e.shares.taken) != 0 || open != 0 {
-		s.breaks("without work, %d payments and %d bytes of the room are taken, %d wait, %v of the shares, %d questions", payments, bytes, e.room.waiting, e.shares.taken, open)
+	if taken := a.p.engine.room.Taken(); taken != "" {
+		s.breaks("without work, something is taken: %s", taken)
 	}
 }
 
@@ -318,8 +312,8 @@ func (s *state) checkEmpty(a *actor) {
 func (s *state) checkEnd() {
 	a := s.engines[s.owner]
 	s.checkEmpty(a)
-	if len(a.p.flights)+len(a.p.again)+len(a.p.shares)+a.p.deadLetters != 0 {
-		s.breaks("something is in flight in the end: %d orders, %d records fetched again, shares %v, %d dead letters", len(a.p.flights), len(a.p.again), a.p.shares, a.p.deadLetters)
+	if len(a.p.flights)+len(a.p.again)+a.p.deadLetters != 0 {
+		s.breaks("something is in flight in the end: %d orders, %d records fetched again, %d dead letters", len(a.p.flights), len(a.p.again), a.p.deadLetters)
 	}
 	// An order that comes after a receipt may hold money until the timeout: the ledger does not see
 	// the receipt then. So may an order that another engine held while this one refused it.

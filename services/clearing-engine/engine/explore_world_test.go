@@ -23,6 +23,7 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // plot is a small world whose every course is explored.
@@ -215,8 +216,8 @@ var (
 
 func newActor(s *state) *actor {
 	c := &common{
-		config: exploredConfig, started: dawn, pendingTimeoutSeconds: uint32(exploredConfig.PendingTimeout / time.Second), log: zap.NewNop(),
-		room: newRoom(1000, 1000, 1<<20), participants: newParticipants(1000, 0.25), shares: newShares(100, 100), metrics: exploredMetrics,
+		config: exploredConfig, pendingTimeoutSeconds: uint32(exploredConfig.PendingTimeout / time.Second), log: zap.NewNop(),
+		room: room.New(room.Limits{Payments: 1000, Working: 1000, Bytes: 1 << 20, PSPShare: 0.25, PayerShare: 0.1}, dawn), metrics: exploredMetrics,
 	}
 	a := &actor{state: s, next: s.committed, later: s.crashes+s.takeover > 0}
 	c.register = s.read(a.later)
@@ -432,7 +433,7 @@ func (s *state) after(m move, last bool) (next *state) {
 		act(func(a *actor) { a.p.handle(&event{kind: responded, response: r}, next.now()) })
 	case ticks:
 		act(func(a *actor) {
-			a.p.engine.participants.age(a.p.engine.second(next.now()))
+			a.p.engine.room.Age(next.now())
 			a.p.tick(next.now())
 		})
 	case commits:
@@ -586,7 +587,7 @@ func (p *plot) begin(t *testing.T) *state {
 		if err := settings.Parse(exploredConfig); err != nil {
 			t.Fatal(err)
 		}
-		exploredMetrics = newMetrics(prometheus.NewRegistry(), newRoom(1, 1, 1), newParticipants(4, 1), newShares(1, 1))
+		exploredMetrics = newMetrics(prometheus.NewRegistry(), room.New(room.Limits{}, dawn))
 	}
 	for i, m := range p.messages {
 		m = m.again() // plots share messages

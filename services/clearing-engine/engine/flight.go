@@ -7,6 +7,7 @@ import (
 
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // arrival is a valid order and the record that brought it.
@@ -21,14 +22,12 @@ type flight struct {
 	payment   payment.Payment
 	kind      kind
 	record    *kgo.Record
-	waiting   []waiter   // records that came later and wait for this one
-	judgement judgement  // of the look-up that made the order a dead letter
-	waits     *questions // to the PSP, while this order waits for its response
-	asked     int64      // the second in which it was asked
-	slim      bool       // record has only its offset: see partition.slim
-	shares    bool       // a return takes a place of its bank's share
-	charged   bool       // the question takes a place of the payer's share: the PSP was silent
-	hopAt     time.Time  // when the present hop began
+	waiting   []waiter      // records that came later and wait for this one
+	judgement judgement     // of the look-up that made the order a dead letter
+	question  room.Question // to the PSP, while this order waits for its response
+	slim      bool          // record has only its offset: see partition.slim
+	share     room.Share    // of the payer's bank: a return has one, and who becomes a dead letter
+	hopAt     time.Time     // when the present hop began
 
 	rules   uint64          // of the register, by which the order was decided
 	capped  bool            // leg 4 is held, or in the chain of phase 1 under way
@@ -45,8 +44,8 @@ type flight struct {
 type waiter struct {
 	offset int64
 	digest pix.Digest // of its content
-	bank   pix.ISPB   // whose share it takes
-	late   bool       // it came when the order's report or dead letter was on its way
+	share  room.Share
+	late   bool // it came when the order's report or dead letter was on its way
 	isCopy bool
 }
 
@@ -62,6 +61,6 @@ type judgement struct {
 
 // returning is a waiter whose record is fetched again.
 type returning struct {
-	bank   pix.ISPB
+	share  room.Share
 	reason pix.Reason // of its dead letter; none: it arrives again
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -13,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -35,28 +35,26 @@ const looksMax = 5
 
 func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) bool {
 	var ends kadm.ListedOffsets
-	var commits kadm.OffsetResponses
-	var bounds map[int32]stream.Bounds
+	var found finished
 	for looks := 1; ; looks++ {
 		err := func() (err error) {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
-			admin := kadm.NewClient(client)
-			if ends, err = stream.Ends(ctx, admin, stream.AuthorizationResponses); err != nil {
+			if ends, err = stream.Ends(ctx, kadm.NewClient(client), stream.AuthorizationResponses); err != nil {
 				return err
 			}
-			if commits, err = admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments); err != nil {
+			if err = e.reaches(numbers, ends); err != nil {
 				return err
 			}
-			if err := commits.Error(); err != nil {
-				return err
-			}
-			// After the commits: an end that was read before could be below one of them.
-			bounds, err = stream.BoundsOf(ctx, client, stream.Payments)
+			found, err = e.findFinished(ctx)
 			return err
 		}()
+		if _, final := errors.AsType[*origin.Mismatch](err); final {
+			e.fail(err)
+			return false
+		}
 		if err == nil {
-			if err = outside(numbers, commits, bounds); err != nil && looks > looksMax {
+			if err = found.outside(e.logNumber, numbers); err != nil && looks > looksMax {
 				e.fail(err)
 				return false
 			}
@@ -64,33 +62,33 @@ func (e *Engine) own(ctx context.Context, client *kgo.Client, numbers []int32) b
 		if err == nil {
 			break
 		}
-		e.log.Warn("cannot list the offsets of new partitions; trying again", zap.Error(err))
+		e.log.Warn("cannot find out what is finished in new partitions; trying again", zap.Error(err))
 		if !host.Sleep(ctx, 200*time.Millisecond) {
 			return false
 		}
 	}
 	responses := map[int32]kgo.Offset{}
 	for _, number := range numbers {
-		end, ok := ends.Lookup(stream.AuthorizationResponses, number)
-		if !ok {
-			e.fail(fmt.Errorf("topic %s has no partition %d: a response would not find its engine", stream.AuthorizationResponses, number))
-			return false
-		}
+		end, _ := ends.Lookup(stream.AuthorizationResponses, number)
 		responses[number] = kgo.NewOffset().At(end.Offset)
-		var h stream.Hint
-		next := bounds[number].Start
-		if committed, ok := commits.Lookup(stream.Payments, number); ok && committed.At >= 0 {
-			next, h = committed.At, stream.ReadHint(committed.At, committed.Metadata)
+		b, next, h := found.bounds[number], found.bounds[number].Start, stream.Hint{Taken: -1}
+		if done, known := found.commits[number]; known {
+			next, h = done.next, stream.ReadHint(done.next, done.hint)
+		} else if b.Start < b.End && e.logNumber == 1 { // dead letters of a log that was given up have its offsets
+			var err error
+			if next, h, err = e.reported(ctx, number, b); err != nil {
+				return false
+			}
 		}
 		_, named := e.named.Load(number)
 		p := newPartition(&e.common, e, number, h, named)
-		from := max(next, min(overtakenBelow(h, int64(e.config.WorkingMax)), bounds[number].Stable))
+		from := max(next, min(overtakenBelow(h, int64(e.config.WorkingMax)), b.Stable))
 		p.orders = newPosition(client, stream.Payments, number, from)
 		p.responses = newPosition(e.direct, stream.AuthorizationResponses, number, end.Offset)
+		p.offsets.resume(next)
 		e.ownedMu.Lock()
 		if from > next { // before others see p: a range that they overtake comes after this one
-			p.offsets.begin(next)
-			p.waited.ends = []endSeen{{time.Now().Add(-e.config.Deadline), bounds[number].Stable}} // unknown, but long
+			p.waited.ends = []endSeen{{time.Now().Add(-e.config.Deadline), b.Stable}} // unknown, but long
 			e.setAside(p, stream.Span{From: next, To: from})
 		}
 		e.owned[number] = p
@@ -209,79 +207,4 @@ func (e *Engine) release(partitions []*partition) {
 			e.overtakenReader.RemoveConsumePartitions(map[string][]int32{stream.Payments: {p.number}})
 		}
 	}
-}
-
-// commitRegularly commits what is finished.
-func (e *Engine) commitRegularly(ctx context.Context) {
-	failing := false
-	for host.Sleep(ctx, e.config.CommitInterval) {
-		err := e.commit(ctx, e.partitions(), notLast)
-		if (err != nil) != failing && ctx.Err() == nil {
-			failing = err != nil
-			if failing {
-				e.log.Warn("cannot commit offsets; they are committed later", zap.Error(err))
-			} else {
-				e.log.Info("offset commits healthy again")
-			}
-		}
-	}
-}
-
-// No commit of a partition follows its last one: it could overtake the commit of the next
-// owner and undo it.
-const (
-	notLast = false
-	last    = true
-)
-
-// commit commits the finished prefix of each partition, with a hint of what is finished
-// above it. After a failure it commits nothing.
-func (e *Engine) commit(ctx context.Context, partitions []*partition, isLast bool) error {
-	e.committing <- struct{}{}
-	defer func() { <-e.committing }()
-	if err := context.Cause(e.failed); err != nil {
-		return err
-	}
-	commit := map[int32]kgo.EpochOffset{}
-	metadata := map[int32]string{}
-	var committing []*partition
-	for _, p := range partitions {
-		if p.committedLast {
-			continue
-		}
-		p.committedLast = isLast
-		if next, hint, changed := p.offsets.toCommit(); changed {
-			commit[p.number] = kgo.EpochOffset{Epoch: -1, Offset: next}
-			metadata[p.number] = hint
-			committing = append(committing, p)
-		}
-	}
-	if len(commit) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	ctx = kgo.PreCommitFnContext(ctx, func(request *kmsg.OffsetCommitRequest) error {
-		for t := range request.Topics {
-			for i := range request.Topics[t].Partitions {
-				partition := &request.Topics[t].Partitions[i]
-				hint := metadata[partition.Partition]
-				partition.Metadata = &hint
-			}
-		}
-		return nil
-	})
-	started := time.Now()
-	err := stream.Commit(ctx, e.group, stream.Payments, commit)
-	e.metrics.commitSeconds.Observe(time.Since(started).Seconds())
-	if err != nil {
-		e.metrics.commits.WithLabelValues("failed").Inc()
-		for _, p := range committing {
-			p.offsets.again()
-		}
-		return err
-	}
-	e.metrics.commits.WithLabelValues("ok").Inc()
-	e.crash.Pass(afterCommit)
-	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/ledger"
@@ -99,11 +98,7 @@ func TestAnUnreadableBatchIsOneDeadLetter(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				committed := kadm.Offsets{}
-				committed.AddOffset(stream.Payments, 0, 0, -1)
-				if err := kadm.NewClient(w.client).CommitAllOffsets(w.t.Context(), stream.EngineGroup, committed); err != nil {
-					t.Fatal(err)
-				}
+				w.rewind(0)
 				e = w.start()
 				w.await("the last offset again", func() bool { return w.committed() == end })
 				again := w.deadLetters()[len(letters):]
@@ -160,7 +155,11 @@ func TestAnUnreadableBatchComesFirst(t *testing.T) {
 
 // Banks write the responses. What cannot be read there is counted and passed over.
 func TestUnreadableResponsesAreCounted(t *testing.T) {
-	for name, batch := range hostileBatches(t) {
+	batches := hostileBatches(t)
+	batches["larger than the topic takes now"] = func() ([]byte, int64, int64) {
+		return hostile.Noise(time.Now().UnixMilli(), 2*stream.BatchBytesMax).Encode(), 1, 0
+	}
+	for name, batch := range batches {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.latency = time.Millisecond

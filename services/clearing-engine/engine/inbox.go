@@ -8,6 +8,7 @@ import (
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // inbox is the way into a partition's goroutine. put never blocks: its events belong to
@@ -85,10 +86,11 @@ const (
 	diagnosed                     // flight, accounts
 	responded                     // response
 	reported                      // flight: its report, or its dead letter, is acknowledged
-	deadLettered                  // record: its dead letter is acknowledged; bank: whose share it took
+	deadLettered                  // record: its dead letter is acknowledged; share: a place that it took
 	examined                      // offset: answer gets what its order waits for
 	begun                         // the ledger names the log of this partition
 	drain                         // drained is to be closed when nothing is in flight
+	askAgain                      // what banks were asked, or their responses, may be gone
 )
 
 type event struct {
@@ -97,7 +99,7 @@ type event struct {
 	flight     *flight
 	record     *kgo.Record
 	unreadable *unreadable
-	bank       pix.ISPB
+	share      room.Share
 	transfers  []tb.Transfer
 	accounts   []tb.Account
 	response   response

@@ -9,11 +9,13 @@ import (
 // intake fetches orders while there is room for them.
 func (e *Engine) intake(ctx context.Context) {
 	for {
-		most := e.room.wait(ctx)
+		most := e.room.Wait(ctx)
 		if most == 0 {
 			return
 		}
-		fetches := e.group.PollRecords(ctx, most)
+		polling, done := e.room.Polling(ctx)
+		fetches := e.group.PollRecords(polling, most)
+		done()
 		fetches.EachError(func(topic string, number int32, err error) {
 			e.fetchError(ctx, topic, number, err, func(p *partition) *position { return p.orders })
 		})
@@ -25,7 +27,7 @@ func (e *Engine) intake(ctx context.Context) {
 			if err := p.orders.take(fetched.Records, p.admit); err != nil {
 				e.pause(p, p.orders, err)
 			}
-			e.room.earn(len(fetched.Records))
+			e.room.Earn(len(fetched.Records))
 		})
 		e.group.AllowRebalance()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // caught returns what f panics with.
@@ -151,8 +152,8 @@ func lastLegs(chain []tb.Transfer, n int) []tb.Transfer {
 
 // newLawPartition returns a partition with a payment in flight, which waits for its bank.
 func newLawPartition() (*partition, *flight) {
-	c := &common{register: known{register.After(), true}, room: newRoom(1000, 1000, 1<<20), log: zap.NewNop(), participants: newParticipants(40, 0.25), config: &Config{Deadline: time.Minute, ReturnsPerSecond: 1}}
-	c.metrics = newMetrics(prometheus.NewRegistry(), c.room, c.participants, newShares(1, 16))
+	c := &common{register: known{register.After(), true}, room: room.New(room.Limits{Payments: 1000, Working: 1000, Bytes: 1 << 20, PSPShare: 0.25, PayerShare: 0.25}, time.Now()), log: zap.NewNop(), config: &Config{Deadline: time.Minute, ReturnsPerSecond: 1}}
+	c.metrics = newMetrics(prometheus.NewRegistry(), c.room)
 	p := newPartition(c, nil, 0, stream.Hint{}, true)
 	f := &flight{kind: paymentKind{}, record: &kgo.Record{Offset: 7}}
 	f.payment, _ = payment.Begin(pix.Order{ID: lawID, Content: lawContent, AcceptedAt: time.Now()}, time.Now(), time.Minute, pix.ReasonNone)
@@ -181,21 +182,8 @@ func TestBrokenStateIsNoticed(t *testing.T) {
 	mustBreak(t, "an order ends once", func() { p.end(&flight{payment: f.payment}, now) })
 	mustBreak(t, "a dead letter is acknowledged once", func() { p.handle(&event{kind: deadLettered, record: f.record}, now) })
 
-	f.waits = new(questions)
-	mustBreak(t, "payments that wait for a PSP are counted once", func() { p.stopWaiting(f, now, false) })
-
-	p.engine.room.take(1, 10)
-	mustBreak(t, "room is freed once", func() { p.engine.room.free(2, 10) })
-	room := newRoom(1, 1, 1)
-	room.take(1, 10)
-	mustBreak(t, "room is freed once", func() { room.free(1, 11) })
-	room = newRoom(2, 2, 10)
-	room.take(1, 10)
-	room.awaitBank(1)
-	mustBreak(t, "what waits for a bank has room", func() { room.free(1, 10) })
-
 	p, f = newLawPartition()
-	p.shares[holder{bank: "10000001"}]++
+	p.room.AddToShare("10000001")
 	p.rests() // its payment is in flight
 	p.leave(f)
 	mustBreak(t, "what has ended holds no share", func() { p.rests() })

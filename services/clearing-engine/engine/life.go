@@ -13,6 +13,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 const tickInterval = 100 * time.Millisecond
@@ -29,9 +30,9 @@ func (p *partition) run() {
 			return
 		case <-ticker.C:
 			now := p.engine.now()
-			p.engine.participants.age(p.engine.second(now))
+			p.engine.room.Age(now)
 			p.tick(now)
-			p.need.Store(int64(p.pace.need(p.engine.config.Deadline)))
+			p.need.Store(int64(p.pace.Need(p.engine.config.Deadline)))
 		case <-p.inbox.ready:
 			events = p.inbox.take(events)
 			now := p.engine.now()
@@ -77,7 +78,7 @@ func (p *partition) handle(e *event, now time.Time) {
 		order := &e.flight.payment.Order
 		accounts := accountsOf(order, e.accounts)
 		if accounts.PayerPSP {
-			p.engine.participants.meet(order.Payer.ISPB)
+			p.engine.room.Meet(order.Payer.ISPB)
 		}
 		p.perform(e.flight, e.flight.payment.Diagnosed(accounts), now)
 	case reported:
@@ -86,12 +87,16 @@ func (p *partition) handle(e *event, now time.Time) {
 		if p.deadLetters--; p.deadLetters < 0 {
 			broken("a dead letter is acknowledged once: partition %d, offset %d", p.number, e.record.Offset)
 		}
-		if e.bank != "" {
-			p.freeShare(holder{bank: e.bank})
-		}
+		e.share.Free()
 		p.finish(e.record)
 	case drain:
 		p.drained = e.drained
+	case askAgain:
+		for _, f := range p.flights {
+			if f.payment.WaitsForBank() {
+				p.ask(f)
+			}
+		}
 	}
 }
 
@@ -120,10 +125,10 @@ func (p *partition) arrive(record *kgo.Record, why *unreadable, now time.Time) {
 	a, invalid := p.message.decode(own(record))
 	if invalid != nil {
 		p.offsets.take(record.Offset)
-		p.refuseRecord(record, "", invalid)
+		p.refuseRecord(record, room.Share{}, invalid)
 		return
 	}
-	p.engine.metrics.hops.queue.Observe(now.Sub(record.Timestamp).Seconds())
+	p.engine.metrics.hops.queue.observe(now.Sub(record.Timestamp))
 	p.take(a, false, now)
 }
 
@@ -134,14 +139,14 @@ func (p *partition) arriveAgain(record *kgo.Record, now time.Time) {
 		broken("a record is fetched again once: partition %d, offset %d", p.number, record.Offset)
 	}
 	delete(p.again, record.Offset)
-	p.freeShare(holder{bank: w.bank})
 	a, invalid := p.message.decode(own(record))
 	switch {
 	case invalid != nil:
-		p.refuseRecord(record, "", invalid)
+		p.refuseRecord(record, w.share, invalid)
 	case w.reason != pix.ReasonNone:
-		p.refuseRecord(record, w.bank, conflictOf(a.kind, &a.order, w.reason))
+		p.refuseRecord(record, w.share, conflictOf(a.kind, &a.order, w.reason))
 	default:
+		w.share.Free()
 		p.take(a, true, now)
 	}
 }
@@ -156,7 +161,7 @@ func (p *partition) take(a arrival, again bool, now time.Time) {
 			return
 		case isCopy:
 			p.engine.refused(a.order.ID.Payer(), pix.ReasonTooManyCopies)
-			p.refuseRecord(a.record, a.order.ID.Payer(), tooManyCopies(a.order.ID))
+			p.refuseRecord(a.record, p.room.AddToShare(a.order.ID.Payer()), tooManyCopies(a.order.ID))
 			return
 		}
 		refusal = pix.ReasonTooManyReturns
@@ -175,7 +180,8 @@ func (p *partition) begin(a arrival, refusal pix.Reason, now time.Time) {
 	f.rules = state.Rules
 	refusal = cmp.Or(refusal, p.refusal(f, &a.order, state, now))
 	if original := a.kind.key(&a.order); *original != a.order.ID {
-		if f.shares = p.takeShare(holder{bank: a.order.ID.Payer()}); !f.shares || !p.returns.allow(*original, now) {
+		var taken bool
+		if f.share, taken = p.room.TakeShare(a.order.ID.Payer()); !taken || !p.returns.Allow(*original, now) {
 			refusal = cmp.Or(refusal, pix.ReasonTooManyReturns)
 		}
 	}
@@ -220,14 +226,12 @@ func (p *partition) refusal(f *flight, order *pix.Order, state *register.State, 
 	if barred := f.kind.barred(state, order); barred != pix.ReasonNone {
 		return barred
 	}
-	reason, silent := p.engine.participants.refusal(order)
-	if reason == pix.ReasonNone && silent && p.engine.shares.usedUp(questionsOf(order)) {
-		reason = pix.ReasonPayeePSPBusy
-	}
 	deadline := p.engine.config.Deadline
 	switch {
-	case reason != pix.ReasonNone, !p.pace.tooLate(order, deadline, now):
-		return reason
+	case p.engine.room.Busy(order, payeeOf(order)):
+		return pix.ReasonPayeePSPBusy
+	case !p.pace.TooLate(order, deadline, now):
+		return pix.ReasonNone
 	case now.Sub(order.AcceptedAt) < deadline:
 		return pix.ReasonTooLate
 	case p.offsets.overtaken(f.record.Offset) && !cameLate(f.record, order, deadline):
@@ -270,8 +274,8 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 		if reservation.Taken {
 			p.engine.metrics.redelivered.Inc()
 		}
-		p.engine.metrics.hops.reserve.Observe(now.Sub(f.hopAt).Seconds())
-		p.pace.hold.observe(now.Sub(f.hopAt))
+		p.engine.metrics.hops.reserve.observe(now.Sub(f.hopAt))
+		p.pace.Hold.Observe(now.Sub(f.hopAt))
 		command = f.payment.Reserved(reservation)
 	} else {
 		p.engine.crash.Pass(afterPhase2Answered)
@@ -285,9 +289,9 @@ func (p *partition) written(f *flight, result ledger.Result, now time.Time) {
 			p.effects.fail(fmt.Errorf("order %s: %w", f.payment.Order.ID, err))
 			return
 		}
-		p.engine.metrics.hops.resolve.Observe(now.Sub(f.hopAt).Seconds())
+		p.engine.metrics.hops.resolve.observe(now.Sub(f.hopAt))
 		if purpose != chainReceipt { // its time began with a look-up
-			p.pace.resolve.observe(now.Sub(f.hopAt))
+			p.pace.Resolve.Observe(now.Sub(f.hopAt))
 		}
 		f.decided = resolution == payment.Written
 		command = f.payment.Resolved(resolution)
@@ -319,11 +323,11 @@ func (p *partition) respond(r *response, now time.Time) {
 		p.engine.metrics.responses.late.Inc()
 	} else {
 		p.engine.metrics.responses.used.Inc()
-		p.engine.metrics.hops.authorize.Observe(now.Sub(f.hopAt).Seconds())
-		p.pace.answer.observe(now.Sub(f.hopAt))
+		p.engine.metrics.hops.authorize.observe(now.Sub(f.hopAt))
+		p.pace.Answer.Observe(now.Sub(f.hopAt))
 		p.blamesAnother(r)
 	}
-	p.stopWaiting(f, now, true)
+	f.question.Free(now, true)
 	f.hopAt = now
 	p.perform(f, command, now)
 }
@@ -353,7 +357,7 @@ func (p *partition) tick(now time.Time) {
 			continue
 		}
 		if command := f.payment.Ticked(now); command.Action != payment.Wait {
-			p.stopWaiting(f, now, false)
+			f.question.Free(now, false)
 			f.hopAt = now
 			p.perform(f, command, now)
 		} else {
@@ -415,13 +419,11 @@ func (p *partition) end(f *flight, now time.Time) {
 		f.kind.count(p.engine.metrics, order, outcome)
 		p.engine.refused(order.ID.Payer(), outcome.Reason)
 		if outcome.Settled {
-			p.engine.metrics.settled(now)
+			p.engine.metrics.settled(f.record.Timestamp, now)
 		}
-		p.engine.metrics.hops.report.Observe(now.Sub(f.hopAt).Seconds())
-		p.pace.report.observe(now.Sub(f.hopAt))
-		p.engine.metrics.acceptToReport.Observe(now.Sub(order.AcceptedAt).Seconds())
-	} else {
-		p.freeShare(holder{bank: order.ID.Payer()})
+		p.engine.metrics.hops.report.observe(now.Sub(f.hopAt))
+		p.pace.Report.Observe(now.Sub(f.hopAt))
+		p.engine.metrics.acceptToReport.observe(now.Sub(order.AcceptedAt))
 	}
 	p.finish(f.record)
 	p.leave(f)

@@ -3,9 +3,9 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"go.uber.org/zap"
 
 	"github.com/liquida/liquida/platform/host"
@@ -13,18 +13,24 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// awaitLog compares the log of pix.payments with the ledger, before anything is fetched, and
-// names the partitions that have records and no name: those of a log from before there were
-// names.
+// awaitLog compares topics and ledger, before anything is fetched, and names the partitions that have records and
+// no name. It may do that because the topics name this ledger.
 func (e *Engine) awaitLog(ctx context.Context) error {
 	return e.await(ctx, needLog, func() (final bool, err error) {
-		names, bounds, err := origin.Check(ctx, e.direct, e.ledger)
+		found, err := origin.Check(ctx, e.direct, e.ledger)
+		if err == nil && found.Unconfirmed {
+			return false, origin.ErrUnconfirmed
+		}
 		if err == nil {
-			for partition := range names.Origins {
+			if !e.compared.Swap(true) {
+				e.probe <- struct{}{}
+			}
+			e.identity, e.logNumber = found.Ledger, found.Log
+			for partition := range found.Origins {
 				e.named.Store(partition, true)
 			}
-			for partition, b := range bounds {
-				if _, named := names.Origins[partition]; !named && b.Start < b.End && err == nil {
+			for partition, b := range found.Bounds {
+				if _, named := found.Origins[partition]; !named && b.Start < b.End && err == nil {
 					err = e.name(ctx, partition)
 				}
 			}
@@ -36,15 +42,11 @@ func (e *Engine) awaitLog(ctx context.Context) error {
 
 // name names a partition's log in the ledger, by the first batch that it has.
 func (e *Engine) name(ctx context.Context, partition int32) error {
-	names, err := origin.Read(ctx, e.ledger, 0)
-	if err != nil {
-		return err
-	}
 	bounds, err := stream.BoundsOf(ctx, e.direct, stream.Payments)
 	if err != nil {
 		return err
 	}
-	o, err := origin.Name(ctx, e.direct, e.ledger, names.Log, partition, bounds[partition].Start)
+	o, err := origin.Name(ctx, e.direct, e.ledger, e.logNumber, partition, bounds[partition].Start)
 	if err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func (e *Engine) nameFirst(p *partition) {
 	}
 }
 
-// checkLog compares log and ledger regularly: a topic may be made anew under a running engine.
+// checkLog compares topics and ledger regularly: both may be replaced under a running engine.
 func (e *Engine) checkLog(ctx context.Context) {
 	var watch origin.Watch
 	for host.Sleep(ctx, e.config.PulseInterval) {
@@ -84,16 +86,10 @@ func (e *Engine) checkLog(ctx context.Context) {
 			e.fail(err)
 			return
 		}
-	}
-}
-
-// outside returns a Mismatch if a commit is not between the bounds of its partition.
-func outside(numbers []int32, commits kadm.OffsetResponses, bounds map[int32]stream.Bounds) error {
-	for _, number := range numbers {
-		committed, ok := commits.Lookup(stream.Payments, number)
-		if b := bounds[number]; ok && committed.At >= 0 && (committed.At < b.Start || committed.At > b.End) {
-			return origin.Mismatched("the group %s has committed offset %d of %s, partition %d, and the partition has the offsets %d to %d", stream.EngineGroup, committed.At, stream.Payments, number, b.Start, b.End)
+		if now := watch.Found; err == nil && (now.Ledger != e.identity || now.Log != e.logNumber) {
+			e.fail(fmt.Errorf("the topics take another ledger or log than at the start of this engine: ledger %s and log %d, before %s and %d; bootstrap gave one up while it ran", now.Ledger, now.Log, e.identity, e.logNumber))
+			return
 		}
+		e.restoreCommits(ctx)
 	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
@@ -47,14 +49,14 @@ func (w *world) settle(n int) {
 	}
 }
 
-// makeAnew deletes pix.payments and creates it again.
-func (w *world) makeAnew() {
+// makeAnew deletes a topic and creates it again.
+func (w *world) makeAnew(topic string) {
 	w.t.Helper()
 	admin := kadm.NewClient(w.client)
-	if _, err := admin.DeleteTopic(w.t.Context(), stream.Payments); err != nil {
+	if _, err := admin.DeleteTopic(w.t.Context(), topic); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := admin.CreateTopic(w.t.Context(), 2, 1, nil, stream.Payments); err != nil {
+	if _, err := admin.CreateTopic(w.t.Context(), 2, 1, nil, topic); err != nil {
 		w.t.Fatal(err)
 	}
 	w.client.Close() // it would not produce to a topic that was made anew
@@ -67,7 +69,7 @@ func (w *world) refuses(want ...string) {
 	before, at := len(w.ledger.written()), w.committed()
 	for range 2 {
 		err := w.start().wait()
-		for _, part := range append(want, "ForeignLog in deploy/runbook.md", "PAYMENTS_LOG_GIVEN_UP") {
+		for _, part := range append(want, "ForeignLog in deploy/runbook.md", "_GIVEN_UP") {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				w.t.Fatalf("the engine ended with %v, which does not say %q", err, part)
 			}
@@ -123,7 +125,7 @@ func TestALogThatExistsIsAdopted(t *testing.T) {
 func TestATopicMadeAnewIsRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.settle(3)
-		w.makeAnew()
+		w.makeAnew(stream.Payments)
 		w.refuses("partition 0 of pix.payments ends at offset 0, and the ledger's log has a record at 0")
 		for range 5 {
 			w.pay()
@@ -138,7 +140,7 @@ func TestATopicMadeAnewUnderARunningEngineStopsIt(t *testing.T) {
 		defer w.bank()()
 		first := w.pay()
 		w.await("the report", func() bool { return len(w.reports()[first.String()]) == 1 })
-		w.makeAnew()
+		w.makeAnew(stream.Payments)
 		for range 5 {
 			w.pay()
 		}
@@ -162,12 +164,163 @@ func TestATopicThatWasCutIsRefused(t *testing.T) {
 func TestACommitOutsideOfTheLogIsRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.settle(3)
-		offsets := kadm.Offsets{}
-		offsets.AddOffset(stream.Payments, 0, 100, -1)
-		if err := kadm.NewClient(w.client).CommitAllOffsets(w.t.Context(), stream.EngineGroup, offsets); err != nil {
+		w.commit(100, stream.WriteHint(100, slices.Values([]stream.Span(nil)), 100))
+		w.refuses("engines have finished all below offset 100 of pix.payments, partition 0, and the partition has the offsets 0 to 3")
+	})
+}
+
+// A debugging consumer with the engines' group id commits what no engine has finished. That counts for nothing, and
+// the engines' own commit is there again. The same if somebody deletes the commits.
+func TestAStrangersCommitCountsForNothing(t *testing.T) {
+	for name, meddle := range map[string]func(*world){
+		"commits ahead": func(w *world) { w.commit(5, "") },
+		"commits back":  func(w *world) { w.commit(0, "member-1") },
+		"deletes":       func(w *world) { w.forget() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.settle(2)
+				for range 3 {
+					w.pay()
+				}
+				meddle(w)
+				defer w.bank()()
+				e, began := w.start(), time.Now()
+				w.await("all reports", func() bool { return len(w.reports()) == 5 && w.committed() == 5 })
+				if took := time.Since(began); took > 5*time.Second { // of virtual time
+					t.Errorf("the engine went on after %v", took)
+				}
+				if reports := w.records(stream.Settlements); len(reports) != 5 {
+					t.Errorf("%d reports of 5 payments", len(reports))
+				}
+				meddle(w) // as far as a broker lets it, while an engine has the partition
+				w.await("the own commit again", func() bool { return w.committed() == 5 })
+				if _, err := e.end(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// An older copy of the ledger is put back under an engine that runs. It notices with its next pulse, although nobody pays.
+func TestAnOlderLedgerIsNoticedWithAPulse(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank()()
+		e := w.start()
+		id := w.pay()
+		w.await("the report", func() bool { return len(w.reports()[id.String()]) == 1 })
+		older := w.ledger.books.Clone()
+		time.Sleep(6 * time.Second) // a pulse
+		w.ledger.replace(older)
+		began := time.Now()
+		if err := e.wait(); err == nil || !strings.Contains(err.Error(), "the ledger is older than the topics") {
+			t.Errorf("the engine ended with %v", err)
+		}
+		if took := time.Since(began); took > 7*time.Second {
+			t.Errorf("it was noticed after %v", took)
+		}
+		w.refuses("the ledger is older than the topics")
+	})
+}
+
+// An idle engine writes one checkpoint for each pulse, however many partitions it has: a broker may keep them all.
+func TestAnIdleEngineWritesOneCheckpointForEachPulse(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank()()
+		e := w.start()
+		for partition := range int32(2) {
+			order := w.order()
+			w.sendTo(partition, order.EndToEndId, order)
+		}
+		w.await("the reports", func() bool { return len(w.reports()) == 2 })
+		time.Sleep(10 * time.Second) // the commits
+		before := len(w.records(stream.Checkpoints))
+		const pulses = 20
+		time.Sleep(pulses * 5 * time.Second)
+		if written := len(w.records(stream.Checkpoints)) - before; written < pulses-1 || written > pulses+1 {
+			t.Errorf("%d checkpoints in %d pulses", written, pulses)
+		}
+		if _, err := e.end(); err != nil {
 			t.Fatal(err)
 		}
-		w.refuses("the group clearing-engine has committed offset 100 of pix.payments, partition 0, and the partition has the offsets 0 to 3")
+	})
+}
+
+// The ledger's identity is renewed under an engine that runs: it must not name the former one again.
+func TestARenewedIdentityEndsAnEngine(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.start()
+		w.await("the engine", func() bool { return w.members() == 1 })
+		is, err := ledger.ReadIdentity(w.t.Context(), w.ledger.Client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ledger.put(ledger.Renewal(2, is))
+		if err := e.wait(); err == nil || !strings.Contains(err.Error(), "ledger") {
+			t.Errorf("the engine ended with %v", err)
+		}
+		w.takeLedger()
+		e = w.start()
+		w.await("the engine again", func() bool { return w.members() == 1 })
+		if _, err := e.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// An engine that has no partition yet looks again when it gets some.
+func TestAnOlderLedgerIsNoticedAtAJoin(t *testing.T) {
+	inWorld(t, func(w *world) {
+		defer w.bank()()
+		first := w.start()
+		id := w.pay()
+		w.await("the report", func() bool { return len(w.reports()[id.String()]) == 1 })
+		older := w.ledger.books.Clone()
+		seldom := func(c *Config) { c.PulseInterval = time.Minute }
+		second := w.start(seldom)
+		w.await("a share for the second engine", func() bool { return w.members() == 2 })
+		id = w.pay()
+		w.await("the report", func() bool { return len(w.reports()[id.String()]) == 1 })
+		w.ledger.replace(older)
+		if _, err := first.end(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := second.wait(); err == nil || !strings.Contains(err.Error(), "the ledger is older than the topics") {
+			t.Errorf("the engine ended with %v", err)
+		}
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("it was noticed after %v, with a pulse", took)
+		}
+	})
+}
+
+// Without commit and checkpoint the engine finds out what was told, and tells nobody anything twice.
+func TestWhatWasToldIsFinished(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.settle(3)
+		if _, err := hostile.Produce(w.t.Context(), w.client, stream.Payments, 0, hostile.Garbage(time.Now().UnixMilli()).Encode()); err != nil {
+			t.Fatal(err)
+		}
+		e := w.start()
+		w.await("a dead letter", func() bool { return len(w.deadLetters()) == 1 && w.committed() > 3 })
+		end := w.committed()
+		if _, err := e.end(); err != nil {
+			t.Fatal(err)
+		}
+		open := w.pay()
+		w.forget()
+		w.checkpoint(-1, "")
+		defer w.bank()()
+		e = w.start()
+		w.await("the open payment", func() bool { return len(w.reports()[open.String()]) == 1 && w.committed() == end+1 })
+		if reports, letters := w.records(stream.Settlements), w.deadLetters(); len(reports) != 4 || len(letters) != 1 {
+			t.Errorf("%d reports of 4 payments, %d dead letters", len(reports), len(letters))
+		}
+		if _, err := e.end(); err != nil {
+			t.Fatal(err)
+		}
 	})
 }
 

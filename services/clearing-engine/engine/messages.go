@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
@@ -43,6 +45,15 @@ func (m *orderMessage) decode(record *kgo.Record) (arrival, *pix.Invalid) {
 		invalid = &pix.Invalid{Reason: pix.ReasonMalformed, Field: "value", Detail: err.Error()}
 	}
 	return arrival{}, invalid
+}
+
+// bytesOf returns the bytes that a record takes of the room.
+func bytesOf(record *kgo.Record) int64 {
+	bytes := len(record.Key) + len(record.Value)
+	for _, header := range record.Headers {
+		bytes += len(header.Key) + len(header.Value)
+	}
+	return int64(bytes)
 }
 
 // own copies a record. A fetched one shares its memory with all that were fetched with it: a bank
@@ -98,16 +109,43 @@ type encoder struct {
 	page      []byte // keys and values of records are cut from it
 }
 
-func (e *encoder) authorizationRequest(f *flight) *kgo.Record {
+// authorizationRequest asks the bank. deadline is by the ledger's clock.
+func (e *encoder) authorizationRequest(f *flight, deadline time.Time) *kgo.Record {
 	order := &f.payment.Order
 	payer, payee := accountMessage(order.Payer), accountMessage(order.Payee)
 	message := pixv1.AuthorizationRequest{
 		EndToEndId: order.ID.String(), OriginalEndToEndId: f.kind.original(),
 		Payer: &payer, Payee: &payee, AmountCentavos: order.AmountCentavos, ReplyPartition: e.partition,
+		RemittanceInformation: remittanceOf(f), DeadlineUnixMs: deadline.UnixMilli(),
 	}
 	key, value := e.cut(f.kind.key(order), message.SizeVT())
 	_, err := message.MarshalToSizedBufferVT(value)
 	return e.record(stream.AuthorizationRequests, key, value, err)
+}
+
+// remittanceOf returns the payer's text. A return has none, nor has a payment whose large record was let go of.
+func remittanceOf(f *flight) string {
+	if f.kind.original() != "" {
+		return ""
+	}
+	const field = 6 // of PaymentOrder
+	text := ""
+	for value := f.record.Value; len(value) > 0; {
+		number, kind, n := protowire.ConsumeTag(value)
+		if n < 0 {
+			return ""
+		}
+		value = value[n:]
+		if number == field && kind == protowire.BytesType {
+			if text, n = protowire.ConsumeString(value); n < 0 {
+				return ""
+			}
+		} else if n = protowire.ConsumeFieldValue(number, kind, value); n < 0 {
+			return ""
+		}
+		value = value[n:]
+	}
+	return text
 }
 
 func (e *encoder) settlementReport(f *flight) *kgo.Record {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/services/clearing-engine/payment"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // metrics are what an engineer on call looks at. Label values come from closed sets:
@@ -28,8 +29,8 @@ type metrics struct {
 	recoded         prometheus.Counter
 	chains          chains
 	hops            hops
-	acceptToReport  prometheus.Histogram
-	firstSettled    prometheus.Gauge
+	acceptToReport  stopwatch
+	startToSettled  prometheus.Gauge
 	lastSettled     prometheus.Gauge
 	commits         *prometheus.CounterVec
 	commitSeconds   prometheus.Histogram
@@ -38,10 +39,11 @@ type metrics struct {
 	standing        *prometheus.GaugeVec
 	clockSkew       prometheus.Gauge
 
+	began            time.Time
 	firstSettledOnce sync.Once
 }
 
-func newMetrics(registry prometheus.Registerer, r *room, p *participants, s *shares) *metrics {
+func newMetrics(registry prometheus.Registerer, r *room.Room) *metrics {
 	register, seconds := promauto.With(registry), prometheus.ExponentialBuckets(0.0005, 2, 18) // 0.5 ms to 65 s
 	counter := func(name, help string) prometheus.Counter {
 		return register.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -55,7 +57,10 @@ func newMetrics(registry prometheus.Registerer, r *room, p *participants, s *sha
 	histogram := func(name, help string) prometheus.Histogram {
 		return register.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds})
 	}
+	wrongTimes := counters("pix_wrong_times_total",
+		"Times that were left out of pix_hop_seconds and of pix_payment_seconds (of: payment), because a clock or a sender's timestamp must be wrong: future (it began more than 5 s after its end), past (it took more than a day).", "of", "begin")
 	m := &metrics{
+		began: time.Now(),
 		paymentOutcomes: newOutcomes(counters("pix_payments_total",
 			"Payments reported by this engine, by status (ACSC, RJCT) and reason code; a redelivery that reports again counts again.", "status", "reason"), pix.ReasonsOf(pix.OfPayment)),
 		returnOutcomes: newOutcomes(counters("pix_returns_total",
@@ -64,7 +69,7 @@ func newMetrics(registry prometheus.Registerer, r *room, p *participants, s *sha
 			"Money given back by returns that were reported as settled; a redelivery that reports again counts again. The ledger has the true sum."),
 		deadLetters: counters("pix_dead_letters_total", "Messages that could not become a payment, by reason code.", "reason"),
 		redelivered: counter("pix_payments_redelivered_total", "Payments whose phase 1 was in the ledger already when they arrived: absorbed, not repeated."),
-		joined:      counter("pix_payments_joined_total", "Messages that met a payment in flight with the same EndToEndId and waited for it."),
+		joined:      counter("pix_payments_joined_total", "Messages that ended with an order in flight of the same EndToEndId and content: its report is theirs. Together with reports and dead letters, each message that ends counts once."),
 		skipped:     counter("pix_payments_skipped_total", "Records delivered again although the last commit knew them as finished."),
 		refusals: counters("pix_refused_total",
 			"Orders and copies that this engine refused to protect others, by the PSP that sent them (other: none of its accounts has been met here) and reason code: LQ02, LQ09, LQ10, LQ11.", "ispb", "reason"),
@@ -74,11 +79,11 @@ func newMetrics(registry prometheus.Registerer, r *room, p *participants, s *sha
 		recoded: counter("pix_responses_recoded_total", "Rejections by a bank with a reason code of the ledger or the engine: reported as LQ03."),
 		chains:  newChains(counters("pix_ledger_chains_total", "Chains of transfers by purpose and by the ledger's one real status.", "kind", "status")),
 		hops: newHops(register.NewHistogramVec(prometheus.HistogramOpts{Name: "pix_hop_seconds",
-			Help: "Time of each hop of a payment: queue (written to pix.payments to arrival here), reserve (arrival to held), authorize (asked to responded), resolve (responded to posted or voided), report (to acknowledged by Kafka).", Buckets: seconds}, []string{"hop"})),
-		acceptToReport: histogram("pix_payment_seconds", "Time from a payment's acceptance by the payer's PSP to its acknowledged report."),
-		firstSettled:   gauge("pix_first_settled_timestamp_seconds", "When this process settled its first payment, as Unix time; 0 before."),
+			Help: "Time of each hop of a payment: queue (written to pix.payments to arrival here), reserve (arrival to held), authorize (asked to responded), resolve (responded to posted or voided), report (to acknowledged by Kafka).", Buckets: seconds}, []string{"hop"}), wrongTimes),
+		acceptToReport: newStopwatch(histogram("pix_payment_seconds", "Time from a payment's acceptance by the payer's PSP to its acknowledged report."), wrongTimes, "payment"),
+		startToSettled: gauge("pix_start_to_settled_seconds", "Time from the start of this process, or from the writing of the payment if that was later, to its first settlement; 0 before."),
 		lastSettled:    gauge("pix_last_settled_timestamp_seconds", "When this process settled its latest payment, as Unix time; 0 before."),
-		commits:        counters("pix_offset_commits_total", "Offset commits by result (ok, failed).", "result"),
+		commits:        counters("pix_offset_commits_total", "Offset commits by result (ok, failed), and those met that are not of an engine (foreign): they count for nothing.", "result"),
 		commitSeconds:  histogram("pix_offset_commit_seconds", "Time of an offset commit."),
 		rebalances:     counters("pix_rebalances_total", "Changes of this engine's partitions: assigned, revoked (handed over), lost (taken away).", "kind"),
 		partitions:     gauge("pix_partitions_owned", "Partitions of pix.payments that this engine clears."),
@@ -86,11 +91,11 @@ func newMetrics(registry prometheus.Registerer, r *room, p *participants, s *sha
 			Help: "Of each partition of this engine: 1 if it stands still although there is work; /readyz and the log say at which record, and why."}, []string{"partition"}),
 		clockSkew: gauge("pix_ledger_clock_skew_seconds", "This machine's clock minus the ledger's."),
 	}
-	registry.MustRegister(newByPSP(p, s))
+	registry.MustRegister(newByPSP(r))
 	register.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_payments_in_flight",
-		Help: "Payments fetched and not finished."}, func() float64 { n, _ := r.inFlight(); return float64(n) })
+		Help: "Payments fetched and not finished."}, func() float64 { n, _ := r.InFlight(); return float64(n) })
 	register.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_in_flight_bytes",
-		Help: "Bytes of the messages of payments in flight."}, func() float64 { _, b := r.inFlight(); return float64(b) })
+		Help: "Bytes of the messages of payments in flight."}, func() float64 { _, b := r.InFlight(); return float64(b) })
 	// Known from the start: a rate does not see the first event of a counter that appears with it.
 	for _, result := range []string{"ok", "failed"} {
 		m.commits.WithLabelValues(result)
@@ -107,18 +112,54 @@ func newMetrics(registry prometheus.Registerer, r *room, p *participants, s *sha
 	return m
 }
 
-// settled notes that a payment was settled and its report acknowledged.
-func (m *metrics) settled(now time.Time) {
-	at := float64(now.UnixMilli()) / 1000
-	m.lastSettled.Set(at)
-	m.firstSettledOnce.Do(func() { m.firstSettled.Set(at) })
+// settled notes that a payment was settled and its report acknowledged. written is the sender's time.
+func (m *metrics) settled(written, now time.Time) {
+	m.lastSettled.Set(float64(now.UnixMilli()) / 1000)
+	m.firstSettledOnce.Do(func() {
+		began := m.began
+		if written.After(began) { // there was nothing to settle before
+			began = written
+		}
+		m.startToSettled.Set(max(0, now.Sub(began).Seconds()))
+	})
 }
 
-// hops are the observers of pix_hop_seconds, looked up once.
-type hops struct{ queue, reserve, authorize, resolve, report prometheus.Observer }
+// hops are the stopwatches of pix_hop_seconds.
+type hops struct{ queue, reserve, authorize, resolve, report stopwatch }
 
-func newHops(v *prometheus.HistogramVec) hops {
-	return hops{v.WithLabelValues("queue"), v.WithLabelValues("reserve"), v.WithLabelValues("authorize"), v.WithLabelValues("resolve"), v.WithLabelValues("report")}
+func newHops(v *prometheus.HistogramVec, wrong *prometheus.CounterVec) hops {
+	of := func(hop string) stopwatch { return newStopwatch(v.WithLabelValues(hop), wrong, hop) }
+	return hops{of("queue"), of("reserve"), of("authorize"), of("resolve"), of("report")}
+}
+
+// stopwatch observes times that may begin with a foreign timestamp, or by a clock that is set meanwhile. A
+// negative one would bend the sum of the histogram backwards, which Prometheus takes for a restart. One of years
+// would be the mean of everything, and raise alerts. So what cannot be is left out, and counted apart.
+type stopwatch struct {
+	seconds      prometheus.Observer
+	future, past prometheus.Counter
+}
+
+const (
+	// clocksDiffer is how far the clock of an honest sender may be ahead, as for acceptances.
+	clocksDiffer = pix.AcceptanceAheadSecondsMax * time.Second
+	// tookMax is longer than outages are.
+	tookMax = 24 * time.Hour
+)
+
+func newStopwatch(seconds prometheus.Observer, wrong *prometheus.CounterVec, of string) stopwatch {
+	return stopwatch{seconds, wrong.WithLabelValues(of, "future"), wrong.WithLabelValues(of, "past")}
+}
+
+func (s stopwatch) observe(took time.Duration) {
+	switch {
+	case took < -clocksDiffer:
+		s.future.Inc()
+	case took > tookMax:
+		s.past.Inc()
+	default:
+		s.seconds.Observe(max(0, took).Seconds())
+	}
 }
 
 // responses are the counters of pix_authorization_responses_total, looked up once.
@@ -177,18 +218,28 @@ func (c *chains) count(purpose chainPurpose, status tb.CreateTransferResult) {
 // protecting are the reasons with which an engine refuses orders to protect others.
 var protecting = []pix.Reason{pix.ReasonPayeePSPBusy, pix.ReasonTooManyCopies, pix.ReasonTooLate, pix.ReasonTooManyReturns}
 
-// byPSP collects what participants have of the room when it is scraped.
+// otherPSP is the label of PSPs that have not been met here: anybody can invent names of banks.
+const otherPSP = "other"
+
+// labelOf is a PSP as a label of metrics.
+func labelOf(r *room.Room, psp pix.ISPB) string {
+	if r.Knows(psp) {
+		return string(psp)
+	}
+	return otherPSP
+}
+
+// byPSP collects what PSPs have of the room when it is scraped.
 type byPSP struct {
-	participants                    *participants
-	shares                          *shares
+	room                            *room.Room
 	waiting, stuck, taken, takenMax *prometheus.Desc
 }
 
-func newByPSP(p *participants, s *shares) byPSP {
+func newByPSP(r *room.Room) byPSP {
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
-	return byPSP{p, s,
+	return byPSP{r,
 		describe("pix_payments_waiting_for_psp", "Payments that wait for the response of a receiving PSP.", "ispb"),
 		describe("pix_payments_stuck_at_psp", "Of the payments that wait for a receiving PSP, those that make it a silent one: older than 5 s, or all of them if it answers nothing.", "ispb"),
 		describe("pix_payer_share_taken", "Places of the room that are taken because of a sending PSP (other: none of its accounts has been met here): by waiting (copies, returns, dead letters on their way), by questions (to silent PSPs).", "ispb", "by"),
@@ -207,25 +258,22 @@ func (c byPSP) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 	}
 	taken := map[string][2]int{otherPSP: {}}
-	for h, places := range c.shares.now() {
-		label, by := c.participants.label(h.bank), 0
-		if h.questions {
+	c.room.EachShare(func(bank pix.ISPB, questions bool, places int) {
+		label, by := labelOf(c.room, bank), 0
+		if questions {
 			by = 1
 		}
 		sum := taken[label]
 		sum[by] += places
 		taken[label] = sum
-	}
+	})
 	for label, places := range taken {
 		gauge(c.taken, places[0], label, "waiting")
 		gauge(c.taken, places[1], label, "questions")
 	}
-	gauge(c.takenMax, c.shares.ofOneMax)
-	c.participants.mu.RLock()
-	defer c.participants.mu.RUnlock()
-	for psp, asked := range c.participants.questions {
-		open, stuck := asked.count()
+	gauge(c.takenMax, c.room.ShareMax())
+	c.room.EachPSP(func(psp pix.ISPB, open, stuck int) {
 		gauge(c.waiting, open, string(psp))
 		gauge(c.stuck, stuck, string(psp))
-	}
+	})
 }

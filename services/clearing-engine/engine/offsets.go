@@ -49,6 +49,13 @@ func (o *offsets) begin(at int64) {
 	s.next, s.end = at, at
 }
 
+// resume says where a partition begins that others have worked on. That is committed anew, with what they
+// said is finished above: the group may have another member's commit.
+func (o *offsets) resume(at int64) {
+	o.begin(at)
+	o.again()
+}
+
 // track notes the arrival of a record that stands for all from offset first. It returns true if
 // the hint of an earlier commit says that the record is finished.
 func (o *offsets) track(first, offset int64) (finished bool) {
@@ -167,6 +174,9 @@ func (o *offsets) toCommit() (next int64, metadata string, changed bool) {
 		broken("the lowest unfinished offset is committed: %d, and %+v follows", s.next, s.window[s.start])
 	}
 	o.changed = false
+	if len(o.stretches) == 1 && s.end == s.next && s.next == o.hint.Base { // nothing has arrived yet
+		return s.next, stream.WriteHint(s.next, slices.Values(o.hint.Spans), max(s.next, o.hint.Taken)), true
+	}
 	last := o.stretches[len(o.stretches)-1] // what was overtaken does not keep others waiting
 	taken := last.end
 	if last.open < len(last.window) {

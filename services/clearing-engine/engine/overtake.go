@@ -86,7 +86,7 @@ func (e *Engine) setAside(p *partition, r stream.Span) bool {
 // readOvertaken reads the records that were overtaken, until ctx ends.
 func (e *Engine) readOvertaken(ctx context.Context) {
 	for {
-		most := e.room.waitOvertaken(ctx)
+		most := e.room.WaitOvertaken(ctx)
 		if most == 0 {
 			return
 		}
@@ -118,7 +118,7 @@ func (e *Engine) takeOvertaken(p *partition, records []*kgo.Record) (*position, 
 		return nil, nil
 	}
 	return o.position, o.position.take(records, func(taken []*kgo.Record) {
-		e.room.spend(len(taken))
+		e.room.Spend(len(taken))
 		p.admit(taken)
 	})
 }

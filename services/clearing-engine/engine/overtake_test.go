@@ -5,7 +5,6 @@ import (
 	"net"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -17,6 +16,7 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // Whatever is overtaken, and in whatever order records arrive and finish: the lowest unfinished
@@ -331,7 +331,7 @@ func TestRecordsFromBeforeTheRangeAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	e := &Engine{common: common{config: &Config{ReturnsPerSecond: 1}, room: newRoom(100, 100, 1<<20), log: zap.NewNop()}, overtakenReader: reader}
+	e := &Engine{common: common{config: &Config{ReturnsPerSecond: 1}, room: room.New(room.Limits{Payments: 100, Working: 100, Bytes: 1 << 20}, time.Now()), log: zap.NewNop()}, overtakenReader: reader}
 	p := newPartition(&e.common, nil, 0, stream.Hint{}, true)
 	e.owned = map[int32]*partition{0: p}
 	p.offsets.begin(50)
@@ -343,34 +343,9 @@ func TestRecordsFromBeforeTheRangeAreDropped(t *testing.T) {
 	if _, err := e.takeOvertaken(p, records); err != nil {
 		t.Fatal(err)
 	}
-	if taken, _ := e.room.inFlight(); taken != 2 || p.overtaken.reading().at() != 52 {
+	if taken, _ := e.room.InFlight(); taken != 2 || p.overtaken.reading().at() != 52 {
 		t.Errorf("%d records are taken, and the next one is %d", taken, p.overtaken.reading().at())
 	}
-}
-
-// A place that comes free wakes the intake, whoever else waits.
-func TestAPlaceWakesTheIntake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRoom(100, 16, 1<<20)
-		r.take(16, 16)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go r.waitOvertaken(ctx) // half of the queue is used
-		synctest.Wait()
-		most := make(chan int, 1)
-		go func() { most <- r.wait(ctx) }()
-		synctest.Wait()
-		r.awaitBank(1)
-		synctest.Wait()
-		select {
-		case n := <-most:
-			if n != 1 {
-				t.Errorf("room for %d", n)
-			}
-		default:
-			t.Error("the intake does not know of the place")
-		}
-	})
 }
 
 // Engines come and go while younger orders overtake older ones. Each order has one outcome, and

@@ -11,8 +11,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // partition clears one partition of pix.payments. One goroutine owns all of its state;
@@ -33,27 +35,24 @@ type partition struct {
 	unnamed []event
 	named   bool
 
-	committedLast bool // the last commit is done; guarded by the engine's committing
+	// Guarded by the engine's committing:
+	committedLast bool       // the last commit is done
+	commitment    commitment // what was committed last
 
-	// What this partition's records take of the engine's room. The intake adds, the
-	// partition's goroutine subtracts.
-	roomPayments, roomBytes atomic.Int64
+	room *room.Part
 
 	// nextDue is a lower bound of the deadlines of all payments that wait for their PSP:
 	// before it, tick has nothing to do. Zero: no payment waits.
 	nextDue time.Time
 
-	// again are the waiters whose records are being fetched again, by offset. shares is what
-	// this partition has of the banks' shares.
-	again  map[int64]returning
-	shares map[holder]int
+	// again are the waiters whose records are being fetched again, by offset.
+	again map[int64]returning
 
 	// stale are the orders that wait until the register is fresh again.
 	stale []*flight
 
-	returns returnRate
-
-	pace pace
+	returns room.Rate
+	pace    room.Pace
 
 	deadLetters int           // produced and not acknowledged yet
 	drained     chan struct{} // to be closed when nothing is in flight; nil unless somebody waits
@@ -81,13 +80,16 @@ type effects interface {
 	fail(err error)
 }
 
+// returnsAtOnce may begin at once: who fills all slots of a payment is not refused.
+const returnsAtOnce = 2 * ledger.ReturnSlots
+
 // newPartition returns a partition. named: the ledger names its log already.
 func newPartition(c *common, effects effects, number int32, h stream.Hint, named bool) *partition {
 	owned, release := context.WithCancel(context.Background())
 	return &partition{
 		number: number, encoder: encoder{partition: number}, engine: c, effects: effects, inbox: newInbox(), offsets: newOffsets(h), named: named,
-		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, shares: map[holder]int{},
-		returns: newReturnRate(c.config.ReturnsPerSecond),
+		flights: map[pix.EndToEndID]*flight{}, again: map[int64]returning{}, room: c.room.Part(),
+		returns: room.NewRate(c.config.ReturnsPerSecond, returnsAtOnce),
 		owned:   owned, release: release, done: make(chan struct{}),
 	}
 }
@@ -97,9 +99,7 @@ func (p *partition) rests() bool {
 	if len(p.flights)+len(p.again)+p.deadLetters > 0 {
 		return false
 	}
-	if len(p.shares) > 0 {
-		broken("what has ended holds no share: partition %d, %+v", p.number, p.shares)
-	}
+	p.room.Rest()
 	return true
 }
 
@@ -107,12 +107,9 @@ func (p *partition) rests() bool {
 func (p *partition) forget() {
 	p.inbox.close()
 	for _, f := range p.flights {
-		p.stopWaiting(f, p.engine.now(), false)
+		f.question.Free(p.engine.now(), false)
 	}
-	for h, n := range p.shares {
-		p.engine.shares.add(h, -n)
-	}
-	p.engine.room.free(int(p.roomPayments.Swap(0)), p.roomBytes.Swap(0))
+	p.room.FreeAll()
 }
 
 // admit takes room for fetched records and puts them into the inbox.
@@ -134,56 +131,11 @@ func (p *partition) takeRoom(records ...*kgo.Record) {
 	for _, record := range records {
 		bytes += bytesOf(record)
 	}
-	p.roomPayments.Add(int64(len(records)))
-	p.roomBytes.Add(bytes)
-	p.engine.room.take(len(records), bytes)
+	p.room.Take(len(records), bytes)
 }
 
 // free frees the room of a record that this engine is done with.
-func (p *partition) free(record *kgo.Record) {
-	bytes := bytesOf(record)
-	p.roomPayments.Add(-1)
-	p.roomBytes.Add(-bytes)
-	p.engine.room.free(1, bytes)
-}
-
-// takeShare takes a place of a share of the room. It returns false if the share is used up.
-func (p *partition) takeShare(h holder) bool {
-	taken := p.engine.shares.take(h)
-	if taken {
-		p.shares[h]++
-	}
-	return taken
-}
-
-// addToShare takes a place of a share even if it is used up: a dead letter must be sent.
-func (p *partition) addToShare(h holder) {
-	p.engine.shares.add(h, 1)
-	p.shares[h]++
-}
-
-func (p *partition) freeShare(h holder) {
-	if p.shares[h]--; p.shares[h] < 0 {
-		broken("a share is freed once: %+v", h)
-	} else if p.shares[h] == 0 {
-		delete(p.shares, h)
-	}
-	p.engine.shares.add(h, -1)
-}
-
-// stopWaiting ends the question to the PSP, if there is one.
-func (p *partition) stopWaiting(f *flight, now time.Time, answered bool) {
-	if f.waits == nil {
-		return
-	}
-	f.waits.end(f.asked, p.engine.second(now), answered)
-	f.waits = nil
-	if f.charged {
-		p.freeShare(questionsOf(&f.payment.Order))
-		f.charged = false
-	}
-	p.engine.room.awaitBank(-1)
-}
+func (p *partition) free(record *kgo.Record) { p.room.Free(1, bytesOf(record)) }
 
 // took notes that the ledger has answered about a flight's order.
 func (p *partition) took(f *flight) {
@@ -203,14 +155,11 @@ func (p *partition) finishOffset(offset int64) {
 	p.engine.crash.Pass(afterOffsetMarked)
 }
 
-// refuseRecord makes a record a dead letter that is no order in flight. bank is who pays with
-// its share until the dead letter is acknowledged, if that is known.
-func (p *partition) refuseRecord(record *kgo.Record, bank pix.ISPB, invalid *pix.Invalid) {
+// refuseRecord makes a record a dead letter that is no order in flight. share is what it takes until
+// the dead letter is acknowledged, if its bank is known.
+func (p *partition) refuseRecord(record *kgo.Record, share room.Share, invalid *pix.Invalid) {
 	p.deadLetters++
-	if bank != "" {
-		p.addToShare(holder{bank: bank})
-	}
-	p.deadLetter(record, invalid, func() { p.inbox.put(event{kind: deadLettered, record: record, bank: bank}) })
+	p.deadLetter(record, invalid, func() { p.inbox.put(event{kind: deadLettered, record: record, share: share}) })
 }
 
 // deadLetter keeps a record that cannot become a payment, with the reason.

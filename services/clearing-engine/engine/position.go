@@ -58,6 +58,14 @@ func (r *position) take(records []*kgo.Record, use func([]*kgo.Record)) error {
 	return nil
 }
 
+// restart begins at next in another topic of the same name.
+func (r *position) restart(next int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next, r.fresh, r.broken, r.seen, r.stood = next, true, false, -1, 0
+	r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {r.partition}})
+}
+
 // at returns the offset that is taken next.
 func (r *position) at() int64 {
 	r.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // reader fetches records of pix.payments again: those of waiters, which kept only their
@@ -22,7 +23,7 @@ import (
 // waits for room like the intake. What it may be asked for is bounded by the banks' shares.
 type reader struct {
 	client *kgo.Client
-	room   *room
+	room   *room.Room
 	log    *zap.Logger
 	failed context.Context // ends with the engine's failure
 	fail   func(error)
@@ -92,7 +93,7 @@ func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left 
 	defer r.client.RemoveConsumePartitions(map[string][]int32{stream.Payments: {p.number}})
 	sought := offsets[0]
 	for next := sought; len(offsets) > 0; {
-		most := r.room.wait(ctx)
+		most := r.room.Wait(ctx)
 		if most == 0 {
 			return offsets
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/liquida/liquida/platform/register"
 	"github.com/liquida/liquida/platform/stream"
 	"github.com/liquida/liquida/platform/telemetry"
+	"github.com/liquida/liquida/services/clearing-engine/room"
 )
 
 // Run clears payments until ctx ends, or until something happens after which the process
@@ -51,9 +52,6 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 			on:                    on,
 			pendingTimeoutSeconds: uint32(config.PendingTimeout / time.Second),
 			log:                   t.Log,
-			room:                  newRoom(config.InFlightMax, config.WorkingMax, config.InFlightBytesMax),
-			participants:          newParticipants(config.InFlightMax, config.InFlightPSPShare),
-			shares:                newShares(max(1, int(float64(config.InFlightMax)*config.InFlightPayerShare)), config.InFlightMax),
 		},
 		telemetry:      t,
 		rarely:         t.Rarely(time.Second),
@@ -61,16 +59,17 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		owned:          map[int32]*partition{},
 		pausedPosition: make(chan struct{}, 1),
 		committing:     make(chan struct{}, 1),
+		probe:          make(chan struct{}, 1),
 	}
 	following := register.New(client, config.Batch.EventsMax, t)
 	e.register, e.follow = following, following.Run
-	e.started = e.now()
+	e.room = room.New(config.limits(), e.now())
 	e.failed, e.setFailed = context.WithCancelCause(context.Background())
-	e.room.shut(true) // until the first good pulse
-	e.metrics = newMetrics(t.Registry, e.room, e.participants, e.shares)
+	e.room.Shut(true) // until the first good pulse
+	e.metrics = newMetrics(t.Registry, e.room)
 	promauto.With(t.Registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_orders_overtaken",
 		Help: "Orders that younger ones have overtaken and that are not read yet: they could not end in time."}, e.overtaken)
-	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, needGroup, needLog} {
+	for _, need := range []string{needLedger, needClock, needBootstrap, stream.KafkaNeed, stream.TopicsNeed, needGroup, needLog} {
 		t.Health.Need(need)
 	}
 	var err error
@@ -82,15 +81,14 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 			return nil, fmt.Errorf("ANSWER_KEYS_FILE: %w", err)
 		}
 	}
-	e.direct, err = stream.Connect(config.Stream, on.Dial, "clearing-engine-direct", t,
-		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		// A payment has at most one request, report or dead letter on its way at a time;
-		// with twice that, producing never blocks a partition.
-		kgo.MaxBufferedRecords(2*config.InFlightMax+forgedInFlightMax),
-	)
+	if e.direct, err = e.connectProducer("clearing-engine-direct"); err != nil {
+		return nil, err
+	}
+	asking, err := e.connectProducer("clearing-engine-asking")
 	if err != nil {
 		return nil, err
 	}
+	e.asking.Store(asking)
 	e.reader, err = newReader(e.failed, &e.common, t, e.fail)
 	if err != nil {
 		return nil, err
@@ -104,6 +102,7 @@ func newEngine(config *Config, on host.Host, client tigerbeetle.Client, t *telem
 		to.partition.inbox.put(event{kind: written, flight: to.flight, result: result})
 	}, e.fail)
 	e.transfers = ledger.NewTransferReader(client, config.Batch, t.Registry, func(to recipient, found []tb.Transfer) {
+		e.witness.saw(found)
 		to.partition.inbox.put(event{kind: inspected, flight: to.flight, transfers: found})
 	}, e.fail)
 	e.accounts = ledger.NewAccountReader(client, config.Batch, t.Registry, func(to recipient, found []tb.Account) {
@@ -123,7 +122,7 @@ func (e *Engine) run(ctx context.Context) error {
 			e.fail(err)
 		}
 	})
-	loops.Go(func() { stream.Watch(ctx, e.direct, e.telemetry, topicNames()...) })
+	loops.Go(func() { e.watchTopics(ctx) })
 	loops.Go(func() {
 		err := e.start(ctx)
 		switch {
@@ -173,6 +172,7 @@ func (e *Engine) stop(loops *sync.WaitGroup) {
 		e.reader.client.Close()
 		e.overtakenReader.Close()
 		e.direct.Close()
+		e.asking.Load().Close()
 	}()
 	select {
 	case <-finished:

@@ -36,6 +36,7 @@ const standingInterval = time.Second
 func (e *Engine) watchPartitions(ctx context.Context) {
 	seen := map[int32]*progress{}
 	for host.Sleep(ctx, standingInterval) {
+		e.assignGrown()
 		owned := e.partitions()
 		for number := range seen {
 			if e.partition(number) == nil {
@@ -86,7 +87,7 @@ func (e *Engine) stands(p *partition, s *progress, next int64, b stream.Bounds, 
 		s.lowest, s.lowestSince = lowest, now
 	}
 	inTransaction := known && b.Stable <= next && next < b.End
-	payments, bytes := e.room.inFlight()
+	payments, bytes := e.room.InFlight()
 	wanted := known && next < b.End && 2*payments < e.config.InFlightMax && 2*bytes < e.config.InFlightBytesMax
 	if next != s.next || !inTransaction && !wanted {
 		s.next, s.nextSince = next, now

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -23,7 +23,10 @@ func (e *Engine) start(ctx context.Context) error {
 	if err := e.awaitTopics(ctx); err != nil {
 		return err
 	}
-	if e.room.wait(ctx) == 0 { // an unhealthy engine must not take partitions from the others
+	if err := e.awaitLog(ctx); err != nil {
+		return err
+	}
+	if e.room.Wait(ctx) == 0 { // an unhealthy engine must not take partitions from the others
 		return ctx.Err()
 	}
 	for _, fresh := e.register.Current(); !fresh; _, fresh = e.register.Current() {
@@ -31,16 +34,13 @@ func (e *Engine) start(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	if err := e.awaitLog(ctx); err != nil {
-		return err
-	}
 	options := []kgo.Opt{
 		kgo.ConsumerGroup(stream.EngineGroup),
 		kgo.ConsumeTopics(stream.Payments),
 		// Without a commit, begin at the start. Never go on elsewhere than at the commit: that would
 		// skip payments. assigned and fetchError say so instead.
 		kgo.ConsumeResetOffset(kgo.NoResetOffset().AtStart()),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.Balancers(wholeBalancer{kgo.CooperativeStickyBalancer(), &e.whole}),
 		kgo.SessionTimeout(e.config.SessionTimeout),
 		kgo.HeartbeatInterval(e.config.SessionTimeout / 6),
 		// All members wait until the slowest one has joined again. A dead one never does, so this
@@ -89,7 +89,7 @@ func (e *Engine) await(ctx context.Context, need string, try func() (final bool,
 }
 
 // awaitMarker waits for bootstrap's last transfer: a missing account would burn the ids of
-// every payment that touches it.
+// every payment that touches it. If the topics name another ledger, bootstrap would refuse this one.
 func (e *Engine) awaitMarker(ctx context.Context) error {
 	return e.await(ctx, needBootstrap, func() (final bool, err error) {
 		found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
@@ -99,37 +99,22 @@ func (e *Engine) awaitMarker(ctx context.Context) error {
 		case err != nil:
 			return true, fmt.Errorf("cannot look up bootstrap's marker in the ledger: %w", err)
 		case len(found) == 0:
+			_, err := origin.CompareLedger(ctx, e.direct, e.ledger)
+			if _, mismatch := errors.AsType[*origin.Mismatch](err); mismatch {
+				return true, err
+			}
 			return false, errors.New("its marker is not in the ledger: run bootstrap")
 		}
 		return true, nil
 	})
 }
 
-// awaitTopics waits until the topics exist. It fails if their numbers of partitions differ.
+// awaitTopics waits until the topics exist.
 func (e *Engine) awaitTopics(ctx context.Context) error {
-	names := topicNames()
 	return e.await(ctx, needBootstrap, func() (final bool, err error) {
-		details, err := kadm.NewClient(e.direct).ListTopics(ctx, names...)
-		if err == nil {
-			err = details.Error()
-		}
-		if err != nil {
-			return false, fmt.Errorf("cannot list the topics (run bootstrap): %w", err)
-		}
-		want := len(details[stream.Payments].Partitions)
-		for _, name := range names {
-			if have := len(details[name].Partitions); have != want {
-				return true, fmt.Errorf("topic %s has %d partitions and %s has %d: they must have the same number, because a response finds its engine by the partition; create the topics anew with bootstrap", name, have, stream.Payments, want)
-			}
+		if e.whole.Load() == 0 { // watchTopics says which topic is missing
+			return false, errors.New("not all topics are there: run bootstrap")
 		}
 		return true, nil
 	})
-}
-
-func topicNames() []string {
-	names := make([]string, len(stream.Topics))
-	for i, topic := range stream.Topics {
-		names[i] = topic.Name
-	}
-	return names
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// beginAtPositions names the first offset of partitions that have no commit. The client does not
-// move a partition without one, so it would stay at an unreadable batch that is the first of all.
-// Partitions whose older records were overtaken begin above those.
+// beginAtPositions names the first offset of each partition. The client does not move a partition without a
+// commit, so it would stay at an unreadable batch that is the first of all. Partitions whose older records were
+// overtaken begin above those. And the group's commit may be of another member.
 func (e *Engine) beginAtPositions(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	for number, offset := range offsets[stream.Payments] {
-		if p := e.partition(number); p != nil && offset.EpochOffset().Offset < p.orders.at() {
+	for number := range offsets[stream.Payments] {
+		if p := e.partition(number); p != nil {
 			offsets[stream.Payments][number] = kgo.NewOffset().At(p.orders.at())
 		}
 	}
@@ -83,7 +83,7 @@ func (e *Engine) lookAt(ctx context.Context, p *partition, r *position, ends kad
 	switch {
 	case e.owned[p.number] != p, r.next != at:
 	case found == nil:
-		forgotten := r.stood > forgottenLooks && e.room.lets(r == p.orders || r == p.responses)
+		forgotten := r.stood > forgottenLooks && e.room.Lets(r == p.orders || r == p.responses)
 		if forgotten {
 			e.log.Warn("a record can be read and is not fetched: fetching it again", zap.String("topic", r.topic), zap.Int32("partition", r.partition), zap.Int64("offset", at))
 		}
@@ -125,9 +125,9 @@ func (e *Engine) fetchError(ctx context.Context, topic string, number int32, err
 		r = of(p)
 	}
 	switch {
-	case ctx.Err() != nil, errors.Is(err, kgo.ErrClientClosed):
+	case ctx.Err() != nil, errors.Is(err, kgo.ErrClientClosed), errors.Is(err, context.Canceled): // see room.Polling
 	case topic == stream.Payments && (errors.Is(err, kerr.OffsetOutOfRange) || errors.As(err, new(*kgo.ErrDataLoss))):
-		e.fail(origin.Mismatched("the broker no longer has the next record of %s, partition %d: %v", topic, number, err))
+		e.fail(origin.Mismatched(e.logNumber, "the broker no longer has the next record of %s, partition %d: %v", topic, number, err))
 	case errors.Is(err, kerr.FencedInstanceID):
 		e.fail(fmt.Errorf("another engine runs with ENGINE_INSTANCE_ID %q: give each engine its own", e.config.InstanceID))
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed):

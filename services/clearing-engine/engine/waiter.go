@@ -24,13 +24,15 @@ func (p *partition) first(a *arrival, again bool) (f *flight, isCopy bool) {
 
 // wait makes an order wait for one in flight. It returns false if too many wait already.
 func (p *partition) wait(f *flight, a *arrival, isCopy bool) bool {
-	bank := a.order.ID.Payer()
-	if len(f.waiting) >= p.engine.config.CopiesMax || !p.takeShare(holder{bank: bank}) {
+	if len(f.waiting) >= p.engine.config.CopiesMax {
 		return false
 	}
-	p.engine.metrics.joined.Inc()
+	share, taken := p.room.TakeShare(a.order.ID.Payer())
+	if !taken {
+		return false
+	}
 	f.waiting = append(f.waiting, waiter{
-		offset: a.record.Offset, digest: a.kind.digest(&a.order), bank: bank, late: f.payment.Ended(), isCopy: isCopy,
+		offset: a.record.Offset, digest: a.kind.digest(&a.order), share: share, late: f.payment.Ended(), isCopy: isCopy,
 	})
 	p.free(a.record)
 	return true
@@ -49,7 +51,8 @@ func (p *partition) endWaiters(f *flight) {
 		case reported && w.digest != own: // the verdict is of the order's content
 			reason = pix.ReasonConflict
 		case reported && !w.late:
-			p.freeShare(holder{bank: w.bank})
+			p.engine.metrics.joined.Inc() // here, as any other end of a waiter is counted by itself
+			w.share.Free()
 			p.finishOffset(w.offset)
 			continue
 		case reported: // a report follows every copy
@@ -57,7 +60,7 @@ func (p *partition) endWaiters(f *flight) {
 		case w.digest == own, f.judgement.reason == pix.ReasonIDTaken, f.judgement.holds != nil && !f.judgement.holds(w.digest):
 			reason = f.judgement.reason
 		}
-		p.fetchAgain(w.offset, returning{w.bank, reason})
+		p.fetchAgain(w.offset, returning{w.share, reason})
 	}
 }
 
@@ -82,8 +85,7 @@ func (p *partition) slim(f *flight) {
 		a.ISPB, a.Branch, a.Number = pix.ISPB(strings.Clone(string(a.ISPB))), strings.Clone(a.Branch), strings.Clone(a.Number)
 	}
 	f.record, f.slim = &kgo.Record{Topic: f.record.Topic, Partition: f.record.Partition, Offset: f.record.Offset, Timestamp: f.record.Timestamp}, true
-	p.roomBytes.Add(-bytes)
-	p.engine.room.free(0, bytes)
+	p.room.Free(0, bytes)
 }
 
 // conflictOf is why an order conflicts with what the ledger holds.

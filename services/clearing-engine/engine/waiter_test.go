@@ -106,6 +106,7 @@ func TestMetricsNameWhoHoldsTheRoomAndWhoIsRefused(t *testing.T) {
 			`pix_refused_total{ispb="10000001",reason="LQ09"}`:      27,
 			`pix_refused_total{ispb="other",reason="LQ10"}`:         0,
 			`pix_payments_waiting_for_psp{ispb="10000003"}`:         1,
+			`pix_payments_joined_total`:                             0, // a message counts once, when it ends
 		})
 		late := w.order()
 		late.Payee.Ispb = "10000003"
@@ -330,41 +331,6 @@ func TestBurntSlotsAreLookedUpOnce(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// Returns of one payment have a rate. One too many is rejected for good, and leaves a verdict.
-func TestReturnsOfAPaymentHaveARate(t *testing.T) {
-	rate := newReturnRate(10)
-	now := time.Now()
-	var one, other pix.EndToEndID
-	other[0] = 'E'
-	allowed := 0
-	for range 1000 {
-		if rate.allow(one, now) {
-			allowed++
-		}
-	}
-	if allowed != returnsAtOnce || !rate.allow(other, now) {
-		t.Errorf("%d returns at once, want %d; returns of another payment must not suffer", allowed, returnsAtOnce)
-	}
-	now = now.Add(time.Second)
-	allowed = 0
-	for range 100 {
-		if rate.allow(one, now) {
-			allowed++
-		}
-	}
-	if allowed != 10 {
-		t.Errorf("%d returns after a second, want 10", allowed)
-	}
-	now = now.Add(time.Hour)
-	for i := range 5000 { // of many payments: the memory is bounded by the rate
-		other[1], other[2] = byte(i), byte(i>>8)
-		rate.allow(other, now.Add(time.Duration(i)*time.Second))
-	}
-	if len(rate.next) > 2000 {
-		t.Errorf("%d payments are remembered", len(rate.next))
-	}
 }
 
 // large returns an order as a message with 200 kB of a field that nobody knows.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -18,7 +19,8 @@ import (
 // worldLedger is the model of the ledger in a world. It can be away or slow, and counts what it is asked.
 type worldLedger struct {
 	*ledgermodel.Client
-	t *testing.T
+	books *ledgermodel.Ledger // behind Client
+	t     *testing.T
 
 	mu        sync.Mutex
 	lookUps   int
@@ -40,7 +42,8 @@ const (
 
 func newWorldLedger(t *testing.T) *worldLedger {
 	t.Helper()
-	l := &worldLedger{Client: ledgermodel.New().Connect(nil), t: t}
+	books := ledgermodel.New()
+	l := &worldLedger{Client: books.Connect(nil), books: books, t: t}
 	accounts := []tb.Account{ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount), ledger.NewAccount(ledger.RegisterAccount)}
 	var funds []tb.Transfer
 	fund := func(from, to ledger.AccountID, centavos uint64) {
@@ -156,6 +159,12 @@ func (l *worldLedger) overflow(bank pix.ISPB, centavos uint64) {
 		}
 	}
 	l.put(tb.Transfer{ID: tb.ToUint128(4711), DebitAccountID: ledger.RefusalsAccount, CreditAccountID: transit[0].ID, Amount: amount, Ledger: ledger.Ledger, Code: ledger.CodeFunding})
+}
+
+// replace puts an older copy back: from the next request on, nothing that came after it is there.
+func (l *worldLedger) replace(older *ledgermodel.Ledger) {
+	synctest.Wait() // nobody asks now
+	l.books, l.Client = older, older.Connect(nil)
 }
 
 func (l *worldLedger) wait() {

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
@@ -47,7 +48,7 @@ func inWorld(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))) // a bubble begins before PIX did
 		w := &world{t: t, ledger: newWorldLedger(t), random: rand.New(rand.NewPCG(1, 2)), log: io.Discard}
-		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, topicNames()...),
+		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, stream.TopicNames()...),
 			kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}),
 			kfake.ListenFn(func(network, _ string) (net.Listener, error) { return w.network.Listen(network, brokerAddress) }))
 		if err != nil {
@@ -56,8 +57,52 @@ func inWorld(t *testing.T, test func(*world)) {
 		defer cluster.Close()
 		w.client = w.connect()
 		defer func() { w.client.Close() }() // a test may have replaced it
+		w.takeLedger()
 		test(w)
 	})
+}
+
+// takeLedger lets the topics name the ledger, as bootstrap does.
+func (w *world) takeLedger() {
+	w.t.Helper()
+	if err := origin.NameLedger(w.t.Context(), w.client, w.ledger.Client, 2); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// commit commits an offset of partition 0 for the engines' group, as an operator's tool does.
+func (w *world) commit(at int64, metadata string) {
+	w.t.Helper()
+	offsets := kadm.Offsets{}
+	offsets.Add(kadm.Offset{Topic: stream.Payments, Partition: 0, At: at, LeaderEpoch: -1, Metadata: metadata})
+	_ = kadm.NewClient(w.client).CommitAllOffsets(w.t.Context(), stream.EngineGroup, offsets) // refused while engines run
+}
+
+// forget deletes the commits of the engines' group.
+func (w *world) forget() {
+	_, _ = kadm.NewClient(w.client).DeleteOffsets(w.t.Context(), stream.EngineGroup, kadm.TopicsSet{stream.Payments: {0: {}}}) // refused while engines run
+}
+
+// checkpoint replaces the checkpoint of partition 0.
+func (w *world) checkpoint(at int64, hint string) {
+	w.t.Helper()
+	known, err := origin.ReadCheckpoints(w.t.Context(), w.client)
+	if err == nil {
+		c := known[0]
+		c.Offset, c.Hint = at, hint
+		err = origin.WriteCheckpoints(w.t.Context(), w.client, map[int32]origin.Checkpoint{0: c})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// rewind lets the next engine begin partition 0 at an offset, as if those before it had committed no more.
+func (w *world) rewind(at int64) {
+	w.t.Helper()
+	hint := stream.WriteHint(at, slices.Values([]stream.Span(nil)), at)
+	w.commit(at, hint)
+	w.checkpoint(at, hint)
 }
 
 func (w *world) connect(options ...kgo.Opt) *kgo.Client {
@@ -192,9 +237,9 @@ func (w *world) sendTo(partition int32, key string, order *pixv1.PaymentOrder) {
 	}
 }
 
-// bank accepts the payments to all PSPs but silent ones, until it is stopped.
+// bank accepts the payments to all but silent ones, which are PSPs or accounts (PSP/number), until it is stopped.
 func (w *world) bank(silent ...string) (stop func()) {
-	client := w.connect(kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client := w.connect(kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMaxAge(5*time.Second))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -210,7 +255,7 @@ func (w *world) bank(silent ...string) (stop func()) {
 					w.t.Error(err)
 					return
 				}
-				if slices.Contains(silent, request.Payee.Ispb) {
+				if slices.Contains(silent, request.Payee.Ispb) || slices.Contains(silent, request.Payee.Ispb+"/"+request.Payee.Number) {
 					return
 				}
 				response := &pixv1.AuthorizationResponse{EndToEndId: request.EndToEndId, Ispb: request.Payee.Ispb, Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}

@@ -155,6 +155,14 @@ func (c Caller) ActsAs(act string, ofKey bool) (holder string, problem *web.Prob
 	return c.Holder, nil
 }
 
+// OwnQuestions permits what is between the clearing house and a bank alone. The central bank answers for nobody.
+func OwnQuestions(c Caller, r *http.Request) *web.Problem {
+	if psp := r.PathValue("ispb"); c.Holder != "" && c.Holder != psp {
+		return c.Deny("ispb", psp, "a participant is asked about its own customers only, and answers for itself")
+	}
+	return nil
+}
+
 // OwnAccounts permits acts on the accounts of the caller's own customers. The central bank owns
 // no customer's account.
 func OwnAccounts(c Caller, r *http.Request) *web.Problem {

@@ -56,11 +56,12 @@ func (a *Acts) OnAccount(r *http.Request) (done AccountActDone, problem *web.Pro
 	if problem != nil {
 		return done, problem
 	}
-	if done.Act, problem = a.do(r.Context(), q); problem != nil {
+	ctx := query.Paying(r.Context())
+	if done.Act, problem = a.do(ctx, q); problem != nil {
 		return done, problem
 	}
-	if problem = a.ledger.Reach(r.Context(), done.Act.At); problem == nil {
-		done.Account, problem = a.ledger.AccountNow(r.Context(), account)
+	if problem = a.ledger.Reach(ctx, done.Act.At); problem == nil {
+		done.Account, problem = a.ledger.AccountNow(ctx, account)
 	}
 	return done, unknownFate(q, problem)
 }

@@ -67,7 +67,7 @@ func (a *Acts) receive(r *http.Request, body any) (id string, problem *web.Probl
 	if err := ledger.CheckActID(id); err != nil {
 		return id, field.Invalid("", "act_id", id, pix.ReasonMalformed, err.Error())
 	}
-	return id, web.ReadJSON(r.Body, body)
+	return id, field.ReadJSON(r.Body, body)
 }
 
 func (a *Acts) takeTurn(who access.Caller) *web.Problem {
@@ -110,6 +110,9 @@ func (a *Acts) do(ctx context.Context, q request) (query.Act, *web.Problem) {
 	}
 	accounts, problem := a.accounts(ctx, q)
 	if problem != nil {
+		return query.Act{}, problem
+	}
+	if problem := tooMuch(q, accounts); problem != nil {
 		return query.Act{}, problem
 	}
 	if problem := a.permitted(ctx, q.act); problem != nil {
@@ -187,7 +190,8 @@ func (a *Acts) accounts(ctx context.Context, q request) (map[tb.Uint128]tb.Accou
 			return nil, problem
 		}
 	}
-	ids := []tb.Uint128{ledger.RegisterAccount, ledger.AllowanceAccount(q.act.Bank, ledger.Day), ledger.AllowanceAccount(q.act.Bank, ledger.Night)}
+	ids := []tb.Uint128{ledger.RegisterAccount, ledger.AllowanceAccount(q.act.Bank, ledger.Day), ledger.AllowanceAccount(q.act.Bank, ledger.Night),
+		ledger.TransitAccount(q.act.Bank), ledger.IssuanceAccount}
 	customer := q.act.Kind.OfAccount() && q.act.Kind != ledger.AccountOpened
 	if customer {
 		ids = append(ids, ledger.CustomerAccount(q.act.Account))
@@ -220,6 +224,18 @@ func (a *Acts) create(ctx context.Context, q request) *web.Problem {
 		return problem
 	}
 	for _, result := range results {
+		if wanted := q.creates[result.Index]; result.Result == tb.AccountExistsWithDifferentFlags { // imported: the ledger compares no more
+			found, problem := a.ledger.FindAccounts(ctx, wanted.ID)
+			if problem != nil {
+				return unknownFate(q, problem)
+			}
+			if is := found[wanted.ID]; is.AccountFlags().Imported {
+				result.Result = tb.AccountExists
+				if is.UserData128 != wanted.UserData128 || is.UserData64 != wanted.UserData64 {
+					result.Result = tb.AccountExistsWithDifferentUserData128
+				}
+			}
+		}
 		switch {
 		case result.Result == tb.AccountExists:
 		case result.Index == 0 && (result.Result == tb.AccountExistsWithDifferentUserData128 || result.Result == tb.AccountExistsWithDifferentUserData64):
@@ -280,6 +296,28 @@ func short(q request) *web.Problem {
 	return &web.Problem{Type: web.Kind("act-refused"), Title: "Not enough", Status: http.StatusUnprocessableEntity, Field: "amount_centavos", Value: q.act.Centavos,
 		Rule:   "at most what is available: posted less what payments under way hold",
 		Detail: from + " does not have so much: nothing was done, and the ledger takes this act_id no more; try again with a new one"}
+}
+
+// tooMuch refuses what would bring a balance near to 2^63 centavos, where answers, statements and metrics end.
+func tooMuch(q request, accounts map[tb.Uint128]tb.Account) *web.Problem {
+	var owed tb.Account
+	var most int64
+	var of string
+	switch q.act.Kind {
+	case ledger.Deposit: // what transit owes is what customers have
+		owed, most, of = accounts[ledger.TransitAccount(q.act.Bank)], ledger.CustomersCentavosMax, "the customers of "+string(q.act.Bank)+" together"
+	case ledger.LiquidityIn:
+		owed, most, of = accounts[ledger.IssuanceAccount], ledger.ReservesCentavosMax, "all reserves together"
+	default:
+		return nil
+	}
+	has := ledger.Less(owed.DebitsPosted, owed.CreditsPosted)
+	if has <= most-q.act.Centavos {
+		return nil
+	}
+	return &web.Problem{Type: web.Kind("act-refused"), Title: "Too much", Status: http.StatusUnprocessableEntity, Field: "amount_centavos", Value: q.act.Centavos,
+		Rule:   fmt.Sprintf("at most %d centavos in %s", most, of),
+		Detail: fmt.Sprintf("%s have %d: nothing was done, and the act_id may be used again", of, has)}
 }
 
 func burnt(q request) *web.Problem {

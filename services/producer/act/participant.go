@@ -25,7 +25,7 @@ type ParticipantAct struct {
 	AmountCentavos uint64  `json:"amount_centavos,omitempty" required:"false" maximum:"1000000000000000" doc:"Of liquidity-in and liquidity-out: at least 1."`
 	CapCentavos    *uint64 `json:"cap_centavos,omitempty" required:"false" nullable:"false" maximum:"1000000000000000" doc:"Of the caps. 0 lifts the cap."`
 	WindowSeconds  uint64  `json:"window_seconds,omitempty" required:"false" doc:"Of day-cap and night-cap: how long a payment counts, 120 to 86400. Left out when the cap is lifted."`
-	Digest         string  `json:"digest,omitempty" required:"false" pattern:"^[0-9a-f]{48}$" doc:"Of a key or a seal: the first 48 hexadecimal digits of its SHA-256."`
+	Digest         string  `json:"digest,omitempty" required:"false" pattern:"^([0-9a-f]{48})?$" doc:"Of a key or a seal: the first 48 hexadecimal digits of its SHA-256."`
 }
 
 // ParticipantActDone is the response: the act, and the participant as it is now.
@@ -67,7 +67,7 @@ func (a *Acts) OnParticipant(r *http.Request) (done ParticipantActDone, problem 
 	if q.act.Kind == ledger.Joined {
 		q.creates = accountsOfParticipant(q)
 	}
-	ctx := context.WithoutCancel(r.Context()) // who revokes the own key is answered, too
+	ctx := query.Paying(context.WithoutCancel(r.Context())) // who revokes the own key is answered, too
 	if done.Act, problem = a.do(ctx, q); problem != nil {
 		return done, problem
 	}

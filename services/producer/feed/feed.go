@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/web"
@@ -23,14 +24,15 @@ import (
 
 // Config bounds waits and streams.
 type Config struct {
-	WaitMax       time.Duration `env:"WAIT_MAX" envDefault:"30s" range:"1s to 5m" help:"longest wait of a submission for its outcome (Prefer: wait=N)"`
-	WaitsMax      int           `env:"WAITS_MAX" envDefault:"1000" range:"1 to 100000" help:"submissions that wait at the same time; above it the response does not wait"`
-	AskAgain      time.Duration `env:"ASK_AGAIN_INTERVAL" envDefault:"1s" range:"10ms to 1m" help:"how often the ledger is asked for a payment that a client follows and of which no settlement report comes"`
-	StreamsMax    int           `env:"STREAMS_MAX" envDefault:"1000" range:"1 to 100000" help:"open streams of events; above it the response is 429"`
-	StreamTimeMax time.Duration `env:"STREAM_TIME_MAX" envDefault:"1h" range:"1s to 24h" help:"how long a stream stays open; its client goes on with a new one"`
-	KeepAlive     time.Duration `env:"STREAM_KEEP_ALIVE" envDefault:"15s" range:"100ms to 5m" help:"how often a silent stream sends a comment, which shows that it lives"`
-	WriteTimeout  time.Duration `env:"STREAM_WRITE_TIMEOUT" envDefault:"10s" range:"100ms to 1m" help:"for one event to be written; then the stream ends"`
-	HistoriesMax  int           `env:"SETTLEMENT_HISTORIES_MAX" envDefault:"4" range:"1 to 64" help:"streams that read past settlements from Kafka at the same time; the others wait for their turn"`
+	WaitMax        time.Duration `env:"WAIT_MAX" envDefault:"30s" range:"1s to 5m" help:"longest wait of a submission for its outcome (Prefer: wait=N)"`
+	WaitsMax       int           `env:"WAITS_MAX" envDefault:"1000" range:"1 to 100000" help:"submissions that wait at the same time; above it the response does not wait"`
+	AskAgain       time.Duration `env:"ASK_AGAIN_INTERVAL" envDefault:"1s" range:"10ms to 1m" help:"how often the ledger is asked for a payment that a client follows and of which no settlement report comes"`
+	StreamsMax     int           `env:"STREAMS_MAX" envDefault:"1000" range:"1 to 100000" help:"open streams of events; above it the response is 429"`
+	StreamTimeMax  time.Duration `env:"STREAM_TIME_MAX" envDefault:"1h" range:"1s to 24h" help:"how long a stream stays open; its client goes on with a new one"`
+	KeepAlive      time.Duration `env:"STREAM_KEEP_ALIVE" envDefault:"15s" range:"100ms to 5m" help:"how often a silent stream sends a comment, which shows that it lives"`
+	WriteTimeout   time.Duration `env:"STREAM_WRITE_TIMEOUT" envDefault:"10s" range:"100ms to 1m" help:"for one event to be written; then the stream ends"`
+	HistoriesMax   int           `env:"SETTLEMENT_HISTORIES_MAX" envDefault:"4" range:"1 to 64" help:"streams that read past settlements from Kafka at the same time; the others wait for their turn"`
+	HistoryRateMax int           `env:"SETTLEMENT_HISTORY_RATE_MAX" envDefault:"5000" range:"100 to 10000000" help:"past settlements a second that all streams together read from Kafka while payments wait"`
 }
 
 // Feed serves waits and streams.
@@ -45,12 +47,15 @@ type Feed struct {
 	followers               map[follower]int // open streams of settlements
 	following               prometheus.Gauge
 	followersRefused        prometheus.Counter
-	histories               chan int // numbers of the clients that may read the past; a permit of reading is for one
+	histories               chan int      // numbers of the clients that may read the past; a permit of reading is for one
+	payments                func() bool   // wait
+	pace                    *rate.Limiter // of past settlements meanwhile
 }
 
-// New registers the metrics. Waits and streams end with stopping.
-func New(stopping context.Context, config Config, ledger *query.Ledger, watcher *Watcher, pools *web.Pools, registry prometheus.Registerer) *Feed {
-	f := &Feed{config: config, ledger: ledger, watcher: watcher, stopping: stopping,
+// New registers the metrics. Waits and streams end with stopping. payments reports whether payments wait: then the past is read slowly.
+func New(stopping context.Context, config Config, ledger *query.Ledger, watcher *Watcher, payments func() bool, pools *web.Pools, registry prometheus.Registerer) *Feed {
+	f := &Feed{payments: payments, pace: rate.NewLimiter(rate.Limit(config.HistoryRateMax), historyPage),
+		config: config, ledger: ledger, watcher: watcher, stopping: stopping,
 		waits:     pools.Pool("waits", "WAITS_MAX", config.WaitsMax),
 		streams:   pools.Pool("streams", "STREAMS_MAX", config.StreamsMax),
 		reading:   pools.Pool("histories", "SETTLEMENT_HISTORIES_MAX", config.HistoriesMax),
@@ -66,6 +71,12 @@ func New(stopping context.Context, config Config, ledger *query.Ledger, watcher 
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_streams", Help: "Open streams of events."}, func() float64 { return float64(f.streams.Taken()) }))
 	return f
 }
+
+// Streams is the pool of open streams.
+func (f *Feed) Streams() *web.Pool { return f.streams }
+
+// Waits is the pool of those who wait.
+func (f *Feed) Waits() *web.Pool { return f.waits }
 
 // State is the state of a payment or a return.
 type State interface {
@@ -179,7 +190,7 @@ func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject S
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(longest + f.config.WriteTimeout))
 	ctx, done := web.Bound(r.Context(), f.stopping, longest)
 	defer done()
-	for end = range states(ctx, f, subject) {
+	for end = range states(query.Paying(ctx), f, subject) {
 	}
 	return end, true
 }
@@ -189,10 +200,11 @@ func waitFor[S State](f *Feed, w http.ResponseWriter, r *http.Request, subject S
 // they do not know, and so other preferences are. A wait that cannot be read is refused: its sender
 // would take 202 for an outcome that is late.
 func (f *Feed) Wait(header http.Header) (time.Duration, *web.Problem) {
-	return preferredWait(header, f.config.WaitMax.Truncate(time.Second))
+	return PreferredWait(header, f.config.WaitMax.Truncate(time.Second))
 }
 
-func preferredWait(header http.Header, longest time.Duration) (time.Duration, *web.Problem) {
+// PreferredWait is as Wait, with another longest wait.
+func PreferredWait(header http.Header, longest time.Duration) (time.Duration, *web.Problem) {
 	for preference := range strings.SplitSeq(strings.Join(header.Values("Prefer"), ","), ",") {
 		preference = strings.TrimSpace(strings.SplitN(preference, ";", 2)[0])
 		name, value, _ := strings.Cut(preference, "=")

@@ -18,12 +18,12 @@ func TestPreferredWait(t *testing.T) {
 		"": 0, "wait=0": 0, "respond-async": 0, "waiting=3": 0, "wait=99999999999999999999": 30 * time.Second,
 		"wait=3": 3 * time.Second, "WAIT=3": 3 * time.Second, `wait="3"`: 3 * time.Second, "respond-async, wait=3;x=y": 3 * time.Second, "wait = 3": 3 * time.Second, "wait=100": 30 * time.Second, "wait=3, wait=4": 3 * time.Second,
 	} {
-		if got, problem := preferredWait(http.Header{"Prefer": {text}}, 30*time.Second); got != want || problem != nil {
+		if got, problem := PreferredWait(http.Header{"Prefer": {text}}, 30*time.Second); got != want || problem != nil {
 			t.Errorf("Prefer: %s: %v %v, want %v", text, got, problem, want)
 		}
 	}
 	for _, text := range []string{"wait", "wait=", "wait=-1", "wait=x", "wait=1.5", "wait=10s", "respond-async, wait=soon;x=y"} {
-		if _, problem := preferredWait(http.Header{"Prefer": {text}}, 30*time.Second); problem == nil || problem.Status != 400 || problem.Field != "Prefer" || !strings.HasPrefix(fmt.Sprint(problem.Value), "wait") || problem.Rule == "" {
+		if _, problem := PreferredWait(http.Header{"Prefer": {text}}, 30*time.Second); problem == nil || problem.Status != 400 || problem.Field != "Prefer" || !strings.HasPrefix(fmt.Sprint(problem.Value), "wait") || problem.Rule == "" {
 			t.Errorf("Prefer: %s: %+v", text, problem)
 		}
 	}
@@ -89,5 +89,21 @@ func TestARefusedPaymentIsToldToItsPayersBankOnly(t *testing.T) {
 		}
 		endPayer()
 		endPayee()
+	}
+}
+
+// A position that cannot be followed says why. One from before partitions were added begins at their beginning.
+func TestAPositionOfAnotherTopicSaysSo(t *testing.T) {
+	for _, c := range []struct {
+		cursor     string
+		partitions int
+		says       string
+	}{
+		{position{7, 8}.cursor(), 3, ""}, {position{7, 8, 9, 10}.cursor(), 3, "in 4 partitions, and pix.settlements has 3"},
+		{position{}.cursor(), 3, "not a position"}, {"nowhere", 3, "not a position in this stream"}, {"", 3, "not a position"}, {position{7, 8, 9}.cursor(), 3, ""},
+	} {
+		if at, err := positionOf(c.cursor, c.partitions); err == nil && len(at) != c.partitions || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q of %d partitions: %v, want %q", c.cursor, c.partitions, err, c.says)
+		}
 	}
 }

@@ -36,7 +36,7 @@ func FuzzPrefer(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		wait, problem := preferredWait(http.Header{"Prefer": {text}}, 30*time.Second)
+		wait, problem := PreferredWait(http.Header{"Prefer": {text}}, 30*time.Second)
 		if wait < 0 || wait > 30*time.Second || wait%time.Second != 0 || problem != nil && (wait != 0 || problem.Status != 400 || problem.Field != "Prefer" || problem.Value == "" || problem.Rule == "") {
 			t.Fatalf("%v %v", wait, problem)
 		}

@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -46,10 +48,16 @@ func (p position) offsets() map[string]map[int32]kgo.Offset {
 	return map[string]map[int32]kgo.Offset{stream.Settlements: offsets}
 }
 
+// withPartitions returns the position in at least so many partitions: those that were added later begin
+// at their beginning.
+func (p position) withPartitions(partitions int) position {
+	return append(slices.Clone(p), make(position, max(0, partitions-len(p)))...)
+}
+
 // reaches reports whether nothing is left before another position.
 func (p position) reaches(other position) bool {
-	for number := range min(len(p), len(other)) { // equally long: the number of partitions is fixed
-		if p[number] < other[number] {
+	for number, offset := range other {
+		if number >= len(p) && offset > 0 || number < len(p) && p[number] < offset {
 			return false
 		}
 	}
@@ -68,24 +76,27 @@ func (p position) cursor() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// positionOf returns the position of a cursor. Its topic must have this number of partitions.
+// positionOf returns the position of a cursor in a topic with this number of partitions. It may be older than some of them.
 func positionOf(cursor string, partitions int) (position, error) {
-	wrong := errors.New("it is not a cursor of this stream: use the id of an event, or \"start\" or \"end\"")
+	wrong := errors.New("it is not a position in this stream: use the id of an event, or \"start\" or \"end\"")
 	text, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil || len(text) < 1 || text[0] != cursorVersion {
 		return nil, wrong
 	}
 	text = text[1:]
 	var p position
-	for len(text) > 0 && len(p) < partitions {
+	for len(text) > 0 {
 		offset, length := binary.Uvarint(text)
 		if length <= 0 || offset > math.MaxInt64 {
 			return nil, wrong
 		}
 		p, text = append(p, int64(offset)), text[length:]
 	}
-	if len(text) > 0 || len(p) != partitions {
+	if len(p) == 0 {
 		return nil, wrong
 	}
-	return p, nil
+	if len(p) > partitions {
+		return nil, fmt.Errorf("it is a position in %d partitions, and %s has %d: it is of another system, or of a topic that was made anew; begin with \"start\" or \"end\"", len(p), stream.Settlements, partitions)
+	}
+	return p.withPartitions(partitions), nil
 }

@@ -145,6 +145,7 @@ func (s *settlementStream) follow(ctx context.Context) bool {
 		}
 	}
 	defer end()
+	s.at = s.at.withPartitions(len(live.from))
 	if !s.at.reaches(live.from) && !s.catchUp(ctx, live.from) {
 		return false
 	}
@@ -180,7 +181,10 @@ func (s *settlementStream) send(ctx context.Context, reports []report) error {
 		return err
 	}
 	for _, r := range reports {
-		if int(r.partition) >= len(s.at) || r.offset < s.at[r.partition] {
+		if int(r.partition) >= len(s.at) { // it was added
+			s.at = s.at.withPartitions(int(r.partition) + 1)
+		}
+		if r.offset < s.at[r.partition] {
 			continue
 		}
 		s.at[r.partition] = r.offset + 1
@@ -190,11 +194,11 @@ func (s *settlementStream) send(ctx context.Context, reports []report) error {
 		if s.participant != everybody && r.banks[0] != s.participant && (r.banks[1] != s.participant || r.perhapsHeld && !held[r.body.EndToEndID]) {
 			continue
 		}
-		if err := s.events.Send(s.at.cursor(), "settlement", r.body); err != nil {
+		if err := s.events.Add(s.at.cursor(), "settlement", r.body); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.events.Flush()
 }
 
 // held returns for which payments money was held, of those where that decides if the
@@ -221,6 +225,9 @@ func (s *settlementStream) held(ctx context.Context, reports []report) (map[stri
 		}
 	}
 }
+
+// historyPage is how many past settlements are read at once.
+const historyPage = 1000
 
 // catchUp reads the topic up to a position. It waits for its turn, because each reader of
 // the past needs a Kafka client of its own.
@@ -258,8 +265,11 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 	defer client.Close()
 	for !s.at.reaches(to) {
 		polling, cancel := context.WithTimeout(ctx, s.config.KeepAlive)
-		fetches := client.PollRecords(polling, 10_000)
+		fetches := client.PollRecords(polling, historyPage)
 		cancel()
+		if n := fetches.NumRecords(); s.payments() && n > 0 {
+			_ = s.pace.WaitN(ctx, n) // an error means that ctx has ended
+		}
 		var reports []report
 		for _, record := range fetches.Records() {
 			r, ok := reportOf(record)

@@ -31,7 +31,8 @@ type Watcher struct {
 	admin *kadm.Client
 
 	mu          sync.Mutex
-	next        position // the next offset of each partition; nil until the broker has told
+	client      *kgo.Client // set with next
+	next        position    // the next offset of each partition; nil until the broker has told
 	waiters     map[string]map[chan struct{}]struct{}
 	returns     int // waiters for a return, whose id only the value of a report holds
 	subscribers map[pix.ISPB]map[*subscription]struct{}
@@ -92,7 +93,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 	defer client.Close()
 	w.mu.Lock()
-	w.next = ends
+	w.client, w.next = client, ends
 	w.mu.Unlock()
 	for {
 		fetches := client.PollFetches(ctx)
@@ -104,6 +105,22 @@ func (w *Watcher) Run(ctx context.Context) {
 		})
 		w.distribute(fetches.Records())
 	}
+}
+
+// Grow reads partitions that were added, from their beginning on.
+func (w *Watcher) Grow(partitions int32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next == nil || int(partitions) <= len(w.next) {
+		return
+	}
+	added := w.next.withPartitions(int(partitions))
+	offsets := added.offsets()
+	for number := range int32(len(w.next)) { //nolint:gosec // few
+		delete(offsets[stream.Settlements], number)
+	}
+	w.client.AddConsumePartitions(offsets)
+	w.next = added
 }
 
 // ends asks until the broker says where the topic ends. It returns nil when ctx has ended.

@@ -39,7 +39,7 @@ func TestLimitsThatContradictEachOtherAreRefused(t *testing.T) {
 		{"SETTLEMENT_HISTORIES_MAX", "65", "SETTLEMENT_HISTORIES_MAX is 65: it must be from 1 to 64"},
 		{"SHED_AGE", "999ms", "SHED_AGE is 999ms: it must be from 1s to 10m0s"},
 		{"LEDGER_LOOKUP_PAUSE", "2s", "LEDGER_LOOKUP_PAUSE is 2s: it must be from 0s to 1s"},
-		{"LEDGER_QUERIES_IN_FLIGHT_MAX", "0", "LEDGER_QUERIES_IN_FLIGHT_MAX is 0"},
+		{"LEDGER_READ_SHARE", "0", "LEDGER_READ_SHARE is 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(c.name, c.value)

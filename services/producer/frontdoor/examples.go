@@ -8,6 +8,7 @@ import (
 	"github.com/liquida/liquida/services/producer/feed"
 	"github.com/liquida/liquida/services/producer/field"
 	"github.com/liquida/liquida/services/producer/query"
+	"github.com/liquida/liquida/services/producer/question"
 	"github.com/liquida/liquida/services/producer/submission"
 )
 
@@ -41,6 +42,8 @@ var (
 		ReturnReasonCode: "MD06", AmountCentavos: 345, Payer: &examplePayee, Payee: &examplePayer,
 	}
 	exampleSettlement = feed.Settlement{EndToEndID: exampleID, Status: query.Settled, Payer: &examplePayer, Payee: &examplePayee, AmountCentavos: 12345, ReportedAt: decidedAt}
+	exampleQuestion   = question.Question{EndToEndID: exampleID, Payer: examplePayer, Payee: examplePayee, AmountCentavos: 12345, RemittanceInformation: "lunch", AskedAt: reservedAt, Deadline: reservedAt.Add(40 * time.Second), LeftMilliseconds: 39_998}
+	exampleAnswers    = question.Answers{Answers: []question.Answer{{Value: "CiBFMTAwMDAwMDEyMDI2MTEyMjE3NDUwMDAwMGFiY2RlZhIIMTAwMDAwMDIYAQ==", Seal: "r1ZPG7fxEtxhS91c5kD4z7w2SZ4eRv4k4JnwqonnvRk="}}}
 	exampleBalance    = query.Balance{PostedCentavos: 99_987_655, PendingOutCentavos: 12345, AvailableCentavos: 99_975_310}
 	exampleStatement  = query.Statement{NextCursor: "1767355200163456789", Lines: []query.StatementLine{{At: decidedAt, Kind: "posted", Direction: "debit", AmountCentavos: 12345, Code: 1, EndToEndID: exampleID}}}
 	exampleDay        = query.DayStatement{
@@ -64,8 +67,8 @@ var (
 
 // Statements of days in other formats than JSON.
 const (
-	exampleDayCSV  = query.DayColumns + "\nopening,2026-01-02T03:00:00Z,,,,,,1000000000000,\nline,2026-01-02T12:00:00.163456789Z,payment," + exampleID + ",10000002,debit,12345,999999987655,\nsum,,,,10000002,debit,12345,,1\nclosing,2026-01-03T03:00:00Z,,,,,,999999987655,1\n"
-	exampleDayCamt = "<Document><BkToCstmrStmt>…</BkToCstmrStmt></Document>"
+	exampleDayCSV  = query.DayColumns + "\r\nopening,2026-01-02T03:00:00Z,,,,,,1000000000000,\r\nline,2026-01-02T12:00:00.163456789Z,payment," + exampleID + ",10000002,debit,12345,999999987655,\r\nsum,,,,10000002,debit,12345,,1\r\nclosing,2026-01-03T03:00:00Z,,,,,,999999987655,1\r\n"
+	exampleDayCamt = `<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"><BkToCstmrStmt>…</BkToCstmrStmt></Document>`
 )
 
 // serverEvent is one event of a stream as clients see it.

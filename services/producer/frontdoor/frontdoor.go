@@ -24,6 +24,7 @@ import (
 	"github.com/liquida/liquida/services/producer/monitor"
 	"github.com/liquida/liquida/services/producer/overload"
 	"github.com/liquida/liquida/services/producer/query"
+	"github.com/liquida/liquida/services/producer/question"
 	"github.com/liquida/liquida/services/producer/submission"
 )
 
@@ -46,7 +47,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 		return err
 	}
 	defer t.Stop()
-	for _, need := range []string{runningNeed, stream.KafkaNeed, query.Need, query.ClockNeed, submission.LogNeed} {
+	for _, need := range []string{runningNeed, stream.KafkaNeed, stream.TopicsNeed, query.Need, query.ClockNeed, submission.LogNeed} {
 		t.Health.Need(need)
 	}
 	follows := register.New(client, config.Query.IDsMax, t)
@@ -60,47 +61,56 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	if err != nil {
 		return err
 	}
+	defer publisher.Close()
 	kafka := publisher.Client()
-	defer kafka.Close()
 	watching, stopWatching := context.WithCancel(context.Background())
 	letters := deadletter.New(follows)
-	ledger := query.New(watching, config.Query, client, follows, letters, on.Now, pools, t)
+	ledger := query.New(watching, config.Query, client, follows, letters, on.Now, gate.PaymentsWait, pools, t)
 	defer ledger.Close()
 
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	defer stopWatching()
+	monitor.PublishLimit(config.LedgerLimitGiB, t.Registry)
 	watcher := feed.NewWatcher(kafka, config.Stream, on.Dial, t)
-	balances, caps, backlog := monitor.NewBalances(client, config.Query.IDsMax, follows, on.Now, t), monitor.NewCaps(client, config.Query.IDsMax, follows, t), monitor.NewBacklog(kafka, t, gate.Observe)
-	watchers.Go(func() { stream.Watch(watching, kafka, t, stream.Payments) })
+	balances, caps, backlog := monitor.NewBalances(client, config.Query.IDsMax, follows, on.Now, t), monitor.NewCaps(client, config.Query.IDsMax, follows, ledger.Writable, t), monitor.NewBacklog(kafka, t, gate.Observe, publisher.Own)
+	following := feed.New(watching, config.Feed, ledger, watcher, gate.PaymentsWait, pools, t.Registry)
+	board := question.New(watching, config.Question, config.Feed, config.Submission.PublishTimeout, config.Stream, on, ledger, following.Streams(), following.Waits(), t)
+	watchers.Go(func() {
+		stream.Watch(watching, kafka, t, stream.Watched{Topics: stream.TopicNames(), Partial: true, Closed: publisher.Shut, Renewed: board.Renew, Partitions: watcher.Grow})
+	})
 	compared, looked := make(chan struct{}), make(chan struct{})
 	watchers.Go(func() { ledger.Watch(watching, t, compared) })
 	watchers.Go(func() { ledger.Fail(follows.Run(watching)) })
 	watchers.Go(func() { control.Run(watching, t.Log) })
 	watchers.Go(func() { watcher.Run(watching) })
 	watchers.Go(func() { letters.Follow(watching, config.Stream, on.Dial, t, watcher.Wake) })
-	watchers.Go(func() { publisher.WatchLog(watching, client, t, looked) })
+	watchers.Go(func() { publisher.WatchLog(watching, client, t, ledger.Compared, looked) })
 	watchers.Go(func() { balances.Publish(watching, config.BooksInterval) })
 	watchers.Go(func() { caps.Follow(watching) })
+	watchers.Go(func() { board.Run(watching) })
 	watchers.Go(func() { backlog.Publish(watching, min(config.BooksInterval, config.Overload.Age/5)) })
 
-	following := feed.New(watching, config.Feed, ledger, watcher, pools, t.Registry)
 	submissions := submission.New(publisher, config.Batch, int(config.HTTP.BodyBytesMax), ledger, following, pools, t.Registry)
 	http := config.HTTP
 	http.LargerBodies = map[string]int64{batchPath: config.Batch.BytesMax}
 	http.TLS, http.Pools = control.TLS, pools
-	select { // take nothing with a clock that the first comparison would call wrong
-	case <-compared:
-	case <-ctx.Done():
-	}
 	first, done := context.WithTimeout(ctx, firstLookMax)
 	defer done()
-	select { // nor into a log that is not the ledger's
+	select { // take nothing with another ledger than the topics'
 	case <-looked:
 	case <-first.Done():
 	}
+	select { // nor with a clock that the first comparison would call wrong
+	case <-compared:
+	case <-first.Done():
+	}
+	select { // nor where no engine would read it
+	case <-publisher.Placed():
+	case <-first.Done():
+	}
 	_, _ = follows.Newer(first) // before the register was read no payment is taken; an error means that the time is over
-	server, err := web.Serve(http, on.Listen, handler(api(submissions, ledger, following, act.New(config.Act, ledger, pools)), control, t.Registry), t.Log)
+	server, err := web.Serve(http, on.Listen, handler(api(submissions, ledger, following, act.New(config.Act, ledger, pools), board), control, ledger.Closed, t.Registry), t.Log)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,11 @@
 package frontdoor
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,9 +14,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/feed"
+	"github.com/liquida/liquida/services/producer/field"
 )
 
 // serves returns a handler that responds with the problem that serve returns. Without one, serve has responded.
@@ -43,8 +48,9 @@ func (r route) permits(who access.Caller, request *http.Request) *web.Problem {
 	return r.permission(who, request)
 }
 
-// handler serves the API and its description. It admits callers and counts responses.
-func handler(api []route, control *access.Control, registry prometheus.Registerer) http.Handler {
+// handler serves the API and its description. It admits callers and counts responses. While closed returns a
+// problem, that is the response to all of them: even who may call stands in the ledger.
+func handler(api []route, control *access.Control, closed func() *web.Problem, registry prometheus.Registerer) http.Handler {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pix_producer_requests_total", Help: "HTTP requests answered, by route and HTTP status; broken: the connection broke before the end of the response.",
 	}, []string{"route", "status"})
@@ -68,15 +74,22 @@ func handler(api []route, control *access.Control, registry prometheus.Registere
 			started := time.Now()
 			response, status := &statusWriter{ResponseWriter: w}, "broken" // if the handler panics
 			defer func() { requests.WithLabelValues(pattern, status).Inc() }()
-			who, problem := control.Admit(r)
+			var who access.Caller
+			problem := closed()
+			if problem == nil {
+				who, problem = control.Admit(r)
+			}
 			if problem == nil {
 				problem = web.Known(response, r, who.Name())
 			}
-			if problem == nil {
-				problem = route.permits(who, r)
-			}
-			if problem == nil {
-				problem = noIdempotencyKey(r)
+			for _, wrong := range []func() *web.Problem{
+				func() *web.Problem { return route.wrongQuery(r) },
+				func() *web.Problem { return route.permits(who, r) },
+				func() *web.Problem { return wrongHeader(r) },
+			} {
+				if problem == nil {
+					problem = wrong()
+				}
 			}
 			if problem != nil {
 				problem.Write(response)
@@ -106,7 +119,7 @@ func handler(api []route, control *access.Control, registry prometheus.Registere
 		(&web.Problem{Type: web.Kind("unknown-path"), Title: "Unknown path", Status: http.StatusNotFound, Field: "path", Value: r.URL.Path, Rule: "a path of /openapi.json",
 			Detail: "there is nothing here: GET /openapi.json describes what there is"}).Write(w)
 	})
-	return mux
+	return web.NamesRequests(mux)
 }
 
 // index leads to what there is: people to the viewer, programs to the description.
@@ -122,17 +135,77 @@ func index(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// noIdempotencyKey refuses a header that this API does not use. What makes a request safe to repeat is
-// the id of the order or the act. A sender that relies on the header instead, and leaves the id out,
-// would pay twice.
-func noIdempotencyKey(r *http.Request) *web.Problem {
-	values := r.Header.Values("Idempotency-Key")
-	if len(values) == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead {
+// wrongHeader refuses headers that this API does not follow, and that must not be ignored. What makes
+// a request safe to repeat is the id of the order or the act: a sender that relies on a header instead,
+// and leaves the id out, would pay twice. A body in an encoding would be read as something else.
+func wrongHeader(r *http.Request) *web.Problem {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
 	}
-	return &web.Problem{Type: web.Kind("invalid-header"), Title: "Invalid header", Status: http.StatusBadRequest, Field: "Idempotency-Key", Value: strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD"),
-		Rule:   "no Idempotency-Key: end_to_end_id, return_id or the id of an act is the key",
-		Detail: "nothing was done: the id of a payment, a return or an act makes it safe to repeat, so send the same id again and leave this header out"}
+	wrong := func(name, kind, title string, status int) *web.Problem {
+		return &web.Problem{Type: web.Kind(kind), Title: title, Status: status, Field: name, Value: strings.ToValidUTF8(strings.Join(r.Header.Values(name), ", "), "\uFFFD")}
+	}
+	for _, name := range idempotencyKeys {
+		if len(r.Header.Values(name)) > 0 {
+			problem := wrong(name, "invalid-header", "Invalid header", http.StatusBadRequest)
+			problem.Rule = "no " + name + ": end_to_end_id, return_id or the id of an act is the key"
+			problem.Detail = "nothing was done: the id of a payment, a return or an act makes it safe to repeat, so send the same id again and leave this header out"
+			return problem
+		}
+	}
+	for _, encoding := range r.Header.Values("Content-Encoding") {
+		if !strings.EqualFold(encoding, "identity") {
+			problem := wrong("Content-Encoding", "unsupported-encoding", "Unsupported content encoding", http.StatusUnsupportedMediaType)
+			problem.Rule, problem.Detail = "identity, or no such header", "nothing was done: send the body as it is, without an encoding"
+			return problem
+		}
+	}
+	return nil
+}
+
+// idempotencyKeys are the names that such headers have in the world.
+var idempotencyKeys = []string{"Idempotency-Key", "X-Idempotency-Key", "X-Idempotency"}
+
+// wrongQuery refuses parameters that the route does not have, as fields of a body that are unknown: formt=csv
+// would give the wrong format, and form=start the wrong events. An empty one would mean what leaving it out does.
+func (r route) wrongQuery(request *http.Request) *web.Problem {
+	if request.URL.RawQuery == "" {
+		return nil
+	}
+	wrong := func(name string, value any, rule, detail string) *web.Problem {
+		problem := field.Invalid("", strings.ToValidUTF8(name, "\uFFFD"), value, pix.ReasonMalformed, detail)
+		problem.Rule = cmp.Or(problem.Rule, rule)
+		return problem
+	}
+	values, err := url.ParseQuery(request.URL.RawQuery)
+	if err != nil {
+		return wrong("query", strings.ToValidUTF8(request.URL.RawQuery, "\uFFFD"), "name=value pairs with & between them", err.Error()+": encode it as URLs are")
+	}
+	var known []string
+	for _, name := range r.parameters {
+		if parameters[name].In == "query" {
+			known = append(known, name)
+		}
+	}
+	rule := "no query parameter"
+	if len(known) > 0 {
+		rule = "one of the query parameters " + strings.Join(known, ", ")
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		of := values[name]
+		value := strings.ToValidUTF8(strings.Join(of, ", "), "\uFFFD")
+		switch {
+		case !slices.Contains(known, name):
+			problem := wrong(name, value, "", "this query parameter is not known: remove it or correct its name")
+			problem.Rule = rule
+			return problem
+		case len(of) > 1:
+			return wrong(name, value, rule, "it stands more than once: send it once")
+		case of[0] == "":
+			return wrong(name, value, rule, "it is empty: give it a value, or leave it out")
+		}
+	}
+	return nil
 }
 
 func notAllowed(allowed []string) http.HandlerFunc {

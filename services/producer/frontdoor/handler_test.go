@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/query"
 )
@@ -28,7 +29,7 @@ func TestABrokenResponseIsCounted(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		}}
-	server := httptest.NewServer(handler([]route{breaks}, control, registry))
+	server := httptest.NewServer(handler([]route{breaks}, control, func() *web.Problem { return nil }, registry))
 	defer server.Close()
 	response, err := http.Get(server.URL + "/breaks")
 	if err != nil {

@@ -2,11 +2,13 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
@@ -22,6 +24,7 @@ type Backlog struct {
 	uncommitted, untaken ages
 	taken                map[int32]int64 // by partition, what engines have said
 	observe              func(overload.Reading)
+	own                  func([]int32)
 
 	lag, seconds *prometheus.GaugeVec
 	ends         *prometheus.GaugeVec
@@ -39,15 +42,16 @@ const samplesMax = 1000
 // ages measures the age of the oldest record of each partition that is not done.
 type ages map[int32][]sample // ends that are not done, oldest first
 
-// NewBacklog registers the metrics. It calls observe with each reading.
-func NewBacklog(client *kgo.Client, t *telemetry.Telemetry, observe func(overload.Reading)) *Backlog {
+// NewBacklog registers the metrics. It calls observe with each reading, and own with the partitions in which
+// engines have committed.
+func NewBacklog(client *kgo.Client, t *telemetry.Telemetry, observe func(overload.Reading), own func([]int32)) *Backlog {
 	perPartition := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append(labels, "partition"))
 		t.Registry.MustRegister(gauge)
 		return gauge
 	}
 	return &Backlog{
-		admin: kadm.NewClient(client), log: t.Log, uncommitted: ages{}, untaken: ages{}, taken: map[int32]int64{}, observe: observe,
+		admin: kadm.NewClient(client), log: t.Log, uncommitted: ages{}, untaken: ages{}, taken: map[int32]int64{}, observe: observe, own: own,
 		ends:    perPartition("pix_topic_end_offset", "Records ever written to a partition. The rate is the offered load.", "topic"),
 		lag:     perPartition("pix_lag_records", "Records of pix.payments above the committed offset. A payment that waits for its bank holds the offset back, so finished ones above it count too."),
 		seconds: perPartition("pix_lag_seconds", "Age of the oldest uncommitted record of pix.payments, to within one BOOKS_INTERVAL. After a start of this process it begins at 0."),
@@ -64,9 +68,16 @@ func (b *Backlog) read(ctx context.Context) error {
 	defer cancel()
 	// Committed offsets before ends: in the other order a lag could be negative.
 	committed, err := b.admin.FetchOffsetsForTopics(ctx, stream.EngineGroup, stream.Payments)
-	if err != nil {
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // no engine has ever run
 		return err
 	}
+	var owned []int32
+	for number, commit := range committed[stream.Payments] {
+		if commit.Err == nil && commit.At >= 0 && stream.IsHint(commit.Metadata) { // not somebody else's
+			owned = append(owned, number)
+		}
+	}
+	b.own(owned)
 	ends, err := b.admin.ListEndOffsets(ctx, stream.Payments, stream.Settlements, stream.DeadLetters)
 	if err != nil {
 		return err
@@ -84,6 +95,7 @@ func (b *Backlog) read(ctx context.Context) error {
 		}
 		commit, _ := committed.Lookup(end.Topic, end.Partition)
 		done := max(0, commit.At) // 0 without a commit
+		reading.Open, reading.All = reading.Open+end.Offset-done, reading.All+end.Offset
 		b.lag.WithLabelValues(partition).Set(float64(end.Offset - done))
 		b.seconds.WithLabelValues(partition).Set(b.uncommitted.age(end.Partition, now, done, end.Offset).Seconds())
 		if at, known := b.takenOf(end, committed); known {
@@ -119,6 +131,9 @@ func (a ages) age(partition int32, now time.Time, done, end int64) time.Duration
 	kept := a[partition]
 	for len(kept) > 0 && kept[0].end <= done {
 		kept = kept[1:]
+	}
+	for len(kept) > 0 && kept[len(kept)-1].end > end { // it is another log: nobody takes what was in the one before
+		kept = kept[:len(kept)-1]
 	}
 	if end > done && (len(kept) == 0 || end > kept[len(kept)-1].end) {
 		if len(kept) == samplesMax { // keep the oldest sample and every second one

@@ -20,6 +20,9 @@ func TestBacklogAge(t *testing.T) {
 		{30, 30, 0},
 		{30, 31, 0},
 		{30, 31, 1 * time.Second},
+		{0, 2, 0}, // another log: what nobody took of the one before is gone
+		{0, 2, 1 * time.Second},
+		{2, 2, 0},
 	} {
 		if got := b.age(3, began.Add(time.Duration(i)*time.Second), step.done, step.end); got != step.want {
 			t.Errorf("step %d: age is %v, want %v", i, got, step.want)

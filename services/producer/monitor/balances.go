@@ -3,6 +3,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,6 +21,13 @@ import (
 	"github.com/liquida/liquida/platform/telemetry"
 	"github.com/liquida/liquida/services/producer/query"
 )
+
+// PublishLimit publishes to what size the ledger's data file may grow. The ledger itself says how large it is.
+func PublishLimit(limitGiB int64, registry prometheus.Registerer) {
+	limit := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_ledger_limit_bytes", Help: "To what size the ledger's data file may grow (LEDGER_LIMIT_GIB); there the ledger ends."})
+	registry.MustRegister(limit)
+	limit.Set(float64(limitGiB << 30))
+}
 
 // Balances publishes what every bank has, and the laws of money. A few look-ups each period
 // read all, whatever the load. Differences are computed in whole centavos before they
@@ -58,7 +66,7 @@ func NewBalances(client tigerbeetle.Client, idsMax int, follows *register.Regist
 		difference:        perBank("pix_books_difference_centavos", "The three-leg invariant: reserve + transit minus the bank's books; not 0 is a breach."),
 		pendingDifference: perBank("pix_books_pending_difference_centavos", "The same law over what is held; an expiry may show between two legs, so only one that stays is a breach."),
 		conservation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_conservation_difference_centavos",
-			Help: "All reserves plus issuance; not 0 means that central-bank money appeared or vanished."}),
+			Help: "All reserves plus issuance, or, if that is 0, what issuance paid without an act; not 0 means that central-bank money appeared or vanished."}),
 		readAt: prometheus.NewGauge(prometheus.GaugeOpts{Name: "pix_books_read_timestamp_seconds",
 			Help: "When the ledger last answered with the balances, as Unix time."}),
 		readSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pix_books_read_seconds",
@@ -130,7 +138,7 @@ func (b *Balances) read(ctx context.Context) error {
 
 // money is what the accounts of banks hold.
 type money struct {
-	conservation int64 // all reserves plus issuance
+	conservation int64 // all reserves plus issuance, or what issuance paid without an act
 	banks        []bankMoney
 }
 
@@ -162,7 +170,7 @@ func (b *Balances) lookUp(state *register.State) (*money, error) {
 			m.banks = append(m.banks, one)
 		}
 		if len(pages) == 1 {
-			m.conservation = conservation(all, found)
+			m.conservation = conservation(state, found)
 		}
 	}
 	if len(pages) > 1 {
@@ -170,7 +178,7 @@ func (b *Balances) lookUp(state *register.State) (*money, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.conservation = conservation(all, found)
+		m.conservation = conservation(state, found)
 	}
 	b.readSeconds.Observe(time.Since(started).Seconds())
 	return m, nil
@@ -198,15 +206,16 @@ func (b *Balances) accounts(banks []*register.Participant, of ...func(pix.ISPB) 
 	return byID, nil
 }
 
-// conservation returns all reserves plus issuance.
-func conservation(banks []*register.Participant, found map[ledger.AccountID]tb.Account) int64 {
+// conservation returns all reserves plus issuance, and if that is 0 what issuance paid without an act: beside a
+// forged deposit no other law shows that.
+func conservation(state *register.State, found map[ledger.AccountID]tb.Account) int64 {
 	issuance := found[ledger.IssuanceAccount]
 	credits, debits := issuance.CreditsPosted, issuance.DebitsPosted
-	for _, p := range banks {
+	for _, p := range state.Participants() {
 		reserve := found[ledger.ReserveAccount(p.ISPB)]
 		credits, debits = ledger.Sum(credits, reserve.CreditsPosted), ledger.Sum(debits, reserve.DebitsPosted)
 	}
-	return ledger.Less(credits, debits)
+	return cmp.Or(ledger.Less(credits, debits), query.Unacted(issuance, state))
 }
 
 func (b *Balances) publish(state *register.State, m *money) error {

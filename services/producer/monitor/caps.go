@@ -27,18 +27,19 @@ type Caps struct {
 	client   tigerbeetle.Client
 	idsMax   int // in one look-up
 	register *register.Register
+	writable func() bool // the ledger is the topics' own
 	log      *zap.Logger
 
 	limit, left *prometheus.GaugeVec
 }
 
-// NewCaps registers the metrics. idsMax bounds a look-up.
-func NewCaps(client tigerbeetle.Client, idsMax int, follows *register.Register, t *telemetry.Telemetry) *Caps {
+// NewCaps registers the metrics. idsMax bounds a look-up. Nothing is written while the ledger is not writable.
+func NewCaps(client tigerbeetle.Client, idsMax int, follows *register.Register, writable func() bool, t *telemetry.Telemetry) *Caps {
 	perCap := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"ispb", "window"})
 	}
 	c := &Caps{
-		client: client, idsMax: idsMax, register: follows, log: t.Log,
+		client: client, idsMax: idsMax, register: follows, writable: writable, log: t.Log,
 		limit: perCap("pix_outflow_cap_centavos", "A bank's cap on payments to other banks within a window of time, by day or by night; no series without a cap."),
 		left:  perCap("pix_outflow_left_centavos", "What is left of a bank's cap on outflow now; at 0 its payments to other banks are rejected with LQ12."),
 	}
@@ -104,7 +105,7 @@ func (c *Caps) follow(ctx context.Context) error {
 		}
 		c.limit.WithLabelValues(string(limit.bank), limit.window.String()).Set(float64(limit.centavos))
 		c.left.WithLabelValues(string(limit.bank), limit.window.String()).Set(float64(ledger.GrantOf(account).Left(limit.centavos)))
-		if unfit(account) {
+		if unfit(account) && c.writable() {
 			if err := c.adjust(account, limit); err != nil {
 				return err
 			}

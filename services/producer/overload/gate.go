@@ -46,6 +46,7 @@ type Gate struct {
 	taken   float64            // within memory, of late
 	since   int64              // accepted here since the reading
 	callers map[string]*caller // that asked within activeFor
+	open    time.Time          // when an order was last known to be on its way
 }
 
 // Reading is what a look at the backlog found.
@@ -54,6 +55,8 @@ type Reading struct {
 	Age   time.Duration // of the oldest order that no engine has taken
 	Taken int64         // orders, ever
 	Ends  int64         // orders, ever, of the same partitions
+	Open  int64         // orders of all partitions that are not finished
+	All   int64         // orders of all partitions, ever
 }
 
 // caller is a participant, or an address where nobody needs a key or certificate.
@@ -72,9 +75,28 @@ func NewGate(config Config, registry prometheus.Registerer) *Gate {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.reading.Age.Seconds()
+	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pix_payments_wait", Help: "1 while payments wait for the ledger, as this process sees it: then reads have their share of it, and otherwise all.",
+	}, func() float64 {
+		if g.PaymentsWait() {
+			return 1
+		}
+		return 0
 	}))
 	return g
 }
+
+// PaymentsWait reports whether payments wait for the ledger, or may: an order came or was not finished within the last
+// second, or nobody has looked for some.
+func (g *Gate) PaymentsWait() bool {
+	now := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return now.Sub(g.open) < waitFor || now.Sub(g.reading.At) > lookMax
+}
+
+// waitFor is how long payments count as waiting after the last was seen. lookMax is longer than looks are apart.
+const waitFor, lookMax = time.Second, 3 * time.Second
 
 // Observe takes a reading.
 func (g *Gate) Observe(r Reading) {
@@ -82,6 +104,9 @@ func (g *Gate) Observe(r Reading) {
 	defer g.mu.Unlock()
 	if !g.reading.At.IsZero() {
 		g.taken = g.taken*faded(r.At.Sub(g.reading.At)) + float64(max(0, r.Taken-g.reading.Taken))
+	}
+	if r.Open > 0 || r.All != g.reading.All {
+		g.open = r.At
 	}
 	g.reading, g.since = r, 0
 	for holder, c := range g.callers {
@@ -133,6 +158,7 @@ func (g *Gate) Accepted(holder string) {
 	defer g.mu.Unlock()
 	g.of(holder, now).accepted++
 	g.since++
+	g.open = now
 }
 
 // of returns a caller, as of now. The gate is locked.

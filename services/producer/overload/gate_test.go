@@ -150,3 +150,36 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// Reads have all of the ledger only while it is known that no order is on its way.
+func TestPaymentsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(Config{Age: time.Second, RetryAfter: time.Second}, prometheus.NewRegistry())
+		is := func(want bool, what string) {
+			t.Helper()
+			if g.PaymentsWait() != want {
+				t.Errorf("%s: payments wait is %v", what, !want)
+			}
+		}
+		look := func(all, open int64) { g.Observe(Reading{At: time.Now(), All: all, Open: open}) }
+		is(true, "nobody has looked")
+		look(0, 0)
+		is(false, "no order ever")
+		g.Accepted("10000001")
+		is(true, "an order was accepted here")
+		time.Sleep(waitFor)
+		is(false, "a second later")
+		look(5, 0)
+		is(true, "orders came elsewhere")
+		time.Sleep(waitFor)
+		look(5, 0)
+		is(false, "all are finished, and no more came")
+		look(5, 1)
+		is(true, "one is not finished")
+		time.Sleep(waitFor)
+		look(5, 0)
+		is(false, "it is finished")
+		time.Sleep(lookMax + time.Millisecond)
+		is(true, "nobody has looked for long")
+	})
+}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/keys"
@@ -120,7 +119,7 @@ func (l *Ledger) acts(r *http.Request, of ledger.AccountID, last func(*register.
 		return &ActPage{Acts: []Act{}, NextCursor: strconv.FormatUint(max(cursor, cursorMin), 10)}, nil
 	}
 	filter := tb.AccountFilter{AccountID: of, Limit: uint32(limit), TimestampMin: cursor + 1, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
-	found, problem := query(r.Context(), l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.GetAccountTransfers(filter) })
+	found, problem := query(r.Context(), l, transfersOf(filter))
 	if problem != nil {
 		return nil, problem
 	}
@@ -171,7 +170,7 @@ func (l *Ledger) HasJoined(ctx context.Context, psp pix.ISPB) (bool, *web.Proble
 		return true, nil
 	}
 	filter := tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Code: uint16(ledger.Joined), Limit: 1, Flags: tb.AccountFilterFlags{Credits: true}.ToUint32()}
-	found, problem := query(ctx, l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.GetAccountTransfers(filter) })
+	found, problem := query(ctx, l, transfersOf(filter))
 	return len(found) > 0, problem
 }
 
@@ -197,14 +196,14 @@ type AccountPage struct {
 }
 
 // OpenedBy returns the account to create when a participant opens one: the ledger keeps which act
-// did it, so that no other act can, and whose it is, so that a query finds it.
+// did it, so that no other act can.
 func OpenedBy(account pix.Account, record tb.Uint128) tb.Account {
 	opened := ledger.NewAccount(ledger.CustomerAccount(account))
 	opened.UserData128, opened.UserData64 = record, account.ISPB.Pack()
 	return opened
 }
 
-// OpenedAccounts answers GET /v1/participants/{ispb}/accounts.
+// OpenedAccounts answers GET /v1/participants/{ispb}/accounts, from the acts that opened them.
 func (l *Ledger) OpenedAccounts(r *http.Request) (*AccountPage, *web.Problem) {
 	psp, problem := l.participantIn(r)
 	if problem != nil {
@@ -214,8 +213,24 @@ func (l *Ledger) OpenedAccounts(r *http.Request) (*AccountPage, *web.Problem) {
 	if problem != nil {
 		return nil, problem
 	}
-	filter := tb.QueryFilter{Code: uint16(ledger.Customer), Ledger: ledger.Ledger, UserData64: psp.Pack(), TimestampMin: cursor + 1, Limit: uint32(limit + 1)}
-	found, problem := query(r.Context(), l, func(c tigerbeetle.Client) ([]tb.Account, error) { return c.QueryAccounts(filter) })
+	filter := tb.AccountFilter{AccountID: ledger.BooksAccount(psp), Code: uint16(ledger.AccountOpened), TimestampMin: cursor + 1, Limit: uint32(limit + 1),
+		Flags: tb.AccountFilterFlags{Credits: true}.ToUint32()}
+	records, problem := query(r.Context(), l, transfersOf(filter))
+	if problem != nil {
+		return nil, problem
+	}
+	page := &AccountPage{Accounts: []AccountBalance{}}
+	if len(records) > limit {
+		records = records[:limit]
+		page.NextCursor = strconv.FormatUint(records[limit-1].Timestamp, 10)
+	}
+	var ids []tb.Uint128
+	for _, record := range records {
+		if act, _, err := ledger.ActOf(record); err == nil { // else of a later version, or forged: the audit says so
+			ids = append(ids, ledger.CustomerAccount(act.Account))
+		}
+	}
+	accounts, problem := l.FindAccounts(r.Context(), ids...)
 	if problem != nil {
 		return nil, problem
 	}
@@ -223,13 +238,10 @@ func (l *Ledger) OpenedAccounts(r *http.Request) (*AccountPage, *web.Problem) {
 	if problem != nil {
 		return nil, problem
 	}
-	page := &AccountPage{Accounts: []AccountBalance{}}
-	if len(found) > limit {
-		found = found[:limit]
-		page.NextCursor = strconv.FormatUint(found[limit-1].Timestamp, 10)
-	}
-	for _, account := range found {
-		page.Accounts = append(page.Accounts, accountBalanceOf(account, state))
+	for _, id := range ids {
+		if account, there := accounts[id]; there { // else the act is forged
+			page.Accounts = append(page.Accounts, accountBalanceOf(account, state))
+		}
 	}
 	return page, nil
 }

@@ -95,6 +95,7 @@ func knowledgeOf(order Order, trace ledger.Trace) Knowledge {
 // original, or "". A hold under another original is not met here: only a verdict says which of the two is
 // the return.
 func (l *Ledger) KnowsReturn(ctx context.Context, id pix.ReturnID, content pix.ReturnContent) (known Knowledge, receiver string, problem *web.Problem) {
+	ctx = Paying(ctx)
 	ids := append(ledger.AppendTraceIDs(nil, content.Original), ledger.ReturnVerdict(id), ledger.ReturnedMark(content.Original))
 	found, problem := l.transfers.find(ctx, ids)
 	if problem == nil && slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.Code == ledger.CodeReturned }) {

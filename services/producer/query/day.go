@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"go.uber.org/zap"
 
@@ -176,7 +176,7 @@ func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *w
 		return DayBalances{}, &web.Problem{Type: web.Kind("unknown-day"), Title: "Unknown day", Status: http.StatusNotFound, Field: "day", Value: q.day.String(),
 			Detail: fmt.Sprintf("the reserve was opened at %s: the first day is %v", instant(opened), pix.DayOf(opened))}
 	}
-	if problem := l.unfinished(q); problem != nil {
+	if problem := l.unfinished(ctx, q); problem != nil {
 		return DayBalances{}, problem
 	}
 	b := DayBalances{Participant: string(q.psp), Day: q.day.String(), From: q.day.Begins(), To: q.to}
@@ -190,24 +190,36 @@ func (l *Ledger) dayBalances(ctx context.Context, q dayRequest) (DayBalances, *w
 	}
 	b.OpeningCentavos, b.ClosingCentavos = ledger.Less(opening.CreditsPosted, opening.DebitsPosted), ledger.Less(closing.CreditsPosted, closing.DebitsPosted)
 	b.CreditCentavos, b.DebitCentavos = ledger.Less(closing.CreditsPosted, opening.CreditsPosted), ledger.Less(closing.DebitsPosted, opening.DebitsPosted)
+	if max(b.CreditCentavos, b.DebitCentavos) == math.MaxInt64 { // a sum that could only be told wrong
+		return b, &web.Problem{Type: web.Kind("beyond-limit"), Title: "Too much", Status: http.StatusConflict, Field: "day", Value: q.day.String(),
+			Rule: "less than 9223372036854775807 (2^63-1) centavos of credits, and of debits, in a day", Detail: "more moved through the reserve on this day: its statement is not told; read the lines of its accounts"}
+	}
 	return b, nil
 }
 
 // unfinished returns a problem until the ledger's own clock has passed the end of what is asked
-// for. Its timestamps only grow, so nothing can be added then; a clock of ours proves nothing.
-func (l *Ledger) unfinished(q dayRequest) *web.Problem {
+// for. Its timestamps only grow, so nothing can be added then; a clock of ours proves nothing, and only
+// says when it is worth asking.
+func (l *Ledger) unfinished(ctx context.Context, q dayRequest) *web.Problem {
 	probe := l.clock.Load()
 	if probe == nil {
 		return &web.Problem{Type: web.Kind("ledger-away"), Title: "The ledger's time is not known yet", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 			Detail: "the ledger has not answered since this producer started: ask again later"}
 	}
-	if !probe.At.Before(q.to) {
+	at := probe.At
+	if at.Before(q.to) && !l.now().Before(q.to) {
+		var problem *web.Problem
+		if at, problem = l.probe(ctx); problem != nil {
+			return problem
+		}
+	}
+	if !at.Before(q.to) {
 		return nil
 	}
 	return &web.Problem{Type: web.Kind("unfinished-day"), Title: "The day is not over", Status: http.StatusConflict, Field: "day", Value: q.day.String(),
-		Rule: "a day that is over by the ledger's clock", RetryAfter: min(q.to.Sub(probe.At), dayRetryMax) + time.Second,
+		Rule: "a day that is over by the ledger's clock", RetryAfter: min(q.to.Sub(at), dayRetryMax) + time.Second,
 		Detail: fmt.Sprintf("what is asked for ends at %s (%v ends at midnight in São Paulo), and the ledger's clock says %s: ask again after that, or for a part of the day with until",
-			instant(q.to), q.day, instant(probe.At))}
+			instant(q.to), q.day, instant(at))}
 }
 
 // dayRetryMax bounds Retry-After: a day may be thousands of years away.
@@ -219,29 +231,24 @@ func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 func (l *Ledger) balanceBefore(ctx context.Context, id ledger.AccountID, before time.Time) (tb.AccountBalance, *web.Problem) {
 	filter := tb.AccountFilter{AccountID: id, TimestampMax: uint64(before.UnixNano()) - 1, Limit: 1,
 		Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()}
-	found, problem := inTurn(ctx, l, func(c tigerbeetle.Client) ([]tb.AccountBalance, error) { return c.GetAccountBalances(filter) })
+	found, problem := patiently(ctx, l, balancesOf(filter))
 	if problem != nil || len(found) == 0 { // none: nothing had moved yet
 		return tb.AccountBalance{}, problem
 	}
 	return found[0], nil
 }
 
-// inTurn sends one question at a time for all statements of days together. However many callers
-// read, at most one such question waits in the ledger, so the engines' requests wait for one page
-// at most. It has no timeout, because a statement that has begun cannot be refused: ctx bounds it.
-func inTurn[O any](ctx context.Context, l *Ledger, ask func(tigerbeetle.Client) ([]O, error)) ([]O, *web.Problem) {
-	select {
-	case l.turn <- struct{}{}:
-	case <-ctx.Done():
+// patiently makes an inquiry whenever the reader has its turn, because a statement that has begun cannot be refused:
+// ctx bounds it.
+func patiently[O any](ctx context.Context, l *Ledger, q inquiry[O]) ([]O, *web.Problem) {
+	found, err := ledger.Query(ctx, l.reads, access.From(ctx).Name(), q.limit, true, q.ask)
+	if err != nil {
 		return nil, l.cutShort()
 	}
-	result := sent(l, ask, func() { <-l.turn })
-	select {
-	case found := <-result:
-		return found, nil
-	case <-ctx.Done():
-		return nil, l.cutShort()
+	if closed := l.Closed(); closed != nil { // it may be another ledger's
+		return nil, closed
 	}
+	return checked(l, q, found)
 }
 
 // cutShort is the response to a statement that ended before its first part.
@@ -250,6 +257,10 @@ func (l *Ledger) cutShort() *web.Problem {
 		Detail: fmt.Sprintf("the ledger did not answer within DAY_STATEMENT_TIME_MAX (%v), or this producer stops: ask again later", l.config.DayTimeMax)}
 }
 
+// dayPage is how many transfers of a day one request reads. They lie close together in the ledger, so it takes a few
+// milliseconds, for which a payment may have to wait.
+const dayPage = 4 * ledger.ReadObjects
+
 // sendDay writes a statement page by page, and proves it: its lines sum up to the ledger's balances.
 // It flushes each page that others follow; one page that fits the buffer is proved before it is sent.
 func (l *Ledger) sendDay(ctx context.Context, balances DayBalances, format dayFormat, response *patient) *web.Problem {
@@ -257,12 +268,12 @@ func (l *Ledger) sendDay(ctx context.Context, balances DayBalances, format dayFo
 	to := format.write(text)
 	to.begin(balances)
 	psp := pix.ISPB(balances.Participant)
-	filter := tb.AccountFilter{AccountID: ledger.ReserveAccount(psp), Limit: uint32(l.config.IDsMax),
+	filter := tb.AccountFilter{AccountID: ledger.ReserveAccount(psp), Limit: uint32(min(l.config.IDsMax, dayPage)),
 		Flags:        tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32(),
 		TimestampMin: uint64(balances.From.UnixNano()), TimestampMax: uint64(balances.To.UnixNano()) - 1}
 	sums := daySums{balance: balances.OpeningCentavos, by: map[string]*DaySum{}}
 	for {
-		found, problem := inTurn(ctx, l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.GetAccountTransfers(filter) })
+		found, problem := patiently(ctx, l, transfersOf(filter))
 		if problem != nil {
 			return problem
 		}
@@ -284,7 +295,7 @@ func (l *Ledger) sendDay(ctx context.Context, balances DayBalances, format dayFo
 	}
 	if err := sums.prove(balances); err != nil {
 		l.wrongDays.Inc()
-		l.log.Error("a statement of a day is wrong", zap.String("participant", balances.Participant), zap.String("day", balances.Day), zap.Error(err))
+		l.log.Error("a statement of a day is wrong", zap.String("participant", balances.Participant), zap.String("day", balances.Day), zap.String("request_id", response.to.Header().Get(web.RequestID)), zap.Error(err))
 		return &web.Problem{Type: web.Kind("broken-law"), Title: "The statement is wrong", Status: http.StatusInternalServerError,
 			Detail: "its lines do not lead to the ledger's own balances, so it is not sent: tell the operator; asking again does not help"}
 	}

@@ -23,7 +23,7 @@ var dayFormats = map[string]dayFormat{
 }
 
 // dayWriter writes a statement: the balances, each line, the sums. No text in a statement needs
-// quotes: it is made of ids, names of accounts and numbers. A bufio.Writer keeps its first error,
+// quotes, and a spreadsheet takes none for a formula: it is made of ids, names of accounts and numbers. A bufio.Writer keeps its first error,
 // so only lines report it.
 type dayWriter interface {
 	begin(DayBalances)
@@ -61,7 +61,8 @@ func encoded(value any) []byte {
 	return text
 }
 
-// dayCSV writes one table. The closing row is the last one, so a file without it is not whole.
+// dayCSV writes one table, as RFC 4180 says: one header, CRLF. The closing row is the last one, so a
+// file without it is not whole.
 type dayCSV struct {
 	to    *bufio.Writer
 	lines int64
@@ -71,39 +72,43 @@ type dayCSV struct {
 const DayColumns = "record,at,kind,id,counterparty,direction,amount_centavos,balance_centavos,count"
 
 func (c *dayCSV) begin(b DayBalances) {
-	fmt.Fprintf(c.to, "%s\nopening,%s,,,,,,%d,\n", DayColumns, instant(b.From), b.OpeningCentavos)
+	fmt.Fprintf(c.to, "%s\r\nopening,%s,,,,,,%d,\r\n", DayColumns, instant(b.From), b.OpeningCentavos)
 }
 
 func (c *dayCSV) line(l DayLine) error {
 	c.lines++
-	_, err := fmt.Fprintf(c.to, "line,%s,%s,%s,%s,%s,%d,%d,\n", instant(l.At), l.Kind, l.ID, l.Counterparty, l.Direction, l.AmountCentavos, l.BalanceCentavos)
+	_, err := fmt.Fprintf(c.to, "line,%s,%s,%s,%s,%s,%d,%d,\r\n", instant(l.At), l.Kind, l.ID, l.Counterparty, l.Direction, l.AmountCentavos, l.BalanceCentavos)
 	return err
 }
 
 func (c *dayCSV) end(b DayBalances, sums []DaySum) error {
 	for _, s := range sums {
 		if s.Credits > 0 {
-			fmt.Fprintf(c.to, "sum,,,,%s,credit,%d,,%d\n", s.Counterparty, s.CreditCentavos, s.Credits)
+			fmt.Fprintf(c.to, "sum,,,,%s,credit,%d,,%d\r\n", s.Counterparty, s.CreditCentavos, s.Credits)
 		}
 		if s.Debits > 0 {
-			fmt.Fprintf(c.to, "sum,,,,%s,debit,%d,,%d\n", s.Counterparty, s.DebitCentavos, s.Debits)
+			fmt.Fprintf(c.to, "sum,,,,%s,debit,%d,,%d\r\n", s.Counterparty, s.DebitCentavos, s.Debits)
 		}
 	}
-	_, err := fmt.Fprintf(c.to, "closing,%s,,,,,,%d,%d\n", instant(b.To), b.ClosingCentavos, c.lines)
+	_, err := fmt.Fprintf(c.to, "closing,%s,,,,,,%d,%d\r\n", instant(b.To), b.ClosingCentavos, c.lines)
 	return err
 }
 
-// dayCamt writes what camt.053 calls a bank-to-customer statement, with its element names and their
-// order. Amounts are reais with two decimals.
-type dayCamt struct{ to *bufio.Writer }
+// dayCamt writes a camt.053.001.08. Amounts are reais with two decimals. The dates are São Paulo's day:
+// programs sort entries by them, and a day in UTC would end at 21:00. The exact instant is TxDtTm.
+type dayCamt struct {
+	to  *bufio.Writer
+	day string
+}
 
 func (c *dayCamt) begin(b DayBalances) {
+	c.day = b.Day
 	id, closing := b.Participant+"-"+b.Day, "CLBD"
 	if day, err := pix.ParseDay(b.Day); err == nil && b.To.Before(day.Next().Begins()) { // a part of the day
 		id, closing = fmt.Sprintf("%s-%d", id, b.To.Sub(b.From)), "ITBD" // at most 35 characters, as in ISO 20022
 	}
 	fmt.Fprintf(c.to, `<?xml version="1.0" encoding="UTF-8"?>
-<Document><BkToCstmrStmt>
+<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"><BkToCstmrStmt>
 <GrpHdr><MsgId>%[1]s</MsgId><CreDtTm>%[4]s</CreDtTm></GrpHdr>
 <Stmt><Id>%[1]s</Id><FrToDt><FrDtTm>%[3]s</FrDtTm><ToDtTm>%[4]s</ToDtTm></FrToDt>
 <Acct><Id><Othr><Id>%[2]s</Id></Othr></Id><Ccy>BRL</Ccy></Acct>
@@ -128,20 +133,26 @@ func (c *dayCamt) line(l DayLine) error {
 	if l.Kind == "payment" {
 		reference = "EndToEndId"
 	}
-	_, err := fmt.Fprintf(c.to, "<Ntry><NtryRef>%[1]s</NtryRef><Amt Ccy=\"BRL\">%[2]s</Amt><CdtDbtInd>%[3]s</CdtDbtInd><Sts><Cd>BOOK</Cd></Sts><BookgDt><DtTm>%[4]s</DtTm></BookgDt>"+
-		"<BkTxCd><Prtry><Cd>%[5]s</Cd></Prtry></BkTxCd><NtryDtls><TxDtls><Refs><%[6]s>%[1]s</%[6]s></Refs>"+
-		"<RltdAgts><%[7]s><FinInstnId><ClrSysMmbId><MmbId>%[8]s</MmbId></ClrSysMmbId></FinInstnId></%[7]s></RltdAgts></TxDtls></NtryDtls></Ntry>\n",
-		l.ID, inReais(l.AmountCentavos), indicator, instant(l.At), l.Kind, reference, agent, l.Counterparty)
+	other := "<ClrSysMmbId><MmbId>" + l.Counterparty + "</MmbId></ClrSysMmbId>"
+	if _, err := pix.ParseISPB(l.Counterparty); err != nil { // an account's name may be longer than the 35 characters of a member's id
+		other = "<Nm>" + l.Counterparty + "</Nm>"
+	}
+	_, err := fmt.Fprintf(c.to, "<Ntry><NtryRef>%[1]s</NtryRef><Amt Ccy=\"BRL\">%[2]s</Amt><CdtDbtInd>%[3]s</CdtDbtInd><Sts><Cd>BOOK</Cd></Sts>"+
+		"<BookgDt><Dt>%[9]s</Dt></BookgDt><ValDt><Dt>%[9]s</Dt></ValDt><BkTxCd><Prtry><Cd>%[5]s</Cd></Prtry></BkTxCd>"+
+		"<NtryDtls><TxDtls><Refs><AcctSvcrRef>%[1]s</AcctSvcrRef><%[6]s>%[1]s</%[6]s></Refs>"+
+		"<RltdAgts><%[7]s><FinInstnId>%[8]s</FinInstnId></%[7]s></RltdAgts>"+
+		"<RltdDts><TxDtTm>%[4]s</TxDtTm></RltdDts></TxDtls></NtryDtls></Ntry>\n",
+		l.ID, inReais(l.AmountCentavos), indicator, instant(l.At), l.Kind, reference, agent, other, c.day)
 	return err
 }
 
 func (c *dayCamt) end(_ DayBalances, sums []DaySum) error {
-	fmt.Fprint(c.to, "</Stmt>\n<SplmtryData><Envlp>\n")
+	fmt.Fprint(c.to, "</Stmt>\n<SplmtryData><Envlp><Counterparties xmlns=\"urn:liquida:statement\">\n")
 	for _, s := range sums {
 		fmt.Fprintf(c.to, "<Counterparty><MmbId>%s</MmbId><Credits>%d</Credits><CreditSum>%s</CreditSum><Debits>%d</Debits><DebitSum>%s</DebitSum></Counterparty>\n",
 			s.Counterparty, s.Credits, inReais(s.CreditCentavos), s.Debits, inReais(s.DebitCentavos))
 	}
-	_, err := fmt.Fprint(c.to, "</Envlp></SplmtryData>\n</BkToCstmrStmt></Document>\n")
+	_, err := fmt.Fprint(c.to, "</Counterparties></Envlp></SplmtryData>\n</BkToCstmrStmt></Document>\n")
 	return err
 }
 

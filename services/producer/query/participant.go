@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/ledger"
@@ -56,6 +55,16 @@ type ThreeLegs struct {
 type ParticipantPage struct {
 	Participants []Participant `json:"participants" nullable:"false"`
 	NextCursor   string        `json:"next_cursor,omitempty"`
+	Issuance     Issuance      `json:"issuance"`
+}
+
+// Issuance is the law of central-bank money: what issuance has paid to reserves, less what came back, is
+// what bootstrap and the acts on liquidity say. A forged transfer beside a forged deposit keeps the
+// books of its bank, and breaks this.
+type Issuance struct {
+	IssuedCentavos     int64 `json:"issued_centavos" doc:"What all reserves together were paid."`
+	DifferenceCentavos int64 `json:"difference_centavos" doc:"issued less what bootstrap and acts on liquidity brought in"`
+	Holds              bool  `json:"holds"`
 }
 
 // ISPBOf returns the participant that the path names.
@@ -102,26 +111,59 @@ func (l *Ledger) Participants(r *http.Request) (*ParticipantPage, *web.Problem) 
 		return nil, problem
 	}
 	limit = min(limit, l.config.IDsMax/len(accountsOf("")))
-	filter := tb.QueryFilter{Code: uint16(ledger.Reserve), Ledger: ledger.Ledger, Limit: uint32(limit + 1)}
-	if cursor != 0 {
-		filter.TimestampMin = cursor + 1
-	}
-	reserves, problem := query(r.Context(), l, func(c tigerbeetle.Client) ([]tb.Account, error) { return c.QueryAccounts(filter) })
+	found, problem := query(r.Context(), l, reserves(cursor+1, limit+1))
 	if problem != nil {
 		return nil, problem
 	}
 	page := &ParticipantPage{}
-	if len(reserves) > limit {
-		reserves = reserves[:limit]
-		page.NextCursor = strconv.FormatUint(reserves[limit-1].Timestamp, 10)
+	if len(found) > limit {
+		found = found[:limit]
+		page.NextCursor = strconv.FormatUint(found[limit-1].Timestamp, 10)
 	}
-	psps := make([]pix.ISPB, len(reserves))
-	for i, reserve := range reserves {
+	psps := make([]pix.ISPB, len(found))
+	for i, reserve := range found {
 		_, named := ledger.UnpackAccount(reserve.ID)
 		psps[i] = named.ISPB
 	}
-	page.Participants, problem = l.participantsOf(r.Context(), psps)
+	if page.Participants, problem = l.participantsOf(r.Context(), psps); problem == nil {
+		page.Issuance, problem = l.issuance(r.Context())
+	}
 	return page, problem
+}
+
+// issuance compares issuance with the acts. One that came between the two questions looks like a
+// difference: after one it asks again.
+func (l *Ledger) issuance(ctx context.Context) (is Issuance, problem *web.Problem) {
+	state, problem := l.Register()
+	for range 3 {
+		if problem != nil {
+			return is, problem
+		}
+		var accounts map[tb.Uint128]tb.Account
+		if accounts, problem = l.FindAccounts(ctx, ledger.IssuanceAccount); problem != nil {
+			return is, problem
+		}
+		issuance := accounts[ledger.IssuanceAccount]
+		is.IssuedCentavos = -Posted(issuance)
+		is.DifferenceCentavos = Unacted(issuance, state)
+		if is.Holds = is.DifferenceCentavos == 0; is.Holds {
+			return is, nil
+		}
+		state, problem = l.NewestRegister(ctx)
+	}
+	return is, problem
+}
+
+// Unacted returns what issuance has paid beyond what bootstrap and the acts of a state brought to reserves.
+func Unacted(issuance tb.Account, state *register.State) int64 {
+	population, unacted := populationOf(issuance.UserData128, issuance.UserData64), -Posted(issuance)
+	for _, p := range state.Participants() {
+		unacted -= p.LiquidityCentavos
+		if _, first := population.BankNumber(p.ISPB); first {
+			unacted -= int64(population.ReserveCentavos)
+		}
+	}
+	return unacted
 }
 
 // accountsOf returns the accounts of a bank. One look-up reads them: only then are they of one instant.
@@ -186,7 +228,11 @@ func participantOf(psp pix.ISPB, accounts map[tb.Uint128]tb.Account, registered 
 
 // PopulationOf returns the population that the marker describes.
 func PopulationOf(transfer tb.Transfer) sandbox.Population {
-	marker := ledger.MarkerOf(transfer.UserData128, transfer.UserData64)
+	return populationOf(transfer.UserData128, transfer.UserData64)
+}
+
+func populationOf(userData128 tb.Uint128, userData64 uint64) sandbox.Population {
+	marker := ledger.MarkerOf(userData128, userData64)
 	return sandbox.Population{Banks: int(marker.Banks), Customers: int(marker.Customers),
 		DepositCentavos: marker.DepositCentavos, ReserveCentavos: marker.ReserveCentavos}
 }

@@ -28,7 +28,7 @@ type PaymentState struct {
 	Legs           []PaymentLeg       `json:"legs,omitempty" nullable:"false"`
 	DeadLetter     *deadletter.Letter `json:"dead_letter,omitempty" doc:"A message with this id that became a dead letter; the rest is of another one. Only GET /v1/payments/{endToEndId} shows it, and only to the payer's bank."`
 	// The rest is for settled payments, and only in GET /v1/payments/{endToEndId}.
-	ReturnedCentavos int64           `json:"returned_centavos,omitempty" doc:"The sum of its settled returns. Only GET /v1/payments/{endToEndId} shows it and the returns."`
+	ReturnedCentavos int64           `json:"returned_centavos,omitempty" doc:"The sum of its settled returns, in every response and event with the state of a payment."`
 	Returns          []PaymentReturn `json:"returns,omitempty" nullable:"false" doc:"Its returns for which money is or was held, the oldest first, all of one instant. A return that was refused before is shown only by GET /v1/returns/{returnId}."`
 
 	trace ledger.Trace
@@ -67,7 +67,7 @@ type Progress struct {
 	Status     string     `json:"status" enum:"unknown,reserved,settled,rejected"`
 	ReasonCode string     `json:"reason_code,omitempty" doc:"Why it was rejected."`
 	ReservedAt *time.Time `json:"reserved_at,omitempty"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty" doc:"When the ledger itself releases what is held."`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty" doc:"When the ledger itself releases what is held. Not told of what was decided in a ledger that was lost and built again."`
 	DecidedAt  *time.Time `json:"decided_at,omitempty"`
 }
 
@@ -84,6 +84,9 @@ func (p *Progress) hold(at, expires, now time.Time) {
 	if now.After(expires) { // no other verdict can follow
 		p.Status, p.ReasonCode = Rejected, pix.ReasonPayeePSPSilent.String()
 	}
+	if expires.Equal(at) { // imported into a ledger that was built again: its timeout is not known, and a verdict has ended it
+		p.ExpiresAt = nil
+	}
 }
 
 // decide says how it ended, whatever was held.
@@ -96,7 +99,7 @@ func (p *Progress) decide(verdict ledger.Verdict) {
 
 // open returns when the hold expires, if it is open.
 func (p Progress) open() (expires time.Time) {
-	if p.Status == Reserved {
+	if p.Status == Reserved && p.ExpiresAt != nil {
 		expires = *p.ExpiresAt
 	}
 	return expires
@@ -117,7 +120,7 @@ func (l *Ledger) Payment(r *http.Request) (PaymentState, *web.Problem) {
 	}
 	if problem == nil && state.Status == Unknown {
 		problem = &web.Problem{Type: web.Kind("unknown-payment"), Title: "Unknown payment", Status: http.StatusNotFound, EndToEndID: id.String(),
-			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago"}
+			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago, or its log or ledger was given up"}
 		tellDeadLetter(problem, state.DeadLetter)
 	}
 	return state, problem
@@ -163,7 +166,7 @@ func (l *Ledger) StateOfPayment(ctx context.Context, id pix.EndToEndID) (Payment
 // HeldPayments returns for which payments money is or was held, by their ids.
 func (l *Ledger) HeldPayments(ctx context.Context, all []pix.EndToEndID) (map[string]bool, *web.Problem) {
 	held := map[string]bool{}
-	for ids := range slices.Chunk(all, l.config.IDsMax/len(ledger.AppendTraceIDs(nil, pix.EndToEndID{}))) {
+	for ids := range slices.Chunk(all, min(l.config.IDsMax, ledger.ReadObjects)/len(ledger.AppendTraceIDs(nil, pix.EndToEndID{}))) {
 		var wanted []tb.Uint128
 		for _, id := range ids {
 			wanted = ledger.AppendTraceIDs(wanted, id)
@@ -201,6 +204,7 @@ func (l *Ledger) withReturns(ctx context.Context, id pix.EndToEndID, now time.Ti
 		}
 		if !marked && slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.Code == ledger.CodeReturned }) {
 			ids, marked = ledger.AppendSlotIDs(ids, id), true
+			ctx = reading(ctx) // a payment that was just sent has no returns
 			continue
 		}
 		held, all := ledger.ReturnsOf(id, found)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/ledger"
@@ -53,7 +52,7 @@ func (l *Ledger) Return(r *http.Request) (ReturnState, *web.Problem) {
 	}
 	if problem == nil && state.Status == Unknown {
 		problem = &web.Problem{Type: web.Kind("unknown-return"), Title: "Unknown return", Status: http.StatusNotFound, Field: "return_id", Value: id.String(),
-			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago"}
+			Detail: "not in the ledger yet: it was never sent, or no engine has fetched it yet, or it became a dead letter long ago, or its log or ledger was given up"}
 		tellDeadLetter(problem, state.DeadLetter)
 	}
 	return state, problem
@@ -69,8 +68,7 @@ func (l *Ledger) StateOfReturn(ctx context.Context, id pix.ReturnID) (ReturnStat
 		if problem != nil {
 			return state, expires, problem
 		}
-		filter := ledger.ReturnLegs(id)
-		legs, problem := query(ctx, l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.QueryTransfers(filter) })
+		legs, problem := query(reading(ctx), l, returnLegs(id))
 		if problem != nil {
 			return state, expires, problem
 		}

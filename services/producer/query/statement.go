@@ -1,12 +1,12 @@
 package query
 
 import (
+	"context"
 	"math"
 	"net/http"
 	"strconv"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/ledger"
@@ -44,19 +44,27 @@ func (l *Ledger) Statement(r *http.Request) (*Statement, *web.Problem) {
 	if problem != nil {
 		return nil, problem
 	}
-	filter := tb.AccountFilter{
-		AccountID: ledger.CustomerAccount(named), Limit: uint32(limit + 1), // one more, to know whether others follow
-		Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32(),
-	}
+	filter := tb.AccountFilter{AccountID: ledger.CustomerAccount(named), Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()}
 	if cursor != 0 {
 		filter.TimestampMax = cursor - 1
 	}
-	found, problem := query(r.Context(), l, func(c tigerbeetle.Client) ([]tb.Transfer, error) { return c.GetAccountTransfers(filter) })
-	if problem != nil {
-		return nil, problem
+	ctx, cancel := context.WithTimeout(r.Context(), l.config.Timeout) // for all requests together
+	defer cancel()
+	var found []tb.Transfer
+	for missing := limit + 1; missing > 0; missing = limit + 1 - len(found) { // one more, to know whether others follow
+		filter.Limit = uint32(min(missing, ledger.ReadObjects))
+		some, problem := query(ctx, l, transfersOf(filter))
+		if problem != nil {
+			return nil, problem
+		}
+		found = append(found, some...)
+		if len(some) < int(filter.Limit) {
+			break
+		}
+		filter.TimestampMax = some[len(some)-1].Timestamp - 1
 	}
 	if len(found) == 0 { // no movement, or no account
-		known, problem := l.accounts.find(r.Context(), []tb.Uint128{filter.AccountID})
+		known, problem := l.accounts.find(ctx, []tb.Uint128{filter.AccountID})
 		if problem != nil {
 			return nil, problem
 		}
@@ -104,7 +112,7 @@ func lineOf(transfer tb.Transfer, of ledger.AccountID) StatementLine {
 func (l *Ledger) pageOf(r *http.Request) (limit int, cursor uint64, problem *web.Problem) {
 	values := r.URL.Query()
 	limit = min(100, l.config.PageMax)
-	if text := values.Get("limit"); text != "" {
+	if text := values.Get("limit"); text != "" { // an empty one has been refused
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > l.config.PageMax {
 			return 0, 0, field.Invalid("", "limit", text, pix.ReasonMalformed, "it must be from 1 to "+strconv.Itoa(l.config.PageMax)+" (PAGE_MAX)")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/telemetry"
@@ -29,8 +30,8 @@ const (
 
 // Watch reports to Health, until ctx ends, whether the ledger answers and whether this clock
 // is the ledger's, by a probe every second. The client itself never says, and its requests
-// cannot be cancelled: while one waits, no other is sent. It closes compared when it has compared the clock,
-// or the ledger was too slow for that.
+// cannot be cancelled: while one waits, no other is sent. Before the ledger is known to be the topics' own it writes
+// nothing and only asks. It closes compared when it has compared the clock.
 func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared chan<- struct{}) {
 	type result struct {
 		probe comparison
@@ -43,7 +44,13 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 	for {
 		go func() {
 			began := time.Now()
+			if !l.Writable() {
+				_, err := l.client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
+				results <- result{comparison{ledger.ClockProbe{Unfunded: true}, began}, err}
+				return
+			}
 			probe, err := ledger.ProbeClock(l.client, l.now, 0)
+			l.reads.Small(time.Since(began) / 2) // it is two requests
 			results <- result{comparison{probe, began}, err}
 		}()
 		var r result
@@ -52,7 +59,6 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 		case <-ctx.Done():
 			return
 		case <-time.After(watchTimeout):
-			watched()
 			t.Report(Need, fmt.Errorf("no answer within %v; is TIGERBEETLE_ADDRESSES right, and TIGERBEETLE_CLUSTER_ID?", watchTimeout))
 			select {
 			case r = <-results:
@@ -68,11 +74,12 @@ func (l *Ledger) Watch(ctx context.Context, t *telemetry.Telemetry, compared cha
 			skew.Set(r.probe.Skew.Seconds())
 			l.clock.Store(&r.probe)
 			t.Report(ClockNeed, l.clockWrong())
+			watched()
 		}
-		watched()
 		select {
 		case <-ctx.Done():
 			return
+		case <-l.probes:
 		case <-time.After(watchInterval):
 		}
 	}
@@ -88,7 +95,7 @@ type comparison struct {
 // first probe nothing is known against it.
 func (l *Ledger) clockWrong() error {
 	if probe := l.clock.Load(); probe != nil && probe.Skew.Abs() > l.config.ClockTolerance {
-		return fmt.Errorf("this machine's clock differs from the ledger's by %s, more than LEDGER_CLOCK_TOLERANCE %s: no payment is taken; set the clock right", probe.Skew, l.config.ClockTolerance)
+		return fmt.Errorf("this machine's clock differs from the ledger's by %s, more than LEDGER_CLOCK_TOLERANCE %s: no payment is taken; set the clock right", probe.Skew.Round(time.Millisecond), l.config.ClockTolerance)
 	}
 	return nil
 }
@@ -101,6 +108,14 @@ func (l *Ledger) ClockWrong() *web.Problem {
 			Detail: "nothing was sent: " + err.Error() + ", or use another producer"}
 	}
 	return nil
+}
+
+// Clock returns the ledger's time now, as far as the latest probe tells.
+func (l *Ledger) Clock() time.Time {
+	if probe := l.clock.Load(); probe != nil {
+		return l.now().Add(-probe.Skew)
+	}
+	return l.now()
 }
 
 // askedAt returns a time of the ledger's clock that is not later than a question that begins
@@ -127,13 +142,26 @@ func asOf[S any](ctx context.Context, l *Ledger, read func(now time.Time) (state
 	if problem != nil || expires.IsZero() || l.isOpen(expires) {
 		return state, problem
 	}
-	probes, problem := query(ctx, l, func(c tigerbeetle.Client) ([]ledger.ClockProbe, error) {
-		probe, err := ledger.ProbeClock(c, l.now, 0)
-		return []ledger.ClockProbe{probe}, err
-	})
+	at, problem := l.probe(ctx)
 	if problem != nil {
 		return state, problem
 	}
-	state, _, problem = read(probes[0].At)
+	state, _, problem = read(at)
 	return state, problem
+}
+
+// probe returns the ledger's clock now. Who asks for it reads, and may ask for what is long over.
+func (l *Ledger) probe(ctx context.Context) (time.Time, *web.Problem) {
+	if closed := l.Closed(); closed != nil {
+		return time.Time{}, closed
+	}
+	probes, problem := query(reading(ctx), l, inquiry[ledger.ClockProbe]{limit: 1, wants: func(*ledger.ClockProbe) bool { return true },
+		ask: func(c tigerbeetle.Client) ([]ledger.ClockProbe, error) {
+			probe, err := ledger.ProbeClock(c, l.now, 0)
+			return []ledger.ClockProbe{probe}, err
+		}})
+	if problem != nil {
+		return time.Time{}, problem
+	}
+	return probes[0].At, nil
 }

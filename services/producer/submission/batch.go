@@ -15,6 +15,7 @@ import (
 
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/field"
 )
 
 // BatchConfig bounds the batches.
@@ -98,6 +99,7 @@ func (s *Submissions) PayBatch(w http.ResponseWriter, r *http.Request) *web.Prob
 	go s.readBatch(r.Context(), r.Body, lines)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set(web.Unbuffered, "no")
 	buffer := bufio.NewWriterSize(w, 16<<10)
 	encoder := json.NewEncoder(buffer)
 	gone := false
@@ -228,7 +230,7 @@ func (b *batches) tooManyBytes() *web.Problem {
 func (s *Submissions) readLine(who access.Caller, number int, text []byte) *batchLine {
 	line := &batchLine{result: BatchResult{Line: number}}
 	var body Payment
-	if line.result.Problem = web.ReadJSON(bytes.NewReader(text), &body); line.result.Problem != nil {
+	if line.result.Problem = field.ReadJSON(bytes.NewReader(text), &body); line.result.Problem != nil {
 		return line
 	}
 	if line.result.Problem = s.closed(); line.result.Problem != nil {

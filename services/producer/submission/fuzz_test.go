@@ -18,6 +18,7 @@ import (
 	"github.com/liquida/liquida/platform/web"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 	"github.com/liquida/liquida/services/producer/access"
+	"github.com/liquida/liquida/services/producer/field"
 	"github.com/liquida/liquida/services/producer/overload"
 	"github.com/liquida/liquida/services/producer/query"
 )
@@ -34,7 +35,7 @@ func FuzzPayment(f *testing.F) {
 	now := time.Now()
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var body Payment
-		problem := web.ReadJSON(bytes.NewReader(text), &body)
+		problem := field.ReadJSON(bytes.NewReader(text), &body)
 		if problem == nil {
 			var payment *sending
 			if payment, problem = body.sending(now); problem == nil && (len(payment.Value) == 0 || payment.ID.String() != body.EndToEndID) {
@@ -57,7 +58,7 @@ func FuzzReturn(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, who := range []access.Caller{{}, {Holder: "10000002"}, {Holder: keys.CentralBank}} {
 			var body ReturnOrder
-			problem := web.ReadJSON(bytes.NewReader(text), &body)
+			problem := field.ReadJSON(bytes.NewReader(text), &body)
 			if problem == nil {
 				var record *sending
 				if record, _, problem = body.sending(who, now); problem == nil {

@@ -47,8 +47,8 @@ func (p *Payment) sending(now time.Time) (*sending, *web.Problem) {
 // acceptance time of a payment without them.
 func (p *Payment) order(now time.Time) (*pixv1.PaymentOrder, *web.Problem) {
 	payer, payee := p.Payer.Pix(), p.Payee.Pix()
-	if err := payer.Validate(); err != nil { // first: the id is made from it
-		return nil, field.Invalid(p.EndToEndID, "payer", p.Payer, pix.ReasonMalformed, err.Error())
+	if problem := field.InvalidAccount(p.EndToEndID, "payer", p.Payer); problem != nil { // first: the id is made from it
+		return nil, problem
 	}
 	if p.EndToEndID == "" {
 		p.EndToEndID = pix.NewEndToEndID(payer.ISPB, now, random).String()
@@ -67,6 +67,9 @@ func (p *Payment) order(now time.Time) (*pixv1.PaymentOrder, *web.Problem) {
 		AcceptedAtUnixMs: accepted.UnixMilli(), RemittanceInformation: p.RemittanceInformation,
 	}
 	if _, err := draft.Validate(now); err != nil {
+		if wrong, is := errors.AsType[*pix.Invalid](err); is && wrong.Field == "payee" {
+			return nil, field.InvalidAccount(p.EndToEndID, "payee", p.Payee)
+		}
 		return nil, refusal(p.EndToEndID, err, map[string]any{
 			"end_to_end_id": p.EndToEndID, "payer": p.Payer, "payee": p.Payee, "amount_centavos": p.AmountCentavos,
 			"accepted_at": p.AcceptedAt, "remittance_information": p.RemittanceInformation,

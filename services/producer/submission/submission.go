@@ -21,6 +21,7 @@ import (
 	"github.com/liquida/liquida/platform/web"
 	"github.com/liquida/liquida/services/producer/access"
 	"github.com/liquida/liquida/services/producer/feed"
+	"github.com/liquida/liquida/services/producer/field"
 	"github.com/liquida/liquida/services/producer/overload"
 	"github.com/liquida/liquida/services/producer/query"
 )
@@ -42,14 +43,21 @@ func (c Config) Validate() error {
 // Publisher publishes orders.
 type Publisher struct {
 	timeout time.Duration
-	client  *kgo.Client
+	client  *kgo.Client // asks, and writes nothing
+	connect func() (*kgo.Client, error)
+	writer  atomic.Pointer[writer]
 	gate    *overload.Gate
 	permits *web.Pool // a permit for each order that Kafka has not answered, and for each look-up before
 	flights flights
 	now     func() time.Time
 	crash   *crash.Crash // nil but in tests
 
-	wrongLog atomic.Pointer[origin.Mismatch] // nil: the log is the ledger's, as far as it was seen
+	unconfirmed atomic.Bool                     // the ledger was built again, and its acts are not confirmed
+	wrongLog    atomic.Pointer[origin.Mismatch] // why nothing is sent; nil: the log is the ledger's, as far as it was seen
+	doubted     chan struct{}                   // wakes WatchLog
+
+	*places
+	topicsWrong atomic.Pointer[string] // nil: the topics are those of before
 }
 
 // NewPublisher does not wait for a broker.
@@ -58,32 +66,46 @@ func NewPublisher(config Config, kafka stream.Config, on host.Host, pools *web.P
 	if err != nil {
 		return nil, err
 	}
-	client, err := stream.Connect(kafka, on.Dial, "producer", t,
-		// Kafka's own placement by key, so that any producer puts a payment where we do.
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
-		// A payment whose caller has given up must not go out much later, nor fill the
-		// buffer of an absent broker.
-		kgo.RecordDeliveryTimeout(config.PublishTimeout),
-		kgo.ProduceRequestTimeout(config.PublishTimeout),
-		kgo.RequestTimeoutOverhead(config.PublishTimeout),
-		kgo.MaxBufferedRecords(config.InFlightMax),
-		kgo.MetadataMaxAge(10*time.Second), kgo.MetadataMinAge(time.Second),
-	)
+	placing := &places{known: make(chan struct{})}
+	connect := func() (*kgo.Client, error) {
+		return stream.Connect(kafka, on.Dial, "producer", t,
+			kgo.RecordPartitioner(placing),
+			// A payment whose caller has given up must not go out much later, nor fill the
+			// buffer of an absent broker.
+			kgo.RecordDeliveryTimeout(config.PublishTimeout),
+			kgo.ProduceRequestTimeout(config.PublishTimeout),
+			kgo.RequestTimeoutOverhead(config.PublishTimeout),
+			kgo.MaxBufferedRecords(config.InFlightMax),
+		)
+	}
+	client, err := stream.Connect(kafka, on.Dial, "producer-asks", t)
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{timeout: config.PublishTimeout, client: client, now: on.Now, crash: crash, gate: gate, flights: flights{lasts: config.FlightTimeMax},
-		permits: pools.Pool("payments in flight", "PAYMENTS_IN_FLIGHT_MAX", config.InFlightMax)}, nil
+	p := &Publisher{timeout: config.PublishTimeout, client: client, connect: connect, now: on.Now, crash: crash, gate: gate, flights: flights{lasts: config.FlightTimeMax},
+		permits: pools.Pool("payments in flight", "PAYMENTS_IN_FLIGHT_MAX", config.InFlightMax), doubted: make(chan struct{}, 1), places: placing}
+	if err := p.renew(); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return p, nil
 }
 
-// Client is the connection to Kafka, for others that ask the broker.
+// Client is the connection to Kafka of those that ask the broker.
 func (p *Publisher) Client() *kgo.Client { return p.client }
+
+// Close closes the connections. What Kafka has not acknowledged is lost.
+func (p *Publisher) Close() {
+	p.writer.Load().close()
+	p.client.Close()
+}
 
 // Stop waits for acknowledgements until ctx ends.
 func (p *Publisher) Stop(ctx context.Context) error {
-	defer p.client.Close()
-	if err := p.client.Flush(ctx); err != nil {
-		return fmt.Errorf("%d payments were not acknowledged by Kafka: %w", p.client.BufferedProduceRecords(), err)
+	defer p.Close()
+	client := p.writer.Load().client
+	if err := client.Flush(ctx); err != nil {
+		return fmt.Errorf("%d payments were not acknowledged by Kafka: %w", client.BufferedProduceRecords(), err)
 	}
 	return nil
 }
@@ -103,7 +125,12 @@ func (r refused) Error() string { return r.Detail }
 // however late.
 func (p *Publisher) publish(who access.Caller, order *sending, done func()) *delivery {
 	d := &delivery{make(chan error, 1), time.Now().Add(p.timeout)}
-	problem := p.permits.Take(who.Name())
+	var problem *web.Problem
+	if wrong := p.wrongLog.Load(); wrong != nil {
+		problem = query.ClosedBy(wrong.Error())
+	} else {
+		problem = p.permits.Take(who.Name())
+	}
 	if problem == nil {
 		if problem = p.inFlight(order); problem != nil {
 			p.permits.Free(who.Name())
@@ -117,8 +144,11 @@ func (p *Publisher) publish(who access.Caller, order *sending, done func()) *del
 		return d
 	}
 	p.gate.Accepted(who.Name())
+	writer := p.writer.Load()
+	before := writer.ends.Load()
 	// No context of the request: the client would fail the payments of others with it.
-	p.client.TryProduce(context.Background(), order.Record, func(_ *kgo.Record, err error) {
+	writer.client.TryProduce(context.Background(), order.Record, func(record *kgo.Record, err error) {
+		err = p.stored(writer, before, record, err)
 		if errors.Is(err, kgo.ErrMaxBuffered) {
 			p.flights.forget(order.Order)
 		}
@@ -151,7 +181,7 @@ func (d *delivery) wait() error {
 	}
 }
 
-// notPublished is the response to an order that Kafka did not acknowledge.
+// notPublished is the response to an order of which nobody knows that Kafka has stored it.
 func notPublished(id string, err error) *web.Problem {
 	if no := (refused{}); errors.As(err, &no) {
 		no.EndToEndID = id
@@ -161,7 +191,7 @@ func notPublished(id string, err error) *web.Problem {
 		return tooManyInFlight(id)
 	}
 	return &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
-		Detail:     fmt.Sprintf("Kafka did not acknowledge the payment (%v), which may have been accepted or not: send the same again with this end_to_end_id, which is safe, or ask for its status", err),
+		Detail:     fmt.Sprintf("it is not certain that Kafka has stored the payment (%v): send the same again with this end_to_end_id, which is safe, or ask for its status", err),
 		EndToEndID: id}
 }
 
@@ -192,7 +222,7 @@ func (s *Submissions) receive(r *http.Request, body any) (wait time.Duration, pr
 	if wait, problem = s.feed.Wait(r.Header); problem != nil {
 		return 0, problem
 	}
-	if problem := web.ReadJSON(r.Body, body); problem != nil {
+	if problem := field.ReadJSON(r.Body, body); problem != nil {
 		return 0, problem
 	}
 	s.crash.Pass(afterRequestRead)

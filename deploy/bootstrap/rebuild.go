@@ -1,0 +1,182 @@
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/origin"
+	"github.com/liquida/liquida/platform/rebuild"
+)
+
+// Rebuild makes the empty ledger of the configuration what a lost one was: the past that from knows, and then what was
+// reported since. It goes on where an earlier run ended. Nobody writes to the ledger before Accept.
+func Rebuild(ctx context.Context, config *Config, from ledger.Config, progress io.Writer) error {
+	r, err := openRebuild(ctx, config, progress)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	past, err := ledger.Connect(from)
+	if err != nil {
+		return err
+	}
+	defer past.Close()
+	source, target := rebuild.Ledger{Client: past, EventsMax: config.EventsMax}, rebuild.Target{Client: r.chart.client, EventsMax: config.EventsMax}
+	began, told := time.Now(), time.Now()
+	target.Progress = func(accounts, transfers int, at time.Time) {
+		if time.Since(told) > 2*time.Second {
+			told = time.Now()
+			r.say("%d accounts and %d transfers, up to %s", accounts, transfers, at.Format(time.RFC3339))
+		}
+	}
+	if err := target.Import(ctx, source); err != nil {
+		return err
+	}
+	held, err := target.HoldAllowances(ctx, source, time.Now())
+	if err != nil {
+		return err
+	}
+	r.say("the past is there, in %.0f s; %d payments count against a cap again", time.Since(began).Seconds(), held)
+	ends, err := source.End(ctx)
+	if err != nil {
+		return err
+	}
+	missing, unreadable, err := rebuild.Log{Stream: config.Stream, Kafka: r.kafka, Since: ends}.Missing(ctx, target.Client)
+	if err != nil {
+		return err
+	}
+	result, err := target.Forward(ctx, missing, time.Now())
+	if err != nil {
+		return err
+	}
+	lost, err := origin.NamedBy(r.known)
+	if err != nil {
+		return err
+	}
+	if err := target.End(ctx, lost); err != nil {
+		return err
+	}
+	return r.report(ctx, result, unreadable)
+}
+
+// rebuilding is what both commands have open.
+type rebuilding struct{ gate }
+
+func openRebuild(ctx context.Context, config *Config, progress io.Writer) (*rebuilding, error) {
+	started := time.Now()
+	chart, err := open(config)
+	if err != nil {
+		return nil, err
+	}
+	kafka, err := connectKafka(config)
+	if err != nil {
+		chart.close()
+		return nil, err
+	}
+	r := &rebuilding{gate{config: config, chart: chart, kafka: kafka, say: func(format string, values ...any) {
+		fmt.Fprintf(progress, "rebuild: %6.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, values...))
+	}}}
+	err = r.patiently(ctx, func(ctx context.Context) error {
+		if r.known, err = origin.ReadCheckpoints(ctx, r.kafka); err != nil {
+			return err
+		}
+		return r.alone(ctx)
+	})
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *rebuilding) close() {
+	r.kafka.Close()
+	r.chart.close()
+}
+
+// report says what was brought back, what was not, and what a person must look at before Accept.
+func (r *rebuilding) report(ctx context.Context, result rebuild.Forwarded, unreadable int) error {
+	r.say("reported since: %d settled and %d rejected orders have their verdicts again", result.Settled, result.Rejected)
+	for _, loan := range result.Loans {
+		r.say("LOAN %s: %s of %d centavos to %s%s, of which %d were taken back", loan.ID, loan.Act.Kind, loan.Act.Centavos, loan.Act.Bank, loan.Act.Account.Number, loan.Returned)
+	}
+	for _, id := range result.Uncapped {
+		r.say("NOT UNDER ITS CAP %s: the cap has not so much left", id)
+	}
+	for _, what := range result.Impossible {
+		r.say("NOT BROUGHT BACK %s", what)
+	}
+	if unreadable > 0 {
+		r.say("%d records of the reports' topic are no reports", unreadable)
+	}
+	acts, err := request(ctx, r.config, func() ([]tb.Transfer, error) {
+		return r.chart.client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 1,
+			Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
+	})
+	if err != nil {
+		return err
+	}
+	for _, last := range acts {
+		r.say("the last act is of %s: acts after it are lost, and no topic names them. Ask all who act. A revoked key and a suspended bank come first", time.Unix(0, int64(last.Timestamp)).UTC().Format(time.RFC3339))
+	}
+	r.say("verdicts that only the HTTP API told are lost, too; their orders are cleared as always")
+	r.say("nobody can write to this ledger yet: if you take it as it is, `bootstrap rebuild accept`")
+	return nil
+}
+
+// Accept gives a ledger that Rebuild has filled its marker, and with it an identity of its own, and has the topics take
+// it. What engines had finished stays finished. If the lost ledger comes back, it is another's.
+func Accept(ctx context.Context, config *Config, progress io.Writer) error {
+	r, err := openRebuild(ctx, config, progress)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	target := rebuild.Target{Client: r.chart.client, EventsMax: config.EventsMax}
+	if err := target.Mark(ctx); err != nil {
+		return err
+	}
+	is, err := ledger.ReadIdentity(ctx, r.chart.client)
+	if err != nil {
+		return err
+	}
+	if named, err := origin.NamedBy(r.known); err == nil && named == is {
+		r.say("the topics name this ledger already")
+		return nil
+	}
+	return r.patiently(ctx, func(ctx context.Context) error {
+		names, err := origin.Read(ctx, r.chart.client, config.Partitions)
+		if err != nil {
+			return err
+		}
+		write := origin.First(nil, max(config.Partitions, len(r.known)), names)
+		if err := r.keepFinished(ctx, write, names); err != nil {
+			return err
+		}
+		if err := origin.WriteCheckpoints(ctx, r.kafka, write); err != nil {
+			return err
+		}
+		r.say("this ledger is %s, and the topics take it. Now acts are taken, and nothing else: do again what is lost, then `bootstrap rebuild confirm`", names.Ledger)
+		return nil
+	})
+}
+
+// Confirm says that the acts that a rebuild lost were done again. Then engines begin, and front doors take orders.
+func Confirm(ctx context.Context, config *Config, _ io.Writer) error {
+	chart, err := open(config)
+	if err != nil {
+		return err
+	}
+	defer chart.close()
+	if done, err := chart.populated(ctx); err != nil || !done {
+		return cmp.Or(err, errors.New("the ledger has no marker: `bootstrap rebuild accept` comes first"))
+	}
+	return chart.createTransfers(ctx, one(ledger.Confirmed()), silent)
+}

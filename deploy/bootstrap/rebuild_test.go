@@ -1,0 +1,384 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/rebuild"
+	"github.com/liquida/liquida/platform/settings"
+)
+
+const eventsMax = 40 // as few as a large chain allows, so that pages and requests cut everywhere
+
+func openLedger(t *testing.T) tigerbeetle.Client {
+	t.Helper()
+	server, err := ledgertest.Start(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	client, err := ledger.Connect(server.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func write(t *testing.T, client tigerbeetle.Client, transfers []tb.Transfer) {
+	t.Helper()
+	results, err := client.CreateTransfers(transfers)
+	if err != nil || len(results) > 0 {
+		t.Fatalf("the ledger refuses %v: %v %v", transfers[0].Code, results, err)
+	}
+}
+
+// dying is a client that ends after some requests that write.
+type dying struct {
+	tigerbeetle.Client
+	left int
+}
+
+var errKilled = errors.New("killed")
+
+func (d *dying) CreateAccounts(accounts []tb.Account) ([]tb.AccountEventResult, error) {
+	if d.left--; d.left < 0 {
+		return nil, errKilled
+	}
+	return d.Client.CreateAccounts(accounts)
+}
+
+func (d *dying) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEventResult, error) {
+	if d.left--; d.left < 0 {
+		return nil, errKilled
+	}
+	return d.Client.CreateTransfers(transfers)
+}
+
+// history is a ledger with everything that a clearing house writes, and what of it may end.
+type history struct {
+	settled, capped, open, expired pix.EndToEndID
+	content                        pix.Content
+}
+
+func live(t *testing.T, client tigerbeetle.Client) (h history) {
+	t.Helper()
+	var config Config
+	if err := settings.Parse(&config); err != nil {
+		t.Fatal(err)
+	}
+	config.Population.Customers = 50
+	if err := Populate(t.Context(), &config, client); err != nil {
+		t.Fatal(err)
+	}
+	p := config.Population
+	h.content = pix.Content{Payer: p.Customer(0), Payee: p.Customer(1), AmountCentavos: 100}
+	act := ledger.Act{Kind: ledger.DayCapped, Bank: h.content.Payer.ISPB, Centavos: 100_000, WindowSeconds: 3600, ByCentralBank: true}
+	account := func() tb.Account {
+		found, err := client.LookupAccounts([]tb.Uint128{ledger.AllowanceAccount(act.Bank, ledger.Day)})
+		if err != nil || len(found) != 1 {
+			t.Fatal(err)
+		}
+		return found[0]
+	}
+	write(t, client, ledger.GrantOf(account()).AppendAdjustment(ledger.AppendAct(nil, "central-bank", "cap", act), act.Centavos))
+	random := rand.New(rand.NewPCG(1, 2))
+	pay := func(outcome func(id pix.EndToEndID) []tb.Transfer, capped bool, timeoutSeconds uint32) pix.EndToEndID {
+		id := pix.NewEndToEndID(h.content.Payer.ISPB, time.Now(), random)
+		hold := ledger.AppendReserve(nil, id, h.content, timeoutSeconds)
+		if capped {
+			hold = ledger.AppendCap(hold, id, h.content, ledger.Day, act.WindowSeconds)
+		}
+		write(t, client, hold)
+		if outcome != nil {
+			write(t, client, outcome(id))
+		}
+		return id
+	}
+	settle := func(id pix.EndToEndID) []tb.Transfer { return ledger.AppendPost(nil, id, false) }
+	for range 30 {
+		h.settled = pay(settle, false, 60)
+		h.capped = pay(settle, true, 60)
+		pay(func(id pix.EndToEndID) []tb.Transfer {
+			return ledger.AppendVoid(nil, id, false, pix.ReasonPayeePSPSilent)
+		}, false, 60)
+		pay(func(id pix.EndToEndID) []tb.Transfer {
+			return ledger.AppendCapVoid(ledger.AppendVoid(nil, id, false, pix.ReasonPayeePSPSilent), id, pix.ReasonPayeePSPSilent)
+		}, true, 60)
+		refused := pix.NewEndToEndID(h.content.Payer.ISPB, time.Now(), random)
+		write(t, client, ledger.AppendReceipt(nil, refused, h.content, pix.ReasonPayeePSPSilent, true))
+		if _, err := ledger.ProbeClock(client, time.Now, 5); err != nil {
+			t.Fatal(err)
+		}
+		returned := pix.ReturnContent{Original: h.settled, AmountCentavos: 10, Reason: pix.MustReason("MD06")}
+		back := pix.NewReturnID(h.content.Payee.ISPB, time.Now(), random)
+		write(t, client, ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, back, returned, 0, h.content, 60), h.settled))
+		write(t, client, ledger.AppendReturnPost(nil, back, returned, 0, false))
+	}
+	// A cap that is lowered takes what is free, whatever holds are left out.
+	act.Centavos = 5000
+	write(t, client, ledger.GrantOf(account()).AppendAdjustment(ledger.AppendAct(nil, "central-bank", "cap-2", act), act.Centavos))
+	h.open = pay(nil, true, 3600)
+	h.expired = pay(nil, true, 1)
+	kit.Await(t, "a hold that expires", func() (bool, string) {
+		results, err := client.CreateTransfers(ledger.AppendPost(nil, h.expired, false)[:1])
+		if err != nil || len(results) != 1 {
+			t.Fatal(results, err)
+		}
+		return results[0].Result == tb.TransferPendingTransferExpired || results[0].Result == tb.TransferLinkedEventChainOpen && expired(t, client, h.expired), results[0].Result.String()
+	})
+	write(t, client, ledger.AppendReceipt(nil, h.expired, h.content, pix.ReasonPayeePSPSilent, true))
+	return h
+}
+
+func expired(t *testing.T, client tigerbeetle.Client, id pix.EndToEndID) bool {
+	t.Helper()
+	found, err := client.LookupTransfers([]tb.Uint128{ledger.IDsOf(id).Pending(1)})
+	if err != nil || len(found) != 1 {
+		t.Fatal(err)
+	}
+	return time.Since(time.Unix(0, int64(found[0].Timestamp))) > 3*time.Second
+}
+
+// A past comes into an empty ledger as it was, however often the import is killed. What nothing has ended is left out,
+// and legs 4 of the window that runs hold their allowance again.
+func TestImport(t *testing.T) {
+	t.Parallel()
+	from, into := openLedger(t), openLedger(t)
+	h := live(t, from)
+	source := rebuild.Ledger{Client: from, EventsMax: eventsMax}
+	bring := func(client tigerbeetle.Client) error {
+		target := rebuild.Target{Client: client, EventsMax: eventsMax, Progress: func(int, int, time.Time) {}}
+		if err := target.Import(t.Context(), source); err != nil {
+			return err
+		}
+		if _, err := target.HoldAllowances(t.Context(), source, time.Now()); err != nil {
+			return err
+		}
+		if err := target.End(t.Context(), ledger.Identity{}); err != nil {
+			return err
+		}
+		return target.Mark(t.Context())
+	}
+	for killed := 0; ; killed++ {
+		err := bring(&dying{into, 1 + killed%3})
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+	}
+	if err := bring(into); !errors.Is(err, rebuild.ErrDone) {
+		t.Errorf("a ledger with a marker: %v", err)
+	}
+
+	was, is := all(t, from), all(t, into)
+	ended := map[tb.Uint128]tb.Transfer{}
+	for _, transfer := range was.transfers {
+		if transfer.PendingID != (tb.Uint128{}) {
+			ended[transfer.PendingID] = transfer
+		}
+	}
+	there := map[tb.Uint128]tb.Transfer{}
+	for _, transfer := range is.transfers {
+		there[transfer.ID] = transfer
+	}
+	kept := 0
+	for _, before := range was.transfers {
+		want := rebuild.Kept([]tb.Transfer{before}, ended)
+		if len(want) == 0 {
+			continue
+		}
+		kept++
+		got := there[before.ID]
+		got.Flags, want[0].Flags = got.Flags&^1, want[0].Flags&^1 // linked
+		if got != want[0] {
+			t.Fatalf("brought as %+v, want %+v", got, want[0])
+		}
+	}
+	if legs := len(is.transfers) - kept; legs != 32 { // 30 settled payments under a cap, the end of the rebuild, and the marker
+		t.Errorf("%d transfers were not in the past, want 30 legs 4, the end and the marker", legs)
+	}
+	if len(was.accounts) != len(is.accounts) {
+		t.Fatalf("%d accounts, want %d", len(is.accounts), len(was.accounts))
+	}
+	for i, before := range was.accounts {
+		got := is.accounts[i]
+		if got.ID != before.ID || got.Timestamp != before.Timestamp || got.CreditsPosted != before.CreditsPosted || got.DebitsPosted != before.DebitsPosted {
+			t.Fatalf("%s is %+v, want %+v", ledger.AccountName(before.ID), got, before)
+		}
+		if !before.AccountFlags().History {
+			continue
+		}
+		if a, b := posted(t, from, before.ID), posted(t, into, before.ID); fmt.Sprint(a) != fmt.Sprint(b) {
+			t.Errorf("the history of %s differs: %d and %d lines", ledger.AccountName(before.ID), len(a), len(b))
+		}
+	}
+	allowance := func(client tigerbeetle.Client) int64 {
+		found, err := client.LookupAccounts([]tb.Uint128{ledger.AllowanceAccount(h.content.Payer.ISPB, ledger.Day)})
+		if err != nil || len(found) != 1 {
+			t.Fatal(err)
+		}
+		return ledger.GrantOf(found[0]).Left(1 << 40)
+	}
+	// The two holds that nothing has ended are not there: one comes from the log again, and an engine frees that of the other.
+	if a, b := allowance(from), allowance(into); b != a+2*int64(h.content.AmountCentavos) {
+		t.Errorf("of the cap %d are left, %d before", b, a)
+	}
+	if a, b := identity(t, from), identity(t, into); a == b || b.Number != 1 {
+		t.Errorf("the identity %v became %v", a, b)
+	}
+	for id, want := range map[pix.EndToEndID]tb.CreateTransferResult{h.settled: tb.TransferExistsWithDifferentFlags, h.open: tb.TransferOK} {
+		results, err := into.CreateTransfers(ledger.AppendReserve(nil, id, h.content, 60))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ledger.ResultOf(ledger.AppendReserve(nil, id, h.content, 60), 0, results); got.Status != want {
+			t.Errorf("an order that comes again gets %v, want %v", got.Status, want)
+		}
+	}
+	// What had expired may be held once more, and can never settle: its verdict is there.
+	write(t, into, ledger.AppendReserve(nil, h.expired, h.content, 60))
+	results, err := into.CreateTransfers(ledger.AppendPost(nil, h.expired, false))
+	if err != nil || !ledger.ResultOf(ledger.AppendPost(nil, h.expired, false), 0, results).Exists() {
+		t.Errorf("a payment that was rejected can be posted: %v %v", results, err)
+	}
+}
+
+// After a transfer of now nothing older can be brought, and the import says so.
+func TestImportAfterSomebodyWrote(t *testing.T) {
+	t.Parallel()
+	from, into := openLedger(t), openLedger(t)
+	live(t, from)
+	target := rebuild.Target{Client: &dying{into, 4}, EventsMax: eventsMax, Progress: func(int, int, time.Time) {}}
+	if err := target.Import(t.Context(), rebuild.Ledger{Client: from, EventsMax: eventsMax}); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	if _, err := ledger.ProbeClock(into, time.Now, 0); err != nil {
+		t.Fatal(err)
+	}
+	target.Client = into
+	if err := target.Import(t.Context(), rebuild.Ledger{Client: from, EventsMax: eventsMax}); err == nil {
+		t.Error("went on behind a transfer of now")
+	}
+}
+
+type books struct {
+	accounts  []tb.Account
+	transfers []tb.Transfer
+}
+
+func all(t *testing.T, client tigerbeetle.Client) (b books) {
+	t.Helper()
+	transfers, err := client.QueryTransfers(tb.QueryFilter{Limit: 8189})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.transfers = transfers
+	found, err := client.QueryAccounts(tb.QueryFilter{Limit: 8189})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.accounts = found
+	return b
+}
+
+type balance struct {
+	At              uint64
+	Credits, Debits tb.Uint128
+}
+
+// posted returns the history of what an account had, at each change of it.
+func posted(t *testing.T, client tigerbeetle.Client, id tb.Uint128) (lines []balance) {
+	t.Helper()
+	found, err := client.GetAccountBalances(tb.AccountFilter{AccountID: id, Limit: 8189, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range found {
+		line := balance{b.Timestamp, b.CreditsPosted, b.DebitsPosted}
+		if n := len(lines); n == 0 || lines[n-1].Credits != line.Credits || lines[n-1].Debits != line.Debits {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func identity(t *testing.T, client tigerbeetle.Client) ledger.Identity {
+	t.Helper()
+	is, err := ledger.ReadIdentity(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return is
+}
+
+// What was reported gets its verdict although the reports are in no order that works: a payment waits for what its payer
+// spends, and only where nothing comes the central bank lends it, and takes back what it can.
+func TestForward(t *testing.T) {
+	t.Parallel()
+	client := openLedger(t)
+	var config Config
+	if err := settings.Parse(&config); err != nil {
+		t.Fatal(err)
+	}
+	config.Population.Customers, config.Population.DepositCentavos = 50, 100
+	if err := Populate(t.Context(), &config, client); err != nil {
+		t.Fatal(err)
+	}
+	p, random, now := config.Population, rand.New(rand.NewPCG(1, 2)), time.Now()
+	told := func(from, to pix.Account, centavos uint64) rebuild.Told {
+		return rebuild.Told{At: now, ID: pix.NewEndToEndID(from.ISPB, now, random), Settled: true, Content: pix.Content{Payer: from, Payee: to, AmountCentavos: centavos}}
+	}
+	a, b, c, d := p.Customer(0), p.Customer(1), p.Customer(2), p.Customer(3)
+	missing := []rebuild.Told{
+		told(b, c, 150), // spends what the next one brings
+		told(a, b, 60),
+		told(c, d, 400), // of which 150 are lost, and come back
+		told(a, c, 20),
+		told(d, c, 450),
+	}
+	back := rebuild.Told{At: now, ID: pix.EndToEndID(pix.NewReturnID(c.ISPB, now, random)), Return: true, Settled: true,
+		Content: pix.Content{Payer: c, Payee: b, AmountCentavos: 10}, Returns: pix.ReturnContent{Original: missing[0].ID, AmountCentavos: 10, Reason: pix.MustReason("MD06")}}
+	refused := told(a, b, 7)
+	refused.Settled, refused.Reason = false, pix.MustReason("AC06")
+	lost := back
+	lost.ID, lost.Returns.Original = pix.EndToEndID(pix.NewReturnID(c.ISPB, now, random)), told(a, b, 1).ID
+	missing = append([]rebuild.Told{back, refused, lost}, missing...)
+	target := rebuild.Target{Client: client, EventsMax: eventsMax}
+	result, err := target.Forward(t.Context(), missing, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Settled != 6 || result.Rejected != 1 || len(result.Impossible) != 1 || len(result.Loans) != 1 {
+		t.Fatalf("%+v", result)
+	}
+	loan := result.Loans[0]
+	if loan.Act.Kind != ledger.Deposit || loan.Act.Account != c || loan.Act.Centavos != loan.Returned {
+		t.Errorf("the loan is %+v", loan)
+	}
+	var ids []tb.Uint128
+	for _, account := range []pix.Account{a, b, c, d} {
+		ids = append(ids, ledger.CustomerAccount(account))
+	}
+	found, err := client.LookupAccounts(ids)
+	if err != nil || len(found) != 4 {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{20, 20, 310, 50} {
+		if got := ledger.Less(found[i].CreditsPosted, found[i].DebitsPosted); got != want || found[i].DebitsPending != (tb.Uint128{}) {
+			t.Errorf("%s has %d centavos, want %d", ledger.AccountName(ids[i]), got, want)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package audit
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// The response of a bank names the payment only by its id. So the bank's word is about this
+// payment only if the question was.
+
+// reach says how far back a topic that keeps records for a time can be read.
+type reach struct {
+	cut    []int32             // partitions whose first records are gone
+	oldest map[int32]time.Time // of the first record that is left, by its writer's clock
+}
+
+// cutOf returns the partitions of a topic whose first records are gone.
+func cutOf(b bounds, topic string) (cut []int32) {
+	for partition, start := range b.starts[topic] {
+		if start.Offset > 0 {
+			cut = append(cut, partition)
+		}
+	}
+	return cut
+}
+
+func (r *reach) read(record Record) {
+	if _, known := r.oldest[record.Partition]; !known {
+		r.oldest[record.Partition] = record.Time
+	}
+}
+
+// gone takes note that retention took what is before a record while the topic was read.
+func (r *reach) gone(record Record) {
+	r.cut = append(r.cut, record.Partition)
+	r.oldest[record.Partition] = record.Time
+}
+
+// keeps reports whether records of this time must still be there.
+func (r *reach) keeps(at time.Time) bool {
+	return !slices.ContainsFunc(r.cut, func(partition int32) bool {
+		oldest, left := r.oldest[partition]
+		return !left || at.Before(oldest)
+	})
+}
+
+// readBanks reads the questions to banks and their responses, as far as the topics still keep them. Others may
+// write to these topics: what they write must not end the audit.
+func readBanks(ctx context.Context, config *Config, topics *topics, j *Judge) error {
+	read := func(topic string, begin func(cut []int32), take func(Record), reach *reach) (unread string, err error) {
+		bounds, err := topics.boundsOf(ctx, topic)
+		if err != nil {
+			return "", err
+		}
+		begin(cutOf(bounds, topic))
+		err = topics.readAll(ctx, topic, bounds, take, reach.gone, Unreadable)
+		if err != nil && ctx.Err() == nil {
+			return err.Error(), nil
+		}
+		return "", err
+	}
+	var err error
+	if j.summary.RequestsUnread, err = read(questionsTopic, j.Questions, j.Request, &j.asked.reach); err != nil {
+		return err
+	}
+	j.asked.read = j.summary.RequestsUnread == ""
+	if config.Secrets == nil {
+		return nil
+	}
+	answers := func(cut []int32) { j.Answers(config.Secrets, cut) }
+	if j.summary.AnswersUnread, err = read(answersTopic, answers, j.Answer, &j.answers.reach); j.summary.AnswersUnread != "" {
+		j.answers.secrets = nil
+	}
+	return err
+}
+
+// asked are the questions to banks.
+type asked struct {
+	read bool // the topic was read; else nothing is checked by it
+	reach
+}
+
+// Questions makes the audit want a question for each outcome that needs a bank's word. cut are
+// the partitions whose first records are gone. Call it before Request.
+func (j *Judge) Questions(cut []int32) {
+	j.asked = asked{true, reach{cut, map[int32]time.Time{}}}
+}
+
+// Request takes a record of pix.authorization-requests. Those of a trial are about no payment: they are only counted.
+// One that is about a payment is judged, whatever its header says.
+func (j *Judge) Request(r Record) {
+	j.asked.reach.read(r)
+	wrong := func(subject, format string, arguments ...any) {
+		j.add(WrongQuestion, subject, "request %v: %s", r, fmt.Sprintf(format, arguments...))
+	}
+	var message pixv1.AuthorizationRequest
+	p, subject, err := j.askedAbout(r, &message)
+	if p == nil && r.Trial {
+		j.summary.TrialRequests++
+		return
+	}
+	j.summary.Requests++
+	if p == nil {
+		wrong(subject, "%v", err)
+		return
+	}
+	id := p.id
+	about, err := readContent(message.Payer, message.Payee, message.AmountCentavos)
+	fits := func(o *order) bool {
+		original := ""
+		if o.back != nil {
+			original = o.back.original.String()
+		}
+		return err == nil && message.OriginalEndToEndId == original && about == o.content
+	}
+	// The engine asks about a conflicting message, too, if that held money beside a receipt.
+	if !fits(&p.order) && p.claim(fits) == nil {
+		wrong(id.String(), "it is about %d centavos from %v to %v (original %.64q), the order about %v", message.AmountCentavos, message.Payer, message.Payee, message.OriginalEndToEndId, p.content)
+		return
+	}
+	p.asked = p.asked || fits(&p.order)
+	if err := j.place(p, r, cmp.Or(message.OriginalEndToEndId, message.EndToEndId)); err != nil {
+		wrong(message.EndToEndId, "%v", err)
+	}
+	if message.ReplyPartition != r.Partition {
+		wrong(message.EndToEndId, "it is in partition %d and asks for a response in %d, which its engine need not read", r.Partition, message.ReplyPartition)
+	}
+}
+
+// askedAbout returns the payment that a request is about, or why there is none.
+func (j *Judge) askedAbout(r Record, message *pixv1.AuthorizationRequest) (p *payment, subject string, err error) {
+	subject = "request " + r.String()
+	if err := message.UnmarshalVT(r.Value); err != nil {
+		return nil, subject, fmt.Errorf("undecodable: %w", err)
+	}
+	id, minutes, err := parseAnyID(message.EndToEndId)
+	if err != nil {
+		return nil, subject, err
+	}
+	if p = j.payments[paymentKey(id, minutes)]; p == nil || p.id != id {
+		return nil, id.String(), fmt.Errorf("no record of %s is its order", paymentsTopic)
+	}
+	return p, id.String(), nil
+}
+
+// judgeAsked reports an outcome that needs a bank's word, without a question to the bank.
+func (j *Judge) judgeAsked(p *payment) {
+	if !j.asked.read || p.asked || !p.byBank() || p.heldAt == 0 {
+		return
+	}
+	// It was asked after it was held.
+	if !j.asked.keeps(time.Unix(0, int64(p.heldAt)).Add(-answersMargin)) {
+		j.summary.RequestsGone++
+		return
+	}
+	j.add(WrongQuestion, p.id.String(), "it needs the word of the payee's bank, and no request in %s asks for it", questionsTopic)
+}
+
+func (c content) String() string {
+	return fmt.Sprintf("%d centavos from %s to %s", c.centavos, nameOf(c.payer), nameOf(c.payee))
+}
+
+// Secrets are the keys with which banks seal their responses, by ISPB.
+type Secrets map[string][][]byte
+
+// ReadSecrets reads a file of lines "ISPB secret in hex"; # begins a comment.
+func ReadSecrets(path string) (Secrets, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	secrets := Secrets{}
+	lines := bufio.NewScanner(file)
+	for number := 1; lines.Scan(); number++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		if len(fields) != 2 { // the line itself is not shown: it holds a secret
+			return nil, fmt.Errorf("%s, line %d: it must be an ISPB and a secret in hex", path, number)
+		}
+		secret, err := hex.DecodeString(fields[1])
+		if err != nil {
+			return nil, fmt.Errorf("%s, line %d: the secret is not hexadecimal", path, number)
+		}
+		secrets[fields[0]] = append(secrets[fields[0]], secret)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(secrets) == 0 {
+		return nil, fmt.Errorf("%s holds no secret: no response could be genuine", path)
+	}
+	return secrets, nil
+}
+
+func (s Secrets) genuine(bank string, message, seal []byte) bool {
+	return slices.ContainsFunc(s[bank], func(secret []byte) bool {
+		mac := hmac.New(sha256.New, secret)
+		mac.Write(message)
+		return hmac.Equal(mac.Sum(nil), seal)
+	})
+}
+
+// answer is what a bank said, under its seal, about a payment or return.
+type answer struct {
+	id     endToEndID
+	bank   string
+	reason uint32 // none if it accepted
+}
+
+// answers are the genuine responses that can be read. The topic keeps them for a time only.
+type answers struct {
+	secrets Secrets // nil: responses are not checked
+	given   map[answer]struct{}
+	reach
+}
+
+// answersMargin is what clocks may differ by, with room.
+const answersMargin = time.Minute
+
+// Answers makes the audit check responses with these secrets. cut are the partitions whose first
+// records are gone. Call it before Answer.
+func (j *Judge) Answers(secrets Secrets, cut []int32) {
+	j.answers = answers{secrets, map[answer]struct{}{}, reach{cut, map[int32]time.Time{}}}
+}
+
+// Answer takes a record of pix.authorization-responses. Those without a seal prove nothing.
+func (j *Judge) Answer(r Record) {
+	j.answers.read(r)
+	var message pixv1.AuthorizationResponse
+	if proto.Unmarshal(r.Value, &message) != nil || len(message.EndToEndId) != len(endToEndID{}) || !j.answers.secrets.genuine(message.Ispb, r.Value, r.Seal) {
+		return
+	}
+	said := answer{bank: message.Ispb}
+	copy(said.id[:], message.EndToEndId)
+	switch message.Status {
+	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP:
+	case pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT:
+		said.reason = unspecified
+		if code, err := reasonNumber(message.ReasonCode); err == nil && code != 0 {
+			// Engines before they told a bank's codes from others kept the code itself.
+			j.answers.given[answer{said.id, said.bank, code}] = struct{}{}
+		}
+	default:
+		return
+	}
+	j.answers.given[said] = struct{}{}
+}
+
+// byBank reports whether the receiving bank decided.
+func (p *payment) byBank() bool {
+	return p.posted&firstLeg != 0 || p.voided&firstLeg != 0 && p.verdict != silent
+}
+
+// judgeAnswer reports an outcome that needs the receiving bank's word and does not have it.
+// Only legs that were held are posted or voided for a bank; AB03 is the deadline's.
+func (j *Judge) judgeAnswer(p *payment) {
+	posted, reason := p.posted&firstLeg != 0, p.verdict
+	if j.answers.secrets == nil || !p.byBank() {
+		return
+	}
+	if !j.answers.keeps(time.Unix(0, int64(p.decidedAt)).Add(-answersMargin)) {
+		j.summary.AnswersGone++
+		return
+	}
+	if posted {
+		reason = 0
+	}
+	bank := ispbOf(p.content.payee)
+	if _, said := j.answers.given[answer{p.id, bank, reason}]; said {
+		j.summary.Answered++
+		return
+	}
+	what := "settled"
+	if !posted {
+		what = "rejected with " + reasonText(reason)
+	}
+	j.add(NoAnswer, p.id.String(), "it was %s, but no response in %s with the seal of its payee's bank %s says so", what, answersTopic, bank)
+}

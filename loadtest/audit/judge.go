@@ -1,0 +1,429 @@
+// Package audit proves from topics and ledger that every payment has exactly one outcome, and
+// that every centavo came from bootstrap's funding and is where the payments moved it.
+//
+// It shares only the messages and the TigerBeetle client with the services. It derives ids and
+// laws by itself, so that a bug in the shared packages cannot hide in it.
+package audit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// Record is one record of a topic.
+type Record struct {
+	Partition int32
+	Offset    int64
+	Time      time.Time
+	Key       []byte
+	Value     []byte
+	Seal      []byte // the record's header "seal": of responses
+	Trial     bool   // it has the header "conform": of requests that loadtest conform wrote
+	Writer    int64  // the id that the broker gave to its producer: another one after each start
+}
+
+func (r Record) String() string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
+
+func (r Record) at() coordinates { return coordinates{r.Partition, r.Offset} }
+
+type coordinates struct {
+	partition int32
+	offset    int64
+}
+
+func (c coordinates) String() string {
+	return fmt.Sprintf("record %d/%d of %s", c.partition, c.offset, paymentsTopic)
+}
+
+// Judge judges payments, without I/O. It takes the records of topics and the transfers of the ledger.
+//
+// The judge of a whole history gets it in this order: DeadLetter, Order, EndOfOrders, Report, Request,
+// Answer, Account, Transfer, GroupLag, each for all there are, then Judge. It keeps about 400 bytes for each
+// payment, and no record or transfer. Only it applies what needs all that was before, or the settings of the
+// engines: reasons, terms, deadlines, balances.
+//
+// A judge that follows (Follow) takes the streams while payments happen, in bounded memory: see follow.go.
+type Judge struct {
+	findings
+	config    Config
+	whole     bool // all since record 0 is known, and the topics before the ledger
+	seed      maphash.Seed
+	payments  map[number128]*payment // by key
+	all       []*payment             // of a whole history, in the order of their first records
+	letters   map[coordinates]*letter
+	originals map[number128]*original
+	burnt     map[number128]struct{} // slots with a mark that says so
+	books     books
+	acts      acts
+	answers   answers
+	asked     asked
+	repeats   repeats
+	shortages shortages
+	questions map[accountID]*openQuestions // by the receiving bank's transit account
+	elsewhere map[number128][]int32        // more partitions with records of an id
+	committed map[int32]int64
+
+	allowances  map[accountID]*allowance
+	rebuild     rebuild
+	holdTimeout uint32 // of the last leg 1, in seconds: leg 4 is in its chain
+	summary     Summary
+	following
+}
+
+// Config says what to audit.
+type Config struct {
+	// Kafka says how to connect. The caller gives it, because the audit shares no code.
+	Kafka  []kgo.Opt
+	Ledger tigerbeetle.Client
+	// Wait is the longest wait until no payment is in flight. A hold that nobody resolves ends
+	// by the ledger's own timeout.
+	Wait time.Duration
+	// Deadline is that of the engines; 0 is the default, 40 s. If it was changed, it is the longest
+	// one, and DeadlineMin the shortest.
+	Deadline, DeadlineMin time.Duration
+	// ShortDeadlines are the times in which an engine had DeadlineMin; nil: all the time.
+	ShortDeadlines []Interval
+	// HoldMax is the longest timeout of holds; 0 is the default, 60 s.
+	HoldMax time.Duration
+	// WrongClocks are times in which an engine's clock was more than 2 s off: deadlines of orders that
+	// were open then are not judged.
+	WrongClocks []Interval
+	// TakeOverInterval is the least time between two take-overs by one engine, besides a few; 0 is the
+	// default, 1 s. A broker that forgets members takes their partitions more often.
+	TakeOverInterval time.Duration
+	// LateRequests are times in which an engine was frozen or cut off from the ledger: what it had sent
+	// came later, decided by the register of before.
+	LateRequests []Interval
+	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
+	Secrets Secrets
+	// Behind returns where to go on in a partition in which no client can read at an offset, or 0 if one
+	// can, and whether what is there was aborted. Banks write responses: without it, one such batch leaves
+	// all of them unchecked.
+	Behind behind
+	// Log is called with what the audit does.
+	Log func(format string, arguments ...any)
+}
+
+const holdMaxDefault = time.Minute
+
+type behind = func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, aborted bool, err error)
+
+// Interval is a time by the ledger's clock.
+type Interval struct{ From, To time.Time }
+
+// newJudge returns the judge of a whole history, with room for this many payments: maps that grow take
+// twice the memory.
+func newJudge(config Config, payments int) *Judge {
+	config.Deadline = cmp.Or(config.Deadline, 40*time.Second)
+	config.DeadlineMin = cmp.Or(config.DeadlineMin, config.Deadline)
+	config.HoldMax = cmp.Or(config.HoldMax, holdMaxDefault)
+	config.TakeOverInterval = cmp.Or(config.TakeOverInterval, takeOverInterval)
+	return &Judge{
+		config:     config,
+		whole:      true,
+		seed:       maphash.MakeSeed(),
+		payments:   make(map[number128]*payment, payments),
+		all:        make([]*payment, 0, payments),
+		letters:    map[coordinates]*letter{},
+		originals:  map[number128]*original{},
+		burnt:      map[number128]struct{}{},
+		books:      newBooks(),
+		acts:       newActs(),
+		repeats:    repeats{},
+		questions:  map[accountID]*openQuestions{},
+		elsewhere:  map[number128][]int32{},
+		committed:  map[int32]int64{},
+		allowances: map[accountID]*allowance{},
+		summary: Summary{Acts: map[string]int{}, Rejected: map[string]int{}, DeadLetters: map[string]int{}, ReturnsRejected: map[string]int{},
+			ReasonsChecked: map[string]int{}, ReasonsUnchecked: map[string]int{}},
+	}
+}
+
+// Order takes a record of pix.payments.
+func (j *Judge) Order(r Record) {
+	j.summary.Orders++
+	o, invalid := readOrder(r.Value, r.Time)
+	sent := sent{at: r.at(), order: &o, flaws: invalid, size: uint64(len(r.Value)), sentMs: r.Time.UnixMilli()}
+	sent.payloadHash = maphash.Bytes(j.seed, r.Value[:min(len(r.Value), deadLetterPayloadMax)])
+	sent.keyHash = maphash.Bytes(j.seed, r.Key[:min(len(r.Key), deadLetterKeyMax)])
+	letter := j.letters[sent.at]
+	if letter != nil {
+		letter.met = true
+		j.judgeLetter(&sent, &o, letter)
+	}
+	if invalid == nil && (letter == nil || letter.ofOrder()) {
+		sent.payment = j.payment(paymentKey(o.id, o.minutes))
+		j.addOrder(sent.payment, claim{order: o, at: sent.at}, letter, sent.sentMs)
+	}
+	if !j.whole {
+		j.await(sent)
+	} else if letter == nil && invalid != nil {
+		j.add(NoDeadLetter, sent.at.String(), "%v, but it has no dead letter", invalid)
+	}
+}
+
+// addOrder takes an order under the key of a payment.
+func (j *Judge) addOrder(p *payment, c claim, letter *letter, sentMs int64) {
+	if p.id == (endToEndID{}) {
+		p.id, p.minutes = c.id, c.minutes // for its name
+	}
+	switch {
+	case letter != nil:
+		c.letter = letter.reason
+		p.addClaim(c, j.whole)
+	case p.adopted && !p.same(&c.order): // the ledger has said which is the payment
+		p.addClaim(c, false)
+	case p.copies == 0:
+		p.order, p.adopted = c.order, false
+		p.first, p.copies, p.sentMs = c.at, 1, sentMs
+	case p.id != c.id:
+		j.add(IDsCollide, c.id.String(), "its transfers have the ids of %s", p.id)
+	case p.same(&c.order):
+		// Equal copies may have different acceptance times. The earliest is the most lenient.
+		p.acceptedMs = min(p.acceptedMs, c.acceptedMs)
+		p.copies++
+		p.sentMs = min(p.sentMs, sentMs)
+		j.inPartition(p, c.at.partition)
+		j.summary.RepeatedOrders++
+	case j.whole:
+		j.add(TwoContents, p.id.String(), "%v has another content than an earlier record, and neither has a dead letter", c.at)
+	default: // the ledger, or a dead letter that is not read yet, says which is the payment
+		p.addClaim(c, false)
+	}
+}
+
+// inPartition notes that a record with an id is in a partition, so messages about it may be there, too.
+func (j *Judge) inPartition(p *payment, partition int32) {
+	if p.first.partition != partition && !slices.Contains(j.elsewhere[p.key], partition) {
+		j.elsewhere[p.key] = append(j.elsewhere[p.key], partition)
+	}
+}
+
+// place returns what is wrong with the key and the partition of a message about an order, or nil. The key is the
+// payment's id, also of what is about a return.
+func (j *Judge) place(p *payment, r Record, wanted string) error {
+	switch {
+	case string(r.Key) != wanted:
+		return fmt.Errorf("its key is %.64q, it must be %s", r.Key, wanted)
+	case j.whole && r.Partition != p.first.partition && !slices.Contains(j.elsewhere[p.key], r.Partition):
+		return fmt.Errorf("it is in partition %d, its order in partition %d", r.Partition, p.first.partition)
+	}
+	return nil
+}
+
+// EndOfOrders checks what only the whole topic shows.
+func (j *Judge) EndOfOrders() {
+	j.all = slices.DeleteFunc(j.all, func(p *payment) bool {
+		if p.copies > 0 {
+			return false
+		}
+		for _, c := range p.others {
+			j.add(WrongDeadLetter, c.at.String(), "its dead letter says %s, but no other record with its EndToEndId or RtrId is valid", c.letter)
+		}
+		delete(j.payments, p.key)
+		return true
+	})
+	for _, p := range j.all {
+		p.others = slices.DeleteFunc(p.others, func(c claim) bool { return j.endClaim(p, &c) })
+		p.each(func(o *order) {
+			if o.back != nil {
+				j.original(o.back.key())
+				j.recallOriginal(o)
+			}
+		})
+		if p.back == nil {
+			j.summary.Payments++
+			continue
+		}
+		j.summary.Returns++
+		o := j.original(p.back.key())
+		o.returns = append(o.returns, p)
+	}
+	for at, letter := range j.letters {
+		if !letter.met {
+			j.add(WrongDeadLetter, at.String(), "it has a dead letter %s, but it does not exist", letter.reason)
+		}
+	}
+}
+
+// endClaim judges an order with a dead letter, and reports whether it is not another one than the payment.
+func (j *Judge) endClaim(p *payment, c *claim) bool {
+	j.inPartition(p, c.at.partition)
+	switch {
+	case !p.same(&c.order):
+		return false
+	case c.letter == conflictReason:
+		j.add(WrongDeadLetter, p.id.String(), "the dead letter of %v says %s, but its content is that of the payment", c.at, c.letter)
+	default:
+		p.copies++ // at another delivery it may have had a report
+	}
+	return true
+}
+
+// Codes of transfers. Legs 1 to 3 have the codes 1 to 3.
+const (
+	codeReceipt    = 7
+	codeFunding    = 9
+	codeMarker     = 10
+	codeReturnLeg1 = 11
+	codeOrigin     = 15
+	codeGivenUp    = 16
+	codeReturn     = 17
+	codeReturned   = 18
+	codeClockProbe = 19
+	codeBurnt      = 21
+	codeRenewal    = 22
+	codeRebuilt    = 23
+	codeConfirmed  = 24
+)
+
+// resolutionRole is the role of leg 1's post or void, or of the receipt: the verdict.
+// returnMarkRole is the role of the mark of a payment that has returns, burntMarkRole that of
+// the mark of a burnt slot.
+const (
+	resolutionRole = 4
+	returnMarkRole = 8
+	burntMarkRole  = 9
+)
+
+var linkedFlag = tb.TransferFlags{Linked: true}.ToUint16()
+
+// Transfer takes a transfer of the ledger, in the ledger's order.
+func (j *Judge) Transfer(t tb.Transfer) {
+	if j.summary.Transfers == 0 {
+		j.followAccounts()
+	}
+	j.summary.Transfers++
+	j.position = t.Timestamp
+	j.takeImported(&t)
+	j.shortages.take(t)
+	if t.Ledger == allowanceLedger && !j.takeAllowance(t) {
+		return
+	}
+	if key, ofPayment := j.paymentOf(t); ofPayment {
+		j.takeOfPayment(key, t)
+		return
+	}
+	switch t.Ledger {
+	case ledgerNumber:
+	case booksLedger:
+		j.takeAct(t)
+		return
+	default:
+		j.add(UnexplainedMoney, transferName(t), "it is in ledger %d, but all money is in %d", t.Ledger, ledgerNumber)
+		return
+	}
+	switch t.Code {
+	case codeReturned, codeBurnt:
+		j.takeMark(t)
+	case codeFunding:
+		j.takeFunding(t)
+	case codeLiquidityIn, codeLiquidityOut, codeDeposit, codeWithdrawal:
+		j.takeActMoney(t)
+	case codeMarker:
+		j.takeMarker(t)
+	case codeOrigin, codeGivenUp:
+		j.takeName(t)
+	case codeRenewal:
+		j.takeRenewal(t)
+	case codeRebuilt, codeConfirmed:
+		j.takeRebuilt(t)
+	case codeClockProbe:
+		if t.Amount != (tb.Uint128{}) {
+			j.add(UnexplainedMoney, transferName(t), "a transfer with code %d moves %s centavos, it must move none", t.Code, decimal(t.Amount))
+		}
+	default:
+		j.add(UnexplainedMoney, transferName(t), "no kind of transfer has code %d", t.Code)
+	}
+}
+
+// paymentOf returns the key of the payment or return that a transfer is of.
+func (j *Judge) paymentOf(t tb.Transfer) (key number128, ofPayment bool) {
+	key, _ = split(fromTigerBeetle(t.ID))
+	flags := t.TransferFlags()
+	switch {
+	case t.Ledger == ledgerNumber && (t.Code == codeReceipt || t.Code == codeReturn):
+		return key, true
+	case t.Ledger == ledgerNumber && isLeg(t) && t.Code < codeReturnLeg1, t.Ledger == allowanceLedger && t.Code == codeCapLeg:
+		if flags.PostPendingTransfer || flags.VoidPendingTransfer { // of its hold, whatever the own id is
+			key, _ = split(fromTigerBeetle(t.PendingID))
+		}
+		return key, true
+	case t.Ledger == ledgerNumber && isLeg(t):
+		if id, minutes, err := idIn('D', t); err == nil {
+			key = paymentKey(id, minutes)
+		}
+		return key, true
+	}
+	return number128{}, false
+}
+
+func (j *Judge) takeOfPayment(key number128, t tb.Transfer) {
+	p := j.payments[key]
+	switch {
+	case !j.whole:
+		j.keep(j.payment(key), t)
+	case p == nil && t.Code == codeCapLeg:
+		j.add(WrongAllowance, transferName(t), "a leg 4 of a payment that is in no record of %s", paymentsTopic)
+	case p == nil || (p.back != nil) != (t.Code >= codeReturnLeg1):
+		j.add(UnexplainedMoney, transferName(t), "%s that is in no record of %s", whatIs(t), paymentsTopic)
+	default:
+		p.old, p.again = p.old || j.rebuild.old(), p.again || j.rebuild.again() && t.Code != codeCapLeg
+		j.take(p, t)
+	}
+}
+
+// Judge compares everything and returns the verdict. Call it once.
+func (j *Judge) Judge() Verdict {
+	for _, p := range j.all {
+		j.judge(p)
+	}
+	for _, p := range j.all {
+		if o := j.originals[p.key]; o != nil {
+			j.judgeReturned(p.id.String(), p.id, p.content.centavos, o.returned)
+		}
+	}
+	if j.rebuild.old() {
+		j.add(UnexplainedMoney, "rebuild", "transfers were imported, and nothing says that a rebuild has come to its end")
+	}
+	j.judgeDeadlines()
+	j.judgeRepeats()
+	j.judgeFundings()
+	j.judgeActs()
+	j.judgeAllowances()
+	j.judgeAccounts()
+	j.summary.Accounts = len(j.books.accounts)
+	j.summary.IssuanceCentavos = j.books.issued
+	count, byKind := j.counts()
+	return Verdict{Clean: count == 0, Summary: j.summary, FindingCount: count, ByKind: byKind, Findings: j.listed()}
+}
+
+// GroupLag takes the engine group's offset in a partition, and the partition's end.
+func (j *Judge) GroupLag(partition int32, committed, end int64) {
+	j.committed[partition] = committed
+	if committed != end {
+		j.add(Lag, fmt.Sprintf("partition %d of %s", partition, paymentsTopic), "the group %s has committed %d of %d", engineGroup, committed, end)
+	}
+}
+
+// progress says whether the engines have finished a record.
+func (j *Judge) progress(c coordinates) string {
+	if committed, known := j.committed[c.partition]; known && c.offset >= committed {
+		return fmt.Sprintf("the engines have not finished it: they are at offset %d", committed)
+	}
+	return "the engines have finished it"
+}
+
+func transferName(t tb.Transfer) string {
+	id := fromTigerBeetle(t.ID)
+	return fmt.Sprintf("transfer %016x%016x", id.high, id.low)
+}

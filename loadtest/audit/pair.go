@@ -1,0 +1,193 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// The topics name their ledger, and what was surely in it. Without this an audit could call an older copy of
+// the ledger clean: whatever was paid after the copy is paid again, and nothing shows it.
+
+const checkpointsTopic = "pix.checkpoints"
+
+// renewalsMax is how many identities a ledger can have had after its first.
+const renewalsMax = 64
+
+// Pair compares topics and ledger.
+type Pair struct {
+	topics *topics
+	ledger tigerbeetle.Client
+}
+
+// OpenPair connects to Kafka. It does not wait for it.
+func OpenPair(kafka []kgo.Opt, ledger tigerbeetle.Client) (*Pair, error) {
+	topics, err := openTopics(kafka, nil)
+	return &Pair{topics, ledger}, err
+}
+
+// Close closes the connection to Kafka.
+func (p *Pair) Close() { p.topics.close() }
+
+// Compare returns what is wrong with the ledger beside these topics, or nothing. An error means that it is not
+// known. It waits as long as the ledger does not answer.
+func (p *Pair) Compare(ctx context.Context) (wrong string, err error) {
+	checkpoints, err := p.topics.checkpoints(ctx) // before the ledger is asked: what they name was in it
+	if err != nil {
+		return "", err
+	}
+	if len(checkpoints) == 0 {
+		return "", fmt.Errorf("%s names no ledger: run bootstrap", checkpointsTopic)
+	}
+	ids := []tb.Uint128{}
+	for number := range uint64(renewalsMax + 1) {
+		ids = append(ids, identityID(number+1).toTigerBeetle())
+	}
+	for _, c := range checkpoints {
+		for _, id := range c.seen {
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	there := map[tb.Uint128]tb.Transfer{}
+	for part := range slices.Chunk(ids, 250) { // less than the smallest limit of a server
+		found, err := p.ledger.LookupTransfers(part)
+		if err != nil {
+			return "", fmt.Errorf("cannot ask the ledger who it is: %w", err)
+		}
+		for _, t := range found {
+			there[t.ID] = t
+		}
+	}
+	var is identity
+	for number := range uint64(renewalsMax + 1) {
+		if t, known := there[identityID(number+1).toTigerBeetle()]; known {
+			is = identity{uint32(number + 1), t.Timestamp}
+		}
+	}
+	for _, c := range checkpoints {
+		if c.ledger != is {
+			return fmt.Sprintf("partition %d of %s names the ledger %v, and this is %v", c.partition, checkpointsTopic, c.ledger, is), nil
+		}
+		for _, id := range c.seen {
+			if _, known := there[id]; !known {
+				return fmt.Sprintf("it is an older copy: it lacks the transfer %v, which an engine saw in it before %s (partition %d of %s)", id, c.at.UTC().Format(time.RFC3339), c.partition, checkpointsTopic), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// identity is which ledger one is: the number of its identity, and the ledger's time of the transfer that began it.
+type identity struct {
+	number uint32
+	since  uint64
+}
+
+func (i identity) String() string {
+	if i.number == 0 {
+		return "one without a marker"
+	}
+	return fmt.Sprintf("%d-%d", i.number, i.since)
+}
+
+// identityID returns the id of the transfer that begins an identity: its number - 1, 64 bits of zero, and role
+// 15. That of the first is the marker's.
+func identityID(number uint64) number128 { return number128{high: (number - 1) << 4, low: 15} }
+
+type checkpoint struct {
+	partition int32
+	ledger    identity
+	seen      []tb.Uint128
+	at        time.Time
+}
+
+// lookBackMax is how many records before the last one may be no checkpoints.
+const lookBackMax = 64
+
+// checkpoints returns the last checkpoint of each partition that has one.
+func (t *topics) checkpoints(ctx context.Context) (all []checkpoint, err error) {
+	b, err := t.boundsOf(ctx, checkpointsTopic)
+	if err != nil {
+		return nil, err
+	}
+	for partition, end := range b.ends[checkpointsTopic] {
+		start := b.starts[checkpointsTopic][partition].Offset
+		for offset := end.Offset - 1; offset >= max(start, end.Offset-lookBackMax); offset-- {
+			stored, err := t.fetchAt(ctx, checkpointsTopic, partition, offset)
+			if err != nil {
+				return nil, fmt.Errorf("cannot read offset %d of %s, partition %d: %w", offset, checkpointsTopic, partition, err)
+			}
+			if c, ok := checkpointIn(stored, partition, offset); ok {
+				all = append(all, c)
+				break
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b checkpoint) int { return int(a.partition - b.partition) })
+	return all, nil
+}
+
+// checkpointIn returns the checkpoint at an offset of what is stored, and false if that is something else.
+func checkpointIn(stored *kmsg.FetchResponseTopicPartition, partition int32, offset int64) (c checkpoint, ok bool) {
+	read, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: checkpointsTopic, Partition: partition}, stored, uncompressed{}, nil)
+	at := slices.IndexFunc(read.Records, func(r *kgo.Record) bool { return r.Offset == offset })
+	if at < 0 {
+		return c, false
+	}
+	var message pixv1.Checkpoint
+	record := read.Records[at]
+	if string(record.Key) != strconv.Itoa(int(partition)) || message.UnmarshalVT(record.Value) != nil || message.LedgerNumber == 0 {
+		return c, false
+	}
+	c = checkpoint{partition: partition, ledger: identity{message.LedgerNumber, message.LedgerSince}, at: record.Timestamp}
+	for _, id := range message.Seen {
+		if len(id) != 16 {
+			return c, false
+		}
+		c.seen = append(c.seen, tb.BytesToUint128([16]byte(id)))
+	}
+	return c, true
+}
+
+// uncompressed unpacks nothing: engines do not compress, and what others pack may have any size.
+type uncompressed struct{}
+
+func (uncompressed) Decompress(bytes []byte, codec kgo.CompressionCodecType) ([]byte, error) {
+	if codec != kgo.CodecNone {
+		return nil, fmt.Errorf("a batch with the compression %v", codec)
+	}
+	return bytes, nil
+}
+
+// checkPair fails if topics and ledger do not belong together: then there is nothing to audit. That the ledger is
+// another or older comes first, because then it may well name another log.
+func checkPair(ctx context.Context, ledger tigerbeetle.Client, t *topics, b bounds, committed map[int32]int64) error {
+	wrong, err := (&Pair{t, ledger}).Compare(ctx)
+	if wrong != "" {
+		return errors.New("the ledger is not the topics': " + wrong + "; put the topics' own ledger back, see ForeignLog in deploy/runbook.md")
+	}
+	return cmp.Or(checkLog(ctx, ledger, t, b, committed), err) // a Kafka that was made anew names nothing
+}
+
+// takeRenewal takes the transfer with which a ledger took the place of another. What was reported before and is
+// missing in this one shows as report without a verdict, until it is paid again. So the books are not clean, whatever comes
+// after.
+func (j *Judge) takeRenewal(t tb.Transfer) {
+	givenUp := fromTigerBeetle(t.UserData128)
+	j.add(LedgerRenewed, transferName(t), "this ledger took the place of the ledger %v (LEDGER_GIVEN_UP): what was paid there and is missing here is lost",
+		identity{uint32(givenUp.high), givenUp.low})
+}

@@ -1,0 +1,45 @@
+package audit
+
+import (
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// A ledger that was lost is built again: what an archive knew is imported, what was reported since is written again with
+// times of now, and a transfer with code 23 ends that.
+
+var importedFlag = tb.TransferFlags{Imported: true}.ToUint16()
+
+// rebuild is how far a rebuild is, in the ledger's order.
+type rebuild struct {
+	begun, ended bool
+	imported     bool // the transfer at hand is of before
+}
+
+// again reports whether the transfer at hand was written by a rebuild: what the lost ledger had at another time.
+func (r rebuild) again() bool { return r.begun && !r.ended && !r.imported }
+
+// old reports whether the transfer at hand is of a lost ledger, imported or written again.
+func (r rebuild) old() bool { return r.begun && !r.ended }
+
+// takeImported takes the flag from an imported transfer, so that the rest of it is judged as any other.
+func (j *Judge) takeImported(t *tb.Transfer) {
+	j.rebuild.imported = t.Flags&importedFlag != 0
+	if !j.rebuild.imported {
+		return
+	}
+	if j.rebuild.ended {
+		j.add(UnexplainedMoney, transferName(*t), "it was imported after the end of the rebuild")
+	}
+	j.rebuild.begun = true
+	t.Flags &^= importedFlag
+}
+
+// takeRebuilt takes the end of a rebuild, or that its acts are confirmed.
+func (j *Judge) takeRebuilt(t tb.Transfer) {
+	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+	roles := map[uint16]uint64{codeRebuilt: 13, codeConfirmed: 29}
+	if fromTigerBeetle(t.ID) != (number128{low: roles[t.Code]}) || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != issuance || credit != refusals || j.whole && !j.rebuild.begun {
+		j.add(UnexplainedMoney, transferName(t), "what ends a rebuild has the id %d, moves nothing from issuance to refusals, and comes after what was imported", roles[t.Code])
+	}
+	j.rebuild.ended = true
+}

@@ -1,0 +1,65 @@
+package audit
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// rebuilt returns the clean history as a ledger has it that was lost and built again.
+func rebuilt(t *testing.T) *history {
+	h := clean(t)
+	h.dropTransfers(expiredOrder, 0, 1, 2) // a hold that nothing has ended but its timeout
+	var marker tb.Transfer
+	h.transfers = slices.DeleteFunc(h.transfers, func(t tb.Transfer) bool {
+		if t.Code == codeMarker {
+			marker = t
+		}
+		return t.Code == codeMarker || t.Code == codeClockProbe
+	})
+	for i := range h.transfers {
+		h.transfers[i].Flags |= importedFlag
+		h.transfers[i].Timeout = 0
+	}
+	h.now = h.now.Add(2 * time.Minute) // after the last deadline
+	h.end(codeRebuilt, 13)
+	marker.Timestamp = 0
+	h.transfers = append(h.transfers, marker)
+	h.end(codeConfirmed, 29)
+	return h
+}
+
+// end appends what ends a rebuild.
+func (h *history) end(code uint16, id uint64) {
+	h.move(code, issuance, refusals, 0)
+	h.transfers[len(h.transfers)-1].ID = tb.ToUint128(id)
+}
+
+// A ledger that was built again is clean, and what looks like one and is none is found.
+func TestARebuiltLedger(t *testing.T) {
+	if verdict := rebuilt(t).audit(); !verdict.Clean {
+		t.Errorf("not clean: %+v", verdict.Findings)
+	}
+	for name, spoil := range map[string]func(*history){
+		"imported after the end": func(h *history) {
+			h.move(codeReturned, issuance, refusals, 0)
+			h.transfers[len(h.transfers)-1].Flags = importedFlag
+		},
+		"a hold without a timeout that was not imported": func(h *history) { h.transfer(settledOrder, 0).Flags &^= importedFlag },
+		"no end":           func(h *history) { h.drop(number128{low: 13}); h.drop(number128{low: 29}) },
+		"another end":      func(h *history) { h.end(codeRebuilt, 14) },
+		"an end and money": func(h *history) { h.find(number128{low: 13}).Amount = tb.ToUint128(1) },
+	} {
+		h := rebuilt(t)
+		if spoil(h); h.audit().Clean {
+			t.Errorf("%s: it is clean", name)
+		}
+	}
+	h := clean(t)
+	h.end(codeRebuilt, 13)
+	if h.audit().Clean {
+		t.Error("the end of a rebuild where nothing was imported: it is clean")
+	}
+}

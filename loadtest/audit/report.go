@@ -1,0 +1,238 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+)
+
+// outcome is what the first report of a payment or return says.
+type outcome struct {
+	hash    uint64 // of all its bytes
+	reason  uint32
+	settled bool
+}
+
+func (o outcome) outcome() string {
+	if o.settled {
+		return "settled"
+	}
+	return "rejected " + reasonText(o.reason)
+}
+
+// said is a report that is to be compared with its order.
+type said struct {
+	record      string
+	original    string
+	content     content
+	contentHash uint64
+	named       bool // accounts and amount can be read
+	err         error
+}
+
+// Report takes a record of pix.settlements.
+func (j *Judge) Report(r Record) {
+	var message pixv1.SettlementReport
+	if err := proto.Unmarshal(r.Value, &message); err != nil {
+		j.add(BadReport, "report "+r.String(), "undecodable: %v", err)
+		return
+	}
+	id, minutes, err := parseAnyID(message.EndToEndId)
+	if err == nil && id[0] == 'E' && message.OriginalEndToEndId != "" {
+		err = fmt.Errorf("EndToEndId %s is of a payment, and the report names %.64q as its original", id, message.OriginalEndToEndId)
+	}
+	if err != nil {
+		j.add(BadReport, "report "+r.String(), "%v", err)
+		return
+	}
+	p := j.payments[paymentKey(id, minutes)]
+	if j.whole && (p == nil || p.id != id) {
+		j.add(ReportWithoutOrder, id.String(), "report %v: no record of %s is its order", r, paymentsTopic)
+		return
+	}
+	if !j.whole {
+		p = j.payment(paymentKey(id, minutes))
+		if p.id == (endToEndID{}) {
+			p.id, p.minutes = id, minutes // what the doubt is about
+		}
+		defer j.doubt(p)
+	}
+	if err := j.place(p, r, cmp.Or(message.OriginalEndToEndId, message.EndToEndId)); err != nil {
+		j.add(WrongPlace, id.String(), "report %v: %v", r, err)
+	}
+	j.countReport(p, r)
+	hash := maphash.Bytes(j.seed, r.Value)
+	if p.reportCount > 1 {
+		j.summary.RepeatedReports++
+		if hash != p.reported.hash {
+			j.add(ReportsDiffer, id.String(), "report %v is not equal to an earlier one", r)
+		}
+		return
+	}
+	s := j.readReport(p, r, &message)
+	p.reported.hash = hash
+	if j.whole {
+		j.judgeReport(p, s)
+		j.countOutcome(p)
+	} else {
+		p.said = s
+	}
+}
+
+// readReport reads the first report of a payment or return, and judges it by itself.
+func (j *Judge) readReport(p *payment, r Record, message *pixv1.SettlementReport) *said {
+	bad := func(format string, arguments ...any) {
+		j.add(BadReport, p.id.String(), "report %v %s", r, fmt.Sprintf(format, arguments...))
+	}
+	s := &said{record: r.String(), original: message.OriginalEndToEndId}
+	if s.content, s.err = readContent(message.Payer, message.Payee, message.AmountCentavos); s.err == nil {
+		s.contentHash = contentHash(&pixv1.PaymentOrder{Payer: message.Payer, Payee: message.Payee, AmountCentavos: message.AmountCentavos})
+	}
+	s.content.centavos = message.AmountCentavos
+	s.named = s.err == nil
+	reason, err := reasonNumber(message.ReasonCode)
+	if err != nil {
+		bad("%v", err)
+	}
+	p.reported.reason, p.reported.settled = reason, message.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
+	switch {
+	case p.reported.settled && reason != 0:
+		bad("says settled, with the reason %s", message.ReasonCode)
+	case p.reported.settled:
+	case message.Status != pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT:
+		bad("has the status %v", message.Status)
+	case reason == 0:
+		bad("says rejected, without a reason")
+	case p.id[0] == 'D' && (message.Payer != nil || message.Payee != nil):
+		bad("says rejected, but names accounts")
+	}
+	return s
+}
+
+// judgeReport compares the first report with what its payment or return is about.
+func (j *Judge) judgeReport(p *payment, s *said) {
+	wrong := func(format string, arguments ...any) {
+		j.add(ReportedContent, p.id.String(), "report %s %s", s.record, fmt.Sprintf(format, arguments...))
+	}
+	switch {
+	case p.back == nil:
+		// Of a receipt that the ledger was asked for, only the hash of the content is known.
+		if same := s.content == p.content || p.adopted && p.receipt && s.contentHash == p.hash; !s.named || !same {
+			wrong("names another payer, payee or amount than the order")
+		}
+	case s.original != p.back.original.String() || s.content.centavos != p.back.centavos:
+		wrong("names another original or amount than the order")
+	case !p.reported.settled:
+	case p.content == (content{}):
+		j.add(WrongReturn, p.id.String(), "it settled, but no record of %s is its original %s", paymentsTopic, p.back.original)
+	case !s.named || s.content != p.content:
+		wrong("does not name the original's payee and payer")
+	}
+}
+
+// countOutcome adds up what the first report says.
+func (j *Judge) countOutcome(p *payment) {
+	s := &j.summary
+	settled, moved, rejected := &s.Settled, &s.SettledCentavos, s.Rejected
+	if p.back != nil {
+		settled, moved, rejected = &s.Returned, &s.ReturnedCentavos, s.ReturnsRejected
+	}
+	if !p.reported.settled {
+		if p.reported.reason != 0 {
+			rejected[reasonText(p.reported.reason)]++
+		}
+		return
+	}
+	*settled++
+	*moved = moved.plus(moneyOf(p.amount()))
+	if p.content == (content{}) {
+		return
+	}
+	for leg := 1; leg <= 3; leg++ {
+		if p.content.legs()&(firstLeg<<(leg-1)) != 0 {
+			debit, credit := p.content.leg(leg)
+			j.books.expect(debit, credit, p.content.centavos)
+		}
+	}
+}
+
+// An engine reports each record of an order once for each delivery. Records are delivered again
+// only when their partition is taken over: by an engine that started, which writes as another
+// producer, or by one that lost it and got it back. So if one producer reports an id more often
+// than it has records, a take-over lies between. One take-over may explain many repeats, and
+// the fewest that explain all of them can be counted.
+
+// delivery is a report: who wrote it, and when.
+type delivery struct {
+	writer int64
+	ms     int64 // Unix time
+}
+
+// repeats are the reports of ids that have more than one.
+type repeats map[number128][]delivery
+
+// countReport takes a report of a payment or return.
+func (j *Judge) countReport(p *payment, record Record) {
+	d := delivery{record.Writer, record.Time.UnixMilli()}
+	p.reportCount++
+	if p.reportCount == 1 {
+		p.report = d
+	} else if j.whole {
+		if p.reportCount == 2 {
+			j.repeats[p.key] = append(j.repeats[p.key], p.report)
+		}
+		j.repeats[p.key] = append(j.repeats[p.key], d)
+	}
+}
+
+// span is a time in which a partition was taken over by the engine that it had before.
+type span struct {
+	from, to int64 // Unix ms
+	id       endToEndID
+}
+
+// Take-overs by an engine that lives on need that it lost its partition: after a session
+// without heartbeats, or because another engine came or went.
+const (
+	takeOversMin     = 8
+	takeOverInterval = time.Second
+)
+
+// judgeRepeats reports producers that repeat reports more often than take-overs explain.
+func (j *Judge) judgeRepeats() {
+	spans := map[int64][]span{} // by writer
+	for key, all := range j.repeats {
+		p := j.payments[key]
+		byWriter := map[int64][]int64{}
+		for _, d := range all {
+			byWriter[d.writer] = append(byWriter[d.writer], d.ms)
+		}
+		for writer, times := range byWriter {
+			slices.Sort(times)
+			for i := 0; i+p.copies < len(times); i++ {
+				spans[writer] = append(spans[writer], span{times[i], times[i+p.copies], p.id})
+			}
+		}
+	}
+	for writer, all := range spans {
+		slices.SortFunc(all, func(x, y span) int { return cmp.Or(cmp.Compare(x.to, y.to), cmp.Compare(x.from, y.from)) })
+		takeOvers, last := 0, int64(-1<<63)
+		for _, s := range all {
+			if s.from > last { // the latest take-over so far does not explain it
+				takeOvers, last = takeOvers+1, s.to
+			}
+		}
+		j.summary.TakeOvers = max(j.summary.TakeOvers, takeOvers)
+		lasted := time.Duration(last-all[0].from) * time.Millisecond
+		if most := takeOversMin + int(lasted/j.config.TakeOverInterval); takeOvers > most {
+			j.add(RepeatedReport, all[0].id.String(), "producer %d wrote %d reports again within %v, of this order and others: the engine would have lost partitions %d times and got them back, at most %d can be",
+				writer, len(all), lasted, takeOvers, most)
+		}
+	}
+}

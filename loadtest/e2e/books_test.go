@@ -1,0 +1,344 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/deploy/bootstrap"
+	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/live"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/origin"
+	"github.com/liquida/liquida/platform/pix"
+)
+
+// books is a clearing house that stops and starts again with other files of its ledger.
+type books struct {
+	*system
+	config stack.Config
+}
+
+func openBooks(t *testing.T, change ...func(*stack.Config)) *books {
+	t.Helper()
+	t.Parallel()
+	b := &books{}
+	h := begin(t, 1, append(change, func(c *stack.Config) {
+		c.Env[stack.Engine] = append(c.Env[stack.Engine], "ENGINE_PULSE_INTERVAL=1s")
+		b.config = *c
+	})...)
+	servers.Release(h.servers)
+	b.system = &system{h.Stack, t}
+	permits := h.servers + 1 // one for another system's
+	if err := servers.Acquire(t.Context(), permits); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer servers.Release(permits)
+		_ = b.Stop(context.Background())
+		_ = os.RemoveAll(h.folder)
+	})
+	return b
+}
+
+// start starts what is stopped. It returns why it did not start.
+func (b *books) start() (err error) {
+	s, err := stack.Start(b.t.Context(), b.config)
+	if err == nil {
+		b.Stack = s
+	}
+	return err
+}
+
+func (b *books) stop() {
+	b.t.Helper()
+	b.must(b.Stop(context.Background()))
+}
+
+// ledgerFolder is where the ledger's files are.
+func (b *books) ledgerFolder() string {
+	found, err := filepath.Glob(filepath.Join(b.config.Dir, "data", "tigerbeetle*"))
+	if err != nil || len(found) != 1 {
+		b.t.Fatalf("the ledger's folders are %v, %v", found, err)
+	}
+	return found[0]
+}
+
+// keep copies the files of the stopped ledger. put puts a copy, or what was moved away, in their place, and returns
+// where they are now.
+func (b *books) keep() (copied string) {
+	b.t.Helper()
+	copied = filepath.Join(b.config.Dir, fmt.Sprintf("copy-%d", time.Now().UnixNano()))
+	if output, err := exec.Command("cp", "-r", "--sparse=always", b.ledgerFolder(), copied).CombinedOutput(); err != nil {
+		b.t.Fatalf("%v %s", err, output)
+	}
+	return copied
+}
+
+func (b *books) put(files string) (before string) {
+	b.t.Helper()
+	folder := b.ledgerFolder()
+	before = filepath.Join(b.config.Dir, fmt.Sprintf("before-%d", time.Now().UnixNano()))
+	b.must(os.Rename(folder, before))
+	b.must(os.Rename(files, folder))
+	return before
+}
+
+// pay pays a centavo and returns the id of the settled payment.
+func (b *books) pay() string {
+	b.t.Helper()
+	var id string
+	b.within(3*time.Minute, "a payment settles", func() bool { // a busy machine may refuse one
+		id = pix.NewEndToEndID("10000001", time.Now(), rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))).String()
+		code, text := b.ask("POST", "/v1/payments", fmt.Sprintf(`{"end_to_end_id": %q, "payer": {"ispb": "10000001", "branch": "0001", "number": "1"},
+			"payee": {"ispb": "10000002", "branch": "0001", "number": "1"}, "amount_centavos": 1}`, id))
+		return code == http.StatusOK && strings.Contains(text, `"settled"`)
+	})
+	return id
+}
+
+// ask asks the front door as bank 10000001.
+func (b *books) ask(method, path, body string) (code int, text string) {
+	b.t.Helper()
+	keys, err := b.Keys()
+	b.must(err)
+	request, err := http.NewRequestWithContext(b.t.Context(), method, b.ProducerURL()+path, strings.NewReader(body))
+	b.must(err)
+	request.Header.Set("Authorization", "Bearer "+keys["10000001"])
+	request.Header.Set("Prefer", "wait=10")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	said, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(said)
+}
+
+// pulse waits until an engine has said anew what is in the ledger.
+func (b *books) pulse() {
+	b.t.Helper()
+	kafka, err := b.Kafka().Client()
+	b.must(err)
+	defer kafka.Close()
+	since := time.Now()
+	b.eventually("a pulse", func() bool {
+		known, err := origin.ReadCheckpoints(b.t.Context(), kafka)
+		return err == nil && slices.ContainsFunc(slices.Collect(maps.Values(known)), func(c origin.Checkpoint) bool { return c.At.After(since) })
+	})
+}
+
+// identity is what the topics name.
+func (b *books) identity() ledger.Identity {
+	b.t.Helper()
+	kafka, err := b.Kafka().Client(kgo.ClientID("books"))
+	b.must(err)
+	defer kafka.Close()
+	known, err := origin.ReadCheckpoints(b.t.Context(), kafka)
+	b.must(err)
+	named, err := origin.NamedBy(known)
+	b.must(err)
+	return named
+}
+
+// refuses fails the test unless the clearing house does not start, and says why.
+func (b *books) refuses(what string, says ...string) {
+	b.t.Helper()
+	err := b.start()
+	if err == nil {
+		b.t.Fatalf("%s: the clearing house starts", what)
+	}
+	for _, text := range says {
+		if !strings.Contains(err.Error(), text) {
+			b.t.Errorf("%s: it does not say %q: %v", what, text, err)
+		}
+	}
+}
+
+// dies starts a process with other settings, waits for its end, and returns what it logged.
+func (b *books) dies(process string, env ...string) string {
+	b.t.Helper()
+	from := int64(0)
+	if info, err := os.Stat(b.Log(process)); err == nil {
+		from = info.Size()
+	}
+	ended, err := b.StartToDie(process, env...)
+	b.must(err)
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		b.t.Fatalf("%s goes on with %v", process, env)
+	}
+	log, err := os.ReadFile(b.Log(process))
+	b.must(err)
+	return string(log[from:])
+}
+
+// An older copy of the ledger's file, made between a payment and the next pulse or payment, is never taken for the
+// ledger: not at a start, not by an engine or a front door that run. With the newest copy all goes on.
+func TestAnOlderLedgerIsNotTaken(t *testing.T) {
+	olderLedgerIsNotTaken(openBooks(t))
+}
+
+func olderLedgerIsNotTaken(b *books) {
+	t := b.t
+	first := b.pay()
+	b.stop()
+	old := b.keep()
+
+	// Between pulse and pulse: nothing was paid after the copy.
+	b.must(b.start())
+	b.pulse()
+	b.stop()
+	newest := b.put(old)
+	b.refuses("a copy from before a pulse", "the ledger is older than the topics", "LEDGER_GIVEN_UP=1-", "docs/backup.md")
+	old = b.put(newest)
+
+	// Between pulse and payment, under a front door and an engine that run.
+	b.must(b.start())
+	second := b.pay()
+	b.must(b.Kill(stack.EngineName(0)))
+	for _, replica := range b.Replicas() {
+		b.must(b.Kill(replica))
+	}
+	newest = b.put(old)
+	for _, replica := range b.Replicas() {
+		b.must(b.StartProcess(replica))
+	}
+	b.ready(b.Replicas()...)
+	if log := b.dies(stack.EngineName(0)); !strings.Contains(log, "the ledger is older than the topics") {
+		t.Errorf("the engine ended with %s", log)
+	}
+	_ = b.StopProcess(t.Context(), stack.Producer) // it may have ended: the old ledger does not know its session
+	b.must(b.StartProcess(stack.Producer))
+	b.eventually("the front door tells nothing", func() bool {
+		code, text := b.ask("GET", "/v1/payments/"+second, "")
+		if code == http.StatusNotFound || code == http.StatusOK {
+			t.Fatalf("it tells of a payment from an older ledger: %d %s", code, text)
+		}
+		return code == http.StatusServiceUnavailable && strings.Contains(text, "the ledger is older than the topics")
+	})
+	if code, text := b.ask("POST", "/v1/payments", fmt.Sprintf(`{"end_to_end_id": %q}`, second)); code != http.StatusServiceUnavailable {
+		t.Errorf("an order: %d %s", code, text)
+	}
+	light := b.watch(b.ledgerClient())
+	if red := light.turns(live.Red); !strings.Contains(red.Text, audit.WrongLedger) {
+		t.Errorf("the light says %s", red.Text)
+	}
+	light.stop()
+	if _, err := b.tryAudit(); err == nil || !strings.Contains(err.Error(), "older copy") {
+		t.Errorf("the audit says %v", err)
+	}
+	b.stop()
+	old = b.put(newest)
+	b.must(b.start())
+	for _, id := range []string{first, second} {
+		if code, text := b.ask("GET", "/v1/payments/"+id, ""); code != http.StatusOK || !strings.Contains(text, `"settled"`) {
+			t.Errorf("%s with the newest copy: %d %s", id, code, text)
+		}
+	}
+	b.audit()
+
+	// Accepted by the one explicit way. What was finished is not cleared again, and the audit is not clean any more.
+	named := b.identity()
+	b.stop()
+	newest = b.put(old)
+	b.config.Env[stack.Bootstrap] = []string{"LEDGER_GIVEN_UP=" + named.String()}
+	b.must(b.start())
+	if now := b.identity(); now.Number != 2 {
+		t.Errorf("the topics name %v", now)
+	}
+	b.pay()
+	if verdict, err := b.tryAudit(); err != nil || verdict.Clean || verdict.ByKind[audit.LedgerRenewed] == 0 {
+		t.Errorf("the audit of an older copy that was accepted: %+v %v", verdict.ByKind, err)
+	}
+	b.stop()
+	b.put(newest)
+	delete(b.config.Env, stack.Bootstrap)
+	b.refuses("the former ledger comes back", "this is the ledger "+named.String(), "name the ledger 2-")
+}
+
+// A ledger that is lost is not made anew, and another system's is not funded, joined or asked.
+func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
+	b := openBooks(t)
+	paid := b.pay()
+	other, err := ledgertest.Start(t.TempDir())
+	b.must(err)
+	defer other.Stop()
+	address := "TIGERBEETLE_ADDRESSES=" + other.Config.Addresses[0]
+	const says = "the ledger has no marker"
+	if log := b.dies(stack.Bootstrap, address); !strings.Contains(log, says) {
+		t.Errorf("bootstrap ended with %s", log)
+	}
+	client, err := ledger.Connect(other.Config)
+	b.must(err)
+	defer client.Close()
+	found, err := client.QueryAccounts(tb.QueryFilter{Limit: 10})
+	b.must(err)
+	if len(found) > 0 {
+		t.Errorf("bootstrap made accounts in a ledger that is not the topics'")
+	}
+	// A lost ledger whose accounts are there again, and not yet its payments: nobody writes, not even a probe.
+	config := parsed(t, &bootstrap.Config{})
+	config.Population.Customers = 10
+	p := config.Population
+	issuance := ledger.Marker{Banks: uint32(p.Banks), Customers: uint32(p.Customers), DepositCentavos: p.DepositCentavos, ReserveCentavos: p.ReserveCentavos}.Issuance()
+	_, err = client.CreateAccounts([]tb.Account{issuance, ledger.NewAccount(ledger.RefusalsAccount)})
+	b.must(err)
+	b.must(b.Kill(stack.EngineName(0)))
+	if log := b.dies(stack.EngineName(0), address); !strings.Contains(log, says) {
+		t.Errorf("the engine ended with %s", log)
+	}
+	if written, err := client.QueryTransfers(tb.QueryFilter{Limit: 10}); err != nil || len(written) > 0 {
+		t.Errorf("the engine wrote %v to a ledger without a marker (%v)", written, err)
+	}
+	// Another system's own ledger, funded beside topics of its own.
+	b.must(bootstrap.Populate(t.Context(), config, client))
+	if log := b.dies(stack.EngineName(0), address); !strings.Contains(log, "this is the ledger 1-") {
+		t.Errorf("the engine ended with %s", log)
+	}
+	b.must(b.StartProcess(stack.EngineName(0)))
+	b.ready(stack.EngineName(0))
+	b.pay()
+	b.audit()
+
+	b.stop()
+	lost := b.ledgerFolder()
+	b.must(os.Rename(lost, lost+".lost"))
+	b.refuses("a ledger that is lost", "ledger")
+	b.must(os.RemoveAll(lost))
+	b.must(os.Rename(lost+".lost", lost))
+	b.must(b.start())
+	if code, text := b.ask("GET", "/v1/payments/"+paid, ""); code != http.StatusOK {
+		t.Errorf("after it was found: %d %s", code, text)
+	}
+}
+
+// tryAudit is audit, whatever it says. An error means that it gave no verdict.
+func (b *books) tryAudit() (v audit.Verdict, err error) {
+	b.t.Helper()
+	var output strings.Builder
+	path := filepath.Join(b.t.TempDir(), "audit.json")
+	failed := b.Run(b.t.Context(), &output, &output, "loadtest", "audit", "--json", path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return v, fmt.Errorf("%w: %s", failed, output.String())
+	}
+	return v, json.Unmarshal(text, &v)
+}

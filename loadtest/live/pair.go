@@ -1,0 +1,36 @@
+package live
+
+import (
+	"context"
+	"time"
+
+	"github.com/liquida/liquida/loadtest/audit"
+)
+
+// pairInterval is how often topics and ledger are compared: as often as engines and front doors do.
+const pairInterval = 5 * time.Second
+
+// watchPair compares topics and ledger. With another ledger, or an older copy, nothing that the light says would be
+// true, so it is red at once.
+func (a *Audit) watchPair(ctx context.Context) {
+	pair, err := audit.OpenPair(a.config.Kafka, a.config.Ledger)
+	if err != nil {
+		a.config.Log("topics and ledger cannot be compared: %v", err)
+		return // the records cannot be read either, and that is said
+	}
+	defer pair.Close()
+	for {
+		wrong, _, err := ask(ctx, a, func() (string, error) { return pair.Compare(ctx) })
+		if found := (audit.Finding{Kind: audit.WrongLedger, Subject: "the ledger", Detail: wrong}); err == nil && wrong != "" && a.newlyBroken(found) {
+			a.found(found)
+		}
+		if err != nil && ctx.Err() == nil {
+			a.config.Log("topics and ledger cannot be compared: %v", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pairInterval):
+		}
+	}
+}

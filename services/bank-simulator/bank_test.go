@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -234,11 +235,11 @@ func (p *program) metrics() string {
 		return err.Error()
 	}
 	defer response.Body.Close()
-	var text strings.Builder
-	if err := response.Write(&text); err != nil {
+	text, err := io.ReadAll(response.Body) // not as it came: there chunks may end within a line
+	if err != nil {
 		return err.Error()
 	}
-	return text.String()
+	return string(text)
 }
 
 func TestAChangedProfileAppliesAtOnceAndCanBeUndone(t *testing.T) {

@@ -99,7 +99,6 @@ func nothingIsTakenIntoALogThatIsNotTheLedgers(t *testing.T, l *ledgertest.Serve
 func onlyActsBeforeARebuildIsConfirmed(t *testing.T, l *ledgertest.Server, client tigerbeetle.Client) {
 	write(t, client, []tb.Transfer{ledger.Rebuilt(ledger.Identity{Number: 1, Since: 1})})
 	p := startProgram(t, startBroker(t), l)
-	p.AwaitNeed("ledger", false)
 	p.AwaitNeed("log", true)
 	if got := p.call("POST", "/v1/payments", valid); got.code != http.StatusServiceUnavailable || got.Type != "urn:liquida:problem:acts-only" {
 		t.Errorf("a payment: %d %s", got.code, got.text)

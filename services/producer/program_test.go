@@ -122,6 +122,19 @@ type program struct {
 	*kit.Program
 	t    testing.TB
 	asIs bool // a test that takes the ledger away also reads what the program answers without it
+
+	uncompared bool
+}
+
+// AwaitNeed also waits, the first time that a need is met, until topics and ledger were compared: before that
+// the program answers 503 to everything that a test could ask.
+func (p *program) AwaitNeed(need string, missed bool) {
+	p.t.Helper()
+	p.Program.AwaitNeed(need, missed)
+	if p.uncompared && !missed {
+		p.uncompared = false
+		p.Program.AwaitNeed("log", false)
+	}
 }
 
 // startProgram starts the producer. Without a ledger nobody listens on the ledger's address.
@@ -132,7 +145,7 @@ func startProgram(t testing.TB, b *kit.Broker, l *ledgertest.Server, env ...stri
 		ledgerAddress = l.Config.Addresses[0]
 		takeLedger(t, b, l)
 	}
-	return &program{Program: kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress}, env...)...), t: t}
+	return &program{Program: kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress}, env...)...), t: t, uncompared: l != nil}
 }
 
 // takeLedger lets topics that name no ledger take one that has its marker, as bootstrap does.

@@ -77,7 +77,8 @@ failed=0 documents=("$@")
 for document in "${documents[@]}"; do
 	if grep '^<!-- ci: skip document: ' "$document" | sed "s#^<!-- ci: #-- $document: #; s# -->\$##" | grep .; then continue; fi
 	script=$(commands "$document")
-	if grep -v 'skip all' <<<"$script" | grep ^run >/dev/null; then # -q would end the first grep, and pipefail tell of it make --no-print-directory up; fi
+	# Not grep -q: it would end the first grep early, and pipefail would take that for an error.
+	if grep -v 'skip all' <<<"$script" | grep ^run >/dev/null; then make --no-print-directory up; fi
 	( # each document in a shell of its own
 		set +eu
 		set -o pipefail

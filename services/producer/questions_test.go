@@ -39,6 +39,16 @@ func startAsking(t *testing.T, env ...string) *asking {
 	return &asking{k, kafka, "Bearer " + own}
 }
 
+// another is a second bank at the same front door.
+func (a *asking) another() *asking {
+	a.t.Helper()
+	k := &keyed{t: a.t, bank: ownBanks().Payer.ISPB, centralBank: a.centralBank, doors: a.doors, broker: a.broker}
+	k.act(k.centralBank, `{"act": "register"}`, 200)
+	own := keys.New(string(k.bank))
+	k.name(k.centralBank, own)
+	return &asking{k, a.kafka, "Bearer " + own}
+}
+
 func (a *asking) write(topic string, partition int32, key string, message interface{ MarshalVT() ([]byte, error) }) {
 	a.t.Helper()
 	value, err := message.MarshalVT()
@@ -279,5 +289,84 @@ func TestProgramsShareTheQuestions(t *testing.T) {
 	response := a.doors[0].send(t.Context(), "GET", a.path("questions"), "", "Authorization", a.key, "Accept", "application/json", "Prefer", "wait=20")
 	if err := json.NewDecoder(response.Body).Decode(&page); err != nil || len(page.Questions) != 1 || page.Questions[0].EndToEndID != young {
 		t.Errorf("%+v %v", page, err)
+	}
+}
+
+// What a bank is asked that does not ask over HTTP, and what nobody is asked, takes no room here. A bank that begins to ask is
+// told what is open since before, and the others are not told again.
+func TestWhoDoesNotAskTakesNoRoom(t *testing.T) {
+	t.Parallel()
+	a := startAsking(t)
+	late := a.another()
+	mine := a.ask(a.bank)
+	for range 20 {
+		a.ask("99999999") // no participant
+	}
+	early := a.ask(late.bank)
+	live, end := a.follow("")
+	defer end()
+	if q := a.told(live, "question"); q.EndToEndID != mine {
+		t.Fatalf("%s is told, want %s", q.EndToEndID, mine)
+	}
+	last := a.ask(a.bank)
+	if q := a.told(live, "question"); q.EndToEndID != last {
+		t.Fatalf("%s is told, want %s", q.EndToEndID, last)
+	}
+	if text := a.doors[0].metrics(); !strings.Contains(text, "\npix_producer_questions_open 2\n") {
+		t.Errorf("not only the two questions of the bank that asks are kept: %s", text)
+	}
+
+	begins, endLate := late.follow("")
+	defer endLate()
+	if q := late.told(begins, "question"); q.EndToEndID != early {
+		t.Fatalf("%s is told, want %s", q.EndToEndID, early)
+	}
+	late.answer(early, "", 202)
+	last = a.ask(a.bank)
+	if q := a.told(live, "question"); q.EndToEndID != last {
+		t.Errorf("%s is told again, want %s", q.EndToEndID, last)
+	}
+}
+
+// A bank with as many streams as it can open, none of which it reads, and with answers of every wrong kind, harms no other bank.
+func TestABankThatAttacksHarmsNobody(t *testing.T) {
+	t.Parallel()
+	a := startAsking(t)
+	victim := a.another()
+	question := victim.ask(victim.bank)
+	opened, refused := 0, 0
+	for i := range 40 {
+		response := a.doors[0].send(t.Context(), "GET", fmt.Sprintf("%s?share=s%d", a.path("questions"), i), "", "Authorization", a.key)
+		switch response.StatusCode {
+		case 200:
+			opened++
+		case 429:
+			refused++
+		default:
+			t.Fatalf("stream %d: %d", i, response.StatusCode)
+		}
+	}
+	if opened == 0 || refused < 30 {
+		t.Errorf("%d streams of one bank were opened, %d refused", opened, refused)
+	}
+	for range 50 {
+		a.ask(a.bank)
+	}
+	if code, _, _, text := a.doors[0].as(a.key, "POST", a.path("answers"), fmt.Sprintf(`{"answers": [{"value": %q, "seal": ""}]}`, strings.Repeat("A", 1<<20))); code != 413 {
+		t.Errorf("an answer of 1 MB: %d %s", code, text)
+	}
+	for range 20 { // guessed ids, and the victim's
+		a.answer(pix.NewEndToEndID("10000001", time.Now(), random).String(), "", 404)
+	}
+	a.answer(question, "", 404)
+
+	live, end := victim.follow("")
+	defer end()
+	if q := victim.told(live, "question"); q.EndToEndID != question {
+		t.Fatalf("%s is told, want %s", q.EndToEndID, question)
+	}
+	victim.answer(question, "", 202)
+	if record := a.stored(); string(record.Key) != question {
+		t.Errorf("%s is stored, want %s", record.Key, question)
 	}
 }

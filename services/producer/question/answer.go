@@ -127,7 +127,7 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer) (Result, <-chan error) {
 	reading := b.reading.Load()
 	fate, how, partition := d.take(word.id, word.answer)
 	switch {
-	case fate == unknownQuestion && (reading == nil || !reading.now.Load()):
+	case fate == unknownQuestion && !d.filled.Load():
 		result, _ := refused(http.StatusServiceUnavailable, "catching-up", "The questions are being read", "nothing was stored: this front door does not know all open questions yet, send the same again")
 		result.Problem.RetryAfter = time.Second
 		return result, nil
@@ -145,7 +145,7 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer) (Result, <-chan error) {
 	}
 	word.record.Partition = partition
 	stored := make(chan error, 1)
-	reading.client.TryProduce(context.Background(), &word.record, func(record *kgo.Record, err error) {
+	reading.TryProduce(context.Background(), &word.record, func(record *kgo.Record, err error) {
 		if err == nil {
 			d.keep(b.on.Now(), word.id, recordAt{record.Partition, record.Offset})
 		} else {

@@ -5,12 +5,12 @@ package question
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
@@ -32,18 +32,16 @@ type Config struct {
 }
 
 const (
-	// readBack is how long questions may be open: a reading begins so far in the past.
+	// readBack is how long questions may be open: for a new desk so much of the past is read.
 	readBack = 2 * time.Minute
-	// idleMax is how long the questions are read although nobody asks.
-	idleMax = 5 * time.Minute
-	// catchUpMax is how long a reading may take to come to what is new.
-	catchUpMax = 10 * time.Second
-	tickEvery  = time.Second
+	// idleMax is how long a desk stays although its bank asks no more. So a bank has the past read once in that time.
+	idleMax   = 5 * time.Minute
+	tickEvery = time.Second
 	// oldDeadline is the deadline after a question of an engine that does not say it.
 	oldDeadline = 40 * time.Second
 )
 
-// Board has a desk for each bank that asks.
+// Board has a desk for each bank that asks, and keeps nothing for others.
 type Board struct {
 	config         Config
 	feed           feed.Config
@@ -55,11 +53,10 @@ type Board struct {
 	stopping       context.Context
 	streams, waits *web.Pool
 
-	wanted  chan struct{} // holds a token once somebody asks
-	renewed chan struct{} // holds a token once a topic was made anew
-	used    atomic.Int64  // when somebody asked last, Unix seconds
-	open    atomic.Int64  // streams
-	reading atomic.Pointer[reading]
+	wanted   chan struct{} // holds a token once somebody asks
+	unfilled chan struct{} // holds a token once a desk lacks the past
+	renewed  chan struct{} // holds a token once a topic was made anew
+	reading  atomic.Pointer[kgo.Client]
 
 	mu    sync.Mutex
 	desks map[pix.ISPB]*desk
@@ -68,19 +65,10 @@ type Board struct {
 	answers *prometheus.CounterVec
 }
 
-// reading is the connection to Kafka while somebody asks.
-type reading struct {
-	client *kgo.Client
-	now    atomic.Bool // it has come to what is new
-
-	mu   sync.Mutex
-	next map[int32]int64 // offsets of questions
-}
-
 // New registers the metrics. Streams and polls end with stopping.
 func New(stopping context.Context, config Config, following feed.Config, publishTimeout time.Duration, kafka stream.Config, on host.Host, ledger *query.Ledger, streams, waits *web.Pool, t *telemetry.Telemetry) *Board {
 	b := &Board{config: config, feed: following, publishTimeout: publishTimeout, kafka: kafka, on: on, t: t, ledger: ledger, stopping: stopping, streams: streams, waits: waits,
-		wanted: make(chan struct{}, 1), renewed: make(chan struct{}, 1), desks: map[pix.ISPB]*desk{},
+		wanted: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), renewed: make(chan struct{}, 1), desks: map[pix.ISPB]*desk{},
 		full:    prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_questions_untold_total", Help: "Questions that were not told, because their bank has QUESTIONS_OPEN_MAX open ones."}),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_producer_answers_total", Help: "Answers of banks over HTTP, by HTTP status."}, []string{"status"}),
 	}
@@ -108,7 +96,7 @@ func (b *Board) all() map[pix.ISPB]*desk {
 	return desks
 }
 
-// deskOf returns the desk of a participant, and has the questions read.
+// deskOf returns the desk of a participant, and has its questions read.
 func (b *Board) deskOf(psp pix.ISPB) (*desk, *web.Problem) {
 	state, problem := b.ledger.Register()
 	if problem != nil {
@@ -117,32 +105,53 @@ func (b *Board) deskOf(psp pix.ISPB) (*desk, *web.Problem) {
 	if state.Participant(psp) == nil {
 		return nil, query.UnknownParticipant(string(psp))
 	}
-	b.used.Store(b.on.Now().Unix())
-	select {
-	case b.wanted <- struct{}{}:
-	default:
-	}
-	return b.desk(psp), nil
-}
-
-func (b *Board) desk(psp pix.ISPB) *desk {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	d := b.desks[psp]
 	if d == nil {
 		d = newDesk(b.config.Again, b.config.OpenMax)
 		b.desks[psp] = d
+		signal(b.unfilled)
 	}
-	return d
+	d.used.Store(b.on.Now().Unix())
+	b.mu.Unlock()
+	signal(b.wanted)
+	return d, nil
+}
+
+// desk returns the desk of a bank that asks, or nil.
+func (b *Board) desk(psp pix.ISPB) *desk {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.desks[psp]
+}
+
+// sweep removes the desks of banks that ask no more, and reports whether one is left.
+func (b *Board) sweep(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for psp, d := range b.desks {
+		if d.tellers() {
+			d.used.Store(now.Unix())
+		}
+		if now.Sub(time.Unix(d.used.Load(), 0)) > idleMax {
+			delete(b.desks, psp)
+		}
+	}
+	return len(b.desks) > 0
+}
+
+// signal leaves a token, unless there is one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // Renew has the topics read anew: one was made anew, and a client would never use the new one.
 func (b *Board) Renew(topic string) {
 	if topic == stream.AuthorizationRequests || topic == stream.AuthorizationResponses {
-		select {
-		case b.renewed <- struct{}{}:
-		default:
-		}
+		signal(b.renewed)
 	}
 }
 
@@ -161,20 +170,19 @@ func (b *Board) Run(ctx context.Context) {
 	}
 }
 
-// read reads until nobody has asked for a while, a topic was made anew, or ctx ends.
+// read reads what is new until nobody has asked for a while, a topic was made anew, or ctx ends.
 func (b *Board) read(ctx context.Context) error {
-	since := b.on.Now().Add(-readBack)
-	client, err := stream.Connect(b.kafka, b.on.Dial, "producer-questions", b.t,
-		kgo.ConsumeTopics(stream.AuthorizationRequests, stream.Settlements, stream.DeadLetters),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AfterMilli(since.UnixMilli())),
+	client, err := b.connect("producer-questions", b.on.Now().Add(-apart),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.RecordDeliveryTimeout(b.publishTimeout), kgo.ProduceRequestTimeout(b.publishTimeout), kgo.RequestTimeoutOverhead(b.publishTimeout),
-		kgo.FetchMaxBytes(8<<20), kgo.FetchMaxPartitionBytes(1<<20))
+		kgo.RecordDeliveryTimeout(b.publishTimeout), kgo.ProduceRequestTimeout(b.publishTimeout), kgo.RequestTimeoutOverhead(b.publishTimeout))
 	if err != nil {
 		return err
 	}
-	r := &reading{client: client, next: map[int32]int64{}}
-	b.reading.Store(r)
+	for _, d := range b.all() {
+		d.filled.Store(false)
+	}
+	signal(b.unfilled)
+	b.reading.Store(client)
 	b.t.Log.Info("reading the questions to banks: one asks for them over HTTP")
 	ctx, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
@@ -183,29 +191,24 @@ func (b *Board) read(ctx context.Context) error {
 		stop()
 		beside.Wait()
 		client.Close()
-		if b.open.Load() == 0 { // what is read next is read from its beginning
-			b.mu.Lock()
-			clear(b.desks)
-			b.mu.Unlock()
-		}
 	}()
 	beside.Go(func() { b.tick(ctx, stop) })
-	beside.Go(func() { r.catchUp(ctx, since) })
+	beside.Go(func() { b.fill(ctx) })
 	for {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		fetches.EachError(func(topic string, partition int32, err error) {
-			b.t.Log.Warn("cannot read a partition, trying again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
-		})
-		changed := map[*desk]struct{}{}
-		fetches.EachRecord(func(record *kgo.Record) { b.take(record, changed) })
-		for d := range changed {
-			d.wakeAll()
-		}
-		r.passed(&fetches)
+		b.takeAll(&fetches, b.desk)
 	}
+}
+
+// connect makes a client that reads what concerns questions.
+func (b *Board) connect(name string, since time.Time, options ...kgo.Opt) (*kgo.Client, error) {
+	return stream.Connect(b.kafka, b.on.Dial, name, b.t, append(options,
+		kgo.ConsumeTopics(stream.AuthorizationRequests, stream.Settlements, stream.DeadLetters),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AfterMilli(since.UnixMilli())),
+		kgo.FetchMaxBytes(8<<20), kgo.FetchMaxPartitionBytes(1<<20))...)
 }
 
 // tick has the desks look at what is due. It stops the reading when nobody asks any more.
@@ -218,16 +221,10 @@ func (b *Board) tick(ctx context.Context, stop context.CancelFunc) {
 			return
 		case <-b.renewed:
 			stop()
-			select {
-			case b.wanted <- struct{}{}: // at once again
-			default:
-			}
+			signal(b.wanted) // at once again
 		case <-tick.C:
 		}
-		if b.open.Load() > 0 {
-			b.used.Store(b.on.Now().Unix())
-		}
-		if b.on.Now().Sub(time.Unix(b.used.Load(), 0)) > idleMax {
+		if !b.sweep(b.on.Now()) {
 			stop()
 		}
 		for _, d := range b.all() {
@@ -236,77 +233,55 @@ func (b *Board) tick(ctx context.Context, stop context.CancelFunc) {
 	}
 }
 
-// catchUp notes when the client has read what was there at the start.
-func (r *reading) catchUp(ctx context.Context, since time.Time) {
-	defer r.now.Store(true)
-	ctx, cancel := context.WithTimeout(ctx, catchUpMax)
-	defer cancel()
-	admin := kadm.NewClient(r.client)
-	starts, err := admin.ListOffsetsAfterMilli(ctx, since.UnixMilli(), stream.AuthorizationRequests)
-	if err != nil {
-		return
-	}
-	ends, err := admin.ListEndOffsets(ctx, stream.AuthorizationRequests)
-	if err != nil {
-		return
-	}
-	for host.Sleep(ctx, 10*time.Millisecond) {
-		behind := false
-		r.mu.Lock()
-		ends.Each(func(end kadm.ListedOffset) {
-			start, _ := starts.Lookup(end.Topic, end.Partition)
-			behind = behind || start.Offset < end.Offset && r.next[end.Partition] < end.Offset
-		})
-		r.mu.Unlock()
-		if !behind {
+// takeAll takes what was fetched to the desks, and wakes who waits there.
+func (b *Board) takeAll(fetches *kgo.Fetches, deskOf func(pix.ISPB) *desk) {
+	fetches.EachError(func(topic string, partition int32, err error) {
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 			return
 		}
-	}
-}
-
-// passed notes how far the questions were read.
-func (r *reading) passed(fetches *kgo.Fetches) {
-	if r.now.Load() {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+		b.t.Log.Warn("cannot read a partition, trying again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+	})
+	changed := map[*desk]struct{}{}
 	fetches.EachRecord(func(record *kgo.Record) {
-		if record.Topic == stream.AuthorizationRequests {
-			r.next[record.Partition] = record.Offset + 1
+		if d := b.take(record, deskOf); d != nil {
+			changed[d] = struct{}{}
 		}
 	})
+	for d := range changed {
+		d.wakeAll()
+	}
 }
 
-// take reads a record, and notes whose desk it changes.
-func (b *Board) take(record *kgo.Record, changed map[*desk]struct{}) {
-	var d *desk
+// take reads a record, and returns the desk that it changes.
+func (b *Board) take(record *kgo.Record, deskOf func(pix.ISPB) *desk) *desk {
 	switch record.Topic {
 	case stream.AuthorizationRequests:
 		q, psp := questionOf(record)
 		if q == nil {
-			return
+			return nil
 		}
-		if d = b.desk(psp); !d.ask(b.on.Now(), q) {
+		d := deskOf(psp)
+		if d != nil && !d.ask(b.on.Now(), q) {
 			b.full.Inc()
-			return
+			return nil
 		}
+		return d
 	case stream.Settlements:
 		id, psp, how := verdictOf(record)
-		if psp == "" {
-			return
+		d := deskOf(psp)
+		if d != nil {
+			d.end(id, how)
 		}
-		d = b.desk(psp)
-		d.end(id, how)
+		return d
 	case stream.DeadLetters:
 		id, psp, at := forgeryOf(record)
-		if psp == "" {
-			return
+		d := deskOf(psp)
+		if d != nil {
+			d.forged(id, at)
 		}
-		d = b.desk(psp)
-		d.forged(id, at)
+		return d
 	}
-	changed[d] = struct{}{}
+	return nil
 }
 
 // questionOf reads a question, or returns nil: who may write to the topic may write nonsense.
@@ -320,7 +295,7 @@ func questionOf(record *kgo.Record) (*asked, pix.ISPB) {
 	if err != nil || wrong != nil {
 		return nil, ""
 	}
-	q := &asked{id: id, partition: m.ReplyPartition, Question: Question{
+	q := &asked{id: id, partition: m.ReplyPartition, at: recordAt{record.Partition, record.Offset}, Question: Question{
 		EndToEndID: m.EndToEndId, OriginalEndToEndID: m.OriginalEndToEndId, Payer: accountOf(m.Payer), Payee: accountOf(m.Payee), AmountCentavos: m.AmountCentavos,
 		RemittanceInformation: m.RemittanceInformation, AskedAt: record.Timestamp.UTC(), Deadline: time.UnixMilli(m.DeadlineUnixMs).UTC(),
 	}}

@@ -2,6 +2,7 @@ package question
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/liquida/liquida/platform/pix"
@@ -45,6 +46,7 @@ const (
 type asked struct {
 	Question
 	id        pix.EndToEndID
+	at        recordAt
 	partition int32  // where its answer belongs
 	place     uint64 // in the line; 0: it is not told
 	again     bool   // it was told before
@@ -77,8 +79,10 @@ type recordAt struct {
 // desk has the open questions of one bank, and tells each program of the bank. Each question has one place in a line
 // that its programs walk along. One that nobody has answered for a while gets a new place, at the end.
 type desk struct {
-	again time.Duration
-	most  int
+	again  time.Duration
+	most   int
+	used   atomic.Int64 // when the bank asked last, Unix seconds
+	filled atomic.Bool  // it has the past
 
 	mu      sync.Mutex
 	open    map[pix.EndToEndID]*asked
@@ -139,6 +143,8 @@ func (d *desk) ask(now time.Time, q *asked) bool {
 	switch {
 	case before == nil && len(d.open) >= d.most:
 		return false
+	case before != nil && before.at.partition == q.at.partition && before.at.offset >= q.at.offset: // the past was read after it
+		return true
 	case before == nil:
 		d.checks = append(d.checks, check{q.id, now.Add(d.again)})
 	default:
@@ -156,6 +162,18 @@ func (d *desk) ask(now time.Time, q *asked) bool {
 func (d *desk) tell(q *asked) {
 	q.again = q.again || q.place > 0
 	q.place = d.line.add(q)
+}
+
+// tellers reports whether a program is connected.
+func (d *desk) tellers() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.shares {
+		if s.members > 0 {
+			return true
+		}
+	}
+	return d.readers > 0
 }
 
 // wake tells all programs that there is more. The caller holds the lock.

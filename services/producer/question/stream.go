@@ -57,8 +57,6 @@ func (b *Board) Questions(w http.ResponseWriter, r *http.Request) *web.Problem {
 		return tooMany(share)
 	}
 	defer reader.leave(false)
-	b.open.Add(1)
-	defer b.open.Add(-1)
 	ctx, done := web.Bound(r.Context(), b.stopping, b.feed.StreamTimeMax)
 	defer done()
 	events := web.StartEvents(w, b.feed.WriteTimeout)

@@ -4,6 +4,7 @@ package ledgertest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +47,11 @@ func Start(dir string, extra ...string) (*Server, error) {
 		Config: ledger.Config{Addresses: []string{address}}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"), data: data,
 		arguments: slices.Insert(tigerbeetle.StartArguments(data, address, "64MiB", tigerbeetle.LimitGiB), 1, extra...),
 	}
+	started, err := tigerbeetle.AwaitMemory(ctx, func(why string) { fmt.Fprintln(os.Stderr, why) })
+	if err != nil {
+		return nil, err
+	}
+	defer started()
 	if err := s.StartAgain(); err != nil {
 		return nil, err
 	}

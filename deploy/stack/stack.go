@@ -370,7 +370,12 @@ func (s *Stack) launch(ctx context.Context, name string) error {
 	}
 	switch {
 	case slices.Contains(s.Replicas(), name):
-		err = tigerbeetle.FormatCluster(ctx, s.config.TigerBeetleBin, s.ledgerFolder(), s.config.Replicas, s.config.LedgerReserve)
+		if err = tigerbeetle.FormatCluster(ctx, s.config.TigerBeetleBin, s.ledgerFolder(), s.config.Replicas, s.config.LedgerReserve); err == nil {
+			var started func()
+			if started, err = tigerbeetle.AwaitMemory(ctx, func(why string) { fmt.Fprintf(s.config.Progress, "%-15s %s\n", name, why) }); err == nil {
+				defer started()
+			}
+		}
 	case name == Broker:
 		if s.config.KafkaSecured {
 			err = s.makeSecrets()

@@ -192,3 +192,22 @@ func startServer(t *testing.T, bin, path, address string) *exec.Cmd {
 		}
 	}
 }
+
+// Two servers never begin at the same time: each would take the memory that the other has not touched yet.
+func TestServersBeginOneAfterTheOther(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	started, err := AwaitMemory(t.Context(), func(why string) { t.Log(why) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := AwaitMemory(ended, func(string) {}); err == nil {
+		t.Error("a second server may begin before the first has begun")
+	}
+	started()
+	if started, err = AwaitMemory(t.Context(), func(why string) { t.Log(why) }); err != nil {
+		t.Fatal(err)
+	}
+	started()
+}

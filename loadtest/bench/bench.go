@@ -287,9 +287,13 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	if r.part == profilePart {
 		profiled = c.startProfile(ctx, engines[0])
 	}
-	stopFlood, err := c.startFlood(ctx, s, population, r.flood)
+	stopBanks, err := c.startBanks(ctx, s, population, r.answering)
 	if err != nil {
 		return nil, err
+	}
+	stopFlood, err := c.startFlood(ctx, s, population, r.flood)
+	if err != nil {
+		return nil, errors.Join(err, stopBanks())
 	}
 	var counted meter.Engines
 	var unmeasured error
@@ -299,7 +303,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 		}
 	}
 	result, err := load.Run(ctx, config)
-	if err := errors.Join(err, unmeasured, stopFlood()); err != nil {
+	if err := errors.Join(err, unmeasured, stopFlood(), stopBanks()); err != nil {
 		return nil, err
 	}
 	if !result.Passed {
@@ -327,6 +331,14 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	for _, hop := range counted.Hops() {
 		run.set(hopMeanFigures, hop.Name, hop.MeanMs)
 		run.set(hopP99Figures, hop.Name, hop.P99Ms)
+	}
+	if r.part == questionsPart && r.rate > 0 {
+		took, err := c.answered(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		run.set(answerFigures, "p50", took.P50)
+		run.set(answerFigures, "p99", took.P99)
 	}
 	m.costs(run, r.payments)
 	return run, nil

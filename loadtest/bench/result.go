@@ -52,6 +52,7 @@ const (
 	memoryFigures   = "memory_mib"
 	overloadFigures = "overload"
 	readFigures     = "reads_ms"
+	answerFigures   = "answers_ms"
 	hopMeanFigures  = "hop_mean_ms"
 	hopP99Figures   = "hop_p99_ms"
 )

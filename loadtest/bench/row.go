@@ -25,15 +25,17 @@ type row struct {
 	sharedCores bool // the ledger has no processor of its own
 	banks       int
 	flood       load.Flood // sent by others meanwhile
+	answering   int        // banks that answer over HTTP; if any do, the others hang
 	env         map[string][]string
 }
 
 const (
-	ceilingPart  = "ceiling"
-	doorPart     = "door"
-	overloadPart = "overload"
-	floodPart    = "flood"
-	profilePart  = "profile"
+	ceilingPart   = "ceiling"
+	doorPart      = "door"
+	overloadPart  = "overload"
+	floodPart     = "flood"
+	questionsPart = "questions"
+	profilePart   = "profile"
 )
 
 // parts are the values of --parts, in the order of measuring.
@@ -45,6 +47,7 @@ var parts = []struct{ name, what string }{
 	{doorPart, "the HTTP API as fast as its connections go: payments one by one and in batches, states, balances while payments settle"},
 	{overloadPart, "two and three times the maximum, in batches over HTTP and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
+	{questionsPart, "banks that answer over HTTP beside banks over Kafka: how long an answer takes at 1,000/s, also while four of five banks hang; the maximum"},
 	{profilePart, "the maximum while the engine is profiled"},
 }
 
@@ -122,6 +125,7 @@ func (c Config) rows() (chosen []row) {
 				env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}})
 		}
 	}
+	all = append(all, c.questionRows(with)...)
 	all = append(all, with(overloadPart, "all refused", func(r *row) { r.mix, r.payments = "too-old=1", c.OverloadPayments }),
 		row{part: floodPart, name: "payments while others read", asks: readFloods, rate: readPayRate, payments: c.Payments / 4, banks: 5, sharedCores: true},
 		c.flooded("nobody else", load.Flood{}),

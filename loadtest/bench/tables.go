@@ -79,7 +79,7 @@ func (r *Result) Tables() (tables []report.Table) {
 		}
 		tables = append(tables, table)
 	}
-	tables = append(tables, r.hopsTable(), r.overloadTable(), r.readsTable())
+	tables = append(tables, r.hopsTable(), r.overloadTable(), r.readsTable(), r.answersTable())
 	return slices.DeleteFunc(tables, func(t report.Table) bool { return len(t.Rows) == 0 })
 }
 
@@ -156,6 +156,18 @@ func (r *Result) hopsTable() report.Table {
 			cells = append(cells, fmt.Sprintf("%.1f (%.0f)", row.spread(hopMeanFigures, hop).median, row.spread(hopP99Figures, hop).median))
 		}
 		table.Add(cells...)
+	}
+	return table
+}
+
+// answersTable shows how long banks take to answer.
+func (r *Result) answersTable() report.Table {
+	table := report.Table{Title: "From the question in Kafka to the answer in Kafka, ms", Head: []string{"", "p50", "p99"},
+		Note: "by the times of the records, without the first two seconds; where four banks hang, of the fifth"}
+	for _, row := range r.Rows {
+		if row.Figures[answerFigures] != nil {
+			table.Add(row.Name, ms(row.spread(answerFigures, "p50").median), ms(row.spread(answerFigures, "p99").median))
+		}
 	}
 	return table
 }

@@ -5,6 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -39,14 +42,14 @@ func startAsking(t *testing.T, env ...string) *asking {
 	return &asking{k, kafka, "Bearer " + own}
 }
 
-// another is a second bank at the same front door.
+// another is another bank, at the same front door.
 func (a *asking) another() *asking {
 	a.t.Helper()
-	k := &keyed{t: a.t, bank: ownBanks().Payer.ISPB, centralBank: a.centralBank, doors: a.doors, broker: a.broker}
-	k.act(k.centralBank, `{"act": "register"}`, 200)
-	own := keys.New(string(k.bank))
-	k.name(k.centralBank, own)
-	return &asking{k, a.kafka, "Bearer " + own}
+	b := &keyed{t: a.t, bank: ownBanks().Payer.ISPB, centralBank: a.centralBank, doors: a.doors, broker: a.broker}
+	own := keys.New(string(b.bank))
+	b.act(b.centralBank, `{"act": "register"}`, 200)
+	b.name(b.centralBank, own)
+	return &asking{b, a.kafka, "Bearer " + own}
 }
 
 func (a *asking) write(topic string, partition int32, key string, message interface{ MarshalVT() ([]byte, error) }) {
@@ -63,10 +66,15 @@ func (a *asking) write(topic string, partition int32, key string, message interf
 // ask asks the bank, or another one.
 func (a *asking) ask(bank pix.ISPB) (id string) {
 	a.t.Helper()
-	id = pix.NewEndToEndID("10000001", time.Now(), random).String()
-	a.write(stream.AuthorizationRequests, 1, id, &pixv1.AuthorizationRequest{EndToEndId: id, AmountCentavos: 12345, ReplyPartition: 2, RemittanceInformation: "lunch",
-		Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"}, Payee: &pixv1.Account{Ispb: string(bank), Branch: "0001", Number: "2"}, DeadlineUnixMs: time.Now().Add(40 * time.Second).UnixMilli()})
+	id, q := a.question(bank)
+	a.write(stream.AuthorizationRequests, 1, id, q)
 	return id
+}
+
+func (a *asking) question(bank pix.ISPB) (id string, q *pixv1.AuthorizationRequest) {
+	id = pix.NewEndToEndID("10000001", time.Now(), random).String()
+	return id, &pixv1.AuthorizationRequest{EndToEndId: id, AmountCentavos: 12345, ReplyPartition: 2, RemittanceInformation: "lunch",
+		Payer: &pixv1.Account{Ispb: "10000001", Branch: "0001", Number: "1"}, Payee: &pixv1.Account{Ispb: string(bank), Branch: "0001", Number: "2"}, DeadlineUnixMs: time.Now().Add(40 * time.Second).UnixMilli()}
 }
 
 func (a *asking) report(id string) {
@@ -292,81 +300,147 @@ func TestProgramsShareTheQuestions(t *testing.T) {
 	}
 }
 
-// What a bank is asked that does not ask over HTTP, and what nobody is asked, takes no room here. A bank that begins to ask is
-// told what is open since before, and the others are not told again.
+// Of a bank that does not ask a front door keeps nothing, nor of who is no participant. When it comes, it is told what is open: also
+// what was asked before, and not what is over.
 func TestWhoDoesNotAskTakesNoRoom(t *testing.T) {
 	t.Parallel()
-	a := startAsking(t)
+	a := startAsking(t, "QUESTIONS_OPEN_MAX=100")
 	late := a.another()
-	mine := a.ask(a.bank)
-	for range 20 {
-		a.ask("99999999") // no participant
+	open, over := map[string]bool{late.ask(late.bank): true}, ""
+	for range 200 { // more than it may have open
+		over = late.ask(late.bank)
+		late.report(over)
 	}
-	early := a.ask(late.bank)
+	open[late.ask(late.bank)] = true
+	own := a.ask(a.bank)
 	live, end := a.follow("")
 	defer end()
-	if q := a.told(live, "question"); q.EndToEndID != mine {
-		t.Fatalf("%s is told, want %s", q.EndToEndID, mine)
+	if q := a.told(live, "question"); q.EndToEndID != own {
+		t.Fatalf("%+v, want %s", q, own)
 	}
-	last := a.ask(a.bank)
-	if q := a.told(live, "question"); q.EndToEndID != last {
-		t.Fatalf("%s is told, want %s", q.EndToEndID, last)
-	}
-	if text := a.doors[0].metrics(); !strings.Contains(text, "\npix_producer_questions_open 2\n") {
-		t.Errorf("not only the two questions of the bank that asks are kept: %s", text)
+	open[late.ask(late.bank)] = true // now the front door reads
+	a.ask("99999998")
+	a.ask(a.bank)
+	a.told(live, "question")
+	const kept = "\npix_producer_questions_open 2\n"
+	if text := a.doors[0].metrics(); !strings.Contains(text, kept) {
+		t.Errorf("want %s of %s", kept, text)
 	}
 
-	begins, endLate := late.follow("")
+	lives, endLate := late.follow("")
 	defer endLate()
-	if q := late.told(begins, "question"); q.EndToEndID != early {
-		t.Fatalf("%s is told, want %s", q.EndToEndID, early)
+	for range 3 {
+		if q := late.told(lives, "question"); !open[q.EndToEndID] {
+			t.Errorf("%+v is told, want %v", q, open)
+		} else {
+			delete(open, q.EndToEndID)
+		}
 	}
-	late.answer(early, "", 202)
-	last = a.ask(a.bank)
+	late.answer(over, "", 410)
+	last := late.ask(late.bank)
+	if q := late.told(lives, "question"); q.EndToEndID != last {
+		t.Errorf("%+v, want %s", q, last)
+	}
+	last = a.ask(a.bank) // what the other one was told before does not come again
 	if q := a.told(live, "question"); q.EndToEndID != last {
-		t.Errorf("%s is told again, want %s", q.EndToEndID, last)
+		t.Errorf("%+v is told again, want %s", q, last)
 	}
 }
 
-// A bank with as many streams as it can open, none of which it reads, and with answers of every wrong kind, harms no other bank.
+// A bank takes all streams that it may get and reads none, guesses ids, and sends what is too large, another's or was used
+// before. It gains nothing, and the questions and answers of another bank flow.
 func TestABankThatAttacksHarmsNobody(t *testing.T) {
 	t.Parallel()
-	a := startAsking(t)
-	victim := a.another()
-	question := victim.ask(victim.bank)
-	opened, refused := 0, 0
-	for i := range 40 {
-		response := a.doors[0].send(t.Context(), "GET", fmt.Sprintf("%s?share=s%d", a.path("questions"), i), "", "Authorization", a.key)
-		switch response.StatusCode {
-		case 200:
-			opened++
-		case 429:
-			refused++
-		default:
-			t.Fatalf("stream %d: %d", i, response.StatusCode)
-		}
-	}
-	if opened == 0 || refused < 30 {
-		t.Errorf("%d streams of one bank were opened, %d refused", opened, refused)
-	}
-	for range 50 {
-		a.ask(a.bank)
-	}
-	if code, _, _, text := a.doors[0].as(a.key, "POST", a.path("answers"), fmt.Sprintf(`{"answers": [{"value": %q, "seal": ""}]}`, strings.Repeat("A", 1<<20))); code != 413 {
-		t.Errorf("an answer of 1 MB: %d %s", code, text)
-	}
-	for range 20 { // guessed ids, and the victim's
-		a.answer(pix.NewEndToEndID("10000001", time.Now(), random).String(), "", 404)
-	}
-	a.answer(question, "", 404)
-
+	a := startAsking(t, "STREAM_KEEP_ALIVE=15s", "STREAM_WRITE_TIMEOUT=500ms")
+	victim, door := a.another(), a.doors[0]
 	live, end := victim.follow("")
 	defer end()
-	if q := victim.told(live, "question"); q.EndToEndID != question {
-		t.Fatalf("%s is told, want %s", q.EndToEndID, question)
+	flows := func(after string) {
+		t.Helper()
+		asked := victim.ask(victim.bank)
+		if q := victim.told(live, "question"); q.EndToEndID != asked {
+			t.Fatalf("after %s: %+v, want %s", after, q, asked)
+		}
+		victim.answer(asked, "", 202)
+		if record := a.stored(); string(record.Key) != asked {
+			t.Fatalf("after %s: stored is %s, want %s", after, record.Key, asked)
+		}
+		victim.report(asked)
+		victim.told(live, "over")
 	}
-	victim.answer(question, "", 202)
-	if record := a.stored(); string(record.Key) != question {
-		t.Errorf("%s is stored, want %s", record.Key, question)
+	flows("nothing")
+
+	// 10,000 streams: some for each share, and one that is told everything.
+	narrow := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err == nil {
+			err = connection.(*net.TCPConn).SetReadBuffer(2048)
+		}
+		return connection, err
+	}}}
+	open := func(query string) bool {
+		response := door.by(t.Context(), narrow, "http://", a.key, "GET", a.path("questions")+query, http.NoBody) //nolint:bodyclose // by closes it
+		if response.StatusCode == http.StatusTooManyRequests {
+			_, _ = io.Copy(io.Discard, response.Body)
+		} else if response.StatusCode != http.StatusOK {
+			t.Fatal(response.Status)
+		}
+		return response.StatusCode == http.StatusOK
 	}
+	opened := 0
+	for n := range 10_000 {
+		query := ""
+		if n > 0 {
+			query = fmt.Sprint("?share=", n%7)
+		}
+		if open(query) {
+			opened++
+		}
+	}
+	if opened < 8 || opened > 250 { // CALLER_SHARE_MAX of STREAMS_MAX
+		t.Errorf("it has %d streams", opened)
+	}
+	flows("10,000 streams")
+
+	// It has more questions than fit into what lies between, and reads none.
+	questions := make([]*kgo.Record, 10_000)
+	for i := range questions {
+		id, question := a.question(a.bank)
+		question.RemittanceInformation = strings.Repeat("x", 140)
+		value, err := question.MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		questions[i] = &kgo.Record{Topic: stream.AuthorizationRequests, Partition: 1, Key: []byte(id), Value: value}
+	}
+	if err := a.kafka.ProduceSync(t.Context(), questions...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	flows("questions that nobody reads")
+	kit.Await(t, "the stream that reads nothing to be ended", func() (bool, string) {
+		text := door.metrics()
+		return !strings.Contains(text, fmt.Sprintf("pix_producer_streams %d\n", opened+1)), text
+	})
+
+	// Answers that are none of its own.
+	if code, _, _, text := door.as(a.key, "POST", a.path("answers"), `{"answers": [{"value": "`+strings.Repeat("A", 1<<20)+`", "seal": ""}]}`); code != 413 {
+		t.Errorf("1 MB: %d %s", code, text)
+	}
+	foreign := victim.ask(victim.bank)
+	victim.told(live, "question")
+	a.answer(foreign, "", 404) // in its own name
+	a.send(victim.valueOf(foreign, ""), sealOf, 422, "value.ispb")
+	if code, _, _, text := door.as(a.key, "POST", victim.path("answers"), fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, victim.valueOf(foreign, ""), sealOf)); code != 403 {
+		t.Errorf("in the name of another bank: %d %s", code, text)
+	}
+	for range 100 {
+		a.answer(pix.NewEndToEndID("10000001", time.Now(), random).String(), "", 404)
+	}
+	victim.answer(foreign, "", 202)
+	if record := a.stored(); string(record.Key) != foreign || string(record.Value[34:42]) == string(a.bank) {
+		t.Errorf("stored is %q", record.Value)
+	}
+	victim.report(foreign)
+	victim.told(live, "over")
+	flows("guesses")
 }

@@ -75,7 +75,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	watcher := feed.NewWatcher(kafka, config.Stream, on.Dial, t)
 	balances, caps, backlog := monitor.NewBalances(client, config.Query.IDsMax, follows, on.Now, t), monitor.NewCaps(client, config.Query.IDsMax, follows, ledger.Writable, t), monitor.NewBacklog(kafka, t, gate.Observe, publisher.Own)
 	following := feed.New(watching, config.Feed, ledger, watcher, gate.PaymentsWait, pools, t.Registry)
-	board := question.New(watching, config.Question, config.Feed, config.Submission.PublishTimeout, config.Stream, on, ledger, following.Streams(), following.Waits(), t)
+	board := question.New(watching, config.Question, config.Feed, config.Submission.PublishTimeout, config.Submission.FlightTimeMax, config.Stream, on, ledger, following.Streams(), following.Waits(), t)
 	watchers.Go(func() {
 		stream.Watch(watching, kafka, t, stream.Watched{Topics: stream.TopicNames(), Partial: true, Closed: publisher.Shut, Renewed: board.Renew, Partitions: watcher.Grow})
 	})

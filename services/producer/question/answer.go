@@ -69,6 +69,7 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 	if problem != nil {
 		return problem
 	}
+	defer b.leave(d)
 	who, results := access.Of(r), make([]Result, len(body.Answers))
 	pending := make([]<-chan error, len(body.Answers))
 	for i, one := range body.Answers {
@@ -145,7 +146,7 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer) (Result, <-chan error) {
 	}
 	word.record.Partition = partition
 	stored := make(chan error, 1)
-	reading.TryProduce(context.Background(), &word.record, func(record *kgo.Record, err error) {
+	reading.client.TryProduce(context.Background(), &word.record, func(record *kgo.Record, err error) {
 		if err == nil {
 			d.keep(b.on.Now(), word.id, recordAt{record.Partition, record.Offset})
 		} else {

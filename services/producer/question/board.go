@@ -1,11 +1,11 @@
 // Package question tells banks over HTTP what engines ask them, and takes their answers. It reads the
-// questions once for all banks, and only while a bank asks for them. An answer is sealed by its bank: the front
+// questions once for all banks, only while a bank asks for them, and keeps those to banks that ask. An answer is sealed by its bank: the front
 // door cannot speak for it.
 package question
 
 import (
 	"context"
-	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,20 +32,20 @@ type Config struct {
 }
 
 const (
-	// readBack is how long questions may be open: for a new desk so much of the past is read.
-	readBack = 2 * time.Minute
-	// idleMax is how long a desk stays although its bank asks no more. So a bank has the past read once in that time.
+	// idleMax is how long a desk stays although its bank asks nothing. Filling a new one costs reading, so a bank
+	// that comes and goes costs that once in this time.
 	idleMax   = 5 * time.Minute
 	tickEvery = time.Second
 	// oldDeadline is the deadline after a question of an engine that does not say it.
 	oldDeadline = 40 * time.Second
 )
 
-// Board has a desk for each bank that asks, and keeps nothing for others.
+// Board has a desk for each bank that asks.
 type Board struct {
 	config         Config
 	feed           feed.Config
 	publishTimeout time.Duration
+	openTime       time.Duration // for which a question may be open
 	kafka          stream.Config
 	on             host.Host
 	t              *telemetry.Telemetry
@@ -53,10 +53,9 @@ type Board struct {
 	stopping       context.Context
 	streams, waits *web.Pool
 
-	wanted   chan struct{} // holds a token once somebody asks
-	unfilled chan struct{} // holds a token once a desk lacks the past
-	renewed  chan struct{} // holds a token once a topic was made anew
-	reading  atomic.Pointer[kgo.Client]
+	wanted  chan struct{} // holds a token once there is a desk to fill
+	renewed chan struct{} // holds a token once a topic was made anew
+	reading atomic.Pointer[reading]
 
 	mu    sync.Mutex
 	desks map[pix.ISPB]*desk
@@ -65,15 +64,22 @@ type Board struct {
 	answers *prometheus.CounterVec
 }
 
-// New registers the metrics. Streams and polls end with stopping.
-func New(stopping context.Context, config Config, following feed.Config, publishTimeout time.Duration, kafka stream.Config, on host.Host, ledger *query.Ledger, streams, waits *web.Pool, t *telemetry.Telemetry) *Board {
-	b := &Board{config: config, feed: following, publishTimeout: publishTimeout, kafka: kafka, on: on, t: t, ledger: ledger, stopping: stopping, streams: streams, waits: waits,
-		wanted: make(chan struct{}, 1), unfilled: make(chan struct{}, 1), renewed: make(chan struct{}, 1), desks: map[pix.ISPB]*desk{},
+// reading is the connection to Kafka while there are desks.
+type reading struct {
+	client *kgo.Client
+	mu     sync.Mutex
+	next   map[string]map[int32]int64 // by topic: the offset of each partition that is read next
+}
+
+// New registers the metrics. Streams and polls end with stopping. A question is open for openTime at most.
+func New(stopping context.Context, config Config, following feed.Config, publishTimeout, openTime time.Duration, kafka stream.Config, on host.Host, ledger *query.Ledger, streams, waits *web.Pool, t *telemetry.Telemetry) *Board {
+	b := &Board{config: config, feed: following, publishTimeout: publishTimeout, openTime: openTime, kafka: kafka, on: on, t: t, ledger: ledger, stopping: stopping, streams: streams, waits: waits,
+		wanted: make(chan struct{}, 1), renewed: make(chan struct{}, 1), desks: map[pix.ISPB]*desk{},
 		full:    prometheus.NewCounter(prometheus.CounterOpts{Name: "pix_producer_questions_untold_total", Help: "Questions that were not told, because their bank has QUESTIONS_OPEN_MAX open ones."}),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pix_producer_answers_total", Help: "Answers of banks over HTTP, by HTTP status."}, []string{"status"}),
 	}
 	t.Registry.MustRegister(b.full, b.answers,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_questions_open", Help: "Open questions that this front door keeps, while banks ask for theirs over HTTP."}, b.openNow))
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_producer_questions_open", Help: "Open questions that this front door keeps for the banks that ask for theirs over HTTP."}, b.openNow))
 	return b
 }
 
@@ -89,14 +95,10 @@ func (b *Board) openNow() (sum float64) {
 func (b *Board) all() map[pix.ISPB]*desk {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	desks := make(map[pix.ISPB]*desk, len(b.desks))
-	for psp, d := range b.desks {
-		desks[psp] = d
-	}
-	return desks
+	return maps.Clone(b.desks)
 }
 
-// deskOf returns the desk of a participant, and has its questions read.
+// deskOf returns the desk of a participant that asks. It stays until it is left, and for a while after.
 func (b *Board) deskOf(psp pix.ISPB) (*desk, *web.Problem) {
 	state, problem := b.ledger.Register()
 	if problem != nil {
@@ -106,44 +108,35 @@ func (b *Board) deskOf(psp pix.ISPB) (*desk, *web.Problem) {
 		return nil, query.UnknownParticipant(string(psp))
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	d := b.desks[psp]
 	if d == nil {
 		d = newDesk(b.config.Again, b.config.OpenMax)
 		b.desks[psp] = d
-		signal(b.unfilled)
+		b.want()
 	}
-	d.used.Store(b.on.Now().Unix())
-	b.mu.Unlock()
-	signal(b.wanted)
+	d.users++
 	return d, nil
 }
 
-// desk returns the desk of a bank that asks, or nil.
-func (b *Board) desk(psp pix.ISPB) *desk {
+func (b *Board) leave(d *desk) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.desks[psp]
+	d.users--
+	d.used = time.Now()
 }
 
-// sweep removes the desks of banks that ask no more, and reports whether one is left.
-func (b *Board) sweep(now time.Time) bool {
+// dropIdle drops the desks of banks that have not asked for a while, and reports whether some are left.
+func (b *Board) dropIdle(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for psp, d := range b.desks {
-		if d.tellers() {
-			d.used.Store(now.Unix())
-		}
-		if now.Sub(time.Unix(d.used.Load(), 0)) > idleMax {
-			delete(b.desks, psp)
-		}
-	}
+	maps.DeleteFunc(b.desks, func(_ pix.ISPB, d *desk) bool { return d.users == 0 && now.Sub(d.used) > idleMax })
 	return len(b.desks) > 0
 }
 
-// signal leaves a token, unless there is one.
-func signal(c chan<- struct{}) {
+func (b *Board) want() {
 	select {
-	case c <- struct{}{}:
+	case b.wanted <- struct{}{}:
 	default:
 	}
 }
@@ -151,11 +144,14 @@ func signal(c chan<- struct{}) {
 // Renew has the topics read anew: one was made anew, and a client would never use the new one.
 func (b *Board) Renew(topic string) {
 	if topic == stream.AuthorizationRequests || topic == stream.AuthorizationResponses {
-		signal(b.renewed)
+		select {
+		case b.renewed <- struct{}{}:
+		default:
+		}
 	}
 }
 
-// Run reads the questions whenever somebody asks, until ctx ends.
+// Run reads the questions whenever there are desks, until ctx ends.
 func (b *Board) Run(ctx context.Context) {
 	for {
 		select {
@@ -167,22 +163,23 @@ func (b *Board) Run(ctx context.Context) {
 			b.t.Log.Error("cannot read the questions to banks: they are told none over HTTP", zap.Error(err))
 			return
 		}
+		if len(b.all()) > 0 { // a topic was made anew, or a bank came just now
+			b.want()
+		}
 	}
 }
 
-// read reads what is new until nobody has asked for a while, a topic was made anew, or ctx ends.
+// read reads until no desk is left, a topic was made anew, or ctx ends.
 func (b *Board) read(ctx context.Context) error {
-	client, err := b.connect("producer-questions", b.on.Now().Add(-apart),
+	client, err := stream.Connect(b.kafka, b.on.Dial, "producer-questions", b.t,
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.RecordDeliveryTimeout(b.publishTimeout), kgo.ProduceRequestTimeout(b.publishTimeout), kgo.RequestTimeoutOverhead(b.publishTimeout))
+		kgo.RecordDeliveryTimeout(b.publishTimeout), kgo.ProduceRequestTimeout(b.publishTimeout), kgo.RequestTimeoutOverhead(b.publishTimeout),
+		kgo.FetchMaxBytes(8<<20), kgo.FetchMaxPartitionBytes(1<<20))
 	if err != nil {
 		return err
 	}
-	for _, d := range b.all() {
-		d.filled.Store(false)
-	}
-	signal(b.unfilled)
-	b.reading.Store(client)
+	r := &reading{client: client}
+	b.reading.Store(r)
 	b.t.Log.Info("reading the questions to banks: one asks for them over HTTP")
 	ctx, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
@@ -191,27 +188,62 @@ func (b *Board) read(ctx context.Context) error {
 		stop()
 		beside.Wait()
 		client.Close()
+		for _, d := range b.all() { // they are filled anew by the next reading
+			d.read = false
+			d.filled.Store(false)
+		}
 	}()
 	beside.Go(func() { b.tick(ctx, stop) })
-	beside.Go(func() { b.fill(ctx) })
+	from, err := r.ends(ctx)
+	for err != nil && host.Sleep(ctx, time.Second) {
+		b.t.Log.Warn("cannot read the questions to banks, trying again", zap.Error(err))
+		from, err = r.ends(ctx)
+	}
+	if err != nil {
+		return nil // ctx has ended
+	}
+	client.AddConsumePartitions(from)
+	beside.Go(func() { stream.FollowAdded(ctx, client, from) })
+	beside.Go(func() { b.fill(ctx, r) })
 	for {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		b.takeAll(&fetches, b.desk)
+		fetches.EachError(func(topic string, partition int32, err error) {
+			b.t.Log.Warn("cannot read a partition, trying again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+		})
+		changed := map[*desk]struct{}{}
+		r.mu.Lock()
+		fetches.EachRecord(func(record *kgo.Record) {
+			r.next[record.Topic][record.Partition] = record.Offset + 1
+			b.take(record, changed)
+		})
+		r.mu.Unlock()
+		for d := range changed {
+			d.wakeAll()
+		}
 	}
 }
 
-// connect makes a client that reads what concerns questions.
-func (b *Board) connect(name string, since time.Time, options ...kgo.Opt) (*kgo.Client, error) {
-	return stream.Connect(b.kafka, b.on.Dial, name, b.t, append(options,
-		kgo.ConsumeTopics(stream.AuthorizationRequests, stream.Settlements, stream.DeadLetters),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AfterMilli(since.UnixMilli())),
-		kgo.FetchMaxBytes(8<<20), kgo.FetchMaxPartitionBytes(1<<20))...)
+// ends returns from where on everything is new.
+func (r *reading) ends(ctx context.Context) (map[string]map[int32]kgo.Offset, error) {
+	offsets := map[string]map[int32]kgo.Offset{}
+	r.next = map[string]map[int32]int64{}
+	for _, topic := range []string{stream.AuthorizationRequests, stream.Settlements, stream.DeadLetters} {
+		bounds, err := stream.BoundsOf(ctx, r.client, topic)
+		if err != nil {
+			return nil, err
+		}
+		offsets[topic], r.next[topic] = map[int32]kgo.Offset{}, map[int32]int64{}
+		for partition, bound := range bounds {
+			offsets[topic][partition], r.next[topic][partition] = kgo.NewOffset().At(bound.Stable), bound.Stable
+		}
+	}
+	return offsets, nil
 }
 
-// tick has the desks look at what is due. It stops the reading when nobody asks any more.
+// tick has the desks look at what is due. It stops the reading when none is left.
 func (b *Board) tick(ctx context.Context, stop context.CancelFunc) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
@@ -221,10 +253,9 @@ func (b *Board) tick(ctx context.Context, stop context.CancelFunc) {
 			return
 		case <-b.renewed:
 			stop()
-			signal(b.wanted) // at once again
 		case <-tick.C:
 		}
-		if !b.sweep(b.on.Now()) {
+		if !b.dropIdle(time.Now()) {
 			stop()
 		}
 		for _, d := range b.all() {
@@ -233,55 +264,47 @@ func (b *Board) tick(ctx context.Context, stop context.CancelFunc) {
 	}
 }
 
-// takeAll takes what was fetched to the desks, and wakes who waits there.
-func (b *Board) takeAll(fetches *kgo.Fetches, deskOf func(pix.ISPB) *desk) {
-	fetches.EachError(func(topic string, partition int32, err error) {
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			return
-		}
-		b.t.Log.Warn("cannot read a partition, trying again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
-	})
-	changed := map[*desk]struct{}{}
-	fetches.EachRecord(func(record *kgo.Record) {
-		if d := b.take(record, deskOf); d != nil {
-			changed[d] = struct{}{}
-		}
-	})
-	for d := range changed {
-		d.wakeAll()
-	}
-}
-
-// take reads a record, and returns the desk that it changes.
-func (b *Board) take(record *kgo.Record, deskOf func(pix.ISPB) *desk) *desk {
+// take reads a record, and notes whose desk it changes.
+func (b *Board) take(record *kgo.Record, changed map[*desk]struct{}) {
+	var d *desk
 	switch record.Topic {
 	case stream.AuthorizationRequests:
 		q, psp := questionOf(record)
-		if q == nil {
-			return nil
+		if d = b.deskRead(psp); d == nil {
+			return
 		}
-		d := deskOf(psp)
-		if d != nil && !d.ask(b.on.Now(), q) {
-			b.full.Inc()
-			return nil
-		}
-		return d
+		b.ask(d, q)
 	case stream.Settlements:
 		id, psp, how := verdictOf(record)
-		d := deskOf(psp)
-		if d != nil {
-			d.end(id, how)
+		if d = b.deskRead(psp); d == nil {
+			return
 		}
-		return d
+		d.end(id, how)
 	case stream.DeadLetters:
 		id, psp, at := forgeryOf(record)
-		d := deskOf(psp)
-		if d != nil {
-			d.forged(id, at)
+		if d = b.deskRead(psp); d == nil {
+			return
 		}
+		d.forged(id, at)
+	}
+	changed[d] = struct{}{}
+}
+
+// deskRead returns the desk of a bank if the reading is to fill it, else nil: who asks nothing takes no room. The caller
+// holds the reading's lock.
+func (b *Board) deskRead(psp pix.ISPB) *desk {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d := b.desks[psp]; d != nil && d.read {
 		return d
 	}
 	return nil
+}
+
+func (b *Board) ask(d *desk, q *asked) {
+	if !d.ask(b.on.Now(), q) {
+		b.full.Inc()
+	}
 }
 
 // questionOf reads a question, or returns nil: who may write to the topic may write nonsense.
@@ -295,7 +318,7 @@ func questionOf(record *kgo.Record) (*asked, pix.ISPB) {
 	if err != nil || wrong != nil {
 		return nil, ""
 	}
-	q := &asked{id: id, partition: m.ReplyPartition, at: recordAt{record.Partition, record.Offset}, Question: Question{
+	q := &asked{id: id, partition: m.ReplyPartition, Question: Question{
 		EndToEndID: m.EndToEndId, OriginalEndToEndID: m.OriginalEndToEndId, Payer: accountOf(m.Payer), Payee: accountOf(m.Payee), AmountCentavos: m.AmountCentavos,
 		RemittanceInformation: m.RemittanceInformation, AskedAt: record.Timestamp.UTC(), Deadline: time.UnixMilli(m.DeadlineUnixMs).UTC(),
 	}}

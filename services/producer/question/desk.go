@@ -46,7 +46,6 @@ const (
 type asked struct {
 	Question
 	id        pix.EndToEndID
-	at        recordAt
 	partition int32  // where its answer belongs
 	place     uint64 // in the line; 0: it is not told
 	again     bool   // it was told before
@@ -79,10 +78,13 @@ type recordAt struct {
 // desk has the open questions of one bank, and tells each program of the bank. Each question has one place in a line
 // that its programs walk along. One that nobody has answered for a while gets a new place, at the end.
 type desk struct {
-	again  time.Duration
-	most   int
-	used   atomic.Int64 // when the bank asked last, Unix seconds
-	filled atomic.Bool  // it has the past
+	again time.Duration
+	most  int
+
+	users  int         // requests that it serves; guarded by the board's lock, as is used
+	used   time.Time   // when the last one ended
+	read   bool        // what is read is for it, too; guarded by the reading's lock
+	filled atomic.Bool // it has all open questions
 
 	mu      sync.Mutex
 	open    map[pix.EndToEndID]*asked
@@ -143,8 +145,6 @@ func (d *desk) ask(now time.Time, q *asked) bool {
 	switch {
 	case before == nil && len(d.open) >= d.most:
 		return false
-	case before != nil && before.at.partition == q.at.partition && before.at.offset >= q.at.offset: // the past was read after it
-		return true
 	case before == nil:
 		d.checks = append(d.checks, check{q.id, now.Add(d.again)})
 	default:
@@ -162,18 +162,6 @@ func (d *desk) ask(now time.Time, q *asked) bool {
 func (d *desk) tell(q *asked) {
 	q.again = q.again || q.place > 0
 	q.place = d.line.add(q)
-}
-
-// tellers reports whether a program is connected.
-func (d *desk) tellers() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, s := range d.shares {
-		if s.members > 0 {
-			return true
-		}
-	}
-	return d.readers > 0
 }
 
 // wake tells all programs that there is more. The caller holds the lock.

@@ -32,7 +32,6 @@ func TestEveryOpenQuestionIsToldUntilItIsAnswered(t *testing.T) {
 			knows map[string]bool
 		}
 		var programs []*program
-		var records []pix.EndToEndID // of the topic
 		drain := func() {
 			for more := true; more; {
 				more = false
@@ -52,20 +51,14 @@ func TestEveryOpenQuestionIsToldUntilItIsAnswered(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"ask": func(t *rapid.T) {
 				id := rapid.SampledFrom(ids).Draw(t, "id")
-				at := int64(len(records))
-				if s := states[id]; s.open && rapid.Bool().Draw(t, "read before") {
-					at = rapid.Int64Range(0, d.open[id].at.offset).Draw(t, "at")
-				} else {
-					records = append(records, id)
-				}
-				q := &asked{id: id, at: recordAt{offset: at}, Question: Question{EndToEndID: id.String(), AskedAt: now, Deadline: now.Add(40 * time.Second)}}
+				q := &asked{id: id, Question: Question{EndToEndID: id.String(), AskedAt: now, Deadline: now.Add(40 * time.Second)}}
 				_, ended := d.ended(id)
 				full := !states[id].open && len(d.open) >= d.most && !ended
 				taken := d.ask(now, q)
 				if taken == full {
 					t.Fatalf("taken %t with %d open", taken, len(d.open))
 				}
-				if taken && !ended && at == int64(len(records)-1) && d.open[id] == q {
+				if taken && !ended {
 					*states[id] = state{open: true}
 					for _, p := range programs {
 						delete(p.knows, id.String())
@@ -191,24 +184,21 @@ func TestAQuestionExpires(t *testing.T) {
 	}
 }
 
-// The desk of a bank that asks no more goes, and one that a program is connected to stays.
+// A desk stays while its bank asks, and for a while after.
 func TestADeskGoesWithItsBank(t *testing.T) {
-	began := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	gone, stays := newDesk(10*time.Second, 5), newDesk(10*time.Second, 5)
-	b := &Board{desks: map[pix.ISPB]*desk{"10000001": gone, "10000002": stays}}
-	for _, d := range b.desks {
-		d.used.Store(began.Unix())
+	stays, goes := newDesk(time.Second, 5), newDesk(time.Second, 5)
+	stays.users, goes.users = 1, 1
+	b := &Board{desks: map[pix.ISPB]*desk{"10000001": stays, "10000002": goes}}
+	b.leave(goes)
+	left := time.Now()
+	if b.dropIdle(left.Add(idleMax / 2)); len(b.desks) != 2 {
+		t.Fatalf("%d desks soon after", len(b.desks))
 	}
-	r := stays.join("share", time.Time{}, began)
-	if !b.sweep(began.Add(idleMax)) || len(b.desks) != 2 {
-		t.Fatalf("after %v: %v", idleMax, b.desks)
+	if some := b.dropIdle(left.Add(2 * idleMax)); !some || len(b.desks) != 1 || b.desks["10000001"] == nil {
+		t.Fatalf("%v long after", b.desks)
 	}
-	left := began.Add(2 * idleMax)
-	if !b.sweep(left) || b.desk("10000001") != nil || b.desk("10000002") != stays {
-		t.Fatalf("later: %v", b.desks)
-	}
-	r.leave(false)
-	if !b.sweep(left.Add(idleMax)) || b.sweep(left.Add(idleMax+time.Second)) {
-		t.Fatalf("when all are gone: %v", b.desks)
+	b.leave(stays)
+	if some := b.dropIdle(left.Add(2 * idleMax)); some {
+		t.Fatalf("%v are left", b.desks)
 	}
 }

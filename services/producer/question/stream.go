@@ -28,14 +28,15 @@ type Page struct {
 // Questions serves GET /v1/participants/{ispb}/questions: an event stream, or a poll for clients without streams. It
 // delivers at least once.
 func (b *Board) Questions(w http.ResponseWriter, r *http.Request) *web.Problem {
-	d, problem := b.deskOf(pix.ISPB(r.PathValue("ispb")))
 	share := r.URL.Query().Get("share")
-	if problem == nil && (len(share) > 64 || strings.Trim(share, shareCharacters) != "") {
-		problem = field.Invalid("", "share", share, pix.ReasonMalformed, "it is no name: "+field.Rules["share"])
+	if len(share) > 64 || strings.Trim(share, shareCharacters) != "" {
+		return field.Invalid("", "share", share, pix.ReasonMalformed, "it is no name: "+field.Rules["share"])
 	}
+	d, problem := b.deskOf(pix.ISPB(r.PathValue("ispb")))
 	if problem != nil {
 		return problem
 	}
+	defer b.leave(d)
 	if accept := r.Header.Get("Accept"); strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/event-stream") {
 		return b.poll(w, r, d, share)
 	}

@@ -60,7 +60,7 @@ demo: build ## clear 10,000 payments of every kind on a stack of its own, kill i
 # behind them. make lint vets. Without DWARF, programs of tests link in half the time.
 TEST_ELSEWHERE := ^(TestOperate|TestHeist|TestLiveAudit(Turns|Stays|Through|Costs?|Says).*|TestApacheKafka.*|TestReplicaLost|TestAnOlderLedgerOfReplicasIsNotTaken|TestBackup.*|$(APACHE_TESTS))$$
 test: tigerbeetle ## run the tests: real processes on a real TigerBeetle server and a broker over TCP, and scenarios in virtual time (about 4 minutes); test-kafka, test-replicas, test-live and test-room have the others
-	go test -timeout 20m -vet=off -ldflags=-w -p 4 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform ./deploy/ledgermodel ./deploy/ledgerfacts ./services/bank-simulator $(PACKAGES)
+	go test -timeout 20m -vet=off -ldflags=-w -p 3 -skip '$(TEST_ELSEWHERE)' ./loadtest/e2e ./services/clearing-engine/engine ./services/producer ./loadtest/simulation ./deploy/stack ./deploy/bootstrap ./loadtest/conform ./deploy/ledgermodel ./deploy/ledgerfacts ./services/bank-simulator $(PACKAGES)
 
 # They load a stack for two minutes each, so beside others they would slow all of them down.
 test-live: tigerbeetle ## run the tests of the live audit: through kills it stays green, planted lies turn it red, and it says what it does not see (about 6 minutes)
@@ -220,7 +220,7 @@ verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (roo
 	@deploy/verify-compose.sh
 
 # The server's build has one thread, so what compiles runs beside it, and lets tests go first (nice). Tests with brokers mostly wait, so the rest runs beside them.
-CI_STEPS := test + lint check-generated check-docs check-settings check-modules check-manifests -- test-kafka + test-api test-foreign-client test-proxy test-room + operate test-live test-dashboards + test-replicas test-python-bank test-statements fuzz test-documents
+CI_STEPS := test + lint check-generated check-docs check-settings check-modules check-manifests -- test-kafka fuzz + test-room test-live test-dashboards operate test-proxy + test-replicas test-api test-foreign-client test-python-bank test-statements test-documents
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8
 ci: export ROOM_ARGS = -kills 5 -rate 3000

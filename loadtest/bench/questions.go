@@ -138,8 +138,8 @@ func answerAll(ctx context.Context, s *stack.Stack, bank, key string) error {
 			err = why
 		}
 	}
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() != nil { // whatever ended then was to end
+		err = nil
 	}
 	return err
 }

@@ -140,16 +140,16 @@ func (p *program) AwaitNeed(need string, missed bool) {
 // startProgram starts the producer. Without a ledger nobody listens on the ledger's address.
 func startProgram(t testing.TB, b *kit.Broker, l *ledgertest.Server, env ...string) *program {
 	t.Helper()
-	ledgerAddress := ports.Free()
+	ledgerAddress, named := ports.Free(), false
 	if l != nil {
 		ledgerAddress = l.Config.Addresses[0]
-		takeLedger(t, b, l)
+		named = takeLedger(t, b, l)
 	}
-	return &program{Program: kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress}, env...)...), t: t, uncompared: l != nil}
+	return &program{Program: kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress, "STATUS_TIMEOUT=20s"}, env...)...), t: t, uncompared: named}
 }
 
-// takeLedger lets topics that name no ledger take one that has its marker, as bootstrap does.
-func takeLedger(t testing.TB, b *kit.Broker, l *ledgertest.Server) {
+// takeLedger lets topics that name no ledger take one that has its marker, as bootstrap does, and reports whether they name one.
+func takeLedger(t testing.TB, b *kit.Broker, l *ledgertest.Server) bool {
 	t.Helper()
 	kafka := b.Client()
 	known, err := origin.ReadCheckpoints(t.Context(), kafka)
@@ -164,6 +164,7 @@ func takeLedger(t testing.TB, b *kit.Broker, l *ledgertest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return is.Number > 0
 }
 
 // reply is a response of the producer; the fields are those of all its bodies.

@@ -193,7 +193,7 @@ func committed(ctx context.Context, c *counterpart) ([]string, error) {
 		return nil, err
 	}
 	if len(groups) == 0 {
-		return nil, untried("no consumer group with members of the bank was found")
+		return nil, untried("the bank has no consumer group: over HTTP it commits nothing, because the front door tells again what is not answered")
 	}
 	var took time.Duration
 	for range freezes {

@@ -100,6 +100,12 @@ func TestTheDocumentForParticipantsIsTrue(t *testing.T) {
 	}
 	is("value: `end_to_end_id` `"+id+"`, `ispb` `10000002`, status `ACSP`", "`"+hex.EncodeToString(value)+"`")
 	is("seal", "`"+hex.EncodeToString(seals.Seal("10000002", value))+"`")
+	response.Status, response.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, "AC06"
+	if value, err = response.MarshalVT(); err != nil {
+		t.Fatal(err)
+	}
+	is("value: the same, rejected: status `RJCT`, `reason_code` `AC06`", "`"+hex.EncodeToString(value)+"`")
+	is("its seal", "`"+hex.EncodeToString(seals.Seal("10000002", value))+"`")
 }
 
 // hex128 returns all digits of an id, as the document prints them.

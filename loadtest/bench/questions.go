@@ -32,7 +32,8 @@ const (
 // questionRows are the same payments with banks over Kafka and over HTTP.
 func (c Config) questionRows(with func(part, name string, change func(*row)) row) []row {
 	at := func(name string, answering int, change func(*row)) row {
-		r := row{part: questionsPart, name: "1,000/s, " + name, rate: 1000, payments: int(1000 * c.RateDuration.Seconds()), banks: 5, answering: answering}
+		// With two processors, one of them the ledger's, these rows would measure the queue for the other one.
+		r := row{part: questionsPart, name: "1,000/s, " + name, rate: 1000, payments: int(1000 * c.RateDuration.Seconds()), banks: 5, answering: answering, sharedCores: true}
 		if r.env = map[string][]string{}; answering > 0 {
 			r.env = overHTTP()
 		}

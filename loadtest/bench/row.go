@@ -47,7 +47,7 @@ var parts = []struct{ name, what string }{
 	{doorPart, "the HTTP API as fast as its connections go: payments one by one and in batches, states, balances while payments settle"},
 	{overloadPart, "two and three times the maximum, in batches over HTTP and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
-	{questionsPart, "banks that answer over HTTP beside banks over Kafka: how long an answer takes at 1,000/s, also while four of five banks hang; the maximum"},
+	{questionsPart, "banks that answer over HTTP beside banks over Kafka: how long an answer takes at 1,000/s with all processors shared, also while four of five banks hang; the maximum"},
 	{profilePart, "the maximum while the engine is profiled"},
 }
 

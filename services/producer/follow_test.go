@@ -128,7 +128,7 @@ func reports(t *testing.T, b *kit.Broker, partition int32, between ...[2]string)
 }
 
 // The time limits of a request must not end waits and streams.
-var lasting = []string{"HTTP_READ_TIMEOUT=150ms", "STREAM_KEEP_ALIVE=100ms", "HTTP_WRITE_TIMEOUT=10s"}
+var lasting = []string{"HTTP_READ_TIMEOUT=150ms", "STREAM_KEEP_ALIVE=100ms", "HTTP_WRITE_TIMEOUT=41s"}
 
 func TestASubmissionWaitsForItsOutcome(t *testing.T) {
 	t.Parallel()

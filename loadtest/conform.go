@@ -35,11 +35,12 @@ Nothing else may answer for the bank meanwhile. On a sandbox, silence the simula
   curl -X PUT 127.0.0.1:8081/v1/profiles/ISPB -d '{"silent_share": 1}' \
     -H "Authorization: Bearer $(cat .stack/keys/central-bank)"
 With a command behind --, conform starts the bank, freezes and kills its process group, and starts
-it again. A bank over HTTP needs a front door that runs, and commits no offsets: that check is skipped.
+it again. A bank over HTTP needs a front door that runs. It commits no offsets, so that check is
+skipped.
 On a secured Kafka, use the user admin: only engines may ask.`,
 		Example: `  loadtest conform --bank 10000005
   loadtest conform --bank 10000005 -- python3 examples/python/bank_kafka.py --bank 10000005
-  loadtest conform --bank 10000005 -- python3 examples/python/bank.py --bank 10000005     # over HTTP`,
+  loadtest conform --bank 10000005 -- python3 examples/python/bank.py --bank 10000005   # over HTTP`,
 	}
 	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)
 	command.Flags().StringVar(&bank, "bank", "", "ISPB of the bank (required)")

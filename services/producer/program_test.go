@@ -145,7 +145,7 @@ func startProgram(t testing.TB, b *kit.Broker, l *ledgertest.Server, env ...stri
 		ledgerAddress = l.Config.Addresses[0]
 		named = takeLedger(t, b, l)
 	}
-	return &program{Program: kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress, "STATUS_TIMEOUT=20s"}, env...)...), t: t, uncompared: named}
+	return &program{Program: kit.Start(t, append([]string{"KAFKA_BROKERS=" + b.Address, "TIGERBEETLE_ADDRESSES=" + ledgerAddress, "STATUS_TIMEOUT=10s"}, env...)...), t: t, uncompared: named}
 }
 
 // takeLedger lets topics that name no ledger take one that has its marker, as bootstrap does, and reports whether they name one.

@@ -13,15 +13,16 @@ import (
 
 const (
 	// memoryBytes is what a server takes beside its page cache, all of it within seconds of its start.
-	memoryBytes = 22 << 30 / 10
+	memoryBytes = 2200 << 20
 	// memorySlack is left to the programs that are started with a server.
 	memorySlack = 1 << 29
 	// memoryWait is how long a server waits for others to end. Then the kernel may have to kill one.
 	memoryWait = 3 * time.Minute
 )
 
-// AwaitMemory waits until the machine has the memory for one more server, as when tests run side by side, and calls say, if it
-// has to wait. Until the caller calls started, no other program begins a server.
+// AwaitMemory waits until the machine has the memory for one more server: tests side by side would need more than there is,
+// and the kernel would kill one. It calls say once if it has to wait, and after memoryWait it returns all the same. Until the
+// caller calls started, no other program begins a server.
 func AwaitMemory(ctx context.Context, say func(string)) (started func(), err error) {
 	turn, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("liquida-ledger-turn-%d", os.Getuid())), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package question tells banks over HTTP what engines ask them, and takes their answers. It reads the
-// questions once for all banks, only while a bank asks for them, and keeps those to banks that ask. An answer is sealed by its bank: the front
-// door cannot speak for it.
+// questions once for all banks, while at least one bank asks for them. A question to a bank that does not ask is not kept. An
+// answer is sealed by its bank: the front door cannot speak for it.
 package question
 
 import (

@@ -21,7 +21,7 @@ const bombBytes = 900 << 20
 
 // dropBomb writes a batch that unpacks to far more than a client may hold.
 func dropBomb(ctx context.Context, w *world, f *fault) error {
-	bomb, err := hostile.Bomb(time.Now().UnixMilli(), bombBytes)
+	bomb, err := hostile.Bomb(time.Now().UnixMilli(), bombBytes, kgo.CodecZstd)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func TestHostileBatches(t *testing.T) {
 	s.must(err)
 	defer client.Close()
 	now := time.Now().UnixMilli()
-	bomb, err := hostile.Bomb(now, 900<<20)
+	bomb, err := hostile.Bomb(now, 900<<20, kgo.CodecZstd)
 	s.must(err)
 	elsewhere := hostile.New(now, nil)
 	elsewhere.Records = hostile.Record(100, []byte("one"))

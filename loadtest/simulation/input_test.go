@@ -62,7 +62,7 @@ func TestHostileBatchesWhileEnginesRestart(t *testing.T) {
 		s.start(2)
 		load := s.send("demo", 20, 1000, duringFaults...)
 		now := time.Now().UnixMilli()
-		bomb, err := hostile.Bomb(now, 100<<20)
+		bomb, err := hostile.Bomb(now, 100<<20, kgo.CodecGzip)
 		if err != nil {
 			s.t.Fatal(err)
 		}

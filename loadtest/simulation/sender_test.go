@@ -25,7 +25,7 @@ var senderFaults = []fault{
 		return []*hostile.Batch{hostile.Garbage(now), hostile.Claim(now, n), elsewhere}[random.IntN(3)], nil
 	})},
 	{"bomb", plant(func(now int64, random *rand.Rand) (*hostile.Batch, error) {
-		return hostile.Bomb(now, batchBytesMax+random.IntN(batchBytesMax))
+		return hostile.Bomb(now, batchBytesMax+random.IntN(batchBytesMax), kgo.CodecGzip)
 	})},
 	{"hanging transaction", hangTransaction},
 }

@@ -136,7 +136,7 @@ func FuzzUnpack(f *testing.F) {
 
 // What CheckBatch accepts, every client can read; what it refuses, Look names or the client can read.
 func FuzzBatch(f *testing.F) {
-	bomb, err := hostile.Bomb(0, 1<<20)
+	bomb, err := hostile.Bomb(0, 1<<20, kgo.CodecZstd)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // A batch that no client can read is refused, unless a test asks for a broker that does not look.
 func TestBatchesAreChecked(t *testing.T) {
 	now := time.Now().UnixMilli()
-	bomb, err := hostile.Bomb(now, 900<<20)
+	bomb, err := hostile.Bomb(now, 900<<20, kgo.CodecZstd)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,11 +3,13 @@ package hostile
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"math/rand/v2"
 	"sync"
 
@@ -45,10 +47,11 @@ func Record(place int32, value []byte) []byte {
 	return append(kbin.AppendVarint(nil, int32(len(body))), body...) //nolint:gosec // small
 }
 
-// Garbage returns a batch whose records are said to be compressed, and are not.
+// Garbage returns a batch whose records are said to be compressed, and are not. It is said to be gzip because it is
+// read in virtual time too: see Bomb.
 func Garbage(timestampMs int64) *Batch {
 	b := New(timestampMs, []byte("a"), []byte("b"), []byte("c"))
-	b.Attributes, b.Records = int16(kgo.CodecZstd), []byte("nobody can unpack this")
+	b.Attributes, b.Records = int16(kgo.CodecGzip), []byte("nobody can unpack this")
 	return b
 }
 
@@ -59,11 +62,16 @@ func Claim(timestampMs int64, records int32) *Batch {
 	return b
 }
 
-// Bomb returns a batch of one record whose value unpacks to so many bytes.
-func Bomb(timestampMs int64, unpackedBytes int) (*Batch, error) {
+// Bomb returns a batch of one record whose value unpacks to so many bytes. zstd packs it best. In virtual time it is
+// gzip: the Kafka library's decoder of zstd closes a channel in a finalizer, and no bubble survives that.
+func Bomb(timestampMs int64, unpackedBytes int, codec kgo.CompressionCodecType) (*Batch, error) {
 	b := New(timestampMs, nil)
 	var packed bytes.Buffer
-	encoder, err := zstd.NewWriter(&packed, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+	var encoder io.WriteCloser = gzip.NewWriter(&packed)
+	var err error
+	if codec == kgo.CodecZstd {
+		encoder, err = zstd.NewWriter(&packed, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +90,7 @@ func Bomb(timestampMs int64, unpackedBytes int) (*Batch, error) {
 	if err = errors.Join(err, encoder.Close()); err != nil {
 		return nil, err
 	}
-	b.Attributes, b.Records = int16(kgo.CodecZstd), packed.Bytes()
+	b.Attributes, b.Records = int16(codec), packed.Bytes()
 	return b, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/ledger"
@@ -24,7 +25,7 @@ import (
 func hostileBatches(t *testing.T) map[string]func() (raw []byte, offsets, readable int64) {
 	return map[string]func() ([]byte, int64, int64){
 		"a bomb": func() ([]byte, int64, int64) {
-			bomb, err := hostile.Bomb(time.Now().UnixMilli(), 64<<20)
+			bomb, err := hostile.Bomb(time.Now().UnixMilli(), 64<<20, kgo.CodecGzip)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -263,9 +263,5 @@ func (s *system) eventually(what string, holds func() bool) {
 
 func (s *system) within(limit time.Duration, what string, holds func() bool) {
 	s.t.Helper()
-	for giveUp := time.Now().Add(limit); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(giveUp) {
-			s.t.Fatalf("after %v still not: %s", limit, what)
-		}
-	}
+	kit.AwaitWithin(s.t, limit, what, func() (bool, string) { return holds(), "not yet" })
 }

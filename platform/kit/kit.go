@@ -31,13 +31,19 @@ const Patience = time.Minute
 // also says what it saw, for the failure.
 func Await(t testing.TB, what string, met func() (bool, string)) {
 	t.Helper()
-	for deadline := time.Now().Add(Patience); ; time.Sleep(10 * time.Millisecond) {
+	AwaitWithin(t, Patience, what, met)
+}
+
+// AwaitWithin is Await for what may take longer than Patience on a busy machine.
+func AwaitWithin(t testing.TB, limit time.Duration, what string, met func() (bool, string)) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
 		ok, saw := met()
 		if ok {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s: %s", Patience, what, saw)
+			t.Fatalf("waited %v for %s: %s", limit, what, saw)
 		}
 	}
 }

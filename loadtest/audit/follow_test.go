@@ -17,13 +17,7 @@ const base = 1_780_000_000_000_000_000
 
 // follow gives a history to a follower that begins after so many transfers, in some order of the streams.
 func (h *history) follow(random *rand.Rand, begin int) (findings []Finding, f *Judge) {
-	transfers := slices.Clone(h.transfers)
-	for i := range transfers {
-		transfers[i].Timestamp = uint64(base + i + 1)
-		if i > 0 && inOneChain(transfers[i-1], transfers[i]) {
-			transfers[i-1].Flags |= linkedFlag
-		}
-	}
+	transfers := inTime(h.transfers)
 	for begin > 0 && begin < len(transfers) && transfers[begin-1].Flags&linkedFlag != 0 {
 		begin++ // a chain is of one instant
 	}
@@ -36,20 +30,7 @@ func (h *history) follow(random *rand.Rand, begin int) (findings []Finding, f *J
 	}
 	f.Begin()
 	orders, letters, reports, left := h.orders, h.letters, h.reports, transfers[begin:]
-	answer := func() {
-		for {
-			ids, answer := f.LookUps(3)
-			var found []tb.Transfer
-			for _, id := range ids {
-				if i := slices.IndexFunc(transfers, func(t tb.Transfer) bool { return t.ID == id }); i >= 0 {
-					found = append(found, transfers[i])
-				}
-			}
-			if answer(found); len(ids) == 0 {
-				return
-			}
-		}
-	}
+	answer := func() { answerFrom(transfers, f) }
 	for len(orders)+len(letters)+len(reports)+len(left) > 0 {
 		switch random.IntN(5) {
 		case 0:
@@ -79,6 +60,18 @@ func takeOne[T any](all []T, take func(T)) []T {
 	}
 	take(all[0])
 	return all[1:]
+}
+
+// inTime returns transfers with their times and chains.
+func inTime(transfers []tb.Transfer) []tb.Transfer {
+	transfers = slices.Clone(transfers)
+	for i := range transfers {
+		transfers[i].Timestamp = uint64(base + i + 1)
+		if i > 0 && inOneChain(transfers[i-1], transfers[i]) {
+			transfers[i-1].Flags |= linkedFlag
+		}
+	}
+	return transfers
 }
 
 // inOneChain reports whether the services write two transfers as one chain.
@@ -129,6 +122,75 @@ func (h *history) outcomes() int64 {
 		ids[m.EndToEndId] = true
 	}
 	return int64(len(ids))
+}
+
+// A report is read before its verdict, and a mark passes between them: the ledger is asked, and the payment is
+// checked all the same, once.
+func TestFollowerCountsWhatIsReportedBeforeItsVerdictIsRead(t *testing.T) {
+	histories := map[string]func() *history{
+		"payments": func() *history { return clean(t) },
+		"returns": func() *history {
+			h, _, _, _, _ := withReturns(t)
+			return h
+		},
+	}
+	for name, make := range histories {
+		for read := range len(make().transfers) {
+			for _, late := range []bool{false, true} { // the answer comes after what was not read
+				h := make()
+				h.transfers = inTime(h.transfers)
+				if read > 0 && h.transfers[read-1].Flags&linkedFlag != 0 {
+					continue // a chain is read whole
+				}
+				var findings []Finding
+				f := Follow(h.accountOf(issuance), base, func(found Finding) { findings = append(findings, found) })
+				f.Begin()
+				all(h.orders, f.Order)
+				all(h.letters, f.DeadLetter)
+				all(h.transfers[:read], f.Transfer)
+				all(h.reports, f.Report)
+				f.Passed(f.Mark(), nil)
+				if late {
+					all(h.transfers[read:], f.Transfer)
+				}
+				answerFrom(h.transfers, f)
+				f.Passed(f.Mark(), nil)
+				if !late {
+					all(h.transfers[read:], f.Transfer)
+				}
+				f.ReadTo(uint64(base + len(h.transfers) + 2))
+				for range 3 {
+					f.Passed(f.Mark(), map[int32]int64{0: h.committed})
+					answerFrom(h.transfers, f)
+				}
+				if ends := h.outcomes(); len(findings) > 0 || f.Checked() != ends || f.Kept() > 0 {
+					t.Errorf("%s, %d of %d transfers read before, answer late %v: %d of %d checked, %d kept, %+v", name, read, len(h.transfers), late, f.Checked(), ends, f.Kept(), findings)
+				}
+			}
+		}
+	}
+}
+
+func all[T any](of []T, take func(T)) {
+	for _, one := range of {
+		take(one)
+	}
+}
+
+// answerFrom gives a follower what it asks the ledger for.
+func answerFrom(transfers []tb.Transfer, f *Judge) {
+	for {
+		ids, answer := f.LookUps(3)
+		var found []tb.Transfer
+		for _, id := range ids {
+			if i := slices.IndexFunc(transfers, func(t tb.Transfer) bool { return t.ID == id }); i >= 0 {
+				found = append(found, transfers[i])
+			}
+		}
+		if answer(found); len(ids) == 0 {
+			return
+		}
+	}
 }
 
 // onlyAtTheEnd are the faults that no follower can see: they show in balances, in whole topics, by the settings
@@ -274,26 +336,8 @@ func ended(t *testing.T, h *history) (f *Judge, later *[]Finding, answer func())
 	h.stamp()
 	f = Follow(h.accountOf(issuance), 0, func(found Finding) { *later = append(*later, found) })
 	f.Begin()
-	for i := range h.transfers {
-		h.transfers[i].Timestamp = uint64(base + i + 1)
-		if i > 0 && inOneChain(h.transfers[i-1], h.transfers[i]) {
-			h.transfers[i-1].Flags |= linkedFlag
-		}
-	}
-	answer = func() {
-		for {
-			ids, answer := f.LookUps(100)
-			var found []tb.Transfer
-			for _, id := range ids {
-				if i := slices.IndexFunc(h.transfers, func(t tb.Transfer) bool { return t.ID == id }); i >= 0 {
-					found = append(found, h.transfers[i])
-				}
-			}
-			if answer(found); len(ids) == 0 {
-				return
-			}
-		}
-	}
+	h.transfers = inTime(h.transfers)
+	answer = func() { answerFrom(h.transfers, f) }
 	for _, r := range h.orders {
 		f.Order(r)
 	}

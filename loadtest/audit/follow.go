@@ -40,7 +40,7 @@ type unsettled struct {
 	doubted  bool
 	lookedUp bool // the ledger was asked for its transfers
 	recalled bool // a look-up says how it ended
-	again    bool // and its verdict had been read: it was counted, and an order or a report came again
+	repeated bool // and its verdict had been read: it was counted, and an order or a report came again
 	flagged  bool // its legs disagree, or it has no verdict, and a finding says so
 	counted  bool // its report was compared with the ledger
 	passed   bool // all records were committed without a report: it was before the beginning, or is missing
@@ -317,7 +317,7 @@ func (j *Judge) settle(p *payment) {
 	}
 	counted := p.counted
 	j.judge(p)
-	if p.counted && !counted && (!p.again || p.decidedAt <= j.since) {
+	if p.counted && !counted && (!p.repeated || p.decidedAt <= j.since) {
 		j.checked++
 	}
 	if p.adopted {
@@ -407,7 +407,7 @@ func (j *Judge) recall(p *payment) {
 			return
 		}
 		verdict, has := found[p.key.role(resolutionRole)] // a report may be read before its verdict
-		p.recalled, p.again = p.decidedAt == 0, has && verdict.Timestamp <= j.position
+		p.recalled, p.repeated = p.decidedAt == 0, has && verdict.Timestamp <= j.position
 		j.adopt(p, found)
 		if !p.ordered() {
 			j.judgeUnordered(p, found)

@@ -680,6 +680,7 @@ func TestAnActThatWasWrittenIsNeverSaidToBeUndone(t *testing.T) {
 	t.Parallel()
 	p, _, _ := startForActs(t, "STATUS_IN_FLIGHT_MAX=1", "ACT_BURST_MAX=10000", "CALLER_SHARE_MAX=1")
 	account := newBank(t, p)
+	p.asIs = true // a repetition may be refused although the act is done
 	var at sync.WaitGroup
 	undone := make([]int, 100) // deposits of 1000 + i centavos
 	for i := range undone {
@@ -691,6 +692,7 @@ func TestAnActThatWasWrittenIsNeverSaidToBeUndone(t *testing.T) {
 		})
 	}
 	at.Wait()
+	p.asIs = false
 	for _, done := range get[query.ActPage](t, p, "/v1/participants/"+string(account.ISPB)+"/acts").Acts {
 		if i := int(done.AmountCentavos) - 1000; done.Act == "deposit" && i < len(undone) && undone[i] != 0 {
 			t.Errorf("deposit %d was done, and the response was %d", i, undone[i])

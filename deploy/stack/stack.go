@@ -305,8 +305,8 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	return s, nil
 }
 
-// wanted returns all processes in the order of starting. The bank simulator listens before an
-// engine asks it, and the producer starts last.
+// wanted returns all processes in the order of starting. The bank simulator comes after the producer: its banks read
+// there which of their accounts are open before they are ready.
 func (s *Stack) wanted() []string {
 	names := append(s.Replicas(), Broker)
 	if s.config.InfrastructureOnly {
@@ -315,7 +315,7 @@ func (s *Stack) wanted() []string {
 	if s.config.Cuts {
 		names = append(names, Links)
 	}
-	names = append(names, Bootstrap, Simulator)
+	names = append(names, Bootstrap)
 	s.engines = s.config.Engines
 	for s.has(EngineName(s.engines)) { // adopted from a stack with more engines
 		s.engines++
@@ -323,7 +323,7 @@ func (s *Stack) wanted() []string {
 	for instance := range s.engines {
 		names = append(names, EngineName(instance))
 	}
-	names = append(names, Producer)
+	names = append(names, Producer, Simulator)
 	if s.config.Observers.StatsdBridge != "" {
 		names = append(names, StatsdBridge)
 	}

@@ -205,7 +205,7 @@ func TestForeground(t *testing.T) {
 	config.Env = map[string][]string{Engine: {"ENGINE_DEADLINE=10s"}, "engine-1": {"ENGINE_DEADLINE=20s"}}
 	s := started(t, config)
 
-	want := []string{TigerBeetle, Broker, Bootstrap, Simulator, "engine-0", "engine-1", Producer}
+	want := []string{TigerBeetle, Broker, Bootstrap, "engine-0", "engine-1", Producer, Simulator}
 	if got := s.Names(); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) || slices.Index(got, Bootstrap) != 2 { // what waits for nothing else starts at the same time
 		t.Errorf("started %v; want %v", got, want)
 	}

@@ -73,14 +73,14 @@ func TestABankTakesNothingInForAnAccountThatIsNotOpen(t *testing.T) {
 		a.awaitResponses(1, request)
 		a.check([]*pixv1.AuthorizationRequest{request}, func(*pixv1.AuthorizationRequest) string { return want })
 	}
-	p.AwaitReady()
+	p.AwaitNeed("assignment", false)
+	p.AwaitNeed("accounts", true) // a bank that cannot answer is not ready
 	early := a.request("0001")
 	a.ask(early)
-	time.AfterFunc(time.Second, func() { // whenever it comes, the answer is that of the acts
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.away = false
-	})
+	d.mu.Lock()
+	d.away = false
+	d.mu.Unlock()
+	p.AwaitReady()
 	a.awaitResponses(1, early)
 	a.check([]*pixv1.AuthorizationRequest{early}, func(*pixv1.AuthorizationRequest) string { return rejected + "AC07" })
 	ask("1", rejected+"AC07")

@@ -16,6 +16,7 @@ import (
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/telemetry"
 )
 
 // AccountsConfig says whom the banks ask for the states of their accounts.
@@ -37,7 +38,9 @@ func (c AccountsConfig) Validate() error {
 
 const (
 	askInterval = time.Second
-	askTimeout  = 2 * time.Second
+	// firstInterval is that until all was read once: so long the first payments after the front door's start wait.
+	firstInterval = 50 * time.Millisecond
+	askTimeout    = 2 * time.Second
 )
 
 // accounts are those accounts of the banks that are not open. The banks follow their acts at the
@@ -45,7 +48,7 @@ const (
 // go by what they have read.
 type accounts struct {
 	config  AccountsConfig
-	log     *zap.Logger
+	t       *telemetry.Telemetry
 	banks   map[string]*bankAccounts // by the name of the key's file
 	states  sync.Map                 // client.Account → the code of the reason why nothing is taken in
 	read    chan struct{}            // closed once all that was there has been read
@@ -59,12 +62,17 @@ type bankAccounts struct {
 	api         *client.Client
 }
 
-func newAccounts(config AccountsConfig, log *zap.Logger) *accounts {
-	a := &accounts{config: config, log: log, banks: map[string]*bankAccounts{}, read: make(chan struct{})}
+func newAccounts(config AccountsConfig, t *telemetry.Telemetry) *accounts {
+	a := &accounts{config: config, t: t, banks: map[string]*bankAccounts{}, read: make(chan struct{})}
 	if config.URL == "" {
-		close(a.read)
+		a.hasRead()
 	}
 	return a
+}
+
+func (a *accounts) hasRead() {
+	close(a.read)
+	a.t.Health.Report(accountsNeed, nil)
 }
 
 // refusal returns why a bank takes nothing in for an account, or "".
@@ -79,17 +87,20 @@ func (a *accounts) follow(ctx context.Context) {
 	if a.config.URL == "" {
 		return
 	}
-	hasRead := sync.OnceFunc(func() { close(a.read) })
+	hasRead, interval := sync.OnceFunc(a.hasRead), firstInterval
 	for ctx.Err() == nil {
 		err := a.readAll(ctx)
 		if err == nil {
 			hasRead()
+			interval = askInterval
+		} else if interval == firstInterval {
+			a.t.Health.Report(accountsNeed, err)
 		}
 		if said := fmt.Sprint(err); said != a.failing && ctx.Err() == nil {
 			a.failing = said
-			a.log.Info("asked for the states of accounts", zap.Error(err))
+			a.t.Log.Info("asked for the states of accounts", zap.Error(err))
 		}
-		host.Sleep(ctx, askInterval)
+		host.Sleep(ctx, interval)
 	}
 }
 
@@ -132,7 +143,7 @@ func (a *accounts) readBank(ctx context.Context, ispb string) error {
 		if problem := new(client.Problem); errors.As(err, &problem) && problem.Status == http.StatusUnauthorized {
 			if !b.refused {
 				b.refused = true
-				a.log.Warn("a bank's key is not in use: the states of its accounts stay as they were read", zap.String("ispb", ispb), zap.Error(err))
+				a.t.Log.Warn("a bank's key is not in use: the states of its accounts stay as they were read", zap.String("ispb", ispb), zap.Error(err))
 			}
 			return nil
 		}

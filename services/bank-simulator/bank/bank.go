@@ -27,6 +27,7 @@ import (
 const (
 	runningNeed    = "running"    // met from the end of the start until the stop begins
 	assignmentNeed = "assignment" // met once the group has assigned partitions
+	accountsNeed   = "accounts"   // met once the states of the banks' accounts were read: before that nobody answers
 )
 
 // Run responds to requests until ctx ends. It stops within config.ShutdownTimeout.
@@ -37,7 +38,7 @@ func Run(ctx context.Context, config *Config, on host.Host) error {
 		return err
 	}
 	defer t.Stop()
-	for _, need := range []string{runningNeed, stream.KafkaNeed, stream.TopicsNeed, assignmentNeed} {
+	for _, need := range []string{runningNeed, stream.KafkaNeed, stream.TopicsNeed, assignmentNeed, accountsNeed} {
 		t.Health.Need(need)
 	}
 	catalog, err := config.Profiles.catalog()
@@ -56,7 +57,7 @@ func Run(ctx context.Context, config *Config, on host.Host) error {
 	var running atomic.Pointer[bank]
 	metrics := newMetrics(t.Registry, metricSeriesMax, &running)
 	begin := func() (*bank, error) {
-		b, err := start(config.Bank, config.Stream, on, catalog, newAccounts(config.Accounts, t.Log), metrics, t)
+		b, err := start(config.Bank, config.Stream, on, catalog, newAccounts(config.Accounts, t), metrics, t)
 		running.Store(b)
 		return b, err
 	}

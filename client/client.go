@@ -58,6 +58,7 @@ func New(address, key string) (*Client, error) {
 		return nil, fmt.Errorf("the address of the API is %q: it must be like %s", address, DefaultURL)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = transport.MaxIdleConns // there is one host; two would close the connections of whoever asks more at once
 	return &Client{Timeout: 10 * time.Second, RetryFor: 30 * time.Second, silence: silenceMax, base: base, key: key, http: &http.Client{
 		Transport: transport,
 		// The API never redirects, and a payment must not go anywhere else.

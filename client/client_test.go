@@ -1,16 +1,20 @@
 package client
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -155,16 +159,9 @@ func TestEventsAreRead(t *testing.T) {
 		"data: cut off\n":                                             "",
 		": alive\n\n\n":                                               "",
 	} {
-		lines, got := strings.Split(text, "\n"), ""
-		lines = lines[:len(lines)-1]
-		err := readEvents(func() (line string, more bool) {
-			if len(lines) == 0 {
-				return "", false
-			}
-			line, lines = lines[0], lines[1:]
-			return line, true
-		}, func(e event) (bool, error) {
-			got += fmt.Sprint(e) + " "
+		got := ""
+		err := readEvents(bufio.NewScanner(strings.NewReader(text)), func(e event) (bool, error) {
+			got += fmt.Sprintf("{%s %s %s} ", e.id, e.name, e.data)
 			return false, nil
 		})
 		if err != nil || got != want {
@@ -329,5 +326,39 @@ func TestAFateIsOpenOnlyIfSomethingMayHaveBeenDone(t *testing.T) {
 		if errors.As(err, new(*UnknownFate)) != open || !TryAgain(err) || told != tries-1 {
 			t.Errorf("%s: %v after %d tries, %d retries told", body, err, tries, told)
 		}
+	}
+}
+
+// Who asks much at once keeps its connections: opening one costs both ends more than a request.
+func TestConnectionsAreKept(t *testing.T) {
+	const together = 8
+	var opened atomic.Int32
+	var arrived sync.WaitGroup
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		arrived.Done()
+		arrived.Wait()
+		_, _ = io.WriteString(w, "{}")
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	c, err := New(server.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		arrived.Add(together)
+		var done sync.WaitGroup
+		for range together {
+			done.Go(func() { _, _ = c.Issuance(t.Context()) })
+		}
+		done.Wait()
+	}
+	if n := opened.Load(); n > 2*together { // one that was just answered may not be back yet
+		t.Errorf("3 times %d requests opened %d connections; want %d", together, n, together)
 	}
 }

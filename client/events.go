@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -19,8 +19,11 @@ const (
 	eventBytesMax = 1 << 20
 )
 
-// event is an event of a stream. id is the position after it.
-type event struct{ id, name, data string }
+// event is an event of a stream. id is the position after it. The next event overwrites the data.
+type event struct {
+	id, name string
+	data     []byte
+}
 
 // Follow calls each with every new state of a payment, and returns the final one. It reconnects
 // after a break, within RetryFor, until the context ends. With an error it returns the last
@@ -44,11 +47,11 @@ func followStates[S outcome](ctx context.Context, c *Client, events call, each f
 	var last S
 	err := c.stream(ctx, func() call { return events },
 		func(e event) (bool, error) {
-			if e.data == "" {
+			if len(e.data) == 0 {
 				return false, nil
 			}
 			var state S
-			if err := json.Unmarshal([]byte(e.data), &state); err != nil {
+			if err := json.Unmarshal(e.data, &state); err != nil {
 				return false, fmt.Errorf("event %q: %w", e.name, err)
 			}
 			if state.reached() != last.reached() {
@@ -76,11 +79,11 @@ func (c *Client) Settlements(ctx context.Context, participant, from string, each
 		if e.id != "" {
 			from = e.id // after a break the stream continues here
 		}
-		if e.data == "" {
+		if len(e.data) == 0 {
 			return false, nil
 		}
 		var s Settlement
-		if err := json.Unmarshal([]byte(e.data), &s); err != nil {
+		if err := json.Unmarshal(e.data, &s); err != nil {
 			return false, fmt.Errorf("event %q: %w", e.id, err)
 		}
 		return each(s, e.id)
@@ -140,16 +143,9 @@ func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bo
 	}
 	defer body.Close()
 	silence.Stop()
-	silence = time.AfterFunc(silenceMax, func() { cancel(fmt.Errorf("the stream was silent for %v", silenceMax)) })
-	defer silence.Stop()
-	lines := bufio.NewScanner(body)
+	lines := bufio.NewScanner(&heard{body, func() { cancel(fmt.Errorf("the stream was silent for %v", silenceMax)) }})
 	lines.Buffer(nil, eventBytesMax)
-	err = readEvents(func() (string, bool) {
-		silence.Reset(silenceMax)
-		more := lines.Scan()
-		silence.Stop() // the caller may take time for an event
-		return lines.Text(), more
-	}, func(e event) (bool, error) {
+	err = readEvents(lines, func(e event) (bool, error) {
 		stopped, err = take(e)
 		return stopped, err
 	})
@@ -164,41 +160,51 @@ func (c *Client) streamOnce(ctx context.Context, call call, take func(event) (bo
 	return false, &Unanswered{errors.New("the stream ended")}
 }
 
+// heard is a stream of which no read may be silent for longer than silenceMax. Between reads the caller takes its time.
+type heard struct {
+	io.Reader
+	silent func()
+}
+
+func (h *heard) Read(into []byte) (int, error) {
+	silence := time.AfterFunc(silenceMax, h.silent)
+	defer silence.Stop()
+	return h.Reader.Read(into)
+}
+
 // readEvents reads server-sent events: those with data, and those that only move the position,
 // which this API sends to keep a stream alive.
-func readEvents(next func() (string, bool), take func(event) (stop bool, err error)) error {
+func readEvents(lines *bufio.Scanner, take func(event) (stop bool, err error)) error {
 	var e event
 	told := e.id
-	for {
-		line, more := next()
-		if !more {
-			return nil // an event without an empty line after it is incomplete: drop it
-		}
-		if line == "" {
-			if e.data != "" || e.id != told {
+	for lines.Scan() { // at the end an event without an empty line after it is incomplete: drop it
+		line := lines.Bytes()
+		if len(line) == 0 {
+			if len(e.data) > 0 || e.id != told {
 				told = e.id
 				if stop, err := take(e); stop || err != nil {
 					return err
 				}
 			}
-			e = event{id: e.id}
+			e = event{id: e.id, data: e.data[:0]}
 			continue
 		}
-		name, value, _ := strings.Cut(line, ":")
-		value = strings.TrimPrefix(value, " ")
-		switch name {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(name) {
 		case "id":
-			e.id = value
+			e.id = string(value)
 		case "event":
-			e.name = value
+			e.name = string(value)
 		case "data":
-			if e.data != "" {
-				e.data += "\n"
+			if len(e.data) > 0 {
+				e.data = append(e.data, '\n')
 			}
-			e.data += value
+			e.data = append(e.data, value...)
 		}
 		if len(e.data) > eventBytesMax {
 			return fmt.Errorf("an event has more than %d bytes", eventBytesMax)
 		}
 	}
+	return nil
 }

@@ -52,17 +52,17 @@ func (c *Client) Questions(ctx context.Context, ispb, share string, ask func(Que
 	}, func(e event) (bool, error) {
 		var err error
 		switch {
-		case e.data == "":
+		case len(e.data) == 0:
 		case e.name == "question":
 			var q Question
-			if err = json.Unmarshal([]byte(e.data), &q); err == nil {
+			if err = json.Unmarshal(e.data, &q); err == nil {
 				if err = ask(q); err == nil {
 					last = e.id
 				}
 			}
 		case told != nil:
 			var news News
-			if err = json.Unmarshal([]byte(e.data), &news); err == nil {
+			if err = json.Unmarshal(e.data, &news); err == nil {
 				err = told(news)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 )
@@ -16,11 +15,13 @@ type EventStream struct {
 	control *http.ResponseController
 	timeout time.Duration
 	text    bytes.Buffer
+	data    *json.Encoder // to text
 }
 
 // StartEvents begins a stream. timeout is how long one event may take to be written.
 func StartEvents(w http.ResponseWriter, timeout time.Duration) *EventStream {
 	s := &EventStream{w: w, control: http.NewResponseController(w), timeout: timeout}
+	s.data = json.NewEncoder(&s.text)
 	NoReadDeadline(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -55,14 +56,16 @@ func (s *EventStream) Send(id, event string, data any) error {
 
 // Add adds an event to those that Flush writes at once. Each write is much more work than an event, for both ends.
 func (s *EventStream) Add(id, event string, data any) error {
-	text, err := json.Marshal(data)
-	if err != nil {
+	before := s.text.Len()
+	s.identify(id)
+	s.text.WriteString("event: ")
+	s.text.WriteString(event)
+	s.text.WriteString("\ndata: ")
+	if err := s.data.Encode(data); err != nil { // it ends the line
+		s.text.Truncate(before)
 		return err
 	}
-	if id != "" {
-		fmt.Fprintf(&s.text, "id: %s\n", id)
-	}
-	fmt.Fprintf(&s.text, "event: %s\ndata: %s\n\n", event, text)
+	s.text.WriteByte('\n')
 	if s.text.Len() < addedMax {
 		return nil
 	}
@@ -75,11 +78,17 @@ const addedMax = 32 << 10
 // KeepAlive writes a comment. An id becomes the last event id of the client.
 func (s *EventStream) KeepAlive(id string) error {
 	s.text.WriteString(": keep-alive\n")
-	if id != "" {
-		fmt.Fprintf(&s.text, "id: %s\n", id)
-	}
-	s.text.WriteString("\n")
+	s.identify(id)
+	s.text.WriteByte('\n')
 	return s.Flush()
+}
+
+func (s *EventStream) identify(id string) {
+	if id != "" {
+		s.text.WriteString("id: ")
+		s.text.WriteString(id)
+		s.text.WriteByte('\n')
+	}
 }
 
 // Flush writes what was added.

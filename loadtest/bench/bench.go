@@ -275,6 +275,11 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 			engines = append(engines, s.TelemetryURL(name))
 		}
 	}
+	if r.answering > 0 { // the banks over HTTP are all there are
+		if err := s.StopProcess(ctx, stack.Simulator); err != nil {
+			return nil, err
+		}
+	}
 	m, err := c.begin(s)
 	if err != nil {
 		return nil, err
@@ -287,7 +292,9 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	if r.part == profilePart {
 		profiled = c.startProfile(ctx, engines[0])
 	}
-	stopBanks, err := c.startBanks(ctx, s, population, r.answering)
+	running, end := context.WithCancel(ctx)
+	defer end()
+	stopBanks, err := c.startBanks(ctx, s, population, r.answering, end)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +309,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 			counted, unmeasured = meter.ReadEngines(ctx, engines)
 		}
 	}
-	result, err := load.Run(ctx, config)
+	result, err := load.Run(running, config)
 	if err := errors.Join(err, unmeasured, stopFlood(), stopBanks()); err != nil {
 		return nil, err
 	}

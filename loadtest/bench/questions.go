@@ -22,17 +22,17 @@ import (
 
 const (
 	// answerers is how many requests with answers a bank has open.
-	answerers = 16
+	answerers = 4
 	// answersSkipped is what does not count at the beginning: streams and consumers start.
 	answersSkipped = 2 * time.Second
 	// hangsFor is after how long a bank that never reads opens its stream again.
 	hangsFor = 10 * time.Second
 )
 
-// questionRows are the same payments with banks over Kafka and over HTTP.
+// questionRows are the same payments with banks over Kafka and over HTTP. With two processors, one of them the ledger's,
+// they would measure the queue for the other one.
 func (c Config) questionRows(with func(part, name string, change func(*row)) row) []row {
 	at := func(name string, answering int, change func(*row)) row {
-		// With two processors, one of them the ledger's, these rows would measure the queue for the other one.
 		r := row{part: questionsPart, name: "1,000/s, " + name, rate: 1000, payments: int(1000 * c.RateDuration.Seconds()), banks: 5, answering: answering, sharedCores: true}
 		if r.env = map[string][]string{}; answering > 0 {
 			r.env = overHTTP()
@@ -49,20 +49,18 @@ func (c Config) questionRows(with func(part, name string, change func(*row)) row
 			r.flood = load.Flood{Kind: load.ToSilentBanks, PerSecond: 2000}
 			r.env[stack.Engine] = []string{"ENGINE_IN_FLIGHT_MAX=20000"}
 		}),
-		with(questionsPart, "five banks over Kafka", func(r *row) { r.banks = 5 }),
-		with(questionsPart, "five banks over HTTP", func(r *row) { r.banks, r.answering, r.env = 5, 5, overHTTP() }),
+		with(questionsPart, "five banks over Kafka", func(r *row) { r.banks, r.sharedCores = 5, true }),
+		with(questionsPart, "five banks over HTTP", func(r *row) { r.banks, r.sharedCores, r.answering, r.env = 5, true, 5, overHTTP() }),
 	}
 }
 
 func overHTTP() map[string][]string {
-	return map[string][]string{
-		stack.Simulator: {`SIMULATOR_PROFILES={"default": {"silent_share": 1}}`},
-		stack.Producer:  {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"},
-	}
+	return map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}
 }
 
-// startBanks has the first banks answer over HTTP, and the others hang on their streams, until stop is called.
-func (c Config) startBanks(ctx context.Context, s *stack.Stack, population sandbox.Population, answering int) (stop func() error, err error) {
+// startBanks has the first banks answer over HTTP, and the others hang on their streams, until stop is called. It calls
+// failed once one of them cannot go on.
+func (c Config) startBanks(ctx context.Context, s *stack.Stack, population sandbox.Population, answering int, failed func()) (stop func() error, err error) {
 	if answering == 0 {
 		return func() error { return nil }, nil
 	}
@@ -76,7 +74,11 @@ func (c Config) startBanks(ctx context.Context, s *stack.Stack, population sandb
 		bank := string(population.Bank(i))
 		go func() {
 			if i < answering {
-				ended <- answerAll(ctx, s, bank, keys[bank])
+				err := answerAll(ctx, s, bank, keys[bank])
+				if err != nil {
+					failed()
+				}
+				ended <- err
 				return
 			}
 			for ctx.Err() == nil {

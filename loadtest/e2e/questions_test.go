@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -100,6 +101,9 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 	<-ended
 	s.webhook(python, bank, second)
 	s.must(again.Process.Kill())
+	stop := s.shellBank(bank)
+	pays(payer, 5, "1", client.Settled, "")
+	stop()
 
 	// The bank was told questions and has answered none when its front door dies. It goes on at the other one.
 	other, err := client.New(second, all["10000001"])
@@ -161,6 +165,29 @@ func (s *system) answers(api *client.Client, bank string, most int, answer func(
 	}, nil); !errors.Is(err, enough) {
 		s.t.Fatalf("after %d of %d answers: %v", n, most, err)
 	}
+}
+
+// shellBank runs the bank of docs/participant.md until stop is called.
+func (s *system) shellBank(bank string) (stop func()) {
+	s.t.Helper()
+	text, err := os.ReadFile("../../docs/participant.md")
+	s.must(err)
+	_, after, _ := strings.Cut(string(text), "## Being asked over HTTP\n")
+	_, after, _ = strings.Cut(after, "```sh\n")
+	block, _, _ := strings.Cut(after, "```")
+	for from, to := range map[string]string{"http://127.0.0.1:8080": s.ProducerURL(), ".stack/keys/" + bank: s.keyFile(bank), ".stack/answer-keys": s.AnswerKeysFile()} {
+		if !strings.Contains(block, from) {
+			s.t.Fatalf("the bank in the shell does not name %s: %s", from, block)
+		}
+		block = strings.ReplaceAll(block, from, to)
+	}
+	command := exec.CommandContext(s.t.Context(), "bash", "-c", block)
+	command.Stderr = os.Stderr
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	s.must(command.Start())
+	stop = sync.OnceFunc(func() { _ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL); _ = command.Wait() })
+	s.t.Cleanup(stop)
+	return stop
 }
 
 // webhook requires that the example posts each settlement once more after a failure, with its signature.

@@ -142,7 +142,7 @@ const busyMax = 0.1
 
 // measure runs one row on a fresh stack, and removes the stack.
 func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
-	if r.payments == 0 {
+	if r.payments == 0 && r.part != idlePart {
 		return nil, errors.New("there are no payments to send")
 	}
 	if err := os.RemoveAll(c.Dir); err != nil {
@@ -168,7 +168,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 		}
 	}
 	s, err := stack.Start(ctx, stack.Config{
-		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: c.Engines, CacheGrid: c.CacheGrid, Kafka: r.kafka, Env: environment, Room: c.Room,
+		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: c.Engines, CacheGrid: c.CacheGrid, Kafka: r.kafka, Env: environment, Room: c.Room || r.part == idlePart,
 		LedgerReserve: int64(r.payments) * bytesPerPayment, LedgerCore: !r.sharedCores,
 		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
 	})
@@ -181,6 +181,8 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	switch {
 	case r.part == ceilingPart:
 		run, err = c.ledgerAlone(s, population, r)
+	case r.part == idlePart:
+		run, err = c.idle(ctx, s)
 	case r.over != "":
 		run, err = c.overloaded(ctx, s, population, r)
 	case r.asks == readFloods:

@@ -53,6 +53,8 @@ const (
 	overloadFigures = "overload"
 	readFigures     = "reads_ms"
 	answerFigures   = "answers_ms"
+	idleFigures     = "idle_percent"
+	idleWaitFigures = "idle_waits"
 	hopMeanFigures  = "hop_mean_ms"
 	hopP99Figures   = "hop_p99_ms"
 )

@@ -35,6 +35,7 @@ const (
 	overloadPart  = "overload"
 	floodPart     = "flood"
 	questionsPart = "questions"
+	idlePart      = "idle"
 	profilePart   = "profile"
 )
 
@@ -48,6 +49,7 @@ var parts = []struct{ name, what string }{
 	{overloadPart, "two and three times the maximum, in batches over HTTP and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
 	{questionsPart, "banks that answer over HTTP beside banks over Kafka: how long an answer takes at 1,000/s with all processors shared, also while four of five banks hang; the maximum"},
+	{idlePart, "what a ready system takes while nobody pays, the control room included"},
 	{profilePart, "the maximum while the engine is profiled"},
 }
 
@@ -136,6 +138,7 @@ func (c Config) rows() (chosen []row) {
 		c.besidePayments("nobody else", load.Flood{}),
 		c.besidePayments("3,000/s of others to one account", load.Flood{Kind: load.HotAccount, PerSecond: 3000}),
 		c.besidePayments("3,000/s of others to any account", load.Flood{Kind: load.Payments, PerSecond: 3000}),
+		row{part: idlePart, name: "nobody pays", sharedCores: true},
 		with(profilePart, "while profiled", func(*row) {}))
 	for _, r := range all {
 		if slices.Contains(c.Parts, r.part) && strings.Contains(r.name, c.Rows) {

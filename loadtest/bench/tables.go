@@ -64,7 +64,7 @@ func (r *Result) Tables() (tables []report.Table) {
 		main.Head = append(main.Head, f.title)
 	}
 	for _, row := range r.Rows {
-		if row.Part == doorPart || row.Figures[overloadFigures] != nil || row.Figures[readFigures] != nil {
+		if row.Part == doorPart || row.Part == idlePart || row.Figures[overloadFigures] != nil || row.Figures[readFigures] != nil {
 			continue // its figures count other things
 		}
 		row.addTo(&main, figures)
@@ -79,7 +79,7 @@ func (r *Result) Tables() (tables []report.Table) {
 		}
 		tables = append(tables, table)
 	}
-	tables = append(tables, r.hopsTable(), r.overloadTable(), r.readsTable(), r.answersTable())
+	tables = append(tables, r.hopsTable(), r.overloadTable(), r.readsTable(), r.answersTable(), r.idleTable())
 	return slices.DeleteFunc(tables, func(t report.Table) bool { return len(t.Rows) == 0 })
 }
 

@@ -54,6 +54,9 @@ var acts = []string{actKill, actFreeze, actThaw, actRestart, actLeaveDead, actAd
 
 // Do does one act, and returns the number of its line in the story.
 func (r *Room) Do(ctx context.Context, act Act) (int, error) {
+	r.mu.Lock()
+	r.askedAt = time.Now()
+	r.mu.Unlock()
 	if !slices.Contains(acts, act.Act) {
 		return 0, refusal{"act", act.Act, "one of " + strings.Join(acts, ", ")}
 	}

@@ -27,6 +27,7 @@ type flows struct {
 	settled  int
 	rejected int
 	letters  []Letter
+	moved    bool // something came since the last look
 }
 
 type pair struct{ payer, payee string }
@@ -76,6 +77,7 @@ func (f *flows) run(ctx context.Context) {
 		}
 		f.mu.Lock()
 		now := time.Now()
+		f.moved = f.moved || fetches.NumRecords() > 0
 		fetches.EachRecord(func(r *kgo.Record) {
 			switch r.Topic {
 			case stream.Payments:
@@ -142,6 +144,13 @@ func (f *flows) deadLetter(r *kgo.Record) {
 	f.letters = f.letters[max(0, len(f.letters)-lettersMax):]
 }
 
+// move reports whether anything came since the last call of take.
+func (f *flows) move() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.moved
+}
+
 // take returns what went by since the last call, and begins anew.
 func (f *flows) take(now time.Time) passed {
 	f.mu.Lock()
@@ -154,7 +163,7 @@ func (f *flows) take(now time.Time) passed {
 	if took := f.waits.take(now); len(took) > 0 {
 		p.p50, p.p99 = milliseconds(took[(len(took)-1)/2]), milliseconds(took[(len(took)-1)*99/100])
 	}
-	f.since, f.pairs, f.settled, f.rejected = now, map[pair]*Flow{}, 0, 0
+	f.since, f.pairs, f.settled, f.rejected, f.moved = now, map[pair]*Flow{}, 0, 0, false
 	return p
 }
 

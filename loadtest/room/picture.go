@@ -19,7 +19,7 @@ type Picture struct {
 	Banks    []Bank     `json:"banks"`
 	Flows    []Flow     `json:"flows"` // pairs with payments in the last second
 	Figures  Figures    `json:"figures"`
-	History  []Sample   `json:"history,omitempty"` // oldest first, one a second, at most 600
+	History  []Sample   `json:"history,omitempty"` // oldest first, at most 600: one a second, or one in 4 s while nobody paid or watched
 	Marks    []Mark     `json:"marks,omitempty"`   // of the time of History
 	Light    live.Light `json:"light"`
 	Machine  Machine    `json:"machine"`

@@ -25,9 +25,11 @@ const (
 	storyMax    = 200 // lines
 	lettersMax  = 100
 	banksMax    = 1000
-	reasonsMax  = 50 // of one pair in one second; the others count as "others"
-	lookEvery   = time.Second
-	membersMost = 2 * time.Second // between two looks at the group of the engines
+	reasonsMax  = 50               // of one pair in one second; the others count as "others"
+	lookEvery   = time.Second      // while somebody pays or watches
+	restMax     = 4 * time.Second  // between two looks while nobody pays or watches; from 5 s on the page draws a gap
+	watchedFor  = 10 * time.Second // after a picture was asked for, or an act
+	membersMost = 2 * time.Second  // between two looks at the group of the engines
 )
 
 // Config says what the room looks at, and what it may break.
@@ -71,6 +73,7 @@ type Room struct {
 	mu      sync.Mutex
 	red     bool      // the light was
 	movedAt time.Time // when something ended last, or nothing waited
+	askedAt time.Time // for a picture, or an act
 	picture Picture   // without History, Marks and Story
 	history []Sample
 	marks   []Mark
@@ -95,7 +98,7 @@ func Open(ctx context.Context, config Config) (*Room, error) {
 // Close ends the connections. Run must have returned.
 func (r *Room) Close() { r.kafka.Close() }
 
-// Run looks once a second until ctx ends.
+// Run looks once a second until ctx ends, and more seldom while nobody pays or watches.
 func (r *Room) Run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	reading.Go(func() { r.flows.run(ctx) })
@@ -106,13 +109,23 @@ func (r *Room) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		r.look(ctx)
+		if !r.rests(time.Now()) {
+			r.look(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
 	}
+}
+
+// rests reports whether no look is due: nobody watches, nobody pays, and the last look is not old. A look asks every
+// process, so it costs them more than all else that they do while nobody pays.
+func (r *Room) rests(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.picture.State == stateIdle && now.Sub(r.picture.At) < restMax-lookEvery/2 && now.Sub(r.askedAt) > watchedFor && !r.flows.move()
 }
 
 // look takes one picture.
@@ -178,6 +191,7 @@ func (r *Room) look(ctx context.Context) {
 func (r *Room) Picture(withHistory bool) Picture {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.askedAt = time.Now()
 	p := r.picture
 	p.Story = r.story.lines()
 	if withHistory {

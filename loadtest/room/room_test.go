@@ -105,6 +105,32 @@ func TestFlows(t *testing.T) {
 	}
 }
 
+// While nobody pays or watches the room looks seldom. Whatever comes, and whoever comes, it looks.
+func TestTheRoomRests(t *testing.T) {
+	r, writer := open(t, nil)
+	kit.Eventually(t, "an idle picture", func() bool { return r.Picture(false).State == stateIdle })
+	r.mu.Lock()
+	r.askedAt = time.Now().Add(-watchedFor - time.Second)
+	r.mu.Unlock()
+	if !r.rests(time.Now()) {
+		t.Error("nobody pays or watches, and it does not rest")
+	}
+	if r.rests(time.Now().Add(restMax)) {
+		t.Errorf("it rests for more than %v", restMax)
+	}
+	write(t, writer, stream.Settlements, 0, report("10000001", "10000002", 100, ""))
+	samples := func() []Sample {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.history
+	}
+	kit.Eventually(t, "a look at what came", func() bool { s := samples(); return *s[len(s)-1].SettledPerSecond > 0 })
+	r.Picture(false)
+	if r.rests(time.Now()) {
+		t.Error("somebody watches, and it rests")
+	}
+}
+
 // Whoever may write orders names banks and reasons as it likes. The room stays small.
 func TestFlowsAreBounded(t *testing.T) {
 	f := &flows{pairs: map[pair]*Flow{}, waits: newWaits()}

@@ -145,7 +145,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	if r.payments == 0 && r.part != idlePart {
 		return nil, errors.New("there are no payments to send")
 	}
-	if err := os.RemoveAll(c.Dir); err != nil {
+	if err := stack.Clean(c.Dir); err != nil {
 		return nil, err
 	}
 	if err := c.roomFor(r); err != nil {

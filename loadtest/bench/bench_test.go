@@ -2,11 +2,13 @@ package bench
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +30,7 @@ func TestRowsHaveNamesOfTheirOwnAndEveryPartHasSome(t *testing.T) {
 			t.Errorf("two rows are named %q", row.name)
 		}
 		seen[row.name], covered[row.part] = true, true
-		if row.payments == 0 && !row.half {
+		if row.payments == 0 && !row.half && row.part != idlePart {
 			t.Errorf("%s sends nothing", row.name)
 		}
 	}
@@ -44,6 +46,32 @@ func TestRowsHaveNamesOfTheirOwnAndEveryPartHasSome(t *testing.T) {
 		if CheckParts(bad) == nil {
 			t.Errorf("%q is taken for parts", bad)
 		}
+	}
+}
+
+// A second bench in the folder of one that runs would take its data away, and a folder named by mistake is somebody's.
+func TestAFolderInUseIsLeftAlone(t *testing.T) {
+	config := everything
+	config.Dir, config.Log = t.TempDir(), io.Discard
+	if err := os.WriteFile(filepath.Join(config.Dir, "letters"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(config.Dir, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	small := row{part: "maximum", name: "small", payments: 1}
+	if _, err := config.measure(t.Context(), small); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("beside another bench the error is %v", err)
+	}
+	lock.Close()
+	_, _ = config.measure(t.Context(), small) // there are no binaries: it fails later
+	if _, err := os.Stat(filepath.Join(config.Dir, "letters")); err != nil {
+		t.Errorf("a file of somebody else is gone: %v", err)
 	}
 }
 

@@ -32,7 +32,8 @@ func Start(server *exec.Cmd, log string) (*Server, error) {
 	s := &Server{Ended: make(chan struct{}), log: log}
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // to the kernel, the thread that starts a process is its parent
+		runtime.LockOSThread()         // to the kernel, the thread that starts a process is its parent
+		defer runtime.UnlockOSThread() // else the thread ended here, and with it what others have started on it before
 		err := server.Start()
 		started <- err
 		if err == nil {

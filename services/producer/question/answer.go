@@ -3,6 +3,7 @@ package question
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -71,26 +72,30 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 	}
 	defer b.leave(d)
 	who, results := access.Of(r), make([]Result, len(body.Answers))
-	pending := make([]<-chan error, len(body.Answers))
+	stored, fates, pending := make(chan storing, len(body.Answers)), make([]error, len(body.Answers)), 0
 	for i, one := range body.Answers {
 		if i > 0 { // the request itself was counted
 			if results[i].Problem = who.TakeTurn(); results[i].Problem != nil {
 				continue
 			}
 		}
-		results[i], pending[i] = b.send(d, psp, one)
+		var sent bool
+		if results[i], sent = b.send(d, psp, one, i, stored); sent {
+			fates[i] = errNoAcknowledgement
+			pending++
+		}
 	}
-	timeout := time.After(b.publishTimeout)
-	for i, stored := range pending {
-		if stored == nil {
-			continue
-		}
-		var err error
+
+	for timeout := time.After(b.publishTimeout); pending > 0; {
 		select {
-		case err = <-stored:
+		case one := <-stored:
+			fates[one.place] = one.err
+			pending--
 		case <-timeout:
-			err = fmt.Errorf("no acknowledgement within PUBLISH_TIMEOUT (%v)", b.publishTimeout)
+			pending = 0
 		}
+	}
+	for i, err := range fates {
 		if err != nil {
 			results[i] = Result{Problem: &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable, RetryAfter: time.Second, EndToEndID: results[i].EndToEndID,
 				Detail: fmt.Sprintf("it is not certain that Kafka has stored the answer (%v): send the same again, which is safe", err)}}
@@ -114,16 +119,24 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 	return nil
 }
 
-// send begins to store an answer. The channel, if any, gets nil once Kafka has it.
-func (b *Board) send(d *desk, psp pix.ISPB, one Answer) (Result, <-chan error) {
+// storing is what Kafka said of an answer.
+type storing struct {
+	place int // of the answer in the request
+	err   error
+}
+
+var errNoAcknowledgement = errors.New("no acknowledgement within PUBLISH_TIMEOUT")
+
+// send begins to store an answer, and reports whether it does: stored then gets Kafka's word.
+func (b *Board) send(d *desk, psp pix.ISPB, one Answer, place int, stored chan<- storing) (Result, bool) {
 	word, problem := read(psp, one)
 	if problem != nil {
-		return Result{Problem: problem}, nil
+		return Result{Problem: problem}, false
 	}
 	id := string(word.record.Key)
 	result := Result{EndToEndID: id, Status: "stored"}
-	refused := func(status int, kind, title, detail string) (Result, <-chan error) {
-		return Result{Problem: &web.Problem{Type: web.Kind(kind), Title: title, Status: status, EndToEndID: id, Detail: detail}}, nil
+	refused := func(status int, kind, title, detail string) (Result, bool) {
+		return Result{Problem: &web.Problem{Type: web.Kind(kind), Title: title, Status: status, EndToEndID: id, Detail: detail}}, false
 	}
 	reading := b.reading.Load()
 	fate, how, partition := d.take(word.id, word.answer)
@@ -131,30 +144,29 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer) (Result, <-chan error) {
 	case fate == unknownQuestion && !d.filled.Load():
 		result, _ := refused(http.StatusServiceUnavailable, "catching-up", "The questions are being read", "nothing was stored: this front door does not know all open questions yet, send the same again")
 		result.Problem.RetryAfter = time.Second
-		return result, nil
+		return result, false
 	case fate == unknownQuestion:
 		return refused(http.StatusNotFound, "unknown-question", "Unknown question", "nothing was stored: this bank has no open question with this id here. It is over, or was not asked")
 	case fate == overQuestion:
-		return refused(http.StatusGone, "question-over", "The question is over", "nothing was stored: the payment is "+how.Status+" "+how.ReasonCode)
+		return refused(http.StatusGone, "question-over", "The question is over", "nothing was stored: the payment is "+how.status.String()+" "+how.reason.String())
 	case fate == otherAnswer:
 		return refused(http.StatusConflict, "answered", "Another answer is known", "nothing was stored: this bank has given another answer to this question, and the first one counts")
 	case fate == sameAnswer:
-		return result, nil
+		return result, false
 	case reading == nil:
 		d.lose(word.id)
 		return refused(http.StatusServiceUnavailable, "catching-up", "The questions are being read", "nothing was stored: send the same again")
 	}
 	word.record.Partition = partition
-	stored := make(chan error, 1)
 	reading.client.TryProduce(context.Background(), &word.record, func(record *kgo.Record, err error) {
 		if err == nil {
 			d.keep(b.on.Now(), word.id, recordAt{record.Partition, record.Offset})
 		} else {
 			d.lose(word.id)
 		}
-		stored <- err
+		stored <- storing{place, err}
 	})
-	return result, stored
+	return result, true
 }
 
 // read checks the fields of an answer. Only an engine, which has the secret, can check the seal.
@@ -170,7 +182,7 @@ func read(psp pix.ISPB, one Answer) (*word, *web.Problem) {
 		return wrong("", "value", one.Value, fmt.Sprintf("it has %d bytes: at most %d are allowed", len(value), valueBytesMax))
 	}
 	var m pixv1.AuthorizationResponse
-	if err := m.UnmarshalVT(value); err != nil {
+	if err := m.UnmarshalVTUnsafe(value); err != nil { // the record keeps the value
 		return wrong("", "value", one.Value, "it is no pix.v1.AuthorizationResponse: "+err.Error())
 	}
 	id, err := pix.ParsePaymentOrReturnID(m.EndToEndId)

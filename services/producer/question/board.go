@@ -4,6 +4,7 @@
 package question
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"sync"
@@ -310,7 +311,8 @@ func (b *Board) ask(d *desk, q *asked) {
 // questionOf reads a question, or returns nil: who may write to the topic may write nonsense.
 func questionOf(record *kgo.Record) (*asked, pix.ISPB) {
 	var m pixv1.AuthorizationRequest
-	if m.UnmarshalVT(record.Value) != nil || m.Payer == nil || m.Payee == nil || m.ReplyPartition < 0 {
+	text := bytes.Clone(record.Value) // all fields lie in it: one allocation, and no batch is kept
+	if m.UnmarshalVTUnsafe(text) != nil || m.Payer == nil || m.Payee == nil || m.ReplyPartition < 0 {
 		return nil, ""
 	}
 	id, err := pix.ParsePaymentOrReturnID(m.EndToEndId)
@@ -333,9 +335,9 @@ func accountOf(a *pixv1.Account) field.Account {
 }
 
 // verdictOf reads a report: how the question to a bank ended. It returns no bank if none was asked.
-func verdictOf(record *kgo.Record) (id pix.EndToEndID, psp pix.ISPB, how News) {
+func verdictOf(record *kgo.Record) (id pix.EndToEndID, psp pix.ISPB, how ending) {
 	var m pixv1.SettlementReport
-	if m.UnmarshalVT(record.Value) != nil {
+	if m.UnmarshalVTUnsafe(record.Value) != nil {
 		return id, "", how
 	}
 	id, err := pix.ParsePaymentOrReturnID(m.EndToEndId)
@@ -343,14 +345,16 @@ func verdictOf(record *kgo.Record) (id pix.EndToEndID, psp pix.ISPB, how News) {
 		return id, "", how
 	}
 	psp = pix.ISPB(m.Payee.GetIspb())
-	if original, err := pix.ParseEndToEndID(m.OriginalEndToEndId); err == nil { // a rejected return names no account
-		psp = original.Payer()
+	if m.OriginalEndToEndId != "" { // a rejected return names no account
+		if original, err := pix.ParseEndToEndID(m.OriginalEndToEndId); err == nil {
+			psp = original.Payer()
+		}
 	}
-	how = News{EndToEndID: m.EndToEndId, Status: query.Rejected, ReasonCode: m.ReasonCode}
 	if m.Status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC {
-		how.Status = query.Settled
+		return id, psp, ending{status: questionSettled}
 	}
-	return id, psp, how
+	reason, _ := pix.ParseReason(m.ReasonCode)
+	return id, psp, ending{questionRejected, reason}
 }
 
 // forgeryOf reads a dead letter about a response without its bank's seal.

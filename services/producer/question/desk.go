@@ -7,6 +7,7 @@ import (
 
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/services/producer/field"
+	"github.com/liquida/liquida/services/producer/query"
 )
 
 // Question is what a bank is asked: the data of an event question.
@@ -34,6 +35,24 @@ const (
 	expired = "expired"
 	forged  = "forged"
 )
+
+// ending is how a question ended. A desk keeps thousands, so it is small.
+type ending struct {
+	status status
+	reason pix.Reason
+}
+
+type status uint8
+
+const (
+	questionSettled status = iota
+	questionRejected
+	questionExpired
+)
+
+func (s status) String() string {
+	return [...]string{questionSettled: query.Settled, questionRejected: query.Rejected, questionExpired: expired}[s]
+}
 
 // How much of the past a desk keeps, and for how long after its deadline it keeps a question without a verdict.
 const (
@@ -88,7 +107,7 @@ type desk struct {
 
 	mu      sync.Mutex
 	open    map[pix.EndToEndID]*asked
-	over    [2]map[pix.EndToEndID]News // the younger generation first
+	over    [2]map[pix.EndToEndID]ending // the younger generation first
 	line    tape[*asked]
 	news    tape[News]
 	checks  []check // in their order
@@ -111,7 +130,7 @@ type share struct {
 }
 
 func newDesk(again time.Duration, most int) *desk {
-	return &desk{again: again, most: most, open: map[pix.EndToEndID]*asked{}, over: [2]map[pix.EndToEndID]News{{}, {}}, line: tape[*asked]{first: 1},
+	return &desk{again: again, most: most, open: map[pix.EndToEndID]*asked{}, over: [2]map[pix.EndToEndID]ending{{}, {}}, line: tape[*asked]{first: 1},
 		news: tape[News]{first: 1}, shares: map[string]*share{}, changed: make(chan struct{})}
 }
 
@@ -180,21 +199,22 @@ func (d *desk) wakeAll() {
 }
 
 // end ends a question.
-func (d *desk) end(id pix.EndToEndID, how News) {
+func (d *desk) end(id pix.EndToEndID, how ending) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ends(id, how)
 }
 
-func (d *desk) ends(id pix.EndToEndID, how News) {
+func (d *desk) ends(id pix.EndToEndID, how ending) {
 	if len(d.over[0]) >= overMax {
-		d.over[0], d.over[1] = map[pix.EndToEndID]News{}, d.over[0]
+		clear(d.over[1])
+		d.over[0], d.over[1] = d.over[1], d.over[0]
 	}
 	d.over[0][id] = how
 	if q := d.open[id]; q != nil {
 		q.place = 0
 		delete(d.open, id)
-		d.inform(how)
+		d.inform(News{EndToEndID: q.EndToEndID, Status: how.status.String(), ReasonCode: how.reason.String()})
 	}
 }
 
@@ -207,13 +227,13 @@ func (d *desk) inform(news News) {
 }
 
 // ended returns how a question ended, if it did not long ago. The caller holds the lock.
-func (d *desk) ended(id pix.EndToEndID) (News, bool) {
+func (d *desk) ended(id pix.EndToEndID) (ending, bool) {
 	for _, generation := range d.over {
 		if how, known := generation[id]; known {
 			return how, true
 		}
 	}
-	return News{}, false
+	return ending{}, false
 }
 
 // tick tells again what is open and was not answered in time, or was answered without a verdict: the answer may have been
@@ -229,7 +249,7 @@ func (d *desk) tick(now, ledgerNow time.Time) {
 		case q == nil:
 			continue
 		case ledgerNow.After(q.Deadline.Add(expiredAfter)):
-			d.ends(id, News{EndToEndID: q.EndToEndID, Status: expired})
+			d.ends(id, ending{status: questionExpired})
 			continue
 		case !ledgerNow.Before(q.Deadline):
 			q.place = 0 // no answer counts any more
@@ -259,7 +279,7 @@ const (
 )
 
 // take takes a bank's word. If it is toBeStored, the caller stores it in the partition, and says keep or lose.
-func (d *desk) take(id pix.EndToEndID, word answer) (fate, News, int32) {
+func (d *desk) take(id pix.EndToEndID, word answer) (fate, ending, int32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := d.open[id]
@@ -267,19 +287,19 @@ func (d *desk) take(id pix.EndToEndID, word answer) (fate, News, int32) {
 		if how, known := d.ended(id); known {
 			return overQuestion, how, 0
 		}
-		return unknownQuestion, News{}, 0
+		return unknownQuestion, ending{}, 0
 	}
 	if known := q.answer; known != nil {
 		if known.accepted != word.accepted || known.code != word.code {
-			return otherAnswer, News{}, 0
+			return otherAnswer, ending{}, 0
 		}
 		if known.stored {
-			return sameAnswer, News{}, 0
+			return sameAnswer, ending{}, 0
 		}
 	}
 	word.sending = true
 	q.answer = &word
-	return toBeStored, News{}, q.partition
+	return toBeStored, ending{}, q.partition
 }
 
 // keep says that Kafka has stored a bank's word: the question is told no more.

@@ -95,7 +95,7 @@ func TestEveryOpenQuestionIsToldUntilItIsAnswered(t *testing.T) {
 			},
 			"end": func(t *rapid.T) {
 				id := rapid.SampledFrom(ids).Draw(t, "id")
-				d.end(id, News{EndToEndID: id.String(), Status: "settled"})
+				d.end(id, ending{})
 				*states[id] = state{}
 				d.wakeAll()
 			},
@@ -179,7 +179,7 @@ func TestAQuestionExpires(t *testing.T) {
 	if told != 4 || len(last) != 1 || last[0].Status != expired {
 		t.Errorf("told %d times, then %+v", told, last)
 	}
-	if fate, how, _ := d.take(id, answer{accepted: true}); fate != overQuestion || how.Status != expired {
+	if fate, how, _ := d.take(id, answer{accepted: true}); fate != overQuestion || how.status != questionExpired {
 		t.Errorf("an answer then is %v %v", fate, how)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -75,9 +76,16 @@ func write(w http.ResponseWriter, contentType string, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // an error means that the client is gone
 }
 
+// bodies are buffers for requests. Each has at most the bytes that a body may have.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 // ReadJSON decodes one JSON object into target, as strictly as DecodeJSON.
 func ReadJSON(body io.Reader, target any) *Problem {
-	text, err := io.ReadAll(body)
+	buffer := bodies.Get().(*bytes.Buffer)
+	defer bodies.Put(buffer) // nothing that was decoded, and no problem, holds a part of it
+	buffer.Reset()
+	_, err := buffer.ReadFrom(body)
+	text := buffer.Bytes()
 	if err == nil {
 		err = DecodeJSON(text, target)
 	}

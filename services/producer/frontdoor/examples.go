@@ -42,7 +42,7 @@ var (
 		ReturnReasonCode: "MD06", AmountCentavos: 345, Payer: &examplePayee, Payee: &examplePayer,
 	}
 	exampleSettlement = feed.Settlement{EndToEndID: exampleID, Status: query.Settled, Payer: &examplePayer, Payee: &examplePayee, AmountCentavos: 12345, ReportedAt: decidedAt}
-	exampleQuestion   = question.Question{EndToEndID: exampleID, Payer: examplePayer, Payee: examplePayee, AmountCentavos: 12345, RemittanceInformation: "lunch", AskedAt: reservedAt, Deadline: reservedAt.Add(40 * time.Second), LeftMilliseconds: 39_998}
+	exampleQuestion   = question.Question{EndToEndID: exampleID, Payer: examplePayer, Payee: examplePayee, AmountCentavos: 12345, RemittanceInformation: "lunch", AskedAt: reservedAt.Format(time.RFC3339Nano), Deadline: reservedAt.Add(40 * time.Second).Format(time.RFC3339Nano), LeftMilliseconds: 39_998}
 	exampleAnswers    = question.Answers{Answers: []question.Answer{{Value: "CiBFMTAwMDAwMDEyMDI2MTEyMjE3NDUwMDAwMGFiY2RlZhIIMTAwMDAwMDIYAQ==", Seal: "r1ZPG7fxEtxhS91c5kD4z7w2SZ4eRv4k4JnwqonnvRk="}}}
 	exampleBalance    = query.Balance{PostedCentavos: 99_987_655, PendingOutCentavos: 12345, AvailableCentavos: 99_975_310}
 	exampleStatement  = query.Statement{NextCursor: "1767355200163456789", Lines: []query.StatementLine{{At: decidedAt, Kind: "posted", Direction: "debit", AmountCentavos: 12345, Code: 1, EndToEndID: exampleID}}}

@@ -320,13 +320,15 @@ func questionOf(record *kgo.Record) (*asked, pix.ISPB) {
 	if err != nil || wrong != nil {
 		return nil, ""
 	}
-	q := &asked{id: id, partition: m.ReplyPartition, Question: Question{
+	q := &asked{id: id, partition: m.ReplyPartition, told: told{Question: Question{
 		EndToEndID: m.EndToEndId, OriginalEndToEndID: m.OriginalEndToEndId, Payer: accountOf(m.Payer), Payee: accountOf(m.Payee), AmountCentavos: m.AmountCentavos,
-		RemittanceInformation: m.RemittanceInformation, AskedAt: record.Timestamp.UTC(), Deadline: time.UnixMilli(m.DeadlineUnixMs).UTC(),
-	}}
-	if m.DeadlineUnixMs == 0 {
-		q.Deadline = q.AskedAt.Add(oldDeadline)
+		RemittanceInformation: m.RemittanceInformation,
+	}}}
+	deadline := record.Timestamp.Add(oldDeadline)
+	if m.DeadlineUnixMs != 0 {
+		deadline = time.UnixMilli(m.DeadlineUnixMs)
 	}
+	q.date(record.Timestamp, deadline)
 	return q, psp
 }
 

@@ -18,8 +18,8 @@ type Question struct {
 	Payee                 field.Account `json:"payee" doc:"The account that is credited if the payment settles."`
 	AmountCentavos        uint64        `json:"amount_centavos"`
 	RemittanceInformation string        `json:"remittance_information,omitempty" doc:"The payer's text. A question that is asked again may come without it."`
-	AskedAt               time.Time     `json:"asked_at" doc:"When the engine wrote the question."`
-	Deadline              time.Time     `json:"deadline" doc:"When the engine stops waiting, by the ledger's clock."`
+	AskedAt               string        `json:"asked_at" format:"date-time" doc:"When the engine wrote the question."`
+	Deadline              string        `json:"deadline" format:"date-time" doc:"When the engine stops waiting, by the ledger's clock."`
 	LeftMilliseconds      int64         `json:"left_milliseconds" doc:"From the sending of this event to the deadline; 0: it has passed, and an answer is too late."`
 }
 
@@ -61,14 +61,26 @@ const (
 	expiredAfter = time.Minute
 )
 
+// told is a question as a program is told it.
+type told struct {
+	Question
+	at, deadline time.Time
+}
+
 // asked is an open question.
 type asked struct {
-	Question
+	told
 	id        pix.EndToEndID
 	partition int32  // where its answer belongs
 	place     uint64 // in the line; 0: it is not told
 	again     bool   // it was told before
 	answer    *answer
+}
+
+// date dates a question. It is written once: encoding/json needs longer for a time than for all other fields.
+func (q *told) date(at, deadline time.Time) {
+	q.at, q.deadline = at.UTC(), deadline.UTC()
+	q.AskedAt, q.Deadline = q.at.Format(time.RFC3339Nano), q.deadline.Format(time.RFC3339Nano)
 }
 
 // answer is a bank's word, and where it is.
@@ -248,10 +260,10 @@ func (d *desk) tick(now, ledgerNow time.Time) {
 		switch {
 		case q == nil:
 			continue
-		case ledgerNow.After(q.Deadline.Add(expiredAfter)):
+		case ledgerNow.After(q.deadline.Add(expiredAfter)):
 			d.ends(id, ending{status: questionExpired})
 			continue
-		case !ledgerNow.Before(q.Deadline):
+		case !ledgerNow.Before(q.deadline):
 			q.place = 0 // no answer counts any more
 		case q.answer == nil || !q.answer.sending && now.Sub(q.answer.since) >= d.again:
 			q.answer = q.answer.unstored()

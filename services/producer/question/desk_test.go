@@ -51,7 +51,8 @@ func TestEveryOpenQuestionIsToldUntilItIsAnswered(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"ask": func(t *rapid.T) {
 				id := rapid.SampledFrom(ids).Draw(t, "id")
-				q := &asked{id: id, Question: Question{EndToEndID: id.String(), AskedAt: now, Deadline: now.Add(40 * time.Second)}}
+				q := &asked{id: id, told: told{Question: Question{EndToEndID: id.String()}}}
+				q.date(now, now.Add(40*time.Second))
 				_, ended := d.ended(id)
 				full := !states[id].open && len(d.open) >= d.most && !ended
 				taken := d.ask(now, q)
@@ -160,7 +161,9 @@ func TestAQuestionExpires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.ask(now, &asked{id: id, Question: Question{EndToEndID: id.String(), AskedAt: now, Deadline: now.Add(40 * time.Second)}})
+	q := &asked{id: id, told: told{Question: Question{EndToEndID: id.String()}}}
+	q.date(now, now.Add(40*time.Second))
+	d.ask(now, q)
 	r := d.join("", time.Time{}, now)
 	told := 0
 	var last []News

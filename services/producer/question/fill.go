@@ -90,7 +90,7 @@ func (b *Board) replay(ctx context.Context, r *reading, since time.Time, to map[
 	return b.past(ctx, r, stream.AuthorizationRequests, since, to[stream.AuthorizationRequests], func(record *kgo.Record) {
 		q, psp := questionOf(record)
 		d := desks[psp]
-		if d == nil || !b.ledger.Clock().Before(q.Deadline) {
+		if d == nil || !b.ledger.Clock().Before(q.deadline) {
 			return
 		}
 		if _, over := decided[q.id]; !over {

@@ -74,7 +74,7 @@ func (r *reader) leave(keeps bool) {
 }
 
 // next returns what is to be told, and a channel that closes when there is more.
-func (r *reader) next(most int) (questions []Question, news []News, more <-chan struct{}) {
+func (r *reader) next(most int) (questions []told, news []News, more <-chan struct{}) {
 	d := r.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,10 +84,10 @@ func (r *reader) next(most int) (questions []Question, news []News, more <-chan 
 	}
 	for *at = max(*at, d.line.first); *at < d.line.end() && len(questions) < most; *at++ {
 		q := d.line.entries[*at-d.line.first]
-		if q.place != *at || !q.again && q.AskedAt.Before(r.from) {
+		if q.place != *at || !q.again && q.at.Before(r.from) {
 			continue
 		}
-		questions = append(questions, q.Question)
+		questions = append(questions, q.told)
 		if r.share != nil {
 			r.given[q.EndToEndID] = q.place
 		}

@@ -71,8 +71,8 @@ func (b *Board) Questions(w http.ResponseWriter, r *http.Request) *web.Problem {
 		questions, news, more := reader.next(togetherMax)
 		b.dateAll(questions)
 		for i := range questions {
-			last = max(last, questions[i].AskedAt.UnixMilli())
-			if events.Add(strconv.FormatInt(last, 10), "question", &questions[i]) != nil {
+			last = max(last, questions[i].at.UnixMilli())
+			if events.Add(strconv.FormatInt(last, 10), "question", &questions[i].Question) != nil {
 				return nil
 			}
 		}
@@ -109,10 +109,10 @@ func tooMany(share string) *web.Problem {
 }
 
 // dateAll says how much time is left.
-func (b *Board) dateAll(questions []Question) {
+func (b *Board) dateAll(questions []told) {
 	now := b.ledger.Clock()
 	for i := range questions {
-		questions[i].LeftMilliseconds = max(0, questions[i].Deadline.Sub(now).Milliseconds())
+		questions[i].LeftMilliseconds = max(0, questions[i].deadline.Sub(now).Milliseconds())
 	}
 }
 
@@ -141,11 +141,11 @@ func (b *Board) poll(w http.ResponseWriter, r *http.Request, d *desk, share stri
 	if reader == nil {
 		return tooMany(share)
 	}
-	page := Page{Questions: []Question{}}
-	for waiting := true; waiting && len(page.Questions) == 0; {
+	var questions []told
+	for waiting := true; waiting && len(questions) == 0; {
 		var more <-chan struct{}
-		page.Questions, _, more = reader.next(togetherMax)
-		if len(page.Questions) == 0 {
+		questions, _, more = reader.next(togetherMax)
+		if len(questions) == 0 {
 			select {
 			case <-more:
 			case <-ctx.Done():
@@ -153,9 +153,10 @@ func (b *Board) poll(w http.ResponseWriter, r *http.Request, d *desk, share stri
 			}
 		}
 	}
-	b.dateAll(page.Questions)
-	if page.Questions == nil {
-		page.Questions = []Question{}
+	b.dateAll(questions)
+	page := Page{Questions: make([]Question, len(questions))}
+	for i := range questions {
+		page.Questions[i] = questions[i].Question
 	}
 	reader.leave(r.Context().Err() == nil)
 	web.WriteJSON(w, http.StatusOK, page)

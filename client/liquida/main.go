@@ -58,7 +58,7 @@ func run(ctx context.Context, arguments []string) int {
 	o.flags(root)
 	root.PersistentPreRunE = o.connect
 	root.AddCommand(payCommand(o), batchCommand(o), returnCommand(o), statusCommand(o), traceCommand(o), watchCommand(o), answerCommand(o), topCommand(o), balanceCommand(o), statementCommand(o), reconcileCommand(o), participantsCommand(o),
-		participantCommand(o), keyCommand(o), sealCommand(o), accountCommand(o), actsCommand(o))
+		participantCommand(o), keyCommand(o), sealCommand(o), accountCommand(o), actsCommand(o), archiveCommand(o))
 	root.InitDefaultCompletionCmd(arguments...)
 	root.InitDefaultHelpCmd()
 	refuseWrongWords(root)

@@ -15,20 +15,15 @@ import (
 	"github.com/liquida/liquida/platform/rebuild"
 )
 
-// Rebuild makes the empty ledger of the configuration what a lost one was: the past that from knows, and then what was
+// Rebuild makes the empty ledger of the configuration what a lost one was: the past that source knows, and then what was
 // reported since. It goes on where an earlier run ended. Nobody writes to the ledger before Accept.
-func Rebuild(ctx context.Context, config *Config, from ledger.Config, progress io.Writer) error {
+func Rebuild(ctx context.Context, config *Config, source rebuild.Source, progress io.Writer) error {
 	r, err := openRebuild(ctx, config, progress)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	past, err := ledger.Connect(from)
-	if err != nil {
-		return err
-	}
-	defer past.Close()
-	source, target := rebuild.Ledger{Client: past, EventsMax: config.EventsMax}, rebuild.Target{Client: r.chart.client, EventsMax: config.EventsMax}
+	target := rebuild.Target{Client: r.chart.client, EventsMax: config.EventsMax}
 	began, told := time.Now(), time.Now()
 	target.Progress = func(accounts, transfers int, at time.Time) {
 		if time.Since(told) > 2*time.Second {

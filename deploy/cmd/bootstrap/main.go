@@ -12,8 +12,10 @@ import (
 	"syscall"
 
 	"github.com/liquida/liquida/deploy/bootstrap"
+	"github.com/liquida/liquida/platform/archive/past"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/rebuild"
 	"github.com/liquida/liquida/platform/settings"
 )
 
@@ -29,9 +31,9 @@ then on.
 bootstrap retell has engines write again the reports and dead letters that are missing, after
 pix.settlements or pix.dead-letters was lost, made anew or cut. Stop engines and producers first.
 
-bootstrap rebuild ADDRESSES makes the empty ledger at TIGERBEETLE_ADDRESSES what the one at
-ADDRESSES was, and gives each order that was reported since its reported verdict. Interrupted, run
-it again. It says what it could not bring back. bootstrap rebuild accept has the topics take that
+bootstrap rebuild archive DIR makes the empty ledger at TIGERBEETLE_ADDRESSES what the lost one was
+when its archive ends, and bootstrap rebuild ADDRESSES what the one at ADDRESSES is, such as an older
+copy. Then each order that was reported since has its reported verdict. Interrupted, run it again. It says what it could not bring back. bootstrap rebuild accept has the topics take that
 ledger: from then on acts are taken. bootstrap rebuild confirm lets orders in, and engines begin. No
 other engine may run meanwhile: see docs/backup.md.`
 
@@ -44,8 +46,11 @@ func main() {
 	case len(arguments) == 1 && arguments[0] == "retell":
 		run = bootstrap.Retell
 		os.Args = os.Args[:1]
+	case len(arguments) == 3 && arguments[0] == "rebuild" && arguments[1] == "archive":
+		run = fromArchive(arguments[2])
+		os.Args = os.Args[:1]
 	case len(arguments) == 2 && arguments[0] == "rebuild":
-		run = rebuild(arguments[1])
+		run = rebuildFrom(arguments[1])
 		os.Args = os.Args[:1]
 	}
 	var config bootstrap.Config
@@ -75,8 +80,8 @@ func participant(arguments []string) func(context.Context, *bootstrap.Config, io
 	}
 }
 
-// rebuild returns what the argument behind rebuild asks for.
-func rebuild(from string) func(context.Context, *bootstrap.Config, io.Writer) error {
+// rebuildFrom returns what the argument behind rebuild asks for.
+func rebuildFrom(from string) func(context.Context, *bootstrap.Config, io.Writer) error {
 	switch from {
 	case "accept":
 		return bootstrap.Accept
@@ -84,10 +89,22 @@ func rebuild(from string) func(context.Context, *bootstrap.Config, io.Writer) er
 		return bootstrap.Confirm
 	}
 	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
-		past := ledger.Config{Addresses: strings.Split(from, ","), ClusterID: config.Ledger.ClusterID}
-		if err := past.Validate(); err != nil {
+		at := ledger.Config{Addresses: strings.Split(from, ","), ClusterID: config.Ledger.ClusterID}
+		if err := at.Validate(); err != nil {
 			return err
 		}
-		return bootstrap.Rebuild(ctx, config, past, progress)
+		client, err := ledger.Connect(at)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return bootstrap.Rebuild(ctx, config, rebuild.Ledger{Client: client, EventsMax: config.EventsMax}, progress)
+	}
+}
+
+// fromArchive returns a rebuild from a folder.
+func fromArchive(folder string) func(context.Context, *bootstrap.Config, io.Writer) error {
+	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
+		return bootstrap.Rebuild(ctx, config, past.Source{Folder: os.DirFS(folder)}, progress)
 	}
 }

@@ -1,0 +1,218 @@
+package bootstrap
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/archive"
+	"github.com/liquida/liquida/platform/archive/past"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/rebuild"
+)
+
+// archived archives a ledger into a folder, and begins anew after each so many steps, as after kill -9.
+func archived(t *testing.T, client tigerbeetle.Client, folder string, eventsMax, stepsOfALife int) archive.Manifest {
+	t.Helper()
+	for {
+		a, err := past.New(t.Context(), client, eventsMax, folder, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range stepsOfALife {
+			p, all, err := a.Step(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all {
+				return p.Last
+			}
+		}
+	}
+}
+
+// An archive of a real ledger has all that ended, whoever wrote it and however often it was killed, and brings it back.
+func TestAnArchiveBringsALedgerBack(t *testing.T) {
+	t.Parallel()
+	from, into := openLedger(t), openLedger(t)
+	h := live(t, from)
+	folder, other := t.TempDir(), t.TempDir()
+	end := archived(t, from, folder, 100, 1<<30)
+	if again := archived(t, from, other, 8189, 1<<30); again != end {
+		t.Fatalf("a second archive ends with %+v, the first with %+v", again, end)
+	}
+	totals, err := archive.Verify(os.DirFS(folder), func(archive.Manifest) {}, func(archive.DayEnd) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", totals)
+	if totals.Expired != 1 || totals.Settled < 80 || totals.Rejected < 55 || totals.Refused < 29 {
+		t.Errorf("the archive has %+v", totals)
+	}
+
+	source := past.Source{Folder: os.DirFS(folder)}
+	for killed := 0; ; killed++ {
+		target := rebuild.Target{Client: &dying{into, 1 + killed%3}, EventsMax: 100, Progress: func(int, int, time.Time) {}}
+		if err := target.Import(t.Context(), source); err == nil {
+			break
+		} else if err != errKilled {
+			t.Fatal(err)
+		}
+	}
+	want := map[tb.Uint128]tb.Transfer{}
+	for chain, err := range (rebuild.Ledger{Client: from, EventsMax: eventsMax}).Chains(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, transfer := range chain {
+			want[transfer.ID] = transfer
+		}
+	}
+	got := all(t, into)
+	for _, transfer := range got.transfers {
+		before, known := want[transfer.ID]
+		if transfer.Flags, before.Flags = transfer.Flags&^1, before.Flags&^1; !known || transfer != before { // linked
+			t.Fatalf("brought as %+v, want %+v", transfer, before)
+		}
+		delete(want, transfer.ID)
+	}
+	for _, transfer := range want { // what is in no segment, and leg 4 of what had expired, which frees nothing any more
+		if transfer.Timestamp <= end.To && transfer.Code != ledger.CodeLeg4 && !openAt(want, transfer, end.To) {
+			t.Errorf("was not brought: %+v", transfer)
+		}
+	}
+	for _, account := range all(t, from).accounts {
+		found := false
+		for _, is := range got.accounts {
+			found = found || is.ID == account.ID && is.Timestamp == account.Timestamp && is.UserData128 == account.UserData128
+		}
+		if !found && account.Timestamp <= end.To {
+			t.Fatalf("%s was not brought", ledger.AccountName(account.ID))
+		}
+	}
+	legs, wantLegs := 0, 0
+	for _, err := range source.Allowances(t.Context(), time.Now()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		legs++
+	}
+	for leg, err := range (rebuild.Ledger{Client: from, EventsMax: eventsMax}).Allowances(t.Context(), time.Now()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if leg.Timestamp < end.To {
+			wantLegs++
+		}
+	}
+	if legs == 0 || legs > wantLegs || legs < wantLegs-1 {
+		t.Errorf("%d legs 4 hold again, want %d", legs, wantLegs)
+	}
+
+	proofs, err := archive.Prove(os.DirFS(folder), h.capped)
+	if err != nil || len(proofs) != 1 {
+		t.Fatal(proofs, err)
+	}
+	if row, err := proofs[0].Check(); err != nil || row.ID != h.capped.String() || row.CapWindow == "" {
+		t.Errorf("proved %+v, %v", row, err)
+	}
+	proofs[0].Row = strings.Replace(proofs[0].Row, "amount_centavos=100", "amount_centavos=101", 1)
+	if _, err := proofs[0].Check(); err == nil {
+		t.Error("a changed row is proved")
+	}
+
+	if _, err := past.New(t.Context(), into, 100, folder, 7); err != past.ErrNoLedger {
+		t.Errorf("an archiver at a ledger without a marker: %v", err)
+	}
+	foreign := openLedger(t)
+	live(t, foreign)
+	if _, err := past.New(t.Context(), foreign, 100, folder, 7); err == nil || !strings.Contains(err.Error(), "another ledger, or an older copy") {
+		t.Errorf("an archiver at another ledger: %v", err)
+	}
+}
+
+// openAt reports whether a transfer belongs to a hold that a verdict after a time has ended.
+func openAt(all map[tb.Uint128]tb.Transfer, hold tb.Transfer, at uint64) bool {
+	end, known := all[ledger.EndOf(hold.ID)]
+	return hold.TransferFlags().Pending && known && end.Timestamp > at
+}
+
+// Killed at any step, an archiver goes on as if it had not been.
+func TestAnArchiverIsKilled(t *testing.T) {
+	t.Parallel()
+	client := openLedger(t)
+	live(t, client)
+	want := archived(t, client, t.TempDir(), 8189, 1<<30)
+	if got := archived(t, client, t.TempDir(), 150, 4); got != want {
+		t.Errorf("it ends with %+v, and one that was never killed with %+v", got, want)
+	}
+}
+
+// Whatever is done to an archive is found.
+func TestADamagedArchiveIsFound(t *testing.T) {
+	t.Parallel()
+	client := openLedger(t)
+	live(t, client)
+	folder := t.TempDir()
+	archived(t, client, folder, 8189, 1<<30)
+	files := func(kind string) []string {
+		found, err := filepath.Glob(filepath.Join(folder, kind, "day=*", "*"))
+		if err != nil || len(found) < 5 {
+			t.Fatal(found, err)
+		}
+		return found
+	}
+	read := func(name string) []byte {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	write := func(name string, content []byte) {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify := func() error {
+		_, err := archive.Verify(os.DirFS(folder), func(archive.Manifest) {}, func(archive.DayEnd) {})
+		return err
+	}
+	if err := verify(); err != nil {
+		t.Fatal(err)
+	}
+	payments, manifests := files("payments"), files("manifests")
+	a, b := payments[2], payments[3]
+	first, second, manifest := read(a), read(b), read(manifests[3])
+	for what, damage := range map[string]func() (undo func()){
+		"a file is gone":          func() func() { os.Remove(a); return func() { write(a, first) } },
+		"a file is cut":           func() func() { write(a, first[:len(first)/2]); return func() { write(a, first) } },
+		"two files change places": func() func() { write(a, second); write(b, first); return func() { write(a, first); write(b, second) } },
+		"a segment is gone":       func() func() { os.Remove(manifests[3]); return func() { write(manifests[3], manifest) } },
+		"a manifest says less": func() func() {
+			write(manifests[3], []byte(strings.Replace(string(manifest), `"payments": `, `"payments": 1`, 1)))
+			return func() { write(manifests[3], manifest) }
+		},
+		"a manifest says more": func() func() {
+			write(manifests[3], []byte(strings.Replace(string(manifest), `"open_since": `, `"open_since": 1`, 1)))
+			return func() { write(manifests[3], manifest) }
+		},
+		"a manifest has no ending": func() func() { write(manifests[3], manifest[:20]); return func() { write(manifests[3], manifest) } },
+	} {
+		undo := damage()
+		err := verify()
+		if err == nil {
+			t.Errorf("%s: nothing is found", what)
+		}
+		t.Log(what, ":", err)
+		undo()
+	}
+	if err := verify(); err != nil {
+		t.Fatal(err)
+	}
+}

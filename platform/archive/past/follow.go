@@ -1,0 +1,201 @@
+package past
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/archive"
+	"github.com/liquida/liquida/platform/ledger"
+)
+
+// Archiver follows a ledger and stores segments.
+type Archiver struct {
+	client    tigerbeetle.Client
+	eventsMax int
+	folder    string
+	cutter    *Cutter
+	last      archive.Manifest // the last segment
+	identity  string
+	next      uint64 // the time of the next transfer
+}
+
+// New opens the archive in a folder, and goes on where it ends. It is an error if the ledger is not the one of which the
+// archive is, or an older copy of it.
+func New(ctx context.Context, client tigerbeetle.Client, eventsMax int, folder string, rowsMax int) (*Archiver, error) {
+	a := &Archiver{client: client, eventsMax: eventsMax, folder: folder}
+	all, err := archive.Manifests(os.DirFS(folder), "")
+	if err != nil {
+		return nil, err
+	}
+	if len(all) > 0 {
+		a.last = all[len(all)-1]
+	}
+	if a.identity, err = a.identify(ctx); err != nil {
+		return nil, err
+	}
+	a.cutter = NewCutter(a.last, rowsMax)
+	a.next = a.cutter.From()
+	return a, nil
+}
+
+// identify returns the identity of the ledger: that of the archive, if the ledger has it.
+func (a *Archiver) identify(ctx context.Context) (string, error) {
+	ids := ledger.AppendIdentityIDs(nil)
+	last, err := tb.HexStringToUint128(a.last.LastID)
+	if err != nil {
+		return "", wrong("last_id of the segment %s: %w", a.last.Name, err)
+	}
+	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return a.client.LookupTransfers(append(ids, last)) })
+	if err != nil {
+		return "", err
+	}
+	is, _ := ledger.IdentityIn(found)
+	if is == (ledger.Identity{}) {
+		return "", ErrNoLedger
+	}
+	if a.last.Name == "" {
+		return is.String(), nil
+	}
+	for _, t := range found {
+		if t.ID == last && t.Timestamp == a.last.LastAt {
+			return a.last.Ledger, nil
+		}
+	}
+	return "", wrong("the archive in %s ends with the transfer %s of %v, and the ledger %v does not have it: this is another ledger, or an older copy; each ledger has a folder of its own",
+		a.folder, a.last.LastID, archive.Time(int64(a.last.LastAt)), is)
+}
+
+// ErrNoLedger means that the ledger has no marker yet.
+var ErrNoLedger = errors.New("the ledger has no marker: bootstrap has not finished")
+
+// Wrong is an error that no other try mends: a person has to look.
+type Wrong struct{ Err error }
+
+func (w *Wrong) Error() string { return w.Err.Error() }
+func (w *Wrong) Unwrap() error { return w.Err }
+
+func wrong(format string, values ...any) error { return &Wrong{fmt.Errorf(format, values...)} }
+
+// Progress is what a step has done.
+type Progress struct {
+	Read    int                // transfers
+	Asked   time.Duration      // how long the ledger's answer took
+	Stored  []archive.Manifest // segments
+	Waiting int                // rows in no segment
+	Since   uint64             // the ledger's time of the first of these, or of what is read next; 0: all is in segments
+	Last    archive.Manifest   // the last segment
+}
+
+// Step reads the next transfers, and stores the segments that have ended. All is false if the ledger may have more.
+func (a *Archiver) Step(ctx context.Context) (p Progress, all bool, err error) {
+	began := time.Now()
+	page, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
+		return a.client.QueryTransfers(tb.QueryFilter{TimestampMin: a.next, Limit: uint32(a.eventsMax)})
+	})
+	if err != nil {
+		return p, false, err
+	}
+	p.Asked = time.Since(began)
+	for i := range page {
+		segment, err := a.cutter.Add(page[i])
+		if err != nil {
+			return p, false, &Wrong{err}
+		}
+		if segment != nil {
+			if err := a.store(ctx, segment); err != nil {
+				return p, false, err
+			}
+			p.Stored = append(p.Stored, a.last)
+		}
+	}
+	if len(page) > 0 {
+		a.next = page[len(page)-1].Timestamp + 1
+	}
+	p.Read, p.Last = len(page), a.last
+	all = len(page) < a.eventsMax
+	if p.Waiting, p.Since = a.cutter.Waiting(); p.Since == 0 && !all {
+		p.Since = a.next
+	}
+	return p, all, nil
+}
+
+// store writes the files of a segment, its manifest last. Another archiver of the ledger may have written it: then it
+// says the same.
+func (a *Archiver) store(ctx context.Context, s *archive.Segment) error {
+	s.Ledger = a.identity
+	for from := s.From + 1; ; {
+		page, err := ledger.Ask(ctx, func() ([]tb.Account, error) {
+			return a.client.QueryAccounts(tb.QueryFilter{TimestampMin: from, TimestampMax: s.To, Limit: uint32(a.eventsMax)})
+		})
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			s.AccountRows = append(s.AccountRows, accountOf(&page[i]))
+		}
+		if len(page) < a.eventsMax {
+			break
+		}
+		from = page[len(page)-1].Timestamp + 1
+	}
+	if err := s.Seal(a.last.Chain); err != nil {
+		return err
+	}
+	switch there, err := os.ReadFile(filepath.Join(a.folder, s.File(archive.ManifestsFolder))); {
+	case err == nil:
+		var m archive.Manifest
+		if json.Unmarshal(there, &m) != nil || m != s.Manifest {
+			return wrong("the segment %s in %s has the chain %s, and that of this ledger is %s: two ledgers have one folder, or a file was changed; nothing was written", s.Name, a.folder, m.Chain, s.Chain)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	default:
+		names, contents, err := s.Files()
+		if err != nil {
+			return err
+		}
+		for i := range names {
+			if err := put(filepath.Join(a.folder, names[i]), contents[i]); err != nil {
+				return err
+			}
+		}
+	}
+	a.last = s.Manifest
+	a.cutter.Stored(a.last)
+	return nil
+}
+
+// put writes a file that is there whole or not at all, also after a power cut.
+func put(name string, content []byte) error {
+	dir := filepath.Dir(name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(dir, ".writing-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	_, err = file.Write(content)
+	err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

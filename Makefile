@@ -127,7 +127,7 @@ heist: tigerbeetle ## rob a bank with a stolen key, without a cap and with one, 
 # As stack.Build, or each would link anew what the other has linked.
 LINK := -ldflags='-s -w'
 build: ## build all programs into bin/
-	go build $(LINK) -o bin/ ./services/producer ./services/clearing-engine ./services/bank-simulator ./client/liquida ./loadtest ./deploy/cmd/...
+	go build $(LINK) -o bin/ ./services/producer ./services/clearing-engine ./services/bank-simulator ./services/archiver ./client/liquida ./loadtest ./deploy/cmd/...
 
 $(STACK): $(shell find deploy platform proto -name '*.go') go.work
 	@mkdir -p bin

@@ -131,7 +131,7 @@ func (g *gate) alone(ctx context.Context) error {
 		return fmt.Errorf("cannot find out whether engines run: %w", err)
 	}
 	if n := len(groups[stream.EngineGroup].Members); n > 0 {
-		return fmt.Errorf("LEDGER_GIVEN_UP is set, and the group %s has %d members: stop all engines first, and wait for the end of their sessions", stream.EngineGroup, n)
+		return fmt.Errorf("the group %s has %d members: stop all engines first, wait for the end of their sessions, and run it again", stream.EngineGroup, n)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ var packages = []string{
 	"./services/producer",
 	"./services/clearing-engine",
 	"./services/bank-simulator",
+	"./services/archiver",
 	"./deploy/cmd/bootstrap",
 	"./deploy/cmd/broker",
 	"./deploy/cmd/links",

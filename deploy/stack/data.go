@@ -49,6 +49,10 @@ func (s *Stack) ledgerFolder() string { return s.data(ledgerFolders[s.config.Rep
 // KafkaFolder is where the broker keeps its data.
 func (s *Stack) KafkaFolder() string { return s.data(kafkaFolders[s.config.kafkaKind()]) }
 
+// ArchiveFolder is where the archiver keeps what has ended: with the ledger's data, because a copy of it that is put back
+// needs an archive that is not newer.
+func (s *Stack) ArchiveFolder() string { return s.data(Archiver) }
+
 func (s *Stack) kafkaNode() kafka.Node {
 	return kafka.Node{Security: s.kafkaSecurity(), Folder: s.KafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controllerOf(Broker))}
 }

@@ -22,7 +22,7 @@ type BadSetting struct{ why string }
 func (b *BadSetting) Error() string { return b.why }
 
 // kinds are the keys of Config.Env besides names of single processes.
-var kinds = []string{TigerBeetle, Broker, Links, Bootstrap, Simulator, Engine, Producer, Room, Prometheus, StatsdBridge}
+var kinds = []string{TigerBeetle, Broker, Links, Bootstrap, Simulator, Engine, Producer, Archiver, Room, Prometheus, StatsdBridge}
 
 // kindOf returns the kind of a process, or nothing for the name of none.
 func kindOf(name string) string {

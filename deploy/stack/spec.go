@@ -114,6 +114,9 @@ func (s *Stack) specify(name string) (spec, error) {
 	case Engine:
 		p.env = append(p.env, "ENGINE_INSTANCE_ID="+name, "ANSWER_KEYS_FILE="+s.AnswerKeysFile())
 		p.tell(s)
+	case Archiver:
+		p.env = append(p.env, "ARCHIVE_DIR="+s.ArchiveFolder())
+		p.tell(s)
 	case Links:
 		p.env = append(p.env, "LINKS_ADDRESS="+s.addresses.of(Links), "LINKS_TOKEN_FILE="+s.linksTokenFile())
 		p.serve(s, Links)

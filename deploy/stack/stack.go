@@ -32,6 +32,7 @@ const (
 	Broker      = "broker"
 	Bootstrap   = "bootstrap"
 	Simulator   = "bank-simulator"
+	Archiver    = "archiver"        // with Config.Archive
 	Engine      = "clearing-engine" // the kind of all engines, a key of Config.Env
 	Producer    = "producer"
 	Links       = "links" // with Config.Cuts
@@ -93,6 +94,8 @@ type Config struct {
 	Observers Observers // default none
 	// Cuts makes the connections of engines and producers to broker and ledger cuttable: see Attached.Cut.
 	Cuts bool
+	// Archive starts the archiver, which keeps what has ended in ArchiveFolder.
+	Archive bool
 	// Room starts the control room, for which nobody waits. In the foreground it may act on the
 	// stack through control.
 	Room bool
@@ -324,6 +327,9 @@ func (s *Stack) wanted() []string {
 		names = append(names, EngineName(instance))
 	}
 	names = append(names, Producer, Simulator)
+	if s.config.Archive {
+		names = append(names, Archiver)
+	}
 	if s.config.Observers.StatsdBridge != "" {
 		names = append(names, StatsdBridge)
 	}

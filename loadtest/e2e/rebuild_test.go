@@ -15,6 +15,7 @@ import (
 	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/liquida/liquida/platform/archive"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -50,38 +51,48 @@ func (b *books) copyUnderLoad() (past string) {
 	return past
 }
 
-// rebuild loses the stopped ledger's file, builds it again from a copy that a server of its own tells and from the
-// topics, and starts the clearing house.
-func (b *books) rebuild(past string) {
+// serve starts a server on a copy of a ledger's file, until the test ends, and returns what rebuild calls it.
+func (b *books) serve(past string) []string {
 	b.t.Helper()
-	whole, folder, kept := b.config, b.ledgerFolder(), b.t.TempDir()
-	b.must(os.RemoveAll(folder))
+	kept := b.t.TempDir()
 	b.must(os.Rename(past, filepath.Join(kept, "ledger")))
 	old, err := ledgertest.Start(kept)
 	b.must(err)
-	defer old.Stop()
+	b.t.Cleanup(old.Stop)
+	return old.Config.Addresses[:1]
+}
+
+// rebuild loses the stopped ledger's file, builds it again from a past and from the topics, and starts the clearing
+// house.
+func (b *books) rebuild(past ...string) {
+	b.t.Helper()
+	whole, folder := b.config, b.ledgerFolder()
+	b.must(os.RemoveAll(folder))
 	bin, err := tigerbeetle.Locate(b.t.Context(), os.Stderr)
 	b.must(err)
 	b.must(tigerbeetle.FormatCluster(b.t.Context(), bin, folder, 1, 0))
 	b.config.InfrastructureOnly = true
 	b.must(b.start())
-	run := func(code int, what string, says string) {
+	run := func(code int, says string, what ...string) {
 		b.t.Helper()
-		if said := b.bootstrap([]string{"rebuild", what}); said.Code != code || !strings.Contains(said.Err, says) {
+		said := b.bootstrap(append([]string{"rebuild"}, what...))
+		if said.Code != code || !strings.Contains(said.Err, says) {
 			b.t.Fatalf("rebuild %s: %d %s", what, said.Code, said.Err)
 		}
+		b.t.Log(said.Err)
 	}
-	run(1, "accept", "run it again") // an empty ledger
-	run(0, old.Config.Addresses[0], "the past is there, in ")
-	run(0, old.Config.Addresses[0], "0 settled and 0 rejected")
-	run(0, "accept", "the topics take it")
+	b.eventually("the sessions of killed engines have ended", func() bool { return !strings.Contains(b.bootstrap([]string{"rebuild", "accept"}).Err, "members") })
+	run(1, "no rebuild of this ledger has come to its end", "accept") // an empty ledger
+	run(0, "the past is there, in ", past...)
+	run(0, "0 settled and 0 rejected", past...)
+	run(0, "the topics take it", "accept")
 	b.stop()
 	b.config = whole
 	b.config.ReadyWithin = 20 * time.Second
 	b.refuses("acts that nobody has confirmed", "bootstrap rebuild confirm")
 	b.config.InfrastructureOnly = true
 	b.must(b.start())
-	run(0, "confirm", "")
+	run(0, "", "confirm")
 	b.stop()
 	b.config = whole
 	b.must(b.start())
@@ -111,7 +122,7 @@ func TestALostLedgerIsRebuilt(t *testing.T) {
 	lost := b.identity()
 	b.stop()
 
-	b.rebuild(past)
+	b.rebuild(b.serve(past)...)
 	if is := b.identity(); is == lost {
 		t.Errorf("the rebuilt ledger has the identity of the lost one, %v", is)
 	}
@@ -139,17 +150,22 @@ func TestALostLedgerIsRebuilt(t *testing.T) {
 	}
 }
 
-// TestRebuild is the show: a ledger is destroyed under load. A copy of some time before and the log bring it back, what
-// waits is cleared, and the books are clean.
+// TestRebuild is the show: a ledger is destroyed under load. Its archive and the log bring it back, what waits is
+// cleared, the books are clean, and the archive goes on.
 func TestRebuild(t *testing.T) {
-	b := openBooks(t)
-	past := b.copyUnderLoad()
+	b := openBooks(t, func(c *stack.Config) {
+		c.Archive = true
+		c.Env[stack.Archiver] = []string{"ARCHIVE_SEGMENT_ROWS_MAX=1000"}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
-	ended, from := make(chan error, 1), b.ends(stream.Settlements)
+	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Run(ctx, io.Discard, io.Discard, "loadtest", "run", "--rate", "100", "--payments", "100000")
+		ended <- b.Run(ctx, io.Discard, io.Discard, "loadtest", "run", "--rate", "150", "--payments", "100000")
 	}()
-	b.eventually("a load", func() bool { return b.ends(stream.Settlements) > from+300 })
+	b.eventually("a load that is archived", func() bool { return b.archived() > 500 })
+	b.must(b.Kill(stack.Archiver))
+	b.must(b.StartProcess(stack.Archiver))
+	b.eventually("a load that is archived after a kill", func() bool { return b.archived() > 1500 })
 	b.must(b.Kill(stack.TigerBeetle))
 	b.must(b.Kill(stack.EngineName(0)))
 	cancel()
@@ -157,14 +173,30 @@ func TestRebuild(t *testing.T) {
 	t.Logf("%d orders, %d reports when the ledger was destroyed", b.ends(stream.Payments), b.ends(stream.Settlements))
 	b.stop()
 	began := time.Now()
-	b.rebuild(past)
+	b.rebuild("archive", b.ArchiveFolder())
 	t.Logf("the clearing house is back after %v", time.Since(began).Round(time.Second))
-	b.pay()
+	id := b.pay()
 	b.eventually("everything is cleared", func() bool { return b.lag() == 0 })
 	verdict, err := b.tryAudit()
 	if err != nil || !verdict.Clean {
 		t.Errorf("the audit of the rebuilt ledger: %v %+v", err, verdict.Findings)
 	}
+	before := b.archived()
+	b.load(150, 1500).wait()
+	b.eventually("the archive goes on", func() bool { return b.archived() > before })
+	b.liquida("", "")("archive", "verify", b.ArchiveFolder()).Is(t, exitDone, "whole: ")
+	b.liquida("", "")("archive", "proof", id, b.ArchiveFolder()).Is(t, exitDone, `"row":"Payment`)
+}
+
+// archived returns how many payments and returns the archive has.
+func (b *books) archived() (payments int) {
+	b.t.Helper()
+	all, err := archive.Manifests(os.DirFS(b.ArchiveFolder()), "")
+	b.must(err)
+	for _, m := range all {
+		payments += m.Payments
+	}
+	return payments
 }
 
 // lag returns how many orders engines have not finished.

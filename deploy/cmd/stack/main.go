@@ -29,12 +29,12 @@ const exitNotRunning = 3
 
 const long = `stack runs the whole clearing house on this machine, without Docker: a real TigerBeetle
 server or a cluster of three, a Kafka broker (embedded, also behaving like Redpanda, or
-Apache's), the bootstrap, the bank simulator, the clearing engines and the producer, each a
-process of its own.
+Apache's), the bootstrap, the bank simulator, the clearing engines, the producer and the archiver,
+each a process of its own.
 
 Fixed ports of up: producer 8080, bank simulator 8081, control room 8090, links 8092, Kafka 9092,
 TigerBeetle 3001 (and on); telemetry (/metrics, /readyz): producer 9101, bank simulator 9102,
-engines 9103 and up. Prometheus (9090) is started too if it is on PATH, and with
+archiver 9098, engines 9103 and up. Prometheus (9090) is started too if it is on PATH, and with
 statsd_exporter on PATH it also sees TigerBeetle's own metrics.
 
 The TigerBeetle server is taken from TIGERBEETLE_BIN or PATH, else built once and cached.
@@ -131,6 +131,7 @@ until down.`
 	flags.StringVar(&c.LogLevel, "log-level", "", "of the services: `debug`, info, warn or error (default info, or as the stack runs)")
 	flags.StringArrayVar(&o.variables, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind, like clearing-engine:ENGINE_DEADLINE=10s; repeatable")
 	flags.BoolVar(&c.Cuts, "cuts", false, "lead the connections of engines and producer to broker and ledger through links, which the control room can cut; not with --kafka-locks")
+	flags.BoolVar(&c.Archive, "archive", true, "start the archiver, which keeps what has ended in data/archiver of --dir")
 	flags.BoolVar(&c.Room, "room", true, "start the control room, a page that shows the stack and breaks it")
 	flags.BoolVar(&o.freePorts, "free-ports", false, "pick free ports instead of the fixed ones; status shows them")
 	return command

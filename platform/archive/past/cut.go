@@ -13,14 +13,9 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// RowsMax is how many rows of payments and records a segment has at most, but for those of its last chain and for
-// holds that expired.
-//
-// They are in memory until the segment ends, half a kilobyte each.
-const RowsMax = 250_000
-
 // Cutter makes segments of the transfers of a ledger, in the ledger's order. What a segment holds follows from the
-// transfers alone: it ends with its minute of the ledger's clock, or with so many rows. So two of them cut alike.
+// transfers alone: it ends with its minute of the ledger's clock, or with rowsMax rows of payments and records, but for
+// the rest of a chain and holds that expired. So two of them cut alike.
 type Cutter struct {
 	rowsMax int
 	last    archive.Manifest // of what is written

@@ -33,7 +33,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings profile chaos operate heist rebuild demo test test-kafka test-live test-replicas test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-proxy test-python-bank test-statements test-dashboards test-documents lines check-modules check-manifests dashboards preflight verify-compose ci
+.PHONY: help bench bench-all drawings profile chaos operate heist rebuild demo test test-kafka test-live test-replicas test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-proxy test-python-bank test-readers test-dashboards test-documents lines check-modules check-manifests dashboards preflight verify-compose ci
 
 FIRST := demo up status load audit down clean chaos test ci
 help: ## list every target
@@ -193,8 +193,8 @@ test-proxy: tigerbeetle ## try event streams behind nginx (from PATH, or Debian'
 test-python-bank: ## try the receiving bank of examples/python against docs/participant.md, killed in the middle (its Kafka client from PyPI, into .cache/tools; skipped, with a line, if it cannot be installed)
 	@.ci/test-python-bank.sh
 
-test-statements: ## read statements of days in camt.053 with Odoo's importer and three other public programs, and validate them against the schema (from PyPI, into .cache/tools; skipped, with a line, if they cannot be installed)
-	@.ci/test-statements.sh
+test-readers: ## read statements of days in camt.053 with Odoo's importer and three other public programs, validate them against the schema, and ask an archive with DuckDB and pandas (from PyPI, into .cache/tools; skipped, with a line, if they cannot be installed)
+	@.ci/test-readers.sh
 
 test-dashboards: tigerbeetle ## ask Prometheus (from PATH, or Debian's, unpacked into .cache/tools; skipped, with a line, if there is none) what every panel shows of a system that is idle, loaded, after a load, with a silent bank, and without engines (about 2 minutes)
 	@.ci/test-dashboards.sh
@@ -221,7 +221,7 @@ verify-compose: ## prove docker-compose.yml with a Docker daemon of its own (roo
 	@deploy/verify-compose.sh
 
 # The server's build has one thread, so what compiles runs beside it, and lets tests go first (nice). Tests with brokers mostly wait, so the rest runs beside them.
-CI_STEPS := test + lint check-generated check-docs check-settings check-modules check-manifests -- test-kafka fuzz + test-room test-live test-dashboards operate test-proxy + test-replicas test-api test-foreign-client test-python-bank test-statements test-documents
+CI_STEPS := test + lint check-generated check-docs check-settings check-modules check-manifests -- test-kafka fuzz + test-room test-live test-dashboards operate test-proxy + test-replicas test-api test-foreign-client test-python-bank test-readers test-documents
 ci: export FUZZ_INPUTS = 10000
 ci: export API_EXAMPLES = 8
 ci: export ROOM_ARGS = -kills 5 -rate 3000

@@ -63,6 +63,7 @@ type verified struct {
 	Expired         int           `json:"expired"`
 	Records         int           `json:"records"`
 	Accounts        int           `json:"accounts"`
+	Bytes           int64         `json:"bytes"`
 	Ledger          string        `json:"ledger"`
 	To              time.Time     `json:"to"`
 	Chain           string        `json:"chain"`
@@ -90,10 +91,12 @@ func (o *options) verifyArchive(folder string) error {
 		return fmt.Errorf("the archive in %s is not whole: %w", folder, err)
 	}
 	v.Segments, v.Rows, v.Settled, v.SettledCentavos, v.Rejected, v.Refused, v.Expired = totals.Segments, totals.Rows, totals.Settled, totals.SettledCentavos, totals.Rejected, totals.Refused, totals.Expired
-	v.Records, v.Accounts, v.Ledger, v.To, v.Chain = totals.Records, totals.Accounts, totals.Last.Ledger, time.Unix(0, int64(totals.Last.To)).UTC(), totals.Last.Chain
+	v.Records, v.Accounts, v.Bytes, v.Ledger, v.To, v.Chain = totals.Records, totals.Accounts, totals.Bytes, totals.Last.Ledger, time.Unix(0, int64(totals.Last.To)).UTC(), totals.Last.Chain
 	return o.show(v, func() {
 		fmt.Fprintf(o.out, "whole: %d rows in %d segments of the ledger %s, up to %s\n", v.Rows, v.Segments, v.Ledger, v.To.Format(time.RFC3339))
 		fmt.Fprintf(o.out, "payments and returns: %d settled (%s), %d rejected, %d refused, %d holds expired\n", v.Settled, reais(v.SettledCentavos), v.Rejected, v.Refused, v.Expired)
+		payments := v.Settled + v.Rejected + v.Refused + v.Expired
+		fmt.Fprintf(o.out, "%d bytes, %.1f for each of these\n", v.Bytes, float64(v.Bytes)/float64(max(1, payments)))
 		fmt.Fprintf(o.out, "beside them: %d records, %d accounts\n", v.Records, v.Accounts)
 		for _, day := range v.Days {
 			fmt.Fprintf(o.out, "reserves at the end of %s, as far as the archive goes:\n", day.Day)

@@ -1,6 +1,10 @@
 package bootstrap
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +16,7 @@ import (
 
 	"github.com/liquida/liquida/platform/archive"
 	"github.com/liquida/liquida/platform/archive/past"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/rebuild"
 )
@@ -60,7 +65,7 @@ func TestAnArchiveBringsALedgerBack(t *testing.T) {
 		target := rebuild.Target{Client: &dying{into, 1 + killed%3}, EventsMax: 100, Progress: func(int, int, time.Time) {}}
 		if err := target.Import(t.Context(), source); err == nil {
 			break
-		} else if err != errKilled {
+		} else if !errors.Is(err, errKilled) {
 			t.Fatal(err)
 		}
 	}
@@ -126,7 +131,7 @@ func TestAnArchiveBringsALedgerBack(t *testing.T) {
 		t.Error("a changed row is proved")
 	}
 
-	if _, err := past.New(t.Context(), into, 100, folder, 7); err != past.ErrNoLedger {
+	if _, err := past.New(t.Context(), into, 100, folder, 7); !errors.Is(err, past.ErrNoLedger) {
 		t.Errorf("an archiver at a ledger without a marker: %v", err)
 	}
 	foreign := openLedger(t)
@@ -216,3 +221,74 @@ func TestADamagedArchiveIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The questions of docs/archive.md have the answers that the rows have, asked with the real DuckDB and pandas.
+func TestProgramsOfOthersReadAnArchive(t *testing.T) {
+	python := os.Getenv("STATEMENT_READERS")
+	if python == "" {
+		t.Skip("STATEMENT_READERS names no python with duckdb: make test-readers")
+	}
+	client := openLedger(t)
+	h := live(t, client)
+	folder := t.TempDir()
+	archived(t, client, filepath.Join(folder, "archive"), 8189, 1<<30)
+	document, err := filepath.Abs("../../docs/archive.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := kit.RunCommand(t, nil, python, "-c", askArchive, document, folder, h.capped.String())
+	if said.Code != 0 {
+		t.Fatal(said.Err)
+	}
+	var answers struct {
+		Queries [][][]any
+		Pandas  string
+	}
+	if err := json.Unmarshal([]byte(said.Out), &answers); err != nil || len(answers.Queries) != 5 {
+		t.Fatal(said.Out, err)
+	}
+	totals, err := archive.Verify(os.DirFS(filepath.Join(folder, "archive")), func(archive.Manifest) {}, func(archive.DayEnd) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := func(rows [][]any, column int) (sum float64) {
+		for _, row := range rows {
+			sum += row[column].(float64)
+		}
+		return sum
+	}
+	settled, reais := float64(totals.Settled), float64(totals.SettledCentavos)/100
+	hours, reasons, slowest, pairs, one := answers.Queries[0], answers.Queries[1], answers.Queries[2], answers.Queries[3], answers.Queries[4]
+	if sum(hours, 2) != settled || math.Abs(sum(hours, 3)-reais) > 0.001 || sum(pairs, 2) != settled || math.Abs(sum(pairs, 3)-reais) > 0.001 {
+		t.Errorf("%v and %v: want %v settled with %v", hours, pairs, settled, reais)
+	}
+	if sum(reasons, 2) != float64(totals.Rejected+totals.Refused) {
+		t.Errorf("%v: want %d and %d", reasons, totals.Rejected, totals.Refused)
+	}
+	for i := range slowest {
+		if i > 0 && slowest[i][1].(float64) > slowest[i-1][1].(float64) || slowest[i][1].(float64) < 0 || slowest[i][1].(float64) > 60_000 {
+			t.Errorf("the slowest are %v", slowest)
+		}
+	}
+	if len(slowest) != 10 || len(one) != 1 || one[0][1] != h.capped.String() {
+		t.Errorf("%d slowest, and one is %v", len(slowest), one)
+	}
+	if count := fmt.Sprint(int(pairs[0][2].(float64))); !strings.Contains(answers.Pandas, count) {
+		t.Errorf("pandas says %s, want a pair with %s", answers.Pandas, count)
+	}
+}
+
+// askArchive runs what a document asks, in the folder of an archive, for one payment.
+const askArchive = `
+import contextlib, io, json, os, re, sys
+import duckdb
+text = open(sys.argv[1]).read()
+os.chdir(sys.argv[2])
+queries = re.findall("\x60\x60\x60sql\n(.*?)\x60\x60\x60", text, re.S)
+queries[4] = re.sub("id = '.*?'", "id = '" + sys.argv[3] + "'", re.sub("'2026-11-24' AND '2026-11-26'", "'2020-01-01' AND '2099-12-31'", queries[4]))
+answers = [duckdb.sql(query).fetchall() for query in queries]
+said = io.StringIO()
+with contextlib.redirect_stdout(said):
+    exec(re.search("\x60\x60\x60python\n(.*?)\x60\x60\x60", text, re.S)[1])
+print(json.dumps({"Queries": answers, "Pandas": said.getvalue()}, default=str))
+`

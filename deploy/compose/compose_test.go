@@ -174,11 +174,11 @@ func TestNetworks(t *testing.T) {
 			}
 		}
 		allowed := map[string][]string{
-			"ledger": {"bootstrap", "clearing-engine", "loadtest", "producer", "room", "tigerbeetle", "tigerbeetle-1", "tigerbeetle-2"},
+			"ledger": {"archiver", "bootstrap", "clearing-engine", "loadtest", "producer", "room", "tigerbeetle", "tigerbeetle-1", "tigerbeetle-2"},
 			"statsd": {"statsd-exporter", "tigerbeetle", "tigerbeetle-1", "tigerbeetle-2"},
 			"kafka": {"bank-simulator", "bootstrap", "clearing-engine", "console", "loadtest", "producer",
 				"redpanda", "redpanda-1", "redpanda-2", "room"},
-			"metrics": {"bank-simulator", "clearing-engine", "grafana", "producer", "prometheus",
+			"metrics": {"archiver", "bank-simulator", "clearing-engine", "grafana", "producer", "prometheus",
 				"redpanda", "redpanda-1", "redpanda-2", "statsd-exporter"},
 		}
 		for network, names := range members {

@@ -237,7 +237,7 @@ func (rights table) reach(from, to pod, port int) bool {
 		return from.namespace == "liquida"
 	case part(to) == "producer" && port == 8080:
 		return may["front"]
-	case part(to) == "tigerbeetle" && port == 9102, slices.Contains([]string{"producer", "clearing-engine", "bank-simulator"}, part(to)) && port == 9100:
+	case part(to) == "tigerbeetle" && port == 9102, slices.Contains([]string{"producer", "clearing-engine", "bank-simulator", "archiver"}, part(to)) && port == 9100:
 		return may["metrics"]
 	}
 	return false

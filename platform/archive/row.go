@@ -24,8 +24,8 @@ type Payment struct {
 	PayeeBranch    string `parquet:"payee_branch,dict"`
 	PayeeNumber    string `parquet:"payee_number,dict"`
 	AmountCentavos int64  `parquet:"amount_centavos"`
-	HeldAt         int64  `parquet:"held_at,timestamp(nanosecond),delta"`    // the ledger's time; 0: nothing was held
-	DecidedAt      int64  `parquet:"decided_at,timestamp(nanosecond),delta"` // the ledger's time; of an expired hold its end
+	HeldAt         int64  `parquet:"held_at,optional,timestamp(nanosecond),delta"` // the ledger's time; 0: nothing was held
+	DecidedAt      int64  `parquet:"decided_at,timestamp(nanosecond),delta"`       // the ledger's time; of an expired hold its end
 	HoldSeconds    int32  `parquet:"hold_seconds,dict"`
 	CapWindow      string `parquet:"cap_window,dict"` // day, night: it counted against this cap; empty: against none
 	CapSeconds     int32  `parquet:"cap_seconds,dict"`

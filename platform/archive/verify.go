@@ -55,6 +55,7 @@ type Totals struct {
 	Settled, Rejected, Refused, Expired int // payments and returns
 	SettledCentavos                     int64
 	Reserves                            map[pix.ISPB]int64 // centavos, as the rows add up
+	Bytes                               int64              // of all files
 	Last                                Manifest
 }
 
@@ -90,11 +91,30 @@ func Verify(folder fs.FS, progress func(Manifest), dayEnds func(DayEnd)) (Totals
 		if err := t.add(s); err != nil {
 			return t, fmt.Errorf("segment %s: %w", m.Name, err)
 		}
+		if t.Bytes, err = t.bytes(folder, m); err != nil {
+			return t, err
+		}
 		progress(m)
 	}
 	t.ends(all[len(all)-1], dayEnds)
 	t.Last = all[len(all)-1]
 	return t, nil
+}
+
+// bytes adds the sizes of a segment's files.
+func (t *Totals) bytes(folder fs.FS, m Manifest) (int64, error) {
+	sum := t.Bytes
+	for kind, rows := range map[string]int{paymentsFolder: m.Payments, recordsFolder: m.Records, accountsFolder: m.Accounts, ManifestsFolder: 1} {
+		if rows == 0 {
+			continue
+		}
+		file, err := fs.Stat(folder, m.File(kind))
+		if err != nil {
+			return 0, err
+		}
+		sum += file.Size()
+	}
+	return sum, nil
 }
 
 func (t *Totals) ends(m Manifest, dayEnds func(DayEnd)) {

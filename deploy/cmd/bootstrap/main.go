@@ -32,8 +32,9 @@ bootstrap retell has engines write again the reports and dead letters that are m
 pix.settlements or pix.dead-letters was lost, made anew or cut. Stop engines and producers first.
 
 bootstrap rebuild archive DIR makes the empty ledger at TIGERBEETLE_ADDRESSES what the lost one was
-when its archive ends, and bootstrap rebuild ADDRESSES what the one at ADDRESSES is, such as an older
-copy. Then each order that was reported since has its reported verdict. Interrupted, run it again. It says what it could not bring back. bootstrap rebuild accept has the topics take that
+when its archive ends, and bootstrap rebuild ADDRESSES what the one at ADDRESSES is, such as an
+older copy. Then each order that was reported since gets its reported verdict. Interrupted, run it
+again. It says what it could not bring back. bootstrap rebuild accept has the topics take that
 ledger: from then on acts are taken. bootstrap rebuild confirm lets orders in, and engines begin. No
 other engine may run meanwhile: see docs/backup.md.`
 

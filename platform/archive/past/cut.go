@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -84,10 +85,9 @@ func (c *Cutter) end(to uint64) *archive.Segment {
 	c.segment = nil
 	s.From, s.To = c.last.To, to
 	part := 0
-	minute := archive.NameOf(s.LastAt, 0)
-	if before, place, is := strings.Cut(c.last.Name, "-"); is && strings.HasPrefix(minute, before+"-") {
-		fmt.Sscanf(place, "%d", &part)
-		part++
+	minute, place, _ := strings.Cut(c.last.Name, "-")
+	if before, err := strconv.Atoi(place); err == nil && strings.HasPrefix(archive.NameOf(s.LastAt, 0), minute+"-") {
+		part = before + 1
 	}
 	s.Name = archive.NameOf(s.LastAt, part)
 	c.expire(to, func(h *hold) { s.PaymentRows = append(s.PaymentRows, expiredRow(h)) })

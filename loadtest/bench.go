@@ -54,6 +54,7 @@ func benchCommand() *cobra.Command {
 	f.IntVar(&config.Engines, "engines", 1, "engines in every row")
 	f.StringVar(&config.Mix, "mix", "settling", "cases of the payments in every row that has none of its own, as of loadtest run")
 	f.BoolVar(&config.Room, "room", false, "the control room runs in every row")
+	f.BoolVar(&config.Archive, "archive", false, "the archiver runs in every row")
 	f.StringSliceVar(&flags.set, "env", nil, "more environment variables of a process in every row, PROCESS:NAME=value")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON")
 	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML")

@@ -49,6 +49,7 @@ type Config struct {
 	Engines          int                 // of every row
 	Mix              string              // of every row that has none of its own
 	Room             bool                // the control room runs in every row
+	Archive          bool                // the archiver does
 	Environment      map[string][]string // more variables of every row, by process
 	Profiles         string              // folder of the part profile
 	ProgressOn, Log  io.Writer
@@ -168,7 +169,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 		}
 	}
 	s, err := stack.Start(ctx, stack.Config{
-		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: c.Engines, CacheGrid: c.CacheGrid, Kafka: r.kafka, Env: environment, Room: c.Room || r.part == idlePart,
+		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: c.Engines, CacheGrid: c.CacheGrid, Kafka: r.kafka, Env: environment, Room: c.Room || r.part == idlePart, Archive: c.Archive || r.part == idlePart,
 		LedgerReserve: int64(r.payments) * bytesPerPayment, LedgerCore: !r.sharedCores,
 		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
 	})

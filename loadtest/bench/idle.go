@@ -14,7 +14,7 @@ import (
 const idleAfter = 10 * time.Second
 
 // idleColumns are the processes of a system, and what all but the ledger take together.
-var idleColumns = []string{"ledger", stack.Broker, "engines", stack.Producer, "banks", stack.Room, withoutLedger}
+var idleColumns = []string{"ledger", stack.Broker, "engines", stack.Producer, "banks", stack.Room, stack.Archiver, withoutLedger}
 
 const withoutLedger = "all but the ledger"
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ type auditEnvironment struct {
 
 func auditCommand() *cobra.Command {
 	var wait, shortest time.Duration
-	var json string
+	var json, archive string
 	environment := &auditEnvironment{}
 	command := &cobra.Command{
 		Use:   "audit",
@@ -51,7 +52,8 @@ func auditCommand() *cobra.Command {
   nothing is pending, and the engines have finished every message;
   each account's balance follows from funding and reports;
   for each bank reserve + transit = funding − deposits and transit + its customers = 0,
-  and the reserves add up to what was issued.
+  and the reserves add up to what was issued;
+  the archive (only with --archive) has a row for each verdict, act and funding up to its end.
 It derives ids and laws by itself and shares no code with the engine. It waits (--wait)
 until no payment is in flight, then reads. While orders keep coming there is no verdict:
 it says so and exits with 3. A million payments take about 0.5 GiB of memory and half a
@@ -62,6 +64,7 @@ minute.`,
 	command.Long += "\n\nEnvironment:\n" + environmentHelp(environment)
 	command.Flags().DurationVar(&wait, "wait", 70*time.Second, "longest wait until no payment is in flight and nothing is held")
 	command.Flags().DurationVar(&shortest, "shortest-deadline", 0, "the shortest ENGINE_DEADLINE that engines had, if it was changed; 0: it was not")
+	command.Flags().StringVar(&archive, "archive", "", "folder of the archive, such as .stack/data/archiver: it must have a row for each verdict up to its end; empty: it is not judged")
 	command.Flags().StringVar(&json, "json", "", "write the result to this file as JSON")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := errors.Join(settings.Parse(environment), settings.InRange("--wait", wait, 0, time.Hour), settings.InRange("--shortest-deadline", shortest, 0, environment.Deadline)); err != nil {
@@ -83,8 +86,13 @@ minute.`,
 			}
 		}
 		// Not closed: Close would wait for the ledger, and the process ends now anyway.
+		var files fs.FS
+		if archive != "" {
+			files = os.DirFS(archive)
+		}
 		verdict, err := audit.Run(command.Context(), audit.Config{
-			Kafka: kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, DeadlineMin: shortest, HoldMax: environment.PendingTimeout, Secrets: secrets, Behind: environment.Stream.Behind,
+			Archive: files,
+			Kafka:   kafka, Ledger: client, Wait: wait, Deadline: environment.Deadline, DeadlineMin: shortest, HoldMax: environment.PendingTimeout, Secrets: secrets, Behind: environment.Stream.Behind,
 			Log: func(format string, arguments ...any) { fmt.Fprintf(os.Stderr, format+"\n", arguments...) },
 		})
 		if err != nil {

@@ -10,6 +10,7 @@ require (
 	github.com/liquida/liquida/platform v0.0.0
 	github.com/liquida/liquida/proto v0.0.0
 	github.com/liquida/liquida/services v0.0.0
+	github.com/parquet-go/parquet-go v0.32.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
 	github.com/prometheus/procfs v0.22.0
@@ -36,7 +37,6 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/parquet-go/bitpack v1.0.0 // indirect
 	github.com/parquet-go/jsonlite v1.0.0 // indirect
-	github.com/parquet-go/parquet-go v0.32.0 // indirect
 	github.com/swaggest/swgui v1.8.5 // indirect
 	github.com/twpayne/go-geom v1.6.1 // indirect
 	github.com/vearutop/statigz v1.4.0 // indirect

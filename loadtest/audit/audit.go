@@ -71,6 +71,10 @@ func Run(ctx context.Context, config Config) (Verdict, error) {
 		{"requests and responses", func() error { return readBanks(ctx, &config, topics, j) }},
 		{"accounts", func() error { return readAccounts(ctx, config.Ledger, 0, j.Account) }},
 		{"transfers", func() error { return readLedgerToItsEnd(ctx, config.Ledger, j, before) }},
+		{"rows of the archive", func() error { return j.judgeArchive(ctx) }},
+	}
+	if config.Archive == nil {
+		steps = steps[:len(steps)-1]
 	}
 	for _, step := range steps {
 		started := time.Now()

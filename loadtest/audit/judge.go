@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -103,6 +104,8 @@ type Config struct {
 	// LateRequests are times in which an engine was frozen or cut off from the ledger: what it had sent
 	// came later, decided by the register of before.
 	LateRequests []Interval
+	// Archive is an archive of the ledger; nil: none is judged.
+	Archive fs.FS
 	// Secrets are the banks' keys; nil: it is not checked that banks said what became of payments.
 	Secrets Secrets
 	// Behind returns where to go on in a partition in which no client can read at an offset, or 0 if one

@@ -102,7 +102,7 @@ func beginBackup(t *testing.T, replicas int) *backup {
 	program := func(name, text string) { b.must(os.WriteFile(filepath.Join(folder, "bin", name), []byte(text), 0o755)) } //nolint:gosec // a program
 	b.must(os.Mkdir(filepath.Join(folder, "bin"), 0o755))
 	b.must(os.WriteFile(filepath.Join(folder, "go.work"), nil, 0o600))
-	for _, name := range []string{"producer", "clearing-engine", "bank-simulator", "bootstrap", "broker", "links"} {
+	for _, name := range []string{"producer", "clearing-engine", "bank-simulator", "archiver", "bootstrap", "broker", "links"} {
 		b.must(os.Symlink(filepath.Join(binaries, name), filepath.Join(folder, "bin", name)))
 	}
 	b.must(os.Symlink(compile(t, "tigerbeetle", "./deploy/cmd/tigerbeetle"), filepath.Join(folder, "bin", "tigerbeetle")))

@@ -331,11 +331,11 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 }
 
 // tryAudit is audit, whatever it says. An error means that it gave no verdict.
-func (b *books) tryAudit() (v audit.Verdict, err error) {
+func (b *books) tryAudit(more ...string) (v audit.Verdict, err error) {
 	b.t.Helper()
 	var output strings.Builder
 	path := filepath.Join(b.t.TempDir(), "audit.json")
-	failed := b.Run(b.t.Context(), &output, &output, "loadtest", "audit", "--json", path)
+	failed := b.Run(b.t.Context(), &output, &output, "loadtest", append([]string{"audit", "--json", path}, more...)...)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return v, fmt.Errorf("%w: %s", failed, output.String())

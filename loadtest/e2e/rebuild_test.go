@@ -184,6 +184,9 @@ func TestRebuild(t *testing.T) {
 	before := b.archived()
 	b.load(150, 1500).wait()
 	b.eventually("the archive goes on", func() bool { return b.archived() > before })
+	if verdict, err := b.tryAudit("--archive", b.ArchiveFolder()); err != nil || !verdict.Clean {
+		t.Errorf("the audit of the archive: %v %+v", err, verdict.Findings)
+	}
 	b.liquida("", "")("archive", "verify", b.ArchiveFolder()).Is(t, exitDone, "whole: ")
 	b.liquida("", "")("archive", "proof", id, b.ArchiveFolder()).Is(t, exitDone, `"row":"Payment`)
 }

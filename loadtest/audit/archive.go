@@ -1,0 +1,188 @@
+package audit
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// An archive has one row for each verdict of the time that it covers, and one for each transfer that belongs to no
+// payment. Its rows stand in the ledger's order, so both are read side by side.
+
+// archived is what a row says, of either kind.
+type archived struct {
+	at       int64
+	id       string // EndToEndId or RtrId; of a record the transfer's
+	status   string // empty: it is a record
+	centavos int64
+}
+
+// archivedPayment and archivedRecord are the columns that are judged.
+type archivedPayment struct {
+	ID       string `parquet:"id"`
+	Status   string `parquet:"status"`
+	Centavos int64  `parquet:"amount_centavos"`
+	At       int64  `parquet:"decided_at"`
+}
+
+type archivedRecord struct {
+	ID   string `parquet:"id"`
+	At   int64  `parquet:"at"`
+	Code int32  `parquet:"code"`
+}
+
+// archive reads an archive row by row.
+type archive struct {
+	folder   fs.FS
+	segments []string // the manifests that are not read yet
+	rows     []archived
+	to       int64 // where it ends
+	within   bool  // the transfer at hand goes on with a chain
+	covered  bool  // that chain has its row
+	err      error
+}
+
+func openArchive(folder fs.FS) (*archive, error) {
+	names, err := fs.Glob(folder, "manifests/day=*/*.json")
+	if err != nil || len(names) == 0 {
+		return nil, cmp.Or(err, fmt.Errorf("the archive has no segment"))
+	}
+	a := &archive{folder: folder, segments: names}
+	text, err := fs.ReadFile(folder, names[len(names)-1])
+	if err != nil {
+		return nil, err
+	}
+	var last struct {
+		To int64 `json:"to"`
+	}
+	err = json.Unmarshal(text, &last)
+	a.to = last.To
+	return a, err
+}
+
+// next returns the next row, or nil at the end.
+func (a *archive) next() *archived {
+	for len(a.rows) == 0 && len(a.segments) > 0 && a.err == nil {
+		name := a.segments[0]
+		a.segments = a.segments[1:]
+		file := strings.TrimSuffix(strings.TrimPrefix(name, "manifests/"), ".json") + ".parquet"
+		payments, err := rowsOf[archivedPayment](a.folder, "payments/"+file)
+		records, wrong := rowsOf[archivedRecord](a.folder, "records/"+file)
+		a.err = cmp.Or(err, wrong)
+		for _, p := range payments {
+			if p.Status != "expired" { // no transfer says so
+				a.rows = append(a.rows, archived{p.At, p.ID, p.Status, p.Centavos})
+			}
+		}
+		for _, r := range records {
+			if !slices.Contains(notImported, r.Code) {
+				a.rows = append(a.rows, archived{at: r.At, id: r.ID})
+			}
+		}
+		slices.SortStableFunc(a.rows, func(a, b archived) int { return cmp.Compare(a.at, b.at) })
+	}
+	if len(a.rows) == 0 || a.err != nil {
+		return nil
+	}
+	return &a.rows[0]
+}
+
+// notImported are the codes of records that a rebuilt ledger has not: they are not compared.
+var notImported = []int32{codeMarker, codeRenewal, codeRebuilt, codeConfirmed, codeCapLeg}
+
+func rowsOf[R any](folder fs.FS, name string) ([]R, error) {
+	content, err := fs.ReadFile(folder, name)
+	if err != nil {
+		if _, gone := fs.Stat(folder, name); gone != nil {
+			return nil, nil // the manifest says how many there are: that is for verify
+		}
+		return nil, err
+	}
+	return parquet.Read[R](bytes.NewReader(content), int64(len(content)))
+}
+
+// see compares the next transfer of the ledger with the next row, and returns what is wrong, if anything.
+func (a *archive) see(t tb.Transfer) (wrong string) {
+	flags := t.TransferFlags()
+	first := !a.within
+	a.within = flags.Linked
+	if int64(t.Timestamp) > a.to || t.Code == codeClockProbe || slices.Contains(notImported, int32(t.Code)) {
+		return ""
+	}
+	ends := flags.PostPendingTransfer || flags.VoidPendingTransfer
+	if first {
+		a.covered = flags.Pending || ends || t.Code == codeReturn && flags.Linked // of a payment or a return: one row, or none yet
+	}
+	if flags.Pending || a.covered && !first {
+		return ""
+	}
+	extra := ""
+	for row := a.next(); row != nil && row.at < int64(t.Timestamp); row = a.next() {
+		extra = cmp.Or(extra, fmt.Sprintf("it has a row of %s at %d, and the ledger has nothing there", row.id, row.at))
+		a.rows = a.rows[1:]
+	}
+	row := a.next()
+	if row == nil || row.at > int64(t.Timestamp) {
+		return cmp.Or(extra, fmt.Sprintf("it has no row of the transfer with code %d at %d", t.Code, t.Timestamp))
+	}
+	said := *row
+	a.rows = a.rows[1:]
+	want := archived{at: said.at, id: t.ID.String(), status: said.status, centavos: said.centavos}
+	switch { // what a row of a payment must say
+	case said.status == "":
+	case t.Code == codeReturn: // its legs follow, and say the rest
+		want.id, want.status = said.id, map[bool]string{true: "settled", false: "rejected"}[t.UserData32 == 0]
+	case t.Code == codeReceipt:
+		t.UserData64 = binary.BigEndian.Uint64([]byte(ispbOf(fromTigerBeetle(t.DebitAccountID))))
+		want.status, want.centavos, want.id = "refused", 0, textOf('E', t)
+	default:
+		want.id, want.status, want.centavos = textOf('E', t), map[bool]string{true: "settled", false: "rejected"}[flags.PostPendingTransfer], int64(fromTigerBeetle(t.Amount).low)
+	}
+	if said != want {
+		return cmp.Or(extra, fmt.Sprintf("it says %+v of what the ledger has as %+v", said, want))
+	}
+	return extra
+}
+
+// rest returns what rows there are after the last transfer.
+func (a *archive) rest() string {
+	if row := a.next(); row != nil {
+		return fmt.Sprintf("it has a row of %s at %d, and the ledger has nothing there", row.id, row.at)
+	}
+	return ""
+}
+
+func textOf(letter byte, t tb.Transfer) string {
+	id, _, err := idIn(letter, t)
+	if err != nil {
+		return err.Error()
+	}
+	return id.String()
+}
+
+// judgeArchive compares an archive with the ledger.
+func (j *Judge) judgeArchive(ctx context.Context) error {
+	a, err := openArchive(j.config.Archive)
+	if err != nil {
+		return err
+	}
+	err = readPages(ctx, "transfers", 0, j.config.Ledger.QueryTransfers, func(t tb.Transfer) uint64 {
+		if wrong := a.see(t); wrong != "" {
+			j.add(WrongArchive, transferName(t), "%s", wrong)
+		}
+		return t.Timestamp
+	})
+	if wrong := a.rest(); err == nil && wrong != "" {
+		j.add(WrongArchive, "archive", "%s", wrong)
+	}
+	return cmp.Or(err, a.err)
+}

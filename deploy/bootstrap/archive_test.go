@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,12 +15,16 @@ import (
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/liquida/liquida/deploy/ledgermodel"
 	"github.com/liquida/liquida/platform/archive"
 	"github.com/liquida/liquida/platform/archive/past"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/rebuild"
+	"github.com/liquida/liquida/platform/settings"
 )
 
 // archived archives a ledger into a folder, and begins anew after each so many steps, as after kill -9.
@@ -292,3 +298,81 @@ with contextlib.redirect_stdout(said):
     exec(re.search("\x60\x60\x60python\n(.*?)\x60\x60\x60", text, re.S)[1])
 print(json.dumps({"Queries": answers, "Pandas": said.getvalue()}, default=str))
 `
+
+// Days are those of São Paulo. The ledger says how the archive of each ends: who writes another one must stop.
+func TestAnArchiveKnowsDays(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 2, 50, 0, 0, time.UTC) // ten minutes before midnight there
+	client := ledgermodel.New().ConnectAt(func() time.Time { return now })
+	var config Config
+	if err := settings.Parse(&config); err != nil {
+		t.Fatal(err)
+	}
+	config.Population.Customers = 50
+	if err := Populate(t.Context(), &config, client); err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	content := pix.Content{Payer: config.Population.Customer(0), Payee: config.Population.Customer(1), AmountCentavos: 100}
+	settle := func(held, settled time.Duration) {
+		id := pix.NewEndToEndID(content.Payer.ISPB, now, random)
+		now = now.Add(held)
+		write(t, client, ledger.AppendReserve(nil, id, content, 60))
+		now = now.Add(settled)
+		write(t, client, ledger.AppendPost(nil, id, false))
+	}
+	for range 3 {
+		settle(time.Second, time.Second)
+	}
+	now = time.Date(2026, 3, 1, 2, 59, 40, 0, time.UTC)
+	settle(0, 30*time.Second) // from day to day
+	now = now.Add(24 * time.Hour)
+	settle(0, time.Second)
+	now = now.Add(time.Hour)
+	settle(0, time.Second)
+	folder := t.TempDir()
+	archived(t, client, folder, 100, 1<<30)
+	all, err := archive.Manifests(os.DirFS(folder), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	days := map[string]int{}
+	ends := map[string]string{}
+	for _, m := range all {
+		days[m.Day] += m.Payments
+		ends[m.Day] = m.Chain
+	}
+	if want := map[string]int{"2026-02-28": 3, "2026-03-01": 1, "2026-03-02": 1}; !maps.Equal(days, want) {
+		t.Fatalf("payments by day are %v, want %v", days, want)
+	}
+	said := func(text string) (tb.Transfer, bool) {
+		day, err := pix.ParseDay(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := client.LookupTransfers([]tb.Uint128{ledger.ArchivedID(day)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(found, tb.Transfer{})[0], len(found) > 0
+	}
+	for _, day := range []string{"2026-02-28", "2026-03-01"} {
+		chain, err := tlog.ParseHash(ends[day])
+		parsed, _ := pix.ParseDay(day)
+		if is, told := said(day); err != nil || !told || is.UserData128 != ledger.Archived(parsed, chain).UserData128 {
+			t.Errorf("of %s the ledger says %+v", day, is)
+		}
+	}
+	if is, told := said("2026-03-02"); told {
+		t.Errorf("of a day that is not over the ledger says %+v", is)
+	}
+
+	archived(t, client, t.TempDir(), 8189, 3)                    // the same again
+	a, err := past.New(t.Context(), client, 100, t.TempDir(), 3) // cut otherwise
+	for err == nil {
+		_, _, err = a.Step(t.Context())
+	}
+	if !errors.As(err, new(*past.Wrong)) || !strings.Contains(err.Error(), "another chain") {
+		t.Errorf("an archive with other segments: %v", err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parquet-go/parquet-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -167,6 +168,16 @@ func textOf(letter byte, t tb.Transfer) string {
 		return err.Error()
 	}
 	return id.String()
+}
+
+// takeArchived takes how the archive of a day ends: the day must be over.
+func (j *Judge) takeArchived(t tb.Transfer) {
+	day := uint64(t.UserData32)
+	over := epoch.Add(time.Duration(day+1)*24*time.Hour + 3*time.Hour) // midnight in São Paulo
+	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
+	if fromTigerBeetle(t.ID) != (number128{low: day<<4 | 13}) || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != issuance || credit != refusals || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
+		j.add(UnexplainedMoney, transferName(t), "the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v", day<<4|13, over)
+	}
 }
 
 // judgeArchive compares an archive with the ledger.

@@ -287,6 +287,7 @@ const (
 	codeRenewal    = 22
 	codeRebuilt    = 23
 	codeConfirmed  = 24
+	codeArchived   = 25
 )
 
 // resolutionRole is the role of leg 1's post or void, or of the receipt: the verdict.
@@ -340,6 +341,8 @@ func (j *Judge) Transfer(t tb.Transfer) {
 		j.takeRenewal(t)
 	case codeRebuilt, codeConfirmed:
 		j.takeRebuilt(t)
+	case codeArchived:
+		j.takeArchived(t)
 	case codeClockProbe:
 		if t.Amount != (tb.Uint128{}) {
 			j.add(UnexplainedMoney, transferName(t), "a transfer with code %d moves %s centavos, it must move none", t.Code, decimal(t.Amount))

@@ -1,10 +1,13 @@
 package ledger
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // MarkerID is the id of bootstrap's last transfer. When it exists, all accounts exist and
@@ -86,3 +89,16 @@ func Confirmed() tb.Transfer { return nothing(ConfirmedID, CodeConfirmed) }
 
 // ConfirmedID is its id: 1 above role 13.
 var ConfirmedID = tb.ToUint128(1<<roleBits | 13)
+
+// Archived returns the transfer that says how the archive of a day ends: the first 192 bits of its hash. The first one of a
+// day stays, so no other archive can be that of this ledger. It moves nothing.
+func Archived(day pix.Day, hash [32]byte) tb.Transfer {
+	transfer := nothing(ArchivedID(day), CodeArchived)
+	transfer.UserData128 = uint128{high: binary.BigEndian.Uint64(hash[:8]), low: binary.BigEndian.Uint64(hash[8:16])}.toTB()
+	transfer.UserData64, transfer.UserData32 = binary.BigEndian.Uint64(hash[16:24]), day.Number()
+	return transfer
+}
+
+// ArchivedID is its id: the number of the day above role 13. The days that share the ids of a rebuild's end were long before
+// the first payment.
+func ArchivedID(day pix.Day) tb.Uint128 { return tb.ToUint128(uint64(day.Number())<<roleBits | 13) }

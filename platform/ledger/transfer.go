@@ -32,6 +32,7 @@ const (
 	CodeIdentity   uint16 = 22 // begins an identity of the ledger, after one that was given up
 	CodeRebuilt    uint16 = 23 // the end of a rebuild: what was imported is older
 	CodeConfirmed  uint16 = 24 // people have done again the acts that a rebuild lost
+	CodeArchived   uint16 = 25 // how the archive of a day ends
 	CodeAdjustment uint16 = 51 // an allowance is raised or lowered to its cap
 )
 

@@ -39,6 +39,9 @@ func (d Day) Next() Day {
 	return Day{year, int(month), day}
 }
 
+// Number returns the days from FirstDay to d.
+func (d Day) Number() uint32 { return uint32(d.Begins().Sub(FirstDay.Begins()) / (24 * time.Hour)) } //nolint:gosec // not below 0
+
 // Begins returns the first instant of the day. The day ends where the next one begins.
 func (d Day) Begins() time.Time {
 	return time.Date(d.year, time.Month(d.month), d.day, 0, 0, 0, 0, SaoPaulo).UTC()

@@ -8,13 +8,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/liquida/liquida/platform/archive"
 	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // Archiver follows a ledger and stores segments.
@@ -44,7 +47,48 @@ func New(ctx context.Context, client tigerbeetle.Client, eventsMax int, folder s
 	}
 	a.cutter = NewCutter(a.last, rowsMax)
 	a.next = a.cutter.From()
-	return a, nil
+	var ended []archive.Manifest
+	for i := 1; i < len(all); i++ {
+		if all[i].Day != all[i-1].Day {
+			ended = append(ended, all[i-1])
+		}
+	}
+	return a, a.endDays(ctx, ended)
+}
+
+// endDays writes into the ledger how days end of which these are the last segments, unless it says so. If it says something
+// else, another archive was the first.
+func (a *Archiver) endDays(ctx context.Context, last []archive.Manifest) error {
+	for part := range slices.Chunk(last, a.eventsMax) {
+		ends := make([]tb.Transfer, len(part))
+		ids := make([]tb.Uint128, len(part))
+		for i, m := range part {
+			day, wrongDay := pix.ParseDay(m.Day)
+			chain, wrongChain := tlog.ParseHash(m.Chain)
+			if err := errors.Join(wrongDay, wrongChain); err != nil {
+				return wrong("the manifest of the segment %s: %w", m.Name, err)
+			}
+			ends[i] = ledger.Archived(day, chain)
+			ids[i] = ends[i].ID
+		}
+		if _, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) { return a.client.CreateTransfers(ends) }); err != nil {
+			return err
+		}
+		found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return a.client.LookupTransfers(ids) })
+		if err != nil {
+			return err
+		}
+		if len(found) != len(ids) {
+			return fmt.Errorf("the ledger took %d of %d ends of days", len(found), len(ids))
+		}
+		for i, t := range found {
+			if t.UserData128 != ends[i].UserData128 || t.UserData64 != ends[i].UserData64 {
+				return wrong("the ledger says since %v that the archive of %s ends with another chain than %s, which that in %s has: two archives of one ledger, or a file was changed",
+					archive.Time(int64(t.Timestamp)), part[i].Day, part[i].Chain, a.folder)
+			}
+		}
+	}
+	return nil
 }
 
 // identify returns the identity of the ledger: that of the archive, if the ledger has it.
@@ -169,8 +213,12 @@ func (a *Archiver) store(ctx context.Context, s *archive.Segment) error {
 			}
 		}
 	}
+	before := a.last
 	a.last = s.Manifest
 	a.cutter.Stored(a.last)
+	if before.Day != "" && before.Day != a.last.Day {
+		return a.endDays(ctx, []archive.Manifest{before})
+	}
 	return nil
 }
 

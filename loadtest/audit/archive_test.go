@@ -1,0 +1,117 @@
+package audit
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/parquet-go/parquet-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+)
+
+// Whatever an archive has too little, too much, or otherwise than the ledger is found.
+func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
+	payer := number128{high: 2<<59 | 7}.toTigerBeetle()
+	transfers, payments, records := []tb.Transfer{}, []archivedPayment{}, []archivedRecord{}
+	at := uint64(0)
+	write := func(transfer tb.Transfer, flags tb.TransferFlags) *tb.Transfer {
+		at++
+		transfer.Timestamp, transfer.Flags, transfer.ID = at, flags.ToUint16(), tb.ToUint128(1000+at)
+		transfers = append(transfers, transfer)
+		return &transfers[len(transfers)-1]
+	}
+	for i := range 4 { // held and ended, two legs each
+		leg := tb.Transfer{Code: 1, Amount: tb.ToUint128(5), UserData64: 0x3130303030303031, DebitAccountID: payer}
+		leg.UserData128 = number128{high: uint64(3_000_000+i)<<24 | 0x303030, low: 0x3030303030303030}.toTigerBeetle()
+		write(leg, tb.TransferFlags{Pending: true, Linked: true})
+		leg.Code = 3
+		write(leg, tb.TransferFlags{Pending: true})
+		post := i%2 == 0
+		leg.Code, leg.PendingID = 1, tb.ToUint128(1)
+		first := write(leg, tb.TransferFlags{PostPendingTransfer: post, VoidPendingTransfer: !post, Linked: true})
+		payments = append(payments, archivedPayment{textOf('E', *first), map[bool]string{true: "settled", false: "rejected"}[post], 5, int64(at)})
+		leg.Code = 3
+		write(leg, tb.TransferFlags{PostPendingTransfer: post, VoidPendingTransfer: !post})
+		write(tb.Transfer{Code: codeClockProbe}, tb.TransferFlags{})
+		act := write(tb.Transfer{Code: 40}, tb.TransferFlags{})
+		records = append(records, archivedRecord{act.ID.String(), int64(at), 40})
+	}
+	files := func(payments []archivedPayment, records []archivedRecord) fs.FS {
+		file := func(rows any) *fstest.MapFile {
+			var content bytes.Buffer
+			var err error
+			switch rows := rows.(type) {
+			case []archivedPayment:
+				err = parquet.Write(&content, rows)
+			case []archivedRecord:
+				err = parquet.Write(&content, rows)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &fstest.MapFile{Data: content.Bytes()}
+		}
+		folder := fstest.MapFS{}
+		for i, half := range [][2]int{{0, 2}, {2, len(payments)}} {
+			name := fmt.Sprintf("day=2026-11-24/%d", i)
+			folder["manifests/"+name+".json"] = &fstest.MapFile{Data: fmt.Appendf(nil, `{"to": %d}`, at)}
+			folder["payments/"+name+".parquet"] = file(payments[half[0]:half[1]])
+			if i == 1 {
+				folder["records/"+name+".parquet"] = file(records)
+			} else {
+				folder["records/"+name+".parquet"] = file([]archivedRecord{})
+			}
+		}
+		return folder
+	}
+	judge := func(folder fs.FS) (found []string) {
+		a, err := openArchive(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, transfer := range transfers {
+			if wrong := a.see(transfer); wrong != "" {
+				found = append(found, wrong)
+			}
+		}
+		if wrong := a.rest(); wrong != "" {
+			found = append(found, wrong)
+		}
+		return found
+	}
+	// The records of the first half stand in the second segment, so only the second half may have some.
+	records, transfers = records[2:], slices.DeleteFunc(transfers, func(t tb.Transfer) bool { return t.Code == 40 && t.Timestamp <= uint64(payments[1].At)+4 })
+	if found := judge(files(payments, records)); len(found) > 0 {
+		t.Fatal(found)
+	}
+	for want, change := range map[string]func([]archivedPayment, []archivedRecord) ([]archivedPayment, []archivedRecord){
+		"it has no row of the transfer with code 1": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
+			return slices.Delete(p, 2, 3), r
+		},
+		"it has no row of the transfer with code 40": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
+			return p, r[:1]
+		},
+		"the ledger has nothing there": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
+			extra := p[2]
+			extra.At++
+			return slices.Insert(p, 3, extra), r
+		},
+		"it says {at:15 id:E10000001": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
+			p[2].Centavos++
+			return p, r
+		},
+		"status:rejected": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
+			p[2].Status = "rejected"
+			return p, r
+		},
+	} {
+		p, r := change(slices.Clone(payments), slices.Clone(records))
+		if found := judge(files(p, r)); len(found) != 1 || !strings.Contains(found[0], want) {
+			t.Errorf("%s: %q", want, found)
+		}
+	}
+}

@@ -33,7 +33,7 @@ func DecodeJSON(text []byte, target any) error {
 		return &FieldError{Detail: "the body is null: send one JSON object"}
 	}
 	// encoding/json takes a name in any case, and of two equal names the last.
-	return (&names{text: text}).value(reflect.TypeOf(target), "")
+	return (&names{text: text}).value(reflect.TypeOf(target))
 }
 
 // FieldError is what is wrong with a text that is valid JSON.
@@ -51,15 +51,19 @@ func (e *FieldError) Error() string { return e.Detail }
 type names struct {
 	text []byte
 	at   int
+	path []string // the names above
 }
 
-// value reads one value, which fits t. path is where it stands.
-func (n *names) value(t reflect.Type, path string) error {
+// where is the path of what is read.
+func (n *names) where() string { return strings.Join(n.path, ".") }
+
+// value reads one value, which fits t.
+func (n *names) value(t reflect.Type) error {
 	switch n.space(); n.text[n.at] {
 	case '{', '[':
-		return n.elements(t, path)
+		return n.elements(t)
 	case '"':
-		return n.clear(n.quoted(), path)
+		return n.clear(n.quoted())
 	default: // a number, true, false or null
 		for n.at < len(n.text) && bytes.IndexByte([]byte(",]} \t\r\n"), n.text[n.at]) < 0 {
 			n.at++
@@ -69,7 +73,7 @@ func (n *names) value(t reflect.Type, path string) error {
 }
 
 // elements reads an object or a list.
-func (n *names) elements(t reflect.Type, path string) error {
+func (n *names) elements(t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -86,46 +90,65 @@ func (n *names) elements(t reflect.Type, path string) error {
 		switch n.space(); n.text[n.at] {
 		case '}', ']':
 			n.at++
-			return fields.missing(seen, path, from)
+			return fields.missing(seen, n.where(), from)
 		case ',':
 			n.at++
 			continue
 		}
-		inside := path
-		if isObject {
-			begins := n.at
-			quoted := n.quoted()
-			name, err := unquoted(quoted)
-			if err != nil {
+		if !isObject {
+			if err := n.value(element); err != nil {
 				return err
 			}
-			inside = join(path, name)
-			if err := n.clear(quoted, inside); err != nil {
-				return err
-			}
-			if slices.Contains(seen, name) {
-				return &FieldError{inside, begins, fmt.Sprintf("field %q stands twice: send it once", name), "a field that stands once"}
-			}
-			if fields.types != nil {
-				known := false
-				if element, known = fields.types[name]; !known {
-					return &FieldError{inside, begins, fmt.Sprintf("field %q is not known: remove it or correct its name", name), "a field that the API's description names"}
-				}
-			}
-			seen = append(seen, name)
-			n.space()
-			n.at++                                                     // the colon
-			if n.space(); n.text[n.at] == 'n' && fields.types != nil { // encoding/json makes nothing of a null
-				if slices.Contains(fields.required, name) {
-					return missing(inside, begins)
-				}
-				return &FieldError{inside, begins, fmt.Sprintf("field %q is null: give it a value, or leave it out", inside), "a field that is not null"}
-			}
+			continue
 		}
-		if err := n.value(element, inside); err != nil {
+		name, err := n.field(fields, &element, seen)
+		if err == nil {
+			err = n.value(element)
+		}
+		if err != nil {
 			return err
 		}
+		n.path = n.path[:len(n.path)-1]
+		seen = append(seen, name)
 	}
+}
+
+// field reads the name of a field, up to its value, and returns it. element becomes the type of a struct's field.
+func (n *names) field(fields structFields, element *reflect.Type, seen []string) (string, error) {
+	begins := n.at
+	quoted := n.quoted()
+	known, is := fields.byName[string(quoted[1:len(quoted)-1])]
+	name := known.name
+	if !is { // as it stands, that is
+		var err error
+		if name, err = unquoted(quoted); err != nil {
+			return "", err
+		}
+		known, is = fields.byName[name]
+	}
+	n.path = append(n.path, name)
+	if err := n.clear(quoted); err != nil {
+		return "", err
+	}
+	if slices.Contains(seen, name) {
+		return "", &FieldError{n.where(), begins, fmt.Sprintf("field %q stands twice: send it once", name), "a field that stands once"}
+	}
+	if fields.byName != nil {
+		if !is {
+			return "", &FieldError{n.where(), begins, fmt.Sprintf("field %q is not known: remove it or correct its name", name), "a field that the API's description names"}
+		}
+		*element = known.of
+	}
+
+	n.space()
+	n.at++                                                      // the colon
+	if n.space(); n.text[n.at] == 'n' && fields.byName != nil { // encoding/json makes nothing of a null
+		if slices.Contains(fields.required, name) {
+			return "", missing(n.where(), begins)
+		}
+		return "", &FieldError{n.where(), begins, fmt.Sprintf("field %q is null: give it a value, or leave it out", n.where()), "a field that is not null"}
+	}
+	return name, nil
 }
 
 func join(path, name string) string {
@@ -153,7 +176,7 @@ func (n *names) quoted() []byte {
 
 // clear returns an error if a string that was just read is not the text that its sender meant: encoding/json
 // replaces bytes that are no UTF-8, and half a pair of surrogates. A NUL ends a text for some programs.
-func (n *names) clear(quoted []byte, path string) error {
+func (n *names) clear(quoted []byte) error {
 	holds := ""
 	if !utf8.Valid(quoted) {
 		holds = "bytes that are not UTF-8"
@@ -178,7 +201,7 @@ func (n *names) clear(quoted []byte, path string) error {
 			rest = rest[at+6:]
 		}
 	}
-	return &FieldError{path, n.at - len(quoted), fmt.Sprintf("%s holds %s: send text in UTF-8", cmp.Or(path, "the body"), holds), "text in UTF-8 without NUL"}
+	return &FieldError{n.where(), n.at - len(quoted), fmt.Sprintf("%s holds %s: send text in UTF-8", cmp.Or(n.where(), "the body"), holds), "text in UTF-8 without NUL"}
 }
 
 // escaped returns the 16 bits of the \uXXXX that a text begins with, or -1.
@@ -210,8 +233,13 @@ func (n *names) space() {
 
 // structFields are the fields of a struct by their names in JSON.
 type structFields struct {
-	types    map[string]reflect.Type
+	byName   map[string]structField
 	required []string
+}
+
+type structField struct {
+	name string
+	of   reflect.Type
 }
 
 // missing returns an error if a required field is not among those seen.
@@ -232,12 +260,12 @@ func fieldsOf(t reflect.Type) structFields {
 	if fields, known := fieldsCache.Load(t); known {
 		return fields.(structFields)
 	}
-	fields := structFields{types: map[string]reflect.Type{}}
+	fields := structFields{byName: map[string]structField{}}
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		name = cmp.Or(name, field.Name)
-		fields.types[name] = field.Type
+		fields.byName[name] = structField{name, field.Type}
 		if field.Tag.Get("required") == "true" {
 			fields.required = append(fields.required, name)
 		}

@@ -139,7 +139,7 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer, place int, stored chan<-
 		return Result{Problem: &web.Problem{Type: web.Kind(kind), Title: title, Status: status, EndToEndID: id, Detail: detail}}, false
 	}
 	reading := b.reading.Load()
-	fate, how, partition := d.take(word.id, word.answer)
+	fate, how, q := d.take(word.id, word.answer)
 	switch {
 	case fate == unknownQuestion && !d.filled.Load():
 		result, _ := refused(http.StatusServiceUnavailable, "catching-up", "The questions are being read", "nothing was stored: this front door does not know all open questions yet, send the same again")
@@ -154,15 +154,15 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer, place int, stored chan<-
 	case fate == sameAnswer:
 		return result, false
 	case reading == nil:
-		d.lose(word.id)
+		d.lose(q)
 		return refused(http.StatusServiceUnavailable, "catching-up", "The questions are being read", "nothing was stored: send the same again")
 	}
-	word.record.Partition = partition
+	word.record.Partition = q.partition
 	reading.client.TryProduce(context.Background(), &word.record, func(record *kgo.Record, err error) {
 		if err == nil {
-			d.keep(b.on.Now(), word.id, recordAt{record.Partition, record.Offset})
+			d.keep(b.on.Now(), q, recordAt{record.Partition, record.Offset})
 		} else {
-			d.lose(word.id)
+			d.lose(q)
 		}
 		stored <- storing{place, err}
 	})

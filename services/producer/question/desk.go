@@ -1,6 +1,7 @@
 package question
 
 import (
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,6 +75,7 @@ type asked struct {
 	partition int32  // where its answer belongs
 	place     uint64 // in the line; 0: it is not told
 	again     bool   // it was told before
+	over      bool   // it is not open any more, or was asked again
 	answer    *answer
 }
 
@@ -119,7 +121,8 @@ type desk struct {
 
 	mu      sync.Mutex
 	open    map[pix.EndToEndID]*asked
-	over    [2]map[pix.EndToEndID]ending // the younger generation first
+	seed    maphash.Seed
+	over    [2]map[uint64]ending // by a hash that nobody can aim at; the younger generation first
 	line    tape[*asked]
 	news    tape[News]
 	checks  []check // in their order
@@ -142,7 +145,7 @@ type share struct {
 }
 
 func newDesk(again time.Duration, most int) *desk {
-	return &desk{again: again, most: most, open: map[pix.EndToEndID]*asked{}, over: [2]map[pix.EndToEndID]ending{{}, {}}, line: tape[*asked]{first: 1},
+	return &desk{again: again, most: most, open: map[pix.EndToEndID]*asked{}, seed: maphash.MakeSeed(), over: [2]map[uint64]ending{{}, {}}, line: tape[*asked]{first: 1},
 		news: tape[News]{first: 1}, shares: map[string]*share{}, changed: make(chan struct{})}
 }
 
@@ -179,7 +182,7 @@ func (d *desk) ask(now time.Time, q *asked) bool {
 	case before == nil:
 		d.checks = append(d.checks, check{q.id, now.Add(d.again)})
 	default:
-		before.place, q.again, q.answer = 0, true, before.answer.unstored()
+		before.place, before.over, q.again, q.answer = 0, true, true, before.answer.unstored()
 		if q.RemittanceInformation == "" {
 			q.RemittanceInformation = before.RemittanceInformation
 		}
@@ -222,9 +225,9 @@ func (d *desk) ends(id pix.EndToEndID, how ending) {
 		clear(d.over[1])
 		d.over[0], d.over[1] = d.over[1], d.over[0]
 	}
-	d.over[0][id] = how
+	d.over[0][maphash.Comparable(d.seed, id)] = how
 	if q := d.open[id]; q != nil {
-		q.place = 0
+		q.place, q.over = 0, true
 		delete(d.open, id)
 		d.inform(News{EndToEndID: q.EndToEndID, Status: how.status.String(), ReasonCode: how.reason.String()})
 	}
@@ -240,8 +243,9 @@ func (d *desk) inform(news News) {
 
 // ended returns how a question ended, if it did not long ago. The caller holds the lock.
 func (d *desk) ended(id pix.EndToEndID) (ending, bool) {
+	hash := maphash.Comparable(d.seed, id)
 	for _, generation := range d.over {
-		if how, known := generation[id]; known {
+		if how, known := generation[hash]; known {
 			return how, true
 		}
 	}
@@ -290,44 +294,44 @@ const (
 	toBeStored
 )
 
-// take takes a bank's word. If it is toBeStored, the caller stores it in the partition, and says keep or lose.
-func (d *desk) take(id pix.EndToEndID, word answer) (fate, ending, int32) {
+// take takes a bank's word. If it is toBeStored, the caller stores it in the question's partition, and says keep or lose.
+func (d *desk) take(id pix.EndToEndID, word answer) (fate, ending, *asked) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := d.open[id]
 	if q == nil {
 		if how, known := d.ended(id); known {
-			return overQuestion, how, 0
+			return overQuestion, how, nil
 		}
-		return unknownQuestion, ending{}, 0
+		return unknownQuestion, ending{}, nil
 	}
 	if known := q.answer; known != nil {
 		if known.accepted != word.accepted || known.code != word.code {
-			return otherAnswer, ending{}, 0
+			return otherAnswer, ending{}, nil
 		}
 		if known.stored {
-			return sameAnswer, ending{}, 0
+			return sameAnswer, ending{}, nil
 		}
 	}
 	word.sending = true
 	q.answer = &word
-	return toBeStored, ending{}, q.partition
+	return toBeStored, ending{}, q
 }
 
 // keep says that Kafka has stored a bank's word: the question is told no more.
-func (d *desk) keep(now time.Time, id pix.EndToEndID, at recordAt) {
+func (d *desk) keep(now time.Time, q *asked, at recordAt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if q := d.open[id]; q != nil && q.answer != nil && q.partition == at.partition {
+	if !q.over && q.answer != nil {
 		q.answer.sending, q.answer.stored, q.answer.since, q.answer.at, q.place = false, true, now, at, 0
 	}
 }
 
 // lose says that nobody knows whether Kafka has a bank's word.
-func (d *desk) lose(id pix.EndToEndID) {
+func (d *desk) lose(q *asked) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if q := d.open[id]; q != nil && q.answer != nil {
+	if q.answer != nil {
 		q.answer.sending = false
 	}
 }

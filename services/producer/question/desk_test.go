@@ -70,15 +70,15 @@ func TestEveryOpenQuestionIsToldUntilItIsAnswered(t *testing.T) {
 			"answer": func(t *rapid.T) {
 				id, stored := rapid.SampledFrom(ids).Draw(t, "id"), rapid.Bool().Draw(t, "stored")
 				word := answer{accepted: rapid.Bool().Draw(t, "accepted")}
-				fate, _, partition := d.take(id, word)
+				fate, _, q := d.take(id, word)
 				switch s := states[id]; {
 				case (fate == toBeStored || fate == otherAnswer || fate == sameAnswer) != s.open:
 					t.Fatalf("fate %d of a question that is %+v", fate, *s)
 				case fate == toBeStored && stored:
-					d.keep(now, id, recordAt{partition, 7})
+					d.keep(now, q, recordAt{q.partition, 7})
 					s.answered = true
 				case fate == toBeStored:
-					d.lose(id)
+					d.lose(q)
 				}
 			},
 			"forge": func(t *rapid.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -136,6 +137,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 			// A stopping engine waits half of it for silent banks, and its partitions wait, too.
 			"SHUTDOWN_TIMEOUT=4s"},
 		stack.Simulator: {"SIMULATOR_LATE_DELAY=" + (config.Deadline + lateAfterDeadline).String()},
+		stack.Archiver:  {"ARCHIVE_SEGMENT_ROWS_MAX=1000"},                          // there are segments before a minute is over
 		stack.Broker:    {"BROKER_CHECK_BATCHES=false", "BROKER_TRANSACTIONS=true"}, // the engines must survive without it
 	}
 	for process, more := range config.Env {
@@ -144,7 +146,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 	running, err := stack.Start(ctx, stack.Config{
 		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas, Kafka: config.Kafka,
 		KafkaSecured: config.KafkaSecured, CacheGrid: "256MiB", LedgerReserve: 1 << 30, ReadyWithin: recoveryMax, RestartCrashed: true, Via: via,
-		Env: environment, Room: config.Room, Progress: config.Live,
+		Env: environment, Archive: true, Room: config.Room, Progress: config.Live,
 	})
 	if err != nil {
 		w.links.close()
@@ -324,7 +326,12 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 	}
+	var archive fs.FS
+	if w.processes != nil {
+		archive = os.DirFS(w.processes.ArchiveFolder())
+	}
 	verdict, err := audit.Run(ctx, audit.Config{
+		Archive: archive,
 		Secrets: secrets, LateRequests: r.lateRequests(), Behind: w.Kafka().Behind, Kafka: r.kafka, Ledger: r.client, Deadline: config.Deadline, HoldMax: max(time.Minute, config.Deadline+pendingAfterDeadline), Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
 		Log: func(format string, arguments ...any) { live.event(format, arguments...) },
 	})

@@ -55,6 +55,7 @@ func init() {
 		{"pause-broker", "SIGSTOP of the Kafka broker for 2 to 6 s", anywhere, pause(only(stack.Broker), 2*time.Second, 6*time.Second)},
 		{"kill-bank", "SIGKILL of the bank simulator, started again within 2 s", anywhere, kill(only(stack.Simulator), 0, 2*time.Second)},
 		{"kill-producer", "SIGKILL of the producer, started again within 2 s", anywhere, kill(only(stack.Producer), 0, 2*time.Second)},
+		{"kill-archiver", "SIGKILL of the archiver, started again within 2 s", processesOnly, kill(only(stack.Archiver), 0, 2*time.Second)},
 		{"skewed-producer", "for 4 to 8 s the producer's clock is 5 to 70 s ahead or behind: it must be unready and take nothing", processesOnly, skewProducer},
 		{"bank-silent", "a bank does not respond for 4 to 8 s", anywhere, bankBehaves(`{"silent_share": 1}`)},
 		{"bank-late", "for 4 to 8 s a bank accepts everything after the deadline", anywhere, bankBehaves(`{"late_share": 1}`)},

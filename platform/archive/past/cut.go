@@ -2,6 +2,7 @@ package past
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -62,7 +63,7 @@ func (c *Cutter) Add(t tb.Transfer) (*archive.Segment, error) {
 		return done, nil
 	}
 	chain := c.chain
-	c.chain = nil
+	c.chain = c.chain[:0] // what keeps it makes a copy
 	if chain[0].Timestamp <= c.last.To && done == nil { // it is in a segment: only what it holds matters
 		c.again(chain)
 		return nil, nil
@@ -118,7 +119,7 @@ func (c *Cutter) again(chain []tb.Transfer) {
 }
 
 func (c *Cutter) hold(chain []tb.Transfer) {
-	h := &hold{legs: chain, at: chain[0].Timestamp, expires: forever}
+	h := &hold{legs: slices.Clone(chain), at: chain[0].Timestamp, expires: forever}
 	if timeout := chain[0].Timeout; timeout > 0 {
 		h.expires = h.at + uint64(timeout)*1e9
 	}
@@ -194,7 +195,8 @@ func (c *Cutter) take(chain []tb.Transfer) error {
 // filling returns the segment that a chain belongs to.
 func (c *Cutter) filling(chain []tb.Transfer) *archive.Segment {
 	if c.segment == nil {
-		c.segment, c.since = &archive.Segment{}, chain[0].Timestamp
+		// As large as the one before: growing would move half of the rows.
+		c.segment, c.since = &archive.Segment{PaymentRows: make([]archive.Payment, 0, c.last.Payments)}, chain[0].Timestamp
 	}
 	last := &chain[len(chain)-1]
 	c.segment.LastID, c.segment.LastAt = last.ID.String(), last.Timestamp
@@ -228,7 +230,7 @@ func rowOf(held, end []tb.Transfer) (archive.Payment, error) {
 	}
 	hold, decided, err := TransfersOf(&p)
 	if err == nil {
-		err = same(append(hold, decided...), append(held[:len(held):len(held)], end...))
+		err = errors.Join(same(hold, held), same(decided, end))
 	}
 	if err != nil {
 		return p, fmt.Errorf("the transfers of %s do not follow from its row, so the archive could not bring them back: %w", p.ID, err)

@@ -51,6 +51,9 @@ func setContent(p *archive.Payment, content pix.Content) {
 	p.AmountCentavos = int64(content.AmountCentavos)
 }
 
+// legsMax is how many transfers hold or decide a payment at most, and a return.
+const legsMax = 4
+
 // TransfersOf computes the transfers of a row as the ledger keeps them: the chain that held the money, and the chain
 // that decided. An expired hold has no second one, and a refused payment no first one.
 func TransfersOf(p *archive.Payment) (hold, end []tb.Transfer, err error) {
@@ -79,7 +82,7 @@ func TransfersOf(p *archive.Payment) (hold, end []tb.Transfer, err error) {
 	if p.Kind == archive.KindReturn {
 		return ofReturn(p, pix.ReturnID(id), content, reason)
 	}
-	hold = ledger.AppendReserve(nil, id, content, uint32(p.HoldSeconds))
+	hold = ledger.AppendReserve(make([]tb.Transfer, 0, legsMax), id, content, uint32(p.HoldSeconds))
 	if p.CapWindow != "" {
 		window := ledger.Day
 		if p.CapWindow == ledger.Night.String() {
@@ -89,7 +92,7 @@ func TransfersOf(p *archive.Payment) (hold, end []tb.Transfer, err error) {
 	}
 	switch hold = written(hold, nil, p.HeldAt); p.Status {
 	case archive.Settled:
-		end = ledger.AppendPost(nil, id, content.SameBank())
+		end = ledger.AppendPost(make([]tb.Transfer, 0, legsMax), id, content.SameBank())
 	case archive.Rejected:
 		if end = ledger.AppendVoid(nil, id, content.SameBank(), reason); p.CapWindow != "" {
 			end = ledger.AppendCapVoid(end, id, reason)

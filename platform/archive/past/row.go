@@ -140,7 +140,7 @@ func recordOf(t *tb.Transfer) (archive.Record, error) {
 	}
 	amount := t.Amount.BigInt()
 	if !known || !amount.IsInt64() {
-		return archive.Record{}, fmt.Errorf("the transfer %v of %v has code %d and amount %v: this archiver does not know such a kind; a newer version may", t.ID, archive.Time(int64(t.Timestamp)), t.Code, t.Amount)
+		return archive.Record{}, fmt.Errorf("the transfer %v of %v has code %d and amount %v: this archiver does not know such a kind; a newer version may", t.ID, archive.Time(int64(t.Timestamp)), t.Code, amount.String())
 	}
 	r := archive.Record{
 		What: what, Debit: ledger.AccountName(t.DebitAccountID), Credit: ledger.AccountName(t.CreditAccountID),

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -102,10 +103,10 @@ var notImported = []int32{codeMarker, codeRenewal, codeRebuilt, codeConfirmed, c
 
 func rowsOf[R any](folder fs.FS, name string) ([]R, error) {
 	content, err := fs.ReadFile(folder, name)
-	if err != nil {
-		if _, gone := fs.Stat(folder, name); gone != nil {
-			return nil, nil // the manifest says how many there are: that is for verify
-		}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil // the manifest says how many there are: that is for verify
+	case err != nil:
 		return nil, err
 	}
 	return parquet.Read[R](bytes.NewReader(content), int64(len(content)))

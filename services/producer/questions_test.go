@@ -201,6 +201,13 @@ func TestABankAnswersOverHTTP(t *testing.T) {
 	a.answer(forged, "AC06", 202)
 	a.stored()
 
+	// Who may write questions may write that an answer belongs nowhere. Nobody is told to try that again and again.
+	nowhere, wrong := a.question(a.bank)
+	wrong.ReplyPartition = 2147483647
+	a.write(stream.AuthorizationRequests, 1, nowhere, wrong)
+	a.told(live, "question")
+	a.answer(nowhere, "", 404)
+
 	// Nothing is called stored that Kafka does not have.
 	unsure := a.ask(a.bank)
 	a.told(live, "question")
@@ -288,6 +295,11 @@ func TestProgramsShareTheQuestions(t *testing.T) {
 		a.answer(id, "", 202)
 	}
 	young := a.ask(a.bank)
+	// An id of the future would hide what comes.
+	future := a.doors[0].send(t.Context(), "GET", a.path("questions"), "", "Last-Event-ID", "99999999999999", "Authorization", a.key)
+	if future.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("an id of the future: %s", future.Status)
+	}
 	back, endBack := a.follow("", "Last-Event-ID", last)
 	defer endBack()
 	if q := a.told(back, "question"); q.EndToEndID != young {

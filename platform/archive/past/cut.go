@@ -63,7 +63,7 @@ func (c *Cutter) Add(t tb.Transfer) (*archive.Segment, error) {
 		return done, nil
 	}
 	chain := c.chain
-	c.chain = c.chain[:0] // what keeps it makes a copy
+	c.chain = c.chain[:0]                               // what keeps it makes a copy
 	if chain[0].Timestamp <= c.last.To && done == nil { // it is in a segment: only what it holds matters
 		c.again(chain)
 		return nil, nil

@@ -242,6 +242,6 @@ var parameters = map[string]*huma.Param{
 	"share":         {In: "query", Example: "cards", Description: field.Rules["share"] + "; programs of one share divide the questions among them", Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9A-Za-z._-]{1,64}$"}},
 	"participant":   {In: "query", Required: true, Example: "10000001", Description: field.Rules["participant"], Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^([0-9A-Z]{8}|all)$"}},
 	"from":          {In: "query", Description: field.Rules["from"] + "; end when left out", Schema: &huma.Schema{Type: huma.TypeString}},
-	"Last-Event-ID": {In: "header", Description: "The id of the last event that was handled. It takes precedence over from.", Schema: &huma.Schema{Type: huma.TypeString}},
+	"Last-Event-ID": {In: "header", Description: "The id of the last event that was handled. Of settlements it takes precedence over from; of questions it leaves out those that were asked over five seconds before.", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Prefer":        {In: "header", Example: "wait=10", Description: "wait=N: wait for the outcome, at most N seconds (RFC 7240). Preference-Applied says how long the response may have waited.", Schema: &huma.Schema{Type: huma.TypeString}},
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -96,7 +97,10 @@ func (b *Board) Answer(w http.ResponseWriter, r *http.Request) *web.Problem {
 		}
 	}
 	for i, err := range fates {
-		if err != nil {
+		switch {
+		case errors.Is(err, errNowhere):
+			results[i] = Result{Problem: &web.Problem{Type: web.Kind("unknown-question"), Title: "Unanswerable question", Status: http.StatusNotFound, EndToEndID: results[i].EndToEndID, Detail: err.Error()}}
+		case err != nil:
 			results[i] = Result{Problem: &web.Problem{Type: web.Kind("unknown-fate"), Title: "Fate unknown", Status: http.StatusServiceUnavailable, RetryAfter: time.Second, EndToEndID: results[i].EndToEndID,
 				Detail: fmt.Sprintf("it is not certain that Kafka has stored the answer (%v): send the same again, which is safe", err)}}
 		}
@@ -127,6 +131,10 @@ type storing struct {
 
 var errNoAcknowledgement = errors.New("no acknowledgement within PUBLISH_TIMEOUT")
 
+// errNowhere is about a question that somebody else than an engine wrote, or of a topic that has just grown: then it
+// is asked again.
+var errNowhere = errors.New("nothing was stored: the question wants its answer in a partition that this front door does not know: skip it")
+
 // send begins to store an answer, and reports whether it does: stored then gets Kafka's word.
 func (b *Board) send(d *desk, psp pix.ISPB, one Answer, place int, stored chan<- storing) (Result, bool) {
 	word, problem := read(psp, one)
@@ -148,7 +156,7 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer, place int, stored chan<-
 	case fate == unknownQuestion:
 		return refused(http.StatusNotFound, "unknown-question", "Unknown question", "nothing was stored: this bank has no open question with this id here. It is over, or was not asked")
 	case fate == overQuestion:
-		return refused(http.StatusGone, "question-over", "The question is over", "nothing was stored: the payment is "+how.status.String()+" "+how.reason.String())
+		return refused(http.StatusGone, "question-over", "The question is over", strings.TrimSpace("nothing was stored: the payment is "+how.status.String()+" "+how.reason.String()))
 	case fate == otherAnswer:
 		return refused(http.StatusConflict, "answered", "Another answer is known", "nothing was stored: this bank has given another answer to this question, and the first one counts")
 	case fate == sameAnswer:
@@ -163,6 +171,9 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer, place int, stored chan<-
 			d.keep(b.on.Now(), q, recordAt{record.Partition, record.Offset})
 		} else {
 			d.lose(q)
+			if q.partition >= b.partitions.Load() {
+				err = errNowhere
+			}
 		}
 		stored <- storing{place, err}
 	})

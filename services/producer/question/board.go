@@ -57,6 +57,8 @@ type Board struct {
 	wanted  chan struct{} // holds a token once there is a desk to fill
 	renewed chan struct{} // holds a token once a topic was made anew
 	reading atomic.Pointer[reading]
+	// partitions is how many the client knows that topics have in which it stores answers.
+	partitions atomic.Int32
 
 	mu    sync.Mutex
 	desks map[pix.ISPB]*desk
@@ -173,7 +175,12 @@ func (b *Board) Run(ctx context.Context) {
 // read reads until no desk is left, a topic was made anew, or ctx ends.
 func (b *Board) read(ctx context.Context) error {
 	client, err := stream.Connect(b.kafka, b.on.Dial, "producer-questions", b.t,
-		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.RecordPartitioner(kgo.BasicConsistentPartitioner(func(string) func(*kgo.Record, int) int {
+			return func(record *kgo.Record, partitions int) int {
+				b.partitions.Store(int32(partitions)) //nolint:gosec // some thousands at most
+				return int(record.Partition)
+			}
+		})),
 		kgo.RecordDeliveryTimeout(b.publishTimeout), kgo.ProduceRequestTimeout(b.publishTimeout), kgo.RequestTimeoutOverhead(b.publishTimeout),
 		kgo.FetchMaxBytes(8<<20), kgo.FetchMaxPartitionBytes(1<<20))
 	if err != nil {

@@ -18,6 +18,8 @@ const (
 	togetherMax = 64
 	// apart is by how much questions may be told in another order than they were asked.
 	apart = 5 * time.Second
+	// future is by how much the clocks of those who ask may be ahead.
+	future = time.Minute
 )
 
 // Page is the response to a poll.
@@ -43,7 +45,7 @@ func (b *Board) Questions(w http.ResponseWriter, r *http.Request) *web.Problem {
 	var from time.Time // a share has no such place: another program may have what this one had
 	if last := r.Header.Get("Last-Event-ID"); last != "" && share == "" {
 		milliseconds, err := strconv.ParseInt(last, 10, 64)
-		if err != nil {
+		if err != nil || time.UnixMilli(milliseconds).After(b.ledger.Clock().Add(future)) { // it would hide what comes
 			return field.Invalid("", "Last-Event-ID", last, pix.ReasonMalformed, "it is not the id of an event of this stream: leave it out, and all open questions are told")
 		}
 		from = time.UnixMilli(milliseconds).Add(-apart)

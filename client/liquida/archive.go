@@ -25,26 +25,28 @@ docs/archive.md.`,
 	group.AddCommand(
 		&cobra.Command{
 			Use: "verify DIR", Short: "Check that nothing is left out, added, changed or moved", Args: cobra.ExactArgs(1),
-			Long: `Read a whole archive and check it: each row leads to the root of its segment, each segment to the one
-before, each row is possible by itself, and the reserves that the rows add up to are never below zero.
-Prints what is in it, and the reserves of the banks at the end of each day. Exit codes: 0 it is whole,
-1 it is not, or it cannot be read.`,
+			Long: `Read a whole archive and check it: each row leads to the root of its segment, each segment to
+the one before, each row is possible by itself, and the reserves that the rows add up to are
+never below zero. Prints what is in it, and the reserves of the banks at the end of each day.
+Exit codes: 0 it is whole, 1 it is not, or it cannot be read.`,
 			Example: "  liquida archive verify archive",
 			RunE:    func(_ *cobra.Command, arguments []string) error { return o.verifyArchive(arguments[0]) },
 		},
 		&cobra.Command{
 			Use: "proof ID DIR", Short: "Print proofs that a payment or a return stands in it", Args: cobra.ExactArgs(2),
-			Long: `Print a proof for each row of a payment or a return, a line of JSON each: the row, and the hashes that
-lead from it to the chain of its segment. Usually there is one; a payment that was refused
-after its hold had expired has two. Exit codes: 0 found, 1 it is not in the archive, or the archive is damaged.`,
+			Long: `Print a proof for each row of a payment or a return, a line of JSON each: the row, and the
+hashes that lead from it to the chain of its segment. Usually there is one; a payment that was
+refused after its hold had expired has two. Exit codes: 0 found, 1 it is not in the archive, or
+the archive is damaged.`,
 			Example: "  liquida archive proof E1000000120261124120012345678901 archive > proof.json",
 			RunE:    func(_ *cobra.Command, arguments []string) error { return o.prove(arguments[0], arguments[1]) },
 		},
 		&cobra.Command{
 			Use: "check FILE", Short: "Check a proof, without the archive", Args: cobra.ExactArgs(1),
-			Long: `Check the proofs in a file, - for standard input, and print their rows. A proof says that the row stands
-in the segment whose chain is printed: compare that chain with one that you trust, such as the one in the
-archive, or in a copy of a manifest that you kept. Exit codes: 0 the proofs are good, 1 they are not.`,
+			Long: `Check the proofs in a file, - for standard input, and print their rows. A proof says that the
+row stands in the segment whose chain is printed: compare that chain with one that you trust,
+such as the one in the archive, or in a copy of a manifest that you kept. Exit codes: 0 the proofs
+are good, 1 they are not.`,
 			Example: "  liquida archive check proof.json",
 			RunE:    func(_ *cobra.Command, arguments []string) error { return o.checkProofs(arguments[0]) },
 		},

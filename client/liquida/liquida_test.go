@@ -52,6 +52,8 @@ func TestBadUsageSendsNothing(t *testing.T) {
 		{"pay 10000001/0001/1 10000002/0001/1 1.00 --id E1", "--id"},
 		{"pay 10000001/0001/1 10000002/0001/1 1.00 --wait 2h", "--wait is 2h0m0s: it must be 0s to 1h0m0s"},
 		{"status E1", "ENDTOENDID"},
+		{"archive proof E1 archive", "EndToEndId"},
+		{"archive verify", "accepts 1 arg"},
 		{"answer 10000001", "either --accept-all or --reject CODE"},
 		{"answer 10000001 --reject LQ01", "--reject is \"LQ01\""},
 		{"answer 10000001 --accept-all --secret-file nowhere", "--secret-file"},

@@ -188,7 +188,11 @@ func TestRebuild(t *testing.T) {
 		t.Errorf("the audit of the archive: %v %+v", err, verdict.Findings)
 	}
 	b.liquida("", "")("archive", "verify", b.ArchiveFolder()).Is(t, exitDone, "whole: ")
-	b.liquida("", "")("archive", "proof", id, b.ArchiveFolder()).Is(t, exitDone, `"row":"Payment`)
+	proof := b.liquida("", "")("archive", "proof", id, b.ArchiveFolder())
+	proof.Is(t, exitDone, `"row":"Payment`)
+	file := filepath.Join(t.TempDir(), "proof.json")
+	b.must(os.WriteFile(file, []byte(proof.Out), 0o600))
+	b.liquida("", "")("archive", "check", file).Is(t, exitDone, "payment "+id+" settled")
 }
 
 // archived returns how many payments and returns the archive has.

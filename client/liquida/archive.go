@@ -20,7 +20,7 @@ func archiveCommand(o *options) *cobra.Command {
 		Long: `Verify an archive of payments, and prove what it holds. These commands need the files alone: no
 clearing house, no ledger, no network. What the files say and how others check them is in
 docs/archive.md.`,
-		PersistentPreRunE: func(*cobra.Command, []string) error { o.started = false; return nil }, // no API is asked
+		PersistentPreRunE: func(*cobra.Command, []string) error { return nil }, // no API is asked
 	}
 	group.AddCommand(
 		&cobra.Command{

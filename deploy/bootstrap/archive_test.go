@@ -24,7 +24,6 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/rebuild"
-	"github.com/liquida/liquida/platform/settings"
 )
 
 // archived archives a ledger into a folder, and begins anew after each so many steps, as after kill -9.
@@ -160,6 +159,19 @@ func TestAnArchiverIsKilled(t *testing.T) {
 	want := archived(t, client, t.TempDir(), 8189, 1<<30)
 	if got := archived(t, client, t.TempDir(), 150, 4); got != want {
 		t.Errorf("it ends with %+v, and one that was never killed with %+v", got, want)
+	}
+
+	// Two at once, in one folder.
+	folder, other := t.TempDir(), make(chan archive.Manifest, 1)
+	go func() {
+		defer close(other) // also if it fails
+		other <- archived(t, client, folder, 150, 4)
+	}()
+	if got := archived(t, client, folder, 200, 3); got != want || <-other != want {
+		t.Errorf("one of two ends with %+v, want %+v", got, want)
+	}
+	if _, err := archive.Verify(os.DirFS(folder), func(archive.Manifest) {}, func(archive.DayEnd) {}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -303,16 +315,9 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 2, 50, 0, 0, time.UTC) // ten minutes before midnight there
 	client := ledgermodel.New().ConnectAt(func() time.Time { return now })
-	var config Config
-	if err := settings.Parse(&config); err != nil {
-		t.Fatal(err)
-	}
-	config.Population.Customers = 50
-	if err := Populate(t.Context(), &config, client); err != nil {
-		t.Fatal(err)
-	}
+	population := populated(t, client, 0)
 	random := rand.New(rand.NewPCG(1, 2))
-	content := pix.Content{Payer: config.Population.Customer(0), Payee: config.Population.Customer(1), AmountCentavos: 100}
+	content := pix.Content{Payer: population.Customer(0), Payee: population.Customer(1), AmountCentavos: 100}
 	settle := func(held, settled time.Duration) {
 		id := pix.NewEndToEndID(content.Payer.ISPB, now, random)
 		now = now.Add(held)
@@ -341,7 +346,7 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 	if again := archived(t, client, killed, 100, 1<<30); again != end || again.Name == "" {
 		t.Fatalf("one that was killed while money was held ends with %+v, want %+v", again, end)
 	}
-	all, err := archive.Manifests(os.DirFS(folder), "")
+	all, err := archive.Manifests(os.DirFS(folder))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +381,32 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 		t.Errorf("of a day that is not over the ledger says %+v", is)
 	}
 
-	archived(t, client, t.TempDir(), 8189, 3)                    // the same again
+	// Its ledger is given up and gets another identity. That changes nothing, and no rebuild would bring it: an archive does not
+	// end with it.
+	now = now.Add(time.Hour)
+	if is, err := ledger.ReadIdentity(t.Context(), client); err != nil {
+		t.Fatal(err)
+	} else {
+		write(t, client, []tb.Transfer{ledger.Renewal(2, is)})
+	}
+	now = now.Add(time.Hour)
+	settle(0, time.Second)
+	end = archived(t, client, folder, 100, 1<<30)
+	if again := archived(t, client, t.TempDir(), 8189, 3); again != end {
+		t.Errorf("a new archive ends with %+v, want %+v", again, end)
+	}
+	brings := false
+	for chain, err := range (past.Source{Folder: os.DirFS(folder)}).Chains(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, transfer := range chain {
+			brings = brings || transfer.ID.String() == end.LastID
+		}
+	}
+	if !brings {
+		t.Errorf("the archive ends with %s, and a rebuild does not bring that", end.LastID)
+	}
 	a, err := past.New(t.Context(), client, 100, t.TempDir(), 3) // cut otherwise
 	for range 100 {
 		if err == nil {

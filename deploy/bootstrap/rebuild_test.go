@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/rebuild"
+	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 )
 
@@ -71,17 +73,24 @@ type history struct {
 	content                        pix.Content
 }
 
-func live(t *testing.T, client tigerbeetle.Client) (h history) {
+// populated gives a ledger a small population, with this deposit of each customer; 0: the usual one.
+func populated(t *testing.T, client tigerbeetle.Client, depositCentavos uint64) sandbox.Population {
 	t.Helper()
 	var config Config
 	if err := settings.Parse(&config); err != nil {
 		t.Fatal(err)
 	}
 	config.Population.Customers = 50
+	config.Population.DepositCentavos = cmp.Or(depositCentavos, config.Population.DepositCentavos)
 	if err := Populate(t.Context(), &config, client); err != nil {
 		t.Fatal(err)
 	}
-	p := config.Population
+	return config.Population
+}
+
+func live(t *testing.T, client tigerbeetle.Client) (h history) {
+	t.Helper()
+	p := populated(t, client, 0)
 	h.content = pix.Content{Payer: p.Customer(0), Payee: p.Customer(1), AmountCentavos: 100}
 	act := ledger.Act{Kind: ledger.DayCapped, Bank: h.content.Payer.ISPB, Centavos: 100_000, WindowSeconds: 3600, ByCentralBank: true}
 	account := func() tb.Account {
@@ -329,15 +338,7 @@ func identity(t *testing.T, client tigerbeetle.Client) ledger.Identity {
 func TestForward(t *testing.T) {
 	t.Parallel()
 	client := openLedger(t)
-	var config Config
-	if err := settings.Parse(&config); err != nil {
-		t.Fatal(err)
-	}
-	config.Population.Customers, config.Population.DepositCentavos = 50, 100
-	if err := Populate(t.Context(), &config, client); err != nil {
-		t.Fatal(err)
-	}
-	p, random, now := config.Population, rand.New(rand.NewPCG(1, 2)), time.Now()
+	p, random, now := populated(t, client, 100), rand.New(rand.NewPCG(1, 2)), time.Now()
 	told := func(from, to pix.Account, centavos uint64) rebuild.Told {
 		return rebuild.Told{At: now, ID: pix.NewEndToEndID(from.ISPB, now, random), Settled: true, Content: pix.Content{Payer: from, Payee: to, AmountCentavos: centavos}}
 	}

@@ -99,7 +99,7 @@ func (a *archive) next() *archived {
 }
 
 // notImported are the codes of records that a rebuilt ledger has not: they are not compared.
-var notImported = []int32{codeMarker, codeRenewal, codeRebuilt, codeConfirmed, codeCapLeg}
+var notImported = []int32{codeMarker, codeRenewal, codeRebuilt, codeConfirmed, codeArchived, codeCapLeg}
 
 func rowsOf[R any](folder fs.FS, name string) ([]R, error) {
 	content, err := fs.ReadFile(folder, name)

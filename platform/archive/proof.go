@@ -32,7 +32,7 @@ const clocksDiffer = time.Hour
 // Prove returns a proof of each row of a payment or return: of one that was refused after its hold had expired there are
 // two.
 func Prove(folder fs.FS, id pix.EndToEndID) ([]Proof, error) {
-	all, err := Manifests(folder, "")
+	all, err := Manifests(folder)
 	if err != nil {
 		return nil, err
 	}

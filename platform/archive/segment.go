@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"strings"
+	"path"
 
 	"github.com/parquet-go/parquet-go"
 	"golang.org/x/mod/sumdb/tlog"
@@ -29,7 +29,7 @@ type Manifest struct {
 	Root string `json:"root"`
 	// OpenSince is the time of the oldest hold that is open at To; 0: none is. Who goes on reads from there.
 	OpenSince uint64 `json:"open_since"`
-	// The last transfer of the segment: a ledger that does not have it is not the archive's.
+	// The last transfer up to To that a rebuild brings: a ledger that does not have it is not the archive's.
 	LastID string `json:"last_id"`
 	LastAt uint64 `json:"last_at"`
 	// Chain is a hash of all above and of Previous, the one of the segment before.
@@ -167,8 +167,8 @@ func rowsOf[R any](folder fs.FS, name string, want int) ([]R, error) {
 	return rows, nil
 }
 
-// Read reads the rows of a segment.
-func Read(folder fs.FS, m Manifest) (*Segment, error) {
+// read reads the rows of a segment.
+func read(folder fs.FS, m Manifest) (*Segment, error) {
 	s := &Segment{Manifest: m}
 	var err error
 	if s.PaymentRows, err = rowsOf[Payment](folder, m.File(paymentsFolder), m.Payments); err != nil {
@@ -181,16 +181,20 @@ func Read(folder fs.FS, m Manifest) (*Segment, error) {
 	return s, err
 }
 
-// Manifests returns the manifests of an archive in their order, after one that its caller knows; "": all. They
-// are not verified.
-func Manifests(folder fs.FS, after string) ([]Manifest, error) {
+// Manifests returns all manifests of an archive in their order. They are not verified.
+func Manifests(folder fs.FS) ([]Manifest, error) { return manifests(folder, false) }
+
+// DayEnds returns the manifest of the last segment of each day.
+func DayEnds(folder fs.FS) ([]Manifest, error) { return manifests(folder, true) }
+
+func manifests(folder fs.FS, lastOfDay bool) ([]Manifest, error) {
 	names, err := fs.Glob(folder, ManifestsFolder+"/day=*/*.json")
 	if err != nil {
 		return nil, err
 	}
 	var all []Manifest
-	for _, name := range names { // sorted, as days and minutes are
-		if base := name[strings.LastIndexByte(name, '/')+1:]; strings.TrimSuffix(base, ".json") <= after {
+	for i, name := range names { // sorted, as days and minutes are
+		if lastOfDay && i+1 < len(names) && path.Dir(names[i+1]) == path.Dir(name) {
 			continue
 		}
 		m, err := readManifest(folder, name)

@@ -25,7 +25,7 @@ func (m *Manifest) Follows(previous Manifest) error {
 		return wrong("its manifest was changed: its chain is %s, and %s follows", m.Chain, m.link())
 	case m.Previous != previous.Chain:
 		return wrong("the segment before it is another one: its chain is %q, and %q is expected: segments were left out, added, or changed", previous.Chain, m.Previous)
-	case m.From != previous.To || m.To <= m.From || m.LastAt > m.To || m.LastAt <= m.From:
+	case m.From != previous.To || m.To <= m.From || m.LastAt > m.To || m.LastAt < previous.LastAt:
 		return wrong("it has the time from %d to %d with its last transfer at %d, and the one before ends at %d", m.From, m.To, m.LastAt, previous.To)
 	case previous.Name != "" && m.Ledger != previous.Ledger:
 		return wrong("it is of the ledger %s, and the one before of %s", m.Ledger, previous.Ledger)
@@ -35,7 +35,7 @@ func (m *Manifest) Follows(previous Manifest) error {
 
 // Verified reads a segment, and returns what is wrong with its rows. The manifest must follow.
 func Verified(folder fs.FS, m Manifest) (*Segment, error) {
-	s, err := Read(folder, m)
+	s, err := read(folder, m)
 	if err != nil {
 		return nil, fmt.Errorf("segment %s: %w", m.Name, err)
 	}
@@ -69,7 +69,7 @@ type DayEnd struct {
 // added, changed or moved, or rows do not add up. progress is called with each segment; dayEnds with each day.
 func Verify(folder fs.FS, progress func(Manifest), dayEnds func(DayEnd)) (Totals, error) {
 	t := Totals{Reserves: map[pix.ISPB]int64{}}
-	all, err := Manifests(folder, "")
+	all, err := Manifests(folder)
 	if err != nil || len(all) == 0 {
 		return t, cmp.Or(err, ErrEmpty)
 	}

@@ -17,7 +17,7 @@ import (
 // Source is a past. Both come in the ledger's order, with the ledger's times, after one of them.
 type Source interface {
 	Accounts(ctx context.Context, after uint64) iter.Seq2[tb.Account, error]
-	// Chains are what is brought, as it was written. Engines' probes, what begins an identity or ends a rebuild, holds that no verdict
+	// Chains are what is brought, as it was written. Engines' probes, what begins an identity ends a rebuild or an archived day, holds that no verdict
 	// ended and legs 4 of what has settled are left out: see Kept.
 	Chains(ctx context.Context, after uint64) iter.Seq2[[]tb.Transfer, error]
 	// End is the time of the last transfer.
@@ -188,8 +188,8 @@ func Kept(chain []tb.Transfer, ended map[tb.Uint128]tb.Transfer) []tb.Transfer {
 	var kept []tb.Transfer
 	for _, t := range chain {
 		switch flags := t.TransferFlags(); {
-		case t.Code == ledger.CodeClockProbe, t.Code == ledger.CodeMarker, t.Code == ledger.CodeIdentity, t.Code == ledger.CodeRebuilt, t.Code == ledger.CodeConfirmed:
-			continue // the marker and those of an earlier rebuild are written again, when this one is as far
+		case t.Code == ledger.CodeClockProbe, t.Code == ledger.CodeMarker, t.Code == ledger.CodeIdentity, t.Code == ledger.CodeRebuilt, t.Code == ledger.CodeConfirmed, t.Code == ledger.CodeArchived:
+			continue // they are of the lost ledger. This one gets its own: it does not have all that an archive of that one has
 		case flags.Pending:
 			if _, end := ended[t.ID]; !end {
 				continue

@@ -390,14 +390,18 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 		}
 		return connection, err
 	}}}
-	open := func(query string) bool {
-		response := door.by(t.Context(), narrow, "http://", a.key, "GET", a.path("questions")+query, http.NoBody) //nolint:bodyclose // by closes it
-		if response.StatusCode == http.StatusTooManyRequests {
-			_, _ = io.Copy(io.Discard, response.Body)
-		} else if response.StatusCode != http.StatusOK {
-			t.Fatal(response.Status)
-		}
-		return response.StatusCode == http.StatusOK
+	open := func(query string) (opened bool) {
+		kit.Await(t, "a register that is read, on a busy machine", func() (bool, string) {
+			response := door.by(t.Context(), narrow, "http://", a.key, "GET", a.path("questions")+query, http.NoBody) //nolint:bodyclose // by closes it
+			if opened = response.StatusCode == http.StatusOK; !opened {
+				_, _ = io.Copy(io.Discard, response.Body)
+			}
+			if code := response.StatusCode; !opened && code != http.StatusTooManyRequests && code != http.StatusServiceUnavailable {
+				t.Fatal(response.Status)
+			}
+			return response.StatusCode != http.StatusServiceUnavailable, response.Status
+		})
+		return opened
 	}
 	opened := 0
 	for n := range 10_000 {

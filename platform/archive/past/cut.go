@@ -15,17 +15,19 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// Cutter makes segments of the transfers of a ledger, in the ledger's order. What a segment holds follows from the
+// cutter makes segments of the transfers of a ledger, in the ledger's order. What a segment holds follows from the
 // transfers alone: it ends with its minute of the ledger's clock, or with rowsMax rows of payments and records, but for
 // the rest of a chain and holds that expired. So two of them cut alike.
-type Cutter struct {
+type cutter struct {
 	rowsMax int
 	last    archive.Manifest // of what is written
 	chain   []tb.Transfer
 	segment *archive.Segment // that is being filled; nil: it has no row yet
-	since   uint64           // when it began
-	live    bool             // what comes is in no segment
-	holds   []*hold          // in their order, also some that have ended
+	since   uint64           // the time of its first row
+	lastID  string           // of the last transfer that has a row and that a rebuild brings
+	lastAt  uint64
+	live    bool    // what comes is in no segment
+	holds   []*hold // in their order, also some that have ended
 	open    map[tb.Uint128]*hold
 }
 
@@ -38,25 +40,25 @@ type hold struct {
 	at, expires uint64
 }
 
-// NewCutter goes on after a segment; the zero Manifest: from the ledger's begin.
-func NewCutter(after archive.Manifest, rowsMax int) *Cutter {
-	return &Cutter{rowsMax: rowsMax, last: after, open: map[tb.Uint128]*hold{}}
+// newCutter goes on after a segment; the zero Manifest: from the ledger's begin.
+func newCutter(after archive.Manifest, rowsMax int) *cutter {
+	return &cutter{rowsMax: rowsMax, last: after, lastID: after.LastID, lastAt: after.LastAt, open: map[tb.Uint128]*hold{}}
 }
 
-// From is the time of the first transfer that it needs.
-func (c *Cutter) From() uint64 {
+// from is the time of the first transfer that it needs.
+func (c *cutter) from() uint64 {
 	if c.last.OpenSince > 0 {
 		return c.last.OpenSince
 	}
 	return c.last.To + 1
 }
 
-// Add takes the next transfer. If it says that a segment has ended, that one is returned: the caller gives it its
-// accounts and stores it, and calls Stored before the next Add.
-func (c *Cutter) Add(t tb.Transfer) (*archive.Segment, error) {
+// add takes the next transfer. If it says that a segment has ended, that one is returned: the caller gives it its
+// accounts and stores it, and calls stored before the next add.
+func (c *cutter) add(t tb.Transfer) (*archive.Segment, error) {
 	var done *archive.Segment
-	if len(c.chain) == 0 && c.segment != nil && minuteOf(t.Timestamp) > minuteOf(c.segment.LastAt) {
-		done = c.end(minuteOf(c.segment.LastAt) + 60e9 - 1)
+	if len(c.chain) == 0 && c.segment != nil && minuteOf(t.Timestamp) > minuteOf(c.since) {
+		done = c.end(minuteOf(c.since) + 60e9 - 1)
 	}
 	c.chain = append(c.chain, t)
 	if t.TransferFlags().Linked {
@@ -77,20 +79,20 @@ func (c *Cutter) Add(t tb.Transfer) (*archive.Segment, error) {
 	return done, nil
 }
 
-// Stored says that a segment is stored.
-func (c *Cutter) Stored(m archive.Manifest) { c.last = m }
+// stored says that a segment is stored.
+func (c *cutter) stored(m archive.Manifest) { c.last = m }
 
 // end ends the segment.
-func (c *Cutter) end(to uint64) *archive.Segment {
+func (c *cutter) end(to uint64) *archive.Segment {
 	s := c.segment
 	c.segment = nil
-	s.From, s.To = c.last.To, to
+	s.From, s.To, s.LastID, s.LastAt = c.last.To, to, c.lastID, c.lastAt
 	part := 0
 	minute, place, _ := strings.Cut(c.last.Name, "-")
-	if before, err := strconv.Atoi(place); err == nil && strings.HasPrefix(archive.NameOf(s.LastAt, 0), minute+"-") {
+	if before, err := strconv.Atoi(place); err == nil && strings.HasPrefix(archive.NameOf(c.since, 0), minute+"-") {
 		part = before + 1
 	}
-	s.Name = archive.NameOf(s.LastAt, part)
+	s.Name = archive.NameOf(c.since, part)
 	c.expire(to, func(h *hold) { s.PaymentRows = append(s.PaymentRows, expiredRow(h)) })
 	if len(c.holds) > 0 {
 		s.OpenSince = c.holds[0].at
@@ -99,7 +101,7 @@ func (c *Cutter) end(to uint64) *archive.Segment {
 }
 
 // expire calls row with each hold that the ledger has ended by a time, and forgets it.
-func (c *Cutter) expire(to uint64, row func(*hold)) {
+func (c *cutter) expire(to uint64, row func(*hold)) {
 	for _, h := range c.holds {
 		if h.legs != nil && h.expires <= to {
 			row(h)
@@ -110,7 +112,7 @@ func (c *Cutter) expire(to uint64, row func(*hold)) {
 }
 
 // again takes a chain that is in a segment.
-func (c *Cutter) again(chain []tb.Transfer) {
+func (c *cutter) again(chain []tb.Transfer) {
 	if begins(chain) {
 		c.hold(chain)
 	} else if h := c.endedBy(chain); h != nil {
@@ -118,7 +120,7 @@ func (c *Cutter) again(chain []tb.Transfer) {
 	}
 }
 
-func (c *Cutter) hold(chain []tb.Transfer) {
+func (c *cutter) hold(chain []tb.Transfer) {
 	h := &hold{legs: slices.Clone(chain), at: chain[0].Timestamp, expires: forever}
 	if timeout := chain[0].Timeout; timeout > 0 {
 		h.expires = h.at + uint64(timeout)*1e9
@@ -129,13 +131,13 @@ func (c *Cutter) hold(chain []tb.Transfer) {
 	}
 }
 
-func (c *Cutter) release(h *hold) {
+func (c *cutter) release(h *hold) {
 	delete(c.open, h.legs[0].ID)
 	h.legs = nil
 }
 
 // forget drops the holds that have ended.
-func (c *Cutter) forget() {
+func (c *cutter) forget() {
 	c.holds = slices.DeleteFunc(c.holds, func(h *hold) bool { return h.legs == nil })
 }
 
@@ -145,7 +147,7 @@ func begins(chain []tb.Transfer) bool {
 }
 
 // endedBy returns the hold that a chain ends.
-func (c *Cutter) endedBy(chain []tb.Transfer) *hold {
+func (c *cutter) endedBy(chain []tb.Transfer) *hold {
 	first := &chain[0]
 	if first.Code == ledger.CodeReturn && len(chain) > 1 {
 		first = &chain[1]
@@ -154,7 +156,7 @@ func (c *Cutter) endedBy(chain []tb.Transfer) *hold {
 }
 
 // take makes rows of a chain.
-func (c *Cutter) take(chain []tb.Transfer) error {
+func (c *cutter) take(chain []tb.Transfer) error {
 	if chain[0].Code == ledger.CodeClockProbe {
 		return nil
 	}
@@ -172,16 +174,17 @@ func (c *Cutter) take(chain []tb.Transfer) error {
 			return err
 		}
 		c.release(h)
-		s := c.filling(chain)
-		s.PaymentRows = append(s.PaymentRows, p)
+		c.row(chain, p)
 		return nil
 	}
 	if p, is := refusedRow(chain); is {
-		s := c.filling(chain)
-		s.PaymentRows = append(s.PaymentRows, p)
+		c.row(chain, p)
 		return nil
 	}
-	s := c.filling(chain)
+	s := c.segmentOf(chain)
+	if brought(chain) {
+		c.endWith(chain)
+	}
 	for i := range chain {
 		r, err := recordOf(&chain[i])
 		if err != nil {
@@ -192,15 +195,26 @@ func (c *Cutter) take(chain []tb.Transfer) error {
 	return nil
 }
 
-// filling returns the segment that a chain belongs to.
-func (c *Cutter) filling(chain []tb.Transfer) *archive.Segment {
+// row adds the row of a payment that a chain has ended.
+func (c *cutter) row(chain []tb.Transfer, p archive.Payment) {
+	s := c.segmentOf(chain)
+	s.PaymentRows = append(s.PaymentRows, p)
+	c.endWith(chain)
+}
+
+// segmentOf returns the segment that a chain belongs to.
+func (c *cutter) segmentOf(chain []tb.Transfer) *archive.Segment {
 	if c.segment == nil {
 		// As large as the one before: growing would move half of the rows.
 		c.segment, c.since = &archive.Segment{PaymentRows: make([]archive.Payment, 0, c.last.Payments)}, chain[0].Timestamp
 	}
-	last := &chain[len(chain)-1]
-	c.segment.LastID, c.segment.LastAt = last.ID.String(), last.Timestamp
 	return c.segment
+}
+
+// endWith makes a chain the last one that a rebuild brings.
+func (c *cutter) endWith(chain []tb.Transfer) {
+	last := &chain[len(chain)-1]
+	c.lastID, c.lastAt = last.ID.String(), last.Timestamp
 }
 
 // rowOf returns the row of a payment or a return that was held and has ended. It is an error if its transfers do not
@@ -306,8 +320,8 @@ func same(computed, has []tb.Transfer) error {
 	return nil
 }
 
-// Waiting returns how many rows are in no segment yet, and the ledger's time of the first of them.
-func (c *Cutter) Waiting() (rows int, since uint64) {
+// waiting returns how many rows are in no segment yet, and the ledger's time of the first of them.
+func (c *cutter) waiting() (rows int, since uint64) {
 	if c.segment == nil {
 		return 0, 0
 	}

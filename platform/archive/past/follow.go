@@ -25,7 +25,7 @@ type Archiver struct {
 	client    tigerbeetle.Client
 	eventsMax int
 	folder    string
-	cutter    *Cutter
+	cutter    *cutter
 	last      archive.Manifest // the last segment
 	identity  string
 	next      uint64 // the time of the next transfer
@@ -35,26 +35,38 @@ type Archiver struct {
 // archive is, or an older copy of it.
 func New(ctx context.Context, client tigerbeetle.Client, eventsMax int, folder string, rowsMax int) (*Archiver, error) {
 	a := &Archiver{client: client, eventsMax: eventsMax, folder: folder}
-	all, err := archive.Manifests(os.DirFS(folder), "")
+	days, err := archive.DayEnds(os.DirFS(folder))
 	if err != nil {
 		return nil, err
 	}
-	if len(all) > 0 {
-		a.last = all[len(all)-1]
+	if len(days) > 0 {
+		a.last = days[len(days)-1]
+		days = days[:len(days)-1] // its day is not over
 	}
 	if a.identity, err = a.identify(ctx); err != nil {
 		return nil, err
 	}
-	a.cutter = NewCutter(a.last, rowsMax)
-	a.next = a.cutter.From()
-	var ended []archive.Manifest
-	for i := 1; i < len(all); i++ {
-		if all[i].Day != all[i-1].Day {
-			ended = append(ended, all[i-1])
+	if err := sweep(folder); err != nil {
+		return nil, err
+	}
+	a.cutter = newCutter(a.last, rowsMax)
+	a.next = a.cutter.from()
+	return a, a.endDays(ctx, days)
+}
+
+// sweep removes what others left half-written. Another archiver may be writing.
+func sweep(folder string) error {
+	left, err := filepath.Glob(filepath.Join(folder, "*", "day=*", unfinished))
+	for _, name := range left {
+		if file, gone := os.Stat(name); gone == nil && time.Since(file.ModTime()) > time.Hour {
+			err = errors.Join(err, os.Remove(name))
 		}
 	}
-	return a, a.endDays(ctx, ended)
+	return err
 }
+
+// unfinished are the names of files while they are written.
+const unfinished = ".writing-*"
 
 // endDays writes into the ledger how days end of which these are the last segments, unless it says so. If it says something
 // else, another archive was the first.
@@ -91,28 +103,26 @@ func (a *Archiver) endDays(ctx context.Context, last []archive.Manifest) error {
 	return nil
 }
 
-// identify returns the identity of the ledger: that of the archive, if the ledger has it.
+// identify returns which ledger the archive is of: the identity that its marker began. Later ones are of the same history.
 func (a *Archiver) identify(ctx context.Context) (string, error) {
-	ids := ledger.AppendIdentityIDs(nil)
 	last, err := tb.HexStringToUint128(a.last.LastID)
 	if err != nil {
 		return "", wrong("last_id of the segment %s: %w", a.last.Name, err)
 	}
-	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return a.client.LookupTransfers(append(ids, last)) })
+	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
+		return a.client.LookupTransfers([]tb.Uint128{ledger.MarkerID, last})
+	})
 	if err != nil {
 		return "", err
 	}
 	is, _ := ledger.IdentityIn(found)
-	if is == (ledger.Identity{}) {
+	switch {
+	case is == (ledger.Identity{}):
 		return "", ErrNoLedger
-	}
-	if a.last.Name == "" {
+	case a.last.Name == "":
 		return is.String(), nil
-	}
-	for _, t := range found {
-		if t.ID == last && t.Timestamp == a.last.LastAt {
-			return a.last.Ledger, nil
-		}
+	case a.last.LastID == "", slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.ID == last && t.Timestamp == a.last.LastAt }):
+		return a.last.Ledger, nil // also if it was rebuilt from this archive
 	}
 	return "", wrong("the archive in %s ends with the transfer %s of %v, and the ledger %v does not have it: this is another ledger, or an older copy; each ledger has a folder of its own",
 		a.folder, a.last.LastID, archive.Time(int64(a.last.LastAt)), is)
@@ -150,7 +160,7 @@ func (a *Archiver) Step(ctx context.Context) (p Progress, all bool, err error) {
 	}
 	p.Asked = time.Since(began)
 	for i := range page {
-		segment, err := a.cutter.Add(page[i])
+		segment, err := a.cutter.add(page[i])
 		if err != nil {
 			return p, false, &Wrong{err}
 		}
@@ -166,7 +176,7 @@ func (a *Archiver) Step(ctx context.Context) (p Progress, all bool, err error) {
 	}
 	p.Read, p.Last = len(page), a.last
 	all = len(page) < a.eventsMax
-	if p.Waiting, p.Since = a.cutter.Waiting(); p.Since == 0 && !all {
+	if p.Waiting, p.Since = a.cutter.waiting(); p.Since == 0 && !all {
 		p.Since = a.next
 	}
 	return p, all, nil
@@ -215,7 +225,7 @@ func (a *Archiver) store(ctx context.Context, s *archive.Segment) error {
 	}
 	before := a.last
 	a.last = s.Manifest
-	a.cutter.Stored(a.last)
+	a.cutter.stored(a.last)
 	if before.Day != "" && before.Day != a.last.Day {
 		return a.endDays(ctx, []archive.Manifest{before})
 	}
@@ -225,16 +235,16 @@ func (a *Archiver) store(ctx context.Context, s *archive.Segment) error {
 // put writes a file that is there whole or not at all, also after a power cut.
 func put(name string, content []byte) error {
 	dir := filepath.Dir(name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(dir, ".writing-*")
+	file, err := os.CreateTemp(dir, unfinished)
 	if err != nil {
 		return err
 	}
 	defer os.Remove(file.Name())
 	_, err = file.Write(content)
-	err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close())
+	err = errors.Join(err, file.Chmod(0o640), file.Sync(), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), name)
 	}

@@ -22,17 +22,17 @@ type Source struct {
 
 // End returns the time of the last transfer of the archive.
 func (a Source) End(context.Context) (time.Time, error) {
-	all, err := archive.Manifests(a.Folder, "")
-	if err != nil || len(all) == 0 {
+	days, err := archive.DayEnds(a.Folder)
+	if err != nil || len(days) == 0 {
 		return time.Time{}, cmp.Or(err, archive.ErrEmpty)
 	}
-	return archive.Time(int64(all[len(all)-1].LastAt)), nil
+	return archive.Time(int64(days[len(days)-1].LastAt)), nil
 }
 
 // segments yields the segments of which some may be after a time, verified.
 func (a Source) segments(ctx context.Context, after uint64) iter.Seq2[*archive.Segment, error] {
 	return func(yield func(*archive.Segment, error) bool) {
-		all, err := archive.Manifests(a.Folder, "")
+		all, err := archive.Manifests(a.Folder)
 		if err == nil && len(all) == 0 {
 			err = archive.ErrEmpty
 		}
@@ -149,10 +149,15 @@ func chainsOf(s *archive.Segment, add func([]tb.Transfer)) error {
 		add(rebuild.Kept(end, nil))
 	}
 	return eachChain(s, func(chain []tb.Transfer) {
-		if chain[0].PendingID == (tb.Uint128{}) { // else it frees a leg 4 of what no verdict has ended
+		if brought(chain) {
 			add(rebuild.Kept(chain, nil))
 		}
 	})
+}
+
+// brought reports whether a rebuild brings a chain of records. Not if it frees a leg 4 of what no verdict has ended.
+func brought(chain []tb.Transfer) bool {
+	return chain[0].PendingID == (tb.Uint128{}) && len(rebuild.Kept(chain, nil)) > 0
 }
 
 // eachChain calls take with the chains of the records.

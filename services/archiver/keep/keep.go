@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,7 +28,7 @@ type Config struct {
 	Folder    string        `env:"ARCHIVE_DIR" envDefault:"archive" help:"folder of the archive, one for each ledger; two archivers of one ledger may share it"`
 	Interval  time.Duration `env:"ARCHIVE_INTERVAL" envDefault:"1s" range:"100ms to 1m" help:"how often the ledger is asked what is new, once all is read"`
 	Share     float64       `env:"ARCHIVE_LEDGER_SHARE" envDefault:"0.02" help:"of the ledger's time, what this archiver may take while payments wait; it then may lag; above 0, up to 1 for no limit"`
-	RowsMax   int           `env:"ARCHIVE_SEGMENT_ROWS_MAX" envDefault:"100000" range:"1000 to 1000000" help:"rows after which a segment ends within its minute, two kilobytes of memory each; archivers that share a folder need the same"`
+	RowsMax   int           `env:"ARCHIVE_SEGMENT_ROWS_MAX" envDefault:"100000" range:"1000 to 1000000" help:"rows after which a segment ends within its minute, two kilobytes of memory each; keep it for the life of a ledger, which remembers how the archive of each day ends"`
 	EventsMax int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"transfers in one request to the ledger; at most the server's own limit (253 for a server started with --development)"`
 }
 
@@ -56,7 +57,8 @@ type keeper struct {
 	t      *telemetry.Telemetry
 
 	segments, rows prometheus.Counter
-	end, lag, open prometheus.Gauge
+	end, open      prometheus.Gauge
+	since          atomic.Uint64 // the ledger's time of the oldest thing that is in no segment; 0: there is none
 }
 
 // Run archives until ctx ends. What is killed at any moment goes on where the archive ends. It returns an error if it must
@@ -76,12 +78,13 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 		segments: metrics.NewCounter(prometheus.CounterOpts{Name: "pix_archive_segments_total", Help: "Segments that this archiver has stored."}),
 		rows:     metrics.NewCounter(prometheus.CounterOpts{Name: "pix_archive_rows_total", Help: "Rows in the segments that this archiver has stored."}),
 		end:      metrics.NewGauge(prometheus.GaugeOpts{Name: "pix_archive_end_seconds", Help: "Where the archive ends, by the ledger's clock, in Unix seconds. 0: it has no segment."}),
-		lag:      metrics.NewGauge(prometheus.GaugeOpts{Name: "pix_archive_lag_seconds", Help: "Age of the oldest thing in the ledger that is in no segment yet, as far as it is known: what a loss of the ledger would leave to the topics alone."}),
 		open:     metrics.NewGauge(prometheus.GaugeOpts{Name: "pix_archive_rows_waiting", Help: "Rows in memory, of the segment that has not ended."}),
 	}
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_archive_lag_seconds", Help: "Age of the oldest thing in the ledger that is in no segment yet, as far as it is known: what a loss of the ledger would leave to the topics alone. It grows while nothing can be archived."}, k.lag)
 	t.Log.Info("started", zap.String("archive", config.Folder))
 	for {
 		err := k.follow(ctx)
+		k.since.CompareAndSwap(0, uint64(on.Now().UnixNano())) // what comes from now on waits, whether it was read or not
 		if ctx.Err() != nil {
 			t.Log.Info("stopped", zap.NamedError("because_of", context.Cause(ctx)))
 			return nil
@@ -143,10 +146,15 @@ func (k *keeper) tell(p past.Progress) {
 	}
 	k.open.Set(float64(p.Waiting))
 	k.end.Set(float64(p.Last.To) / 1e9)
-	k.lag.Set(max(0, k.on.Now().Sub(time.Unix(0, int64(p.Since))).Seconds()))
-	if p.Since == 0 {
-		k.lag.Set(0)
+	k.since.Store(p.Since)
+}
+
+func (k *keeper) lag() float64 {
+	since := k.since.Load()
+	if since == 0 {
+		return 0
 	}
+	return max(0, k.on.Now().Sub(time.Unix(0, int64(since))).Seconds())
 }
 
 // The time that a page takes of the ledger, measured on two cores: an empty one, and for each transfer.

@@ -171,7 +171,7 @@ func (b *Board) send(d *desk, psp pix.ISPB, one Answer, place int, stored chan<-
 			d.keep(b.on.Now(), q, recordAt{record.Partition, record.Offset})
 		} else {
 			d.lose(q)
-			if q.partition >= b.partitions.Load() {
+			if known := b.partitions.Load(); known > 0 && q.partition >= known {
 				err = errNowhere
 			}
 		}

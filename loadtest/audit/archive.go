@@ -47,9 +47,10 @@ type archive struct {
 	folder   fs.FS
 	segments []string // the manifests that are not read yet
 	rows     []archived
-	to       int64 // where it ends
-	within   bool  // the transfer at hand goes on with a chain
-	covered  bool  // that chain has its row
+	to       int64     // where it ends
+	within   bool      // the transfer at hand goes on with a chain
+	covered  bool      // that chain has its row
+	back     *archived // the row of a return whose legs come next
 	err      error
 }
 
@@ -124,6 +125,12 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 	if first {
 		a.covered = flags.Pending || ends || t.Code == codeReturn && flags.Linked // of a payment or a return: one row, or none yet
 	}
+	if back := a.back; back != nil && ends && !first { // its first leg says what the verdict does not
+		a.back = nil
+		if want := (archived{back.at, textOf('D', t), back.status, int64(fromTigerBeetle(t.Amount).low)}); *back != want {
+			return fmt.Sprintf("it says %+v of what the ledger has as %+v", *back, want)
+		}
+	}
 	if flags.Pending || a.covered && !first {
 		return ""
 	}
@@ -141,7 +148,8 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 	want := archived{at: said.at, id: t.ID.String(), status: said.status, centavos: said.centavos}
 	switch { // what a row of a payment must say
 	case said.status == "":
-	case t.Code == codeReturn: // its legs follow, and say the rest
+	case t.Code == codeReturn:
+		a.back = &said
 		want.id, want.status = said.id, map[bool]string{true: "settled", false: "rejected"}[t.UserData32 == 0]
 	case t.Code == codeReceipt:
 		t.UserData64 = binary.BigEndian.Uint64([]byte(ispbOf(fromTigerBeetle(t.DebitAccountID))))

@@ -40,6 +40,12 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 		act := write(tb.Transfer{Code: 40}, tb.TransferFlags{})
 		records = append(records, archivedRecord{act.ID.String(), int64(at), 40})
 	}
+	back := tb.Transfer{Code: codeReturnLeg1, Amount: tb.ToUint128(3), UserData128: number128{high: 3_000_000<<24 | 0x303030, low: 0x3030303030303030}.toTigerBeetle(), UserData64: 0x3130303030303032, DebitAccountID: payer}
+	write(back, tb.TransferFlags{Pending: true})
+	write(tb.Transfer{Code: codeReturn}, tb.TransferFlags{Linked: true})
+	payments = append(payments, archivedPayment{textOf('D', back), "settled", 3, int64(at)})
+	back.PendingID = tb.ToUint128(1)
+	write(back, tb.TransferFlags{PostPendingTransfer: true})
 	files := func(payments []archivedPayment, records []archivedRecord) fs.FS {
 		file := func(rows any) *fstest.MapFile {
 			var content bytes.Buffer
@@ -102,6 +108,10 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 		},
 		"it says {at:15 id:E10000001": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
 			p[2].Centavos++
+			return p, r
+		},
+		"centavos:4": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
+			p[4].Centavos++
 			return p, r
 		},
 		"status:rejected": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {

@@ -100,7 +100,7 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	bin := t.TempDir()
 	must(t, stack.Build(ctx, root, bin))
 	s, err := stack.Start(ctx, stack.Config{
-		Dir: t.TempDir(), BinDir: bin, Ports: stack.FreePorts, CacheGrid: "256MiB", Engines: 2, Observers: watchers,
+		Dir: t.TempDir(), BinDir: bin, Ports: stack.FreePorts, CacheGrid: "256MiB", Engines: 2, Archive: true, Observers: watchers,
 		// Short, so that what a silent bank holds soon stops growing.
 		Env: map[string][]string{stack.Engine: {"ENGINE_DEADLINE=8s"}, stack.Simulator: {"SIMULATOR_LATE_DELAY=10s"}},
 	})

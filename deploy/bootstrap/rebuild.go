@@ -34,22 +34,26 @@ func Rebuild(ctx context.Context, config *Config, source rebuild.Source, progres
 	if err := target.Import(ctx, source); err != nil {
 		return err
 	}
-	held, err := target.HoldAllowances(ctx, source, time.Now())
-	if err != nil {
-		return err
-	}
-	r.say("the past is there, in %.0f s; %d payments count against a cap again", time.Since(began).Seconds(), held)
 	ends, err := source.End(ctx)
 	if err != nil {
 		return err
 	}
-	missing, unreadable, err := rebuild.Log{Stream: config.Stream, Kafka: r.kafka, Since: ends}.Missing(ctx, target.Client)
+	r.say("the past is there, up to %s, in %.0f s", ends.Format(time.RFC3339), time.Since(began).Seconds())
+	all, unreadable, err := rebuild.Log{Stream: config.Stream, Kafka: r.kafka, Since: ends}.Told(ctx, target.Client)
 	if err != nil {
 		return err
 	}
-	result, err := target.Forward(ctx, missing, time.Now())
+	result, err := target.Forward(ctx, all, ends, time.Now())
 	if err != nil {
 		return err
+	}
+	held, uncapped, err := target.HoldAllowances(ctx, source, all, time.Now())
+	if err != nil {
+		return err
+	}
+	r.say("%d payments count against a cap again", held)
+	for _, id := range uncapped {
+		r.say("NOT UNDER ITS CAP %s: the cap has not so much left", id)
 	}
 	lost, err := origin.NamedBy(r.known)
 	if err != nil {
@@ -101,9 +105,6 @@ func (r *rebuilding) report(ctx context.Context, result rebuild.Forwarded, unrea
 	r.say("reported since: %d settled and %d rejected orders have their verdicts again", result.Settled, result.Rejected)
 	for _, loan := range result.Loans {
 		r.say("LOAN %s: %s of %d centavos to %s%s, of which %d were taken back", loan.ID, loan.Act.Kind, loan.Act.Centavos, loan.Act.Bank, loan.Act.Account.Number, loan.Returned)
-	}
-	for _, id := range result.Uncapped {
-		r.say("NOT UNDER ITS CAP %s: the cap has not so much left", id)
 	}
 	for _, what := range result.Impossible {
 		r.say("NOT BROUGHT BACK %s", what)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -171,7 +172,7 @@ func TestImport(t *testing.T) {
 		if err := target.Import(t.Context(), source); err != nil {
 			return err
 		}
-		if _, err := target.HoldAllowances(t.Context(), source, time.Now()); err != nil {
+		if _, _, err := target.HoldAllowances(t.Context(), source, nil, time.Now()); err != nil {
 			return err
 		}
 		if err := target.End(t.Context(), ledger.Identity{}); err != nil {
@@ -333,36 +334,71 @@ func identity(t *testing.T, client tigerbeetle.Client) ledger.Identity {
 	return is
 }
 
+// imported returns a ledger into which the past of a small population was brought, and where that ends.
+func imported(t *testing.T, depositCentavos uint64) (client tigerbeetle.Client, p sandbox.Population, ends time.Time) {
+	t.Helper()
+	from, into := openLedger(t), openLedger(t)
+	p = populated(t, from, depositCentavos)
+	source := rebuild.Ledger{Client: from, EventsMax: eventsMax}
+	target := rebuild.Target{Client: into, EventsMax: eventsMax, Progress: func(int, int, time.Time) {}}
+	if err := target.Import(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	ends, err := source.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return into, p, ends
+}
+
 // What was reported gets its verdict although the reports are in no order that works: a payment waits for what its payer
-// spends, and only where nothing comes the central bank lends it, and takes back what it can.
+// spends, and only where nothing comes the central bank lends it, and takes back what it can. It has the time of its
+// report, and however often all this is killed, the ledger is the same.
 func TestForward(t *testing.T) {
 	t.Parallel()
-	client := openLedger(t)
-	p, random, now := populated(t, client, 100), rand.New(rand.NewPCG(1, 2)), time.Now()
+	client, p, ends := imported(t, 100)
+	killed, _, _ := imported(t, 100)
+	random, now := rand.New(rand.NewPCG(1, 2)), time.Now()
 	told := func(from, to pix.Account, centavos uint64) rebuild.Told {
 		return rebuild.Told{At: now, ID: pix.NewEndToEndID(from.ISPB, now, random), Settled: true, Content: pix.Content{Payer: from, Payee: to, AmountCentavos: centavos}}
 	}
 	a, b, c, d := p.Customer(0), p.Customer(1), p.Customer(2), p.Customer(3)
-	missing := []rebuild.Told{
+	all := []rebuild.Told{
 		told(b, c, 150), // spends what the next one brings
 		told(a, b, 60),
 		told(c, d, 400), // of which 150 are lost, and come back
 		told(a, c, 20),
 		told(d, c, 450),
 	}
-	back := rebuild.Told{At: now, ID: pix.EndToEndID(pix.NewReturnID(c.ISPB, now, random)), Return: true, Settled: true,
-		Content: pix.Content{Payer: c, Payee: b, AmountCentavos: 10}, Returns: pix.ReturnContent{Original: missing[0].ID, AmountCentavos: 10, Reason: pix.MustReason("MD06")}}
+	back := func(slot int) rebuild.Told {
+		return rebuild.Told{At: now, ID: pix.EndToEndID(pix.NewReturnID(c.ISPB, now, random)), Return: true, Settled: true,
+			Content: pix.Content{Payer: c, Payee: b, AmountCentavos: 10}, Returns: pix.ReturnContent{Original: all[0].ID, AmountCentavos: 10, Reason: pix.MustReason("MD06")}}
+	}
 	refused := told(a, b, 7)
 	refused.Settled, refused.Reason = false, pix.MustReason("AC06")
-	lost := back
-	lost.ID, lost.Returns.Original = pix.EndToEndID(pix.NewReturnID(c.ISPB, now, random)), told(a, b, 1).ID
-	missing = append([]rebuild.Told{back, refused, lost}, missing...)
-	target := rebuild.Target{Client: client, EventsMax: eventsMax}
-	result, err := target.Forward(t.Context(), missing, now)
+	lost := back(0)
+	lost.Returns.Original = told(a, b, 1).ID
+	all = append([]rebuild.Told{back(0), back(1), refused, lost}, all...)
+	for i := range all { // between the past and now, and the last one by a clock that is ahead
+		all[i].At = ends.Add(time.Duration(i+1) * now.Sub(ends) / 20)
+	}
+	all[len(all)-1].At = now.Add(time.Hour)
+	forward := func(client tigerbeetle.Client) (rebuild.Forwarded, error) {
+		for i := range all {
+			found, err := client.LookupTransfers([]tb.Uint128{ledger.IDsOf(all[i].ID).Verdict()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[i].Done = len(found) > 0
+		}
+		target := rebuild.Target{Client: client, EventsMax: 15}
+		return target.Forward(t.Context(), all, ends, time.Now())
+	}
+	result, err := forward(client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.Settled != 6 || result.Rejected != 1 || len(result.Impossible) != 1 || len(result.Loans) != 1 {
+	if result.Settled != 7 || result.Rejected != 1 || len(result.Impossible) != 1 || len(result.Loans) != 1 {
 		t.Fatalf("%+v", result)
 	}
 	loan := result.Loans[0]
@@ -377,9 +413,41 @@ func TestForward(t *testing.T) {
 	if err != nil || len(found) != 4 {
 		t.Fatal(err)
 	}
-	for i, want := range []int64{20, 20, 310, 50} {
+	for i, want := range []int64{20, 30, 300, 50} {
 		if got := ledger.Less(found[i].CreditsPosted, found[i].DebitsPosted); got != want || found[i].DebitsPending != (tb.Uint128{}) {
 			t.Errorf("%s has %d centavos, want %d", ledger.AccountName(ids[i]), got, want)
 		}
 	}
+	verdict, err := client.LookupTransfers([]tb.Uint128{ledger.IDsOf(refused.ID).Verdict()})
+	if err != nil || len(verdict) != 1 || time.Unix(0, int64(verdict[0].Timestamp)).Sub(all[2].At).Abs() > time.Microsecond {
+		t.Errorf("%v: the refusal told at %v is %+v", err, all[2].At, verdict)
+	}
+
+	for kills := 0; ; kills++ {
+		if _, err := forward(&dying{killed, 1}); err == nil {
+			break
+		} else if !errors.Is(err, errKilled) || kills > 100 {
+			t.Fatal(err)
+		}
+	}
+	again, err := forward(killed)
+	if err != nil || len(again.Impossible) != 1 || len(again.Loans) != 1 || again.Loans[0] != loan {
+		t.Errorf("%v: one that was killed says %+v, want %+v", err, again, result)
+	}
+	if got, want := outcomes(t, killed), outcomes(t, client); !maps.Equal(got, want) {
+		t.Errorf("after kills the ledger has %v, want %v", got, want)
+	}
+}
+
+// outcomes are the transfers that a ledger has, but for their times.
+func outcomes(t *testing.T, client tigerbeetle.Client) map[tb.Uint128]tb.Transfer {
+	t.Helper()
+	has := map[tb.Uint128]tb.Transfer{}
+	for _, transfer := range all(t, client).transfers {
+		transfer.Timestamp = 0
+		if transfer.Code != ledger.CodeFunding && transfer.Code != ledger.CodeTold && transfer.Code < uint16(ledger.Joined) {
+			has[transfer.ID] = transfer
+		}
+	}
+	return has
 }

@@ -288,6 +288,7 @@ const (
 	codeRebuilt    = 23
 	codeConfirmed  = 24
 	codeArchived   = 25
+	codeTold       = 26
 )
 
 // resolutionRole is the role of leg 1's post or void, or of the receipt: the verdict.
@@ -341,6 +342,8 @@ func (j *Judge) Transfer(t tb.Transfer) {
 		j.takeRenewal(t)
 	case codeRebuilt, codeConfirmed:
 		j.takeRebuilt(t)
+	case codeTold:
+		j.takeTold(t)
 	case codeArchived:
 		j.takeArchived(t)
 	case codeClockProbe:

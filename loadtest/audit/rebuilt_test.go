@@ -24,6 +24,8 @@ func rebuilt(t *testing.T) *history {
 		h.transfers[i].Timeout = 0
 	}
 	h.now = h.now.Add(2 * time.Minute) // after the last deadline
+	h.told(2)
+	h.told(3)
 	h.end(codeRebuilt, 13)
 	marker.Timestamp = 0
 	h.transfers = append(h.transfers, marker)
@@ -37,6 +39,13 @@ func (h *history) end(code uint16, id uint64) {
 	h.transfers[len(h.transfers)-1].ID = tb.ToUint128(id)
 }
 
+// told appends what begins (2) or ends (3) what was told.
+func (h *history) told(place uint64) {
+	h.move(codeTold, issuance, refusals, 0)
+	h.transfers[len(h.transfers)-1].Flags = importedFlag
+	h.transfers[len(h.transfers)-1].ID = number128{high: 1, low: place<<4 | 13}.toTigerBeetle()
+}
+
 // A ledger that was built again is clean, and what looks like one and is none is found.
 func TestARebuiltLedger(t *testing.T) {
 	if verdict := rebuilt(t).audit(); !verdict.Clean {
@@ -48,9 +57,13 @@ func TestARebuiltLedger(t *testing.T) {
 			h.transfers[len(h.transfers)-1].Flags = importedFlag
 		},
 		"a hold without a timeout that was not imported": func(h *history) { h.transfer(settledOrder, 0).Flags &^= importedFlag },
-		"no end":           func(h *history) { h.drop(number128{low: 13}); h.drop(number128{low: 29}) },
-		"another end":      func(h *history) { h.end(codeRebuilt, 14) },
-		"an end and money": func(h *history) { h.find(number128{low: 13}).Amount = tb.ToUint128(1) },
+		"no end":                     func(h *history) { h.drop(number128{low: 13}); h.drop(number128{low: 29}) },
+		"another end":                func(h *history) { h.end(codeRebuilt, 14) },
+		"what was told has no end":   func(h *history) { h.drop(number128{high: 1, low: 61}) },
+		"what was told has no begin": func(h *history) { h.drop(number128{high: 1, low: 45}) },
+		"what was told and money":    func(h *history) { h.find(number128{high: 1, low: 61}).Amount = tb.ToUint128(1) },
+		"what was told is of now":    func(h *history) { h.find(number128{high: 1, low: 45}).Flags = 0 },
+		"an end and money":           func(h *history) { h.find(number128{low: 13}).Amount = tb.ToUint128(1) },
 	} {
 		h := rebuilt(t)
 		if spoil(h); h.audit().Clean {

@@ -83,7 +83,7 @@ func (b *books) rebuild(past ...string) {
 	}
 	b.eventually("the sessions of killed engines have ended", func() bool { return !strings.Contains(b.bootstrap([]string{"rebuild", "accept"}).Err, "members") })
 	run(1, "no rebuild of this ledger has come to its end", "accept") // an empty ledger
-	run(0, "the past is there, in ", past...)
+	run(0, "the past is there, up to ", past...)
 	run(0, "0 settled and 0 rejected", past...)
 	run(0, "the topics take it", "accept")
 	b.stop()

@@ -83,6 +83,18 @@ func Rebuilt(lost Identity) tb.Transfer {
 // RebuiltID is the id of the transfer that ends a rebuild. No payment has role 13.
 var RebuiltID = tb.ToUint128(13)
 
+// ToldBegins returns the transfer behind which a rebuild writes again what was reported after the time at which its past
+// ends; ToldEnds the one behind the last of these. They move nothing, and a rebuild of the rebuilt ledger brings both.
+func ToldBegins(pastEnds uint64) tb.Transfer { return nothing(told(pastEnds, 2), CodeTold) }
+
+// ToldEnds returns the transfer that ends what ToldBegins begins.
+func ToldEnds(pastEnds uint64) tb.Transfer { return nothing(told(pastEnds, 3), CodeTold) }
+
+// told is the time in the high half, and 2 or 3 above role 13.
+func told(pastEnds, place uint64) tb.Uint128 {
+	return uint128{high: pastEnds, low: place<<roleBits | 13}.toTB()
+}
+
 // Confirmed returns the transfer that says that what a rebuild lost of the acts was done again. Before it nothing is
 // cleared: a lost revocation would revive a stolen key. It moves nothing.
 func Confirmed() tb.Transfer { return nothing(ConfirmedID, CodeConfirmed) }

@@ -33,12 +33,13 @@ const (
 	CodeRebuilt    uint16 = 23 // the end of a rebuild: what was imported is older
 	CodeConfirmed  uint16 = 24 // people have done again the acts that a rebuild lost
 	CodeArchived   uint16 = 25 // how the archive of a day ends
+	CodeTold       uint16 = 26 // begins or ends what a rebuild wrote again because it was reported
 	CodeAdjustment uint16 = 51 // an allowance is raised or lowered to its cap
 )
 
 // Roles are the low 4 bits of a transfer id: 0-3 the holds of legs 1-4, 4-7 their
 // resolutions, 8 the mark of returns, 9 the mark of a burnt slot, 10 the record of an act, 11 its
-// money, 12 a clock probe, 13-14 free, 15 bootstrap's and the logs'.
+// money, 12 a clock probe, 13 rebuilds' and archives', 14 free, 15 bootstrap's and the logs'.
 const (
 	roleBits       = 4
 	roleResolution = 4

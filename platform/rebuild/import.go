@@ -65,18 +65,12 @@ func (t *Target) Import(ctx context.Context, from Source) error {
 }
 
 func (t *Target) importAccounts(ctx context.Context, from Source) error {
-	newest, err := ledger.Ask(ctx, func() ([]tb.Account, error) {
-		return t.Client.QueryAccounts(tb.QueryFilter{Limit: 1, Flags: newestFirst})
-	})
+	newest, err := newestAccount(ctx, t.Client)
 	if err != nil {
 		return err
 	}
-	after := uint64(0)
-	if len(newest) > 0 {
-		if !newest[0].AccountFlags().Imported {
-			return fmt.Errorf("somebody made the account %s in this ledger: format a new cluster", ledger.AccountName(newest[0].ID))
-		}
-		after = newest[0].Timestamp
+	if newest.Timestamp > 0 && !newest.AccountFlags().Imported {
+		return fmt.Errorf("somebody made the account %s in this ledger: format a new cluster", ledger.AccountName(newest.ID))
 	}
 	var batch []tb.Account
 	flush := func() error {
@@ -92,7 +86,7 @@ func (t *Target) importAccounts(ctx context.Context, from Source) error {
 		}
 		return err
 	}
-	for account, err := range from.Accounts(ctx, after) {
+	for account, err := range from.Accounts(ctx, newest.Timestamp) {
 		if err != nil {
 			return err
 		}
@@ -123,6 +117,16 @@ func newestTransfer(ctx context.Context, client tigerbeetle.Client) (newest tb.T
 	return newest, err
 }
 
+func newestAccount(ctx context.Context, client tigerbeetle.Client) (newest tb.Account, err error) {
+	found, err := ledger.Ask(ctx, func() ([]tb.Account, error) {
+		return client.QueryAccounts(tb.QueryFilter{Limit: 1, Flags: newestFirst})
+	})
+	if len(found) > 0 {
+		newest = found[0]
+	}
+	return newest, err
+}
+
 // write writes transfers of the past. A request is written whole or not at all. One of a run that was killed may still
 // be written after this run has looked where that one ended.
 func (t *Target) write(ctx context.Context, batch []tb.Transfer) error {
@@ -146,40 +150,6 @@ func (t *Target) write(ctx context.Context, batch []tb.Transfer) error {
 	t.transfers += len(batch)
 	t.Progress(t.accounts, t.transfers, timeOf(batch[len(batch)-1].Timestamp))
 	return nil
-}
-
-// HoldAllowances writes legs 4 of the window that runs again, as holds of now with the time that is left: imported they
-// would never end, and without them a bank could spend its cap twice. It comes after everything that is older.
-func (t *Target) HoldAllowances(ctx context.Context, from Source, now time.Time) (held int, err error) {
-	var batch []tb.Transfer
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
-		}
-		results, err := ledger.Ask(ctx, func() ([]tb.TransferEventResult, error) { return t.Client.CreateTransfers(batch) })
-		for _, result := range results {
-			// With another timeout it was written by a run before.
-			if result.Result != tb.TransferExists && result.Result != tb.TransferExistsWithDifferentTimeout {
-				return fmt.Errorf("the ledger refuses to hold the allowance %v again: %s", batch[result.Index].ID, result.Result)
-			}
-		}
-		held, batch = held+len(batch), batch[:0]
-		return err
-	}
-	for leg, err := range from.Allowances(ctx, now) {
-		if err != nil {
-			return held, err
-		}
-		left := timeOf(leg.Timestamp).Add(time.Duration(leg.Timeout) * time.Second).Sub(now)
-		leg.Timeout, leg.Timestamp = uint32((left+time.Second-1)/time.Second), 0
-		leg.Flags = tb.TransferFlags{Pending: true}.ToUint16()
-		if batch = append(batch, leg); len(batch) == t.EventsMax {
-			if err := flush(); err != nil {
-				return held, err
-			}
-		}
-	}
-	return held, flush()
 }
 
 // End says that everything is there. lost is the ledger in whose place this one is.

@@ -20,7 +20,7 @@ type Source interface {
 	// Chains are what is brought, as it was written. Engines' probes, what begins an identity ends a rebuild or an archived day, holds that no verdict
 	// ended and legs 4 of what has settled are left out: see Kept.
 	Chains(ctx context.Context, after uint64) iter.Seq2[[]tb.Transfer, error]
-	// End is the time of the last transfer.
+	// End is the time up to which the past is known.
 	End(ctx context.Context) (time.Time, error)
 	// Allowances are the legs 4 of payments that have settled whose window of time has not passed.
 	Allowances(ctx context.Context, now time.Time) iter.Seq2[tb.Transfer, error]
@@ -33,7 +33,7 @@ type Ledger struct {
 	EventsMax int // in one request
 }
 
-// End returns the time of the ledger's last transfer.
+// End returns the time of the ledger's last transfer: nobody writes to it any more.
 func (l Ledger) End(ctx context.Context) (time.Time, error) {
 	last, err := newestTransfer(ctx, l.Client)
 	return timeOf(last.Timestamp), err

@@ -28,6 +28,9 @@ type Told struct {
 	Reason  pix.Reason // of a rejection
 	Content pix.Content
 	Returns pix.ReturnContent // of a return; without a reason: its order is not in the log
+	Done    bool              // the ledger has its verdict, from an earlier run
+
+	place int // in the order of the reports
 }
 
 // verdict is the id that decides the order.
@@ -70,27 +73,30 @@ type Log struct {
 // a verdict to its report, or from an order to its verdict.
 const clocksDiffer = time.Hour
 
-// Missing returns what was reported and what the ledger does not know, each once, in the order of the reports. What is
-// no report is counted.
-func (l Log) Missing(ctx context.Context, client tigerbeetle.Client) (missing []Told, unreadable int, err error) {
+// Told returns what was reported and is not of the past, each once, in the order of the reports. What is no report is
+// counted.
+func (l Log) Told(ctx context.Context, client tigerbeetle.Client) (all []Told, unreadable int, err error) {
 	const page = 2000
 	var some []Told
-	known := map[pix.EndToEndID]bool{} // missing, already
+	known := map[pix.EndToEndID]bool{} // in all, already
 	look := func() error {
 		var ids []tb.Uint128
 		for i := range some {
 			ids = append(ids, some[i].verdict())
 		}
 		found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) { return client.LookupTransfers(ids) })
-		there := map[tb.Uint128]bool{}
+		there := map[tb.Uint128]uint64{}
 		for _, t := range found {
-			there[t.ID] = true
+			there[t.ID] = t.Timestamp
 		}
 		for i := range some {
-			if t := &some[i]; !there[t.verdict()] && !known[t.ID] {
-				known[t.ID] = true
-				missing = append(missing, *t)
+			t := &some[i]
+			at, done := there[t.verdict()]
+			if known[t.ID] || done && at <= uint64(l.Since.UnixNano()) {
+				continue
 			}
+			known[t.ID], t.Done = true, done
+			all = append(all, *t)
 		}
 		some = some[:0]
 		return err
@@ -112,16 +118,16 @@ func (l Log) Missing(ctx context.Context, client tigerbeetle.Client) (missing []
 	if err != nil {
 		return nil, unreadable, err
 	}
-	slices.SortStableFunc(missing, func(a, b Told) int { return a.At.Compare(b.At) })
-	return missing, unreadable, l.complete(ctx, missing)
+	slices.SortStableFunc(all, func(a, b Told) int { return a.At.Compare(b.At) })
+	return all, unreadable, l.complete(ctx, all)
 }
 
 // complete gives what reports do not say from the orders: the reason of a return, the accounts of an order that was
 // rejected.
-func (l Log) complete(ctx context.Context, missing []Told) error {
+func (l Log) complete(ctx context.Context, all []Told) error {
 	wanted := map[string]*Told{}
-	for i := range missing {
-		if t := &missing[i]; t.Return {
+	for i := range all {
+		if t := &all[i]; t.Return && !t.Done {
 			wanted[t.ID.String()] = t
 		}
 	}

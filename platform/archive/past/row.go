@@ -129,7 +129,7 @@ var whats = map[uint16]string{
 	ledger.CodeLeg4: "allowance", ledger.CodeReceipt: "refused payment of an unknown sender", ledger.CodeFunding: "funding", ledger.CodeMarker: "marker",
 	ledger.CodeOrigin: "name of a log", ledger.CodeGivenUp: "a log given up", ledger.CodeReturn: "refused return", ledger.CodeReturned: "mark of returns",
 	ledger.CodeBurnt: "mark of a burnt slot", ledger.CodeIdentity: "identity", ledger.CodeRebuilt: "end of a rebuild", ledger.CodeConfirmed: "confirmation of acts",
-	ledger.CodeArchived: "end of an archived day", ledger.CodeAdjustment: "adjustment of an allowance",
+	ledger.CodeArchived: "end of an archived day", ledger.CodeTold: "begin or end of what was told", ledger.CodeAdjustment: "adjustment of an allowance",
 }
 
 // recordOf returns the row of a transfer, or an error if this version does not know its kind.

@@ -20,13 +20,13 @@ type Source struct {
 	Folder fs.FS
 }
 
-// End returns the time of the last transfer of the archive.
+// End returns the time up to which the archive knows the ledger.
 func (a Source) End(context.Context) (time.Time, error) {
 	days, err := archive.DayEnds(a.Folder)
 	if err != nil || len(days) == 0 {
 		return time.Time{}, cmp.Or(err, archive.ErrEmpty)
 	}
-	return archive.Time(int64(days[len(days)-1].LastAt)), nil
+	return archive.Time(int64(days[len(days)-1].To)), nil
 }
 
 // segments yields the segments of which some may be after a time, verified.

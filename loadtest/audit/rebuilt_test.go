@@ -12,6 +12,13 @@ import (
 func rebuilt(t *testing.T) *history {
 	h := clean(t)
 	h.dropTransfers(expiredOrder, 0, 1, 2) // a hold that nothing has ended but its timeout
+	h.now = h.now.Add(2 * time.Minute)     // after the last deadline
+	h.rebuild()
+	return h
+}
+
+// rebuild imports what is there, and ends that.
+func (h *history) rebuild() {
 	var marker tb.Transfer
 	h.transfers = slices.DeleteFunc(h.transfers, func(t tb.Transfer) bool {
 		if t.Code == codeMarker {
@@ -23,14 +30,12 @@ func rebuilt(t *testing.T) *history {
 		h.transfers[i].Flags |= importedFlag
 		h.transfers[i].Timeout = 0
 	}
-	h.now = h.now.Add(2 * time.Minute) // after the last deadline
 	h.told(2)
 	h.told(3)
 	h.end(codeRebuilt, 13)
 	marker.Timestamp = 0
 	h.transfers = append(h.transfers, marker)
 	h.end(codeConfirmed, 29)
-	return h
 }
 
 // end appends what ends a rebuild.

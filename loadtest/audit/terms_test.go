@@ -236,6 +236,7 @@ func TestEachFaultOfAnAllowanceIsFound(t *testing.T) {
 		spoil func(h *history)
 	}{
 		{"rejected, and leg 4 voided", false, reject(true)},
+		{"rejected, and leg 4 voided, in a ledger that was built again", false, func(h *history) { reject(true)(h); h.at(time.Minute); h.rebuild() }},
 		{"rejected, and leg 4 not voided", true, reject(false)},
 		{"settled, and leg 4 voided", true, func(h *history) { h.voidCapLeg(h.settle(5)) }},
 		{"leg 4 posted", true, func(h *history) {

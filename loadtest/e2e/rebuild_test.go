@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,19 +14,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/platform/archive"
+	"github.com/liquida/liquida/platform/archive/past"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/origin"
+	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
+	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
 // answers asks the front door everything about what was paid up to a time.
-func (b *books) answers(payments []string) map[string]string {
+func (b *books) answers(payments []string, until time.Time) map[string]string {
 	b.t.Helper()
 	said := map[string]string{}
-	paths := []string{"/v1/participants/10000001/acts", "/v1/accounts/10000001/0001/1/statement"}
+	paths := []string{"/v1/participants/10000001/acts", "/v1/accounts/10000001/0001/1/statement?limit=1000", b.day(until) + "&format=csv"}
 	for _, id := range payments {
 		paths = append(paths, "/v1/payments/"+id)
 	}
@@ -36,6 +45,26 @@ func (b *books) answers(payments []string) map[string]string {
 		}
 	}
 	return said
+}
+
+// day is the statement of a bank's day up to a time.
+func (b *books) day(until time.Time) string {
+	return fmt.Sprintf("/v1/participants/10000001/statements/%v?until=%s", pix.DayOf(until), url.QueryEscape(until.UTC().Format(time.RFC3339Nano)))
+}
+
+// expires is what an imported hold has not: a timeout.
+var expires = regexp.MustCompile(`"expires_at":"[^"]*",`)
+
+// same compares what the front door said before a loss with what it says of the same now, byte for byte.
+func (b *books) same(before, is map[string]string) {
+	b.t.Helper()
+	for path, was := range before {
+		was, is := expires.ReplaceAllString(was, ""), expires.ReplaceAllString(is[path], "")
+		lines, cut := strings.CutPrefix(was, `200 {"lines":[`)
+		if whole := is == was; !whole && (!cut || !strings.HasSuffix(is, lines)) { // newer lines stand before these
+			b.t.Errorf("GET %s\nis  %s\nwas %s", path, is, was)
+		}
+	}
 }
 
 // copyUnderLoad copies the ledger's files at an instant of a load: holds are open, and their banks are asked.
@@ -109,13 +138,15 @@ func TestALostLedgerIsRebuilt(t *testing.T) {
 	for range 5 {
 		payments = append(payments, b.pay())
 	}
-	before := b.answers(payments)
+	until := time.Now()
+	before := b.answers(payments, until)
 	past := b.copyUnderLoad()
 	told := []string{b.pay(), b.pay()}
 	second := b.load(60, 300)
 	second.wait()
+	loss := time.Now()
 	after := map[string]string{}
-	for _, path := range []string{"/v1/participants/10000001", "/v1/accounts/10000001/0001/1", "/v1/payments/" + told[0], "/v1/payments/" + told[1]} {
+	for _, path := range []string{"/v1/participants/10000001", "/v1/accounts/10000001/0001/1", b.day(loss), "/v1/payments/" + told[0], "/v1/payments/" + told[1]} {
 		_, after[path] = b.ask("GET", path, "")
 	}
 	b.audit()
@@ -127,21 +158,19 @@ func TestALostLedgerIsRebuilt(t *testing.T) {
 	if is := b.identity(); is == lost {
 		t.Errorf("the rebuilt ledger has the identity of the lost one, %v", is)
 	}
-	expires := regexp.MustCompile(`"expires_at":"[^"]*",`) // an imported hold has no timeout
-	is := b.answers(payments)
-	for path, was := range before {
-		was = expires.ReplaceAllString(was, "")
-		if lines, cut := strings.CutPrefix(was, `200 {"lines":[`); cut { // newer ones stand before these
-			if was = lines; !strings.HasSuffix(is[path], was) {
-				t.Errorf("GET %s\nis  %s\nwas %s", path, is[path], was)
-			}
-		} else if is[path] != was {
-			t.Errorf("GET %s\nis  %s\nwas %s", path, is[path], was)
+	b.same(before, b.answers(payments, until))
+	// Balances, what is left of the cap, the sums of the day and how payments ended are as they were told. Times are of the
+	// reports, a moment later.
+	times := regexp.MustCompile(`(?s)"(reserved|decided|expires)_at":"[^"]*",?|"lines":\[.*?\],`)
+	for path, was := range after {
+		_, is := b.ask("GET", path, "")
+		if times.ReplaceAllString(is, "") != times.ReplaceAllString(was, "") {
+			t.Errorf("GET %s\nis  %s\nwas %s", path, is, was)
 		}
 	}
-	for path, was := range after { // balances, what is left of the cap, and how payments ended
-		if _, is := b.ask("GET", path, ""); is != was && !strings.Contains(was, `"settled"`) || strings.Contains(was, `"settled"`) && !strings.Contains(is, `"settled"`) {
-			t.Errorf("GET %s\nis  %s\nwas %s", path, is, was)
+	for _, id := range told {
+		if at := b.decided(id); !at.Before(loss) {
+			t.Errorf("%s was told before %v, and is of %v", id, loss, at)
 		}
 	}
 	b.pay()
@@ -152,37 +181,77 @@ func TestALostLedgerIsRebuilt(t *testing.T) {
 	}
 }
 
+// decided returns when the verdict of a payment was written.
+func (b *books) decided(id string) (at time.Time) {
+	b.t.Helper()
+	code, text := b.ask("GET", "/v1/payments/"+id, "")
+	var state struct {
+		Status    string    `json:"status"`
+		DecidedAt time.Time `json:"decided_at"`
+	}
+	if err := json.Unmarshal([]byte(text), &state); err != nil || code != http.StatusOK || state.Status != "settled" {
+		b.t.Errorf("payment %s: %d %s", id, code, text)
+	}
+	return state.DecidedAt
+}
+
 // TestRebuild is the show: a ledger is destroyed under load. Its archive and the log bring it back, what waits is
-// cleared, the books are clean, and the archive goes on.
+// cleared, the books are clean, and the archive goes on. Up to the archive's end each answer is what it was.
 func TestRebuild(t *testing.T) {
 	b := openBooks(t, archiving)
+	for _, window := range []string{"day", "night"} {
+		b.liquida(b.ProducerURL(), "central-bank")("participant", "cap", "10000001", window, "1000000.00", "--window", "1h").Is(t, exitDone, "books agree")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- b.Run(ctx, io.Discard, io.Discard, "loadtest", "run", "--rate", "150", "--payments", "100000")
 	}()
+	var payments []string
+	for range 5 {
+		payments = append(payments, b.pay())
+	}
+	until := time.Now()
+	before := b.answers(payments, until)
 	b.eventually("a load that is archived", func() bool { return b.archived() > 500 })
 	b.must(b.Kill(stack.Archiver))
 	b.must(b.StartProcess(stack.Archiver))
-	b.eventually("a load that is archived after a kill", func() bool { return b.archived() > 1500 })
+	b.eventually("a load that is archived after a kill", func() bool { return b.archived() > 1500 && b.archiveEnds().After(until) })
+	var toldByAPI []string
+	for range 20 {
+		toldByAPI = append(toldByAPI, b.pay())
+	}
 	b.must(b.Kill(stack.TigerBeetle))
 	b.must(b.Kill(stack.EngineName(0)))
+	loss := time.Now()
 	cancel()
 	<-ended
-	t.Logf("%d orders, %d reports when the ledger was destroyed", b.ends(stream.Payments), b.ends(stream.Settlements))
+	reported := b.reported()
+	t.Logf("%d orders, %d reports when the ledger was destroyed; its archive ends %v before", b.ends(stream.Payments), len(reported), loss.Sub(b.archiveEnds()).Round(time.Millisecond))
 	b.stop()
 	began := time.Now()
 	b.rebuild("archive", b.ArchiveFolder())
 	t.Logf("the clearing house is back after %v", time.Since(began).Round(time.Second))
+	b.same(before, b.answers(payments, until))
 	id := b.pay()
 	b.eventually("everything is cleared", func() bool { return b.lag() == 0 })
+	again := 0
+	for _, id := range toldByAPI {
+		if !b.decided(id).After(loss) {
+			continue
+		}
+		if again++; reported[id] {
+			t.Errorf("payment %s was reported before the loss, and was cleared again", id)
+		}
+	}
+	t.Logf("of %d verdicts that the API told before the loss, %d were in no report, and were cleared again", len(toldByAPI), again)
 	verdict, err := b.tryAudit()
 	if err != nil || !verdict.Clean {
 		t.Errorf("the audit of the rebuilt ledger: %v %+v", err, verdict.Findings)
 	}
-	before := b.archived()
+	rows := b.archived()
 	b.load(150, 1500).wait()
-	b.eventually("the archive goes on", func() bool { return b.archived() > before })
+	b.eventually("the archive goes on", func() bool { return b.archived() > rows })
 	if verdict, err := b.tryAudit("--archive", b.ArchiveFolder()); err != nil || !verdict.Clean {
 		t.Errorf("the audit of the archive: %v %+v", err, verdict.Findings)
 	}
@@ -209,6 +278,33 @@ func (b *books) archived() (payments int) {
 		payments += m.Payments
 	}
 	return payments
+}
+
+// archiveEnds returns up to when the archive knows the ledger.
+func (b *books) archiveEnds() time.Time {
+	b.t.Helper()
+	ends, err := past.Source{Folder: os.DirFS(b.ArchiveFolder())}.End(b.t.Context())
+	b.must(err)
+	return ends
+}
+
+// reported returns the ids of which there is a report.
+func (b *books) reported() map[string]bool {
+	b.t.Helper()
+	kafka, err := b.Kafka().Client()
+	b.must(err)
+	defer kafka.Close()
+	bounds, err := stream.BoundsOf(b.t.Context(), kafka, stream.Settlements)
+	b.must(err)
+	ids := map[string]bool{}
+	for partition, of := range bounds {
+		b.must(stream.ReadRange(b.t.Context(), b.Kafka(), host.System().Dial, stream.Settlements, partition, of.Start, of.Stable, func(record *kgo.Record) {
+			var report pixv1.SettlementReport
+			b.must(proto.Unmarshal(record.Value, &report))
+			ids[report.EndToEndId] = true
+		}))
+	}
+	return ids
 }
 
 // lag returns how many orders engines have not finished.

@@ -18,6 +18,13 @@ const (
 	pageEvery = 150 * time.Millisecond
 	// markEvery is how often the ends of the topics are asked for: doubts are judged when all is read to them.
 	markEvery = 300 * time.Millisecond
+	// While nothing has come for quietAfter, it asks less often: the light stays within behindMax.
+	quietAfter     = 5 * time.Second
+	quietPageEvery = 500 * time.Millisecond
+	quietMarkEvery = 800 * time.Millisecond
+	// pollFor is how long a poll waits for records.
+	pollFor      = 50 * time.Millisecond
+	quietPollFor = 250 * time.Millisecond
 )
 
 // beginning is where to begin.
@@ -114,12 +121,16 @@ func (a *Audit) follow(ctx context.Context, from time.Time) error {
 	}
 }
 
+// codeClockProbe is the code of what engines write while nobody pays.
+const codeClockProbe = 19
+
 // following is what follow knows.
 type following struct {
 	audit    *Audit
 	follower *audit.Judge
 	topics   *topics
 	next     uint64    // the ledger's time from which on to read
+	newsAt   time.Time // when a record or a transfer came
 	askedAt  time.Time // when the ledger was asked for what it had nothing more behind
 	repeated int64     // of beginnings before
 	marked   mark
@@ -149,8 +160,12 @@ func (f *following) turn(ctx context.Context) error {
 			return err
 		}
 	default:
-		if err := f.topics.read(ctx, f.follower); err != nil {
+		came, err := f.topics.read(ctx, f.every(pollFor, quietPollFor), f.follower)
+		if err != nil {
 			return err
+		}
+		if came > 0 {
+			f.newsAt = time.Now()
 		}
 	}
 	if err := f.lookUp(ctx); err != nil { // first: with a small share, reading would leave it no time
@@ -194,7 +209,7 @@ func (f *following) ledgerReadTo(at time.Time) bool {
 // readLedger reads one page, if it is time.
 func (f *following) readLedger(ctx context.Context) error {
 	a := f.audit
-	if !a.pace.ready() || time.Since(f.askedAt) < pageEvery {
+	if !a.pace.ready() || time.Since(f.askedAt) < f.every(pageEvery, quietPageEvery) {
 		return nil
 	}
 	asked := time.Now()
@@ -206,6 +221,9 @@ func (f *following) readLedger(ctx context.Context) error {
 		f.next = t.Timestamp + 1
 		if t.Code != 0 { // an expired hold is no transfer
 			f.follower.Transfer(t)
+		}
+		if t.Code != codeClockProbe {
+			f.newsAt = asked
 		}
 	}
 	if all {
@@ -235,10 +253,18 @@ func (f *following) lookUp(ctx context.Context) error {
 	return nil
 }
 
+// every returns how long to wait between two questions.
+func (f *following) every(busy, quiet time.Duration) time.Duration {
+	if time.Since(f.newsAt) < quietAfter {
+		return busy
+	}
+	return quiet
+}
+
 // setMark asks for the ends of the topics, if it is time.
 func (f *following) setMark(ctx context.Context) error {
 	a := f.audit
-	if time.Since(f.markedAt) < markEvery {
+	if time.Since(f.markedAt) < f.every(markEvery, quietMarkEvery) {
 		return nil
 	}
 	if f.marked.set { // it lags behind its mark; whether the broker answers is asked all the same

@@ -38,7 +38,6 @@ func (a *Audit) openTopics(from audit.Offsets) (*topics, error) {
 	reader, err := audit.OpenReader(a.config.Kafka, a.config.Behind, from,
 		kgo.ClientID("live-audit"),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.FetchMaxWait(100*time.Millisecond),
 		kgo.MetadataMaxAge(5*time.Second), kgo.MetadataMinAge(time.Second), // partitions may be added
 		kgo.FetchMaxBytes(8<<20))
 	if err != nil {
@@ -93,15 +92,11 @@ func (a *Audit) committed(ctx context.Context, admin *kadm.Client) (map[int32]in
 	return offsets, a.answered(err)
 }
 
-const (
-	pollMax = 5000
-	// pollFor is how long a poll waits for records.
-	pollFor = 50 * time.Millisecond
-)
+const pollMax = 5000
 
-// read gives a follower what has come.
-func (t *topics) read(ctx context.Context, follower *audit.Judge) error {
-	_, err := t.Poll(ctx, pollFor, pollMax, &audit.Taking{
+// read gives a follower what has come, or waits for it.
+func (t *topics) read(ctx context.Context, wait time.Duration, follower *audit.Judge) (came int, err error) {
+	return t.Poll(ctx, wait, pollMax, &audit.Taking{
 		Take: func(topic string, r audit.Record) {
 			switch topic {
 			case paymentsTopic:
@@ -123,7 +118,6 @@ func (t *topics) read(ctx context.Context, follower *audit.Judge) error {
 			return nil // if it stays, the light is amber: it falls behind
 		},
 	})
-	return err
 }
 
 // grow reads partitions that were added, from their beginning on.

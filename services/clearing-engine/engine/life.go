@@ -20,7 +20,7 @@ const tickInterval = 100 * time.Millisecond
 
 func (p *partition) run() {
 	defer close(p.done)
-	ticker := time.NewTicker(tickInterval)
+	ticker, ticks := time.NewTicker(tickInterval), true
 	defer ticker.Stop()
 	var events []event
 	for {
@@ -40,9 +40,19 @@ func (p *partition) run() {
 				p.handle(&events[i], now)
 			}
 		}
-		if p.rests() && p.drained != nil {
+		rests := p.rests()
+		if rests && p.drained != nil {
 			close(p.drained)
 			p.drained = nil
+		}
+		if rests != ticks {
+			continue
+		}
+		if ticks = !rests; ticks { // while nothing is in flight, nothing becomes due
+			ticker.Reset(tickInterval)
+		} else {
+			ticker.Stop()
+			p.need.Store(int64(p.pace.Need(p.engine.config.Deadline)))
 		}
 	}
 }

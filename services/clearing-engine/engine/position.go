@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -71,6 +72,12 @@ func (r *position) at() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.next
+}
+
+// reached reports whether all is taken up to the end of the partition.
+func (r *position) reached(ends kadm.ListedOffsets) bool {
+	end, known := ends.Lookup(r.topic, r.partition)
+	return known && r.at() >= end.Offset
 }
 
 // pause stops the fetches of the partition until look has been there.

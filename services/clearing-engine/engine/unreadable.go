@@ -28,8 +28,11 @@ func (e *Engine) beginAtPositions(_ context.Context, offsets map[string]map[int3
 	return offsets, nil
 }
 
-// lookInterval is how long a partition may stand still unnoticed.
-const lookInterval = 500 * time.Millisecond
+// lookInterval is how long a partition may stand still unnoticed, restLookInterval while nothing is under way.
+const (
+	lookInterval     = 500 * time.Millisecond
+	restLookInterval = 2 * time.Second
+)
 
 // forgottenLooks is how many looks in a row may find a record that the client does not fetch. A client that
 // was told where to go on while leaders moved has stayed where it was for good.
@@ -37,7 +40,7 @@ const forgottenLooks = 20
 
 // lookAtPositions passes over what cannot be read.
 func (e *Engine) lookAtPositions(ctx context.Context) {
-	tick := time.NewTicker(lookInterval)
+	tick := time.NewTimer(lookInterval)
 	defer tick.Stop()
 	for {
 		var ends kadm.ListedOffsets
@@ -50,6 +53,7 @@ func (e *Engine) lookAtPositions(ctx context.Context) {
 			ends, _ = kadm.NewClient(e.direct).ListCommittedOffsets(asking, stream.Payments, stream.AuthorizationResponses) // on an error: at the next tick
 			cancel()
 		}
+		next := restLookInterval
 		for _, p := range e.partitions() {
 			e.lookAt(ctx, p, p.orders, ends)
 			e.lookAt(ctx, p, p.responses, ends)
@@ -57,7 +61,11 @@ func (e *Engine) lookAtPositions(ctx context.Context) {
 				e.lookAt(ctx, p, r, ends)
 				e.nextOvertaken(p)
 			}
+			if !p.orders.reached(ends) || !p.responses.reached(ends) {
+				next = lookInterval
+			}
 		}
+		tick.Reset(next)
 	}
 }
 

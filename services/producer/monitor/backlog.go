@@ -23,6 +23,7 @@ type Backlog struct {
 	log                  *zap.Logger
 	uncommitted, untaken ages
 	taken                map[int32]int64 // by partition, what engines have said
+	last                 overload.Reading
 	observe              func(overload.Reading)
 	own                  func([]int32)
 
@@ -58,9 +59,21 @@ func NewBacklog(client *kgo.Client, t *telemetry.Telemetry, observe func(overloa
 	}
 }
 
+// restInterval is how far readings are apart, at least, while no order comes and none is open.
+const restInterval = time.Second
+
 // Publish reads and publishes until ctx ends.
 func (b *Backlog) Publish(ctx context.Context, every time.Duration) {
-	repeat(ctx, every, b.log, "cannot read the backlog", b.read)
+	rests := false
+	repeat(ctx, every, b.log, "cannot read the backlog", func(ctx context.Context) error {
+		if rests && time.Since(b.last.At) < restInterval {
+			return nil
+		}
+		before := b.last
+		err := b.read(ctx)
+		rests = err == nil && b.last.Open == 0 && b.last.All == before.All
+		return err
+	})
 }
 
 func (b *Backlog) read(ctx context.Context) error {
@@ -103,6 +116,7 @@ func (b *Backlog) read(ctx context.Context) error {
 			reading.Taken, reading.Ends = reading.Taken+at, reading.Ends+end.Offset
 		}
 	})
+	b.last = reading
 	b.observe(reading)
 	return nil
 }

@@ -17,7 +17,7 @@ func TestPaceKeepsItsShare(t *testing.T) {
 			}
 			onItsWay := time.Duration(i%7) * time.Millisecond
 			time.Sleep(onItsWay)
-			p.took(onItsWay, 10*i, transferCost)
+			p.took(onItsWay, 10*i)
 		}
 		if err := p.await(t.Context()); err != nil {
 			t.Fatal(err)
@@ -27,7 +27,7 @@ func TestPaceKeepsItsShare(t *testing.T) {
 		}
 		p.tookSmall(200 * time.Millisecond)
 		before := p.spent
-		p.took(201*time.Millisecond, 100, transferCost)
+		p.took(201*time.Millisecond, 100)
 		if cost := p.spent - before; cost != time.Millisecond {
 			t.Errorf("a request of 201 ms counts %v, while a small one is 200 ms on its way", cost)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -162,10 +163,8 @@ func persist(ctx context.Context, every time.Duration, try func() error) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, every) {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		case <-time.After(every):
 		}
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/settings"
 )
 
 // books is a clearing house that stops and starts again with other files of its ledger.
@@ -295,7 +296,8 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 		t.Errorf("bootstrap made accounts in a ledger that is not the topics'")
 	}
 	// A lost ledger whose accounts are there again, and not yet its payments: nobody writes, not even a probe.
-	config := parsed(t, &bootstrap.Config{})
+	config := &bootstrap.Config{}
+	b.must(settings.Parse(config))
 	config.Population.Customers = 10
 	p := config.Population
 	issuance := ledger.Marker{Banks: uint32(p.Banks), Customers: uint32(p.Customers), DepositCentavos: p.DepositCentavos, ReserveCentavos: p.ReserveCentavos}.Issuance()

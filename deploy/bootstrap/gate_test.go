@@ -37,13 +37,9 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 			}
 		}
 	}
-	if err := run(first, ""); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, run(first, ""))
 	kafka, err := connectKafka(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer kafka.Close()
 	of := identityOf(t, first)
 	if named := namedBy(t, kafka); named != of || of.Number != 1 {
@@ -60,9 +56,7 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 
 	// Not given up by mistake: while an engine runs it would name the former ledger again.
 	engine, err := config.Stream.Client(kgo.ConsumerGroup(stream.EngineGroup), kgo.ConsumeTopics(stream.Payments))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	kit.Await(t, "a member of the group", func() (bool, string) {
 		member, generation := engine.GroupMetadata()
 		return generation > 0, member
@@ -71,9 +65,7 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 	engine.Close()
 
 	for range 2 { // the second has nothing to do
-		if err := run(second, of.String()); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, run(second, of.String()))
 		now := identityOf(t, second)
 		if named := namedBy(t, kafka); named != now || now.Number != 2 {
 			t.Fatalf("the topics name %v, and the ledger is %v", named, now)
@@ -83,18 +75,12 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 
 	// An older copy lacks what an engine has seen.
 	known, err := origin.ReadCheckpoints(t.Context(), kafka)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	checkpoint := known[1]
 	checkpoint.Seen = append(checkpoint.Seen, tb.ID())
-	if err := origin.WriteCheckpoints(t.Context(), kafka, map[int32]origin.Checkpoint{1: checkpoint}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, origin.WriteCheckpoints(t.Context(), kafka, map[int32]origin.Checkpoint{1: checkpoint}))
 	refuses("an older copy", run(second, ""), "the ledger is older than the topics", "LEDGER_GIVEN_UP=2-")
-	if err := run(second, identityOf(t, second).String()); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, run(second, identityOf(t, second).String()))
 	if now := identityOf(t, second); now.Number != 3 {
 		t.Errorf("an older copy that was accepted is %v", now)
 	}
@@ -106,38 +92,26 @@ func topicsOfAnEarlierVersionAreAdopted(t *testing.T, of ledger.Config) {
 	config := smallConfig(t)
 	config.Ledger, config.Stream = of, startKafka(t)
 	kafka, err := connectKafka(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer kafka.Close()
 	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
 		t.Fatal(err)
 	}
 	client, err := ledger.Connect(of)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer client.Close()
 	id := pix.NewEndToEndID("10000001", time.Now(), rand.New(rand.NewPCG(1, 2)))
 	value, err := (&pixv1.SettlementReport{EndToEndId: id.String(), Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC}).MarshalVT()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, record := range []*kgo.Record{{Topic: stream.Payments, Value: []byte("x")}, {Topic: stream.Settlements, Value: value}} {
-		if err := kafka.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, kafka.ProduceSync(t.Context(), record).FirstErr())
 	}
 	adopt := func() error { return origin.Adopt(t.Context(), config.Stream, kafka, client) }
-	if err := Run(t.Context(), config, io.Discard); err == nil || !strings.Contains(err.Error(), "LEDGER_GIVEN_UP=none") || !strings.Contains(err.Error(), "If pix.checkpoints was lost, put its files back") {
-		t.Errorf("a ledger that knows nothing of the topics: %v", err)
-	}
+	kit.Says(t, Run(t.Context(), config, io.Discard), "LEDGER_GIVEN_UP=none", "If pix.checkpoints was lost, put its files back") // a ledger that knows nothing of the topics
 	if _, err := origin.Name(t.Context(), kafka, client, 1, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := adopt(); err == nil || !strings.Contains(err.Error(), "is about "+id.String()) {
-		t.Errorf("a ledger that does not know what was told last: %v", err)
-	}
+	kit.Says(t, adopt(), "is about "+id.String()) // a ledger that does not know what was told last
 	failed, err := client.CreateTransfers(ledger.AppendReceipt(nil, id, pix.Content{}, pix.ReasonUnknownPayerPSP, false))
 	if err != nil || len(failed) > 0 {
 		t.Fatal(failed, err)
@@ -173,13 +147,9 @@ func accountsOf(t *testing.T, config ledger.Config) (n int) {
 func withLedger(t *testing.T, config ledger.Config, do func(tigerbeetle.Client) error) {
 	t.Helper()
 	client, err := ledger.Connect(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer client.Close()
-	if err := do(client); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, do(client))
 }
 
 func namedBy(t *testing.T, kafka *kgo.Client) ledger.Identity {

@@ -25,14 +25,10 @@ const eventsMax = 40 // as few as a large chain allows, so that pages and reques
 func openLedger(t *testing.T) tigerbeetle.Client {
 	t.Helper()
 	server, err := ledgertest.Start(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(server.Stop)
 	client, err := ledger.Connect(server.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -77,14 +73,10 @@ type history struct {
 func populated(t *testing.T, client tigerbeetle.Client, depositCentavos uint64) sandbox.Population {
 	t.Helper()
 	var config Config
-	if err := settings.Parse(&config); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, settings.Parse(&config))
 	config.Population.Customers = 50
 	config.Population.DepositCentavos = cmp.Or(depositCentavos, config.Population.DepositCentavos)
-	if err := Populate(t.Context(), &config, client); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, Populate(t.Context(), &config, client))
 	return config.Population
 }
 
@@ -250,9 +242,7 @@ func TestImport(t *testing.T) {
 	}
 	for id, want := range map[pix.EndToEndID]tb.CreateTransferResult{h.settled: tb.TransferExistsWithDifferentFlags, h.open: tb.TransferOK} {
 		results, err := into.CreateTransfers(ledger.AppendReserve(nil, id, h.content, 60))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if got := ledger.ResultOf(ledger.AppendReserve(nil, id, h.content, 60), 0, results); got.Status != want {
 			t.Errorf("an order that comes again gets %v, want %v", got.Status, want)
 		}
@@ -291,14 +281,10 @@ type books struct {
 func all(t *testing.T, client tigerbeetle.Client) (b books) {
 	t.Helper()
 	transfers, err := client.QueryTransfers(tb.QueryFilter{Limit: 8189})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	b.transfers = transfers
 	found, err := client.QueryAccounts(tb.QueryFilter{Limit: 8189})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	b.accounts = found
 	return b
 }
@@ -312,9 +298,7 @@ type balance struct {
 func posted(t *testing.T, client tigerbeetle.Client, id tb.Uint128) (lines []balance) {
 	t.Helper()
 	found, err := client.GetAccountBalances(tb.AccountFilter{AccountID: id, Limit: 8189, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, b := range found {
 		line := balance{b.Timestamp, b.CreditsPosted, b.DebitsPosted}
 		if n := len(lines); n == 0 || lines[n-1].Credits != line.Credits || lines[n-1].Debits != line.Debits {
@@ -327,9 +311,7 @@ func posted(t *testing.T, client tigerbeetle.Client, id tb.Uint128) (lines []bal
 func identity(t *testing.T, client tigerbeetle.Client) ledger.Identity {
 	t.Helper()
 	is, err := ledger.ReadIdentity(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return is
 }
 
@@ -359,9 +341,7 @@ func TestForward(t *testing.T) {
 	missing = append([]rebuild.Told{back, refused, lost}, missing...)
 	target := rebuild.Target{Client: client, EventsMax: eventsMax}
 	result, err := target.Forward(t.Context(), missing, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if result.Settled != 6 || result.Rejected != 1 || len(result.Impossible) != 1 || len(result.Loans) != 1 {
 		t.Fatalf("%+v", result)
 	}

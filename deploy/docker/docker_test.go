@@ -178,9 +178,7 @@ func pretend(arguments []string) error {
 // pretendDocker starts from a clearing house with two engines.
 func pretendDocker(t *testing.T) *pretended {
 	dir := t.TempDir()
-	if err := os.Symlink(os.Args[0], filepath.Join(dir, "docker")); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.Symlink(os.Args[0], filepath.Join(dir, "docker")))
 	t.Setenv("PATH", dir)
 	t.Setenv(stateFile, filepath.Join(dir, "state"))
 	s := &pretended{}
@@ -194,9 +192,7 @@ func pretendDocker(t *testing.T) *pretended {
 		}
 		s.Containers = append(s.Containers, c)
 	}
-	if err := s.write(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.write())
 	return s
 }
 
@@ -206,19 +202,13 @@ func TestAttached(t *testing.T) {
 		t.Run(fmt.Sprint("array ", array), func(t *testing.T) {
 			s := pretendDocker(t)
 			s.Array = array
-			if err := s.write(); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, s.write())
 			a, err := Attach(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			status := func(name string) stack.Status {
 				t.Helper()
 				all, err := a.Status(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 				for _, one := range all {
 					if one.Name == name {
 						return one
@@ -229,9 +219,7 @@ func TestAttached(t *testing.T) {
 			}
 			act := func(err error) {
 				t.Helper()
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 			}
 			all, err := a.Status(t.Context())
 			act(err)
@@ -259,9 +247,7 @@ func TestAttached(t *testing.T) {
 			if killed := status(engine); killed.State != stack.Dead || killed.Problem != "killed by signal 9 at 2026-11-23 12:00:00 UTC" || killed.MemoryBytes != 0 {
 				t.Errorf("after the kill %+v", killed)
 			}
-			if err := a.Kill(t.Context(), engine); err == nil || !strings.Contains(err.Error(), "not running") {
-				t.Errorf("a second kill: %v", err)
-			}
+			kit.Says(t, a.Kill(t.Context(), engine), "not running") // a second kill
 			s2, err := readState()
 			act(err)
 			s2.Sick = 2
@@ -291,9 +277,7 @@ func TestAttached(t *testing.T) {
 				t.Errorf("the engines that are left are %q: %v", left, err)
 			}
 			for name, err := range map[string]error{"no process": a.Kill(t.Context(), "bootstrap"), "make up CUTS=on": a.Cut(t.Context(), engine, stack.FromBroker)} {
-				if err == nil || !strings.Contains(err.Error(), name) {
-					t.Errorf("the error is %v, but it must name %q", err, name)
-				}
+				kit.Says(t, err, name)
 			}
 			if at, err := a.Published(t.Context(), stack.Broker, KafkaPort); err != nil || at != "127.0.0.1:19092" {
 				t.Errorf("the broker is at %q: %v", at, err)
@@ -316,9 +300,7 @@ func TestAttached(t *testing.T) {
 func TestAttachSaysWhatIsMissing(t *testing.T) {
 	s := pretendDocker(t)
 	s.Containers = s.Containers[:3]
-	if err := s.write(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.write())
 	if _, err := Attach(t.Context()); err == nil || !strings.Contains(err.Error(), "no tigerbeetle: start it first") {
 		t.Errorf("without a ledger: %v", err)
 	}
@@ -331,15 +313,11 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 func TestCopyFromBootstrap(t *testing.T) {
 	pretendDocker(t)
 	folder := filepath.Join(t.TempDir(), "room")
-	if err := CopyFromBootstrap(t.Context(), "/keys/kafka/room", folder); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, CopyFromBootstrap(t.Context(), "/keys/kafka/room", folder))
 	if text, err := os.ReadFile(filepath.Join(folder, "password")); err != nil || string(text) != "secret\n" {
 		t.Errorf("the password is %q: %v", text, err)
 	}
-	if err := CopyFromBootstrap(t.Context(), "/keys/none", folder); err == nil || !strings.Contains(err.Error(), "cannot copy /keys/none of the bootstrap") {
-		t.Errorf("a folder that is not there: %v", err)
-	}
+	kit.Says(t, CopyFromBootstrap(t.Context(), "/keys/none", folder), "cannot copy /keys/none of the bootstrap") // a folder that is not there
 }
 
 func TestStates(t *testing.T) {

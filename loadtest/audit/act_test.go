@@ -6,6 +6,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -136,9 +137,7 @@ func TestActsAgreeWithThePlatform(t *testing.T) {
 		if kind.MovesMoney() {
 			act.Centavos = 7
 		}
-		if err := act.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, act.Validate())
 		for i, transfer := range ledger.AppendAct(nil, "central-bank", "a.1_"+kind.String(), act) {
 			h.stamp()
 			transfer.Timestamp = h.last(1).Timestamp + uint64(1-i)*1000 + uint64(i)

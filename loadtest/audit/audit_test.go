@@ -14,6 +14,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -1047,9 +1048,7 @@ func orderMessage(id string, payer, payee pix.Account, amount uint64, at time.Ti
 
 func encode(t *testing.T, o *pixv1.PaymentOrder) []byte {
 	value, err := o.MarshalVT()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return value
 }
 

@@ -7,6 +7,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -328,9 +329,7 @@ func TestAllowancesAgreeWithThePlatform(t *testing.T) {
 	for _, reason := range []string{"", "AC06"} {
 		o := h.order(alice, bruno, 15)
 		parsed, err := pix.ParseEndToEndID(o.EndToEndId)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		content := pix.Content{Payer: alice, Payee: bruno, AmountCentavos: 15}
 		h.write(ledger.AppendCap(ledger.AppendReserve(nil, parsed, content, 60), parsed, content, ledger.Night, windowSeconds))
 		if reason == "" {
@@ -384,9 +383,7 @@ func TestDayAndNight(t *testing.T) {
 		"2026-11-23T19:59:57-03:00": {0}, "2026-11-23T20:00:00-03:00": {0, 1}, "2026-11-23T20:00:03-03:00": {1}, "2026-11-23T23:30:00-03:00": {1},
 	} {
 		at, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		got := windowsBetween(uint64(at.UnixNano()), uint64(at.UnixNano()))
 		if len(got) != len(want) || got[0] != want[0] {
 			t.Errorf("%s: %v, it must be %v", text, got, want)

@@ -165,9 +165,7 @@ func tryAll(t *testing.T, config, own *Config, user string, may has) {
 func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
 	t.Parallel()
 	config := startSecuredKafka(t, startKafka)
-	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, config)
 	admin := kadm.NewClient(as(t, config, stream.Admin))
 	for _, surplus := range []*kadm.ACLBuilder{
 		kadm.NewACLs().Allow("User:producer").Topics(stream.Settlements).Operations(kadm.OpWrite),
@@ -183,9 +181,7 @@ func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
 	if !mayWrite(t, producer, stream.Settlements) {
 		t.Fatal("the surplus ACL has no effect: the test proves nothing")
 	}
-	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, config)
 	for _, topic := range []string{stream.Settlements, stream.AuthorizationRequests, stream.DeadLetters} {
 		if mayWrite(t, producer, topic) {
 			t.Errorf("the producer may still write to %s", topic)
@@ -209,9 +205,7 @@ func TestPasswordsStayUntilTheirFileIsReplaced(t *testing.T) {
 		if run == 2 {
 			kit.Must(t, os.Remove(file))
 		}
-		if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-			t.Fatal(err)
-		}
+		prepare(t, config)
 		password, err := keys.ReadPassword(file)
 		kit.Must(t, err)
 		passwords = append(passwords, password)

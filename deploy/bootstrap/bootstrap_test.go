@@ -48,7 +48,30 @@ func startLedger(t *testing.T, extra ...string) ledger.Config {
 	return server.Config
 }
 
+func connect(t *testing.T, config ledger.Config) tigerbeetle.Client {
+	t.Helper()
+	client, err := ledger.Connect(config)
+	kit.Must(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func kafkaOf(t *testing.T, config *Config) *kgo.Client {
+	t.Helper()
+	client, err := connectKafka(config)
+	kit.Must(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
 func quietly(string, ...any) {}
+
+// prepare makes the topics.
+func prepare(t *testing.T, config *Config) {
+	t.Helper()
+	_, err := ensureKafka(t.Context(), config, quietly)
+	kit.Must(t, err)
+}
 
 func startKafka(t *testing.T, options ...kfake.Opt) stream.Config {
 	t.Helper()
@@ -219,9 +242,7 @@ func (c *interrupted) CreateTransfers(transfers []tb.Transfer) (results []tb.Tra
 func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 	config := smallConfig(t)
 	config.Ledger = startLedger(t)
-	client, err := ledger.Connect(config.Ledger)
-	kit.Must(t, err)
-	defer client.Close()
+	client := connect(t, config.Ledger)
 	p := config.Population
 	other := *config
 	other.Population.Customers++
@@ -274,9 +295,7 @@ func TestALedgerWithoutARegisterGetsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.EventsMax = limitOfDevelopment
-	client, err := ledger.Connect(config.Ledger)
-	kit.Must(t, err)
-	defer client.Close()
+	client := connect(t, config.Ledger)
 	p, c := config.Population, &chart{config, client}
 	if accounts, fundings, marker := look(t, client, p); len(accounts) > 1 || fundings > 0 || marker {
 		t.Fatalf("the run that was refused made %d accounts, %d fundings, marker %v", len(accounts), fundings, marker)
@@ -322,9 +341,7 @@ func TestALedgerWithoutARegisterGetsOne(t *testing.T) {
 func TestALedgerWithoutHistoryIsNamed(t *testing.T) {
 	config := smallConfig(t)
 	config.Ledger, config.Stream = startLedger(t), startKafka(t)
-	client, err := ledger.Connect(config.Ledger)
-	kit.Must(t, err)
-	defer client.Close()
+	client := connect(t, config.Ledger)
 	old := ledger.NewAccount(ledger.ReserveAccount(config.Population.Bank(0)))
 	old.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16()
 	if results, err := client.CreateAccounts([]tb.Account{config.marker().Issuance(), ledger.NewAccount(ledger.RefusalsAccount), old}); err != nil || len(results) > 0 {
@@ -353,9 +370,7 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	for range 2 {
 		kit.Must(t, <-ended)
 	}
-	client, err := ledger.Connect(config.Ledger)
-	kit.Must(t, err)
-	defer client.Close()
+	client := connect(t, config.Ledger)
 	checkFunded(t, client, config.Population)
 	checkKeys := func() map[string]string {
 		t.Helper()
@@ -481,9 +496,7 @@ func TestTopics(t *testing.T) {
 	t.Parallel()
 	config := smallConfig(t)
 	config.Stream = startKafka(t, kfake.SeedTopics(3)) // no topics yet
-	client, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...))
-	kit.Must(t, err)
-	defer client.Close()
+	client := kafkaOf(t, config)
 	admin := kadm.NewClient(client)
 	ctx := context.Background()
 
@@ -563,12 +576,8 @@ func TestAnAcknowledgedRecordIsOnAMajority(t *testing.T) {
 	for replicas, want := range map[int]string{1: "1", 2: "2", 3: "2", 5: "3"} {
 		config := smallConfig(t)
 		config.Stream, config.ReplicationFactor = startKafka(t, kfake.NumBrokers(replicas)), replicas
-		if _, err := ensureKafka(context.Background(), config, quietly); err != nil {
-			t.Fatal(err)
-		}
-		client, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...))
-		kit.Must(t, err)
-		defer client.Close()
+		prepare(t, config)
+		client := kafkaOf(t, config)
 		configs, err := kadm.NewClient(client).DescribeTopicConfigs(context.Background(), stream.Payments)
 		kit.Must(t, err)
 		got := ""
@@ -626,9 +635,7 @@ func TestTopicsOnABrokerLikeRedpanda(t *testing.T) {
 	config.Stream = startKafkaLikeRedpanda(t)
 	var said bytes.Buffer
 	say := func(format string, values ...any) { fmt.Fprintf(&said, format+"\n", values...) }
-	client, err := connectKafka(config)
-	kit.Must(t, err)
-	defer client.Close()
+	client := kafkaOf(t, config)
 	for run, want := range []int{len(stream.Topics), 0, 0} {
 		if run == 2 { // as a cluster describes it on which nobody may cache writes
 			if _, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: writeCaching, Value: new("disabled")}}, topicNames()...); err != nil {
@@ -744,9 +751,7 @@ func TestTopicsOfTheVersionBeforeGetTheSettings(t *testing.T) {
 			default:
 				config.Stream = startApacheKafka(t)
 			}
-			client, err := connectKafka(config)
-			kit.Must(t, err)
-			defer client.Close()
+			client := kafkaOf(t, config)
 			admin := kadm.NewClient(client)
 			kit.Await(t, "the broker", func() (bool, string) { err := client.Ping(t.Context()); return err == nil, fmt.Sprint(err) })
 			metadata, err := admin.BrokerMetadata(t.Context())
@@ -841,9 +846,7 @@ func TestASettingThatMayNotBeSetIsNamed(t *testing.T) {
 	kit.Must(t, err)
 	t.Cleanup(broker.Close)
 	config.Stream.Brokers = broker.ListenAddrs()
-	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, config)
 	for _, refusal := range []*kerr.Error{kerr.TopicAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidConfig} {
 		broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.IncrementalAlterConfigs}, Err: refusal, Count: 1})
 		config.TransientRetention += time.Hour

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -29,30 +27,20 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 		config.Ledger, config.LedgerGivenUp, config.namedLog = of, givenUp, 0
 		return Run(t.Context(), config, io.Discard)
 	}
-	refuses := func(what string, err error, says ...string) {
-		t.Helper()
-		for _, text := range says {
-			if err == nil || !strings.Contains(err.Error(), text) {
-				t.Errorf("%s: %v, want %q", what, err, text)
-			}
-		}
-	}
 	kit.Must(t, run(first, ""))
-	kafka, err := connectKafka(config)
-	kit.Must(t, err)
-	defer kafka.Close()
+	kafka := kafkaOf(t, config)
 	of := identityOf(t, first)
 	if named := namedBy(t, kafka); named != of || of.Number != 1 {
 		t.Fatalf("the topics name %v, and the ledger is %v", named, of)
 	}
 
-	refuses("a ledger without a marker", run(second, ""), "the ledger has no marker", "LEDGER_GIVEN_UP="+of.String())
+	kit.Says(t, run(second, ""), "the ledger has no marker", "LEDGER_GIVEN_UP="+of.String()) // a ledger without a marker
 	if accounts := accountsOf(t, second); accounts != 0 {
 		t.Fatalf("bootstrap made %d accounts in a ledger that is not the topics'", accounts)
 	}
-	refuses("another is given up", run(second, "7-7"), "LEDGER_GIVEN_UP is 7-7, and the topics name "+of.String())
-	refuses("no identity", (&Config{LedgerGivenUp: "last week's"}).Validate(), `LEDGER_GIVEN_UP: "last week's" is no identity`)
-	refuses("the ledger at hand is given up", run(first, of.String()), "is the ledger at hand")
+	kit.Says(t, run(second, "7-7"), "LEDGER_GIVEN_UP is 7-7, and the topics name "+of.String())                      // another is given up
+	kit.Says(t, (&Config{LedgerGivenUp: "last week's"}).Validate(), `LEDGER_GIVEN_UP: "last week's" is no identity`) // no identity
+	kit.Says(t, run(first, of.String()), "is the ledger at hand")                                                    // the ledger at hand is given up
 
 	// Not given up by mistake: while an engine runs it would name the former ledger again.
 	engine, err := config.Stream.Client(kgo.ConsumerGroup(stream.EngineGroup), kgo.ConsumeTopics(stream.Payments))
@@ -61,7 +49,7 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 		member, generation := engine.GroupMetadata()
 		return generation > 0, member
 	})
-	refuses("engines run", run(second, of.String()), "stop all engines first")
+	kit.Says(t, run(second, of.String()), "stop all engines first") // engines run
 	engine.Close()
 
 	for range 2 { // the second has nothing to do
@@ -71,7 +59,7 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 			t.Fatalf("the topics name %v, and the ledger is %v", named, now)
 		}
 	}
-	refuses("the former ledger comes back", run(first, ""), "this is the ledger "+of.String()+", and the topics", "name the ledger 2-")
+	kit.Says(t, run(first, ""), "this is the ledger "+of.String()+", and the topics", "name the ledger 2-") // the former ledger comes back
 
 	// An older copy lacks what an engine has seen.
 	known, err := origin.ReadCheckpoints(t.Context(), kafka)
@@ -79,7 +67,7 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 	checkpoint := known[1]
 	checkpoint.Seen = append(checkpoint.Seen, tb.ID())
 	kit.Must(t, origin.WriteCheckpoints(t.Context(), kafka, map[int32]origin.Checkpoint{1: checkpoint}))
-	refuses("an older copy", run(second, ""), "the ledger is older than the topics", "LEDGER_GIVEN_UP=2-")
+	kit.Says(t, run(second, ""), "the ledger is older than the topics", "LEDGER_GIVEN_UP=2-") // an older copy
 	kit.Must(t, run(second, identityOf(t, second).String()))
 	if now := identityOf(t, second); now.Number != 3 {
 		t.Errorf("an older copy that was accepted is %v", now)
@@ -91,15 +79,9 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 func topicsOfAnEarlierVersionAreAdopted(t *testing.T, of ledger.Config) {
 	config := smallConfig(t)
 	config.Ledger, config.Stream = of, startKafka(t)
-	kafka, err := connectKafka(config)
-	kit.Must(t, err)
-	defer kafka.Close()
-	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-		t.Fatal(err)
-	}
-	client, err := ledger.Connect(of)
-	kit.Must(t, err)
-	defer client.Close()
+	kafka := kafkaOf(t, config)
+	prepare(t, config)
+	client := connect(t, of)
 	id := pix.NewEndToEndID("10000001", time.Now(), rand.New(rand.NewPCG(1, 2)))
 	value, err := (&pixv1.SettlementReport{EndToEndId: id.String(), Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC}).MarshalVT()
 	kit.Must(t, err)
@@ -126,30 +108,14 @@ func topicsOfAnEarlierVersionAreAdopted(t *testing.T, of ledger.Config) {
 
 func identityOf(t *testing.T, config ledger.Config) ledger.Identity {
 	t.Helper()
-	var is ledger.Identity
-	withLedger(t, config, func(client tigerbeetle.Client) (err error) {
-		is, err = ledger.ReadIdentity(t.Context(), client)
-		return err
-	})
-	return is
+	return identity(t, connect(t, config))
 }
 
-func accountsOf(t *testing.T, config ledger.Config) (n int) {
+func accountsOf(t *testing.T, config ledger.Config) int {
 	t.Helper()
-	withLedger(t, config, func(client tigerbeetle.Client) error {
-		found, err := client.QueryAccounts(tb.QueryFilter{Limit: 10})
-		n = len(found)
-		return err
-	})
-	return n
-}
-
-func withLedger(t *testing.T, config ledger.Config, do func(tigerbeetle.Client) error) {
-	t.Helper()
-	client, err := ledger.Connect(config)
+	found, err := connect(t, config).QueryAccounts(tb.QueryFilter{Limit: 10})
 	kit.Must(t, err)
-	defer client.Close()
-	kit.Must(t, do(client))
+	return len(found)
 }
 
 func namedBy(t *testing.T, kafka *kgo.Client) ledger.Identity {

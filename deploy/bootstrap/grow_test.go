@@ -22,18 +22,14 @@ func TestPartitionsAreAddedToPaymentsLast(t *testing.T) {
 	t.Parallel()
 	config := smallConfig(t)
 	config.Stream = startKafka(t, kfake.SeedTopics(3))
-	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, config)
 	bank, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...), kgo.ConsumerGroup("a bank"), kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.MetadataMaxAge(time.Hour))
 	kit.Must(t, err)
 	defer bank.Close()
 	admin := kadm.NewClient(bank)
 	partitions := func() string {
 		t.Helper()
-		client, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...)) // another one: a client remembers what it saw
-		kit.Must(t, err)
-		defer client.Close()
+		client := kafkaOf(t, config) // another one: a client remembers what it saw
 		found, err := kadm.NewClient(client).ListTopics(t.Context(), topicNames()...)
 		kit.Must(t, err)
 		return fmt.Sprint(len(found[stream.Payments].Partitions), len(found[stream.AuthorizationRequests].Partitions), len(found[stream.AuthorizationResponses].Partitions), len(found[stream.Settlements].Partitions), len(found[stream.DeadLetters].Partitions))

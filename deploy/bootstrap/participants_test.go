@@ -63,9 +63,7 @@ func aBankThatJoinedIsKept(t *testing.T, ofLedger ledger.Config) {
 	folder := t.TempDir()
 	config.ClientKeysDir, config.DigestsFile, config.AnswerKeysFile = filepath.Join(folder, "keys"), filepath.Join(folder, "digests"), filepath.Join(folder, "answers")
 	kit.Must(t, Run(t.Context(), config, io.Discard))
-	client, err := ledger.Connect(config.Ledger)
-	kit.Must(t, err)
-	defer client.Close()
+	client := connect(t, config.Ledger)
 	const bank = pix.ISPB("10000006")
 	kit.Says(t, Participant(t.Context(), config, bank, false, io.Discard), "10000006 has not joined") // a bank that has not joined
 	seals := func() keys.Seals {
@@ -127,9 +125,7 @@ func whatWasRevokedIsNotNamedAgain(t *testing.T, ofLedger ledger.Config) {
 		kit.Must(t, Run(t.Context(), config, io.Discard))
 	}
 	again()
-	client, err := ledger.Connect(config.Ledger)
-	kit.Must(t, err)
-	defer client.Close()
+	client := connect(t, config.Ledger)
 	one, other := config.Population.Bank(0), config.Population.Bank(1)
 	key, err := keys.Read(config.ClientKeysDir, string(one))
 	kit.Must(t, err)

@@ -11,7 +11,6 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
-	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -24,13 +23,7 @@ const eventsMax = 40 // as few as a large chain allows, so that pages and reques
 
 func openLedger(t *testing.T) tigerbeetle.Client {
 	t.Helper()
-	server, err := ledgertest.Start(t.TempDir())
-	kit.Must(t, err)
-	t.Cleanup(server.Stop)
-	client, err := ledger.Connect(server.Config)
-	kit.Must(t, err)
-	t.Cleanup(client.Close)
-	return client
+	return connect(t, startLedger(t))
 }
 
 func write(t *testing.T, client tigerbeetle.Client, transfers []tb.Transfer) {

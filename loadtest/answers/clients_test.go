@@ -59,7 +59,7 @@ func TestABatchHasALineForEachPayment(t *testing.T) {
 
 func TestADoorThatServesNobodyIsAProblem(t *testing.T) {
 	clients := clientsOf(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "{}", http.StatusServiceUnavailable) })
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	kit.Says(t, clients.Begin(ctx), "503 Service Unavailable") // the error does not say why
 	if problems := fmt.Sprint(clients.Problems(Verdict{})); !strings.Contains(problems, "accepted no payment") || !strings.Contains(problems, "answered about no payment") {
@@ -159,7 +159,7 @@ func TestAResponseThatBreaksOff(t *testing.T) {
 				t.Errorf("a stream of settlements: refused %t, want %t", got, c.told)
 			}
 			clients.refused.Store(0)
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			_, _, _ = clients.ask(ctx, call{method: http.MethodGet, path: "/"})
 			if got := clients.refused.Load() > 0; got != c.told {

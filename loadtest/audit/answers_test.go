@@ -99,10 +99,7 @@ func TestACodeThatIsNotABanks(t *testing.T) {
 	for _, kept := range []string{"LQ03", "AM04"} {
 		h := clean(t)
 		o := h.order(alice, bruno, 500)
-		h.committed++
-		h.hold(o, 1, 2, 3)
-		h.void(o, kept, 1, 2, 3)
-		h.report(o, kept)
+		h.clear(o, kept, 1, 2, 3)
 		seals := sealed(t, h)
 		h.allSay(seals)
 		h.says(seals, "10000002", "10000002", o.EndToEndId, "AM04")

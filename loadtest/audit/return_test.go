@@ -51,7 +51,7 @@ func withReturns(t *testing.T) (h *history, settled, voided, refused, sameBank *
 	sameBank.post(0)
 	sameBank.report("")
 	h.orders = append(h.orders, h.orders[len(h.orders)-1])
-	h.commit()
+	h.stamp()
 	return h, settled, voided, refused, sameBank
 }
 
@@ -63,8 +63,6 @@ func (h *history) stamp() {
 		}
 	}
 }
-
-func (h *history) commit() { h.stamp(); h.committed = int64(len(h.orders)) }
 
 func (h *history) giveBack(order int, centavos uint64) *giver {
 	o := h.message(order)
@@ -202,7 +200,7 @@ func TestWhatMayBeBesideTheVerdictOfAReturn(t *testing.T) {
 	malformed.message.ReturnOrder.ReasonCode = "AB03"
 	malformed.append()
 	h.letter(len(h.orders)-1, "FF01")
-	h.commit()
+	h.stamp()
 	if verdict := h.audit(); !verdict.Clean {
 		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
 	}
@@ -214,9 +212,9 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 		spoil func(h *history, settled, voided, refused, sameBank *giver)
 		kind  string
 	}{
-		{"lost", func(h *history, _, _, _, _ *giver) { h.giveBack(settledOrder, 1); h.commit() }, NoOutcome},
+		{"lost", func(h *history, _, _, _, _ *giver) { h.giveBack(settledOrder, 1); h.stamp() }, NoOutcome},
 		{"its report is lost", func(_ *history, g, _, _, _ *giver) { g.dropReports() }, NoOutcome},
-		{"reported, nothing in the ledger", func(h *history, _, _, _, _ *giver) { h.giveBack(settledOrder, 1).report("AB03"); h.commit() }, NoVerdict},
+		{"reported, nothing in the ledger", func(h *history, _, _, _, _ *giver) { h.giveBack(settledOrder, 1).report("AB03"); h.stamp() }, NoVerdict},
 		{"repeated reports differ", func(_ *history, _, v, _, _ *giver) { v.report("AC07") }, ReportsDiffer},
 		{"settled by the report, voided in the ledger", func(_ *history, _, v, _, _ *giver) { v.dropReports(); v.report("") }, LedgerDisagrees},
 		{"another reason than the ledger's", func(_ *history, _, v, _, _ *giver) { v.dropReports(); v.report("AC07") }, LedgerDisagrees},
@@ -231,14 +229,14 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			g.hold(1)
 			g.post(1)
 			g.report("")
-			h.commit()
+			h.stamp()
 		}, ReturnedTooMuch},
 		{"of a payment that was rejected", func(h *history, _, _, _, _ *giver) {
 			g := h.giveBack(voidedOrder, 9)
 			g.hold(0)
 			g.post(0)
 			g.report("")
-			h.commit()
+			h.stamp()
 		}, WrongReturn},
 		{"settled before its original", func(h *history, g, _, _, _ *giver) {
 			h.find(fromTigerBeetle(ledger.ReturnVerdict(g.id))).Timestamp = 1
@@ -252,7 +250,7 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			g.hold(1)
 			g.post(1)
 			g.report("")
-			h.commit()
+			h.stamp()
 		}, WrongReturn},
 		{"after 90 days", func(h *history, _, _, _, _ *giver) {
 			h.now = h.now.AddDate(0, 0, 90).Add(time.Minute)
@@ -260,7 +258,7 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			g.hold(1)
 			g.post(1)
 			g.report("")
-			h.commit()
+			h.stamp()
 		}, WrongReturn},
 		{"in a slot that does not exist", func(h *history, g, _, _, _ *giver) {
 			original, minutes, err := parseAnyID(g.content.Original.String())
@@ -349,17 +347,17 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 		{"a valid return has a dead letter", func(h *history, _, _, _, _ *giver) {
 			h.giveBack(settledOrder, 1)
 			h.letter(len(h.orders)-1, "FF08")
-			h.commit()
+			h.stamp()
 		}, WrongDeadLetter},
 		{"two contents", func(h *history, g, _, _, _ *giver) {
 			g.message.ReturnOrder.AmountCentavos++
 			g.append()
-			h.commit()
+			h.stamp()
 		}, TwoContents},
 		{"a return with fields of a payment and no dead letter", func(h *history, g, _, _, _ *giver) {
 			g.message.RemittanceInformation = "coffee"
 			g.append()
-			h.commit()
+			h.stamp()
 		}, NoDeadLetter},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
@@ -390,13 +388,11 @@ func TestAReturnOfNothingIsRefusedAsThat(t *testing.T) {
 		g.append()
 		if c.asked {
 			o := h.order(bruno, alice, 1)
-			h.hold(o, 1, 2, 3)
-			h.void(o, "AC06", 1, 2, 3)
-			h.report(o, "AC06")
+			h.clear(o, "AC06", 1, 2, 3)
 		}
 		g.receipt(pix.MustReason(c.reason).String(), true)
 		g.report(c.reason)
-		h.commit()
+		h.stamp()
 		verdict := h.audit()
 		if found := verdict.ByKind[WrongReason] + verdict.ByKind[WrongTransfer]; verdict.Clean != c.isRight || !c.isRight && (verdict.FindingCount != 1 || found != 1) {
 			t.Errorf("%s, asked %t: %+v", c.reason, c.asked, verdict.Findings)

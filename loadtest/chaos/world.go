@@ -137,23 +137,11 @@ func (w *world) partitionsOf(ctx context.Context, engine string) []int32 {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	groups, err := w.admin.DescribeGroups(ctx, stream.EngineGroup)
+	all, err := load.PartitionsOfEngines(ctx, w.admin)
 	if err != nil {
 		return nil
 	}
-	var partitions []int32
-	for _, member := range groups[stream.EngineGroup].Members {
-		if member.InstanceID == nil || *member.InstanceID != w.instance(engine) {
-			continue
-		}
-		if assigned, ok := member.Assigned.AsConsumer(); ok {
-			for _, topic := range assigned.Topics {
-				partitions = append(partitions, topic.Partitions...)
-			}
-		}
-	}
-	slices.Sort(partitions)
-	return partitions
+	return all[w.instance(engine)]
 }
 
 // persist tries until it succeeds or ctx ends: other faults may be in the way.

@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -117,19 +115,13 @@ func (b *books) pay() string {
 // ask asks the front door as bank 10000001.
 func (b *books) ask(method, path, body string) (code int, text string) {
 	b.t.Helper()
-	keys, err := b.Keys()
-	b.must(err)
-	request, err := http.NewRequestWithContext(b.t.Context(), method, b.ProducerURL()+path, strings.NewReader(body))
-	b.must(err)
-	request.Header.Set("Authorization", "Bearer "+keys["10000001"])
-	request.Header.Set("Prefer", "wait=10")
-	response, err := http.DefaultClient.Do(request)
+	callers := b.callers(b.ProducerURL())
+	defer callers.Close()
+	answer, err := callers.Send(b.t.Context(), method, path, "10000001", []byte(body), "Prefer", "wait=10")
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer response.Body.Close()
-	said, _ := io.ReadAll(response.Body)
-	return response.StatusCode, string(said)
+	return answer.Status, string(answer.Body)
 }
 
 // pulse waits until an engine has said anew what is in the ledger.
@@ -330,17 +322,4 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 	if code, text := b.ask("GET", "/v1/payments/"+paid, ""); code != http.StatusOK {
 		t.Errorf("after it was found: %d %s", code, text)
 	}
-}
-
-// tryAudit is audit, whatever it says. An error means that it gave no verdict.
-func (b *books) tryAudit(more ...string) (v audit.Verdict, err error) {
-	b.t.Helper()
-	var output strings.Builder
-	path := filepath.Join(b.t.TempDir(), "audit.json")
-	failed := b.Run(b.t.Context(), &output, &output, "loadtest", append([]string{"audit", "--json", path}, more...)...)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return v, fmt.Errorf("%w: %s", failed, output.String())
-	}
-	return v, json.Unmarshal(text, &v)
 }

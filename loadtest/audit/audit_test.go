@@ -2,7 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -57,7 +56,7 @@ const (
 
 // The user_data of the issuance account and of the marker: 2 banks, 2 ordinary customers.
 var (
-	populationMoney = toTigerBeetle(number128{high: reserveCentavos, low: depositCentavos})
+	populationMoney = number128{high: reserveCentavos, low: depositCentavos}.toTigerBeetle()
 	populationCount = uint64(2<<32 | 2)
 )
 
@@ -78,7 +77,7 @@ const (
 func clean(t *testing.T) *history {
 	h := &history{t: t, now: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), random: rand.New(rand.NewPCG(7, 7))}
 	for _, account := range []tb.Account{
-		{ID: toTigerBeetle(issuance), Code: kindIssuance, UserData128: populationMoney, UserData64: populationCount}, {ID: toTigerBeetle(refusals), Code: kindRefusals},
+		{ID: issuance.toTigerBeetle(), Code: kindIssuance, UserData128: populationMoney, UserData64: populationCount}, {ID: refusals.toTigerBeetle(), Code: kindRefusals},
 		h.account(reserveOf(idOf(alice))), h.account(reserveOf(idOf(bruno))),
 		h.account(transitOf(idOf(alice))), h.account(transitOf(idOf(bruno))),
 		h.account(idOf(alice)), h.account(idOf(bruno)), h.account(idOf(clara)),
@@ -97,7 +96,7 @@ func clean(t *testing.T) *history {
 		h.fund(transitOf(idOf(customer)), idOf(customer), depositCentavos)
 	}
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: tb.ToUint128(15), DebitAccountID: toTigerBeetle(issuance), CreditAccountID: toTigerBeetle(refusals),
+		ID: tb.ToUint128(15), DebitAccountID: issuance.toTigerBeetle(), CreditAccountID: refusals.toTigerBeetle(),
 		UserData128: populationMoney, UserData64: populationCount, Ledger: ledgerNumber, Code: codeMarker,
 	})
 	h.move(codeClockProbe, issuance, refusals, 0)
@@ -344,13 +343,13 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"funding from a customer to another", func(h *history) { h.move(codeFunding, idOf(alice), idOf(bruno), 1) }, UnexplainedMoney, is("transfer ")},
 		{"a transfer in another ledger", func(h *history) { h.transfers[0].Ledger = 840 }, UnexplainedMoney, is("transfer ")},
 		{"a leg to another payee", func(h *history) {
-			h.transfer(settledOrder, 2).CreditAccountID = toTigerBeetle(idOf(clara))
+			h.transfer(settledOrder, 2).CreditAccountID = idOf(clara).toTigerBeetle()
 		}, WrongTransfer, id(settledOrder)},
 		{"a leg of another amount", func(h *history) { h.transfer(settledOrder, 0).Amount = tb.ToUint128(999) }, WrongTransfer, id(settledOrder)},
 		{"a post of less than was held", func(h *history) { h.transfer(settledOrder, 6).Amount = tb.ToUint128(999) }, WrongTransfer, id(settledOrder)},
 		{"a leg that names another payment", func(h *history) { h.transfer(settledOrder, 1).UserData64++ }, WrongTransfer, id(settledOrder)},
 		{"a receipt that names another payment", func(h *history) {
-			h.transfer(receiptOrder, 4).UserData128 = toTigerBeetle(number128{low: 1})
+			h.transfer(receiptOrder, 4).UserData128 = number128{low: 1}.toTigerBeetle()
 		}, WrongTransfer, id(receiptOrder)},
 		{"a payment whose ids name another one", func(h *history) { h.order(alice, bruno, 5); h.letter(len(h.orders)-1, "LQ07") }, IDsCollide, is("E10000001")},
 		{"a receipt beside a settlement", func(h *history) {
@@ -370,7 +369,7 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"a receipt about another content", func(h *history) { h.transfer(receiptOrder, 4).UserData64++ }, WrongTransfer, id(receiptOrder)},
 		{"a receipt that moves money", func(h *history) { h.transfer(receiptOrder, 4).Amount = tb.ToUint128(1) }, WrongTransfer, id(receiptOrder)},
 		{"a receipt between customers", func(h *history) {
-			h.transfer(receiptOrder, 4).DebitAccountID = toTigerBeetle(idOf(alice))
+			h.transfer(receiptOrder, 4).DebitAccountID = idOf(alice).toTigerBeetle()
 		}, WrongTransfer, id(receiptOrder)},
 		{"undecodable bytes without a dead letter", func(h *history) { h.dropLetter(garbageOrder) }, NoDeadLetter, at(garbageOrder)},
 		{"another content without a dead letter", func(h *history) { h.dropLetter(conflictOrder) }, TwoContents, id(conflictOrder)},
@@ -743,7 +742,7 @@ func TestTheCauseComesFirst(t *testing.T) {
 	for name, spoil := range map[string]func(h *history){
 		"leg 3 to another bank's customer": func(h *history) {
 			for _, role := range []int{2, 6} {
-				h.transfer(settledOrder, role).CreditAccountID = toTigerBeetle(idOf(clara))
+				h.transfer(settledOrder, role).CreditAccountID = idOf(clara).toTigerBeetle()
 			}
 			h.add(idOf(bruno), 0, -1_000)
 			h.add(idOf(clara), 0, 1_000)
@@ -884,8 +883,8 @@ func (h *history) hold(o *pixv1.PaymentOrder, legs ...int) {
 	for _, leg := range legs {
 		debit, credit := p.content.leg(leg)
 		h.transfers = append(h.transfers, tb.Transfer{
-			ID: toTigerBeetle(key.role(leg - 1)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
-			Amount: tb.ToUint128(o.AmountCentavos), UserData128: toTigerBeetle(names), UserData64: ispb,
+			ID: key.role(leg - 1).toTigerBeetle(), DebitAccountID: debit.toTigerBeetle(), CreditAccountID: credit.toTigerBeetle(),
+			Amount: tb.ToUint128(o.AmountCentavos), UserData128: names.toTigerBeetle(), UserData64: ispb,
 			Ledger: ledgerNumber, Code: uint16(leg), Timeout: 60, Flags: tb.TransferFlags{Pending: true}.ToUint16(),
 		})
 	}
@@ -920,7 +919,7 @@ func (h *history) resolve(o *pixv1.PaymentOrder, flags tb.TransferFlags, reason 
 	_, key := h.legsOf(o)
 	for _, leg := range legs {
 		t := *h.find(key.role(leg - 1))
-		t.ID, t.PendingID = toTigerBeetle(key.role(resolutionRole+leg-1)), t.ID
+		t.ID, t.PendingID = key.role(resolutionRole+leg-1).toTigerBeetle(), t.ID
 		t.UserData32, t.Flags, t.Timeout, t.Timestamp = reasonOf(reason), flags.ToUint16(), 0, verdictAt(o.AcceptedAtUnixMs, reason)
 		h.transfers = append(h.transfers, t)
 	}
@@ -930,8 +929,8 @@ func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit ac
 	p, key := h.legsOf(o)
 	names, _ := userData(p.id, p.minutes)
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: toTigerBeetle(key.role(resolutionRole)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
-		UserData128: toTigerBeetle(names), UserData64: p.hash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
+		ID: key.role(resolutionRole).toTigerBeetle(), DebitAccountID: debit.toTigerBeetle(), CreditAccountID: credit.toTigerBeetle(),
+		UserData128: names.toTigerBeetle(), UserData64: p.hash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
 		Timestamp: verdictAt(o.AcceptedAtUnixMs, reason),
 	})
 }
@@ -948,7 +947,7 @@ func verdictAt(acceptedMs int64, reason string) uint64 {
 // move adds a transfer that belongs to no payment, and moves the money.
 func (h *history) move(code uint16, debit, credit accountID, amount uint64) {
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: tb.ToUint128(uint64(len(h.transfers) + 100)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
+		ID: tb.ToUint128(uint64(len(h.transfers) + 100)), DebitAccountID: debit.toTigerBeetle(), CreditAccountID: credit.toTigerBeetle(),
 		Amount: tb.ToUint128(amount), Ledger: ledgerNumber, Code: code,
 	})
 	h.add(debit, int64(amount), 0)
@@ -959,7 +958,7 @@ func (h *history) move(code uint16, debit, credit accountID, amount uint64) {
 func (h *history) fund(debit, credit accountID, amount uint64) *tb.Transfer {
 	h.move(codeFunding, debit, credit, amount)
 	funding := &h.transfers[len(h.transfers)-1]
-	funding.ID = toTigerBeetle(credit)
+	funding.ID = credit.toTigerBeetle()
 	return funding
 }
 
@@ -992,7 +991,7 @@ func (h *history) dropTransfers(order int, roles ...int) {
 
 func (h *history) account(id accountID) tb.Account {
 	guarded := chart[kindOf(id)].guarded
-	return tb.Account{ID: toTigerBeetle(id), Code: uint16(kindOf(id)), Flags: tb.AccountFlags{DebitsMustNotExceedCredits: guarded}.ToUint16()}
+	return tb.Account{ID: id.toTigerBeetle(), Code: uint16(kindOf(id)), Flags: tb.AccountFlags{DebitsMustNotExceedCredits: guarded}.ToUint16()}
 }
 
 func (h *history) accountOf(id accountID) *tb.Account {
@@ -1023,7 +1022,7 @@ func (h *history) add(id accountID, debits, credits int64) {
 		} else {
 			value = value.plus(moneyOf(uint64(more)))
 		}
-		*amount = toTigerBeetle(number128(value))
+		*amount = number128(value).toTigerBeetle()
 	}
 	sum(&account.DebitsPosted, debits)
 	sum(&account.CreditsPosted, credits)
@@ -1064,13 +1063,6 @@ func idOf(a pix.Account) accountID {
 		panic(fmt.Sprint(a, err))
 	}
 	return id
-}
-
-func toTigerBeetle(n number128) tb.Uint128 {
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:8], n.low)
-	binary.LittleEndian.PutUint64(b[8:], n.high)
-	return tb.BytesToUint128(b)
 }
 
 func reasonOf(code string) uint32 {

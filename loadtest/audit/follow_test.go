@@ -435,7 +435,7 @@ func TestFollowerFindsASecondVerdictOfAForgottenPayment(t *testing.T) {
 	h.receipt(h.message(settledOrder), "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
 	second := h.last(1)
 	_, key := h.legsOf(h.message(settledOrder))
-	second.ID, second.Timestamp = toTigerBeetle(key.role(15)), uint64(base+len(h.transfers))
+	second.ID, second.Timestamp = key.role(15).toTigerBeetle(), uint64(base+len(h.transfers))
 	f.Transfer(*second)
 	for range 3 {
 		f.Passed(f.Mark(), nil)

@@ -52,7 +52,7 @@ func (h *history) adjust(centavos uint64, changes ...func(adjustment *tb.Transfe
 		at := h.last(1).Timestamp
 		h.move(codeAdjustment, debit, credit, amount.low)
 		t := h.last(1)
-		t.ID, t.Ledger, t.UserData64, t.Flags, t.Timestamp = toTigerBeetle(key.role(role)), allowanceLedger, centavos, flags, at+1
+		t.ID, t.Ledger, t.UserData64, t.Flags, t.Timestamp = key.role(role).toTigerBeetle(), allowanceLedger, centavos, flags, at+1
 		for _, change := range changes {
 			change(t)
 		}
@@ -77,8 +77,8 @@ func (h *history) capped(o *pixv1.PaymentOrder) {
 	h.hold(o, 1, 2, 3)
 	leg := *h.last(1)
 	_, key := h.legsOf(o)
-	leg.ID, leg.Code, leg.Ledger, leg.Timeout = toTigerBeetle(key.role(capRole)), codeCapLeg, allowanceLedger, windowSeconds
-	leg.DebitAccountID, leg.CreditAccountID = toTigerBeetle(allowanceOf(aliceBooks, byNight)), toTigerBeetle(allowanceSource)
+	leg.ID, leg.Code, leg.Ledger, leg.Timeout = key.role(capRole).toTigerBeetle(), codeCapLeg, allowanceLedger, windowSeconds
+	leg.DebitAccountID, leg.CreditAccountID = allowanceOf(aliceBooks, byNight).toTigerBeetle(), allowanceSource.toTigerBeetle()
 	h.transfers = append(h.transfers, leg)
 	for i := range 4 {
 		h.last(4 - i).Timestamp = uint64(h.now.UnixNano()) + uint64(len(h.transfers)+i)
@@ -88,7 +88,7 @@ func (h *history) capped(o *pixv1.PaymentOrder) {
 func (h *history) voidCapLeg(o *pixv1.PaymentOrder) {
 	_, key := h.legsOf(o)
 	t := *h.find(key.role(capRole))
-	t.ID, t.PendingID = toTigerBeetle(key.role(capVoidRole)), t.ID
+	t.ID, t.PendingID = key.role(capVoidRole).toTigerBeetle(), t.ID
 	t.Flags, t.Timeout, t.Timestamp = tb.TransferFlags{VoidPendingTransfer: true}.ToUint16(), 0, 0
 	h.transfers = append(h.transfers, t)
 }
@@ -177,11 +177,11 @@ func TestTermsAreJudged(t *testing.T) {
 			day := allowanceOf(aliceBooks, 0)
 			at := h.last(1).Timestamp
 			h.move(codeAdjustment, allowanceSource, day, 100)
-			*h.last(1) = tb.Transfer{ID: toTigerBeetle(adjustmentKey(day, movement{}).role(recordRole)), Ledger: allowanceLedger, Code: codeAdjustment, Timestamp: at + 1,
-				DebitAccountID: toTigerBeetle(allowanceSource), CreditAccountID: toTigerBeetle(day), Amount: tb.ToUint128(100), UserData64: 100}
+			*h.last(1) = tb.Transfer{ID: adjustmentKey(day, movement{}).role(recordRole).toTigerBeetle(), Ledger: allowanceLedger, Code: codeAdjustment, Timestamp: at + 1,
+				DebitAccountID: allowanceSource.toTigerBeetle(), CreditAccountID: day.toTigerBeetle(), Amount: tb.ToUint128(100), UserData64: 100}
 			h.settle(5)
 			_, key := h.legsOf(h.message(len(h.orders) - 1))
-			h.find(key.role(capRole)).DebitAccountID = toTigerBeetle(day)
+			h.find(key.role(capRole)).DebitAccountID = day.toTigerBeetle()
 		}}}, WrongAllowance},
 		{"a cap is lowered", []step{{0, func(h *history) { h.cap(100) }}, {10 * second, func(h *history) { h.settle(60) }}, {20 * second, func(h *history) {
 			h.accountOf(allowanceOf(aliceBooks, byNight)).DebitsPending = tb.ToUint128(60)
@@ -241,10 +241,10 @@ func TestEachFaultOfAnAllowanceIsFound(t *testing.T) {
 			h.last(1).Ledger, h.last(1).Flags = allowanceLedger, tb.TransferFlags{PostPendingTransfer: true}.ToUint16()
 		}},
 		{"leg 4 of another amount", true, leg(func(t *tb.Transfer) { t.Amount = tb.ToUint128(4) })},
-		{"leg 4 of another bank", true, leg(func(t *tb.Transfer) { t.DebitAccountID = toTigerBeetle(allowanceOf(brunoBooks, byNight)) })},
+		{"leg 4 of another bank", true, leg(func(t *tb.Transfer) { t.DebitAccountID = allowanceOf(brunoBooks, byNight).toTigerBeetle() })},
 		{"leg 4 with another role", true, leg(func(t *tb.Transfer) {
 			key, _ := split(fromTigerBeetle(t.ID))
-			t.ID = toTigerBeetle(key.role(9))
+			t.ID = key.role(9).toTigerBeetle()
 		})},
 		{"leg 4 for another window", true, leg(func(t *tb.Transfer) { t.Timeout = windowSeconds - 1 })},
 		{"leg 4 in a chain of its own", true, leg(func(t *tb.Transfer) { t.Timestamp += 1000 })},

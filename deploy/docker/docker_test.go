@@ -217,12 +217,8 @@ func TestAttached(t *testing.T) {
 				t.Fatalf("no %s in %+v", name, all)
 				return stack.Status{}
 			}
-			act := func(err error) {
-				t.Helper()
-				kit.Must(t, err)
-			}
 			all, err := a.Status(t.Context())
-			act(err)
+			kit.Must(t, err)
 			var names []string
 			for _, one := range all {
 				names = append(names, one.Name)
@@ -243,36 +239,36 @@ func TestAttached(t *testing.T) {
 				return one.MemoryBytes == 12_500<<20/1000 && one.CPU > 0, fmt.Sprintf("%+v", one)
 			})
 
-			act(a.Kill(t.Context(), engine))
+			kit.Must(t, a.Kill(t.Context(), engine))
 			if killed := status(engine); killed.State != stack.Dead || killed.Problem != "killed by signal 9 at 2026-11-23 12:00:00 UTC" || killed.MemoryBytes != 0 {
 				t.Errorf("after the kill %+v", killed)
 			}
 			kit.Says(t, a.Kill(t.Context(), engine), "not running") // a second kill
 			s2, err := readState()
-			act(err)
+			kit.Must(t, err)
 			s2.Sick = 2
-			act(s2.write())
-			act(a.Start(t.Context(), engine))
+			kit.Must(t, s2.write())
+			kit.Must(t, a.Start(t.Context(), engine))
 			again := status(engine)
 			if again.State != stack.Ready || again.Run == first.Run || again.Telemetry == first.Telemetry {
 				t.Errorf("started again it is %+v; it was %+v", again, first)
 			}
 
-			act(a.Freeze(t.Context(), stack.Producer))
+			kit.Must(t, a.Freeze(t.Context(), stack.Producer))
 			if frozen := status(stack.Producer); frozen.State != stack.Frozen {
 				t.Errorf("paused it is %+v", frozen)
 			}
-			act(a.Thaw(t.Context(), stack.Producer))
+			kit.Must(t, a.Thaw(t.Context(), stack.Producer))
 			if thawed := status(stack.Producer); thawed.State != stack.Ready {
 				t.Errorf("continued it is %+v", thawed)
 			}
 
-			act(a.AddEngine(t.Context()))
+			kit.Must(t, a.AddEngine(t.Context()))
 			if added := status("liquida-clearing-engine-3"); added.State != stack.Ready || !added.IsEngine {
 				t.Errorf("the added engine is %+v", added)
 			}
-			act(a.Stop(t.Context(), "liquida-clearing-engine-3"))
-			act(a.Remove(t.Context(), "liquida-clearing-engine-3"))
+			kit.Must(t, a.Stop(t.Context(), "liquida-clearing-engine-3"))
+			kit.Must(t, a.Remove(t.Context(), "liquida-clearing-engine-3"))
 			if left, err := a.Engines(t.Context()); err != nil || len(left) != 2 {
 				t.Errorf("the engines that are left are %q: %v", left, err)
 			}
@@ -286,7 +282,7 @@ func TestAttached(t *testing.T) {
 				t.Errorf("the ledger is at %q: %v", at, err)
 			}
 			done, err := readState()
-			act(err)
+			kit.Must(t, err)
 			for _, call := range []string{"kill --signal KILL " + strings.Repeat("1", 64), "start " + strings.Repeat("1", 64), "pause " + strings.Repeat("6", 64), "start " + strings.Repeat("e3", 32)} {
 				if !slices.Contains(done.Calls, call) {
 					t.Errorf("docker was not called with %q", call)
@@ -301,13 +297,11 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 	s := pretendDocker(t)
 	s.Containers = s.Containers[:3]
 	kit.Must(t, s.write())
-	if _, err := Attach(t.Context()); err == nil || !strings.Contains(err.Error(), "no tigerbeetle: start it first") {
-		t.Errorf("without a ledger: %v", err)
-	}
+	_, err := Attach(t.Context())
+	kit.Says(t, err, "no tigerbeetle: start it first")
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Attach(t.Context()); err == nil || !strings.Contains(err.Error(), `"docker": executable file not found`) {
-		t.Errorf("without docker: %v", err)
-	}
+	_, err = Attach(t.Context())
+	kit.Says(t, err, `"docker": executable file not found`)
 }
 
 func TestCopyFromBootstrap(t *testing.T) {

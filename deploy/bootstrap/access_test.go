@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -29,18 +30,12 @@ func startSecuredKafka(t *testing.T, start func(*testing.T, ...kfake.Opt) stream
 	config := smallConfig(t)
 	config.PasswordsDir = t.TempDir()
 	file := keys.PasswordFile(config.PasswordsDir, stream.Admin)
-	if err := keys.MakePassword(file); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, keys.MakePassword(file))
 	password, err := keys.ReadPassword(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	config.Stream = start(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("SCRAM-SHA-512", stream.Admin, password))
 	config.Stream.SASLUser, config.Stream.SASLPasswordFile = stream.Admin, file
-	if err := config.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, config.Validate())
 	return config
 }
 
@@ -50,13 +45,9 @@ func as(t *testing.T, config *Config, user string, options ...kgo.Opt) *kgo.Clie
 	kafka := config.Stream
 	kafka.SASLUser, kafka.SASLPasswordFile = user, keys.PasswordFile(config.PasswordsDir, user)
 	connection, err := kafka.Options()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	client, err := kgo.NewClient(slices.Concat(connection, []kgo.Opt{kgo.MetadataMinAge(50 * time.Millisecond)}, options)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -174,9 +165,7 @@ func tryAll(t *testing.T, config, own *Config, user string, may has) {
 func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
 	t.Parallel()
 	config := startSecuredKafka(t, startKafka)
-	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, config)
 	admin := kadm.NewClient(as(t, config, stream.Admin))
 	for _, surplus := range []*kadm.ACLBuilder{
 		kadm.NewACLs().Allow("User:producer").Topics(stream.Settlements).Operations(kadm.OpWrite),
@@ -192,9 +181,7 @@ func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
 	if !mayWrite(t, producer, stream.Settlements) {
 		t.Fatal("the surplus ACL has no effect: the test proves nothing")
 	}
-	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, config)
 	for _, topic := range []string{stream.Settlements, stream.AuthorizationRequests, stream.DeadLetters} {
 		if mayWrite(t, producer, topic) {
 			t.Errorf("the producer may still write to %s", topic)
@@ -216,17 +203,11 @@ func TestPasswordsStayUntilTheirFileIsReplaced(t *testing.T) {
 	var passwords []string
 	for run := range 3 {
 		if run == 2 {
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, os.Remove(file))
 		}
-		if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-			t.Fatal(err)
-		}
+		prepare(t, config)
 		password, err := keys.ReadPassword(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		passwords = append(passwords, password)
 		if err := stream.Reach(t.Context(), as(t, config, "producer")); err != nil {
 			t.Errorf("run %d: %v", run, err)
@@ -242,9 +223,7 @@ func TestAdminsWrongPasswordIsTheReasonForWaiting(t *testing.T) {
 	config := startSecuredKafka(t, startKafka)
 	config.Timeout = 4 * time.Second
 	config.Stream.SASLPasswordFile = filepath.Join(t.TempDir(), "guessed")
-	if err := keys.MakePassword(config.Stream.SASLPasswordFile); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, keys.MakePassword(config.Stream.SASLPasswordFile))
 	var said bytes.Buffer
 	_, err := ensureKafka(t.Context(), config, func(format string, values ...any) { fmt.Fprintf(&said, format, values...) })
 	const reason = "KAFKA_SASL_USER or its password is missing or wrong"
@@ -252,7 +231,5 @@ func TestAdminsWrongPasswordIsTheReasonForWaiting(t *testing.T) {
 		t.Errorf("it ended with %v after it had said %q; want %q in both", err, &said, reason)
 	}
 	config.Stream.SASLUser, config.Stream.SASLPasswordFile = "", ""
-	if err := config.Validate(); err == nil || !strings.Contains(err.Error(), "KAFKA_SASL_USER is empty: name the user that may make others") {
-		t.Error(err)
-	}
+	kit.Says(t, config.Validate(), "KAFKA_SASL_USER is empty: name the user that may make others")
 }

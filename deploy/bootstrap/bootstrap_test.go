@@ -43,21 +43,40 @@ import (
 func startLedger(t *testing.T, extra ...string) ledger.Config {
 	t.Helper()
 	server, err := ledgertest.Start(t.TempDir(), extra...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(server.Stop)
 	return server.Config
 }
 
+func connect(t *testing.T, config ledger.Config) tigerbeetle.Client {
+	t.Helper()
+	client, err := ledger.Connect(config)
+	kit.Must(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func kafkaOf(t *testing.T, config *Config) *kgo.Client {
+	t.Helper()
+	client, err := connectKafka(config)
+	kit.Must(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
 func quietly(string, ...any) {}
+
+// prepare makes the topics.
+func prepare(t *testing.T, config *Config) {
+	t.Helper()
+	_, err := ensureKafka(t.Context(), config, quietly)
+	kit.Must(t, err)
+}
 
 func startKafka(t *testing.T, options ...kfake.Opt) stream.Config {
 	t.Helper()
 	cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, options...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(cluster.Close)
 	return stream.Config{Brokers: cluster.ListenAddrs()}
 }
@@ -66,13 +85,9 @@ func startKafka(t *testing.T, options ...kfake.Opt) stream.Config {
 func startKafkaLikeRedpanda(t *testing.T, options ...kfake.Opt) stream.Config {
 	t.Helper()
 	properties, err := redpanda.ReadProperties(compose.RedpandaBootstrap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	cluster, err := kfake.NewCluster(append(properties.Options(), append(options, kfake.NumBrokers(1))...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(cluster.Close)
 	properties.Imitate(cluster, "")
 	return stream.Config{Brokers: cluster.ListenAddrs()}
@@ -132,16 +147,12 @@ func look(t *testing.T, client tigerbeetle.Client, p sandbox.Population) (accoun
 	accounts = map[ledger.AccountID]tb.Account{}
 	for chunk := range slices.Chunk(append(ids, ledger.MarkerID), limitOfDevelopment) {
 		found, err := client.LookupAccounts(chunk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		for _, account := range found {
 			accounts[account.ID] = account
 		}
 		transfers, err := client.LookupTransfers(chunk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		for _, transfer := range transfers {
 			switch transfer.Code {
 			case ledger.CodeMarker:
@@ -231,11 +242,7 @@ func (c *interrupted) CreateTransfers(transfers []tb.Transfer) (results []tb.Tra
 func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 	config := smallConfig(t)
 	config.Ledger = startLedger(t)
-	client, err := ledger.Connect(config.Ledger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, config.Ledger)
 	p := config.Population
 	other := *config
 	other.Population.Customers++
@@ -247,9 +254,7 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 		err := (&chart{config, cut}).populate(ctx, func(string, ...any) {})
 		cancel()
 		if cut.requests > 0 { // it ended before the interruption
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			break
 		}
 		// The last request may win the race against its own interruption.
@@ -290,11 +295,7 @@ func TestALedgerWithoutARegisterGetsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.EventsMax = limitOfDevelopment
-	client, err := ledger.Connect(config.Ledger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, config.Ledger)
 	p, c := config.Population, &chart{config, client}
 	if accounts, fundings, marker := look(t, client, p); len(accounts) > 1 || fundings > 0 || marker {
 		t.Fatalf("the run that was refused made %d accounts, %d fundings, marker %v", len(accounts), fundings, marker)
@@ -317,18 +318,14 @@ func TestALedgerWithoutARegisterGetsOne(t *testing.T) {
 		_, err := (&chart{config, cut}).enroll(ctx)
 		cancel()
 		if cut.requests > 0 {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			break
 		}
 	}
 	config.EventsMax = limitOfDevelopment
 	var said bytes.Buffer
 	for range 2 {
-		if err := Run(ctx, config, &said); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, Run(ctx, config, &said))
 	}
 	checkFunded(t, client, p)
 	checkEnrolled(t, client, p)
@@ -344,19 +341,13 @@ func TestALedgerWithoutARegisterGetsOne(t *testing.T) {
 func TestALedgerWithoutHistoryIsNamed(t *testing.T) {
 	config := smallConfig(t)
 	config.Ledger, config.Stream = startLedger(t), startKafka(t)
-	client, err := ledger.Connect(config.Ledger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, config.Ledger)
 	old := ledger.NewAccount(ledger.ReserveAccount(config.Population.Bank(0)))
 	old.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16()
 	if results, err := client.CreateAccounts([]tb.Account{config.marker().Issuance(), ledger.NewAccount(ledger.RefusalsAccount), old}); err != nil || len(results) > 0 {
 		t.Fatalf("%v %v", results, err)
 	}
-	if err := Run(t.Context(), config, io.Discard); err == nil || !strings.Contains(err.Error(), "refuses to create the reserve of") || !strings.Contains(err.Error(), "start with an empty ledger") {
-		t.Errorf("half done: %v", err)
-	}
+	kit.Says(t, Run(t.Context(), config, io.Discard), "refuses to create the reserve of", "start with an empty ledger")    // half done
 	if results, err := client.CreateTransfers([]tb.Transfer{config.marker().Transfer()}); err != nil || len(results) > 0 { // as if it had finished
 		t.Fatalf("%v %v", results, err)
 	}
@@ -377,15 +368,9 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 		go func() { ended <- Run(context.Background(), config, io.Discard) }()
 	}
 	for range 2 {
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, <-ended)
 	}
-	client, err := ledger.Connect(config.Ledger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, config.Ledger)
 	checkFunded(t, client, config.Population)
 	checkKeys := func() map[string]string {
 		t.Helper()
@@ -394,18 +379,14 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 			t.Fatalf("%d keys: %v", len(all), err)
 		}
 		centralBank, err := keys.ReadCentralBankKeys(config.DigestsFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		for holder, key := range all {
 			if acts := actsOfKey(t, client, key); holder == keys.CentralBank && !centralBank.Known(key) || holder != keys.CentralBank && acts != "key named of "+holder {
 				t.Errorf("the key of %s would not be known: %s", holder, acts)
 			}
 		}
 		seals, err := keys.ReadSeals(config.AnswerKeysFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		for _, bank := range banks(config.Population) {
 			secrets := seals.Fingerprints(bank)
 			if len(secrets) != 1 || actsOf(t, client, secrets[0]) != "seal named of "+string(bank) {
@@ -418,9 +399,7 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	made := checkKeys()
 
 	var said bytes.Buffer
-	if err := Run(context.Background(), config, &said); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, Run(context.Background(), config, &said))
 	if want := "3 PSPs with BRL 10.00 in reserve each and 35 customers, funded by an earlier run"; !strings.Contains(said.String(), want) {
 		t.Errorf("a rerun says:\n%swant ... %s", said.String(), want)
 	}
@@ -446,9 +425,7 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	} {
 		differing := *config
 		c.change(&differing)
-		if err := Run(context.Background(), &differing, io.Discard); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("got %v, want ... %s", err, c.says)
-		}
+		kit.Says(t, Run(context.Background(), &differing, io.Discard), c.says)
 	}
 	checkFunded(t, client, config.Population)
 
@@ -469,9 +446,7 @@ func TestWhatIsAwayIsNamed(t *testing.T) {
 		t.Error(err)
 	}
 	config.Ledger.Addresses = []string{"127.0.0.1:1"}
-	if err := Run(context.Background(), config, io.Discard); err == nil || !strings.Contains(err.Error(), "TIGERBEETLE_ADDRESSES [127.0.0.1:1], TIGERBEETLE_CLUSTER_ID 0, has not answered within BOOTSTRAP_TIMEOUT 3s") {
-		t.Error(err)
-	}
+	kit.Says(t, Run(context.Background(), config, io.Discard), "TIGERBEETLE_ADDRESSES [127.0.0.1:1], TIGERBEETLE_CLUSTER_ID 0, has not answered within BOOTSTRAP_TIMEOUT 3s")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := Run(ctx, config, io.Discard); !errors.Is(err, context.Canceled) {
@@ -503,9 +478,7 @@ func TestItWaitsForKafka(t *testing.T) {
 	t.Parallel()
 	config := smallConfig(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	address := listener.Addr().String()
 	listener.Close()
 	config.Stream.Brokers = []string{address}
@@ -516,20 +489,14 @@ func TestItWaitsForKafka(t *testing.T) {
 	}()
 	time.Sleep(500 * time.Millisecond)
 	startKafka(t, kfake.ListenFn(func(network, _ string) (net.Listener, error) { return net.Listen(network, address) }))
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, <-ended)
 }
 
 func TestTopics(t *testing.T) {
 	t.Parallel()
 	config := smallConfig(t)
 	config.Stream = startKafka(t, kfake.SeedTopics(3)) // no topics yet
-	client, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := kafkaOf(t, config)
 	admin := kadm.NewClient(client)
 	ctx := context.Background()
 
@@ -545,9 +512,7 @@ func TestTopics(t *testing.T) {
 		t.Fatal(created, err)
 	}
 	configs, err := admin.DescribeTopicConfigs(ctx, stream.Payments, stream.AuthorizationRequests, stream.AuthorizationResponses, stream.Settlements, stream.DeadLetters)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, topic := range configs {
 		retention, bytes := "-1", "1048576"
 		if strings.HasPrefix(topic.Name, "pix.authorization-") {
@@ -611,18 +576,10 @@ func TestAnAcknowledgedRecordIsOnAMajority(t *testing.T) {
 	for replicas, want := range map[int]string{1: "1", 2: "2", 3: "2", 5: "3"} {
 		config := smallConfig(t)
 		config.Stream, config.ReplicationFactor = startKafka(t, kfake.NumBrokers(replicas)), replicas
-		if _, err := ensureKafka(context.Background(), config, quietly); err != nil {
-			t.Fatal(err)
-		}
-		client, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
+		prepare(t, config)
+		client := kafkaOf(t, config)
 		configs, err := kadm.NewClient(client).DescribeTopicConfigs(context.Background(), stream.Payments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		got := ""
 		for _, entry := range configs[0].Configs {
 			if entry.Key == "min.insync.replicas" {
@@ -641,9 +598,7 @@ func TestImpossibleTopicsFailAtOnce(t *testing.T) {
 	config.ReplicationFactor = 3
 	started := time.Now()
 	_, err := ensureKafka(context.Background(), config, quietly)
-	if err == nil || !strings.Contains(err.Error(), "Kafka refuses to create topic pix.payments with PARTITIONS 3 and REPLICATION_FACTOR 3") {
-		t.Error(err)
-	}
+	kit.Says(t, err, "Kafka refuses to create topic pix.payments with PARTITIONS 3 and REPLICATION_FACTOR 3")
 	if took := time.Since(started); took > config.Timeout/2 {
 		t.Errorf("it took %v to give up", took)
 	}
@@ -669,9 +624,7 @@ func TestConfigNamesTheVariableAndTheValue(t *testing.T) {
 	} {
 		config := smallConfig(t)
 		c.change(config)
-		if err := settings.Check(config); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("got %v, want %s", err, c.says)
-		}
+		kit.Says(t, settings.Check(config), c.says)
 	}
 }
 
@@ -682,11 +635,7 @@ func TestTopicsOnABrokerLikeRedpanda(t *testing.T) {
 	config.Stream = startKafkaLikeRedpanda(t)
 	var said bytes.Buffer
 	say := func(format string, values ...any) { fmt.Fprintf(&said, format+"\n", values...) }
-	client, err := connectKafka(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := kafkaOf(t, config)
 	for run, want := range []int{len(stream.Topics), 0, 0} {
 		if run == 2 { // as a cluster describes it on which nobody may cache writes
 			if _, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: writeCaching, Value: new("disabled")}}, topicNames()...); err != nil {
@@ -737,9 +686,7 @@ func TestAbsentSettingsOfTopics(t *testing.T) {
 			config := smallConfig(t)
 			config.ReplicationFactor = c.replicationFactor
 			broker, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.ClusterID(c.cluster))
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			t.Cleanup(broker.Close)
 			config.Stream.Brokers = broker.ListenAddrs()
 			forget(broker, c.absent, c.safe != "")
@@ -804,17 +751,11 @@ func TestTopicsOfTheVersionBeforeGetTheSettings(t *testing.T) {
 			default:
 				config.Stream = startApacheKafka(t)
 			}
-			client, err := connectKafka(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
+			client := kafkaOf(t, config)
 			admin := kadm.NewClient(client)
 			kit.Await(t, "the broker", func() (bool, string) { err := client.Ping(t.Context()); return err == nil, fmt.Sprint(err) })
 			metadata, err := admin.BrokerMetadata(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			for _, topic := range stream.Topics {
 				before, now := map[string]*string{}, topicConfigs(topic, metadata.Cluster, config)
 				for _, name := range []string{"cleanup.policy", "max.message.bytes", "min.insync.replicas", "retention.bytes", "retention.ms"} {
@@ -843,14 +784,10 @@ func TestTopicsOfTheVersionBeforeGetTheSettings(t *testing.T) {
 			run()
 			var wants []string
 			configs, err := admin.DescribeTopicConfigs(t.Context(), topicNames()...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			for _, topic := range stream.Topics {
 				described, err := configs.On(topic.Name, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 				for _, d := range differingSettings(topic, described, metadata.Cluster, config) {
 					if _, safe := safelyIgnored(d.name, metadata.Cluster, config); !safe || d.have != nil {
 						t.Error(d)
@@ -887,19 +824,13 @@ func startApacheKafka(t *testing.T) stream.Config {
 	if errors.Is(err, kafka.ErrMissing) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	node := kafka.Node{Folder: filepath.Join(t.TempDir(), "node"), Address: ports.Free(), Controller: ports.Free()}
-	if err := k.Prepare(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, k.Prepare(t.Context(), node))
 	path, arguments := k.Command(node)
 	broker := exec.Command(path, arguments...)
 	broker.Stdout, broker.Stderr = t.Output(), t.Output()
-	if err := broker.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, broker.Start())
 	t.Cleanup(func() {
 		_ = broker.Process.Kill()
 		_ = broker.Wait()
@@ -912,14 +843,10 @@ func TestASettingThatMayNotBeSetIsNamed(t *testing.T) {
 	t.Parallel()
 	config := smallConfig(t)
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(broker.Close)
 	config.Stream.Brokers = broker.ListenAddrs()
-	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, config)
 	for _, refusal := range []*kerr.Error{kerr.TopicAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidConfig} {
 		broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.IncrementalAlterConfigs}, Err: refusal, Count: 1})
 		config.TransientRetention += time.Hour

@@ -33,30 +33,22 @@ func (c *chart) close() { c.client.Close() }
 
 // request sends a request to the ledger with a time limit: the ledger's client has none.
 func request[T any](ctx context.Context, config *Config, ask func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
 	var none T
 	if ctx.Err() != nil {
 		return none, context.Cause(ctx)
 	}
-	results := make(chan result, 1)
-	go func() {
-		value, err := ask()
-		results <- result{value, err}
-	}()
-	select {
-	case r := <-results:
-		if r.err != nil {
-			return none, fmt.Errorf("the ledger at TIGERBEETLE_ADDRESSES %v refuses a request (LEDGER_BATCH_EVENTS_MAX is %d and must not exceed the server's limit; client and server must have the same version): %w", config.Ledger.Addresses, config.EventsMax, r.err)
-		}
-		return r.value, nil
-	case <-ctx.Done():
+	within, cancel := context.WithTimeout(ctx, config.Timeout)
+	defer cancel()
+	value, err := ledger.Ask(within, ask)
+	switch {
+	case err == nil:
+		return value, nil
+	case ctx.Err() != nil:
 		return none, context.Cause(ctx)
-	case <-time.After(config.Timeout):
+	case within.Err() != nil:
 		return none, fmt.Errorf("the ledger at TIGERBEETLE_ADDRESSES %v, TIGERBEETLE_CLUSTER_ID %d, has not answered within BOOTSTRAP_TIMEOUT %v: start it, or correct the address or the cluster id", config.Ledger.Addresses, config.Ledger.ClusterID, config.Timeout)
 	}
+	return none, fmt.Errorf("the ledger at TIGERBEETLE_ADDRESSES %v refuses a request (LEDGER_BATCH_EVENTS_MAX is %d and must not exceed the server's limit; client and server must have the same version): %w", config.Ledger.Addresses, config.EventsMax, err)
 }
 
 // populated reports whether an earlier run has finished. It is an error if that run had another

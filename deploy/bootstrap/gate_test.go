@@ -4,11 +4,9 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
-	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -29,72 +27,48 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 		config.Ledger, config.LedgerGivenUp, config.namedLog = of, givenUp, 0
 		return Run(t.Context(), config, io.Discard)
 	}
-	refuses := func(what string, err error, says ...string) {
-		t.Helper()
-		for _, text := range says {
-			if err == nil || !strings.Contains(err.Error(), text) {
-				t.Errorf("%s: %v, want %q", what, err, text)
-			}
-		}
-	}
-	if err := run(first, ""); err != nil {
-		t.Fatal(err)
-	}
-	kafka, err := connectKafka(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kafka.Close()
+	kit.Must(t, run(first, ""))
+	kafka := kafkaOf(t, config)
 	of := identityOf(t, first)
 	if named := namedBy(t, kafka); named != of || of.Number != 1 {
 		t.Fatalf("the topics name %v, and the ledger is %v", named, of)
 	}
 
-	refuses("a ledger without a marker", run(second, ""), "the ledger has no marker", "LEDGER_GIVEN_UP="+of.String())
+	kit.Says(t, run(second, ""), "the ledger has no marker", "LEDGER_GIVEN_UP="+of.String()) // a ledger without a marker
 	if accounts := accountsOf(t, second); accounts != 0 {
 		t.Fatalf("bootstrap made %d accounts in a ledger that is not the topics'", accounts)
 	}
-	refuses("another is given up", run(second, "7-7"), "LEDGER_GIVEN_UP is 7-7, and the topics name "+of.String())
-	refuses("no identity", (&Config{LedgerGivenUp: "last week's"}).Validate(), `LEDGER_GIVEN_UP: "last week's" is no identity`)
-	refuses("the ledger at hand is given up", run(first, of.String()), "is the ledger at hand")
+	kit.Says(t, run(second, "7-7"), "LEDGER_GIVEN_UP is 7-7, and the topics name "+of.String())                      // another is given up
+	kit.Says(t, (&Config{LedgerGivenUp: "last week's"}).Validate(), `LEDGER_GIVEN_UP: "last week's" is no identity`) // no identity
+	kit.Says(t, run(first, of.String()), "is the ledger at hand")                                                    // the ledger at hand is given up
 
 	// Not given up by mistake: while an engine runs it would name the former ledger again.
 	engine, err := config.Stream.Client(kgo.ConsumerGroup(stream.EngineGroup), kgo.ConsumeTopics(stream.Payments))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	kit.Await(t, "a member of the group", func() (bool, string) {
 		member, generation := engine.GroupMetadata()
 		return generation > 0, member
 	})
-	refuses("engines run", run(second, of.String()), "stop all engines first")
+	kit.Says(t, run(second, of.String()), "stop all engines first") // engines run
 	engine.Close()
 
 	for range 2 { // the second has nothing to do
-		if err := run(second, of.String()); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, run(second, of.String()))
 		now := identityOf(t, second)
 		if named := namedBy(t, kafka); named != now || now.Number != 2 {
 			t.Fatalf("the topics name %v, and the ledger is %v", named, now)
 		}
 	}
-	refuses("the former ledger comes back", run(first, ""), "this is the ledger "+of.String()+", and the topics", "name the ledger 2-")
+	kit.Says(t, run(first, ""), "this is the ledger "+of.String()+", and the topics", "name the ledger 2-") // the former ledger comes back
 
 	// An older copy lacks what an engine has seen.
 	known, err := origin.ReadCheckpoints(t.Context(), kafka)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	checkpoint := known[1]
 	checkpoint.Seen = append(checkpoint.Seen, tb.ID())
-	if err := origin.WriteCheckpoints(t.Context(), kafka, map[int32]origin.Checkpoint{1: checkpoint}); err != nil {
-		t.Fatal(err)
-	}
-	refuses("an older copy", run(second, ""), "the ledger is older than the topics", "LEDGER_GIVEN_UP=2-")
-	if err := run(second, identityOf(t, second).String()); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, origin.WriteCheckpoints(t.Context(), kafka, map[int32]origin.Checkpoint{1: checkpoint}))
+	kit.Says(t, run(second, ""), "the ledger is older than the topics", "LEDGER_GIVEN_UP=2-") // an older copy
+	kit.Must(t, run(second, identityOf(t, second).String()))
 	if now := identityOf(t, second); now.Number != 3 {
 		t.Errorf("an older copy that was accepted is %v", now)
 	}
@@ -105,39 +79,21 @@ func topicsAndLedgerBelongTogether(t *testing.T, first, second ledger.Config) {
 func topicsOfAnEarlierVersionAreAdopted(t *testing.T, of ledger.Config) {
 	config := smallConfig(t)
 	config.Ledger, config.Stream = of, startKafka(t)
-	kafka, err := connectKafka(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kafka.Close()
-	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-		t.Fatal(err)
-	}
-	client, err := ledger.Connect(of)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	kafka := kafkaOf(t, config)
+	prepare(t, config)
+	client := connect(t, of)
 	id := pix.NewEndToEndID("10000001", time.Now(), rand.New(rand.NewPCG(1, 2)))
 	value, err := (&pixv1.SettlementReport{EndToEndId: id.String(), Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC}).MarshalVT()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, record := range []*kgo.Record{{Topic: stream.Payments, Value: []byte("x")}, {Topic: stream.Settlements, Value: value}} {
-		if err := kafka.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, kafka.ProduceSync(t.Context(), record).FirstErr())
 	}
 	adopt := func() error { return origin.Adopt(t.Context(), config.Stream, kafka, client) }
-	if err := Run(t.Context(), config, io.Discard); err == nil || !strings.Contains(err.Error(), "LEDGER_GIVEN_UP=none") || !strings.Contains(err.Error(), "If pix.checkpoints was lost, put its files back") {
-		t.Errorf("a ledger that knows nothing of the topics: %v", err)
-	}
+	kit.Says(t, Run(t.Context(), config, io.Discard), "LEDGER_GIVEN_UP=none", "If pix.checkpoints was lost, put its files back") // a ledger that knows nothing of the topics
 	if _, err := origin.Name(t.Context(), kafka, client, 1, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := adopt(); err == nil || !strings.Contains(err.Error(), "is about "+id.String()) {
-		t.Errorf("a ledger that does not know what was told last: %v", err)
-	}
+	kit.Says(t, adopt(), "is about "+id.String()) // a ledger that does not know what was told last
 	failed, err := client.CreateTransfers(ledger.AppendReceipt(nil, id, pix.Content{}, pix.ReasonUnknownPayerPSP, false))
 	if err != nil || len(failed) > 0 {
 		t.Fatal(failed, err)
@@ -152,34 +108,14 @@ func topicsOfAnEarlierVersionAreAdopted(t *testing.T, of ledger.Config) {
 
 func identityOf(t *testing.T, config ledger.Config) ledger.Identity {
 	t.Helper()
-	var is ledger.Identity
-	withLedger(t, config, func(client tigerbeetle.Client) (err error) {
-		is, err = ledger.ReadIdentity(t.Context(), client)
-		return err
-	})
-	return is
+	return identity(t, connect(t, config))
 }
 
-func accountsOf(t *testing.T, config ledger.Config) (n int) {
+func accountsOf(t *testing.T, config ledger.Config) int {
 	t.Helper()
-	withLedger(t, config, func(client tigerbeetle.Client) error {
-		found, err := client.QueryAccounts(tb.QueryFilter{Limit: 10})
-		n = len(found)
-		return err
-	})
-	return n
-}
-
-func withLedger(t *testing.T, config ledger.Config, do func(tigerbeetle.Client) error) {
-	t.Helper()
-	client, err := ledger.Connect(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if err := do(client); err != nil {
-		t.Fatal(err)
-	}
+	found, err := connect(t, config).QueryAccounts(tb.QueryFilter{Limit: 10})
+	kit.Must(t, err)
+	return len(found)
 }
 
 func namedBy(t *testing.T, kafka *kgo.Client) ledger.Identity {

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -21,26 +22,16 @@ func TestPartitionsAreAddedToPaymentsLast(t *testing.T) {
 	t.Parallel()
 	config := smallConfig(t)
 	config.Stream = startKafka(t, kfake.SeedTopics(3))
-	if _, err := ensureKafka(t.Context(), config, quietly); err != nil {
-		t.Fatal(err)
-	}
+	prepare(t, config)
 	bank, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...), kgo.ConsumerGroup("a bank"), kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.MetadataMaxAge(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer bank.Close()
 	admin := kadm.NewClient(bank)
 	partitions := func() string {
 		t.Helper()
-		client, err := kgo.NewClient(kgo.SeedBrokers(config.Stream.Brokers...)) // another one: a client remembers what it saw
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
+		client := kafkaOf(t, config) // another one: a client remembers what it saw
 		found, err := kadm.NewClient(client).ListTopics(t.Context(), topicNames()...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		return fmt.Sprint(len(found[stream.Payments].Partitions), len(found[stream.AuthorizationRequests].Partitions), len(found[stream.AuthorizationResponses].Partitions), len(found[stream.Settlements].Partitions), len(found[stream.DeadLetters].Partitions))
 	}
 	ctx, cancel := context.WithCancel(t.Context())

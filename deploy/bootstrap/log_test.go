@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/stream"
@@ -21,27 +22,13 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 		config.LogGivenUp, config.namedLog = givenUp, 0
 		return Run(t.Context(), config, io.Discard)
 	}
-	if err := run(0); err != nil {
-		t.Fatal(err)
-	}
-	kafka, err := connectKafka(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kafka.Close()
-	client, err := ledger.Connect(config.Ledger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	kit.Must(t, run(0))
+	kafka := kafkaOf(t, config)
+	client := connect(t, config.Ledger)
 	admin := kadm.NewClient(kafka)
-	if err := kafka.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Value: []byte("x")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kafka.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Value: []byte("x")}).FirstErr())
 	bounds, err := stream.BoundsOf(t.Context(), kafka, stream.Payments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for partition, b := range bounds {
 		if b.End > 0 {
 			if _, err := origin.Name(t.Context(), kafka, client, 1, partition, 0); err != nil {
@@ -51,15 +38,11 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 	}
 	committed := kadm.Offsets{}
 	committed.AddOffset(stream.Payments, 0, 1, -1)
-	if err := admin.CommitAllOffsets(t.Context(), stream.EngineGroup, committed); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, admin.CommitAllOffsets(t.Context(), stream.EngineGroup, committed))
 	if err := run(0); err != nil {
 		t.Fatalf("the topic is there: %v", err)
 	}
-	if err := run(2); err == nil || !strings.Contains(err.Error(), "PAYMENTS_LOG_GIVEN_UP is 2, and the ledger's log has the number 1") {
-		t.Errorf("a log that does not exist is given up: %v", err)
-	}
+	kit.Says(t, run(2), "PAYMENTS_LOG_GIVEN_UP is 2, and the ledger's log has the number 1") // a log that does not exist is given up
 
 	if _, err := admin.DeleteTopic(t.Context(), stream.Payments); err != nil {
 		t.Fatal(err)
@@ -75,16 +58,12 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 	if _, err := admin.CreateTopic(t.Context(), int32(config.Partitions), 1, nil, stream.Payments); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(0); err == nil || !strings.Contains(err.Error(), "the ledger's log has a record at 0. The topic was made anew") || !strings.Contains(err.Error(), "PAYMENTS_LOG_GIVEN_UP=1 gives it up") {
-		t.Errorf("a topic that somebody made anew: %v", err)
-	}
+	kit.Says(t, run(0), "the ledger's log has a record at 0. The topic was made anew", "PAYMENTS_LOG_GIVEN_UP=1 gives it up") // a topic that somebody made anew
 	if _, err := admin.DeleteTopic(t.Context(), stream.Payments); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second has nothing to do
-		if err := run(1); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, run(1))
 		names, err := origin.Read(t.Context(), client, config.Partitions)
 		if err != nil || names.Log != 2 || len(names.Origins) > 0 {
 			t.Fatalf("the ledger's log is %+v, %v", names, err)

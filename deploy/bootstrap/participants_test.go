@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
@@ -26,9 +27,7 @@ import (
 func actsOf(t *testing.T, client tigerbeetle.Client, digest keys.Digest) string {
 	t.Helper()
 	records, err := client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 8189, Flags: tb.AccountFilterFlags{Debits: true}.ToUint32()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	var all []string
 	for _, record := range records {
 		if act, _, err := ledger.ActOf(record); err == nil && act.Digest == ledger.ActDigest(digest) {
@@ -63,24 +62,14 @@ func aBankThatJoinedIsKept(t *testing.T, ofLedger ledger.Config) {
 	config.Ledger = ofLedger
 	folder := t.TempDir()
 	config.ClientKeysDir, config.DigestsFile, config.AnswerKeysFile = filepath.Join(folder, "keys"), filepath.Join(folder, "digests"), filepath.Join(folder, "answers")
-	if err := Run(t.Context(), config, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	client, err := ledger.Connect(config.Ledger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	kit.Must(t, Run(t.Context(), config, io.Discard))
+	client := connect(t, config.Ledger)
 	const bank = pix.ISPB("10000006")
-	if err := Participant(t.Context(), config, bank, false, io.Discard); err == nil || !strings.Contains(err.Error(), "10000006 has not joined") {
-		t.Errorf("a bank that has not joined: %v", err)
-	}
+	kit.Says(t, Participant(t.Context(), config, bank, false, io.Discard), "10000006 has not joined") // a bank that has not joined
 	seals := func() keys.Seals {
 		t.Helper()
 		seals, err := keys.ReadSeals(config.AnswerKeysFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		return seals
 	}
 	if len(seals()[bank]) > 0 {
@@ -89,14 +78,10 @@ func aBankThatJoinedIsKept(t *testing.T, ofLedger ledger.Config) {
 
 	do(t, client, "join", ledger.Act{Kind: ledger.Joined, Bank: bank})
 	key := keys.New(string(bank)) // the holder's
-	if err := os.WriteFile(filepath.Join(config.ClientKeysDir, string(bank)), []byte(key+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(filepath.Join(config.ClientKeysDir, string(bank)), []byte(key+"\n"), 0o600))
 	for range 2 {
 		var said bytes.Buffer
-		if err := Participant(t.Context(), config, bank, false, &said); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, Participant(t.Context(), config, bank, false, &said))
 		if all := seals().Fingerprints(bank); len(all) != 1 || actsOf(t, client, all[0]) != "seal named of 10000006" || !strings.Contains(said.String(), fmt.Sprintf("%x", all[0])) {
 			t.Errorf("%x %s", all, said.String())
 		}
@@ -107,9 +92,7 @@ func aBankThatJoinedIsKept(t *testing.T, ofLedger ledger.Config) {
 	check := func() {
 		t.Helper()
 		asked := as(t, config, stream.Admin, kgo.RecordPartitioner(kgo.ManualPartitioner()))
-		if err := asked.ProduceSync(t.Context(), &kgo.Record{Topic: stream.AuthorizationRequests, Value: []byte("x")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, asked.ProduceSync(t.Context(), &kgo.Record{Topic: stream.AuthorizationRequests, Value: []byte("x")}).FirstErr())
 		tryAll(t, config, &own, user, ofParticipant)
 	}
 	check()
@@ -120,9 +103,7 @@ func aBankThatJoinedIsKept(t *testing.T, ofLedger ledger.Config) {
 	if err != nil || gone.Error() != nil {
 		t.Fatal(err, gone.Error())
 	}
-	if err := Run(t.Context(), config, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, Run(t.Context(), config, io.Discard))
 	check()
 	if after := seals().Fingerprints(bank); !slices.Equal(after, before) {
 		t.Error("the bank has another secret")
@@ -141,25 +122,15 @@ func whatWasRevokedIsNotNamedAgain(t *testing.T, ofLedger ledger.Config) {
 	config.ClientKeysDir, config.DigestsFile, config.AnswerKeysFile = filepath.Join(folder, "keys"), filepath.Join(folder, "digests"), filepath.Join(folder, "answers")
 	again := func() {
 		t.Helper()
-		if err := Run(t.Context(), config, io.Discard); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, Run(t.Context(), config, io.Discard))
 	}
 	again()
-	client, err := ledger.Connect(config.Ledger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, config.Ledger)
 	one, other := config.Population.Bank(0), config.Population.Bank(1)
 	key, err := keys.Read(config.ClientKeysDir, string(one))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	seals, err := keys.ReadSeals(config.AnswerKeysFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	seal := seals.Fingerprints(one)[0]
 	do(t, client, "revoke-key", ledger.Act{Kind: ledger.KeyRevoked, Bank: one, Digest: ledger.ActDigest(keys.DigestOf(key))})
 	do(t, client, "revoke-seal", ledger.Act{Kind: ledger.SealRevoked, Bank: one, Digest: ledger.ActDigest(seal)})
@@ -167,9 +138,7 @@ func whatWasRevokedIsNotNamedAgain(t *testing.T, ofLedger ledger.Config) {
 	theirs := keys.New(string(other))
 	do(t, client, "name", ledger.Act{Kind: ledger.KeyNamed, Bank: other, Digest: ledger.ActDigest(keys.DigestOf(theirs))})
 	do(t, client, "revoke", ledger.Act{Kind: ledger.KeyRevoked, Bank: other, Digest: ledger.ActDigest(keys.DigestOf(theirs))})
-	if err := os.WriteFile(filepath.Join(config.ClientKeysDir, string(other)), []byte(theirs), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(filepath.Join(config.ClientKeysDir, string(other)), []byte(theirs), 0o600))
 	again()
 	for acts, want := range map[string]string{
 		actsOfKey(t, client, key): "key named of 10000001, key revoked of 10000001", actsOf(t, client, seal): "seal named of 10000001, seal revoked of 10000001",
@@ -181,9 +150,7 @@ func whatWasRevokedIsNotNamedAgain(t *testing.T, ofLedger ledger.Config) {
 	}
 
 	// Another secret makes the seals from the end of the command on, and the old one stays good.
-	if err := Participant(context.Background(), config, one, true, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, Participant(context.Background(), config, one, true, io.Discard))
 	if seals, err = keys.ReadSeals(config.AnswerKeysFile); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -18,9 +19,7 @@ import (
 func quotasOf(t *testing.T, config *Config) map[string]float64 {
 	t.Helper()
 	described, err := kadm.NewClient(as(t, config, stream.Admin)).DescribeClientQuotas(t.Context(), false, []kadm.DescribeClientQuotaComponent{{Type: "user", MatchType: kmsg.QuotasMatchTypeAny}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	quotas := map[string]float64{}
 	for _, one := range described {
 		for _, value := range one.Values {

@@ -12,7 +12,6 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
-	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -25,17 +24,7 @@ const eventsMax = 40 // as few as a large chain allows, so that pages and reques
 
 func openLedger(t *testing.T) tigerbeetle.Client {
 	t.Helper()
-	server, err := ledgertest.Start(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	client, err := ledger.Connect(server.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
+	return connect(t, startLedger(t))
 }
 
 func write(t *testing.T, client tigerbeetle.Client, transfers []tb.Transfer) {
@@ -78,14 +67,10 @@ type history struct {
 func populated(t *testing.T, client tigerbeetle.Client, depositCentavos uint64) sandbox.Population {
 	t.Helper()
 	var config Config
-	if err := settings.Parse(&config); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, settings.Parse(&config))
 	config.Population.Customers = 50
 	config.Population.DepositCentavos = cmp.Or(depositCentavos, config.Population.DepositCentavos)
-	if err := Populate(t.Context(), &config, client); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, Populate(t.Context(), &config, client))
 	return config.Population
 }
 
@@ -251,9 +236,7 @@ func TestImport(t *testing.T) {
 	}
 	for id, want := range map[pix.EndToEndID]tb.CreateTransferResult{h.settled: tb.TransferExistsWithDifferentFlags, h.open: tb.TransferOK} {
 		results, err := into.CreateTransfers(ledger.AppendReserve(nil, id, h.content, 60))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if got := ledger.ResultOf(ledger.AppendReserve(nil, id, h.content, 60), 0, results); got.Status != want {
 			t.Errorf("an order that comes again gets %v, want %v", got.Status, want)
 		}
@@ -292,14 +275,10 @@ type books struct {
 func all(t *testing.T, client tigerbeetle.Client) (b books) {
 	t.Helper()
 	transfers, err := client.QueryTransfers(tb.QueryFilter{Limit: 8189})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	b.transfers = transfers
 	found, err := client.QueryAccounts(tb.QueryFilter{Limit: 8189})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	b.accounts = found
 	return b
 }
@@ -313,9 +292,7 @@ type balance struct {
 func posted(t *testing.T, client tigerbeetle.Client, id tb.Uint128) (lines []balance) {
 	t.Helper()
 	found, err := client.GetAccountBalances(tb.AccountFilter{AccountID: id, Limit: 8189, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, b := range found {
 		line := balance{b.Timestamp, b.CreditsPosted, b.DebitsPosted}
 		if n := len(lines); n == 0 || lines[n-1].Credits != line.Credits || lines[n-1].Debits != line.Debits {
@@ -328,9 +305,7 @@ func posted(t *testing.T, client tigerbeetle.Client, id tb.Uint128) (lines []bal
 func identity(t *testing.T, client tigerbeetle.Client) ledger.Identity {
 	t.Helper()
 	is, err := ledger.ReadIdentity(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return is
 }
 
@@ -370,15 +345,15 @@ func TestForward(t *testing.T) {
 		told(a, c, 20),
 		told(d, c, 450),
 	}
-	back := func(slot int) rebuild.Told {
+	back := func() rebuild.Told {
 		return rebuild.Told{At: now, ID: pix.EndToEndID(pix.NewReturnID(c.ISPB, now, random)), Return: true, Settled: true,
 			Content: pix.Content{Payer: c, Payee: b, AmountCentavos: 10}, Returns: pix.ReturnContent{Original: all[0].ID, AmountCentavos: 10, Reason: pix.MustReason("MD06")}}
 	}
 	refused := told(a, b, 7)
 	refused.Settled, refused.Reason = false, pix.MustReason("AC06")
-	lost := back(0)
+	lost := back()
 	lost.Returns.Original = told(a, b, 1).ID
-	all = append([]rebuild.Told{back(0), back(1), refused, lost}, all...)
+	all = append([]rebuild.Told{back(), back(), refused, lost}, all...)
 	for i := range all { // between the past and now, and the last one by a clock that is ahead
 		all[i].At = ends.Add(time.Duration(i+1) * now.Sub(ends) / 20)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -133,10 +134,8 @@ func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) 
 			told = time.Now()
 			say("waiting for Kafka: %v", why)
 		}
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, 200*time.Millisecond) {
 			return created, notReady(config, why)
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

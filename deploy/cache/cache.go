@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/liquida/liquida/platform/host"
 )
 
 // Folder returns the folder of one thing: the given names below LIQUIDA_CACHE, or below liquida in
@@ -57,11 +59,9 @@ func Lock(ctx context.Context, folder string, progress io.Writer) (unlock func()
 			told = true
 			fmt.Fprintf(progress, "another process is filling %s; waiting for it\n", folder)
 		}
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, 200*time.Millisecond) {
 			file.Close()
 			return nil, fmt.Errorf("waiting for another process to fill %s: %w", folder, ctx.Err())
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

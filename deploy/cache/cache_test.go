@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 func TestFolder(t *testing.T) {
@@ -21,9 +23,7 @@ func TestFolder(t *testing.T) {
 func TestLockIsHeldByOne(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "new")
 	unlock, err := Lock(t.Context(), folder, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var said bytes.Buffer
@@ -32,9 +32,7 @@ func TestLockIsHeldByOne(t *testing.T) {
 	}
 	unlock()
 	again, err := Lock(t.Context(), folder, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	again()
 }
 

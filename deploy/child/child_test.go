@@ -5,15 +5,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // The kernel kills a child with the thread that started it, and any thread may have started something before a server's.
 func TestNoThreadEndsWithItsServer(t *testing.T) {
 	threads := func() map[string]bool {
 		entries, err := os.ReadDir("/proc/self/task")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		all := map[string]bool{}
 		for _, entry := range entries {
 			all[entry.Name()] = true
@@ -23,9 +23,7 @@ func TestNoThreadEndsWithItsServer(t *testing.T) {
 	var servers []*Server
 	for range 8 {
 		s, err := Start(exec.Command("sleep", "1000"), filepath.Join(t.TempDir(), "log"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		servers = append(servers, s)
 	}
 	before := threads()
@@ -34,9 +32,7 @@ func TestNoThreadEndsWithItsServer(t *testing.T) {
 	}
 	// To end takes a moment; so does this.
 	s, err := Start(exec.Command("true"), filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	<-s.Ended
 	after := threads()
 	for thread := range before {

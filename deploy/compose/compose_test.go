@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 const (
@@ -79,9 +81,7 @@ func load(t *testing.T, path string) file {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return string(text)
 }
 
@@ -92,9 +92,7 @@ func files(t *testing.T) map[string]file {
 	t.Helper()
 	all := map[string]file{base: load(t, base)}
 	paths, err := filepath.Glob(filepath.Join(root, "deploy/compose/*.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, path := range paths {
 		path, _ = filepath.Rel(root, path)
 		if strings.Contains(read(t, path), "\nservices:") {

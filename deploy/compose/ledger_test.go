@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // ledgerShell is where the scripts of the ledger's containers run: their folders are in a temporary one, and a
@@ -25,14 +27,10 @@ func newLedgerShell(t *testing.T) *ledgerShell {
 		"case \"$*\" in *\"--replica=${FAILS_AT:-none} \"*) echo half >\"$last\"; exit 1 ;; esac\necho new >\"$last\"\n"
 	for path, text := range map[string]string{"tigerbeetle": server, "bin/chown": "#!/bin/sh\n"} { // a test is not root
 		l.write(filepath.Join(folder, path), text)
-		if err := os.Chmod(filepath.Join(folder, path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.Chmod(filepath.Join(folder, path), 0o755))
 	}
 	for _, volume := range []string{"data/0", "data/1", "data/2", "formatted"} {
-		if err := os.MkdirAll(filepath.Join(folder, volume), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.MkdirAll(filepath.Join(folder, volume), 0o755))
 	}
 	return l
 }

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // host is a machine that preflight.sh is to judge: a checkout of its own, a folder in place
@@ -238,9 +240,7 @@ func TestPreflight(t *testing.T) {
 // The ports are those of the files, of an overlay too.
 func TestPreflightPorts(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer func() { _ = listener.Close() }()
 	taken := listener.Addr().(*net.TCPAddr).Port
 

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
 	promannotations "github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // steps are how far apart Grafana asks for the values of an annotation, in seconds: about one for each point of the
@@ -120,14 +122,10 @@ func (all recorded) annotate(t *testing.T, a Annotation, step float64) (events [
 	interval := time.Duration(step) * time.Second
 	start, end := scenarioEnd.Add(-24*time.Hour).Truncate(interval), scenarioEnd.Truncate(interval)
 	query, err := engine.NewRangeQuery(t.Context(), all, nil, strings.ReplaceAll(a.Expr, "$__interval", interval.String()), start, end, interval)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer query.Close()
 	matrix, err := query.Exec(t.Context()).Matrix()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, line := range matrix {
 		process := line.Metric.Get("job") + " " + line.Metric.Get("instance")
 		var last *event

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/liquida/liquida/platform/kit"
 	ledgerids "github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -205,9 +206,7 @@ type rule struct {
 
 func rules(t *testing.T) (all []rule) {
 	var file struct{ Groups []struct{ Rules []rule } }
-	if err := yaml.Unmarshal([]byte(read(t, "../prometheus/rules.yml")), &file); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, yaml.Unmarshal([]byte(read(t, "../prometheus/rules.yml")), &file))
 	for _, group := range file.Groups {
 		all = append(all, group.Rules...)
 	}
@@ -219,9 +218,7 @@ func rules(t *testing.T) (all []rule) {
 
 func read(t *testing.T, path string) string {
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return string(text)
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // The situations of TestPanelsShowWhatIsTrue, in their order.
@@ -96,28 +97,28 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	root, err := stack.RepoRoot()
-	must(t, err)
+	kit.Must(t, err)
 	bin := t.TempDir()
-	must(t, stack.Build(ctx, root, bin))
+	kit.Must(t, stack.Build(ctx, root, bin))
 	s, err := stack.Start(ctx, stack.Config{
 		Dir: t.TempDir(), BinDir: bin, Ports: stack.FreePorts, CacheGrid: "256MiB", Engines: 2, Archive: true, Observers: watchers,
 		// Short, so that what a silent bank holds soon stops growing.
 		Env: map[string][]string{stack.Engine: {"ENGINE_DEADLINE=8s"}, stack.Simulator: {"SIMULATOR_LATE_DELAY=10s"}},
 	})
-	must(t, err)
-	t.Cleanup(func() { must(t, s.Stop(context.WithoutCancel(ctx))) })
+	kit.Must(t, err)
+	t.Cleanup(func() { kit.Must(t, s.Stop(context.WithoutCancel(ctx))) })
 	known, err := s.Keys()
-	must(t, err)
+	kit.Must(t, err)
 	h := watched{t, "http://" + s.PrometheusAddress()}
 	began := time.Now()
 
 	act := func(method, url, body string) { // of the central bank
 		request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-		must(t, err)
+		kit.Must(t, err)
 		request.Header.Set("Authorization", "Bearer "+known[keys.CentralBank])
 		response, err := http.DefaultClient.Do(request)
-		must(t, err)
-		if must(t, response.Body.Close()); response.StatusCode/100 != 2 {
+		kit.Must(t, err)
+		if kit.Must(t, response.Body.Close()); response.StatusCode/100 != 2 {
 			t.Fatalf("%s %s: %s", method, url, response.Status)
 		}
 	}
@@ -131,7 +132,7 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	}()
 	h.shows(loaded)
 	h.await("the mix takes about 5 look-ups a message", `sum(rate(pix_ledger_request_events_sum{kind!="write"}[30s])) / pix:offered:rate30s > 2 < 10`)
-	must(t, <-loadEnds)
+	kit.Must(t, <-loadEnds)
 	h.await("the settlements are long ago", `time() - max(pix_last_settled_timestamp_seconds) > 12`)
 	h.shows(justAfter)
 	h.everyMessageEnded()
@@ -159,12 +160,12 @@ func TestPanelsShowWhatIsTrue(t *testing.T) {
 	engines := []string{stack.EngineName(0), stack.EngineName(1)}
 	died := time.Now()
 	for _, engine := range engines {
-		must(t, s.Kill(engine))
+		kit.Must(t, s.Kill(engine))
 	}
 	h.shows(killed)
 	dead := time.Since(died)
 	for _, engine := range engines {
-		must(t, s.Restart(ctx, engine))
+		kit.Must(t, s.Restart(ctx, engine))
 	}
 	h.await("payments settle again", `max(pix_start_to_settled_seconds) > 0`)
 	h.standstillIs(dead, time.Since(died))
@@ -390,17 +391,17 @@ func finite(pair [2]any) (float64, bool) {
 func (h watched) get(path string, parameters url.Values, result any) {
 	h.Helper()
 	response, err := http.Get(h.prometheus + path + "?" + parameters.Encode())
-	must(h.T, err)
+	kit.Must(h.T, err)
 	defer response.Body.Close()
 	var answer struct {
 		Status, Error string
 		Data          json.RawMessage
 	}
-	must(h.T, json.NewDecoder(response.Body).Decode(&answer))
+	kit.Must(h.T, json.NewDecoder(response.Body).Decode(&answer))
 	if answer.Status != "success" {
 		h.Fatalf("Prometheus refuses %s: %s", parameters, answer.Error)
 	}
-	must(h.T, json.Unmarshal(answer.Data, result))
+	kit.Must(h.T, json.Unmarshal(answer.Data, result))
 }
 
 // selectors returns the series that an expression reads.
@@ -418,11 +419,4 @@ func selectors(t *testing.T, expr string) (all []string) {
 		return nil
 	})
 	return all
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

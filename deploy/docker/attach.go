@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/host"
 )
 
 // Attached is a clearing house in containers. It is what stack.Attached is of a local stack.
@@ -364,10 +365,8 @@ func (a *Attached) WaitReady(ctx context.Context, name string) error {
 		if err == nil {
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, 200*time.Millisecond) {
 			return fmt.Errorf("%s: %w: %w", c.Process(), context.Cause(ctx), err)
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 	started, err := Inspect(ctx, c.ID)

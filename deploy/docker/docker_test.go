@@ -178,9 +178,7 @@ func pretend(arguments []string) error {
 // pretendDocker starts from a clearing house with two engines.
 func pretendDocker(t *testing.T) *pretended {
 	dir := t.TempDir()
-	if err := os.Symlink(os.Args[0], filepath.Join(dir, "docker")); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.Symlink(os.Args[0], filepath.Join(dir, "docker")))
 	t.Setenv("PATH", dir)
 	t.Setenv(stateFile, filepath.Join(dir, "state"))
 	s := &pretended{}
@@ -194,9 +192,7 @@ func pretendDocker(t *testing.T) *pretended {
 		}
 		s.Containers = append(s.Containers, c)
 	}
-	if err := s.write(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.write())
 	return s
 }
 
@@ -206,19 +202,13 @@ func TestAttached(t *testing.T) {
 		t.Run(fmt.Sprint("array ", array), func(t *testing.T) {
 			s := pretendDocker(t)
 			s.Array = array
-			if err := s.write(); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, s.write())
 			a, err := Attach(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			status := func(name string) stack.Status {
 				t.Helper()
 				all, err := a.Status(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 				for _, one := range all {
 					if one.Name == name {
 						return one
@@ -227,14 +217,8 @@ func TestAttached(t *testing.T) {
 				t.Fatalf("no %s in %+v", name, all)
 				return stack.Status{}
 			}
-			act := func(err error) {
-				t.Helper()
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
 			all, err := a.Status(t.Context())
-			act(err)
+			kit.Must(t, err)
 			var names []string
 			for _, one := range all {
 				names = append(names, one.Name)
@@ -255,45 +239,41 @@ func TestAttached(t *testing.T) {
 				return one.MemoryBytes == 12_500<<20/1000 && one.CPU > 0, fmt.Sprintf("%+v", one)
 			})
 
-			act(a.Kill(t.Context(), engine))
+			kit.Must(t, a.Kill(t.Context(), engine))
 			if killed := status(engine); killed.State != stack.Dead || killed.Problem != "killed by signal 9 at 2026-11-23 12:00:00 UTC" || killed.MemoryBytes != 0 {
 				t.Errorf("after the kill %+v", killed)
 			}
-			if err := a.Kill(t.Context(), engine); err == nil || !strings.Contains(err.Error(), "not running") {
-				t.Errorf("a second kill: %v", err)
-			}
+			kit.Says(t, a.Kill(t.Context(), engine), "not running") // a second kill
 			s2, err := readState()
-			act(err)
+			kit.Must(t, err)
 			s2.Sick = 2
-			act(s2.write())
-			act(a.Start(t.Context(), engine))
+			kit.Must(t, s2.write())
+			kit.Must(t, a.Start(t.Context(), engine))
 			again := status(engine)
 			if again.State != stack.Ready || again.Run == first.Run || again.Telemetry == first.Telemetry {
 				t.Errorf("started again it is %+v; it was %+v", again, first)
 			}
 
-			act(a.Freeze(t.Context(), stack.Producer))
+			kit.Must(t, a.Freeze(t.Context(), stack.Producer))
 			if frozen := status(stack.Producer); frozen.State != stack.Frozen {
 				t.Errorf("paused it is %+v", frozen)
 			}
-			act(a.Thaw(t.Context(), stack.Producer))
+			kit.Must(t, a.Thaw(t.Context(), stack.Producer))
 			if thawed := status(stack.Producer); thawed.State != stack.Ready {
 				t.Errorf("continued it is %+v", thawed)
 			}
 
-			act(a.AddEngine(t.Context()))
+			kit.Must(t, a.AddEngine(t.Context()))
 			if added := status("liquida-clearing-engine-3"); added.State != stack.Ready || !added.IsEngine {
 				t.Errorf("the added engine is %+v", added)
 			}
-			act(a.Stop(t.Context(), "liquida-clearing-engine-3"))
-			act(a.Remove(t.Context(), "liquida-clearing-engine-3"))
+			kit.Must(t, a.Stop(t.Context(), "liquida-clearing-engine-3"))
+			kit.Must(t, a.Remove(t.Context(), "liquida-clearing-engine-3"))
 			if left, err := a.Engines(t.Context()); err != nil || len(left) != 2 {
 				t.Errorf("the engines that are left are %q: %v", left, err)
 			}
 			for name, err := range map[string]error{"no process": a.Kill(t.Context(), "bootstrap"), "make up CUTS=on": a.Cut(t.Context(), engine, stack.FromBroker)} {
-				if err == nil || !strings.Contains(err.Error(), name) {
-					t.Errorf("the error is %v, but it must name %q", err, name)
-				}
+				kit.Says(t, err, name)
 			}
 			if at, err := a.Published(t.Context(), stack.Broker, KafkaPort); err != nil || at != "127.0.0.1:19092" {
 				t.Errorf("the broker is at %q: %v", at, err)
@@ -302,7 +282,7 @@ func TestAttached(t *testing.T) {
 				t.Errorf("the ledger is at %q: %v", at, err)
 			}
 			done, err := readState()
-			act(err)
+			kit.Must(t, err)
 			for _, call := range []string{"kill --signal KILL " + strings.Repeat("1", 64), "start " + strings.Repeat("1", 64), "pause " + strings.Repeat("6", 64), "start " + strings.Repeat("e3", 32)} {
 				if !slices.Contains(done.Calls, call) {
 					t.Errorf("docker was not called with %q", call)
@@ -316,30 +296,22 @@ func TestAttached(t *testing.T) {
 func TestAttachSaysWhatIsMissing(t *testing.T) {
 	s := pretendDocker(t)
 	s.Containers = s.Containers[:3]
-	if err := s.write(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Attach(t.Context()); err == nil || !strings.Contains(err.Error(), "no tigerbeetle: start it first") {
-		t.Errorf("without a ledger: %v", err)
-	}
+	kit.Must(t, s.write())
+	_, err := Attach(t.Context())
+	kit.Says(t, err, "no tigerbeetle: start it first")
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Attach(t.Context()); err == nil || !strings.Contains(err.Error(), `"docker": executable file not found`) {
-		t.Errorf("without docker: %v", err)
-	}
+	_, err = Attach(t.Context())
+	kit.Says(t, err, `"docker": executable file not found`)
 }
 
 func TestCopyFromBootstrap(t *testing.T) {
 	pretendDocker(t)
 	folder := filepath.Join(t.TempDir(), "room")
-	if err := CopyFromBootstrap(t.Context(), "/keys/kafka/room", folder); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, CopyFromBootstrap(t.Context(), "/keys/kafka/room", folder))
 	if text, err := os.ReadFile(filepath.Join(folder, "password")); err != nil || string(text) != "secret\n" {
 		t.Errorf("the password is %q: %v", text, err)
 	}
-	if err := CopyFromBootstrap(t.Context(), "/keys/none", folder); err == nil || !strings.Contains(err.Error(), "cannot copy /keys/none of the bootstrap") {
-		t.Errorf("a folder that is not there: %v", err)
-	}
+	kit.Says(t, CopyFromBootstrap(t.Context(), "/keys/none", folder), "cannot copy /keys/none of the bootstrap") // a folder that is not there
 }
 
 func TestStates(t *testing.T) {

@@ -25,9 +25,7 @@ import (
 // tool puts a program on a PATH that holds nothing else.
 func tool(t *testing.T, folder, name, says string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\necho '"+says+"' >&2\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\necho '"+says+"' >&2\n"), 0o755))
 }
 
 func TestWhatIsMissingIsNamed(t *testing.T) {
@@ -68,9 +66,7 @@ func TestMavenThatFailsIsQuoted(t *testing.T) {
 	t.Setenv("PATH", path)
 	t.Setenv("LIQUIDA_CACHE", cache)
 	tool(t, path, "java", `openjdk version "17.0.15" 2025-04-15`)
-	if err := os.WriteFile(filepath.Join(path, "mvn"), []byte("#!/bin/sh\necho no route; exit 1\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(filepath.Join(path, "mvn"), []byte("#!/bin/sh\necho no route; exit 1\n"), 0o755))
 	var said bytes.Buffer
 	_, err := Locate(t.Context(), &said)
 	if err == nil || errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "no route") || !strings.Contains(said.String(), "fetching") {
@@ -84,12 +80,8 @@ func TestMavenThatFailsIsQuoted(t *testing.T) {
 
 func TestOtherJarsAreRefused(t *testing.T) {
 	jar := filepath.Join(t.TempDir(), "a.jar")
-	if err := os.WriteFile(jar, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := verify(jar, "00"); err == nil || !strings.Contains(err.Error(), "a.jar has the SHA-256 2d711642") {
-		t.Errorf("got %v", err)
-	}
+	kit.Must(t, os.WriteFile(jar, []byte("x"), 0o644))
+	kit.Says(t, verify(jar, "00"), "a.jar has the SHA-256 2d711642")
 	sums, err := checksums()
 	if err != nil || len(sums) != 46 {
 		t.Errorf("%d checksums, %v", len(sums), err)
@@ -103,15 +95,11 @@ func TestApacheKafkaServer(t *testing.T) {
 	if errors.Is(err, ErrMissing) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	node := Node{Folder: filepath.Join(t.TempDir(), "node"), Address: ports.Free(), Controller: ports.Free()}
 	broker := startBroker(t, k, node)
 	client, err := kgo.NewClient(kgo.SeedBrokers(node.Address), kgo.ConsumeTopics("there"), kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer client.Close()
 	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "there"); err != nil {
 		t.Fatal(err)
@@ -119,12 +107,8 @@ func TestApacheKafkaServer(t *testing.T) {
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "nobody.made.it"}).FirstErr(); !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		t.Errorf("a topic that was only mentioned: %v", err)
 	}
-	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "there", Value: []byte("kept")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	if err := broker.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: "there", Value: []byte("kept")}).FirstErr())
+	kit.Must(t, broker.Process.Kill())
 	_ = broker.Wait()
 	broker = startBroker(t, k, node)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -133,9 +117,7 @@ func TestApacheKafkaServer(t *testing.T) {
 		t.Errorf("after SIGKILL there are %v", records)
 	}
 	// In order: the stack gives it 15 s.
-	if err := broker.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, broker.Process.Signal(syscall.SIGTERM))
 	began := time.Now()
 	_ = broker.Wait()
 	if took := time.Since(began); took > 15*time.Second {
@@ -146,15 +128,11 @@ func TestApacheKafkaServer(t *testing.T) {
 // startBroker returns when the broker answers, and ends it with the test.
 func startBroker(t *testing.T, k *Kafka, node Node) *exec.Cmd {
 	t.Helper()
-	if err := k.Prepare(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, k.Prepare(t.Context(), node))
 	path, arguments := k.Command(node)
 	broker := exec.Command(path, arguments...)
 	broker.Stdout, broker.Stderr = t.Output(), t.Output()
-	if err := broker.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, broker.Start())
 	t.Cleanup(func() {
 		if broker.ProcessState == nil {
 			_ = broker.Process.Kill()
@@ -162,9 +140,7 @@ func startBroker(t *testing.T, k *Kafka, node Node) *exec.Cmd {
 		}
 	})
 	client, err := kgo.NewClient(kgo.SeedBrokers(node.Address))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer client.Close()
 	began := time.Now()
 	kit.Await(t, "an answer of the broker", func() (bool, string) {

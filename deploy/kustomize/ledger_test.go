@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // script is a container's shell script, with its folders and its program replaced.
@@ -35,9 +37,7 @@ func ledgerShell(t *testing.T, m *manifests, name string) (data, calls string, r
 	data, calls = filepath.Join(folder, "data"), filepath.Join(folder, "calls")
 	program := filepath.Join(folder, "server")
 	stub := "#!/bin/sh\necho \"$*\" >>" + calls + "\nfor last; do :; done\n[ -z \"${FAILS:-}\" ] || { echo half >\"$last\"; exit 1; }\n[ ! -e \"$last\" ] || [ \"$1\" = start ] || exit 9\necho new >\"$last\"\n"
-	if err := errors.Join(os.Mkdir(data, 0o755), os.WriteFile(program, []byte(stub), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, errors.Join(os.Mkdir(data, 0o755), os.WriteFile(program, []byte(stub), 0o755)))
 	text := script(t, m, name, data, program)
 	return data, calls, func(env ...string) (string, error) {
 		command := exec.Command("sh", "-euc", text)
@@ -83,14 +83,10 @@ func TestADataFileIsMadeOnlyWhenAllowed(t *testing.T) {
 				data, calls, run := ledgerShell(t, m, "data-file")
 				file := filepath.Join(data, "0_1.tigerbeetle")
 				if test.there != "" {
-					if err := os.WriteFile(file, []byte(test.there), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					kit.Must(t, os.WriteFile(file, []byte(test.there), 0o644))
 				}
 				// What an interrupted attempt left must not be taken for a data file.
-				if err := os.WriteFile(file+".unfinished", []byte("half"), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, os.WriteFile(file+".unfinished", []byte("half"), 0o644))
 				output, err := run(test.env...)
 				if (err != nil) != test.fails {
 					t.Errorf("%v\n%s", err, output)

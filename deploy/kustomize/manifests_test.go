@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
 
@@ -192,9 +193,7 @@ func each(t *testing.T, test func(t *testing.T, m *manifests)) {
 	for _, name := range []string{component, "ledger-elsewhere"} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(folder, name+".yaml"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			m := manifests{name: name}
 			for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
 				var one object
@@ -202,9 +201,7 @@ func each(t *testing.T, test func(t *testing.T, m *manifests)) {
 				if errors.Is(err, io.EOF) {
 					break
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 				m.objects = append(m.objects, one)
 			}
 			if len(m.workloads()) < 6 {
@@ -311,9 +308,7 @@ func TestSelectorsFindPods(t *testing.T) {
 		pods := m.pods()
 		for _, service := range m.of("Service") {
 			var labels map[string]string
-			if err := service.Spec.Selector.Decode(&labels); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, service.Spec.Selector.Decode(&labels))
 			selected := slices.DeleteFunc(slices.Clone(pods), func(p pod) bool { return !(selector{MatchLabels: labels}).matches(p.labels) })
 			if len(labels) == 0 || len(selected) == 0 {
 				t.Errorf("Service %s selects no pod: %v", service.Metadata.Name, labels)
@@ -432,9 +427,7 @@ func documentedSecrets(t *testing.T) map[string][]string {
 		"helm":    "#!/bin/sh\n",
 		"docker":  "#!/bin/sh\n",
 	} {
-		if err := errors.Join(os.MkdirAll(bin, 0o755), os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755)); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, errors.Join(os.MkdirAll(bin, 0o755), os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755)))
 	}
 	run := exec.Command("bash", "-euc", strings.Join(documentedCommands(t), "\n"))
 	run.Dir, run.Env = folder, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
@@ -442,9 +435,7 @@ func documentedSecrets(t *testing.T) map[string][]string {
 		t.Fatalf("the commands of README.md fail: %v\n%s", err, output)
 	}
 	text, err := os.ReadFile(calls)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	secrets := map[string][]string{}
 	namespace, applied := false, false
 	for line := range strings.Lines(string(text)) {
@@ -476,9 +467,7 @@ func documentedSecrets(t *testing.T) map[string][]string {
 // documentedCommands are the blocks below "From nothing" in README.md.
 func documentedCommands(t *testing.T) []string {
 	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## From nothing\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var blocks []string
@@ -567,9 +556,7 @@ func TestSettingsAreTheProgramsOwn(t *testing.T) {
 // An image that compose runs too has the same pin there, which says why it is this one.
 func TestPinsAreThoseOfCompose(t *testing.T) {
 	compose, err := os.ReadFile("../../docker-compose.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	each(t, func(t *testing.T, m *manifests) {
 		for _, w := range m.workloads() {
 			for _, c := range w.containers() {
@@ -592,9 +579,7 @@ func TestRedpandaIsSetAsInCompose(t *testing.T) {
 	var compose map[string]any
 	for file, target := range map[string]any{"redpanda-values.yaml": &values, "../compose/redpanda-bootstrap.yaml": &compose} {
 		text, err := os.ReadFile(file)
-		if err := errors.Join(err, yaml.Unmarshal(text, target)); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, errors.Join(err, yaml.Unmarshal(text, target)))
 	}
 	// The chart derives these: from auth.sasl, and from the size of the volume.
 	for _, ofTheChart := range []string{"enable_sasl", "superusers", "storage_min_free_bytes"} {

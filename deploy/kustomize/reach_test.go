@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 type (
@@ -171,9 +173,7 @@ const (
 func readTable(t *testing.T) table {
 	t.Helper()
 	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## Who may reach what\n")
 	all := table{}
 	var servers []string

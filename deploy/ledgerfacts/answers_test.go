@@ -5,6 +5,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -142,9 +143,7 @@ func TestAnswers(t *testing.T) {
 			p.content.AmountCentavos = deposit + 1
 			run(t, step{p.reserve(), tb.TransferExceedsCredits, 0})
 			p.checkMoney(t, 0, 0)
-			if err := fund(ledger.TransitAccount(p.content.Payer.ISPB), ledger.CustomerAccount(p.content.Payer), deposit); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, fund(ledger.TransitAccount(p.content.Payer.ISPB), ledger.CustomerAccount(p.content.Payer), deposit))
 			run(t, step{p.reserve(), tb.TransferIDAlreadyFailed, 0}, step{p.receipt(pix.ReasonPayerShort), ok, 0})
 		},
 		"an amount beyond everything": func(t *testing.T, p *payment) {
@@ -162,9 +161,7 @@ func TestAnswers(t *testing.T) {
 			p.content.Payer = newCustomer(t, newPSP(t, amount-1), deposit)
 			p.id = newID(t, p.content.Payer.ISPB)
 			run(t, step{p.reserve(), tb.TransferExceedsCredits, 1})
-			if err := fund(ledger.IssuanceAccount, ledger.ReserveAccount(p.content.Payer.ISPB), reserve); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, fund(ledger.IssuanceAccount, ledger.ReserveAccount(p.content.Payer.ISPB), reserve))
 			run(t, step{p.reserve(), tb.TransferIDAlreadyFailed, 1}, step{p.receipt(short), ok, 0})
 		},
 		"payee missing, and again when it is not; only its leg's id is burnt": func(t *testing.T, p *payment) {
@@ -318,9 +315,7 @@ func TestOnlyTheBadChainOfARequestFails(t *testing.T) {
 	bad.content.Payee = noCustomer(bad.content.Payee.ISPB)
 	request := append(append(append(bad.reserve(), good.reserve()...), good.post()...), good.reserve()...)
 	results, err := client.CreateTransfers(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	got := map[uint32]tb.CreateTransferResult{}
 	for _, result := range results {
 		got[result.Index] = result.Result

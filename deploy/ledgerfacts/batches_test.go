@@ -9,6 +9,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 )
 
@@ -189,9 +190,7 @@ func TestMarker(t *testing.T) {
 	marker := ledger.Marker{Banks: 5, Customers: 5000, DepositCentavos: 1e12, ReserveCentavos: 1e15}
 	first := ok
 	found, err := client.LookupTransfers([]tb.Uint128{ledger.MarkerID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if len(found) > 0 { // an earlier pass of -count has written it
 		first = tb.TransferExists
 	}
@@ -217,9 +216,7 @@ func TestAProbeEndsByItself(t *testing.T) {
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		events, err := client.GetChangeEvents(tb.ChangeEventsFilter{TimestampMin: since, Limit: 8000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if slices.ContainsFunc(events, func(e tb.ChangeEvent) bool {
 			return e.Type == tb.ChangeEventTwoPhaseExpired && e.TransferID == held[0].ID
 		}) {

@@ -19,12 +19,8 @@ var openSource = sync.OnceValue(func() error { return createAccounts(ledger.NewA
 func cappedPayer(t testing.TB, limit int64) pix.Account {
 	t.Helper()
 	payer := newCustomer(t, newPSP(t, reserve), deposit)
-	if err := openSource(); err != nil {
-		t.Fatal(err)
-	}
-	if err := createAccounts(ledger.NewAccount(ledger.AllowanceAccount(payer.ISPB, ledger.Day))); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, openSource())
+	kit.Must(t, createAccounts(ledger.NewAccount(ledger.AllowanceAccount(payer.ISPB, ledger.Day))))
 	adjust(t, payer.ISPB, limit)
 	return payer
 }

@@ -5,6 +5,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -16,15 +17,11 @@ func TestAZeroInAFilterIsNoFilter(t *testing.T) {
 	for _, account := range []pix.Account{zero, other} {
 		opened := ledger.NewAccount(ledger.CustomerAccount(account))
 		opened.UserData64 = account.ISPB.Pack()
-		if err := createAccounts(opened); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, createAccounts(opened))
 	}
 	banks := func(packed uint64) (banks map[pix.ISPB]bool) {
 		found, err := client.QueryAccounts(tb.QueryFilter{Code: uint16(ledger.Customer), UserData64: packed, Limit: 8189})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		banks = map[pix.ISPB]bool{}
 		for _, account := range found {
 			_, named := ledger.UnpackAccount(account.ID)

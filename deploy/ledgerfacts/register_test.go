@@ -30,12 +30,8 @@ var openRegister = sync.OnceValue(func() error {
 func newParticipant(t testing.TB, reserve uint64) pix.ISPB {
 	t.Helper()
 	psp := newPSP(t, reserve)
-	if err := openRegister(); err != nil {
-		t.Fatal(err)
-	}
-	if err := createAccounts(ledger.NewAccount(ledger.BooksAccount(psp))); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, openRegister())
+	kit.Must(t, createAccounts(ledger.NewAccount(ledger.BooksAccount(psp))))
 	for _, act := range []ledger.Act{{Kind: ledger.Opening, Centavos: int64(reserve)}, {Kind: ledger.Joined}} {
 		act.Bank = psp
 		if result := do(t, "join-"+string(psp), act); !result.OK() {
@@ -49,18 +45,14 @@ func newParticipant(t testing.TB, reserve uint64) pix.ISPB {
 func do(t testing.TB, id string, act ledger.Act) ledger.Result {
 	t.Helper()
 	act.ByCentralBank = true
-	if err := act.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, act.Validate())
 	return shared.write(t, ledger.AppendAct(nil, keys.CentralBank, id, act))
 }
 
 func follow(t *testing.T, client tigerbeetle.Client, pageMax int) (*register.Register, *telemetry.Telemetry) {
 	t.Helper()
 	tel, err := telemetry.Start("test", telemetry.Config{LogLevel: "error", Address: "127.0.0.1:0"}, host.System())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	r := register.New(client, pageMax, tel)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -8,6 +8,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -17,9 +18,7 @@ var givenBack = pix.ReturnReasons[0] // MD06
 func newReturnID(t testing.TB, psp pix.ISPB) pix.ReturnID {
 	t.Helper()
 	id, err := pix.ParseReturnID("D" + newID(t, psp).String()[1:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return id
 }
 

@@ -15,6 +15,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/deploy/ledgertest"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -123,12 +124,8 @@ var serial atomic.Int64
 func newPSP(t testing.TB, reserve uint64) pix.ISPB {
 	t.Helper()
 	psp := pix.ISPB(fmt.Sprintf("%08d", serial.Add(1)))
-	if err := createAccounts(ledger.NewAccount(ledger.ReserveAccount(psp)), ledger.NewAccount(ledger.TransitAccount(psp))); err != nil {
-		t.Fatal(err)
-	}
-	if err := fund(ledger.IssuanceAccount, ledger.ReserveAccount(psp), reserve); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, createAccounts(ledger.NewAccount(ledger.ReserveAccount(psp)), ledger.NewAccount(ledger.TransitAccount(psp))))
+	kit.Must(t, fund(ledger.IssuanceAccount, ledger.ReserveAccount(psp), reserve))
 	return psp
 }
 
@@ -146,12 +143,8 @@ func noCustomer(psp pix.ISPB) pix.Account {
 
 func openAccount(t testing.TB, account pix.Account, deposit uint64) {
 	t.Helper()
-	if err := createAccounts(ledger.NewAccount(ledger.CustomerAccount(account))); err != nil {
-		t.Fatal(err)
-	}
-	if err := fund(ledger.TransitAccount(account.ISPB), ledger.CustomerAccount(account), deposit); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, createAccounts(ledger.NewAccount(ledger.CustomerAccount(account))))
+	kit.Must(t, fund(ledger.TransitAccount(account.ISPB), ledger.CustomerAccount(account), deposit))
 }
 
 func fund(debit, credit ledger.AccountID, amount uint64) error {
@@ -190,9 +183,7 @@ func newPaymentBetween(t testing.TB, payer, payee pix.Account) *payment {
 func newID(t testing.TB, payer pix.ISPB) pix.EndToEndID {
 	t.Helper()
 	id, err := pix.ParseEndToEndID(fmt.Sprintf("E%s202506011200%011d", payer, serial.Add(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return id
 }
 

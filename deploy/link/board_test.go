@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 func TestBoardAsksForItsToken(t *testing.T) {
@@ -14,14 +16,10 @@ func TestBoardAsksForItsToken(t *testing.T) {
 	t.Cleanup(server.Close)
 	put := func(token, order string) int {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL+"/links/a-to-b", strings.NewReader(order))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		request.Header.Set("Authorization", "Bearer "+token)
 		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		response.Body.Close()
 		return response.StatusCode
 	}

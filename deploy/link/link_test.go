@@ -13,15 +13,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // echo is a server that answers what it is told, and tells what it was told.
 func echo(t *testing.T) (address string, told <-chan byte) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { listener.Close() })
 	heard := make(chan byte, 100)
 	go func() {
@@ -51,9 +51,7 @@ func echo(t *testing.T) (address string, told <-chan byte) {
 func open(t *testing.T, server string) *Link {
 	t.Helper()
 	l, err := Listen(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -61,9 +59,7 @@ func open(t *testing.T, server string) *Link {
 func dial(t *testing.T, l *Link) net.Conn {
 	t.Helper()
 	connection, err := net.Dial("tcp", l.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { connection.Close() })
 	return connection
 }
@@ -78,9 +74,7 @@ func say(t *testing.T, connection net.Conn, b byte) {
 // hear waits for an answer for as long as the patience says.
 func hear(t *testing.T, connection net.Conn, patience time.Duration) (byte, error) {
 	t.Helper()
-	if err := connection.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, connection.SetReadDeadline(time.Now().Add(patience)))
 	var one [1]byte
 	_, err := io.ReadFull(connection, one[:])
 	return one[0], err
@@ -179,33 +173,23 @@ func TestSlowLinkDelaysBothWays(t *testing.T) {
 // works, although the broker is there.
 func TestKafkaClientStaysOnTheLink(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "topic"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(cluster.Close)
 	l, err := ListenKafka(cluster.ListenAddrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(l.Close)
 	client, err := kgo.NewClient(kgo.SeedBrokers(l.Address()), kgo.ConsumerGroup("group"), kgo.ConsumeTopics("topic"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(client.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	// Producing takes metadata; consuming in a group takes the coordinator.
-	if err := client.ProduceSync(ctx, &kgo.Record{Topic: "topic", Value: []byte("1")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, client.ProduceSync(ctx, &kgo.Record{Topic: "topic", Value: []byte("1")}).FirstErr())
 	if records := client.PollFetches(ctx).Records(); len(records) != 1 {
 		t.Fatalf("fetched %d records", len(records))
 	}
 	brokers, err := kadm.NewClient(client).ListBrokers(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, broker := range brokers {
 		if net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port))) != l.Address() {
 			t.Errorf("the client knows the broker at %s:%d, not at the link's %s", broker.Host, broker.Port, l.Address())

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/net/nettest"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // pair returns both ends of a connection over a link in memory.
@@ -20,9 +22,7 @@ func pair(t *testing.T) (l *Link, client, server net.Conn) {
 	t.Helper()
 	network := &Network{}
 	listener, err := network.Listen("tcp", "127.0.0.1:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	accepted := make(chan net.Conn, 1)
 	go func() {
 		connection, err := listener.Accept()
@@ -33,9 +33,7 @@ func pair(t *testing.T) (l *Link, client, server net.Conn) {
 	}()
 	l = Between(network)
 	client, err = l.Dial(t.Context(), "tcp", "localhost:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	server = <-accepted
 	t.Cleanup(func() {
 		client.Close()
@@ -140,9 +138,7 @@ func TestALinkInMemoryHoldsData(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, server := pair(t)
-		if err := client.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, client.SetWriteDeadline(time.Now().Add(time.Minute)))
 		written := 0
 		for {
 			n, err := client.Write(make([]byte, 64<<10))
@@ -163,9 +159,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestMemoryPortIsTakenUntilItsListenerCloses(t *testing.T) {
 	var network Network
 	listener, err := network.Listen("tcp", "localhost:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if _, err := network.Listen("tcp", "127.0.0.1:80"); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("the port is taken: %v", err)
 	}

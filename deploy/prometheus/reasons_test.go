@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -12,9 +13,7 @@ import (
 // definitions of the reasons equal. What the rule does not name is the engine's.
 func TestTheRulesKnowWhoDecidesEachReason(t *testing.T) {
 	rules, err := files.ReadFile(RulesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	named := map[string]pix.Decider{}
 	for _, by := range []pix.Decider{pix.ByBank, pix.ByLedger} {
 		_, rest, found := strings.Cut(string(rules), `"by", "`+string(by)+`", "reason", "`)

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/liquida/liquida/deploy/compose"
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // start runs a broker with the given properties, its data on disk, and returns its address.
@@ -22,9 +23,7 @@ func start(t *testing.T, properties Properties) []string {
 	t.Helper()
 	folder := t.TempDir()
 	cluster, err := kfake.NewCluster(append(properties.Options(), kfake.NumBrokers(1), kfake.DataDir(folder))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(cluster.Close)
 	properties.Imitate(cluster, folder)
 	return cluster.ListenAddrs()
@@ -33,9 +32,7 @@ func start(t *testing.T, properties Properties) []string {
 func connect(t *testing.T, brokers []string, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(brokers...), kgo.MetadataMinAge(50*time.Millisecond))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(client.CloseAllowingRebalance)
 	return client
 }
@@ -63,9 +60,7 @@ func TestIgnoredTopicSettingsAreAcceptedAndNeverDescribed(t *testing.T) {
 		t.Errorf("altering what is ignored: %v, %v", altered, err)
 	}
 	described, err := admin.DescribeTopicConfigs(t.Context(), "payments")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	have := map[string]string{}
 	for _, entry := range described[0].Configs {
 		have[entry.Key] = entry.MaybeValue()
@@ -107,9 +102,7 @@ func TestUnknownTopicSettingsAreRefused(t *testing.T) {
 func TestVersionsAreRedpandas(t *testing.T) {
 	client := connect(t, start(t, roomy()))
 	versions, err := kmsg.NewPtrApiVersionsRequest().RequestWith(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, got := range versions.ApiKeys {
 		if want, there := requests[kmsg.Key(got.ApiKey)]; !there || got.MaxVersion != want {
 			t.Errorf("%s goes up to %d, want %d (%v)", kmsg.NameForKey(got.ApiKey), got.MaxVersion, want, there)
@@ -173,9 +166,7 @@ func TestNoSettingIsBothKnownAndIgnored(t *testing.T) {
 // The Redpanda of docker-compose.yml: engines ask for sessions of 3 s, and nobody waits for company.
 func TestPropertiesOfTheComposeFile(t *testing.T) {
 	p, err := ReadProperties(compose.RedpandaBootstrap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if p.GroupMinSessionTimeoutMS > 3_000 || p.GroupInitialRebalanceDelayMS != 0 || p.AutoCreateTopics || !p.EnableSASL || !p.AdminAPIRequireAuth {
 		t.Errorf("%+v", p)
 	}
@@ -191,9 +182,7 @@ func TestPasswordsNeedEnoughIterations(t *testing.T) {
 		request := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
 		request.Upsertions = append(request.Upsertions, upsertion)
 		response, err := request.RequestWith(t.Context(), client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if got := kerr.ErrorForCode(response.Results[0].ErrorCode); !errors.Is(got, want) {
 			t.Errorf("%d iterations: got %v, want %v", iterations, got, want)
 		}

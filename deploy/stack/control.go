@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -41,21 +42,27 @@ func (c control) serve(listener net.Listener, act func(ctx context.Context, act,
 
 // ask asks the stack's process for an act, and returns when it is done.
 func (c control) ask(ctx context.Context, act, name string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.Address+"/"+act+"/"+name, nil)
+	_, err := askWithToken(ctx, http.MethodPost, "http://"+c.Address+"/"+act+"/"+name, c.Token, nil)
+	return err
+}
+
+// askWithToken asks a process of the stack. What it refuses is the error.
+func askWithToken(ctx context.Context, method, url, token string, body []byte) (answer []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	request.Header.Set("Authorization", "Bearer "+c.Token)
+	request.Header.Set("Authorization", "Bearer "+token)
 	response, err := probe.Do(request)
 	if err != nil {
-		return fmt.Errorf("the stack's own process does not answer: %w", err)
+		return nil, fmt.Errorf("the stack's own process does not answer: %w", err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode == http.StatusOK {
-		return nil
+	answer, err = io.ReadAll(io.LimitReader(response.Body, answerMax))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(strings.TrimSpace(string(answer)))
 	}
-	answer, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
-	return errors.Join(errors.New(strings.TrimSpace(string(answer))), err)
+	return answer, err
 }
 
 // openControl lets the room act on this foreground stack until it stops.

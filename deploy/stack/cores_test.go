@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 func TestTheLedgerHasAProcessorOfItsOwn(t *testing.T) {
@@ -18,9 +20,7 @@ func TestTheLedgerHasAProcessorOfItsOwn(t *testing.T) {
 	of := func(pid int) unix.CPUSet {
 		t.Helper()
 		var set unix.CPUSet
-		if err := unix.SchedGetaffinity(pid, &set); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, unix.SchedGetaffinity(pid, &set))
 		return set
 	}
 	config := standIns(t)

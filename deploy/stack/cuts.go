@@ -1,12 +1,10 @@
 package stack
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -68,21 +66,7 @@ func (s *Stack) askLinks(ctx context.Context, method, path string, body []byte) 
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.addresses.of(Links)+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := probe.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	answer, err = io.ReadAll(io.LimitReader(response.Body, answerMax))
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = errors.New(strings.TrimSpace(string(answer)))
-	}
-	return answer, err
+	return askWithToken(ctx, method, "http://"+s.addresses.of(Links)+path, token, body)
 }
 
 // cuts returns what each process is cut from. Without an answer of Links it returns nothing.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/tigerbeetle"
+	"github.com/liquida/liquida/platform/host"
 )
 
 const (
@@ -73,10 +74,7 @@ func (r *run) died(ctx context.Context, within time.Duration) bool {
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			return false
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pollEvery):
-		}
+		host.Sleep(ctx, pollEvery)
 	}
 	return true
 }
@@ -255,10 +253,8 @@ func (p *process) waitReady(ctx context.Context) error {
 		if dead && !p.comesBack {
 			return fmt.Errorf("%s ended before it was ready: %w; the end of %s:\n%s", p.spec.name, why, p.logPath, p.logEnd())
 		}
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, pollEvery) {
 			return fmt.Errorf("%s: %w: %w; the end of %s:\n%s", p.spec.name, context.Cause(ctx), why, p.logPath, p.logEnd())
-		case <-time.After(pollEvery):
 		}
 	}
 }

@@ -149,9 +149,7 @@ func standIns(t *testing.T) Config {
 	t.Helper()
 	bin := t.TempDir()
 	for _, name := range []string{TigerBeetle, Broker, Bootstrap, Producer, Simulator, Engine, Links, "loadtest", "parent"} {
-		if err := os.Symlink(os.Args[0], filepath.Join(bin, name)); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.Symlink(os.Args[0], filepath.Join(bin, name)))
 	}
 	return Config{
 		Dir: filepath.Join(t.TempDir(), "stack"), BinDir: bin, TigerBeetleBin: filepath.Join(bin, TigerBeetle),
@@ -162,9 +160,7 @@ func standIns(t *testing.T) Config {
 func started(t *testing.T, config Config) *Stack {
 	t.Helper()
 	s, err := Start(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = s.Stop(context.Background()) })
 	return s
 }
@@ -193,9 +189,7 @@ func anyAlive(pids []int) bool {
 func logOf(t *testing.T, s *Stack, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(s.Log(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return string(text)
 }
 
@@ -219,21 +213,15 @@ func TestForeground(t *testing.T) {
 	t.Run("kill and start", func(t *testing.T) {
 		for _, name := range []string{TigerBeetle, Broker, "engine-0", Producer} {
 			before := s.PID(name)
-			if err := s.Kill(name); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, s.Kill(name))
 			if s.PID(name) != 0 || s.Ready(t.Context(), name) == nil {
 				t.Errorf("%s is killed and still there", name)
 			}
 			if err := s.Kill(name); err == nil {
 				t.Errorf("%s was killed twice", name)
 			}
-			if err := s.StartProcess(name); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.WaitReady(t.Context(), name); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, s.StartProcess(name))
+			kit.Must(t, s.WaitReady(t.Context(), name))
 			if s.PID(name) == before {
 				t.Errorf("%s has the same pid", name)
 			}
@@ -246,23 +234,17 @@ func TestForeground(t *testing.T) {
 		}
 	})
 	t.Run("pause and resume", func(t *testing.T) {
-		if err := s.Pause("engine-0"); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, s.Pause("engine-0"))
 		// On a busy machine the signal takes a moment to arrive.
 		kit.Eventually(t, "a paused engine does not answer", func() bool { return s.Ready(t.Context(), "engine-0") != nil })
-		if err := s.Resume("engine-0"); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, s.Resume("engine-0"))
 		if err := s.WaitReady(t.Context(), "engine-0"); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("why not ready", func(t *testing.T) {
 		post(t, s.TelemetryURL(Producer)+"/unready")
-		if err := s.Ready(t.Context(), Producer); err == nil || !strings.Contains(err.Error(), "ledger: not reached yet") {
-			t.Errorf("got %v; want what /readyz says", err)
-		}
+		kit.Says(t, s.Ready(t.Context(), Producer), "ledger: not reached yet")
 	})
 	t.Run("one more engine", func(t *testing.T) {
 		name, err := s.AddEngine(t.Context())
@@ -272,17 +254,13 @@ func TestForeground(t *testing.T) {
 	})
 	t.Run("a program with the stack's addresses", func(t *testing.T) {
 		var said strings.Builder
-		if err := s.Run(t.Context(), &said, nil, "loadtest", "run", "--rate=5"); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, s.Run(t.Context(), &said, nil, "loadtest", "run", "--rate=5"))
 		if want := "run --rate=5 " + s.KafkaAddress() + " " + s.ProducerURL() + "\n"; said.String() != want {
 			t.Errorf("it said %q; want %q", said.String(), want)
 		}
 	})
 	t.Run("an unknown name", func(t *testing.T) {
-		if err := s.Kill("enginee"); err == nil || !strings.Contains(err.Error(), "engine-0") {
-			t.Errorf("got %v; want the names there are", err)
-		}
+		kit.Says(t, s.Kill("enginee"), "engine-0")
 	})
 	if crashes := s.Crashes(); len(crashes) > 0 {
 		t.Errorf("what was asked for counts as a crash: %+v", crashes)
@@ -317,17 +295,13 @@ func TestCrash(t *testing.T) {
 				t.Errorf("noted %+v", crash)
 			}
 			if !restart {
-				if err := s.WaitReady(t.Context(), "engine-0"); err == nil || !strings.Contains(err.Error(), "exit status 7") {
-					t.Errorf("waiting for it says %v", err)
-				}
+				kit.Says(t, s.WaitReady(t.Context(), "engine-0"), "exit status 7")
 				return
 			}
 			if err := s.WaitReady(t.Context(), "engine-0"); err != nil || s.PID("engine-0") == before {
 				t.Errorf("it did not come back: %v", err)
 			}
-			if err := s.Kill("engine-0"); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, s.Kill("engine-0"))
 			if err := s.WaitReady(t.Context(), "engine-0"); err == nil {
 				t.Error("a process that was killed on request came back")
 			}
@@ -335,20 +309,13 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestFailedStart: the error says why, and nothing is left.
 // The kernel holds a killed server's data file for a while. The next server starts after that.
 func TestTheLedgerStartsWhenItsDataFileIsReleased(t *testing.T) {
 	s := started(t, standIns(t))
-	if err := s.Kill(TigerBeetle); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.Kill(TigerBeetle))
 	file, err := os.Open(tigerbeetle.DataFile(s.ledgerFolder(), 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
+	kit.Must(t, syscall.Flock(int(file.Fd()), syscall.LOCK_EX))
 	var released atomic.Bool
 	time.AfterFunc(300*time.Millisecond, func() { released.Store(true); file.Close() })
 	if err := s.StartProcess(TigerBeetle); err != nil || !released.Load() {
@@ -356,6 +323,7 @@ func TestTheLedgerStartsWhenItsDataFileIsReleased(t *testing.T) {
 	}
 }
 
+// TestFailedStart: the error says why, and nothing is left.
 func TestFailedStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		env  string
@@ -370,11 +338,7 @@ func TestFailedStart(t *testing.T) {
 			config.ReadyWithin = 10 * time.Second // a busy machine takes seconds to start a program that then says why it is not ready
 			config.Env = map[string][]string{Engine: {c.env}}
 			_, err := Start(t.Context(), config)
-			for _, say := range c.says {
-				if err == nil || !strings.Contains(err.Error(), say) {
-					t.Errorf("got %v; want %q in it", err, say)
-				}
-			}
+			kit.Says(t, err, c.says...)
 			again := config
 			again.Env = nil
 			again.ReadyWithin = 0
@@ -414,11 +378,7 @@ func TestFixedPortTaken(t *testing.T) {
 	config := standIns(t)
 	config.Ports = FixedPorts
 	_, err = Start(t.Context(), config)
-	for _, say := range []string{"3001", "tigerbeetle", "taken"} {
-		if err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("got %v; want %q in it", err, say)
-		}
-	}
+	kit.Says(t, err, "3001", "tigerbeetle", "taken")
 }
 
 func TestFixedPorts(t *testing.T) {
@@ -439,12 +399,8 @@ func TestKilledParent(t *testing.T) {
 	parent := exec.Command(filepath.Join(config.BinDir, "parent"), config.Dir)
 	parent.Stderr = t.Output()
 	said, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
+	kit.Must(t, parent.Start())
 	var children []int
 	for {
 		var word string
@@ -479,15 +435,11 @@ func TestBackground(t *testing.T) {
 	if _, err := StatusOf(ctx, dir); !errors.Is(err, ErrNotRunning) {
 		t.Fatalf("status before up: %v", err)
 	}
-	if err := Up(ctx, config); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, Up(ctx, config))
 	status := func() map[string]Status {
 		t.Helper()
 		all, err := StatusOf(ctx, dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		byName := map[string]Status{}
 		for _, s := range all {
 			byName[s.Name] = s
@@ -506,18 +458,12 @@ func TestBackground(t *testing.T) {
 	if _, err := Start(ctx, config); err == nil || !strings.Contains(err.Error(), "background") {
 		t.Errorf("a foreground stack in the same folder: %v", err)
 	}
-	if err := Clean(dir); err == nil || !strings.Contains(err.Error(), "running") {
-		t.Errorf("clean of a running stack: %v", err)
-	}
+	kit.Says(t, Clean(dir), "running") // clean of a running stack
 
 	// Up again starts what is missing and leaves the rest alone.
-	if err := syscall.Kill(first["engine-0"].PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, syscall.Kill(first["engine-0"].PID, syscall.SIGKILL))
 	kit.Eventually(t, "status sees the killed engine", func() bool { return status()["engine-0"].Problem != "" })
-	if err := Up(ctx, config); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, Up(ctx, config))
 	second := status()
 	for name, s := range second {
 		if s.Problem != "" || (s.PID == first[name].PID) != (name != "engine-0") || s.Telemetry != first[name].Telemetry {
@@ -535,9 +481,7 @@ func TestBackground(t *testing.T) {
 	}{{map[string][]string{"engine-0": {"ENGINE_DEADLINE=9s"}}, "engine-0        restarts with ENGINE_DEADLINE=9s\n"}, {nil, ""}} {
 		said.Reset()
 		changing.Env = c.env
-		if err := Up(ctx, changing); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, Up(ctx, changing))
 		third := status()
 		for name, s := range third {
 			if s.Problem != "" || (s.PID == second[name].PID) != (name != "engine-0" || c.says == "") {
@@ -551,22 +495,16 @@ func TestBackground(t *testing.T) {
 	}
 
 	// Without its state, a stack that runs is neither cleaned nor started again.
-	if err := os.Rename(stateFile(dir), stateFile(dir)+".lost"); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.Rename(stateFile(dir), stateFile(dir)+".lost"))
 	for name, err := range map[string]error{"clean": Clean(dir), "down": Down(ctx, dir), "up": Up(ctx, config)} {
 		if err == nil || !strings.Contains(err.Error(), "engine-0") || !strings.Contains(err.Error(), fmt.Sprint(" ", second["engine-0"].PID)) {
 			t.Errorf("%s without a state: %v", name, err)
 		}
 	}
-	if err := os.Rename(stateFile(dir)+".lost", stateFile(dir)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.Rename(stateFile(dir)+".lost", stateFile(dir)))
 
 	// A call that fails stops what it started and nothing else.
-	if err := syscall.Kill(second[Producer].PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, syscall.Kill(second[Producer].PID, syscall.SIGKILL))
 	kit.Eventually(t, "status sees the killed producer", func() bool { return status()[Producer].Problem != "" })
 	failing := config
 	failing.Env = map[string][]string{Producer: {"STAND_IN_FAILS=no"}}
@@ -587,9 +525,7 @@ func TestBackground(t *testing.T) {
 		t.Errorf("a failed up has touched the engine: %+v", s)
 	}
 
-	if err := Down(ctx, dir); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, Down(ctx, dir))
 	for _, s := range second {
 		if anyAlive([]int{s.PID}) {
 			t.Errorf("%s is left after down", s.Name)
@@ -601,9 +537,7 @@ func TestBackground(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "data", "kafka")); err != nil {
 		t.Errorf("the data did not survive down: %v", err)
 	}
-	if err := Clean(dir); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, Clean(dir))
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("clean left %s: %v", dir, err)
 	}
@@ -630,15 +564,9 @@ func TestReplicas(t *testing.T) {
 		}
 	}
 	before := pids(s)
-	if err := s.Kill("tigerbeetle-1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.StartProcess("tigerbeetle-1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.WaitReady(t.Context(), "tigerbeetle-1"); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.Kill("tigerbeetle-1"))
+	kit.Must(t, s.StartProcess("tigerbeetle-1"))
+	kit.Must(t, s.WaitReady(t.Context(), "tigerbeetle-1"))
 	for i, pid := range pids(s) {
 		if (pid == before[i]) != (i != 1) {
 			t.Errorf("the pids were %v and are %v", before, pids(s))
@@ -648,9 +576,7 @@ func TestReplicas(t *testing.T) {
 
 func TestMakeLinksAsUp(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	flags := strings.Replace(linkFlags, "=", "='", 1) + "'"
 	if !strings.Contains(string(makefile), "LINK := "+flags) || strings.Count(string(makefile), "go build") != strings.Count(string(makefile), "go build $(LINK)") {
 		t.Errorf("the Makefile builds without %s", flags)
@@ -667,9 +593,8 @@ func TestWhatThereIsNot(t *testing.T) {
 	} {
 		config := standIns(t)
 		change(&config)
-		if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("got %v; want %q in it", err, say)
-		}
+		_, err := Start(t.Context(), config)
+		kit.Says(t, err, say)
 	}
 }
 
@@ -677,41 +602,23 @@ func TestWhatThereIsNot(t *testing.T) {
 func TestOtherData(t *testing.T) {
 	config := standIns(t)
 	t.Cleanup(func() { _ = Down(context.Background(), config.Dir) })
-	if err := Up(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, Up(t.Context(), config))
 	other := config
 	other.Replicas = 3
-	if err := Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "down") || !strings.Contains(err.Error(), "one TigerBeetle server") {
-		t.Errorf("up with more replicas than run: %v", err)
-	}
+	kit.Says(t, Up(t.Context(), other), "down", "one TigerBeetle server") // up with more replicas than run
 	other.Replicas, other.KafkaSecured = 0, true
-	if err := Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "down") || !strings.Contains(err.Error(), "the embedded Kafka:") {
-		t.Errorf("a secured up on a stack that runs without: %v", err)
-	}
+	kit.Says(t, Up(t.Context(), other), "down", "the embedded Kafka:") // a secured up on a stack that runs without
 	other.Replicas, other.KafkaSecured = 3, false
-	if err := Down(t.Context(), config.Dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "clean") || !strings.Contains(err.Error(), "one TigerBeetle server") {
-		t.Errorf("up with more replicas than there is data of: %v", err)
-	}
+	kit.Must(t, Down(t.Context(), config.Dir))
+	kit.Says(t, Up(t.Context(), other), "clean", "one TigerBeetle server") // up with more replicas than there is data of
 	secured := config
 	secured.KafkaSecured = true
-	if err := Up(t.Context(), secured); err == nil || !strings.Contains(err.Error(), "clean") || !strings.Contains(err.Error(), "the embedded Kafka:") {
-		t.Errorf("a secured up on data without: %v", err)
-	}
+	kit.Says(t, Up(t.Context(), secured), "clean", "the embedded Kafka:") // a secured up on data without
 	likeRedpanda := config
 	likeRedpanda.Kafka = RedpandaLike
-	if err := Up(t.Context(), likeRedpanda); err == nil || !strings.Contains(err.Error(), "clean") || !strings.Contains(err.Error(), "the embedded Kafka:") {
-		t.Errorf("up like Redpanda on data of the embedded broker: %v", err)
-	}
-	if err := Clean(config.Dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := Up(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	kit.Says(t, Up(t.Context(), likeRedpanda), "clean", "the embedded Kafka:") // up like Redpanda on data of the embedded broker
+	kit.Must(t, Clean(config.Dir))
+	kit.Must(t, Up(t.Context(), other))
 	status, err := StatusOf(t.Context(), config.Dir)
 	if err != nil || len(status) != 7 || status[2].Name != "tigerbeetle-2" || status[2].Problem != "" {
 		t.Errorf("status %+v, %v", status, err)
@@ -727,43 +634,24 @@ func TestALostLedgerIsNotMadeAnew(t *testing.T) {
 			t.Cleanup(func() { _ = Down(context.Background(), config.Dir) })
 			upAndDown := func() {
 				t.Helper()
-				if err := errors.Join(Up(t.Context(), config), Down(t.Context(), config.Dir)); err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, errors.Join(Up(t.Context(), config), Down(t.Context(), config.Dir)))
 			}
 			upAndDown()
 			folder := filepath.Join(config.Dir, "data", ledgerFolders[replicas])
-			move := func(from, to string) {
-				t.Helper()
-				if err := os.Rename(from, to); err != nil {
-					t.Fatal(err)
-				}
-			}
-			refused := func(what string, says ...string) {
-				t.Helper()
-				err := Up(t.Context(), config)
-				for _, say := range says {
-					if err == nil || !strings.Contains(err.Error(), say) {
-						t.Errorf("%s: %v; it must say %q", what, err, say)
-					}
-				}
-			}
 
-			move(folder, folder+".moved")
-			refused("the whole folder is gone", folder, "docs/backup.md", "clean")
+			kit.Must(t, os.Rename(folder, folder+".moved"))
+			kit.Says(t, Up(t.Context(), config), folder, "docs/backup.md", "clean") // the whole folder is gone
 			if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the refused ledger was made: %v", err)
 			}
-			move(folder+".moved", folder)
+			kit.Must(t, os.Rename(folder+".moved", folder))
 			last := tigerbeetle.DataFile(folder, replicas-1)
-			move(last, last+".moved")
-			refused("a file is gone", fmt.Sprintf("replica %d of %d is gone", replicas-1, replicas), "docs/backup.md")
-			move(last+".moved", last)
+			kit.Must(t, os.Rename(last, last+".moved"))
+			kit.Says(t, Up(t.Context(), config), fmt.Sprintf("replica %d of %d is gone", replicas-1, replicas), "docs/backup.md")
+			kit.Must(t, os.Rename(last+".moved", last))
 			upAndDown()
 
-			if err := Clean(config.Dir); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, Clean(config.Dir))
 			upAndDown()
 		})
 	}
@@ -777,22 +665,14 @@ func TestApacheKafka(t *testing.T) {
 	if errors.Is(err, kafka.ErrMissing) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = s.Stop(context.Background()) })
-	if err := s.Kill(Broker); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.Kill(Broker))
 	if s.Ready(t.Context(), Broker) == nil {
 		t.Error("a killed broker is ready")
 	}
-	if err := s.StartProcess(Broker); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.WaitReady(t.Context(), Broker); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.StartProcess(Broker))
+	kit.Must(t, s.WaitReady(t.Context(), Broker))
 	if err := s.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -806,22 +686,14 @@ func TestApacheKafka(t *testing.T) {
 func TestReusedPID(t *testing.T) {
 	dir := t.TempDir()
 	bystander := exec.Command("sleep", "600")
-	if err := bystander.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, bystander.Start())
 	defer func() { _ = bystander.Process.Kill(); _ = bystander.Wait() }()
 	now, err := startTime(bystander.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, recorded := range []string{"1" + now, ""} {
 		text, err := json.Marshal(state{Processes: []record{{Name: Producer, PID: bystander.Process.Pid, Started: recorded}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(stateFile(dir), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
+		kit.Must(t, os.WriteFile(stateFile(dir), text, 0o644))
 		if err := Down(t.Context(), dir); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("down with start time %q: %v", recorded, err)
 		}
@@ -833,12 +705,8 @@ func TestReusedPID(t *testing.T) {
 
 func TestDamagedState(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(stateFile(dir), []byte(`{"proc`), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := Down(t.Context(), dir); err == nil || !strings.Contains(err.Error(), stateFile(dir)) {
-		t.Errorf("got %v; want the file named", err)
-	}
+	kit.Must(t, os.WriteFile(stateFile(dir), []byte(`{"proc`), 0o644))
+	kit.Says(t, Down(t.Context(), dir), stateFile(dir))
 }
 
 // TestRealInfrastructure starts the real TigerBeetle and the real broker, kills both and
@@ -854,12 +722,8 @@ func TestRealInfrastructure(t *testing.T) {
 		Ports: FreePorts, InfrastructureOnly: true, Progress: t.Output(),
 	})
 	for _, name := range []string{TigerBeetle, Broker} {
-		if err := s.Kill(name); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Restart(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, s.Kill(name))
+		kit.Must(t, s.Restart(t.Context(), name))
 	}
 	if err := s.Stop(t.Context()); err != nil {
 		t.Error(err)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/liquida/liquida/platform/host"
 )
 
 const (
@@ -41,11 +43,9 @@ func AwaitMemory(ctx context.Context, say func(string)) (started func(), err err
 				said = true
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, 100*time.Millisecond) {
 			turn.Close()
 			return nil, context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

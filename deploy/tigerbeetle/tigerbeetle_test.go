@@ -14,6 +14,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go"
 	"github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ports"
 )
 
@@ -21,12 +22,8 @@ import (
 func fakeServer(t *testing.T, folder, version string) string {
 	t.Helper()
 	path := filepath.Join(folder, "tigerbeetle")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("#!/bin/sh\necho TigerBeetle version "+version+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.MkdirAll(folder, 0o755))
+	kit.Must(t, os.WriteFile(path, []byte("#!/bin/sh\necho TigerBeetle version "+version+"\n"), 0o755))
 	return path
 }
 
@@ -91,60 +88,44 @@ func TestAnswers(t *testing.T) {
 func TestFormatCluster(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "tigerbeetle")
 	// It makes its last argument a file that holds the others.
-	if err := os.WriteFile(bin, []byte("#!/bin/sh\nfor path; do :; done\necho \"$*\" >\"$path\"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(bin, []byte("#!/bin/sh\nfor path; do :; done\necho \"$*\" >\"$path\"\n"), 0o755))
 	folder := filepath.Join(t.TempDir(), "data", "ledger")
 	if err := os.MkdirAll(folder+".formatting", 0o755); err != nil { // left by an interrupted call
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := FormatCluster(t.Context(), bin, folder, 3, 0); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, FormatCluster(t.Context(), bin, folder, 3, 0))
 	}
 	said, err := os.ReadFile(DataFile(folder, 2))
 	if err != nil || !strings.Contains(string(said), "--cluster=0 --replica=2 --replica-count=3") {
 		t.Errorf("%q, %v", said, err)
 	}
-	if err := os.Remove(DataFile(folder, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := FormatCluster(t.Context(), bin, folder, 3, 0); err == nil || !strings.Contains(err.Error(), "replica 1 of 3 is gone") || !strings.Contains(err.Error(), "recover") {
-		t.Errorf("a replica that forgot everything: %v", err)
-	}
+	kit.Must(t, os.Remove(DataFile(folder, 1)))
+	kit.Says(t, FormatCluster(t.Context(), bin, folder, 3, 0), "replica 1 of 3 is gone", "recover") // a replica that forgot everything
 }
 
 // TestServer takes the real server through what the stack asks of it: a new data file, a
 // start, SIGKILL, and a start that still knows what was answered.
 func TestServer(t *testing.T) {
 	bin, err := Locate(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	folder := filepath.Join(t.TempDir(), "ledger")
 	path := DataFile(folder, 0)
 	for range 2 { // the second finds the file and leaves it alone
-		if err := FormatCluster(t.Context(), bin, folder, 1, 64<<20); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, FormatCluster(t.Context(), bin, folder, 1, 64<<20))
 	}
 	address := ports.Free()
 	first := startServer(t, bin, path, address)
 
 	client, err := tb.NewClient(types.ToUint128(0), []string{address})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer client.Close()
 	account := types.Account{ID: types.ToUint128(7), Ledger: 986, Code: 1}
 	if failed, err := client.CreateAccounts([]types.Account{account}); err != nil || len(failed) > 0 {
 		t.Fatalf("the account was not created: %v, %v", failed, err)
 	}
 
-	if err := first.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, first.Process.Kill())
 	_ = first.Wait()
 	startServer(t, bin, path, address)
 	found, err := client.LookupAccounts([]types.Uint128{account.ID})
@@ -157,18 +138,12 @@ func TestServer(t *testing.T) {
 func startServer(t *testing.T, bin, path, address string) *exec.Cmd {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { log.Close() })
-	if err := AwaitRelease(path); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, AwaitRelease(path))
 	server := exec.Command(bin, StartArguments(path, address, "64MiB", LimitGiB)...)
 	server.Stdout, server.Stderr = log, log
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, server.Start())
 	t.Cleanup(func() {
 		if server.ProcessState == nil {
 			_ = server.Process.Kill()
@@ -179,9 +154,7 @@ func startServer(t *testing.T, bin, path, address string) *exec.Cmd {
 	defer cancel()
 	for {
 		said, err := os.ReadFile(log.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if Answers(said) {
 			return server
 		}
@@ -197,9 +170,7 @@ func startServer(t *testing.T, bin, path, address string) *exec.Cmd {
 func TestServersBeginOneAfterTheOther(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	started, err := AwaitMemory(t.Context(), func(why string) { t.Log(why) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := AwaitMemory(ended, func(string) {}); err == nil {

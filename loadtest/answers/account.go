@@ -73,8 +73,9 @@ func (j *Judge) concludeAccounts(client tigerbeetle.Client) error {
 		if known {
 			return p, nil
 		}
-		transfers, err := transfersOf(client, account)
-		p = pastOf(transfers, ledger.CustomerAccount(account))
+		own := ledger.CustomerAccount(account)
+		transfers, err := allOf(own, client.GetAccountTransfers, func(t tb.Transfer) uint64 { return t.Timestamp })
+		p = pastOf(transfers, own)
 		truth[account] = p
 		return p, err
 	}
@@ -95,20 +96,19 @@ func (j *Judge) concludeAccounts(client tigerbeetle.Client) error {
 	return nil
 }
 
-// transfersOf returns the transfers of an account, newest first.
-func transfersOf(client tigerbeetle.Client, account pix.Account) (transfers []tb.Transfer, err error) {
-	filter := tb.AccountFilter{AccountID: ledger.CustomerAccount(account), Limit: eventsMax,
-		Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()}
+// allOf returns what the ledger has of an account, oldest first.
+func allOf[T any](account ledger.AccountID, page func(tb.AccountFilter) ([]T, error), at func(T) uint64) (all []T, err error) {
+	filter := tb.AccountFilter{AccountID: account, Limit: eventsMax, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()}
 	for {
-		found, err := client.GetAccountTransfers(filter)
+		found, err := page(filter)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the ledger does not tell the history of %s: %w", ledger.AccountName(account), err)
 		}
-		transfers = append(transfers, found...)
+		all = append(all, found...)
 		if len(found) < eventsMax {
-			return transfers, nil
+			return all, nil
 		}
-		filter.TimestampMax = found[len(found)-1].Timestamp - 1
+		filter.TimestampMin = at(found[len(found)-1]) + 1
 	}
 }
 

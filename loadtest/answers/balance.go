@@ -51,7 +51,7 @@ func (p pendings) String() string {
 // expiredMax bounds the time until the ledger has given back the money of an expired hold.
 const expiredMax = 5 * time.Second
 
-// pastOf computes the past of an account from its transfers, newest first.
+// pastOf computes the past of an account from its transfers, oldest first.
 func pastOf(transfers []tb.Transfer, of ledger.AccountID) (p past) {
 	type change struct {
 		at     time.Time
@@ -68,7 +68,7 @@ func pastOf(transfers []tb.Transfer, of ledger.AccountID) (p past) {
 		}
 		changes = append(changes, c)
 	}
-	for _, t := range slices.Backward(transfers) {
+	for _, t := range transfers {
 		at, amount, flags := ledgerTime(t.Timestamp), ledger.Centavos(t.Amount), t.TransferFlags()
 		switch {
 		case flags.Pending:

@@ -19,13 +19,13 @@ func TestABalanceIsOneThatTheAccountHad(t *testing.T) {
 	at := func(n int) uint64 { return uint64(millisecond(n).UnixNano()) }
 	amount := tb.ToUint128
 	pending, post, void := tb.TransferFlags{Pending: true}.ToUint16(), tb.TransferFlags{PostPendingTransfer: true}.ToUint16(), tb.TransferFlags{VoidPendingTransfer: true}.ToUint16()
-	transfers := []tb.Transfer{ // newest first
-		{ID: amount(7), PendingID: amount(6), DebitAccountID: own, CreditAccountID: other, Amount: amount(7), Flags: void, Timestamp: at(9000)},
-		{ID: amount(6), DebitAccountID: own, CreditAccountID: other, Amount: amount(7), Flags: pending, Timeout: 60, Timestamp: at(8000)},
-		{ID: amount(4), DebitAccountID: other, CreditAccountID: own, Amount: amount(40), Flags: pending, Timeout: 1, Timestamp: at(400)},
-		{ID: amount(3), PendingID: amount(2), DebitAccountID: own, CreditAccountID: other, Amount: amount(300), Flags: post, Timestamp: at(300)},
-		{ID: amount(2), DebitAccountID: own, CreditAccountID: other, Amount: amount(300), Flags: pending, Timeout: 60, Timestamp: at(200)},
+	transfers := []tb.Transfer{
 		{ID: amount(1), DebitAccountID: other, CreditAccountID: own, Amount: amount(1000), Timestamp: at(100)},
+		{ID: amount(2), DebitAccountID: own, CreditAccountID: other, Amount: amount(300), Flags: pending, Timeout: 60, Timestamp: at(200)},
+		{ID: amount(3), PendingID: amount(2), DebitAccountID: own, CreditAccountID: other, Amount: amount(300), Flags: post, Timestamp: at(300)},
+		{ID: amount(4), DebitAccountID: other, CreditAccountID: own, Amount: amount(40), Flags: pending, Timeout: 1, Timestamp: at(400)},
+		{ID: amount(6), DebitAccountID: own, CreditAccountID: other, Amount: amount(7), Flags: pending, Timeout: 60, Timestamp: at(8000)},
+		{ID: amount(7), PendingID: amount(6), DebitAccountID: own, CreditAccountID: other, Amount: amount(7), Flags: void, Timestamp: at(9000)},
 	}
 	for _, c := range []struct {
 		name                              string

@@ -205,9 +205,13 @@ func (j *Judge) concludeDays(client tigerbeetle.Client) error {
 		}
 	}
 	for bank, balance := range closing {
-		had, err := historyOf(client, ledger.ReserveAccount(bank))
+		history, err := allOf(ledger.ReserveAccount(bank), client.GetAccountBalances, func(b tb.AccountBalance) uint64 { return b.Timestamp })
 		if err != nil {
 			return err
+		}
+		had := map[int64]int64{} // by the Unix time in nanoseconds at which it began
+		for _, b := range history {
+			had[int64(b.Timestamp)] = ledger.Less(b.CreditsPosted, b.DebitsPosted) //nolint:gosec // Unix time
 		}
 		for _, day := range j.days {
 			for _, line := range day.lines {
@@ -225,23 +229,4 @@ func (j *Judge) concludeDays(client tigerbeetle.Client) error {
 		}
 	}
 	return nil
-}
-
-// historyOf returns the balances of an account by the Unix time in nanoseconds at which they began.
-func historyOf(client tigerbeetle.Client, account tb.Uint128) (map[int64]int64, error) {
-	const page = 2000
-	had := map[int64]int64{}
-	for from := uint64(0); ; {
-		found, err := client.GetAccountBalances(tb.AccountFilter{AccountID: account, TimestampMin: from, Limit: page, Flags: tb.AccountFilterFlags{Debits: true, Credits: true}.ToUint32()})
-		if err != nil {
-			return nil, fmt.Errorf("the ledger does not tell the history of %s: %w", ledger.AccountName(account), err)
-		}
-		for _, balance := range found {
-			had[int64(balance.Timestamp)] = ledger.Less(balance.CreditsPosted, balance.DebitsPosted) //nolint:gosec // Unix time
-			from = balance.Timestamp + 1
-		}
-		if len(found) < page {
-			return had, nil
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/deploy/ledgermodel"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -87,15 +88,11 @@ func TestStatementsOfDaysAgree(t *testing.T) {
 					on = next
 				}
 				reading, err := parseDay(bank, on, []byte(instants(statement)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 				j.takeDay(reading, !c.again)
 			}
 			v, err := j.Conclude(client)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			if found := fmt.Sprint(v.Contradictions); v.Clean != (c.want == "") || !strings.Contains(found, c.want) {
 				t.Errorf("%s, want %q", found, c.want)
 			}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 )
 
@@ -88,12 +89,7 @@ func (c *Clients) refuseInCalm(format string, arguments ...any) {
 
 // again waits before the next try. It reports whether there is one.
 func again(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(askAgain):
-		return true
-	}
+	return host.Sleep(ctx, askAgain)
 }
 
 // events passes the events of a stream to take until it returns false or the stream ends. The error

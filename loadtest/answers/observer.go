@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -156,10 +157,8 @@ func (o *Observer) Finish(ctx context.Context) error {
 		if !behind {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("cannot read %v to their end: %w", outcomes, context.Cause(ctx))
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

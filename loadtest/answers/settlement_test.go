@@ -10,6 +10,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/bootstrap"
 	"github.com/liquida/liquida/deploy/ledgermodel"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -23,13 +24,9 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 	var passed time.Duration
 	client := ledgermodel.New().ConnectAt(func() time.Time { return time.Now().Add(passed) })
 	config := &bootstrap.Config{}
-	if err := settings.Parse(config); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, settings.Parse(config))
 	config.Population = population
-	if err := bootstrap.Populate(t.Context(), config, client); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, bootstrap.Populate(t.Context(), config, client))
 	content := pix.Content{Payer: population.Customer(0), Payee: population.Customer(1), AmountCentavos: 5}
 	for i, c := range []struct {
 		name           string
@@ -71,9 +68,7 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 			j.follow(population.Bank(1))
 			o := j.journals[population.Bank(1)]
 			o.reports = []report{{settlement: settlement{id: id, at: time.Now().Add(time.Minute).UnixMilli(), says: cmp.Or(c.receipt, pix.ReasonPayeeBlocked).String()}, centavos: 5, asPayee: true}}
-			if err := j.lookUpHolds(client); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, j.lookUpHolds(client))
 			if kept := len(o.reports) == 1; kept != c.kept || kept && o.reports[0].optional != c.optional {
 				t.Errorf("the reports are %+v", o.reports)
 			}

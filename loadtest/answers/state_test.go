@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -327,8 +328,6 @@ func TestNoPaymentChangesTheFundsOfABank(t *testing.T) {
 func concluded(t *testing.T, j *Judge) Verdict {
 	t.Helper()
 	v, err := j.Conclude(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return v
 }

@@ -6,6 +6,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 )
@@ -43,7 +44,7 @@ func (h *history) opening(books accountID, amount money) {
 	}
 	h.move(codeOpening, debit, credit, amount.size().low)
 	t := h.last(1)
-	t.ID, t.Ledger = toTigerBeetle(books), booksLedger
+	t.ID, t.Ledger = books.toTigerBeetle(), booksLedger
 }
 
 func (h *history) last(n int) *tb.Transfer { return &h.transfers[len(h.transfers)-n] }
@@ -58,7 +59,7 @@ func (h *history) act(code uint16, books accountID, what tb.Transfer) {
 	add := func(role int, ledger uint32, debit, credit accountID) {
 		h.move(code, debit, credit, amount)
 		t := h.last(1)
-		t.ID, t.Ledger = toTigerBeetle(key.role(role)), ledger
+		t.ID, t.Ledger = key.role(role).toTigerBeetle(), ledger
 		t.UserData128, t.UserData64, t.UserData32 = what.UserData128, what.UserData64, what.UserData32
 		h.stamp()
 	}
@@ -80,7 +81,7 @@ func (h *history) act(code uint16, books accountID, what tb.Transfer) {
 // actsOfAllKinds adds one act of every kind, so that nothing is in the way of other payments.
 func (h *history) actsOfAllKinds() {
 	of, customer, digest := func(amount uint64) tb.Transfer { return tb.Transfer{Amount: tb.ToUint128(amount)} },
-		tb.Transfer{UserData128: toTigerBeetle(idOf(alice))}, tb.Transfer{UserData128: tb.ToUint128(7), UserData64: 8}
+		tb.Transfer{UserData128: idOf(alice).toTigerBeetle()}, tb.Transfer{UserData128: tb.ToUint128(7), UserData64: 8}
 	h.act(codeSuspended, aliceBooks, tb.Transfer{UserData32: 1})
 	h.act(codeResumed, aliceBooks, tb.Transfer{UserData32: 1})
 	h.act(codePaymentCap, aliceBooks, tb.Transfer{UserData64: actCentavosMax})
@@ -136,9 +137,7 @@ func TestActsAgreeWithThePlatform(t *testing.T) {
 		if kind.MovesMoney() {
 			act.Centavos = 7
 		}
-		if err := act.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, act.Validate())
 		for i, transfer := range ledger.AppendAct(nil, "central-bank", "a.1_"+kind.String(), act) {
 			h.stamp()
 			transfer.Timestamp = h.last(1).Timestamp + uint64(1-i)*1000 + uint64(i)
@@ -167,22 +166,18 @@ func TestActsAgreeWithThePlatform(t *testing.T) {
 
 func TestEachFaultOfTheRegisterIsFound(t *testing.T) {
 	liquidity := func(h *history) { h.act(codeLiquidityIn, aliceBooks, tb.Transfer{Amount: tb.ToUint128(700)}) }
+	unrecorded := func(h *history) {
+		liquidity(h)
+		h.add(register, -700, 0)
+		h.add(aliceBooks, 0, -700)
+		h.transfers = h.transfers[:len(h.transfers)-1]
+	}
 	for _, fault := range []struct {
 		name, kind string
 		spoil      func(h *history)
 	}{
-		{"money without an act", MoneyWithoutAct, func(h *history) {
-			liquidity(h)
-			h.add(register, -700, 0)
-			h.add(aliceBooks, 0, -700)
-			h.transfers = h.transfers[:len(h.transfers)-1]
-		}},
-		{"money without an act breaks the law of the books", BrokenLaw, func(h *history) {
-			liquidity(h)
-			h.add(register, -700, 0)
-			h.add(aliceBooks, 0, -700)
-			h.transfers = h.transfers[:len(h.transfers)-1]
-		}},
+		{"money without an act", MoneyWithoutAct, unrecorded},
+		{"money without an act breaks the law of the books", BrokenLaw, unrecorded},
 		{"an act without its money", WrongAct, func(h *history) {
 			liquidity(h)
 			h.add(issuance, -700, 0)
@@ -204,7 +199,7 @@ func TestEachFaultOfTheRegisterIsFound(t *testing.T) {
 		{"money with the role of a record", WrongAct, func(h *history) {
 			liquidity(h)
 			key, _ := split(fromTigerBeetle(h.last(2).ID))
-			h.last(2).ID = toTigerBeetle(key.role(recordRole + 2))
+			h.last(2).ID = key.role(recordRole + 2).toTigerBeetle()
 		}},
 		{"more than an act may move", WrongAct, func(h *history) {
 			h.act(codeLiquidityIn, aliceBooks, tb.Transfer{Amount: tb.ToUint128(actCentavosMax + 1)})
@@ -218,15 +213,15 @@ func TestEachFaultOfTheRegisterIsFound(t *testing.T) {
 		}},
 		{"liquidity out to another bank's reserve", UnexplainedMoney, func(h *history) {
 			h.act(codeLiquidityOut, aliceBooks, tb.Transfer{Amount: tb.ToUint128(1)})
-			h.last(2).CreditAccountID = toTigerBeetle(reserveOf(brunoBooks))
+			h.last(2).CreditAccountID = reserveOf(brunoBooks).toTigerBeetle()
 		}},
 		{"a deposit to another bank's customer", WrongAct, func(h *history) {
-			h.act(codeDeposit, aliceBooks, tb.Transfer{Amount: tb.ToUint128(1), UserData128: toTigerBeetle(idOf(bruno))})
+			h.act(codeDeposit, aliceBooks, tb.Transfer{Amount: tb.ToUint128(1), UserData128: idOf(bruno).toTigerBeetle()})
 		}},
 		{"an act of a code that does not exist", WrongAct, func(h *history) { h.act(31, aliceBooks, tb.Transfer{}) }},
 		{"an act between two banks", WrongAct, func(h *history) {
 			h.act(codeSuspended, aliceBooks, tb.Transfer{})
-			h.last(1).DebitAccountID = toTigerBeetle(brunoBooks)
+			h.last(1).DebitAccountID = brunoBooks.toTigerBeetle()
 		}},
 		{"an act of a bank that has not joined", WrongAct, func(h *history) {
 			h.open(booksOf(idOf(zoe)))
@@ -240,7 +235,7 @@ func TestEachFaultOfTheRegisterIsFound(t *testing.T) {
 		}},
 		{"a key without a digest", WrongAct, func(h *history) { h.act(codeKeyNamed, aliceBooks, tb.Transfer{}) }},
 		{"an account of another bank is blocked", WrongAct, func(h *history) {
-			h.act(codeAccountBlocked, aliceBooks, tb.Transfer{UserData128: toTigerBeetle(idOf(bruno))})
+			h.act(codeAccountBlocked, aliceBooks, tb.Transfer{UserData128: idOf(bruno).toTigerBeetle()})
 		}},
 		{"a suspension by a bank", WrongAct, func(h *history) {
 			h.act(codeSuspended, aliceBooks, tb.Transfer{})
@@ -286,19 +281,8 @@ func TestTotalsThatOutgrow64Bits(t *testing.T) {
 		if i%2 == 1 {
 			from, to = bruno, alice
 		}
-		o := h.order(from, to, amount)
-		h.hold(o, 1, 2, 3)
-		h.resolve(o, tb.TransferFlags{PostPendingTransfer: true}, "", []int{1, 2, 3})
-		h.report(o, "")
-		p, _ := h.legsOf(o)
-		for leg := 1; leg <= 3; leg++ {
-			debit, credit := p.content.leg(leg)
-			d, c := h.accountOf(debit), h.accountOf(credit)
-			d.DebitsPosted = toTigerBeetle(number128(moneyIn(d.DebitsPosted).plus(moneyOf(amount))))
-			c.CreditsPosted = toTigerBeetle(number128(moneyIn(c.CreditsPosted).plus(moneyOf(amount))))
-		}
+		h.clear(h.order(from, to, amount), "", 1, 2, 3)
 	}
-	h.committed = int64(len(h.orders))
 	verdict := h.audit()
 	if !verdict.Clean {
 		t.Fatalf("%+v", verdict.Findings)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -16,13 +17,9 @@ import (
 func sealed(t *testing.T, h *history) keys.Seals {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secrets")
-	if err := keys.MakeSeals(file, []pix.ISPB{"10000001", "10000002"}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, keys.MakeSeals(file, []pix.ISPB{"10000001", "10000002"}))
 	seals, err := keys.ReadSeals(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if h.secrets, err = ReadSecrets(file); err != nil {
 		t.Fatal(err)
 	}
@@ -102,10 +99,7 @@ func TestACodeThatIsNotABanks(t *testing.T) {
 	for _, kept := range []string{"LQ03", "AM04"} {
 		h := clean(t)
 		o := h.order(alice, bruno, 500)
-		h.committed++
-		h.hold(o, 1, 2, 3)
-		h.void(o, kept, 1, 2, 3)
-		h.report(o, kept)
+		h.clear(o, kept, 1, 2, 3)
 		seals := sealed(t, h)
 		h.allSay(seals)
 		h.says(seals, "10000002", "10000002", o.EndToEndId, "AM04")
@@ -137,9 +131,7 @@ func TestResponsesThatAreGone(t *testing.T) {
 func TestSecretsThatCannotBeRead(t *testing.T) {
 	for _, text := range []string{"", "# nothing", "10000001", "10000001 xyz", "10000001 00 00"} {
 		file := filepath.Join(t.TempDir(), "secrets")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		if _, err := ReadSecrets(file); err == nil || strings.Contains(err.Error(), "xyz") {
 			t.Errorf("%q: %v", text, err)
 		}

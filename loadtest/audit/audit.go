@@ -253,22 +253,27 @@ func readPagesFrom[O any](ctx context.Context, what string, filter *tb.QueryFilt
 	}
 }
 
-// within bounds the wait for the client, which itself waits forever.
-func within[T any](ctx context.Context, ask func() (T, error)) (T, error) {
-	type answer struct {
+// within bounds the wait for the client.
+func within[T any](ctx context.Context, request func() (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, ledgerAnswersWithin, fmt.Errorf("no answer for %v: is TigerBeetle up at TIGERBEETLE_ADDRESSES, and is TIGERBEETLE_CLUSTER_ID right?", ledgerAnswersWithin))
+	defer cancel()
+	return Ask(ctx, request)
+}
+
+// Ask sends a request to the ledger and waits for it, or until ctx ends: the client itself waits forever.
+func Ask[T any](ctx context.Context, request func() (T, error)) (T, error) {
+	type reply struct {
 		value T
 		err   error
 	}
-	answers := make(chan answer, 1)
+	replies := make(chan reply, 1)
 	go func() {
-		value, err := ask()
-		answers <- answer{value, err}
+		value, err := request()
+		replies <- reply{value, err}
 	}()
-	ctx, cancel := context.WithTimeoutCause(ctx, ledgerAnswersWithin, fmt.Errorf("no answer for %v: is TigerBeetle up at TIGERBEETLE_ADDRESSES, and is TIGERBEETLE_CLUSTER_ID right?", ledgerAnswersWithin))
-	defer cancel()
 	select {
-	case a := <-answers:
-		return a.value, a.err
+	case r := <-replies:
+		return r.value, r.err
 	case <-ctx.Done():
 		var none T
 		return none, context.Cause(ctx)

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -29,12 +29,13 @@ type history struct {
 	reports   []Record
 	transfers []tb.Transfer
 	accounts  []tb.Account
-	committed int64   // by the engines' group, in the one partition
-	secrets   Secrets // nil: responses are not audited
-	answers   []Record
-	cut       []int32
-	questions []Record // nil: requests are not audited
-	cutAsked  []int32
+	// uncommitted are orders, the last ones, that the engines' group has not committed, in the one partition.
+	uncommitted int64
+	secrets     Secrets // nil: responses are not audited
+	answers     []Record
+	cut         []int32
+	questions   []Record // nil: requests are not audited
+	cutAsked    []int32
 
 	config Config
 }
@@ -55,7 +56,7 @@ const (
 
 // The user_data of the issuance account and of the marker: 2 banks, 2 ordinary customers.
 var (
-	populationMoney = toTigerBeetle(number128{high: reserveCentavos, low: depositCentavos})
+	populationMoney = number128{high: reserveCentavos, low: depositCentavos}.toTigerBeetle()
 	populationCount = uint64(2<<32 | 2)
 )
 
@@ -76,7 +77,7 @@ const (
 func clean(t *testing.T) *history {
 	h := &history{t: t, now: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), random: rand.New(rand.NewPCG(7, 7))}
 	for _, account := range []tb.Account{
-		{ID: toTigerBeetle(issuance), Code: kindIssuance, UserData128: populationMoney, UserData64: populationCount}, {ID: toTigerBeetle(refusals), Code: kindRefusals},
+		{ID: issuance.toTigerBeetle(), Code: kindIssuance, UserData128: populationMoney, UserData64: populationCount}, {ID: refusals.toTigerBeetle(), Code: kindRefusals},
 		h.account(reserveOf(idOf(alice))), h.account(reserveOf(idOf(bruno))),
 		h.account(transitOf(idOf(alice))), h.account(transitOf(idOf(bruno))),
 		h.account(idOf(alice)), h.account(idOf(bruno)), h.account(idOf(clara)),
@@ -95,7 +96,7 @@ func clean(t *testing.T) *history {
 		h.fund(transitOf(idOf(customer)), idOf(customer), depositCentavos)
 	}
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: tb.ToUint128(15), DebitAccountID: toTigerBeetle(issuance), CreditAccountID: toTigerBeetle(refusals),
+		ID: tb.ToUint128(15), DebitAccountID: issuance.toTigerBeetle(), CreditAccountID: refusals.toTigerBeetle(),
 		UserData128: populationMoney, UserData64: populationCount, Ledger: ledgerNumber, Code: codeMarker,
 	})
 	h.move(codeClockProbe, issuance, refusals, 0)
@@ -112,16 +113,10 @@ func clean(t *testing.T) *history {
 	unknown := h.order(pix.Account{ISPB: "ZZZZZZZZ", Branch: "0001", Number: "1"}, alice, 5)
 	expired := h.order(alice, bruno, 77)
 
-	h.hold(settled, 1, 2, 3)
-	h.post(settled, 1, 2, 3)
+	h.clear(settled, "", 1, 2, 3)
 	h.report(settled, "")
-	h.report(settled, "")
-	h.hold(sameBank, 1, 3)
-	h.post(sameBank, 1, 3)
-	h.report(sameBank, "")
-	h.hold(voided, 1, 2, 3)
-	h.void(voided, "AC06", 1, 2, 3)
-	h.report(voided, "AC06")
+	h.clear(sameBank, "", 1, 3)
+	h.clear(voided, "AC06", 1, 2, 3)
 	h.receipt(receipt, "LQ01", transitOf(idOf(bruno)), reserveOf(idOf(bruno)))
 	h.report(receipt, "LQ01")
 	h.receipt(unknown, "RC09", issuance, refusals)
@@ -131,10 +126,11 @@ func clean(t *testing.T) *history {
 	h.report(expired, "AB03")
 	h.letter(conflictOrder, "DUPL")
 	h.letter(garbageOrder, "FF01")
-	h.committed = int64(len(h.orders))
 	h.stamp()
 	return h
 }
+
+func (h *history) committed() int64 { return int64(len(h.orders)) - h.uncommitted }
 
 func (h *history) audit() Verdict {
 	j := newJudge(h.config, 0)
@@ -169,7 +165,7 @@ func (h *history) audit() Verdict {
 	for _, transfer := range transfers {
 		j.Transfer(transfer)
 	}
-	j.GroupLag(0, h.committed, int64(len(h.orders)))
+	j.GroupLag(0, h.committed(), int64(len(h.orders)))
 	return j.Judge()
 }
 
@@ -208,7 +204,6 @@ func TestConflictingMessageHeldBesideAReceipt(t *testing.T) {
 	conflict.Payee = h.message(sameBankOrder).Payee // leg 1 is the same, the others are not
 	h.append(conflict)
 	h.letter(len(h.orders)-1, "DUPL")
-	h.committed = int64(len(h.orders))
 	h.receipt(late, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
 	h.report(late, "AB03")
 	h.hold(conflict, 1, 3)
@@ -250,13 +245,10 @@ func TestARefusalAsTooOldNeedsTheAge(t *testing.T) {
 			id = refuse()
 		}
 		byBank := h.order(alice, bruno, 600)
-		h.hold(byBank, 1, 2, 3)
-		h.void(byBank, "LQ10", 1, 2, 3)
-		h.report(byBank, "LQ10")
+		h.clear(byBank, "LQ10", 1, 2, 3)
 		if !c.overtaken {
 			id = refuse()
 		}
-		h.committed = int64(len(h.orders))
 		verdict := h.audit()
 		if verdict.Clean != (c.wrong == "") || !verdict.Clean && (verdict.ByKind[c.wrong] != 1 || verdict.Findings[0].Subject != id) {
 			t.Errorf("%v after its acceptance, overtaken %t, came after %v: %+v", c.age, c.overtaken, c.came, verdict.Findings)
@@ -286,12 +278,10 @@ func TestEachFaultIsFound(t *testing.T) {
 	}{
 		{"a payment is lost: no report, nothing in the ledger", func(h *history) {
 			h.order(alice, bruno, 5)
-			h.committed++
 		}, NoOutcome, is("")},
 		{"a payment settled and its report is lost", func(h *history) { h.dropReports(voidedOrder) }, NoOutcome, id(voidedOrder)},
 		{"a report with nothing in the ledger", func(h *history) {
 			o := h.order(alice, bruno, 5)
-			h.committed++
 			h.report(o, "AB03")
 		}, NoVerdict, is("")},
 		{"held, reported, and no verdict: only the timeout released it", func(h *history) { h.dropTransfers(expiredOrder, 4) }, NoVerdict, id(expiredOrder)},
@@ -353,24 +343,22 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"funding from a customer to another", func(h *history) { h.move(codeFunding, idOf(alice), idOf(bruno), 1) }, UnexplainedMoney, is("transfer ")},
 		{"a transfer in another ledger", func(h *history) { h.transfers[0].Ledger = 840 }, UnexplainedMoney, is("transfer ")},
 		{"a leg to another payee", func(h *history) {
-			h.transfer(settledOrder, 2).CreditAccountID = toTigerBeetle(idOf(clara))
+			h.transfer(settledOrder, 2).CreditAccountID = idOf(clara).toTigerBeetle()
 		}, WrongTransfer, id(settledOrder)},
 		{"a leg of another amount", func(h *history) { h.transfer(settledOrder, 0).Amount = tb.ToUint128(999) }, WrongTransfer, id(settledOrder)},
 		{"a post of less than was held", func(h *history) { h.transfer(settledOrder, 6).Amount = tb.ToUint128(999) }, WrongTransfer, id(settledOrder)},
 		{"a leg that names another payment", func(h *history) { h.transfer(settledOrder, 1).UserData64++ }, WrongTransfer, id(settledOrder)},
 		{"a receipt that names another payment", func(h *history) {
-			h.transfer(receiptOrder, 4).UserData128 = toTigerBeetle(number128{low: 1})
+			h.transfer(receiptOrder, 4).UserData128 = number128{low: 1}.toTigerBeetle()
 		}, WrongTransfer, id(receiptOrder)},
-		{"a payment whose ids name another one", func(h *history) { h.order(alice, bruno, 5); h.committed++; h.letter(len(h.orders)-1, "LQ07") }, IDsCollide, is("E10000001")},
+		{"a payment whose ids name another one", func(h *history) { h.order(alice, bruno, 5); h.letter(len(h.orders)-1, "LQ07") }, IDsCollide, is("E10000001")},
 		{"a receipt beside a settlement", func(h *history) {
 			h.receipt(h.message(settledOrder), "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
 		}, LegsDisagree, id(settledOrder)},
 		{"a settlement that nobody ordered", func(h *history) {
 			o := h.order(alice, bruno, 5)
 			h.orders = h.orders[:len(h.orders)-1]
-			h.hold(o, 1, 2, 3)
-			h.post(o, 1, 2, 3)
-			h.report(o, "")
+			h.clear(o, "", 1, 2, 3)
 		}, UnexplainedMoney, is("transfer ")},
 		{"money by a funding", func(h *history) { h.move(codeFunding, issuance, reserveOf(idOf(alice)), 1) }, WrongFunding, is("transfer ")},
 		{"liquidity without an act", func(h *history) {
@@ -381,7 +369,7 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"a receipt about another content", func(h *history) { h.transfer(receiptOrder, 4).UserData64++ }, WrongTransfer, id(receiptOrder)},
 		{"a receipt that moves money", func(h *history) { h.transfer(receiptOrder, 4).Amount = tb.ToUint128(1) }, WrongTransfer, id(receiptOrder)},
 		{"a receipt between customers", func(h *history) {
-			h.transfer(receiptOrder, 4).DebitAccountID = toTigerBeetle(idOf(alice))
+			h.transfer(receiptOrder, 4).DebitAccountID = idOf(alice).toTigerBeetle()
 		}, WrongTransfer, id(receiptOrder)},
 		{"undecodable bytes without a dead letter", func(h *history) { h.dropLetter(garbageOrder) }, NoDeadLetter, at(garbageOrder)},
 		{"another content without a dead letter", func(h *history) { h.dropLetter(conflictOrder) }, TwoContents, id(conflictOrder)},
@@ -389,13 +377,11 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"an equal message called a conflict", func(h *history) { h.letter(repeatedOrder, "DUPL") }, WrongDeadLetter, id(repeatedOrder)},
 		{"every message of a payment called one too many", func(h *history) {
 			h.order(alice, bruno, 5)
-			h.committed++
 			h.letter(len(h.orders)-1, "LQ09")
 		}, WrongDeadLetter, is("record ")},
 		{"garbage called one too many", func(h *history) { h.dropLetter(garbageOrder); h.letter(garbageOrder, "LQ09") }, WrongDeadLetter, at(garbageOrder)},
 		{"every message of a payment called a conflict", func(h *history) {
 			h.order(alice, bruno, 5)
-			h.committed++
 			h.letter(len(h.orders)-1, "DUPL")
 		}, WrongDeadLetter, is("record ")},
 		{"garbage called a conflict", func(h *history) { h.dropLetter(garbageOrder); h.letter(garbageOrder, "DUPL") }, WrongDeadLetter, at(garbageOrder)},
@@ -404,7 +390,6 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"a dead letter of a record that is not there", func(h *history) {
 			h.letter(garbageOrder, "FF01")
 			h.orders = append(h.orders[:garbageOrder], h.orders[garbageOrder+1:]...)
-			h.committed--
 		}, WrongDeadLetter, at(garbageOrder)},
 		{"a dead letter with another payload", func(h *history) {
 			h.orders[garbageOrder].Value = []byte{0xfe}
@@ -446,8 +431,8 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"rejected before the deadline", func(h *history) {
 			h.transfer(expiredOrder, 4).Timestamp -= uint64(clockSkewMax) + 1
 		}, WrongDeadline, id(expiredOrder)},
-		{"messages that the engines have not finished", func(h *history) { h.committed-- }, Lag, is("partition 0 ")},
-		{"a commit past the end", func(h *history) { h.committed++ }, Lag, is("partition 0 ")},
+		{"messages that the engines have not finished", func(h *history) { h.uncommitted = 1 }, Lag, is("partition 0 ")},
+		{"a commit past the end", func(h *history) { h.uncommitted = -1 }, Lag, is("partition 0 ")},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			h := clean(t)
@@ -518,7 +503,6 @@ func TestARefusalMustBeJustified(t *testing.T) {
 		h.receipt(o, c.reason, debit, credit)
 		h.transfers[len(h.transfers)-1].Timestamp = uint64(h.now.Add(time.Second).UnixNano())
 		h.report(o, c.reason)
-		h.committed = int64(len(h.orders))
 		verdict := h.audit()
 		found := verdict.ByKind[WrongReason] + verdict.ByKind[WrongTransfer]
 		if verdict.Clean != c.justified || !c.justified && found != 1 {
@@ -558,7 +542,6 @@ func (h *history) waitForDeadline(after time.Duration) *pixv1.PaymentOrder {
 		}
 	}
 	h.report(o, "AB03")
-	h.committed = int64(len(h.orders))
 	return o
 }
 
@@ -615,7 +598,6 @@ func TestAReasonByAWrongClockIsUnchecked(t *testing.T) {
 		}
 		h.transfers[len(h.transfers)-1].Timestamp = uint64(h.now.Add(age).UnixNano())
 		h.report(o, c.reason)
-		h.committed = int64(len(h.orders))
 		if c.wrong {
 			h.config.WrongClocks = []Interval{{h.now, h.now.Add(time.Second)}}
 		}
@@ -672,7 +654,6 @@ func TestReportsRepeatedForNothing(t *testing.T) {
 			h.report(o, "")
 			c.reports(h, o, i)
 		}
-		h.committed = int64(len(h.orders))
 		if verdict := h.audit(); verdict.FindingCount != c.found || verdict.ByKind[RepeatedReport] != c.found {
 			t.Errorf("%s: %+v", c.name, verdict.Findings)
 		}
@@ -691,7 +672,6 @@ func TestReportsRepeatedForNothing(t *testing.T) {
 				h.report(o, "")
 			}
 		}
-		h.committed = int64(len(h.orders))
 		if verdict := h.audit(); verdict.FindingCount != found || verdict.ByKind[RepeatedReport] != found {
 			t.Errorf("take-overs every %v: %+v", interval, verdict.Findings)
 		}
@@ -711,7 +691,6 @@ func TestReportsRepeatedForNothing(t *testing.T) {
 		}
 		h.now = h.now.Add(time.Second)
 	}
-	h.committed = int64(len(h.orders))
 	if verdict := h.audit(); !verdict.Clean || verdict.Summary.TakeOvers != 1 {
 		t.Errorf("%d take-overs: %+v", verdict.Summary.TakeOvers, verdict.Findings)
 	}
@@ -763,7 +742,7 @@ func TestTheCauseComesFirst(t *testing.T) {
 	for name, spoil := range map[string]func(h *history){
 		"leg 3 to another bank's customer": func(h *history) {
 			for _, role := range []int{2, 6} {
-				h.transfer(settledOrder, role).CreditAccountID = toTigerBeetle(idOf(clara))
+				h.transfer(settledOrder, role).CreditAccountID = idOf(clara).toTigerBeetle()
 			}
 			h.add(idOf(bruno), 0, -1_000)
 			h.add(idOf(clara), 0, 1_000)
@@ -904,8 +883,8 @@ func (h *history) hold(o *pixv1.PaymentOrder, legs ...int) {
 	for _, leg := range legs {
 		debit, credit := p.content.leg(leg)
 		h.transfers = append(h.transfers, tb.Transfer{
-			ID: toTigerBeetle(key.role(leg - 1)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
-			Amount: tb.ToUint128(o.AmountCentavos), UserData128: toTigerBeetle(names), UserData64: ispb,
+			ID: key.role(leg - 1).toTigerBeetle(), DebitAccountID: debit.toTigerBeetle(), CreditAccountID: credit.toTigerBeetle(),
+			Amount: tb.ToUint128(o.AmountCentavos), UserData128: names.toTigerBeetle(), UserData64: ispb,
 			Ledger: ledgerNumber, Code: uint16(leg), Timeout: 60, Flags: tb.TransferFlags{Pending: true}.ToUint16(),
 		})
 	}
@@ -925,11 +904,22 @@ func (h *history) void(o *pixv1.PaymentOrder, reason string, legs ...int) {
 	h.resolve(o, tb.TransferFlags{VoidPendingTransfer: true}, reason, legs)
 }
 
+// clear holds an order and ends it: without a reason it settles. Then it reports that.
+func (h *history) clear(o *pixv1.PaymentOrder, reason string, legs ...int) {
+	h.hold(o, legs...)
+	if reason == "" {
+		h.post(o, legs...)
+	} else {
+		h.void(o, reason, legs...)
+	}
+	h.report(o, reason)
+}
+
 func (h *history) resolve(o *pixv1.PaymentOrder, flags tb.TransferFlags, reason string, legs []int) {
 	_, key := h.legsOf(o)
 	for _, leg := range legs {
 		t := *h.find(key.role(leg - 1))
-		t.ID, t.PendingID = toTigerBeetle(key.role(resolutionRole+leg-1)), t.ID
+		t.ID, t.PendingID = key.role(resolutionRole+leg-1).toTigerBeetle(), t.ID
 		t.UserData32, t.Flags, t.Timeout, t.Timestamp = reasonOf(reason), flags.ToUint16(), 0, verdictAt(o.AcceptedAtUnixMs, reason)
 		h.transfers = append(h.transfers, t)
 	}
@@ -939,8 +929,8 @@ func (h *history) receipt(o *pixv1.PaymentOrder, reason string, debit, credit ac
 	p, key := h.legsOf(o)
 	names, _ := userData(p.id, p.minutes)
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: toTigerBeetle(key.role(resolutionRole)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
-		UserData128: toTigerBeetle(names), UserData64: p.hash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
+		ID: key.role(resolutionRole).toTigerBeetle(), DebitAccountID: debit.toTigerBeetle(), CreditAccountID: credit.toTigerBeetle(),
+		UserData128: names.toTigerBeetle(), UserData64: p.hash, UserData32: reasonOf(reason), Ledger: ledgerNumber, Code: codeReceipt,
 		Timestamp: verdictAt(o.AcceptedAtUnixMs, reason),
 	})
 }
@@ -957,7 +947,7 @@ func verdictAt(acceptedMs int64, reason string) uint64 {
 // move adds a transfer that belongs to no payment, and moves the money.
 func (h *history) move(code uint16, debit, credit accountID, amount uint64) {
 	h.transfers = append(h.transfers, tb.Transfer{
-		ID: tb.ToUint128(uint64(len(h.transfers) + 100)), DebitAccountID: toTigerBeetle(debit), CreditAccountID: toTigerBeetle(credit),
+		ID: tb.ToUint128(uint64(len(h.transfers) + 100)), DebitAccountID: debit.toTigerBeetle(), CreditAccountID: credit.toTigerBeetle(),
 		Amount: tb.ToUint128(amount), Ledger: ledgerNumber, Code: code,
 	})
 	h.add(debit, int64(amount), 0)
@@ -968,7 +958,7 @@ func (h *history) move(code uint16, debit, credit accountID, amount uint64) {
 func (h *history) fund(debit, credit accountID, amount uint64) *tb.Transfer {
 	h.move(codeFunding, debit, credit, amount)
 	funding := &h.transfers[len(h.transfers)-1]
-	funding.ID = toTigerBeetle(credit)
+	funding.ID = credit.toTigerBeetle()
 	return funding
 }
 
@@ -1001,7 +991,7 @@ func (h *history) dropTransfers(order int, roles ...int) {
 
 func (h *history) account(id accountID) tb.Account {
 	guarded := chart[kindOf(id)].guarded
-	return tb.Account{ID: toTigerBeetle(id), Code: uint16(kindOf(id)), Flags: tb.AccountFlags{DebitsMustNotExceedCredits: guarded}.ToUint16()}
+	return tb.Account{ID: id.toTigerBeetle(), Code: uint16(kindOf(id)), Flags: tb.AccountFlags{DebitsMustNotExceedCredits: guarded}.ToUint16()}
 }
 
 func (h *history) accountOf(id accountID) *tb.Account {
@@ -1032,7 +1022,7 @@ func (h *history) add(id accountID, debits, credits int64) {
 		} else {
 			value = value.plus(moneyOf(uint64(more)))
 		}
-		*amount = toTigerBeetle(number128(value))
+		*amount = number128(value).toTigerBeetle()
 	}
 	sum(&account.DebitsPosted, debits)
 	sum(&account.CreditsPosted, credits)
@@ -1047,9 +1037,7 @@ func orderMessage(id string, payer, payee pix.Account, amount uint64, at time.Ti
 
 func encode(t *testing.T, o *pixv1.PaymentOrder) []byte {
 	value, err := o.MarshalVT()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return value
 }
 
@@ -1075,13 +1063,6 @@ func idOf(a pix.Account) accountID {
 		panic(fmt.Sprint(a, err))
 	}
 	return id
-}
-
-func toTigerBeetle(n number128) tb.Uint128 {
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:8], n.low)
-	binary.LittleEndian.PutUint64(b[8:], n.high)
-	return tb.BytesToUint128(b)
 }
 
 func reasonOf(code string) uint32 {

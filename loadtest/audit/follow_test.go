@@ -48,7 +48,7 @@ func (h *history) follow(random *rand.Rand, begin int) (findings []Finding, f *J
 	for range 3 { // a doubt may lead to a question, and its answer to a doubt
 		mark := f.Mark()
 		f.ReadTo(uint64(base + len(transfers) + 2))
-		f.Passed(mark, map[int32]int64{0: h.committed})
+		f.Passed(mark, map[int32]int64{0: h.committed()})
 		answer()
 	}
 	return findings, f
@@ -160,7 +160,7 @@ func TestFollowerCountsWhatIsReportedBeforeItsVerdictIsRead(t *testing.T) {
 				}
 				f.ReadTo(uint64(base + len(h.transfers) + 2))
 				for range 3 {
-					f.Passed(f.Mark(), map[int32]int64{0: h.committed})
+					f.Passed(f.Mark(), map[int32]int64{0: h.committed()})
 					answerFrom(h.transfers, f)
 				}
 				if ends := h.outcomes(); len(findings) > 0 || f.Checked() != ends || f.Kept() > 0 {
@@ -251,7 +251,7 @@ func (h *history) conflicts(winner int, change func(*pixv1.PaymentOrder)) {
 	h.report(paid, "")
 	h.report(paid, "")
 	h.letter(len(h.orders)-1-winner, "DUPL")
-	h.commit()
+	h.stamp()
 }
 
 func otherAmount(o *pixv1.PaymentOrder) { o.AmountCentavos += 7 }
@@ -285,7 +285,7 @@ func TestFollowerKnowsAConflictWithWhatWasBefore(t *testing.T) {
 	}
 	var findings []Finding
 	f := Follow(h.accountOf(issuance), uint64(base+len(h.transfers)), func(found Finding) { findings = append(findings, found) })
-	f.From(0, h.committed)
+	f.From(0, h.committed())
 	f.Begin()
 	passed := func() {
 		f.Passed(f.Mark(), nil)
@@ -389,7 +389,7 @@ func TestFollowerForgetsWhatWasReportedBeforeTheBeginning(t *testing.T) {
 		o := h.order(alice, bruno, 500)
 		h.hold(o, 1, 2, 3)
 		h.post(o, 1, 2, 3)
-		h.commit() // the report was before
+		h.stamp() // the report was before
 		findings, f := h.follow(rand.New(rand.NewPCG(seed, 8)), len(h.transfers)-6)
 		if len(findings) > 0 || f.Kept() > 0 {
 			t.Fatalf("seed %d: %d kept, %+v", seed, f.Kept(), findings)
@@ -435,7 +435,7 @@ func TestFollowerFindsASecondVerdictOfAForgottenPayment(t *testing.T) {
 	h.receipt(h.message(settledOrder), "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
 	second := h.last(1)
 	_, key := h.legsOf(h.message(settledOrder))
-	second.ID, second.Timestamp = toTigerBeetle(key.role(15)), uint64(base+len(h.transfers))
+	second.ID, second.Timestamp = key.role(15).toTigerBeetle(), uint64(base+len(h.transfers))
 	f.Transfer(*second)
 	for range 3 {
 		f.Passed(f.Mark(), nil)

@@ -16,7 +16,7 @@ func TestEveryFundingFollowsFromTheMarker(t *testing.T) {
 	funding := func(h *history, credit accountID) *tb.Transfer { return h.find(credit) }
 	last := func(h *history) string { return transferName(h.transfers[len(h.transfers)-1]) }
 	of := func(id accountID) func(*history) string {
-		return func(*history) string { return transferName(tb.Transfer{ID: toTigerBeetle(id)}) }
+		return func(*history) string { return transferName(tb.Transfer{ID: id.toTigerBeetle()}) }
 	}
 	for _, fault := range []struct {
 		name    string
@@ -50,16 +50,6 @@ func TestEveryFundingFollowsFromTheMarker(t *testing.T) {
 				t.Fatalf("found are %+v; there must be one, %q about %s", verdict.Findings, WrongFunding, fault.subject(h))
 			}
 		})
-	}
-}
-
-// A trial minted money so: a reserve and a deposit, each with an id of its own.
-func TestMintedMoneyIsFound(t *testing.T) {
-	h := clean(t)
-	h.move(codeFunding, issuance, reserveOf(idOf(alice)), 500)
-	h.move(codeFunding, transitOf(idOf(alice)), idOf(alice), 500)
-	if verdict := h.audit(); verdict.Clean || verdict.ByKind[WrongFunding] != 2 {
-		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
 	}
 }
 

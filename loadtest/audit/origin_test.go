@@ -12,6 +12,7 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/stream"
@@ -45,24 +46,16 @@ func (l *namingLedger) LookupTransfers(ids []tb.Uint128) (found []tb.Transfer, _
 // The two derivations of ids and hashes meet only here.
 func TestTheLogMustBeTheLedgers(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, paymentsTopic, settlementsTopic, deadLettersTopic, checkpointsTopic))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer cluster.Close()
 	topics, err := openTopics([]kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer topics.close()
 	for range 3 {
-		if err := topics.client.ProduceSync(t.Context(), &kgo.Record{Topic: paymentsTopic, Partition: 1, Value: []byte("x")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, topics.client.ProduceSync(t.Context(), &kgo.Record{Topic: paymentsTopic, Partition: 1, Value: []byte("x")}).FirstErr())
 	}
 	hashes, err := stream.HashBatches(t.Context(), topics.client, paymentsTopic, map[int32]int64{1: 0})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	right := ledger.Origin{Log: 1, Partition: 1, Hash: hashes[1]}
 	changed := func(change func(*ledger.Origin)) tb.Transfer { o := right; change(&o); return o.Transfer() }
 	for _, c := range []struct {
@@ -82,9 +75,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 		{"a commit above the end", []tb.Transfer{right.Transfer()}, 4, "has committed offset 4 of partition 1"},
 	} {
 		b, err := topics.bounds(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		err = checkLog(t.Context(), &namingLedger{transfers: c.transfers}, topics, b, map[int32]int64{1: c.committed})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", c.name, err)
@@ -92,18 +83,12 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 	}
 	// Before the topics name a ledger, a wrong log is all that is known. Then the wrong ledger comes first.
 	b, err := topics.bounds(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	wrong := &namingLedger{transfers: []tb.Transfer{{ID: MarkerID(), Code: codeMarker}, changed(func(o *ledger.Origin) { o.Hash[0]++ })}}
 	for _, want := range []string{"begins with another batch", "partition 0 of pix.checkpoints names the ledger 1-77, and this is 1-1"} {
-		if err := checkPair(t.Context(), wrong, topics, b, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v; want %q", err, want)
-		}
+		kit.Says(t, checkPair(t.Context(), wrong, topics, b, nil), want)
 		checkpoint := origin.Checkpoint{Ledger: ledger.Identity{Number: 1, Since: 77}, Log: 1, Offset: -1}
-		if err := origin.WriteCheckpoints(t.Context(), topics.client, map[int32]origin.Checkpoint{0: checkpoint}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, origin.WriteCheckpoints(t.Context(), topics.client, map[int32]origin.Checkpoint{0: checkpoint}))
 	}
 	if _, err := topics.admin.DeleteRecords(t.Context(), kadm.Offsets{paymentsTopic: {1: {Topic: paymentsTopic, Partition: 1, At: 1}}}); err != nil {
 		t.Fatal(err)
@@ -111,9 +96,7 @@ func TestTheLogMustBeTheLedgers(t *testing.T) {
 	if b, err = topics.bounds(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkLog(t.Context(), &namingLedger{transfers: []tb.Transfer{right.Transfer()}}, topics, b, nil); err == nil || !strings.Contains(err.Error(), "has the offsets 1 to 3") {
-		t.Errorf("a log that was cut: %v", err)
-	}
+	kit.Says(t, checkLog(t.Context(), &namingLedger{transfers: []tb.Transfer{right.Transfer()}}, topics, b, nil), "has the offsets 1 to 3") // a log that was cut
 }
 
 func TestForgedNamesAreFound(t *testing.T) {

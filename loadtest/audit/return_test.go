@@ -35,9 +35,7 @@ func withReturns(t *testing.T) (h *history, settled, voided, refused, sameBank *
 	h = clean(t)
 	h.stamp()
 	settled = h.giveBack(settledOrder, backCentavos)
-	settled.hold(0)
-	settled.post(0)
-	settled.report("")
+	settled.settle(0)
 	settled.report("")
 	voided = h.giveBack(settledOrder, backCentavos)
 	voided.hold(2) // the slot 1 is burnt
@@ -47,11 +45,9 @@ func withReturns(t *testing.T) (h *history, settled, voided, refused, sameBank *
 	refused.receipt("AM09", true)
 	refused.report("AM09")
 	sameBank = h.giveBack(sameBankOrder, 250)
-	sameBank.hold(0)
-	sameBank.post(0)
-	sameBank.report("")
+	sameBank.settle(0)
 	h.orders = append(h.orders, h.orders[len(h.orders)-1])
-	h.commit()
+	h.stamp()
 	return h, settled, voided, refused, sameBank
 }
 
@@ -63,8 +59,6 @@ func (h *history) stamp() {
 		}
 	}
 }
-
-func (h *history) commit() { h.stamp(); h.committed = int64(len(h.orders)) }
 
 func (h *history) giveBack(order int, centavos uint64) *giver {
 	o := h.message(order)
@@ -123,6 +117,11 @@ func (g *giver) burnt(slot int) []tb.Transfer {
 func (g *giver) mark() tb.Uint128 { return ledger.ReturnedMark(g.content.Original) }
 func (g *giver) post(slot int) {
 	g.h.write(ledger.AppendReturnPost(nil, g.id, g.content, slot, g.payment.SameBank()))
+}
+func (g *giver) settle(slot int) {
+	g.hold(slot)
+	g.post(slot)
+	g.report("")
 }
 func (g *giver) void(slot int, reason string) {
 	g.h.write(ledger.AppendReturnVoid(nil, g.id, g.content, slot, g.payment.SameBank(), pix.MustReason(reason)))
@@ -202,7 +201,6 @@ func TestWhatMayBeBesideTheVerdictOfAReturn(t *testing.T) {
 	malformed.message.ReturnOrder.ReasonCode = "AB03"
 	malformed.append()
 	h.letter(len(h.orders)-1, "FF01")
-	h.commit()
 	if verdict := h.audit(); !verdict.Clean {
 		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
 	}
@@ -214,9 +212,9 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 		spoil func(h *history, settled, voided, refused, sameBank *giver)
 		kind  string
 	}{
-		{"lost", func(h *history, _, _, _, _ *giver) { h.giveBack(settledOrder, 1); h.commit() }, NoOutcome},
+		{"lost", func(h *history, _, _, _, _ *giver) { h.giveBack(settledOrder, 1) }, NoOutcome},
 		{"its report is lost", func(_ *history, g, _, _, _ *giver) { g.dropReports() }, NoOutcome},
-		{"reported, nothing in the ledger", func(h *history, _, _, _, _ *giver) { h.giveBack(settledOrder, 1).report("AB03"); h.commit() }, NoVerdict},
+		{"reported, nothing in the ledger", func(h *history, _, _, _, _ *giver) { h.giveBack(settledOrder, 1).report("AB03") }, NoVerdict},
 		{"repeated reports differ", func(_ *history, _, v, _, _ *giver) { v.report("AC07") }, ReportsDiffer},
 		{"settled by the report, voided in the ledger", func(_ *history, _, v, _, _ *giver) { v.dropReports(); v.report("") }, LedgerDisagrees},
 		{"another reason than the ledger's", func(_ *history, _, v, _, _ *giver) { v.dropReports(); v.report("AC07") }, LedgerDisagrees},
@@ -228,17 +226,11 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 		{"posted without a verdict", func(_ *history, g, _, _, _ *giver) { g.drop(ledger.ReturnVerdict(g.id)) }, LegsDisagree},
 		{"more than was paid", func(h *history, _, _, _, _ *giver) {
 			g := h.giveBack(settledOrder, 701)
-			g.hold(1)
-			g.post(1)
-			g.report("")
-			h.commit()
+			g.settle(1)
 		}, ReturnedTooMuch},
 		{"of a payment that was rejected", func(h *history, _, _, _, _ *giver) {
 			g := h.giveBack(voidedOrder, 9)
-			g.hold(0)
-			g.post(0)
-			g.report("")
-			h.commit()
+			g.settle(0)
 		}, WrongReturn},
 		{"settled before its original", func(h *history, g, _, _, _ *giver) {
 			h.find(fromTigerBeetle(ledger.ReturnVerdict(g.id))).Timestamp = 1
@@ -249,18 +241,12 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			g.id = pix.NewReturnID(alice.ISPB, h.now, h.random)
 			g.message.ReturnOrder.ReturnId = g.id.String()
 			g.append()
-			g.hold(1)
-			g.post(1)
-			g.report("")
-			h.commit()
+			g.settle(1)
 		}, WrongReturn},
 		{"after 90 days", func(h *history, _, _, _, _ *giver) {
 			h.now = h.now.AddDate(0, 0, 90).Add(time.Minute)
 			g := h.giveBack(settledOrder, 9)
-			g.hold(1)
-			g.post(1)
-			g.report("")
-			h.commit()
+			g.settle(1)
 		}, WrongReturn},
 		{"in a slot that does not exist", func(h *history, g, _, _, _ *giver) {
 			original, minutes, err := parseAnyID(g.content.Original.String())
@@ -269,7 +255,7 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			}
 			moved := func(id tb.Uint128) tb.Uint128 { // the services' own code refuses slot 64
 				_, role := split(fromTigerBeetle(id))
-				return toTigerBeetle(returnKey(original, minutes, 64).role(role))
+				return returnKey(original, minutes, 64).role(role).toTigerBeetle()
 			}
 			for leg := 1; leg <= 3; leg++ {
 				h.find(fromTigerBeetle(g.ids(0).Pending(leg))).ID = moved(g.ids(0).Pending(leg))
@@ -282,7 +268,7 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			h.find(fromTigerBeetle(g.ids(0).Pending(1))).Amount = tb.ToUint128(backCentavos + 1)
 		}, WrongTransfer},
 		{"a leg between others", func(h *history, g, _, _, _ *giver) {
-			h.find(fromTigerBeetle(g.ids(0).Pending(3))).CreditAccountID = toTigerBeetle(idOf(clara))
+			h.find(fromTigerBeetle(g.ids(0).Pending(3))).CreditAccountID = idOf(clara).toTigerBeetle()
 		}, WrongTransfer},
 		{"a verdict about another content", func(h *history, g, _, _, _ *giver) {
 			h.find(fromTigerBeetle(ledger.ReturnVerdict(g.id))).UserData64++
@@ -349,17 +335,14 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 		{"a valid return has a dead letter", func(h *history, _, _, _, _ *giver) {
 			h.giveBack(settledOrder, 1)
 			h.letter(len(h.orders)-1, "FF08")
-			h.commit()
 		}, WrongDeadLetter},
 		{"two contents", func(h *history, g, _, _, _ *giver) {
 			g.message.ReturnOrder.AmountCentavos++
 			g.append()
-			h.commit()
 		}, TwoContents},
 		{"a return with fields of a payment and no dead letter", func(h *history, g, _, _, _ *giver) {
 			g.message.RemittanceInformation = "coffee"
 			g.append()
-			h.commit()
 		}, NoDeadLetter},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
@@ -390,13 +373,10 @@ func TestAReturnOfNothingIsRefusedAsThat(t *testing.T) {
 		g.append()
 		if c.asked {
 			o := h.order(bruno, alice, 1)
-			h.hold(o, 1, 2, 3)
-			h.void(o, "AC06", 1, 2, 3)
-			h.report(o, "AC06")
+			h.clear(o, "AC06", 1, 2, 3)
 		}
 		g.receipt(pix.MustReason(c.reason).String(), true)
 		g.report(c.reason)
-		h.commit()
 		verdict := h.audit()
 		if found := verdict.ByKind[WrongReason] + verdict.ByKind[WrongTransfer]; verdict.Clean != c.isRight || !c.isRight && (verdict.FindingCount != 1 || found != 1) {
 			t.Errorf("%s, asked %t: %+v", c.reason, c.asked, verdict.Findings)

@@ -7,6 +7,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -30,7 +31,6 @@ func (h *history) refuse(reason string, centavos uint64, late time.Duration) {
 	h.receipt(o, reason, transitOf(idOf(alice)), reserveOf(idOf(alice)))
 	h.last(1).Timestamp = uint64(h.now.Add(late).UnixNano())
 	h.report(o, reason)
-	h.committed = int64(len(h.orders))
 }
 
 // cap adds the act that caps the outflow of alice's bank, with its adjustment.
@@ -52,7 +52,7 @@ func (h *history) adjust(centavos uint64, changes ...func(adjustment *tb.Transfe
 		at := h.last(1).Timestamp
 		h.move(codeAdjustment, debit, credit, amount.low)
 		t := h.last(1)
-		t.ID, t.Ledger, t.UserData64, t.Flags, t.Timestamp = toTigerBeetle(key.role(role)), allowanceLedger, centavos, flags, at+1
+		t.ID, t.Ledger, t.UserData64, t.Flags, t.Timestamp = key.role(role).toTigerBeetle(), allowanceLedger, centavos, flags, at+1
 		for _, change := range changes {
 			change(t)
 		}
@@ -77,8 +77,8 @@ func (h *history) capped(o *pixv1.PaymentOrder) {
 	h.hold(o, 1, 2, 3)
 	leg := *h.last(1)
 	_, key := h.legsOf(o)
-	leg.ID, leg.Code, leg.Ledger, leg.Timeout = toTigerBeetle(key.role(capRole)), codeCapLeg, allowanceLedger, windowSeconds
-	leg.DebitAccountID, leg.CreditAccountID = toTigerBeetle(allowanceOf(aliceBooks, byNight)), toTigerBeetle(allowanceSource)
+	leg.ID, leg.Code, leg.Ledger, leg.Timeout = key.role(capRole).toTigerBeetle(), codeCapLeg, allowanceLedger, windowSeconds
+	leg.DebitAccountID, leg.CreditAccountID = allowanceOf(aliceBooks, byNight).toTigerBeetle(), allowanceSource.toTigerBeetle()
 	h.transfers = append(h.transfers, leg)
 	for i := range 4 {
 		h.last(4 - i).Timestamp = uint64(h.now.UnixNano()) + uint64(len(h.transfers)+i)
@@ -88,7 +88,7 @@ func (h *history) capped(o *pixv1.PaymentOrder) {
 func (h *history) voidCapLeg(o *pixv1.PaymentOrder) {
 	_, key := h.legsOf(o)
 	t := *h.find(key.role(capRole))
-	t.ID, t.PendingID = toTigerBeetle(key.role(capVoidRole)), t.ID
+	t.ID, t.PendingID = key.role(capVoidRole).toTigerBeetle(), t.ID
 	t.Flags, t.Timeout, t.Timestamp = tb.TransferFlags{VoidPendingTransfer: true}.ToUint16(), 0, 0
 	h.transfers = append(h.transfers, t)
 }
@@ -99,7 +99,6 @@ func (h *history) settle(centavos uint64) *pixv1.PaymentOrder {
 	h.capped(o)
 	h.post(o, 1, 2, 3)
 	h.report(o, "")
-	h.committed = int64(len(h.orders))
 	return o
 }
 
@@ -110,7 +109,6 @@ func (h *history) begin(centavos uint64) {
 	h.stamp()
 	h.post(o, 1, 2, 3)
 	h.report(o, "")
-	h.committed = int64(len(h.orders))
 }
 
 func TestTermsAreJudged(t *testing.T) {
@@ -179,11 +177,11 @@ func TestTermsAreJudged(t *testing.T) {
 			day := allowanceOf(aliceBooks, 0)
 			at := h.last(1).Timestamp
 			h.move(codeAdjustment, allowanceSource, day, 100)
-			*h.last(1) = tb.Transfer{ID: toTigerBeetle(adjustmentKey(day, movement{}).role(recordRole)), Ledger: allowanceLedger, Code: codeAdjustment, Timestamp: at + 1,
-				DebitAccountID: toTigerBeetle(allowanceSource), CreditAccountID: toTigerBeetle(day), Amount: tb.ToUint128(100), UserData64: 100}
+			*h.last(1) = tb.Transfer{ID: adjustmentKey(day, movement{}).role(recordRole).toTigerBeetle(), Ledger: allowanceLedger, Code: codeAdjustment, Timestamp: at + 1,
+				DebitAccountID: allowanceSource.toTigerBeetle(), CreditAccountID: day.toTigerBeetle(), Amount: tb.ToUint128(100), UserData64: 100}
 			h.settle(5)
 			_, key := h.legsOf(h.message(len(h.orders) - 1))
-			h.find(key.role(capRole)).DebitAccountID = toTigerBeetle(day)
+			h.find(key.role(capRole)).DebitAccountID = day.toTigerBeetle()
 		}}}, WrongAllowance},
 		{"a cap is lowered", []step{{0, func(h *history) { h.cap(100) }}, {10 * second, func(h *history) { h.settle(60) }}, {20 * second, func(h *history) {
 			h.accountOf(allowanceOf(aliceBooks, byNight)).DebitsPending = tb.ToUint128(60)
@@ -227,7 +225,6 @@ func TestEachFaultOfAnAllowanceIsFound(t *testing.T) {
 				h.voidCapLeg(o)
 			}
 			h.report(o, "AC06")
-			h.committed = int64(len(h.orders))
 		}
 	}
 	for _, fault := range []struct {
@@ -245,10 +242,10 @@ func TestEachFaultOfAnAllowanceIsFound(t *testing.T) {
 			h.last(1).Ledger, h.last(1).Flags = allowanceLedger, tb.TransferFlags{PostPendingTransfer: true}.ToUint16()
 		}},
 		{"leg 4 of another amount", true, leg(func(t *tb.Transfer) { t.Amount = tb.ToUint128(4) })},
-		{"leg 4 of another bank", true, leg(func(t *tb.Transfer) { t.DebitAccountID = toTigerBeetle(allowanceOf(brunoBooks, byNight)) })},
+		{"leg 4 of another bank", true, leg(func(t *tb.Transfer) { t.DebitAccountID = allowanceOf(brunoBooks, byNight).toTigerBeetle() })},
 		{"leg 4 with another role", true, leg(func(t *tb.Transfer) {
 			key, _ := split(fromTigerBeetle(t.ID))
-			t.ID = toTigerBeetle(key.role(9))
+			t.ID = key.role(9).toTigerBeetle()
 		})},
 		{"leg 4 for another window", true, leg(func(t *tb.Transfer) { t.Timeout = windowSeconds - 1 })},
 		{"leg 4 in a chain of its own", true, leg(func(t *tb.Transfer) { t.Timestamp += 1000 })},
@@ -329,9 +326,7 @@ func TestAllowancesAgreeWithThePlatform(t *testing.T) {
 	for _, reason := range []string{"", "AC06"} {
 		o := h.order(alice, bruno, 15)
 		parsed, err := pix.ParseEndToEndID(o.EndToEndId)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		content := pix.Content{Payer: alice, Payee: bruno, AmountCentavos: 15}
 		h.write(ledger.AppendCap(ledger.AppendReserve(nil, parsed, content, 60), parsed, content, ledger.Night, windowSeconds))
 		if reason == "" {
@@ -341,7 +336,6 @@ func TestAllowancesAgreeWithThePlatform(t *testing.T) {
 		}
 		h.report(o, reason)
 	}
-	h.committed = int64(len(h.orders))
 	if verdict := h.audit(); !verdict.Clean || verdict.Summary.Capped != 2 {
 		t.Fatalf("%d payments with leg 4: %+v", verdict.Summary.Capped, verdict.Findings)
 	}
@@ -367,11 +361,11 @@ func TestReturnsOfASuspendedBank(t *testing.T) {
 			g.hold(0)
 			g.post(0)
 			g.report("")
-			h.commit()
+			h.stamp()
 		} else {
 			g.receipt(c.reason, true)
 			g.report(c.reason)
-			h.commit()
+			h.stamp()
 		}
 		if verdict := h.audit(); verdict.Clean != c.clean {
 			t.Errorf("%s is suspended, a return with %q: %+v", nameOf(c.suspended), c.reason, verdict.Findings)
@@ -385,9 +379,7 @@ func TestDayAndNight(t *testing.T) {
 		"2026-11-23T19:59:57-03:00": {0}, "2026-11-23T20:00:00-03:00": {0, 1}, "2026-11-23T20:00:03-03:00": {1}, "2026-11-23T23:30:00-03:00": {1},
 	} {
 		at, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		got := windowsBetween(uint64(at.UnixNano()), uint64(at.UnixNano()))
 		if len(got) != len(want) || got[0] != want[0] {
 			t.Errorf("%s: %v, it must be %v", text, got, want)

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -20,26 +21,18 @@ const fetchKey = 1
 // What a client gets begins behind what it asked for. The broker has what is between, or it does not.
 func TestNoRecordIsLeftOut(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, answersTopic))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer cluster.Close()
 	topics, err := openTopics([]kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())}, stream.Config{}.Behind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer topics.close()
 	const count = 10
 	for range count { // each a batch
-		if err := topics.client.ProduceSync(t.Context(), &kgo.Record{Topic: answersTopic, Value: []byte("x")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, topics.client.ProduceSync(t.Context(), &kgo.Record{Topic: answersTopic, Value: []byte("x")}).FirstErr())
 	}
 	read := func(gone func(Record)) (offsets []int64, err error) {
 		b, err := topics.boundsOf(t.Context(), answersTopic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		b.starts[answersTopic][0] = kadm.ListedOffset{Topic: answersTopic} // as it was when the audit began
 		err = topics.readAll(t.Context(), answersTopic, b, func(r Record) { offsets = append(offsets, r.Offset) }, gone, nil)
 		return offsets, err
@@ -79,41 +72,27 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 // read: the engine says of the second one only that it could not.
 func TestAnAbortedOrderHidesNothingBehindIt(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, paymentsTopic))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer cluster.Close()
 	options := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())}
 	topics, err := openTopics(options, stream.Config{}.Behind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer topics.close()
 	aborted, err := kgo.NewClient(append(options, kgo.TransactionalID("aborted"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer aborted.Close()
 	produce := func(client *kgo.Client) {
-		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: paymentsTopic, Value: []byte("x")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: paymentsTopic, Value: []byte("x")}).FirstErr())
 	}
-	if err := aborted.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, aborted.BeginTransaction())
 	produce(aborted)
 	if _, err := hostile.Produce(t.Context(), topics.client, paymentsTopic, 0, hostile.Garbage(time.Now().UnixMilli()).Encode()); err != nil {
 		t.Fatal(err)
 	}
-	if err := aborted.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, aborted.EndTransaction(t.Context(), kgo.TryAbort))
 	produce(topics.client)
 	b, err := topics.boundsOf(t.Context(), paymentsTopic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	var offsets []int64
 	said := func(_ int32, offset int64) (next int64, known bool) {
 		if offset != 1 {

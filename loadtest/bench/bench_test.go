@@ -15,6 +15,7 @@ import (
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/meter"
 	"github.com/liquida/liquida/loadtest/report"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
@@ -53,17 +54,11 @@ func TestRowsHaveNamesOfTheirOwnAndEveryPartHasSome(t *testing.T) {
 func TestAFolderInUseIsLeftAlone(t *testing.T) {
 	config := everything
 	config.Dir, config.Log = t.TempDir(), io.Discard
-	if err := os.WriteFile(filepath.Join(config.Dir, "letters"), []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(filepath.Join(config.Dir, "letters"), []byte("mine"), 0o600))
 	lock, err := os.Create(filepath.Join(config.Dir, "lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	small := row{part: "maximum", name: "small", payments: 1}
 	if _, err := config.measure(t.Context(), small); err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("beside another bench the error is %v", err)
@@ -81,9 +76,7 @@ func TestRowWithoutRoomOnTheDiskIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	err := config.roomFor(row{name: "huge", payments: 1_000_000_000_000})
-	if err == nil || !strings.Contains(err.Error(), "huge") || !strings.Contains(err.Error(), "1,000,000,000,000") {
-		t.Errorf("the error is %v: it must name the row and its payments", err)
-	}
+	kit.Says(t, err, "huge", "1,000,000,000,000")
 }
 
 // A report of nothing must not look like one of valid runs, nor replace an earlier one.
@@ -160,13 +153,9 @@ func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "new", "report.html")
-	if err := r.WriteReport(path, filepath.Dir(path)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, r.WriteReport(path, filepath.Dir(path)))
 	html, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if !bytes.Contains(html, []byte("20,001/s")) || bytes.Contains(html, []byte("20,000")) {
 		t.Error("20,000.7/s must be 20,001 in every place")
 	}
@@ -185,13 +174,9 @@ func TestStoredResultPrintsTheSame(t *testing.T) {
 	row.add(more)
 	want := &Result{Hardware: "2 × a processor", Settings: "as shipped", Passes: 3, Rows: []Row{row, {Name: "broken", Invalid: []string{"broken: <the audit failed>"}}}}
 	path := filepath.Join(t.TempDir(), "result.json")
-	if err := report.WriteJSON(path, want); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, report.WriteJSON(path, want))
 	got, err := Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	var before, after bytes.Buffer
 	want.Write(&before)
 	got.Write(&after)
@@ -199,15 +184,11 @@ func TestStoredResultPrintsTheSame(t *testing.T) {
 		t.Errorf("measured:%s\nstored:%s", &before, &after)
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if lines := bytes.Count(text, []byte("\n")); lines > 50 {
 		t.Errorf("two rows take %d lines:\n%s", lines, text)
 	}
-	if err := os.WriteFile(path, []byte(`{"rows": [{"name": "maximum", "runs": [{}]}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(path, []byte(`{"rows": [{"name": "maximum", "runs": [{}]}]}`), 0o600))
 	if _, err := Read(path); err == nil {
 		t.Error("a file without figures is read as a result")
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
@@ -335,10 +336,8 @@ func awaitReports(ctx context.Context, s *stack.Stack, n int) error {
 		if reports >= n {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("%d of %d payments have a settlement report: %w", reports, n, context.Cause(ctx))
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

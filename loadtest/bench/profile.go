@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/loadtest/meter"
+	"github.com/liquida/liquida/platform/host"
 )
 
 // profiles are taken in this order, after the run has warmed up.
@@ -47,10 +48,8 @@ func (c Config) takeProfiles(ctx context.Context, url string, tops *strings.Buil
 	if err := os.MkdirAll(c.Profiles, 0o755); err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
+	if !host.Sleep(ctx, 4*time.Second) {
 		return ctx.Err()
-	case <-time.After(4 * time.Second):
 	}
 	for _, p := range profiles {
 		name, _, _ := strings.Cut(p.path, "?")

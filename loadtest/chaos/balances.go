@@ -8,6 +8,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/loadtest/answers"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/sandbox"
 )
@@ -35,10 +36,7 @@ func readBalances(ctx context.Context, client tigerbeetle.Client, population san
 			}
 		}
 		judge.TakeFunds(funds)
-		select {
-		case <-ctx.Done():
-		case <-time.After(balancesEvery):
-		}
+		host.Sleep(ctx, balancesEvery)
 	}
 	return nil
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/loadtest/load"
-	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
@@ -40,27 +38,16 @@ const (
 
 // put sets the profile of a bank; without one, the profile from the start.
 func (b *banks) put(ctx context.Context, bank pix.ISPB, profile string) error {
-	method := http.MethodPut
-	if profile == "" {
-		method = http.MethodDelete
-	}
 	ctx, cancel := context.WithTimeout(ctx, bankCallsFor)
 	defer cancel()
-	if err := persist(ctx, 200*time.Millisecond, func() error { return b.call(ctx, method, "/v1/profiles/"+string(bank), profile) }); err != nil {
+	if err := persist(ctx, 200*time.Millisecond, func() error {
+		ctx, cancel := context.WithTimeout(ctx, bankCallTimeout)
+		defer cancel()
+		return b.callers.SetProfile(ctx, string(bank), profile)
+	}); err != nil {
 		return fmt.Errorf("cannot change the profile of bank %s: %w", bank, err)
 	}
 	return nil
-}
-
-// call calls as the central bank: no other key may do it.
-func (b *banks) call(ctx context.Context, method, path, body string) error {
-	ctx, cancel := context.WithTimeout(ctx, bankCallTimeout)
-	defer cancel()
-	answer, err := b.callers.Send(ctx, method, path, keys.CentralBank, []byte(body))
-	if err == nil && answer.Status/100 != 2 {
-		err = fmt.Errorf("%d: %.1000s", answer.Status, answer.Body)
-	}
-	return err
 }
 
 func bankBehaves(profile string) injection {

@@ -26,6 +26,7 @@ import (
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -405,10 +406,7 @@ func (r *run) inject(ctx context.Context) {
 	var all sync.WaitGroup
 	room := make(chan struct{}, faultsAtOnce)
 	for _, planned := range r.config.Plan {
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Until(r.world.start.Add(planned.At))):
-		}
+		host.Sleep(ctx, time.Until(r.world.start.Add(planned.At)))
 		room <- struct{}{}
 		if ctx.Err() != nil {
 			break

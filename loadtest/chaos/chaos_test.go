@@ -14,6 +14,7 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
@@ -21,9 +22,7 @@ import (
 func all(t *testing.T) []string {
 	t.Helper()
 	names, err := ParseKinds("all")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return names
 }
 
@@ -60,9 +59,7 @@ func TestPlanDealsEveryKindBeforeAnyAgain(t *testing.T) {
 
 func TestScript(t *testing.T) {
 	plan, err := ParseScript("20s pause-broker # later\n\n 12s kill-engine, 15s bank-silent", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	var got []string
 	for _, p := range plan {
 		got = append(got, p.At.String()+" "+p.Kind)
@@ -86,9 +83,7 @@ func TestLies(t *testing.T) {
 	}
 	request := func(branch string) *kgo.Record {
 		value, err := (&pixv1.AuthorizationRequest{EndToEndId: id, Payer: account("10000001", "0001"), Payee: account("10000002", branch), AmountCentavos: 1}).MarshalVT()
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		return &kgo.Record{Topic: stream.AuthorizationRequests, Partition: 7, Value: value}
 	}
 	read := func(records []*kgo.Record) *pixv1.AuthorizationResponse {
@@ -97,9 +92,7 @@ func TestLies(t *testing.T) {
 			t.Fatalf("%d lies, or not into the partition of the request", len(records))
 		}
 		a := &pixv1.AuthorizationResponse{}
-		if err := a.UnmarshalVT(records[0].Value); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, a.UnmarshalVT(records[0].Value))
 		return a
 	}
 	if a := read(lies(request("0001"), 0)); a.Ispb != "10000001" || a.ReasonCode != forged.String() || a.EndToEndId != id {
@@ -119,9 +112,7 @@ func TestLies(t *testing.T) {
 	}
 	for _, status := range []pixv1.SettlementStatus{pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT} {
 		value, err := (&pixv1.SettlementReport{EndToEndId: id, Status: status, ReasonCode: "AC06", Payer: account("10000001", "0001"), Payee: account("10000002", "0001")}).MarshalVT()
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		a := read(lies(&kgo.Record{Topic: stream.Settlements, Partition: 7, Value: value}, 0))
 		settled := status == pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC
 		if accepts := a.Status == pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP; accepts == settled {
@@ -169,9 +160,7 @@ func TestContainersHaveNotEveryFault(t *testing.T) {
 	if err := RefuseBare(Plan(1, time.Hour, possible)); err != nil {
 		t.Error(err)
 	}
-	if err := RefuseBare([]PlannedFault{{Kind: "stall-bank"}}); err == nil || !strings.Contains(err.Error(), "stall-bank") {
-		t.Errorf("got %v", err)
-	}
+	kit.Says(t, RefuseBare([]PlannedFault{{Kind: "stall-bank"}}), "stall-bank")
 }
 
 // Every program has links of its own, and a broken one is broken for it alone.
@@ -182,9 +171,7 @@ func TestLinksOfEachProgram(t *testing.T) {
 	for _, process := range []string{"engine-0", "engine-1", "producer", "bank-simulator"} {
 		for _, server := range []string{"broker", "tigerbeetle-0", "tigerbeetle-1"} {
 			address, err := l.via(process, server, "127.0.0.1:1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			if process == "bank-simulator" && server != "broker" {
 				if address != "127.0.0.1:1" {
 					t.Errorf("the bank simulator, which has no ledger, has a link to %s", server)
@@ -249,13 +236,9 @@ func TestReport(t *testing.T) {
 	}}
 	r.judge()
 	path := filepath.Join(t.TempDir(), "new folder", "report.html")
-	if err := r.WriteReport(path, ""); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, r.WriteReport(path, ""))
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, want := range []string{"it did not &lt;come&gt; back", "loadtest chaos --seed 7", "✗ Failed", "<svg", "never", "1 kill-engine engine-0", "caught up", "5.00 s", "6.00 s", "TigerBeetle 0.16", "Linux"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the report does not hold %q", want)

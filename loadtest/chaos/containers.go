@@ -14,6 +14,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/docker"
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -104,13 +105,8 @@ const lookEvery = time.Second
 // watch looks for deaths that no fault caused.
 func (c *containers) watch(ctx context.Context) {
 	defer close(c.watched)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(lookEvery):
-			_ = c.look(ctx) // the next one sees more
-		}
+	for host.Sleep(ctx, lookEvery) {
+		_ = c.look(ctx) // the next one sees more
 	}
 }
 

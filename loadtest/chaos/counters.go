@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/loadtest/meter"
+	"github.com/liquida/liquida/platform/host"
 )
 
 // Counters sums up what the engines counted. A killed engine loses what it counted since the
@@ -53,13 +54,10 @@ func (c *counterReader) run(ctx context.Context, engines func() map[string]strin
 	}
 	read()
 	c.total = Counters{}
-	for last := false; !last; read() {
-		select {
-		case <-ctx.Done():
-			last = true
-		case <-time.After(countEvery):
-		}
+	for host.Sleep(ctx, countEvery) {
+		read()
 	}
+	read()
 }
 
 func (c *counterReader) ask(name, url string) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/host"
 )
 
 // kind is a kind of fault. inject causes the fault, ends it, and returns when everything is
@@ -102,10 +103,7 @@ func (f *fault) between(low, high time.Duration) time.Duration {
 
 // hold keeps the fault for a drawn time, or until ctx ends.
 func (f *fault) hold(ctx context.Context, low, high time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(f.between(low, high)):
-	}
+	host.Sleep(ctx, f.between(low, high))
 }
 
 // targets are the programs of which a fault hits one.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -136,23 +137,11 @@ func (w *world) partitionsOf(ctx context.Context, engine string) []int32 {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	groups, err := w.admin.DescribeGroups(ctx, stream.EngineGroup)
+	all, err := load.PartitionsOfEngines(ctx, w.admin)
 	if err != nil {
 		return nil
 	}
-	var partitions []int32
-	for _, member := range groups[stream.EngineGroup].Members {
-		if member.InstanceID == nil || *member.InstanceID != w.instance(engine) {
-			continue
-		}
-		if assigned, ok := member.Assigned.AsConsumer(); ok {
-			for _, topic := range assigned.Topics {
-				partitions = append(partitions, topic.Partitions...)
-			}
-		}
-	}
-	slices.Sort(partitions)
-	return partitions
+	return all[w.instance(engine)]
 }
 
 // persist tries until it succeeds or ctx ends: other faults may be in the way.
@@ -162,10 +151,8 @@ func persist(ctx context.Context, every time.Duration, try func() error) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, every) {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		case <-time.After(every):
 		}
 	}
 }

@@ -32,13 +32,9 @@ func try(t *testing.T, change func(*Config), start func(*kit.Broker, string)) ma
 	t.Helper()
 	broker := kit.StartBroker(t, kfake.SeedTopics(partitionsOfTests, stream.AuthorizationRequests, stream.AuthorizationResponses))
 	file := t.TempDir() + "/secrets"
-	if err := keys.MakeSeals(file, []pix.ISPB{bankOfTests}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, keys.MakeSeals(file, []pix.ISPB{bankOfTests}))
 	seals, err := keys.ReadSeals(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	config := Config{Kafka: []kgo.Opt{kgo.SeedBrokers(broker.Address)}, Bank: bankOfTests, Seals: seals, Within: 30 * time.Second, Crowd: 200, Log: t.Logf}
 	if start == nil {
 		config.Command = []string{"env", "KAFKA_BROKERS=" + broker.Address, "ANSWER_KEYS_FILE=" + file, os.Args[0]}
@@ -47,9 +43,7 @@ func try(t *testing.T, change func(*Config), start func(*kit.Broker, string)) ma
 	}
 	change(&config)
 	report, err := Run(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	var text strings.Builder
 	report.Write(&text)
 	t.Logf("\n%s", text.String())
@@ -205,9 +199,7 @@ func TestABanksBugIsTold(t *testing.T) {
 				}
 			}, func(broker *kit.Broker, file string) {
 				seals, err := keys.ReadSeals(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 				b := newBank(seals)
 				c.bug(b)
 				client := broker.Client(append(b.options, kgo.ConsumeTopics(stream.AuthorizationRequests), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
@@ -336,17 +328,11 @@ func TestASandboxIsNoFaultOfTheBank(t *testing.T) {
 	for check, line := range try(t, func(*Config) {}, func(broker *kit.Broker, file string) {
 		broker.Control(refuse)
 		seals, err := keys.ReadSeals(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		value, err := early.MarshalVT()
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		record := &kgo.Record{Topic: stream.AuthorizationRequests, Value: value}
-		if err := broker.Client().ProduceSync(t.Context(), record).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, broker.Client().ProduceSync(t.Context(), record).FirstErr())
 		b, simulator := newBank(seals), newBank(nil)
 		b.also = func(r *pixv1.AuthorizationResponse) bool {
 			again := r.EndToEndId != early.EndToEndId

@@ -10,6 +10,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/keys"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/settings"
@@ -25,9 +26,7 @@ const document = "../../docs/participant.md"
 func rows(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	rows := map[string][]string{}
 	for line := range strings.Lines(string(text)) {
 		if cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | "); len(cells) > 1 {
@@ -57,9 +56,7 @@ func TestTheDocumentForParticipantsIsTrue(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", "127.0.0.1:9092")
 	t.Setenv("TELEMETRY_ADDRESS", "127.0.0.1:9103")
 	config := &engine.Config{}
-	if err := settings.Parse(config); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, settings.Parse(config))
 	is("a record of any other topic", grouped(stream.MessageBytesMax)+" bytes")
 	is("a batch of records, unpacked", grouped(stream.Config{}.BatchMax())+" bytes")
 	is("`amount_centavos`", "1 to "+grouped(pix.AmountCentavosMax))
@@ -74,9 +71,7 @@ func TestTheDocumentForParticipantsIsTrue(t *testing.T) {
 
 	const id = "E1000000120261122174500000abcdef"
 	endToEndID, err := pix.ParseEndToEndID(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	payer, payee := pix.Account{ISPB: "10000001", Branch: "0001", Number: "7"}, pix.Account{ISPB: "10000002", Branch: "0001", Number: "1"}
 	is("account `"+payer.String()+"`", hex128(ledger.CustomerAccount(payer)))
 	is("hold of leg 1 of `"+id+"`", hex128(ledger.IDsOf(endToEndID).Pending(1)))
@@ -86,18 +81,12 @@ func TestTheDocumentForParticipantsIsTrue(t *testing.T) {
 
 	response := &pixv1.AuthorizationResponse{EndToEndId: id, Ispb: "10000002", Status: pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_ACSP}
 	value, err := response.MarshalVT()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	secret := strings.Trim(document["secret"][0], "`")
 	file := t.TempDir() + "/secrets"
-	if err := os.WriteFile(file, []byte("10000002 "+secret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(file, []byte("10000002 "+secret+"\n"), 0o600))
 	seals, err := keys.ReadSeals(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	is("value: `end_to_end_id` `"+id+"`, `ispb` `10000002`, status `ACSP`", "`"+hex.EncodeToString(value)+"`")
 	is("seal", "`"+hex.EncodeToString(seals.Seal("10000002", value))+"`")
 	response.Status, response.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, "AC06"

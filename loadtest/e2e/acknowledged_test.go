@@ -20,6 +20,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -62,8 +64,8 @@ type counting struct {
 	engine     string
 	kafka      *kgo.Client
 	partitions int
-	key        string // of the payer, for the front door
-	log        int    // its number
+	callers    *load.Callers // of the front door
+	log        int           // its number
 
 	paying sync.RWMutex // whoever holds it alone keeps the callers from paying
 	mu     sync.Mutex
@@ -77,9 +79,8 @@ type counts struct {
 }
 
 func (c *counting) connect() {
-	all, err := c.Keys()
-	c.must(err)
-	c.key, c.log = all["10000001"], 1
+	c.callers, c.log = c.system.callers(c.ProducerURL()), 1
+	var err error
 	c.kafka, err = kgo.NewClient(kgo.SeedBrokers(c.KafkaAddress()), kgo.MetadataMinAge(time.Second/4), kgo.MetadataMaxAge(time.Second))
 	c.must(err)
 	c.t.Cleanup(c.kafka.Close)
@@ -93,46 +94,38 @@ func (c *counting) connect() {
 				c.paying.RLock()
 				c.pay(ctx)
 				c.paying.RUnlock()
-				select {
-				case <-ctx.Done():
-				case <-time.After(time.Second / 4):
-				}
+				host.Sleep(ctx, time.Second/4)
 			}
 		})
 	}
 }
 
+const payer = "10000001"
+
 // pay sends a payment once, and counts the answer.
 func (c *counting) pay(ctx context.Context) (accepted bool) {
-	const payment = `{"payer":{"ispb":"10000001","branch":"0001","number":"1"},"payee":{"ispb":"10000002","branch":"0001","number":"1"},"amount_centavos":1}`
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.ProducerURL()+"/v1/payments", strings.NewReader(payment))
-	if err != nil {
-		panic(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+c.key)
-	request.Header.Set("Content-Type", "application/json")
-	var answer struct {
+	const payment = `{"payer":{"ispb":"` + payer + `","branch":"0001","number":"1"},"payee":{"ispb":"10000002","branch":"0001","number":"1"},"amount_centavos":1}`
+	answer, err := c.callers.Send(ctx, http.MethodPost, "/v1/payments", payer, []byte(payment))
+	var said struct {
 		EndToEndID string `json:"end_to_end_id"`
 		Type       string
 		Detail     string
 	}
-	response, err := http.DefaultClient.Do(request)
 	if err == nil {
-		defer response.Body.Close()
-		err = json.NewDecoder(response.Body).Decode(&answer)
+		err = json.Unmarshal(answer.Body, &said)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
-	case err == nil && response.StatusCode == http.StatusAccepted:
-		c.accepted = append(c.accepted, answer.EndToEndID)
+	case err == nil && answer.Status == http.StatusAccepted:
+		c.accepted = append(c.accepted, said.EndToEndID)
 		return true
 	default:
 		if c.refused == nil {
 			c.refused = map[string]int{}
 		}
-		c.refused[fmt.Sprintf("%s %s %v", answer.Type, answer.Detail, err)]++
+		c.refused[fmt.Sprintf("%s %s %v", said.Type, said.Detail, err)]++
 	}
 	return false
 }
@@ -179,27 +172,9 @@ func (c *counting) stored(accepted []string) {
 	for _, id := range accepted {
 		missing[id] = true
 	}
-	left, from := map[int32]int64{}, map[int32]kgo.Offset{}
 	for partition, of := range c.bounds() {
-		if of.Start < of.End {
-			left[partition], from[partition] = of.End, kgo.NewOffset().At(of.Start)
-		}
-	}
-	reader, err := kgo.NewClient(kgo.SeedBrokers(c.KafkaAddress()), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{stream.Payments: from}))
-	c.must(err)
-	defer reader.Close()
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
-	defer cancel()
-	for len(left) > 0 && ctx.Err() == nil {
-		reader.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
-			delete(missing, string(r.Key))
-			if r.Offset+1 >= left[r.Partition] {
-				delete(left, r.Partition)
-			}
-		})
-	}
-	if len(left) > 0 {
-		c.t.Fatalf("cannot read the partitions %v of the topic", left)
+		c.must(stream.ReadRange(c.t.Context(), c.Kafka(), host.System().Dial, stream.Payments, partition, of.Start, of.End,
+			func(r *kgo.Record) { delete(missing, string(r.Key)) }))
 	}
 	if len(missing) > 0 {
 		c.t.Errorf("%d of %d accepted payments are in no topic: %v", len(missing), len(accepted), missing)
@@ -335,15 +310,8 @@ func (c *counting) cleared() {
 }
 
 func (c *counting) known(id string) bool {
-	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.ProducerURL()+"/v1/payments/"+id, nil)
-	c.must(err)
-	request.Header.Set("Authorization", "Bearer "+c.key)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	answer, err := c.callers.Send(c.t.Context(), http.MethodGet, "/v1/payments/"+id, payer, nil)
+	return err == nil && answer.Status == http.StatusOK
 }
 
 // needsAnotherLog waits until the front door says that the log is not the ledger's.

@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -27,6 +25,7 @@ import (
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/settings"
 )
 
 // books is a clearing house that stops and starts again with other files of its ledger.
@@ -116,19 +115,13 @@ func (b *books) pay() string {
 // ask asks the front door as bank 10000001.
 func (b *books) ask(method, path, body string) (code int, text string) {
 	b.t.Helper()
-	keys, err := b.Keys()
-	b.must(err)
-	request, err := http.NewRequestWithContext(b.t.Context(), method, b.ProducerURL()+path, strings.NewReader(body))
-	b.must(err)
-	request.Header.Set("Authorization", "Bearer "+keys["10000001"])
-	request.Header.Set("Prefer", "wait=10")
-	response, err := http.DefaultClient.Do(request)
+	callers := b.callers(b.ProducerURL())
+	defer callers.Close()
+	answer, err := callers.Send(b.t.Context(), method, path, "10000001", []byte(body), "Prefer", "wait=10")
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer response.Body.Close()
-	said, _ := io.ReadAll(response.Body)
-	return response.StatusCode, string(said)
+	return answer.Status, string(answer.Body)
 }
 
 // pulse waits until an engine has said anew what is in the ledger.
@@ -295,7 +288,8 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 		t.Errorf("bootstrap made accounts in a ledger that is not the topics'")
 	}
 	// A lost ledger whose accounts are there again, and not yet its payments: nobody writes, not even a probe.
-	config := parsed(t, &bootstrap.Config{})
+	config := &bootstrap.Config{}
+	b.must(settings.Parse(config))
 	config.Population.Customers = 10
 	p := config.Population
 	issuance := ledger.Marker{Banks: uint32(p.Banks), Customers: uint32(p.Customers), DepositCentavos: p.DepositCentavos, ReserveCentavos: p.ReserveCentavos}.Issuance()
@@ -328,17 +322,4 @@ func TestALostOrForeignLedgerIsNotTaken(t *testing.T) {
 	if code, text := b.ask("GET", "/v1/payments/"+paid, ""); code != http.StatusOK {
 		t.Errorf("after it was found: %d %s", code, text)
 	}
-}
-
-// tryAudit is audit, whatever it says. An error means that it gave no verdict.
-func (b *books) tryAudit(more ...string) (v audit.Verdict, err error) {
-	b.t.Helper()
-	var output strings.Builder
-	path := filepath.Join(b.t.TempDir(), "audit.json")
-	failed := b.Run(b.t.Context(), &output, &output, "loadtest", append([]string{"audit", "--json", path}, more...)...)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return v, fmt.Errorf("%w: %s", failed, output.String())
-	}
-	return v, json.Unmarshal(text, &v)
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/procfs"
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -93,12 +92,8 @@ func (w *watched) checks(want int64) live.Light {
 // checked every payment.
 func TestLiveAuditStaysGreen(t *testing.T) {
 	s := start(t, 2)
-	transfers := s.watch(s.ledgerClient())
-	events := s.watch(s.ledgerClient(), func(c *live.Config) { c.ChangeEvents = true })
-	both := []*watched{transfers, events}
-	for _, w := range both {
-		w.turns(live.Green)
-	}
+	w := s.watch(s.ledgerClient())
+	w.turns(live.Green)
 	load := s.load(500, 8000, duringFaults...)
 	for range 3 {
 		load.progress(500)
@@ -107,9 +102,7 @@ func TestLiveAuditStaysGreen(t *testing.T) {
 	}
 	result := load.wait()
 	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
-	for _, w := range both {
-		t.Logf("%s; %+v; %d had an outcome", w.checks(want).Text, w.Figures(), want)
-	}
+	t.Logf("%s; %+v; %d had an outcome", w.checks(want).Text, w.Figures(), want)
 	s.audit()
 	late := s.watch(s.ledgerClient(), func(c *live.Config) { c.From = time.Now().Add(-time.Hour) })
 	t.Log(late.checks(want).Text)
@@ -119,11 +112,8 @@ func TestLiveAuditStaysGreen(t *testing.T) {
 // them every payment is checked.
 func TestLiveAuditThroughFaults(t *testing.T) {
 	s := start(t, 2)
-	client := s.ledgerClient()
-	both := []*watched{s.watch(client), s.watch(client, func(c *live.Config) { c.ChangeEvents = true })}
-	for _, w := range both {
-		w.turns(live.Green)
-	}
+	w := s.watch(s.ledgerClient())
+	w.turns(live.Green)
 	load := s.load(300, 15_000, duringFaults...)
 	engines := []string{stack.EngineName(0), stack.EngineName(1)}
 	load.progress(500)
@@ -142,9 +132,7 @@ func TestLiveAuditThroughFaults(t *testing.T) {
 	}
 	result := load.wait()
 	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
-	for _, w := range both {
-		t.Logf("%s; %+v; %d had an outcome", w.checks(want).Text, w.Figures(), want)
-	}
+	t.Logf("%s; %+v; %d had an outcome", w.checks(want).Text, w.Figures(), want)
 }
 
 // The light is amber while ledger or broker are frozen, and while it lags. Then it is green again, and nothing
@@ -177,43 +165,6 @@ func TestLiveAuditSaysWhatItDoesNotSee(t *testing.T) {
 	t.Log(slow.Light().Text)
 	for _, one := range []*watched{w, slow} {
 		t.Log(one.checks(want).Text)
-	}
-}
-
-// What it costs: it keeps to its share, and prints the ledger's CPU under a fixed load with it and without, in turn.
-func TestLiveAuditCost(t *testing.T) {
-	s := start(t, 1)
-	client := s.ledgerClient()
-	const rate, seconds, rounds = 500, 10, 3
-	// spent returns the ledger's CPU under the load, as a share of the time that it took.
-	spent := func() float64 {
-		process, err := procfs.NewProc(s.PID(stack.TigerBeetle))
-		s.must(err)
-		stat, err := process.Stat()
-		s.must(err)
-		began, before := time.Now(), stat.CPUTime()
-		s.load(rate, rate*seconds, "--mix", "settling", "--allow", "AB03,LQ10").wait()
-		stat, err = process.Stat()
-		s.must(err)
-		return (stat.CPUTime() - before) / time.Since(began).Seconds()
-	}
-	spent() // the first load is dearer
-	var without, with, claimed []float64
-	for range rounds {
-		without = append(without, spent())
-		w := s.watch(client)
-		w.turns(live.Green)
-		with = append(with, spent())
-		w.checks(rate * seconds)
-		claimed = append(claimed, w.Figures().LedgerShare)
-		w.stop()
-	}
-	t.Logf("%d payments/s for %d s: the ledger takes %.3f of a processor without the live audit and %.3f with it; it measures that it took %.3f of the ledger's time",
-		rate, seconds, without, with, claimed)
-	// Its share is 5 %, as it measures itself. What the ledger's CPU says is printed and not judged: one round
-	// differs from the next by more.
-	if most := slices.Max(claimed); most > 0.055 {
-		t.Errorf("it took %.1f %% of the ledger's time, its share is 5 %%", most*100)
 	}
 }
 
@@ -298,11 +249,14 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 	money := func(code uint16, debit, credit tb.Uint128) tb.Transfer {
 		return tb.Transfer{ID: tb.ID(), DebitAccountID: debit, CreditAccountID: credit, Amount: tb.ToUint128(1), Ledger: ledger.Ledger, Code: code}
 	}
-	minted := func(transfer tb.Transfer) (names string) {
-		f.write(transfer)
+	named := func(transfer tb.Transfer) string {
 		b := transfer.ID.Bytes()
 		slices.Reverse(b[:])
 		return fmt.Sprintf("%x", b)
+	}
+	minted := func(transfer tb.Transfer) (names string) {
+		f.write(transfer)
+		return named(transfer)
 	}
 	held := func() (pix.EndToEndID, pix.Content) {
 		id, c := f.newID(), f.content(silent)
@@ -408,9 +362,7 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			probe := money(ledger.CodeClockProbe, ledger.IssuanceAccount, ledger.RefusalsAccount)
 			probe.Amount = tb.Uint128{}
 			f.write(deposit, probe)
-			b := deposit.ID.Bytes()
-			slices.Reverse(b[:])
-			return fmt.Sprintf("%x", b)
+			return named(deposit)
 		}},
 		{"money by a funding", only(audit.WrongFunding), false, func() string {
 			return minted(money(ledger.CodeFunding, ledger.IssuanceAccount, ledger.ReserveAccount("10000001")))
@@ -419,40 +371,34 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			return minted(money(99, ledger.IssuanceAccount, ledger.ReserveAccount("10000001")))
 		}},
 	} {
-		lights := map[string]*watched{"transfers": s.watch(client), "change events": s.watch(client, func(c *live.Config) { c.ChangeEvents = true })}
-		for how, w := range lights { // what was before they began they do not judge
-			s.eventually(lie.name+": the light by "+how+" has begun", func() bool { return w.Light().Checked > 0 })
-			if green {
-				w.turns(live.Green)
-			}
+		w := s.watch(client) // what was before it began it does not judge
+		s.eventually(lie.name+": the light has begun", func() bool { return w.Light().Checked > 0 })
+		if green {
+			w.turns(live.Green)
 		}
 		planted := time.Now()
 		names := lie.plant()
 		written := time.Now()
-		for how, w := range lights {
-			var found *live.Finding
-			s.eventually(lie.name+" is found by "+how, func() bool {
-				for _, finding := range w.Light().Findings {
-					kind, _, _ := strings.Cut(finding.Text, ":")
-					if slices.Contains(lie.kinds, kind) && (finding.Payment == names || strings.Contains(finding.Text, names)) {
-						found = &finding
-						return true
-					}
+		var found *live.Finding
+		s.eventually(lie.name+" is found", func() bool {
+			for _, finding := range w.Light().Findings {
+				kind, _, _ := strings.Cut(finding.Text, ":")
+				if slices.Contains(lie.kinds, kind) && (finding.Payment == names || strings.Contains(finding.Text, names)) {
+					found = &finding
+					return true
 				}
-				return false
-			})
-			if w.Light().Colour != live.Red {
-				t.Errorf("%s: the light is %s", lie.name, w.Light().Colour)
 			}
-			t.Logf("%-52s red after %5.2f s (planted within %.2f s) by %s: %s %s", lie.name, max(0, found.At.Sub(written).Seconds()), written.Sub(planted).Seconds(), how, found.Payment, found.Text)
+			return false
+		})
+		if w.Light().Colour != live.Red {
+			t.Errorf("%s: the light is %s", lie.name, w.Light().Colour)
 		}
+		t.Logf("%-52s red after %5.2f s (planted within %.2f s): %s %s", lie.name, max(0, found.At.Sub(written).Seconds()), written.Sub(planted).Seconds(), found.Payment, found.Text)
 		if green = green && lie.after; !green {
 			s.eventually("the laws are broken after "+lie.name, func() bool {
-				return slices.ContainsFunc(lights["transfers"].Light().Findings, func(finding live.Finding) bool { return strings.HasPrefix(finding.Text, audit.BrokenLaw) })
+				return slices.ContainsFunc(w.Light().Findings, func(finding live.Finding) bool { return strings.HasPrefix(finding.Text, audit.BrokenLaw) })
 			})
 		}
-		for _, w := range lights {
-			w.stop()
-		}
+		w.stop()
 	}
 }

@@ -28,9 +28,10 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// What docs/operating.md promises, beside bitesWithin.
+// What docs/operating.md promises.
 const (
-	endsWithin = 5 * time.Second // what a revoked key has begun
+	bitesWithin = 2 * time.Second // after an act something may still begin that the act forbids
+	endsWithin  = 5 * time.Second // what a revoked key has begun
 )
 
 // actReasons are the reasons with which acts and frozen engines may make a good payment end.

@@ -21,7 +21,6 @@ import (
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit"
 )
 
@@ -32,15 +31,7 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 	const bank = "10000005"
 	all, err := s.Keys()
 	s.must(err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.SimulatorURL()+"/v1/profiles/"+bank, strings.NewReader(`{"silent_share": 1}`))
-	s.must(err)
-	request.Header.Set("Authorization", "Bearer "+all[keys.CentralBank])
-	response, err := http.DefaultClient.Do(request)
-	s.must(err)
-	response.Body.Close()
-	if response.StatusCode/100 != 2 {
-		t.Fatal(response.Status)
-	}
+	s.must(s.callers(s.SimulatorURL()).SetProfile(t.Context(), bank, `{"silent_share": 1}`))
 
 	secret, err := client.ReadSecret(s.AnswerKeysFile(), bank)
 	s.must(err)

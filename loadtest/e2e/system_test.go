@@ -138,22 +138,39 @@ func (r *loadRun) add(err error) {
 // audit fails the test unless the audit is clean.
 func (s *system) audit() audit.Verdict {
 	s.t.Helper()
-	path := filepath.Join(s.t.TempDir(), "audit.json")
-	var output bytes.Buffer
-	err := s.Run(s.t.Context(), &output, &output, "loadtest", "audit", "--json", path, "--wait", (pendingTimeout + 20*time.Second).String())
-	s.t.Logf("audit: %s", output.String())
-	var verdict audit.Verdict
-	text, readErr := os.ReadFile(path)
-	if readErr == nil {
-		readErr = json.Unmarshal(text, &verdict)
-	}
-	if err != nil || readErr != nil || !verdict.Clean {
-		s.t.Errorf("the audit is not clean: %v, %v", err, readErr)
-	}
-	if !strings.Contains(output.String(), verdict.String()) {
-		s.t.Errorf("the output does not hold the verdict %q", verdict)
+	verdict, err := s.tryAudit("--wait", (pendingTimeout + 20*time.Second).String())
+	if err != nil || !verdict.Clean {
+		s.t.Errorf("the audit is not clean: %v", err)
 	}
 	return verdict
+}
+
+// tryAudit is audit, whatever it says. An error means that it gave no verdict.
+func (s *system) tryAudit(more ...string) (v audit.Verdict, err error) {
+	s.t.Helper()
+	path := filepath.Join(s.t.TempDir(), "audit.json")
+	var output bytes.Buffer
+	failed := s.Run(s.t.Context(), &output, &output, "loadtest", append([]string{"audit", "--json", path}, more...)...)
+	s.t.Logf("audit: %s", output.String())
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return v, fmt.Errorf("%w: %s", failed, output.String())
+	}
+	err = json.Unmarshal(text, &v)
+	if v.Clean != (failed == nil) || !strings.Contains(output.String(), v.String()) {
+		s.t.Errorf("the audit ended with %v, and its verdict is %q", failed, v)
+	}
+	return v, err
+}
+
+// callers asks the HTTP API at a URL as banks.
+func (s *system) callers(url string) *load.Callers {
+	s.t.Helper()
+	all, err := s.Keys()
+	s.must(err)
+	callers := load.NewCallers(url, all)
+	s.t.Cleanup(callers.Close)
+	return callers
 }
 
 // must fails the test on an error.

@@ -219,9 +219,7 @@ func (f *following) readLedger(ctx context.Context) error {
 	}
 	for _, t := range transfers {
 		f.next = t.Timestamp + 1
-		if t.Code != 0 { // an expired hold is no transfer
-			f.follower.Transfer(t)
-		}
+		f.follower.Transfer(t)
 		if t.Code != codeClockProbe {
 			f.newsAt = asked
 		}
@@ -248,7 +246,7 @@ func (f *following) lookUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.pace.took(took, len(ids), transferCost)
+	a.pace.took(took, len(ids))
 	answer(transfers)
 	return nil
 }

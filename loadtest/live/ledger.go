@@ -13,56 +13,31 @@ import (
 // Pages of the ledger. A reply is at most 1 MiB.
 const (
 	transfersMax = 8000
-	eventsMax    = 2600
 	lookupsMax   = 2000
 )
 
-// ask sends a request to the ledger and waits for it, or until ctx ends: the client itself waits forever.
+// ask sends a request to the ledger, waits for it, or until ctx ends, and returns how long it was on its way.
 func ask[T any](ctx context.Context, a *Audit, request func() (T, error)) (T, time.Duration, error) {
-	type reply struct {
-		value T
-		err   error
-	}
-	replies := make(chan reply, 1)
 	began := time.Now()
-	go func() {
-		value, err := request()
-		replies <- reply{value, err}
-	}()
-	select {
-	case r := <-replies:
-		if r.err != nil {
-			return r.value, 0, fmt.Errorf("the ledger: %w", r.err)
-		}
-		a.mu.Lock()
-		a.ledgerAt = time.Now()
-		a.mu.Unlock()
-		return r.value, time.Since(began), nil
-	case <-ctx.Done():
-		var none T
-		return none, 0, context.Cause(ctx)
+	value, err := audit.Ask(ctx, request)
+	switch {
+	case ctx.Err() != nil:
+		return value, 0, err
+	case err != nil:
+		return value, 0, fmt.Errorf("the ledger: %w", err)
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ledgerAt = time.Now()
+	return value, time.Since(began), nil
 }
 
 // page returns what the ledger did from a time on, in its order, and whether it is all.
 func (a *Audit) page(ctx context.Context, from uint64) (transfers []tb.Transfer, all bool, err error) {
-	if a.config.ChangeEvents {
-		events, took, err := ask(ctx, a, func() ([]tb.ChangeEvent, error) {
-			return a.config.Ledger.GetChangeEvents(tb.ChangeEventsFilter{TimestampMin: from, Limit: eventsMax})
-		})
-		a.pace.took(took, len(events), eventCost)
-		for _, e := range events {
-			transfers = append(transfers, transferOf(e))
-		}
-		if len(events) < eventsMax {
-			return transfers, true, err
-		}
-		return wholeChains(transfers), false, err
-	}
 	transfers, took, err := ask(ctx, a, func() ([]tb.Transfer, error) {
 		return a.config.Ledger.QueryTransfers(tb.QueryFilter{TimestampMin: from, Limit: transfersMax})
 	})
-	a.pace.took(took, len(transfers), transferCost)
+	a.pace.took(took, len(transfers))
 	if len(transfers) < transfersMax {
 		return transfers, true, err
 	}
@@ -79,19 +54,6 @@ func wholeChains(transfers []tb.Transfer) []tb.Transfer {
 	return transfers[:end]
 }
 
-// transferOf returns the transfer of an event. An expired hold is no transfer: its code is 0.
-func transferOf(e tb.ChangeEvent) tb.Transfer {
-	t := tb.Transfer{
-		ID: e.TransferID, DebitAccountID: e.DebitAccountID, CreditAccountID: e.CreditAccountID, Amount: e.TransferAmount,
-		PendingID: e.TransferPendingID, UserData128: e.TransferUserData128, UserData64: e.TransferUserData64, UserData32: e.TransferUserData32,
-		Timeout: e.TransferTimeout, Ledger: e.Ledger, Code: e.TransferCode, Flags: e.TransferFlags, Timestamp: e.Timestamp,
-	}
-	if e.Type == tb.ChangeEventTwoPhaseExpired {
-		t.Code = 0
-	}
-	return t
-}
-
 const registerPage = 8000
 
 // history gives a follower the register of before a time.
@@ -105,7 +67,7 @@ func (a *Audit) history(ctx context.Context, follower *audit.Judge, before uint6
 		if err != nil {
 			return err
 		}
-		a.pace.took(took, len(acts), transferCost)
+		a.pace.took(took, len(acts))
 		for _, t := range acts {
 			follower.History(t)
 			filter.TimestampMin = t.Timestamp + 1

@@ -28,9 +28,6 @@ type Config struct {
 	Ledger tigerbeetle.Client
 	// From is the ledger's time from which on all is judged; zero: from now.
 	From time.Time
-	// ChangeEvents makes it follow the ledger's change events, which are experimental and cost the ledger
-	// four times as much as transfers in the order of their timestamps.
-	ChangeEvents bool
 	// Share is the most of the ledger's time that it takes; 0: 0.05.
 	Share float64
 	// KeptMax is how many payments and records it keeps; 0: 300,000. A payment takes about 500 bytes, and until

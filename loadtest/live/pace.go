@@ -20,11 +20,10 @@ type pace struct {
 }
 
 // The least that a request takes of the ledger's time. On two cores an empty query takes it 0.25 ms, and a
-// page of transfers 0.5 µs for each, of change events 2 µs.
+// page of transfers 0.5 µs for each.
 const (
 	requestCost  = 500 * time.Microsecond
 	transferCost = time.Microsecond
-	eventCost    = 2 * time.Microsecond
 )
 
 // await returns when the next request may be sent.
@@ -49,11 +48,11 @@ func (p *pace) ready() bool {
 	return !time.Now().Before(p.free)
 }
 
-// took takes note of a request that was this long on its way, with so many objects at a cost each.
-func (p *pace) took(onItsWay time.Duration, objects int, each time.Duration) {
+// took takes note of a request for so many transfers that was this long on its way.
+func (p *pace) took(onItsWay time.Duration, transfers int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	least := requestCost + time.Duration(objects)*each
+	least := requestCost + time.Duration(transfers)*transferCost
 	p.spend(min(max(least, onItsWay-p.small), 10*least))
 }
 

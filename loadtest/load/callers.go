@@ -12,6 +12,7 @@ import (
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/keys"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
 )
 
@@ -68,6 +69,19 @@ func (c *Callers) Ask(ctx context.Context, method, path, ispb string, body []byt
 		err = fmt.Errorf("%s %s: the HTTP API responds %d: %.500s", method, path, answer.Status, bytes.TrimSpace(answer.Body))
 	}
 	return answer.Body, err
+}
+
+// SetProfile tells the bank simulator how it plays a bank; without a profile, as from the start.
+func (c *Callers) SetProfile(ctx context.Context, ispb, profile string) error {
+	method := http.MethodPut
+	if profile == "" {
+		method = http.MethodDelete
+	}
+	answer, err := c.Send(ctx, method, "/v1/profiles/"+ispb, keys.CentralBank, []byte(profile)) // no other key may do it
+	if err == nil && answer.Status/100 != 2 && (method != http.MethodDelete || answer.Status != http.StatusNotFound) {
+		err = fmt.Errorf("the bank simulator responds %d: %.300s", answer.Status, answer.Body)
+	}
+	return err
 }
 
 // passes returns an error for cases that the HTTP API denies, or that need the place of

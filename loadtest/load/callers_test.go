@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
@@ -30,16 +30,12 @@ func TestFrontDoorPostsTheOrderAndTellsARefusal(t *testing.T) {
 	}))
 	defer server.Close()
 	door := NewCallers(server.URL, map[string]string{string(payment.Payer.ISPB): "the key"})
-	if err := door.post(payment.First.Value); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, door.post(payment.First.Value))
 	if got.EndToEndID != payment.Name || got.Payee.ISPB != string(payment.Payee.ISPB) || got.Payee.Number != payment.Payee.Number || got.AmountCentavos != payment.First.AmountCentavos {
 		t.Errorf("posted was %+v of the payment %+v", got, payment)
 	}
 	status = http.StatusTooManyRequests
-	if err := door.post(payment.First.Value); err == nil || !strings.Contains(err.Error(), "the reason") {
-		t.Errorf("the refusal reads %v", err)
-	}
+	kit.Says(t, door.post(payment.First.Value), "the reason")
 	if passes([]mix.Case{mix.Accepted, mix.SameBank}) != nil || passes([]mix.Case{mix.Accepted, mix.Undecodable}) == nil {
 		t.Error("ordinary payments pass the front door, broken messages do not")
 	}

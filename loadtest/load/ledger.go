@@ -1,10 +1,12 @@
 package load
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
+	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -22,30 +24,25 @@ func LedgerHolds(connect func() (tigerbeetle.Client, error)) func(pix.EndToEndID
 		if gone != "" {
 			return gone
 		}
-		answers := make(chan string, 1)
-		go func() {
-			var err error
+		ctx, cancel := context.WithTimeout(context.Background(), ledgerAnswersWithin)
+		defer cancel()
+		found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
 			if client == nil {
-				client, err = connect()
+				var err error
+				if client, err = connect(); err != nil {
+					return nil, err
+				}
 			}
-			if err != nil {
-				answers <- err.Error()
-				return
-			}
-			found, err := client.LookupTransfers(ledger.AppendTraceIDs(nil, id))
-			if err != nil {
-				answers <- err.Error()
-				return
-			}
-			answers <- held(ledger.TraceOf(id, found))
-		}()
-		select {
-		case text := <-answers:
-			return text
-		case <-time.After(ledgerAnswersWithin):
+			return client.LookupTransfers(ledger.AppendTraceIDs(nil, id))
+		})
+		switch {
+		case ctx.Err() != nil:
 			gone = fmt.Sprintf("gave no answer within %v", ledgerAnswersWithin)
 			return gone
+		case err != nil:
+			return err.Error()
 		}
+		return held(ledger.TraceOf(id, found))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/liquida/liquida/deploy/bootstrap"
 	"github.com/liquida/liquida/deploy/ledgermodel"
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -22,15 +23,11 @@ func TestWhatTheLedgerHolds(t *testing.T) {
 	population := sandbox.Population{Banks: 2, Customers: 4, DepositCentavos: 1_000_000, ReserveCentavos: 1_000_000}
 	model := ledgermodel.New()
 	client := model.Connect(nil)
-	if err := bootstrap.Populate(t.Context(), &bootstrap.Config{Population: population, Timeout: time.Minute, EventsMax: 8189}, client); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, bootstrap.Populate(t.Context(), &bootstrap.Config{Population: population, Timeout: time.Minute, EventsMax: 8189}, client))
 	holds := LedgerHolds(func() (tigerbeetle.Client, error) { return client, nil })
 	payment := mix.NewGenerator(population, rand.New(rand.NewPCG(1, 0))).Payment(mix.Accepted, time.Now())
 	id, err := pix.ParseEndToEndID(payment.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	content := pix.Content{Payer: payment.Payer, Payee: payment.Payee, AmountCentavos: payment.First.AmountCentavos}
 	if text := holds(id); text != "nothing" {
 		t.Errorf("before anything was held: %s", text)

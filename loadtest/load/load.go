@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
@@ -314,10 +315,8 @@ func (l *loader) drain(ctx context.Context) {
 	defer cancel()
 	progressAt := time.Now()
 	for l.tracker.waiting() > 0 {
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, 5*time.Millisecond) {
 			return
-		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(progressAt) {
 			l.progress(false)

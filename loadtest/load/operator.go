@@ -12,6 +12,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/client"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -63,7 +64,7 @@ var Interventions = []Intervention{
 			if err := o.Do(capped(centavos)); err != nil {
 				return err
 			}
-			o.wait(ctx)
+			host.Sleep(ctx, o.Hold)
 		}
 		return o.Do(capped(0)) // lifted
 	}},
@@ -117,15 +118,8 @@ func (o *Operator) during(ctx context.Context, act, undo ledger.Act) error {
 	if err := o.Do(act); err != nil {
 		return err
 	}
-	o.wait(ctx)
+	host.Sleep(ctx, o.Hold)
 	return o.Do(undo)
-}
-
-func (o *Operator) wait(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(o.Hold):
-	}
 }
 
 // open creates accounts. Those that exist stay as they are. A front door creates them itself.

@@ -13,42 +13,32 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // Both ends of a connection belong to this process: what one sends the other receives.
 func TestNetworkBytesCountBothEnds(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer listener.Close()
 	here, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer here.Close()
 	there, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer there.Close()
 	folder, self := t.TempDir(), []Process{{"this", os.Getpid()}}
 	before, err := Read(self, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	const bytes = 100_000
 	go func() { _, _ = here.Write(make([]byte, bytes)) }() // what is missing shows below
 	if _, err := io.ReadFull(there, make([]byte, bytes)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "file"), make([]byte, 1<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(filepath.Join(folder, "file"), make([]byte, 1<<20), 0o600))
 	after, err := Read(self, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	cost := Costs(self, before, after, 1)[0]
 	if cost.NetworkBytes < bytes || cost.NetworkBytes > 2*bytes {
 		t.Errorf("%.0f bytes are counted, %d were sent and as many received", cost.NetworkBytes, bytes)
@@ -65,26 +55,20 @@ func TestNetworkBytesCountBothEnds(t *testing.T) {
 func TestReservedIsNotStored(t *testing.T) {
 	folder := t.TempDir()
 	file, err := os.Create(filepath.Join(folder, "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer file.Close()
 	const reserved, wrote = 64 << 20, 1 << 20
-	if err := syscall.Fallocate(int(file.Fd()), 0, 0, reserved); errors.Is(err, syscall.EOPNOTSUPP) {
+	err = syscall.Fallocate(int(file.Fd()), 0, 0, reserved)
+	if errors.Is(err, syscall.EOPNOTSUPP) {
 		t.Skip("the file system reserves nothing")
-	} else if err != nil {
-		t.Fatal(err)
 	}
+	kit.Must(t, err)
 	if _, err := file.WriteAt(make([]byte, wrote), reserved/2); err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, file.Sync())
 	sample, err := Read(nil, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if sample.Stored < wrote || sample.Stored > wrote+1<<16 {
 		t.Errorf("%d bytes are stored, %d were written and %d reserved", sample.Stored, wrote, reserved)
 	}
@@ -102,13 +86,9 @@ func TestHopsAreWhatWasCountedBetweenTwoReadings(t *testing.T) {
 	}))
 	defer server.Close()
 	before, err := ReadEngines(context.Background(), []string{server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	after, err := ReadEngines(context.Background(), []string{server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	counted := after.Since(before)
 	hops := counted.Hops()
 	if len(hops) != 1 || hops[0].Name != "queue" || hops[0].Count != 100 {

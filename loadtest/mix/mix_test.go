@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -26,9 +27,7 @@ func count(schedule []Case) (counts [caseCount]int) {
 func TestScheduleHoldsEveryCaseAndIsAFunctionOfTheSeed(t *testing.T) {
 	for _, name := range []string{"demo", "no-waits", "plain", "settling", "bad-input", "accepted=1000000,silent=1", "silent=1,late=1,again=1"} {
 		mix, err := Parse(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		for _, n := range []int{1, 7, 999, 1000, 1234, 10_000, 300_000} {
 			schedule := mix.Schedule(n, rand.New(rand.NewPCG(5, 0)))
 			if len(schedule) != n {

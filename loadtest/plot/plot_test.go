@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 func TestScales(t *testing.T) {
@@ -47,13 +49,9 @@ func TestFilesAreSound(t *testing.T) {
 	d.Panel(Frame{50, 90, 400, 100}, Panel{Title: "<latency>", X: Seconds(0, 5), Y: Milliseconds(1, 10), Bands: [][2]float64{{0, 1}}, Limits: []float64{5},
 		Series: []Series{{Points: [][2]float64{{0, 1}, {1, math.NaN()}, {2, 3}}}, {Area: true}, {Thin: true, Color: 9, Points: [][2]float64{{0, 1}}}}})
 	path := filepath.Join(t.TempDir(), "costs.svg")
-	if err := d.WriteFile(path); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, d.WriteFile(path))
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for decoder := xml.NewDecoder(strings.NewReader(string(text))); ; {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			break

@@ -3,7 +3,6 @@ package room
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -119,16 +118,9 @@ func (b *banks) behave(ctx context.Context, ispb, behaviour string) error {
 	if !known {
 		return refusal{"target", ispb, "the ISPB of a bank that the picture shows"}
 	}
-	method, body := http.MethodDelete, ""
-	if behaviour != behaviourNormal {
-		if body, known = profileOf[behaviour]; !known {
-			return refusal{"behaviour", behaviour, "normal, silent, slow or rejecting"}
-		}
-		method = http.MethodPut
+	profile, known := profileOf[behaviour]
+	if !known && behaviour != behaviourNormal {
+		return refusal{"behaviour", behaviour, "normal, silent, slow or rejecting"}
 	}
-	answer, err := b.callers.Send(ctx, method, "/v1/profiles/"+ispb, keys.CentralBank, []byte(body))
-	if err == nil && answer.Status/100 != 2 && (method != http.MethodDelete || answer.Status != http.StatusNotFound) {
-		err = fmt.Errorf("the bank simulator responds %d: %.300s", answer.Status, answer.Body)
-	}
-	return err
+	return b.callers.SetProfile(ctx, ispb, profile)
 }

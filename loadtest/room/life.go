@@ -56,30 +56,21 @@ func isReturn(id pix.EndToEndID) bool { return id[0] == 'D' }
 
 // lifeInLedger adds the legs and the verdict.
 func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) error {
-	type answer struct {
-		found []tb.Transfer
-		err   error
-	}
-	answers := make(chan answer, 1)
-	go func() { // the client waits for a ledger that is away
+	found, err := ledger.Ask(ctx, func() ([]tb.Transfer, error) {
 		found, err := r.config.Ledger.LookupTransfers(lifeIDs(id))
-		if err == nil && isReturn(id) {
-			var legs []tb.Transfer
-			legs, err = r.config.Ledger.QueryTransfers(ledger.ReturnLegs(pix.ReturnID(id)))
-			found = append(found, legs...)
+		if err != nil || !isReturn(id) {
+			return found, err
 		}
-		answers <- answer{found, err}
-	}()
-	var said answer
-	select {
-	case said = <-answers:
-	case <-ctx.Done():
+		legs, err := r.config.Ledger.QueryTransfers(ledger.ReturnLegs(pix.ReturnID(id)))
+		return append(found, legs...), err
+	})
+	switch {
+	case ctx.Err() != nil:
 		return errors.New("the ledger does not answer")
+	case err != nil:
+		return fmt.Errorf("the ledger: %w", err)
 	}
-	if said.err != nil {
-		return fmt.Errorf("the ledger: %w", said.err)
-	}
-	verdict, content, decided, held := outcomeOf(id, said.found, l)
+	verdict, content, decided, held := outcomeOf(id, found, l)
 	if held {
 		l.Payer, l.Payee, l.Centavos = string(content.Payer.ISPB), string(content.Payee.ISPB), int64(min(content.AmountCentavos, 1<<62)) //nolint:gosec // bounded
 	}
@@ -91,8 +82,8 @@ func (r *Room) lifeInLedger(ctx context.Context, id pix.EndToEndID, l *Life) err
 	case held:
 		l.Verdict = "under way"
 	}
-	for i := range said.found {
-		t := &said.found[i]
+	for i := range found {
+		t := &found[i]
 		kind, text := "hold", ""
 		flags := t.TransferFlags()
 		switch {

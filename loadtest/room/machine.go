@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/loadtest/load"
 )
 
 // Processes are those of a clearing house: of a local stack (stack.Attached), or in containers
@@ -112,21 +112,9 @@ func (m *machine) lookAtGroup(ctx context.Context) {
 	m.lookedAt = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	groups, err := m.admin.DescribeGroups(ctx, stream.EngineGroup)
+	partitions, err := load.PartitionsOfEngines(ctx, m.admin)
 	if err != nil {
 		return // what is known is shown, until the broker answers
-	}
-	partitions := map[string][]int32{}
-	for _, member := range groups[stream.EngineGroup].Members {
-		assigned, ok := member.Assigned.AsConsumer()
-		if !ok || member.InstanceID == nil {
-			continue
-		}
-		for _, topic := range assigned.Topics {
-			if topic.Topic == stream.Payments {
-				partitions[*member.InstanceID] = slices.Sorted(slices.Values(topic.Partitions))
-			}
-		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,9 +32,7 @@ import (
 func open(t *testing.T, change func(*Config)) (*Room, *kgo.Client) {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, stream.Payments, stream.Settlements, stream.DeadLetters))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(cluster.Close)
 	config := Config{
 		Stream: stream.Config{Brokers: cluster.ListenAddrs()}, Light: func() live.Light { return live.Light{Colour: live.Green, Findings: []live.Finding{}} },
@@ -44,16 +42,12 @@ func open(t *testing.T, change func(*Config)) (*Room, *kgo.Client) {
 		change(&config)
 	}
 	r, err := Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = r.Run(ctx) }()
 	writer, err := config.Stream.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { end(); <-ended; r.Close(); writer.Close() })
 	return r, writer
 }
@@ -61,12 +55,8 @@ func open(t *testing.T, change func(*Config)) (*Room, *kgo.Client) {
 func write(t *testing.T, client *kgo.Client, topic string, partition int32, message interface{ MarshalVT() ([]byte, error) }) {
 	t.Helper()
 	value, err := message.MarshalVT()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: partition, Value: value}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
+	kit.Must(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: partition, Value: value}).FirstErr())
 }
 
 func report(payer, payee string, centavos uint64, reason string) *pixv1.SettlementReport {
@@ -156,9 +146,7 @@ func TestFlowsAreBounded(t *testing.T) {
 	}
 	for i := range 3 * lettersMax {
 		value, err := (&pixv1.DeadLetter{Offset: int64(i), Payload: make([]byte, 64<<10)}).MarshalVT()
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		f.deadLetter(&kgo.Record{Value: value})
 	}
 	if letters := f.deadLetters(); len(letters) != lettersMax || letters[0].Offset != 2*lettersMax || len(letters[0].Bytes) != bytesShown {
@@ -294,9 +282,7 @@ func TestStandstillOfAKill(t *testing.T) {
 		if err == nil {
 			err = writer.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: fmt.Appendf(nil, "%32s", id), Value: value, Timestamp: at}).FirstErr()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 	}
 	for _, id := range []string{"one", "other"} {
 		put(stream.Payments, id, &pixv1.PaymentOrder{EndToEndId: id}, time.Now())
@@ -307,9 +293,7 @@ func TestStandstillOfAKill(t *testing.T) {
 	})
 	hint := kadm.Offsets{}
 	hint.Add(kadm.Offset{Topic: stream.Payments, At: 0, LeaderEpoch: -1, Metadata: stream.WriteHint(0, slices.Values([]stream.Span{{From: 1, To: 2}}), 2)})
-	if err := kadm.NewClient(writer).CommitAllOffsets(t.Context(), stream.EngineGroup, hint); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kadm.NewClient(writer).CommitAllOffsets(t.Context(), stream.EngineGroup, hint))
 	kit.Eventually(t, "one has ended, both are taken, and that is an outage", func() bool {
 		p := r.Picture(false)
 		return *p.Figures.Open == 1 && *p.Figures.Untaken == 0 && p.State == stateStopped
@@ -325,9 +309,7 @@ func TestStandstillOfAKill(t *testing.T) {
 	put(stream.Settlements, "one", report("10000001", "10000002", 100, ""), last)
 	dying := time.Now()
 	close(s.dead)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, <-done)
 	put(stream.Settlements, "other", report("10000001", "10000002", 100, ""), last.Add(time.Minute))
 	var line Line
 	kit.Eventually(t, "the standstill is known", func() bool {
@@ -466,9 +448,7 @@ func TestToken(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	for _, bad := range []string{"", "short", strings.Repeat("x", tokenMax+1), "two words that are long enough"} {
-		if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.WriteFile(file, []byte(bad), 0o600))
 		if token, err := TokenOf(file); err == nil || !strings.Contains(err.Error(), "ROOM_TOKEN_FILE") {
 			t.Errorf("a file with %q: %q, %v", bad, token, err)
 		}
@@ -486,9 +466,7 @@ func TestAForeignTimestampHidesNoMessage(t *testing.T) {
 		if err == nil {
 			err = writer.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Partition: partition, Key: []byte(order.EndToEndId), Value: value, Timestamp: at}).FirstErr()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 	}
 	write(&pixv1.PaymentOrder{EndToEndId: "of a stranger"}, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
 	for range 4 { // more than one fetch returns
@@ -498,9 +476,7 @@ func TestAForeignTimestampHidesNoMessage(t *testing.T) {
 	}
 	write(&pixv1.PaymentOrder{EndToEndId: id.String(), AmountCentavos: 77}, time.Now())
 	l := Life{EndToEndID: id.String(), Original: id.String()}
-	if err := r.lifeInTopics(t.Context(), id, &l); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, r.lifeInTopics(t.Context(), id, &l))
 	if len(l.Events) != 1 || !strings.Contains(fmt.Sprint(l.Events), "0.77") {
 		t.Errorf("%+v", l.Events)
 	}

@@ -6,6 +6,7 @@ package kit
 import (
 	"flag"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -44,6 +45,24 @@ func AwaitWithin(t testing.TB, limit time.Duration, what string, met func() (boo
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("waited %v for %s: %s", limit, what, saw)
+		}
+	}
+}
+
+// Must ends the test if there is an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Says fails the test unless there is an error that says all of this.
+func Says(t testing.TB, err error, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("it says %v, want %q", err, text)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/kit/hostile"
 )
 
@@ -19,9 +20,7 @@ import (
 func TestBatchesAreChecked(t *testing.T) {
 	now := time.Now().UnixMilli()
 	bomb, err := hostile.Bomb(now, 900<<20, kgo.CodecZstd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	short := hostile.New(now, []byte("one"), []byte("two"))
 	short.Records = short.Records[:len(short.Records)-1]
 	elsewhere := hostile.New(now, nil)
@@ -31,9 +30,7 @@ func TestBatchesAreChecked(t *testing.T) {
 	wrong := hostile.New(now, []byte("one")).Encode()
 	wrong[len(wrong)-2]++
 	relaxed := filepath.Join(t.TempDir(), "relaxed.yaml")
-	if err := os.WriteFile(relaxed, []byte("kafka_produce_batch_validation: relaxed\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(relaxed, []byte("kafka_produce_batch_validation: relaxed\n"), 0o600))
 	batches := []struct {
 		name    string
 		raw     []byte

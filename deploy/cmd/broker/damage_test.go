@@ -29,9 +29,7 @@ func TestDamagedLog(t *testing.T) {
 	}
 	producer := b.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	for i := range records {
-		if err := producer.ProduceSync(t.Context(), &kgo.Record{Topic: "payments", Partition: 1, Value: fmt.Appendf(nil, "%02d", i)}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, producer.ProduceSync(t.Context(), &kgo.Record{Topic: "payments", Partition: 1, Value: fmt.Appendf(nil, "%02d", i)}).FirstErr())
 	}
 	kit.Await(t, "the mark", func() (bool, string) {
 		text, err := os.ReadFile(filepath.Join(b.dir, marksFile))
@@ -41,9 +39,7 @@ func TestDamagedLog(t *testing.T) {
 	whole := os.DirFS(b.dir)
 	size := func(name string) int64 {
 		info, err := os.Stat(filepath.Join(b.dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		return info.Size()
 	}
 	const log = "partitions/payments-1/"
@@ -55,9 +51,7 @@ func TestDamagedLog(t *testing.T) {
 			if err == nil {
 				err = os.WriteFile(path, change(text), 0o600)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 		}
 	}
 	flip := func(at int64) func([]byte) []byte {
@@ -71,9 +65,7 @@ func TestDamagedLog(t *testing.T) {
 	}
 	remove := func(name string) func(string) {
 		return func(dir string) {
-			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, os.RemoveAll(filepath.Join(dir, name)))
 		}
 	}
 	for name, at := range map[string]struct {
@@ -97,9 +89,7 @@ func TestDamagedLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			damaged := newBroker(t)
-			if err := os.CopyFS(damaged.dir, whole); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, os.CopyFS(damaged.dir, whole))
 			for _, damage := range at.damage {
 				damage(damaged.dir)
 			}
@@ -141,9 +131,7 @@ func TestKilledWhileCompacting(t *testing.T) {
 	producer := b.client()
 	for i := range 20 {
 		record := &kgo.Record{Topic: "checkpoints", Key: []byte("one"), Value: fmt.Append(nil, i)}
-		if err := producer.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, producer.ProduceSync(t.Context(), record).FirstErr())
 	}
 	kit.Await(t, "the mark", func() (bool, string) {
 		text, err := os.ReadFile(filepath.Join(b.dir, marksFile))
@@ -152,13 +140,9 @@ func TestKilledWhileCompacting(t *testing.T) {
 	b.End(syscall.SIGKILL)
 	log := filepath.Join(b.dir, "partitions", "checkpoints-0")
 	for _, left := range []int64{-1, 0, 10} { // no file, an empty one, a part of a batch
-		if err := moveSegments(log, filepath.Join(b.dir, cleaningFolder, "checkpoints-0"), os.Rename); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, moveSegments(log, filepath.Join(b.dir, cleaningFolder, "checkpoints-0"), os.Rename))
 		if left >= 0 {
-			if err := os.WriteFile(filepath.Join(log, "19.dat"), make([]byte, left), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, os.WriteFile(filepath.Join(log, "19.dat"), make([]byte, left), 0o600))
 		}
 		b.start()
 		ends, err := kadm.NewClient(b.client()).ListEndOffsets(t.Context(), "checkpoints")

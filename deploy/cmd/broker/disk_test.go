@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/settings"
 )
 
@@ -21,9 +22,7 @@ func (b *broker) fillDisk(work func(ctx context.Context) error) {
 	t := b.t
 	t.Helper()
 	limit := unix.Rlimit{Cur: 64 << 10, Max: unix.RLIM_INFINITY}
-	if err := unix.Prlimit(b.Process.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, unix.Prlimit(b.Process.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil))
 	alive, ended := context.WithTimeout(t.Context(), 30*time.Second)
 	go func() { <-b.Exited; ended() }()
 	var failed error
@@ -66,15 +65,11 @@ func TestFullDisk(t *testing.T) {
 		}
 
 		b.start()
-		if err := produce(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, produce(t.Context()))
 		consumer := b.client(kgo.ConsumeTopics("payments"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 		for next := 0; next < len(acknowledged); {
 			fetches := consumer.PollFetches(t.Context())
-			if err := fetches.Err(); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, fetches.Err())
 			fetches.EachRecord(func(r *kgo.Record) { // the one that met the full disk may be there or not
 				if next < len(acknowledged) && string(r.Value) == acknowledged[next] {
 					next++
@@ -100,9 +95,7 @@ func TestFullDisk(t *testing.T) {
 		check := func() {
 			t.Helper()
 			fetched, err := admin.FetchOffsets(t.Context(), "engine")
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			if committed, _ := fetched.Lookup("payments", 0); committed.At != acknowledged {
 				t.Errorf("the group's offset is %d, the last one that was acknowledged %d", committed.At, acknowledged)
 			}
@@ -111,9 +104,7 @@ func TestFullDisk(t *testing.T) {
 		b.start()
 		check()
 		// Entries behind the unfinished one must be readable, too.
-		if err := commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, commit(t.Context()))
 		b.End(syscall.SIGKILL)
 		b.start()
 		check()

@@ -78,9 +78,7 @@ func TestDataAndCommitMetadataSurvive(t *testing.T) {
 			producer := b.client(kgo.DefaultProduceTopic("payments"))
 			produce := func(value string) {
 				t.Helper()
-				if err := producer.ProduceSync(t.Context(), kgo.StringRecord(value)).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, producer.ProduceSync(t.Context(), kgo.StringRecord(value)).FirstErr())
 			}
 			const before = 1000
 			for i := range before {
@@ -88,18 +86,14 @@ func TestDataAndCommitMetadataSurvive(t *testing.T) {
 			}
 			offsets := kadm.Offsets{}
 			offsets.Add(kadm.Offset{Topic: "payments", Partition: 0, At: 500, LeaderEpoch: -1, Metadata: "v1:3+2,1"})
-			if err := kadm.NewClient(b.client()).CommitAllOffsets(t.Context(), "engine", offsets); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, kadm.NewClient(b.client()).CommitAllOffsets(t.Context(), "engine", offsets))
 
 			b.End(signal)
 			b.start()
 			produce("after")
 
 			fetched, err := kadm.NewClient(b.client()).FetchOffsets(t.Context(), "engine")
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			committed, _ := fetched.Lookup("payments", 0)
 			if committed.At != 500 || committed.Metadata != "v1:3+2,1" {
 				t.Errorf("the group's offset is %d with metadata %q", committed.At, committed.Metadata)
@@ -108,9 +102,7 @@ func TestDataAndCommitMetadataSurvive(t *testing.T) {
 			var values []string
 			for len(values) < before+1 {
 				fetches := consumer.PollFetches(t.Context())
-				if err := fetches.Err(); err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, fetches.Err())
 				fetches.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
 			}
 			if len(values) != before+1 || values[before] != "after" || values[before-1] != fmt.Sprint(before-1) {
@@ -125,9 +117,7 @@ func TestRefusals(t *testing.T) {
 	b.start()
 	b.createTopic("payments", 1)
 	file := filepath.Join(t.TempDir(), "bootstrap.yaml")
-	if err := os.WriteFile(file, []byte("group_initial_rebalance_delay_ms: 0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(file, []byte("group_initial_rebalance_delay_ms: 0\n"), 0o600))
 
 	t.Run("a topic is not created by a mention", func(t *testing.T) {
 		client := b.client(kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(0))

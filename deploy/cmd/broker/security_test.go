@@ -29,15 +29,11 @@ func securityOf(t *testing.T, b *broker) (env []string, admin stream.Config) {
 	pair := httptest.NewTLSServer(nil) // its certificate is valid for 127.0.0.1
 	pair.Close()
 	key, err := x509.MarshalPKCS8PrivateKey(pair.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	certificate, password := filepath.Join(folder, "broker.pem"), filepath.Join(folder, "password")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw})
 	text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
-	if err := errors.Join(os.WriteFile(certificate, text, 0o600), keys.MakePassword(password)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, errors.Join(os.WriteFile(certificate, text, 0o600), keys.MakePassword(password)))
 	return []string{"BROKER_ADMIN_PASSWORD_FILE=" + password, "BROKER_TLS_CERT_FILE=" + certificate, "BROKER_TLS_KEY_FILE=" + certificate},
 		stream.Config{Brokers: []string{b.address}, TLS: true, TLSCAFile: certificate, SASLUser: stream.Admin, SASLPasswordFile: password}
 }
@@ -47,26 +43,18 @@ func TestSecuritySurvives(t *testing.T) {
 	b := newBroker(t)
 	env, admin := securityOf(t, b)
 	password := filepath.Join(t.TempDir(), "password")
-	if err := keys.MakePassword(password); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, keys.MakePassword(password))
 	for run, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		b.env = env
 		b.start(b.as(admin))
 		if run == 0 {
 			secret, err := keys.ReadPassword(password)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			client := kadm.NewClient(b.as(admin))
 			created, err := client.CreateTopics(t.Context(), 1, 1, nil, "payments", "settlements")
-			if err := errors.Join(err, created.Error()); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, errors.Join(err, created.Error()))
 			made, err := client.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "producer", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: secret}})
-			if err := errors.Join(err, made.Error()); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, errors.Join(err, made.Error()))
 			if _, err := client.CreateACLs(t.Context(), kadm.NewACLs().Allow("User:producer").Topics("payments").Operations(kadm.OpWrite)); err != nil {
 				t.Fatal(err)
 			}

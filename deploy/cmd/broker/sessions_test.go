@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // A batch that is larger than what a fetch takes of a partition comes only if its partition is at the
@@ -22,9 +24,7 @@ func TestNoPartitionStarves(t *testing.T) {
 		kgo.ProducerBatchCompression(kgo.NoCompression()))
 	produce := func(partition int32, batches, bytes int) {
 		for range batches {
-			if err := producer.ProduceSync(t.Context(), &kgo.Record{Partition: partition, Value: make([]byte, bytes)}).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, producer.ProduceSync(t.Context(), &kgo.Record{Partition: partition, Value: make([]byte, bytes)}).FirstErr())
 		}
 	}
 	produce(0, large, 2*ofOne)
@@ -35,9 +35,7 @@ func TestNoPartitionStarves(t *testing.T) {
 	var seen [partitions]int
 	for left := large + (partitions-1)*small; seen[0] < large && left > 0; {
 		fetches := reader.PollFetches(t.Context())
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) {
 			seen[r.Partition]++
 			left--

@@ -7,6 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 func TestTransactionsAreRefusedUnlessATestWantsThem(t *testing.T) {
@@ -20,9 +22,7 @@ func TestTransactionsAreRefusedUnlessATestWantsThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		client, err := kgo.NewClient(kgo.SeedBrokers(b.address), kgo.TransactionalID("any"), kgo.DefaultProduceTopic("topic"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		defer client.Close()
 		if err = client.BeginTransaction(); err == nil {
 			err = client.ProduceSync(t.Context(), kgo.StringRecord("x")).FirstErr()

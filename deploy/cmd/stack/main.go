@@ -21,6 +21,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
 )
 
@@ -273,10 +274,8 @@ func (o *options) logs(ctx context.Context, name string) error {
 		if _, err := io.Copy(os.Stdout, log); err != nil || !o.follow {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !host.Sleep(ctx, 200*time.Millisecond) {
 			return nil
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // A report must load nothing, and no text in its picture may become markup.
 func TestFrozenReportIsOneFile(t *testing.T) {
 	html, err := Frozen(map[string]string{"headline": "</script><script>alert(1)</script>"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if bytes.Contains(html, []byte("alert(1)</script>")) {
 		t.Error("text of the picture ends its element")
 	}
@@ -35,9 +35,7 @@ func TestPageFitsItsPolicy(t *testing.T) {
 	}
 	for name, pattern := range forbidden {
 		content, err := fs.ReadFile(Files, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		for i, line := range strings.Split(string(content), "\n") {
 			if found := pattern.FindString(line); found != "" {
 				t.Errorf("%s:%d: %q", name, i+1, found)

@@ -22,8 +22,9 @@ render() {
 
 		Every program takes its settings from environment variables. It checks all of them before it
 		starts, and ends with exit code 2 and the name of one that is wrong. `PROGRAM --help` prints the
-		same list. `loadtest` takes the addresses and the Kafka settings too, and has flags of its own:
-		`loadtest run --help`.
+		same list. Here a variable is followed by its default, if it has one, and by what it means; a
+		number such as 429 is the response of the HTTP API then. Under the name of several programs
+		stands what they share.
 
 		This file is written by `make settings`. Do not edit it: the texts stand in the code.
 	END
@@ -32,24 +33,21 @@ render() {
 			setting = $2 "\t" $3 "\t" $4
 			if (!(setting in takers)) order[++count] = setting
 			takers[setting] = takers[setting] (setting in takers && takers[setting] != "" ? ", " : "") $1
-			if (!($1 in seen)) {programs[++programCount] = $1; seen[$1] = 1}
 		}
-		END {
-			print "\n## Several programs\n\n| variable | default | meaning | programs |\n|---|---|---|---|"
+		function group(several, who, i, j, field) { # the settings of several programs, or of one
 			for (i = 1; i <= count; i++) {
-				if (takers[order[i]] !~ /,/) continue
-				split(order[i], field, "\t")
-				printf "| `%s` | %s | %s | %s |\n", field[1], field[2], field[3], takers[order[i]]
-			}
-			for (p = 1; p <= programCount; p++) {
-				printf "\n## %s\n\n| variable | default | meaning |\n|---|---|---|\n", programs[p]
-				for (i = 1; i <= count; i++) {
-					if (takers[order[i]] != programs[p]) continue
-					split(order[i], field, "\t")
-					printf "| `%s` | %s | %s |\n", field[1], field[2], field[3]
+				who = takers[order[i]]
+				if ((who ~ /,/) != several || who in written) continue
+				written[who] = 1
+				print "\n## " who "\n"
+				for (j = i; j <= count; j++) {
+					if (takers[order[j]] != who) continue
+					split(order[j], field, "\t")
+					print "- `" field[1] "`" (field[2] == "" ? "" : " " field[2]) ": " field[3]
 				}
 			}
-		}'
+		}
+		END {group(1); group(0)}'
 }
 
 for program in "${programs[@]}"; do

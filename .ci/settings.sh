@@ -12,7 +12,8 @@ list() { # program, name, default and meaning of each setting, separated by tabs
 		env -i "bin/$program" --help | # a meaning goes on below, at its column
 			awk '/^  [A-Z_]+  / {if (setting != "") print setting; setting = $0; next} \
 				/^ +/ && setting != "" {sub(/^ +/, " "); setting = setting $0} END {print setting}' |
-			awk -F '  +' -v program="$program" -v OFS='\t' '/^  [A-Z_]+  / {print program, $2, $3 == "(empty)" ? "" : "`" $3 "`", $4}'
+			sed -E 's/[;,] ([0-9][^ ;]*( MiB)?) to ([0-9][^ ;]*( MiB)?)(;|$)/ (\1–\3)\5/' |
+			awk -F '  +' -v program="$program" -v OFS='\t' '/^  [A-Z_]+  / && $4 !~ /^for tests only/ {print program, $2, $3 == "(empty)" ? "" : "`" $3 "`", $4}'
 	done
 }
 
@@ -22,11 +23,10 @@ render() {
 
 		Every program takes its settings from environment variables. It checks all of them before it
 		starts, and ends with exit code 2 and the name of one that is wrong. `PROGRAM --help` prints the
-		same list. Here a variable is followed by its default, if it has one, and by what it means; a
-		number such as 429 is the response of the HTTP API then. Under the name of several programs
-		stands what they share.
+		same list, and what is for tests only. Here a variable is followed by its default, if it has
+		one, its meaning and its range. 429 and the like are responses of the HTTP API.
 
-		This file is written by `make settings`. Do not edit it: the texts stand in the code.
+		`make settings` writes this file from the code.
 	END
 	list | awk -F '\t' '
 		{

@@ -30,14 +30,14 @@ type Config struct {
 	ReplicationFactor  int           `env:"REPLICATION_FACTOR" envDefault:"1" range:"1 to 9" help:"replicas of every partition; at most the number of brokers; Redpanda takes odd numbers only"`
 	TransientRetention time.Duration `env:"TRANSIENT_RETENTION" envDefault:"1h" range:"5m to 720h" help:"retention of the two authorization topics; the others keep everything"` // a response must outlive the payment that waits for it
 	EventsMax          int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"accounts or transfers in one request to the ledger; at most the server's own limit (253 for a server started with --development)"`
-	PasswordsDir       string        `env:"KAFKA_PASSWORDS_DIR" help:"folder of the passwords of Kafka's users, in USER/password: missing ones are made, and users and their ACLs created; banks that answer for themselves are in participants/USER; empty: Kafka is not secured"`
-	WriterBytesMax     int64         `env:"KAFKA_WRITER_BYTES_PER_SECOND_MAX" envDefault:"10485760" help:"quota of each user of KAFKA_PASSWORDS_DIR that is a program of banks, in bytes that it writes a second to each broker; 10 MiB are some 50,000 orders; 65536 to 1073741824; 0: no quota"`
-	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys with which participants and the central bank call the HTTP API: missing ones are made, and those of participants are named in the register; empty: none"`
+	PasswordsDir       string        `env:"KAFKA_PASSWORDS_DIR" help:"folder of the passwords of Kafka's users, in USER/password: missing ones are made, with users and ACLs; banks that answer for themselves are in participants/USER; empty: Kafka is not secured"`
+	WriterBytesMax     int64         `env:"KAFKA_WRITER_BYTES_PER_SECOND_MAX" envDefault:"10485760" help:"quota of each user of KAFKA_PASSWORDS_DIR that is a program of banks, in bytes written a second to each broker; 10 MiB are some 50,000 orders; 65536 to 1073741824; 0: no quota"`
+	ClientKeysDir      string        `env:"CLIENT_KEYS_DIR" help:"folder for the keys of participants and the central bank for the HTTP API: missing ones are made, and those of participants named in the register; empty: none"`
 	DigestsFile        string        `env:"HTTP_KEYS_FILE" help:"file for the digest of the central bank's key in CLIENT_KEYS_DIR; needed with it"`
 	BankKeysDir        string        `env:"SIMULATOR_API_KEYS_DIR" help:"folder for copies of the participants' keys in CLIENT_KEYS_DIR, for the bank simulator; empty: none"`
 	AnswerKeysFile     string        `env:"ANSWER_KEYS_FILE" help:"file for the secrets with which banks seal their responses: missing ones are made; empty: none"`
 	LogGivenUp         int           `env:"PAYMENTS_LOG_GIVEN_UP" envDefault:"0" range:"0 to 63" help:"number of the log of pix.payments that is lost for good, as refusals name it: then the topic is taken as it is, or created anew; 0: none"`
-	LedgerGivenUp      string        `env:"LEDGER_GIVEN_UP" help:"identity of the topics' ledger, as refusals print it, or none, if it is lost for good: then, with no engine running, the ledger at hand gets a new identity, and the topics take it; it may stay; empty: a ledger that is not the topics' own is refused"`
+	LedgerGivenUp      string        `env:"LEDGER_GIVEN_UP" help:"identity of the topics' ledger, as refusals print it, or none, if it is lost for good: then, with no engine running, the topics take the ledger at hand; it may stay"`
 	Timeout            time.Duration `env:"BOOTSTRAP_TIMEOUT" envDefault:"60s" range:"1s to 1h" help:"how long to wait for Kafka, and for each result of the ledger"`
 
 	namedLog uint32 // the log that the ledger names; 0: none

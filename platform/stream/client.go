@@ -32,7 +32,7 @@ type Config struct {
 	TLSCertFile      string `env:"KAFKA_TLS_CERT_FILE" help:"certificate and chain of this program, PEM, for brokers that require one"`
 	TLSKeyFile       string `env:"KAFKA_TLS_KEY_FILE" help:"private key of KAFKA_TLS_CERT_FILE, PEM"`
 	SASLUser         string `env:"KAFKA_SASL_USER" help:"Kafka user of this program, by SASL/SCRAM-SHA-512; empty: no authentication"`
-	SASLPasswordFile string `env:"KAFKA_SASL_PASSWORD_FILE" help:"file with the password of KAFKA_SASL_USER; read for each connection, so a new password needs no restart"`
+	SASLPasswordFile string `env:"KAFKA_SASL_PASSWORD_FILE" help:"password of KAFKA_SASL_USER; read for each connection"`
 }
 
 // Validate names the variable and the value that is wrong.

@@ -27,9 +27,9 @@ import (
 // everybody.
 type Config struct {
 	RateMax     int `env:"ACT_RATE_MAX" envDefault:"50" range:"1 to 10000" help:"acts per second of each participant, and of the central bank; above it 429"`
-	DayMax      int `env:"ACTS_PER_DAY_MAX" envDefault:"250000" range:"100 to 100000000" help:"acts of a participant in a day at one producer, counted from its start; each lasts forever in the ledger, and every start reads it; above it 429"`
+	DayMax      int `env:"ACTS_PER_DAY_MAX" envDefault:"250000" range:"100 to 100000000" help:"acts of a participant in a day at one producer, counted from its start, because every start reads all; above it 429"`
 	BurstMax    int `env:"ACT_BURST_MAX" envDefault:"100" range:"1 to 10000" help:"acts that a participant may send at once after a silence"`
-	NotOpenMax  int `env:"ACCOUNTS_NOT_OPEN_MAX" envDefault:"1000000" range:"1 to 100000000" help:"blocked or closed accounts of a participant, which every engine and producer keeps in memory, about 100 bytes each; above it 409"`
+	NotOpenMax  int `env:"ACCOUNTS_NOT_OPEN_MAX" envDefault:"1000000" range:"1 to 100000000" help:"blocked or closed accounts of a participant, about 100 bytes of memory each; above it 409"`
 	InFlightMax int `env:"ACTS_IN_FLIGHT_MAX" envDefault:"64" range:"1 to 10000" help:"acts that wait for the ledger; above it 429"`
 }
 

@@ -12,7 +12,8 @@ list() { # program, name, default and meaning of each setting, separated by tabs
 		env -i "bin/$program" --help | # a meaning goes on below, at its column
 			awk '/^  [A-Z_]+  / {if (setting != "") print setting; setting = $0; next} \
 				/^ +/ && setting != "" {sub(/^ +/, " "); setting = setting $0} END {print setting}' |
-			awk -F '  +' -v program="$program" -v OFS='\t' '/^  [A-Z_]+  / {print program, $2, $3 == "(empty)" ? "" : "`" $3 "`", $4}'
+			sed -E 's/[;,] ([0-9][^ ;]*( MiB)?) to ([0-9][^ ;]*( MiB)?)(;|$)/ (\1–\3)\5/' |
+			awk -F '  +' -v program="$program" -v OFS='\t' '/^  [A-Z_]+  / && $4 !~ /^for tests only/ {print program, $2, $3 == "(empty)" ? "" : "`" $3 "`", $4}'
 	done
 }
 
@@ -22,34 +23,31 @@ render() {
 
 		Every program takes its settings from environment variables. It checks all of them before it
 		starts, and ends with exit code 2 and the name of one that is wrong. `PROGRAM --help` prints the
-		same list. `loadtest` takes the addresses and the Kafka settings too, and has flags of its own:
-		`loadtest run --help`.
+		same list, and what is for tests only. Here a variable is followed by its default, if it has
+		one, its meaning and its range. 429 and the like are responses of the HTTP API.
 
-		This file is written by `make settings`. Do not edit it: the texts stand in the code.
+		`make settings` writes this file from the code.
 	END
 	list | awk -F '\t' '
 		{
 			setting = $2 "\t" $3 "\t" $4
 			if (!(setting in takers)) order[++count] = setting
 			takers[setting] = takers[setting] (setting in takers && takers[setting] != "" ? ", " : "") $1
-			if (!($1 in seen)) {programs[++programCount] = $1; seen[$1] = 1}
 		}
-		END {
-			print "\n## Several programs\n\n| variable | default | meaning | programs |\n|---|---|---|---|"
+		function group(several, who, i, j, field) { # the settings of several programs, or of one
 			for (i = 1; i <= count; i++) {
-				if (takers[order[i]] !~ /,/) continue
-				split(order[i], field, "\t")
-				printf "| `%s` | %s | %s | %s |\n", field[1], field[2], field[3], takers[order[i]]
-			}
-			for (p = 1; p <= programCount; p++) {
-				printf "\n## %s\n\n| variable | default | meaning |\n|---|---|---|\n", programs[p]
-				for (i = 1; i <= count; i++) {
-					if (takers[order[i]] != programs[p]) continue
-					split(order[i], field, "\t")
-					printf "| `%s` | %s | %s |\n", field[1], field[2], field[3]
+				who = takers[order[i]]
+				if ((who ~ /,/) != several || who in written) continue
+				written[who] = 1
+				print "\n## " who "\n"
+				for (j = i; j <= count; j++) {
+					if (takers[order[j]] != who) continue
+					split(order[j], field, "\t")
+					print "- `" field[1] "`" (field[2] == "" ? "" : " " field[2]) ": " field[3]
 				}
 			}
-		}'
+		}
+		END {group(1); group(0)}'
 }
 
 for program in "${programs[@]}"; do

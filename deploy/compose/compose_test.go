@@ -347,7 +347,7 @@ func TestOneOldestCompose(t *testing.T) {
 		"deploy/verify-compose.sh": `(?m)^oldest-compose .* v(\S+)$`,
 		"deploy/preflight.sh":      `at_least "\$compose" ([\d.]+);`,
 		base:                       `Docker Compose ([\d.]+) or later`,
-		"deploy/README.md":         `\| Compose before ([\d.]+),`,
+		"deploy/README.md":         `Compose before ([\d.]+),`,
 	} {
 		match := regexp.MustCompile(says).FindStringSubmatch(read(t, path))
 		if match == nil || match[1] != "2.25.0" {

@@ -18,8 +18,8 @@ import (
 
 // ReadShare bounds what reads take of the ledger.
 type ReadShare struct {
-	Share   float64 `env:"LEDGER_READ_SHARE" envDefault:"0.15" help:"of the ledger's time, what reads of all front doors and live audits together may take while payments wait; above 0, up to 1 for no limit"`
-	Readers int     `env:"LEDGER_READERS" envDefault:"3" range:"1 to 100" help:"front doors and live audits of this ledger: each takes an equal part of LEDGER_READ_SHARE, so it must not be less than there are"`
+	Share   float64 `env:"LEDGER_READ_SHARE" envDefault:"0.15" help:"share of the ledger's time that reads of all front doors and live audits may take while payments wait; above 0, up to 1 for no limit"`
+	Readers int     `env:"LEDGER_READERS" envDefault:"3" range:"1 to 100" help:"front doors and live audits of this ledger, or more: each takes an equal part of LEDGER_READ_SHARE"`
 }
 
 // Validate names the variable and the value that is wrong.
@@ -31,7 +31,7 @@ func (c ReadShare) Own() float64 { return c.Share / float64(c.Readers) }
 // ReadsConfig bounds the reads of a front door.
 type ReadsConfig struct {
 	ReadShare
-	WaitMax time.Duration `env:"LEDGER_READ_WAIT_MAX" envDefault:"1s" range:"10ms to 1m" help:"how long a read waits for its participant's turn; then the response is 429"`
+	WaitMax time.Duration `env:"LEDGER_READ_WAIT_MAX" envDefault:"1s" range:"10ms to 1m" help:"how long a read waits for its participant's turn; then 429"`
 }
 
 // Reads asks the ledger what callers want to know, beside what paying needs. One request is under way at a time, so

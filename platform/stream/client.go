@@ -25,14 +25,14 @@ type Config struct {
 	Brokers []string      `env:"KAFKA_BROKERS" envDefault:"127.0.0.1:9092" help:"Kafka bootstrap addresses, host:port, comma-separated"`
 	Linger  time.Duration `env:"KAFKA_LINGER" envDefault:"0s" range:"0 to 1s" help:"how long a record waits for others to be sent with"`
 
-	BatchBytesMax int `env:"KAFKA_BATCH_BYTES_MAX" envDefault:"4194304" help:"bytes of memory that a compressed batch may take once it is unpacked, 200 for each record included; a batch that takes more is skipped, and is a dead letter LQ08 if it was on pix.payments; the same for all programs; 1 MiB to 64 MiB"`
+	BatchBytesMax int `env:"KAFKA_BATCH_BYTES_MAX" envDefault:"4194304" help:"memory that a batch may take once it is unpacked, 200 bytes for each record included; one that takes more is skipped, on pix.payments as dead letter LQ08; the same for all programs; 1 MiB to 64 MiB"`
 
 	TLS              bool   `env:"KAFKA_TLS" envDefault:"false" help:"true: talk to Kafka over TLS"`
 	TLSCAFile        string `env:"KAFKA_TLS_CA_FILE" help:"authorities, PEM, of the brokers' certificates; empty: those of the system"`
 	TLSCertFile      string `env:"KAFKA_TLS_CERT_FILE" help:"certificate and chain of this program, PEM, for brokers that require one"`
 	TLSKeyFile       string `env:"KAFKA_TLS_KEY_FILE" help:"private key of KAFKA_TLS_CERT_FILE, PEM"`
 	SASLUser         string `env:"KAFKA_SASL_USER" help:"Kafka user of this program, by SASL/SCRAM-SHA-512; empty: no authentication"`
-	SASLPasswordFile string `env:"KAFKA_SASL_PASSWORD_FILE" help:"file with the password of KAFKA_SASL_USER; read for each connection, so a new password needs no restart"`
+	SASLPasswordFile string `env:"KAFKA_SASL_PASSWORD_FILE" help:"password of KAFKA_SASL_USER; read for each connection"`
 }
 
 // Validate names the variable and the value that is wrong.

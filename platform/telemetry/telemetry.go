@@ -29,10 +29,10 @@ import (
 type Config struct {
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info" help:"debug, info, warn or error; per payment only at debug"`
 	Address  string `env:"TELEMETRY_ADDRESS" help:"where /metrics, /healthz and /readyz are served, host:port; on loopback /debug/pprof, too"`
-	Profiles bool   `env:"TELEMETRY_PPROF" envDefault:"false" help:"true serves /debug/pprof also where TELEMETRY_ADDRESS is not on loopback: profiles show memory, and taking one costs CPU"`
+	Profiles bool   `env:"TELEMETRY_PPROF" envDefault:"false" help:"true: serve /debug/pprof also where TELEMETRY_ADDRESS is not on loopback; profiles show memory and cost CPU"`
 	// GCPercent has the name of Go's own variable and another default: the live heaps are
 	// small, so memory is cheaper than collections. It is for the whole process, so main sets it.
-	GCPercent int `env:"GOGC" envDefault:"400" range:"25 to 10000" help:"how much the heap may grow before it is collected, in percent of its live part; GOMEMLIMIT is the upper bound"`
+	GCPercent int `env:"GOGC" envDefault:"400" range:"25 to 10000" help:"heap growth until it is collected, in percent of its live part; GOMEMLIMIT is the upper bound"`
 }
 
 // Validate names the variable and the value that is wrong.

@@ -15,9 +15,9 @@ import (
 
 // PoolsConfig is how callers share what there is.
 type PoolsConfig struct {
-	ShareMax            float64       `env:"CALLER_SHARE_MAX" envDefault:"0.25" help:"of what other callers leave of a pool (batches, streams, statements of days, waits, histories, questions, payments in flight), how much one caller may have; above it the response is 429; above 0, up to 1 for no limit"`
-	ConnectionsShareMax float64       `env:"HTTP_CONNECTIONS_SHARE_MAX" envDefault:"0.25" help:"of the connections that others leave, how many one caller may have, and one address whose callers have not shown who they are; above 0, up to 1 for no limit"`
-	StrangerIdleTimeout time.Duration `env:"HTTP_STRANGER_IDLE_TIMEOUT" envDefault:"3s" range:"100ms to 1m" help:"how long a connection may be unused while its caller has not shown who it is"`
+	ShareMax            float64       `env:"CALLER_SHARE_MAX" envDefault:"0.25" help:"share that one caller may have of what others leave of a pool: batches, streams, statements of days, waits, histories, questions, payments in flight; above it 429; above 0, up to 1 for no limit"`
+	ConnectionsShareMax float64       `env:"HTTP_CONNECTIONS_SHARE_MAX" envDefault:"0.25" help:"share of the connections that others leave, for one caller, and for one address of unknown callers; above 0, up to 1 for no limit"`
+	StrangerIdleTimeout time.Duration `env:"HTTP_STRANGER_IDLE_TIMEOUT" envDefault:"3s" range:"100ms to 1m" help:"how long a connection of an unknown caller may be unused"`
 }
 
 // Validate names the variable and the value that is wrong.

@@ -19,20 +19,20 @@ import (
 )
 
 type configuration struct {
-	Address    string `env:"BROKER_ADDRESS" envDefault:"127.0.0.1:9092" help:"IP and port to listen on; clients are sent to the same"`
+	Address    string `env:"BROKER_ADDRESS" envDefault:"127.0.0.1:9092" help:"IP and port to listen on"`
 	DataDir    string `env:"BROKER_DATA_DIR" envDefault:"broker-data" help:"folder of the data; survives restarts and SIGKILL"`
 	SyncWrites bool   `env:"BROKER_SYNC_WRITES" envDefault:"false" help:"fsync each batch before it is acknowledged"`
 
-	LossAccepted []string `env:"BROKER_LOSS_ACCEPTED" help:"logs that are served although acknowledged records are lost, comma-separated, as the refusal to start names them: topic/partition@offset, with the first offset that is lost; it may stay"`
+	LossAccepted []string `env:"BROKER_LOSS_ACCEPTED" help:"logs that are served although acknowledged records are lost, comma-separated, as the refusal to start names them: topic/partition@offset; it may stay"`
 
 	Like               string `env:"BROKER_LIKE" envDefault:"kafka" help:"which broker to behave like where they differ: kafka or redpanda"`
-	RedpandaProperties string `env:"BROKER_REDPANDA_PROPERTIES" help:"file with Redpanda's cluster properties, a .bootstrap.yaml, for BROKER_LIKE=redpanda; users and ACLs are not taken from there; empty: those of docker-compose.yml"`
+	RedpandaProperties string `env:"BROKER_REDPANDA_PROPERTIES" help:"Redpanda's cluster properties, a .bootstrap.yaml, for BROKER_LIKE=redpanda, without users and ACLs; empty: those of docker-compose.yml"`
 
-	CheckBatches bool `env:"BROKER_CHECK_BATCHES" envDefault:"true" help:"refuse batches that no client can read, as Apache Kafka does; with BROKER_LIKE=redpanda only if kafka_produce_batch_validation is strict; false is for tests only"`
+	CheckBatches bool `env:"BROKER_CHECK_BATCHES" envDefault:"true" help:"refuse batches that no client can read; with BROKER_LIKE=redpanda only if kafka_produce_batch_validation is strict; false is for tests only"`
 
-	Transactions bool `env:"BROKER_TRANSACTIONS" envDefault:"false" help:"true: take transactions, for tests of those that nobody ends; false: refuse them, because nobody here needs one and an open one stops its partitions"`
+	Transactions bool `env:"BROKER_TRANSACTIONS" envDefault:"false" help:"true: take transactions, for tests; false: refuse them, because an open one stops its partitions"`
 
-	AdminPasswordFile string `env:"BROKER_ADMIN_PASSWORD_FILE" help:"file with the password of the superuser admin: clients must log in (SASL/SCRAM) and may do only what ACLs allow; fixed once there is data; empty: everybody may do everything"`
+	AdminPasswordFile string `env:"BROKER_ADMIN_PASSWORD_FILE" help:"password of the superuser admin: clients must log in (SASL/SCRAM) and may do only what ACLs allow; fixed once there is data; empty: everybody may do everything"`
 	TLSCertFile       string `env:"BROKER_TLS_CERT_FILE" help:"certificate and chain, PEM: clients must use TLS; empty: they must not"`
 	TLSKeyFile        string `env:"BROKER_TLS_KEY_FILE" help:"the private key of BROKER_TLS_CERT_FILE, PEM; it may be the same file"`
 }

@@ -12,7 +12,7 @@ import (
 
 // AccessConfig says who may change how the banks behave.
 type AccessConfig struct {
-	KeysFile string `env:"HTTP_KEYS_FILE" help:"digests of the bearer keys of the central bank, in the form of the producer's file; callers need one of these keys; read at the start; empty: everyone may call, which is allowed only on a loopback HTTP_ADDRESS"`
+	KeysFile string `env:"HTTP_KEYS_FILE" help:"digests of the central bank's keys, as for the producer; read at the start; empty: everyone may call, which needs a loopback HTTP_ADDRESS"`
 }
 
 // Validate names the variable that is wrong.

@@ -21,8 +21,8 @@ import (
 
 // AccountsConfig says whom the banks ask for the states of their accounts.
 type AccountsConfig struct {
-	URL     string `env:"SIMULATOR_API_URL" help:"address of the front door, which each bank asks once a second for the states of its accounts, such as http://127.0.0.1:8080; empty: all accounts are open"`
-	KeysDir string `env:"SIMULATOR_API_KEYS_DIR" help:"folder with the key of each bank in a file named by its ISPB, as bootstrap writes it; read once a second, other files are left alone"`
+	URL     string `env:"SIMULATOR_API_URL" help:"front door, which each bank asks for the states of its accounts, such as http://127.0.0.1:8080; empty: all accounts are open"`
+	KeysDir string `env:"SIMULATOR_API_KEYS_DIR" help:"folder with each bank's key in a file named by its ISPB, as bootstrap writes it; read once a second"`
 }
 
 // Validate names the variable that is wrong.

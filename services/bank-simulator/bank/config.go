@@ -33,16 +33,16 @@ const (
 
 // ResponseConfig bounds the responding.
 type ResponseConfig struct {
-	UnansweredMax  int           `env:"SIMULATOR_UNANSWERED_MAX" envDefault:"200000" range:"1000 to 5000000" help:"requests whose answer is delayed or not acknowledged yet; at the limit, no more are fetched"`
-	SessionTimeout time.Duration `env:"SIMULATOR_SESSION_TIMEOUT" envDefault:"3s" range:"1s to 1m" help:"after how long without a heartbeat the group gives a simulator's partitions to others; at least the brokers' group.min.session.timeout.ms"`
+	UnansweredMax  int           `env:"SIMULATOR_UNANSWERED_MAX" envDefault:"200000" range:"1000 to 5000000" help:"requests whose answer is delayed or not acknowledged yet; with so many nothing is fetched"`
+	SessionTimeout time.Duration `env:"SIMULATOR_SESSION_TIMEOUT" envDefault:"3s" range:"1s to 1m" help:"time without a heartbeat after which another simulator takes over; at least the brokers' group.min.session.timeout.ms"`
 	CommitInterval time.Duration `env:"SIMULATOR_COMMIT_INTERVAL" envDefault:"500ms" range:"10ms to 1m" help:"time between two commits of offsets"`
-	AnswerKeysFile string        `env:"ANSWER_KEYS_FILE" help:"file of the secrets with which the banks seal their answers, as bootstrap writes it; banks that it does not name answer by themselves; read again when it changes; empty: all banks are answered for, without a seal"`
-	CrashAt        string        `env:"SIMULATOR_CRASH_AT" help:"for tests: POINT:N kills the process when it passes a step for the N-th time, such as after-answer-produced:100; empty: never"`
+	AnswerKeysFile string        `env:"ANSWER_KEYS_FILE" help:"secrets with which banks seal their answers, as bootstrap writes them; banks that it does not name answer by themselves; read again when it changes; empty: all banks are answered for, without a seal"`
+	CrashAt        string        `env:"SIMULATOR_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-answer-produced:100; empty: never"`
 }
 
 // ProfilesConfig is how the banks behave until somebody changes it.
 type ProfilesConfig struct {
-	Initial   string        `env:"SIMULATOR_PROFILES" help:"JSON object of profiles by bank (ISPB or default) or bank/branch, in the form of GET /v1/profiles; they override those of the sandbox"`
+	Initial   string        `env:"SIMULATOR_PROFILES" help:"JSON object of profiles by bank (ISPB or default) or bank/branch, as of GET /v1/profiles; they override those of the sandbox"`
 	LateDelay time.Duration `env:"SIMULATOR_LATE_DELAY" envDefault:"45s" range:"0 to 10m" help:"late_delay_ms of profiles without one; choose more than the engine waits"`
 }
 

@@ -25,12 +25,12 @@ import (
 
 // Config says how callers prove who they are.
 type Config struct {
-	KeysFile     string `env:"HTTP_KEYS_FILE" help:"digests of the bearer keys of the central bank, lines of central-bank and SHA-256 in hex, read again when it changes; the keys of participants are in the register; empty: no keys"`
+	KeysFile     string `env:"HTTP_KEYS_FILE" help:"digests of the central bank's keys, lines of central-bank and SHA-256 in hex, read again when it changes; participants' keys are in the register; empty: no keys"`
 	CertFile     string `env:"HTTP_TLS_CERT_FILE" help:"certificate chain of this server, PEM; empty: plain HTTP"`
 	KeyFile      string `env:"HTTP_TLS_KEY_FILE" help:"private key of HTTP_TLS_CERT_FILE, PEM"`
-	RateMax      int    `env:"CALLER_RATE_MAX" envDefault:"5000" range:"1 to 1000000" help:"requests and lines of batches per second of each participant; above it the response is 429"`
+	RateMax      int    `env:"CALLER_RATE_MAX" envDefault:"5000" range:"1 to 1000000" help:"requests and lines of batches per second of each participant; above it 429"`
 	BurstMax     int    `env:"CALLER_BURST_MAX" envDefault:"10000" range:"1 to 1000000" help:"requests and lines that a participant may send at once after a silence"`
-	ClientCAFile string `env:"HTTP_TLS_CLIENT_CA_FILE" help:"authorities, PEM, of client certificates that name participants; empty: no certificates. Without keys and certificates everyone may do everything, which is allowed only on a loopback HTTP_ADDRESS"`
+	ClientCAFile string `env:"HTTP_TLS_CLIENT_CA_FILE" help:"authorities, PEM, of client certificates that name participants; empty: no certificates. Without keys and certificates everyone may do everything, which needs a loopback HTTP_ADDRESS"`
 }
 
 // Validate names the variable that is wrong. loopback reports whether only this machine can

@@ -26,11 +26,11 @@ import (
 // Config bounds the acts. Engines and producers read all of them, so whoever floods them takes from
 // everybody.
 type Config struct {
-	RateMax     int `env:"ACT_RATE_MAX" envDefault:"50" range:"1 to 10000" help:"acts per second of each participant, and of the central bank; above it the response is 429"`
-	DayMax      int `env:"ACTS_PER_DAY_MAX" envDefault:"250000" range:"100 to 100000000" help:"acts of a participant in a day at one producer, counted from its start: each lasts forever, on the ledger's disk and in the time in which services start; above it the response is 429"`
+	RateMax     int `env:"ACT_RATE_MAX" envDefault:"50" range:"1 to 10000" help:"acts per second of each participant, and of the central bank; above it 429"`
+	DayMax      int `env:"ACTS_PER_DAY_MAX" envDefault:"250000" range:"100 to 100000000" help:"acts of a participant in a day at one producer, counted from its start, because every start reads all; above it 429"`
 	BurstMax    int `env:"ACT_BURST_MAX" envDefault:"100" range:"1 to 10000" help:"acts that a participant may send at once after a silence"`
-	NotOpenMax  int `env:"ACCOUNTS_NOT_OPEN_MAX" envDefault:"1000000" range:"1 to 100000000" help:"accounts of a participant that are blocked or closed: every engine and producer keeps them in memory, about 100 bytes each; above it blocking and closing get 409"`
-	InFlightMax int `env:"ACTS_IN_FLIGHT_MAX" envDefault:"64" range:"1 to 10000" help:"acts that wait for the ledger; above it the response is 429"`
+	NotOpenMax  int `env:"ACCOUNTS_NOT_OPEN_MAX" envDefault:"1000000" range:"1 to 100000000" help:"blocked or closed accounts of a participant, about 100 bytes of memory each; above it 409"`
+	InFlightMax int `env:"ACTS_IN_FLIGHT_MAX" envDefault:"64" range:"1 to 10000" help:"acts that wait for the ledger; above it 429"`
 }
 
 // Acts serves the requests that act.

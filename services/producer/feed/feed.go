@@ -26,12 +26,12 @@ import (
 type Config struct {
 	WaitMax        time.Duration `env:"WAIT_MAX" envDefault:"30s" range:"1s to 5m" help:"longest wait of a submission for its outcome (Prefer: wait=N)"`
 	WaitsMax       int           `env:"WAITS_MAX" envDefault:"1000" range:"1 to 100000" help:"submissions that wait at the same time; above it the response does not wait"`
-	AskAgain       time.Duration `env:"ASK_AGAIN_INTERVAL" envDefault:"1s" range:"10ms to 1m" help:"how often the ledger is asked for a payment that a client follows and of which no settlement report comes"`
-	StreamsMax     int           `env:"STREAMS_MAX" envDefault:"1000" range:"1 to 100000" help:"open streams of events; above it the response is 429"`
+	AskAgain       time.Duration `env:"ASK_AGAIN_INTERVAL" envDefault:"1s" range:"10ms to 1m" help:"how often the ledger is asked for a payment that a client follows, if no report comes"`
+	StreamsMax     int           `env:"STREAMS_MAX" envDefault:"1000" range:"1 to 100000" help:"open streams of events; above it 429"`
 	StreamTimeMax  time.Duration `env:"STREAM_TIME_MAX" envDefault:"1h" range:"1s to 24h" help:"how long a stream stays open; its client goes on with a new one"`
-	KeepAlive      time.Duration `env:"STREAM_KEEP_ALIVE" envDefault:"15s" range:"100ms to 5m" help:"how often a silent stream sends a comment, which shows that it lives"`
+	KeepAlive      time.Duration `env:"STREAM_KEEP_ALIVE" envDefault:"15s" range:"100ms to 5m" help:"how often a silent stream sends a comment"`
 	WriteTimeout   time.Duration `env:"STREAM_WRITE_TIMEOUT" envDefault:"10s" range:"100ms to 1m" help:"for one event to be written; then the stream ends"`
-	HistoriesMax   int           `env:"SETTLEMENT_HISTORIES_MAX" envDefault:"4" range:"1 to 64" help:"streams that read past settlements from Kafka at the same time; the others wait for their turn"`
+	HistoriesMax   int           `env:"SETTLEMENT_HISTORIES_MAX" envDefault:"4" range:"1 to 64" help:"streams that read past settlements from Kafka at the same time; others wait"`
 	HistoryRateMax int           `env:"SETTLEMENT_HISTORY_RATE_MAX" envDefault:"5000" range:"100 to 10000000" help:"past settlements a second that all streams together read from Kafka while payments wait"`
 }
 

@@ -32,7 +32,7 @@ type Config struct {
 	Feed            feed.Config
 	Question        question.Config
 	Pools           web.PoolsConfig
-	LedgerLimitGiB  int64         `env:"LEDGER_LIMIT_GIB" envDefault:"16384" range:"2 to 65536" help:"to how many GiB the ledger's data file may grow, its --limit-storage: a metric, for the alert before it is full"`
+	LedgerLimitGiB  int64         `env:"LEDGER_LIMIT_GIB" envDefault:"16384" range:"2 to 65536" help:"the ledger's --limit-storage, for the alert before its data file is full"`
 	BooksInterval   time.Duration `env:"BOOKS_INTERVAL" envDefault:"2s" range:"200ms to 1m" help:"how often balances and backlog are read and published as metrics"`
 	ClockOffset     time.Duration `env:"PRODUCER_CLOCK_OFFSET" envDefault:"0s" range:"-24h to 24h" help:"for tests only: added to this producer's clock"`
 	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"10s" range:"1s to 5m" help:"longest time from SIGTERM to the exit"`

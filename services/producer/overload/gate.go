@@ -18,7 +18,7 @@ import (
 // Config says when orders are refused. Orders that engines took after their last commit look
 // untaken: several times the greatest ENGINE_COMMIT_INTERVAL must fit into SHED_AGE.
 type Config struct {
-	Age        time.Duration `env:"SHED_AGE" envDefault:"1s" range:"1s to 10m" help:"age of the oldest order that no engine has taken from which orders are refused with 429; at 5 times this age all are"`
+	Age        time.Duration `env:"SHED_AGE" envDefault:"1s" range:"1s to 10m" help:"age of the oldest order that no engine has taken from which orders get 429; at 5 times this age all do"`
 	RetryAfter time.Duration `env:"SHED_RETRY_AFTER" envDefault:"1s" range:"1s to 1m" help:"after which a refused order may be sent again, whole seconds"`
 }
 

@@ -28,15 +28,15 @@ import (
 
 // Config bounds the questions to the ledger.
 type Config struct {
-	Timeout        time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" range:"100ms to 1m" help:"for the ledger to answer; then the response is 503"`
+	Timeout        time.Duration `env:"STATUS_TIMEOUT" envDefault:"3s" range:"100ms to 1m" help:"for the ledger to answer; then 503"`
 	Reads          ledger.ReadsConfig
-	InFlightMax    int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" range:"1 to 100000" help:"reads that wait for the ledger, and as many look-ups before returns and acts; above it the response is 429"`
+	InFlightMax    int           `env:"STATUS_IN_FLIGHT_MAX" envDefault:"1000" range:"1 to 100000" help:"reads that wait for the ledger, and as many look-ups before returns and acts; above it 429"`
 	IDsMax         int           `env:"LEDGER_LOOKUP_IDS_MAX" envDefault:"8189" range:"134 to 8189" help:"ids in one look-up; at most the server's own limit (253 for a server started with --development)"`
-	LookupPause    time.Duration `env:"LEDGER_LOOKUP_PAUSE" envDefault:"4ms" range:"0 to 1s" help:"shortest time between two look-ups of the same kind; questions that come meanwhile share a request"`
+	LookupPause    time.Duration `env:"LEDGER_LOOKUP_PAUSE" envDefault:"4ms" range:"0 to 1s" help:"shortest time between two look-ups of the same kind"`
 	PageMax        int           `env:"PAGE_MAX" envDefault:"1000" range:"1 to 8188" help:"lines in one page of a statement or list; below LEDGER_LOOKUP_IDS_MAX"`
-	DaysMax        int           `env:"DAY_STATEMENTS_MAX" envDefault:"16" range:"1 to 1000" help:"statements of days that are sent at the same time; above it the response is 429"`
-	DayTimeMax     time.Duration `env:"DAY_STATEMENT_TIME_MAX" envDefault:"1h" range:"1s to 24h" help:"for the statement of a day from its request to its end; then the connection breaks, or the response is 503 if nothing was sent"`
-	ClockTolerance time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" range:"100ms to 10s" help:"greatest difference to the ledger's clock; with more the producer is not ready and takes no payments and returns"`
+	DaysMax        int           `env:"DAY_STATEMENTS_MAX" envDefault:"16" range:"1 to 1000" help:"statements of days that are sent at the same time; above it 429"`
+	DayTimeMax     time.Duration `env:"DAY_STATEMENT_TIME_MAX" envDefault:"1h" range:"1s to 24h" help:"for the statement of a day; then the connection breaks, or the response is 503 if nothing was sent"`
+	ClockTolerance time.Duration `env:"LEDGER_CLOCK_TOLERANCE" envDefault:"2s" range:"100ms to 10s" help:"greatest difference to the ledger's clock; with more the producer takes no payments and returns"`
 }
 
 // Validate names the variable and the value that is wrong.

@@ -28,8 +28,8 @@ import (
 
 // Config bounds what the front door keeps of questions.
 type Config struct {
-	Again   time.Duration `env:"QUESTION_AGAIN_INTERVAL" envDefault:"10s" range:"1s to 1m" help:"after which a question that nobody has answered is told again; of several programs that share the questions it may be another one"`
-	OpenMax int           `env:"QUESTIONS_OPEN_MAX" envDefault:"100000" range:"100 to 10000000" help:"open questions of a bank that a front door keeps, half a kilobyte each; above it a question is not told here"`
+	Again   time.Duration `env:"QUESTION_AGAIN_INTERVAL" envDefault:"10s" range:"1s to 1m" help:"after which a question that nobody has answered is told again, perhaps to another of several programs"`
+	OpenMax int           `env:"QUESTIONS_OPEN_MAX" envDefault:"100000" range:"100 to 10000000" help:"open questions of a bank that a front door keeps, half a kilobyte each; more are not told here"`
 }
 
 const (

@@ -22,7 +22,7 @@ import (
 type BatchConfig struct {
 	LinesMax   int           `env:"BATCH_LINES_MAX" envDefault:"10000" range:"1 to 100000" help:"payments in one batch"`
 	BytesMax   int64         `env:"BATCH_BYTES_MAX" envDefault:"4194304" range:"1024 to 67108864" help:"bytes in one batch; a line has at most HTTP_BODY_BYTES_MAX"`
-	BatchesMax int           `env:"BATCHES_MAX" envDefault:"64" range:"1 to 1000" help:"batches at the same time; above it the response is 429, and each caller has a share, CALLER_SHARE_MAX"`
+	BatchesMax int           `env:"BATCHES_MAX" envDefault:"64" range:"1 to 1000" help:"batches at the same time; above it 429"`
 	Timeout    time.Duration `env:"BATCH_TIMEOUT" envDefault:"1m" range:"1s to 10m" help:"for a whole batch to arrive"`
 }
 

@@ -28,10 +28,10 @@ import (
 
 // Config bounds the publishing.
 type Config struct {
-	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"5s" range:"1s to 1m" help:"for Kafka to acknowledge a payment; then the response is 503, its fate unknown"`
-	InFlightMax    int           `env:"PAYMENTS_IN_FLIGHT_MAX" envDefault:"20000" range:"1 to 1000000" help:"payments that wait for Kafka's acknowledgement, and look-ups of what the ledger knows of their ids; above it the response is 429"`
-	FlightTimeMax  time.Duration `env:"FLIGHT_TIME_MAX" envDefault:"60s" range:"1s to 1h" help:"how long an id that was sent here, and that the ledger does not know, is refused with other content; longer than ENGINE_DEADLINE, after which the ledger knows all but dead letters. How far back open questions to a bank are looked for"`
-	CrashAt        string        `env:"PRODUCER_CRASH_AT" help:"for tests: POINT:N kills the process when it passes a step for the N-th time, such as after-published:100; empty: never"`
+	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"5s" range:"1s to 1m" help:"for Kafka to acknowledge a payment; then 503, its fate unknown"`
+	InFlightMax    int           `env:"PAYMENTS_IN_FLIGHT_MAX" envDefault:"20000" range:"1 to 1000000" help:"payments that wait for Kafka's acknowledgement, and look-ups of their ids; above it 429"`
+	FlightTimeMax  time.Duration `env:"FLIGHT_TIME_MAX" envDefault:"60s" range:"1s to 1h" help:"how long an id that was sent here, and that the ledger does not know, is refused with other content, and how far back open questions to a bank are looked for; longer than ENGINE_DEADLINE"`
+	CrashAt        string        `env:"PRODUCER_CRASH_AT" help:"for tests only: POINT:N kills this process at the N-th passage of a step, such as after-published:100; empty: never"`
 }
 
 // Validate names the variable and the value that is wrong.

@@ -39,7 +39,9 @@ func (w *world) lanes() []lane {
 		{"banks", nil, bankFaults}, {"engines", nil, groupFaults}, {"senders", nil, senderFaults}, {"administration", nil, administration}}
 	for _, s := range w.all() {
 		faults := serviceFaults
-		if s.name == bankSimulator {
+		if strings.HasPrefix(s.name, archiverName) {
+			faults = archiverFaults()
+		} else if s.name == bankSimulator {
 			// A late bank whose clock is set right responds too soon: such a payment has no one right end.
 			faults = slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.kind == clockFarBehind })
 		} else {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -79,6 +81,7 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	for i := range 1 + random.IntN(2) {
 		w.startProducer(i)
 	}
+	w.startArchivers(chance(seed, 1<<32+5))
 	pace := paceOf(seed, random)
 	events := plan(seed, w.lanes(), pace, pace.sending(0)+20*time.Second)
 	w.note("seed %d: %d engines, %d producers, %d nodes of Kafka, %v, latency %v", seed, w.engineCount, len(w.doors), w.broker.nodes, pace, w.latency)
@@ -156,8 +159,13 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 	if err != nil {
 		complain("%v", err)
 	}
+	var archived fs.FS
+	if w.archiverConfig != nil {
+		problems = append(problems, w.concludeArchive()...)
+		archived = os.DirFS(w.archiverConfig.Folder)
+	}
 	verdict, err = audit.Run(w.t.Context(), audit.Config{
-		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Wait: quietMax,
+		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Archive: archived, Wait: quietMax,
 		Deadline: w.engineConfig.Deadline, DeadlineMin: w.deadlineMin, ShortDeadlines: w.shortDeadlines, HoldMax: max(w.holdMax, w.engineConfig.PendingTimeout),
 		TakeOverInterval: w.takeOverInterval(), WrongClocks: w.wrongClocks, LateRequests: w.lateRequests, Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
 	})

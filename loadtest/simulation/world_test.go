@@ -32,6 +32,7 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/services/archiver/keep"
 	"github.com/liquida/liquida/services/bank-simulator/bank"
 	"github.com/liquida/liquida/services/clearing-engine/engine"
 	"github.com/liquida/liquida/services/producer/frontdoor"
@@ -69,6 +70,7 @@ type world struct {
 	activity     activity
 
 	producerConfig *frontdoor.Config
+	archiverConfig *keep.Config          // nil: nobody archives
 	populate       func() error          // also names the secrets of banks that have joined
 	keys           map[string]string     // of the callers
 	door           *door                 // nil: nobody uses the HTTP API

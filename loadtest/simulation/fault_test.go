@@ -140,7 +140,7 @@ var engineFaults = []fault{
 	{"slow ledger", onLedger(false, false, 200*time.Millisecond)},
 	// It must refuse each of them: see Mismatch in platform/origin.
 	{"ledger-rolled-back", func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
-		older := w.ledger.Clone()
+		older := w.books().Clone()
 		time.Sleep(2 * w.engineConfig.PulseInterval)
 		if w.knows(older) { // nobody has said anything since: then nobody can see that it is older
 			return

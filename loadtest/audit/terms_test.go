@@ -200,6 +200,9 @@ func TestTermsAreJudged(t *testing.T) {
 				step.do(h)
 			}
 			verdict := h.audit()
+			if verdict.Clean {
+				h.cleanAgain()
+			}
 			if verdict.Clean != (c.kind == "") || !verdict.Clean && verdict.ByKind[c.kind] != verdict.FindingCount {
 				t.Errorf("there must be %q: %+v", c.kind, verdict.Findings)
 			}
@@ -303,6 +306,9 @@ func TestEachFaultOfAnAllowanceIsFound(t *testing.T) {
 			verdict := h.audit()
 			if found := verdict.ByKind[WrongAllowance]+verdict.ByKind[WrongBalance] > 0; found != fault.found || !found && !verdict.Clean {
 				t.Fatalf("%+v", verdict.Findings)
+			}
+			if verdict.Clean {
+				h.cleanAgain()
 			}
 		})
 	}

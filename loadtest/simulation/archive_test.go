@@ -100,7 +100,7 @@ func (w *world) concludeArchive() (problems []string) {
 		complain("%v", err)
 	}
 	w.note("the archive has %d rows in %d segments: %d settled, %d rejected, %d refused, %d expired", totals.Rows, totals.Segments, totals.Settled, totals.Rejected, totals.Refused, totals.Expired)
-	if w.continued { // a new one lacks what the rebuilt ledger does
+	if w.rebuilt { // a new one lacks what the ledger lost
 		return problems
 	}
 	if again, err := w.archiveInto(w.t.TempDir()); err != nil || again != end {

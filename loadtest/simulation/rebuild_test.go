@@ -78,7 +78,7 @@ func (w *world) loseLedger(random *rand.Rand, within time.Duration) {
 	}
 	switch {
 	case older == lost && len(segments) > 0:
-		source, w.continued = past.Source{Folder: os.DirFS(w.archiverConfig.Folder)}, true
+		source = past.Source{Folder: os.DirFS(w.archiverConfig.Folder)}
 		w.note("the ledger is lost; its archive has %d segments", len(segments))
 	default:
 		w.archiverConfig.Folder = w.t.TempDir() // the archive is of the lost one
@@ -95,7 +95,7 @@ func (w *world) loseLedger(random *rand.Rand, within time.Duration) {
 	w.note("the ledger is built again")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.rebuilding = false
+	w.rebuilding, w.rebuilt = false, true
 }
 
 // insist does a step until it succeeds. Brokers may be away, and the first tries may be killed at any request.

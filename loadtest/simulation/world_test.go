@@ -83,8 +83,8 @@ type world struct {
 	trace    []string
 	count    map[string]int // faults by kind
 	planted  hostile.Planted
-	// rebuilding says that the ledger is lost, and not yet built again; continued that its archive goes on.
-	rebuilding, continued bool
+	// rebuilding says that the ledger is lost, and not yet built again; rebuilt that it is.
+	rebuilding, rebuilt bool
 	// wrongClocks are the times in which an engine's clock was far from right, shortDeadlines those in
 	// which an engine had deadlineMin.
 	wrongClocks, shortDeadlines []audit.Interval

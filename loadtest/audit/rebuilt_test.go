@@ -16,8 +16,8 @@ func rebuilt(t *testing.T) *history {
 }
 
 // rebuild makes a history that of a ledger that was lost and built again. Holds that nothing has ended are not there, but
-// for legs 4, which hold again.
-func (h *history) rebuild() {
+// for legs 4, which hold again. forward is what was reported since.
+func (h *history) rebuild(forward ...func()) {
 	ended := map[tb.Uint128]bool{}
 	for _, t := range h.transfers {
 		ended[t.PendingID] = true
@@ -41,6 +41,9 @@ func (h *history) rebuild() {
 	h.stamp()
 	h.now = h.now.Add(2 * time.Minute) // after the last deadline
 	h.transfers = append(h.transfers, legs4...)
+	for _, write := range forward {
+		write()
+	}
 	h.end(codeRebuilt, 13)
 	marker.Timestamp = 0
 	h.transfers = append(h.transfers, marker)
@@ -86,5 +89,22 @@ func TestARebuiltLedger(t *testing.T) {
 	h.end(codeRebuilt, 13)
 	if h.audit().Clean {
 		t.Error("the end of a rebuild where nothing was imported: it is clean")
+	}
+}
+
+// What is rolled forward was begun before, when the bank was not suspended any more: that act is lost, and is done again.
+func TestARolledForwardReturn(t *testing.T) {
+	h := withRegister(t)
+	h.at(0)
+	h.act(codeSuspended, brunoBooks, tb.Transfer{})
+	h.rebuild(func() {
+		g := h.giveBack(settledOrder, backCentavos)
+		g.hold(0)
+		g.post(0)
+		g.report("")
+		h.commit()
+	})
+	if verdict := h.audit(); !verdict.Clean {
+		t.Errorf("not clean: %+v", verdict.Findings)
 	}
 }

@@ -72,12 +72,16 @@ func (c *chart) keepsHistory(ctx context.Context) (bool, error) {
 	return err == nil && len(found) == 1 && found[0].AccountFlags().History, err
 }
 
-// Populate creates and funds all accounts with a client of an empty ledger, writes the marker, and
+// Populate creates and funds all accounts with a client of an empty ledger, and writes the marker, unless it is there. It
 // names the keys and secrets that are there.
 // Run does it on the ledger of its configuration.
 func Populate(ctx context.Context, config *Config, client tigerbeetle.Client) error {
 	c := &chart{config, client}
-	if err := c.populate(ctx, func(string, ...any) {}); err != nil {
+	done, err := c.populated(ctx)
+	if err == nil && !done {
+		err = c.populate(ctx, func(string, ...any) {})
+	}
+	if err != nil {
 		return err
 	}
 	return c.nameSecrets(ctx)

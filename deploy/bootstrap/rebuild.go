@@ -8,8 +8,11 @@ import (
 	"io"
 	"time"
 
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/rebuild"
@@ -18,11 +21,48 @@ import (
 // Rebuild makes the empty ledger of the configuration what a lost one was: the past that source knows, and then what was
 // reported since. It goes on where an earlier run ended. Nobody writes to the ledger before Accept.
 func Rebuild(ctx context.Context, config *Config, source rebuild.Source, progress io.Writer) error {
-	r, err := openRebuild(ctx, config, progress)
+	return at(config, func(p Place) error { return p.Rebuild(ctx, config, source, progress) })
+}
+
+// Accept gives a ledger that Rebuild has filled its marker, and with it an identity of its own, and has the topics take
+// it. What engines had finished stays finished. If the lost ledger comes back, it is another's.
+func Accept(ctx context.Context, config *Config, progress io.Writer) error {
+	return at(config, func(p Place) error { return p.Accept(ctx, config, progress) })
+}
+
+// Confirm says that the acts that a rebuild lost were done again. Then engines begin, and front doors take orders.
+func Confirm(ctx context.Context, config *Config, _ io.Writer) error {
+	return at(config, func(p Place) error { return p.Confirm(ctx, config) })
+}
+
+// Place is where a ledger is built again.
+type Place struct {
+	Ledger tigerbeetle.Client
+	Kafka  *kgo.Client
+	Dial   host.Dial // to Kafka
+}
+
+// at connects to the place of the configuration.
+func at(config *Config, do func(Place) error) error {
+	chart, err := open(config)
 	if err != nil {
 		return err
 	}
-	defer r.close()
+	defer chart.close()
+	kafka, err := connectKafka(config)
+	if err != nil {
+		return err
+	}
+	defer kafka.Close()
+	return do(Place{chart.client, kafka, host.System().Dial})
+}
+
+// Rebuild does what the function of this name does.
+func (p Place) Rebuild(ctx context.Context, config *Config, source rebuild.Source, progress io.Writer) error {
+	r, err := p.begin(ctx, config, progress)
+	if err != nil {
+		return err
+	}
 	target := rebuild.Target{Client: r.chart.client, EventsMax: config.EventsMax}
 	began, told := time.Now(), time.Now()
 	target.Progress = func(accounts, transfers int, at time.Time) {
@@ -39,7 +79,7 @@ func Rebuild(ctx context.Context, config *Config, source rebuild.Source, progres
 		return err
 	}
 	r.say("the past is there, up to %s, in %.0f s", ends.Format(time.RFC3339), time.Since(began).Seconds())
-	all, unreadable, err := rebuild.Log{Stream: config.Stream, Kafka: r.kafka, Since: ends}.Told(ctx, target.Client)
+	all, unreadable, err := rebuild.Log{Stream: config.Stream, Kafka: r.kafka, Dial: p.Dial, Since: ends}.Told(ctx, target.Client)
 	if err != nil {
 		return err
 	}
@@ -68,36 +108,17 @@ func Rebuild(ctx context.Context, config *Config, source rebuild.Source, progres
 // rebuilding is what both commands have open.
 type rebuilding struct{ gate }
 
-func openRebuild(ctx context.Context, config *Config, progress io.Writer) (*rebuilding, error) {
+func (p Place) begin(ctx context.Context, config *Config, progress io.Writer) (*rebuilding, error) {
 	started := time.Now()
-	chart, err := open(config)
-	if err != nil {
-		return nil, err
-	}
-	kafka, err := connectKafka(config)
-	if err != nil {
-		chart.close()
-		return nil, err
-	}
-	r := &rebuilding{gate{config: config, chart: chart, kafka: kafka, say: func(format string, values ...any) {
+	r := &rebuilding{gate{config: config, chart: &chart{config, p.Ledger}, kafka: p.Kafka, say: func(format string, values ...any) {
 		fmt.Fprintf(progress, "rebuild: %6.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, values...))
 	}}}
-	err = r.patiently(ctx, func(ctx context.Context) error {
+	return r, r.patiently(ctx, func(ctx context.Context) (err error) {
 		if r.known, err = origin.ReadCheckpoints(ctx, r.kafka); err != nil {
 			return err
 		}
 		return r.alone(ctx)
 	})
-	if err != nil {
-		r.close()
-		return nil, err
-	}
-	return r, nil
-}
-
-func (r *rebuilding) close() {
-	r.kafka.Close()
-	r.chart.close()
 }
 
 // report says what was brought back, what was not, and what a person must look at before Accept.
@@ -127,14 +148,12 @@ func (r *rebuilding) report(ctx context.Context, result rebuild.Forwarded, unrea
 	return nil
 }
 
-// Accept gives a ledger that Rebuild has filled its marker, and with it an identity of its own, and has the topics take
-// it. What engines had finished stays finished. If the lost ledger comes back, it is another's.
-func Accept(ctx context.Context, config *Config, progress io.Writer) error {
-	r, err := openRebuild(ctx, config, progress)
+// Accept does what the function of this name does.
+func (p Place) Accept(ctx context.Context, config *Config, progress io.Writer) error {
+	r, err := p.begin(ctx, config, progress)
 	if err != nil {
 		return err
 	}
-	defer r.close()
 	target := rebuild.Target{Client: r.chart.client, EventsMax: config.EventsMax}
 	if err := target.Mark(ctx); err != nil {
 		return err
@@ -164,13 +183,9 @@ func Accept(ctx context.Context, config *Config, progress io.Writer) error {
 	})
 }
 
-// Confirm says that the acts that a rebuild lost were done again. Then engines begin, and front doors take orders.
-func Confirm(ctx context.Context, config *Config, _ io.Writer) error {
-	chart, err := open(config)
-	if err != nil {
-		return err
-	}
-	defer chart.close()
+// Confirm does what the function of this name does.
+func (p Place) Confirm(ctx context.Context, config *Config) error {
+	chart := &chart{config, p.Ledger}
 	if done, err := chart.populated(ctx); err != nil || !done {
 		return cmp.Or(err, errors.New("the ledger has no marker: `bootstrap rebuild accept` comes first"))
 	}

@@ -126,24 +126,12 @@ func TestARequestHasItsLimit(t *testing.T) {
 
 func TestWhatIsNotModelledPanics(t *testing.T) {
 	client := New().Connect(nil)
-	for name, ask := range map[string]func(){
-		"an imported transfer": func() {
-			_, _ = client.CreateTransfers([]tb.Transfer{{ID: tb.ToUint128(1), Flags: tb.TransferFlags{Imported: true}.ToUint16()}})
-		},
-		"an imported account": func() {
-			_, _ = client.CreateAccounts([]tb.Account{{ID: tb.ToUint128(1), Flags: tb.AccountFlags{Imported: true}.ToUint16()}})
-		},
-		"change events": func() { _, _ = client.GetChangeEvents(tb.ChangeEventsFilter{}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("it was answered")
-				}
-			}()
-			ask()
-		})
-	}
+	defer func() {
+		if recover() == nil {
+			t.Error("change events: it was answered")
+		}
+	}()
+	_, _ = client.GetChangeEvents(tb.ChangeEventsFilter{})
 }
 
 // TestNoServiceImportsTheModel looks at everything that the programs are built from.

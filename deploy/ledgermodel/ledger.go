@@ -1,13 +1,14 @@
 // Package ledgermodel is a TigerBeetle ledger in memory, for tests in virtual time, where the
 // server cannot be. It answers as TigerBeetle 0.16.78 does; its tests prove that against the real
-// server. What it does not model panics: imported events and change events.
+// server. What it does not model panics: change events.
 //
 // No service may import it: a test sees to that.
 package ledgermodel
 
 import (
 	"container/heap"
-	"fmt"
+	"math"
+	"sort"
 	"sync"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
@@ -79,8 +80,11 @@ func (l *Ledger) request(now uint64, creates int, apply func(timestamp uint64) a
 // createAccounts is the operation of this name.
 func (l *Ledger) createAccounts(timestamp uint64, accounts []tb.Account) []tb.AccountEventResult {
 	var results []tb.AccountEventResult
-	l.create(timestamp, len(accounts),
-		func(i int) bool { return accounts[i].AccountFlags().Linked },
+	l.create(timestamp, len(accounts), accountHeadings,
+		func(i int) heading {
+			flags := accounts[i].AccountFlags()
+			return heading{flags.Linked, flags.Imported, accounts[i].Timestamp}
+		},
 		func(i int, at uint64) uint32 { return uint32(l.createAccount(at, &accounts[i])) },
 		func(i int, result uint32) {
 			results = append(results, tb.AccountEventResult{Index: uint32(i), Result: tb.CreateAccountResult(result)})
@@ -91,8 +95,11 @@ func (l *Ledger) createAccounts(timestamp uint64, accounts []tb.Account) []tb.Ac
 // createTransfers is the operation of this name.
 func (l *Ledger) createTransfers(timestamp uint64, transfers []tb.Transfer) []tb.TransferEventResult {
 	var results []tb.TransferEventResult
-	l.create(timestamp, len(transfers),
-		func(i int) bool { return transfers[i].TransferFlags().Linked },
+	l.create(timestamp, len(transfers), transferHeadings,
+		func(i int) heading {
+			flags := transfers[i].TransferFlags()
+			return heading{flags.Linked, flags.Imported, transfers[i].Timestamp}
+		},
 		func(i int, at uint64) uint32 { return uint32(l.createTransfer(at, &transfers[i])) },
 		func(i int, result uint32) {
 			if burns(tb.CreateTransferResult(result)) {
@@ -103,11 +110,45 @@ func (l *Ledger) createTransfers(timestamp uint64, transfers []tb.Transfer) []tb
 	return results
 }
 
+// heading is what decides about an event before anything else.
+type heading struct {
+	linked, imported bool
+	timestamp        uint64 // that it is given
+}
+
+// headingResults are the results of headings that are wrong. They differ between accounts and transfers.
+type headingResults struct{ expected, notExpected, outOfRange, advances, mustBeZero uint32 }
+
+var (
+	accountHeadings = headingResults{uint32(tb.AccountImportedEventExpected), uint32(tb.AccountImportedEventNotExpected), uint32(tb.AccountImportedEventTimestampOutOfRange),
+		uint32(tb.AccountImportedEventTimestampMustNotAdvance), uint32(tb.AccountTimestampMustBeZero)}
+	transferHeadings = headingResults{uint32(tb.TransferImportedEventExpected), uint32(tb.TransferImportedEventNotExpected), uint32(tb.TransferImportedEventTimestampOutOfRange),
+		uint32(tb.TransferImportedEventTimestampMustNotAdvance), uint32(tb.TransferTimestampMustBeZero)}
+)
+
+// check returns what is wrong with an event of a request, or 0. All of a request are imported, or none.
+func (r *headingResults) check(h heading, imports bool, now uint64) uint32 {
+	switch {
+	case imports && !h.imported:
+		return r.expected
+	case !imports && h.imported:
+		return r.notExpected
+	case !imports && h.timestamp != 0:
+		return r.mustBeZero
+	case imports && (h.timestamp == 0 || h.timestamp > math.MaxInt64):
+		return r.outOfRange
+	case imports && h.timestamp >= now:
+		return r.advances
+	}
+	return 0
+}
+
 // create creates events one after the other, linked ones wholly or not at all. The codes of a
 // chain's results are the same for accounts and transfers.
-func (l *Ledger) create(timestamp uint64, events int, linked func(i int) bool, event func(i int, at uint64) uint32, failed func(i int, result uint32)) {
+func (l *Ledger) create(timestamp uint64, events int, results headingResults, headingOf func(i int) heading, event func(i int, at uint64) uint32, failed func(i int, result uint32)) {
 	const chainFailed, chainOpen = uint32(tb.TransferLinkedEventFailed), uint32(tb.TransferLinkedEventChainOpen)
 	first, broken := -1, false // of the chain
+	linked := func(i int) bool { return headingOf(i).linked }
 	for i := range events {
 		var result uint32
 		if linked(i) && first < 0 {
@@ -120,7 +161,14 @@ func (l *Ledger) create(timestamp uint64, events int, linked func(i int) bool, e
 		case broken:
 			result = chainFailed
 		default:
-			result = event(i, timestamp-uint64(events-1-i))
+			h := headingOf(i)
+			at := timestamp - uint64(events-1-i)
+			if h.imported {
+				at = h.timestamp
+			}
+			if result = results.check(h, headingOf(0).imported, timestamp); result == 0 {
+				result = event(i, at)
+			}
 		}
 		if result != 0 {
 			if first >= 0 && !broken {
@@ -180,12 +228,9 @@ func (l *Ledger) change(id tb.Uint128) *tb.Account {
 
 func (l *Ledger) createAccount(timestamp uint64, a *tb.Account) tb.CreateAccountResult {
 	flags := a.AccountFlags()
-	unmodelled("an imported account", flags.Imported)
 	zero, most := tb.Uint128{}, numberMax.uint128()
 	e := l.accounts[a.ID]
 	switch {
-	case a.Timestamp != 0:
-		return tb.AccountTimestampMustBeZero
 	case a.Reserved != 0:
 		return tb.AccountReservedField
 	case a.Flags >= 1<<6:
@@ -222,12 +267,39 @@ func (l *Ledger) createAccount(timestamp uint64, a *tb.Account) tb.CreateAccount
 		return tb.AccountLedgerMustNotBeZero
 	case a.Code == 0:
 		return tb.AccountCodeMustNotBeZero
+	case flags.Imported && (l.accountsFrom(timestamp) < len(l.created) || l.hasTransferAt(timestamp)):
+		return tb.AccountImportedEventTimestampMustNotRegress
 	}
 	account := *a
 	account.Timestamp = timestamp
 	l.accounts[a.ID] = &account
 	l.created = append(l.created, &account)
 	return tb.AccountOK
+}
+
+// accountsFrom returns how many accounts are older than a time.
+func (l *Ledger) accountsFrom(timestamp uint64) int {
+	return sort.Search(len(l.created), func(i int) bool { return l.created[i].Timestamp >= timestamp })
+}
+
+// transfersFrom returns how many transfers are older than a time.
+func (l *Ledger) transfersFrom(timestamp uint64) int {
+	return sort.Search(len(l.transfers), func(i int) bool { return l.transfers[i].Timestamp >= timestamp })
+}
+
+func (l *Ledger) hasAccountAt(timestamp uint64) bool {
+	i := l.accountsFrom(timestamp)
+	return i < len(l.created) && l.created[i].Timestamp == timestamp
+}
+
+func (l *Ledger) hasTransferAt(timestamp uint64) bool {
+	i := l.transfersFrom(timestamp)
+	return i < len(l.transfers) && l.transfers[i].Timestamp == timestamp
+}
+
+// regresses reports whether an imported transfer comes too late.
+func (l *Ledger) regresses(timestamp uint64) bool {
+	return l.transfersFrom(timestamp) < len(l.transfers) || l.hasAccountAt(timestamp)
 }
 
 // expiries are the pending transfers with a timeout, the next one to expire first.
@@ -274,12 +346,5 @@ func (l *Ledger) expireUntil(timestamp uint64) {
 		subtract(&debit.DebitsPending, numberOf(t.Amount))
 		subtract(&credit.CreditsPending, numberOf(t.Amount))
 		reopen(&t.Transfer, debit, credit)
-	}
-}
-
-// unmodelled panics if something is asked that the model cannot answer.
-func unmodelled(what string, asked bool) {
-	if asked {
-		panic(fmt.Sprintf("ledgermodel: %s is not modelled", what))
 	}
 }

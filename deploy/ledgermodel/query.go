@@ -77,9 +77,8 @@ func (l *Ledger) queryTransfers(filter tb.QueryFilter) []tb.Transfer {
 	case filter.Code != 0:
 		places = l.byCode[filter.Code]
 	default:
-		places = make([]int, len(l.transfers))
-		for i := range places {
-			places[i] = i
+		for place := l.transfersFrom(from); place < len(l.transfers); place++ {
+			places = append(places, place)
 		}
 	}
 	return l.collect(places, filter.QueryFilterFlags().Reversed, filter.Limit, func(t *tb.Transfer) bool {

@@ -28,11 +28,8 @@ func expiresAt(t *tb.Transfer) uint64 {
 // createTransfer checks in the server's order: the first check that fails is the result.
 func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTransferResult {
 	flags := t.TransferFlags()
-	unmodelled("an imported transfer", flags.Imported)
 	zero, most := tb.Uint128{}, numberMax.uint128()
 	switch {
-	case t.Timestamp != 0:
-		return tb.TransferTimestampMustBeZero
 	case t.Flags >= 1<<9:
 		return tb.TransferReservedFlag
 	case t.ID == zero:
@@ -79,6 +76,14 @@ func (l *Ledger) createTransfer(timestamp uint64, t *tb.Transfer) tb.CreateTrans
 		return tb.TransferAccountsMustHaveTheSameLedger
 	case t.Ledger != debit.Ledger:
 		return tb.TransferTransferMustHaveTheSameLedgerAsAccounts
+	case flags.Imported && l.regresses(timestamp):
+		return tb.TransferImportedEventTimestampMustNotRegress
+	case flags.Imported && timestamp <= debit.Timestamp:
+		return tb.TransferImportedEventTimestampMustPostdateDebitAccount
+	case flags.Imported && timestamp <= credit.Timestamp:
+		return tb.TransferImportedEventTimestampMustPostdateCreditAccount
+	case flags.Imported && t.Timeout != 0:
+		return tb.TransferImportedEventTimeoutMustBeZero
 	case debit.Flags&closed != 0:
 		return tb.TransferDebitAccountAlreadyClosed
 	case credit.Flags&closed != 0:
@@ -239,6 +244,8 @@ func (l *Ledger) endPending(timestamp uint64, t *tb.Transfer, flags tb.TransferF
 		return tb.TransferPendingTransferAlreadyVoided
 	case p.status == expired, p.Timeout > 0 && expiresAt(&p.Transfer) <= timestamp:
 		return tb.TransferPendingTransferExpired
+	case flags.Imported && l.regresses(timestamp):
+		return tb.TransferImportedEventTimestampMustNotRegress
 	case debit.Flags&closed != 0 && !flags.VoidPendingTransfer:
 		return tb.TransferDebitAccountAlreadyClosed
 	case credit.Flags&closed != 0 && !flags.VoidPendingTransfer:

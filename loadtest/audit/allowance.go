@@ -88,7 +88,7 @@ func (j *Judge) takeAllowance(t tb.Transfer) (ofPayment bool) {
 	switch {
 	case flags.Pending:
 		if j.whole {
-			j.allowance(id).hold(fromTigerBeetle(t.ID), amount, t.Timestamp+uint64(t.Timeout)*uint64(time.Second))
+			j.allowance(id).hold(fromTigerBeetle(t.ID), amount, j.capEnd(t))
 		}
 	case flags.VoidPendingTransfer:
 		if j.whole {
@@ -167,7 +167,7 @@ func (j *Judge) takeAdjustment(t tb.Transfer, id accountID, amount uint64) {
 		switch left, held := has.minus(change), of.heldAt(t.Timestamp); {
 		case left.less(aim):
 			wrong("it leaves %v centavos, below the cap of %v", left, aim)
-		case aim.less(left) && held.less(left):
+		case aim.less(left) && held.less(left) && !j.rebuild.imported: // without what had settled
 			wrong("it leaves %v centavos, above the cap of %v, and payments hold %v at most", left, aim, held)
 		}
 		return
@@ -204,7 +204,7 @@ func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 		return
 	}
 	j.summary.Capped++
-	p.capHeldAt, p.capEnds = t.Timestamp, t.Timestamp+uint64(t.Timeout)*uint64(time.Second)
+	p.capHeldAt, p.capEnds = t.Timestamp, j.capEnd(t)
 	id, amount := fromTigerBeetle(t.DebitAccountID), decimal(t.Amount)
 	caps := func(o *order) bool {
 		return amount == fmt.Sprint(o.content.centavos) && kindOf(id) == kindAllowance && booksOf(id) == booksOf(o.content.payer)
@@ -230,6 +230,14 @@ func (j *Judge) takeCapLeg(p *payment, t tb.Transfer) {
 	if j.whole && !j.rebuild.again() { // then it holds for what is left of its window
 		j.judgeCap(p, of.content.payer, window, t, wrong)
 	}
+}
+
+// capEnd returns when the ledger ends a leg 4. One that was imported has no timeout: it is there because it is voided.
+func (j *Judge) capEnd(t tb.Transfer) uint64 {
+	if j.rebuild.imported {
+		return t.Timestamp + windowSecondsMax*uint64(time.Second)
+	}
+	return t.Timestamp + uint64(t.Timeout)*uint64(time.Second)
 }
 
 // judgeCap compares leg 4 with the caps that were in force.

@@ -394,6 +394,7 @@ func (j *Judge) judgeDecided(p *payment) {
 		j.judgeAnswer(p)
 	}
 	switch {
+	case p.again: // it was begun before, when the register may have said something else
 	case p.back == nil:
 		j.judgeTerms(p)
 	case p.held != 0:

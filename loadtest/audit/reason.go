@@ -101,6 +101,9 @@ var (
 	outflowCapped = code("LQ12")
 )
 
+// forHolds are the reasons that holds can cause.
+var forHolds = []string{"LQ01", "AM04", "AM09", "LQ06", "LQ12"}
+
 // refusal is what the audit says to the reason of a refusal.
 type refusal struct {
 	wrong     string // empty: it is justified, or unchecked
@@ -132,6 +135,8 @@ func (j *Judge) judgeRefusal(p *payment) {
 		} else {
 			r = j.judgeReturnRefusal(p, reason)
 		}
+		// A ledger that was built again does not have the holds of before that nothing ended.
+		r.unchecked = r.unchecked || r.wrong != "" && p.old && slices.Contains(forHolds, reason)
 	}
 	switch {
 	case r.unchecked:

@@ -11,31 +11,59 @@ import (
 // rebuilt returns the clean history as a ledger has it that was lost and built again.
 func rebuilt(t *testing.T) *history {
 	h := clean(t)
-	h.dropTransfers(expiredOrder, 0, 1, 2) // a hold that nothing has ended but its timeout
-	h.now = h.now.Add(2 * time.Minute)     // after the last deadline
 	h.rebuild()
 	return h
 }
 
-// rebuild imports what is there, and ends that.
-func (h *history) rebuild() {
+// rebuild makes a history that of a ledger that was lost and built again. Holds that nothing has ended are not there, but
+// for legs 4, which hold again. forward is what was reported since.
+func (h *history) rebuild(forward ...func()) {
+	ended := map[tb.Uint128]bool{}
+	for _, t := range h.transfers {
+		ended[t.PendingID] = true
+	}
 	var marker tb.Transfer
+	var legs4 []tb.Transfer
 	h.transfers = slices.DeleteFunc(h.transfers, func(t tb.Transfer) bool {
+		open := t.TransferFlags().Pending && !ended[t.ID]
 		if t.Code == codeMarker {
 			marker = t
+		} else if open && t.Code == codeCapLeg {
+			t.Flags, t.Timestamp = tb.TransferFlags{Pending: true}.ToUint16(), 0
+			legs4 = append(legs4, t)
 		}
-		return t.Code == codeMarker || t.Code == codeClockProbe
+		return open || t.Code == codeMarker || t.Code == codeClockProbe
 	})
 	for i := range h.transfers {
 		h.transfers[i].Flags |= importedFlag
 		h.transfers[i].Timeout = 0
 	}
+	h.stamp()
+	h.now = h.now.Add(2 * time.Minute) // after the last deadline
 	h.told(2)
+	begin := len(h.transfers)
+	for _, write := range forward {
+		write()
+	}
+	for i := range h.transfers[begin:] {
+		h.transfers[begin+i].Flags |= importedFlag
+		h.transfers[begin+i].Timeout = 0
+	}
 	h.told(3)
+	h.transfers = append(h.transfers, legs4...)
 	h.end(codeRebuilt, 13)
 	marker.Timestamp = 0
 	h.transfers = append(h.transfers, marker)
 	h.end(codeConfirmed, 29)
+}
+
+// cleanAgain builds a clean history again, and fails the test unless it is clean then, too.
+func (h *history) cleanAgain() {
+	h.t.Helper()
+	h.rebuild()
+	if verdict := h.audit(); !verdict.Clean {
+		h.t.Errorf("built again, it is not clean: %+v", verdict.Findings)
+	}
 }
 
 // end appends what ends a rebuild.
@@ -79,5 +107,22 @@ func TestARebuiltLedger(t *testing.T) {
 	h.end(codeRebuilt, 13)
 	if h.audit().Clean {
 		t.Error("the end of a rebuild where nothing was imported: it is clean")
+	}
+}
+
+// What is rolled forward was begun before, when the bank was not suspended any more: that act is lost, and is done again.
+func TestARolledForwardReturn(t *testing.T) {
+	h := withRegister(t)
+	h.at(0)
+	h.act(codeSuspended, brunoBooks, tb.Transfer{})
+	h.rebuild(func() {
+		g := h.giveBack(settledOrder, backCentavos)
+		g.hold(0)
+		g.post(0)
+		g.report("")
+		h.stamp()
+	})
+	if verdict := h.audit(); !verdict.Clean {
+		t.Errorf("not clean: %+v", verdict.Findings)
 	}
 }

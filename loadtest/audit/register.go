@@ -392,7 +392,7 @@ func (j *Judge) judgePaymentCap(p *payment) refusal {
 
 // judgeTerms checks what was held for a payment against the register.
 func (j *Judge) judgeTerms(p *payment) {
-	if p.held == 0 || p.foreign != 0 || p.again {
+	if p.held == 0 || p.foreign != 0 {
 		return
 	}
 	c := p.content

@@ -136,7 +136,7 @@ func (o *Operator) open(ids ...ledger.AccountID) error {
 		return err
 	}
 	for _, f := range failed {
-		if f.Result != tb.AccountExists {
+		if f.Result != tb.AccountExists && f.Result != tb.AccountExistsWithDifferentFlags { // imported by a rebuild
 			return fmt.Errorf("account %s: %s", ledger.AccountName(ids[f.Index]), f.Result)
 		}
 	}

@@ -25,7 +25,7 @@ func actFaults() (faults []fault) {
 }
 
 func (w *world) operator(random *rand.Rand, hold time.Duration) *load.Operator {
-	return &load.Operator{Client: w.ledger.Connect(nil), Population: population, Random: random, Hold: hold, Did: w.note}
+	return &load.Operator{Client: acting{w: w}, Population: population, Random: random, Hold: hold, Did: w.note}
 }
 
 // act acts as the central bank.

@@ -23,7 +23,7 @@ func bootstrapping(change func(*sandbox.Population), isRight bool) func(*world, 
 		config := parsed(w.t, &bootstrap.Config{})
 		config.Population = population
 		change(&config.Population)
-		err := bootstrap.Populate(w.ends, config, w.ledger.Connect(nil))
+		err := bootstrap.Populate(w.ends, config, acting{w: w}.now())
 		if (err == nil) != isRight {
 			w.t.Errorf("bootstrap with %+v: %v", config.Population, err)
 		}

@@ -27,9 +27,8 @@ type door struct {
 
 const beginMax = time.Minute
 
-// beginDoor opens the settlements streams, before anything is sent.
-func (w *world) beginDoor(seed uint64, p pace) error {
-	d := &door{w: w, judge: answers.NewJudge(p.payments, 0), share: 0.4 + 0.4*rand.New(rand.NewPCG(seed, 1000)).Float64()}
+// invite has the guest join.
+func (w *world) invite(seed uint64) error {
 	if err := w.operator(rand.New(rand.NewPCG(seed, 1001)), 0).Invite(w.keys[string(load.Guest)]); err != nil {
 		return err
 	}
@@ -37,6 +36,12 @@ func (w *world) beginDoor(seed uint64, p pace) error {
 		return err
 	}
 	time.Sleep(2 * time.Second) // every front door knows the guest's key
+	return nil
+}
+
+// beginDoor opens the settlements streams, before clients send anything.
+func (w *world) beginDoor(seed uint64, p pace) error {
+	d := &door{w: w, judge: answers.NewJudge(p.payments, 0), share: 0.4 + 0.4*rand.New(rand.NewPCG(seed, 1000)).Float64()}
 	d.clients = answers.NewClients(answers.Config{
 		Doors: w.doors, Dial: w.dialDoor, Keys: w.keys, Population: population, Guests: load.GuestAccounts, Judge: d.judge, Seed: seed, Asks: p.asks,
 	})

@@ -39,7 +39,9 @@ func (w *world) lanes() []lane {
 		{"banks", nil, bankFaults}, {"engines", nil, groupFaults}, {"senders", nil, senderFaults}, {"administration", nil, administration}}
 	for _, s := range w.all() {
 		faults := serviceFaults
-		if s.name == bankSimulator {
+		if strings.HasPrefix(s.name, archiverName) {
+			faults = archiverFaults()
+		} else if s.name == bankSimulator {
 			// A late bank whose clock is set right responds too soon: such a payment has no one right end.
 			faults = slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.kind == clockFarBehind })
 		} else {
@@ -138,7 +140,7 @@ var engineFaults = []fault{
 	{"slow ledger", onLedger(false, false, 200*time.Millisecond)},
 	// It must refuse each of them: see Mismatch in platform/origin.
 	{"ledger-rolled-back", func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
-		older := w.ledger.Clone()
+		older := w.books().Clone()
 		time.Sleep(2 * w.engineConfig.PulseInterval)
 		if w.knows(older) { // nobody has said anything since: then nobody can see that it is older
 			return

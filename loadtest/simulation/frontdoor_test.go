@@ -67,6 +67,9 @@ func TestTheProducersClockIsWrong(t *testing.T) {
 		s.start(2)
 		door := s.open()
 		const rate, sending = 20, 2 * time.Minute
+		if err := s.invite(s.seed); err != nil {
+			s.t.Fatal(err)
+		}
 		if err := s.beginDoor(s.seed, pace{payments: int(rate * sending.Seconds()), asks: denseAsks}); err != nil {
 			s.t.Fatal(err)
 		}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -64,6 +66,11 @@ const (
 func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	random := chance(seed, 0)
 	w := newWorld(t, random, log, nodesMaxOf(seed))
+	loses := losesLedger(seed)
+	if loses {
+		time.Sleep(70 * time.Second) // an archive begins when a minute is over
+		w.began = time.Now()
+	}
 	// A bank counts from the time that the engine gave its question. The clock of an engine may be 70 s behind.
 	w.bankConfig.Profiles.LateDelay += 70 * time.Second
 	if kindOf(seed) == sparse {
@@ -79,13 +86,24 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	for i := range 1 + random.IntN(2) {
 		w.startProducer(i)
 	}
+	w.startArchivers(chance(seed, 1<<32+5))
 	pace := paceOf(seed, random)
 	events := plan(seed, w.lanes(), pace, pace.sending(0)+20*time.Second)
 	w.note("seed %d: %d engines, %d producers, %d nodes of Kafka, %v, latency %v", seed, w.engineCount, len(w.doors), w.broker.nodes, pace, w.latency)
 	r := result{Kind: pace.kind, Payments: pace.payments, Events: events, Problems: []string{"the world did not end"}}
 	tell(r)
-	if err := w.beginDoor(seed, pace); err != nil {
-		r.Problems = []string{fmt.Sprintf("the front door does not open: %v", err)}
+	open := func() bool { // what clients were told before does not hold in a ledger that is built again
+		err := w.beginDoor(seed, pace)
+		if err != nil {
+			r.Problems = []string{fmt.Sprintf("the front door does not open: %v", err)}
+		}
+		return err == nil
+	}
+	if err := w.invite(seed); err != nil {
+		r.Problems = []string{err.Error()}
+		return r
+	}
+	if !loses && !open() {
 		return r
 	}
 	var faults sync.WaitGroup
@@ -95,15 +113,30 @@ func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	config := w.load(everyCase(random), pace.rate, pace.payments, seed)
 	config.Allowed = slices.Concat(allowed, load.ActReasons) // the audit knows the register
 	config.First = *paymentsMax
-	config.Sending = func(id pix.EndToEndID) { beginFaults(); w.door.judge.Choose(id) }
+	config.Sending = func(id pix.EndToEndID) {
+		beginFaults()
+		if w.door != nil {
+			w.door.judge.Choose(id)
+		}
+	}
 	waiting := w.activity.toggle()
 	config.ProgressEvery, config.Progress = waitingEvery, func(s load.Snapshot) { waiting(s.Waiting > 0) }
-	w.door.begin(pace.sending(*paymentsMax), pace.rate)
+	if loses {
+		faults.Go(func() { w.loseLedger(chance(seed, 1<<32+7), pace.sending(0)) })
+	} else {
+		w.door.begin(pace.sending(*paymentsMax), pace.rate)
+	}
 	r.spent("start")
 	loaded, err := load.Run(t.Context(), config)
 	beginFaults() // if it sent no payment
 	waiting(false)
 	faults.Wait()
+	if loses {
+		if !open() {
+			return r
+		}
+		w.door.begin(0, pace.rate)
+	}
 	w.door.end()
 	var problems []string
 	if err != nil {
@@ -156,8 +189,13 @@ func (w *world) judge(loads ...*load.Result) (verdict audit.Verdict, problems []
 	if err != nil {
 		complain("%v", err)
 	}
+	var archived fs.FS
+	if w.archiverConfig != nil {
+		problems = append(problems, w.concludeArchive()...)
+		archived = os.DirFS(w.archiverConfig.Folder)
+	}
 	verdict, err = audit.Run(w.t.Context(), audit.Config{
-		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Wait: quietMax,
+		Kafka: w.kafka(), Ledger: w.ledger.Connect(nil), Archive: archived, Wait: quietMax,
 		Deadline: w.engineConfig.Deadline, DeadlineMin: w.deadlineMin, ShortDeadlines: w.shortDeadlines, HoldMax: max(w.holdMax, w.engineConfig.PendingTimeout),
 		TakeOverInterval: w.takeOverInterval(), WrongClocks: w.wrongClocks, LateRequests: w.lateRequests, Secrets: secrets, Behind: w.engineConfig.Stream.Behind, Log: func(string, ...any) {},
 	})

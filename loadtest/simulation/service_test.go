@@ -143,7 +143,7 @@ func (s *service) begin() {
 	s.dieAt, s.down, s.frozen = "", restartTime, time.Time{} // its predecessor may have died frozen
 	pace := w.latency
 	var mu sync.Mutex
-	l.ledger = cmp.Or(s.books, w.ledger).Connect(func() time.Duration { mu.Lock(); defer mu.Unlock(); return pace })
+	l.ledger = cmp.Or(s.books, w.books()).Connect(func() time.Duration { mu.Lock(); defer mu.Unlock(); return pace })
 	l.slow = func(more time.Duration) { mu.Lock(); defer mu.Unlock(); pace = w.latency + more }
 	s.life = l
 	l.heal(w)

@@ -25,6 +25,7 @@ import (
 	"github.com/liquida/liquida/deploy/link"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/origin"
@@ -32,6 +33,7 @@ import (
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
+	"github.com/liquida/liquida/services/archiver/keep"
 	"github.com/liquida/liquida/services/bank-simulator/bank"
 	"github.com/liquida/liquida/services/clearing-engine/engine"
 	"github.com/liquida/liquida/services/producer/frontdoor"
@@ -69,6 +71,7 @@ type world struct {
 	activity     activity
 
 	producerConfig *frontdoor.Config
+	archiverConfig *keep.Config          // nil: nobody archives
 	populate       func() error          // also names the secrets of banks that have joined
 	keys           map[string]string     // of the callers
 	door           *door                 // nil: nobody uses the HTTP API
@@ -80,6 +83,8 @@ type world struct {
 	trace    []string
 	count    map[string]int // faults by kind
 	planted  hostile.Planted
+	// rebuilding says that the ledger is lost, and not yet built again; rebuilt that it is.
+	rebuilding, rebuilt bool
 	// wrongClocks are the times in which an engine's clock was far from right, shortDeadlines those in
 	// which an engine had deadlineMin.
 	wrongClocks, shortDeadlines []audit.Interval
@@ -156,19 +161,31 @@ func (w *world) makeKeys() (folder string) {
 
 // kafka returns how the judges and the load connect.
 func (w *world) kafka() []kgo.Opt {
-	whole := link.Between(&w.network)
-	whole.Set(link.Slow, w.latency) // without it, a client that asks again and again stops time
-	w.t.Cleanup(whole.Close)
 	options, err := w.engineConfig.Stream.Options() // they bound what a batch may unpack to
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	// Judges and load need no partition that is added later, so their fetches may wait for longer than those
 	// of services do.
-	return append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+	return append(options, kgo.SeedBrokers(brokerAddress), kgo.Dialer(w.dialKafka()), kgo.FetchMaxWait(5*time.Second))
+}
+
+// dialKafka returns how to reach a broker.
+func (w *world) dialKafka() host.Dial {
+	whole := link.Between(&w.network)
+	whole.Set(link.Slow, w.latency) // without it, a client that asks again and again stops time
+	w.t.Cleanup(whole.Close)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		time.Sleep(w.latency)
 		return whole.Dial(ctx, network, address)
-	}), kgo.FetchMaxWait(5*time.Second))
+	}
+}
+
+// books returns the ledger, which may be lost and built again.
+func (w *world) books() *ledgermodel.Ledger {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ledger
 }
 
 func parsed[C settings.Validator](t *testing.T, config C) C {

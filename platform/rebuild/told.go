@@ -65,6 +65,7 @@ func toldIn(record *kgo.Record) (t Told, ok bool) {
 type Log struct {
 	Stream stream.Config
 	Kafka  *kgo.Client
+	Dial   host.Dial // to Kafka
 	// Since is where the past ends. What is older by more than clocks may differ was told of what is in it.
 	Since time.Time
 }
@@ -168,7 +169,7 @@ func (l Log) read(ctx context.Context, topic string, take func(*kgo.Record) erro
 		if offset, known := first.Lookup(topic, partition); known {
 			from = max(from, offset.Offset)
 		}
-		err := stream.ReadRange(ctx, l.Stream, host.System().Dial, topic, partition, from, b.Stable, func(record *kgo.Record) {
+		err := stream.ReadRange(ctx, l.Stream, l.Dial, topic, partition, from, b.Stable, func(record *kgo.Record) {
 			if failed == nil {
 				failed = take(record)
 			}

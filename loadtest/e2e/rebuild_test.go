@@ -255,7 +255,13 @@ func TestRebuild(t *testing.T) {
 	if verdict, err := b.tryAudit("--archive", b.ArchiveFolder()); err != nil || !verdict.Clean {
 		t.Errorf("the audit of the archive: %v %+v", err, verdict.Findings)
 	}
-	b.liquida("", "")("archive", "verify", b.ArchiveFolder()).Is(t, exitDone, "whole: ")
+	verified := b.liquida("", "")("archive", "verify", b.ArchiveFolder())
+	verified.Is(t, exitDone, "whole: ")
+	said := regexp.MustCompile(`10000001  BRL ([0-9,.]+)`).FindStringSubmatch(verified.Out)
+	_, statement := b.ask("GET", b.day(b.archiveEnds().Add(1)), "")
+	if len(said) != 2 || !strings.Contains(statement, `"closing_centavos":`+strings.NewReplacer(",", "", ".", "").Replace(said[1])+`,`) {
+		t.Errorf("of the archive's rows follow the reserves %s, and the statement up to its end says %.300s", said, statement)
+	}
 	proof := b.liquida("", "")("archive", "proof", id, b.ArchiveFolder())
 	proof.Is(t, exitDone, `"row":"Payment`)
 	file := filepath.Join(t.TempDir(), "proof.json")

@@ -66,6 +66,9 @@ func (w *world) loseLedger(random *rand.Rand, within time.Duration) {
 	w.mu.Lock()
 	w.ledger, w.rebuilding = fresh, true
 	w.mu.Unlock()
+	for _, s := range w.archivers() {
+		s.takesBooks(nil) // an older copy would begin an archive in the folder of this one
+	}
 	for _, s := range w.all() {
 		if s.name != bankSimulator {
 			s.kill(restartTime, "")

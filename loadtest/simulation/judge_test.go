@@ -64,7 +64,7 @@ const (
 // beginOf returns when the world of a seed begins. In one of four a day ends in São Paulo meanwhile.
 func beginOf(seed uint64) time.Time {
 	if random := chance(seed, 1<<32+8); random.IntN(4) == 0 {
-		return noon.Add(15*time.Hour - between(random, time.Minute, 3*time.Minute))
+		return noon.Add(15*time.Hour - between(random, 2*time.Minute, 4*time.Minute)) // all banks have joined by then
 	}
 	return noon
 }

@@ -140,9 +140,10 @@ var engineFaults = []fault{
 	{"slow ledger", onLedger(false, false, 200*time.Millisecond)},
 	// It must refuse each of them: see Mismatch in platform/origin.
 	{"ledger-rolled-back", func(w *world, s *service, _ *rand.Rand, hold time.Duration) {
-		older := w.books().Clone()
+		is := w.books()
+		older := is.Clone()
 		time.Sleep(2 * w.engineConfig.PulseInterval)
-		if w.knows(older) { // nobody has said anything since: then nobody can see that it is older
+		if is != w.books() || w.knows(older) { // it is lost, or nobody has said anything since: then nobody can see that it is older
 			return
 		}
 		s.livesOn(older, hold)

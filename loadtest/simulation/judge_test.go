@@ -61,11 +61,19 @@ const (
 	rejoinMax = 70 * time.Second
 )
 
+// beginOf returns when the world of a seed begins. In one of four a day ends in São Paulo meanwhile.
+func beginOf(seed uint64) time.Time {
+	if random := chance(seed, 1<<32+8); random.IntN(4) == 0 {
+		return noon.Add(15*time.Hour - between(random, 2*time.Minute, 4*time.Minute)) // all banks have joined by then
+	}
+	return noon
+}
+
 // live makes the world of a seed, lets it live, and judges it. It tells what it has planned before
 // anything can go wrong.
 func live(t *testing.T, seed uint64, log io.Writer, tell func(result)) result {
 	random := chance(seed, 0)
-	w := newWorld(t, random, log, nodesMaxOf(seed))
+	w := newWorld(t, random, log, nodesMaxOf(seed), beginOf(seed))
 	loses := losesLedger(seed)
 	if loses {
 		time.Sleep(70 * time.Second) // an archive begins when a minute is over

@@ -66,6 +66,9 @@ func (w *world) loseLedger(random *rand.Rand, within time.Duration) {
 	w.mu.Lock()
 	w.ledger, w.rebuilding = fresh, true
 	w.mu.Unlock()
+	for _, s := range w.archivers() {
+		s.takesBooks(nil) // an older copy would begin an archive in the folder of this one
+	}
 	for _, s := range w.all() {
 		if s.name != bankSimulator {
 			s.kill(restartTime, "")
@@ -100,13 +103,19 @@ func (w *world) loseLedger(random *rand.Rand, within time.Duration) {
 
 // insist does a step until it succeeds. Brokers may be away, and the first tries may be killed at any request.
 func (w *world) insist(random *rand.Rand, at *ledgermodel.Ledger, do func(bootstrap.Place) error) {
-	for try := 0; w.ends.Err() == nil; try++ {
-		client := at.Connect(func() time.Duration { return w.latency })
+	giveUp := time.Now().Add(quietMax)
+	pace := w.latency + between(random, 0, 50*time.Millisecond) // so that others have the time to write, if they would
+	for try := 0; ; try++ {
+		client := at.Connect(func() time.Duration { return pace })
 		if try < 2 {
 			defer time.AfterFunc(between(random, 0, 2*time.Second), client.Close).Stop()
 		}
 		err := do(bootstrap.Place{Ledger: client, Kafka: w.client, Dial: w.dialKafka()})
 		if err == nil {
+			return
+		}
+		if time.Now().After(giveUp) {
+			w.t.Errorf("the ledger cannot be built again: %v", err)
 			return
 		}
 		w.note("rebuild: %v", err)

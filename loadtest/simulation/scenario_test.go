@@ -107,7 +107,7 @@ func virtually(t *testing.T, play func(s *scenario)) {
 	log := openLog(t)
 	synctest.Test(t, func(t *testing.T) {
 		random := chance(*firstSeed, 0)
-		s := &scenario{world: newWorld(t, random, log, nodesMax), random: random, seed: *firstSeed}
+		s := &scenario{world: newWorld(t, random, log, nodesMax, noon), random: random, seed: *firstSeed}
 		// A service that died may still wait for its broker: its process would be gone. A bubble ends
 		// only when nobody waits, so the process ends here, also after a Fatal.
 		defer func() {

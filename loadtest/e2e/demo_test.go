@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // interruptedExit is the exit code after Ctrl-C, thresholdExit that after a threshold was broken.
@@ -23,9 +25,7 @@ const (
 func demo(t *testing.T, interruptAt string, arguments ...string) (output string, code int, folder string) {
 	t.Helper()
 	t.Parallel()
-	if err := servers.Acquire(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, servers.Acquire(t.Context(), 1))
 	defer servers.Release(1)
 	folder = t.TempDir()
 	output, code = interruptWhen(t, exec.CommandContext(t.Context(), filepath.Join(binaries, "loadtest"), append([]string{"chaos", "--dir", folder, "--room",
@@ -38,17 +38,13 @@ func demo(t *testing.T, interruptAt string, arguments ...string) (output string,
 func interruptWhen(t *testing.T, command *exec.Cmd, text string) (output string, code int) {
 	t.Helper()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer read.Close()
 	command.Stdout, command.Stderr = write, write
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = command.Start()
 	write.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	var all strings.Builder
 	interrupted := text == ""
 	for lines := bufio.NewScanner(read); lines.Scan(); {
@@ -115,9 +111,7 @@ func TestDemo(t *testing.T) {
 func pageOf(t *testing.T, file string) string {
 	t.Helper()
 	html, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, never := range []string{"<script", "src=", "href=", "@import", "NaN", "ZgotmplZ"} {
 		if strings.Contains(string(html), never) {
 			t.Errorf("the report holds %s", never)

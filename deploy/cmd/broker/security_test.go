@@ -97,8 +97,6 @@ func TestDataOfAnotherSecurityIsRefused(t *testing.T) {
 func (b *broker) as(config stream.Config) *kgo.Client {
 	b.t.Helper()
 	options, err := config.Options()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	kit.Must(b.t, err)
 	return b.client(options...)
 }

@@ -52,11 +52,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 			if !errors.Is(err, ErrMissing) {
 				t.Fatalf("got %v", err)
 			}
-			for _, say := range c.says {
-				if !strings.Contains(err.Error(), say) {
-					t.Errorf("%v does not say %q", err, say)
-				}
-			}
+			kit.Says(t, err, c.says...)
 		})
 	}
 }

@@ -156,11 +156,7 @@ func (b *books) refuses(what string, says ...string) {
 	if err == nil {
 		b.t.Fatalf("%s: the clearing house starts", what)
 	}
-	for _, text := range says {
-		if !strings.Contains(err.Error(), text) {
-			b.t.Errorf("%s: it does not say %q: %v", what, text, err)
-		}
-	}
+	kit.Says(b.t, err, says...)
 }
 
 // dies starts a process with other settings, waits for its end, and returns what it logged.

@@ -67,6 +67,16 @@ func Says(t testing.TB, err error, texts ...string) {
 	}
 }
 
+// Holds fails the test unless a text has all of these parts.
+func Holds(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in\n%.4000s", part, text)
+		}
+	}
+}
+
 // Eventually is Await for a condition that speaks for itself.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()

@@ -58,9 +58,13 @@ func (b *broker) client(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-func (b *broker) createTopic(topic string, partitions int32) {
+func (b *broker) createTopic(topic string, partitions int32, settings ...string) {
 	b.t.Helper()
-	created, err := kadm.NewClient(b.client()).CreateTopic(b.t.Context(), partitions, 1, nil, topic)
+	configs := map[string]*string{}
+	for i := 0; i < len(settings); i += 2 {
+		configs[settings[i]] = &settings[i+1]
+	}
+	created, err := kadm.NewClient(b.client()).CreateTopic(b.t.Context(), partitions, 1, configs, topic)
 	kit.Must(b.t, errors.Join(err, created.Err))
 }
 

@@ -81,7 +81,7 @@ func TestRowWithoutRoomOnTheDiskIsRefused(t *testing.T) {
 
 // A report of nothing must not look like one of valid runs, nor replace an earlier one.
 func TestNothingMeasuredIsNoValidResult(t *testing.T) {
-	if p := (&Result{Rows: []Row{{Name: "maximum"}}}).page(); p.Passed {
+	if p := (&Result{Rows: []Row{{Name: "maximum"}}}).Page(); p.Passed {
 		t.Errorf("a result without a run is valid: %s", p.Verdict)
 	}
 	config := everything
@@ -149,7 +149,7 @@ func TestTablesShowTheSpreadAndAddUpEngines(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "new", "report.html")
-	kit.Must(t, r.WriteReport(path, filepath.Dir(path)))
+	kit.Must(t, r.Page().Write(path, filepath.Dir(path)))
 	html, err := os.ReadFile(path)
 	kit.Must(t, err)
 	if !bytes.Contains(html, []byte("20,001/s")) || bytes.Contains(html, []byte("20,000")) {

@@ -228,7 +228,7 @@ func TestReport(t *testing.T) {
 	}}
 	r.judge()
 	path := filepath.Join(t.TempDir(), "new folder", "report.html")
-	kit.Must(t, r.WriteReport(path, ""))
+	kit.Must(t, r.Page().Write(path, ""))
 	text, err := os.ReadFile(path)
 	kit.Must(t, err)
 	kit.Holds(t, string(text), "it did not &lt;come&gt; back", "loadtest chaos --seed 7", "✗ Failed", "<svg", "never", "1 kill-engine engine-0", "caught up", "5.00 s", "6.00 s", "TigerBeetle 0.16", "Linux")

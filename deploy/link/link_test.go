@@ -66,9 +66,7 @@ func dial(t *testing.T, l *Link) net.Conn {
 
 func say(t *testing.T, connection net.Conn, b byte) {
 	t.Helper()
-	if _, err := connection.Write([]byte{b}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(connection.Write([]byte{b})))
 }
 
 // hear waits for an answer for as long as the patience says.

@@ -57,6 +57,9 @@ func Must(t testing.TB, err error) {
 	}
 }
 
+// ErrorOf is the error of what also returns something that the test does not need.
+func ErrorOf[T any](_ T, err error) error { return err }
+
 // Says fails the test unless there is an error that says all of this.
 func Says(t testing.TB, err error, texts ...string) {
 	t.Helper()

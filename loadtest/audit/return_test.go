@@ -327,11 +327,11 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			h.giveBack(settledOrder, 1)
 			h.letter(len(h.orders)-1, "FF08")
 		}, WrongDeadLetter},
-		{"two contents", func(h *history, g, _, _, _ *giver) {
+		{"two contents", func(_ *history, g, _, _, _ *giver) {
 			g.message.ReturnOrder.AmountCentavos++
 			g.append()
 		}, TwoContents},
-		{"a return with fields of a payment and no dead letter", func(h *history, g, _, _, _ *giver) {
+		{"a return with fields of a payment and no dead letter", func(_ *history, g, _, _, _ *giver) {
 			g.message.RemittanceInformation = "coffee"
 			g.append()
 		}, NoDeadLetter},

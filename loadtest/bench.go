@@ -99,7 +99,7 @@ Environment:
 			}
 		}
 		result.Write(os.Stdout) // what was valid so far
-		err = errors.Join(err, report.WriteJSON(flags.json, result), result.WriteReport(flags.report, flags.drawings))
+		err = errors.Join(err, report.WriteJSON(flags.json, result), result.Page().Write(flags.report, flags.drawings))
 		if earlier != nil {
 			err = errors.Join(err, result.WriteComparison(os.Stdout, earlier, flags.worseMax))
 		}

@@ -147,7 +147,7 @@ func (f *chaosFlags) run(ctx context.Context, config chaos.Config) (*chaos.Resul
 	result.Repeat = f.repeat(config.Seed)
 	result.Write(os.Stdout)
 	report := cmp.Or(f.report, filepath.Join(config.Dir, "report.html"))
-	if err := result.WriteReport(report, f.drawings); err != nil {
+	if err := result.Page().Write(report, f.drawings); err != nil {
 		return nil, err
 	}
 	fmt.Printf("report: %s\n", report)

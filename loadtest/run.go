@@ -110,7 +110,7 @@ func runCommand() *cobra.Command {
 				broken = append(broken, fmt.Sprintf("%s: %s", reading.Threshold, reading.Measured))
 			}
 		}
-		if err := errors.Join(report.WriteJSON(flags.json, result), report.OfLoad(result, nil, commandLine()).Write(flags.report)); err != nil {
+		if err := errors.Join(report.WriteJSON(flags.json, result), report.OfLoad(result, nil, commandLine()).Write(flags.report, "")); err != nil {
 			return err
 		}
 		switch {

@@ -89,9 +89,7 @@ func TestEveryUserMayDoWhatTheTableSaysAndNothingElse(t *testing.T) {
 	config := startSecuredKafka(t, startKafka)
 	var said bytes.Buffer
 	say := func(format string, values ...any) { fmt.Fprintf(&said, format+"\n", values...) }
-	if _, err := ensureKafka(t.Context(), config, say); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(ensureKafka(t.Context(), config, say)))
 	admin := as(t, config, stream.Admin, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	for _, topic := range stream.Topics {
 		if !mayWrite(t, admin, topic.Name) {
@@ -173,9 +171,7 @@ func TestWhatTheTableDoesNotGiveIsTakenAway(t *testing.T) {
 		kadm.NewACLs().Allow("User:producer").AllowHosts("127.0.0.1").Topics(stream.AuthorizationRequests).Operations(kadm.OpWrite),
 		kadm.NewACLs().Allow("User:somebody").Topics(stream.Settlements).Operations(kadm.OpRead), // not our user: bootstrap leaves it
 	} {
-		if _, err := admin.CreateACLs(t.Context(), surplus); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, kit.ErrorOf(admin.CreateACLs(t.Context(), surplus)))
 	}
 	producer := as(t, config, "producer")
 	if !mayWrite(t, producer, stream.Settlements) {

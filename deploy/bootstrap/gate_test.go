@@ -90,9 +90,7 @@ func topicsOfAnEarlierVersionAreAdopted(t *testing.T, of ledger.Config) {
 	}
 	adopt := func() error { return origin.Adopt(t.Context(), config.Stream, kafka, client) }
 	kit.Says(t, Run(t.Context(), config, io.Discard), "LEDGER_GIVEN_UP=none", "If pix.checkpoints was lost, put its files back") // a ledger that knows nothing of the topics
-	if _, err := origin.Name(t.Context(), kafka, client, 1, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(origin.Name(t.Context(), kafka, client, 1, 0, 0)))
 	kit.Says(t, adopt(), "is about "+id.String()) // a ledger that does not know what was told last
 	failed, err := client.CreateTransfers(ledger.AppendReceipt(nil, id, pix.Content{}, pix.ReasonUnknownPayerPSP, false))
 	if err != nil || len(failed) > 0 {

@@ -9,6 +9,7 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
@@ -57,36 +58,24 @@ func (c *chart) keepLog(ctx context.Context, say func(string, ...any)) error {
 
 // isTheTopics returns an error if the topics name another ledger: then it is not for this one to give up their log.
 func (c *chart) isTheTopics(ctx context.Context) error {
-	client, err := connectKafka(c.config)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
-	defer cancel()
-	if _, err := origin.CompareLedger(ctx, client, c.client); !errors.Is(err, origin.ErrUnnamed) {
-		return err
-	}
-	return nil
+	return withKafka(ctx, c.config, func(ctx context.Context, client *kgo.Client) error {
+		if _, err := origin.CompareLedger(ctx, client, c.client); !errors.Is(err, origin.ErrUnnamed) {
+			return err
+		}
+		return nil
+	})
 }
 
 // forgetCommits deletes the offsets that the engines have committed.
 func forgetCommits(ctx context.Context, config *Config) error {
-	client, err := connectKafka(config)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
-	defer cancel()
 	all := kadm.TopicsSet{}
 	for partition := range int32(config.Partitions) {
 		all.Add(stream.Payments, partition)
 	}
-	deleted, err := kadm.NewClient(client).DeleteOffsets(ctx, stream.EngineGroup, all)
-	if err == nil {
-		err = deleted.Error()
-	}
+	err := withKafka(ctx, config, func(ctx context.Context, client *kgo.Client) error {
+		deleted, err := kadm.NewClient(client).DeleteOffsets(ctx, stream.EngineGroup, all)
+		return errors.Join(err, deleted.Error())
+	})
 	switch {
 	case err == nil, errors.Is(err, kerr.GroupIDNotFound), errors.Is(err, kerr.UnknownTopicOrPartition):
 		return nil
@@ -111,22 +100,18 @@ func (c *chart) forgetFinished(ctx context.Context, say func(string, ...any)) er
 	if err := forgetCommits(ctx, c.config); err != nil {
 		return err
 	}
-	client, err := connectKafka(c.config)
+	err := withKafka(ctx, c.config, func(ctx context.Context, client *kgo.Client) error {
+		known, err := origin.ReadCheckpoints(ctx, client)
+		if err != nil {
+			return err
+		}
+		for partition, checkpoint := range known {
+			checkpoint.Offset, checkpoint.Hint = -1, ""
+			known[partition] = checkpoint
+		}
+		return origin.WriteCheckpoints(ctx, client, known)
+	})
 	if err != nil {
-		return err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
-	defer cancel()
-	known, err := origin.ReadCheckpoints(ctx, client)
-	if err != nil {
-		return err
-	}
-	for partition, checkpoint := range known {
-		checkpoint.Offset, checkpoint.Hint = -1, ""
-		known[partition] = checkpoint
-	}
-	if err := origin.WriteCheckpoints(ctx, client, known); err != nil {
 		return err
 	}
 	say("forgot what engines have finished: they compare %s with what was told, and tell the rest", stream.Payments)

@@ -31,9 +31,7 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 	kit.Must(t, err)
 	for partition, b := range bounds {
 		if b.End > 0 {
-			if _, err := origin.Name(t.Context(), kafka, client, 1, partition, 0); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, kit.ErrorOf(origin.Name(t.Context(), kafka, client, 1, partition, 0)))
 		}
 	}
 	committed := kadm.Offsets{}
@@ -44,9 +42,7 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 	}
 	kit.Says(t, run(2), "PAYMENTS_LOG_GIVEN_UP is 2, and the ledger's log has the number 1") // a log that does not exist is given up
 
-	if _, err := admin.DeleteTopic(t.Context(), stream.Payments); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(admin.DeleteTopic(t.Context(), stream.Payments)))
 	for range 2 {
 		if err := run(0); err == nil || !strings.Contains(err.Error(), "PAYMENTS_LOG_GIVEN_UP=1 if it is lost for good") {
 			t.Fatalf("a run without the topic: %v", err)
@@ -55,13 +51,9 @@ func aTopicThatTheLedgerNamesIsNotCreatedAgain(t *testing.T, ofLedger ledger.Con
 	if topics, err := admin.ListTopics(t.Context()); err != nil || topics.Has(stream.Payments) {
 		t.Fatalf("it created the topic: %v", err)
 	}
-	if _, err := admin.CreateTopic(t.Context(), int32(config.Partitions), 1, nil, stream.Payments); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(admin.CreateTopic(t.Context(), int32(config.Partitions), 1, nil, stream.Payments)))
 	kit.Says(t, run(0), "the ledger's log has a record at 0. The topic was made anew", "PAYMENTS_LOG_GIVEN_UP=1 gives it up") // a topic that somebody made anew
-	if _, err := admin.DeleteTopic(t.Context(), stream.Payments); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(admin.DeleteTopic(t.Context(), stream.Payments)))
 	for range 2 { // the second has nothing to do
 		kit.Must(t, run(1))
 		names, err := origin.Read(t.Context(), client, config.Partitions)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
@@ -132,21 +133,16 @@ func (c *chart) ensureParticipants(ctx context.Context, accesses []stream.Access
 	if len(accesses) == 0 {
 		return nil
 	}
-	client, err := connectKafka(c.config)
-	if err != nil {
+	return withKafka(ctx, c.config, func(ctx context.Context, client *kgo.Client) error {
+		if err := ensureUsers(ctx, client, c.config, c.participants(), accesses); err != nil {
+			return err
+		}
+		said, err := ensureQuotas(ctx, client, c.config, accesses)
+		if err == nil {
+			say("%s", said)
+		}
 		return err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
-	defer cancel()
-	if err := ensureUsers(ctx, client, c.config, c.participants(), accesses); err != nil {
-		return err
-	}
-	said, err := ensureQuotas(ctx, client, c.config, accesses)
-	if err == nil {
-		say("%s", said)
-	}
-	return err
+	})
 }
 
 // registered is what bootstrap needs of the register.

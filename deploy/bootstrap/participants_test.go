@@ -45,9 +45,7 @@ func actsOfKey(t *testing.T, client tigerbeetle.Client, key string) string {
 // do writes an act as the front door does.
 func do(t *testing.T, client tigerbeetle.Client, id string, act ledger.Act) {
 	t.Helper()
-	if _, err := client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.BooksAccount(act.Bank))}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.BooksAccount(act.Bank))})))
 	act.ByCentralBank = true
 	if results, err := client.CreateTransfers(ledger.AppendAct(nil, keys.CentralBank, id, act)); err != nil || len(results) > 0 {
 		t.Fatalf("%v %v", results, err)

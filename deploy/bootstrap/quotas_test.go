@@ -40,9 +40,7 @@ func TestProgramsOfBanksHaveAQuota(t *testing.T) {
 	say := func(format string, values ...any) { said = append(said, fmt.Sprintf(format, values...)) }
 	for _, most := range []int64{1 << 20, 2 << 20, 0} {
 		config.WriterBytesMax = most
-		if _, err := ensureKafka(t.Context(), config, say); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, kit.ErrorOf(ensureKafka(t.Context(), config, say)))
 		got := quotasOf(t, config)
 		for _, access := range stream.Accesses {
 			quota, has := got[access.User]
@@ -65,9 +63,7 @@ func TestABrokerWithoutQuotasIsNamed(t *testing.T) {
 		return startKafka(t, append(options, kfake.MaxVersions(versions))...)
 	})
 	var said []string
-	if _, err := ensureKafka(t.Context(), config, func(format string, values ...any) { said = append(said, fmt.Sprintf(format, values...)) }); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(ensureKafka(t.Context(), config, func(format string, values ...any) { said = append(said, fmt.Sprintf(format, values...)) })))
 	if !slices.ContainsFunc(said, func(line string) bool {
 		return strings.Contains(line, "NO QUOTAS") && strings.Contains(line, "does not know client quotas")
 	}) {

@@ -112,9 +112,7 @@ func live(t *testing.T, client tigerbeetle.Client) (h history) {
 		}, true, 60)
 		refused := pix.NewEndToEndID(h.content.Payer.ISPB, time.Now(), random)
 		write(t, client, ledger.AppendReceipt(nil, refused, h.content, pix.ReasonPayeePSPSilent, true))
-		if _, err := ledger.ProbeClock(client, time.Now, 5); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, kit.ErrorOf(ledger.ProbeClock(client, time.Now, 5)))
 		returned := pix.ReturnContent{Original: h.settled, AmountCentavos: 10, Reason: pix.MustReason("MD06")}
 		back := pix.NewReturnID(h.content.Payee.ISPB, time.Now(), random)
 		write(t, client, ledger.AppendReturnedMark(ledger.AppendReturnReserve(nil, back, returned, 0, h.content, 60), h.settled))
@@ -258,9 +256,7 @@ func TestImportAfterSomebodyWrote(t *testing.T) {
 	if err := target.Import(t.Context(), rebuild.Ledger{Client: from, EventsMax: eventsMax}); !errors.Is(err, errKilled) {
 		t.Fatal(err)
 	}
-	if _, err := ledger.ProbeClock(into, time.Now, 0); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(ledger.ProbeClock(into, time.Now, 0)))
 	target.Client = into
 	if err := target.Import(t.Context(), rebuild.Ledger{Client: from, EventsMax: eventsMax}); err == nil {
 		t.Error("went on behind a transfer of now")

@@ -93,6 +93,18 @@ func connectKafka(config *Config) (*kgo.Client, error) {
 	return client, nil
 }
 
+// withKafka does something with Kafka, for as long as it may take.
+func withKafka(ctx context.Context, config *Config, do func(context.Context, *kgo.Client) error) error {
+	client, err := connectKafka(config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
+	defer cancel()
+	return do(ctx, client)
+}
+
 // ensureKafka creates the missing topics and returns how many it created. Topics that exist get the
 // settings that they must have; it fails if the broker does not take one. On a secured broker it also creates the users and grants
 // the ACLs.

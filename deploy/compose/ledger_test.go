@@ -37,9 +37,7 @@ func newLedgerShell(t *testing.T) *ledgerShell {
 
 func (l *ledgerShell) write(path, text string) {
 	l.t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-		l.t.Fatal(err)
-	}
+	kit.Must(l.t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)))
 }
 
 func (l *ledgerShell) file(replica string) string {

@@ -65,12 +65,8 @@ func good(t *testing.T) *host {
 func (h *host) write(path, text string, mode os.FileMode) {
 	h.t.Helper()
 	path = filepath.Join(h.dir, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		h.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		h.t.Fatal(err)
-	}
+	kit.Must(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	kit.Must(h.t, os.WriteFile(path, []byte(text), mode))
 	if err := os.Chmod(path, mode); err != nil { // whatever the umask is
 		h.t.Fatal(err)
 	}
@@ -105,9 +101,7 @@ func (h *host) judge() (string, int) {
 	h.command("uname", fmt.Sprintf("case $1 in -r) echo %s ;; *) echo %s ;; esac", cmp.Or(h.kernel, h.info["KernelVersion"], "6.12.0"), h.uname))
 	for _, tool := range []string{"bash", "sh", "awk", "sed", "grep", "find", "sort", "head", "cat", "dirname", "xargs", "env"} {
 		path, err := exec.LookPath(tool)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		kit.Must(h.t, err)
 		if err := os.Symlink(path, filepath.Join(h.dir, "bin", tool)); err != nil && !errors.Is(err, os.ErrExist) {
 			h.t.Fatal(err)
 		}
@@ -141,9 +135,7 @@ func TestPreflight(t *testing.T) {
 		"RHEL 9": {func(h *host) { h.write("root/proc/sys/kernel/io_uring_disabled", "2\n", 0o644) },
 			[]string{"STOP  io_uring is off (kernel.io_uring_disabled = 2"}, 1},
 		"a kernel that knows no switch for io_uring": {func(h *host) {
-			if err := os.Remove(filepath.Join(h.dir, "root/proc/sys/kernel/io_uring_disabled")); err != nil {
-				h.t.Fatal(err)
-			}
+			kit.Must(h.t, os.Remove(filepath.Join(h.dir, "root/proc/sys/kernel/io_uring_disabled")))
 		}, nil, 0},
 		"RHEL 8":           {func(h *host) { h.info["KernelVersion"] = "4.18.0-553.el8.x86_64" }, []string{"STOP  Linux 4.18.0-553.el8.x86_64 has too little of io_uring"}, 1},
 		"Debian 11":        {func(h *host) { h.info["KernelVersion"] = "5.10.0-32-amd64" }, []string{"NOTE  Linux 5.10.0-32-amd64 counts io_uring"}, 0},
@@ -171,9 +163,7 @@ func TestPreflight(t *testing.T) {
 			h.write("deploy/grafana/dashboards/payments.json", "{}", 0o600)
 		}, []string{"STOP  containers cannot read ./deploy/grafana/dashboards/payments.json"}, 1},
 		"umask 077, a folder": {func(h *host) {
-			if err := os.Chmod(filepath.Join(h.dir, "deploy/prometheus"), 0o700); err != nil {
-				h.t.Fatal(err)
-			}
+			kit.Must(h.t, os.Chmod(filepath.Join(h.dir, "deploy/prometheus"), 0o700))
 		}, []string{"STOP  containers cannot read ./deploy/prometheus"}, 1},
 		"Docker Desktop on an ARM Mac": {func(h *host) {
 			h.uname, h.kernel = "Darwin", "25.1.0"

@@ -52,11 +52,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 			if !errors.Is(err, ErrMissing) {
 				t.Fatalf("got %v", err)
 			}
-			for _, say := range c.says {
-				if !strings.Contains(err.Error(), say) {
-					t.Errorf("%v does not say %q", err, say)
-				}
-			}
+			kit.Says(t, err, c.says...)
 		})
 	}
 }
@@ -101,9 +97,7 @@ func TestApacheKafkaServer(t *testing.T) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(node.Address), kgo.ConsumeTopics("there"), kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(0))
 	kit.Must(t, err)
 	defer client.Close()
-	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "there"); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "there")))
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "nobody.made.it"}).FirstErr(); !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		t.Errorf("a topic that was only mentioned: %v", err)
 	}

@@ -66,9 +66,7 @@ func dial(t *testing.T, l *Link) net.Conn {
 
 func say(t *testing.T, connection net.Conn, b byte) {
 	t.Helper()
-	if _, err := connection.Write([]byte{b}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(connection.Write([]byte{b})))
 }
 
 // hear waits for an answer for as long as the patience says.
@@ -85,13 +83,25 @@ const (
 	short = 200 * time.Millisecond
 )
 
+func hears(t *testing.T, connection net.Conn, want byte) {
+	t.Helper()
+	if got, err := hear(t, connection, long); got != want || err != nil {
+		t.Errorf("heard %q, %v; want %q", got, err, want)
+	}
+}
+
+func isClosed(t *testing.T, connection net.Conn) {
+	t.Helper()
+	if _, err := hear(t, connection, long); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection is not closed: %v", err)
+	}
+}
+
 func TestWholeLinkPasses(t *testing.T) {
 	server, _ := echo(t)
 	connection := dial(t, open(t, server))
 	say(t, connection, 'a')
-	if got, err := hear(t, connection, long); got != 'a' || err != nil {
-		t.Errorf("heard %q, %v", got, err)
-	}
+	hears(t, connection, 'a')
 }
 
 func TestCutLinkClosesAndRefuses(t *testing.T) {
@@ -99,22 +109,14 @@ func TestCutLinkClosesAndRefuses(t *testing.T) {
 	l := open(t, server)
 	connection := dial(t, l)
 	say(t, connection, 'a')
-	if _, err := hear(t, connection, long); err != nil {
-		t.Fatal(err)
-	}
+	hears(t, connection, 'a')
 	l.Set(Cut, 0)
-	if _, err := hear(t, connection, long); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection is not closed: %v", err)
-	}
-	if _, err := hear(t, dial(t, l), long); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a new connection is not closed: %v", err)
-	}
+	isClosed(t, connection)
+	isClosed(t, dial(t, l))
 	l.Set(Whole, 0)
 	again := dial(t, l)
 	say(t, again, 'b')
-	if got, err := hear(t, again, long); got != 'b' || err != nil {
-		t.Errorf("after it was made whole: heard %q, %v", got, err)
-	}
+	hears(t, again, 'b')
 }
 
 func TestHalfOpenLinkHoldsAnswers(t *testing.T) {
@@ -132,9 +134,7 @@ func TestHalfOpenLinkHoldsAnswers(t *testing.T) {
 		t.Errorf("heard %q, %v: the answer must be held", got, err)
 	}
 	l.Set(Whole, 0)
-	if got, err := hear(t, connection, long); got != 'a' || err != nil {
-		t.Errorf("after it was made whole: heard %q, %v", got, err)
-	}
+	hears(t, connection, 'a')
 }
 
 func TestStalledLinkHoldsRequests(t *testing.T) {
@@ -149,9 +149,7 @@ func TestStalledLinkHoldsRequests(t *testing.T) {
 	case <-time.After(short):
 	}
 	l.Set(Whole, 0)
-	if got, err := hear(t, connection, long); got != 'a' || err != nil {
-		t.Errorf("after it was made whole: heard %q, %v", got, err)
-	}
+	hears(t, connection, 'a')
 }
 
 func TestSlowLinkDelaysBothWays(t *testing.T) {
@@ -161,9 +159,7 @@ func TestSlowLinkDelaysBothWays(t *testing.T) {
 	connection := dial(t, l)
 	began := time.Now()
 	say(t, connection, 'a')
-	if got, err := hear(t, connection, long); got != 'a' || err != nil {
-		t.Fatalf("heard %q, %v", got, err)
-	}
+	hears(t, connection, 'a')
 	if took := time.Since(began); took < 2*short {
 		t.Errorf("the answer took %v, both ways together must take %v", took, 2*short)
 	}

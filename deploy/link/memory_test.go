@@ -55,9 +55,7 @@ func TestMemoryIsAConnection(t *testing.T) {
 // A connection through a link in memory ends with the errors of TCP.
 func TestACutLinkInMemoryEndsAsTCPDoes(t *testing.T) {
 	l, client, server := pair(t)
-	if _, err := client.Write([]byte("lost")); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(client.Write([]byte("lost"))))
 	l.Set(Cut, 0)
 	for _, end := range []net.Conn{client, server} {
 		_, err := end.Write([]byte{1})

@@ -122,9 +122,7 @@ func TestFullDiskRefusesRecords(t *testing.T) {
 	properties := roomy()
 	properties.StorageMinFreeBytes = 1 << 60
 	client := connect(t, start(t, properties), kgo.RecordRetries(0), kgo.DisableIdempotentWrite())
-	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "payments"); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "payments")))
 	err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "payments", Value: []byte("x")}).FirstErr()
 	if !errors.Is(err, kerr.BrokerNotAvailable) || !kerr.IsRetriable(err) {
 		t.Errorf("got %v, want BROKER_NOT_AVAILABLE", err)

@@ -365,9 +365,7 @@ func TestStopByForce(t *testing.T) {
 func TestOneStackPerFolder(t *testing.T) {
 	config := standIns(t)
 	started(t, config)
-	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("a second stack in the same folder: %v", err)
-	}
+	kit.Says(t, kit.ErrorOf(Start(t.Context(), config)), "in use") // a second stack in the same folder
 }
 
 func TestFixedPortTaken(t *testing.T) {
@@ -411,9 +409,7 @@ func TestKilledParent(t *testing.T) {
 			break
 		}
 		var pid int
-		if _, err := fmt.Sscan(word, &pid); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, kit.ErrorOf(fmt.Sscan(word, &pid)))
 		if pid != 0 {
 			children = append(children, pid)
 		}
@@ -455,10 +451,8 @@ func TestBackground(t *testing.T) {
 			t.Errorf("%s is not ready after up: %s", s.Name, s.Problem)
 		}
 	}
-	if _, err := Start(ctx, config); err == nil || !strings.Contains(err.Error(), "background") {
-		t.Errorf("a foreground stack in the same folder: %v", err)
-	}
-	kit.Says(t, Clean(dir), "running") // clean of a running stack
+	kit.Says(t, kit.ErrorOf(Start(ctx, config)), "background") // a foreground stack in the same folder
+	kit.Says(t, Clean(dir), "running")                         // clean of a running stack
 
 	// Up again starts what is missing and leaves the rest alone.
 	kit.Must(t, syscall.Kill(first["engine-0"].PID, syscall.SIGKILL))
@@ -557,11 +551,7 @@ func TestReplicas(t *testing.T) {
 	}
 	for i, replica := range replicas {
 		log := logOf(t, s, replica)
-		for _, want := range []string{"--addresses=" + s.TigerBeetleAddresses() + " ", "--cache-grid=128MiB", fmt.Sprintf("0_%d.tigerbeetle", i)} {
-			if !strings.Contains(log, want) {
-				t.Errorf("%s was started with %q; want %q in it", replica, log, want)
-			}
-		}
+		kit.Holds(t, log, "--addresses="+s.TigerBeetleAddresses()+" ", "--cache-grid=128MiB", fmt.Sprintf("0_%d.tigerbeetle", i))
 	}
 	before := pids(s)
 	kit.Must(t, s.Kill("tigerbeetle-1"))
@@ -677,9 +667,7 @@ func TestApacheKafka(t *testing.T) {
 		t.Error(err)
 	}
 	config.Kafka = Embedded
-	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), "the apache Kafka") {
-		t.Errorf("the embedded broker on Apache Kafka's ledger: %v", err)
-	}
+	kit.Says(t, kit.ErrorOf(Start(t.Context(), config)), "the apache Kafka") // the embedded broker on Apache Kafka's ledger
 }
 
 // TestReusedPID: a process that merely has a recorded pid is not ours to stop.

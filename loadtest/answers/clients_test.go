@@ -116,18 +116,14 @@ func TestEventsComeToTheirEnd(t *testing.T) {
 	clients.followPayment(following, paid)
 	finishing, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := clients.Finish(finishing, nil); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(clients.Finish(finishing, nil)))
 	if n := clients.refused.Load(); n != 0 {
 		t.Errorf("%d answers are refused before the payment has ended", n)
 	}
 	clients.Judge.reported(paid, time.Now(), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
 	finishing, cancel = context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := clients.Finish(finishing, nil); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(clients.Finish(finishing, nil)))
 	if problems := fmt.Sprint(clients.Problems(Verdict{})); !strings.Contains(problems, "its events do not say so") {
 		t.Error(problems)
 	}

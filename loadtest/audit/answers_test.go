@@ -35,9 +35,7 @@ func (h *history) says(seals keys.Seals, sealedBy, bank, id, code string) {
 		message.Status, message.ReasonCode = pixv1.AuthorizationStatus_AUTHORIZATION_STATUS_RJCT, code
 	}
 	value, err := message.MarshalVT()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	kit.Must(h.t, err)
 	h.answers = append(h.answers, Record{Offset: int64(len(h.answers)), Time: h.now, Value: value, Seal: seals.Seal(pix.ISPB(sealedBy), value)})
 }
 

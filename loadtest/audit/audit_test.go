@@ -788,9 +788,7 @@ func (h *history) append(o *pixv1.PaymentOrder) {
 
 func (h *history) message(order int) *pixv1.PaymentOrder {
 	var o pixv1.PaymentOrder
-	if err := proto.Unmarshal(h.orders[order].Value, &o); err != nil {
-		h.t.Fatal(err)
-	}
+	kit.Must(h.t, proto.Unmarshal(h.orders[order].Value, &o))
 	return &o
 }
 
@@ -804,9 +802,7 @@ func (h *history) letter(order int, reason string, change ...func(*pixv1.DeadLet
 		c(message)
 	}
 	letter, err := proto.Marshal(message)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	kit.Must(h.t, err)
 	h.letters = append(h.letters, Record{Offset: int64(len(h.letters)), Key: r.Key, Value: letter})
 }
 
@@ -831,9 +827,7 @@ func (h *history) report(o *pixv1.PaymentOrder, reason string) {
 
 func (h *history) appendReport(report *pixv1.SettlementReport) {
 	value, err := report.MarshalVT()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	kit.Must(h.t, err)
 	key := cmp.Or(report.OriginalEndToEndId, report.EndToEndId)
 	h.reports = append(h.reports, Record{Offset: int64(len(h.reports)), Time: h.now, Key: []byte(key), Value: value})
 }
@@ -858,9 +852,7 @@ func (h *history) dropLetter(order int) {
 	var kept []Record
 	for _, r := range h.letters {
 		var letter pixv1.DeadLetter
-		if err := proto.Unmarshal(r.Value, &letter); err != nil {
-			h.t.Fatal(err)
-		}
+		kit.Must(h.t, proto.Unmarshal(r.Value, &letter))
 		if letter.Offset != int64(order) {
 			kept = append(kept, r)
 		}
@@ -1029,10 +1021,15 @@ func (h *history) add(id accountID, debits, credits int64) {
 }
 
 func orderMessage(id string, payer, payee pix.Account, amount uint64, at time.Time) *pixv1.PaymentOrder {
-	account := func(a pix.Account) *pixv1.Account {
-		return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
-	}
-	return &pixv1.PaymentOrder{EndToEndId: id, Payer: account(payer), Payee: account(payee), AmountCentavos: amount, AcceptedAtUnixMs: at.UnixMilli(), RemittanceInformation: "coffee"}
+	return &pixv1.PaymentOrder{EndToEndId: id, Payer: accountMessage(payer), Payee: accountMessage(payee), AmountCentavos: amount, AcceptedAtUnixMs: at.UnixMilli(), RemittanceInformation: "coffee"}
+}
+
+func accountMessage(a pix.Account) *pixv1.Account {
+	return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
+}
+
+func accountIn(m *pixv1.Account) pix.Account {
+	return pix.Account{ISPB: pix.ISPB(m.GetIspb()), Branch: m.GetBranch(), Number: m.GetNumber()}
 }
 
 func encode(t *testing.T, o *pixv1.PaymentOrder) []byte {
@@ -1047,11 +1044,8 @@ func judgedByPlatform(value []byte, recordTime time.Time) error {
 	if err := m.UnmarshalVT(value); err != nil {
 		return err
 	}
-	account := func(a *pixv1.Account) pix.Account {
-		return pix.Account{ISPB: pix.ISPB(a.GetIspb()), Branch: a.GetBranch(), Number: a.GetNumber()}
-	}
 	_, err := pix.Draft{
-		EndToEndID: m.EndToEndId, Payer: account(m.Payer), Payee: account(m.Payee), AmountCentavos: m.AmountCentavos,
+		EndToEndID: m.EndToEndId, Payer: accountIn(m.Payer), Payee: accountIn(m.Payee), AmountCentavos: m.AmountCentavos,
 		AcceptedAtUnixMs: m.AcceptedAtUnixMs, RemittanceInformation: m.RemittanceInformation,
 	}.Validate(recordTime)
 	return err

@@ -10,6 +10,8 @@ import (
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // base is the ledger's time before all that a follower sees of a history.
@@ -116,9 +118,7 @@ func (h *history) outcomes() int64 {
 	ids := map[string]bool{}
 	for _, r := range h.reports {
 		var m pixv1.SettlementReport
-		if err := m.UnmarshalVT(r.Value); err != nil {
-			h.t.Fatal(err)
-		}
+		kit.Must(h.t, m.UnmarshalVT(r.Value))
 		ids[m.EndToEndId] = true
 	}
 	return int64(len(ids))
@@ -257,7 +257,7 @@ func (h *history) conflicts(winner int, change func(*pixv1.PaymentOrder)) {
 func otherAmount(o *pixv1.PaymentOrder) { o.AmountCentavos += 7 }
 
 func otherPayee(o *pixv1.PaymentOrder) {
-	o.Payee = &pixv1.Account{Ispb: string(clara.ISPB), Branch: clara.Branch, Number: clara.Number}
+	o.Payee = accountMessage(clara)
 }
 
 // Any of the orders with one id may be the payment, whichever of them and of its transfers is read first.

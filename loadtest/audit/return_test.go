@@ -10,6 +10,7 @@ import (
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -62,14 +63,9 @@ func (h *history) stamp() {
 
 func (h *history) giveBack(order int, centavos uint64) *giver {
 	o := h.message(order)
-	account := func(a *pixv1.Account) pix.Account {
-		return pix.Account{ISPB: pix.ISPB(a.Ispb), Branch: a.Branch, Number: a.Number}
-	}
 	original, err := pix.ParseEndToEndID(o.EndToEndId)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	payment := pix.Content{Payer: account(o.Payer), Payee: account(o.Payee), AmountCentavos: o.AmountCentavos}
+	kit.Must(h.t, err)
+	payment := pix.Content{Payer: accountIn(o.Payer), Payee: accountIn(o.Payee), AmountCentavos: o.AmountCentavos}
 	g := &giver{h, pix.NewReturnID(payment.Payee.ISPB, h.now, h.random), pix.ReturnContent{Original: original, AmountCentavos: centavos, Reason: pix.ReturnReasons[0]}, payment, nil}
 	g.message = &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
 		ReturnId: g.id.String(), OriginalEndToEndId: original.String(), AmountCentavos: centavos, ReasonCode: g.content.Reason.String(), AcceptedAtUnixMs: h.now.UnixMilli(),
@@ -140,10 +136,7 @@ func (g *giver) report(reason string) {
 		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: reason,
 	}
 	if reason == "" {
-		account := func(a pix.Account) *pixv1.Account {
-			return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
-		}
-		report.Status, report.Payer, report.Payee = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, account(g.payment.Payee), account(g.payment.Payer)
+		report.Status, report.Payer, report.Payee = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, accountMessage(g.payment.Payee), accountMessage(g.payment.Payer)
 	}
 	g.h.appendReport(report)
 }
@@ -250,9 +243,7 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 		}, WrongReturn},
 		{"in a slot that does not exist", func(h *history, g, _, _, _ *giver) {
 			original, minutes, err := parseAnyID(g.content.Original.String())
-			if err != nil {
-				h.t.Fatal(err)
-			}
+			kit.Must(h.t, err)
 			moved := func(id tb.Uint128) tb.Uint128 { // the services' own code refuses slot 64
 				_, role := split(fromTigerBeetle(id))
 				return returnKey(original, minutes, 64).role(role).toTigerBeetle()
@@ -336,11 +327,11 @@ func TestEachFaultOfAReturnIsFound(t *testing.T) {
 			h.giveBack(settledOrder, 1)
 			h.letter(len(h.orders)-1, "FF08")
 		}, WrongDeadLetter},
-		{"two contents", func(h *history, g, _, _, _ *giver) {
+		{"two contents", func(_ *history, g, _, _, _ *giver) {
 			g.message.ReturnOrder.AmountCentavos++
 			g.append()
 		}, TwoContents},
-		{"a return with fields of a payment and no dead letter", func(h *history, g, _, _, _ *giver) {
+		{"a return with fields of a payment and no dead letter", func(_ *history, g, _, _, _ *giver) {
 			g.message.RemittanceInformation = "coffee"
 			g.append()
 		}, NoDeadLetter},

@@ -55,9 +55,7 @@ func TestNoRecordIsLeftOut(t *testing.T) {
 	if err != nil || len(offsets) != count || offsets[0] != 0 || leaps != 0 || topics.leftOut != 3 {
 		t.Errorf("read %v, %v, fetched again %d times, and %d leaps are left: want every record once", offsets, err, topics.leftOut, leaps)
 	}
-	if _, err := topics.admin.DeleteRecords(t.Context(), kadm.Offsets{answersTopic: {0: {Topic: answersTopic, At: 4}}}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(topics.admin.DeleteRecords(t.Context(), kadm.Offsets{answersTopic: {0: {Topic: answersTopic, At: 4}}})))
 	if offsets, err := read(nil); err == nil || !strings.Contains(err.Error(), "partition 0: the records from offset 0 to 3 are gone") {
 		t.Errorf("read %v, %v", offsets, err)
 	}
@@ -86,9 +84,7 @@ func TestAnAbortedOrderHidesNothingBehindIt(t *testing.T) {
 	}
 	kit.Must(t, aborted.BeginTransaction())
 	produce(aborted)
-	if _, err := hostile.Produce(t.Context(), topics.client, paymentsTopic, 0, hostile.Garbage(time.Now().UnixMilli()).Encode()); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(hostile.Produce(t.Context(), topics.client, paymentsTopic, 0, hostile.Garbage(time.Now().UnixMilli()).Encode())))
 	kit.Must(t, aborted.EndTransaction(t.Context(), kgo.TryAbort))
 	produce(topics.client)
 	b, err := topics.boundsOf(t.Context(), paymentsTopic)

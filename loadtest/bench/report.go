@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/liquida/liquida/loadtest/meter"
@@ -9,15 +8,8 @@ import (
 	"github.com/liquida/liquida/loadtest/report"
 )
 
-// WriteReport writes the result as one HTML file, and its drawings as SVG into a folder,
-// if a path and a folder are given.
-func (r *Result) WriteReport(path, drawings string) error {
-	p := r.page()
-	return errors.Join(p.Write(path), p.WriteDrawings(drawings))
-}
-
-// page draws medians, but courses and curves of the first valid run of each row.
-func (r *Result) page() report.Page {
+// Page draws medians, but courses and curves of the first valid run of each row.
+func (r *Result) Page() report.Page {
 	p := report.Page{
 		Title: "Liquida bench", StartedAt: r.StartedAt, Passed: true, Tables: r.Tables(),
 		Facts:      []report.Fact{{Name: "hardware", Value: r.Hardware}, {Name: "settings", Value: r.Settings}},

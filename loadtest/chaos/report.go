@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -9,14 +8,8 @@ import (
 	"github.com/liquida/liquida/platform/pix"
 )
 
-// WriteReport writes the result as one HTML file that needs nothing else, and its drawing as SVG
-// into a folder, if one is given.
-func (r *Result) WriteReport(path, drawings string) error {
-	p := r.page()
-	return errors.Join(p.Write(path), p.WriteDrawings(drawings))
-}
-
-func (r *Result) page() report.Page {
+// Page tells the run, with a drawing of it.
+func (r *Result) Page() report.Page {
 	var faults []report.Fault
 	var standstill, caughtUp float64
 	for _, e := range r.Events {

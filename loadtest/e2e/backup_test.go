@@ -16,6 +16,7 @@ import (
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // The commands of docs/backup.md, as they stand there, with one ledger server.
@@ -90,14 +91,10 @@ type backup struct {
 func beginBackup(t *testing.T, replicas int) *backup {
 	t.Helper()
 	t.Parallel()
-	if err := servers.Acquire(t.Context(), int64(replicas)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, servers.Acquire(t.Context(), int64(replicas)))
 	t.Cleanup(func() { servers.Release(int64(replicas)) })
 	folder, err := os.MkdirTemp("", "liquida-e2e-backup-") //nolint:usetesting // the logs of a failed test stay
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	b := &backup{t: t, folder: folder, blocks: shellBlocks(t, "../../docs/backup.md")}
 	program := func(name, text string) { b.must(os.WriteFile(filepath.Join(folder, "bin", name), []byte(text), 0o755)) } //nolint:gosec // a program
 	b.must(os.Mkdir(filepath.Join(folder, "bin"), 0o755))
@@ -141,9 +138,7 @@ func beginBackup(t *testing.T, replicas int) *backup {
 
 func (b *backup) must(err error) {
 	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	kit.Must(b.t, err)
 }
 
 // run runs commands in the shell, fails the test unless each of them succeeds, and returns what they print.
@@ -226,9 +221,7 @@ func (b *backup) knows(id string, want bool) {
 func shellBlocks(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	all, heading := map[string][]string{}, ""
 	for _, part := range regexp.MustCompile("(?m)^## (.*)$|^```sh\n((?s:.*?))^```$").FindAllStringSubmatch(string(text), -1) {
 		if part[1] != "" {

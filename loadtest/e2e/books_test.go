@@ -22,6 +22,7 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/live"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/origin"
 	"github.com/liquida/liquida/platform/pix"
@@ -45,9 +46,7 @@ func openBooks(t *testing.T, change ...func(*stack.Config)) *books {
 	servers.Release(h.servers)
 	b.system = &system{h.Stack, t}
 	permits := h.servers + 1 // one for another system's
-	if err := servers.Acquire(t.Context(), permits); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, servers.Acquire(t.Context(), permits))
 	t.Cleanup(func() {
 		defer servers.Release(permits)
 		_ = b.Stop(context.Background())
@@ -157,11 +156,7 @@ func (b *books) refuses(what string, says ...string) {
 	if err == nil {
 		b.t.Fatalf("%s: the clearing house starts", what)
 	}
-	for _, text := range says {
-		if !strings.Contains(err.Error(), text) {
-			b.t.Errorf("%s: it does not say %q: %v", what, text, err)
-		}
-	}
+	kit.Says(b.t, err, says...)
 }
 
 // dies starts a process with other settings, waits for its end, and returns what it logged.

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // authority issues certificates for 127.0.0.1.
@@ -36,22 +38,16 @@ func newAuthority(t *testing.T) *authority {
 func (a *authority) issue(name string, template *x509.Certificate) (certificate, key string) {
 	a.t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	kit.Must(a.t, err)
 	if a.key == nil { // the authority's own
 		a.key = own
 	}
 	a.issued++
 	template.SerialNumber = big.NewInt(a.issued)
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, own.Public(), a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	kit.Must(a.t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(own)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	kit.Must(a.t, err)
 	if template == a.certificate {
 		if a.certificate, err = x509.ParseCertificate(der); err != nil {
 			a.t.Fatal(err)
@@ -59,9 +55,7 @@ func (a *authority) issue(name string, template *x509.Certificate) (certificate,
 	}
 	keep := func(file, kind string, der []byte) string {
 		file = filepath.Join(a.folder, file)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
+		kit.Must(a.t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return file
 	}
 	return keep(name+".pem", "CERTIFICATE", der), keep(name+".key", "PRIVATE KEY", secret)

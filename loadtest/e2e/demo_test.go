@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // interruptedExit is the exit code after Ctrl-C, thresholdExit that after a threshold was broken.
@@ -23,9 +25,7 @@ const (
 func demo(t *testing.T, interruptAt string, arguments ...string) (output string, code int, folder string) {
 	t.Helper()
 	t.Parallel()
-	if err := servers.Acquire(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, servers.Acquire(t.Context(), 1))
 	defer servers.Release(1)
 	folder = t.TempDir()
 	output, code = interruptWhen(t, exec.CommandContext(t.Context(), filepath.Join(binaries, "loadtest"), append([]string{"chaos", "--dir", folder, "--room",
@@ -38,17 +38,13 @@ func demo(t *testing.T, interruptAt string, arguments ...string) (output string,
 func interruptWhen(t *testing.T, command *exec.Cmd, text string) (output string, code int) {
 	t.Helper()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer read.Close()
 	command.Stdout, command.Stderr = write, write
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = command.Start()
 	write.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	var all strings.Builder
 	interrupted := text == ""
 	for lines := bufio.NewScanner(read); lines.Scan(); {
@@ -68,15 +64,6 @@ func interruptWhen(t *testing.T, command *exec.Cmd, text string) (output string,
 	return all.String(), command.ProcessState.ExitCode()
 }
 
-func has(t *testing.T, output string, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if !strings.Contains(output, text) {
-			t.Errorf("the output lacks %q", text)
-		}
-	}
-}
-
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -88,12 +75,12 @@ func TestDemo(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	has(t, output, "watch it: http://127.0.0.1:", "kill-engine engine-0: all is ready again", "LOAD PASSED", "AUDIT CLEAN", "CHAOS PASSED", "report: ")
+	kit.Holds(t, output, "watch it: http://127.0.0.1:", "kill-engine engine-0: all is ready again", "LOAD PASSED", "AUDIT CLEAN", "CHAOS PASSED", "report: ")
 	if strings.Contains(output, "\x1b") {
 		t.Error("what is no terminal gets colours")
 	}
 	page := pageOf(t, filepath.Join(folder, "report.html"))
-	has(t, page, "Liquida: kill-engine at 100 payments a second", "✓ Passed", "LOAD PASSED: 1500 payments", "AUDIT CLEAN", "ANSWERS CLEAN",
+	kit.Holds(t, page, "Liquida: kill-engine at 100 payments a second", "✓ Passed", "LOAD PASSED: 1500 payments", "AUDIT CLEAN", "ANSWERS CLEAN",
 		"1 kill-engine engine-0", "settled per second", "99th percentile", "TigerBeetle 0.16", "Linux", "loadtest chaos --seed")
 	told := regexp.MustCompile(`At (\d+\.\d) s, kill-engine engine-0: .*\. One of its partitions settled nothing for (\d+\.\d\d) s\. At (\d+\.\d) s no more payments waited`).FindStringSubmatch(page)
 	if told == nil {
@@ -115,9 +102,7 @@ func TestDemo(t *testing.T) {
 func pageOf(t *testing.T, file string) string {
 	t.Helper()
 	html, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, never := range []string{"<script", "src=", "href=", "@import", "NaN", "ZgotmplZ"} {
 		if strings.Contains(string(html), never) {
 			t.Errorf("the report holds %s", never)
@@ -133,8 +118,8 @@ func TestDemoFails(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	has(t, output, "WRONG", "LOAD FAILED", "AUDIT CLEAN", "CHAOS FAILED", "--env ")
-	has(t, pageOf(t, filepath.Join(folder, "report.html")), "✗ Failed", "LOAD FAILED", "What is wrong", "(late)")
+	kit.Holds(t, output, "WRONG", "LOAD FAILED", "AUDIT CLEAN", "CHAOS FAILED", "--env ")
+	kit.Holds(t, pageOf(t, filepath.Join(folder, "report.html")), "✗ Failed", "LOAD FAILED", "What is wrong", "(late)")
 	for _, name := range []string{"data", "logs"} {
 		if !exists(filepath.Join(folder, name)) {
 			t.Errorf("%s is gone", name)
@@ -148,7 +133,7 @@ func TestDemoInterrupted(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	isInterrupted(t, output)
-	has(t, output, "data and logs stay in "+folder)
+	kit.Holds(t, output, "data and logs stay in "+folder)
 	if !exists(filepath.Join(folder, "logs", "engine-0.log")) {
 		t.Error("the logs are gone")
 	}
@@ -165,8 +150,8 @@ func TestLoadBreaksAThreshold(t *testing.T) {
 	if code != thresholdExit {
 		t.Errorf("exit code %d", code)
 	}
-	has(t, output, "LOAD PASSED", "a threshold is broken: max>1us: max was ")
-	has(t, pageOf(t, file), "✗ Failed", "LOAD PASSED", "threshold max&gt;1us", "max was ", "threshold failed&gt;0", "failed was 0 payments", "run --rate 100 --payments 200", "&#39;max&gt;1us&#39;")
+	kit.Holds(t, output, "LOAD PASSED", "a threshold is broken: max>1us: max was ")
+	kit.Holds(t, pageOf(t, file), "✗ Failed", "LOAD PASSED", "threshold max&gt;1us", "max was ", "threshold failed&gt;0", "failed was 0 payments", "run --rate 100 --payments 200", "&#39;max&gt;1us&#39;")
 }
 
 func TestLoadInterrupted(t *testing.T) {

@@ -73,32 +73,22 @@ func TestExamplesPayWaitAndReconcile(t *testing.T) {
 			// As after a crash: the journal has a payment that was never sent, and one that was sent
 			// without an outcome.
 			unsent, err := client.NewEndToEndID(c.payer)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			text, err := os.ReadFile(journal)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			lines := strings.SplitAfter(string(text), "\n")
 			lines = lines[:len(lines)-2] // without the last outcome, and the empty rest after the last line
 			payment := strings.Join(strings.Fields(lines[len(lines)-1]), "")
 			id := payment[strings.Index(payment, `"E`)+1:][:32]
 			lines = append(lines, strings.Replace(lines[len(lines)-1], id, unsent, 1))
-			if err := os.WriteFile(journal, []byte(strings.Join(lines, "")), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, os.WriteFile(journal, []byte(strings.Join(lines, "")), 0o600))
 			run(0, "reconciled: 5 payments in the journal, 5 of them left the account")
 
 			// Someone else pays from the account, without the journal.
 			key, err := client.ReadKey(keyFile)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			api, err := client.New(s.ProducerURL(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			stray, err := api.Pay(t.Context(), client.Payment{Payer: c.payer, Payee: c.payer, AmountCentavos: 1}, 2*time.Minute)
 			if err != nil || stray.Status != client.Settled {
 				t.Fatalf("%+v %v", stray, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/stack"
+	"github.com/liquida/liquida/platform/kit"
 )
 
 // system is a running clearing house under test.
@@ -117,9 +118,7 @@ func (k *kind) expect(fresh bool, tests int) (h *house) {
 func begin(t *testing.T, engines int, change ...func(*stack.Config)) *house {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "liquida-e2e-") //nolint:usetesting // the logs of a failed test must stay
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	config := stack.Config{
 		Dir: folder, BinDir: binaries, Ports: stack.FreePorts, Engines: engines, CacheGrid: "64MiB",
 		Kafka: os.Getenv("E2E_KAFKA"), ReadyWithin: readyMax,
@@ -137,9 +136,7 @@ func begin(t *testing.T, engines int, change ...func(*stack.Config)) *house {
 		change(&config)
 	}
 	h := &house{folder: folder, servers: int64(max(1, config.Replicas))}
-	if err := servers.Acquire(t.Context(), h.servers); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, servers.Acquire(t.Context(), h.servers))
 	h.Stack, err = stack.Start(t.Context(), config)
 	if err != nil {
 		servers.Release(h.servers)

@@ -171,9 +171,7 @@ func TestLiquida(t *testing.T) {
 
 	// Kafka is away: the fate is unknown. The same payment is sent again, and made once.
 	before = posted(payer)
-	if err := s.Kill(stack.Broker); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.Kill(stack.Broker))
 	unknown := do("pay", payer, payee, "5.00", "--retry-for", "2s").Is(t, exitUnknown, "Fate unknown (503)", "liquida pay "+payer+" "+payee+" 5.00 --id E10000001")
 	id := strings.Fields(unknown.Err[strings.LastIndex(unknown.Err, "--id ")+len("--id "):])[0]
 	broker := make(chan error, 1)
@@ -182,9 +180,7 @@ func TestLiquida(t *testing.T) {
 		broker <- s.StartProcess(stack.Broker)
 	}()
 	outcome := do("pay", payer, payee, "5.00", "--id", id, "--retry-for", "2m", "--wait", "2m")
-	if err := <-broker; err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, <-broker)
 	spent := int64(500)
 	if outcome.Code != exitDone { // on a very slow machine the first of them came after the deadline
 		outcome.Is(t, exitNot, id+" rejected AB03")
@@ -196,9 +192,7 @@ func TestLiquida(t *testing.T) {
 	}
 
 	// The ledger is away: liquida says that nothing is known.
-	if err := s.Kill(stack.TigerBeetle); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.Kill(stack.TigerBeetle))
 	do("status", id, "--retry-for", "1s").Is(t, exitUnknown, "503")
 }
 
@@ -250,9 +244,7 @@ func TestLiquidaOverTLS(t *testing.T) {
 	// Each line of a batch has its own result.
 	write := func(name string, lines ...string) string {
 		file := filepath.Join(folder, name)
-		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600))
 		return file
 	}
 	pays := func(from, to string, centavos int) string {
@@ -306,9 +298,7 @@ func TestLiquidaOverTLS(t *testing.T) {
 	}
 
 	// The producer is away: nothing is known, and each line names its payment.
-	if err := s.Kill(stack.Producer); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.Kill(stack.Producer))
 	// A line that is refused beside it makes the file no less unknown.
 	unknown := read[batchLine](t, do("batch", write("later", pays(payer, payee, 1), "no payment"), "--json", "--retry-for", "0s").Is(t, exitUnknown, "not known what became of them"))
 	if unknown[0].Status != client.Unknown || !strings.HasPrefix(unknown[0].EndToEndID, "E10000001") || unknown[1].Status != "refused" {

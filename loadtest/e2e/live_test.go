@@ -17,6 +17,7 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/audit"
 	"github.com/liquida/liquida/loadtest/live"
+	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -198,10 +199,7 @@ func (f *forger) newID() pix.EndToEndID {
 // order sends an order, and returns when the ledger has a transfer of it.
 func (f *forger) order(id pix.EndToEndID, c pix.Content, until tb.Uint128) {
 	f.s.t.Helper()
-	account := func(a pix.Account) *pixv1.Account {
-		return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
-	}
-	value, err := proto.Marshal(&pixv1.PaymentOrder{EndToEndId: id.String(), Payer: account(c.Payer), Payee: account(c.Payee), AmountCentavos: c.AmountCentavos, AcceptedAtUnixMs: time.Now().UnixMilli()})
+	value, err := proto.Marshal(&pixv1.PaymentOrder{EndToEndId: id.String(), Payer: mix.AccountMessage(c.Payer), Payee: mix.AccountMessage(c.Payee), AmountCentavos: c.AmountCentavos, AcceptedAtUnixMs: time.Now().UnixMilli()})
 	f.s.must(err)
 	f.send(stream.Payments, id, value)
 	f.s.eventually("the ledger has the payment", func() bool {
@@ -219,10 +217,7 @@ func (f *forger) send(topic string, id pix.EndToEndID, value []byte) {
 // report writes a report of a payment.
 func (f *forger) report(id pix.EndToEndID, c pix.Content, status pixv1.SettlementStatus, reason string) {
 	f.s.t.Helper()
-	account := func(a pix.Account) *pixv1.Account {
-		return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
-	}
-	value, err := proto.Marshal(&pixv1.SettlementReport{EndToEndId: id.String(), Status: status, ReasonCode: reason, Payer: account(c.Payer), Payee: account(c.Payee), AmountCentavos: c.AmountCentavos})
+	value, err := proto.Marshal(&pixv1.SettlementReport{EndToEndId: id.String(), Status: status, ReasonCode: reason, Payer: mix.AccountMessage(c.Payer), Payee: mix.AccountMessage(c.Payee), AmountCentavos: c.AmountCentavos})
 	f.s.must(err)
 	f.send(stream.Settlements, id, value)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/loadtest/chaos"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/sandbox"
 )
 
@@ -38,9 +39,7 @@ func TestZombieEngine(t *testing.T) {
 func script(t *testing.T, rate float64, duration time.Duration, text string) *chaos.Result {
 	t.Helper()
 	plan, err := chaos.ParseScript(text, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return breakIt(t, rate, duration, plan)
 }
 
@@ -49,17 +48,11 @@ func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.Pl
 	t.Helper()
 	t.Parallel()
 	folder, err := os.MkdirTemp("", "liquida-e2e-chaos-") //nolint:usetesting // the logs of a failed test must stay
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	live, err := os.Create(filepath.Join(folder, "live.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer live.Close()
-	if err := servers.Acquire(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, servers.Acquire(t.Context(), 1))
 	defer servers.Release(1)
 	r, err := chaos.Run(t.Context(), chaos.Config{
 		Dir: folder, BinDir: binaries, Kafka: os.Getenv("E2E_KAFKA"), Engines: 2, Population: population,

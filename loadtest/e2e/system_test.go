@@ -176,9 +176,7 @@ func (s *system) callers(url string) *load.Callers {
 // must fails the test on an error.
 func (s *system) must(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	kit.Must(s.t, err)
 }
 
 // ready waits until these processes are ready.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
@@ -101,10 +102,6 @@ func (f Flood) Order(now time.Time, n int) *pixv1.PaymentOrder {
 	}
 	return &pixv1.PaymentOrder{
 		EndToEndId: pix.NewEndToEndID(payer.ISPB, now, f.Random).String(), AcceptedAtUnixMs: now.UnixMilli(),
-		Payer: floodAccount(payer), Payee: floodAccount(payee), AmountCentavos: 1,
+		Payer: mix.AccountMessage(payer), Payee: mix.AccountMessage(payee), AmountCentavos: 1,
 	}
-}
-
-func floodAccount(a pix.Account) *pixv1.Account {
-	return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
 }

@@ -32,15 +32,11 @@ func TestWhatTheLedgerHolds(t *testing.T) {
 	if text := holds(id); text != "nothing" {
 		t.Errorf("before anything was held: %s", text)
 	}
-	if _, err := client.CreateTransfers(ledger.AppendReserve(nil, id, content, 60)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(client.CreateTransfers(ledger.AppendReserve(nil, id, content, 60))))
 	if text := holds(id); !strings.Contains(text, "held at ") || !strings.Contains(text, "no verdict") {
 		t.Errorf("held: %s", text)
 	}
-	if _, err := client.CreateTransfers(ledger.AppendVoid(nil, id, false, pix.ReasonPayeeBlocked)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(client.CreateTransfers(ledger.AppendVoid(nil, id, false, pix.ReasonPayeeBlocked))))
 	if text := holds(id); !strings.Contains(text, "rejected with AC06") {
 		t.Errorf("voided: %s", text)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/loadtest/mix"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 	pixv1 "github.com/liquida/liquida/proto/pix/v1"
@@ -44,8 +45,7 @@ func (s *scene) report(i int, reason string, change ...func(*pixv1.SettlementRep
 	message := []mix.Message{s.payment.First, s.payment.Second}[i]
 	report := &pixv1.SettlementReport{
 		EndToEndId: s.payment.Name, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, ReasonCode: reason,
-		Payer:          &pixv1.Account{Ispb: string(s.payment.Payer.ISPB), Branch: s.payment.Payer.Branch, Number: s.payment.Payer.Number},
-		Payee:          &pixv1.Account{Ispb: string(s.payment.Payee.ISPB), Branch: s.payment.Payee.Branch, Number: s.payment.Payee.Number},
+		Payer: mix.AccountMessage(s.payment.Payer), Payee: mix.AccountMessage(s.payment.Payee),
 		AmountCentavos: message.AmountCentavos,
 	}
 	if reason != "" {
@@ -55,9 +55,7 @@ func (s *scene) report(i int, reason string, change ...func(*pixv1.SettlementRep
 		c(report)
 	}
 	value, err := report.MarshalVT()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	kit.Must(s.t, err)
 	return s.tracker.report(report, value, time.Now()) != nil
 }
 
@@ -67,18 +65,13 @@ func (s *scene) back(k int, reason string, change ...func(*pixv1.SettlementRepor
 	report := &pixv1.SettlementReport{EndToEndId: r.ID.String(), OriginalEndToEndId: r.Original, AmountCentavos: r.AmountCentavos,
 		Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_RJCT, ReasonCode: reason}
 	if reason == "" {
-		account := func(a pix.Account) *pixv1.Account {
-			return &pixv1.Account{Ispb: string(a.ISPB), Branch: a.Branch, Number: a.Number}
-		}
-		report.Status, report.Payer, report.Payee = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, account(s.payment.Payee), account(s.payment.Payer)
+		report.Status, report.Payer, report.Payee = pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC, mix.AccountMessage(s.payment.Payee), mix.AccountMessage(s.payment.Payer)
 	}
 	for _, c := range change {
 		c(report)
 	}
 	value, err := report.MarshalVT()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	kit.Must(s.t, err)
 	if s.tracker.report(report, value, time.Now()) != nil {
 		s.t.Fatal("after the report of a return something is sent")
 	}

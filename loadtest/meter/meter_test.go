@@ -33,9 +33,7 @@ func TestNetworkBytesCountBothEnds(t *testing.T) {
 	kit.Must(t, err)
 	const bytes = 100_000
 	go func() { _, _ = here.Write(make([]byte, bytes)) }() // what is missing shows below
-	if _, err := io.ReadFull(there, make([]byte, bytes)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(io.ReadFull(there, make([]byte, bytes))))
 	kit.Must(t, os.WriteFile(filepath.Join(folder, "file"), make([]byte, 1<<20), 0o600))
 	after, err := Read(self, folder)
 	kit.Must(t, err)
@@ -63,9 +61,7 @@ func TestReservedIsNotStored(t *testing.T) {
 		t.Skip("the file system reserves nothing")
 	}
 	kit.Must(t, err)
-	if _, err := file.WriteAt(make([]byte, wrote), reserved/2); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, kit.ErrorOf(file.WriteAt(make([]byte, wrote), reserved/2)))
 	kit.Must(t, file.Sync())
 	sample, err := Read(nil, folder)
 	kit.Must(t, err)

@@ -150,8 +150,8 @@ func (g *Generator) Payment(c Case, at time.Time) Payment {
 	id := pix.NewEndToEndID(payer.ISPB, idTime, g.random)
 	order := pixv1.PaymentOrder{
 		EndToEndId:            id.String(),
-		Payer:                 message(payer),
-		Payee:                 message(payee),
+		Payer:                 AccountMessage(payer),
+		Payee:                 AccountMessage(payee),
 		AmountCentavos:        amount,
 		AcceptedAtUnixMs:      accepted.UnixMilli(),
 		RemittanceInformation: remittance,
@@ -311,6 +311,7 @@ func encode(order *pixv1.PaymentOrder) Message {
 	return Message{Key: order.EndToEndId, Value: value, AmountCentavos: order.AmountCentavos}
 }
 
-func message(account pix.Account) *pixv1.Account {
+// AccountMessage is an account in a message.
+func AccountMessage(account pix.Account) *pixv1.Account {
 	return &pixv1.Account{Ispb: string(account.ISPB), Branch: account.Branch, Number: account.Number}
 }

@@ -62,8 +62,13 @@ var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-// Write writes the page to a file, if a path is given.
-func (p Page) Write(path string) error {
+// Write writes the page to a file that needs nothing else, and its drawings as SVG into a folder, if a path and a
+// folder are given.
+func (p Page) Write(path, drawings string) error {
+	return errors.Join(p.write(path), p.writeDrawings(drawings))
+}
+
+func (p Page) write(path string) error {
 	if path == "" {
 		return nil
 	}
@@ -80,8 +85,7 @@ func (p Page) Write(path string) error {
 	return nil
 }
 
-// WriteDrawings writes the drawings as SVG files into a folder, if one is given.
-func (p Page) WriteDrawings(folder string) error {
+func (p Page) writeDrawings(folder string) error {
 	if folder == "" {
 		return nil
 	}

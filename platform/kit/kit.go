@@ -57,12 +57,25 @@ func Must(t testing.TB, err error) {
 	}
 }
 
+// ErrorOf is the error of what also returns something that the test does not need.
+func ErrorOf[T any](_ T, err error) error { return err }
+
 // Says fails the test unless there is an error that says all of this.
 func Says(t testing.TB, err error, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("it says %v, want %q", err, text)
+		}
+	}
+}
+
+// Holds fails the test unless a text has all of these parts.
+func Holds(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in\n%.4000s", part, text)
 		}
 	}
 }

@@ -16,25 +16,27 @@ import (
 	"github.com/liquida/liquida/platform/settings"
 )
 
+// marks waits until the broker has written down where the partitions of its topic end.
+func (b *broker) marks(ends ...int64) {
+	b.t.Helper()
+	kit.Await(b.t, "the mark", func() (bool, string) {
+		text, err := os.ReadFile(filepath.Join(b.dir, marksFile))
+		return strings.Contains(string(text), strings.ReplaceAll(fmt.Sprintf(`"End":%v`, ends), " ", ",")), fmt.Sprint(string(text), err)
+	})
+}
+
 // Nothing that was acknowledged is missing without a word: the broker does not start, names topic, offset and
 // what to do, and starts without it only if it is told so.
 func TestDamagedLog(t *testing.T) {
 	const records = 20 // one a batch
 	b := newBroker(t)
 	b.start()
-	forever := "-1"
-	created, err := kadm.NewClient(b.client()).CreateTopic(t.Context(), 2, 1, map[string]*string{"retention.ms": &forever}, "payments")
-	if err != nil || created.Err != nil {
-		t.Fatal(err, created.Err)
-	}
+	b.createTopic("payments", 2, "retention.ms", "-1")
 	producer := b.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	for i := range records {
 		kit.Must(t, producer.ProduceSync(t.Context(), &kgo.Record{Topic: "payments", Partition: 1, Value: fmt.Appendf(nil, "%02d", i)}).FirstErr())
 	}
-	kit.Await(t, "the mark", func() (bool, string) {
-		text, err := os.ReadFile(filepath.Join(b.dir, marksFile))
-		return strings.Contains(string(text), fmt.Sprintf(`"End":[0,%d]`, records)), fmt.Sprint(string(text), err)
-	})
+	b.marks(0, records)
 	b.End(syscall.SIGTERM) // leaves snapshots
 	whole := os.DirFS(b.dir)
 	size := func(name string) int64 {
@@ -108,10 +110,7 @@ func TestDamagedLog(t *testing.T) {
 				if end, _ := ends.Lookup("payments", 1); err != nil || end.Offset != count {
 					t.Errorf("the log ends at %d, %v; want %d", end.Offset, err, count)
 				}
-				kit.Await(t, "the mark", func() (bool, string) {
-					text, err := os.ReadFile(filepath.Join(damaged.dir, marksFile))
-					return strings.Contains(string(text), fmt.Sprintf(`"End":[0,%d]`, count)), fmt.Sprint(string(text), err)
-				})
+				damaged.marks(0, count)
 				damaged.End(syscall.SIGKILL)
 				damaged.env = nil
 			}
@@ -123,20 +122,13 @@ func TestDamagedLog(t *testing.T) {
 func TestKilledWhileCompacting(t *testing.T) {
 	b := newBroker(t)
 	b.start()
-	compact, forever := "compact", "-1"
-	created, err := kadm.NewClient(b.client()).CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": &compact, "retention.ms": &forever}, "checkpoints")
-	if err != nil || created.Err != nil {
-		t.Fatal(err, created.Err)
-	}
+	b.createTopic("checkpoints", 1, "cleanup.policy", "compact", "retention.ms", "-1")
 	producer := b.client()
 	for i := range 20 {
 		record := &kgo.Record{Topic: "checkpoints", Key: []byte("one"), Value: fmt.Append(nil, i)}
 		kit.Must(t, producer.ProduceSync(t.Context(), record).FirstErr())
 	}
-	kit.Await(t, "the mark", func() (bool, string) {
-		text, err := os.ReadFile(filepath.Join(b.dir, marksFile))
-		return strings.Contains(string(text), `"End":[20]`), fmt.Sprint(string(text), err)
-	})
+	b.marks(20)
 	b.End(syscall.SIGKILL)
 	log := filepath.Join(b.dir, "partitions", "checkpoints-0")
 	for _, left := range []int64{-1, 0, 10} { // no file, an empty one, a part of a batch

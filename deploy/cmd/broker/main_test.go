@@ -53,19 +53,19 @@ func (b *broker) start(clients ...*kgo.Client) {
 func (b *broker) client(options ...kgo.Opt) *kgo.Client {
 	b.t.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.address)}, options...)...)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	kit.Must(b.t, err)
 	b.t.Cleanup(client.CloseAllowingRebalance)
 	return client
 }
 
-func (b *broker) createTopic(topic string, partitions int32) {
+func (b *broker) createTopic(topic string, partitions int32, settings ...string) {
 	b.t.Helper()
-	created, err := kadm.NewClient(b.client()).CreateTopic(b.t.Context(), partitions, 1, nil, topic)
-	if err := errors.Join(err, created.Err); err != nil {
-		b.t.Fatal(err)
+	configs := map[string]*string{}
+	for i := 0; i < len(settings); i += 2 {
+		configs[settings[i]] = &settings[i+1]
 	}
+	created, err := kadm.NewClient(b.client()).CreateTopic(b.t.Context(), partitions, 1, configs, topic)
+	kit.Must(b.t, errors.Join(err, created.Err))
 }
 
 func TestDataAndCommitMetadataSurvive(t *testing.T) {

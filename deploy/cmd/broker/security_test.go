@@ -55,9 +55,7 @@ func TestSecuritySurvives(t *testing.T) {
 			kit.Must(t, errors.Join(err, created.Error()))
 			made, err := client.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "producer", Mechanism: kadm.ScramSha512, Iterations: 4096, Password: secret}})
 			kit.Must(t, errors.Join(err, made.Error()))
-			if _, err := client.CreateACLs(t.Context(), kadm.NewACLs().Allow("User:producer").Topics("payments").Operations(kadm.OpWrite)); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, kit.ErrorOf(client.CreateACLs(t.Context(), kadm.NewACLs().Allow("User:producer").Topics("payments").Operations(kadm.OpWrite))))
 		}
 		user := admin
 		user.SASLUser, user.SASLPasswordFile = "producer", password
@@ -97,8 +95,6 @@ func TestDataOfAnotherSecurityIsRefused(t *testing.T) {
 func (b *broker) as(config stream.Config) *kgo.Client {
 	b.t.Helper()
 	options, err := config.Options()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	kit.Must(b.t, err)
 	return b.client(options...)
 }

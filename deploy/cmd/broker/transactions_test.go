@@ -4,11 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/liquida/liquida/platform/kit"
 )
 
 func TestTransactionsAreRefusedUnlessATestWantsThem(t *testing.T) {
@@ -18,13 +15,10 @@ func TestTransactionsAreRefusedUnlessATestWantsThem(t *testing.T) {
 			b.env = append(b.env, "BROKER_TRANSACTIONS=true")
 		}
 		b.start()
-		if _, err := kadm.NewClient(b.client()).CreateTopic(t.Context(), 1, 1, nil, "topic"); err != nil {
-			t.Fatal(err)
-		}
-		client, err := kgo.NewClient(kgo.SeedBrokers(b.address), kgo.TransactionalID("any"), kgo.DefaultProduceTopic("topic"))
-		kit.Must(t, err)
-		defer client.Close()
-		if err = client.BeginTransaction(); err == nil {
+		b.createTopic("topic", 1)
+		client := b.client(kgo.TransactionalID("any"), kgo.DefaultProduceTopic("topic"))
+		err := client.BeginTransaction()
+		if err == nil {
 			err = client.ProduceSync(t.Context(), kgo.StringRecord("x")).FirstErr()
 		}
 		if taken && err != nil || !taken && !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {

@@ -2,7 +2,6 @@ package archive_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -303,26 +302,34 @@ func TestADamagedSegmentIsNotMerged(t *testing.T) {
 	t.Parallel()
 	in := store.Folder(t.TempDir())
 	_, ends := kept(t, in, 3, 2)
-	name := filepath.Join(in.String(), "payments", "day="+ends[0].Day, "20260210T1502Z-000.parquet")
-	if err := os.Rename(strings.Replace(name, "1502Z", "1500Z", 1), name); err != nil {
+	whole := files(t, in)
+	name := "payments/day=" + ends[0].Day + "/20260210T1502Z-000.parquet"
+	write := func(content string) {
+		if err := os.WriteFile(filepath.Join(in.String(), name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(whole[strings.Replace(name, "1502Z", "1500Z", 1)]) // as many rows of another segment
+	if err := archive.Merge(t.Context(), in, ends[0]); err == nil || !strings.Contains(err.Error(), "nothing was removed: segment 20260210T1502Z-000") {
+		t.Errorf("merged: %v", err)
+	}
+	for name := range whole {
+		if _, err := os.Stat(filepath.Join(in.String(), name)); err != nil {
+			t.Error(err)
+		}
+	}
+	write(whole[name])
+	if err := os.Remove(filepath.Join(in.String(), "payments", "day="+ends[0].Day, "day.parquet")); err != nil {
 		t.Fatal(err)
 	}
-	before := len(files(t, in))
-	if err := archive.Merge(t.Context(), in, ends[0]); err == nil {
-		t.Error("it is merged")
-	}
-	if after := len(files(t, in)); after < before {
-		t.Errorf("%d files, and %d before", after, before)
-	}
-	manifest, err := json.Marshal(ends[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustMerge(t, in, ends[0])
+	verified(t, in)
+
 	if wrong := os.Remove(filepath.Join(in.String(), ends[1].File(archive.ManifestsFolder))); wrong != nil {
 		t.Fatal(wrong)
 	}
 	if err := archive.Merge(t.Context(), in, ends[1]); err == nil || !strings.Contains(err.Error(), "does not end with") {
-		t.Errorf("a day without its last segment: %v, %s", err, manifest)
+		t.Errorf("a day without its last segment: %v", err)
 	}
 }
 

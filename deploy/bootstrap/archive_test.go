@@ -253,7 +253,7 @@ func TestProgramsOfOthersReadAnArchive(t *testing.T) {
 	client := openLedger(t)
 	h := live(t, client)
 	folder := t.TempDir()
-	archived(t, client, filepath.Join(folder, "archive"), 8189, 1<<30)
+	end := archived(t, client, filepath.Join(folder, "archive"), 8189, 1<<30)
 	document, err := filepath.Abs("../../docs/archive.md")
 	if err != nil {
 		t.Fatal(err)
@@ -261,6 +261,16 @@ func TestProgramsOfOthersReadAnArchive(t *testing.T) {
 	said := kit.RunCommand(t, nil, python, "-c", askArchive, document, folder, h.capped.String())
 	if said.Code != 0 {
 		t.Fatal(said.Err)
+	}
+	// The day is over: one file has all.
+	if err := os.Mkdir(filepath.Join(folder, "archive", "manifests", "day=9999-12-31"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := archive.Merge(t.Context(), store.Folder(filepath.Join(folder, "archive")), end); err != nil {
+		t.Fatal(err)
+	}
+	if again := kit.RunCommand(t, nil, python, "-c", askArchive, document, folder, h.capped.String()); again.Out != said.Out {
+		t.Errorf("of a merged day they say %s%s", again.Out, again.Err)
 	}
 	var answers struct {
 		Queries [][][]any

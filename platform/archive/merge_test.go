@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/liquida/liquida/platform/archive"
 	"github.com/liquida/liquida/platform/archive/store"
+	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -330,6 +332,86 @@ func TestADamagedSegmentIsNotMerged(t *testing.T) {
 	}
 	if err := archive.Merge(t.Context(), in, ends[1]); err == nil || !strings.Contains(err.Error(), "does not end with") {
 		t.Errorf("a day without its last segment: %v", err)
+	}
+}
+
+// In a bucket it is as in a folder: the first one stays, what is killed goes on, and the files are the same.
+func TestAnArchiveInABucket(t *testing.T) {
+	server := kit.StartS3(t)
+	in, err := store.Open(t.Context(), server.URL("of/one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := store.Folder(t.TempDir())
+	ids, ends := kept(t, in, 4, 3)
+	kept(t, beside, 4, 3)
+	totals := verified(t, beside)
+	mustMerge(t, beside, ends[:2]...)
+	want := files(t, beside)
+
+	killed := errors.New("killed")
+	for steps := 0; ; steps = 0 { // it takes one more step each time
+		err := archive.Merge(t.Context(), stepping{in, func() error {
+			if steps++; steps > 1 {
+				return killed
+			}
+			return nil
+		}}, ends[0])
+		if got := verified(t, in); !reflect.DeepEqual(got, totals) {
+			t.Fatalf("the archive has %+v, want %+v", got, totals)
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, killed) {
+			t.Fatal(err)
+		}
+	}
+	mustMerge(t, stepping{in, func() error { mustMerge(t, in, ends[1]); return nil }}, ends[1])
+	for name, content := range want {
+		if got, err := fs.ReadFile(in, name); err != nil || string(got) != content {
+			t.Errorf("%s: %d bytes, want %d: %v", name, len(got), len(content), err)
+		}
+	}
+	count := 0
+	for _, folder := range []string{"payments", "records", "accounts", "manifests"} {
+		days, err := fs.ReadDir(in, folder)
+		for _, day := range days {
+			found, wrong := fs.ReadDir(in, folder+"/"+day.Name())
+			err = errors.Join(err, wrong)
+			count += len(found)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count != len(want) {
+		t.Errorf("%d files, want %d", count, len(want))
+	}
+	if proofs, err := archive.Prove(in, ids[0]); err != nil || len(proofs) != 1 {
+		t.Error(proofs, err)
+	}
+
+	for i, large := range []string{strings.Repeat("a", 9<<20), strings.Repeat("b", 9<<20)} { // in parts
+		half := errors.New("half")
+		if _, err := in.Put(t.Context(), "x/half", func(file io.Writer) error { _, err := io.WriteString(file, large); return errors.Join(err, half) }); !errors.Is(err, half) {
+			t.Error(err)
+		}
+		created, err := in.Put(t.Context(), "x/large", func(file io.Writer) error { _, err := io.WriteString(file, large); return err })
+		if content, wrong := fs.ReadFile(in, "x/large"); err != nil || wrong != nil || created != (i == 0) || len(content) != len(large) || content[len(content)-1] != 'a' {
+			t.Errorf("put %d: %v %v %v", i, created, err, wrong)
+		}
+	}
+	if found, err := fs.ReadDir(in, "x"); err != nil || len(found) != 1 {
+		t.Error(found, err)
+	}
+
+	server.Kill()
+	if days, err := archive.DayEnds(in); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a bucket that is away: %v %v", days, err)
+	}
+	if _, err := fs.Stat(in, ends[0].File("payments")); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a bucket that is away: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -204,15 +205,25 @@ func manifestsOf(folder fs.FS, day string, last int) ([]Manifest, error) {
 	return all, nil
 }
 
-// readMerged reads the manifests of a finished day. Its last segment is the first line, so that who wants the end of each
-// day reads little.
+// readMerged reads the last manifests of a finished day; 0: all. Its last segment is the first line, so that who wants the
+// end of each day reads little.
 func readMerged(folder fs.FS, name string, last int) (all []Manifest, err error) {
-	file, err := folder.Open(name)
-	if err != nil {
-		return nil, err
+	var file io.Reader
+	if last > 0 {
+		opened, err := folder.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer opened.Close()
+		file = bufio.NewReader(opened)
+	} else {
+		text, err := fs.ReadFile(folder, name)
+		if err != nil {
+			return nil, err
+		}
+		file = bytes.NewReader(text)
 	}
-	defer file.Close()
-	for lines := json.NewDecoder(bufio.NewReader(file)); last == 0 || len(all) < last; {
+	for lines := json.NewDecoder(file); last == 0 || len(all) < last; {
 		var m Manifest
 		if err := lines.Decode(&m); errors.Is(err, io.EOF) {
 			break

@@ -112,7 +112,10 @@ func fileOf(folder, day, name string) string {
 
 // Store is where an archive is written.
 type Store interface {
-	fs.FS // its files are io.ReaderAt
+	// Its files are io.ReaderAt.
+	fs.ReadFileFS
+	fs.ReadDirFS
+	fs.StatFS
 	fmt.Stringer
 	// Put writes a file that is there whole or not at all, also after a power cut. It overwrites none: it reports whether this
 	// one is there now, and not another.

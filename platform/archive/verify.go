@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,17 +73,20 @@ func Verify(folder fs.FS, progress func(Manifest), dayEnds func(DayEnd)) (Totals
 // weigh adds the sizes of the files.
 func (t *Totals) weigh(folder fs.FS) error {
 	for _, kind := range append(folders[:], ManifestsFolder) {
-		err := fs.WalkDir(folder, kind, func(_ string, file fs.DirEntry, err error) error {
-			if err != nil || file.IsDir() {
-				return err
+		days, err := fs.ReadDir(folder, kind)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		for _, day := range days {
+			files, wrong := fs.ReadDir(folder, kind+"/"+day.Name())
+			err = cmp.Or(err, wrong)
+			for _, file := range files {
+				if info, gone := file.Info(); gone == nil {
+					t.Bytes += info.Size()
+				}
 			}
-			info, err := file.Info()
-			if err == nil {
-				t.Bytes += info.Size()
-			}
-			return err
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -17,12 +17,19 @@ import (
 // folder is an archive on a disk. The portable library has folders, too, but does not call fsync, and writes attributes
 // beside its files.
 type folder struct {
-	fs.FS
+	files
 	path string
 }
 
+// files is what os.DirFS returns.
+type files interface {
+	fs.ReadFileFS
+	fs.ReadDirFS
+	fs.StatFS
+}
+
 // Folder returns the archive in a folder, which needs not be there. Its file system must have hard links.
-func Folder(path string) archive.Store { return folder{os.DirFS(path), path} }
+func Folder(path string) archive.Store { return folder{os.DirFS(path).(files), path} }
 
 func (f folder) String() string { return f.path }
 

@@ -28,7 +28,7 @@ type Config struct {
 	Telemetry telemetry.Config
 	Ledger    ledger.Config
 
-	Folder    string        `env:"ARCHIVE_DIR" envDefault:"archive" help:"folder of the archive, one for each ledger; two archivers of one ledger may share it"`
+	Folder    string        `env:"ARCHIVE_DIR" envDefault:"archive" help:"folder of the archive, or s3://bucket/prefix?region=REGION, one for each ledger; two archivers of one ledger may share it"`
 	Interval  time.Duration `env:"ARCHIVE_INTERVAL" envDefault:"1s" range:"100ms to 1m" help:"how often the ledger is asked what is new, once all is read"`
 	Share     float64       `env:"ARCHIVE_LEDGER_SHARE" envDefault:"0.02" help:"of the ledger's time, what this archiver may take while payments wait; it then may lag; above 0, up to 1 for no limit"`
 	RowsMax   int           `env:"ARCHIVE_SEGMENT_ROWS_MAX" envDefault:"100000" range:"1000 to 1000000" help:"rows after which a segment ends within its minute, two kilobytes of memory each; keep it for the life of a ledger, which remembers how the archive of each day ends"`
@@ -38,7 +38,10 @@ type Config struct {
 // Validate names the variable and the value that is wrong.
 func (c *Config) Validate() error {
 	if c.Folder == "" {
-		return errors.New("ARCHIVE_DIR is empty: it must be a folder")
+		return errors.New("ARCHIVE_DIR is empty: it must be a folder, or s3://bucket/prefix")
+	}
+	if _, err := store.Open(context.Background(), c.Folder); err != nil {
+		return fmt.Errorf("ARCHIVE_DIR: %w", err)
 	}
 	return settings.Share("ARCHIVE_LEDGER_SHARE", c.Share)
 }

@@ -76,7 +76,7 @@ func merge(ctx context.Context, store Store, end Manifest) error {
 	}
 	from := &Archive{folder: store, places: places}
 	defer from.close()
-	for kind := range folders {
+	for kind := range slices.Backward(folders[:]) { // payments last: until the end a query finds them twice
 		if err := from.merge(ctx, store, kind); err != nil {
 			return err
 		}

@@ -187,6 +187,7 @@ func TestAnArchiveIsReadWhileItIsMerged(t *testing.T) {
 	t.Parallel()
 	in := store.Folder(t.TempDir())
 	_, ends := kept(t, in, 4, 3)
+	before, totals := files(t, in), verified(t, in)
 	segments := 0
 	for s, err := range archive.Segments(in, 0) {
 		if err != nil {
@@ -208,6 +209,24 @@ func TestAnArchiveIsReadWhileItIsMerged(t *testing.T) {
 	if got := files(t, in); len(got) != 17 {
 		t.Errorf("the files are %v", slices.Sorted(maps.Keys(got)))
 	}
+
+	// A copy has the manifests of before the merge, and the files of after it.
+	for name, content := range before {
+		if strings.HasPrefix(name, "manifests/day="+ends[1].Day) {
+			if err := os.WriteFile(filepath.Join(in.String(), name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Remove(filepath.Join(in.String(), "manifests", "day="+ends[1].Day, "day.json")); err != nil {
+		t.Fatal(err)
+	}
+	if got := verified(t, in); !reflect.DeepEqual(got, totals) {
+		t.Errorf("a copy has %+v, want %+v", got, totals)
+	}
+	mustMerge(t, in, ends[1])
+	verified(t, in)
+
 	if err := archive.Merge(t.Context(), in, ends[2]); err == nil || !strings.Contains(err.Error(), "not over") {
 		t.Errorf("a day that is not over: %v", err)
 	}

@@ -31,7 +31,7 @@ type Config struct {
 	Folder    string        `env:"ARCHIVE_DIR" envDefault:"archive" help:"folder of the archive, or s3://bucket/prefix?region=REGION, one for each ledger; two archivers of one ledger may share it"`
 	Interval  time.Duration `env:"ARCHIVE_INTERVAL" envDefault:"1s" range:"100ms to 1m" help:"how often the ledger is asked what is new, once all is read"`
 	Share     float64       `env:"ARCHIVE_LEDGER_SHARE" envDefault:"0.02" help:"of the ledger's time, what this archiver may take while payments wait; it then may lag; above 0, up to 1 for no limit"`
-	RowsMax   int           `env:"ARCHIVE_SEGMENT_ROWS_MAX" envDefault:"100000" range:"1000 to 1000000" help:"rows after which a segment ends within its minute, two kilobytes of memory each; keep it for the life of a ledger, which remembers how the archive of each day ends"`
+	RowsMax   int           `env:"ARCHIVE_SEGMENT_ROWS_MAX" envDefault:"100000" range:"1000 to 1000000" help:"rows after which a segment ends within its minute, two kilobytes of memory each, and four while a day is merged; keep it for the life of a ledger, which remembers how the archive of each day ends"`
 	EventsMax int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"transfers in one request to the ledger; at most the server's own limit (253 for a server started with --development)"`
 }
 

@@ -193,7 +193,7 @@ test-proxy: tigerbeetle ## try event streams behind nginx (from PATH, or Debian'
 test-python-bank: ## try the receiving bank of examples/python against docs/participant.md, killed in the middle (its Kafka client from PyPI, into .cache/tools; skipped, with a line, if it cannot be installed)
 	@.ci/test-python-bank.sh
 
-test-readers: ## read statements of days in camt.053 with Odoo's importer and three other public programs, validate them against the schema, and ask an archive with DuckDB and pandas (from PyPI, into .cache/tools; skipped, with a line, if they cannot be installed)
+test-readers: ## read statements of days in camt.053 with Odoo's importer and three other public programs, validate them against the schema, ask an archive with DuckDB and pandas, and keep one in a real S3 server (from PyPI and the Go module proxy, into .cache/tools; what cannot be installed is skipped, with a line)
 	@.ci/test-readers.sh
 
 test-dashboards: tigerbeetle ## ask Prometheus (from PATH, or Debian's, unpacked into .cache/tools; skipped, with a line, if there is none) what every panel shows of a system that is idle, loaded, after a load, with a silent bank, and without engines (about 2 minutes)

@@ -14,6 +14,7 @@ versions() {
 		protoc-gen-go          v1.36.12
 		protoc-gen-go-vtproto  v0.6.0
 		statsd_exporter        v0.31.0
+		versitygw              v1.8.0
 	END
 }
 
@@ -37,6 +38,7 @@ install_tool() { # name version
 	protoc-gen-go) go_install "google.golang.org/protobuf/cmd/protoc-gen-go@$2" ;;
 	protoc-gen-go-vtproto) go_install "github.com/planetscale/vtprotobuf/cmd/protoc-gen-go-vtproto@$2" ;;
 	statsd_exporter) go_install "github.com/prometheus/statsd_exporter@$2" ;;
+	versitygw) go_install "github.com/versity/versitygw/cmd/versitygw@$2" ;;
 	esac
 }
 

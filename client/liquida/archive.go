@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/liquida/liquida/platform/archive"
+	"github.com/liquida/liquida/platform/archive/store"
 	"github.com/liquida/liquida/platform/pix"
 )
 
@@ -18,8 +20,8 @@ func archiveCommand(o *options) *cobra.Command {
 	group := &cobra.Command{
 		Use: "archive", Short: "Verify an archive, and prove what it holds",
 		Long: `Verify an archive of payments, and prove what it holds. These commands need the files alone: no
-clearing house, no ledger, no network. What the files say and how others check them is in
-docs/archive.md.`,
+clearing house and no ledger. What the files say and how others check them is in
+docs/archive.md. DIR is a folder, or a bucket: s3://BUCKET/PREFIX?region=REGION.`,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil }, // no API is asked
 	}
 	group.AddCommand(
@@ -30,7 +32,7 @@ the one before, each row is possible by itself, and the reserves that the rows a
 never below zero. Prints what is in it, and the reserves of the banks at the end of each day.
 Exit codes: 0 it is whole, 1 it is not, or it cannot be read.`,
 			Example: "  liquida archive verify archive",
-			RunE:    func(_ *cobra.Command, arguments []string) error { return o.verifyArchive(arguments[0]) },
+			RunE:    func(c *cobra.Command, arguments []string) error { return o.verifyArchive(c.Context(), arguments[0]) },
 		},
 		&cobra.Command{
 			Use: "proof ID DIR", Short: "Print proofs that a payment or a return stands in it", Args: cobra.ExactArgs(2),
@@ -39,7 +41,7 @@ hashes that lead from it to the chain of its segment. Usually there is one; a pa
 refused after its hold had expired has two. Exit codes: 0 found, 1 it is not in the archive, or
 the archive is damaged.`,
 			Example: "  liquida archive proof E1000000120261124120012345678901 archive > proof.json",
-			RunE:    func(_ *cobra.Command, arguments []string) error { return o.prove(arguments[0], arguments[1]) },
+			RunE:    func(c *cobra.Command, arguments []string) error { return o.prove(c.Context(), arguments[0], arguments[1]) },
 		},
 		&cobra.Command{
 			Use: "check FILE", Short: "Check a proof, without the archive", Args: cobra.ExactArgs(1),
@@ -77,11 +79,15 @@ type verifiedDay struct {
 	Reserves map[pix.ISPB]int64 `json:"reserves_centavos"`
 }
 
-func (o *options) verifyArchive(folder string) error {
+func (o *options) verifyArchive(ctx context.Context, place string) error {
+	in, err := store.Open(ctx, place)
+	if err != nil {
+		return err
+	}
 	o.started = true
 	var v verified
 	told := time.Now()
-	totals, err := archive.Verify(os.DirFS(folder), func(m archive.Manifest) {
+	totals, err := archive.Verify(in, func(m archive.Manifest) {
 		if time.Since(told) > time.Second {
 			told = time.Now()
 			fmt.Fprintf(os.Stderr, "verified up to %s\n", m.Name)
@@ -90,7 +96,7 @@ func (o *options) verifyArchive(folder string) error {
 		v.Days = append(v.Days, verifiedDay{end.Day.String(), end.Reserves})
 	})
 	if err != nil {
-		return fmt.Errorf("the archive in %s is not whole: %w", folder, err)
+		return fmt.Errorf("the archive in %s is not whole: %w", place, err)
 	}
 	v.Segments, v.Rows, v.Settled, v.SettledCentavos, v.Rejected, v.Refused, v.Expired = totals.Segments, totals.Rows, totals.Settled, totals.SettledCentavos, totals.Rejected, totals.Refused, totals.Expired
 	v.Records, v.Accounts, v.Bytes, v.Ledger, v.To, v.Chain = totals.Records, totals.Accounts, totals.Bytes, totals.Last.Ledger, time.Unix(0, int64(totals.Last.To)).UTC(), totals.Last.Chain
@@ -110,18 +116,22 @@ func (o *options) verifyArchive(folder string) error {
 	})
 }
 
-func (o *options) prove(text, folder string) error {
+func (o *options) prove(ctx context.Context, text, place string) error {
 	id, err := pix.ParsePaymentOrReturnID(text)
 	if err != nil {
 		return err
 	}
+	in, err := store.Open(ctx, place)
+	if err != nil {
+		return err
+	}
 	o.started = true
-	proofs, err := archive.Prove(os.DirFS(folder), id)
+	proofs, err := archive.Prove(in, id)
 	if err != nil {
 		return err
 	}
 	if len(proofs) == 0 {
-		return fmt.Errorf("%s is not in the archive in %s: it has not ended, its minute is not over, or it never was", id, folder)
+		return fmt.Errorf("%s is not in the archive in %s: it has not ended, its minute is not over, or it never was", id, place)
 	}
 	for i := range proofs {
 		line, err := json.Marshal(&proofs[i])

@@ -20,22 +20,27 @@ import (
 	"github.com/liquida/liquida/deploy/ledgermodel"
 	"github.com/liquida/liquida/platform/archive"
 	"github.com/liquida/liquida/platform/archive/past"
+	"github.com/liquida/liquida/platform/archive/store"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/rebuild"
 )
 
-// archived archives a ledger into a folder, and begins anew after each so many steps, as after kill -9.
+// archived archives a ledger into a folder, and begins anew after each so many steps, as after kill -9. Finished days are
+// merged.
 func archived(t *testing.T, client tigerbeetle.Client, folder string, eventsMax, stepsOfALife int) archive.Manifest {
 	t.Helper()
 	for {
-		a, err := past.New(t.Context(), client, eventsMax, folder, 7)
+		a, err := past.New(t.Context(), client, eventsMax, store.Folder(folder), 7)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range stepsOfALife {
 			p, all, err := a.Step(t.Context())
+			for _, end := range p.Ended {
+				err = errors.Join(err, archive.Merge(t.Context(), store.Folder(folder), end))
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,12 +140,12 @@ func TestAnArchiveBringsALedgerBack(t *testing.T) {
 		t.Error("a changed row is proved")
 	}
 
-	if _, err := past.New(t.Context(), into, 100, folder, 7); !errors.Is(err, past.ErrNoLedger) {
+	if _, err := past.New(t.Context(), into, 100, store.Folder(folder), 7); !errors.Is(err, past.ErrNoLedger) {
 		t.Errorf("an archiver at a ledger without a marker: %v", err)
 	}
 	foreign := openLedger(t)
 	live(t, foreign)
-	if _, err := past.New(t.Context(), foreign, 100, folder, 7); err == nil || !strings.Contains(err.Error(), "another ledger, or an older copy") {
+	if _, err := past.New(t.Context(), foreign, 100, store.Folder(folder), 7); err == nil || !strings.Contains(err.Error(), "another ledger, or an older copy") {
 		t.Errorf("an archiver at another ledger: %v", err)
 	}
 }
@@ -248,7 +253,7 @@ func TestProgramsOfOthersReadAnArchive(t *testing.T) {
 	client := openLedger(t)
 	h := live(t, client)
 	folder := t.TempDir()
-	archived(t, client, filepath.Join(folder, "archive"), 8189, 1<<30)
+	end := archived(t, client, filepath.Join(folder, "archive"), 8189, 1<<30)
 	document, err := filepath.Abs("../../docs/archive.md")
 	if err != nil {
 		t.Fatal(err)
@@ -256,6 +261,16 @@ func TestProgramsOfOthersReadAnArchive(t *testing.T) {
 	said := kit.RunCommand(t, nil, python, "-c", askArchive, document, folder, h.capped.String())
 	if said.Code != 0 {
 		t.Fatal(said.Err)
+	}
+	// The day is over: one file has all.
+	if err := os.Mkdir(filepath.Join(folder, "archive", "manifests", "day=9999-12-31"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := archive.Merge(t.Context(), store.Folder(filepath.Join(folder, "archive")), end); err != nil {
+		t.Fatal(err)
+	}
+	if again := kit.RunCommand(t, nil, python, "-c", askArchive, document, folder, h.capped.String()); again.Out != said.Out {
+		t.Errorf("of a merged day they say %s%s", again.Out, again.Err)
 	}
 	var answers struct {
 		Queries [][][]any
@@ -359,6 +374,9 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 	if want := map[string]int{"2026-02-28": 4, "2026-03-01": 2, "2026-03-02": 1}; !maps.Equal(days, want) {
 		t.Fatalf("payments by day are %v, want %v", days, want)
 	}
+	if merged, err := filepath.Glob(filepath.Join(folder, "payments", "day=*", "day.parquet")); err != nil || len(merged) != 2 || !strings.Contains(merged[1], "2026-03-01") {
+		t.Errorf("the days that are over are not in one file each: %v", merged)
+	}
 	said := func(text string) (tb.Transfer, bool) {
 		day, err := pix.ParseDay(text)
 		if err != nil {
@@ -407,7 +425,7 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 	if !brings {
 		t.Errorf("the archive ends with %s, and a rebuild does not bring that", end.LastID)
 	}
-	a, err := past.New(t.Context(), client, 100, t.TempDir(), 3) // cut otherwise
+	a, err := past.New(t.Context(), client, 100, store.Folder(t.TempDir()), 3) // cut otherwise
 	for range 100 {
 		if err == nil {
 			_, _, err = a.Step(t.Context())

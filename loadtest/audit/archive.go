@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -45,7 +46,9 @@ type archivedRecord struct {
 // archive reads an archive row by row.
 type archive struct {
 	folder   fs.FS
-	segments []string // the manifests that are not read yet
+	segments []archivedSegment // that are not read yet
+	payments archivedFile[archivedPayment]
+	records  archivedFile[archivedRecord]
 	rows     []archived
 	to       int64     // where it ends
 	within   bool      // the transfer at hand goes on with a chain
@@ -54,32 +57,49 @@ type archive struct {
 	err      error
 }
 
+// archivedSegment is what a manifest says.
+type archivedSegment struct {
+	file     string // without folder and ending
+	Payments int    `json:"payments"`
+	Records  int    `json:"records"`
+	To       int64  `json:"to"`
+}
+
 func openArchive(folder fs.FS) (*archive, error) {
-	names, err := fs.Glob(folder, "manifests/day=*/*.json")
-	if err != nil || len(names) == 0 {
-		return nil, cmp.Or(err, fmt.Errorf("the archive has no segment"))
+	a := &archive{folder: folder}
+	days, err := fs.Glob(folder, "manifests/day=*")
+	for _, day := range days {
+		names, wrong := fs.Glob(folder, day+"/*.json")
+		if merged := day + "/day.json"; slices.Contains(names, merged) {
+			names = []string{merged} // of all of the day, the last one first
+		}
+		err = cmp.Or(err, wrong)
+		for _, name := range names {
+			text, wrong := fs.ReadFile(folder, name)
+			err = cmp.Or(err, wrong)
+			first := len(a.segments)
+			for lines := json.NewDecoder(bytes.NewReader(text)); lines.More() && err == nil; {
+				segment := archivedSegment{file: strings.TrimSuffix(strings.TrimPrefix(name, "manifests/"), ".json")}
+				err = lines.Decode(&segment)
+				a.segments = append(a.segments, segment)
+			}
+			slices.Reverse(a.segments[first:])
+		}
 	}
-	a := &archive{folder: folder, segments: names}
-	text, err := fs.ReadFile(folder, names[len(names)-1])
-	if err != nil {
-		return nil, err
+	if err != nil || len(a.segments) == 0 {
+		return nil, cmp.Or(err, errors.New("the archive has no segment"))
 	}
-	var last struct {
-		To int64 `json:"to"`
-	}
-	err = json.Unmarshal(text, &last)
-	a.to = last.To
-	return a, err
+	a.to = a.segments[len(a.segments)-1].To
+	return a, nil
 }
 
 // next returns the next row, or nil at the end.
 func (a *archive) next() *archived {
 	for len(a.rows) == 0 && len(a.segments) > 0 && a.err == nil {
-		name := a.segments[0]
+		segment := a.segments[0]
 		a.segments = a.segments[1:]
-		file := strings.TrimSuffix(strings.TrimPrefix(name, "manifests/"), ".json") + ".parquet"
-		payments, err := rowsOf[archivedPayment](a.folder, "payments/"+file)
-		records, wrong := rowsOf[archivedRecord](a.folder, "records/"+file)
+		payments, err := a.payments.read(a.folder, "payments/"+segment.file+".parquet", segment.Payments)
+		records, wrong := a.records.read(a.folder, "records/"+segment.file+".parquet", segment.Records)
 		a.err = cmp.Or(err, wrong)
 		for _, p := range payments {
 			if p.Status != "expired" { // no transfer says so
@@ -102,15 +122,44 @@ func (a *archive) next() *archived {
 // notImported are the codes of records that a rebuilt ledger has not: they are not compared.
 var notImported = []int32{codeMarker, codeRenewal, codeRebuilt, codeConfirmed, codeArchived, codeCapLeg}
 
-func rowsOf[R any](folder fs.FS, name string) ([]R, error) {
-	content, err := fs.ReadFile(folder, name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil // the manifest says how many there are: that is for verify
-	case err != nil:
-		return nil, err
+// archivedFile is a file of rows, of a segment or of all of a day.
+type archivedFile[R any] struct {
+	name string
+	file fs.File
+	rows *parquet.GenericReader[R]
+}
+
+// read reads the next rows of a file.
+func (f *archivedFile[R]) read(folder fs.FS, name string, count int) ([]R, error) {
+	if count == 0 {
+		return nil, nil
 	}
-	return parquet.Read[R](bytes.NewReader(content), int64(len(content)))
+	if f.name != name {
+		if f.file != nil {
+			f.file.Close()
+		}
+		file, err := folder.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		info, err := file.Stat()
+		if err != nil {
+			return nil, err
+		}
+		opened, err := parquet.OpenFile(file.(io.ReaderAt), info.Size())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		f.name, f.file, f.rows = name, file, parquet.NewGenericReader[R](opened)
+	}
+	rows := make([]R, count)
+	for read := 0; read < count; {
+		n, err := f.rows.Read(rows[read:])
+		if read += n; n == 0 {
+			return nil, fmt.Errorf("%s: %d rows are missing: %w", name, count-read, cmp.Or(err, io.ErrUnexpectedEOF))
+		}
+	}
+	return rows, nil
 }
 
 // see compares the next transfer of the ledger with the next row, and returns what is wrong, if anything.

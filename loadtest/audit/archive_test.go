@@ -46,7 +46,7 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 	payments = append(payments, archivedPayment{textOf('D', back), "settled", 3, int64(at)})
 	back.PendingID = tb.ToUint128(1)
 	write(back, tb.TransferFlags{PostPendingTransfer: true})
-	files := func(payments []archivedPayment, records []archivedRecord) fs.FS {
+	files := func(payments []archivedPayment, records []archivedRecord, merged bool) fs.FS {
 		file := func(rows any) *fstest.MapFile {
 			var content bytes.Buffer
 			var err error
@@ -61,16 +61,23 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 			}
 			return &fstest.MapFile{Data: content.Bytes()}
 		}
-		folder := fstest.MapFS{}
+		folder, lines := fstest.MapFS{}, []byte(nil)
 		for i, half := range [][2]int{{0, 2}, {2, len(payments)}} {
-			name := fmt.Sprintf("day=2026-11-24/%d", i)
-			folder["manifests/"+name+".json"] = &fstest.MapFile{Data: fmt.Appendf(nil, `{"to": %d}`, at)}
-			folder["payments/"+name+".parquet"] = file(payments[half[0]:half[1]])
+			name, of := fmt.Sprintf("day=2026-11-24/%d", i), []archivedRecord(nil)
 			if i == 1 {
-				folder["records/"+name+".parquet"] = file(records)
-			} else {
-				folder["records/"+name+".parquet"] = file([]archivedRecord{})
+				of = records
 			}
+			manifest := fmt.Appendf(nil, `{"to": %d, "payments": %d, "records": %d}`, at, half[1]-half[0], len(of))
+			lines = append(slices.Clone(manifest), lines...)
+			folder["manifests/"+name+".json"] = &fstest.MapFile{Data: manifest}
+			folder["payments/"+name+".parquet"] = file(payments[half[0]:half[1]])
+			folder["records/"+name+".parquet"] = file(of)
+		}
+		if merged { // what is left of the segments' files does not count
+			folder["manifests/day=2026-11-24/day.json"] = &fstest.MapFile{Data: lines}
+			folder["payments/day=2026-11-24/day.parquet"] = file(payments)
+			folder["records/day=2026-11-24/day.parquet"] = file(records)
+			delete(folder, "payments/day=2026-11-24/0.parquet")
 		}
 		return folder
 	}
@@ -91,8 +98,10 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 	}
 	// The records of the first half stand in the second segment, so only the second half may have some.
 	records, transfers = records[2:], slices.DeleteFunc(transfers, func(t tb.Transfer) bool { return t.Code == 40 && t.Timestamp <= uint64(payments[1].At)+4 })
-	if found := judge(files(payments, records)); len(found) > 0 {
-		t.Fatal(found)
+	for _, merged := range []bool{false, true} {
+		if found := judge(files(payments, records, merged)); len(found) > 0 {
+			t.Fatal(found)
+		}
 	}
 	for want, change := range map[string]func([]archivedPayment, []archivedRecord) ([]archivedPayment, []archivedRecord){
 		"it has no row of the transfer with code 1": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
@@ -120,8 +129,10 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 		},
 	} {
 		p, r := change(slices.Clone(payments), slices.Clone(records))
-		if found := judge(files(p, r)); len(found) != 1 || !strings.Contains(found[0], want) {
-			t.Errorf("%s: %q", want, found)
+		for _, merged := range []bool{false, true} {
+			if found := judge(files(p, r, merged)); len(found) != 1 || !strings.Contains(found[0], want) {
+				t.Errorf("%s: %q", want, found)
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,24 +33,26 @@ const clocksDiffer = time.Hour
 // Prove returns a proof of each row of a payment or return: of one that was refused after its hold had expired there are
 // two.
 func Prove(folder fs.FS, id pix.EndToEndID) ([]Proof, error) {
-	all, err := Manifests(folder)
+	a, err := Open(folder)
 	if err != nil {
 		return nil, err
 	}
+	defer a.close()
 	var proofs []Proof
 	from := uint64(id.Time().Add(-clocksDiffer).UnixNano())
-	for _, m := range all {
-		if m.To < from || m.Payments == 0 {
+	for i := range a.places {
+		p := &a.places[i]
+		if p.To < from || p.Payments == 0 {
 			continue
 		}
-		may, err := mayHave(folder, m, id)
+		has, err := a.has(p, id.String())
 		if err != nil {
 			return nil, err
 		}
-		if !may {
+		if !has {
 			continue
 		}
-		s, err := Verified(folder, m)
+		s, err := a.verified(i)
 		if err != nil {
 			return nil, err
 		}
@@ -62,32 +65,33 @@ func Prove(folder fs.FS, id pix.EndToEndID) ([]Proof, error) {
 			if err != nil {
 				return nil, err
 			}
-			proofs = append(proofs, Proof{Segment: m, Index: int64(i), Row: string(canonical(&s.PaymentRows[i])), Path: path})
+			proofs = append(proofs, Proof{Segment: s.Manifest, Index: int64(i), Row: string(canonical(&s.PaymentRows[i])), Path: path})
 		}
 	}
 	return proofs, nil
 }
 
-// mayHave asks the filter of a file: it is wrong once in a hundred times if it says yes, and never if it says no.
-func mayHave(folder fs.FS, m Manifest, id pix.EndToEndID) (bool, error) {
-	file, err := open(folder, m.File(paymentsFolder))
+// has reports whether a segment has a row of a payment. The filter of a row group is wrong once in a hundred times if it
+// says yes, and never if it says no.
+func (a *Archive) has(p *place, id string) (bool, error) {
+	file, from, err := a.find(p, payments)
+	if err == nil {
+		err = file.to(from)
+	}
 	if err != nil {
 		return false, err
 	}
-	column, known := file.Schema().Lookup("id")
+	column, known := file.group.Schema().Lookup("id")
 	if !known {
-		return false, fmt.Errorf("%s has no column id", m.File(paymentsFolder))
+		return false, fmt.Errorf("%s has no column id", file.name)
 	}
-	for _, group := range file.RowGroups() {
-		filter := group.ColumnChunks()[column.ColumnIndex].BloomFilter()
-		if filter == nil {
-			return true, nil
-		}
-		if may, err := filter.Check(parquet.ValueOf(id.String())); err != nil || may {
-			return may, err
+	if filter := file.group.ColumnChunks()[column.ColumnIndex].BloomFilter(); filter != nil {
+		if may, err := filter.Check(parquet.ValueOf(id)); err != nil || !may {
+			return false, err
 		}
 	}
-	return false, nil
+	rows, err := rowsOf[Payment](a, p, payments)
+	return slices.ContainsFunc(rows, func(row Payment) bool { return row.ID == id }), err
 }
 
 // ReadProofs returns what reads one proof after the other that Prove has made, and io.EOF after the last one.

@@ -1,13 +1,14 @@
 package archive
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"path"
+	"slices"
 
-	"github.com/parquet-go/parquet-go"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/liquida/liquida/platform/pix"
@@ -84,141 +85,93 @@ const (
 	ManifestsFolder = "manifests"
 )
 
+// The kinds of rows: each has a folder.
+const (
+	payments = iota
+	records
+	accounts
+)
+
+var folders = [...]string{payments: paymentsFolder, records: recordsFolder, accounts: accountsFolder}
+
+// counts returns how many rows of each kind the segment has.
+func (m *Manifest) counts() [len(folders)]int {
+	return [...]int{payments: m.Payments, records: m.Records, accounts: m.Accounts}
+}
+
 // File returns the file of a segment in one of the folders.
-func (m *Manifest) File(folder string) string {
+func (m *Manifest) File(folder string) string { return fileOf(folder, m.Day, m.Name) }
+
+func fileOf(folder, day, name string) string {
 	ending := ".parquet"
 	if folder == ManifestsFolder {
 		ending = ".json"
 	}
-	return folder + "/day=" + m.Day + "/" + m.Name + ending
+	return folder + "/day=" + day + "/" + name + ending
 }
 
-// Files returns the files of a segment, its manifest last.
-func (s *Segment) Files() (names []string, contents [][]byte, err error) {
-	add := func(folder string, content []byte, wrong error) {
-		names, contents = append(names, s.File(folder)), append(contents, content)
-		if err == nil {
-			err = wrong
-		}
-	}
-	if len(s.PaymentRows) > 0 {
-		content, wrong := parquetOf(s.PaymentRows, parquet.BloomFilters(parquet.SplitBlockFilter(bitsOfID, "id")))
-		add(paymentsFolder, content, wrong)
-	}
-	if len(s.RecordRows) > 0 {
-		content, wrong := parquetOf(s.RecordRows)
-		add(recordsFolder, content, wrong)
-	}
-	if len(s.AccountRows) > 0 {
-		content, wrong := parquetOf(s.AccountRows)
-		add(accountsFolder, content, wrong)
-	}
-	manifest, wrong := json.MarshalIndent(&s.Manifest, "", "  ")
-	add(ManifestsFolder, append(manifest, '\n'), wrong)
-	return names, contents, err
+// Store is where an archive is written.
+type Store interface {
+	// Its files are io.ReaderAt.
+	fs.ReadFileFS
+	fs.ReadDirFS
+	fs.StatFS
+	fmt.Stringer
+	// Put writes a file that is there whole or not at all, also after a power cut. It overwrites none: it reports whether this
+	// one is there now, and not another.
+	Put(ctx context.Context, name string, write func(io.Writer) error) (created bool, err error)
+	// Remove removes a file, if it is there.
+	Remove(ctx context.Context, name string) error
 }
 
-// bitsOfID is how many bits the filter for ids has for each: one in a hundred files is read in vain.
-const bitsOfID = 10
+// ErrInTheWay means that a file without a manifest has other rows than the ledger.
+var ErrInTheWay = errors.New("another archiver wrote it with other settings, or of another ledger; nothing says that it is valid: if no other one writes here, remove it")
 
-func parquetOf[R any](rows []R, options ...parquet.WriterOption) ([]byte, error) {
-	var file bytes.Buffer
-	writer := parquet.NewGenericWriter[R](&file, append(options, parquet.Compression(&parquet.Zstd))...)
-	if _, err := writer.Write(rows); err != nil {
-		return nil, err
+// Store writes the files of a segment, its manifest last. What is there already is not changed: another archiver may have
+// written it. It returns the manifest that is there.
+func (s *Segment) Store(ctx context.Context, store Store) (Manifest, error) {
+	if there, err := lookUp(store, &s.Manifest); err != nil || there.Name != "" {
+		return there, err
 	}
-	err := writer.Close()
-	return file.Bytes(), err
-}
-
-// open reads a parquet file of a segment. Files are read whole: a segment has a million rows at most.
-func open(folder fs.FS, name string) (*parquet.File, error) {
-	content, err := fs.ReadFile(folder, name)
-	if err != nil {
-		return nil, err
-	}
-	file, err := parquet.OpenFile(bytes.NewReader(content), int64(len(content)))
-	if err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w", name, err)
-	}
-	return file, nil
-}
-
-func rowsOf[R any](folder fs.FS, name string, want int) ([]R, error) {
-	if want == 0 {
-		return nil, nil
-	}
-	file, err := open(folder, name)
-	if err != nil {
-		return nil, err
-	}
-	if file.NumRows() != int64(want) {
-		return nil, fmt.Errorf("%s has %d rows, and the manifest says %d: rows were left out or added", name, file.NumRows(), want)
-	}
-	rows := make([]R, want)
-	reader := parquet.NewGenericReader[R](file)
-	defer reader.Close()
-	for read := 0; read < want; {
-		n, err := reader.Read(rows[read:])
-		if read += n; read < want && (err != nil || n == 0) {
-			return nil, fmt.Errorf("%s is damaged: %d of %d rows can be read: %w", name, read, want, err)
-		}
-	}
-	return rows, nil
-}
-
-// read reads the rows of a segment.
-func read(folder fs.FS, m Manifest) (*Segment, error) {
-	s := &Segment{Manifest: m}
-	var err error
-	if s.PaymentRows, err = rowsOf[Payment](folder, m.File(paymentsFolder), m.Payments); err != nil {
-		return nil, err
-	}
-	if s.RecordRows, err = rowsOf[Record](folder, m.File(recordsFolder), m.Records); err != nil {
-		return nil, err
-	}
-	s.AccountRows, err = rowsOf[Account](folder, m.File(accountsFolder), m.Accounts)
-	return s, err
-}
-
-// Manifests returns all manifests of an archive in their order. They are not verified.
-func Manifests(folder fs.FS) ([]Manifest, error) { return manifests(folder, false) }
-
-// DayEnds returns the manifest of the last segment of each day.
-func DayEnds(folder fs.FS) ([]Manifest, error) { return manifests(folder, true) }
-
-func manifests(folder fs.FS, lastOfDay bool) ([]Manifest, error) {
-	names, err := fs.Glob(folder, ManifestsFolder+"/day=*/*.json")
-	if err != nil {
-		return nil, err
-	}
-	var all []Manifest
-	for i, name := range names { // sorted, as days and minutes are
-		if lastOfDay && i+1 < len(names) && path.Dir(names[i+1]) == path.Dir(name) {
+	found := false // a file without a manifest
+	for kind, count := range s.counts() {
+		if count == 0 {
 			continue
 		}
-		m, err := readManifest(folder, name)
+		created, err := store.Put(ctx, s.File(folders[kind]), func(file io.Writer) error { return s.write(file, kind) })
 		if err != nil {
-			return nil, err
+			return Manifest{}, err
 		}
-		all = append(all, m)
+		found = found || !created
 	}
-	return all, nil
+	if found {
+		own := Archive{folder: store, places: []place{{Manifest: s.Manifest}}}
+		defer own.close()
+		if _, wrong := own.verified(0); wrong != nil {
+			if there, err := lookUp(store, &s.Manifest); err != nil || there.Name != "" { // the other one has finished
+				return there, err
+			}
+			return Manifest{}, fmt.Errorf("%w: %w", wrong, ErrInTheWay)
+		}
+	}
+	created, err := store.Put(ctx, s.File(ManifestsFolder), func(file io.Writer) error {
+		text := json.NewEncoder(file)
+		text.SetIndent("", "  ")
+		return text.Encode(&s.Manifest)
+	})
+	if err != nil || created {
+		return s.Manifest, err
+	}
+	return lookUp(store, &s.Manifest)
 }
 
-func readManifest(folder fs.FS, name string) (m Manifest, err error) {
-	text, err := fs.ReadFile(folder, name)
-	if err != nil {
-		return m, err
+func (s *Segment) write(file io.Writer, kind int) error {
+	switch kind {
+	case payments:
+		return writeRows(file, kind, slices.Values([][]Payment{s.PaymentRows}))
+	case records:
+		return writeRows(file, kind, slices.Values([][]Record{s.RecordRows}))
+	default:
+		return writeRows(file, kind, slices.Values([][]Account{s.AccountRows}))
 	}
-	if err := json.Unmarshal(text, &m); err != nil {
-		return m, fmt.Errorf("%s is damaged: %w", name, err)
-	}
-	if m.Format != format {
-		return m, fmt.Errorf("%s has format %d, and this program knows %d: a newer version may read it", name, m.Format, format)
-	}
-	if m.File(ManifestsFolder) != name {
-		return m, fmt.Errorf("%s is the manifest of %s: files were moved", name, m.Name)
-	}
-	return m, nil
 }

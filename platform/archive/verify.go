@@ -33,22 +33,6 @@ func (m *Manifest) Follows(previous Manifest) error {
 	return nil
 }
 
-// Verified reads a segment, and returns what is wrong with its rows. The manifest must follow.
-func Verified(folder fs.FS, m Manifest) (*Segment, error) {
-	s, err := read(folder, m)
-	if err != nil {
-		return nil, fmt.Errorf("segment %s: %w", m.Name, err)
-	}
-	root, err := treeOf(s).root()
-	if err != nil {
-		return nil, err
-	}
-	if root.String() != m.Root {
-		return nil, fmt.Errorf("segment %s: the root of its rows is %v, and its manifest says %s: rows were changed, moved, left out or added", m.Name, root, m.Root)
-	}
-	return s, nil
-}
-
 // Totals are what a verified archive says in all.
 type Totals struct {
 	Segments, Rows, Records, Accounts   int
@@ -69,56 +53,48 @@ type DayEnd struct {
 // added, changed or moved, or rows do not add up. progress is called with each segment; dayEnds with each day.
 func Verify(folder fs.FS, progress func(Manifest), dayEnds func(DayEnd)) (Totals, error) {
 	t := Totals{Reserves: map[pix.ISPB]int64{}}
-	all, err := Manifests(folder)
-	if err != nil || len(all) == 0 {
-		return t, cmp.Or(err, ErrEmpty)
-	}
-	for i, m := range all {
-		previous := Manifest{}
-		if i > 0 {
-			previous = all[i-1]
-		}
-		if err := m.Follows(previous); err != nil {
-			return t, err
-		}
-		if i > 0 && m.Day != previous.Day {
-			t.ends(previous, dayEnds)
-		}
-		s, err := Verified(folder, m)
+	for s, err := range Segments(folder, 0) {
 		if err != nil {
 			return t, err
+		}
+		if t.Last.Name != "" && s.Day != t.Last.Day {
+			t.ends(dayEnds)
 		}
 		if err := t.add(s); err != nil {
-			return t, fmt.Errorf("segment %s: %w", m.Name, err)
+			return t, fmt.Errorf("segment %s: %w", s.Name, err)
 		}
-		if t.Bytes, err = t.bytes(folder, m); err != nil {
-			return t, err
-		}
-		progress(m)
+		t.Last = s.Manifest
+		progress(s.Manifest)
 	}
-	t.ends(all[len(all)-1], dayEnds)
-	t.Last = all[len(all)-1]
-	return t, nil
+	t.ends(dayEnds)
+	return t, t.weigh(folder)
 }
 
-// bytes adds the sizes of a segment's files.
-func (t *Totals) bytes(folder fs.FS, m Manifest) (int64, error) {
-	sum := t.Bytes
-	for kind, rows := range map[string]int{paymentsFolder: m.Payments, recordsFolder: m.Records, accountsFolder: m.Accounts, ManifestsFolder: 1} {
-		if rows == 0 {
+// weigh adds the sizes of the files.
+func (t *Totals) weigh(folder fs.FS) error {
+	for _, kind := range append(folders[:], ManifestsFolder) {
+		days, err := fs.ReadDir(folder, kind)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		file, err := fs.Stat(folder, m.File(kind))
-		if err != nil {
-			return 0, err
+		for _, day := range days {
+			files, wrong := fs.ReadDir(folder, kind+"/"+day.Name())
+			err = cmp.Or(err, wrong)
+			for _, file := range files {
+				if info, gone := file.Info(); gone == nil {
+					t.Bytes += info.Size()
+				}
+			}
 		}
-		sum += file.Size()
+		if err != nil {
+			return err
+		}
 	}
-	return sum, nil
+	return nil
 }
 
-func (t *Totals) ends(m Manifest, dayEnds func(DayEnd)) {
-	if day, err := pix.ParseDay(m.Day); err == nil {
+func (t *Totals) ends(dayEnds func(DayEnd)) {
+	if day, err := pix.ParseDay(t.Last.Day); err == nil {
 		dayEnds(DayEnd{day, maps.Clone(t.Reserves)})
 	}
 }

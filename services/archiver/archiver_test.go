@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -12,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/platform/archive"
+	"github.com/liquida/liquida/platform/archive/store"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -25,16 +28,7 @@ func TestMain(m *testing.M) { kit.Main(m, main) }
 
 // An archiver waits for its ledger and for its disk, says how much is not archived meanwhile, and goes on by itself.
 func TestAnArchiverWaitsForItsDisk(t *testing.T) {
-	server, err := ledgertest.Start(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	client, err := ledger.Connect(server.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	server, client := openLedger(t)
 	folder := t.TempDir()
 	inTheWay := filepath.Join(folder, "records") // where a folder must be
 	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
@@ -43,18 +37,8 @@ func TestAnArchiverWaitsForItsDisk(t *testing.T) {
 	p := kit.Start(t, "TIGERBEETLE_ADDRESSES="+server.Config.Addresses[0], "ARCHIVE_DIR="+folder, "ARCHIVE_SEGMENT_ROWS_MAX=1000", "ARCHIVE_INTERVAL=100ms")
 	p.AwaitNeed("ledger", true)
 
-	written := []tb.Transfer{ledger.Marker{}.Transfer()}
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
-	for range 1500 {
-		id := pix.NewEndToEndID("99999999", time.Now(), random)
-		written = ledger.AppendReceipt(written, id, pix.Content{}, pix.ReasonPayerMissing, false)
-	}
-	if results, err := client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount)}); err != nil || len(results) > 0 {
-		t.Fatal(results, err)
-	}
-	if results, err := client.CreateTransfers(written); err != nil || len(results) > 0 {
-		t.Fatal(results, err)
-	}
+	begin(t, client)
+	refuse(t, client, 1500)
 	kit.Await(t, "an archiver that misses its disk", func() (bool, string) {
 		return strings.Contains(p.Problems()["archive"], "not a directory"), fmt.Sprint(p.Problems())
 	})
@@ -70,13 +54,110 @@ func TestAnArchiverWaitsForItsDisk(t *testing.T) {
 	kit.Await(t, "a segment", func() (bool, string) {
 		return metric(t, p, "pix_archive_segments_total") == 1 && metric(t, p, "pix_archive_rows_waiting") == 501, p.Log()
 	})
-	totals, err := archive.Verify(os.DirFS(folder), func(archive.Manifest) {}, func(archive.DayEnd) {})
+	totals, err := archive.Verify(store.Folder(folder), func(archive.Manifest) {}, func(archive.DayEnd) {})
 	if err != nil || totals.Records != 1000 || totals.Accounts != 2 {
 		t.Errorf("%+v %v", totals, err)
 	}
 	p.End(syscall.SIGTERM)
 	if p.ExitCode() != 0 {
 		t.Errorf("it ended with %d", p.ExitCode())
+	}
+}
+
+// An archiver waits for its bucket, and goes on by itself; another one at the same time writes the same. Programs read what
+// they wrote.
+func TestTwoArchiversWaitForTheirBucket(t *testing.T) {
+	bucket := kit.StartS3(t)
+	server, client := openLedger(t)
+	begin(t, client)
+	refuse(t, client, 1500)
+	archiver := func(place string) *kit.Program {
+		return kit.Start(t, "TIGERBEETLE_ADDRESSES="+server.Config.Addresses[0], "ARCHIVE_DIR="+place, "ARCHIVE_SEGMENT_ROWS_MAX=1000", "ARCHIVE_INTERVAL=100ms")
+	}
+	place := bucket.URL("archives/one")
+	folder := t.TempDir()
+	all := []*kit.Program{archiver(place), archiver(place), archiver(folder)}
+	in, err := store.Open(t.Context(), place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archived := func(in archive.Store) (archive.Totals, string) {
+		totals, err := archive.Verify(in, func(archive.Manifest) {}, func(archive.DayEnd) {})
+		return totals, fmt.Sprint(totals, err)
+	}
+	bothHave := func(records int) {
+		t.Helper()
+		kit.Await(t, "the same in bucket and folder", func() (bool, string) {
+			want, said := archived(store.Folder(folder))
+			totals, says := archived(in)
+			return totals.Records >= records && totals.Last == want.Last, says + said
+		})
+	}
+	bothHave(1000)
+
+	bucket.Kill()
+	refuse(t, client, 2000)
+	for _, p := range all[:2] {
+		p.AwaitNeed("archive", true)
+	}
+	bucket.Start()
+	bothHave(3000)
+	totals, _ := archived(in)
+	for _, p := range all {
+		p.AwaitReady()
+		kit.Await(t, "its archive's end", func() (bool, string) {
+			end := metric(t, p, "pix_archive_end_seconds")
+			return math.Abs(end-float64(totals.Last.To)/1e9) < 0.001, fmt.Sprint(end)
+		})
+	}
+	kit.RunCommand(t, nil, "go", "run", "../../client/liquida", "archive", "verify", place).Is(t, 0, "whole: ", totals.Last.Chain)
+	for _, p := range all {
+		p.End(syscall.SIGTERM)
+		if p.ExitCode() != 0 {
+			t.Errorf("it ended with %d", p.ExitCode())
+		}
+	}
+}
+
+func openLedger(t *testing.T) (*ledgertest.Server, tigerbeetle.Client) {
+	server, err := ledgertest.Start(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	client, err := ledger.Connect(server.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return server, client
+}
+
+// begin makes the accounts and the marker of a ledger.
+func begin(t *testing.T, client tigerbeetle.Client) {
+	t.Helper()
+	if results, err := client.CreateAccounts([]tb.Account{ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount)}); err != nil || len(results) > 0 {
+		t.Fatal(results, err)
+	}
+	write(t, client, []tb.Transfer{ledger.Marker{}.Transfer()})
+}
+
+// refuse writes refused payments of an unknown sender.
+func refuse(t *testing.T, client tigerbeetle.Client, payments int) {
+	t.Helper()
+	var written []tb.Transfer
+	random := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano()))) //nolint:gosec // no secret
+	for range payments {
+		id := pix.NewEndToEndID("99999999", time.Now(), random)
+		written = ledger.AppendReceipt(written, id, pix.Content{}, pix.ReasonPayerMissing, false)
+	}
+	write(t, client, written)
+}
+
+func write(t *testing.T, client tigerbeetle.Client, transfers []tb.Transfer) {
+	t.Helper()
+	if results, err := client.CreateTransfers(transfers); err != nil || len(results) > 0 {
+		t.Fatal(results, err)
 	}
 }
 

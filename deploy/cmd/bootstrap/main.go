@@ -13,6 +13,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/bootstrap"
 	"github.com/liquida/liquida/platform/archive/past"
+	"github.com/liquida/liquida/platform/archive/store"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/rebuild"
@@ -32,11 +33,12 @@ bootstrap retell has engines write again the reports and dead letters that are m
 pix.settlements or pix.dead-letters was lost, made anew or cut. Stop engines and producers first.
 
 bootstrap rebuild archive DIR makes the empty ledger at TIGERBEETLE_ADDRESSES what the lost one was
-when its archive ends, and bootstrap rebuild ADDRESSES what the one at ADDRESSES is, such as an
-older copy. Then each order that was reported since gets its reported verdict. Interrupted, run it
-again. It says what it could not bring back. bootstrap rebuild accept has the topics take that
-ledger: from then on acts are taken. bootstrap rebuild confirm lets orders in, and engines begin. No
-other engine may run meanwhile: see docs/backup.md.`
+when its archive ends, which is in a folder or at s3://BUCKET/PREFIX, and bootstrap rebuild
+ADDRESSES what the one at ADDRESSES is, such as an older copy. Then each order that was reported
+since gets its reported verdict. Interrupted, run it again. It says what it could not bring back.
+bootstrap rebuild accept has the topics take that ledger: from then on acts are taken. bootstrap
+rebuild confirm lets orders in, and engines begin. No other engine may run meanwhile: see
+docs/backup.md.`
 
 func main() {
 	run := bootstrap.Run
@@ -103,9 +105,13 @@ func rebuildFrom(from string) func(context.Context, *bootstrap.Config, io.Writer
 	}
 }
 
-// fromArchive returns a rebuild from a folder.
-func fromArchive(folder string) func(context.Context, *bootstrap.Config, io.Writer) error {
+// fromArchive returns a rebuild from an archive.
+func fromArchive(place string) func(context.Context, *bootstrap.Config, io.Writer) error {
 	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
-		return bootstrap.Rebuild(ctx, config, past.Source{Folder: os.DirFS(folder)}, progress)
+		in, err := store.Open(ctx, place)
+		if err != nil {
+			return err
+		}
+		return bootstrap.Rebuild(ctx, config, past.Source{Folder: in}, progress)
 	}
 }

@@ -2,12 +2,8 @@ package past
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -24,18 +20,19 @@ import (
 type Archiver struct {
 	client    tigerbeetle.Client
 	eventsMax int
-	folder    string
+	store     archive.Store
 	cutter    *cutter
 	last      archive.Manifest // the last segment
 	identity  string
 	next      uint64 // the time of the next transfer
+	ended     []archive.Manifest
 }
 
-// New opens the archive in a folder, and goes on where it ends. It is an error if the ledger is not the one of which the
+// New opens an archive, and goes on where it ends. It is an error if the ledger is not the one of which the
 // archive is, or an older copy of it.
-func New(ctx context.Context, client tigerbeetle.Client, eventsMax int, folder string, rowsMax int) (*Archiver, error) {
-	a := &Archiver{client: client, eventsMax: eventsMax, folder: folder}
-	days, err := archive.DayEnds(os.DirFS(folder))
+func New(ctx context.Context, client tigerbeetle.Client, eventsMax int, store archive.Store, rowsMax int) (*Archiver, error) {
+	a := &Archiver{client: client, eventsMax: eventsMax, store: store}
+	days, err := archive.DayEnds(store)
 	if err != nil {
 		return nil, err
 	}
@@ -46,27 +43,10 @@ func New(ctx context.Context, client tigerbeetle.Client, eventsMax int, folder s
 	if a.identity, err = a.identify(ctx); err != nil {
 		return nil, err
 	}
-	if err := sweep(folder); err != nil {
-		return nil, err
-	}
 	a.cutter = newCutter(a.last, rowsMax)
 	a.next = a.cutter.from()
 	return a, a.endDays(ctx, days)
 }
-
-// sweep removes what others left half-written. Another archiver may be writing.
-func sweep(folder string) error {
-	left, err := filepath.Glob(filepath.Join(folder, "*", "day=*", unfinished))
-	for _, name := range left {
-		if file, gone := os.Stat(name); gone == nil && time.Since(file.ModTime()) > time.Hour {
-			err = errors.Join(err, os.Remove(name))
-		}
-	}
-	return err
-}
-
-// unfinished are the names of files while they are written.
-const unfinished = ".writing-*"
 
 // endDays writes into the ledger how days end of which these are the last segments, unless it says so. If it says something
 // else, another archive was the first.
@@ -95,11 +75,12 @@ func (a *Archiver) endDays(ctx context.Context, last []archive.Manifest) error {
 		}
 		for i, t := range found {
 			if t.UserData128 != ends[i].UserData128 || t.UserData64 != ends[i].UserData64 {
-				return wrong("the ledger says since %v that the archive of %s ends with another chain than %s, which that in %s has: two archives of one ledger, or a file was changed",
-					archive.Time(int64(t.Timestamp)), part[i].Day, part[i].Chain, a.folder)
+				return wrong("the ledger says since %v that the archive of %s ends with another chain than %s, which that in %v has: two archives of one ledger, or a file was changed",
+					archive.Time(int64(t.Timestamp)), part[i].Day, part[i].Chain, a.store)
 			}
 		}
 	}
+	a.ended = append(a.ended, last...)
 	return nil
 }
 
@@ -124,8 +105,8 @@ func (a *Archiver) identify(ctx context.Context) (string, error) {
 	case a.last.LastID == "", slices.ContainsFunc(found, func(t tb.Transfer) bool { return t.ID == last && t.Timestamp == a.last.LastAt }):
 		return a.last.Ledger, nil // also if it was rebuilt from this archive
 	}
-	return "", wrong("the archive in %s ends with the transfer %s of %v, and the ledger %v does not have it: this is another ledger, or an older copy; each ledger has a folder of its own",
-		a.folder, a.last.LastID, archive.Time(int64(a.last.LastAt)), is)
+	return "", wrong("the archive in %v ends with the transfer %s of %v, and the ledger %v does not have it: this is another ledger, or an older copy; each ledger has a folder of its own",
+		a.store, a.last.LastID, archive.Time(int64(a.last.LastAt)), is)
 }
 
 // ErrNoLedger means that the ledger has no marker yet.
@@ -147,6 +128,7 @@ type Progress struct {
 	Waiting int                // rows in no segment
 	Since   uint64             // the ledger's time of the first of these, or of what is read next; 0: all is in segments
 	Last    archive.Manifest   // the last segment
+	Ended   []archive.Manifest // the last segments of days whose end the ledger knows since the step before: archive.Merge takes them
 }
 
 // Step reads the next transfers, and stores the segments that have ended. All is false if the ledger may have more.
@@ -165,7 +147,7 @@ func (a *Archiver) Step(ctx context.Context) (p Progress, all bool, err error) {
 			return p, false, &Wrong{err}
 		}
 		if segment != nil {
-			if err := a.store(ctx, segment); err != nil {
+			if err := a.keep(ctx, segment); err != nil {
 				return p, false, err
 			}
 			p.Stored = append(p.Stored, a.last)
@@ -175,6 +157,7 @@ func (a *Archiver) Step(ctx context.Context) (p Progress, all bool, err error) {
 		a.next = page[len(page)-1].Timestamp + 1
 	}
 	p.Read, p.Last = len(page), a.last
+	p.Ended, a.ended = a.ended, nil
 	all = len(page) < a.eventsMax
 	if p.Waiting, p.Since = a.cutter.waiting(); p.Since == 0 && !all {
 		p.Since = a.next
@@ -182,9 +165,8 @@ func (a *Archiver) Step(ctx context.Context) (p Progress, all bool, err error) {
 	return p, all, nil
 }
 
-// store writes the files of a segment, its manifest last. Another archiver of the ledger may have written it: then it
-// says the same.
-func (a *Archiver) store(ctx context.Context, s *archive.Segment) error {
+// keep stores a segment. Another archiver of the ledger may have written it: then it says the same.
+func (a *Archiver) keep(ctx context.Context, s *archive.Segment) error {
 	s.Ledger = a.identity
 	for from := s.From + 1; ; {
 		page, err := ledger.Ask(ctx, func() ([]tb.Account, error) {
@@ -204,24 +186,15 @@ func (a *Archiver) store(ctx context.Context, s *archive.Segment) error {
 	if err := s.Seal(a.last.Chain); err != nil {
 		return err
 	}
-	switch there, err := os.ReadFile(filepath.Join(a.folder, s.File(archive.ManifestsFolder))); {
-	case err == nil:
-		var m archive.Manifest
-		if json.Unmarshal(there, &m) != nil || m != s.Manifest {
-			return wrong("the segment %s in %s has the chain %s, and that of this ledger is %s: two ledgers have one folder, or a file was changed; nothing was written", s.Name, a.folder, m.Chain, s.Chain)
-		}
-	case !errors.Is(err, fs.ErrNotExist):
+	there, err := s.Store(ctx, a.store)
+	if errors.Is(err, archive.ErrInTheWay) {
+		return &Wrong{err}
+	}
+	if err != nil {
 		return err
-	default:
-		names, contents, err := s.Files()
-		if err != nil {
-			return err
-		}
-		for i := range names {
-			if err := put(filepath.Join(a.folder, names[i]), contents[i]); err != nil {
-				return err
-			}
-		}
+	}
+	if there != s.Manifest {
+		return wrong("the segment %s in %v has the chain %s, and that of this ledger is %s: two ledgers have one folder, or a file was changed; nothing was written", s.Name, a.store, there.Chain, s.Chain)
 	}
 	before := a.last
 	a.last = s.Manifest
@@ -230,30 +203,4 @@ func (a *Archiver) store(ctx context.Context, s *archive.Segment) error {
 		return a.endDays(ctx, []archive.Manifest{before})
 	}
 	return nil
-}
-
-// put writes a file that is there whole or not at all, also after a power cut.
-func put(name string, content []byte) error {
-	dir := filepath.Dir(name)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(dir, unfinished)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
-	_, err = file.Write(content)
-	err = errors.Join(err, file.Chmod(0o640), file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), name)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
-	}
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

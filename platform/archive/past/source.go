@@ -32,26 +32,8 @@ func (a Source) End(context.Context) (time.Time, error) {
 // segments yields the segments of which some may be after a time, verified.
 func (a Source) segments(ctx context.Context, after uint64) iter.Seq2[*archive.Segment, error] {
 	return func(yield func(*archive.Segment, error) bool) {
-		all, err := archive.Manifests(a.Folder)
-		if err == nil && len(all) == 0 {
-			err = archive.ErrEmpty
-		}
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		previous := archive.Manifest{}
-		for _, m := range all {
-			err := cmp.Or(ctx.Err(), m.Follows(previous))
-			previous = m
-			if err == nil && m.To <= after {
-				continue
-			}
-			var s *archive.Segment
-			if err == nil {
-				s, err = archive.Verified(a.Folder, m)
-			}
-			if !yield(s, err) || err != nil {
+		for s, err := range archive.Segments(a.Folder, after) {
+			if err = cmp.Or(ctx.Err(), err); !yield(s, err) || err != nil {
 				return
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
 	"go.uber.org/zap"
 
+	"github.com/liquida/liquida/platform/archive"
 	"github.com/liquida/liquida/platform/archive/past"
+	"github.com/liquida/liquida/platform/archive/store"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/settings"
@@ -25,17 +28,20 @@ type Config struct {
 	Telemetry telemetry.Config
 	Ledger    ledger.Config
 
-	Folder    string        `env:"ARCHIVE_DIR" envDefault:"archive" help:"folder of the archive, one for each ledger"`
+	Folder    string        `env:"ARCHIVE_DIR" envDefault:"archive" help:"folder of the archive, or s3://bucket/prefix?region=REGION, one for each ledger"`
 	Interval  time.Duration `env:"ARCHIVE_INTERVAL" envDefault:"1s" range:"100ms to 1m" help:"how often the ledger is asked what is new, once all is read"`
 	Share     float64       `env:"ARCHIVE_LEDGER_SHARE" envDefault:"0.02" help:"share of the ledger's time that this archiver may take while payments wait; above 0, up to 1 for no limit"`
-	RowsMax   int           `env:"ARCHIVE_SEGMENT_ROWS_MAX" envDefault:"100000" range:"1000 to 1000000" help:"rows after which a segment ends within its minute, two kilobytes of memory each; keep it for the life of a ledger"`
+	RowsMax   int           `env:"ARCHIVE_SEGMENT_ROWS_MAX" envDefault:"100000" range:"1000 to 1000000" help:"rows after which a segment ends within its minute, two kilobytes of memory each, and four while a day is merged; keep it for the life of a ledger"`
 	EventsMax int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"transfers in one request to the ledger; at most the server's own limit (253 for a server started with --development)"`
 }
 
 // Validate names the variable and the value that is wrong.
 func (c *Config) Validate() error {
 	if c.Folder == "" {
-		return errors.New("ARCHIVE_DIR is empty: it must be a folder")
+		return errors.New("ARCHIVE_DIR is empty: it must be a folder, or s3://bucket/prefix")
+	}
+	if _, err := store.Open(context.Background(), c.Folder); err != nil {
+		return fmt.Errorf("ARCHIVE_DIR: %w", err)
 	}
 	return settings.Share("ARCHIVE_LEDGER_SHARE", c.Share)
 }
@@ -54,17 +60,25 @@ type keeper struct {
 	config *Config
 	on     host.Host
 	client tigerbeetle.Client
+	store  archive.Store
 	t      *telemetry.Telemetry
 
 	segments, rows prometheus.Counter
 	end, open      prometheus.Gauge
 	since          atomic.Uint64 // the ledger's time of the oldest thing that is in no segment; 0: there is none
+
+	lock  sync.Mutex
+	ended []archive.Manifest // the last segments of days whose files are to be merged
 }
 
 // Run archives until ctx ends. What is killed at any moment goes on where the archive ends. It returns an error if it must
 // not go on: the ledger is not the archive's, or has what this version cannot bring back. A full disk and an
 // absent ledger are waited for.
 func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.Client) error {
+	in, err := store.Open(ctx, config.Folder)
+	if err != nil {
+		return err
+	}
 	t, err := telemetry.Start("archiver", config.Telemetry, on)
 	if err != nil {
 		return err
@@ -74,14 +88,19 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	t.Health.Need(archiveNeed)
 	metrics := promauto.With(t.Registry)
 	k := &keeper{
-		config: config, on: on, client: client, t: t,
+		config: config, on: on, client: client, store: in, t: t,
 		segments: metrics.NewCounter(prometheus.CounterOpts{Name: "pix_archive_segments_total", Help: "Segments that this archiver has stored."}),
 		rows:     metrics.NewCounter(prometheus.CounterOpts{Name: "pix_archive_rows_total", Help: "Rows in the segments that this archiver has stored."}),
 		end:      metrics.NewGauge(prometheus.GaugeOpts{Name: "pix_archive_end_seconds", Help: "Where the archive ends, by the ledger's clock, in Unix seconds. 0: it has no segment."}),
 		open:     metrics.NewGauge(prometheus.GaugeOpts{Name: "pix_archive_rows_waiting", Help: "Rows in memory, of the segment that has not ended."}),
 	}
 	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "pix_archive_lag_seconds", Help: "Age of the oldest thing in the ledger that is in no segment yet, as far as it is known: what a loss of the ledger would leave to the topics alone. It grows while nothing can be archived."}, k.lag)
-	t.Log.Info("started", zap.String("archive", config.Folder))
+	t.Log.Info("started", zap.Stringer("archive", k.store))
+	var merging sync.WaitGroup
+	defer merging.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	merging.Go(func() { k.mergeDays(ctx) })
 	for {
 		err := k.follow(ctx)
 		k.since.CompareAndSwap(0, uint64(on.Now().UnixNano())) // what comes from now on waits, whether it was read or not
@@ -108,7 +127,7 @@ const retryAfter = 2 * time.Second
 
 // follow opens the archive, and stores what comes, until something goes wrong. Whatever was not stored is read again.
 func (k *keeper) follow(ctx context.Context) error {
-	a, err := past.New(ctx, k.client, k.config.EventsMax, k.config.Folder, k.config.RowsMax)
+	a, err := past.New(ctx, k.client, k.config.EventsMax, k.store, k.config.RowsMax)
 	if err != nil {
 		return err
 	}
@@ -144,10 +163,37 @@ func (k *keeper) tell(p past.Progress) {
 		k.rows.Add(float64(m.Payments + m.Records + m.Accounts))
 		k.t.Log.Info("stored a segment", zap.String("segment", m.Name), zap.Int("payments", m.Payments), zap.Int("records", m.Records), zap.Int("accounts", m.Accounts), zap.String("chain", m.Chain))
 	}
+	k.lock.Lock()
+	k.ended = append(k.ended, p.Ended...)
+	k.lock.Unlock()
 	k.open.Set(float64(p.Waiting))
 	k.end.Set(float64(p.Last.To) / 1e9)
 	k.since.Store(p.Since)
 }
+
+// mergeDays makes one file of each finished day's, while the archive goes on.
+func (k *keeper) mergeDays(ctx context.Context) {
+	for host.Sleep(ctx, k.config.Interval) {
+		k.lock.Lock()
+		ended := k.ended
+		k.ended = nil
+		k.lock.Unlock()
+		for _, end := range ended {
+			err := archive.Merge(ctx, k.store, end)
+			if err == nil || ctx.Err() != nil {
+				continue
+			}
+			k.t.Log.Error("cannot merge the files of a finished day, trying again", zap.Error(err))
+			k.lock.Lock()
+			k.ended = append(k.ended, end)
+			k.lock.Unlock()
+			host.Sleep(ctx, mergeAgainAfter)
+		}
+	}
+}
+
+// mergeAgainAfter is long: a try reads the whole day.
+const mergeAgainAfter = time.Minute
 
 func (k *keeper) lag() float64 {
 	since := k.since.Load()

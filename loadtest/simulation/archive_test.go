@@ -12,6 +12,7 @@ import (
 
 	"github.com/liquida/liquida/platform/archive"
 	"github.com/liquida/liquida/platform/archive/past"
+	"github.com/liquida/liquida/platform/archive/store"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/services/archiver/keep"
 )
@@ -111,7 +112,7 @@ func (w *world) concludeArchive() (problems []string) {
 
 // archiveInto archives what is not archived yet, and returns the last manifest.
 func (w *world) archiveInto(folder string) (archive.Manifest, error) {
-	a, err := past.New(w.ends, w.books().Connect(nil), w.archiverConfig.EventsMax, folder, w.archiverConfig.RowsMax)
+	a, err := past.New(w.ends, w.books().Connect(nil), w.archiverConfig.EventsMax, store.Folder(folder), w.archiverConfig.RowsMax)
 	for err == nil {
 		p, all, wrong := a.Step(w.ends)
 		if err = wrong; all {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -50,10 +51,11 @@ type archive struct {
 	payments archivedFile[archivedPayment]
 	records  archivedFile[archivedRecord]
 	rows     []archived
-	to       int64     // where it ends
-	within   bool      // the transfer at hand goes on with a chain
-	covered  bool      // that chain has its row
-	back     *archived // the row of a return whose legs come next
+	to       int64             // where it ends
+	chains   map[string]string // of the last segment of each day
+	within   bool              // the transfer at hand goes on with a chain
+	covered  bool              // that chain has its row
+	back     *archived         // the row of a return whose legs come next
 	err      error
 }
 
@@ -63,6 +65,8 @@ type archivedSegment struct {
 	Payments int    `json:"payments"`
 	Records  int    `json:"records"`
 	To       int64  `json:"to"`
+	Day      string `json:"day"`
+	Chain    string `json:"chain"`
 }
 
 func openArchive(folder fs.FS) (*archive, error) {
@@ -89,7 +93,10 @@ func openArchive(folder fs.FS) (*archive, error) {
 	if err != nil || len(a.segments) == 0 {
 		return nil, cmp.Or(err, errors.New("the archive has no segment"))
 	}
-	a.to = a.segments[len(a.segments)-1].To
+	a.to, a.chains = a.segments[len(a.segments)-1].To, map[string]string{}
+	for _, segment := range a.segments {
+		a.chains[segment.Day] = segment.Chain
+	}
 	return a, nil
 }
 
@@ -167,6 +174,9 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 	flags := t.TransferFlags()
 	first := !a.within
 	a.within = flags.Linked
+	if t.Code == codeArchived {
+		return a.ended(t)
+	}
 	if int64(t.Timestamp) > a.to || t.Code == codeClockProbe || slices.Contains(notImported, int32(t.Code)) {
 		return ""
 	}
@@ -210,6 +220,18 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 		return cmp.Or(extra, fmt.Sprintf("it says %+v of what the ledger has as %+v", said, want))
 	}
 	return extra
+}
+
+// ended compares how the ledger says that a day ends with the chain of its last segment.
+func (a *archive) ended(t tb.Transfer) string {
+	day := epoch.AddDate(0, 0, int(t.UserData32)).Format(time.DateOnly)
+	chain, err := base64.StdEncoding.DecodeString(a.chains[day])
+	said := fromTigerBeetle(t.UserData128)
+	has := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, said.high), said.low), t.UserData64)
+	if err != nil || !bytes.HasPrefix(chain, has) {
+		return fmt.Sprintf("its %s ends with the chain %s, and the ledger says that one ends with %x", day, a.chains[day], has)
+	}
+	return ""
 }
 
 // rest returns what rows there are after the last transfer.

@@ -2,15 +2,22 @@ package audit
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/parquet-go/parquet-go"
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
+
+	"github.com/liquida/liquida/platform/kit"
+	"github.com/liquida/liquida/platform/ledger"
+	"github.com/liquida/liquida/platform/pix"
 )
 
 // Whatever an archive has too little, too much, or otherwise than the ledger is found.
@@ -133,6 +140,23 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 			if found := judge(files(p, r, merged)); len(found) != 1 || !strings.Contains(found[0], want) {
 				t.Errorf("%s: %q", want, found)
 			}
+		}
+	}
+}
+
+// How the ledger says that a day ends must be how the archive's day ends.
+func TestTheEndOfADayIsThatOfItsArchive(t *testing.T) {
+	hash := sha256.Sum256([]byte("the last segment"))
+	manifest := fmt.Sprintf(`{"to": 1, "day": "2026-11-24", "chain": %q}`, base64.StdEncoding.EncodeToString(hash[:]))
+	a, err := openArchive(fstest.MapFS{"manifests/day=2026-11-24/0.json": {Data: []byte(manifest)}})
+	kit.Must(t, err)
+	day := pix.DayOf(time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC))
+	if wrong := a.see(ledger.Archived(day, hash)); wrong != "" {
+		t.Error(wrong)
+	}
+	for what, said := range map[string]tb.Transfer{"another chain": ledger.Archived(day, sha256.Sum256(nil)), "a day that is not there": ledger.Archived(day.Next(), hash)} {
+		if a.see(said) == "" {
+			t.Errorf("%s is not found", what)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -115,8 +116,7 @@ func (w *world) insist(random *rand.Rand, at *ledgermodel.Ledger, do func(bootst
 			return
 		}
 		if time.Now().After(giveUp) {
-			w.t.Errorf("the ledger cannot be built again: %v", err)
-			return
+			panic(fmt.Sprintf("the ledger cannot be built again: %v", err)) // nobody can go on
 		}
 		w.note("rebuild: %v", err)
 		time.Sleep(between(random, 0, time.Second))

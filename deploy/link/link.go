@@ -33,10 +33,6 @@ const (
 	Stalled
 )
 
-func (s State) String() string {
-	return [...]string{"whole", "cut", "slow", "half-open", "stalled"}[s]
-}
-
 // Link listens on 127.0.0.1 and connects to one server. One made by Between has
 // no listener: clients call its Dial.
 type Link struct {

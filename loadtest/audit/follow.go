@@ -96,9 +96,6 @@ func (j *Judge) Begin() { j.told = j.found }
 // Checked returns how many payments and returns had one outcome that agrees with the ledger.
 func (j *Judge) Checked() int64 { return j.checked }
 
-// Repeated returns how many reports came again, equal to the first one: after a redelivery.
-func (j *Judge) Repeated() int64 { return int64(j.summary.RepeatedReports) }
-
 // Kept returns how many records and payments it keeps.
 func (j *Judge) Kept() int {
 	n := len(j.payments) + len(j.letters)

@@ -77,7 +77,7 @@ func (w *watched) checks(want int64) live.Light {
 	w.s.t.Helper()
 	kit.AwaitWithin(w.s.t, 10*time.Minute, "all are checked", func() (bool, string) {
 		l := w.Light()
-		return l.Colour == live.Red || l.Colour == live.Green && l.Checked >= want, fmt.Sprintf("%d of %d, the light is %s: %s; %+v", l.Checked, want, l.Colour, l.Text, w.Figures())
+		return l.Colour == live.Red || l.Colour == live.Green && l.Checked >= want, fmt.Sprintf("%d of %d, the light is %s: %s", l.Checked, want, l.Colour, l.Text)
 	})
 	l := w.Light()
 	if l.Colour == live.Red {
@@ -103,10 +103,8 @@ func TestLiveAuditStaysGreen(t *testing.T) {
 	}
 	result := load.wait()
 	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
-	t.Logf("%s; %+v; %d had an outcome", w.checks(want).Text, w.Figures(), want)
+	t.Logf("%s; %d had an outcome", w.checks(want).Text, want)
 	s.audit()
-	late := s.watch(s.ledgerClient(), func(c *live.Config) { c.From = time.Now().Add(-time.Hour) })
-	t.Log(late.checks(want).Text)
 }
 
 // A frozen engine, a killed ledger, a killed broker and a time without any engine make nothing red, and after
@@ -133,7 +131,7 @@ func TestLiveAuditThroughFaults(t *testing.T) {
 	}
 	result := load.wait()
 	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
-	t.Logf("%s; %+v; %d had an outcome", w.checks(want).Text, w.Figures(), want)
+	t.Logf("%s; %d had an outcome", w.checks(want).Text, want)
 }
 
 // The light is amber while ledger or broker are frozen, and while it lags. Then it is green again, and nothing
@@ -153,12 +151,12 @@ func TestLiveAuditSaysWhatItDoesNotSee(t *testing.T) {
 		w.turns(live.Green)
 	}
 	s.ready(stack.EngineName(0))
-	began := time.Now()
+	// Its share is too small for what follows, and keeps it reading for seconds after the last one, however fast the
+	// machine is.
+	slow := s.watch(client, func(c *live.Config) { c.Share = 0.001 })
+	s.eventually("the slow one has begun", func() bool { return !strings.HasPrefix(slow.Light().Text, "nothing is checked") })
 	result := s.load(500, 2500, duringFaults...).wait()
 	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
-	// It begins with all of them behind it. Its share lets it read no page of their transfers for seconds after
-	// the last one, however fast the machine is.
-	slow := s.watch(client, func(c *live.Config) { c.From, c.Share = began, 0.002 })
 	s.eventually("the slow one lags", func() bool {
 		l := slow.Light()
 		return l.Colour == live.Amber && strings.HasPrefix(l.Text, "checked to") && strings.HasSuffix(l.Text, "s behind")

@@ -36,7 +36,7 @@ type beginning struct {
 
 // begin finds out where to begin, so that it sees the order of all that the ledger does from then on: an order
 // that is held later is not finished, so the engines have not committed it.
-func (a *Audit) begin(ctx context.Context, from time.Time) (b beginning, err error) {
+func (a *Audit) begin(ctx context.Context) (b beginning, err error) {
 	client, err := kgo.NewClient(append(append([]kgo.Opt{}, a.config.Kafka...), kgo.ClientID("live-audit"))...)
 	if err != nil {
 		return b, fmt.Errorf("cannot create the Kafka client: %w", err)
@@ -47,38 +47,28 @@ func (a *Audit) begin(ctx context.Context, from time.Time) (b beginning, err err
 	if err != nil {
 		return b, err
 	}
-	starts, err := a.offsets(ctx, admin.ListStartOffsets, allTopics...)
+	starts, err := a.offsets(ctx, admin.ListStartOffsets, paymentsTopic)
 	if err != nil {
 		return b, err
 	}
-	ends := admin.ListCommittedOffsets
-	if !from.IsZero() { // records of before: a report comes after its verdict, clocks differ by seconds
-		ends = func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
-			return admin.ListOffsetsAfterMilli(ctx, from.Add(-10*time.Second).UnixMilli(), topics...)
-		}
-	}
-	if b.from, err = a.offsets(ctx, ends, settlementsTopic, deadLettersTopic); err != nil {
+	if b.from, err = a.offsets(ctx, admin.ListCommittedOffsets, settlementsTopic, deadLettersTopic); err != nil {
 		return b, err
 	}
-	orders, err := a.offsets(ctx, ends, paymentsTopic)
+	orders, err := a.offsets(ctx, admin.ListCommittedOffsets, paymentsTopic)
 	if err != nil {
 		return b, err
 	}
 	b.mayBefore, b.from[paymentsTopic] = orders[paymentsTopic], starts[paymentsTopic]
-	if from.IsZero() {
-		for partition, offset := range committed {
-			b.from[paymentsTopic][partition] = max(offset, starts[paymentsTopic][partition])
-		}
-		b.since, err = a.now(ctx)
-		return b, err
+	for partition, offset := range committed {
+		b.from[paymentsTopic][partition] = max(offset, starts[paymentsTopic][partition])
 	}
-	b.since = uint64(max(0, from.UnixNano()))
-	return b, nil
+	b.since, err = a.now(ctx)
+	return b, err
 }
 
-// follow watches from a time of the ledger, or from now, until something fails.
-func (a *Audit) follow(ctx context.Context, from time.Time) error {
-	b, err := a.begin(ctx, from)
+// follow watches from now until something fails.
+func (a *Audit) follow(ctx context.Context) error {
+	b, err := a.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -104,16 +94,13 @@ func (a *Audit) follow(ctx context.Context, from time.Time) error {
 		return err
 	}
 	defer topics.Close()
-	since := time.Now()
-	if !from.IsZero() {
-		since = from
-	}
+	now := time.Now()
 	a.mu.Lock()
-	a.since, a.checkedTo = since, since
+	a.since, a.checkedTo = now, now
 	a.before += a.checked
 	a.checked = 0
 	a.mu.Unlock()
-	f := following{audit: a, follower: follower, topics: topics, next: b.since + 1, repeated: a.Figures().Repeated}
+	f := following{audit: a, follower: follower, topics: topics, next: b.since + 1}
 	for {
 		if err := f.turn(ctx); err != nil {
 			return err
@@ -132,7 +119,6 @@ type following struct {
 	next     uint64    // the ledger's time from which on to read
 	newsAt   time.Time // when a record or a transfer came
 	askedAt  time.Time // when the ledger was asked for what it had nothing more behind
-	repeated int64     // of beginnings before
 	marked   mark
 	markedAt time.Time
 	// askedBroker is when the broker was asked while a mark stood.
@@ -153,9 +139,9 @@ func (f *following) turn(ctx context.Context) error {
 	a := f.audit
 	kept, behindLedger := f.follower.Kept(), time.Since(f.askedAt) > behindMax
 	switch {
-	case kept > a.config.KeptMax:
-		return fmt.Errorf("%d payments and records wait, more than it keeps: %w", kept, errLost)
-	case kept > a.config.KeptMax/2 && behindLedger: // the ledger's side comes first
+	case kept > keptMax:
+		return fmt.Errorf("%d payments and records wait, more than it keeps: begins again from now", kept)
+	case kept > keptMax/2 && behindLedger: // the ledger's side comes first
 		if err := a.pace.await(ctx); err != nil {
 			return err
 		}
@@ -192,7 +178,7 @@ func (f *following) turn(ctx context.Context) error {
 		a.waiting = ""
 		a.checkedTo = at // it lags: what the ledger did until then is judged, but for doubts
 	}
-	a.checked, a.repeated = f.follower.Checked(), f.repeated+f.follower.Repeated()
+	a.checked = f.follower.Checked()
 	a.mu.Unlock()
 	return nil
 }

@@ -26,13 +26,8 @@ type Config struct {
 	Kafka []kgo.Opt
 	// Ledger is a client that nobody closes while Run runs.
 	Ledger tigerbeetle.Client
-	// From is the ledger's time from which on all is judged; zero: from now.
-	From time.Time
 	// Share is the most of the ledger's time that it takes; 0: 0.05.
 	Share float64
-	// KeptMax is how many payments and records it keeps; 0: 300,000. A payment takes about 500 bytes, and until
-	// it is judged 128 more for each of its transfers.
-	KeptMax int
 	// Behind returns where to go on in a partition of which nothing can be read at an offset, or 0 if it
 	// can be read, and whether what is there was aborted. Without it, one such batch leaves the partition unread, and the light amber.
 	Behind func(ctx context.Context, client *kgo.Client, topic string, partition int32, offset int64) (next int64, aborted bool, err error)
@@ -58,17 +53,6 @@ type Finding struct {
 	Text    string    `json:"text"`
 }
 
-// Figures are what it has seen beside what is wrong.
-type Figures struct {
-	// Repeated is how many reports came again, equal to the first: after a redelivery.
-	Repeated int64
-	// HeldCentavos is what was held at the last look at the balances.
-	HeldCentavos uint64
-	// LedgerShare is the part of the ledger's time that it took since the start, as well as it can be
-	// measured from here.
-	LedgerShare float64
-}
-
 // The colours of the light.
 const (
 	Green = "green"
@@ -82,6 +66,9 @@ const (
 	behindMax = 2 * time.Second
 	// silentMax is how long ledger and broker may say nothing while the light is green.
 	silentMax = 3 * time.Second
+	// keptMax is how many payments and records it keeps. A payment takes about 500 bytes, and until it is judged
+	// 128 more for each of its transfers.
+	keptMax = 300_000
 )
 
 // Audit watches. Its methods may be called at any time from any goroutine.
@@ -93,10 +80,8 @@ type Audit struct {
 	waiting      string // why nothing is checked; empty: it is
 	since        time.Time
 	checkedTo    time.Time
-	checked      int64 // of this beginning
-	before       int64 // of the beginnings before
-	repeated     int64
-	held         uint64
+	checked      int64     // of this beginning
+	before       int64     // of the beginnings before
 	brokerAt     time.Time // when it last answered
 	ledgerAt     time.Time
 	balancesAt   time.Time
@@ -110,9 +95,6 @@ func Open(config Config) (*Audit, error) {
 	if config.Share == 0 {
 		config.Share = 0.05
 	}
-	if config.KeptMax == 0 {
-		config.KeptMax = 300_000
-	}
 	if config.Log == nil {
 		config.Log = func(string, ...any) {}
 	}
@@ -121,24 +103,22 @@ func Open(config Config) (*Audit, error) {
 		return nil, errors.New("live: Ledger is nil: it needs a client")
 	case config.Share < 0.001 || config.Share > 1:
 		return nil, fmt.Errorf("live: Share is %v: it must be 0.001 to 1", config.Share)
-	case config.KeptMax < 1000:
-		return nil, fmt.Errorf("live: KeptMax is %d: it must be 1000 or more", config.KeptMax)
 	}
 	now := time.Now()
 	return &Audit{
-		config: config, pace: &pace{share: config.Share, began: now}, waiting: "it begins", broken: map[string]bool{},
+		config: config, pace: &pace{share: config.Share}, waiting: "it begins", broken: map[string]bool{},
 		since: now, checkedTo: now, brokerAt: now, ledgerAt: now, balancesAt: now,
 	}, nil
 }
 
-// Run watches until ctx ends, and returns its cause. While ledger or broker are away it waits for them.
+// Run watches from now until ctx ends, and returns its cause. While ledger or broker are away it waits for them. Then,
+// and when something can no longer be read, it begins again from now: what it lost it cannot judge.
 func (a *Audit) Run(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() { a.watchBalances(ctx) })
 	both.Go(func() { a.watchPair(ctx) })
-	from := a.config.From
 	for ctx.Err() == nil {
-		err := a.follow(ctx, from)
+		err := a.follow(ctx)
 		if ctx.Err() != nil {
 			break
 		}
@@ -146,9 +126,6 @@ func (a *Audit) Run(ctx context.Context) error {
 		a.mu.Lock()
 		a.waiting = err.Error()
 		a.mu.Unlock()
-		if errors.Is(err, errLost) {
-			from = time.Time{} // from now: what it lost it cannot judge
-		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
@@ -194,13 +171,6 @@ func (a *Audit) Light() Light {
 		l.Colour, l.Text = Green, fmt.Sprintf("%s checked since %s UTC, none lost, none twice", thousands(l.Checked), l.Since.UTC().Format("15:04:05"))
 	}
 	return l
-}
-
-// Figures returns what it has seen beside what is wrong.
-func (a *Audit) Figures() Figures {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return Figures{Repeated: a.repeated, HeldCentavos: a.held, LedgerShare: a.pace.taken()}
 }
 
 // found takes a finding. The light is red from now on.

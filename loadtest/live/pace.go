@@ -11,11 +11,9 @@ import (
 // request to request, so it is bounded by ten times what requests were measured to take.
 type pace struct {
 	share float64
-	began time.Time
 
 	mu    sync.Mutex
-	free  time.Time // from then on the next request may be sent
-	spent time.Duration
+	free  time.Time     // from then on the next request may be sent
 	small time.Duration // how long the last small request was on its way
 }
 
@@ -65,17 +63,9 @@ func (p *pace) tookSmall(onItsWay time.Duration) {
 }
 
 func (p *pace) spend(cost time.Duration) {
-	p.spent += cost
 	now := time.Now()
 	if p.free.Before(now) {
 		p.free = now
 	}
 	p.free = p.free.Add(time.Duration(float64(cost) / p.share))
-}
-
-// taken returns the share of the ledger's time until now.
-func (p *pace) taken() float64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.spent.Seconds() / max(1, time.Since(p.began).Seconds())
 }

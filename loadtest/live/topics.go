@@ -22,9 +22,6 @@ const (
 
 var allTopics = []string{paymentsTopic, settlementsTopic, deadLettersTopic}
 
-// errLost says that something can no longer be read: the audit must begin again from now.
-var errLost = errors.New("begins again from now")
-
 const brokerAnswersWithin = 5 * time.Second
 
 // topics reads the three topics from where it was told, to their ends and on.
@@ -109,11 +106,11 @@ func (t *topics) read(ctx context.Context, wait time.Duration, follower *audit.J
 		},
 		Pass: audit.Unreadable,
 		Gone: func(topic string, from int64, r audit.Record) error {
-			return fmt.Errorf("partition %d of %s is gone from offset %d to %d: %w", r.Partition, topic, from, r.Offset-1, errLost)
+			return fmt.Errorf("partition %d of %s is gone from offset %d to %d: begins again from now", r.Partition, topic, from, r.Offset-1)
 		},
 		Failed: func(topic string, partition int32, err error) error {
 			if errors.Is(err, kerr.OffsetOutOfRange) {
-				return fmt.Errorf("partition %d of %s is gone: %w", partition, topic, errLost)
+				return fmt.Errorf("partition %d of %s is gone: begins again from now", partition, topic)
 			}
 			return nil // if it stays, the light is amber: it falls behind
 		},

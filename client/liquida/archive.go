@@ -41,7 +41,9 @@ hashes that lead from it to the chain of its segment. Usually there is one; a pa
 refused after its hold had expired has two. Exit codes: 0 found, 1 it is not in the archive, or
 the archive is damaged.`,
 			Example: "  liquida archive proof E1000000120261124120012345678901 archive > proof.json",
-			RunE:    func(c *cobra.Command, arguments []string) error { return o.prove(c.Context(), arguments[0], arguments[1]) },
+			RunE: func(c *cobra.Command, arguments []string) error {
+				return o.prove(c.Context(), arguments[0], arguments[1])
+			},
 		},
 		&cobra.Command{
 			Use: "check FILE", Short: "Check a proof, without the archive", Args: cobra.ExactArgs(1),

@@ -30,7 +30,7 @@ type Config struct {
 
 	Folder    string        `env:"ARCHIVE_DIR" envDefault:"archive" help:"folder of the archive, or s3://bucket/prefix?region=REGION, one for each ledger"`
 	Interval  time.Duration `env:"ARCHIVE_INTERVAL" envDefault:"1s" range:"100ms to 1m" help:"how often the ledger is asked what is new, once all is read"`
-	Share     float64       `env:"ARCHIVE_LEDGER_SHARE" envDefault:"0.02" help:"share of the ledger's time that this archiver may take while payments wait; above 0, up to 1 for no limit"`
+	Share     float64       `env:"ARCHIVE_LEDGER_SHARE" envDefault:"0.01" help:"share of the ledger's time that this archiver may take while payments wait; above 0, up to 1 for no limit"`
 	RowsMax   int           `env:"ARCHIVE_SEGMENT_ROWS_MAX" envDefault:"100000" range:"1000 to 1000000" help:"rows after which a segment ends within its minute, two kilobytes of memory each, and four while a day is merged; keep it for the life of a ledger"`
 	EventsMax int           `env:"LEDGER_BATCH_EVENTS_MAX" envDefault:"8189" range:"8 to 8189" help:"accounts or transfers in one request to the ledger, of an engine at least 134; at most the server's own limit (253 if it was started with --development)"`
 }

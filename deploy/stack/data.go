@@ -54,7 +54,7 @@ func (s *Stack) KafkaFolder() string { return s.data(kafkaFolders[s.config.kafka
 func (s *Stack) ArchiveFolder() string { return s.data(Archiver) }
 
 func (s *Stack) kafkaNode() kafka.Node {
-	return kafka.Node{Security: s.kafkaSecurity(), Folder: s.KafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controllerOf(Broker))}
+	return kafka.Node{Security: s.kafkaSecurity(), Folder: s.KafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controller)}
 }
 
 // refuseOtherData returns an error if the folder holds data of another kind. A ledger and topics

@@ -83,7 +83,7 @@ func (s *Stack) specify(name string) (spec, error) {
 			if s.kafka != nil { // otherwise the stack is only looked at or stopped
 				p.path, p.arguments = s.kafka.Command(s.kafkaNode())
 			}
-			p.listens = append(p.listens, controllerOf(Broker))
+			p.listens = append(p.listens, controller)
 			break
 		}
 		like := "kafka"

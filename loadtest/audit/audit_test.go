@@ -530,7 +530,7 @@ func (h *history) holdMost() {
 }
 
 // waitForDeadline adds a payment that waits for its deadline and is voided some time after it.
-func (h *history) waitForDeadline(after time.Duration) *pixv1.PaymentOrder {
+func (h *history) waitForDeadline(after time.Duration) {
 	o := h.order(alice, bruno, 100)
 	h.stamp()
 	h.hold(o, 1, 2, 3)
@@ -542,7 +542,6 @@ func (h *history) waitForDeadline(after time.Duration) *pixv1.PaymentOrder {
 		}
 	}
 	h.report(o, "AB03")
-	return o
 }
 
 func TestTheDeadlineIsKept(t *testing.T) {
@@ -947,11 +946,9 @@ func (h *history) move(code uint16, debit, credit accountID, amount uint64) {
 }
 
 // fund adds a funding as bootstrap makes it: its id is that of the account.
-func (h *history) fund(debit, credit accountID, amount uint64) *tb.Transfer {
+func (h *history) fund(debit, credit accountID, amount uint64) {
 	h.move(codeFunding, debit, credit, amount)
-	funding := &h.transfers[len(h.transfers)-1]
-	funding.ID = credit.toTigerBeetle()
-	return funding
+	h.last(1).ID = credit.toTigerBeetle()
 }
 
 func (h *history) transfer(order, role int) *tb.Transfer {

@@ -144,7 +144,7 @@ func (h *heist) tryAll() {
 		_, err := thief.ActOnAccount(h.t.Context(), h.mules[0], "thief-"+act.Act, act)
 		h.refused("a thief's "+act.Act+" at another bank", err, http.StatusForbidden)
 	}
-	received := h.ends(customer(1, 3), customer(0, 3), "")
+	received := h.settles(customer(1, 3), customer(0, 3))
 	h.givesBack(received, received.AmountCentavos+1, client.Rejected) // a return is never more than was paid
 }
 

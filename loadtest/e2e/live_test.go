@@ -153,7 +153,7 @@ func TestLiveAuditSaysWhatItDoesNotSee(t *testing.T) {
 	s.ready(stack.EngineName(0))
 	// Its share is too small for what follows, and keeps it reading for seconds after the last one, however fast the
 	// machine is.
-	slow := s.watch(client, func(c *live.Config) { c.Share = 0.001 })
+	slow := s.watch(client, func(c *live.Config) { c.Share = 0.0015 })
 	s.eventually("the slow one has begun", func() bool { return !strings.HasPrefix(slow.Light().Text, "nothing is checked") })
 	result := s.load(500, 2500, duringFaults...).wait()
 	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)

@@ -159,6 +159,9 @@ func sweep(ctx context.Context, store Store, day string) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		if !slices.ContainsFunc(entries, func(entry fs.DirEntry) bool { return strings.HasPrefix(entry.Name(), merged+".") }) {
+			return errors.Join(err, fmt.Errorf("%s has no file of the day, and its manifests are merged: a copy from two times; nothing was removed there", dir))
+		}
 		for _, entry := range entries {
 			name := entry.Name()
 			if strings.HasPrefix(name, merged+".") || strings.HasPrefix(name, Unfinished) && isNew(entry) {

@@ -100,10 +100,10 @@ func merge(ctx context.Context, store Store, end Manifest) error {
 func (a *Archive) merge(ctx context.Context, store Store, kind int) error {
 	last := &a.places[len(a.places)-1]
 	name := fileOf(folders[kind], last.Day, merged)
-	if _, err := fs.Stat(store, name); !errors.Is(err, fs.ErrNotExist) || last.before[kind]+last.counts()[kind] == 0 {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+	if last.before[kind]+last.counts()[kind] == 0 {
+		return nil
+	}
+	if _, err := fs.Stat(store, name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	_, err := store.Put(ctx, name, func(file io.Writer) error {

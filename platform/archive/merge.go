@@ -100,10 +100,10 @@ func merge(ctx context.Context, store Store, end Manifest) error {
 func (a *Archive) merge(ctx context.Context, store Store, kind int) error {
 	last := &a.places[len(a.places)-1]
 	name := fileOf(folders[kind], last.Day, merged)
-	if _, err := fs.Stat(store, name); !errors.Is(err, fs.ErrNotExist) || last.before[kind]+last.counts()[kind] == 0 {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+	if last.before[kind]+last.counts()[kind] == 0 {
+		return nil
+	}
+	if _, err := fs.Stat(store, name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	_, err := store.Put(ctx, name, func(file io.Writer) error {
@@ -158,6 +158,9 @@ func sweep(ctx context.Context, store Store, day string) error {
 		entries, err := fs.ReadDir(store, dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
+		}
+		if !slices.ContainsFunc(entries, func(entry fs.DirEntry) bool { return strings.HasPrefix(entry.Name(), merged+".") }) {
+			return errors.Join(err, fmt.Errorf("%s has no file of the day, and its manifests are merged: a copy from two times; nothing was removed there", dir))
 		}
 		for _, entry := range entries {
 			name := entry.Name()

@@ -227,6 +227,17 @@ func TestAnArchiveIsReadWhileItIsMerged(t *testing.T) {
 	mustMerge(t, in, ends[1])
 	verified(t, in)
 
+	// A copy in the wrong order has the files of before, and the manifests of after: nothing is removed.
+	day := filepath.Join(in.String(), "payments", "day="+ends[0].Day)
+	if err := errors.Join(os.Remove(filepath.Join(day, "day.parquet")), os.WriteFile(filepath.Join(day, "20260210T1500Z-000.parquet"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := archive.Merge(t.Context(), in, ends[0]); err == nil || !strings.Contains(err.Error(), "a copy from two times") {
+		t.Errorf("a copy in the wrong order: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(day, "20260210T1500Z-000.parquet")); err != nil {
+		t.Error(err)
+	}
 	if err := archive.Merge(t.Context(), in, ends[2]); err == nil || !strings.Contains(err.Error(), "not over") {
 		t.Errorf("a day that is not over: %v", err)
 	}
@@ -411,17 +422,20 @@ func TestAnArchiveInABucket(t *testing.T) {
 		t.Error(proofs, err)
 	}
 
-	for i, large := range []string{strings.Repeat("a", 9<<20), strings.Repeat("b", 9<<20)} { // in parts
-		half := errors.New("half")
-		if _, err := in.Put(t.Context(), "x/half", func(file io.Writer) error { _, err := io.WriteString(file, large); return errors.Join(err, half) }); !errors.Is(err, half) {
-			t.Error(err)
-		}
-		created, err := in.Put(t.Context(), "x/large", func(file io.Writer) error { _, err := io.WriteString(file, large); return err })
-		if content, wrong := fs.ReadFile(in, "x/large"); err != nil || wrong != nil || created != (i == 0) || len(content) != len(large) || content[len(content)-1] != 'a' {
-			t.Errorf("put %d: %v %v %v", i, created, err, wrong)
+	for name, size := range map[string]int{"x/whole": 5 << 20, "x/in-parts": 20 << 20} {
+		for i, content := range []string{"a", "b"} {
+			half := errors.New("half")
+			write := func(file io.Writer) error { _, err := io.WriteString(file, strings.Repeat(content, size)); return err }
+			if _, err := in.Put(t.Context(), "x/half", func(file io.Writer) error { return errors.Join(write(file), half) }); !errors.Is(err, half) {
+				t.Error(err)
+			}
+			created, err := in.Put(t.Context(), name, write)
+			if got, wrong := fs.ReadFile(in, name); err != nil || wrong != nil || created != (i == 0) || len(got) != size || got[size-1] != 'a' {
+				t.Errorf("%s: put %d: %v %v %v", name, i, created, err, wrong)
+			}
 		}
 	}
-	if found, err := fs.ReadDir(in, "x"); err != nil || len(found) != 1 {
+	if found, err := fs.ReadDir(in, "x"); err != nil || len(found) != 2 {
 		t.Error(found, err)
 	}
 

@@ -177,14 +177,26 @@ func manifestsOf(folder fs.FS, day string, last int) ([]Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
+	whole := merged + ".json"
 	var names []string
+	found := false
 	for _, entry := range entries {
 		switch name := entry.Name(); {
-		case name == merged+".json":
-			return readMerged(folder, dir+"/"+name, last)
+		case name == whole:
+			found = true
 		case path.Ext(name) == ".json":
 			names = append(names, dir+"/"+name)
 		}
+	}
+	if !found { // or else it was written meanwhile, and some of the others may be gone
+		_, err := fs.Stat(folder, dir+"/"+whole)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		found = err == nil
+	}
+	if found {
+		return readMerged(folder, dir+"/"+whole, last)
 	}
 	if last > 0 {
 		names = names[max(0, len(names)-last):]

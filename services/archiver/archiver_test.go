@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,6 +117,54 @@ func TestTwoArchiversWaitForTheirBucket(t *testing.T) {
 		if p.ExitCode() != 0 {
 			t.Errorf("it ended with %d", p.ExitCode())
 		}
+	}
+}
+
+// An archiver merges the days that are over. Those of the ledger are imported: its clock cannot be set.
+func TestAnArchiverMergesFinishedDays(t *testing.T) {
+	server, client := openLedger(t)
+	const day = 24 * time.Hour
+	at := uint64(time.Now().Add(-5 * day).UnixNano())
+	accounts := []tb.Account{ledger.NewAccount(ledger.IssuanceAccount), ledger.NewAccount(ledger.RefusalsAccount)}
+	for i := range accounts {
+		flags := accounts[i].AccountFlags()
+		flags.Imported = true
+		accounts[i].Flags, accounts[i].Timestamp = flags.ToUint16(), at+uint64(i)
+	}
+	if results, err := client.CreateAccounts(accounts); err != nil || len(results) > 0 {
+		t.Fatal(results, err)
+	}
+	transfers := []tb.Transfer{ledger.Marker{}.Transfer()}
+	for range 4 {
+		id := pix.NewEndToEndID("99999999", time.Now(), rand.New(rand.NewPCG(at, 2))) //nolint:gosec // no secret
+		at += uint64(day)
+		transfers = ledger.AppendReceipt(transfers, id, pix.Content{}, pix.ReasonPayerMissing, false)
+		last := &transfers[len(transfers)-1]
+		last.Timestamp = at
+	}
+	transfers[0].Timestamp = transfers[1].Timestamp - 1
+	for i := range transfers {
+		flags := transfers[i].TransferFlags()
+		flags.Imported = true
+		transfers[i].Flags = flags.ToUint16()
+	}
+	write(t, client, transfers)
+
+	in := store.Folder(t.TempDir())
+	p := kit.Start(t, "TIGERBEETLE_ADDRESSES="+server.Config.Addresses[0], "ARCHIVE_DIR="+in.String(), "ARCHIVE_INTERVAL=100ms")
+	// What it writes of the ends of days is of today, and ends the last of these four: but for that one, all are over.
+	for _, transfer := range transfers[1:4] {
+		day := pix.DayOf(archive.Time(int64(transfer.Timestamp))).String() //nolint:gosec // after 1970
+		kit.Await(t, "one file of each kind of "+day, func() (bool, string) {
+			files, err := filepath.Glob(filepath.Join(in.String(), "*", "day="+day, "*"))
+			merged := func(file string) bool { return strings.HasPrefix(filepath.Base(file), "day.") }
+			return err == nil && len(files) >= 2 && !slices.ContainsFunc(files, func(file string) bool { return !merged(file) }), fmt.Sprint(files)
+		})
+	}
+	p.AwaitReady()
+	totals, err := archive.Verify(in, func(archive.Manifest) {}, func(archive.DayEnd) {})
+	if err != nil || totals.Records < 5 {
+		t.Errorf("%+v %v", totals, err)
 	}
 }
 

@@ -62,6 +62,7 @@ func (b *bucket) Put(ctx context.Context, name string, write func(io.Writer) err
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(patience, func() { cancel(fmt.Errorf("%v has not taken %s for %v", b, name, patience)) })
+	late.Stop()
 	defer late.Stop()
 	object, err := b.in.NewWriter(ctx, name, &blob.WriterOptions{IfNotExist: true, ContentType: "application/octet-stream", MaxConcurrency: 2})
 	if err != nil {
@@ -73,11 +74,13 @@ func (b *bucket) Put(ctx context.Context, name string, write func(io.Writer) err
 		cancel(err) // or else what is written would be there
 	}
 	late.Reset(patience)
-	err = errors.Join(err, object.Close())
-	if gcerrors.Code(err) == gcerrors.FailedPrecondition {
-		return false, nil
+	closed := object.Close()
+	if err == nil && closed != nil {
+		if _, missing := b.Stat(name); missing == nil { // refused, perhaps by a server that did not read on
+			return false, nil
+		}
 	}
-	if err != nil {
+	if err = errors.Join(err, closed); err != nil {
 		return false, fmt.Errorf("cannot write %s: %w", name, errors.Join(context.Cause(ctx), err))
 	}
 	return true, nil

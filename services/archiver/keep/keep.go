@@ -69,6 +69,7 @@ type keeper struct {
 
 	lock  sync.Mutex
 	ended []archive.Manifest // the last segments of days whose files are to be merged
+	told  map[string]bool    // days that were among them
 }
 
 // Run archives until ctx ends. What is killed at any moment goes on where the archive ends. It returns an error if it must
@@ -88,7 +89,7 @@ func Run(ctx context.Context, config *Config, on host.Host, client tigerbeetle.C
 	t.Health.Need(archiveNeed)
 	metrics := promauto.With(t.Registry)
 	k := &keeper{
-		config: config, on: on, client: client, store: in, t: t,
+		config: config, on: on, client: client, store: in, t: t, told: map[string]bool{},
 		segments: metrics.NewCounter(prometheus.CounterOpts{Name: "pix_archive_segments_total", Help: "Segments that this archiver has stored."}),
 		rows:     metrics.NewCounter(prometheus.CounterOpts{Name: "pix_archive_rows_total", Help: "Rows in the segments that this archiver has stored."}),
 		end:      metrics.NewGauge(prometheus.GaugeOpts{Name: "pix_archive_end_seconds", Help: "Where the archive ends, by the ledger's clock, in Unix seconds. 0: it has no segment."}),
@@ -164,7 +165,12 @@ func (k *keeper) tell(p past.Progress) {
 		k.t.Log.Info("stored a segment", zap.String("segment", m.Name), zap.Int("payments", m.Payments), zap.Int("records", m.Records), zap.Int("accounts", m.Accounts), zap.String("chain", m.Chain))
 	}
 	k.lock.Lock()
-	k.ended = append(k.ended, p.Ended...)
+	for _, end := range p.Ended { // all of them each time that the archive is opened
+		if !k.told[end.Day] {
+			k.told[end.Day] = true
+			k.ended = append(k.ended, end)
+		}
+	}
 	k.lock.Unlock()
 	k.open.Set(float64(p.Waiting))
 	k.end.Set(float64(p.Last.To) / 1e9)

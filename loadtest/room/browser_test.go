@@ -795,6 +795,7 @@ func plantedBugs(h *house, browser context.Context) {
 	kit.Must(t, err)
 	defer client.Close()
 	kafka := h.kafka()
+	letters := tb.BytesToUint128([16]byte(bytes.Repeat([]byte{0xab}, 16))) // an id in which nothing looks like an amount
 	for _, bug := range []struct {
 		name  string
 		names bool // its payment
@@ -808,7 +809,7 @@ func plantedBugs(h *house, browser context.Context) {
 		}},
 		{"minted money", false, func(report *pixv1.SettlementReport) {
 			failed, err := client.CreateTransfers([]tb.Transfer{{
-				ID: tb.ID(), DebitAccountID: ledger.IssuanceAccount, CreditAccountID: ledger.ReserveAccount(pix.ISPB(report.Payee.Ispb)),
+				ID: letters, DebitAccountID: ledger.IssuanceAccount, CreditAccountID: ledger.ReserveAccount(pix.ISPB(report.Payee.Ispb)),
 				Amount: tb.ToUint128(100_00), Ledger: ledger.Ledger, Code: ledger.CodeFunding,
 			}})
 			if err != nil || len(failed) > 0 {

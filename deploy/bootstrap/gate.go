@@ -87,7 +87,7 @@ func (g *gate) refusal(named ledger.Identity, wrong error) error {
 	if named == (ledger.Identity{}) {
 		first = "If " + stream.Checkpoints + " was lost, put its files back; else put the topics' own ledger back"
 	}
-	return fmt.Errorf("%w: topics and ledger do not belong together, so the ledger was not changed. %s, or start with empty topics and an empty ledger; if that ledger is lost for good, LEDGER_GIVEN_UP=%s makes the topics take the one at hand: see ForeignLog in deploy/runbook.md, and docs/backup.md for what that loses", wrong, first, named)
+	return fmt.Errorf("%w: topics and ledger do not belong together, so the ledger was not changed. %s, or start with empty topics and an empty ledger; if that ledger is lost for good, build it again as in docs/backup.md, or LEDGER_GIVEN_UP=%s makes the topics take the one at hand: see ForeignLog in deploy/runbook.md, and docs/backup.md for what that loses", wrong, first, named)
 }
 
 // wrong returns what is wrong with the pair, or nil. err means that it could not be found out.

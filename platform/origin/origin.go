@@ -120,7 +120,7 @@ func Mismatched(log uint32, format string, values ...any) *Mismatch {
 
 // wrongLedger returns a Mismatch that says what is wrong with the ledger beside topics that name another.
 func wrongLedger(named ledger.Identity, format string, values ...any) *Mismatch {
-	return &Mismatch{fmt.Sprintf(format, values...), fmt.Sprintf("The ledger's file was lost, or an older copy of it was put back, or TIGERBEETLE_ADDRESSES or KAFKA_BROKERS are of another system. Nothing is taken, cleared or answered. Put the topics' own ledger back, as it was last; if it is lost for good, bootstrap's LEDGER_GIVEN_UP=%s makes the topics take the ledger at hand: see ForeignLog in deploy/runbook.md, and docs/backup.md for what that loses", named)}
+	return &Mismatch{fmt.Sprintf(format, values...), fmt.Sprintf("The ledger's file was lost, or an older copy of it was put back, or TIGERBEETLE_ADDRESSES or KAFKA_BROKERS are of another system. Nothing is taken, cleared or answered. Put the topics' own ledger back, as it was last; if it is lost for good, build it again as in docs/backup.md, or bootstrap's LEDGER_GIVEN_UP=%s makes the topics take the ledger at hand: see ForeignLog in deploy/runbook.md, and docs/backup.md for what that loses", named)}
 }
 
 // Found is what a comparison has read.

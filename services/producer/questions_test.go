@@ -366,19 +366,39 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 	a := startAsking(t, "STREAM_KEEP_ALIVE=15s", "STREAM_WRITE_TIMEOUT=500ms")
 	victim, door := a.another(), a.doors[0]
 	live, end := victim.follow("")
-	defer end()
+	defer func() { end() }()
+	// heard waits for an event. On a busy machine nobody may read the register for a while, which ends all streams: then
+	// the victim follows again, and is told what is open.
+	heard := func(kind, id string) {
+		t.Helper()
+		kit.Await(t, kind+" "+id, func() (bool, string) {
+			for {
+				select {
+				case e, more := <-live:
+					if !more {
+						end()
+						live, end = victim.follow("")
+						return kind == "over", "the stream has ended"
+					}
+					if e.kind == kind && strings.Contains(e.data, id) {
+						return true, ""
+					}
+				case <-time.After(100 * time.Millisecond):
+					return false, "no such event"
+				}
+			}
+		})
+	}
 	flows := func(after string) {
 		t.Helper()
 		asked := victim.ask(victim.bank)
-		if q := victim.told(live, "question"); q.EndToEndID != asked {
-			t.Fatalf("after %s: %+v, want %s", after, q, asked)
-		}
+		heard("question", asked)
 		victim.answer(asked, "", 202)
 		if record := a.stored(); string(record.Key) != asked {
 			t.Fatalf("after %s: stored is %s, want %s", after, record.Key, asked)
 		}
 		victim.report(asked)
-		victim.told(live, "over")
+		heard("over", asked)
 	}
 	flows("nothing")
 
@@ -413,8 +433,15 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 			opened++
 		}
 	}
-	if opened < 8 || opened > 250 { // CALLER_SHARE_MAX of STREAMS_MAX
-		t.Errorf("it has %d streams", opened)
+	streams := func() (open int) {
+		_, text, _ := strings.Cut(door.metrics(), "\npix_producer_streams ")
+		_, err := fmt.Sscan(text, &open)
+		kit.Must(t, err)
+		return open
+	}
+	most := streams()
+	if opened < 8 || most > 251 { // CALLER_SHARE_MAX of STREAMS_MAX, and the victim's
+		t.Errorf("it has opened %d streams, and there are %d", opened, most)
 	}
 	flows("10,000 streams")
 
@@ -434,21 +461,27 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 	}
 	flows("questions that nobody reads")
 	kit.Await(t, "the stream that reads nothing to be ended", func() (bool, string) {
-		text := door.metrics()
-		return !strings.Contains(text, fmt.Sprintf("pix_producer_streams %d\n", opened+1)), text
+		is := streams()
+		return is < most, fmt.Sprint(is)
 	})
 
 	// Answers that are none of its own.
-	if code, _, _, text := door.as(a.key, "POST", a.path("answers"), `{"answers": [{"value": "`+strings.Repeat("A", 1<<20)+`", "seal": ""}]}`); code != 413 {
-		t.Errorf("1 MB: %d %s", code, text)
+	refused := func(what, path, body string, want int) {
+		t.Helper()
+		kit.Await(t, what, func() (bool, string) {
+			code, _, _, text := door.as(a.key, "POST", path, body)
+			if code != want && code != 503 {
+				t.Errorf("%s: %d %s", what, code, text)
+			}
+			return code != 503, text
+		})
 	}
+	refused("1 MB", a.path("answers"), `{"answers": [{"value": "`+strings.Repeat("A", 1<<20)+`", "seal": ""}]}`, 413)
 	foreign := victim.ask(victim.bank)
-	victim.told(live, "question")
+	heard("question", foreign)
 	a.answer(foreign, "", 404) // in its own name
 	a.send(victim.valueOf(foreign, ""), sealOf, 422, "value.ispb")
-	if code, _, _, text := door.as(a.key, "POST", victim.path("answers"), fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, victim.valueOf(foreign, ""), sealOf)); code != 403 {
-		t.Errorf("in the name of another bank: %d %s", code, text)
-	}
+	refused("in the name of another bank", victim.path("answers"), fmt.Sprintf(`{"answers": [{"value": %q, "seal": %q}]}`, victim.valueOf(foreign, ""), sealOf), 403)
 	for range 100 {
 		a.answer(pix.NewEndToEndID("10000001", time.Now(), random).String(), "", 404)
 	}
@@ -457,6 +490,6 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 		t.Errorf("stored is %q", record.Value)
 	}
 	victim.report(foreign)
-	victim.told(live, "over")
+	heard("over", foreign)
 	flows("guesses")
 }

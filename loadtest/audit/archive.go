@@ -222,8 +222,12 @@ func (a *archive) see(t tb.Transfer) (wrong string) {
 	return extra
 }
 
-// ended compares how the ledger says that a day ends with the chain of its last segment.
+// ended compares how the ledger says that a day ends with the chain of its last segment. An older copy of an archive may
+// not cover the day.
 func (a *archive) ended(t tb.Transfer) string {
+	if dayOver(t.UserData32).UnixNano() > a.to {
+		return ""
+	}
 	day := epoch.AddDate(0, 0, int(t.UserData32)).Format(time.DateOnly)
 	chain, err := base64.StdEncoding.DecodeString(a.chains[day])
 	said := fromTigerBeetle(t.UserData128)
@@ -250,10 +254,15 @@ func textOf(letter byte, t tb.Transfer) string {
 	return id.String()
 }
 
+// dayOver is midnight in São Paulo, at the end of a day.
+func dayOver(day uint32) time.Time {
+	return epoch.Add(time.Duration(day+1)*24*time.Hour + 3*time.Hour)
+}
+
 // takeArchived takes how the archive of a day ends: the day must be over.
 func (j *Judge) takeArchived(t tb.Transfer) {
 	day := uint64(t.UserData32)
-	over := epoch.Add(time.Duration(day+1)*24*time.Hour + 3*time.Hour) // midnight in São Paulo
+	over := dayOver(t.UserData32)
 	debit, credit := fromTigerBeetle(t.DebitAccountID), fromTigerBeetle(t.CreditAccountID)
 	if fromTigerBeetle(t.ID) != (number128{low: day<<4 | 13}) || t.Amount != (tb.Uint128{}) || t.Flags != 0 || debit != issuance || credit != refusals || t.Timestamp < uint64(over.UnixNano()) { //nolint:gosec // after 1970
 		j.add(UnexplainedMoney, transferName(t), "the end of an archived day has the id %d, moves nothing from issuance to refusals, and comes after the day, %v", day<<4|13, over)

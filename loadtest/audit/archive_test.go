@@ -147,7 +147,8 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 // How the ledger says that a day ends must be how the archive's day ends.
 func TestTheEndOfADayIsThatOfItsArchive(t *testing.T) {
 	hash := sha256.Sum256([]byte("the last segment"))
-	manifest := fmt.Sprintf(`{"to": 1, "day": "2026-11-24", "chain": %q}`, base64.StdEncoding.EncodeToString(hash[:]))
+	to := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC).UnixNano() // the end of the day after
+	manifest := fmt.Sprintf(`{"to": %d, "day": "2026-11-24", "chain": %q}`, to, base64.StdEncoding.EncodeToString(hash[:]))
 	a, err := openArchive(fstest.MapFS{"manifests/day=2026-11-24/0.json": {Data: []byte(manifest)}})
 	kit.Must(t, err)
 	day := pix.DayOf(time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC))
@@ -158,5 +159,8 @@ func TestTheEndOfADayIsThatOfItsArchive(t *testing.T) {
 		if a.see(said) == "" {
 			t.Errorf("%s is not found", what)
 		}
+	}
+	if wrong := a.see(ledger.Archived(day.Next().Next(), hash)); wrong != "" {
+		t.Errorf("the day is after the end of this copy: %s", wrong)
 	}
 }

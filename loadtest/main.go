@@ -37,7 +37,7 @@ Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad 
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), auditCommand(), benchCommand(), chaosCommand(), conformCommand(), roomCommand())
+	root.AddCommand(runCommand(), auditCommand(), benchCommand(), bareCommand(), chaosCommand(), conformCommand(), roomCommand())
 	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	root.CompletionOptions.DisableDefaultCmd = true
 	if command, err := root.ExecuteContextC(ctx); err != nil {

@@ -77,17 +77,10 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 	}
 	var failed error
 	for pass := range config.Passes {
-		ceiling, maximum := 0.0, 0.0
+		var of references
 		for i, row := range rows {
-			if row.half {
-				row.rate = int(maximum/2) / 100 * 100
-				row.payments = int(float64(row.rate) * config.RateDuration.Seconds())
-			}
 			fmt.Fprintf(config.Log, "pass %d of %d: %s: %s payments\n", pass+1, config.Passes, row.name, pix.Thousands(row.payments))
 			run, err := config.measure(ctx, row)
-			if err == nil && row.half && maximum == 0 {
-				err = errors.New("there is no maximum in this pass to halve")
-			}
 			if err != nil {
 				err = fmt.Errorf("%s: %w", row.name, err)
 				fmt.Fprintln(config.Log, err)
@@ -98,21 +91,40 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 				}
 				continue
 			}
-			perSecond := run.figures[runFigures]["per_second"]
-			switch {
-			case row.part == ceilingPart:
-				ceiling = perSecond
-			case maximum == 0 && row.part == "maximum":
-				maximum = perSecond
-			}
-			if ceiling > 0 && row.rate == 0 && row.part != ceilingPart && row.asks == "" {
-				run.set(runFigures, "ratio_to_ceiling", perSecond/ceiling)
-			}
+			of.relate(row, run)
 			r.Rows[i].add(run)
 			r.Seconds = time.Since(r.StartedAt).Seconds()
 		}
 	}
 	return r, failed
+}
+
+// references are what the figures of a pass are related to, so that they tell something on another machine.
+type references struct {
+	ceiling float64 // of the ledger alone, a second
+	bare    *Run
+	rate    int // of bare
+}
+
+// relate adds the ratios of a run to the references, or takes it as one.
+func (of *references) relate(r row, run *Run) {
+	switch {
+	case r.does == fillLedger:
+		of.ceiling = run.figures[runFigures]["per_second"]
+	case r.does == payBare:
+		of.bare, of.rate = run, r.rate
+	case r.does != "":
+		return // its figures count other things
+	case r.rate == 0 && of.ceiling > 0:
+		run.set(runFigures, "ratio_to_ceiling", run.figures[runFigures]["per_second"]/of.ceiling)
+	case r.rate > 0 && r.rate == of.rate && !r.sharedCores:
+		for _, f := range []figure{p50, p99, cpu} {
+			run.set(bareFigures, f.name, run.figures[f.group][f.name]/of.bare.figures[f.group][f.name])
+		}
+	}
+	if ledger := run.figures[cpuFigures]["ledger"]; ledger > 0 {
+		run.set(runFigures, "cpu_to_ledger", run.figures[cpuFigures][allProcesses]/ledger)
+	}
 }
 
 // Upper bounds of the disk that a payment takes, and that a stack without payments takes.
@@ -143,7 +155,7 @@ const busyMax = 0.1
 
 // measure runs one row on a fresh stack, and removes the stack.
 func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
-	if r.payments == 0 && r.part != idlePart {
+	if r.payments == 0 && r.does != rest {
 		return nil, errors.New("there are no payments to send")
 	}
 	if err := stack.Clean(c.Dir); err != nil {
@@ -169,7 +181,7 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 		}
 	}
 	s, err := stack.Start(ctx, stack.Config{
-		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: c.Engines, CacheGrid: c.CacheGrid, Kafka: r.kafka, Env: environment, Room: c.Room || r.part == idlePart, Archive: c.Archive || r.part == idlePart,
+		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: c.Engines, CacheGrid: c.CacheGrid, Kafka: r.kafka, Env: environment, Room: c.Room || r.does == rest, Archive: c.Archive || r.does == rest,
 		LedgerReserve: int64(r.payments) * bytesPerPayment, LedgerCore: !r.sharedCores,
 		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
 	})
@@ -179,19 +191,21 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 	defer func() {
 		err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)), os.RemoveAll(filepath.Join(c.Dir, "data")))
 	}()
-	switch {
-	case r.part == ceilingPart:
-		run, err = c.ledgerAlone(s, population, r)
-	case r.part == idlePart:
-		run, err = c.idle(ctx, s)
-	case r.over != "":
-		run, err = c.overloaded(ctx, s, population, r)
-	case r.asks == readFloods:
-		run, err = c.underReads(ctx, s, population, r)
-	case r.asks != "":
-		run, err = c.frontDoor(ctx, s, population, r)
-	default:
+	switch r.does {
+	case "":
 		run, err = c.pipeline(ctx, s, population, r)
+	case fillLedger:
+		run, err = c.ledgerAlone(s, population, r)
+	case payBare:
+		run, err = c.bare(ctx, s, population, r)
+	case rest:
+		run, err = c.idle(ctx, s)
+	case overBatches, overKafka:
+		run, err = c.overloaded(ctx, s, population, r)
+	case readFloods:
+		run, err = c.underReads(ctx, s, population, r)
+	default:
+		run, err = c.frontDoor(ctx, s, population, r)
 	}
 	if run != nil {
 		run.set(runFigures, "busy_share_before", busy)

@@ -31,7 +31,7 @@ func TestRowsHaveNamesOfTheirOwnAndEveryPartHasSome(t *testing.T) {
 			t.Errorf("two rows are named %q", row.name)
 		}
 		seen[row.name], covered[row.part] = true, true
-		if row.payments == 0 && !row.half && row.part != idlePart {
+		if row.payments == 0 && row.does != rest {
 			t.Errorf("%s sends nothing", row.name)
 		}
 	}
@@ -43,7 +43,7 @@ func TestRowsHaveNamesOfTheirOwnAndEveryPartHasSome(t *testing.T) {
 	if err := CheckParts(DefaultParts); err != nil {
 		t.Error(err)
 	}
-	for _, bad := range [][]string{{"speed"}, {"half"}, {""}, nil} {
+	for _, bad := range [][]string{{"speed"}, {""}, nil} {
 		if CheckParts(bad) == nil {
 			t.Errorf("%q is taken for parts", bad)
 		}
@@ -97,6 +97,7 @@ func runs(name string, rates ...float64) Row {
 	for _, rate := range rates {
 		run := &Run{}
 		run.set(runFigures, "per_second", rate)
+		run.set(runFigures, "ratio_to_ceiling", rate/40_000)
 		run.setLatency(&load.Latency{P50: 10, P99: 20})
 		run.setCosts([]meter.Cost{{Process: "engine-0", CPUMicroseconds: 4}, {Process: "engine-1", CPUMicroseconds: 6}, {Process: "tigerbeetle", CPUMicroseconds: 20}})
 		row.add(run)

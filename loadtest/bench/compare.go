@@ -8,21 +8,22 @@ import (
 	"github.com/liquida/liquida/loadtest/report"
 )
 
-// compared are the figures that are compared. noise is how far two good medians may differ by
-// chance: a tail varies more than a mean.
+// compared are the figures that are compared: ratios, which hold on another machine. noise is how far two good medians
+// may differ by chance: a tail varies more than a mean.
 var compared = []struct {
 	figure
 	more  bool // more is better
 	noise float64
 }{
-	{perSecond, true, 0.05},
-	{p50, false, 0.15},
-	{p99, false, 0.30},
-	{cpu, false, 0.05},
+	{figure{"of the ledger alone", "%.2f", runFigures, "ratio_to_ceiling"}, true, 0.05},
+	{figure{"p50, times bare", "%.2f", bareFigures, "p50"}, false, 0.15},
+	{figure{"p99, times bare", "%.2f", bareFigures, "p99"}, false, 0.30},
+	{figure{"CPU, times bare", "%.2f", bareFigures, allProcesses}, false, 0.05},
+	{figure{"CPU, times the ledger's", "%.2f", runFigures, "cpu_to_ledger"}, false, 0.05},
 }
 
 // CompareRule says when a figure has changed.
-const CompareRule = "A figure has changed if its medians differ by more than noise (payments/s and CPU 5 %,\np50 15 %, p99 30 %) and the ranges of the two results do not overlap."
+const CompareRule = "Ratios are compared, which hold on another machine: payments/s to those of the ledger alone, latencies and CPU\nto those of the bare pipeline, CPU to the ledger's, each in one pass. One has changed if its medians differ by more\nthan noise (payments/s and CPU 5 %, p50 15 %, p99 30 %) and the ranges of the two results do not overlap."
 
 // Change is a figure that became better or worse.
 type Change struct {
@@ -31,8 +32,7 @@ type Change struct {
 	Worse       float64 // share of the earlier figure; below 0: better
 }
 
-// Compare returns what changed since an earlier result, in rows of both. In rows of a fixed
-// rate the rate is not compared: it is what was offered.
+// Compare returns what changed since an earlier result, in rows of both.
 func (r *Result) Compare(earlier *Result) (changes []Change, rows int) {
 	for _, row := range r.Rows {
 		for _, other := range earlier.Rows {
@@ -42,7 +42,7 @@ func (r *Result) Compare(earlier *Result) (changes []Change, rows int) {
 			rows++
 			for _, c := range compared {
 				now, before := c.spread(row), c.spread(other)
-				if before.median == 0 || now.median == 0 || c.name == perSecond.name && row.offersRate() {
+				if before.median == 0 || now.median == 0 {
 					continue
 				}
 				worse := now.median/before.median - 1
@@ -51,7 +51,7 @@ func (r *Result) Compare(earlier *Result) (changes []Change, rows int) {
 				}
 				overlap := now.min <= before.max && before.min <= now.max
 				if math.Abs(worse) > c.noise && !overlap {
-					changes = append(changes, Change{row.Name, c.name, before.median, now.median, worse})
+					changes = append(changes, Change{row.Name, c.title, before.median, now.median, worse})
 				}
 			}
 		}
@@ -80,7 +80,7 @@ func (r *Result) WriteComparison(w io.Writer, earlier *Result, worseMax float64)
 		if c.Worse > worseMax {
 			failed++
 		}
-		table.Add(c.Row, c.Figure, ms(c.Before), ms(c.Now), verdict)
+		table.Add(c.Row, c.Figure, fmt.Sprintf("%.2f", c.Before), fmt.Sprintf("%.2f", c.Now), verdict)
 	}
 	table.Write(w)
 	if len(changes) == 0 {

@@ -27,11 +27,14 @@ import (
 	"github.com/liquida/liquida/platform/stream"
 )
 
-// operation is what a row asks the HTTP API for, again and again. Each connection sends its
+// operation is what a row does. Of the HTTP API it is asked for again and again: each connection sends its
 // next request after the whole response to the last.
 type operation string
 
 const (
+	fillLedger   operation = "the ledger alone"
+	payBare      operation = "payments through a bare pipeline"
+	rest         operation = "nothing"
 	payOne       operation = "payments accepted"
 	payBatch     operation = "payments accepted in batches"
 	readStates   operation = "states of settled payments read"
@@ -206,7 +209,7 @@ func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbo
 	}
 	callers := &callers{load.NewCallers(s.ProducerURL(), keys)}
 	defer callers.Close()
-	door := &Door{Operation: r.asks, Connections: doorConnections}
+	door := &Door{Operation: r.does, Connections: doorConnections}
 	measure, err := c.prepare(ctx, s, callers, population, r, door)
 	if err != nil {
 		return nil, err
@@ -242,7 +245,7 @@ func (c Config) frontDoor(ctx context.Context, s *stack.Stack, population sandbo
 
 // prepare does what comes before an operation is measured, and returns what measures it.
 func (c Config) prepare(ctx context.Context, s *stack.Stack, callers *callers, population sandbox.Population, r row, door *Door) (func() (callResult, error), error) {
-	if r.asks == readBalances {
+	if r.does == readBalances {
 		return func() (callResult, error) { return c.readBalances(ctx, s, callers, population, r) }, nil
 	}
 	made, err := orders(population, r.payments)
@@ -250,14 +253,14 @@ func (c Config) prepare(ctx context.Context, s *stack.Stack, callers *callers, p
 		return nil, err
 	}
 	lines, pay := batchLines, callers.payBatch
-	if r.asks == payOne {
+	if r.does == payOne {
 		lines, pay = 1, callers.pay
 	}
 	requests, err := orderRequests(made, lines)
 	if err != nil {
 		return nil, err
 	}
-	if r.asks != readStates { // the costs include settling the payments
+	if r.does != readStates { // the costs include settling the payments
 		if door.Count = r.payments; lines > 1 {
 			door.Connections, door.Lines = batchesAtOnce, lines
 		}

@@ -84,7 +84,7 @@ func (c Config) overloaded(ctx context.Context, s *stack.Stack, population sandb
 	}
 	defer o.close()
 	lasts := c.RateDuration
-	if r.over == overBatches {
+	if r.does == overBatches {
 		o.callers = callers
 	} else {
 		lasts = max(lasts, kafkaLasts)

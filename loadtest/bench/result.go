@@ -46,6 +46,7 @@ type Figures map[string]map[string][]float64
 const (
 	runFigures      = "run"
 	latencyFigures  = "latency_ms"
+	bareFigures     = "times_bare" // of the bare pipeline in the same pass
 	cpuFigures      = "cpu_us"
 	networkFigures  = "network_bytes"
 	diskFigures     = "disk_bytes"

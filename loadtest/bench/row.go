@@ -16,10 +16,8 @@ type row struct {
 	part, name  string
 	payments    int
 	rate        int       // payments a second; 0: as fast as it goes
-	half        bool      // the rate is half of the maximum of the same pass
-	asks        operation // of the HTTP API, as fast as its connections allow; empty: none
-	over        operation // how more than the maximum is offered; empty: it is not
-	times       float64   // the maximum
+	does        operation // what is measured; empty: the pipeline
+	times       float64   // of the maximum that is offered
 	mix         string    // empty: that of the config
 	kafka       string
 	sharedCores bool // the ledger has no processor of its own
@@ -37,24 +35,32 @@ const (
 	questionsPart = "questions"
 	idlePart      = "idle"
 	profilePart   = "profile"
+	gatePart      = "gate"
 )
 
 // parts are the values of --parts, in the order of measuring.
 var parts = []struct{ name, what string }{
 	{ceilingPart, "the ledger alone, with the transfers of payments in full requests"},
 	{"maximum", "the most that the whole pipeline settles: embedded broker without and with fsync, all processors shared, Apache Kafka"},
-	{"latency", "latencies at fixed rates, the lowest also without a pause between requests to the ledger and with all processors shared"},
-	{"half", "latency at half of the maximum; needs maximum"},
+	{"latency", "latencies at fixed rates, the lowest also with all processors shared, and of a bare pipeline: two consumers, two requests to the ledger, four hops, nothing else"},
 	{doorPart, "the HTTP API as fast as its connections go: payments one by one and in batches, states, balances while payments settle"},
 	{overloadPart, "two and three times the maximum, in batches over HTTP and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
 	{questionsPart, "banks that answer over HTTP beside banks over Kafka: how long an answer takes at 1,000/s with all processors shared, also while four of five banks hang; the maximum"},
 	{idlePart, "what a ready system takes while nobody pays, the control room included"},
 	{profilePart, "the maximum while the engine is profiled"},
+	{gatePart, "short rows whose ratios CI compares with those in findings/bench.json"},
 }
 
+// Of the part gate, which must be short.
+const (
+	gatePayments = 300_000
+	gateRate     = 1000
+	gateSeconds  = 15
+)
+
 // DefaultParts take a quarter of an hour.
-var DefaultParts = []string{ceilingPart, "maximum", "latency", "half", doorPart}
+var DefaultParts = []string{ceilingPart, "maximum", "latency", doorPart, gatePart}
 
 // PartsHelp explains the parts.
 func PartsHelp() string {
@@ -65,7 +71,7 @@ func PartsHelp() string {
 	return text.String()
 }
 
-// CheckParts rejects unknown parts, and parts whose prerequisites are missing.
+// CheckParts rejects unknown parts.
 func CheckParts(names []string) error {
 	known := AllParts()
 	for _, name := range names {
@@ -75,9 +81,6 @@ func CheckParts(names []string) error {
 	}
 	if len(names) == 0 {
 		return fmt.Errorf("--parts is empty: it must be all, or some of\n%s", PartsHelp())
-	}
-	if slices.Contains(names, "half") && !slices.Contains(names, "maximum") {
-		return fmt.Errorf("--parts holds half without maximum: half needs the maximum of the same pass, so name both")
 	}
 	return nil
 }
@@ -100,7 +103,7 @@ func (c Config) rows() (chosen []row) {
 		return r
 	}
 	all := []row{
-		{part: ceilingPart, name: "ledger alone", payments: c.Payments},
+		{part: ceilingPart, name: "ledger alone", does: fillLedger, payments: c.Payments},
 		maximum,
 		with("maximum", "broker with fsync", func(r *row) { r.env = map[string][]string{stack.Broker: {"BROKER_SYNC_WRITES=true"}} }),
 		with("maximum", "shared cores", func(r *row) { r.sharedCores = true }),
@@ -109,27 +112,27 @@ func (c Config) rows() (chosen []row) {
 	for i, rate := range c.Rates {
 		at := row{part: "latency", name: pix.Thousands(rate) + "/s", rate: rate, payments: int(float64(rate) * c.RateDuration.Seconds())}
 		if i == 0 {
-			unpaused, shared := at, at
-			unpaused.name, unpaused.env = at.name+", no pause", map[string][]string{stack.Engine: {"LEDGER_REQUEST_PAUSE=0s"}}
+			bare, shared := at, at
+			bare.name, bare.does = at.name+", bare pipeline", payBare
 			shared.name, shared.sharedCores = at.name+", shared cores", true
-			all = append(all, unpaused, shared)
+			all = append(all, shared, bare)
 		}
 		all = append(all, at)
 	}
-	all = append(all, row{part: "half", name: "half of the maximum", half: true},
+	all = append(all,
 		c.door("payments one by one", payOne, min(c.DoorPayments, waitingMax)),
 		c.door(fmt.Sprintf("payments in batches of %d", batchLines), payBatch, min(c.DoorPayments, waitingMax)),
 		c.door("states", readStates, c.DoorPayments),
 		c.door(fmt.Sprintf("balances while %s/s settle", pix.Thousands(settlingRate)), readBalances, int(settlingRate*c.RateDuration.Seconds())))
 	for _, way := range []operation{overBatches, overKafka} {
 		for _, times := range []float64{2, 3} {
-			all = append(all, row{part: overloadPart, name: fmt.Sprintf("overload, %s, %g times the maximum", way, times), over: way, times: times, payments: c.OverloadPayments,
+			all = append(all, row{part: overloadPart, name: fmt.Sprintf("overload, %s, %g times the maximum", way, times), does: way, times: times, payments: c.OverloadPayments,
 				env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}})
 		}
 	}
 	all = append(all, c.questionRows(with)...)
 	all = append(all, with(overloadPart, "all refused", func(r *row) { r.mix, r.payments = "too-old=1", c.OverloadPayments }),
-		row{part: floodPart, name: "payments while others read", asks: readFloods, rate: readPayRate, payments: c.Payments / 4, banks: 5, sharedCores: true},
+		row{part: floodPart, name: "payments while others read", does: readFloods, rate: readPayRate, payments: c.Payments / 4, banks: 5, sharedCores: true},
 		c.flooded("nobody else", load.Flood{}),
 		c.flooded("6,000 conflicts/s", load.Flood{Kind: load.Conflicts, PerSecond: 6000}),
 		c.flooded("38,000 conflicts of one id at once", load.Flood{Kind: load.Conflicts, PerSecond: 1_000_000, Most: 38_000}), // into a system that stands still
@@ -138,8 +141,12 @@ func (c Config) rows() (chosen []row) {
 		c.besidePayments("nobody else", load.Flood{}),
 		c.besidePayments("3,000/s of others to one account", load.Flood{Kind: load.HotAccount, PerSecond: 3000}),
 		c.besidePayments("3,000/s of others to any account", load.Flood{Kind: load.Payments, PerSecond: 3000}),
-		row{part: idlePart, name: "nobody pays", sharedCores: true},
-		with(profilePart, "while profiled", func(*row) {}))
+		row{part: idlePart, name: "nobody pays", does: rest, sharedCores: true},
+		with(profilePart, "while profiled", func(*row) {}),
+		row{part: gatePart, name: "gate, ledger alone", does: fillLedger, payments: gatePayments},
+		row{part: gatePart, name: "gate, maximum", payments: gatePayments},
+		row{part: gatePart, name: "gate, bare pipeline", does: payBare, rate: gateRate, payments: gateRate * gateSeconds},
+		row{part: gatePart, name: "gate, 1,000/s", rate: gateRate, payments: gateRate * gateSeconds})
 	for _, r := range all {
 		if slices.Contains(c.Parts, r.part) && strings.Contains(r.name, c.Rows) {
 			chosen = append(chosen, r)
@@ -150,8 +157,8 @@ func (c Config) rows() (chosen []row) {
 
 // door is a row of the HTTP API, without rate limits for callers, and without refusals: it
 // accepts faster than payments settle.
-func (c Config) door(name string, asks operation, payments int) row {
-	return row{part: doorPart, name: "front door, " + name, asks: asks, payments: payments,
+func (c Config) door(name string, does operation, payments int) row {
+	return row{part: doorPart, name: "front door, " + name, does: does, payments: payments,
 		env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000", "SHED_AGE=10m"}}}
 }
 

@@ -103,7 +103,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 type references struct {
 	ceiling float64 // of the ledger alone, a second
 	bare    *Run
-	rate    int // of bare
+	bareRow row
 }
 
 // relate adds the ratios of a run to the references, or takes it as one.
@@ -112,12 +112,12 @@ func (of *references) relate(r row, run *Run) {
 	case r.does == fillLedger:
 		of.ceiling = run.figures[runFigures]["per_second"]
 	case r.does == payBare:
-		of.bare, of.rate = run, r.rate
+		of.bare, of.bareRow = run, r
 	case r.does != "":
 		return // its figures count other things
 	case r.rate == 0 && of.ceiling > 0:
 		run.set(runFigures, "ratio_to_ceiling", run.figures[runFigures]["per_second"]/of.ceiling)
-	case r.rate > 0 && r.rate == of.rate && !r.sharedCores:
+	case r.rate > 0 && r.rate == of.bareRow.rate && r.part == of.bareRow.part:
 		for _, f := range []figure{p50, p99, cpu} {
 			run.set(bareFigures, f.name, run.figures[f.group][f.name]/of.bare.figures[f.group][f.name])
 		}

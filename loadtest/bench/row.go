@@ -42,7 +42,7 @@ const (
 var parts = []struct{ name, what string }{
 	{ceilingPart, "the ledger alone, with the transfers of payments in full requests"},
 	{"maximum", "the most that the whole pipeline settles: embedded broker without and with fsync, all processors shared, Apache Kafka"},
-	{"latency", "latencies at fixed rates, the lowest also with all processors shared, and of a bare pipeline: two consumers, two requests to the ledger, four hops, nothing else"},
+	{"latency", "latencies at fixed rates, all processors shared; the lowest also of a bare pipeline: two consumers, two requests to the ledger, four hops, nothing else"},
 	{doorPart, "the HTTP API as fast as its connections go: payments one by one and in batches, states, balances while payments settle"},
 	{overloadPart, "two and three times the maximum, in batches over HTTP and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
@@ -110,12 +110,11 @@ func (c Config) rows() (chosen []row) {
 		with("maximum", "Apache Kafka", func(r *row) { r.kafka = stack.Apache }),
 	}
 	for i, rate := range c.Rates {
-		at := row{part: "latency", name: pix.Thousands(rate) + "/s", rate: rate, payments: int(float64(rate) * c.RateDuration.Seconds())}
+		at := row{part: "latency", name: pix.Thousands(rate) + "/s", rate: rate, payments: int(float64(rate) * c.RateDuration.Seconds()), sharedCores: true}
 		if i == 0 {
-			bare, shared := at, at
-			bare.name, bare.does = at.name+", bare pipeline", payBare
-			shared.name, shared.sharedCores = at.name+", shared cores", true
-			all = append(all, shared, bare)
+			bare := at
+			bare.name, bare.does = "bare pipeline, "+at.name, payBare
+			all = append(all, bare)
 		}
 		all = append(all, at)
 	}
@@ -145,8 +144,8 @@ func (c Config) rows() (chosen []row) {
 		with(profilePart, "while profiled", func(*row) {}),
 		row{part: gatePart, name: "gate, ledger alone", does: fillLedger, payments: gatePayments},
 		row{part: gatePart, name: "gate, maximum", payments: gatePayments},
-		row{part: gatePart, name: "gate, bare pipeline", does: payBare, rate: gateRate, payments: gateRate * gateSeconds},
-		row{part: gatePart, name: "gate, 1,000/s", rate: gateRate, payments: gateRate * gateSeconds})
+		row{part: gatePart, name: "gate, bare pipeline", does: payBare, rate: gateRate, payments: gateRate * gateSeconds, sharedCores: true},
+		row{part: gatePart, name: "gate, 1,000/s", rate: gateRate, payments: gateRate * gateSeconds, sharedCores: true})
 	for _, r := range all {
 		if slices.Contains(c.Parts, r.part) && strings.Contains(r.name, c.Rows) {
 			chosen = append(chosen, r)

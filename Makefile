@@ -33,7 +33,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings profile chaos operate heist rebuild demo test test-kafka test-live test-replicas test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-proxy test-python-bank test-readers test-dashboards test-documents lines check-modules check-manifests dashboards preflight verify-compose ci
+.PHONY: help bench bench-all drawings profile chaos evidence operate heist rebuild demo test test-kafka test-live test-replicas test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-proxy test-python-bank test-readers test-dashboards test-documents lines check-modules check-manifests dashboards preflight verify-compose ci
 
 FIRST := demo up status load audit down clean chaos test ci
 help: ## list every target
@@ -114,6 +114,12 @@ profile: build ## show where the engine spends time and memory at its maximum; w
 
 chaos: build ## break a stack of its own while payments flow, then prove that nothing was lost (about 3 minutes): make chaos ARGS='--seed 7 --duration 10m'
 	@bin/loadtest chaos $(ARGS)
+
+evidence: DURATION := 1h
+evidence: build ## an hour at 2,000/s with faults every few minutes, and a folder that a stranger can check: make evidence DURATION=10m
+	rm -rf .stack/evidence
+	@bin/loadtest chaos --script hour --duration $(DURATION) --rate 2000 --engines 2 --replicas 3 --room --seed 1 --dir .stack/evidence-run --evidence .stack/evidence --fail-if 'late>1%' --fail-if 'excused>2%' $(ARGS)
+	@bin/liquida archive verify .stack/evidence/archiver
 
 operate: tigerbeetle ## run a clearing house as its people do, under load: a bank joins, is capped, suspended and resumed, a key rotates, engines freeze (about 1 minute)
 	cd loadtest/e2e && go test -count 1 -timeout 20m -run '^TestOperate$$'

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/chaos"
+	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/report"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/settings"
@@ -25,6 +27,8 @@ import (
 type chaosFlags struct {
 	config                 chaos.Config
 	on, faults, script     string
+	failIf                 []string
+	limits                 []load.Threshold
 	set                    []string
 	seeds                  []uint
 	runs                   int
@@ -72,7 +76,7 @@ func chaosCommand() *cobra.Command {
 	f.DurationVar(&flags.config.Duration, "duration", 2*time.Minute, "time of sending and faults; draining and judging follow; up to 24h, for a soak test")
 	f.StringVar(&flags.config.MixName, "mix", "demo", "what to send, as in loadtest run")
 	f.StringVar(&flags.faults, "faults", "all", "names of faults, separated by commas")
-	f.StringVar(&flags.script, "script", "", "faults at given times, in place of --faults: a file, or text like \"12s kill-engine, 20s pause-broker\"")
+	f.StringVar(&flags.script, "script", "", "faults at given times, in place of --faults: a file, text like \"12s kill-engine, 20s pause-broker\", or "+chaos.HourScript+": that of make evidence, stretched to --duration")
 	f.BoolVar(&flags.config.KafkaSecured, "kafka-locks", false, "secure Kafka; faults of links, processes and topics are left out then")
 	f.BoolVar(&flags.config.Room, "room", false, "start the control room, and print its URL")
 	f.StringArrayVar(&flags.set, "env", nil, "`PROCESS:NAME=value`, a setting of one process or kind; repeatable")
@@ -82,6 +86,8 @@ func chaosCommand() *cobra.Command {
 	f.StringVar(&flags.config.Kafka, "kafka", stack.Embedded, "broker: "+stack.Embedded+", "+stack.RedpandaLike+" or "+stack.Apache)
 	f.DurationVar(&flags.config.Deadline, "deadline", 20*time.Second, "the engines' deadline of a payment")
 	f.StringSliceVar(&flags.allow, "allow", reasonCodes(chaos.AllowedByDefault), "reason codes with which good payments may be rejected because of a fault, or none")
+	f.StringArrayVar(&flags.failIf, "fail-if", nil, "the run proves nothing if this holds at the end, as of loadtest run, like 'late>1%'; repeatable")
+	f.StringVar(&flags.config.Evidence, "evidence", "", "leave report, result, archive and histograms in this folder, for somebody who was not there; not with several runs")
 	f.StringVar(&flags.json, "json", "", "write the result to this file as JSON; several runs are a list")
 	f.StringVar(&flags.report, "report", "", "write the report to this file as HTML (default report.html in --dir); not with several runs")
 	f.StringVar(&flags.drawings, "drawings", "", "write the report's drawing to this folder as SVG (faults.svg); not with several runs")
@@ -104,14 +110,18 @@ func chaosCommand() *cobra.Command {
 		started = true
 		var results []*chaos.Result
 		var problem error // of a run without a result: no other run follows
+		var invalid error // a threshold is broken
 		for _, config := range configs {
 			result, err := flags.run(command.Context(), config)
+			if errors.Is(err, errThreshold) {
+				invalid, err = errors.Join(invalid, fmt.Errorf("seed %d: %w", config.Seed, err)), nil
+			}
 			if ctx := command.Context(); ctx.Err() != nil && (errors.Is(err, chaos.ErrInterrupted) || errors.Is(err, ctx.Err())) {
 				fmt.Printf("data and logs stay in %s until the next run\n", config.Dir)
 				return errInterrupted
 			}
 			if err != nil {
-				problem = fmt.Errorf("seed %d: %w; to repeat it:\n  %s", config.Seed, err, flags.repeat(config.Seed))
+				problem = fmt.Errorf("seed %d: %w; to repeat it:\n  %s", config.Seed, err, repeat(config.Seed))
 				break
 			}
 			results = append(results, result)
@@ -131,7 +141,7 @@ func chaosCommand() *cobra.Command {
 		if failed > 0 {
 			problem = errors.Join(problem, fmt.Errorf("%d of %d runs failed", failed, len(configs)))
 		}
-		return problem
+		return cmp.Or(problem, invalid)
 	}
 	return command
 }
@@ -144,14 +154,18 @@ func (f *chaosFlags) run(ctx context.Context, config chaos.Config) (*chaos.Resul
 	if err != nil {
 		return nil, err
 	}
-	result.Repeat = f.repeat(config.Seed)
+	result.Repeat = repeat(config.Seed)
+	broken := read(f.limits, result.Load)
 	result.Write(os.Stdout)
-	report := cmp.Or(f.report, filepath.Join(config.Dir, "report.html"))
-	if err := result.Page().Write(report, f.drawings); err != nil {
+	page, json := cmp.Or(f.report, filepath.Join(cmp.Or(config.Evidence, config.Dir), "report.html")), ""
+	if config.Evidence != "" {
+		json = filepath.Join(config.Evidence, "result.json")
+	}
+	if err := errors.Join(result.Page().Write(page, f.drawings), report.WriteJSON(json, result)); err != nil {
 		return nil, err
 	}
-	fmt.Printf("report: %s\n", report)
-	return result, nil
+	fmt.Printf("report: %s\n", page)
+	return result, broken
 }
 
 // configs checks the flags and returns the configuration of each run.
@@ -197,10 +211,19 @@ func (f *chaosFlags) configs() ([]chaos.Config, error) {
 	for run := 1; run < f.runs; run++ {
 		f.seeds = append(f.seeds, f.seeds[0]+uint(run))
 	}
+	if f.config.Evidence != "" && (len(f.seeds) > 1 || f.on == onCompose) {
+		return nil, fmt.Errorf("--evidence is %q: it must be of one run of a stack of its own", f.config.Evidence)
+	}
+	if left, err := os.ReadDir(f.config.Evidence); err == nil && len(left) > 0 {
+		return nil, fmt.Errorf("--evidence is %q: it must be a new or an empty folder", f.config.Evidence)
+	}
 	if f.report+f.drawings != "" && len(f.seeds) > 1 {
 		return nil, fmt.Errorf("--report is %q and --drawings is %q with %d runs: each run writes its own report, in a folder of its seed in --dir", f.report, f.drawings, len(f.seeds))
 	}
 	var err error
+	if f.limits, err = thresholds(f.failIf); err != nil {
+		return nil, err
+	}
 	if f.config.Env, err = variablesByProcess(f.set); err != nil {
 		return nil, err
 	}
@@ -231,7 +254,9 @@ func (f *chaosFlags) bare() bool { return f.on == onCompose || f.config.KafkaSec
 
 // plan returns the faults of a seed.
 func (f *chaosFlags) plan(seed uint64) (plan []chaos.PlannedFault, err error) {
-	if f.script != "" {
+	if f.script == chaos.HourScript {
+		plan = chaos.HourPlan(seed, f.config.Duration)
+	} else if f.script != "" {
 		text := f.script
 		if file, err := os.ReadFile(text); err == nil {
 			text = string(file)
@@ -255,25 +280,12 @@ func (f *chaosFlags) plan(seed uint64) (plan []chaos.PlannedFault, err error) {
 	return plan, err
 }
 
-// repeat returns the command that repeats the run.
-func (f *chaosFlags) repeat(seed uint64) string {
-	command := fmt.Sprintf("loadtest chaos --seed %d --rate %v --duration %v --mix %s --engines %d --allow %s", seed, f.config.Rate, f.config.Duration, f.config.MixName, f.config.Engines, strings.Join(f.allow, ","))
-	if f.on == onCompose { // the stack decides the rest
-		command += " --on " + onCompose
-	} else {
-		command += fmt.Sprintf(" --replicas %d --kafka %s --deadline %v", f.config.Replicas, f.config.Kafka, f.config.Deadline)
-	}
-	if f.config.KafkaSecured {
-		command += " --kafka-locks"
-	}
-	for _, variable := range f.set {
-		command += fmt.Sprintf(" --env %q", variable)
-	}
-	if f.script != "" {
-		return command + fmt.Sprintf(" --script %q", f.script)
-	}
-	return command + " --faults " + f.faults
+// repeat returns the command that repeats the run of a seed.
+func repeat(seed uint64) string {
+	return seeds.ReplaceAllString(commandLine(), "") + fmt.Sprintf(" --seed %d", seed)
 }
+
+var seeds = regexp.MustCompile(` --(seed|runs)[= ]\S+`)
 
 func reasonCodes(reasons []pix.Reason) (codes []string) {
 	for _, reason := range reasons {

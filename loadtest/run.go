@@ -102,14 +102,7 @@ func runCommand() *cobra.Command {
 		} else {
 			report.WriteLoad(os.Stdout, result)
 		}
-		var broken []string
-		for _, t := range thresholds {
-			reading := t.Read(result)
-			result.Thresholds = append(result.Thresholds, reading)
-			if reading.Broken {
-				broken = append(broken, fmt.Sprintf("%s: %s", reading.Threshold, reading.Measured))
-			}
-		}
+		broken := read(thresholds, result)
 		if err := errors.Join(report.WriteJSON(flags.json, result), report.OfLoad(result, nil, commandLine()).Write(flags.report, "")); err != nil {
 			return err
 		}
@@ -118,10 +111,8 @@ func runCommand() *cobra.Command {
 			return errInterrupted
 		case !result.Passed:
 			return errors.New("the load failed")
-		case broken != nil:
-			return fmt.Errorf("%w: %s", errThreshold, strings.Join(broken, "; "))
 		}
-		return nil
+		return broken
 	}
 	return command
 }
@@ -158,6 +149,22 @@ func (f runFlags) config(environment *runEnvironment) (config load.Config, err e
 		settings.InRange("the number of payments (--payments, or --rate × --duration)", f.Payments, 1, paymentsMax),
 		settings.InRange("--drain-timeout", f.DrainTimeout, time.Second, drainMax),
 		settings.InRange("--max-outstanding", f.OutstandingMax, 1, outstandingMax))
+}
+
+// read says in the result what it measured for each threshold. It returns an error if one is broken.
+func read(thresholds []load.Threshold, result *load.Result) error {
+	var broken []string
+	for _, t := range thresholds {
+		reading := t.Read(result)
+		result.Thresholds = append(result.Thresholds, reading)
+		if reading.Broken {
+			broken = append(broken, fmt.Sprintf("%s: %s", reading.Threshold, reading.Measured))
+		}
+	}
+	if broken == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", errThreshold, strings.Join(broken, "; "))
 }
 
 // thresholds reads those of --fail-if.

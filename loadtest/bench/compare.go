@@ -23,7 +23,10 @@ var compared = []struct {
 }
 
 // CompareRule says when a figure has changed.
-const CompareRule = "Ratios are compared, which hold on another machine: payments/s to those of the ledger alone, latencies and CPU\nto those of the bare pipeline, CPU to the ledger's, each in one pass. One has changed if its medians differ by more\nthan noise (payments/s and CPU 5 %, p50 15 %, p99 30 %) and the ranges of the two results do not overlap."
+const CompareRule = "Ratios are compared, which hold on another machine: payments/s to those of the ledger\n" +
+	"alone, latencies and CPU to those of the bare pipeline, CPU to the ledger's, each in one pass.\n" +
+	"One has changed if its medians differ by more than noise (payments/s and CPU 5 %, p50 15 %,\n" +
+	"p99 30 %) and the ranges of the two results do not overlap."
 
 // Change is a figure that became better or worse.
 type Change struct {

@@ -9,13 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/liquida/liquida/client"
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
-	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -171,7 +169,7 @@ func answer(ctx context.Context, api *client.Client, secret client.Secret, bank 
 // answered measures how long the banks took, by the times of the records of requests and responses.
 func (c Config) answered(ctx context.Context, s *stack.Stack) (*load.Latency, error) {
 	asked, took := map[string]time.Time{}, load.NewRecorder()
-	err := readTopic(ctx, s.Kafka(), stream.AuthorizationRequests, func(r *kgo.Record) {
+	err := stream.ReadTopic(ctx, s.Kafka(), stream.AuthorizationRequests, func(r *kgo.Record) {
 		if before, again := asked[string(r.Key)]; !again || r.Timestamp.Before(before) {
 			asked[string(r.Key)] = r.Timestamp
 		}
@@ -180,7 +178,7 @@ func (c Config) answered(ctx context.Context, s *stack.Stack) (*load.Latency, er
 		return nil, errors.Join(err, errors.New("no bank was asked"))
 	}
 	first := slices.MinFunc(slices.Collect(maps.Values(asked)), time.Time.Compare)
-	err = readTopic(ctx, s.Kafka(), stream.AuthorizationResponses, func(r *kgo.Record) {
+	err = stream.ReadTopic(ctx, s.Kafka(), stream.AuthorizationResponses, func(r *kgo.Record) {
 		if at, once := asked[string(r.Key)]; once && at.Sub(first) >= answersSkipped {
 			took.Record(r.Timestamp.Sub(at))
 		}
@@ -188,27 +186,4 @@ func (c Config) answered(ctx context.Context, s *stack.Stack) (*load.Latency, er
 	})
 	latency := took.Latency("answered")
 	return &latency, err
-}
-
-// readTopic calls take with each record of a topic that stands still.
-func readTopic(ctx context.Context, config stream.Config, topic string, take func(*kgo.Record)) error {
-	options, err := config.Options()
-	if err != nil {
-		return err
-	}
-	kafka, err := kgo.NewClient(options...)
-	if err != nil {
-		return err
-	}
-	defer kafka.Close()
-	ends, err := stream.Ends(ctx, kadm.NewClient(kafka), topic)
-	if err != nil {
-		return err
-	}
-	for partition, end := range ends[topic] {
-		if err := stream.ReadRange(ctx, config, host.System().Dial, topic, partition, 0, end.Offset, take); err != nil {
-			return err
-		}
-	}
-	return nil
 }

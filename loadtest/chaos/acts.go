@@ -31,7 +31,7 @@ func act(name string) injection {
 		w.begin(f)
 		defer w.end(f)
 		return kind.Play(ctx, &load.Operator{
-			Door: w.door, Population: w.simulator.population, Random: f.random, Hold: f.between(4*time.Second, 8*time.Second), Did: w.live.event,
+			Door: w.door, Population: w.simulator.population, Random: f.random, Hold: f.between(4*time.Second, 8*time.Second), Did: w.screen.event,
 		})
 	}
 }
@@ -46,13 +46,13 @@ func (w *world) invite(ctx context.Context, config Config, callers map[string]st
 			}
 			return w.door(holder)
 		},
-		Population: config.Population, Random: rand.New(rand.NewPCG(config.Seed, 1001)), Did: w.live.event,
+		Population: config.Population, Random: rand.New(rand.NewPCG(config.Seed, 1001)), Did: w.screen.event,
 	}
 	if err := operator.Invite(key); err != nil {
 		return err
 	}
 	callers[string(load.Guest)] = key
-	return w.processes.Run(ctx, w.live.file, w.live.file, "bootstrap", "participant", string(load.Guest))
+	return w.processes.Run(ctx, w.screen.file, w.screen.file, "bootstrap", "participant", string(load.Guest))
 }
 
 // door returns a client of the HTTP API, as who acts. The front door may be down by another fault.

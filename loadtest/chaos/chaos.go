@@ -24,6 +24,7 @@ import (
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/answers"
 	"github.com/liquida/liquida/loadtest/audit"
+	"github.com/liquida/liquida/loadtest/live"
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/platform/host"
@@ -60,6 +61,9 @@ type Config struct {
 	// means AllowedByDefault, empty none.
 	Allowed []pix.Reason
 
+	// Evidence is a folder that keeps the archive of a run that passed; empty: nothing is kept.
+	Evidence string
+
 	Live *os.File // where to show progress
 }
 
@@ -86,12 +90,12 @@ var ErrInterrupted = errors.New("interrupted")
 // Run breaks a clearing house. The Result says whether the run passed; an error means that
 // there is no result.
 func Run(ctx context.Context, config Config) (*Result, error) {
-	live := newLive(config.Live)
-	live.planned = len(config.Plan)
+	shown := newScreen(config.Live)
+	shown.planned = len(config.Plan)
 	if config.Allowed == nil {
 		config.Allowed = AllowedByDefault
 	}
-	w := &world{live: live, taken: map[string]chan struct{}{}}
+	w := &world{screen: shown, taken: map[string]chan struct{}{}}
 	begin := beginProcesses
 	if config.Containers {
 		begin = beginContainers
@@ -114,6 +118,11 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 		result.Problems = append(result.Problems, fmt.Sprintf("%s ended unasked (%s):\n%s", crash.Name, crash.How, crash.Log))
 	}
 	result.judge()
+	if config.Evidence != "" {
+		if err := os.CopyFS(filepath.Join(config.Evidence, stack.Archiver), os.DirFS(w.processes.ArchiveFolder())); err != nil {
+			return nil, fmt.Errorf("cannot keep the archive: %w", err)
+		}
+	}
 	if result.Passed && !config.Containers {
 		_ = os.RemoveAll(filepath.Join(config.Dir, "data")) // gigabytes; after a failure everything stays
 	}
@@ -125,7 +134,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 	if err := stack.Clean(config.Dir); err != nil {
 		return nil, err
 	}
-	w.live.event("starting a stack in %s", config.Dir)
+	w.screen.event("starting a stack in %s", config.Dir)
 	w.links = &links{of: map[string]*programLinks{}}
 	via := w.links.via
 	if config.KafkaSecured {
@@ -144,6 +153,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 	for process, more := range config.Env {
 		environment[process] = append(environment[process], more...)
 	}
+	config.Env = environment
 	running, err := stack.Start(ctx, stack.Config{
 		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas, Kafka: config.Kafka,
 		KafkaSecured: config.KafkaSecured, CacheGrid: "256MiB", LedgerReserve: 1 << 30, ReadyWithin: recoveryMax, RestartCrashed: true, Via: via,
@@ -159,10 +169,11 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 		if err = running.WaitReady(ctx, stack.Room); err == nil {
 			var url string
 			url, err = running.RoomURL()
-			w.live.event("watch it: %s", url)
+			w.roomURL = url
+			w.screen.event("watch it: %s", url)
 		}
 		if err != nil {
-			w.live.event("there is no control room: %v", err)
+			w.screen.event("there is no control room: %v", err)
 		}
 	}
 	return func(ctx context.Context) error {
@@ -288,33 +299,39 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	background.Go(func() { r.counters.run(watching, r.engineTelemetry) })
 	background.Go(func() { r.clients.Pay(sending, patience, clientsRate, r.observer.Observer) })
 	background.Go(func() { r.clients.Ask(watching) })
+	var light *Light
+	if w.roomURL != "" {
+		background.Go(func() { light = watchLight(watching, w.roomURL) })
+	}
+	followed := follow(payments)
 	faulted := make(chan struct{})
 	go func() { defer close(faulted); r.inject(ctx) }()
 
-	live := w.live
+	progress := w.screen
 	loaded, err := load.Run(ctx, load.Config{
 		Stream: r.world.Kafka(), Population: config.Population,
 		Mix: weights, MixName: config.MixName, Rate: config.Rate, Payments: payments, Seed: config.Seed,
 		DrainTimeout: config.Deadline + recoveryMax, OutstandingMax: 1_000_000, Allowed: config.Allowed, Faults: true,
-		Sending:     func(id pix.EndToEndID) { r.judge.Choose(id) },
+		Sending:     func(id pix.EndToEndID) { r.judge.Choose(id); followed.sending(id) },
+		Told:        followed.told,
 		LedgerHolds: load.LedgerHolds(func() (tigerbeetle.Client, error) { return r.client, nil }),
-		Deadline:    config.Deadline, Progress: live.progress, ProgressEvery: live.every,
+		Deadline:    config.Deadline, Progress: progress.progress, ProgressEvery: progress.every,
 	})
-	if live.terminal {
-		fmt.Fprintln(live.file)
+	if progress.terminal {
+		fmt.Fprintln(progress.file)
 	}
 	<-faulted
 	if err != nil {
 		return nil, err
 	}
 	if loaded.Interrupted {
-		live.event("%s", loaded.Verdict())
+		progress.event("%s", loaded.Verdict())
 		if loaded.FailureCount > 0 {
 			return nil, fmt.Errorf("%d payments have a wrong outcome, like %s (%s): %s", loaded.FailureCount, loaded.Failures[0].EndToEndID, loaded.Failures[0].Case, loaded.Failures[0].Problem)
 		}
 		return nil, ErrInterrupted
 	}
-	live.event("the load has drained; clients finish, then audit and answers judge")
+	progress.event("the load has drained; clients finish, then audit and answers judge")
 	losing := time.AfterFunc(config.Deadline+30*time.Second, losePatience)
 	r.clients.Wait()
 	losing.Stop()
@@ -334,7 +351,7 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	verdict, err := audit.Run(ctx, audit.Config{
 		Archive: archive,
 		Secrets: secrets, LateRequests: r.lateRequests(), Behind: w.Kafka().Behind, Kafka: r.kafka, Ledger: r.client, Deadline: config.Deadline, HoldMax: max(time.Minute, config.Deadline+pendingAfterDeadline), Wait: config.Deadline + pendingAfterDeadline + 30*time.Second,
-		Log: func(format string, arguments ...any) { live.event(format, arguments...) },
+		Log: func(format string, arguments ...any) { progress.event(format, arguments...) },
 	})
 	// Only now: the audit waited until no payment was in flight.
 	finish, cancel := context.WithTimeout(ctx, time.Minute)
@@ -356,6 +373,12 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	result := r.result(loaded, verdict, told)
+	if result.Light = light; light != nil && light.Seconds[live.Red] > 0 {
+		result.Problems = append(result.Problems, fmt.Sprintf("the live audit's light was red: %v", light.Findings))
+	}
+	if result.Budget, err = followed.budget(ctx, w.Kafka()); err != nil {
+		return nil, err
+	}
 	if untold > 0 {
 		result.Problems = append(result.Problems, fmt.Sprintf("at the end the producer did not answer about %d payments and accounts within a minute", untold))
 	}
@@ -370,7 +393,7 @@ func (r *run) result(loaded *load.Result, verdict audit.Verdict, told answers.Ve
 		Seed: r.config.Seed, Engines: len(r.world.engines), Kafka: r.config.Kafka, Replicas: r.config.Replicas,
 		StartedAt: loaded.StartedAt, DeadlineSeconds: r.config.Deadline.Seconds(),
 		Load: loaded, Audit: verdict, Answers: told, Counters: r.counters.total,
-		Clients: r.clients.Submitted(), Rejected: maps.Clone(r.observer.rejected),
+		Settings: r.config.Env, Clients: r.clients.Submitted(), Rejected: maps.Clone(r.observer.rejected),
 	}
 	result.Problems = append(r.clients.Problems(told), verdict.Summary.Unread()...)
 	for _, lie := range []pix.Reason{forged, rejectedByRace} {
@@ -423,16 +446,16 @@ func (r *run) injectOne(ctx context.Context, planned PlannedFault) {
 		if k.name != planned.Kind {
 			continue
 		}
-		over := r.world.live.during(planned.Kind)
+		over := r.world.screen.during(planned.Kind)
 		err := k.inject(ctx, r.world, f)
 		over()
 		event.Ready = time.Since(r.world.start).Seconds()
 		switch {
 		case err == nil:
-			r.world.live.event("%s %s: all is ready again, %.1f s after it began", event.Kind, event.Target, event.Ready-event.Began)
+			r.world.screen.event("%s %s: all is ready again, %.1f s after it began", event.Kind, event.Target, event.Ready-event.Began)
 		case ctx.Err() == nil:
 			event.Problem = err.Error()
-			r.world.live.event("PROBLEM %s %s: %v", event.Kind, event.Target, err)
+			r.world.screen.event("PROBLEM %s %s: %v", event.Kind, event.Target, err)
 		}
 	}
 	r.mu.Lock()

@@ -27,6 +27,8 @@ const (
 	anywhere where = iota
 	// processesOnly are faults that need a program's environment or its connections.
 	processesOnly
+	// replicatedOnly are faults of which a ledger of one server does not recover in time.
+	replicatedOnly
 )
 
 // fault is a fault while it is injected.
@@ -35,6 +37,8 @@ type fault struct {
 	random *rand.Rand
 	world  *world
 }
+
+const loseReplica = "lose-replica"
 
 // kinds are all kinds of faults. It is set below, because the faults refer to it.
 var kinds []kind
@@ -51,6 +55,7 @@ func init() {
 		{"crash-bank", "the bank simulator dies by itself at a step of a response", processesOnly, crashAt(bankCrash)},
 		{"crash-producer", "the producer dies by itself at a step of accepting a payment", processesOnly, crashAt(producerCrash)},
 		{"kill-ledger", "SIGKILL of a TigerBeetle server, started again within 2 s", anywhere, kill(replicas, 0, 2*time.Second)},
+		{loseReplica, "one of three TigerBeetle servers is down for 20 to 40 s: the other two go on", replicatedOnly, kill(replicas, 20*time.Second, 40*time.Second)},
 		{"pause-ledger", "SIGSTOP of a TigerBeetle server for 2 to 6 s", anywhere, pause(replicas, 2*time.Second, 6*time.Second)},
 		{"kill-broker", "SIGKILL of the Kafka broker, started again within 2 s", anywhere, kill(only(stack.Broker), 0, 2*time.Second)},
 		{"pause-broker", "SIGSTOP of the Kafka broker for 2 to 6 s", anywhere, pause(only(stack.Broker), 2*time.Second, 6*time.Second)},
@@ -64,6 +69,7 @@ func init() {
 		{"bank-duplicate", "for 4 to 8 s a bank sends every response twice", anywhere, bankBehaves(`{"duplicate_share": 1}`)},
 		{"bank-rejecting", "for 4 to 8 s a bank rejects half of its payments", anywhere, bankBehaves(`{"accept_share": 0.5, "reject_codes": ["` + rejectedByBank.String() + `"]}`)},
 		{"flood", "for 4 to 8 s one bank sends 4,000 conflicting orders and 2,000 copies of a waiting payment a second", anywhere, floodByABank},
+		{"read-flood", "for 4 to 8 s one bank reads all it may: statements of 1,000 lines, of the day, balances", anywhere, floodWithReads},
 		{"forge-answers", "for 4 to 8 s forged responses: from other banks, about unknown payments, against the verdict, racing with the true ones", anywhere, forgeAnswers},
 		{"overload", "for 4 to 8 s all banks pay as fast as they can, over HTTP and straight to Kafka", anywhere, overload},
 		{"acts", "an operator acts for 4 to 8 s: a bank is suspended or joins, money comes and goes, an account is blocked", anywhere, act("")},

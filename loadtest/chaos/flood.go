@@ -3,12 +3,65 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/liquida/liquida/loadtest/load"
+	"github.com/liquida/liquida/platform/host"
+	"github.com/liquida/liquida/platform/pix"
 )
+
+// readFlooders is how many requests a bank that floods with reads has open.
+const readFlooders = 32
+
+// floodWithReads lets one bank read all that it may: its largest statements, days and balances. It may be refused.
+func floodWithReads(ctx context.Context, w *world, f *fault) error {
+	free, err := w.take(ctx, "read-flood")
+	if err != nil {
+		return err
+	}
+	defer free()
+	population := w.simulator.population
+	bank := population.Bank(f.random.IntN(population.Banks))
+	account := population.Customer(f.random.IntN(population.Customers))
+	for account.ISPB != bank {
+		account = population.Customer(f.random.IntN(population.Customers))
+	}
+	path := "/v1/accounts/" + string(account.ISPB) + "/" + account.Branch + "/" + account.Number
+	until := time.Now().Add(-time.Second).UTC()
+	paths := []string{path, path + "/statement?limit=1000",
+		fmt.Sprintf("/v1/participants/%s/statements/%v?until=%s", bank, pix.DayOf(until), until.Format(time.RFC3339))}
+	f.Target = "bank " + string(bank)
+	w.begin(f)
+	reading, stop := context.WithTimeout(ctx, f.between(4*time.Second, 8*time.Second))
+	defer stop()
+	var answered, refused, failed atomic.Int64
+	var all sync.WaitGroup
+	for i := range readFlooders {
+		all.Go(func() {
+			for n := i; reading.Err() == nil; n++ {
+				answer, err := w.callers.Send(reading, http.MethodGet, paths[n%len(paths)], string(bank), nil)
+				switch {
+				case err != nil:
+					failed.Add(1)
+					host.Sleep(reading, 100*time.Millisecond) // of another fault
+				case answer.Status == http.StatusTooManyRequests:
+					refused.Add(1)
+				default:
+					answered.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	w.end(f)
+	f.Detail = fmt.Sprintf("%d answered, %d refused, %d without a response", answered.Load(), refused.Load(), failed.Load())
+	return nil
+}
 
 // floodByABank lets one bank send as much as it may: conflicting orders of one EndToEndId, and copies
 // of a payment to a payee whose bank does not answer. Payments of others must not suffer.

@@ -76,12 +76,37 @@ func ParseScript(text string, seed uint64) ([]PlannedFault, error) {
 	return plan, nil
 }
 
-// ParseKinds reads "all", or names of faults separated by commas.
+// HourScript is the script that HourPlan stands for.
+const HourScript = "hour"
+
+// HourPlan kills an engine in every twelfth of the time, by turns to restart and to be taken over. Between two of
+// these a bank floods with reads, another with orders, operators act, a replica of the ledger is lost, and the broker
+// is killed.
+func HourPlan(seed uint64, duration time.Duration) []PlannedFault {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var plan []PlannedFault
+	add := func(twelfths float64, kind string) {
+		plan = append(plan, PlannedFault{time.Duration(twelfths / 12 * float64(duration)), kind, random.Uint64()})
+	}
+	for n := range 11 {
+		add(float64(n+1), []string{"kill-engine", "kill-engine-takeover"}[n%2])
+	}
+	for i, kind := range []string{"read-flood", "acts", loseReplica, "flood", "kill-broker", "acts", "read-flood", "kill-producer", "kill-bank", "kill-archiver"} {
+		add(float64(i)+1.5, kind)
+	}
+	slices.SortStableFunc(plan, func(a, b PlannedFault) int { return cmp.Compare(a.At, b.At) })
+	return plan
+}
+
+// ParseKinds reads "all", which leaves out what needs three servers of the ledger, or names of faults separated by
+// commas.
 func ParseKinds(text string) ([]string, error) {
 	if text == "all" {
 		var names []string
 		for _, k := range kinds {
-			names = append(names, k.name)
+			if k.where != replicatedOnly {
+				names = append(names, k.name)
+			}
 		}
 		return names, nil
 	}
@@ -125,7 +150,7 @@ func Kinds() string {
 	var text strings.Builder
 	for _, k := range kinds {
 		only := ""
-		if k.where == processesOnly {
+		if k.where != anywhere {
 			only = " *"
 		}
 		text.WriteString(settings.Beside(fmt.Sprintf("  %-22s ", k.name), k.meaning+only))

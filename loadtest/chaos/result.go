@@ -19,22 +19,25 @@ import (
 
 // Result is the outcome of a run.
 type Result struct {
-	Passed          bool            `json:"passed"`
-	Problems        []string        `json:"problems"`
-	Seed            uint64          `json:"seed"`
-	Repeat          string          `json:"repeat"` // the command that repeats the run
-	StartedAt       time.Time       `json:"started_at"`
-	Engines         int             `json:"engines"`
-	Kafka           string          `json:"kafka"`
-	Replicas        int             `json:"ledger_replicas"`
-	DeadlineSeconds float64         `json:"deadline_seconds"`
-	Events          []Event         `json:"faults"`
-	Counters        Counters        `json:"engine_counters"`
-	Clients         int64           `json:"payments_by_http"`
-	Rejected        map[string]int  `json:"rejected_by_reason"`
-	Load            *load.Result    `json:"load"`
-	Audit           audit.Verdict   `json:"audit"`
-	Answers         answers.Verdict `json:"answers"`
+	Passed          bool                `json:"passed"`
+	Problems        []string            `json:"problems"`
+	Seed            uint64              `json:"seed"`
+	Repeat          string              `json:"repeat"` // the command that repeats the run
+	StartedAt       time.Time           `json:"started_at"`
+	Engines         int                 `json:"engines"`
+	Kafka           string              `json:"kafka"`
+	Replicas        int                 `json:"ledger_replicas"`
+	DeadlineSeconds float64             `json:"deadline_seconds"`
+	Events          []Event             `json:"faults"`
+	Counters        Counters            `json:"engine_counters"`
+	Budget          Budget              `json:"time_budget"`
+	Light           *Light              `json:"live_audit,omitempty"` // if the control room ran
+	Settings        map[string][]string `json:"settings,omitempty"`   // of programs, where they differ from the shipped ones
+	Clients         int64               `json:"payments_by_http"`
+	Rejected        map[string]int      `json:"rejected_by_reason"`
+	Load            *load.Result        `json:"load"`
+	Audit           audit.Verdict       `json:"audit"`
+	Answers         answers.Verdict     `json:"answers"`
 }
 
 // Event is an injected fault. Times are seconds since the first payment.

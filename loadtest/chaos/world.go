@@ -45,7 +45,7 @@ type world struct {
 	admin     *kadm.Client
 	simulator *banks
 	callers   *load.Callers // of the producer
-	live      *live
+	screen    *screen
 
 	// processes and links are nil for containers, which have neither links nor crash points.
 	processes *stack.Stack
@@ -54,6 +54,8 @@ type world struct {
 	instance func(engine string) string
 	// engines are the engines that run from beginning to end.
 	engines []string
+
+	roomURL string // empty: there is no control room
 
 	start   time.Time // of the load
 	planted hostile.Planted
@@ -110,7 +112,7 @@ func (w *world) take(ctx context.Context, names ...string) (free func(), err err
 
 func (w *world) begin(f *fault) {
 	f.Began = time.Since(w.start).Seconds()
-	w.live.event("%s %s %s", f.Kind, f.Target, f.Detail)
+	w.screen.event("%s %s %s", f.Kind, f.Target, f.Detail)
 }
 
 // end records that the cause is gone. Recovery may still take time.

@@ -49,8 +49,10 @@ type Result struct {
 	Outcomes        []Outcome `json:"outcomes"`
 	PerSecond       []Second  `json:"per_second"`
 	// PerQuarter counts what settled in each quarter of a second.
-	PerQuarter   []int     `json:"settled_per_quarter_second"`
-	Curve        []Point   `json:"settled_by_percentile"`
+	PerQuarter []int   `json:"settled_per_quarter_second"`
+	Curve      []Point `json:"settled_by_percentile"`
+	// Histogram is that of what settled, in microseconds, as HdrHistogram's V2 (compressed, base64).
+	Histogram    string    `json:"settled_histogram"`
 	Latencies    []Latency `json:"latencies"`
 	FailureCount int       `json:"failure_count"`
 	Failures     []Failure `json:"failures"` // the first of each form, at most 50
@@ -139,6 +141,9 @@ func (l *loader) result(sentAll time.Time, interrupted bool) *Result {
 	}
 	r.StandstillSeconds, r.StandstillAt = t.standstill.Seconds(), t.standstillAt.Seconds()
 	t.closeSecond()
+	if encoded, err := t.settling.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err == nil { // only a foreign version fails
+		r.Histogram = string(encoded)
+	}
 	r.PerSecond, r.PerQuarter, r.Curve = t.perSecond, t.perQuarter, curve(t.settling)
 	r.SteadyPerSecond = steady(t.perSecond, int(sentAll.Sub(t.start)/time.Second))
 	for _, c := range mix.Cases() {

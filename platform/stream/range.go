@@ -13,6 +13,25 @@ import (
 // rangePatience is how long ReadRange waits for a record before it gives up.
 const rangePatience = 30 * time.Second
 
+// ReadTopic calls take with each committed record that a topic has now, one partition after the other.
+func ReadTopic(ctx context.Context, config Config, topic string, take func(*kgo.Record)) error {
+	client, err := config.Client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	bounds, err := BoundsOf(ctx, client, topic)
+	if err != nil {
+		return err
+	}
+	for partition, of := range bounds {
+		if err := ReadRange(ctx, config, host.System().Dial, topic, partition, of.Start, of.Stable, take); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ReadRange calls take with each committed record of a partition from an offset on, in their order, and returns
 // once it has read up to end. It passes over what no client can read.
 func ReadRange(ctx context.Context, config Config, dial host.Dial, topic string, partition int32, from, end int64, take func(*kgo.Record)) error {

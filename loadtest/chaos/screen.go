@@ -12,9 +12,9 @@ import (
 	"github.com/liquida/liquida/loadtest/load"
 )
 
-// live shows load and faults: on a terminal in one line that it rewrites, else in a line now
+// screen shows load and faults: on a terminal in one line that it rewrites, else in a line now
 // and then. Each fault has a line of its own, too.
-type live struct {
+type screen struct {
 	file     *os.File
 	terminal bool
 	every    time.Duration
@@ -27,8 +27,8 @@ type live struct {
 	before  load.Snapshot
 }
 
-func newLive(file *os.File) *live {
-	l := &live{file: file, terminal: term.IsTerminal(int(file.Fd())), every: 3 * time.Second}
+func newScreen(file *os.File) *screen {
+	l := &screen{file: file, terminal: term.IsTerminal(int(file.Fd())), every: 3 * time.Second}
 	if l.terminal {
 		l.every = 250 * time.Millisecond
 	}
@@ -36,7 +36,7 @@ func newLive(file *os.File) *live {
 }
 
 // progress shows the progress of the load.
-func (l *live) progress(s load.Snapshot) {
+func (l *screen) progress(s load.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	faults := "none now"
@@ -52,7 +52,7 @@ func (l *live) progress(s load.Snapshot) {
 	l.redraw()
 }
 
-func (l *live) redraw() {
+func (l *screen) redraw() {
 	text := l.latest
 	if width, _, err := term.GetSize(int(l.file.Fd())); err == nil && width > 1 {
 		text = text[:min(len(text), width-1)]
@@ -61,7 +61,7 @@ func (l *live) redraw() {
 }
 
 // event prints a line.
-func (l *live) event(format string, arguments ...any) {
+func (l *screen) event(format string, arguments ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.terminal {
@@ -74,7 +74,7 @@ func (l *live) event(format string, arguments ...any) {
 }
 
 // during shows a fault as active until the returned function is called.
-func (l *live) during(name string) (over func()) {
+func (l *screen) during(name string) (over func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.begun++

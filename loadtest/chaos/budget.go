@@ -1,0 +1,137 @@
+package chaos
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/liquida/liquida/loadtest/report"
+	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
+)
+
+// Budget says where the time of settled payments of the load goes. Its parts are differences between the times of
+// records of those of which every record was found, and the whole is what the load measured by its own clock.
+type Budget struct {
+	Settled  int     `json:"settled"`       // of a sample of the load
+	Payments int     `json:"payments"`      // of these, of which every record was found
+	WholeMs  float64 `json:"whole_mean_ms"` // from the intended send until the load has the report
+	Parts    []Part  `json:"parts"`
+}
+
+// Part is a part of the time of a payment.
+type Part struct {
+	Name   string  `json:"name"`
+	MeanMs float64 `json:"mean_ms"`
+}
+
+var budgetParts = []string{"until the order is in Kafka", "until its bank is asked", "until the bank has answered", "until it is posted and reported", "until the payer has the report"}
+
+// Off is by how much the parts and the whole differ, a share.
+func (b Budget) Off() float64 {
+	sum := 0.0
+	for _, part := range b.Parts {
+		sum += part.MeanMs
+	}
+	return sum/max(1e-9, b.WholeMs) - 1
+}
+
+// budgetSample is about how many payments are followed, and so the memory.
+const budgetSample = 100_000
+
+// followed are payments of the load, by EndToEndId.
+type followed struct {
+	each uint64 // one of so many
+	mu   sync.Mutex
+	of   map[string]*steps
+}
+
+// steps are the times of a payment's records; zero: not seen.
+type steps struct {
+	intended, ordered, asked, answered, reported, told time.Time
+	whole                                              time.Duration
+}
+
+func follow(payments int) *followed {
+	return &followed{each: uint64(payments/budgetSample) + 1, of: map[string]*steps{}} //nolint:gosec // positive
+}
+
+// takes reports whether a payment is one of the sample.
+func (f *followed) takes(id string) bool {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(id)) // it never fails
+	return binary.BigEndian.Uint64(hash.Sum(nil))%f.each == 0
+}
+
+// sending takes a payment of the load.
+func (f *followed) sending(id pix.EndToEndID) {
+	if f.takes(id.String()) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.of[id.String()] = &steps{intended: intended(id)}
+	}
+}
+
+// told takes when the first report of a payment was written and read.
+func (f *followed) told(id string, reported, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.of[id]; s != nil && s.told.IsZero() {
+		s.reported, s.told, s.whole = reported, now, now.Sub(s.intended)
+	}
+}
+
+// budget reads what else Kafka tells about the payments. The topics stand still.
+func (f *followed) budget(ctx context.Context, kafka stream.Config) (Budget, error) {
+	for topic, at := range map[string]func(*steps) *time.Time{
+		stream.Payments:               func(s *steps) *time.Time { return &s.ordered },
+		stream.AuthorizationRequests:  func(s *steps) *time.Time { return &s.asked },
+		stream.AuthorizationResponses: func(s *steps) *time.Time { return &s.answered },
+	} {
+		err := stream.ReadTopic(ctx, kafka, topic, func(r *kgo.Record) {
+			if s := f.of[string(r.Key)]; s != nil && (at(s).IsZero() || r.Timestamp.Before(*at(s))) {
+				*at(s) = r.Timestamp
+			}
+		})
+		if err != nil {
+			return Budget{}, fmt.Errorf("the budget of time: %w", err)
+		}
+	}
+	var b Budget
+	sums, whole := make([]time.Duration, len(budgetParts)), time.Duration(0)
+	for _, s := range f.of {
+		if s.told.IsZero() {
+			continue // it did not settle
+		}
+		b.Settled++
+		whole += s.whole
+		if s.ordered.IsZero() || s.asked.IsZero() || s.answered.IsZero() {
+			continue
+		}
+		b.Payments++
+		at := []time.Time{s.intended, s.ordered, s.asked, s.answered, s.reported, s.told}
+		for i := range sums {
+			sums[i] += at[i+1].Sub(at[i])
+		}
+	}
+	mean := func(sum time.Duration, of int) float64 { return sum.Seconds() * 1000 / float64(max(1, of)) }
+	b.WholeMs = mean(whole, b.Settled)
+	for i, name := range budgetParts {
+		b.Parts = append(b.Parts, Part{name, mean(sums[i], b.Payments)})
+	}
+	return b, nil
+}
+
+func (b Budget) table() report.Table {
+	table := report.Table{Title: "Where the time of a settled payment goes", TextColumns: 1, Head: []string{"", "mean, ms", "of the whole"},
+		Note: fmt.Sprintf("Of %d of %d settled payments of the load, faults included. Parts are differences between the times of a payment's records in Kafka; the whole is what the load measured by its own clock. They differ by %.1f %%.", b.Payments, b.Settled, 100*b.Off())}
+	for _, part := range append(b.Parts, Part{"the whole", b.WholeMs}) {
+		table.Add(part.Name, fmt.Sprintf("%.1f", part.MeanMs), fmt.Sprintf("%.0f %%", 100*part.MeanMs/max(1e-9, b.WholeMs)))
+	}
+	return table
+}

@@ -33,7 +33,7 @@ audit load: export KAFKA_SASL_PASSWORD_FILE := .stack/kafka-keys/loadtest/passwo
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-all drawings profile chaos evidence operate heist rebuild demo test test-kafka test-live test-replicas test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-proxy test-python-bank test-readers test-dashboards test-documents lines check-modules check-manifests dashboards preflight verify-compose ci
+.PHONY: help bench bench-all bench-gate drawings profile chaos evidence operate heist rebuild demo test test-kafka test-live test-replicas test-room up down status clean load audit build tigerbeetle lint check-generated generate settings check-settings check-docs openapi fuzz prove-ledgermodel explore simulate mutants test-api test-foreign-client test-proxy test-python-bank test-readers test-dashboards test-documents lines check-modules check-manifests dashboards preflight verify-compose ci
 
 FIRST := demo up status load audit down clean chaos test ci
 help: ## list every target
@@ -108,6 +108,9 @@ drawings: build ## draw the plots of FINDINGS.md from the result in findings/
 
 bench-all: build ## measure overload, floods and profiles, too (three quarters of an hour; 15 GB of disk); other banks, engines or mixes: make bench ARGS='--parts maximum --engines 4 --mix hottest'
 	@bin/loadtest bench --parts all --json .stack/bench.json --report .stack/bench.html $(ARGS)
+
+bench-gate: build ## compare short ratios (of the ledger alone, of a bare pipeline) with those in findings/bench.json; worse by 15 % twice is a failure (4 minutes; quiet machine)
+	@nothing_worse() { bin/loadtest bench --parts gate --runs 3 --compare findings/bench.json --worse-max 0.15; }; nothing_worse || { echo 'measuring again: what is worse must be so twice'; nothing_worse; }
 
 profile: build ## show where the engine spends time and memory at its maximum; writes .stack/profiles
 	@bin/loadtest bench --parts profile $(ARGS)

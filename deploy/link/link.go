@@ -214,26 +214,48 @@ func (l *Link) join(client, server net.Conn) {
 	both.Wait()
 }
 
+// chunk is data that came at an instant.
+type chunk struct {
+	data []byte
+	at   time.Time
+}
+
+// chunksMax bounds what is under way in one direction: as much as a buffer each.
+const chunksMax = 256
+
+// pump reads while earlier data still waits, as a long line would: a delay costs latency, not throughput.
 func (l *Link) pump(to io.Writer, from io.Reader, isResponse bool) {
-	buffer := make([]byte, bufferBytes)
-	for {
-		n, err := from.Read(buffer)
-		if n > 0 {
-			if !l.await(isResponse) {
-				return
+	chunks, ended := make(chan chunk, chunksMax), make(chan struct{})
+	defer close(ended)
+	go func() {
+		defer close(chunks)
+		buffer := make([]byte, bufferBytes)
+		for {
+			n, err := from.Read(buffer)
+			if n > 0 {
+				select {
+				case chunks <- chunk{slices.Clone(buffer[:n]), time.Now()}:
+				case <-ended:
+					return
+				}
 			}
-			if _, err := to.Write(buffer[:n]); err != nil {
+			if err != nil {
 				return
 			}
 		}
-		if err != nil {
+	}()
+	for c := range chunks {
+		if !l.await(isResponse, c.at) {
+			return
+		}
+		if _, err := to.Write(c.data); err != nil {
 			return
 		}
 	}
 }
 
-// await returns when data may pass, or false if the link closed.
-func (l *Link) await(isResponse bool) bool {
+// await returns when data that came at an instant may pass, or false if the link closed.
+func (l *Link) await(isResponse bool, came time.Time) bool {
 	for {
 		l.mu.Lock()
 		state, delay, changed, closed := l.state, l.delay, l.changed, l.closed
@@ -243,7 +265,7 @@ func (l *Link) await(isResponse bool) bool {
 			return false
 		case state == Slow:
 			select {
-			case <-time.After(delay):
+			case <-time.After(time.Until(came.Add(delay))):
 				return true
 			case <-changed: // another state
 			}

@@ -70,7 +70,7 @@ func (s *Stack) specify(name string) (spec, error) {
 	case TigerBeetle:
 		p.path = s.config.TigerBeetleBin
 		p.ledger = tigerbeetle.DataFile(s.ledgerFolder(), slices.Index(s.Replicas(), name))
-		p.arguments = tigerbeetle.StartArguments(p.ledger, s.TigerBeetleAddresses(), s.config.CacheGrid, s.config.LimitGiB)
+		p.arguments = tigerbeetle.StartArguments(p.ledger, replicas, s.config.CacheGrid, s.config.LimitGiB)
 		if s.config.Observers.StatsdBridge != "" {
 			p.arguments = slices.Insert(p.arguments, 2, "--statsd="+s.addresses.of(statsd))
 		}
@@ -151,7 +151,7 @@ func (s *Stack) reach(process string, servers ...string) (string, error) {
 		if s.cuttable(process) {
 			address = s.addresses.of(linkOf(process, server))
 		}
-		if s.config.Via != nil {
+		if s.config.Via != nil && process != server { // a replica listens where it reaches itself
 			var err error
 			if address, err = s.config.Via(process, server, address); err != nil {
 				return "", fmt.Errorf("how %s reaches %s: %w", process, server, err)

@@ -144,6 +144,9 @@ func (c Config) roomFor(r row) error {
 		return fmt.Errorf("cannot read how much room there is in %s: %w", c.Dir, err)
 	}
 	free, needed := int64(disk.Bavail)*disk.Bsize, int64(r.payments)*bytesPerPayment+bytesOfStack
+	if r.apart > 0 { // each of three replicas stores everything
+		needed *= 3
+	}
 	if free < needed {
 		return fmt.Errorf("%s has %d GB of room, but %s payments (%s) need %d GB: free some, or use fewer payments", c.Dir, free/1e9, pix.Thousands(r.payments), r.name, needed/1e9)
 	}
@@ -180,11 +183,17 @@ func (c Config) measure(ctx context.Context, r row) (run *Run, err error) {
 			environment[process] = append(environment[process], variables...)
 		}
 	}
-	s, err := stack.Start(ctx, stack.Config{
+	far := &distance{roundTrip: r.apart}
+	defer far.close()
+	config := stack.Config{
 		Dir: c.Dir, BinDir: c.BinDir, Ports: stack.FreePorts, Engines: c.Engines, CacheGrid: c.CacheGrid, Kafka: r.kafka, Env: environment, Room: c.Room || r.does == rest, Archive: c.Archive || r.does == rest,
 		LedgerReserve: int64(r.payments) * bytesPerPayment, LedgerCore: !r.sharedCores,
 		ReadyWithin: 5 * time.Minute, StopWithin: time.Minute,
-	})
+	}
+	if r.apart > 0 {
+		config.Replicas, config.Via = 3, far.via
+	}
+	s, err := stack.Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/load"
@@ -20,7 +21,8 @@ type row struct {
 	times       float64   // of the maximum that is offered
 	mix         string    // empty: that of the config
 	kafka       string
-	sharedCores bool // the ledger has no processor of its own
+	apart       time.Duration // three replicas of the ledger, and banks far from the broker; 0: neither
+	sharedCores bool          // the ledger has no processor of its own
 	banks       int
 	flood       load.Flood // sent by others meanwhile
 	answering   int        // banks that answer over HTTP; if any do, the others hang
@@ -33,6 +35,7 @@ const (
 	overloadPart  = "overload"
 	floodPart     = "flood"
 	questionsPart = "questions"
+	distancePart  = "distance"
 	idlePart      = "idle"
 	profilePart   = "profile"
 	gatePart      = "gate"
@@ -47,6 +50,7 @@ var parts = []struct{ name, what string }{
 	{overloadPart, "two and three times the maximum, in batches over HTTP and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
 	{questionsPart, "banks that answer over HTTP beside banks over Kafka: how long an answer takes at 1,000/s with all processors shared, also while four of five banks hang; the maximum"},
+	{distancePart, "three replicas of the ledger, and banks far from the broker, 1, 20 and 60 ms there and back: latency at 1,000/s, and the maximum"},
 	{idlePart, "what a ready system takes while nobody pays, the control room included"},
 	{profilePart, "the maximum while the engine is profiled"},
 	{gatePart, "short rows whose ratios CI compares with those in findings/bench.json"},
@@ -128,6 +132,12 @@ func (c Config) rows() (chosen []row) {
 			all = append(all, row{part: overloadPart, name: fmt.Sprintf("overload, %s, %g times the maximum", way, times), does: way, times: times, payments: c.OverloadPayments,
 				env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}})
 		}
+	}
+	for _, apart := range distances {
+		far := row{part: distancePart, name: fmt.Sprintf("%d ms apart, 1,000/s", apart.Milliseconds()), rate: 1000, payments: int(1000 * c.RateDuration.Seconds()), sharedCores: true, apart: apart}
+		most := far
+		most.name, most.rate, most.payments = fmt.Sprintf("%d ms apart, maximum", apart.Milliseconds()), 0, c.Payments/2
+		all = append(all, far, most)
 	}
 	all = append(all, c.questionRows(with)...)
 	all = append(all, with(overloadPart, "all refused", func(r *row) { r.mix, r.payments = "too-old=1", c.OverloadPayments }),

@@ -77,7 +77,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 	}
 	var failed error
 	for pass := range config.Passes {
-		var of references
+		of := references{ceiling: map[time.Duration]float64{}}
 		for i, row := range rows {
 			fmt.Fprintf(config.Log, "pass %d of %d: %s: %s payments\n", pass+1, config.Passes, row.name, pix.Thousands(row.payments))
 			run, err := config.measure(ctx, row)
@@ -101,7 +101,7 @@ func Measure(ctx context.Context, config Config) (*Result, error) {
 
 // references are what the figures of a pass are related to, so that they tell something on another machine.
 type references struct {
-	ceiling float64 // of the ledger alone, a second
+	ceiling map[time.Duration]float64 // of the ledger alone, a second, by how late banks answer
 	bare    *Run
 	bareRow row
 }
@@ -110,13 +110,13 @@ type references struct {
 func (of *references) relate(r row, run *Run) {
 	switch {
 	case r.does == fillLedger:
-		of.ceiling = run.figures[runFigures]["per_second"]
+		of.ceiling[r.answers] = run.figures[runFigures]["per_second"]
 	case r.does == payBare:
 		of.bare, of.bareRow = run, r
 	case r.does != "":
 		return // its figures count other things
-	case r.rate == 0 && of.ceiling > 0:
-		run.set(runFigures, "ratio_to_ceiling", run.figures[runFigures]["per_second"]/of.ceiling)
+	case r.rate == 0 && of.ceiling[r.answers] > 0:
+		run.set(runFigures, "ratio_to_ceiling", run.figures[runFigures]["per_second"]/of.ceiling[r.answers])
 	case r.rate > 0 && r.rate == of.bareRow.rate && r.part == of.bareRow.part:
 		for _, f := range []figure{p50, p99, cpu} {
 			run.set(bareFigures, f.name, run.figures[f.group][f.name]/of.bare.figures[f.group][f.name])
@@ -264,7 +264,7 @@ func (c Config) ledgerAlone(s *stack.Stack, population sandbox.Population, r row
 	if err != nil {
 		return nil, err
 	}
-	perSecond, err := measureCeiling(client, population, r.payments)
+	perSecond, err := measureCeiling(client, population, r.payments, r.answers)
 	if err == nil {
 		err = m.end()
 	}
@@ -290,7 +290,7 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 		Rate: float64(r.rate), Payments: r.payments, Seed: 1, DrainTimeout: reportsMax, OutstandingMax: 1_000_000,
 	}
 	if r.rate == 0 {
-		config.Rate, config.WaitForRoom, config.OutstandingMax = 1e6, true, c.OutstandingMax
+		config.Rate, config.WaitForRoom, config.OutstandingMax = 1e6, true, cmp.Or(r.outstanding, c.OutstandingMax)
 	}
 	if file, ok := c.ProgressOn.(*os.File); ok {
 		config.Progress, config.ProgressEvery = load.ProgressOn(file)
@@ -303,6 +303,11 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	}
 	if r.answering > 0 { // the banks over HTTP are all there are
 		if err := s.StopProcess(ctx, stack.Simulator); err != nil {
+			return nil, err
+		}
+	}
+	if r.capped {
+		if err := capBanks(ctx, s, population); err != nil {
 			return nil, err
 		}
 	}
@@ -356,6 +361,11 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	run.set(runFigures, "offered_per_second", float64(r.rate))
 	// A short run has no steady window, and where all is refused nothing settles.
 	run.set(runFigures, "per_second", cmp.Or(result.SteadyPerSecond, result.SettledPerSecond, float64(result.Rejected)/result.Seconds))
+	if r.part == "growth" {
+		for i, rate := range rates(result.PerSecond, c.Payments) {
+			run.set(growthFigures, fmt.Sprint(i+1), rate)
+		}
+	}
 	run.set(runFigures, "transfers_per_request", counted.Ledger().TransfersPerRequest)
 	run.set(runFigures, "request_ms", counted.Ledger().MeanMs)
 	run.set(runFigures, "allocations", counted.Counter("go_memstats_mallocs_total")/float64(r.payments))
@@ -375,6 +385,19 @@ func (c Config) pipeline(ctx context.Context, s *stack.Stack, population sandbox
 	}
 	m.costs(run, r.payments)
 	return run, nil
+}
+
+// rates returns the payments a second of each so many payments that settled, as far as there are.
+func rates(seconds []load.Second, each int) (rates []float64) {
+	settled, before := 0, 0.0
+	for i, second := range seconds {
+		for next := each * (len(rates) + 1); settled < next && settled+second.Settled >= next; next += each {
+			at := float64(i) + float64(next-settled)/float64(second.Settled)
+			rates, before = append(rates, float64(each)/(at-before)), at
+		}
+		settled += second.Settled
+	}
+	return rates
 }
 
 // startFlood sends a flood, if there is one, until stop is called.

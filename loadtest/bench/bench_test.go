@@ -23,6 +23,13 @@ var everything = Config{
 	Parts: AllParts(), Payments: 1_000_000, Engines: 1, Mix: "settling", Rates: []int{1000, 20_000}, RateDuration: 30 * time.Second, DoorPayments: 200_000, OverloadPayments: 800_000, Population: sandbox.Population{Banks: 5, Customers: 5000},
 }
 
+func TestRatesOfEqualParts(t *testing.T) {
+	got := rates([]load.Second{{Settled: 10}, {Settled: 10}, {Settled: 5}, {Settled: 5}, {Settled: 1}}, 10)
+	if !slices.Equal(got, []float64{10, 10, 5}) {
+		t.Errorf("%v", got)
+	}
+}
+
 // Results are compared by the names of their rows.
 func TestRowsHaveNamesOfTheirOwnAndEveryPartHasSome(t *testing.T) {
 	seen, covered := map[string]bool{}, map[string]bool{}

@@ -56,6 +56,7 @@ const (
 	answerFigures   = "answers_ms"
 	idleFigures     = "idle_percent"
 	idleWaitFigures = "idle_waits"
+	growthFigures   = "growth" // payments/s, by part
 	hopMeanFigures  = "hop_mean_ms"
 	hopP99Figures   = "hop_p99_ms"
 )

@@ -19,8 +19,11 @@ type row struct {
 	rate        int       // payments a second; 0: as fast as it goes
 	does        operation // what is measured; empty: the pipeline
 	times       float64   // of the maximum that is offered
+	outstanding int       // in flight at a maximum; 0: that of the config
 	mix         string    // empty: that of the config
 	kafka       string
+	capped      bool          // every bank has a cap on outflow
+	answers     time.Duration // after which banks answer, on average; 0: at once
 	apart       time.Duration // three replicas of the ledger, and banks far from the broker; 0: neither
 	sharedCores bool          // the ledger has no processor of its own
 	banks       int
@@ -36,6 +39,7 @@ const (
 	floodPart     = "flood"
 	questionsPart = "questions"
 	distancePart  = "distance"
+	slowPart      = "slow-banks"
 	idlePart      = "idle"
 	profilePart   = "profile"
 	gatePart      = "gate"
@@ -50,6 +54,9 @@ var parts = []struct{ name, what string }{
 	{overloadPart, "two and three times the maximum, in batches over HTTP and straight to Kafka: what settles, how fast, what a refusal costs, when the system is normal again; last, orders that are all refused: what one costs"},
 	{floodPart, "1,000 payments/s to a good bank: alone, while another bank floods conflicts (also 38,000 of one id at once) or copies of a payment that waits, and while four of five banks are silent; 200/s alone, and beside 3,000/s to one account, and to any; 100/s at two front doors while others read all they may"},
 	{questionsPart, "banks that answer over HTTP beside banks over Kafka: how long an answer takes at 1,000/s with all processors shared, also while four of five banks hang; the maximum"},
+	{slowPart, "banks that answer after 1.0 to 2.5 s, as in PIX: the ledger alone with posts as late, and the maximum with 80,000 payments in flight"},
+	{"growth", "the maximum through five times --payments: payments/s of each part, as the ledger's file grows (55 GB of disk)"},
+	{"caps", "the maximum with a cap on outflow on every bank: a fourth leg, whose holds all stay alive"},
 	{distancePart, "three replicas of the ledger, and banks far from the broker, 1, 20 and 60 ms there and back: latency at 1,000/s, and the maximum"},
 	{idlePart, "what a ready system takes while nobody pays, the control room included"},
 	{profilePart, "the maximum while the engine is profiled"},
@@ -133,6 +140,12 @@ func (c Config) rows() (chosen []row) {
 				env: map[string][]string{stack.Producer: {"CALLER_RATE_MAX=1000000", "CALLER_BURST_MAX=1000000"}}})
 		}
 	}
+	all = append(all, row{part: slowPart, name: "ledger alone, slow banks", does: fillLedger, payments: c.Payments, answers: slowAnswers},
+		with(slowPart, "slow banks", func(r *row) {
+			r.answers, r.outstanding, r.env = slowAnswers, slowOutstanding, map[string][]string{stack.Simulator: {slowBanks}}
+		}),
+		with("growth", pix.Thousands(growthTimes*c.Payments)+" payments", func(r *row) { r.payments = growthTimes * c.Payments }),
+		with("caps", "capped banks", func(r *row) { r.capped = true }))
 	for _, apart := range distances {
 		far := row{part: distancePart, name: fmt.Sprintf("%d ms apart, 1,000/s", apart.Milliseconds()), rate: 1000, payments: int(1000 * c.RateDuration.Seconds()), sharedCores: true, apart: apart}
 		most := far
@@ -186,6 +199,16 @@ func (c Config) besidePayments(name string, flood load.Flood) row {
 	return row{part: floodPart, name: "200/s, " + name, rate: 200, payments: int(200 * c.RateDuration.Seconds()), mix: "plain", banks: 5, sharedCores: true, flood: flood}
 }
 
+// growthTimes is how many parts of --payments the part growth settles.
+const growthTimes = 5
+
+// Slow banks take 1.47 s on average, 2.5 s at most: about as the banks of PIX.
+const (
+	slowAnswers     = 1470 * time.Millisecond
+	slowOutstanding = 80_000
+	slowBanks       = `SIMULATOR_PROFILES={"default": {"delay": {"min_ms": 1000, "mean_ms": 1470, "max_ms": 2500}}}`
+)
+
 // silentBanks are all of five but the first.
 const silentBanks = `SIMULATOR_PROFILES={"10000002": {"silent_share": 1}, "10000003": {"silent_share": 1}, "10000004": {"silent_share": 1}, "10000005": {"silent_share": 1}}`
 
@@ -194,6 +217,12 @@ func (r row) differs() string {
 	var all []string
 	if r.sharedCores {
 		all = append(all, "all share the processors")
+	}
+	if r.capped {
+		all = append(all, "a cap on outflow on every bank")
+	}
+	if r.outstanding > 0 {
+		all = append(all, fmt.Sprintf("%s payments in flight", pix.Thousands(r.outstanding)))
 	}
 	for _, process := range []string{stack.Broker, stack.Engine, stack.Producer, stack.Simulator} {
 		for _, variable := range r.env[process] {

@@ -82,7 +82,7 @@ func (r *Result) Tables() (tables []report.Table) {
 		}
 		tables = append(tables, table)
 	}
-	tables = append(tables, r.hopsTable(), r.overloadTable(), r.readsTable(), r.answersTable(), r.idleTable())
+	tables = append(tables, r.growthTable(), r.hopsTable(), r.overloadTable(), r.readsTable(), r.answersTable(), r.idleTable())
 	return slices.DeleteFunc(tables, func(t report.Table) bool { return len(t.Rows) == 0 })
 }
 
@@ -143,6 +143,25 @@ func (r *Result) doorCostTable() report.Table {
 		if row.Part == doorPart {
 			row.addCostsTo(&table, "%.1f", cpuFigures)
 		}
+	}
+	return table
+}
+
+// growthTable shows what becomes of the rate as the ledger's file grows.
+func (r *Result) growthTable() report.Table {
+	table := report.Table{Title: "As the data grows: payments a second", Head: []string{""}, Note: "in equal parts of the payments, one after the other"}
+	for part := range growthTimes {
+		table.Head = append(table.Head, fmt.Sprintf("part %d", part+1))
+	}
+	for _, row := range r.Rows {
+		if row.Figures[growthFigures] == nil {
+			continue
+		}
+		cells := []string{row.Name}
+		for part := range growthTimes {
+			cells = append(cells, fmt.Sprintf("%.0f", row.spread(growthFigures, fmt.Sprint(part+1)).median))
+		}
+		table.Add(cells...)
 	}
 	return table
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes docs/settings.md from what the programs print with --help. A setting that several
-# programs share word for word is listed once. With --check it changes nothing and fails
-# when the file is not current.
+# Writes docs/settings.md from what the programs print with --help: of each setting its default and the
+# first clause of its meaning. A setting that several programs share is listed once. With --check it
+# changes nothing and fails when the file is not current.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=docs/settings.md
@@ -12,8 +12,8 @@ list() { # program, name, default and meaning of each setting, separated by tabs
 		env -i "bin/$program" --help | # a meaning goes on below, at its column
 			awk '/^  [A-Z_]+  / {if (setting != "") print setting; setting = $0; next} \
 				/^ +/ && setting != "" {sub(/^ +/, " "); setting = setting $0} END {print setting}' |
-			sed -E 's/[;,] ([0-9][^ ;]*( MiB)?) to ([0-9][^ ;]*( MiB)?)(;|$)/ (\1–\3)\5/' |
-			awk -F '  +' -v program="$program" -v OFS='\t' '/^  [A-Z_]+  / && $4 !~ /^for tests only/ {print program, $2, $3 == "(empty)" ? "" : "`" $3 "`", $4}'
+			sed -E 's/;.*//; s/,? [0-9][^ ]*( MiB)? to [0-9][^ ]*( MiB)?$//; s/ \([^()]*\)$//' |
+			awk -F '  +' -v program="$program" -v OFS='\t' '/^  [A-Z_]+  / && $4 !~ /^for tests only/ {print program, $2, $3 == "(empty)" ? "" : $3, $4}'
 	done
 }
 
@@ -22,9 +22,9 @@ render() {
 		# Settings
 
 		Every program takes its settings from environment variables. It checks all of them before it
-		starts, and ends with exit code 2 and the name of one that is wrong. `PROGRAM --help` prints the
-		same list, and what is for tests only. Here a variable is followed by its default, if it has
-		one, its meaning and its range. 429 and the like are responses of the HTTP API.
+		starts, and ends with exit code 2 and the name of one that is wrong. This list has each setting
+		with its default. `PROGRAM --help` says more: the range, what happens at the limit, what an empty
+		value means, and what is for tests only.
 
 		`make settings` writes this file from the code.
 	END
@@ -39,12 +39,13 @@ render() {
 				who = takers[order[i]]
 				if ((who ~ /,/) != several || who in written) continue
 				written[who] = 1
-				print "\n## " who "\n"
+				print "\n## " who "\n\n```"
 				for (j = i; j <= count; j++) {
 					if (takers[order[j]] != who) continue
 					split(order[j], field, "\t")
-					print "- `" field[1] "`" (field[2] == "" ? "" : " " field[2]) ": " field[3]
+					printf "%-44s %s\n", field[1] "=" field[2], field[3]
 				}
+				print "```"
 			}
 		}
 		END {group(1); group(0)}'

@@ -84,6 +84,7 @@ func chaosCommand() *cobra.Command {
 	f.IntVar(&flags.config.Engines, "engines", 2, "engines that run all the time, at least")
 	f.IntVar(&flags.config.Replicas, "replicas", 1, "TigerBeetle servers, 1 or 3")
 	f.StringVar(&flags.config.Kafka, "kafka", stack.Embedded, "broker: "+stack.Embedded+", "+stack.RedpandaLike+" or "+stack.Apache)
+	f.IntVar(&flags.config.Brokers, "brokers", 1, "brokers, 1, or 3 of "+stack.Apache+", which keep three copies; faults of links, processes and topics are left out then")
 	f.DurationVar(&flags.config.Deadline, "deadline", 20*time.Second, "the engines' deadline of a payment")
 	f.StringSliceVar(&flags.allow, "allow", reasonCodes(chaos.AllowedByDefault), "reason codes with which good payments may be rejected because of a fault, or none")
 	f.StringArrayVar(&flags.failIf, "fail-if", nil, "the run proves nothing if this holds at the end, as of loadtest run, like 'late>1%'; repeatable")
@@ -185,6 +186,9 @@ func (f *chaosFlags) configs() ([]chaos.Config, error) {
 	if err := stack.CheckKafka("--kafka", f.config.Kafka); err != nil {
 		return nil, err
 	}
+	if b := f.config.Brokers; b != 1 && (b != 3 || f.config.Kafka != stack.Apache || f.config.KafkaSecured) {
+		return nil, fmt.Errorf("--brokers is %d: it must be 1, or 3 with --kafka %s and without --kafka-locks", b, stack.Apache)
+	}
 	allowed := []pix.Reason{}
 	if !slices.Equal(f.allow, []string{"none"}) {
 		var err error
@@ -250,7 +254,9 @@ func (f *chaosFlags) configs() ([]chaos.Config, error) {
 }
 
 // bare reports whether there are no links to break.
-func (f *chaosFlags) bare() bool { return f.on == onCompose || f.config.KafkaSecured }
+func (f *chaosFlags) bare() bool {
+	return f.on == onCompose || f.config.KafkaSecured || f.config.Brokers > 1
+}
 
 // plan returns the faults of a seed.
 func (f *chaosFlags) plan(seed uint64) (plan []chaos.PlannedFault, err error) {

@@ -19,11 +19,13 @@ import (
 // Version is that of Apache Kafka.
 const Version = "4.3.1"
 
-// Node is one broker, which is its own controller.
+// Node is one broker, which is a controller, too.
 type Node struct {
+	ID         int       // from 1 on; default 1
+	Voters     []string  // the controllers' IP:port of all nodes, in the order of their ids; default: of this one
 	Folder     string    // of its settings and its data
 	Address    string    // IP:port for its clients
-	Controller string    // IP:port for itself
+	Controller string    // IP:port for the nodes
 	Security   *Security // nil: everyone may do everything
 }
 
@@ -43,7 +45,7 @@ const BrokerName = "liquida-broker"
 func (n Node) settings() string { return filepath.Join(n.Folder, "server.properties") }
 func (n Node) data() string     { return filepath.Join(n.Folder, "data") }
 
-// clusterID can be any UUID, because the node never joins another one.
+// clusterID can be any UUID, because the nodes never join others.
 const clusterID = "bGlxdWlkYS1zdGFjay0wMQ"
 
 // properties returns the node's settings, with its data in the given folder.
@@ -64,22 +66,30 @@ func (n Node) properties(data, adminPassword string) string {
 			"super.users=User:" + n.Security.Admin + ";User:CN=" + BrokerName,
 		}
 	}
+	var voters []string
+	for i, voter := range n.Voters {
+		voters = append(voters, fmt.Sprintf("%d@%s", i+1, voter))
+	}
+	if voters == nil {
+		voters = []string{"1@" + n.Controller}
+	}
+	copies := len(voters)
 	return strings.Join(append(security,
 		"process.roles=broker,controller",
-		"node.id=1",
-		"controller.quorum.voters=1@"+n.Controller,
+		fmt.Sprint("node.id=", max(1, n.ID)),
+		"controller.quorum.voters="+strings.Join(voters, ","),
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=CLIENT",
 		"listeners=CLIENT://"+n.Address+",CONTROLLER://"+n.Controller,
 		"advertised.listeners=CLIENT://"+n.Address,
 		"log.dirs="+data,
-		"offsets.topic.replication.factor=1",
+		fmt.Sprint("offsets.topic.replication.factor=", copies),
 		"offsets.topic.num.partitions=4", // the default of 50 is for many groups, and takes time at each start
-		"transaction.state.log.replication.factor=1",
-		"transaction.state.log.min.isr=1",
+		fmt.Sprint("transaction.state.log.replication.factor=", copies),
+		fmt.Sprint("transaction.state.log.min.isr=", copies/2+1),
 		"transaction.state.log.num.partitions=4",
-		"share.coordinator.state.topic.replication.factor=1",
-		"share.coordinator.state.topic.min.isr=1",
+		fmt.Sprint("share.coordinator.state.topic.replication.factor=", copies),
+		fmt.Sprint("share.coordinator.state.topic.min.isr=", copies/2+1),
 		"group.initial.rebalance.delay.ms=0",
 		// After a SIGKILL the controller refuses the new broker as long as it believes that the
 		// old one lives: 9 s by default.

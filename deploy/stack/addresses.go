@@ -27,7 +27,7 @@ const (
 )
 
 var fixedPorts = map[string]int{
-	Broker: 9092, controller: 9093, TigerBeetle: 3001, Producer: 8080, Simulator: 8081,
+	Broker: 9092, controllerOf(Broker): 9093, TigerBeetle: 3001, Producer: 8080, Simulator: 8081,
 	telemetryOf(Producer): 9101, telemetryOf(Simulator): 9102, telemetryOf(Archiver): 9098,
 	SecondProducer: 8082, telemetryOf(SecondProducer): 9100,
 	Room: 8090, Links: 8092, Prometheus: 9090, telemetryOf(StatsdBridge): 9099, statsd: 8125,
@@ -38,8 +38,8 @@ const (
 	firstEngineTelemetry = 9103
 )
 
-// controller is the role of the address where Apache Kafka talks to itself.
-const controller = Broker + " controller"
+// controllerOf is the role of the address where brokers of Apache Kafka talk to each other.
+func controllerOf(broker string) string { return broker + " controller" }
 
 // telemetryOf is the role of the address where a process serves its telemetry.
 func telemetryOf(name string) string { return name + " telemetry" }

@@ -16,14 +16,15 @@ import (
 var ledgerFolders = map[int]string{1: "tigerbeetle", 3: "tigerbeetle-cluster"}
 
 var kafkaFolders = map[kafkaKind]string{
-	{Embedded, false}: "kafka", {Embedded, true}: "kafka-locked",
-	{RedpandaLike, false}: "redpanda-like-kafka", {RedpandaLike, true}: "redpanda-like-kafka-locked",
-	{Apache, false}: "apache-kafka", {Apache, true}: "apache-kafka-locked",
+	{Embedded, false, 1}: "kafka", {Embedded, true, 1}: "kafka-locked",
+	{RedpandaLike, false, 1}: "redpanda-like-kafka", {RedpandaLike, true, 1}: "redpanda-like-kafka-locked",
+	{Apache, false, 1}: "apache-kafka", {Apache, true, 1}: "apache-kafka-locked", {Apache, false, 3}: "apache-kafka-cluster",
 }
 
 type kafkaKind struct {
 	which   string
 	secured bool
+	brokers int
 }
 
 func describeLedger(replicas int) string {
@@ -37,10 +38,13 @@ func (k kafkaKind) String() string {
 	if k.secured {
 		return "the secured " + k.which + " Kafka"
 	}
+	if k.brokers > 1 {
+		return fmt.Sprintf("%d brokers of the %s Kafka", k.brokers, k.which)
+	}
 	return "the " + k.which + " Kafka"
 }
 
-func (c *Config) kafkaKind() kafkaKind { return kafkaKind{c.Kafka, c.KafkaSecured} }
+func (c *Config) kafkaKind() kafkaKind { return kafkaKind{c.Kafka, c.KafkaSecured, max(1, c.Brokers)} }
 
 func (s *Stack) data(folder string) string { return filepath.Join(s.config.Dir, "data", folder) }
 
@@ -53,8 +57,19 @@ func (s *Stack) KafkaFolder() string { return s.data(kafkaFolders[s.config.kafka
 // needs an archive that is not newer.
 func (s *Stack) ArchiveFolder() string { return s.data(Archiver) }
 
-func (s *Stack) kafkaNode() kafka.Node {
-	return kafka.Node{Security: s.kafkaSecurity(), Folder: s.KafkaFolder(), Address: s.addresses.of(Broker), Controller: s.addresses.of(controller)}
+// kafkaNode says what a broker of Apache Kafka is like.
+func (s *Stack) kafkaNode(name string) kafka.Node {
+	node := kafka.Node{Security: s.kafkaSecurity(), Folder: s.KafkaFolder(), Address: s.addresses.of(name), Controller: s.addresses.of(controllerOf(name))}
+	if s.config.Brokers > 1 {
+		node.Folder = filepath.Join(node.Folder, name)
+	}
+	for i, broker := range s.Brokers() {
+		node.Voters = append(node.Voters, s.addresses.of(controllerOf(broker)))
+		if broker == name {
+			node.ID = i + 1
+		}
+	}
+	return node
 }
 
 // refuseOtherData returns an error if the folder holds data of another kind. A ledger and topics

@@ -37,6 +37,8 @@ func kindOf(name string) string {
 		return Engine
 	case kind == TigerBeetle:
 		return TigerBeetle
+	case kind == Broker && n > 0 && n < 3:
+		return Broker
 	case name == SecondProducer:
 		return Producer
 	}

@@ -47,7 +47,7 @@ func (s *Stack) coresOf(kind string) *cores {
 func (s *Stack) specify(name string) (spec, error) {
 	kind := kindOf(name)
 	p := spec{name: name, path: filepath.Join(s.config.BinDir, kind), cores: s.coresOf(kind)}
-	brokers, err := s.reach(name, Broker)
+	brokers, err := s.reach(name, s.Brokers()...)
 	if err != nil {
 		return p, err
 	}
@@ -77,13 +77,13 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.serve(s, name)
 		p.ready = ledgerReady
 	case Broker:
-		p.serve(s, Broker)
+		p.serve(s, name)
 		p.ready = s.brokerReady
 		if s.config.Kafka == Apache {
 			if s.kafka != nil { // otherwise the stack is only looked at or stopped
-				p.path, p.arguments = s.kafka.Command(s.kafkaNode())
+				p.path, p.arguments = s.kafka.Command(s.kafkaNode(name))
 			}
-			p.listens = append(p.listens, controller)
+			p.listens = append(p.listens, controllerOf(name))
 			break
 		}
 		like := "kafka"
@@ -97,7 +97,8 @@ func (s *Stack) specify(name string) (spec, error) {
 		}
 	case Bootstrap:
 		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0", // it ends before anybody could ask
-			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile(), "ANSWER_KEYS_FILE="+s.AnswerKeysFile())
+			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile(), "ANSWER_KEYS_FILE="+s.AnswerKeysFile(),
+			fmt.Sprint("REPLICATION_FACTOR=", s.config.Brokers))
 		if s.config.KafkaSecured {
 			p.env = append(p.env, "KAFKA_PASSWORDS_DIR="+s.secretsFolder())
 		}
@@ -188,8 +189,8 @@ func ledgerReady(_ context.Context, p *process) error {
 }
 
 // brokerReady sends a request, because the port opens before the data is read.
-func (s *Stack) brokerReady(ctx context.Context, _ *process) error {
-	client, err := s.Kafka().Client()
+func (s *Stack) brokerReady(ctx context.Context, p *process) error {
+	client, err := s.kafkaAs(stream.Admin, p.spec.address).Client()
 	if err != nil {
 		return err
 	}

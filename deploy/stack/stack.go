@@ -79,6 +79,7 @@ type Config struct {
 	LedgerCore   bool
 	Kafka        string // Embedded, RedpandaLike or Apache; default Embedded
 	KafkaSecured bool   // TLS, users and ACLs at the broker; default none
+	Brokers      int    // 1, or 3 of Apache Kafka on free ports, with three copies of each record; default 1
 	Engines      int    // default 1
 	Ports        Ports  // default FixedPorts
 
@@ -140,6 +141,12 @@ func (c *Config) withDefaults() (Config, error) {
 	}
 	if err := CheckKafka("Kafka", d.Kafka); err != nil {
 		return d, fmt.Errorf("stack: %w", err)
+	}
+	if d.Brokers == 0 {
+		d.Brokers = 1
+	}
+	if d.Brokers != 1 && (d.Brokers != 3 || d.Kafka != Apache || d.KafkaSecured || d.Cuts || d.Ports != FreePorts) {
+		return d, fmt.Errorf("stack: %d brokers: it must be 1, or 3 of Apache Kafka, unsecured, without cuts and on free ports", d.Brokers)
 	}
 	if d.Cuts && d.KafkaSecured {
 		return d, errors.New("stack: Cuts with KafkaSecured: a link cannot put its address into what Kafka says over TLS")
@@ -290,8 +297,12 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 	slices.SortStableFunc(s.processes, func(a, b *process) int { // adopted processes came first
 		return slices.Index(order, a.spec.name) - slices.Index(order, b.spec.name)
 	})
-	for _, replica := range s.Replicas() { // none is ready before a majority of them runs
-		if err := s.launch(ctx, replica); err != nil {
+	together := s.Replicas() // none is ready before a majority of them runs
+	if config.Brokers > 1 {
+		together = append(together, s.Brokers()...)
+	}
+	for _, one := range together {
+		if err := s.launch(ctx, one); err != nil {
 			return nil, err
 		}
 	}
@@ -311,7 +322,7 @@ func start(ctx context.Context, config Config, before *state) (_ *Stack, err err
 // wanted returns all processes in the order of starting. The bank simulator comes after the producer: its banks read
 // there which of their accounts are open before they are ready.
 func (s *Stack) wanted() []string {
-	names := append(s.Replicas(), Broker)
+	names := append(s.Replicas(), s.Brokers()...)
 	if s.config.InfrastructureOnly {
 		return names
 	}
@@ -382,12 +393,12 @@ func (s *Stack) launch(ctx context.Context, name string) error {
 				defer started()
 			}
 		}
-	case name == Broker:
+	case slices.Contains(s.Brokers(), name):
 		if s.config.KafkaSecured {
 			err = s.makeSecrets()
 		}
 		if err == nil && s.kafka != nil {
-			err = s.kafka.Prepare(ctx, s.kafkaNode())
+			err = s.kafka.Prepare(ctx, s.kafkaNode(name))
 		}
 	case name == Links:
 		err = keys.MakePassword(s.linksTokenFile())
@@ -462,7 +473,11 @@ func (s *Stack) stop(ctx context.Context, which func(*process) bool) error {
 		s.mu.Unlock()
 		s.restarts.Wait()
 		for _, p := range slices.Backward(processes) {
-			if which(p) {
+			switch {
+			case !which(p):
+			case s.config.Brokers > 1 && kindOf(p.spec.name) == Broker && p.running():
+				s.stopErr = errors.Join(s.stopErr, p.kill()) // without a majority the others would not stop in order
+			default:
 				s.stopErr = errors.Join(s.stopErr, p.stop(ctx, s.config.StopWithin))
 			}
 		}
@@ -657,8 +672,23 @@ func (s *Stack) PID(name string) int {
 // Log returns the path of a process's log. A restart appends to it.
 func (s *Stack) Log(name string) string { return filepath.Join(s.config.Dir, "logs", name+".log") }
 
-// KafkaAddress returns the broker's host:port.
-func (s *Stack) KafkaAddress() string { return s.addresses.of(Broker) }
+// Brokers returns the names of the Kafka brokers.
+func (s *Stack) Brokers() []string {
+	names := []string{Broker}
+	for broker := 1; broker < s.config.Brokers; broker++ {
+		names = append(names, fmt.Sprintf("%s-%d", Broker, broker))
+	}
+	return names
+}
+
+// KafkaAddress returns the host:port of all brokers, comma-separated.
+func (s *Stack) KafkaAddress() string {
+	var all []string
+	for _, broker := range s.Brokers() {
+		all = append(all, s.addresses.of(broker))
+	}
+	return strings.Join(all, ",")
+}
 
 // Replicas returns the names of the TigerBeetle servers.
 func (s *Stack) Replicas() []string {

@@ -382,7 +382,7 @@ func TestFixedPortTaken(t *testing.T) {
 func TestFixedPorts(t *testing.T) {
 	a := newAddresses(FixedPorts)
 	for role, want := range map[string]string{
-		Broker: "127.0.0.1:9092", controller: "127.0.0.1:9093", TigerBeetle: "127.0.0.1:3001",
+		Broker: "127.0.0.1:9092", controllerOf(Broker): "127.0.0.1:9093", TigerBeetle: "127.0.0.1:3001",
 		"tigerbeetle-0": "127.0.0.1:3001", "tigerbeetle-2": "127.0.0.1:3003", telemetryOf("engine-0"): "127.0.0.1:9103", telemetryOf("engine-12"): "127.0.0.1:9115",
 	} {
 		if got := a.of(role); got != want {

@@ -41,6 +41,9 @@ func (b Budget) Off() float64 {
 	return sum/max(1e-9, b.WholeMs) - 1
 }
 
+// budgetOffMax is how far the parts and the whole of evidence may differ. Faults may lose the records of some payments.
+const budgetOffMax = 0.02
+
 // budgetSample is about how many payments are followed, and so the memory.
 const budgetSample = 100_000
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -42,6 +43,7 @@ type Config struct {
 	BinDir     string // folder of the programs, those of make build
 	Replicas   int
 	Kafka      string
+	Brokers    int // without links if there are several
 	// KafkaSecured has no links to break: a link cannot put its address into what Kafka says over TLS.
 	KafkaSecured bool
 	Env          map[string][]string // more of the environment, as of stack.Config
@@ -137,7 +139,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 	w.screen.event("starting a stack in %s", config.Dir)
 	w.links = &links{of: map[string]*programLinks{}}
 	via := w.links.via
-	if config.KafkaSecured {
+	if config.KafkaSecured || config.Brokers > 1 {
 		if via, err = nil, RefuseBare(config.Plan); err != nil {
 			return nil, err
 		}
@@ -155,7 +157,7 @@ func beginProcesses(ctx context.Context, config *Config, w *world) (end func(con
 	}
 	config.Env = environment
 	running, err := stack.Start(ctx, stack.Config{
-		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas, Kafka: config.Kafka,
+		Dir: config.Dir, BinDir: config.BinDir, Ports: stack.FreePorts, Engines: 1, Replicas: config.Replicas, Kafka: config.Kafka, Brokers: config.Brokers,
 		KafkaSecured: config.KafkaSecured, CacheGrid: "256MiB", LedgerReserve: 1 << 30, ReadyWithin: recoveryMax, RestartCrashed: true, Via: via,
 		Env: environment, Archive: true, Room: config.Room, Progress: config.Live,
 	})
@@ -378,6 +380,9 @@ func (r *run) carryOut(ctx context.Context) (*Result, error) {
 	}
 	if result.Budget, err = followed.budget(ctx, w.Kafka()); err != nil {
 		return nil, err
+	}
+	if off := result.Budget.Off(); config.Evidence != "" && math.Abs(off) > budgetOffMax {
+		result.Problems = append(result.Problems, fmt.Sprintf("the parts of a payment's time differ from the whole by %.1f %%", 100*off))
 	}
 	if untold > 0 {
 		result.Problems = append(result.Problems, fmt.Sprintf("at the end the producer did not answer about %d payments and accounts within a minute", untold))

@@ -239,6 +239,7 @@ func (c *containers) TelemetryURL(name string) string {
 
 // Replicas returns the names of the ledger's containers.
 func (a *addresses) Replicas() []string { return a.replicas }
+func (a *addresses) Brokers() []string  { return []string{stack.Broker} }
 
 // Kafka is at the published address, which the broker also advertises there.
 func (a *addresses) Kafka() stream.Config {

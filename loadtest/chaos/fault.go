@@ -57,8 +57,8 @@ func init() {
 		{"kill-ledger", "SIGKILL of a TigerBeetle server, started again within 2 s", anywhere, kill(replicas, 0, 2*time.Second)},
 		{loseReplica, "one of three TigerBeetle servers is down for 20 to 40 s: the other two go on", replicatedOnly, kill(replicas, 20*time.Second, 40*time.Second)},
 		{"pause-ledger", "SIGSTOP of a TigerBeetle server for 2 to 6 s", anywhere, pause(replicas, 2*time.Second, 6*time.Second)},
-		{"kill-broker", "SIGKILL of the Kafka broker, started again within 2 s", anywhere, kill(only(stack.Broker), 0, 2*time.Second)},
-		{"pause-broker", "SIGSTOP of the Kafka broker for 2 to 6 s", anywhere, pause(only(stack.Broker), 2*time.Second, 6*time.Second)},
+		{"kill-broker", "SIGKILL of a Kafka broker, started again within 2 s", anywhere, kill(brokers, 0, 2*time.Second)},
+		{"pause-broker", "SIGSTOP of a Kafka broker for 2 to 6 s", anywhere, pause(brokers, 2*time.Second, 6*time.Second)},
 		{"kill-bank", "SIGKILL of the bank simulator, started again within 2 s", anywhere, kill(only(stack.Simulator), 0, 2*time.Second)},
 		{"kill-producer", "SIGKILL of the producer, started again within 2 s", anywhere, kill(only(stack.Producer), 0, 2*time.Second)},
 		{"kill-archiver", "SIGKILL of the archiver, started again within 2 s", processesOnly, kill(only(stack.Archiver), 0, 2*time.Second)},
@@ -70,6 +70,7 @@ func init() {
 		{"bank-rejecting", "for 4 to 8 s a bank rejects half of its payments", anywhere, bankBehaves(`{"accept_share": 0.5, "reject_codes": ["` + rejectedByBank.String() + `"]}`)},
 		{"flood", "for 4 to 8 s one bank sends 4,000 conflicting orders and 2,000 copies of a waiting payment a second", anywhere, floodByABank},
 		{"read-flood", "for 4 to 8 s one bank reads all it may: statements of 1,000 lines, of the day, balances", anywhere, floodWithReads},
+		{"large-answers", "for 4 to 8 s somebody writes 60 responses of 120 kB a second that are none", anywhere, largeAnswers},
 		{"forge-answers", "for 4 to 8 s forged responses: from other banks, about unknown payments, against the verdict, racing with the true ones", anywhere, forgeAnswers},
 		{"overload", "for 4 to 8 s all banks pay as fast as they can, over HTTP and straight to Kafka", anywhere, overload},
 		{"acts", "an operator acts for 4 to 8 s: a bank is suspended or joins, money comes and goes, an account is blocked", anywhere, act("")},
@@ -117,6 +118,7 @@ type targets func(w *world) []string
 
 func engines(w *world) []string  { return w.engines }
 func replicas(w *world) []string { return w.Replicas() }
+func brokers(w *world) []string  { return w.Brokers() }
 
 func only(name string) targets { return func(*world) []string { return []string{name} } }
 

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,9 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
+	"github.com/liquida/liquida/platform/stream"
 )
 
 // readFlooders is how many requests a bank that floods with reads has open.
@@ -60,6 +64,45 @@ func floodWithReads(ctx context.Context, w *world, f *fault) error {
 	all.Wait()
 	w.end(f)
 	f.Detail = fmt.Sprintf("%d answered, %d refused, %d without a response", answered.Load(), refused.Load(), failed.Load())
+	return nil
+}
+
+// Large answers are nearly as large as the broker takes them from anybody.
+const (
+	largeAnswerBytes      = 120_000
+	largeAnswersPerSecond = 60
+)
+
+// largeAnswers writes responses that are none, and as large as they may be. Who reads them loses time for others.
+func largeAnswers(ctx context.Context, w *world, f *fault) error {
+	free, err := w.take(ctx, "large answers")
+	if err != nil {
+		return err
+	}
+	defer free()
+	client, err := w.Kafka().Client(kgo.ClientID("hostile"), kgo.ProducerBatchMaxBytes(stream.BatchBytesMax),
+		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(largeAnswerBytes, false, false, nil)), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	f.Target = "responses"
+	w.begin(f)
+	defer w.end(f)
+	value := bytes.Repeat([]byte{0xff}, largeAnswerBytes)
+	writing, stop := context.WithTimeout(ctx, f.between(4*time.Second, 8*time.Second))
+	defer stop()
+	var written, refused atomic.Int64
+	for host.Sleep(writing, time.Second/largeAnswersPerSecond) {
+		client.TryProduce(writing, &kgo.Record{Topic: stream.AuthorizationResponses, Value: value}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				refused.Add(1) // or the broker is down by another fault
+			} else {
+				written.Add(1)
+			}
+		})
+	}
+	f.Detail = fmt.Sprintf("%d written, %d not", written.Load(), refused.Load())
 	return nil
 }
 

@@ -26,6 +26,7 @@ type system interface {
 	SimulatorURL() string
 	TelemetryURL(name string) string
 	Replicas() []string
+	Brokers() []string
 
 	StartProcess(name string) error
 	WaitReady(ctx context.Context, name string) error

@@ -81,7 +81,7 @@ func TestDemo(t *testing.T) {
 	}
 	page := pageOf(t, filepath.Join(folder, "report.html"))
 	kit.Holds(t, page, "Liquida: kill-engine at 100 payments a second", "✓ Passed", "LOAD PASSED: 1500 payments", "AUDIT CLEAN", "ANSWERS CLEAN",
-		"1 kill-engine engine-0", "settled per second", "99th percentile", "TigerBeetle 0.16", "Linux", "loadtest chaos --seed")
+		"1 kill-engine engine-0", "settled per second", "99th percentile", "TigerBeetle 0.16", "Linux", "loadtest chaos --dir", "--seed")
 	told := regexp.MustCompile(`At (\d+\.\d) s, kill-engine engine-0: .*\. One of its partitions settled nothing for (\d+\.\d\d) s\. At (\d+\.\d) s no more payments waited`).FindStringSubmatch(page)
 	if told == nil {
 		t.Fatal("the page does not tell of the kill, its gap and the catch-up")

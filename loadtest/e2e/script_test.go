@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/deploy/kafka"
+	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/loadtest/chaos"
 	"github.com/liquida/liquida/platform/kit"
 	"github.com/liquida/liquida/platform/sandbox"
@@ -36,15 +37,24 @@ func TestZombieEngine(t *testing.T) {
 	}
 }
 
-func script(t *testing.T, rate float64, duration time.Duration, text string) *chaos.Result {
+// Each of three brokers dies or freezes, and with it the leaders of partitions. What they alone had acknowledged would
+// be gone. Only Apache Kafka has several.
+func TestLeadersKilled(t *testing.T) {
+	if os.Getenv("E2E_KAFKA") != stack.Apache {
+		t.Skip("the embedded broker is alone")
+	}
+	script(t, 200, 40*time.Second, "4s kill-broker, 12s kill-broker, 20s pause-broker, 28s kill-broker, 34s kill-engine", func(c *chaos.Config) { c.Brokers = 3 })
+}
+
+func script(t *testing.T, rate float64, duration time.Duration, text string, change ...func(*chaos.Config)) *chaos.Result {
 	t.Helper()
 	plan, err := chaos.ParseScript(text, 1)
 	kit.Must(t, err)
-	return breakIt(t, rate, duration, plan)
+	return breakIt(t, rate, duration, plan, change...)
 }
 
 // breakIt runs a plan, and fails the test unless the run passes.
-func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.PlannedFault) *chaos.Result {
+func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.PlannedFault, change ...func(*chaos.Config)) *chaos.Result {
 	t.Helper()
 	t.Parallel()
 	folder, err := os.MkdirTemp("", "liquida-e2e-chaos-") //nolint:usetesting // the logs of a failed test must stay
@@ -54,10 +64,14 @@ func breakIt(t *testing.T, rate float64, duration time.Duration, plan []chaos.Pl
 	defer live.Close()
 	kit.Must(t, servers.Acquire(t.Context(), 1))
 	defer servers.Release(1)
-	r, err := chaos.Run(t.Context(), chaos.Config{
+	config := chaos.Config{
 		Dir: folder, BinDir: binaries, Kafka: os.Getenv("E2E_KAFKA"), Engines: 2, Population: population,
 		Seed: 1, Rate: rate, Duration: duration, MixName: "demo", Plan: plan, Deadline: 12 * time.Second, Live: live,
-	})
+	}
+	for _, change := range change {
+		change(&config)
+	}
+	r, err := chaos.Run(t.Context(), config)
 	if errors.Is(err, kafka.ErrMissing) {
 		_ = os.RemoveAll(folder)
 		t.Skip(err)

@@ -312,13 +312,9 @@ func imported(t *testing.T, depositCentavos uint64) (client tigerbeetle.Client, 
 	p = populated(t, from, depositCentavos)
 	source := rebuild.Ledger{Client: from, EventsMax: eventsMax}
 	target := rebuild.Target{Client: into, EventsMax: eventsMax, Progress: func(int, int, time.Time) {}}
-	if err := target.Import(t.Context(), source); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, target.Import(t.Context(), source))
 	ends, err := source.End(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return into, p, ends
 }
 
@@ -357,18 +353,14 @@ func TestForward(t *testing.T) {
 	forward := func(client tigerbeetle.Client) (rebuild.Forwarded, error) {
 		for i := range all {
 			found, err := client.LookupTransfers([]tb.Uint128{ledger.IDsOf(all[i].ID).Verdict()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			all[i].Done = len(found) > 0
 		}
 		target := rebuild.Target{Client: client, EventsMax: 15}
 		return target.Forward(t.Context(), all, ends, time.Now())
 	}
 	result, err := forward(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if result.Settled != 7 || result.Rejected != 1 || len(result.Impossible) != 1 || len(result.Loans) != 1 {
 		t.Fatalf("%+v", result)
 	}

@@ -109,47 +109,43 @@ func withKafka(ctx context.Context, config *Config, do func(context.Context, *kg
 // settings that they must have; it fails if the broker does not take one. On a secured broker it also creates the users and grants
 // the ACLs.
 func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) (created int, err error) {
-	client, err := connectKafka(config)
-	if err != nil {
-		return 0, err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
-	defer cancel()
-	deadline, _ := ctx.Deadline() // a connection looks at it, and a busy machine may end ctx only later
+	err = withKafka(ctx, config, func(ctx context.Context, client *kgo.Client) error {
+		deadline, _ := ctx.Deadline() // a connection looks at it, and a busy machine may end ctx only later
 
-	var why error // why it waits: logged after 2 s, then every 5
-	tried := settingsTried{}
-	for told := time.Now().Add(-3 * time.Second); ; {
-		made, ignored, err := ensureOnce(ctx, client, config, tried, say)
-		created += made
-		quotas := ""
-		if err == nil && config.PasswordsDir != "" {
-			quotas, err = ensureQuotas(ctx, client, config, stream.Accesses)
-		}
-		var away *awayError
-		switch {
-		case err == nil:
-			if quotas != "" {
-				say("%s", quotas)
+		var why error // why it waits: logged after 2 s, then every 5
+		tried := settingsTried{}
+		for told := time.Now().Add(-3 * time.Second); ; {
+			made, ignored, err := ensureOnce(ctx, client, config, tried, say)
+			created += made
+			quotas := ""
+			if err == nil && config.PasswordsDir != "" {
+				quotas, err = ensureQuotas(ctx, client, config, stream.Accesses)
 			}
-			for _, name := range slices.Sorted(maps.Keys(ignored)) {
-				say("this broker ignores the topics' setting %s, which is safe here: %s", name, ignored[name])
+			var away *awayError
+			switch {
+			case err == nil:
+				if quotas != "" {
+					say("%s", quotas)
+				}
+				for _, name := range slices.Sorted(maps.Keys(ignored)) {
+					say("this broker ignores the topics' setting %s, which is safe here: %s", name, ignored[name])
+				}
+				return nil
+			case !errors.As(err, &away):
+				return err
+			case why == nil || time.Now().Before(deadline): // after the deadline err says only that time is up: keep the last cause
+				why = away.err
 			}
-			return created, nil
-		case !errors.As(err, &away):
-			return created, err
-		case why == nil || time.Now().Before(deadline): // after the deadline err says only that time is up: keep the last cause
-			why = away.err
+			if time.Since(told) > 5*time.Second {
+				told = time.Now()
+				say("waiting for Kafka: %v", why)
+			}
+			if !host.Sleep(ctx, 200*time.Millisecond) {
+				return notReady(config, why)
+			}
 		}
-		if time.Since(told) > 5*time.Second {
-			told = time.Now()
-			say("waiting for Kafka: %v", why)
-		}
-		if !host.Sleep(ctx, 200*time.Millisecond) {
-			return created, notReady(config, why)
-		}
-	}
+	})
+	return created, err
 }
 
 // ensureOnce also returns which settings of topics the broker ignores, and why that is safe.

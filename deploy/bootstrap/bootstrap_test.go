@@ -197,35 +197,6 @@ func checkEnrolled(t *testing.T, client tigerbeetle.Client, p sandbox.Population
 	}
 }
 
-// interrupted is the real client, and cancels the run before or after its n-th request.
-type interrupted struct {
-	tigerbeetle.Client
-	requests int
-	cancel   context.CancelFunc
-	answered bool // cancel only when the request was answered
-}
-
-func (c *interrupted) count(request func()) {
-	c.requests--
-	if c.requests == 0 && !c.answered {
-		c.cancel()
-	}
-	request()
-	if c.requests == 0 && c.answered {
-		c.cancel()
-	}
-}
-
-func (c *interrupted) CreateAccounts(accounts []tb.Account) (results []tb.AccountEventResult, err error) {
-	c.count(func() { results, err = c.Client.CreateAccounts(accounts) })
-	return results, err
-}
-
-func (c *interrupted) CreateTransfers(transfers []tb.Transfer) (results []tb.TransferEventResult, err error) {
-	c.count(func() { results, err = c.Client.CreateTransfers(transfers) })
-	return results, err
-}
-
 // A run is interrupted at each of its requests in turn, so that the next one starts from
 // every state that an interruption can leave.
 func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
@@ -238,19 +209,14 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 
 	states := map[string]bool{}
 	for requests := 1; ; requests++ {
-		ctx, cancel := context.WithCancel(context.Background())
-		cut := &interrupted{Client: client, requests: requests, cancel: cancel, answered: requests%2 == 0}
-		err := (&chart{config, cut}).populate(ctx, func(string, ...any) {})
-		cancel()
-		if cut.requests > 0 { // it ended before the interruption
-			kit.Must(t, err)
+		err := (&chart{config, &dying{client, requests}}).populate(t.Context(), quietly)
+		if err == nil { // it ended before the interruption
 			break
 		}
-		// The last request may win the race against its own interruption.
-		accounts, fundings, marker := look(t, client, p)
-		if err != nil && !errors.Is(err, context.Canceled) {
+		if !errors.Is(err, errKilled) {
 			t.Fatal(err)
 		}
+		accounts, fundings, marker := look(t, client, p)
 		if fundings > 0 && len(accounts) < len(everyAccount(p)) {
 			t.Fatalf("%d fundings were sent with %d accounts: those that missed theirs burnt their ids", fundings, len(accounts))
 		}
@@ -260,7 +226,7 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 		states[fmt.Sprint(len(accounts), fundings, marker)] = true
 
 		// Nobody can go on with another population from here.
-		err = (&chart{&other, client}).populate(context.Background(), func(string, ...any) {})
+		err = (&chart{&other, client}).populate(t.Context(), quietly)
 		if err == nil || !strings.Contains(err.Error(), "SANDBOX_CUSTOMERS is 20 there and 21 here") {
 			t.Fatalf("another population at %d accounts, %d fundings: %v", len(accounts), fundings, err)
 		}

@@ -57,28 +57,34 @@ const writeCaching = "write.caching"
 
 func isRedpanda(cluster string) bool { return strings.HasPrefix(cluster, "redpanda.") } // its cluster ids begin so
 
+// mayBeIgnored are the settings of topics that a broker may ignore, and why that is safe: on Redpanda, and on others.
+var mayBeIgnored = map[string]struct {
+	onRedpanda, onOthers string // "": not safe there
+	oneReplica           bool   // on others, only with REPLICATION_FACTOR 1
+}{
+	"min.insync.replicas": {
+		onRedpanda: "Redpanda acknowledges a record of acks=all when a Raft majority has it",
+		onOthers:   "with REPLICATION_FACTOR 1 the one replica has every acknowledged record", oneReplica: true,
+	},
+	"unclean.leader.election.enable": {
+		onRedpanda: "Raft elects no leader that lacks an acknowledged record",
+		onOthers:   "with REPLICATION_FACTOR 1 no other replica could lead", oneReplica: true,
+	},
+	// Redpanda knows these since 25.3.
+	"message.timestamp.before.max.ms": {onRedpanda: byItsClock, onOthers: "a broker that does not know it takes old records"},
+	"message.timestamp.after.max.ms":  {onRedpanda: byItsClock},
+}
+
+const byItsClock = "Redpanda deletes by its own clock, and not by timestamps"
+
 // safelyIgnored returns why the broker of a cluster may ignore a setting of a topic: then it does
 // not describe it, and there is nothing to compare. Every other setting must be described.
 func safelyIgnored(name, cluster string, config *Config) (why string, safe bool) {
-	const before = "message.timestamp.before.max.ms"
-	switch one := config.ReplicationFactor == 1; name {
-	case "min.insync.replicas":
-		if isRedpanda(cluster) {
-			return "Redpanda acknowledges a record of acks=all when a Raft majority has it", true
-		}
-		return "with REPLICATION_FACTOR 1 the one replica has every acknowledged record", one
-	case "unclean.leader.election.enable":
-		if isRedpanda(cluster) {
-			return "Raft elects no leader that lacks an acknowledged record", true
-		}
-		return "with REPLICATION_FACTOR 1 no other replica could lead", one
-	case before, "message.timestamp.after.max.ms": // Redpanda knows them since 25.3
-		if isRedpanda(cluster) {
-			return "Redpanda deletes by its own clock, and not by timestamps", true
-		}
-		return "a broker that does not know it takes old records", name == before
+	ignored := mayBeIgnored[name]
+	if isRedpanda(cluster) {
+		return ignored.onRedpanda, ignored.onRedpanda != ""
 	}
-	return "", false
+	return ignored.onOthers, ignored.onOthers != "" && (config.ReplicationFactor == 1 || !ignored.oneReplica)
 }
 
 func connectKafka(config *Config) (*kgo.Client, error) {

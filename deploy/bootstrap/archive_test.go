@@ -76,14 +76,10 @@ func TestAnArchiveBringsALedgerBack(t *testing.T) {
 	aDamagedArchiveIsFound(t, other)
 
 	source := past.Source{Folder: os.DirFS(folder)}
-	for killed := 0; ; killed++ {
-		target := rebuild.Target{Client: &dying{into, 1 + killed%3}, EventsMax: 100, Progress: func(int, int, time.Time) {}}
-		if err := target.Import(t.Context(), source); err == nil {
-			break
-		} else if !errors.Is(err, errKilled) {
-			t.Fatal(err)
-		}
-	}
+	killedOften(t, into, func(client tigerbeetle.Client) error {
+		target := rebuild.Target{Client: client, EventsMax: 100, Progress: func(int, int, time.Time) {}}
+		return target.Import(t.Context(), source)
+	})
 	want := map[tb.Uint128]tb.Transfer{}
 	for chain, err := range (rebuild.Ledger{Client: from, EventsMax: eventsMax}).Chains(t.Context(), 0) {
 		kit.Must(t, err)

@@ -103,29 +103,29 @@ func (p Place) begin(ctx context.Context, config *Config, progress io.Writer) (*
 }
 
 // report says what was brought back, what was not, and what a person must look at before Accept.
-func (r *gate) report(ctx context.Context, result rebuild.Forwarded, unreadable int) error {
-	r.say("reported since: %d settled and %d rejected orders have their verdicts again", result.Settled, result.Rejected)
+func (g *gate) report(ctx context.Context, result rebuild.Forwarded, unreadable int) error {
+	g.say("reported since: %d settled and %d rejected orders have their verdicts again", result.Settled, result.Rejected)
 	for _, loan := range result.Loans {
-		r.say("LOAN %s: %s of %d centavos to %s%s, of which %d were taken back", loan.ID, loan.Act.Kind, loan.Act.Centavos, loan.Act.Bank, loan.Act.Account.Number, loan.Returned)
+		g.say("LOAN %s: %s of %d centavos to %s%s, of which %d were taken back", loan.ID, loan.Act.Kind, loan.Act.Centavos, loan.Act.Bank, loan.Act.Account.Number, loan.Returned)
 	}
 	for _, what := range result.Impossible {
-		r.say("NOT BROUGHT BACK %s", what)
+		g.say("NOT BROUGHT BACK %s", what)
 	}
 	if unreadable > 0 {
-		r.say("%d records of the reports' topic are no reports", unreadable)
+		g.say("%d records of the reports' topic are no reports", unreadable)
 	}
-	acts, err := request(ctx, r.config, func() ([]tb.Transfer, error) {
-		return r.chart.client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 1,
+	acts, err := request(ctx, g.config, func() ([]tb.Transfer, error) {
+		return g.chart.client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 1,
 			Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
 	})
 	if err != nil {
 		return err
 	}
 	for _, last := range acts {
-		r.say("the last act is of %s: acts after it are lost, and no topic names them. Ask all who act. A revoked key and a suspended bank come first", time.Unix(0, int64(last.Timestamp)).UTC().Format(time.RFC3339))
+		g.say("the last act is of %s: acts after it are lost, and no topic names them. Ask all who act. A revoked key and a suspended bank come first", time.Unix(0, int64(last.Timestamp)).UTC().Format(time.RFC3339))
 	}
-	r.say("verdicts that only the HTTP API told are lost, too; their orders are cleared as always")
-	r.say("nobody can write to this ledger yet: if you take it as it is, `bootstrap rebuild accept`")
+	g.say("verdicts that only the HTTP API told are lost, too; their orders are cleared as always")
+	g.say("nobody can write to this ledger yet: if you take it as it is, `bootstrap rebuild accept`")
 	return nil
 }
 

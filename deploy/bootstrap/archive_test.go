@@ -33,17 +33,13 @@ func archived(t *testing.T, client tigerbeetle.Client, folder string, eventsMax,
 	t.Helper()
 	for {
 		a, err := past.New(t.Context(), client, eventsMax, store.Folder(folder), 7)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		for range stepsOfALife {
 			p, all, err := a.Step(t.Context())
 			for _, end := range p.Ended {
 				err = errors.Join(err, archive.Merge(t.Context(), store.Folder(folder), end))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			if all {
 				return p.Last
 			}
@@ -63,31 +59,30 @@ func TestAnArchiveBringsALedgerBack(t *testing.T) {
 	}
 	folder, other := t.TempDir(), t.TempDir()
 	end := archived(t, from, folder, 100, 1<<30)
-	if again := archived(t, from, other, 8189, 1<<30); again != end {
+	second := make(chan archive.Manifest, 1)
+	go func() { // killed after every few steps, beside another in the same folder
+		defer close(second) // also if it fails
+		second <- archived(t, from, other, 150, 4)
+	}()
+	if again := archived(t, from, other, 200, 3); again != end || <-second != end {
 		t.Fatalf("a second archive ends with %+v, the first with %+v", again, end)
 	}
 	totals, err := archive.Verify(os.DirFS(folder), func(archive.Manifest) {}, func(archive.DayEnd) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if totals.Expired != 1 || totals.Settled < 80 || totals.Rejected < 55 || totals.Refused < 29 {
 		t.Errorf("the archive has %+v", totals)
 	}
 
+	aDamagedArchiveIsFound(t, other)
+
 	source := past.Source{Folder: os.DirFS(folder)}
-	for killed := 0; ; killed++ {
-		target := rebuild.Target{Client: &dying{into, 1 + killed%3}, EventsMax: 100, Progress: func(int, int, time.Time) {}}
-		if err := target.Import(t.Context(), source); err == nil {
-			break
-		} else if !errors.Is(err, errKilled) {
-			t.Fatal(err)
-		}
-	}
+	killedOften(t, into, func(client tigerbeetle.Client) error {
+		target := rebuild.Target{Client: client, EventsMax: 100, Progress: func(int, int, time.Time) {}}
+		return target.Import(t.Context(), source)
+	})
 	want := map[tb.Uint128]tb.Transfer{}
 	for chain, err := range (rebuild.Ledger{Client: from, EventsMax: eventsMax}).Chains(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		for _, transfer := range chain {
 			want[transfer.ID] = transfer
 		}
@@ -116,15 +111,11 @@ func TestAnArchiveBringsALedgerBack(t *testing.T) {
 	}
 	legs, wantLegs := 0, 0
 	for _, err := range source.Allowances(t.Context(), time.Now()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		legs++
 	}
 	for leg, err := range (rebuild.Ledger{Client: from, EventsMax: eventsMax}).Allowances(t.Context(), time.Now()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if leg.Timestamp < end.To {
 			wantLegs++
 		}
@@ -155,98 +146,55 @@ func TestAnArchiveBringsALedgerBack(t *testing.T) {
 	}
 }
 
-// openAt reports whether a transfer belongs to a hold that a verdict after a time has ended.
-func openAt(all map[tb.Uint128]tb.Transfer, hold tb.Transfer, at uint64) bool {
-	end, known := all[ledger.EndOf(hold.ID)]
-	return hold.TransferFlags().Pending && known && end.Timestamp > at
-}
-
-// Killed at any step, an archiver goes on as if it had not been.
-func TestAnArchiverIsKilled(t *testing.T) {
-	t.Parallel()
-	client := openLedger(t)
-	live(t, client)
-	want := archived(t, client, t.TempDir(), 8189, 1<<30)
-	if got := archived(t, client, t.TempDir(), 150, 4); got != want {
-		t.Errorf("it ends with %+v, and one that was never killed with %+v", got, want)
-	}
-
-	// Two at once, in one folder.
-	folder, other := t.TempDir(), make(chan archive.Manifest, 1)
-	go func() {
-		defer close(other) // also if it fails
-		other <- archived(t, client, folder, 150, 4)
-	}()
-	if got := archived(t, client, folder, 200, 3); got != want || <-other != want {
-		t.Errorf("one of two ends with %+v, want %+v", got, want)
-	}
-	if _, err := archive.Verify(os.DirFS(folder), func(archive.Manifest) {}, func(archive.DayEnd) {}); err != nil {
-		t.Error(err)
-	}
-}
-
-// Whatever is done to an archive is found.
-func TestADamagedArchiveIsFound(t *testing.T) {
-	t.Parallel()
-	client := openLedger(t)
-	live(t, client)
-	folder := t.TempDir()
-	archived(t, client, folder, 8189, 1<<30)
-	files := func(kind string) []string {
+// aDamagedArchiveIsFound changes an archive of segments. Damage to merged days is in platform/archive.
+func aDamagedArchiveIsFound(t *testing.T, folder string) {
+	t.Helper()
+	whole := map[string][]byte{}
+	var payments, manifests []string
+	for kind, names := range map[string]*[]string{"payments": &payments, "manifests": &manifests} {
 		found, err := filepath.Glob(filepath.Join(folder, kind, "day=*", "*"))
 		if err != nil || len(found) < 5 {
 			t.Fatal(found, err)
 		}
-		return found
-	}
-	read := func(name string) []byte {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return content
-	}
-	write := func(name string, content []byte) {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
+		*names = found
+		for _, name := range found[:5] {
+			whole[name], err = os.ReadFile(name)
+			kit.Must(t, err)
 		}
 	}
-	verify := func() error {
-		_, err := archive.Verify(os.DirFS(folder), func(archive.Manifest) {}, func(archive.DayEnd) {})
-		return err
+	a, b, manifest := payments[2], payments[3], manifests[3]
+	manifestSays := func(old, now string) map[string][]byte {
+		return map[string][]byte{manifest: []byte(strings.Replace(string(whole[manifest]), old, now, 1))}
 	}
-	if err := verify(); err != nil {
-		t.Fatal(err)
-	}
-	payments, manifests := files("payments"), files("manifests")
-	a, b := payments[2], payments[3]
-	first, second, manifest := read(a), read(b), read(manifests[3])
-	for what, damage := range map[string]func() (undo func()){
-		"a file is gone":          func() func() { os.Remove(a); return func() { write(a, first) } },
-		"a file is cut":           func() func() { write(a, first[:len(first)/2]); return func() { write(a, first) } },
-		"two files change places": func() func() { write(a, second); write(b, first); return func() { write(a, first); write(b, second) } },
-		"a segment is gone":       func() func() { os.Remove(manifests[3]); return func() { write(manifests[3], manifest) } },
-		"a manifest says less": func() func() {
-			write(manifests[3], []byte(strings.Replace(string(manifest), `"payments": `, `"payments": 1`, 1)))
-			return func() { write(manifests[3], manifest) }
-		},
-		"a manifest says more": func() func() {
-			write(manifests[3], []byte(strings.Replace(string(manifest), `"open_since": `, `"open_since": 1`, 1)))
-			return func() { write(manifests[3], manifest) }
-		},
-		"a manifest has no ending": func() func() { write(manifests[3], manifest[:20]); return func() { write(manifests[3], manifest) } },
+	for what, files := range map[string]map[string][]byte{
+		"nothing is done":          {},
+		"a file is gone":           {a: nil},
+		"a file is cut":            {a: whole[a][:len(whole[a])/2]},
+		"two files change places":  {a: whole[b], b: whole[a]},
+		"a segment is gone":        {manifest: nil},
+		"a manifest says less":     manifestSays(`"payments": `, `"payments": 1`),
+		"a manifest says more":     manifestSays(`"open_since": `, `"open_since": 1`),
+		"a manifest has no ending": {manifest: whole[manifest][:20]},
 	} {
-		undo := damage()
-		err := verify()
-		if err == nil {
-			t.Errorf("%s: nothing is found", what)
+		for name, content := range files {
+			kit.Must(t, os.Remove(name))
+			if content != nil {
+				kit.Must(t, os.WriteFile(name, content, 0o600))
+			}
 		}
-		t.Log(what, ":", err)
-		undo()
+		if _, err := archive.Verify(os.DirFS(folder), func(archive.Manifest) {}, func(archive.DayEnd) {}); (err != nil) != (len(files) > 0) {
+			t.Errorf("%s: found %v", what, err)
+		}
+		for name := range files {
+			kit.Must(t, os.WriteFile(name, whole[name], 0o600))
+		}
 	}
-	if err := verify(); err != nil {
-		t.Fatal(err)
-	}
+}
+
+// openAt reports whether a transfer belongs to a hold that a verdict after a time has ended.
+func openAt(all map[tb.Uint128]tb.Transfer, hold tb.Transfer, at uint64) bool {
+	end, known := all[ledger.EndOf(hold.ID)]
+	return hold.TransferFlags().Pending && known && end.Timestamp > at
 }
 
 // The questions of docs/archive.md have the answers that the rows have, asked with the real DuckDB and pandas.
@@ -260,20 +208,14 @@ func TestProgramsOfOthersReadAnArchive(t *testing.T) {
 	folder := t.TempDir()
 	end := archived(t, client, filepath.Join(folder, "archive"), 8189, 1<<30)
 	document, err := filepath.Abs("../../docs/archive.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	said := kit.RunCommand(t, nil, python, "-c", askArchive, document, folder, h.capped.String())
 	if said.Code != 0 {
 		t.Fatal(said.Err)
 	}
 	// The day is over: one file has all.
-	if err := os.Mkdir(filepath.Join(folder, "archive", "manifests", "day=9999-12-31"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := archive.Merge(t.Context(), store.Folder(filepath.Join(folder, "archive")), end); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.Mkdir(filepath.Join(folder, "archive", "manifests", "day=9999-12-31"), 0o700))
+	kit.Must(t, archive.Merge(t.Context(), store.Folder(filepath.Join(folder, "archive")), end))
 	if again := kit.RunCommand(t, nil, python, "-c", askArchive, document, folder, h.capped.String()); again.Out != said.Out {
 		t.Errorf("of a merged day they say %s%s", again.Out, again.Err)
 	}
@@ -285,9 +227,7 @@ func TestProgramsOfOthersReadAnArchive(t *testing.T) {
 		t.Fatal(said.Out, err)
 	}
 	totals, err := archive.Verify(os.DirFS(filepath.Join(folder, "archive")), func(archive.Manifest) {}, func(archive.DayEnd) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	sum := func(rows [][]any, column int) (sum float64) {
 		for _, row := range rows {
 			sum += row[column].(float64)
@@ -367,9 +307,7 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 		t.Fatalf("one that was killed while money was held ends with %+v, want %+v", again, end)
 	}
 	all, err := archive.Manifests(os.DirFS(folder))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	days := map[string]int{}
 	ends := map[string]string{}
 	for _, m := range all {
@@ -384,13 +322,9 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 	}
 	said := func(text string) (tb.Transfer, bool) {
 		day, err := pix.ParseDay(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		found, err := client.LookupTransfers([]tb.Uint128{ledger.ArchivedID(day)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		return append(found, tb.Transfer{})[0], len(found) > 0
 	}
 	for _, day := range []string{"2026-02-28", "2026-03-01"} {
@@ -420,9 +354,7 @@ func TestAnArchiveKnowsDays(t *testing.T) {
 	}
 	brings := false
 	for chain, err := range (past.Source{Folder: os.DirFS(folder)}).Chains(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		for _, transfer := range chain {
 			brings = brings || transfer.ID.String() == end.LastID
 		}

@@ -84,7 +84,7 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer chart.close()
+	defer chart.client.Close()
 
 	// Read the ledger's marker first, so that a run with another population changes nothing.
 	say("asking the ledger at %v what it holds", config.Ledger.Addresses)
@@ -115,28 +115,26 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 	}
 	defer kafka.Close()
 	gate := gate{config: config, chart: chart, kafka: kafka, say: say}
-	if err := gate.check(ctx, done); err != nil {
-		return err
-	}
-	if err := gate.patiently(ctx, func(ctx context.Context) error { return origin.CheckLog(ctx, kafka, chart.client) }); err != nil {
-		return err
-	}
-	enrolled := false
-	if done {
-		enrolled, err = chart.enroll(ctx)
-	} else {
-		err = chart.populate(ctx, say)
-	}
+	err = gate.patiently(ctx, func(ctx context.Context) error {
+		if err := gate.check(ctx, done); err != nil {
+			return err
+		}
+		return origin.CheckLog(ctx, kafka, chart.client)
+	})
 	if err != nil {
 		return err
 	}
-	if err := gate.name(ctx); err != nil {
+	since := "by an earlier run"
+	if !done {
+		since = "now"
+		if err := chart.populate(ctx, say); err != nil {
+			return err
+		}
+	}
+	if err := gate.patiently(ctx, gate.name); err != nil {
 		return err
 	}
-	if enrolled {
-		say("added the register of participants, which this ledger did not have")
-	}
-	p, since := config.Population, "now"
+	p := config.Population
 	if config.ClientKeysDir != "" {
 		if err := keys.Make(config.ClientKeysDir, config.DigestsFile, banks(p)); err != nil {
 			return fmt.Errorf("cannot make the keys of CLIENT_KEYS_DIR and HTTP_KEYS_FILE: %w", err)
@@ -147,16 +145,6 @@ func Run(ctx context.Context, config *Config, progress io.Writer) error {
 			}
 		}
 		say("keys for %d PSPs and the central bank are in %s", p.Banks, config.ClientKeysDir)
-	}
-	if done {
-		since = "by an earlier run"
-		kept, err := chart.keepsHistory(ctx)
-		if err != nil {
-			return err
-		}
-		if !kept {
-			say("this ledger keeps no history of reserves, and that cannot be added: payments work, statements of days do not; they need a new ledger")
-		}
 	}
 	if config.AnswerKeysFile != "" {
 		if err := keys.MakeSeals(config.AnswerKeysFile, banks(p)); err != nil {

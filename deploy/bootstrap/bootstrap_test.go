@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +23,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/liquida/liquida/deploy/compose"
-	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/ledgertest"
 	"github.com/liquida/liquida/deploy/redpanda"
 	"github.com/liquida/liquida/platform/keys"
@@ -32,7 +30,6 @@ import (
 	"github.com/liquida/liquida/platform/kit/hostile"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
-	"github.com/liquida/liquida/platform/ports"
 	"github.com/liquida/liquida/platform/sandbox"
 	"github.com/liquida/liquida/platform/settings"
 	"github.com/liquida/liquida/platform/stream"
@@ -134,32 +131,24 @@ func everyAccount(p sandbox.Population) map[ledger.AccountID]int64 {
 	return balances
 }
 
-// limitOfDevelopment is the most that one request to a server with --development holds.
-const limitOfDevelopment = 253
-
 // look returns the balances that are there and how many fundings.
 func look(t *testing.T, client tigerbeetle.Client, p sandbox.Population) (accounts map[ledger.AccountID]tb.Account, fundings int, marker bool) {
 	t.Helper()
-	var ids []tb.Uint128
-	for id := range everyAccount(p) {
-		ids = append(ids, id)
-	}
+	ids := append(slices.Collect(maps.Keys(everyAccount(p))), ledger.MarkerID)
 	accounts = map[ledger.AccountID]tb.Account{}
-	for chunk := range slices.Chunk(append(ids, ledger.MarkerID), limitOfDevelopment) {
-		found, err := client.LookupAccounts(chunk)
-		kit.Must(t, err)
-		for _, account := range found {
-			accounts[account.ID] = account
-		}
-		transfers, err := client.LookupTransfers(chunk)
-		kit.Must(t, err)
-		for _, transfer := range transfers {
-			switch transfer.Code {
-			case ledger.CodeMarker:
-				marker = true
-			case ledger.CodeFunding:
-				fundings++
-			}
+	found, err := client.LookupAccounts(ids)
+	kit.Must(t, err)
+	for _, account := range found {
+		accounts[account.ID] = account
+	}
+	transfers, err := client.LookupTransfers(ids)
+	kit.Must(t, err)
+	for _, transfer := range transfers {
+		switch transfer.Code {
+		case ledger.CodeMarker:
+			marker = true
+		case ledger.CodeFunding:
+			fundings++
 		}
 	}
 	return accounts, fundings, marker
@@ -178,11 +167,11 @@ func checkFunded(t *testing.T, client tigerbeetle.Client, p sandbox.Population) 
 	for id, balance := range want {
 		account := accounts[id]
 		if got := ledger.Centavos(account.CreditsPosted) - ledger.Centavos(account.DebitsPosted); got != balance {
-			t.Errorf("%s holds %d, want %d", name(id), got, balance)
+			t.Errorf("%s holds %d, want %d", ledger.AccountName(id), got, balance)
 		}
 		kind, _ := ledger.UnpackAccount(id)
 		if account.Ledger != [10]uint32{0, 986, 986, 986, 986, 986, 1, 1, 2, 2}[kind] || account.Code != uint16(kind) || account.Flags != kind.Flags() {
-			t.Errorf("%s is %+v", name(id), account)
+			t.Errorf("%s is %+v", ledger.AccountName(id), account)
 		}
 	}
 }
@@ -208,35 +197,6 @@ func checkEnrolled(t *testing.T, client tigerbeetle.Client, p sandbox.Population
 	}
 }
 
-// interrupted is the real client, and cancels the run before or after its n-th request.
-type interrupted struct {
-	tigerbeetle.Client
-	requests int
-	cancel   context.CancelFunc
-	answered bool // cancel only when the request was answered
-}
-
-func (c *interrupted) count(request func()) {
-	c.requests--
-	if c.requests == 0 && !c.answered {
-		c.cancel()
-	}
-	request()
-	if c.requests == 0 && c.answered {
-		c.cancel()
-	}
-}
-
-func (c *interrupted) CreateAccounts(accounts []tb.Account) (results []tb.AccountEventResult, err error) {
-	c.count(func() { results, err = c.Client.CreateAccounts(accounts) })
-	return results, err
-}
-
-func (c *interrupted) CreateTransfers(transfers []tb.Transfer) (results []tb.TransferEventResult, err error) {
-	c.count(func() { results, err = c.Client.CreateTransfers(transfers) })
-	return results, err
-}
-
 // A run is interrupted at each of its requests in turn, so that the next one starts from
 // every state that an interruption can leave.
 func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
@@ -249,19 +209,14 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 
 	states := map[string]bool{}
 	for requests := 1; ; requests++ {
-		ctx, cancel := context.WithCancel(context.Background())
-		cut := &interrupted{Client: client, requests: requests, cancel: cancel, answered: requests%2 == 0}
-		err := (&chart{config, cut}).populate(ctx, func(string, ...any) {})
-		cancel()
-		if cut.requests > 0 { // it ended before the interruption
-			kit.Must(t, err)
+		err := (&chart{config, &dying{client, requests}}).populate(t.Context(), quietly)
+		if err == nil { // it ended before the interruption
 			break
 		}
-		// The last request may win the race against its own interruption.
-		accounts, fundings, marker := look(t, client, p)
-		if err != nil && !errors.Is(err, context.Canceled) {
+		if !errors.Is(err, errKilled) {
 			t.Fatal(err)
 		}
+		accounts, fundings, marker := look(t, client, p)
 		if fundings > 0 && len(accounts) < len(everyAccount(p)) {
 			t.Fatalf("%d fundings were sent with %d accounts: those that missed theirs burnt their ids", fundings, len(accounts))
 		}
@@ -271,7 +226,7 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 		states[fmt.Sprint(len(accounts), fundings, marker)] = true
 
 		// Nobody can go on with another population from here.
-		err = (&chart{&other, client}).populate(context.Background(), func(string, ...any) {})
+		err = (&chart{&other, client}).populate(t.Context(), quietly)
 		if err == nil || !strings.Contains(err.Error(), "SANDBOX_CUSTOMERS is 20 there and 21 here") {
 			t.Fatalf("another population at %d accounts, %d fundings: %v", len(accounts), fundings, err)
 		}
@@ -281,80 +236,6 @@ func TestItGoesOnFromAnyHalfDoneState(t *testing.T) {
 	}
 	checkFunded(t, client, p)
 	checkEnrolled(t, client, p)
-}
-
-// A ledger of a version before the register gets one from the next run, also from a run after one
-// that was interrupted. Its server has a lower limit than configured at first: the run that it refuses
-// tells that apart from a server that is away, and names the setting to lower.
-func TestALedgerWithoutARegisterGetsOne(t *testing.T) {
-	config := smallConfig(t)
-	eventsMax := config.EventsMax
-	config.Ledger, config.Stream = startLedger(t, "--development"), startKafka(t)
-	config.Population.Customers, config.EventsMax = 400, 8189
-	if err := Run(t.Context(), config, io.Discard); err == nil || !strings.Contains(err.Error(), "LEDGER_BATCH_EVENTS_MAX is 8189 and must not exceed the server's limit") {
-		t.Fatal(err)
-	}
-	config.EventsMax = limitOfDevelopment
-	client := connect(t, config.Ledger)
-	p, c := config.Population, &chart{config, client}
-	if accounts, fundings, marker := look(t, client, p); len(accounts) > 1 || fundings > 0 || marker {
-		t.Fatalf("the run that was refused made %d accounts, %d fundings, marker %v", len(accounts), fundings, marker)
-	}
-	before := []tb.Account{config.marker().Issuance()}
-	for account := range accounts(p) {
-		if account.Ledger == ledger.Ledger {
-			before = append(before, account)
-		}
-	}
-	ctx := t.Context()
-	if err := errors.Join(c.createAccounts(ctx, slices.Values(before), silent), c.createTransfers(ctx, fundings(p), silent),
-		c.createTransfers(ctx, one(config.marker().Transfer()), silent)); err != nil {
-		t.Fatal(err)
-	}
-	config.EventsMax = eventsMax
-	for requests := 1; ; requests++ {
-		ctx, cancel := context.WithCancel(t.Context())
-		cut := &interrupted{Client: client, requests: requests, cancel: cancel, answered: requests%2 == 0}
-		_, err := (&chart{config, cut}).enroll(ctx)
-		cancel()
-		if cut.requests > 0 {
-			kit.Must(t, err)
-			break
-		}
-	}
-	config.EventsMax = limitOfDevelopment
-	var said bytes.Buffer
-	for range 2 {
-		kit.Must(t, Run(ctx, config, &said))
-	}
-	checkFunded(t, client, p)
-	checkEnrolled(t, client, p)
-
-	// It is said once, when it is done.
-	if strings.Contains(said.String(), "register of participants") {
-		t.Errorf("a run that added nothing says:\n%s", said.String())
-	}
-}
-
-// A ledger of a version before statements of days works on, and bootstrap says what it lacks. One
-// that such a version left half done is refused, because reserves would differ.
-func TestALedgerWithoutHistoryIsNamed(t *testing.T) {
-	config := smallConfig(t)
-	config.Ledger, config.Stream = startLedger(t), startKafka(t)
-	client := connect(t, config.Ledger)
-	old := ledger.NewAccount(ledger.ReserveAccount(config.Population.Bank(0)))
-	old.Flags = tb.AccountFlags{DebitsMustNotExceedCredits: true}.ToUint16()
-	if results, err := client.CreateAccounts([]tb.Account{config.marker().Issuance(), ledger.NewAccount(ledger.RefusalsAccount), old}); err != nil || len(results) > 0 {
-		t.Fatalf("%v %v", results, err)
-	}
-	kit.Says(t, Run(t.Context(), config, io.Discard), "refuses to create the reserve of", "start with an empty ledger")    // half done
-	if results, err := client.CreateTransfers([]tb.Transfer{config.marker().Transfer()}); err != nil || len(results) > 0 { // as if it had finished
-		t.Fatalf("%v %v", results, err)
-	}
-	var said bytes.Buffer
-	if err := Run(t.Context(), config, &said); err != nil || !strings.Contains(said.String(), "this ledger keeps no history of reserves") || !strings.Contains(said.String(), "added the register of participants") {
-		t.Errorf("finished: %v\n%s", err, said.String())
-	}
 }
 
 // Two runs at once from nothing, then others on the ledger that they have filled: each step has a
@@ -403,9 +284,6 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 	if want := "3 PSPs with BRL 10.00 in reserve each and 35 customers, funded by an earlier run"; !strings.Contains(said.String(), want) {
 		t.Errorf("a rerun says:\n%swant ... %s", said.String(), want)
 	}
-	if strings.Contains(said.String(), "no history") {
-		t.Errorf("a rerun says:\n%s", said.String())
-	}
 	checkFunded(t, client, config.Population)
 	checkEnrolled(t, client, config.Population)
 	if !maps.Equal(made, checkKeys()) {
@@ -431,7 +309,10 @@ func TestTwoAtOnceFromNothingAndThenAgain(t *testing.T) {
 
 	t.Run("ABankThatJoinedIsKept", func(t *testing.T) { aBankThatJoinedIsKept(t, config.Ledger) })
 	t.Run("WhatWasRevokedIsNotNamedAgain", func(t *testing.T) { whatWasRevokedIsNotNamedAgain(t, config.Ledger) })
-	second := startLedger(t)
+	second := startLedger(t, "--development") // its requests hold 253
+	tooMany := slices.Repeat([]tb.Account{ledger.NewAccount(ledger.RefusalsAccount)}, 254)
+	err := (&chart{&Config{EventsMax: 8189, Timeout: config.Timeout}, connect(t, second)}).createAccounts(t.Context(), slices.Values(tooMany), silent)
+	kit.Says(t, err, "LEDGER_BATCH_EVENTS_MAX is 8189 and must not exceed the server's limit")
 	t.Run("TopicsAndLedgerBelongTogether", func(t *testing.T) { topicsAndLedgerBelongTogether(t, config.Ledger, second) })
 	t.Run("TopicsOfAnEarlierVersionAreAdopted", func(t *testing.T) { topicsOfAnEarlierVersionAreAdopted(t, second) })
 	t.Run("ATopicThatTheLedgerNamesIsNotCreatedAgain", func(t *testing.T) { aTopicThatTheLedgerNamesIsNotCreatedAgain(t, config.Ledger) })
@@ -531,10 +412,15 @@ func TestTopics(t *testing.T) {
 		kit.Says(t, kit.ErrorOf(ensureKafka(ctx, &differing, quietly)), c.says)
 	}
 	// What somebody has changed, or a setting that has changed, is set, and said.
-	compact := "compact"
-	kit.Must(t, kit.ErrorOf(admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Name: "cleanup.policy", Value: &compact}}, stream.Payments)))
-	large := "1048576"
-	kit.Must(t, kit.ErrorOf(admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Name: "max.message.bytes", Value: &large}}, stream.AuthorizationResponses)))
+	kit.Must(t, kit.ErrorOf(client.ProduceSync(ctx, &kgo.Record{Topic: stream.Payments, Value: []byte("kept")}).First()))
+	for _, c := range []struct{ topic, name, value string }{
+		{stream.Payments, "cleanup.policy", "compact"},
+		{stream.AuthorizationResponses, "max.message.bytes", "1048576"},
+		{stream.Settlements, "message.timestamp.type", "LogAppendTime"},
+		{stream.Settlements, "unclean.leader.election.enable", "true"},
+	} {
+		kit.Must(t, kit.ErrorOf(admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Name: c.name, Value: &c.value}}, c.topic)))
+	}
 	config.TransientRetention = 2 * time.Hour
 	var said []string
 	kit.Must(t, kit.ErrorOf(ensureKafka(ctx, config, func(format string, values ...any) { said = append(said, fmt.Sprintf(format, values...)) })))
@@ -543,9 +429,14 @@ func TestTopics(t *testing.T) {
 		"topic pix.authorization-requests has retention.ms=7200000 now; it had retention.ms=3600000",
 		"topic pix.authorization-responses has max.message.bytes=131072 now; it had max.message.bytes=1048576",
 		"topic pix.authorization-responses has retention.ms=7200000 now; it had retention.ms=3600000",
+		"topic pix.settlements has message.timestamp.type=CreateTime now; it had message.timestamp.type=LogAppendTime",
+		"topic pix.settlements has unclean.leader.election.enable=false now; it had unclean.leader.election.enable=true",
 	}
 	if strings.Join(said, "\n") != strings.Join(want, "\n") {
 		t.Errorf("it says %q", said)
+	}
+	if bounds, err := stream.BoundsOf(ctx, client, stream.Payments); err != nil || bounds[0].End-bounds[0].Start != 1 {
+		t.Errorf("the record that was there: %v, %v", bounds, err)
 	}
 	// Nobody can make an engine read an answer of 900 kB.
 	for topic, want := range map[string]error{stream.Payments: nil, stream.AuthorizationRequests: kerr.MessageTooLarge, stream.AuthorizationResponses: kerr.MessageTooLarge} {
@@ -560,19 +451,7 @@ func TestTopics(t *testing.T) {
 func TestAnAcknowledgedRecordIsOnAMajority(t *testing.T) {
 	t.Parallel()
 	for replicas, want := range map[int]string{1: "1", 2: "2", 3: "2", 5: "3"} {
-		config := smallConfig(t)
-		config.Stream, config.ReplicationFactor = startKafka(t, kfake.NumBrokers(replicas)), replicas
-		prepare(t, config)
-		client := kafkaOf(t, config)
-		configs, err := kadm.NewClient(client).DescribeTopicConfigs(context.Background(), stream.Payments)
-		kit.Must(t, err)
-		got := ""
-		for _, entry := range configs[0].Configs {
-			if entry.Key == "min.insync.replicas" {
-				got = entry.MaybeValue()
-			}
-		}
-		if got != want {
+		if got := topicConfigs(stream.Topics[0], "", &Config{ReplicationFactor: replicas})["min.insync.replicas"]; got != want {
 			t.Errorf("with %d replicas min.insync.replicas is %q, want %s", replicas, got, want)
 		}
 	}
@@ -641,48 +520,48 @@ func TestTopicsOnABrokerLikeRedpanda(t *testing.T) {
 func TestAbsentSettingsOfTopics(t *testing.T) {
 	t.Parallel()
 	const raft, one, redpanda, another = "Raft", "REPLICATION_FACTOR 1", "redpanda.0c5d", "bGlxdWlkYS1zdGFjay0wMQ"
+	const before, after = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
 	for _, c := range []struct {
 		absent, cluster   string
 		replicationFactor int
 		safe              string // "": refused
 	}{
-		{"min.insync.replicas", redpanda, 1, raft},
 		{"min.insync.replicas", redpanda, 3, raft},
 		{"min.insync.replicas", another, 1, one},
 		{"min.insync.replicas", another, 3, ""},
 		{"min.insync.replicas", "not-redpanda.0c5d", 3, ""},
-		{"min.insync.replicas", "", 3, ""},
 		{"unclean.leader.election.enable", redpanda, 3, raft},
 		{"unclean.leader.election.enable", another, 1, one},
 		{"unclean.leader.election.enable", another, 3, ""},
-		{"message.timestamp.after.max.ms", redpanda, 1, "its own clock"},
-		{"message.timestamp.after.max.ms", another, 1, ""},
-		{"message.timestamp.before.max.ms", another, 3, "old records"},
-		{"message.timestamp.type", redpanda, 1, ""},
-		{"compression.type", redpanda, 1, ""},
-		{"write.caching", redpanda, 1, ""},
-		{"retention.ms", redpanda, 1, ""},
-		{"retention.bytes", redpanda, 1, ""},
-		{"cleanup.policy", redpanda, 1, ""},
-		{"max.message.bytes", redpanda, 1, ""},
+		{after, redpanda, 1, "its own clock"},
+		{after, another, 1, ""},
+		{before, another, 3, "old records"},
 	} {
-		t.Run(fmt.Sprint(c.absent, " ", c.cluster, " ", c.replicationFactor), func(t *testing.T) {
-			config := smallConfig(t)
-			config.ReplicationFactor = c.replicationFactor
-			broker, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.ClusterID(c.cluster))
-			kit.Must(t, err)
-			t.Cleanup(broker.Close)
-			config.Stream.Brokers = broker.ListenAddrs()
-			forget(broker, c.absent, c.safe != "")
-			var said bytes.Buffer
-			_, err = ensureKafka(t.Context(), config, func(format string, values ...any) { fmt.Fprintf(&said, format+"\n", values...) })
-			switch {
-			case c.safe == "" && (err == nil || !strings.Contains(err.Error(), "does not describe it") || !strings.Contains(err.Error(), c.absent)):
-				t.Errorf("got %v, says %q; want a refusal", err, said.String())
-			case c.safe != "" && (err != nil || strings.Count(said.String(), c.absent) != 1 || !strings.Contains(said.String(), c.safe)):
-				t.Errorf("got %v, says %q; want it accepted with its reason", err, said.String())
-			}
-		})
+		config := &Config{ReplicationFactor: c.replicationFactor}
+		if why, safe := safelyIgnored(c.absent, c.cluster, config); safe != (c.safe != "") || safe && !strings.Contains(why, c.safe) {
+			t.Errorf("%+v: %v, %q", c, safe, why)
+		}
+	}
+	sometimes := []string{"min.insync.replicas", "unclean.leader.election.enable", before, after}
+	for name := range topicConfigs(stream.Topics[0], redpanda, &Config{}) {
+		if _, safe := safelyIgnored(name, redpanda, &Config{ReplicationFactor: 1}); safe != slices.Contains(sometimes, name) {
+			t.Errorf("%s may be absent: %v", name, safe)
+		}
+	}
+	for absent, safe := range map[string]string{before: "old records", after: ""} {
+		config := smallConfig(t)
+		broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ClusterID(another))
+		kit.Must(t, err)
+		t.Cleanup(broker.Close)
+		config.Stream.Brokers = broker.ListenAddrs()
+		forget(broker, absent, safe != "")
+		var said bytes.Buffer
+		_, err = ensureKafka(t.Context(), config, func(format string, values ...any) { fmt.Fprintf(&said, format+"\n", values...) })
+		if safe == "" {
+			kit.Says(t, err, "does not describe it", absent)
+		} else if err != nil || strings.Count(said.String(), absent) != 1 || !strings.Contains(said.String(), safe) {
+			t.Errorf("without %s: %v, says %q", absent, err, said.String())
+		}
 	}
 }
 
@@ -719,105 +598,6 @@ func forget(broker *kfake.Cluster, name string, refuses bool) {
 		}
 		return nil, nil, false
 	})
-}
-
-// Topics as the version before made them, on a Kafka whose defaults are not ours, get all settings, and
-// keep their records. It is said once.
-func TestTopicsOfTheVersionBeforeGetTheSettings(t *testing.T) {
-	for _, kind := range []string{"embedded", "redpanda-like", "Apache Kafka"} {
-		t.Run(kind, func(t *testing.T) {
-			config := smallConfig(t)
-			switch kind {
-			case "embedded":
-				config.Stream = startKafka(t)
-			case "redpanda-like":
-				config.Stream = startKafkaLikeRedpanda(t)
-			default:
-				config.Stream = startApacheKafka(t)
-			}
-			client := kafkaOf(t, config)
-			admin := kadm.NewClient(client)
-			kit.Await(t, "the broker", func() (bool, string) { err := client.Ping(t.Context()); return err == nil, fmt.Sprint(err) })
-			metadata, err := admin.BrokerMetadata(t.Context())
-			kit.Must(t, err)
-			for _, topic := range stream.Topics {
-				before, now := map[string]*string{}, topicConfigs(topic, metadata.Cluster, config)
-				for _, name := range []string{"cleanup.policy", "max.message.bytes", "min.insync.replicas", "retention.bytes", "retention.ms"} {
-					before[name] = new(now[name])
-				}
-				for name, value := range map[string]string{"unclean.leader.election.enable": "true", "message.timestamp.type": "LogAppendTime", "compression.type": "gzip"} {
-					before[name] = &value // a default of this cluster
-				}
-				kit.Must(t, kit.ErrorOf(admin.CreateTopic(t.Context(), int32(config.Partitions), 1, before, topic.Name)))
-			}
-			kit.Await(t, "a record", func() (bool, string) {
-				err := client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.Payments, Value: []byte("kept")}).FirstErr()
-				return err == nil, fmt.Sprint(err)
-			})
-			var said []string
-			run := func() {
-				t.Helper()
-				said = nil
-				created, err := ensureKafka(t.Context(), config, func(format string, values ...any) { said = append(said, fmt.Sprintf(format, values...)) })
-				if err != nil || created != 0 {
-					t.Fatal(created, err)
-				}
-			}
-			run()
-			var wants []string
-			configs, err := admin.DescribeTopicConfigs(t.Context(), topicNames()...)
-			kit.Must(t, err)
-			for _, topic := range stream.Topics {
-				described, err := configs.On(topic.Name, nil)
-				kit.Must(t, err)
-				for _, d := range differingSettings(topic, described, metadata.Cluster, config) {
-					if _, safe := safelyIgnored(d.name, metadata.Cluster, config); !safe || d.have != nil {
-						t.Error(d)
-					}
-				}
-				wants = append(wants, "topic "+topic.Name+" has message.timestamp.type=CreateTime now; it had message.timestamp.type=LogAppendTime")
-				if kind != "redpanda-like" { // it ignores that, and says so
-					wants = append(wants, "topic "+topic.Name+" has unclean.leader.election.enable=false now; it had unclean.leader.election.enable=true")
-				}
-			}
-			for _, want := range wants {
-				if !slices.Contains(said, want) {
-					t.Errorf("it does not say %q, but %q", want, said)
-				}
-			}
-			run()
-			if slices.ContainsFunc(said, func(line string) bool { return strings.Contains(line, " now; it had ") }) {
-				t.Errorf("the second run says %q", said)
-			}
-			ends, err := stream.Ends(t.Context(), admin, stream.Payments)
-			records := int64(0)
-			ends.Each(func(end kadm.ListedOffset) { records += end.Offset })
-			if err != nil || records == 0 {
-				t.Errorf("%d records are left, %v", records, err)
-			}
-		})
-	}
-}
-
-// startApacheKafka runs the real broker, or skips the test where it is not to be had.
-func startApacheKafka(t *testing.T) stream.Config {
-	t.Helper()
-	k, err := kafka.Locate(t.Context(), t.Output())
-	if errors.Is(err, kafka.ErrMissing) {
-		t.Skip(err)
-	}
-	kit.Must(t, err)
-	node := kafka.Node{Folder: filepath.Join(t.TempDir(), "node"), Address: ports.Free(), Controller: ports.Free()}
-	kit.Must(t, k.Prepare(t.Context(), node))
-	path, arguments := k.Command(node)
-	broker := exec.Command(path, arguments...)
-	broker.Stdout, broker.Stderr = t.Output(), t.Output()
-	kit.Must(t, broker.Start())
-	t.Cleanup(func() {
-		_ = broker.Process.Kill()
-		_ = broker.Wait()
-	})
-	return stream.Config{Brokers: []string{node.Address}}
 }
 
 // Who may not alter a topic is told which setting it needs, and with what.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	tigerbeetle "github.com/tigerbeetle/tigerbeetle-go"
@@ -28,8 +29,6 @@ func open(config *Config) (*chart, error) {
 	}
 	return &chart{config, client}, nil
 }
-
-func (c *chart) close() { c.client.Close() }
 
 // request sends a request to the ledger with a time limit: the ledger's client has none.
 func request[T any](ctx context.Context, config *Config, ask func() (T, error)) (T, error) {
@@ -63,15 +62,6 @@ func (c *chart) populated(ctx context.Context) (bool, error) {
 	return true, c.config.marker().Check(ledger.MarkerOf(found[0].UserData128, found[0].UserData64))
 }
 
-// keepsHistory reports whether the ledger keeps the history of reserves. Versions before statements
-// of days did not ask for it.
-func (c *chart) keepsHistory(ctx context.Context) (bool, error) {
-	found, err := request(ctx, c.config, func() ([]tb.Account, error) {
-		return c.client.LookupAccounts([]tb.Uint128{ledger.ReserveAccount(c.config.Population.Bank(0))})
-	})
-	return err == nil && len(found) == 1 && found[0].AccountFlags().History, err
-}
-
 // Populate creates and funds all accounts with a client of an empty ledger, and writes the marker, unless it is there. It
 // names the keys and secrets that are there.
 // Run does it on the ledger of its configuration.
@@ -103,60 +93,25 @@ func (c *chart) populate(ctx context.Context, say func(string, ...any)) error {
 	if err := c.createTransfers(ctx, fundings(p), tell(say, "accounts funded")); err != nil {
 		return err
 	}
-	if err := c.createTransfers(ctx, acts(p), silent); err != nil {
+	if err := c.createTransfers(ctx, slices.Values(acts(p)), silent); err != nil {
 		return err
 	}
 	return c.createTransfers(ctx, one(c.config.marker().Transfer()), silent)
 }
 
-// enroll adds the register to a ledger that a version without it has filled, and returns whether it
-// was missing. Nobody can do an act about a bank that has not joined, so its opening is always first.
-func (c *chart) enroll(ctx context.Context) (enrolled bool, err error) {
-	p := c.config.Population
-	last := ledger.ActRecordID(keys.CentralBank, joinID(p.Bank(p.Banks-1)))
-	found, err := request(ctx, c.config, func() ([]tb.Transfer, error) { return c.client.LookupTransfers([]tb.Uint128{last}) })
-	if err != nil || len(found) == 1 {
-		return false, err
-	}
-	if err := c.createAccounts(ctx, accountsOfRegister(p), silent); err != nil {
-		return false, err
-	}
-	return true, c.createTransfers(ctx, acts(p), silent)
-}
-
-// accountsOfRegister yields the accounts of the register, of the books of banks and of what is left
-// of their caps.
-func accountsOfRegister(p sandbox.Population) iter.Seq[tb.Account] {
-	return func(yield func(tb.Account) bool) {
-		if !yield(ledger.NewAccount(ledger.RegisterAccount)) || !yield(ledger.NewAccount(ledger.AllowanceSourceAccount)) {
-			return
-		}
-		for i := range p.Banks {
-			bank := p.Bank(i)
-			if !yield(ledger.NewAccount(ledger.BooksAccount(bank))) || !yield(ledger.NewAccount(ledger.AllowanceAccount(bank, ledger.Day))) ||
-				!yield(ledger.NewAccount(ledger.AllowanceAccount(bank, ledger.Night))) {
-				return
-			}
-		}
-	}
-}
-
-// acts yields the opening of each bank, and behind them that it joins: so a bank that has joined
+// acts returns the opening of each bank, and behind them that it joins: so a bank that has joined
 // has its books. They are not linked: there may be more than one request holds.
-func acts(p sandbox.Population) iter.Seq[tb.Transfer] {
-	return func(yield func(tb.Transfer) bool) {
-		for _, kind := range []ledger.ActKind{ledger.Opening, ledger.Joined} {
-			for i := range p.Banks {
-				act := ledger.Act{Kind: kind, Bank: p.Bank(i), ByCentralBank: true}
-				if kind == ledger.Opening {
-					act.Centavos = int64(p.ReserveCentavos) - int64(p.DepositsOf(i))
-				}
-				if !yield(ledger.AppendAct(nil, keys.CentralBank, joinID(act.Bank), act)[0]) {
-					return
-				}
+func acts(p sandbox.Population) (all []tb.Transfer) {
+	for _, kind := range []ledger.ActKind{ledger.Opening, ledger.Joined} {
+		for i := range p.Banks {
+			act := ledger.Act{Kind: kind, Bank: p.Bank(i), ByCentralBank: true}
+			if kind == ledger.Opening {
+				act.Centavos = int64(p.ReserveCentavos) - int64(p.DepositsOf(i))
 			}
+			all = append(all, ledger.AppendAct(nil, keys.CentralBank, joinID(act.Bank), act)[0])
 		}
 	}
+	return all
 }
 
 // joinID is the id of the act with which a bank of the population joins.
@@ -164,18 +119,14 @@ func joinID(bank pix.ISPB) string { return "bootstrap-" + string(bank) }
 
 // accounts yields every account but the first, issuance.
 func accounts(p sandbox.Population) iter.Seq[tb.Account] {
+	ids := []ledger.AccountID{ledger.RefusalsAccount, ledger.RegisterAccount, ledger.AllowanceSourceAccount}
+	for _, bank := range banks(p) {
+		ids = append(ids, ledger.ReserveAccount(bank), ledger.TransitAccount(bank), ledger.BooksAccount(bank),
+			ledger.AllowanceAccount(bank, ledger.Day), ledger.AllowanceAccount(bank, ledger.Night))
+	}
 	return func(yield func(tb.Account) bool) {
-		if !yield(ledger.NewAccount(ledger.RefusalsAccount)) {
-			return
-		}
-		for account := range accountsOfRegister(p) {
-			if !yield(account) {
-				return
-			}
-		}
-		for i := range p.Banks {
-			bank := p.Bank(i)
-			if !yield(ledger.NewAccount(ledger.ReserveAccount(bank))) || !yield(ledger.NewAccount(ledger.TransitAccount(bank))) {
+		for _, id := range ids {
+			if !yield(ledger.NewAccount(id)) {
 				return
 			}
 		}
@@ -248,7 +199,7 @@ func (c *chart) createAccounts(ctx context.Context, accounts iter.Seq[tb.Account
 					return err
 				}
 			}
-			return fmt.Errorf("the ledger refuses to create %s: %s; it holds something that this version does not create: start with an empty ledger", name(account.ID), result.Result)
+			return fmt.Errorf("the ledger refuses to create %s: %s; it holds something that this version does not create: start with an empty ledger", ledger.AccountName(account.ID), result.Result)
 		}
 		return nil
 	})
@@ -276,9 +227,9 @@ func (c *chart) createTransfers(ctx context.Context, transfers iter.Seq[tb.Trans
 			}
 			transfer := batch[result.Index]
 			if transfer.Ledger == ledger.Books {
-				return fmt.Errorf("the ledger refuses the act %q about %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS), or somebody has used its id for another act", ledger.ActKind(transfer.Code), name(ledger.BooksOf(transfer)), result.Result)
+				return fmt.Errorf("the ledger refuses the act %q about %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS), or somebody has used its id for another act", ledger.ActKind(transfer.Code), ledger.AccountName(ledger.BooksOf(transfer)), result.Result)
 			}
-			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger", name(transfer.CreditAccountID), pix.Reais(ledger.Centavos(transfer.Amount)), result.Result)
+			return fmt.Errorf("the ledger refuses to fund %s with %s: %s; its content differs from the configuration (SANDBOX_DEPOSIT_CENTAVOS, SANDBOX_RESERVE_CENTAVOS): configure the same as before, or start with an empty ledger", ledger.AccountName(transfer.CreditAccountID), pix.Reais(ledger.Centavos(transfer.Amount)), result.Result)
 		}
 		return nil
 	})
@@ -322,23 +273,5 @@ func tell(say func(string, ...any), what string) func(int) {
 			last = time.Now()
 			say("%d %s", done, what)
 		}
-	}
-}
-
-// name returns an account's name for people.
-func name(id ledger.AccountID) string {
-	switch kind, account := ledger.UnpackAccount(id); kind {
-	case ledger.Issuance:
-		return "the issuance account"
-	case ledger.Refusals:
-		return "the refusals account"
-	case ledger.Reserve:
-		return fmt.Sprintf("the reserve of PSP %s", account.ISPB)
-	case ledger.Transit:
-		return fmt.Sprintf("the transit account of PSP %s", account.ISPB)
-	case ledger.Customer:
-		return fmt.Sprintf("the customer account %v", account)
-	default:
-		return "the account " + ledger.AccountName(id)
 	}
 }

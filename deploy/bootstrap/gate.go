@@ -46,10 +46,6 @@ func (g *gate) patiently(ctx context.Context, do func(context.Context) error) er
 
 // check returns an error if the topics are not the ledger's. done says that the ledger has its marker.
 func (g *gate) check(ctx context.Context, done bool) error {
-	return g.patiently(ctx, func(ctx context.Context) error { return g.checkOnce(ctx, done) })
-}
-
-func (g *gate) checkOnce(ctx context.Context, done bool) error {
 	wrong, err := g.wrong(ctx, done)
 	if err != nil || wrong == nil && g.config.LedgerGivenUp == "" {
 		return err
@@ -138,9 +134,7 @@ func (g *gate) alone(ctx context.Context) error {
 
 // name writes which ledger the topics have, after the ledger has its marker. Run again after an interruption,
 // it goes on.
-func (g *gate) name(ctx context.Context) error { return g.patiently(ctx, g.nameOnce) }
-
-func (g *gate) nameOnce(ctx context.Context) error {
+func (g *gate) name(ctx context.Context) error {
 	if g.renew != nil {
 		if err := g.renewIdentity(ctx, *g.renew); err != nil {
 			return err

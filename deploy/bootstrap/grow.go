@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/liquida/liquida/platform/stream"
 )
@@ -60,28 +59,24 @@ func askedEverywhere(ctx context.Context, admin *kadm.Client, config *Config) er
 			if joined, ok := member.Join.AsConsumer(); ok {
 				reads = reads || slices.Contains(joined.Topics, stream.AuthorizationRequests)
 			}
-			assigned, _ := member.Assigned.AsConsumer()
-			note(assigned, owned)
+			assigned, ok := member.Assigned.AsConsumer()
+			if !ok {
+				continue
+			}
+			for _, topic := range assigned.Topics {
+				if topic.Topic != stream.AuthorizationRequests {
+					continue
+				}
+				for _, partition := range topic.Partitions {
+					owned[partition] = true
+				}
+			}
 		}
 		if reads && len(owned) < config.Partitions {
 			return &awayError{unreadError{fmt.Errorf("the consumer group %s owns %d of the %d partitions of %s, so %s gets no more partitions yet", group.Group, len(owned), config.Partitions, stream.AuthorizationRequests, stream.Payments)}}
 		}
 	}
 	return nil
-}
-
-func note(assigned *kmsg.ConsumerMemberAssignment, owned map[int32]bool) {
-	if assigned == nil {
-		return
-	}
-	for _, topic := range assigned.Topics {
-		if topic.Topic != stream.AuthorizationRequests {
-			continue
-		}
-		for _, partition := range topic.Partitions {
-			owned[partition] = true
-		}
-	}
 }
 
 // unreadError says that Kafka is ready, and a reader is not.

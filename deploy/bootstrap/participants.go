@@ -10,11 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	tb "github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/keys"
 	"github.com/liquida/liquida/platform/ledger"
 	"github.com/liquida/liquida/platform/pix"
@@ -33,7 +33,7 @@ func Participant(ctx context.Context, config *Config, bank pix.ISPB, newSeal boo
 	if err != nil {
 		return err
 	}
-	defer chart.close()
+	defer chart.client.Close()
 	register, err := chart.readRegister(ctx)
 	if err != nil {
 		return err
@@ -91,12 +91,10 @@ func (c *chart) sealOf(ctx context.Context, bank pix.ISPB, another bool, say fun
 
 // pause waits until every reader of a file of secrets has read it again.
 func pause(ctx context.Context) error {
-	select {
-	case <-time.After(2 * keys.WatchInterval):
-		return nil
-	case <-ctx.Done():
+	if !host.Sleep(ctx, 2*keys.WatchInterval) {
 		return context.Cause(ctx)
 	}
+	return nil
 }
 
 // keepParticipants names the secrets that are there in the register, and gives banks that answer for

@@ -18,23 +18,6 @@ import (
 	"github.com/liquida/liquida/platform/rebuild"
 )
 
-// Rebuild makes the empty ledger of the configuration what a lost one was: the past that source knows, and then what was
-// reported since. It goes on where an earlier run ended. Nobody writes to the ledger before Accept.
-func Rebuild(ctx context.Context, config *Config, source rebuild.Source, progress io.Writer) error {
-	return at(config, func(p Place) error { return p.Rebuild(ctx, config, source, progress) })
-}
-
-// Accept gives a ledger that Rebuild has filled its marker, and with it an identity of its own, and has the topics take
-// it. What engines had finished stays finished. If the lost ledger comes back, it is another's.
-func Accept(ctx context.Context, config *Config, progress io.Writer) error {
-	return at(config, func(p Place) error { return p.Accept(ctx, config, progress) })
-}
-
-// Confirm says that the acts that a rebuild lost were done again. Then engines begin, and front doors take orders.
-func Confirm(ctx context.Context, config *Config, _ io.Writer) error {
-	return at(config, func(p Place) error { return p.Confirm(ctx, config) })
-}
-
 // Place is where a ledger is built again.
 type Place struct {
 	Ledger tigerbeetle.Client
@@ -42,13 +25,13 @@ type Place struct {
 	Dial   host.Dial // to Kafka
 }
 
-// at connects to the place of the configuration.
-func at(config *Config, do func(Place) error) error {
+// At connects to the place of the configuration, and does something there.
+func At(config *Config, do func(Place) error) error {
 	chart, err := open(config)
 	if err != nil {
 		return err
 	}
-	defer chart.close()
+	defer chart.client.Close()
 	kafka, err := connectKafka(config)
 	if err != nil {
 		return err
@@ -57,7 +40,8 @@ func at(config *Config, do func(Place) error) error {
 	return do(Place{chart.client, kafka, host.System().Dial})
 }
 
-// Rebuild does what the function of this name does.
+// Rebuild makes the empty ledger of the configuration what a lost one was: the past that source knows, and then what was
+// reported since. It goes on where an earlier run ended. Nobody writes to the ledger before Accept.
 func (p Place) Rebuild(ctx context.Context, config *Config, source rebuild.Source, progress io.Writer) error {
 	r, err := p.begin(ctx, config, progress)
 	if err != nil {
@@ -105,14 +89,11 @@ func (p Place) Rebuild(ctx context.Context, config *Config, source rebuild.Sourc
 	return r.report(ctx, result, unreadable)
 }
 
-// rebuilding is what both commands have open.
-type rebuilding struct{ gate }
-
-func (p Place) begin(ctx context.Context, config *Config, progress io.Writer) (*rebuilding, error) {
+func (p Place) begin(ctx context.Context, config *Config, progress io.Writer) (*gate, error) {
 	started := time.Now()
-	r := &rebuilding{gate{config: config, chart: &chart{config, p.Ledger}, kafka: p.Kafka, say: func(format string, values ...any) {
+	r := &gate{config: config, chart: &chart{config, p.Ledger}, kafka: p.Kafka, say: func(format string, values ...any) {
 		fmt.Fprintf(progress, "rebuild: %6.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, values...))
-	}}}
+	}}
 	return r, r.patiently(ctx, func(ctx context.Context) (err error) {
 		if r.known, err = origin.ReadCheckpoints(ctx, r.kafka); err != nil {
 			return err
@@ -122,33 +103,34 @@ func (p Place) begin(ctx context.Context, config *Config, progress io.Writer) (*
 }
 
 // report says what was brought back, what was not, and what a person must look at before Accept.
-func (r *rebuilding) report(ctx context.Context, result rebuild.Forwarded, unreadable int) error {
-	r.say("reported since: %d settled and %d rejected orders have their verdicts again", result.Settled, result.Rejected)
+func (g *gate) report(ctx context.Context, result rebuild.Forwarded, unreadable int) error {
+	g.say("reported since: %d settled and %d rejected orders have their verdicts again", result.Settled, result.Rejected)
 	for _, loan := range result.Loans {
-		r.say("LOAN %s: %s of %d centavos to %s%s, of which %d were taken back", loan.ID, loan.Act.Kind, loan.Act.Centavos, loan.Act.Bank, loan.Act.Account.Number, loan.Returned)
+		g.say("LOAN %s: %s of %d centavos to %s%s, of which %d were taken back", loan.ID, loan.Act.Kind, loan.Act.Centavos, loan.Act.Bank, loan.Act.Account.Number, loan.Returned)
 	}
 	for _, what := range result.Impossible {
-		r.say("NOT BROUGHT BACK %s", what)
+		g.say("NOT BROUGHT BACK %s", what)
 	}
 	if unreadable > 0 {
-		r.say("%d records of the reports' topic are no reports", unreadable)
+		g.say("%d records of the reports' topic are no reports", unreadable)
 	}
-	acts, err := request(ctx, r.config, func() ([]tb.Transfer, error) {
-		return r.chart.client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 1,
+	acts, err := request(ctx, g.config, func() ([]tb.Transfer, error) {
+		return g.chart.client.GetAccountTransfers(tb.AccountFilter{AccountID: ledger.RegisterAccount, Limit: 1,
 			Flags: tb.AccountFilterFlags{Debits: true, Credits: true, Reversed: true}.ToUint32()})
 	})
 	if err != nil {
 		return err
 	}
 	for _, last := range acts {
-		r.say("the last act is of %s: acts after it are lost, and no topic names them. Ask all who act. A revoked key and a suspended bank come first", time.Unix(0, int64(last.Timestamp)).UTC().Format(time.RFC3339))
+		g.say("the last act is of %s: acts after it are lost, and no topic names them. Ask all who act. A revoked key and a suspended bank come first", time.Unix(0, int64(last.Timestamp)).UTC().Format(time.RFC3339))
 	}
-	r.say("verdicts that only the HTTP API told are lost, too; their orders are cleared as always")
-	r.say("nobody can write to this ledger yet: if you take it as it is, `bootstrap rebuild accept`")
+	g.say("verdicts that only the HTTP API told are lost, too; their orders are cleared as always")
+	g.say("nobody can write to this ledger yet: if you take it as it is, `bootstrap rebuild accept`")
 	return nil
 }
 
-// Accept does what the function of this name does.
+// Accept gives a ledger that Rebuild has filled its marker, and with it an identity of its own, and has the topics take
+// it. What engines had finished stays finished. If the lost ledger comes back, it is another's.
 func (p Place) Accept(ctx context.Context, config *Config, progress io.Writer) error {
 	r, err := p.begin(ctx, config, progress)
 	if err != nil {
@@ -183,8 +165,8 @@ func (p Place) Accept(ctx context.Context, config *Config, progress io.Writer) e
 	})
 }
 
-// Confirm does what the function of this name does.
-func (p Place) Confirm(ctx context.Context, config *Config) error {
+// Confirm says that the acts that a rebuild lost were done again. Then engines begin, and front doors take orders.
+func (p Place) Confirm(ctx context.Context, config *Config, _ io.Writer) error {
 	chart := &chart{config, p.Ledger}
 	if done, err := chart.populated(ctx); err != nil || !done {
 		return cmp.Or(err, errors.New("the ledger has no marker: `bootstrap rebuild accept` comes first"))

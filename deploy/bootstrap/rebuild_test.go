@@ -57,6 +57,20 @@ func (d *dying) CreateTransfers(transfers []tb.Transfer) ([]tb.TransferEventResu
 	return d.Client.CreateTransfers(transfers)
 }
 
+// killedOften does something with a client that dies after a few requests, until it comes to its end.
+func killedOften(t *testing.T, client tigerbeetle.Client, do func(tigerbeetle.Client) error) {
+	t.Helper()
+	for killed := 0; ; killed++ {
+		err := do(&dying{client, 1 + killed%3})
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // history is a ledger with everything that a clearing house writes, and what of it may end.
 type history struct {
 	settled, capped, open, expired pix.EndToEndID
@@ -163,15 +177,7 @@ func TestImport(t *testing.T) {
 		}
 		return target.Mark(t.Context())
 	}
-	for killed := 0; ; killed++ {
-		err := bring(&dying{into, 1 + killed%3})
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, errKilled) {
-			t.Fatal(err)
-		}
-	}
+	killedOften(t, into, bring)
 	if err := bring(into); !errors.Is(err, rebuild.ErrDone) {
 		t.Errorf("a ledger with a marker: %v", err)
 	}
@@ -312,13 +318,9 @@ func imported(t *testing.T, depositCentavos uint64) (client tigerbeetle.Client, 
 	p = populated(t, from, depositCentavos)
 	source := rebuild.Ledger{Client: from, EventsMax: eventsMax}
 	target := rebuild.Target{Client: into, EventsMax: eventsMax, Progress: func(int, int, time.Time) {}}
-	if err := target.Import(t.Context(), source); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, target.Import(t.Context(), source))
 	ends, err := source.End(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return into, p, ends
 }
 
@@ -357,18 +359,14 @@ func TestForward(t *testing.T) {
 	forward := func(client tigerbeetle.Client) (rebuild.Forwarded, error) {
 		for i := range all {
 			found, err := client.LookupTransfers([]tb.Uint128{ledger.IDsOf(all[i].ID).Verdict()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			all[i].Done = len(found) > 0
 		}
 		target := rebuild.Target{Client: client, EventsMax: 15}
 		return target.Forward(t.Context(), all, ends, time.Now())
 	}
 	result, err := forward(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if result.Settled != 7 || result.Rejected != 1 || len(result.Impossible) != 1 || len(result.Loans) != 1 {
 		t.Fatalf("%+v", result)
 	}
@@ -394,13 +392,7 @@ func TestForward(t *testing.T) {
 		t.Errorf("%v: the refusal told at %v is %+v", err, all[2].At, verdict)
 	}
 
-	for kills := 0; ; kills++ {
-		if _, err := forward(&dying{killed, 1}); err == nil {
-			break
-		} else if !errors.Is(err, errKilled) || kills > 100 {
-			t.Fatal(err)
-		}
-	}
+	killedOften(t, killed, func(client tigerbeetle.Client) error { return kit.ErrorOf(forward(client)) })
 	again, err := forward(killed)
 	if err != nil || len(again.Impossible) != 1 || len(again.Loans) != 1 || again.Loans[0] != loan {
 		t.Errorf("%v: one that was killed says %+v, want %+v", err, again, result)

@@ -57,28 +57,34 @@ const writeCaching = "write.caching"
 
 func isRedpanda(cluster string) bool { return strings.HasPrefix(cluster, "redpanda.") } // its cluster ids begin so
 
+// mayBeIgnored are the settings of topics that a broker may ignore, and why that is safe: on Redpanda, and on others.
+var mayBeIgnored = map[string]struct {
+	onRedpanda, onOthers string // "": not safe there
+	oneReplica           bool   // on others, only with REPLICATION_FACTOR 1
+}{
+	"min.insync.replicas": {
+		onRedpanda: "Redpanda acknowledges a record of acks=all when a Raft majority has it",
+		onOthers:   "with REPLICATION_FACTOR 1 the one replica has every acknowledged record", oneReplica: true,
+	},
+	"unclean.leader.election.enable": {
+		onRedpanda: "Raft elects no leader that lacks an acknowledged record",
+		onOthers:   "with REPLICATION_FACTOR 1 no other replica could lead", oneReplica: true,
+	},
+	// Redpanda knows these since 25.3.
+	"message.timestamp.before.max.ms": {onRedpanda: byItsClock, onOthers: "a broker that does not know it takes old records"},
+	"message.timestamp.after.max.ms":  {onRedpanda: byItsClock},
+}
+
+const byItsClock = "Redpanda deletes by its own clock, and not by timestamps"
+
 // safelyIgnored returns why the broker of a cluster may ignore a setting of a topic: then it does
 // not describe it, and there is nothing to compare. Every other setting must be described.
 func safelyIgnored(name, cluster string, config *Config) (why string, safe bool) {
-	const before = "message.timestamp.before.max.ms"
-	switch one := config.ReplicationFactor == 1; name {
-	case "min.insync.replicas":
-		if isRedpanda(cluster) {
-			return "Redpanda acknowledges a record of acks=all when a Raft majority has it", true
-		}
-		return "with REPLICATION_FACTOR 1 the one replica has every acknowledged record", one
-	case "unclean.leader.election.enable":
-		if isRedpanda(cluster) {
-			return "Raft elects no leader that lacks an acknowledged record", true
-		}
-		return "with REPLICATION_FACTOR 1 no other replica could lead", one
-	case before, "message.timestamp.after.max.ms": // Redpanda knows them since 25.3
-		if isRedpanda(cluster) {
-			return "Redpanda deletes by its own clock, and not by timestamps", true
-		}
-		return "a broker that does not know it takes old records", name == before
+	ignored := mayBeIgnored[name]
+	if isRedpanda(cluster) {
+		return ignored.onRedpanda, ignored.onRedpanda != ""
 	}
-	return "", false
+	return ignored.onOthers, ignored.onOthers != "" && (config.ReplicationFactor == 1 || !ignored.oneReplica)
 }
 
 func connectKafka(config *Config) (*kgo.Client, error) {
@@ -109,47 +115,43 @@ func withKafka(ctx context.Context, config *Config, do func(context.Context, *kg
 // settings that they must have; it fails if the broker does not take one. On a secured broker it also creates the users and grants
 // the ACLs.
 func ensureKafka(ctx context.Context, config *Config, say func(string, ...any)) (created int, err error) {
-	client, err := connectKafka(config)
-	if err != nil {
-		return 0, err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
-	defer cancel()
-	deadline, _ := ctx.Deadline() // a connection looks at it, and a busy machine may end ctx only later
+	err = withKafka(ctx, config, func(ctx context.Context, client *kgo.Client) error {
+		deadline, _ := ctx.Deadline() // a connection looks at it, and a busy machine may end ctx only later
 
-	var why error // why it waits: logged after 2 s, then every 5
-	tried := settingsTried{}
-	for told := time.Now().Add(-3 * time.Second); ; {
-		made, ignored, err := ensureOnce(ctx, client, config, tried, say)
-		created += made
-		quotas := ""
-		if err == nil && config.PasswordsDir != "" {
-			quotas, err = ensureQuotas(ctx, client, config, stream.Accesses)
-		}
-		var away *awayError
-		switch {
-		case err == nil:
-			if quotas != "" {
-				say("%s", quotas)
+		var why error // why it waits: logged after 2 s, then every 5
+		tried := settingsTried{}
+		for told := time.Now().Add(-3 * time.Second); ; {
+			made, ignored, err := ensureOnce(ctx, client, config, tried, say)
+			created += made
+			quotas := ""
+			if err == nil && config.PasswordsDir != "" {
+				quotas, err = ensureQuotas(ctx, client, config, stream.Accesses)
 			}
-			for _, name := range slices.Sorted(maps.Keys(ignored)) {
-				say("this broker ignores the topics' setting %s, which is safe here: %s", name, ignored[name])
+			var away *awayError
+			switch {
+			case err == nil:
+				if quotas != "" {
+					say("%s", quotas)
+				}
+				for _, name := range slices.Sorted(maps.Keys(ignored)) {
+					say("this broker ignores the topics' setting %s, which is safe here: %s", name, ignored[name])
+				}
+				return nil
+			case !errors.As(err, &away):
+				return err
+			case why == nil || time.Now().Before(deadline): // after the deadline err says only that time is up: keep the last cause
+				why = away.err
 			}
-			return created, nil
-		case !errors.As(err, &away):
-			return created, err
-		case why == nil || time.Now().Before(deadline): // after the deadline err says only that time is up: keep the last cause
-			why = away.err
+			if time.Since(told) > 5*time.Second {
+				told = time.Now()
+				say("waiting for Kafka: %v", why)
+			}
+			if !host.Sleep(ctx, 200*time.Millisecond) {
+				return notReady(config, why)
+			}
 		}
-		if time.Since(told) > 5*time.Second {
-			told = time.Now()
-			say("waiting for Kafka: %v", why)
-		}
-		if !host.Sleep(ctx, 200*time.Millisecond) {
-			return created, notReady(config, why)
-		}
-	}
+	})
+	return created, err
 }
 
 // ensureOnce also returns which settings of topics the broker ignores, and why that is safe.

@@ -95,7 +95,7 @@ func (w *world) loseLedger(random *rand.Rand, within time.Duration) {
 	w.insist(random, fresh, func(p bootstrap.Place) error { return p.Accept(w.ends, config, says) })
 	w.redoActs(lost.Connect(nil), fresh.Connect(nil))
 	time.Sleep(between(random, 0, 10*time.Second))
-	w.insist(random, fresh, func(p bootstrap.Place) error { return p.Confirm(w.ends, config) })
+	w.insist(random, fresh, func(p bootstrap.Place) error { return p.Confirm(w.ends, config, says) })
 	w.note("the ledger is built again")
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -40,21 +41,19 @@ bootstrap rebuild accept has the topics take that ledger: from then on acts are 
 rebuild confirm lets orders in, and engines begin. No other engine may run meanwhile: see
 docs/backup.md.`
 
+// command is what bootstrap does with its configuration.
+type command func(context.Context, *bootstrap.Config, io.Writer) error
+
 func main() {
-	run := bootstrap.Run
+	run := command(bootstrap.Run)
 	switch arguments := os.Args[1:]; {
-	case len(arguments) > 0 && arguments[0] == "participant":
-		run = participant(arguments[1:])
-		os.Args = os.Args[:1]
-	case len(arguments) == 1 && arguments[0] == "retell":
-		run = bootstrap.Retell
-		os.Args = os.Args[:1]
-	case len(arguments) == 3 && arguments[0] == "rebuild" && arguments[1] == "archive":
-		run = fromArchive(arguments[2])
-		os.Args = os.Args[:1]
-	case len(arguments) == 2 && arguments[0] == "rebuild":
-		run = rebuildFrom(arguments[1])
-		os.Args = os.Args[:1]
+	case slices.Contains(arguments, "--help"):
+		os.Args = []string{os.Args[0], "--help"}
+	case len(arguments) > 0:
+		if chosen := chosenBy(arguments); chosen != nil {
+			run = chosen
+			os.Args = os.Args[:1]
+		}
 	}
 	var config bootstrap.Config
 	settings.Load("bootstrap", purpose, &config)
@@ -66,8 +65,45 @@ func main() {
 	}
 }
 
+// chosenBy returns the command that arguments name, or nil. It exits if they are incomplete.
+func chosenBy(arguments []string) command {
+	switch rest := arguments[1:]; arguments[0] {
+	case "participant":
+		return participant(rest)
+	case "retell":
+		if len(rest) == 0 {
+			return bootstrap.Retell
+		}
+	case "rebuild":
+		switch {
+		case len(rest) == 1 && rest[0] == "accept":
+			return at(bootstrap.Place.Accept)
+		case len(rest) == 1 && rest[0] == "confirm":
+			return at(bootstrap.Place.Confirm)
+		case len(rest) == 1 && rest[0] != "archive":
+			return fromLedger(rest[0])
+		case len(rest) == 2 && rest[0] == "archive":
+			return fromArchive(rest[1])
+		}
+		badUsage(errors.New("bootstrap rebuild ADDRESSES | archive DIR | accept | confirm"))
+	}
+	return nil
+}
+
+func badUsage(err error) {
+	fmt.Fprintf(os.Stderr, "bootstrap: %v\nSee bootstrap --help.\n", err)
+	os.Exit(settings.ExitBadUsage)
+}
+
+// at returns a command at the place of the configuration.
+func at(do func(bootstrap.Place, context.Context, *bootstrap.Config, io.Writer) error) command {
+	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
+		return bootstrap.At(config, func(p bootstrap.Place) error { return do(p, ctx, config, progress) })
+	}
+}
+
 // participant returns what the arguments behind participant ask for.
-func participant(arguments []string) func(context.Context, *bootstrap.Config, io.Writer) error {
+func participant(arguments []string) command {
 	newSeal := len(arguments) == 2 && arguments[1] == "--new-seal"
 	var bank pix.ISPB
 	err := errors.New("bootstrap participant ISPB [--new-seal]")
@@ -75,43 +111,36 @@ func participant(arguments []string) func(context.Context, *bootstrap.Config, io
 		bank, err = pix.ParseISPB(arguments[0])
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "bootstrap: %v\nSee bootstrap --help.\n", err)
-		os.Exit(settings.ExitBadUsage)
+		badUsage(err)
 	}
 	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
 		return bootstrap.Participant(ctx, config, bank, newSeal, progress)
 	}
 }
 
-// rebuildFrom returns what the argument behind rebuild asks for.
-func rebuildFrom(from string) func(context.Context, *bootstrap.Config, io.Writer) error {
-	switch from {
-	case "accept":
-		return bootstrap.Accept
-	case "confirm":
-		return bootstrap.Confirm
-	}
-	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
-		at := ledger.Config{Addresses: strings.Split(from, ","), ClusterID: config.Ledger.ClusterID}
-		if err := at.Validate(); err != nil {
+// fromLedger returns a rebuild from the ledger at some addresses.
+func fromLedger(addresses string) command {
+	return at(func(p bootstrap.Place, ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
+		from := ledger.Config{Addresses: strings.Split(addresses, ","), ClusterID: config.Ledger.ClusterID}
+		if err := from.Validate(); err != nil {
 			return err
 		}
-		client, err := ledger.Connect(at)
+		client, err := ledger.Connect(from)
 		if err != nil {
 			return err
 		}
 		defer client.Close()
-		return bootstrap.Rebuild(ctx, config, rebuild.Ledger{Client: client, EventsMax: config.EventsMax}, progress)
-	}
+		return p.Rebuild(ctx, config, rebuild.Ledger{Client: client, EventsMax: config.EventsMax}, progress)
+	})
 }
 
 // fromArchive returns a rebuild from an archive.
-func fromArchive(place string) func(context.Context, *bootstrap.Config, io.Writer) error {
-	return func(ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
+func fromArchive(place string) command {
+	return at(func(p bootstrap.Place, ctx context.Context, config *bootstrap.Config, progress io.Writer) error {
 		in, err := store.Open(ctx, place)
 		if err != nil {
 			return err
 		}
-		return bootstrap.Rebuild(ctx, config, past.Source{Folder: in}, progress)
-	}
+		return p.Rebuild(ctx, config, past.Source{Folder: in}, progress)
+	})
 }

@@ -356,12 +356,6 @@ func TestStopByForce(t *testing.T) {
 	}
 }
 
-func TestOneStackPerFolder(t *testing.T) {
-	config := standIns(t)
-	started(t, config)
-	kit.Says(t, kit.ErrorOf(Start(t.Context(), config)), "in use") // a second stack in the same folder
-}
-
 func TestFixedPortTaken(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:3001")
 	if err == nil { // else someone else has taken it, which serves as well
@@ -371,18 +365,6 @@ func TestFixedPortTaken(t *testing.T) {
 	config.Ports = FixedPorts
 	_, err = Start(t.Context(), config)
 	kit.Says(t, err, "3001", "tigerbeetle", "taken")
-}
-
-func TestFixedPorts(t *testing.T) {
-	a := newAddresses(FixedPorts)
-	for role, want := range map[string]string{
-		Broker: "127.0.0.1:9092", controller: "127.0.0.1:9093", TigerBeetle: "127.0.0.1:3001",
-		"tigerbeetle-0": "127.0.0.1:3001", "tigerbeetle-2": "127.0.0.1:3003", telemetryOf("engine-0"): "127.0.0.1:9103", telemetryOf("engine-12"): "127.0.0.1:9115",
-	} {
-		if got := a.of(role); got != want {
-			t.Errorf("%s is at %s; want %s", role, got, want)
-		}
-	}
 }
 
 // TestKilledParent: a stack in the foreground leaves nothing behind, however it ends.
@@ -650,25 +632,4 @@ func TestApacheKafka(t *testing.T) {
 	}
 	config.Kafka = Embedded
 	kit.Says(t, kit.ErrorOf(Start(t.Context(), config)), "the apache Kafka") // the embedded broker on Apache Kafka's ledger
-}
-
-// TestRealInfrastructure starts the real TigerBeetle and the real broker, kills both and
-// starts them again.
-func TestRealInfrastructure(t *testing.T) {
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(bin, Broker), "../cmd/broker")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	s := started(t, Config{
-		Dir: filepath.Join(t.TempDir(), "stack"), BinDir: bin, CacheGrid: "64MiB",
-		Ports: FreePorts, InfrastructureOnly: true, Progress: t.Output(),
-	})
-	for _, name := range []string{TigerBeetle, Broker} {
-		kit.Must(t, s.Kill(name))
-		kit.Must(t, s.Restart(t.Context(), name))
-	}
-	if err := s.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
 }

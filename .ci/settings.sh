@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=docs/settings.md
-programs=(producer clearing-engine bank-simulator archiver bootstrap broker links)
+programs=(producer clearing-engine bank-simulator archiver bootstrap broker)
 
 list() { # program, name, default and meaning of each setting, separated by tabs
 	for program in "${programs[@]}"; do

@@ -3,7 +3,6 @@ package child
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/liquida/liquida/platform/kit"
@@ -20,9 +19,9 @@ func TestNoThreadEndsWithItsServer(t *testing.T) {
 		}
 		return all
 	}
-	var servers []*Server
+	var servers []*Process
 	for range 8 {
-		s, err := Start(exec.Command("sleep", "1000"), filepath.Join(t.TempDir(), "log"))
+		s, err := Start(exec.Command("sleep", "1000"), nil)
 		kit.Must(t, err)
 		servers = append(servers, s)
 	}
@@ -31,7 +30,7 @@ func TestNoThreadEndsWithItsServer(t *testing.T) {
 		s.Stop()
 	}
 	// To end takes a moment; so does this.
-	s, err := Start(exec.Command("true"), filepath.Join(t.TempDir(), "log"))
+	s, err := Start(exec.Command("true"), nil)
 	kit.Must(t, err)
 	<-s.Ended
 	after := threads()

@@ -158,18 +158,16 @@ func (k *Kafka) Prepare(ctx context.Context, node Node) error {
 
 // Command returns the command that runs a prepared node until SIGTERM. It logs to standard output.
 func (k *Kafka) Command(node Node) (path string, arguments []string) {
-	return k.command("-XX:SharedArchiveFile="+k.archive, node)
-}
-
-func (k *Kafka) command(archive string, node Node) (path string, arguments []string) {
-	return k.java, append([]string{archive}, k.arguments("kafka.Kafka", node.settings())...)
+	return k.java, k.arguments("kafka.Kafka", node.settings())
 }
 
 // arguments returns Java's arguments to run a class, with a small heap and the simplest collector
-// and compiler: Kafka shares the machine with everything else.
+// and compiler: Kafka shares the machine with everything else. From Java 19 on it also archives the classes
+// as loaded, and the next start takes one second instead of four.
 func (k *Kafka) arguments(class ...string) []string {
 	return append([]string{
 		"-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN",
-		"-cp", strings.Join(k.jars, string(filepath.ListSeparator)),
+		"-XX:+IgnoreUnrecognizedVMOptions", "-XX:+AutoCreateSharedArchive", "-XX:SharedArchiveFile=" + filepath.Join(k.folder, "java.jsa"),
+		"-cp", filepath.Join(k.libs(), "*"),
 	}, class...)
 }

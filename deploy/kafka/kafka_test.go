@@ -74,13 +74,16 @@ func TestMavenThatFailsIsQuoted(t *testing.T) {
 	}
 }
 
+// Jars that are not those of the checksums never get into the cache.
 func TestOtherJarsAreRefused(t *testing.T) {
-	jar := filepath.Join(t.TempDir(), "a.jar")
-	kit.Must(t, os.WriteFile(jar, []byte("x"), 0o644))
-	kit.Says(t, verify(jar, "00"), "a.jar has the SHA-256 2d711642")
-	sums, err := checksums()
-	if err != nil || len(sums) != 46 {
-		t.Errorf("%d checksums, %v", len(sums), err)
+	path, cache := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", path+":"+os.Getenv("PATH"))
+	t.Setenv("LIQUIDA_CACHE", cache)
+	tool(t, path, "java", `openjdk version "17.0.15" 2025-04-15`)
+	kit.Must(t, os.WriteFile(filepath.Join(path, "mvn"), []byte("#!/bin/sh\nmkdir libs; echo x >libs/HdrHistogram-2.2.2.jar\n"), 0o755))
+	kit.Says(t, kit.ErrorOf(Locate(t.Context(), io.Discard)), "HdrHistogram-2.2.2.jar: FAILED", "not the files")
+	if _, err := os.Stat(filepath.Join(cache, "kafka", Version, "libs")); err == nil {
+		t.Error("they are in the cache")
 	}
 }
 

@@ -25,7 +25,7 @@ type Server struct {
 	bin, log  string
 	data      string // the file
 	arguments []string
-	process   *child.Server
+	process   *child.Process
 }
 
 // Start runs a server on the data file in dir, which it creates if there is none, and returns when
@@ -47,7 +47,7 @@ func Start(dir string, extra ...string) (*Server, error) {
 		Config: ledger.Config{Addresses: []string{address}}, bin: bin, log: filepath.Join(dir, "tigerbeetle.log"), data: data,
 		arguments: slices.Insert(tigerbeetle.StartArguments(data, address, "64MiB", tigerbeetle.LimitGiB), 1, extra...),
 	}
-	started, err := tigerbeetle.AwaitMemory(ctx, func(why string) { fmt.Fprintln(os.Stderr, why) })
+	started, err := tigerbeetle.AwaitMemory(ctx, 1, func(why string) { fmt.Fprintln(os.Stderr, why) })
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +63,16 @@ func (s *Server) StartAgain() (err error) {
 	if err := tigerbeetle.AwaitRelease(s.data); err != nil {
 		return err
 	}
-	if s.process, err = child.Start(exec.Command(s.bin, s.arguments...), s.log); err != nil {
+	log, err := os.Create(s.log)
+	if err != nil {
 		return err
 	}
-	s.PID = s.process.PID
-	return s.process.Await(context.Background(), "the TigerBeetle server on "+s.Config.Addresses[0], 2*time.Minute, tigerbeetle.Answers)
+	defer log.Close()
+	if s.process, err = child.Start(exec.Command(s.bin, s.arguments...), log); err != nil {
+		return err
+	}
+	s.PID = s.process.Pid
+	return s.process.Await(context.Background(), "the TigerBeetle server on "+s.Config.Addresses[0], s.log, 2*time.Minute, tigerbeetle.Answers)
 }
 
 // Stop kills the server, as a crash does.

@@ -58,15 +58,13 @@ const (
 )
 
 // Listen opens a whole link to a server that speaks anything over TCP.
-func Listen(server string) (*Link, error) { return listen(anyPort, server, false) }
+func Listen(server string) (*Link, error) { return listen(server, false) }
 
 // ListenKafka opens a whole link to a Kafka cluster of one broker.
-func ListenKafka(server string) (*Link, error) { return listen(anyPort, server, true) }
+func ListenKafka(server string) (*Link, error) { return listen(server, true) }
 
-const anyPort = "127.0.0.1:0"
-
-func listen(address, server string, kafka bool) (*Link, error) {
-	listener, err := net.Listen("tcp", address)
+func listen(server string, kafka bool) (*Link, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a link to %s: %w", server, err)
 	}

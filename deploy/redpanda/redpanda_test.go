@@ -3,7 +3,6 @@ package redpanda
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,18 +116,6 @@ func TestVersionsAreRedpandas(t *testing.T) {
 	}
 }
 
-// A client sees an error that it may retry, so it waits for room.
-func TestFullDiskRefusesRecords(t *testing.T) {
-	properties := roomy()
-	properties.StorageMinFreeBytes = 1 << 60
-	client := connect(t, start(t, properties), kgo.RecordRetries(0), kgo.DisableIdempotentWrite())
-	kit.Must(t, kit.ErrorOf(kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "payments")))
-	err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "payments", Value: []byte("x")}).FirstErr()
-	if !errors.Is(err, kerr.BrokerNotAvailable) || !kerr.IsRetriable(err) {
-		t.Errorf("got %v, want BROKER_NOT_AVAILABLE", err)
-	}
-}
-
 func TestReadProperties(t *testing.T) {
 	p, err := ReadProperties([]byte("group_initial_rebalance_delay: 0\nsuperusers: [admin]\n"))
 	want := Defaults()
@@ -153,36 +140,11 @@ func TestReadProperties(t *testing.T) {
 	}
 }
 
-func TestNoSettingIsBothKnownAndIgnored(t *testing.T) {
-	for _, name := range topicSettings {
-		if slices.Contains(ignoredTopicSettings, name) {
-			t.Error(name)
-		}
-	}
-}
-
 // The Redpanda of docker-compose.yml: engines ask for sessions of 3 s, and nobody waits for company.
 func TestPropertiesOfTheComposeFile(t *testing.T) {
 	p, err := ReadProperties(compose.RedpandaBootstrap)
 	kit.Must(t, err)
 	if p.GroupMinSessionTimeoutMS > 3_000 || p.GroupInitialRebalanceDelayMS != 0 || p.AutoCreateTopics || !p.EnableSASL || !p.AdminAPIRequireAuth {
 		t.Errorf("%+v", p)
-	}
-}
-
-// The request is made by hand, because kadm refuses fewer iterations before it asks.
-func TestPasswordsNeedEnoughIterations(t *testing.T) {
-	client := connect(t, start(t, roomy()))
-	for iterations, want := range map[int32]error{4095: kerr.UnacceptableCredential, 4096: nil} {
-		upsertion := kmsg.NewAlterUserSCRAMCredentialsRequestUpsertion()
-		upsertion.Name, upsertion.Mechanism, upsertion.Iterations = "producer", int8(kadm.ScramSha512), iterations
-		upsertion.Salt, upsertion.SaltedPassword = make([]byte, 32), make([]byte, 64)
-		request := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
-		request.Upsertions = append(request.Upsertions, upsertion)
-		response, err := request.RequestWith(t.Context(), client)
-		kit.Must(t, err)
-		if got := kerr.ErrorForCode(response.Results[0].ErrorCode); !errors.Is(got, want) {
-			t.Errorf("%d iterations: got %v, want %v", iterations, got, want)
-		}
 	}
 }

@@ -19,7 +19,7 @@ type Ports int
 const (
 	// FixedPorts are the documented ones, the same at every start: Kafka 9092,
 	// TigerBeetle 3001 and on, producer 8080 (a second one 8082), bank simulator 8081, control room
-	// 8090, links 8092 (and free ports); telemetry of the producer 9101 (9100), of the bank simulator 9102, of the archiver 9098, of engine n 9103+n; Prometheus 9090, its bridge
+	// 8090; telemetry of the producer 9101 (9100), of the bank simulator 9102, of the archiver 9098, of engine n 9103+n; Prometheus 9090, its bridge
 	// from TigerBeetle 9099 and, over UDP, 8125.
 	FixedPorts Ports = iota
 	// FreePorts are picked at the start, so that any number of stacks fit on a machine.
@@ -30,7 +30,7 @@ var fixedPorts = map[string]int{
 	Broker: 9092, controllerOf(Broker): 9093, TigerBeetle: 3001, Producer: 8080, Simulator: 8081,
 	telemetryOf(Producer): 9101, telemetryOf(Simulator): 9102, telemetryOf(Archiver): 9098,
 	SecondProducer: 8082, telemetryOf(SecondProducer): 9100,
-	Room: 8090, Links: 8092, Prometheus: 9090, telemetryOf(StatsdBridge): 9099, statsd: 8125,
+	Room: 8090, Prometheus: 9090, telemetryOf(StatsdBridge): 9099, statsd: 8125,
 }
 
 const (
@@ -70,7 +70,7 @@ func (a *addresses) of(role string) string {
 		port = firstEngineTelemetry + instance
 	}
 	address := ports.Loopback(port)
-	if a.ports == FreePorts || strings.Contains(role, linkOf("", "")) {
+	if a.ports == FreePorts {
 		address = ports.Free()
 	}
 	a.given[role] = address

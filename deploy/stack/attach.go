@@ -1,177 +1,38 @@
 package stack
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
 	"syscall"
-	"time"
-
-	"github.com/liquida/liquida/deploy/kafka"
 )
 
-// Attached is a running stack that another program started. It reads the stack's state anew at each
-// call, and sends signals only to a process whose pid and start time are those of the state.
-type Attached struct {
-	dir string
+// ErrNotRunning says that no stack runs in a folder, or none that other programs may ask.
+var ErrNotRunning = errors.New("the stack is not running")
 
-	mu    sync.Mutex
-	ready map[string]string // by name: the run that was found ready
+// order is what another program asks of a stack. answer is what the stack says to it: what it does, and at last how it
+// went. Both are JSON, over a socket in the stack's folder that only its user may open.
+type order struct {
+	Act    string  `json:"act"`
+	Name   string  `json:"name,omitempty"` // of a process
+	Peer   string  `json:"peer,omitempty"` // what it is cut from
+	Config *Config `json:"config,omitempty"`
 }
 
-// Attach returns the stack whose folder is dir. It need not run yet.
-func Attach(dir string) *Attached { return &Attached{dir: dir, ready: map[string]string{}} }
-
-// State is what a process does.
-type State string
-
-// The states of a process.
-const (
-	Ready    State = "ready"
-	Starting State = "starting"
-	NotReady State = "not ready" // it has a problem
-	Frozen   State = "frozen"
-	Dead     State = "dead"
-)
-
-// Status is one process of a running stack.
-type Status struct {
-	Name        string
-	PID         int
-	State       State
-	Problem     string // why it is not ready; empty when it is
-	Address     string // where it serves; empty for an engine
-	Telemetry   string
-	Instance    string        // an engine's name in its consumer group; empty: Name
-	Run         string        // differs from that of any other run
-	MemoryBytes int64         // resident
-	CPU         time.Duration // of a processor, since its start
-	IsEngine    bool
-	Optional    bool     // the stack is ready without it
-	Cuttable    bool     // see Attached.Cut
-	Cut         []string // FromBroker, FromLedger
+type answer struct {
+	Said       string   `json:"said,omitempty"`
+	Done       bool     `json:"done,omitempty"`
+	Problem    string   `json:"problem,omitempty"`
+	BadSetting bool     `json:"bad_setting,omitempty"`
+	Status     []Status `json:"status,omitempty"`
+	RoomURL    string   `json:"room_url,omitempty"`
 }
-
-// StatusOf returns the status of the running stack in dir, or ErrNotRunning when none of its
-// processes is left.
-func StatusOf(ctx context.Context, dir string) ([]Status, error) { return Attach(dir).Status(ctx) }
-
-// Status returns the processes in the order of starting, also those that have ended. It returns
-// ErrNotRunning when none is left, and takes at most two seconds.
-func (a *Attached) Status(ctx context.Context) ([]Status, error) {
-	s, err := reopen(a.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer s.launcher.close()
-	all := make([]Status, len(s.processes))
-	var asked sync.WaitGroup
-	for i, p := range s.processes {
-		asked.Go(func() { all[i] = a.status(ctx, p) })
-	}
-	cut := s.cuts(ctx)
-	asked.Wait()
-	full := diskProblem(s.config.Dir)
-	for i := range all {
-		of := &all[i]
-		of.Cut, of.Cuttable = cut[of.Name], s.cuttable(of.Name)
-		switch {
-		case of.State == Dead && full != "" && of.Problem != "":
-			of.Problem += "; " + full
-		case of.State != Ready && of.State != Dead && len(of.Cut) > 0: // it cannot know why nobody answers
-			of.State, of.Problem = NotReady, "its connections are cut (links): "+strings.Join(of.Cut, ", ")
-		}
-	}
-	return all, nil
-}
-
-func (a *Attached) status(ctx context.Context, p *process) Status {
-	r := p.current()
-	status := Status{
-		Name: p.spec.name, PID: r.pid, State: Dead, Address: p.spec.address, Telemetry: p.spec.telemetry,
-		Run: fmt.Sprint(r.pid, " ", r.started), IsEngine: strings.HasPrefix(p.spec.name, "engine-"),
-		Optional: p.spec.optional,
-	}
-	seen, err := look(r.pid)
-	if err != nil || seen.started != r.started || seen.dying {
-		status.Problem = howEnded(p.endPath)
-		if strings.HasPrefix(status.Problem, exited) {
-			status.Problem += p.lastWords()
-		}
-		return status
-	}
-	status.MemoryBytes, status.CPU = seen.memory, seen.cpu
-	if seen.frozen {
-		status.State, status.Problem = Frozen, "frozen (SIGSTOP)"
-		return status
-	}
-	if a.wasReady(status, p) {
-		status.State = Ready
-		return status
-	}
-	why := p.ready(ctx)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case why == nil:
-		status.State = Ready
-		a.ready[status.Name] = status.Run
-	case a.ready[status.Name] == status.Run, time.Since(r.began) > startsWithin:
-		status.State, status.Problem = NotReady, why.Error()
-	default:
-		status.State, status.Problem = Starting, why.Error()
-	}
-	return status
-}
-
-// startsWithin is how long a process that is not ready starts. After that, or once it was ready, it has a problem.
-const startsWithin = time.Minute
-
-// diskMin is as much as a broker may write between two looks.
-const diskMin = 64 << 20
-
-// diskFree returns the bytes of the disk of a folder that are free. Tests fill it.
-var diskFree = func(dir string) (uint64, error) {
-	var disk syscall.Statfs_t
-	err := syscall.Statfs(dir, &disk)
-	return disk.Bavail * uint64(disk.Bsize), err
-}
-
-// diskProblem says that the disk of a folder is full, or nothing.
-func diskProblem(dir string) string {
-	free, err := diskFree(dir)
-	if err != nil || free >= diskMin {
-		return ""
-	}
-	return fmt.Sprintf("the disk of %s is full: %d MiB are free", dir, free>>20)
-}
-
-// wasReady reports whether this run was found ready and cannot tell more: the broker and the ledger
-// serve no readiness, and a new connection each second would cost them something.
-func (a *Attached) wasReady(status Status, p *process) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return p.spec.telemetry == "" && a.ready[status.Name] == status.Run
-}
-
-// Kill ends a process with SIGKILL and returns when it has ended.
-func (a *Attached) Kill(ctx context.Context, name string) error { return a.act(ctx, actKill, name) }
-
-// Freeze stops a process (SIGSTOP). Its connections stay open, and it answers nothing.
-func (a *Attached) Freeze(ctx context.Context, name string) error {
-	return a.act(ctx, actFreeze, name)
-}
-
-// Thaw continues a frozen process (SIGCONT).
-func (a *Attached) Thaw(ctx context.Context, name string) error { return a.act(ctx, actThaw, name) }
-
-// Start starts a process that has ended, as it was started before, and waits until it is ready.
-func (a *Attached) Start(ctx context.Context, name string) error { return a.act(ctx, actStart, name) }
-
-// AddEngine starts one more engine in a new instance, and waits until it is ready.
-func (a *Attached) AddEngine(ctx context.Context) error { return a.act(ctx, actAddEngine, Engine) }
 
 const (
 	actKill      = "kill"
@@ -179,71 +40,223 @@ const (
 	actThaw      = "thaw"
 	actStart     = "start"
 	actAddEngine = "add-engine"
+	actCut       = "cut"
+	actMend      = "mend"
+	actStatus    = "status"
+	actUp        = "up"   // of a supervisor only
+	actDown      = "down" // of a supervisor only
 )
 
-// act does one thing to a process. A foreground stack does it itself: see control.
-func (a *Attached) act(ctx context.Context, act, name string) error {
-	st, err := load(a.dir)
+// Attached is a stack that another process runs.
+type Attached struct{ dir string }
+
+// Attach returns the stack whose folder is dir. It need not run yet.
+func Attach(dir string) *Attached { return &Attached{dir} }
+
+// Status returns the processes in the order of starting, also those that have ended. It returns
+// ErrNotRunning when none is left, and takes at most two seconds.
+func (a *Attached) Status(ctx context.Context) ([]Status, error) {
+	got, err := a.ask(ctx, order{Act: actStatus}, io.Discard)
+	return got.Status, err
+}
+
+// RoomURL returns the URL of the control room, or nothing if there is none.
+func (a *Attached) RoomURL(ctx context.Context) (string, error) {
+	got, err := a.ask(ctx, order{Act: actStatus}, io.Discard)
+	return got.RoomURL, err
+}
+
+// Kill ends a process with SIGKILL and returns when it has ended.
+func (a *Attached) Kill(ctx context.Context, name string) error { return a.act(ctx, actKill, name, "") }
+
+// Freeze stops a process (SIGSTOP). Its connections stay open, and it answers nothing.
+func (a *Attached) Freeze(ctx context.Context, name string) error {
+	return a.act(ctx, actFreeze, name, "")
+}
+
+// Thaw continues a frozen process (SIGCONT).
+func (a *Attached) Thaw(ctx context.Context, name string) error { return a.act(ctx, actThaw, name, "") }
+
+// Start starts a process that has ended, as it was started before, and waits until it is ready.
+func (a *Attached) Start(ctx context.Context, name string) error {
+	return a.act(ctx, actStart, name, "")
+}
+
+// AddEngine starts one more engine in a new instance, and waits until it is ready.
+func (a *Attached) AddEngine(ctx context.Context) error { return a.act(ctx, actAddEngine, "", "") }
+
+// Cut closes the connections from a process to FromBroker or FromLedger, and refuses new ones.
+func (a *Attached) Cut(ctx context.Context, name, from string) error {
+	return a.act(ctx, actCut, name, from)
+}
+
+// Mend lets connections pass again.
+func (a *Attached) Mend(ctx context.Context, name, from string) error {
+	return a.act(ctx, actMend, name, from)
+}
+
+func (a *Attached) act(ctx context.Context, act, name, peer string) error {
+	_, err := a.ask(ctx, order{Act: act, Name: name, Peer: peer}, io.Discard)
+	return err
+}
+
+// ask sends an order, and returns the last answer. What the stack says before goes to says.
+func (a *Attached) ask(ctx context.Context, asked order, says io.Writer) (got answer, err error) {
+	connection, err := new(net.Dialer).DialContext(ctx, "unix", socketIn(a.dir))
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return got, ErrNotRunning
+	}
+	if err != nil {
+		return got, err
+	}
+	defer connection.Close()
+	defer context.AfterFunc(ctx, func() { connection.Close() })()
+	err = json.NewEncoder(connection).Encode(asked)
+	for decoder := json.NewDecoder(connection); err == nil && !got.Done; {
+		got = answer{}
+		if err = decoder.Decode(&got); err == nil && got.Said != "" {
+			fmt.Fprint(says, got.Said)
+		}
+	}
+	switch {
+	case err != nil:
+		return got, fmt.Errorf("the stack's process has not answered: %w", cmp.Or(context.Cause(ctx), err))
+	case got.Problem == ErrNotRunning.Error():
+		return got, ErrNotRunning
+	case got.BadSetting:
+		return got, badSetting("%s", got.Problem)
+	case got.Problem != "":
+		return got, errors.New(got.Problem)
+	}
+	return got, nil
+}
+
+// socketIn returns the path of the socket of the stack in dir.
+func socketIn(dir string) string { return filepath.Join(dir, "control.sock") }
+
+// listen opens the socket in dir. Nobody else may have one there: the caller holds the folder's lock.
+func listen(dir string) (net.Listener, error) {
+	path := socketIn(dir)
+	if limit := len(syscall.RawSockaddrUnix{}.Path); len(path) >= limit {
+		return nil, fmt.Errorf("%s has %d bytes, and a socket's path at most %d: choose a shorter folder", path, len(path), limit-1)
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return listener, os.Chmod(path, 0o600)
+}
+
+// open lets other programs ask the stack until it stops.
+func (s *Stack) open(dir string) error {
+	listener, err := listen(dir)
 	if err != nil {
 		return err
 	}
-	if st != nil && st.Control != (control{}) {
-		return st.Control.ask(ctx, act, name)
+	go s.serve(listener, nil)
+	go func() {
+		<-s.stopping
+		listener.Close()
+	}()
+	return nil
+}
+
+// supervisor is how a stack in the background ends: it takes no more orders, and when the last is answered it exits.
+type supervisor struct{ leave, exit func() }
+
+// serve takes orders until the listener closes. In the foreground there is no supervisor.
+func (s *Stack) serve(listener net.Listener, by *supervisor) {
+	for {
+		connection, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer connection.Close()
+			s.take(connection, by)
+		}()
 	}
-	if act == actStart || act == actAddEngine { // they change the state
-		unlock, err := own(a.dir)
+}
+
+// take carries out one order. An order ends when whoever gave it has gone.
+func (s *Stack) take(connection net.Conn, by *supervisor) {
+	var asked order
+	if json.NewDecoder(connection).Decode(&asked) != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, connection)
+		cancel()
+	}()
+	says := json.NewEncoder(connection)
+	done := answer{Done: true}
+	var err error
+	switch {
+	case asked.Act == actStatus:
+		done.Status, done.RoomURL, err = s.status(ctx)
+	case asked.Act != actUp && asked.Act != actDown:
+		err = s.act(ctx, asked)
+	case by == nil:
+		err = errors.New("the stack runs as long as the program that has started it: end that")
+	case asked.Act == actUp:
+		asked.Config.Progress = progress{says}
+		err = s.up(ctx, *asked.Config)
+	default:
+		err = s.Stop(context.WithoutCancel(ctx)) // an interrupted down is a down
+	}
+	if err != nil {
+		done.Problem, done.BadSetting = err.Error(), isBadSetting(err)
+	}
+	if by != nil && (asked.Act == actUp || asked.Act == actDown) && !s.anyRuns() {
+		by.leave()
+		_ = s.Stop(context.WithoutCancel(ctx)) // nothing is left but the lock
+		defer by.exit()
+	}
+	_ = says.Encode(done) // an error means that the caller has gone
+}
+
+// progress tells whoever gave an order what is done for it.
+type progress struct{ *json.Encoder }
+
+func (p progress) Write(text []byte) (int, error) {
+	_ = p.Encode(answer{Said: string(text)}) // it may have gone, and its order goes on until that is seen
+	return len(text), nil
+}
+
+func (s *Stack) act(ctx context.Context, asked order) error {
+	if asked.Name == Room {
+		return errors.New("the room does not act on itself")
+	}
+	switch asked.Act {
+	case actKill:
+		return s.Kill(asked.Name)
+	case actFreeze:
+		return s.Pause(asked.Name)
+	case actThaw:
+		return s.Resume(asked.Name)
+	case actCut, actMend:
+		return s.cut(asked.Name, asked.Peer, asked.Act == actCut)
+	}
+	s.acting.Lock()
+	defer s.acting.Unlock()
+	switch asked.Act {
+	case actStart:
+		p, err := s.process(asked.Name)
+		if err == nil && p.running() {
+			err = fmt.Errorf("%s is already running with pid %d", asked.Name, p.current().Pid)
+		}
 		if err != nil {
 			return err
 		}
-		defer unlock()
-	}
-	s, err := reopen(a.dir)
-	if err != nil {
-		return err
-	}
-	defer s.launcher.close()
-	return s.act(ctx, act, name)
-}
-
-func (s *Stack) act(ctx context.Context, act, name string) error {
-	if name == Room {
-		return errors.New("the room does not act on itself")
-	}
-	switch act {
-	case actKill:
-		return s.Kill(name)
-	case actFreeze:
-		return s.Pause(name)
-	case actThaw:
-		return s.Resume(name)
-	case actStart:
-		return s.startAgain(ctx, name)
+		return s.bring(ctx, asked.Name)
 	case actAddEngine:
 		_, err := s.AddEngine(ctx)
 		return err
 	}
-	return fmt.Errorf("the stack knows no act %q", act)
-}
-
-// startAgain starts a process that has ended, and waits until it is ready.
-func (s *Stack) startAgain(ctx context.Context, name string) error {
-	p, err := s.process(name)
-	if err != nil {
-		return err
-	}
-	if p.running() {
-		return fmt.Errorf("%s is already running with pid %d", name, p.current().pid)
-	}
-	if s.config.Kafka == Apache && s.kafka == nil { // reopened
-		if s.kafka, err = kafka.Locate(ctx, s.config.Progress); err != nil {
-			return err
-		}
-		if p.spec, err = s.specify(name); err != nil {
-			return err
-		}
-	}
-	if err := s.add(name); err != nil {
-		return err
-	}
-	return s.bring(ctx, name)
+	return fmt.Errorf("the stack knows no act %q", asked.Act)
 }

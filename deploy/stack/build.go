@@ -19,7 +19,6 @@ var packages = []string{
 	"./services/archiver",
 	"./deploy/cmd/bootstrap",
 	"./deploy/cmd/broker",
-	"./deploy/cmd/links",
 	"./loadtest",
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -21,15 +22,21 @@ type BadSetting struct{ why string }
 
 func (b *BadSetting) Error() string { return b.why }
 
-// kinds are the keys of Config.Env besides names of single processes.
-var kinds = []string{TigerBeetle, Broker, Links, Bootstrap, Simulator, Engine, Producer, Archiver, Room, Prometheus, StatsdBridge}
+func badSetting(format string, arguments ...any) error {
+	return &BadSetting{fmt.Sprintf(format, arguments...)}
+}
+
+func isBadSetting(err error) bool {
+	_, bad := errors.AsType[*BadSetting](err)
+	return bad
+}
 
 // kindOf returns the kind of a process, or nothing for the name of none.
 func kindOf(name string) string {
 	kind, number, numbered := strings.Cut(name, "-")
 	n, err := strconv.Atoi(number)
 	switch {
-	case slices.Contains(kinds, name):
+	case slices.Contains(kindsInOrder, name):
 		return name
 	case !numbered || err != nil || n < 0:
 		return ""
@@ -56,7 +63,7 @@ func (c *Config) checkEnv(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		kind := kindOf(name)
 		if kind == "" {
-			return &BadSetting{fmt.Sprintf("--env names the process %q: it must be one of %s, or one of several, such as %s", name, strings.Join(kinds, ", "), EngineName(0))}
+			return badSetting("--env names the process %q: it must be one of %s, or one of several, such as %s", name, strings.Join(kindsInOrder, ", "), EngineName(0))
 		}
 		if !c.ours(kind) || len(c.Env[name]) == 0 {
 			continue
@@ -68,7 +75,7 @@ func (c *Config) checkEnv(ctx context.Context) error {
 		for _, variable := range c.Env[name] {
 			setting, _, whole := strings.Cut(variable, "=")
 			if whole && !known[setting] && !strings.HasPrefix(setting, "GO") { // GOMEMLIMIT and others are Go's own
-				return &BadSetting{fmt.Sprintf("--env %s:%s: %s has no setting %s; `%s` lists all", name, variable, kind, setting, asked)}
+				return badSetting("--env %s:%s: %s has no setting %s; `%s` lists all", name, variable, kind, setting, asked)
 			}
 		}
 	}
@@ -95,64 +102,4 @@ func (c *Config) settingsOf(ctx context.Context, kind string) (known map[string]
 		}
 	}
 	return known, strings.Join(ask, " "), nil
-}
-
-// withEnv returns settings with others behind them, of which each wins over the one of its name.
-func withEnv(all, others map[string][]string) map[string][]string {
-	merged := maps.Clone(all)
-	if merged == nil {
-		merged = map[string][]string{}
-	}
-	for process, variables := range others {
-		kept := slices.DeleteFunc(slices.Clone(merged[process]), func(before string) bool {
-			return slices.ContainsFunc(variables, func(now string) bool { return nameIn(now) == nameIn(before) })
-		})
-		merged[process] = append(kept, variables...)
-	}
-	return merged
-}
-
-func nameIn(variable string) string {
-	name, _, _ := strings.Cut(variable, "=")
-	return name
-}
-
-// changes returns how the settings of a running process differ from those that its spec says.
-func (p *process) changes() (changes []string) {
-	r := p.current()
-	if r == nil || r.dead() || r.env == nil {
-		return nil
-	}
-	is, want := valuesOf(r.env), valuesOf(p.spec.env)
-	for name, value := range want {
-		if before, set := is[name]; !set || before != value {
-			changes = append(changes, name+"="+value)
-		}
-	}
-	for name := range is {
-		if _, set := want[name]; !set {
-			changes = append(changes, name+" as by default")
-		}
-	}
-	slices.Sort(changes)
-	return changes
-}
-
-func valuesOf(env []string) map[string]string {
-	values := map[string]string{}
-	for _, variable := range env {
-		name, value, _ := strings.Cut(variable, "=")
-		values[name] = value
-	}
-	return values
-}
-
-// apply stops a running process whose settings have changed, and says so, for its caller to start it again.
-func (s *Stack) apply(ctx context.Context, p *process) error {
-	changes := p.changes()
-	if changes == nil {
-		return nil
-	}
-	fmt.Fprintf(s.config.Progress, "%-15s restarts with %s\n", p.spec.name, strings.Join(changes, ", "))
-	return p.stop(ctx, s.config.StopWithin)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/liquida/liquida/deploy/prometheus"
 )
@@ -39,9 +38,9 @@ const statsd = "statsd"
 func (s *Stack) prometheusFolder() string { return filepath.Join(s.config.Dir, "data", "prometheus") }
 
 func (s *Stack) specifyPrometheus(p *spec) {
-	p.path = s.config.Observers.Prometheus
 	address := s.addresses.of(Prometheus)
-	p.arguments = []string{
+	p.command = []string{
+		s.config.Observers.Prometheus,
 		"--config.file=" + filepath.Join(s.prometheusFolder(), prometheus.ConfigFile),
 		"--storage.tsdb.path=" + filepath.Join(s.prometheusFolder(), "tsdb"),
 		"--web.listen-address=" + address,
@@ -51,9 +50,9 @@ func (s *Stack) specifyPrometheus(p *spec) {
 }
 
 func (s *Stack) specifyBridge(p *spec) {
-	p.path = s.config.Observers.StatsdBridge
 	p.telemetry = s.addresses.of(telemetryOf(StatsdBridge))
-	p.arguments = []string{
+	p.command = []string{
+		s.config.Observers.StatsdBridge,
 		"--statsd.mapping-config=" + filepath.Join(s.prometheusFolder(), prometheus.BridgeFile),
 		"--statsd.listen-udp=" + s.addresses.of(statsd),
 		"--statsd.listen-tcp=",
@@ -68,26 +67,19 @@ func (s *Stack) configureObservers() error {
 	if s.config.Observers == (Observers{}) {
 		return nil
 	}
-	s.mu.Lock()
 	targets := map[string][]string{}
-	for _, p := range s.processes {
-		job := p.spec.name
-		switch {
-		case job == StatsdBridge:
+	for _, p := range s.all() {
+		job, address := kindOf(p.name), p.program().telemetry
+		switch job {
+		case StatsdBridge:
 			job = TigerBeetle
-		case job == Prometheus:
-			targets[job] = append(targets[job], p.spec.address)
-			continue
-		case strings.HasPrefix(job, "engine-"):
-			job = Engine
-		case job == SecondProducer:
-			job = Producer
+		case Prometheus:
+			address = p.program().address
 		}
-		if p.spec.telemetry != "" {
-			targets[job] = append(targets[job], p.spec.telemetry)
+		if address != "" {
+			targets[job] = append(targets[job], address)
 		}
 	}
-	s.mu.Unlock()
 	if err := prometheus.Local(s.prometheusFolder(), targets); err != nil {
 		return fmt.Errorf("cannot configure Prometheus: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,51 +16,41 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/liquida/liquida/deploy/child"
 	"github.com/liquida/liquida/deploy/tigerbeetle"
 	"github.com/liquida/liquida/platform/host"
 )
 
 const (
-	pauseSignal  = syscall.SIGSTOP
-	resumeSignal = syscall.SIGCONT
-
 	pollEvery = 50 * time.Millisecond
 	killed    = 30 * time.Second // for a process to be gone after SIGKILL: its disk may be slow
 )
 
 // process is one process of the stack. It may run many times.
 type process struct {
-	spec    spec
-	logPath string
-	endPath string // where keep leaves how a run in the background ended
-	// comesBack: start it again after a crash.
-	comesBack bool
+	name      string
+	logPath   string
+	comesBack bool // it starts again after a crash
 
-	mu       sync.Mutex
-	run      *run // the latest, nil before the first
-	failures int  // crashes in a row
+	mu   sync.Mutex
+	spec spec
+	run  *run // the latest, nil before the first
 }
 
 // run is one life of a process.
 type run struct {
-	pid     int
-	started string // start time; a later process with the same pid has another
-	began   time.Time
-	logFrom int64    // where the log of this run begins
-	adopted bool     // started by an earlier call of Up
-	env     []string // of its spec; nil: not known
-
-	exited chan struct{} // closed after err is set; nil for an adopted run, which is not our child
-	err    error
-	asked  atomic.Bool // its end was asked for
+	*child.Process
+	began    time.Time
+	ended    time.Time   // once Ended is closed
+	logFrom  int64       // where the log of this run begins
+	env      []string    // of its spec
+	asked    atomic.Bool // its end was asked for
+	wasReady atomic.Bool
 }
 
 func (r *run) dead() bool {
-	if r.exited == nil {
-		return gone(r.pid, r.started)
-	}
 	select {
-	case <-r.exited:
+	case <-r.Ended:
 		return true
 	default:
 		return false
@@ -70,13 +59,23 @@ func (r *run) dead() bool {
 
 // died waits until the run has ended, for at most the given time.
 func (r *run) died(ctx context.Context, within time.Duration) bool {
-	for deadline := time.Now().Add(within); !r.dead(); {
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			return false
-		}
-		host.Sleep(ctx, pollEvery)
+	select {
+	case <-r.Ended:
+		return true
+	case <-ctx.Done():
+		return r.dead()
+	case <-time.After(within):
+		return r.dead()
 	}
-	return true
+}
+
+// howEnded is like "killed by signal 9 at 2026-11-23 12:03:10 UTC".
+func (r *run) howEnded() string {
+	how := fmt.Sprintf("exited with code %d", r.How.ExitCode())
+	if status, ok := r.How.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		how = fmt.Sprintf("killed by signal %d", status.Signal())
+	}
+	return how + " at " + r.At.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
 func (p *process) current() *run {
@@ -85,66 +84,46 @@ func (p *process) current() *run {
 	return p.run
 }
 
+// program returns what the process runs.
+func (p *process) program() spec {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.spec
+}
+
 func (p *process) running() bool {
 	r := p.current()
 	return r != nil && !r.dead()
 }
 
-func (p *process) adopted() bool {
-	r := p.current()
-	return r != nil && r.adopted
-}
-
 // start begins a new run, with additional environment variables for this run only.
-func (p *process) start(l *launcher, detached bool, env ...string) error {
+func (p *process) start(env ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run != nil && !p.run.dead() {
-		return fmt.Errorf("%s is already running with pid %d", p.spec.name, p.run.pid)
+		return fmt.Errorf("%s is already running with pid %d", p.name, p.run.Pid)
 	}
 	if p.spec.ledger != "" {
 		if err := tigerbeetle.AwaitRelease(p.spec.ledger); err != nil {
-			return fmt.Errorf("cannot start %s: %w", p.spec.name, err)
+			return fmt.Errorf("cannot start %s: %w", p.name, err)
 		}
 	}
-	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err == nil {
-		err = log.Chmod(0o600) // also of an earlier version's: the room prints its URL with the token
-	}
+	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // the room prints its URL with the token
 	if err != nil {
-		return fmt.Errorf("cannot log %s: %w", p.spec.name, err)
+		return fmt.Errorf("cannot log %s: %w", p.name, err)
 	}
 	defer log.Close() // the child has its own
-	r := &run{began: time.Now(), env: p.spec.env, exited: make(chan struct{})}
+	r := &run{began: time.Now(), env: p.spec.env}
 	if r.logFrom, err = log.Seek(0, io.SeekEnd); err != nil {
 		return err
 	}
-	cmd := exec.Command(p.spec.path, p.spec.arguments...)
-	cmd.Dir = filepath.Dir(filepath.Dir(p.logPath)) // the stack's folder, not the caller's
-	cmd.Env = slices.Concat(os.Environ(), p.spec.env, env)
-	cmd.SysProcAttr = attributes(detached)
-	pid := func() (int, error) { return cmd.Process.Pid, nil }
-	if detached {
-		if pid, err = keep(cmd, p.endPath); err != nil {
-			return fmt.Errorf("cannot start %s: %w", p.spec.name, err)
-		}
+	program := exec.Command(p.spec.command[0], p.spec.command[1:]...)
+	program.Dir = filepath.Dir(filepath.Dir(p.logPath)) // the stack's folder, not the caller's
+	program.Env = slices.Concat(os.Environ(), p.spec.env, env)
+	if r.Process, err = child.Start(program, log); err != nil {
+		return fmt.Errorf("cannot start %s: %w", p.name, err)
 	}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := l.start(cmd, p.spec.cores); err != nil {
-		return fmt.Errorf("cannot start %s: %w", p.spec.name, err)
-	}
-	if r.pid, err = pid(); err != nil {
-		return fmt.Errorf("cannot start %s: %w", p.spec.name, errors.Join(err, cmd.Wait()))
-	}
-	r.started, _ = startTime(r.pid) // no start time means that it has already ended
 	p.run = r
-	go func() {
-		r.err = cmd.Wait()
-		if !detached {
-			leaveEnd(p.endPath, cmd.ProcessState)
-		}
-		close(r.exited)
-	}()
 	return nil
 }
 
@@ -155,82 +134,83 @@ func (p *process) stop(ctx context.Context, within time.Duration) error {
 		return nil
 	}
 	r.asked.Store(true)
-	if err := p.signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	_ = p.signal(resumeSignal) // a paused process handles SIGTERM only after it resumes
+	_ = r.Signal(syscall.SIGTERM) // an error means that it has just ended
+	_ = r.Signal(syscall.SIGCONT) // a paused process handles SIGTERM only after it resumes
 	if r.died(ctx, within) {
 		return nil
 	}
 	if err := p.kill(); err != nil {
-		if r.dead() { // just now
-			return nil
-		}
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%s was killed, there was no time left for an orderly stop: %w", p.spec.name, context.Cause(ctx))
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s was killed, there was no time left for an orderly stop: %w", p.name, context.Cause(ctx))
 	}
-	return fmt.Errorf("%s was killed, it had not ended %v after SIGTERM; the end of %s:\n%s", p.spec.name, within, p.logPath, p.logEnd())
+	return fmt.Errorf("%s was killed, it had not ended %v after SIGTERM; the end of %s:\n%s",
+		p.name, within, p.logPath, p.logEnd(logEndLines))
 }
 
 func (p *process) kill() error {
 	r := p.current()
-	if r == nil {
-		return fmt.Errorf("cannot kill %s: it was never started", p.spec.name)
-	}
-	if r.dead() {
-		return fmt.Errorf("cannot kill %s: it is not running", p.spec.name)
+	if r == nil || r.dead() {
+		return fmt.Errorf("cannot kill %s: it is not running", p.name)
 	}
 	r.asked.Store(true)
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
 	if !r.died(context.Background(), killed) {
-		return fmt.Errorf("%s (pid %d) is still there %v after SIGKILL", p.spec.name, r.pid, killed)
+		return fmt.Errorf("%s (pid %d) is still there %v after SIGKILL", p.name, r.Pid, killed)
 	}
 	return nil
 }
 
-// signal checks the start time after it has a handle, so it cannot reach a later process with the
-// same pid.
+// awaitDying waits for the end of a process that is dying. It would look ready, and may hold its ports and files, for a
+// second or more after a kill.
+func (p *process) awaitDying(ctx context.Context) error {
+	if r := p.current(); r != nil && !r.dead() && look(r.Pid).dying && !r.died(ctx, killed) {
+		return fmt.Errorf("%s (pid %d) was killed and has not ended %v later", p.name, r.Pid, killed)
+	}
+	return nil
+}
+
 func (p *process) signal(signal os.Signal) error {
 	r := p.current()
 	if r == nil || r.dead() {
-		return fmt.Errorf("cannot send %v to %s: it is not running", signal, p.spec.name)
+		return fmt.Errorf("cannot send %v to %s: it is not running", signal, p.name)
 	}
-	handle, err := os.FindProcess(r.pid)
-	if err == nil {
-		defer func() { _ = handle.Release() }()
-		if now, startErr := startTime(r.pid); startErr == nil && now == r.started {
-			err = handle.Signal(signal)
-		}
-	}
-	if err != nil && !r.dead() {
-		return fmt.Errorf("cannot send %v to %s (pid %d): %w", signal, p.spec.name, r.pid, err)
+	if err := r.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("cannot send %v to %s (pid %d): %w", signal, p.name, r.Pid, err)
 	}
 	return nil
 }
 
 // ready returns why the process is not ready, or nil when it is.
 func (p *process) ready(ctx context.Context) error {
-	r := p.current()
+	r, program := p.current(), p.program()
 	switch {
 	case r == nil:
-		return fmt.Errorf("%s was never started", p.spec.name)
-	case p.spec.oneShot && r.dead() && r.err == nil:
+		return fmt.Errorf("%s was never started", p.name)
+	case program.oneShot && !r.dead():
+		return errors.New("still working")
+	case program.oneShot && r.Err == nil:
 		return nil
-	case p.spec.oneShot && !r.dead():
-		return fmt.Errorf("still working")
-	case r.dead() && r.err != nil:
-		return fmt.Errorf("not running (%w)", r.err)
-	case r.exited == nil && !alive(r.pid, r.started): // also while it dies
-		return errors.New(howEnded(p.endPath))
+	case r.dead():
+		return fmt.Errorf("not running (%v)", r.How)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return p.spec.ready(ctx, p)
+	err := program.ready(ctx, p)
+	if err == nil {
+		r.wasReady.Store(true)
+	}
+	return err
 }
+
+// errWaitsForAPerson is the error of a process that will not be ready before somebody has done something.
+var errWaitsForAPerson = errors.New("it runs, and waits for a person")
+
+// confirmation is what such a process asks for.
+const confirmation = "bootstrap rebuild confirm"
 
 func (p *process) waitReady(ctx context.Context) error {
 	var why error
@@ -244,30 +224,19 @@ func (p *process) waitReady(ctx context.Context) error {
 		if why == nil || ctx.Err() == nil { // a question that the end of ctx has cut off says nothing
 			why = now
 		}
-		if r == nil {
+		switch {
+		case r == nil:
 			return why
-		}
-		if dead && r.asked.Load() {
-			return fmt.Errorf("%s is not running: it was stopped or killed", p.spec.name)
-		}
-		if dead && !p.comesBack {
-			return fmt.Errorf("%s ended before it was ready: %w; the end of %s:\n%s", p.spec.name, why, p.logPath, p.logEnd())
-		}
-		if !host.Sleep(ctx, pollEvery) {
-			return fmt.Errorf("%s: %w: %w; the end of %s:\n%s", p.spec.name, context.Cause(ctx), why, p.logPath, p.logEnd())
+		case dead && r.asked.Load():
+			return fmt.Errorf("%s is not running: it was stopped or killed", p.name)
+		case dead && !p.comesBack:
+			return fmt.Errorf("%s ended before it was ready: %w; the end of %s:\n%s", p.name, why, p.logPath, p.logEnd(logEndLines))
+		case !dead && strings.Contains(now.Error(), confirmation):
+			return fmt.Errorf("%s: %w: %w", p.name, errWaitsForAPerson, now)
+		case !host.Sleep(ctx, pollEvery):
+			return fmt.Errorf("%s: %w: %w; the end of %s:\n%s", p.name, context.Cause(ctx), why, p.logPath, p.logEnd(logEndLines))
 		}
 	}
-}
-
-// pauseBeforeRestart grows with each crash in a row. A run that lasted for a while resets it.
-func (p *process) pauseBeforeRestart(r *run) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(r.began) > 30*time.Second {
-		p.failures = 0
-	}
-	p.failures++
-	return min(250*time.Millisecond<<min(p.failures, 6), 10*time.Second)
 }
 
 // logged returns what the current run has logged.
@@ -278,14 +247,17 @@ func (p *process) logged() ([]byte, error) {
 		return nil, err
 	}
 	defer log.Close()
-	if _, err := log.Seek(r.logFrom, io.SeekStart); err != nil {
-		return nil, err
-	}
-	return io.ReadAll(log)
+	return io.ReadAll(io.NewSectionReader(log, r.logFrom, 1<<62))
 }
 
-// logEnd returns the last lines of the current run's log, for an error message.
-func (p *process) logEnd() string {
+// logEndLines are shown in an error, each up to logLineMax bytes.
+const (
+	logEndLines = 15
+	logLineMax  = 1000
+)
+
+// logEnd returns the last lines of the current run's log.
+func (p *process) logEnd(lines int) string {
 	text, err := p.logged()
 	if err != nil {
 		return err.Error()
@@ -293,69 +265,12 @@ func (p *process) logEnd() string {
 	if text = bytes.TrimSpace(text); len(text) == 0 {
 		return "  (it logged nothing)"
 	}
-	lines := strings.Split(string(text), "\n")
-	return "  " + strings.Join(lines[max(0, len(lines)-15):], "\n  ")
-}
-
-const lastWordsMax = 300
-
-// lastWords returns the last line of the current run's log, as it follows a sentence.
-func (p *process) lastWords() string {
-	text, err := p.logged()
-	text = bytes.TrimSpace(text)
-	if err != nil || len(text) == 0 {
-		return ""
-	}
-	line := text[bytes.LastIndexByte(text, '\n')+1:]
-	if len(line) > lastWordsMax {
-		line = append(line[:lastWordsMax:lastWordsMax], "…"...)
-	}
-	return "; it said last: " + string(line)
-}
-
-// launcher starts processes from one thread that never ends. Linux sends the parent-death
-// signal when the thread that started a child ends, and Go may end any other thread.
-type launcher struct {
-	commands chan launch
-	closed   chan struct{}
-	once     sync.Once
-}
-
-type launch struct {
-	cmd    *exec.Cmd
-	cores  *cores // nil: all
-	result chan error
-}
-
-func newLauncher() *launcher {
-	l := &launcher{commands: make(chan launch), closed: make(chan struct{})}
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		for {
-			select {
-			case launch := <-l.commands:
-				err := confineThread(launch.cores)
-				if err == nil {
-					err = launch.cmd.Start()
-				}
-				launch.result <- err
-			case <-l.closed:
-				return
-			}
+	all := strings.Split(string(text), "\n")
+	all = all[max(0, len(all)-lines):]
+	for i, line := range all {
+		if len(line) > logLineMax {
+			all[i] = line[:logLineMax] + "…"
 		}
-	}()
-	return l
-}
-
-func (l *launcher) start(cmd *exec.Cmd, cores *cores) error {
-	launch := launch{cmd, cores, make(chan error, 1)}
-	select {
-	case l.commands <- launch:
-		return <-launch.result
-	case <-l.closed:
-		return fmt.Errorf("the stack is stopped")
 	}
+	return "  " + strings.Join(all, "\n  ")
 }
-
-func (l *launcher) close() { l.once.Do(func() { close(l.closed) }) }

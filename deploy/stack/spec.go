@@ -18,8 +18,7 @@ import (
 // spec says how to run a process and when it is ready.
 type spec struct {
 	name      string
-	path      string
-	arguments []string
+	command   []string // the program and its arguments
 	env       []string
 	address   string // where it serves, for people to read
 	telemetry string // where it serves telemetry; empty without
@@ -27,26 +26,13 @@ type spec struct {
 	oneShot   bool   // ready when it has ended without an error
 	optional  bool   // the stack is ready without it
 	listens   []string
-	cores     *cores // that it runs on; nil: all
 	ready     func(context.Context, *process) error
-}
-
-// coresOf returns the processors of a kind of process; nil means all.
-func (s *Stack) coresOf(kind string) *cores {
-	if !s.config.LedgerCore {
-		return nil
-	}
-	ledger, others := splitCores()
-	if kind == TigerBeetle {
-		return ledger
-	}
-	return others
 }
 
 // specify returns the spec of a process: its program, environment, addresses and readiness.
 func (s *Stack) specify(name string) (spec, error) {
 	kind := kindOf(name)
-	p := spec{name: name, path: filepath.Join(s.config.BinDir, kind), cores: s.coresOf(kind)}
+	p := spec{name: name, command: []string{filepath.Join(s.config.BinDir, kind)}}
 	brokers, err := s.reach(name, s.Brokers()...)
 	if err != nil {
 		return p, err
@@ -68,21 +54,20 @@ func (s *Stack) specify(name string) (spec, error) {
 	}
 	switch kind {
 	case TigerBeetle:
-		p.path = s.config.TigerBeetleBin
 		p.ledger = tigerbeetle.DataFile(s.ledgerFolder(), slices.Index(s.Replicas(), name))
-		p.arguments = tigerbeetle.StartArguments(p.ledger, replicas, s.config.CacheGrid, s.config.LimitGiB)
+		arguments := tigerbeetle.StartArguments(p.ledger, replicas, s.config.CacheGrid, s.config.LimitGiB)
 		if s.config.Observers.StatsdBridge != "" {
-			p.arguments = slices.Insert(p.arguments, 2, "--statsd="+s.addresses.of(statsd))
+			arguments = slices.Insert(arguments, 2, "--statsd="+s.addresses.of(statsd))
 		}
+		p.command = append([]string{s.config.TigerBeetleBin}, arguments...)
 		p.serve(s, name)
 		p.ready = ledgerReady
 	case Broker:
 		p.serve(s, name)
 		p.ready = s.brokerReady
 		if s.config.Kafka == Apache {
-			if s.kafka != nil { // otherwise the stack is only looked at or stopped
-				p.path, p.arguments = s.kafka.Command(s.kafkaNode(name))
-			}
+			java, arguments := s.kafka.Command(s.kafkaNode(name))
+			p.command = append([]string{java}, arguments...)
 			p.listens = append(p.listens, controllerOf(name))
 			break
 		}
@@ -118,15 +103,16 @@ func (s *Stack) specify(name string) (spec, error) {
 	case Archiver:
 		p.env = append(p.env, "ARCHIVE_DIR="+s.ArchiveFolder())
 		p.tell(s)
-	case Links:
-		p.env = append(p.env, "LINKS_ADDRESS="+s.addresses.of(Links), "LINKS_TOKEN_FILE="+s.linksTokenFile())
-		p.serve(s, Links)
-		p.ready = func(ctx context.Context, _ *process) error {
-			_, err := s.askLinks(ctx, http.MethodGet, "/links", nil)
-			return err
-		}
 	case Room:
-		s.specifyRoom(&p)
+		p.command = []string{filepath.Join(s.config.BinDir, "loadtest"), "room", "--dir", s.config.Dir}
+		p.address = s.addresses.of(Room) // it is optional, so nobody checks that the port is free
+		p.optional = true
+		p.env = append(p.env, "ROOM_ADDRESS="+p.address, "ROOM_TOKEN_FILE="+s.roomTokenFile(),
+			"SIMULATOR_URL="+s.SimulatorURL(), "CLIENT_KEYS_DIR="+s.keysDir())
+		if s.config.KafkaSecured { // the room itself may not write; this is for the load that it sends on request
+			p.env = append(p.env, "LOAD_KAFKA_SASL_USER=loadtest", "LOAD_KAFKA_SASL_PASSWORD_FILE="+s.passwordFile("loadtest"))
+		}
+		p.ready = httpReady("http://" + p.address + "/")
 	case Prometheus:
 		s.specifyPrometheus(&p)
 	case StatsdBridge:
@@ -141,6 +127,9 @@ func (s *Stack) specify(name string) (spec, error) {
 	if i := slices.IndexFunc(p.env, func(v string) bool { return !strings.Contains(v, "=") }); i >= 0 {
 		return p, fmt.Errorf("the environment of %s has %q: it must be NAME=value", name, p.env[i])
 	}
+	if cores := s.coresOf(kind); cores != "" {
+		p.command = append([]string{"taskset", "-c", cores}, p.command...)
+	}
 	return p, nil
 }
 
@@ -149,12 +138,13 @@ func (s *Stack) reach(process string, servers ...string) (string, error) {
 	var all []string
 	for _, server := range servers {
 		address := s.addresses.of(server)
+		via := s.config.Via
 		if s.cuttable(process) {
-			address = s.addresses.of(linkOf(process, server))
+			via = s.links.to
 		}
-		if s.config.Via != nil && process != server { // a replica listens where it reaches itself
+		if via != nil && process != server { // a replica listens where it reaches itself
 			var err error
-			if address, err = s.config.Via(process, server, address); err != nil {
+			if address, err = via(process, server, address); err != nil {
 				return "", fmt.Errorf("how %s reaches %s: %w", process, server, err)
 			}
 		}
@@ -190,7 +180,7 @@ func ledgerReady(_ context.Context, p *process) error {
 
 // brokerReady sends a request, because the port opens before the data is read.
 func (s *Stack) brokerReady(ctx context.Context, p *process) error {
-	client, err := s.kafkaAs(stream.Admin, p.spec.address).Client()
+	client, err := s.kafkaAs(stream.Admin, s.addresses.of(p.name)).Client()
 	if err != nil {
 		return err
 	}

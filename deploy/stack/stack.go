@@ -1,12 +1,14 @@
 // Package stack runs the whole clearing house on one machine without Docker: one or three real
 // TigerBeetle servers, a Kafka broker (embedded or Apache's), the bootstrap, the bank simulator,
-// the clearing engines and the producer. Each is a process of its own.
+// the clearing engines and the producer. Each is a process of its own, and none outlives the
+// process of the stack.
 //
-// Start runs it in the foreground, for tests, bench and chaos: nothing outlives the caller.
-// Up, Down, StatusOf and Clean run it in the background, with a state file between calls.
+// Start runs it in the calling process, for tests, bench and chaos. Up has it run by a supervisor
+// in the background, which Down ends. Other programs ask it through an Attached.
 package stack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,174 +27,17 @@ import (
 	"github.com/liquida/liquida/platform/keys"
 )
 
-// Names of processes. Engines are EngineName(0), EngineName(1) and so on; several
-// TigerBeetle servers are named by Stack.Replicas.
-const (
-	TigerBeetle = "tigerbeetle" // also the kind of all its replicas, a key of Config.Env
-	Broker      = "broker"
-	Bootstrap   = "bootstrap"
-	Simulator   = "bank-simulator"
-	Archiver    = "archiver"        // with Config.Archive
-	Engine      = "clearing-engine" // the kind of all engines, a key of Config.Env
-	Producer    = "producer"
-	Links       = "links" // with Config.Cuts
-	Room        = "room"  // with Config.Room
-	// SecondProducer is started by AddProducer.
-	SecondProducer = "producer-1"
-)
-
-// EnginesMax is how many engines a stack may have.
-const EnginesMax = 64
-
-// The brokers that Config.Kafka chooses from.
-const (
-	Embedded     = "embedded"      // deploy/cmd/broker
-	RedpandaLike = "redpanda-like" // the same program, behaving like Redpanda: deploy/redpanda
-	Apache       = "apache"        // deploy/kafka
-)
-
-// CheckKafka returns an error that begins with the name of the setting if which is no broker.
-func CheckKafka(setting, which string) error {
-	all := []string{Embedded, RedpandaLike, Apache}
-	if slices.Contains(all, which) {
-		return nil
-	}
-	return fmt.Errorf("%s is %q: it must be one of %s", setting, which, strings.Join(all, ", "))
-}
-
-// EngineName returns the name of an engine's process and instance. An instance keeps its partitions when
-// its engine restarts.
-func EngineName(instance int) string { return fmt.Sprintf("engine-%d", instance) }
-
-// Config says what to run and where. Dir and BinDir are needed, the rest has defaults.
-type Config struct {
-	Dir    string // the stack's folder: data/, logs/ and the state file
-	BinDir string // where Build put the binaries
-
-	TigerBeetleBin string // default: what tigerbeetle.Locate finds or builds
-	Replicas       int    // TigerBeetle servers, 1 or 3; default 1
-	CacheGrid      string // each server's page cache; default 512MiB, of three 128MiB
-	LimitGiB       int    // how large each server's data file may grow; default tigerbeetle.LimitGiB
-	LedgerReserve  int64  // bytes of the disk reserved for each server's new data file to grow into; default none
-	// LedgerCore gives a single TigerBeetle server a processor of its own. Everything else, also
-	// the calling process and its load, shares the others. Default: all share all.
-	LedgerCore   bool
-	Kafka        string // Embedded, RedpandaLike or Apache; default Embedded
-	KafkaSecured bool   // TLS, users and ACLs at the broker; default none
-	Brokers      int    // 1, or 3 of Apache Kafka on free ports, with three copies of each record; default 1
-	Engines      int    // default 1
-	Ports        Ports  // default FixedPorts
-
-	// Env adds environment variables, NAME=value, by process name ("engine-0") or kind
-	// ("clearing-engine"; for the others the name is the kind). A name wins over a kind. A name that
-	// there is not, and a setting that its program does not have, are a BadSetting.
-	Env      map[string][]string
-	LogLevel string // default info
-	// Via, if set, returns the address at which a process reaches a server, given the server's
-	// own: for a proxy in between. It is called when a process is added, and must not call the stack.
-	Via func(process, server, address string) (string, error) `json:"-"`
-
-	Observers Observers // default none
-	// Cuts makes the connections of engines and producers to broker and ledger cuttable: see Attached.Cut.
-	Cuts bool
-	// Archive starts the archiver, which keeps what has ended in ArchiveFolder.
-	Archive bool
-	// Room starts the control room, for which nobody waits. In the foreground it may act on the
-	// stack through control.
-	Room bool
-
-	// InfrastructureOnly starts only TigerBeetle and the broker.
-	InfrastructureOnly bool
-	// RestartCrashed restarts a process that crashes, with growing pauses.
-	RestartCrashed bool
-
-	ReadyWithin time.Duration // for each process to become ready; default 60 s
-	StopWithin  time.Duration // for each process to end after SIGTERM, then SIGKILL; default 15 s
-
-	Progress io.Writer `json:"-"` // if set, Start writes here what it does
-}
-
-func (c *Config) withDefaults() (Config, error) {
-	d := *c
-	if d.Dir == "" || d.BinDir == "" {
-		return d, fmt.Errorf("stack: Dir is %q and BinDir is %q: both are needed", d.Dir, d.BinDir)
-	}
-	for _, path := range []*string{&d.Dir, &d.BinDir} { // processes may run elsewhere
-		absolute, err := filepath.Abs(*path)
-		if err != nil {
-			return d, err
-		}
-		*path = absolute
-	}
-	if d.Replicas == 0 {
-		d.Replicas = 1
-	}
-	if d.Replicas != 1 && d.Replicas != 3 {
-		return d, fmt.Errorf("stack: %d TigerBeetle replicas: it must be 1 or 3", d.Replicas)
-	}
-	if d.LimitGiB == 0 {
-		d.LimitGiB = tigerbeetle.LimitGiB
-	}
-	if d.LimitGiB < 2 || d.LimitGiB > tigerbeetle.LimitGiBMax {
-		return d, fmt.Errorf("stack: the ledger's file may grow to %d GiB: it must be 2 to %d", d.LimitGiB, tigerbeetle.LimitGiBMax)
-	}
-	if d.Kafka == "" {
-		d.Kafka = Embedded
-	}
-	if err := CheckKafka("Kafka", d.Kafka); err != nil {
-		return d, fmt.Errorf("stack: %w", err)
-	}
-	if d.Brokers == 0 {
-		d.Brokers = 1
-	}
-	if d.Brokers != 1 && (d.Brokers != 3 || d.Kafka != Apache || d.KafkaSecured || d.Cuts || d.Ports != FreePorts) {
-		return d, fmt.Errorf("stack: %d brokers: it must be 1, or 3 of Apache Kafka, unsecured, without cuts and on free ports", d.Brokers)
-	}
-	if d.Cuts && d.KafkaSecured {
-		return d, errors.New("stack: Cuts with KafkaSecured: a link cannot put its address into what Kafka says over TLS")
-	}
-	if d.Replicas > 1 {
-		d.LedgerCore = false // three servers would share it
-	}
-	if d.CacheGrid == "" {
-		d.CacheGrid = "512MiB"
-		if d.Replicas > 1 { // each server takes 2 GiB more
-			d.CacheGrid = "128MiB"
-		}
-	}
-	if d.Engines == 0 {
-		d.Engines = 1
-	}
-	if d.LogLevel == "" {
-		d.LogLevel = "info"
-	}
-	if !slices.Contains(logLevels, d.LogLevel) {
-		return d, &BadSetting{fmt.Sprintf("--log-level is %q: it must be one of %s", d.LogLevel, strings.Join(logLevels, ", "))}
-	}
-	if d.ReadyWithin == 0 {
-		d.ReadyWithin = time.Minute
-	}
-	if d.StopWithin == 0 {
-		d.StopWithin = 15 * time.Second
-	}
-	if d.Progress == nil {
-		d.Progress = io.Discard
-	}
-	return d, nil
-}
-
 // Stack is a running stack. Its methods may be called from any goroutine.
 type Stack struct {
 	config    Config
 	addresses *addresses
-	launcher  *launcher
 	kafka     *kafka.Kafka // nil unless Apache Kafka is started
-	unlock    func()
-	detached  bool
-	control   control        // open in the foreground, with a room
-	saving    sync.Mutex     // of the state
+	lock      *os.File     // of the folder
+	links     links
 	stopping  chan struct{}  // closed by Stop; no restarts after that
 	restarts  sync.WaitGroup // the restarts under way
+
+	acting sync.Mutex // held by up and by what starts processes for others
 
 	mu        sync.Mutex
 	processes []*process // in the order of their first start
@@ -210,113 +55,129 @@ type Crash struct {
 	Log  string // the end of its log
 }
 
-// Start runs a stack in the foreground and returns when every process is ready. After an error
-// none of its processes runs. All of them die with the calling process, however it ends. ctx
-// limits only the start; Stop ends the stack.
-func Start(ctx context.Context, config Config) (*Stack, error) { return start(ctx, config, nil) }
-
-// start runs what is missing. before is the state of a background stack, nil in the foreground.
-func start(ctx context.Context, config Config, before *state) (_ *Stack, err error) {
-	config, err = config.withDefaults()
+// Start runs a stack and returns when every process is ready. After an error none of its processes
+// runs. All of them die with the calling process, however it ends. ctx limits only the start; Stop
+// ends the stack.
+func Start(ctx context.Context, config Config) (*Stack, error) {
+	config, err := config.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if err := config.checkEnv(ctx); err != nil {
+	lock, err := own(config.Dir)
+	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Join(config.Dir, "logs"), 0o755); err != nil {
+	s := newStack(lock)
+	if config.Room {
+		err = s.open(config.Dir)
+	}
+	if err == nil {
+		err = s.up(ctx, config)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx))) // ctx may have ended; stopping has its own limits
+	}
+	return s, nil
+}
+
+func newStack(lock *os.File) *Stack { return &Stack{lock: lock, stopping: make(chan struct{})} }
+
+// own locks the stack's folder until the file is closed, so that only one stack runs in it.
+func own(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	s := &Stack{detached: before != nil, stopping: make(chan struct{})}
-	if config.TigerBeetleBin == "" {
-		if config.TigerBeetleBin, err = tigerbeetle.Locate(ctx, config.Progress); err != nil {
-			return nil, err
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("the stack in %s is in use by another process (%w): wait for it or stop it", dir, err)
+	}
+	return lock, nil
+}
+
+// up starts what does not run, and starts again what runs with another environment. A process that waits for a
+// person does not keep the others from starting.
+func (s *Stack) up(ctx context.Context, config Config) error {
+	s.acting.Lock()
+	defer s.acting.Unlock()
+	for _, p := range s.all() {
+		if err := p.awaitDying(ctx); err != nil {
+			return err
 		}
 	}
-	if config.Kafka == Apache {
+	config, err := s.beside(config)
+	if err != nil {
+		return err
+	}
+	if err := config.checkEnv(ctx); err != nil {
+		return err
+	}
+	if config.TigerBeetleBin == "" {
+		if config.TigerBeetleBin, err = tigerbeetle.Locate(ctx, config.Progress); err != nil {
+			return err
+		}
+	}
+	if config.Kafka == Apache && s.kafka == nil {
 		if s.kafka, err = kafka.Locate(ctx, config.Progress); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	s.config = config
-	if s.detached {
-		s.addresses = before.addresses()
-	} else {
-		if s.unlock, err = own(config.Dir); err != nil {
-			return nil, err
-		}
-		background, err := load(config.Dir)
-		if err == nil && background.anyAlive() {
-			err = fmt.Errorf("a stack runs in the background in %s: stop it first (down)", config.Dir)
-		}
-		if err != nil {
-			s.unlock()
-			return nil, err
-		}
-		s.addresses = newAddresses(config.Ports)
+	s.addresses = cmp.Or(s.addresses, newAddresses(config.Ports))
+	if err := errors.Join(s.checkData(), os.MkdirAll(filepath.Join(config.Dir, "logs"), 0o755)); err != nil {
+		return err
 	}
-	s.launcher = newLauncher()
-	defer func() {
-		if err != nil {
-			if before != nil {
-				s.config.Env, s.config.LogLevel = before.Config.Env, before.Config.LogLevel // settings that failed do not stay
-			}
-			// ctx may have ended; stopping has its own limits.
-			err = errors.Join(err, s.stop(context.WithoutCancel(ctx), func(p *process) bool { return !p.adopted() }))
-		}
-	}()
-	if err := s.adopt(before); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(s.refuseOtherData(), s.refuseLostLedger()); err != nil {
-		return nil, err
-	}
-	if !s.detached { // otherwise another process makes the load
-		if err := confineProcess(s.coresOf("")); err != nil { // an earlier stack may have left us fewer
-			return nil, fmt.Errorf("cannot share out the processors: %w", err)
-		}
-	}
-	if config.Room && !s.detached {
-		if err := s.openControl(); err != nil {
-			return nil, err
-		}
+	if err := confineThisProcess(s.coresOf("")); err != nil {
+		return fmt.Errorf("cannot share out the processors: %w", err)
 	}
 	names := s.wanted()
-	s.processes = slices.DeleteFunc(s.processes, func(p *process) bool { // dead, and no longer wanted
-		return !p.running() && !slices.Contains(names, p.spec.name)
-	})
-	for _, name := range names {
-		if err := s.add(name); err != nil { // checks the ports of all before any starts
-			return nil, err
-		}
+	if err := s.register(names); err != nil {
+		return err
 	}
 	if err := s.configureObservers(); err != nil {
-		return nil, err
+		return err
 	}
-	order := append(slices.Clone(names), Room)
-	slices.SortStableFunc(s.processes, func(a, b *process) int { // adopted processes came first
-		return slices.Index(order, a.spec.name) - slices.Index(order, b.spec.name)
-	})
-	together := s.Replicas() // none is ready before a majority of them runs
-	if config.Brokers > 1 {
-		together = append(together, s.Brokers()...)
+	groups := [][]string{s.Replicas(), s.Brokers()} // none is ready before a majority of them runs
+	for _, name := range names[config.Replicas+config.Brokers:] {
+		groups = append(groups, []string{name})
 	}
-	for _, one := range together {
-		if err := s.launch(ctx, one); err != nil {
-			return nil, err
+	var waits error
+	for _, group := range groups {
+		switch err := s.bring(ctx, group...); {
+		case errors.Is(err, errWaitsForAPerson):
+			waits = cmp.Or(waits, err)
+		case err != nil:
+			return err
 		}
 	}
-	for _, name := range names {
-		if err := s.bring(ctx, name); err != nil {
-			return nil, err
-		}
+	return waits
+}
+
+// beside returns the configuration for a stack that already runs, whose data, ports and links cannot change.
+// What nobody says stays as it is.
+func (s *Stack) beside(config Config) (Config, error) {
+	has := &s.config
+	whole, err := config.withDefaults()
+	switch {
+	case err != nil:
+		return config, err
+	case !s.anyRuns():
+		s.addresses = nil // its ports may have been taken since
+		return whole, nil
+	case has.kind() != whole.kind():
+		return config, fmt.Errorf("the running stack has %s: bring it up as that, or stop it first (down)", has.kind())
+	case config.Cuts && !has.Cuts:
+		return config, errors.New("the processes of the running stack have no links: stop it first (down)")
 	}
-	if config.Room {
-		if err := s.openRoom(ctx); err != nil { // the stack does not need it
-			fmt.Fprintf(config.Progress, "%-15s %v\n", Room, err)
-		}
+	config.Ports, config.Cuts, config.Engines = has.Ports, has.Cuts, max(config.Engines, s.engines)
+	config.LogLevel = cmp.Or(config.LogLevel, has.LogLevel)
+	if len(config.Env) == 0 {
+		config.Env = has.Env
 	}
-	return s, nil
+	return config.withDefaults()
 }
 
 // wanted returns all processes in the order of starting. The bank simulator comes after the producer: its banks read
@@ -326,108 +187,73 @@ func (s *Stack) wanted() []string {
 	if s.config.InfrastructureOnly {
 		return names
 	}
-	if s.config.Cuts {
-		names = append(names, Links)
-	}
 	names = append(names, Bootstrap)
 	s.engines = s.config.Engines
-	for s.has(EngineName(s.engines)) { // adopted from a stack with more engines
-		s.engines++
-	}
 	for instance := range s.engines {
 		names = append(names, EngineName(instance))
 	}
 	names = append(names, Producer, Simulator)
-	if s.config.Archive {
-		names = append(names, Archiver)
+	for name, wanted := range map[string]bool{
+		Archiver: s.config.Archive, StatsdBridge: s.config.Observers.StatsdBridge != "",
+		Prometheus: s.config.Observers.Prometheus != "", Room: s.config.Room,
+	} {
+		if wanted {
+			names = append(names, name)
+		}
 	}
-	if s.config.Observers.StatsdBridge != "" {
-		names = append(names, StatsdBridge)
-	}
-	if s.config.Observers.Prometheus != "" {
-		names = append(names, Prometheus)
-	}
+	slices.SortStableFunc(names, func(a, b string) int {
+		return slices.Index(kindsInOrder, kindOf(a)) - slices.Index(kindsInOrder, kindOf(b))
+	})
 	return names
 }
 
-// bring starts a process unless an earlier call of Up left it running, and waits until it is ready.
-func (s *Stack) bring(ctx context.Context, name string) error {
-	p, err := s.process(name)
-	if err != nil {
-		return err
-	}
-	if err := s.apply(ctx, p); err != nil {
-		return err
-	}
-	if err := s.launch(ctx, name); err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := s.WaitReady(ctx, name); err != nil {
-		return err
-	}
-	if name == Links {
-		for _, process := range s.Names() {
-			if s.cuttable(process) {
-				if err := s.openLinks(ctx, process); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	fmt.Fprintf(s.config.Progress, "%-15s ready after %4.1fs  %s\n", name, time.Since(began).Seconds(), p.spec.address)
-	return nil
+// kindsInOrder are all kinds of processes in the order of starting, and the keys of Config.Env besides names of
+// single processes.
+var kindsInOrder = []string{
+	TigerBeetle, Broker, Bootstrap, Engine, Producer, Simulator, Archiver, StatsdBridge, Prometheus, Room,
 }
 
-// launch starts a process unless it runs, and first makes the data that it needs.
-func (s *Stack) launch(ctx context.Context, name string) error {
-	p, err := s.process(name)
-	if err != nil || p.running() {
-		return err
-	}
-	switch {
-	case slices.Contains(s.Replicas(), name):
-		if err = tigerbeetle.FormatCluster(ctx, s.config.TigerBeetleBin, s.ledgerFolder(), s.config.Replicas, s.config.LedgerReserve); err == nil {
-			var started func()
-			if started, err = tigerbeetle.AwaitMemory(ctx, func(why string) { fmt.Fprintf(s.config.Progress, "%-15s %s\n", name, why) }); err == nil {
-				defer started()
-			}
+// register makes the stack know these processes, and no others but those that run. It checks the ports of all before
+// any starts.
+func (s *Stack) register(names []string) error {
+	s.mu.Lock()
+	s.processes = slices.DeleteFunc(s.processes, func(p *process) bool {
+		return !p.running() && !slices.Contains(names, p.name)
+	})
+	s.mu.Unlock()
+	for _, name := range names {
+		if err := s.add(name); err != nil {
+			return err
 		}
-	case slices.Contains(s.Brokers(), name):
-		if s.config.KafkaSecured {
-			err = s.makeSecrets()
-		}
-		if err == nil && s.kafka != nil {
-			err = s.kafka.Prepare(ctx, s.kafkaNode(name))
-		}
-	case name == Links:
-		err = keys.MakePassword(s.linksTokenFile())
-	case s.cuttable(name):
-		err = s.openLinks(ctx, name)
 	}
-	if err != nil {
-		return err
-	}
-	return s.StartProcess(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortStableFunc(s.processes, func(a, b *process) int {
+		return slices.Index(names, a.name) - slices.Index(names, b.name)
+	})
+	return nil
 }
 
 // add registers a process without starting it, and checks that its ports are free.
 func (s *Stack) add(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.processes, func(p *process) bool { return p.spec.name == name })
-	if i < 0 {
-		spec, err := s.specify(name)
-		if err != nil {
-			return err
-		}
-		i, s.processes = len(s.processes), append(s.processes, s.newProcess(spec))
+	spec, err := s.specify(name)
+	if err != nil {
+		return err
 	}
-	p := s.processes[i]
-	if p.running() { // adopted
+	p, err := s.process(name)
+	if err != nil {
+		p = &process{name: name, logPath: s.Log(name), comesBack: s.config.RestartCrashed && !spec.oneShot}
+		s.mu.Lock()
+		s.processes = append(s.processes, p)
+		s.mu.Unlock()
+	}
+	p.mu.Lock()
+	p.spec = spec
+	p.mu.Unlock()
+	if p.running() {
 		return nil
 	}
-	for _, role := range p.spec.listens {
+	for _, role := range spec.listens {
 		if err := available(role, s.addresses.of(role)); err != nil {
 			return err
 		}
@@ -435,15 +261,82 @@ func (s *Stack) add(name string) error {
 	return nil
 }
 
-func (s *Stack) newProcess(spec spec) *process {
-	return &process{
-		spec: spec, logPath: s.Log(spec.name), endPath: filepath.Join(s.config.Dir, "ends", spec.name),
-		comesBack: s.config.RestartCrashed && !spec.oneShot,
+// optionalWithin is how long a process that the stack does not need may take to become ready.
+const optionalWithin = 10 * time.Second
+
+// bring starts processes that do not run, together, and waits until all are ready.
+func (s *Stack) bring(ctx context.Context, names ...string) error {
+	done, err := s.prepare(ctx, names)
+	if err != nil {
+		return err
 	}
+	defer done()
+	began := time.Now()
+	for _, name := range names {
+		p, err := s.process(name)
+		if err == nil && p.running() && !slices.Equal(p.current().env, p.program().env) {
+			fmt.Fprintf(s.config.Progress, "%-15s restarts with its new settings\n", name)
+			err = p.stop(ctx, s.config.StopWithin)
+		}
+		if err == nil && !p.running() {
+			err = s.StartProcess(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		p, err := s.process(name)
+		if err == nil && p.program().optional {
+			within, cancel := context.WithTimeout(ctx, optionalWithin)
+			defer cancel()
+			if err = s.WaitReady(within, name); err != nil {
+				fmt.Fprintf(s.config.Progress, "%-15s %v\n", name, err)
+				continue
+			}
+		}
+		if err == nil {
+			err = s.WaitReady(ctx, name)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(s.config.Progress, "%-15s ready after %4.1fs  %s\n", name, time.Since(began).Seconds(), p.program().address)
+	}
+	return nil
 }
 
-func (s *Stack) has(name string) bool {
-	return slices.ContainsFunc(s.processes, func(p *process) bool { return p.spec.name == name })
+// prepare makes the data that processes need before they start. done is called when they are ready.
+func (s *Stack) prepare(ctx context.Context, names []string) (done func(), err error) {
+	done = func() {}
+	start := 0
+	for _, name := range names {
+		if s.PID(name) == 0 {
+			start++
+		}
+	}
+	if start == 0 {
+		return done, nil
+	}
+	switch kindOf(names[0]) {
+	case TigerBeetle:
+		if err := tigerbeetle.FormatCluster(ctx, s.config.TigerBeetleBin, s.ledgerFolder(), s.config.Replicas, s.config.LedgerReserve); err != nil {
+			return nil, err
+		}
+		return tigerbeetle.AwaitMemory(ctx, start, func(why string) { fmt.Fprintf(s.config.Progress, "%-15s %s\n", names[0], why) })
+	case Broker:
+		if s.config.KafkaSecured {
+			err = s.makeSecrets()
+		}
+		for _, name := range names {
+			if err == nil && s.kafka != nil {
+				err = s.kafka.Prepare(ctx, s.kafkaNode(name))
+			}
+		}
+	case Room:
+		err = keys.MakePassword(s.roomTokenFile())
+	}
+	return done, err
 }
 
 func (s *Stack) process(name string) (*process, error) {
@@ -451,61 +344,54 @@ func (s *Stack) process(name string) (*process, error) {
 	defer s.mu.Unlock()
 	var names []string
 	for _, p := range s.processes {
-		if p.spec.name == name {
+		if p.name == name {
 			return p, nil
 		}
-		names = append(names, p.spec.name)
+		names = append(names, p.name)
 	}
 	return nil, fmt.Errorf("the stack has no process %q; it has %s", name, strings.Join(names, ", "))
 }
 
+func (s *Stack) all() []*process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.processes)
+}
+
+func (s *Stack) anyRuns() bool { return slices.ContainsFunc(s.all(), (*process).running) }
+
 // Stop ends all processes in the reverse order of starting. It sends SIGTERM, then SIGKILL to a
 // process that takes too long, and returns an error that names it. Later calls do nothing.
 func (s *Stack) Stop(ctx context.Context) error {
-	return s.stop(ctx, func(*process) bool { return true })
-}
-
-func (s *Stack) stop(ctx context.Context, which func(*process) bool) error {
 	s.stopOnce.Do(func() {
 		s.mu.Lock()
 		close(s.stopping)
-		processes := slices.Clone(s.processes)
 		s.mu.Unlock()
 		s.restarts.Wait()
-		for _, p := range slices.Backward(processes) {
-			switch {
-			case !which(p):
-			case s.config.Brokers > 1 && kindOf(p.spec.name) == Broker && p.running():
+		for _, p := range slices.Backward(s.all()) {
+			if s.config.Brokers > 1 && kindOf(p.name) == Broker && p.running() {
 				s.stopErr = errors.Join(s.stopErr, p.kill()) // without a majority the others would not stop in order
-			default:
-				s.stopErr = errors.Join(s.stopErr, p.stop(ctx, s.config.StopWithin))
 			}
+			s.stopErr = errors.Join(s.stopErr, p.stop(ctx, s.config.StopWithin))
 		}
-		s.launcher.close()
-		s.stopErr = errors.Join(s.stopErr, s.save())
-		if s.unlock != nil {
-			s.unlock()
-		}
+		s.links.close()
+		s.lock.Close()
 	})
 	return s.stopErr
 }
 
 // StartProcess starts a process that is not running. WaitReady waits for it.
 func (s *Stack) StartProcess(name string) error {
-	p, err := s.process(name)
-	if err != nil {
-		return err
-	}
-	if s.isStopping() {
-		return fmt.Errorf("cannot start %s: the stack is stopping", name)
-	}
-	if err := p.start(s.launcher, s.detached); err != nil {
-		return err
-	}
-	if !s.detached {
+	return s.on(name, func(p *process) error {
+		if s.isStopping() {
+			return fmt.Errorf("cannot start %s: the stack is stopping", name)
+		}
+		if err := p.start(); err != nil {
+			return err
+		}
 		go s.watch(p, p.current())
-	}
-	return s.save()
+		return nil
+	})
 }
 
 // StartToDie starts a process that is expected to end by itself, with additional environment
@@ -515,30 +401,25 @@ func (s *Stack) StartToDie(name string, env ...string) (<-chan struct{}, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := p.start(s.launcher, s.detached, env...); err != nil {
+	if err := p.start(env...); err != nil {
 		return nil, err
 	}
 	r := p.current()
 	r.asked.Store(true)
-	return r.exited, nil
+	return r.Ended, nil
 }
+
+// restartPause is how long a process that has crashed stays down.
+const restartPause = 500 * time.Millisecond
 
 // watch waits for the exit of a run, records a crash, and restarts the process if configured.
 func (s *Stack) watch(p *process, r *run) {
-	<-r.exited
-	if r.asked.Load() || (p.spec.oneShot && r.err == nil) {
+	<-r.Ended
+	if r.asked.Load() || p.program().optional || p.program().oneShot && r.Err == nil {
 		return
-	}
-	if p.spec.optional {
-		fmt.Fprintf(s.config.Progress, "%-15s %s\n", p.spec.name, howEnded(p.endPath))
-		return
-	}
-	how := "exit status 0"
-	if r.err != nil {
-		how = r.err.Error()
 	}
 	s.mu.Lock()
-	s.crashes = append(s.crashes, Crash{Name: p.spec.name, At: time.Now(), How: how, Log: p.logEnd()})
+	s.crashes = append(s.crashes, Crash{Name: p.name, At: time.Now(), How: r.How.String(), Log: p.logEnd(logEndLines)})
 	if s.isStopping() || !p.comesBack {
 		s.mu.Unlock()
 		return
@@ -548,9 +429,9 @@ func (s *Stack) watch(p *process, r *run) {
 	defer s.restarts.Done()
 	select {
 	case <-s.stopping:
-	case <-time.After(p.pauseBeforeRestart(r)):
+	case <-time.After(restartPause):
 		// An error means that the caller started it, or that the stack stops.
-		_ = s.StartProcess(p.spec.name)
+		_ = s.StartProcess(p.name)
 	}
 }
 
@@ -600,10 +481,10 @@ func (s *Stack) Restart(ctx context.Context, name string) error {
 }
 
 // Pause freezes a process (SIGSTOP). Its connections stay open, and it answers nothing.
-func (s *Stack) Pause(name string) error { return s.signal(name, pauseSignal) }
+func (s *Stack) Pause(name string) error { return s.signal(name, syscall.SIGSTOP) }
 
 // Resume continues a paused process (SIGCONT).
-func (s *Stack) Resume(name string) error { return s.signal(name, resumeSignal) }
+func (s *Stack) Resume(name string) error { return s.signal(name, syscall.SIGCONT) }
 
 func (s *Stack) signal(name string, signal os.Signal) error {
 	return s.on(name, func(p *process) error { return p.signal(signal) })
@@ -619,21 +500,19 @@ func (s *Stack) AddEngine(ctx context.Context) (string, error) {
 	name := EngineName(s.engines)
 	s.engines++
 	s.mu.Unlock()
-	if err := s.add(name); err != nil {
-		return "", err
-	}
-	if err := s.configureObservers(); err != nil {
-		return "", err
-	}
-	return name, s.bring(ctx, name)
+	return name, s.bringNew(ctx, name)
 }
 
 // AddProducer starts a second producer, waits until it is ready and returns the URL of its HTTP API.
 func (s *Stack) AddProducer(ctx context.Context) (url string, err error) {
-	if err := errors.Join(s.add(SecondProducer), s.configureObservers()); err != nil {
-		return "", err
+	return "http://" + s.addresses.of(SecondProducer), s.bringNew(ctx, SecondProducer)
+}
+
+func (s *Stack) bringNew(ctx context.Context, name string) error {
+	if err := errors.Join(s.add(name), s.configureObservers()); err != nil {
+		return err
 	}
-	return "http://" + s.addresses.of(SecondProducer), s.bring(ctx, SecondProducer)
+	return s.bring(ctx, name)
 }
 
 // WaitReady returns when the process is ready. It returns an error if the process exits first, or
@@ -651,11 +530,9 @@ func (s *Stack) Ready(ctx context.Context, name string) error {
 
 // Names returns the names of all processes in the order of starting.
 func (s *Stack) Names() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var names []string
-	for _, p := range s.processes {
-		names = append(names, p.spec.name)
+	for _, p := range s.all() {
+		names = append(names, p.name)
 	}
 	return names
 }
@@ -666,7 +543,7 @@ func (s *Stack) PID(name string) int {
 	if err != nil || !p.running() {
 		return 0
 	}
-	return p.current().pid
+	return p.current().Pid
 }
 
 // Log returns the path of a process's log. A restart appends to it.
@@ -731,50 +608,44 @@ func (s *Stack) SimulatorURL() string { return "http://" + s.addresses.of(Simula
 
 // TelemetryURL returns where a service's /metrics and /readyz are, or nothing for a process without.
 func (s *Stack) TelemetryURL(name string) string {
-	if p, err := s.process(name); err == nil && p.spec.telemetry != "" {
-		return "http://" + p.spec.telemetry
+	if p, err := s.process(name); err == nil && p.program().telemetry != "" {
+		return "http://" + p.program().telemetry
 	}
 	return ""
 }
 
+func (s *Stack) roomTokenFile() string { return filepath.Join(s.config.Dir, "room-token") }
+
+// RoomURL returns the URL of the control room, with the token of those who may look and act.
+func (s *Stack) RoomURL() (string, error) {
+	token, err := keys.ReadPassword(s.roomTokenFile())
+	if err != nil {
+		return "", err
+	}
+	return "http://" + s.addresses.of(Room) + "/#token=" + token, nil
+}
+
 // Run runs a program of BinDir until it ends, with the stack's addresses in its environment. It
-// dies with the calling process.
+// ends with ctx, first by SIGTERM.
 func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program string, arguments ...string) error {
-	cmd := exec.Command(filepath.Join(s.config.BinDir, program), arguments...)
-	cmd.Env = append(append(os.Environ(), s.kafkaEnvironment("loadtest", s.KafkaAddress())...),
-		"TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddresses(),
+	cmd := exec.CommandContext(ctx, filepath.Join(s.config.BinDir, program), arguments...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = s.config.StopWithin
+	cmd.Env = slices.Concat(os.Environ(), s.kafkaEnvironment("loadtest", s.KafkaAddress()), []string{
+		"TIGERBEETLE_ADDRESSES=" + s.TigerBeetleAddresses(),
 		"TIGERBEETLE_CLUSTER_ID=0",
-		"PRODUCER_URL="+s.ProducerURL(),
-		"SIMULATOR_URL="+s.SimulatorURL(),
-		"ANSWER_KEYS_FILE="+s.AnswerKeysFile(), // for the audit
-	)
+		"PRODUCER_URL=" + s.ProducerURL(),
+		"SIMULATOR_URL=" + s.SimulatorURL(),
+		"ANSWER_KEYS_FILE=" + s.AnswerKeysFile(), // for the audit
+	})
 	for _, variable := range s.config.Env[Engine] {
 		if strings.HasPrefix(variable, "ENGINE_DEADLINE=") { // for the audit, too
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	cmd.SysProcAttr = attributes(false)
-	cmd.WaitDelay = time.Second
-	if err := s.launcher.start(cmd, s.coresOf(program)); err != nil {
-		return fmt.Errorf("cannot run %s: %w", program, err)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w", program, strings.Join(arguments, " "), cmp.Or(context.Cause(ctx), err))
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case err := <-ended:
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", program, strings.Join(arguments, " "), err)
-		}
-		return nil
-	case <-ctx.Done():
-	}
-	_ = cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-ended:
-	case <-time.After(s.config.StopWithin):
-		_ = cmd.Process.Kill()
-		<-ended
-	}
-	return fmt.Errorf("%s %s was stopped: %w", program, strings.Join(arguments, " "), context.Cause(ctx))
+	return nil
 }

@@ -5,17 +5,11 @@ import (
 	"context"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	tb "github.com/tigerbeetle/tigerbeetle-go"
-	"github.com/tigerbeetle/tigerbeetle-go/pkg/types"
 
 	"github.com/liquida/liquida/platform/kit"
-	"github.com/liquida/liquida/platform/ports"
 )
 
 // fakeServer writes a program that says it is the given version.
@@ -104,80 +98,18 @@ func TestFormatCluster(t *testing.T) {
 	kit.Says(t, FormatCluster(t.Context(), bin, folder, 3, 0), "replica 1 of 3 is gone", "recover") // a replica that forgot everything
 }
 
-// TestServer takes the real server through what the stack asks of it: a new data file, a
-// start, SIGKILL, and a start that still knows what was answered.
-func TestServer(t *testing.T) {
-	bin, err := Locate(t.Context(), os.Stderr)
-	kit.Must(t, err)
-	folder := filepath.Join(t.TempDir(), "ledger")
-	path := DataFile(folder, 0)
-	for range 2 { // the second finds the file and leaves it alone
-		kit.Must(t, FormatCluster(t.Context(), bin, folder, 1, 64<<20))
-	}
-	address := ports.Free()
-	first := startServer(t, bin, path, address)
-
-	client, err := tb.NewClient(types.ToUint128(0), []string{address})
-	kit.Must(t, err)
-	defer client.Close()
-	account := types.Account{ID: types.ToUint128(7), Ledger: 986, Code: 1}
-	if failed, err := client.CreateAccounts([]types.Account{account}); err != nil || len(failed) > 0 {
-		t.Fatalf("the account was not created: %v, %v", failed, err)
-	}
-
-	kit.Must(t, first.Process.Kill())
-	_ = first.Wait()
-	startServer(t, bin, path, address)
-	found, err := client.LookupAccounts([]types.Uint128{account.ID})
-	if err != nil || len(found) != 1 {
-		t.Fatalf("after SIGKILL the ledger holds %v, %v; want the account", found, err)
-	}
-}
-
-// startServer returns when the server answers, and ends it with the test.
-func startServer(t *testing.T, bin, path, address string) *exec.Cmd {
-	t.Helper()
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	kit.Must(t, err)
-	t.Cleanup(func() { log.Close() })
-	kit.Must(t, AwaitRelease(path))
-	server := exec.Command(bin, StartArguments(path, address, "64MiB", LimitGiB)...)
-	server.Stdout, server.Stderr = log, log
-	kit.Must(t, server.Start())
-	t.Cleanup(func() {
-		if server.ProcessState == nil {
-			_ = server.Process.Kill()
-			_ = server.Wait()
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		said, err := os.ReadFile(log.Name())
-		kit.Must(t, err)
-		if Answers(said) {
-			return server
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the server does not answer; it logged:\n%s", said)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
 // Two servers never begin at the same time: each would take the memory that the other has not touched yet.
 func TestServersBeginOneAfterTheOther(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	started, err := AwaitMemory(t.Context(), func(why string) { t.Log(why) })
+	started, err := AwaitMemory(t.Context(), 1, func(why string) { t.Log(why) })
 	kit.Must(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := AwaitMemory(ended, func(string) {}); err == nil {
+	if _, err := AwaitMemory(ended, 1, func(string) {}); err == nil {
 		t.Error("a second server may begin before the first has begun")
 	}
 	started()
-	if started, err = AwaitMemory(t.Context(), func(why string) { t.Log(why) }); err != nil {
+	if started, err = AwaitMemory(t.Context(), 1, func(why string) { t.Log(why) }); err != nil {
 		t.Fatal(err)
 	}
 	started()

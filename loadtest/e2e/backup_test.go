@@ -99,13 +99,13 @@ func beginBackup(t *testing.T, replicas int) *backup {
 	program := func(name, text string) { b.must(os.WriteFile(filepath.Join(folder, "bin", name), []byte(text), 0o755)) } //nolint:gosec // a program
 	b.must(os.Mkdir(filepath.Join(folder, "bin"), 0o755))
 	b.must(os.WriteFile(filepath.Join(folder, "go.work"), nil, 0o600))
-	for _, name := range []string{"producer", "clearing-engine", "bank-simulator", "archiver", "bootstrap", "broker", "links"} {
+	for _, name := range []string{"producer", "clearing-engine", "bank-simulator", "archiver", "bootstrap", "broker"} {
 		b.must(os.Symlink(filepath.Join(binaries, name), filepath.Join(folder, "bin", name)))
 	}
 	b.must(os.Symlink(compile(t, "tigerbeetle", "./deploy/cmd/tigerbeetle"), filepath.Join(folder, "bin", "tigerbeetle")))
 	program("stack", fmt.Sprintf("#!/bin/sh\n[ \"$1\" != up ] || set -- \"$@\" --no-build --free-ports --room=false --cache-grid=64MiB --ledger-reserve=0 --replicas=%d\nexec %s \"$@\"\n",
 		replicas, compile(t, "stack", "./deploy/cmd/stack")))
-	program("loadtest", "#!/bin/sh\nfor dir in check .stack; do [ ! -e $dir/state.json ] || break; done\n"+
+	program("loadtest", "#!/bin/sh\nfor dir in check .stack; do [ ! -e $dir/control.sock ] || break; done\n"+
 		"export KAFKA_BROKERS=$(bin/stack status --dir $dir | awk '/^broker / {print $4}')\n"+
 		"export TIGERBEETLE_ADDRESSES=$(bin/stack status --dir $dir | awk '/^tigerbeetle/ {print $4}' | paste -sd , -)\n"+
 		"export ANSWER_KEYS_FILE=${ANSWER_KEYS_FILE:-.stack/answer-keys}\nexec "+filepath.Join(binaries, "loadtest")+" \"$@\"\n")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -66,50 +65,6 @@ func (b *broker) createTopic(topic string, partitions int32, settings ...string)
 	}
 	created, err := kadm.NewClient(b.client()).CreateTopic(b.t.Context(), partitions, 1, configs, topic)
 	kit.Must(b.t, errors.Join(err, created.Err))
-}
-
-func TestDataAndCommitMetadataSurvive(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		t.Run(fmt.Sprint(signal), func(t *testing.T) {
-			b := newBroker(t)
-			b.start()
-			b.createTopic("payments", 1)
-			// Idempotent, and it lives through the restart: the broker must still know it.
-			producer := b.client(kgo.DefaultProduceTopic("payments"))
-			produce := func(value string) {
-				t.Helper()
-				kit.Must(t, producer.ProduceSync(t.Context(), kgo.StringRecord(value)).FirstErr())
-			}
-			const before = 1000
-			for i := range before {
-				produce(fmt.Sprint(i))
-			}
-			offsets := kadm.Offsets{}
-			offsets.Add(kadm.Offset{Topic: "payments", Partition: 0, At: 500, LeaderEpoch: -1, Metadata: "v1:3+2,1"})
-			kit.Must(t, kadm.NewClient(b.client()).CommitAllOffsets(t.Context(), "engine", offsets))
-
-			b.End(signal)
-			b.start()
-			produce("after")
-
-			fetched, err := kadm.NewClient(b.client()).FetchOffsets(t.Context(), "engine")
-			kit.Must(t, err)
-			committed, _ := fetched.Lookup("payments", 0)
-			if committed.At != 500 || committed.Metadata != "v1:3+2,1" {
-				t.Errorf("the group's offset is %d with metadata %q", committed.At, committed.Metadata)
-			}
-			consumer := b.client(kgo.ConsumeTopics("payments"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-			var values []string
-			for len(values) < before+1 {
-				fetches := consumer.PollFetches(t.Context())
-				kit.Must(t, fetches.Err())
-				fetches.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
-			}
-			if len(values) != before+1 || values[before] != "after" || values[before-1] != fmt.Sprint(before-1) {
-				t.Errorf("%d records, the last %q; want %d and \"after\"", len(values), values[len(values)-1], before+1)
-			}
-		})
-	}
 }
 
 func TestRefusals(t *testing.T) {

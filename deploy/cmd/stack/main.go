@@ -6,22 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/liquida/liquida/deploy/kafka"
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/settings"
 )
 
@@ -33,7 +29,7 @@ server or a cluster of three, a Kafka broker (embedded, also behaving like Redpa
 Apache's), the bootstrap, the bank simulator, the clearing engines, the producer and the archiver,
 each a process of its own.
 
-Fixed ports of up: producer 8080, bank simulator 8081, control room 8090, links 8092, Kafka 9092,
+Fixed ports of up: producer 8080, bank simulator 8081, control room 8090, Kafka 9092,
 TigerBeetle 3001 (and on); telemetry (/metrics, /readyz): producer 9101, bank simulator 9102,
 archiver 9098, engines 9103 and up. Prometheus (9090) is started too if it is on PATH, and with
 statsd_exporter on PATH it also sees TigerBeetle's own metrics.
@@ -50,7 +46,7 @@ func main() {
 	o := &options{env: map[string][]string{}}
 	root := &cobra.Command{Use: "stack", Short: "Runs the whole clearing house on this machine, without Docker", Long: long, Version: settings.Version(),
 		SilenceUsage: true, SilenceErrors: true, RunE: func(*cobra.Command, []string) error {
-			return errors.New("no command: it must be up, status, logs, down or clean")
+			return errors.New("no command: it must be up, status, down or clean")
 		}}
 	root.SetUsageTemplate(settings.Fitted(root.UsageTemplate()))
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -58,12 +54,15 @@ func main() {
 	root.AddCommand(
 		o.upCommand(),
 		o.command("status", "what runs, where, and why something is not ready", func(ctx context.Context) error { return show(ctx, o.config.Dir) }),
-		o.logsCommand(),
 		o.command("down", "stop everything in the reverse order of starting; the data stays", o.down),
 		o.command("clean", "remove the data and the logs of a stopped stack, and those of the last demo", func(context.Context) error {
 			return errors.Join(stack.Clean(filepath.Join(o.config.Dir, "demo")), stack.Clean(o.config.Dir))
 		}),
 	)
+	root.AddCommand(&cobra.Command{Use: stack.Supervisor + " FOLDER", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, arguments []string) error {
+		o.started = true
+		return stack.Supervise(arguments[0])
+	}})
 	command, err := root.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
@@ -90,7 +89,6 @@ type options struct {
 	dir, bin  string
 	noBuild   bool
 	freePorts bool
-	follow    bool
 	reserve   int64 // MiB
 	variables []string
 	env       map[string][]string
@@ -116,8 +114,8 @@ func (o *options) command(name, purpose string, run func(context.Context) error)
 func (o *options) upCommand() *cobra.Command {
 	command := o.command("up", "start everything in the background, and wait until all of it is ready", o.up)
 	command.Long = `Build and start everything in the background, and wait until all of it is ready. What runs already
-stays as it is; what is missing starts. Only what --env and --log-level change restarts. They stay
-until down.`
+stays as it is; what is missing starts, and stays, also if another process fails. Only what --env
+and --log-level change restarts. They stay until the next ones, or down.`
 	flags, c := command.Flags(), &o.config
 	flags.StringVar(&o.bin, "bin", "", "`folder` of the programs (default bin at the root of the repository)")
 	flags.BoolVar(&o.noBuild, "no-build", false, "take the programs in --bin as they are")
@@ -227,7 +225,7 @@ func show(ctx context.Context, dir string) error {
 		}
 		fmt.Println(strings.TrimSuffix(problem, "\n"))
 	}
-	room, err := stack.RoomURL(dir)
+	room, err := stack.Attach(dir).RoomURL(ctx)
 	if err != nil {
 		return err
 	}
@@ -235,69 +233,7 @@ func show(ctx context.Context, dir string) error {
 		fmt.Printf("\ncontrol room  %s\n", room)
 	}
 	if needed > 0 {
-		return fmt.Errorf("%d of %d processes are not ready; `stack up` starts what is missing, `stack logs NAME` shows why", needed, len(all))
-	}
-	return nil
-}
-
-func (o *options) logsCommand() *cobra.Command {
-	var name string
-	command := o.command("logs NAME", "the end of a process's log", func(ctx context.Context) error { return o.logs(ctx, name) })
-	command.Args = cobra.ExactArgs(1)
-	command.PreRun = func(_ *cobra.Command, arguments []string) { name = arguments[0] }
-	command.Flags().BoolVarP(&o.follow, "follow", "f", false, "show what is added, until Ctrl-C")
-	return command
-}
-
-// logs prints the end of a process's log, and with --follow what is added to it until Ctrl-C.
-func (o *options) logs(ctx context.Context, name string) error {
-	all, err := os.ReadDir(filepath.Join(o.config.Dir, "logs"))
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, file := range all {
-		names = append(names, strings.TrimSuffix(file.Name(), ".log"))
-	}
-	if !slices.Contains(names, name) {
-		return fmt.Errorf("no process %q has a log; those that have are %s", name, strings.Join(names, ", "))
-	}
-	log, err := os.Open(filepath.Join(o.config.Dir, "logs", name+".log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	if err := skipTo(log, logEndBytes); err != nil {
-		return err
-	}
-	for {
-		if _, err := io.Copy(os.Stdout, log); err != nil || !o.follow {
-			return err
-		}
-		if !host.Sleep(ctx, 200*time.Millisecond) {
-			return nil
-		}
-	}
-}
-
-// logEndBytes is how much of an existing log is shown.
-const logEndBytes = 16 << 10
-
-// skipTo goes to the first whole line of the last bytes of a file.
-func skipTo(file *os.File, bytes int64) error {
-	size, err := file.Seek(0, io.SeekEnd)
-	if err != nil || size <= bytes {
-		_, again := file.Seek(0, io.SeekStart)
-		return errors.Join(err, again)
-	}
-	if _, err := file.Seek(-bytes, io.SeekEnd); err != nil {
-		return err
-	}
-	var one [1]byte
-	for one[0] != '\n' {
-		if _, err := file.Read(one[:]); err != nil {
-			return nil //nolint:nilerr // one long line; what follows is shown
-		}
+		return fmt.Errorf("%d of %d processes are not ready; `stack up` starts what is missing, and the logs in %s show why", needed, len(all), filepath.Join(dir, "logs"))
 	}
 	return nil
 }

@@ -13,7 +13,8 @@ list() { # program, name, default and meaning of each setting, separated by tabs
 			awk '/^  [A-Z_]+  / {if (setting != "") print setting; setting = $0; next} \
 				/^ +/ && setting != "" {sub(/^ +/, " "); setting = setting $0} END {print setting}' |
 			sed -E 's/;.*//; s/,? [0-9][^ ]*( MiB)? to [0-9][^ ]*( MiB)?$//; s/ \([^()]*\)$//' |
-			awk -F '  +' -v program="$program" -v OFS='\t' '/^  [A-Z_]+  / && $4 !~ /^for tests only/ {print program, $2, $3 == "(empty)" ? "" : $3, $4}'
+			awk -F '  +' -v program="$program" -v OFS='\t' '$4 !~ /^true: / {sub(/(: |, because |, counted ).*/, "", $4)} \
+				/^  [A-Z_]+  / && $4 !~ /^for tests only/ {print program, $2, $3 == "(empty)" ? "" : $3, $4}'
 	done
 }
 

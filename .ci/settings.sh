@@ -13,8 +13,12 @@ list() { # program, name, default and meaning of each setting, separated by tabs
 			awk '/^  [A-Z_]+  / {if (setting != "") print setting; setting = $0; next} \
 				/^ +/ && setting != "" {sub(/^ +/, " "); setting = setting $0} END {print setting}' |
 			sed -E 's/;.*//; s/,? [0-9][^ ]*( MiB)? to [0-9][^ ]*( MiB)?$//; s/ \([^()]*\)$//' |
-			awk -F '  +' -v program="$program" -v OFS='\t' '$4 !~ /^true: / {sub(/(: |, because |, counted ).*/, "", $4)} \
-				/^  [A-Z_]+  / && $4 !~ /^for tests only/ {print program, $2, $3 == "(empty)" ? "" : $3, $4}'
+			awk -F '  +' -v program="$program" -v OFS='\t' '/^  [A-Z_]+  / && $4 !~ /^for tests only/ {
+				name = $2; value = $3 == "(empty)" ? "" : $3; meaning = $4
+				if (meaning !~ /^true: /) sub(/(: |, because |, so that |, such as ).*/, "", meaning)
+				if (value ~ /^[0-9][^:]*$/ && meaning !~ /, and that /) sub(/, .*/, "", meaning) # of a number the name says most
+				print program, name, value, meaning
+			}'
 	done
 }
 
@@ -44,7 +48,9 @@ render() {
 				for (j = i; j <= count; j++) {
 					if (takers[order[j]] != who) continue
 					split(order[j], field, "\t")
-					printf "%-44s %s\n", field[1] "=" field[2], field[3]
+					line = sprintf("%-44s %s", field[1] "=" field[2], field[3])
+					sub(/ +$/, "", line)
+					print line
 				}
 				print "```"
 			}

@@ -29,7 +29,8 @@ render() {
 		Every program takes its settings from environment variables. It checks all of them before it
 		starts, and ends with exit code 2 and the name of one that is wrong. This list has each setting
 		with its default. `PROGRAM --help` says more: the range, what happens at the limit, what an empty
-		value means, and what is for tests only.
+		value means, and what is for tests only. It alone has what only the bank simulator and the
+		embedded broker take, because neither is a part of a real clearing house.
 
 		`make settings` writes this file from the code.
 	END
@@ -42,7 +43,7 @@ render() {
 		function group(several, who, i, j, field) { # the settings of several programs, or of one
 			for (i = 1; i <= count; i++) {
 				who = takers[order[i]]
-				if ((who ~ /,/) != several || who in written) continue
+				if ((who ~ /,/) != several || who in written || who ~ /^(bank-simulator|broker)$/) continue
 				written[who] = 1
 				print "\n## " who "\n\n```"
 				for (j = i; j <= count; j++) {

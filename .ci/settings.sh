@@ -16,7 +16,9 @@ list() { # program, name, default and meaning of each setting, separated by tabs
 			awk -F '  +' -v program="$program" -v OFS='\t' '/^  [A-Z_]+  / && $4 !~ /^for tests only/ {
 				name = $2; value = $3 == "(empty)" ? "" : $3; meaning = $4
 				if (meaning !~ /^true: /) sub(/(: |, because |, so that |, such as ).*/, "", meaning)
-				if (value ~ /^[0-9][^:]*$/ && meaning !~ /, and that /) sub(/, .*/, "", meaning) # of a number the name says most
+				sub(/, and that [^,]*,/, "", meaning)
+				if (value ~ /^[0-9][^:]*$/) sub(/, .*/, "", meaning) # of a number the name says most
+				sub(/ while payments wait$/, "", meaning)
 				print program, name, value, meaning
 			}'
 	done

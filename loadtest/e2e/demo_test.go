@@ -154,17 +154,6 @@ func TestLoadBreaksAThreshold(t *testing.T) {
 	kit.Holds(t, pageOf(t, file), "✗ Failed", "LOAD PASSED", "threshold max&gt;1us", "max was ", "threshold failed&gt;0", "failed was 0 payments", "run --rate 100 --payments 200", "&#39;max&gt;1us&#39;")
 }
 
-func TestLoadInterrupted(t *testing.T) {
-	s := plain.start(t)
-	command := exec.CommandContext(t.Context(), filepath.Join(binaries, "loadtest"), "run", "--rate", "100", "--payments", "100000")
-	command.Env = append(os.Environ(), "KAFKA_BROKERS="+s.KafkaAddress(), "TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddresses())
-	output, code := interruptWhen(t, command, "waiting ")
-	if code != interruptedExit {
-		t.Errorf("exit code %d", code)
-	}
-	isInterrupted(t, output)
-}
-
 var interruption = regexp.MustCompile(`INTERRUPTED: ([\d,]+) sent, ([\d,]+) ended, ([\d,]+) under way; audit not run\n`)
 
 // isInterrupted checks how an interrupted load ends: no payment that is under way is wrong.

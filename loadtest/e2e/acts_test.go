@@ -10,7 +10,7 @@ import (
 
 // The central bank and the banks run a clearing house with liquida, while it runs.
 func TestActs(t *testing.T) {
-	s := plain.startFresh(t)
+	s := start(t, 1)
 	as := func(caller string) func(...string) kit.Output { return s.liquida(s.ProducerURL(), caller) }
 	one, two, centralBank := as("10000001"), as("10000002"), as(keys.CentralBank)
 	const payer, payee, opened = "10000001/0001/1", "10000002/0001/1", "10000001/0001/900001"

@@ -17,7 +17,7 @@ import (
 // After payments, rejections and returns of every case a bank reads the statement of its day, and finds the
 // differences to its book.
 func TestABankClosesItsDay(t *testing.T) {
-	s := plain.start(t)
+	s := start(t, 1)
 	s.load(100, 1000, "--mix", "demo").wait()
 	do := s.liquida(s.ProducerURL(), "10000001")
 	until := time.Now().UTC()

@@ -130,7 +130,7 @@ func TestDemoInterrupted(t *testing.T) {
 
 // A load that passes breaks a threshold: the report says which, and what was measured.
 func TestLoadBreaksAThreshold(t *testing.T) {
-	s := plain.start(t)
+	s := start(t, 1)
 	file := filepath.Join(t.TempDir(), "load.html")
 	command := exec.CommandContext(t.Context(), filepath.Join(binaries, "loadtest"), "run", "--rate", "100", "--payments", "200", "--mix", "plain",
 		"--fail-if", "max>1us", "--fail-if", "failed>0", "--report", file)

@@ -15,7 +15,7 @@ import (
 // The broker's disk is full in the middle of a load. The broker stops by itself and says why.
 // When there is room again, every acknowledged payment ends.
 func TestBrokerDiskFull(t *testing.T) {
-	s := plain.start(t)
+	s := start(t, 1)
 	s.must(s.Kill(stack.Broker))
 	stopped, err := s.StartToDie(stack.Broker)
 	s.must(err)

@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -195,19 +193,8 @@ func (h *heist) giveBack() string {
 	return fmt.Sprintf("%s with %d returns to the suspended bank; the mules had taken out the rest", pix.Reais(h.returned), h.returned/loot)
 }
 
-// newKey makes and names another key of the robbed bank, which its programs then use.
-func (h *heist) newKey() {
-	file := filepath.Join(h.t.TempDir(), "key")
-	h.does(keys.CentralBank, "key", "make", h.bank, file)
-	h.onParticipant("key", "name", h.bank, file)
-	key, err := client.ReadKey(file)
-	h.must(err)
-	h.known(time.Now(), key, h.bank, true)
-	h.must(os.Rename(file, h.keyPath(h.bank)))
-}
-
 func (h *heist) recover() string {
-	h.newKey()
+	h.newKey(h.bank)
 	h.onParticipant("participant", "resume", h.bank)
 	last := h.bites(time.Now(), h.paying(customer(0, 1), customer(1, 1), "DS27", ""))
 	return fmt.Sprintf("honest customers pay; last refused %.2f s after (%v)", last.Seconds(), bitesWithin)
@@ -237,7 +224,7 @@ func (h *heist) drainCapped() string {
 
 func (h *heist) lift() string {
 	says := h.revoke()
-	h.newKey()
+	h.newKey(h.bank)
 	h.cap("none")
 	last := h.bites(time.Now(), h.paying(customer(0, 1), customer(1, 1), "LQ12", ""))
 	return fmt.Sprintf("%s; last honest payment refused %.2f s after the cap was lifted (%v)", says, last.Seconds(), bitesWithin)

@@ -93,7 +93,6 @@ func TestLiquida(t *testing.T) {
 	s := start(t, 1, func(c *stack.Config) {
 		// Short, so that the payment of a silent bank ends within the test.
 		c.Env[stack.Engine] = []string{"ENGINE_DEADLINE=15s", "ENGINE_PENDING_TIMEOUT=25s", "SHUTDOWN_TIMEOUT=4s"}
-		c.Env[stack.Producer] = []string{"PUBLISH_TIMEOUT=1s"}
 	})
 	as := func(caller string) func(...string) kit.Output { return s.liquida(s.ProducerURL(), caller) }
 	do, other, centralBank := as("10000001"), as("10000002"), as(keys.CentralBank)
@@ -154,32 +153,6 @@ func TestLiquida(t *testing.T) {
 	if first.EndToEndID == "" || next.EndToEndID == "" || first.Position == next.Position {
 		t.Errorf("%+v, then %+v", first, next)
 	}
-
-	// Kafka is away: the fate is unknown. The same payment is sent again, and made once.
-	before = posted(payer)
-	kit.Must(t, s.Kill(stack.Broker))
-	unknown := do("pay", payer, payee, "5.00", "--retry-for", "2s").Is(t, exitUnknown, "Fate unknown (503)", "liquida pay "+payer+" "+payee+" 5.00 --id E10000001")
-	id := strings.Fields(unknown.Err[strings.LastIndex(unknown.Err, "--id ")+len("--id "):])[0]
-	broker := make(chan error, 1)
-	go func() {
-		time.Sleep(2 * time.Second) // so that some tries fail; the test does not depend on it
-		broker <- s.StartProcess(stack.Broker)
-	}()
-	outcome := do("pay", payer, payee, "5.00", "--id", id, "--retry-for", "2m", "--wait", "2m")
-	kit.Must(t, <-broker)
-	spent := int64(500)
-	if outcome.Code != exitDone { // on a very slow machine the first of them came after the deadline
-		outcome.Is(t, exitNot, id+" rejected AB03")
-		spent = 0
-	}
-	do("pay", payer, payee, "5.00", "--id", id).Is(t, outcome.Code, outcome.Out)
-	if now := posted(payer); now != before-spent {
-		t.Errorf("%d is left of %d", now, before)
-	}
-
-	// The ledger is away: liquida says that nothing is known.
-	kit.Must(t, s.Kill(stack.TigerBeetle))
-	do("status", id, "--retry-for", "1s").Is(t, exitUnknown, "503")
 }
 
 // batchLine is what liquida says about a line of a batch.

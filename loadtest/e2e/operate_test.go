@@ -400,27 +400,29 @@ func (o *operation) suspend() string {
 		o.lastHold(bank.ISPB, suspended, resumed).Seconds(), bitesWithin, back.Seconds(), bitesWithin)
 }
 
-// rotate replaces the key of a bank. Only the digest of the new one travels.
+// newKey makes and names another key of a bank, which its programs then use. Only its digest travels. It returns how
+// long a front door did not know it.
+func (o *operation) newKey(bank string) (last time.Duration) {
+	file := filepath.Join(o.t.TempDir(), "key")
+	o.does(keys.CentralBank, "key", "make", bank, file)
+	o.onParticipant("key", "name", bank, file)
+	key, err := client.ReadKey(file)
+	o.must(err)
+	last = o.known(time.Now(), key, bank, true)
+	o.must(os.Rename(file, o.keyPath(bank)))
+	return last
+}
+
+// rotate replaces the key of a bank.
 func (o *operation) rotate() string {
-	bank := string(population.Bank(2))
-	folder := o.t.TempDir()
-	oldFile, newFile := filepath.Join(folder, "old"), filepath.Join(folder, "new")
+	bank, oldFile := string(population.Bank(2)), filepath.Join(o.t.TempDir(), "old")
 	old, err := client.ReadKey(o.keyPath(bank))
 	o.must(err)
 	o.must(os.WriteFile(oldFile, []byte(old+"\n"), 0o600))
-	o.does(bank, "key", "make", bank, newFile)
-	o.does(bank, "key", "name", bank, newFile)
-	named := time.Now()
-	key, err := client.ReadKey(newFile)
-	o.must(err)
-	known := o.known(named, key, bank, true)
-
-	o.must(os.Rename(newFile, o.keyPath(bank)))
+	known := o.newKey(bank)
 	o.does(bank, "key", "revoke", bank, oldFile)
-	revoked := time.Now()
-	refused := o.known(revoked, old, bank, false)
-	return fmt.Sprintf("the new key known after %.2f s (%v), the old one last taken after %.2f s (%v)",
-		known.Seconds(), bitesWithin, refused.Seconds(), bitesWithin)
+	refused := o.known(time.Now(), old, bank, false)
+	return fmt.Sprintf("the new key known after %.2f s (%v), the old one last taken after %.2f s (%v)", known.Seconds(), bitesWithin, refused.Seconds(), bitesWithin)
 }
 
 // freeze suspends a bank while no engine can learn of it: none may begin anything stale.

@@ -117,17 +117,17 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 	killedAt := time.Now()
 	s.must(s.Kill(stack.Producer))
 	<-gone
-	s.answers(next, bank, open, func(id string) client.Answer { return secret.Answer(bank, id, "") })
+	s.answers(next, bank, open, secret)
 	t.Logf("%v after its front door was killed the bank has answered all %d questions at the other one", time.Since(killedAt).Round(time.Millisecond), open)
 	<-settled
 }
 
 // answers has a bank answer so many questions at a front door.
-func (s *system) answers(api *client.Client, bank string, most int, answer func(id string) client.Answer) {
+func (s *system) answers(api *client.Client, bank string, most int, secret client.Secret) {
 	s.t.Helper()
 	enough, n := errors.New("enough"), 0
 	if err := api.Questions(s.t.Context(), bank, "", func(q client.Question) error {
-		results, err := api.Answer(s.t.Context(), bank, answer(q.EndToEndID))
+		results, err := api.Answer(s.t.Context(), bank, secret.Answer(bank, q.EndToEndID, ""))
 		if err == nil {
 			err = results[0]
 		}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/platform/stream"
 )

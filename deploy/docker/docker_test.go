@@ -110,8 +110,6 @@ func pretend(arguments []string) error {
 	case strings.HasPrefix(call, "compose create --no-recreate --no-build --pull never --scale "+stack.Engine+"=3 "):
 		s.Containers = append(s.Containers, pretendedContainer{ID: strings.Repeat("e3", 32), Service: stack.Engine, Name: "liquida-clearing-engine-3", State: "created", Policy: "unless-stopped", Ready: true})
 		return s.write()
-	case strings.HasPrefix(call, "compose cp bootstrap:/keys/kafka/room/. "):
-		return os.WriteFile(filepath.Join(arguments[len(arguments)-1], "password"), []byte("secret\n"), 0o600)
 	case arguments[0] == "inspect":
 		var all []string
 		for _, id := range arguments[1:] {
@@ -281,16 +279,6 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err = Attach(t.Context())
 	kit.Says(t, err, `"docker": executable file not found`)
-}
-
-func TestCopyFromBootstrap(t *testing.T) {
-	pretendDocker(t)
-	folder := filepath.Join(t.TempDir(), "room")
-	kit.Must(t, CopyFromBootstrap(t.Context(), "/keys/kafka/room", folder))
-	if text, err := os.ReadFile(filepath.Join(folder, "password")); err != nil || string(text) != "secret\n" {
-		t.Errorf("the password is %q: %v", text, err)
-	}
-	kit.Says(t, CopyFromBootstrap(t.Context(), "/keys/none", folder), "cannot copy /keys/none of the bootstrap") // a folder that is not there
 }
 
 func TestStates(t *testing.T) {

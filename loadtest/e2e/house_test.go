@@ -18,7 +18,9 @@ import (
 // system is a running clearing house under test.
 type system struct {
 	*stack.Stack
-	t *testing.T
+	t       *testing.T
+	folder  string // of its data and logs
+	servers int64  // that it takes of servers
 }
 
 // start runs a fresh clearing house until the test ends, beside those of other tests. The logs of a
@@ -26,9 +28,9 @@ type system struct {
 func start(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 	t.Helper()
 	t.Parallel()
-	h := begin(t, engines, change...)
-	t.Cleanup(func() { h.end(t) })
-	return &system{h.Stack, t}
+	s := begin(t, engines, change...)
+	t.Cleanup(s.end)
+	return s
 }
 
 // readyMax bounds the start of a process. Where memory is short, a ledger server takes a minute and more.
@@ -37,14 +39,7 @@ const readyMax = 5 * time.Minute
 // servers are permits for ledger servers: each takes more than 2 GiB of memory.
 var servers = semaphore.NewWeighted(stacksAtOnce)
 
-// house is a running clearing house, with the folder of its data and logs.
-type house struct {
-	*stack.Stack
-	folder  string
-	servers int64
-}
-
-func begin(t *testing.T, engines int, change ...func(*stack.Config)) *house {
+func begin(t *testing.T, engines int, change ...func(*stack.Config)) *system {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "liquida-e2e-") //nolint:usetesting // the logs of a failed test must stay
 	kit.Must(t, err)
@@ -64,11 +59,11 @@ func begin(t *testing.T, engines int, change ...func(*stack.Config)) *house {
 	for _, change := range change {
 		change(&config)
 	}
-	h := &house{folder: folder, servers: int64(max(1, config.Replicas))}
-	kit.Must(t, servers.Acquire(t.Context(), h.servers))
-	h.Stack, err = stack.Start(t.Context(), config)
+	s := &system{t: t, folder: folder, servers: int64(max(1, config.Replicas))}
+	kit.Must(t, servers.Acquire(t.Context(), s.servers))
+	s.Stack, err = stack.Start(t.Context(), config)
 	if err != nil {
-		servers.Release(h.servers)
+		servers.Release(s.servers)
 	}
 	if errors.Is(err, kafka.ErrMissing) {
 		_ = os.RemoveAll(folder)
@@ -77,22 +72,23 @@ func begin(t *testing.T, engines int, change ...func(*stack.Config)) *house {
 	if err != nil {
 		t.Fatalf("%v\n(logs in %s)", err, folder)
 	}
-	return h
+	return s
 }
 
 // end stops the clearing house, and fails the test if a process ended unasked.
-func (h *house) end(t *testing.T) {
-	defer servers.Release(h.servers)
-	if err := h.Stop(context.Background()); err != nil {
+func (s *system) end() {
+	t := s.t
+	defer servers.Release(s.servers)
+	if err := s.Stop(context.Background()); err != nil {
 		t.Errorf("cannot stop in order: %v", err)
 	}
-	for _, crash := range h.Crashes() {
+	for _, crash := range s.Crashes() {
 		t.Errorf("%s ended unasked (%s):\n%s", crash.Name, crash.How, crash.Log)
 	}
 	if t.Failed() {
-		_ = os.RemoveAll(filepath.Join(h.folder, "data", "tigerbeetle")) // gigabytes
-		t.Logf("logs and topics are in %s", h.folder)
+		_ = os.RemoveAll(filepath.Join(s.folder, "data", "tigerbeetle")) // gigabytes
+		t.Logf("logs and topics are in %s", s.folder)
 		return
 	}
-	_ = os.RemoveAll(h.folder)
+	_ = os.RemoveAll(s.folder)
 }

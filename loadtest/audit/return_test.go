@@ -89,11 +89,18 @@ func (h *history) write(chain []tb.Transfer) {
 			if t.UserData32 == 0 {
 				t.UserData32 = pending.UserData32
 			}
-			if t.TransferFlags().PostPendingTransfer {
-				amount, _ := centavos(t.Amount)
-				h.add(fromTigerBeetle(t.DebitAccountID), int64(amount), 0)
-				h.add(fromTigerBeetle(t.CreditAccountID), 0, int64(amount))
+		}
+		flags := t.TransferFlags()
+		if flags.BalancingDebit {
+			from := h.accountOf(fromTigerBeetle(t.DebitAccountID))
+			free := moneyIn(from.CreditsPosted).minus(moneyIn(from.DebitsPosted)).minus(moneyIn(from.DebitsPending))
+			if free.less(moneyIn(t.Amount)) {
+				t.Amount = number128(free).toTigerBeetle()
 			}
+		}
+		if amount, _ := centavos(t.Amount); amount > 0 && !flags.Pending && !flags.VoidPendingTransfer {
+			h.add(fromTigerBeetle(t.DebitAccountID), int64(amount), 0)
+			h.add(fromTigerBeetle(t.CreditAccountID), 0, int64(amount))
 		}
 		h.transfers = append(h.transfers, t)
 	}

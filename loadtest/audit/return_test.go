@@ -160,10 +160,7 @@ func (g *giver) ids(slot int) ledger.PaymentIDs { return ledger.ReturnIDs(g.cont
 
 func TestCleanReturnsPass(t *testing.T) {
 	h, _, _, _, _ := withReturns(t)
-	verdict := h.audit()
-	if !verdict.Clean {
-		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
-	}
+	verdict := h.finds("clean", "", 0)
 	s := verdict.Summary
 	if s.Payments != 6 || s.Returns != 4 || s.Returned != 2 || s.ReturnedCentavos != moneyOf(550) || total(s.ReturnsRejected) != 2 || s.RepeatedOrders != 2 || s.RepeatedReports != 2 {
 		t.Fatalf("%+v", s)
@@ -201,9 +198,7 @@ func TestWhatMayBeBesideTheVerdictOfAReturn(t *testing.T) {
 	malformed.message.ReturnOrder.ReasonCode = "AB03"
 	malformed.append()
 	h.letter(len(h.orders)-1, "FF01")
-	if verdict := h.audit(); !verdict.Clean {
-		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
-	}
+	h.finds("beside verdicts", "", 0)
 }
 
 func TestEachFaultOfAReturnIsFound(t *testing.T) {

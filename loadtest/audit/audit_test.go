@@ -180,6 +180,7 @@ func (h *history) finds(what any, kind string, count int) Verdict {
 }
 
 func TestCleanHistoryPasses(t *testing.T) {
+	(&history{t: t}).finds("empty", "", 0)
 	verdict := clean(t).finds("clean", "", 0)
 	s := verdict.Summary
 	if s.Payments != 6 || s.Settled != 2 || total(s.Rejected) != 4 || total(s.DeadLetters) != 2 || s.RepeatedOrders != 1 || s.RepeatedReports != 1 {
@@ -322,10 +323,11 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"money is pending", func(h *history) { h.accountOf(idOf(alice)).DebitsPending = tb.ToUint128(1) }, Pending, is(alice.String())},
 		{"an account is closed", func(h *history) { h.accountOf(idOf(alice)).Flags |= tb.AccountFlags{Closed: true}.ToUint16() }, WrongAccount, is(alice.String())},
 		{"a reserve may be overdrawn", func(h *history) { h.accountOf(reserveOf(idOf(alice))).Flags = 0 }, WrongAccount, is("reserve of 10000001")},
-		{"an account is gone", func(h *history) { h.dropAccount(idOf(clara)) }, WrongBalance, is(clara.String())},
+		{"an account is gone", func(h *history) {
+			h.accounts = slices.DeleteFunc(h.accounts, func(a tb.Account) bool { return fromTigerBeetle(a.ID) == idOf(clara) })
+		}, WrongBalance, is(clara.String())},
 		{"a receipt of a payment that nobody ordered", func(h *history) {
-			o := h.order(alice, bruno, 5)
-			h.orders = h.orders[:len(h.orders)-1]
+			o := h.unordered()
 			h.receipt(o, "AB03", issuance, refusals)
 		}, UnexplainedMoney, is("transfer ")},
 		{"a transfer with a code that does not exist", func(h *history) { h.move(8, issuance, refusals, 0) }, UnexplainedMoney, is("transfer ")},
@@ -346,8 +348,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			h.receipt(h.message(settledOrder), "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
 		}, LegsDisagree, id(settledOrder)},
 		{"a settlement that nobody ordered", func(h *history) {
-			o := h.order(alice, bruno, 5)
-			h.orders = h.orders[:len(h.orders)-1]
+			o := h.unordered()
 			h.clear(o, "", 1, 2, 3)
 		}, UnexplainedMoney, is("transfer ")},
 		{"money by a funding", func(h *history) { h.move(codeFunding, issuance, reserveOf(idOf(alice)), 1) }, WrongFunding, is("transfer ")},
@@ -389,8 +390,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			h.letters = append(h.letters, Record{Value: value})
 		}, WrongDeadLetter, is("dead letter ")},
 		{"a report without an order", func(h *history) {
-			o := h.order(alice, bruno, 5)
-			h.orders = h.orders[:len(h.orders)-1]
+			o := h.unordered()
 			h.report(o, "AB03")
 		}, ReportWithoutOrder, is("E10000001")},
 		{"a report about another amount", func(h *history) {
@@ -753,6 +753,13 @@ func (h *history) order(payer, payee pix.Account, amount uint64) *pixv1.PaymentO
 	return o
 }
 
+// unordered returns an order that is in no record.
+func (h *history) unordered() *pixv1.PaymentOrder {
+	o := h.order(alice, bruno, 5)
+	h.orders = h.orders[:len(h.orders)-1]
+	return o
+}
+
 func (h *history) append(o *pixv1.PaymentOrder) {
 	h.orders = append(h.orders, Record{Offset: int64(len(h.orders)), Time: h.now, Key: []byte(o.EndToEndId), Value: encode(h.t, o)})
 }
@@ -804,13 +811,8 @@ func (h *history) appendReport(report *pixv1.SettlementReport) {
 }
 
 func (h *history) dropReports(order int) {
-	var kept []Record
-	for _, r := range h.reports {
-		if !strings.Contains(string(r.Value), h.message(order).EndToEndId) {
-			kept = append(kept, r)
-		}
-	}
-	h.reports = kept
+	id := h.message(order).EndToEndId
+	h.reports = slices.DeleteFunc(h.reports, func(r Record) bool { return strings.Contains(string(r.Value), id) })
 }
 
 // sayInLetter replaces the dead letter of an order by one with a code and a text.
@@ -820,15 +822,11 @@ func (h *history) sayInLetter(order int, reason, text string) {
 }
 
 func (h *history) dropLetter(order int) {
-	var kept []Record
-	for _, r := range h.letters {
+	h.letters = slices.DeleteFunc(h.letters, func(r Record) bool {
 		var letter pixv1.DeadLetter
 		kit.Must(h.t, proto.Unmarshal(r.Value, &letter))
-		if letter.Offset != int64(order) {
-			kept = append(kept, r)
-		}
-	}
-	h.letters = kept
+		return letter.Offset == int64(order)
+	})
 }
 
 // legsOf returns the payment that an order makes, to know its legs by.
@@ -928,25 +926,26 @@ func (h *history) transfer(order, role int) *tb.Transfer {
 	return h.find(key.role(role))
 }
 
-func (h *history) find(id number128) *tb.Transfer {
-	for i := range h.transfers {
-		if fromTigerBeetle(h.transfers[i].ID) == id {
-			return &h.transfers[i]
-		}
+func (h *history) find(id number128) *tb.Transfer { return &h.transfers[h.place(id)] }
+
+func (h *history) place(id number128) int {
+	h.t.Helper()
+	at := slices.IndexFunc(h.transfers, func(t tb.Transfer) bool { return fromTigerBeetle(t.ID) == id })
+	if at < 0 {
+		h.t.Fatalf("there is no transfer %x", id)
 	}
-	h.t.Fatalf("there is no transfer %x", id)
-	return nil
+	return at
+}
+
+func (h *history) drop(id number128) {
+	at := h.place(id)
+	h.transfers = slices.Delete(h.transfers, at, at+1)
 }
 
 func (h *history) dropTransfers(order int, roles ...int) {
 	_, key := h.legsOf(h.message(order))
 	for _, role := range roles {
-		for i := range h.transfers {
-			if fromTigerBeetle(h.transfers[i].ID) == key.role(role) {
-				h.transfers = append(h.transfers[:i], h.transfers[i+1:]...)
-				break
-			}
-		}
+		h.drop(key.role(role))
 	}
 }
 
@@ -956,34 +955,17 @@ func (h *history) account(id accountID) tb.Account {
 }
 
 func (h *history) accountOf(id accountID) *tb.Account {
-	for i := range h.accounts {
-		if fromTigerBeetle(h.accounts[i].ID) == id {
-			return &h.accounts[i]
-		}
+	at := slices.IndexFunc(h.accounts, func(a tb.Account) bool { return fromTigerBeetle(a.ID) == id })
+	if at < 0 {
+		h.t.Fatalf("there is no account %s", nameOf(id))
 	}
-	h.t.Fatalf("there is no account %s", nameOf(id))
-	return nil
-}
-
-func (h *history) dropAccount(id accountID) {
-	for i := range h.accounts {
-		if fromTigerBeetle(h.accounts[i].ID) == id {
-			h.accounts = append(h.accounts[:i], h.accounts[i+1:]...)
-			return
-		}
-	}
+	return &h.accounts[at]
 }
 
 func (h *history) add(id accountID, debits, credits int64) {
 	account := h.accountOf(id)
 	sum := func(amount *tb.Uint128, more int64) {
-		value := moneyIn(*amount)
-		if more < 0 {
-			value = value.minus(moneyOf(uint64(-more)))
-		} else {
-			value = value.plus(moneyOf(uint64(more)))
-		}
-		*amount = number128(value).toTigerBeetle()
+		*amount = number128(moneyIn(*amount).plus(money{high: uint64(more >> 63), low: uint64(more)})).toTigerBeetle()
 	}
 	sum(&account.DebitsPosted, debits)
 	sum(&account.CreditsPosted, credits)

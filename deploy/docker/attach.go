@@ -18,12 +18,9 @@ import (
 
 // Attached is a clearing house in containers. It is what stack.Attached is of a local stack.
 type Attached struct {
-	mu        sync.Mutex
-	looked    map[string]looked // by id
-	healthy   map[string]string // by id: the run whose health check passed
-	measured  time.Time         // the last begin
-	measuring bool
-	used      map[string]usage // by short id
+	mu      sync.Mutex
+	looked  map[string]looked // by id
+	healthy map[string]string // by id: the run whose health check passed
 }
 
 // looked is a container, and how it was listed when it was inspected.
@@ -41,19 +38,9 @@ type listed struct {
 	ExitCode int
 }
 
-// usage is what a container takes, by docker stats.
-type usage struct {
-	at     time.Time
-	memory int64
-	cpu    time.Duration // until then, since the first look
-	share  float64       // of a processor, now
-}
-
 const (
 	// inspectEvery is how old what is known of a container may be: it may start again between two looks.
 	inspectEvery = 10 * time.Second
-	// measureEvery is between two runs of docker stats, which take about two seconds.
-	measureEvery = 3 * time.Second
 	// readyWithin bounds the wait for a started container.
 	readyWithin = 90 * time.Second
 )
@@ -61,7 +48,7 @@ const (
 // Attach finds the running stack as docker compose does: by the compose file in this folder, or
 // COMPOSE_FILE.
 func Attach(ctx context.Context) (*Attached, error) {
-	a := &Attached{looked: map[string]looked{}, healthy: map[string]string{}, used: map[string]usage{}}
+	a := &Attached{looked: map[string]looked{}, healthy: map[string]string{}}
 	all, err := a.look(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the compose stack (run this in its folder, or name its files in COMPOSE_FILE): %w", err)
@@ -121,22 +108,14 @@ func (a *Attached) look(ctx context.Context) ([]looked, error) {
 	return found, nil
 }
 
-// parseListed reads what docker compose ps prints as JSON: an object in each line, or with older versions
-// an array.
+// parseListed reads what docker compose ps prints as JSON: an object in each line.
 func parseListed(text string) (all []listed, err error) {
-	if strings.HasPrefix(strings.TrimSpace(text), "[") {
-		err = json.Unmarshal([]byte(text), &all)
-	} else {
-		for lines := json.NewDecoder(strings.NewReader(text)); lines.More(); {
-			var l listed
-			if err = lines.Decode(&l); err != nil {
-				break
-			}
-			all = append(all, l)
+	for lines := json.NewDecoder(strings.NewReader(text)); lines.More(); {
+		var l listed
+		if err := lines.Decode(&l); err != nil {
+			return nil, fmt.Errorf("cannot read docker compose ps: %w", err)
 		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read docker compose ps: %w", err)
+		all = append(all, l)
 	}
 	return all, nil
 }
@@ -164,41 +143,26 @@ func (a *Attached) Status(ctx context.Context) ([]stack.Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.measure(ctx, found)
-	return a.statuses(found), nil
-}
-
-// States is Status without what they take, which costs docker two seconds of a processor.
-func (a *Attached) States(ctx context.Context) ([]stack.Status, error) {
-	found, err := a.look(ctx)
-	return a.statuses(found), err
-}
-
-func (a *Attached) statuses(found []looked) []stack.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := make([]stack.Status, len(found))
 	for i, l := range found {
-		used := a.used[short(l.Container)]
-		all[i] = stack.Status{
-			Name: l.Process(), Instance: short(l.Container), Run: l.run(), IsEngine: l.IsEngine(), Optional: rank(l.Container) > 4,
-			MemoryBytes: used.memory, CPU: used.cpu + time.Duration(used.share*float64(time.Since(used.at))),
-		}
+		all[i] = stack.Status{Name: l.Process(), Instance: short(l.Container), Run: l.run(), IsEngine: l.IsEngine(), Optional: rank(l.Container) > 4}
 		s := &all[i]
 		s.State, s.Problem = l.state()
 		if s.State != stack.Ready && a.healthy[l.ID] == l.run() && l.as.State == "running" {
 			s.State, s.Problem = stack.Ready, ""
 		}
 		if s.State == stack.Dead {
-			s.MemoryBytes = 0
 			continue
 		}
 		s.PID = l.State.Pid
+		s.MemoryBytes, s.CPU = stack.Usage(s.PID)
 		if l.hasTelemetry() {
 			s.Telemetry = l.Telemetry()
 		}
 	}
-	return all
+	return all, nil
 }
 
 // state returns what a container does, and why it is not ready.
@@ -231,72 +195,6 @@ func (c *Container) run() string { return c.ID + " " + c.State.StartedAt.String(
 
 // short is the id that the container's host name is.
 func short(c *Container) string { return c.ID[:min(len(c.ID), 12)] }
-
-// measure asks docker for memory and processors, beside the looks: it takes seconds.
-func (a *Attached) measure(ctx context.Context, found []looked) {
-	arguments := []string{"stats", "--no-stream", "--format", "{{json .}}"}
-	for _, l := range found {
-		if l.as.State == "running" || l.as.State == "paused" {
-			arguments = append(arguments, l.ID)
-		}
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.measuring || time.Since(a.measured) < measureEvery || len(arguments) == 4 {
-		return
-	}
-	a.measuring, a.measured = true, time.Now()
-	go func() {
-		text, err := Run(context.WithoutCancel(ctx), arguments...)
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.measuring = false
-		if err != nil {
-			return // a container has ended meanwhile; the next look asks for the others
-		}
-		for id, now := range parseUsage(text) {
-			before := a.used[id]
-			now.at = time.Now()
-			now.cpu = before.cpu
-			if !before.at.IsZero() {
-				now.cpu += time.Duration(before.share * float64(now.at.Sub(before.at)))
-			}
-			a.used[id] = now
-		}
-	}()
-}
-
-// parseUsage reads what docker stats prints as JSON: an object in each line. Values that it does not know
-// are 0.
-func parseUsage(text string) map[string]usage {
-	all := map[string]usage{}
-	for lines := json.NewDecoder(strings.NewReader(text)); lines.More(); {
-		var line struct{ ID, CPUPerc, MemUsage string }
-		if lines.Decode(&line) != nil {
-			break
-		}
-		percent, _ := strconv.ParseFloat(strings.TrimSuffix(line.CPUPerc, "%"), 64)
-		memory, _, _ := strings.Cut(line.MemUsage, " / ")
-		all[line.ID[:min(len(line.ID), 12)]] = usage{memory: bytesOf(memory), share: percent / 100}
-	}
-	return all
-}
-
-// bytesOf reads a size as docker writes it, such as 12.5MiB.
-func bytesOf(size string) int64 {
-	number := strings.TrimRight(size, "BKMGTPEZYikb")
-	value, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return 0
-	}
-	factor := 1.0
-	if i := strings.IndexByte("BKMGT", (strings.ToUpper(size[len(number):]) + "B")[0]); i > 0 {
-		for range i {
-			factor *= 1024
-		}
-	}
-	return int64(value * factor)
-}
 
 // Container returns the container of a process.
 func (a *Attached) Container(ctx context.Context, name string) (*Container, error) {

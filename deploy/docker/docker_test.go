@@ -29,7 +29,6 @@ func TestMain(m *testing.M) {
 
 // pretended is the state of the pretended daemon.
 type pretended struct {
-	Array      bool // docker compose ps prints an array, as before version 2.21
 	Containers []pretendedContainer
 	Calls      []string
 	Sick       int // health checks that fail before one passes
@@ -78,11 +77,9 @@ func pretend(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	if arguments[0] != "stats" { // which runs beside the others, and changes nothing
-		s.Calls = append(s.Calls, strings.Join(arguments, " "))
-		if err := s.write(); err != nil {
-			return err
-		}
+	s.Calls = append(s.Calls, strings.Join(arguments, " "))
+	if err := s.write(); err != nil {
+		return err
 	}
 	from := func(want string, next pretendedContainer) error {
 		c, err := s.container(arguments[len(arguments)-1])
@@ -109,16 +106,10 @@ func pretend(arguments []string) error {
 			}
 			lines = append(lines, fmt.Sprintf(`{"ID":%q,"Name":%q,"Service":%q,"State":%q,"Health":%q,"ExitCode":%d,"Publishers":null}`, c.ID[:12], c.Name, c.Service, c.State, health, c.ExitCode))
 		}
-		if s.Array {
-			fmt.Printf("[%s]\n", strings.Join(lines, ","))
-		} else {
-			fmt.Println(strings.Join(lines, "\n"))
-		}
+		fmt.Println(strings.Join(lines, "\n"))
 	case strings.HasPrefix(call, "compose create --no-recreate --no-build --pull never --scale "+stack.Engine+"=3 "):
 		s.Containers = append(s.Containers, pretendedContainer{ID: strings.Repeat("e3", 32), Service: stack.Engine, Name: "liquida-clearing-engine-3", State: "created", Policy: "unless-stopped", Ready: true})
 		return s.write()
-	case strings.HasPrefix(call, "compose cp bootstrap:/keys/kafka/room/. "):
-		return os.WriteFile(filepath.Join(arguments[len(arguments)-1], "password"), []byte("secret\n"), 0o600)
 	case arguments[0] == "inspect":
 		var all []string
 		for _, id := range arguments[1:] {
@@ -136,7 +127,7 @@ func pretend(arguments []string) error {
 			all = append(all, fmt.Sprintf(`{"Id":%q,"Name":%q,"State":{"Running":%t,"Paused":%t,"Pid":%d,"StartedAt":"2026-11-23T12:00:0%d.5Z","FinishedAt":"2026-11-23T12:00:00Z"},
 				"HostConfig":{"RestartPolicy":{"Name":%q}},"Config":{"Image":"liquida:local","Labels":{"com.docker.compose.service":%q},"Healthcheck":%s},
 				"NetworkSettings":{"Ports":{"19092/tcp":[{"HostIp":"127.0.0.1","HostPort":"19092"}],"3001/tcp":[{"HostIp":"127.0.0.1","HostPort":"3001"}]},"Networks":{"other":{"IPAddress":""},"kafka":{"IPAddress":%q}}}}`,
-				c.ID, "/"+c.Name, c.State == "running", c.State == "paused", 1000+c.Runs, c.Runs, c.Policy, c.Service, test, address))
+				c.ID, "/"+c.Name, c.State == "running", c.State == "paused", os.Getppid(), c.Runs, c.Policy, c.Service, test, address))
 		}
 		fmt.Printf("[%s]\n", strings.Join(all, ","))
 	case strings.HasPrefix(call, "kill --signal KILL "):
@@ -164,10 +155,6 @@ func pretend(arguments []string) error {
 			s.Sick--
 			_ = s.write()
 			return fmt.Errorf("ready: 503")
-		}
-	case strings.HasPrefix(call, "stats --no-stream --format {{json .}} "):
-		for _, id := range arguments[4:] {
-			fmt.Printf(`{"ID":%q,"Name":"x","CPUPerc":"150.00%%","MemUsage":"12.5MiB / 2GiB","PIDs":"9"}`+"\n", id[:12])
 		}
 	default:
 		return fmt.Errorf("unknown call: %s", call)
@@ -198,97 +185,87 @@ func pretendDocker(t *testing.T) *pretended {
 
 // TestAttached acts on containers as the control room does.
 func TestAttached(t *testing.T) {
-	for _, array := range []bool{false, true} {
-		t.Run(fmt.Sprint("array ", array), func(t *testing.T) {
-			s := pretendDocker(t)
-			s.Array = array
-			kit.Must(t, s.write())
-			a, err := Attach(t.Context())
-			kit.Must(t, err)
-			status := func(name string) stack.Status {
-				t.Helper()
-				all, err := a.Status(t.Context())
-				kit.Must(t, err)
-				for _, one := range all {
-					if one.Name == name {
-						return one
-					}
-				}
-				t.Fatalf("no %s in %+v", name, all)
-				return stack.Status{}
+	pretendDocker(t)
+	a, err := Attach(t.Context())
+	kit.Must(t, err)
+	status := func(name string) stack.Status {
+		t.Helper()
+		all, err := a.Status(t.Context())
+		kit.Must(t, err)
+		for _, one := range all {
+			if one.Name == name {
+				return one
 			}
-			all, err := a.Status(t.Context())
-			kit.Must(t, err)
-			var names []string
-			for _, one := range all {
-				names = append(names, one.Name)
-				if one.State != stack.Ready || one.Optional != (one.Name == "prometheus") {
-					t.Errorf("at the start %+v", one)
-				}
-			}
-			if want := []string{"tigerbeetle", stack.Broker, "bank-simulator", "liquida-clearing-engine-1", "liquida-clearing-engine-2", "producer", "prometheus"}; !slices.Equal(names, want) {
-				t.Errorf("the processes are %q, but they must be %q", names, want)
-			}
-			const engine = "liquida-clearing-engine-1"
-			first := status(engine)
-			if !first.IsEngine || first.Instance != "111111111111" || first.Telemetry != "172.28.86.101:9100" || first.PID != 1001 || status("prometheus").Telemetry != "" {
-				t.Errorf("the engine is %+v", first)
-			}
-			kit.Await(t, "memory and processors", func() (bool, string) {
-				one := status(engine)
-				return one.MemoryBytes == 12_500<<20/1000 && one.CPU > 0, fmt.Sprintf("%+v", one)
-			})
+		}
+		t.Fatalf("no %s in %+v", name, all)
+		return stack.Status{}
+	}
+	all, err := a.Status(t.Context())
+	kit.Must(t, err)
+	var names []string
+	for _, one := range all {
+		names = append(names, one.Name)
+		if one.State != stack.Ready || one.Optional != (one.Name == "prometheus") {
+			t.Errorf("at the start %+v", one)
+		}
+	}
+	if want := []string{"tigerbeetle", stack.Broker, "bank-simulator", "liquida-clearing-engine-1", "liquida-clearing-engine-2", "producer", "prometheus"}; !slices.Equal(names, want) {
+		t.Errorf("the processes are %q, but they must be %q", names, want)
+	}
+	const engine = "liquida-clearing-engine-1"
+	first := status(engine)
+	if !first.IsEngine || first.Instance != "111111111111" || first.Telemetry != "172.28.86.101:9100" || first.PID != os.Getpid() || first.MemoryBytes == 0 || status("prometheus").Telemetry != "" {
+		t.Errorf("the engine is %+v", first)
+	}
 
-			kit.Must(t, a.Kill(t.Context(), engine))
-			if killed := status(engine); killed.State != stack.Dead || killed.Problem != "killed by signal 9 at 2026-11-23 12:00:00 UTC" || killed.MemoryBytes != 0 {
-				t.Errorf("after the kill %+v", killed)
-			}
-			kit.Says(t, a.Kill(t.Context(), engine), "not running") // a second kill
-			s2, err := readState()
-			kit.Must(t, err)
-			s2.Sick = 2
-			kit.Must(t, s2.write())
-			kit.Must(t, a.Start(t.Context(), engine))
-			again := status(engine)
-			if again.State != stack.Ready || again.Run == first.Run || again.Telemetry == first.Telemetry {
-				t.Errorf("started again it is %+v; it was %+v", again, first)
-			}
+	kit.Must(t, a.Kill(t.Context(), engine))
+	if killed := status(engine); killed.State != stack.Dead || killed.Problem != "killed by signal 9 at 2026-11-23 12:00:00 UTC" || killed.MemoryBytes != 0 {
+		t.Errorf("after the kill %+v", killed)
+	}
+	kit.Says(t, a.Kill(t.Context(), engine), "not running") // a second kill
+	s2, err := readState()
+	kit.Must(t, err)
+	s2.Sick = 2
+	kit.Must(t, s2.write())
+	kit.Must(t, a.Start(t.Context(), engine))
+	again := status(engine)
+	if again.State != stack.Ready || again.Run == first.Run || again.Telemetry == first.Telemetry {
+		t.Errorf("started again it is %+v; it was %+v", again, first)
+	}
 
-			kit.Must(t, a.Freeze(t.Context(), stack.Producer))
-			if frozen := status(stack.Producer); frozen.State != stack.Frozen {
-				t.Errorf("paused it is %+v", frozen)
-			}
-			kit.Must(t, a.Thaw(t.Context(), stack.Producer))
-			if thawed := status(stack.Producer); thawed.State != stack.Ready {
-				t.Errorf("continued it is %+v", thawed)
-			}
+	kit.Must(t, a.Freeze(t.Context(), stack.Producer))
+	if frozen := status(stack.Producer); frozen.State != stack.Frozen {
+		t.Errorf("paused it is %+v", frozen)
+	}
+	kit.Must(t, a.Thaw(t.Context(), stack.Producer))
+	if thawed := status(stack.Producer); thawed.State != stack.Ready {
+		t.Errorf("continued it is %+v", thawed)
+	}
 
-			kit.Must(t, a.AddEngine(t.Context()))
-			if added := status("liquida-clearing-engine-3"); added.State != stack.Ready || !added.IsEngine {
-				t.Errorf("the added engine is %+v", added)
-			}
-			kit.Must(t, a.Stop(t.Context(), "liquida-clearing-engine-3"))
-			kit.Must(t, a.Remove(t.Context(), "liquida-clearing-engine-3"))
-			if left, err := a.Engines(t.Context()); err != nil || len(left) != 2 {
-				t.Errorf("the engines that are left are %q: %v", left, err)
-			}
-			for name, err := range map[string]error{"no process": a.Kill(t.Context(), "bootstrap"), "make up CUTS=on": a.Cut(t.Context(), engine, stack.FromBroker)} {
-				kit.Says(t, err, name)
-			}
-			if at, err := a.Published(t.Context(), stack.Broker, KafkaPort); err != nil || at != "127.0.0.1:19092" {
-				t.Errorf("the broker is at %q: %v", at, err)
-			}
-			if at, err := a.LedgerAddresses(t.Context()); err != nil || !slices.Equal(at, []string{"127.0.0.1:3001"}) {
-				t.Errorf("the ledger is at %q: %v", at, err)
-			}
-			done, err := readState()
-			kit.Must(t, err)
-			for _, call := range []string{"kill --signal KILL " + strings.Repeat("1", 64), "start " + strings.Repeat("1", 64), "pause " + strings.Repeat("6", 64), "start " + strings.Repeat("e3", 32)} {
-				if !slices.Contains(done.Calls, call) {
-					t.Errorf("docker was not called with %q", call)
-				}
-			}
-		})
+	kit.Must(t, a.AddEngine(t.Context()))
+	if added := status("liquida-clearing-engine-3"); added.State != stack.Ready || !added.IsEngine {
+		t.Errorf("the added engine is %+v", added)
+	}
+	kit.Must(t, a.Stop(t.Context(), "liquida-clearing-engine-3"))
+	kit.Must(t, a.Remove(t.Context(), "liquida-clearing-engine-3"))
+	if left, err := a.Engines(t.Context()); err != nil || len(left) != 2 {
+		t.Errorf("the engines that are left are %q: %v", left, err)
+	}
+	for name, err := range map[string]error{"no process": a.Kill(t.Context(), "bootstrap"), "make up CUTS=on": a.Cut(t.Context(), engine, stack.FromBroker)} {
+		kit.Says(t, err, name)
+	}
+	if at, err := a.Published(t.Context(), stack.Broker, KafkaPort); err != nil || at != "127.0.0.1:19092" {
+		t.Errorf("the broker is at %q: %v", at, err)
+	}
+	if at, err := a.LedgerAddresses(t.Context()); err != nil || !slices.Equal(at, []string{"127.0.0.1:3001"}) {
+		t.Errorf("the ledger is at %q: %v", at, err)
+	}
+	done, err := readState()
+	kit.Must(t, err)
+	for _, call := range []string{"kill --signal KILL " + strings.Repeat("1", 64), "start " + strings.Repeat("1", 64), "pause " + strings.Repeat("6", 64), "start " + strings.Repeat("e3", 32)} {
+		if !slices.Contains(done.Calls, call) {
+			t.Errorf("docker was not called with %q", call)
+		}
 	}
 }
 
@@ -302,16 +279,6 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err = Attach(t.Context())
 	kit.Says(t, err, `"docker": executable file not found`)
-}
-
-func TestCopyFromBootstrap(t *testing.T) {
-	pretendDocker(t)
-	folder := filepath.Join(t.TempDir(), "room")
-	kit.Must(t, CopyFromBootstrap(t.Context(), "/keys/kafka/room", folder))
-	if text, err := os.ReadFile(filepath.Join(folder, "password")); err != nil || string(text) != "secret\n" {
-		t.Errorf("the password is %q: %v", text, err)
-	}
-	kit.Says(t, CopyFromBootstrap(t.Context(), "/keys/none", folder), "cannot copy /keys/none of the bootstrap") // a folder that is not there
 }
 
 func TestStates(t *testing.T) {
@@ -333,17 +300,5 @@ func TestStates(t *testing.T) {
 		if state, says := l.state(); state != c.state || !strings.Contains(says, c.says) {
 			t.Errorf("%+v is %s, %q", c.as, state, says)
 		}
-	}
-}
-
-func TestUsage(t *testing.T) {
-	for text, want := range map[string]int64{"0B": 0, "512B": 512, "1.5KiB": 1536, "2MiB": 2 << 20, "1GiB": 1 << 30, "1.5TiB": 3 << 39, "2kB": 2048, "--": 0, "": 0} {
-		if got := bytesOf(text); got != want {
-			t.Errorf("%q is %d bytes, but it must be %d", text, got, want)
-		}
-	}
-	used := parseUsage(`{"ID":"111111111111","CPUPerc":"12.50%","MemUsage":"1GiB / 2GiB"}` + "\n" + `{"ID":"2","CPUPerc":"--","MemUsage":"-- / --"}`)
-	if len(used) != 2 || used["111111111111"].share != 0.125 || used["111111111111"].memory != 1<<30 || used["2"].memory != 0 {
-		t.Errorf("the usage is %+v", used)
 	}
 }

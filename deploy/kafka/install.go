@@ -85,7 +85,7 @@ func findJava(ctx context.Context) (string, error) {
 	said, err := exec.CommandContext(ctx, path, "-version").CombinedOutput()
 	found := javaVersion.FindSubmatch(said)
 	if err != nil || found == nil {
-		return "", fmt.Errorf("%s; %s does not tell its version (%v): %q", need, path, err, said)
+		return "", fmt.Errorf("%s; %s does not tell its version: %w", need, path, errors.Join(err, fmt.Errorf("it says %q", said)))
 	}
 	if major, _ := strconv.Atoi(string(found[2])); major < oldestJava {
 		return "", fmt.Errorf("%s; %s is version %s", need, path, found[1])

@@ -41,7 +41,6 @@ type process struct {
 type run struct {
 	*child.Process
 	began    time.Time
-	ended    time.Time   // once Ended is closed
 	logFrom  int64       // where the log of this run begins
 	env      []string    // of its spec
 	asked    atomic.Bool // its end was asked for

@@ -75,20 +75,3 @@ func TestThePayeesBankIsToldOfWhatWasHeld(t *testing.T) {
 		})
 	}
 }
-
-// Copies of an order in two partitions, after one was added, may be reported in one millisecond. Which of two equal
-// reports a stream tells first cannot be seen, and all others are told in order.
-func TestEqualReportsOfTwoPartitionsHaveNoOrder(t *testing.T) {
-	first, copied, last := settlement{id: paid, at: 1}, settlement{id: paid, at: 2}, settlement{id: paid, at: 3}
-	for want, told := range map[int][]settlement{0: {copied, first, copied, last}, 1: {copied, last, copied, first}} {
-		j := NewJudge(1, 0)
-		j.follow("10000001")
-		o := j.journals["10000001"]
-		o.reports = []report{{settlement: first, partition: 1, offset: 1}, {settlement: copied, partition: 1, offset: 2}, {settlement: last, partition: 1, offset: 3}, {settlement: copied, partition: 2}}
-		o.told = told
-		j.concludeStream("10000001", "as they came")
-		if j.verdict.ContradictionCount != want {
-			t.Errorf("%v: %v", told, j.verdict.Contradictions)
-		}
-	}
-}

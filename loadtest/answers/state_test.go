@@ -3,7 +3,6 @@ package answers
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -71,15 +70,9 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 			a.take(paid, with(of(6, 7, ended, isSilent, 500), func(x *answer) { x.DecidedAt = millisecond(6) }), nil)
 			a.reported(paid, millisecond(8), isSilent, &pixv1.SettlementReport{AmountCentavos: 500})
 		}},
-		{"never sent", "", func(a *Judge) { a.take(paid, of(1, 2, unknown, none, 0), nil) }},
 		{"reserved after it had ended", "goes back", func(a *Judge) {
 			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
 			a.take(paid, of(3, 4, reserved, none, 500), nil)
-			settles(a)
-		}},
-		{"the same, and told the other way round", "goes back", func(a *Judge) {
-			a.take(paid, of(3, 4, reserved, none, 500), nil)
-			a.take(paid, of(1, 2, ended, isSettled, 500), nil)
 			settles(a)
 		}},
 		{"unknown after it was reserved", "goes back", func(a *Judge) {
@@ -97,18 +90,8 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 			a.take(paid, of(1, 2, ended, isSilent, 500), nil)
 			settles(a)
 		}},
-		{"another reason", "the end has changed", func(a *Judge) {
-			a.take(paid, of(1, 2, ended, isSilent, 500), nil)
-			a.take(paid, of(3, 4, ended, Outcome{Reason: "AC06"}, 500), nil)
-			a.reported(paid, millisecond(5), Outcome{Reason: "AC06"}, &pixv1.SettlementReport{AmountCentavos: 500})
-		}},
 		{"another amount", "amount_centavos has changed", func(a *Judge) {
 			a.take(paid, of(1, 2, reserved, none, 501), nil)
-			settles(a)
-		}},
-		{"another payee", "payee has changed", func(a *Judge) {
-			a.take(paid, with(of(1, 2, reserved, none, 500), func(x *answer) { x.Payee = &bankAccount{"10000002", "0001", "1"} }), nil)
-			a.take(paid, with(of(3, 4, ended, isSettled, 500), func(x *answer) { x.Payee = &bankAccount{"10000002", "0001", "2"} }), nil)
 			settles(a)
 		}},
 		{"decided at another time", "decided_at has changed", func(a *Judge) {
@@ -127,10 +110,6 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 		{"open after its report", "open after its report", func(a *Judge) {
 			a.reported(paid, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 500})
 			a.take(paid, of(10, 12, reserved, none, 500), nil)
-		}},
-		{"open after its report, which was read later", "open after its report", func(a *Judge) {
-			a.take(paid, of(52, 53, unknown, none, 0), nil)
-			settles(a)
 		}},
 		{"open while it is reported", "", func(a *Judge) { // Kafka keeps milliseconds
 			a.take(paid, of(51, 55, reserved, none, 500), nil)
@@ -189,48 +168,6 @@ func TestNoAnswerMayTakeBackAnEarlierOne(t *testing.T) {
 	}
 }
 
-// The finding names both answers and when they came.
-func TestAContradictionTellsBothAnswers(t *testing.T) {
-	a := NewJudge(1, 0)
-	a.Choose(paid)
-	a.take(paid, of(1, 2, Ended, isSilent, 500), nil)
-	a.take(paid, of(3, 4, Reserved, Outcome{}, 500), nil)
-	text := fmt.Sprint(concluded(t, a).Contradictions)
-	kit.Holds(t, text, paid.String(), "asked 12:00:00.001000, answered 12:00:00.002000: rejected AB03, 500 centavos", "asked 12:00:00.003000, answered 12:00:00.004000: reserved")
-}
-
-func TestOnlySoManyPaymentsAreAskedAbout(t *testing.T) {
-	const payments = 50 * askedMax
-	a, random := NewJudge(payments, 0), rand.New(rand.NewPCG(1, 0))
-	first, last := 0, 0
-	for i := range payments + 1000 {
-		if a.Choose(pix.NewEndToEndID("10000001", noon, random)) {
-			if last = i; first == 0 {
-				first = i
-			}
-		}
-	}
-	if n := len(a.chosen()); n != askedMax {
-		t.Errorf("%d are asked about, not %d", n, askedMax)
-	}
-	if first > payments/100 || last < payments*99/100 {
-		t.Errorf("they are the %dth to the %dth of %d: not spread over the run", first, last, payments)
-	}
-	ended := a.chosen()[0]
-	a.take(ended, of(1, 2, Ended, isSettled, 1), nil)
-	again := false
-	for range 200_000 {
-		id, found := a.pick(random)
-		if !found {
-			t.Fatal("there is nothing to ask about")
-		}
-		again = again || id == ended
-	}
-	if !again {
-		t.Error("a payment that has ended is never asked about again")
-	}
-}
-
 // A front door that lies is found out through its own interface: by questions, by events,
 // and at the end.
 func TestALyingFrontDoorIsFoundOut(t *testing.T) {
@@ -248,7 +185,6 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 		{"honest", []string{unknown + event(state("reserved")), event(state("settled"))}, []string{"settled"}, ""},
 		{"an event that is cut off is none", []string{unknown + "data: {", "data: " + state("reserved"), event(state("settled"))}, []string{"settled"}, ""},
 		{"an answer goes back", []string{event(state("settled"))}, []string{"reserved", "settled"}, "the later answer goes back"},
-		{"a payment is forgotten", []string{event(state("settled"))}, []string{"", "settled"}, "the later answer goes back"},
 		{"an event goes back", []string{event(state("reserved")) + unknown + event(state("settled"))}, []string{"settled"}, "the stream's later event goes back"},
 		{"the end changes", []string{event(state("rejected"))}, []string{"settled"}, "the end has changed"},
 		{"not what the report says", []string{event(state("rejected"))}, []string{"rejected"}, "another end"},
@@ -289,24 +225,6 @@ func TestALyingFrontDoorIsFoundOut(t *testing.T) {
 				t.Errorf("%v: %s, want %q", v, found, c.want)
 			}
 		})
-	}
-}
-
-// A client's payments and returns are compared although nobody else asks about them.
-func TestAReturnIsComparedAsAPaymentIs(t *testing.T) {
-	back := pix.EndToEndID([]byte("D1000000220260504120000000abcdef"))
-	for _, goesBack := range []bool{false, true} {
-		a := NewJudge(1, 0)
-		a.keep(back)
-		a.keep(paid) // of which its client sees nothing
-		a.take(back, of(1, 2, Reserved, Outcome{}, 100), nil)
-		a.reported(back, millisecond(5), isSettled, &pixv1.SettlementReport{AmountCentavos: 100, Payer: &pixv1.Account{Ispb: "10000001"}})
-		if goesBack {
-			a.take(back, of(8, 9, Reserved, Outcome{}, 100), nil)
-		}
-		if v := concluded(t, a); v.Clean == goesBack || v.Payments != 2 {
-			t.Errorf("goes back: %t, %v: %v", goesBack, v, v.Contradictions)
-		}
 	}
 }
 

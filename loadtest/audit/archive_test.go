@@ -63,9 +63,7 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 			case []archivedRecord:
 				err = parquet.Write(&content, rows)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			return &fstest.MapFile{Data: content.Bytes()}
 		}
 		folder, lines := fstest.MapFS{}, []byte(nil)
@@ -90,9 +88,7 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 	}
 	judge := func(folder fs.FS) (found []string) {
 		a, err := openArchive(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		for _, transfer := range transfers {
 			if wrong := a.see(transfer); wrong != "" {
 				found = append(found, wrong)
@@ -110,32 +106,20 @@ func TestAnArchiveHasARowForEachVerdict(t *testing.T) {
 			t.Fatal(found)
 		}
 	}
-	for want, change := range map[string]func([]archivedPayment, []archivedRecord) ([]archivedPayment, []archivedRecord){
-		"it has no row of the transfer with code 1": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
-			return slices.Delete(p, 2, 3), r
-		},
-		"it has no row of the transfer with code 40": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
-			return p, r[:1]
-		},
-		"the ledger has nothing there": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
-			extra := p[2]
+	for want, change := range map[string]func(p *[]archivedPayment, r *[]archivedRecord){
+		"it has no row of the transfer with code 1":  func(p *[]archivedPayment, _ *[]archivedRecord) { *p = slices.Delete(*p, 2, 3) },
+		"it has no row of the transfer with code 40": func(_ *[]archivedPayment, r *[]archivedRecord) { *r = (*r)[:1] },
+		"the ledger has nothing there": func(p *[]archivedPayment, _ *[]archivedRecord) {
+			extra := (*p)[2]
 			extra.At++
-			return slices.Insert(p, 3, extra), r
+			*p = slices.Insert(*p, 3, extra)
 		},
-		"it says {at:15 id:E10000001": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
-			p[2].Centavos++
-			return p, r
-		},
-		"centavos:4": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
-			p[4].Centavos++
-			return p, r
-		},
-		"status:rejected": func(p []archivedPayment, r []archivedRecord) ([]archivedPayment, []archivedRecord) {
-			p[2].Status = "rejected"
-			return p, r
-		},
+		"it says {at:15 id:E10000001": func(p *[]archivedPayment, _ *[]archivedRecord) { (*p)[2].Centavos++ },
+		"centavos:4":                  func(p *[]archivedPayment, _ *[]archivedRecord) { (*p)[4].Centavos++ },
+		"status:rejected":             func(p *[]archivedPayment, _ *[]archivedRecord) { (*p)[2].Status = "rejected" },
 	} {
-		p, r := change(slices.Clone(payments), slices.Clone(records))
+		p, r := slices.Clone(payments), slices.Clone(records)
+		change(&p, &r)
 		for _, merged := range []bool{false, true} {
 			if found := judge(files(p, r, merged)); len(found) != 1 || !strings.Contains(found[0], want) {
 				t.Errorf("%s: %q", want, found)

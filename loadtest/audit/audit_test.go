@@ -169,17 +169,25 @@ func (h *history) audit() Verdict {
 	return j.Judge()
 }
 
-func TestCleanHistoryPasses(t *testing.T) {
-	verdict := clean(t).audit()
-	if !verdict.Clean {
-		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
+// finds requires that an audit finds so many faults, all of one kind: none of "".
+func (h *history) finds(what any, kind string, count int) Verdict {
+	h.t.Helper()
+	verdict := h.audit()
+	if verdict.FindingCount != count || verdict.ByKind[kind] != count || verdict.Clean != (count == 0) {
+		h.t.Errorf("%v: there must be %d of %q, not %+v", what, count, kind, verdict.Findings)
 	}
+	return verdict
+}
+
+func TestCleanHistoryPasses(t *testing.T) {
+	(&history{t: t}).finds("empty", "", 0)
+	verdict := clean(t).finds("clean", "", 0)
 	s := verdict.Summary
 	if s.Payments != 6 || s.Settled != 2 || total(s.Rejected) != 4 || total(s.DeadLetters) != 2 || s.RepeatedOrders != 1 || s.RepeatedReports != 1 {
-		t.Fatalf("%+v", s)
+		t.Errorf("%+v", s)
 	}
 	if !strings.HasPrefix(verdict.String(), "AUDIT CLEAN: 6 payments, ") {
-		t.Fatal(verdict)
+		t.Error(verdict)
 	}
 }
 
@@ -189,9 +197,7 @@ func TestACopyTooManyIsNoProblem(t *testing.T) {
 	h.letter(repeatedOrder, "LQ09")
 	h.letter(repeatedOrder, "LQ09")
 	h.letter(conflictOrder, "LQ09") // beside DUPL
-	if verdict := h.audit(); !verdict.Clean {
-		t.Errorf("not clean: %v", verdict)
-	}
+	h.finds("copies too many", "", 0)
 }
 
 // A payment that was refused before phase 1 leaves a receipt and no legs. A conflicting
@@ -207,13 +213,9 @@ func TestConflictingMessageHeldBesideAReceipt(t *testing.T) {
 	h.receipt(late, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
 	h.report(late, "AB03")
 	h.hold(conflict, 1, 3)
-	if verdict := h.audit(); !verdict.Clean {
-		t.Fatalf("%v\n%+v", verdict, verdict.Findings)
-	}
+	h.finds("all of it is held", "", 0)
 	h.dropTransfers(len(h.orders)-1, 2)
-	if verdict := h.audit(); verdict.ByKind[LegsDisagree] != 1 {
-		t.Fatalf("only a part of it is held, and it is not found: %+v", verdict.Findings)
-	}
+	h.finds("only a part of it is held", LegsDisagree, 1)
 }
 
 // The engine may refuse an order as too old if it is older than half of the deadline, but for the
@@ -253,12 +255,6 @@ func TestARefusalAsTooOldNeedsTheAge(t *testing.T) {
 		if verdict.Clean != (c.wrong == "") || !verdict.Clean && (verdict.ByKind[c.wrong] != 1 || verdict.Findings[0].Subject != id) {
 			t.Errorf("%v after its acceptance, overtaken %t, came after %v: %+v", c.age, c.overtaken, c.came, verdict.Findings)
 		}
-	}
-}
-
-func TestEmptyHistoryPasses(t *testing.T) {
-	if verdict := newJudge(Config{}, 0).Judge(); !verdict.Clean {
-		t.Fatalf("%+v", verdict)
 	}
 }
 
@@ -327,15 +323,11 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"money is pending", func(h *history) { h.accountOf(idOf(alice)).DebitsPending = tb.ToUint128(1) }, Pending, is(alice.String())},
 		{"an account is closed", func(h *history) { h.accountOf(idOf(alice)).Flags |= tb.AccountFlags{Closed: true}.ToUint16() }, WrongAccount, is(alice.String())},
 		{"a reserve may be overdrawn", func(h *history) { h.accountOf(reserveOf(idOf(alice))).Flags = 0 }, WrongAccount, is("reserve of 10000001")},
-		{"an account is gone", func(h *history) { h.dropAccount(idOf(clara)) }, WrongBalance, is(clara.String())},
-		{"a leg of a payment that nobody ordered", func(h *history) {
-			o := h.order(alice, bruno, 5)
-			h.orders = h.orders[:len(h.orders)-1]
-			h.hold(o, 1, 2, 3)
-		}, UnexplainedMoney, is("transfer ")},
+		{"an account is gone", func(h *history) {
+			h.accounts = slices.DeleteFunc(h.accounts, func(a tb.Account) bool { return fromTigerBeetle(a.ID) == idOf(clara) })
+		}, WrongBalance, is(clara.String())},
 		{"a receipt of a payment that nobody ordered", func(h *history) {
-			o := h.order(alice, bruno, 5)
-			h.orders = h.orders[:len(h.orders)-1]
+			o := h.unordered()
 			h.receipt(o, "AB03", issuance, refusals)
 		}, UnexplainedMoney, is("transfer ")},
 		{"a transfer with a code that does not exist", func(h *history) { h.move(8, issuance, refusals, 0) }, UnexplainedMoney, is("transfer ")},
@@ -356,8 +348,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			h.receipt(h.message(settledOrder), "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
 		}, LegsDisagree, id(settledOrder)},
 		{"a settlement that nobody ordered", func(h *history) {
-			o := h.order(alice, bruno, 5)
-			h.orders = h.orders[:len(h.orders)-1]
+			o := h.unordered()
 			h.clear(o, "", 1, 2, 3)
 		}, UnexplainedMoney, is("transfer ")},
 		{"money by a funding", func(h *history) { h.move(codeFunding, issuance, reserveOf(idOf(alice)), 1) }, WrongFunding, is("transfer ")},
@@ -399,8 +390,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			h.letters = append(h.letters, Record{Value: value})
 		}, WrongDeadLetter, is("dead letter ")},
 		{"a report without an order", func(h *history) {
-			o := h.order(alice, bruno, 5)
-			h.orders = h.orders[:len(h.orders)-1]
+			o := h.unordered()
 			h.report(o, "AB03")
 		}, ReportWithoutOrder, is("E10000001")},
 		{"a report about another amount", func(h *history) {
@@ -561,20 +551,24 @@ func TestTheDeadlineIsKept(t *testing.T) {
 		for _, after := range c.after {
 			h.waitForDeadline(after)
 		}
-		if verdict := h.audit(); verdict.FindingCount != c.found || verdict.ByKind[WrongDeadline] != c.found {
-			t.Errorf("%s: %+v", c.name, verdict.Findings)
-		}
+		h.finds(c.name, WrongDeadline, c.found)
 	}
 }
 
-// Nothing is said about the deadline of an order that was open while a clock was wrong.
-func TestADeadlineByAWrongClock(t *testing.T) {
-	for offset, found := range map[time.Duration]int{0: 0, -time.Hour: 1, time.Hour: 1} {
-		h := clean(t)
-		h.waitForDeadline(-30 * time.Second)
-		h.config.WrongClocks = []Interval{{h.now.Add(offset), h.now.Add(offset + time.Second)}}
-		if verdict := h.audit(); verdict.FindingCount != found {
-			t.Errorf("wrong %v later: %+v", offset, verdict.Findings)
+// Nothing is said about the deadline of an order that was open while a clock was wrong. An engine's shorter
+// deadline counts only for what was open meanwhile.
+func TestADeadlineOfATime(t *testing.T) {
+	for name, of := range map[string]func(*Config, Interval){
+		"a wrong clock": func(c *Config, open Interval) { c.WrongClocks = []Interval{open} },
+		"a shorter deadline": func(c *Config, open Interval) {
+			c.DeadlineMin, c.ShortDeadlines = 5*time.Second, []Interval{open}
+		},
+	} {
+		for offset, found := range map[time.Duration]int{0: 0, -time.Hour: 1, time.Hour: 1} {
+			h := clean(t)
+			h.waitForDeadline(-30 * time.Second)
+			of(&h.config, Interval{h.now.Add(offset), h.now.Add(offset + time.Second)})
+			h.finds(fmt.Sprintf("%s %v later", name, offset), WrongDeadline, found)
 		}
 	}
 }
@@ -607,92 +601,70 @@ func TestAReasonByAWrongClockIsUnchecked(t *testing.T) {
 	}
 }
 
-// An engine's shorter deadline counts only for what was open meanwhile.
-func TestAShorterDeadlineForATime(t *testing.T) {
-	for offset, found := range map[time.Duration]int{0: 0, -time.Hour: 1, time.Hour: 1} {
-		h := clean(t)
-		h.waitForDeadline(-30 * time.Second)
-		h.config.DeadlineMin = 5 * time.Second
-		h.config.ShortDeadlines = []Interval{{h.now.Add(offset), h.now.Add(offset + time.Second)}}
-		if verdict := h.audit(); verdict.FindingCount != found || verdict.ByKind[WrongDeadline] != found {
-			t.Errorf("a shorter deadline %v later: %+v", offset, verdict.Findings)
-		}
-	}
-}
-
 func repeated[T any](value T, n int) []T { return slices.Repeat([]T{value}, n) }
 
 // A report is repeated for a repeated order, or if its partition was taken over. Many take-overs
 // within a short time are none.
 func TestReportsRepeatedForNothing(t *testing.T) {
+	threeTimes := func(h *history, o *pixv1.PaymentOrder, _ int) { h.report(o, ""); h.report(o, "") }
 	for _, c := range []struct {
-		name    string
-		reports func(h *history, o *pixv1.PaymentOrder, i int)
-		found   int
+		name     string
+		interval time.Duration // between two payments
+		takeOver time.Duration
+		again    func(h *history, o *pixv1.PaymentOrder, i int)
+		found    int
 	}{
-		{"each once", func(*history, *pixv1.PaymentOrder, int) {}, 0},
-		{"each three times", func(h *history, o *pixv1.PaymentOrder, _ int) { h.report(o, ""); h.report(o, "") }, 1},
-		{"one in five twice", func(h *history, o *pixv1.PaymentOrder, i int) {
+		{"each once", 20 * time.Millisecond, 0, func(*history, *pixv1.PaymentOrder, int) {}, 0},
+		{"each three times", 20 * time.Millisecond, 0, threeTimes, 1},
+		{"one in five twice", 20 * time.Millisecond, 0, func(h *history, o *pixv1.PaymentOrder, i int) {
 			if i%5 == 0 {
 				h.report(o, "")
 			}
 		}, 1},
-		{"each again, by another engine", func(h *history, o *pixv1.PaymentOrder, _ int) {
+		{"each again, by another engine", 20 * time.Millisecond, 0, func(h *history, o *pixv1.PaymentOrder, _ int) {
 			h.report(o, "")
 			h.reports[len(h.reports)-1].Writer = 2
 		}, 0},
-		{"each again, for an equal order", func(h *history, o *pixv1.PaymentOrder, _ int) { h.append(o); h.report(o, "") }, 0},
+		{"each again, for an equal order", 20 * time.Millisecond, 0, func(h *history, o *pixv1.PaymentOrder, _ int) {
+			h.append(o)
+			h.report(o, "")
+		}, 0},
+		// That would be a take-over for each. Some brokers do that.
+		{"three times each, slowly", 400 * time.Millisecond, 0, threeTimes, 1},
+		{"three times each, slowly, by such a broker", 400 * time.Millisecond, 250 * time.Millisecond, threeTimes, 0},
 	} {
 		h := clean(t)
+		h.config.TakeOverInterval = c.takeOver
 		began := h.now
 		for i := range 50 {
-			o := h.order(alice, bruno, 10)
-			h.hold(o, 1, 2, 3)
-			h.post(o, 1, 2, 3)
-			h.now = began.Add(time.Duration(i) * 20 * time.Millisecond) // of the reports
-			h.report(o, "")
-			c.reports(h, o, i)
+			o := h.settledAt(began.Add(time.Duration(i) * c.interval))
+			c.again(h, o, i)
 		}
-		if verdict := h.audit(); verdict.FindingCount != c.found || verdict.ByKind[RepeatedReport] != c.found {
-			t.Errorf("%s: %+v", c.name, verdict.Findings)
-		}
-	}
-	// Three times each, slowly: that would be a take-over for each. Some brokers do that.
-	for interval, found := range map[time.Duration]int{0: 1, 250 * time.Millisecond: 0} {
-		h := clean(t)
-		h.config.TakeOverInterval = interval
-		began := h.now
-		for i := range 50 {
-			o := h.order(alice, bruno, 10)
-			h.hold(o, 1, 2, 3)
-			h.post(o, 1, 2, 3)
-			h.now = began.Add(time.Duration(i) * 400 * time.Millisecond)
-			for range 3 {
-				h.report(o, "")
-			}
-		}
-		if verdict := h.audit(); verdict.FindingCount != found || verdict.ByKind[RepeatedReport] != found {
-			t.Errorf("take-overs every %v: %+v", interval, verdict.Findings)
-		}
+		h.finds(c.name, RepeatedReport, c.found)
 	}
 	// One take-over repeats all that was in flight, in one burst.
 	h := clean(t)
 	var all []*pixv1.PaymentOrder
-	for range 2 {
-		for i := range 50 {
-			if len(all) == i {
-				o := h.order(alice, bruno, 10)
-				h.hold(o, 1, 2, 3)
-				h.post(o, 1, 2, 3)
-				all = append(all, o)
-			}
-			h.report(all[i], "")
-		}
-		h.now = h.now.Add(time.Second)
+	for range 50 {
+		all = append(all, h.settledAt(h.now))
 	}
-	if verdict := h.audit(); !verdict.Clean || verdict.Summary.TakeOvers != 1 {
-		t.Errorf("%d take-overs: %+v", verdict.Summary.TakeOvers, verdict.Findings)
+	h.now = h.now.Add(time.Second)
+	for _, o := range all {
+		h.report(o, "")
 	}
+	if verdict := h.finds("in one burst", "", 0); verdict.Summary.TakeOvers != 1 {
+		t.Errorf("%d take-overs", verdict.Summary.TakeOvers)
+	}
+}
+
+// settledAt adds a payment that settles, whose report is of a time.
+func (h *history) settledAt(at time.Time) *pixv1.PaymentOrder {
+	o := h.order(alice, bruno, 10)
+	h.hold(o, 1, 2, 3)
+	h.post(o, 1, 2, 3)
+	h.now = at
+	h.report(o, "")
+	return o
 }
 
 // A fault that repeats must not push the others out of the list: it is one line, with examples.
@@ -781,6 +753,13 @@ func (h *history) order(payer, payee pix.Account, amount uint64) *pixv1.PaymentO
 	return o
 }
 
+// unordered returns an order that is in no record.
+func (h *history) unordered() *pixv1.PaymentOrder {
+	o := h.order(alice, bruno, 5)
+	h.orders = h.orders[:len(h.orders)-1]
+	return o
+}
+
 func (h *history) append(o *pixv1.PaymentOrder) {
 	h.orders = append(h.orders, Record{Offset: int64(len(h.orders)), Time: h.now, Key: []byte(o.EndToEndId), Value: encode(h.t, o)})
 }
@@ -832,13 +811,8 @@ func (h *history) appendReport(report *pixv1.SettlementReport) {
 }
 
 func (h *history) dropReports(order int) {
-	var kept []Record
-	for _, r := range h.reports {
-		if !strings.Contains(string(r.Value), h.message(order).EndToEndId) {
-			kept = append(kept, r)
-		}
-	}
-	h.reports = kept
+	id := h.message(order).EndToEndId
+	h.reports = slices.DeleteFunc(h.reports, func(r Record) bool { return strings.Contains(string(r.Value), id) })
 }
 
 // sayInLetter replaces the dead letter of an order by one with a code and a text.
@@ -848,15 +822,11 @@ func (h *history) sayInLetter(order int, reason, text string) {
 }
 
 func (h *history) dropLetter(order int) {
-	var kept []Record
-	for _, r := range h.letters {
+	h.letters = slices.DeleteFunc(h.letters, func(r Record) bool {
 		var letter pixv1.DeadLetter
 		kit.Must(h.t, proto.Unmarshal(r.Value, &letter))
-		if letter.Offset != int64(order) {
-			kept = append(kept, r)
-		}
-	}
-	h.letters = kept
+		return letter.Offset == int64(order)
+	})
 }
 
 // legsOf returns the payment that an order makes, to know its legs by.
@@ -956,25 +926,26 @@ func (h *history) transfer(order, role int) *tb.Transfer {
 	return h.find(key.role(role))
 }
 
-func (h *history) find(id number128) *tb.Transfer {
-	for i := range h.transfers {
-		if fromTigerBeetle(h.transfers[i].ID) == id {
-			return &h.transfers[i]
-		}
+func (h *history) find(id number128) *tb.Transfer { return &h.transfers[h.place(id)] }
+
+func (h *history) place(id number128) int {
+	h.t.Helper()
+	at := slices.IndexFunc(h.transfers, func(t tb.Transfer) bool { return fromTigerBeetle(t.ID) == id })
+	if at < 0 {
+		h.t.Fatalf("there is no transfer %x", id)
 	}
-	h.t.Fatalf("there is no transfer %x", id)
-	return nil
+	return at
+}
+
+func (h *history) drop(id number128) {
+	at := h.place(id)
+	h.transfers = slices.Delete(h.transfers, at, at+1)
 }
 
 func (h *history) dropTransfers(order int, roles ...int) {
 	_, key := h.legsOf(h.message(order))
 	for _, role := range roles {
-		for i := range h.transfers {
-			if fromTigerBeetle(h.transfers[i].ID) == key.role(role) {
-				h.transfers = append(h.transfers[:i], h.transfers[i+1:]...)
-				break
-			}
-		}
+		h.drop(key.role(role))
 	}
 }
 
@@ -984,34 +955,17 @@ func (h *history) account(id accountID) tb.Account {
 }
 
 func (h *history) accountOf(id accountID) *tb.Account {
-	for i := range h.accounts {
-		if fromTigerBeetle(h.accounts[i].ID) == id {
-			return &h.accounts[i]
-		}
+	at := slices.IndexFunc(h.accounts, func(a tb.Account) bool { return fromTigerBeetle(a.ID) == id })
+	if at < 0 {
+		h.t.Fatalf("there is no account %s", nameOf(id))
 	}
-	h.t.Fatalf("there is no account %s", nameOf(id))
-	return nil
-}
-
-func (h *history) dropAccount(id accountID) {
-	for i := range h.accounts {
-		if fromTigerBeetle(h.accounts[i].ID) == id {
-			h.accounts = append(h.accounts[:i], h.accounts[i+1:]...)
-			return
-		}
-	}
+	return &h.accounts[at]
 }
 
 func (h *history) add(id accountID, debits, credits int64) {
 	account := h.accountOf(id)
 	sum := func(amount *tb.Uint128, more int64) {
-		value := moneyIn(*amount)
-		if more < 0 {
-			value = value.minus(moneyOf(uint64(-more)))
-		} else {
-			value = value.plus(moneyOf(uint64(more)))
-		}
-		*amount = number128(value).toTigerBeetle()
+		*amount = number128(moneyIn(*amount).plus(money{high: uint64(more >> 63), low: uint64(more)})).toTigerBeetle()
 	}
 	sum(&account.DebitsPosted, debits)
 	sum(&account.CreditsPosted, credits)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -93,12 +94,7 @@ func inOneChain(t, next tb.Transfer) bool {
 func TestFollowerPassesACleanHistory(t *testing.T) {
 	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		h := clean(t)
-
-		if seed%2 == 1 {
-			h, _, _, _, _ = withReturns(t)
-
-		}
+		h := histories[seed%3](t)
 		begin := 0
 		if seed%4 > 1 {
 			begin = random.IntN(len(h.transfers))
@@ -111,6 +107,21 @@ func TestFollowerPassesACleanHistory(t *testing.T) {
 			t.Errorf("seed %d: %d of %d checked, %d kept, %d repeated", seed, f.Checked(), ends, f.Kept(), f.summary.RepeatedReports)
 		}
 	}
+}
+
+// histories are clean, with returns, and with acts of all kinds.
+var histories = []func(*testing.T) *history{
+	clean,
+	func(t *testing.T) *history {
+		h, _, _, _, _ := withReturns(t)
+		return h
+	},
+	func(t *testing.T) *history {
+		h := withRegister(t)
+		h.actsOfAllKinds()
+		h.stamp()
+		return h
+	},
 }
 
 // outcomes returns how many payments and returns have a report.
@@ -127,17 +138,10 @@ func (h *history) outcomes() int64 {
 // A report is read before its verdict, and a mark passes between them: the ledger is asked, and the payment is
 // checked all the same, once.
 func TestFollowerCountsWhatIsReportedBeforeItsVerdictIsRead(t *testing.T) {
-	histories := map[string]func() *history{
-		"payments": func() *history { return clean(t) },
-		"returns": func() *history {
-			h, _, _, _, _ := withReturns(t)
-			return h
-		},
-	}
-	for name, make := range histories {
-		for read := range len(make().transfers) {
+	for i, make := range histories[:2] {
+		for read := range len(make(t).transfers) {
 			for _, late := range []bool{false, true} { // the answer comes after what was not read
-				h := make()
+				h := make(t)
 				h.transfers = inTime(h.transfers)
 				if read > 0 && h.transfers[read-1].Flags&linkedFlag != 0 {
 					continue // a chain is read whole
@@ -164,7 +168,7 @@ func TestFollowerCountsWhatIsReportedBeforeItsVerdictIsRead(t *testing.T) {
 					answerFrom(h.transfers, f)
 				}
 				if ends := h.outcomes(); len(findings) > 0 || f.Checked() != ends || f.Kept() > 0 {
-					t.Errorf("%s, %d of %d transfers read before, answer late %v: %d of %d checked, %d kept, %+v", name, read, len(h.transfers), late, f.Checked(), ends, f.Kept(), findings)
+					t.Errorf("history %d, %d of %d transfers read before, answer late %v: %d of %d checked, %d kept, %+v", i, read, len(h.transfers), late, f.Checked(), ends, f.Kept(), findings)
 				}
 			}
 		}
@@ -224,17 +228,6 @@ func (h *history) isFollowed(name, kind, subject string) {
 	}
 }
 
-// Acts are explained money, and what is forged of them is not.
-func TestFollowerKnowsActs(t *testing.T) {
-	h := withRegister(t)
-	h.actsOfAllKinds()
-	h.stamp()
-	findings, _ := h.follow(rand.New(rand.NewPCG(1, 4)), 0)
-	if len(findings) > 0 {
-		t.Errorf("%+v", findings)
-	}
-}
-
 // conflicts adds two orders with one id and says which one is the payment: the other is a dead letter.
 func (h *history) conflicts(winner int, change func(*pixv1.PaymentOrder)) {
 	first := h.order(alice, bruno, 300)
@@ -279,22 +272,14 @@ func TestFollowerTakesAnyOfConflictingOrders(t *testing.T) {
 func TestFollowerKnowsAConflictWithWhatWasBefore(t *testing.T) {
 	h := clean(t)
 	h.conflicts(0, otherAmount)
-	h.stamp()
-	for i := range h.transfers {
-		h.transfers[i].Timestamp = uint64(base + i + 1)
-	}
+	h.transfers = inTime(h.transfers)
 	var findings []Finding
 	f := Follow(h.accountOf(issuance), uint64(base+len(h.transfers)), func(found Finding) { findings = append(findings, found) })
 	f.From(0, h.committed())
 	f.Begin()
 	passed := func() {
 		f.Passed(f.Mark(), nil)
-		for {
-			ids, answer := f.LookUps(100)
-			if answer(slices.DeleteFunc(slices.Clone(h.transfers), func(t tb.Transfer) bool { return !slices.Contains(ids, t.ID) })); len(ids) == 0 {
-				return
-			}
-		}
+		answerFrom(h.transfers, f)
 	}
 	f.Report(h.reports[len(h.reports)-1])
 	passed()
@@ -330,55 +315,68 @@ func TestFollowerFindsWhatNoneOfConflictingOrdersAsksFor(t *testing.T) {
 	}
 }
 
-// ended returns a follower of a clean history that keeps nothing of it, and the findings that come later.
-func ended(t *testing.T, h *history) (f *Judge, later *[]Finding, answer func()) {
-	later = &[]Finding{}
+// endedHistory is a clean history and a follower that keeps nothing of it.
+type endedHistory struct {
+	*history
+	judge *Judge
+	found []Finding // since
+}
+
+func ended(t *testing.T, h *history) *endedHistory {
 	h.stamp()
-	f = Follow(h.accountOf(issuance), 0, func(found Finding) { *later = append(*later, found) })
-	f.Begin()
 	h.transfers = inTime(h.transfers)
-	answer = func() { answerFrom(h.transfers, f) }
-	for _, r := range h.orders {
-		f.Order(r)
+	e := &endedHistory{history: h}
+	e.judge = Follow(h.accountOf(issuance), 0, func(found Finding) { e.found = append(e.found, found) })
+	e.judge.Begin()
+	all(h.orders, e.judge.Order)
+	all(h.letters, e.judge.DeadLetter)
+	all(h.transfers, e.judge.Transfer)
+	all(h.reports, e.judge.Report)
+	e.pass(1)
+	e.mustBeClean("at first")
+	return e
+}
+
+// pass lets a mark pass, and the ledger answer what is asked then.
+func (e *endedHistory) pass(times int) {
+	for range times {
+		e.judge.Passed(e.judge.Mark(), map[int32]int64{0: int64(len(e.orders))})
+		answerFrom(e.transfers, e.judge)
 	}
-	for _, r := range h.letters {
-		f.DeadLetter(r)
+}
+
+func (e *endedHistory) mustBeClean(when string) {
+	e.t.Helper()
+	if len(e.found) > 0 || e.judge.Kept() > 0 {
+		e.t.Fatalf("%s: %d kept, %+v", when, e.judge.Kept(), e.found)
 	}
-	for _, transfer := range h.transfers {
-		f.Transfer(transfer)
-	}
-	for _, r := range h.reports {
-		f.Report(r)
-	}
-	f.Passed(f.Mark(), map[int32]int64{0: int64(len(h.orders))})
-	answer()
-	if f.Kept() > 0 || len(*later) > 0 {
-		t.Fatalf("%d kept, %+v", f.Kept(), *later)
-	}
-	return f, later, answer
+}
+
+// reportOf returns the report of an order, to be written again.
+func (e *endedHistory) reportOf(o *pixv1.PaymentOrder) Record {
+	return e.reports[slices.IndexFunc(e.reports, func(r Record) bool { return string(r.Key) == o.EndToEndId })]
+}
+
+// conflict adds another order with the id of one, and its dead letter.
+func (e *endedHistory) conflict(order int) *pixv1.PaymentOrder {
+	late := e.message(order)
+	otherAmount(late)
+	e.append(late)
+	e.letter(len(e.orders)-1, "DUPL")
+	return late
 }
 
 // An engine that takes over may write the dead letter of a committed record again, and somebody may write
 // one of a record that was before the beginning. None is kept.
 func TestFollowerKeepsNoLetterOfACommittedRecord(t *testing.T) {
-	h := clean(t)
-	f, findings, answer := ended(t, h)
-	for _, letter := range h.letters {
-		f.DeadLetter(letter)
-	}
-	if f.Kept() > 0 {
-		t.Errorf("%d letters of committed records are kept", f.Kept())
-	}
-	late := Follow(h.accountOf(issuance), uint64(base+len(h.transfers)), func(found Finding) { *findings = append(*findings, found) })
-	late.Begin()
-	for _, letter := range h.letters { // before it knows what is committed
-		late.DeadLetter(letter)
-	}
-	late.Passed(late.Mark(), map[int32]int64{0: int64(len(h.orders))})
-	answer()
-	if len(*findings) > 0 || late.Kept() > 0 {
-		t.Errorf("%d kept, %+v", late.Kept(), *findings)
-	}
+	e := ended(t, clean(t))
+	all(e.letters, e.judge.DeadLetter)
+	e.mustBeClean("letters of committed records")
+	e.judge = Follow(e.accountOf(issuance), uint64(base+len(e.transfers)), func(found Finding) { e.found = append(e.found, found) })
+	e.judge.Begin()
+	all(e.letters, e.judge.DeadLetter) // before it knows what is committed
+	e.pass(1)
+	e.mustBeClean("letters of records before the beginning")
 }
 
 // It begins between the verdict of a payment and the commit of its record, when the report is already there:
@@ -402,27 +400,21 @@ func TestFollowerForgetsWhatWasReportedBeforeTheBeginning(t *testing.T) {
 func TestFollowerForgetsWhatAConflictingOrderIsComparedWith(t *testing.T) {
 	for _, order := range []int{settledOrder, voidedOrder, receiptOrder} {
 		for seed := range uint64(20) {
-			h := clean(t)
-			f, findings, answer := ended(t, h)
-			checked := f.Checked()
-			late := h.message(order)
-			otherAmount(late)
-			h.append(late)
-			h.letter(len(h.orders)-1, "DUPL")
-			again := h.reports[slices.IndexFunc(h.reports, func(r Record) bool { return string(r.Key) == late.EndToEndId })]
+			e := ended(t, clean(t))
+			checked := e.judge.Checked()
+			again := e.reportOf(e.conflict(order))
 			steps := []func(){
-				func() { f.Order(h.orders[len(h.orders)-1]) }, func() { f.DeadLetter(h.letters[len(h.letters)-1]) }, func() { f.Report(again) },
+				func() { e.judge.Order(e.orders[len(e.orders)-1]) },
+				func() { e.judge.DeadLetter(e.letters[len(e.letters)-1]) },
+				func() { e.judge.Report(again) },
 			}
 			rand.New(rand.NewPCG(seed, 7)).Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 			for _, step := range steps {
 				step()
 			}
-			for range 3 {
-				f.Passed(f.Mark(), map[int32]int64{0: int64(len(h.orders))})
-				answer()
-			}
-			if len(*findings) > 0 || f.Kept() > 0 || f.Checked() != checked {
-				t.Fatalf("order %d, seed %d: %d kept, %d more checked, %+v", order, seed, f.Kept(), f.Checked()-checked, *findings)
+			e.pass(3)
+			if e.mustBeClean(fmt.Sprintf("order %d, seed %d", order, seed)); e.judge.Checked() != checked {
+				t.Fatalf("order %d, seed %d: %d more checked", order, seed, e.judge.Checked()-checked)
 			}
 		}
 	}
@@ -430,42 +422,31 @@ func TestFollowerForgetsWhatAConflictingOrderIsComparedWith(t *testing.T) {
 
 // A second verdict of a payment that has ended and is forgotten is a finding about that payment.
 func TestFollowerFindsASecondVerdictOfAForgottenPayment(t *testing.T) {
-	h := clean(t)
-	f, findings, answer := ended(t, h)
-	h.receipt(h.message(settledOrder), "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
-	second := h.last(1)
-	_, key := h.legsOf(h.message(settledOrder))
-	second.ID, second.Timestamp = key.role(15).toTigerBeetle(), uint64(base+len(h.transfers))
-	f.Transfer(*second)
-	for range 3 {
-		f.Passed(f.Mark(), nil)
-		answer()
-	}
-	if len(*findings) != 1 || (*findings)[0].Kind != WrongTransfer || (*findings)[0].Subject != h.message(settledOrder).EndToEndId {
-		t.Errorf("%+v", *findings)
+	e := ended(t, clean(t))
+	settled := e.message(settledOrder)
+	e.receipt(settled, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+	second := e.last(1)
+	_, key := e.legsOf(settled)
+	second.ID, second.Timestamp = key.role(15).toTigerBeetle(), uint64(base+len(e.transfers))
+	e.judge.Transfer(*second)
+	e.pass(3)
+	if len(e.found) != 1 || e.found[0].Kind != WrongTransfer || e.found[0].Subject != settled.EndToEndId {
+		t.Errorf("%+v", e.found)
 	}
 }
 
 // A refused payment whose conflicting message holds money beside the receipt is forgotten, and reported again.
 func TestFollowerForgetsAReceiptBesideAHold(t *testing.T) {
-	h := clean(t)
-	late := h.order(alice, bruno, 500)
-	conflict := proto.Clone(late).(*pixv1.PaymentOrder)
-	otherAmount(conflict)
-	h.append(conflict)
-	h.letter(len(h.orders)-1, "DUPL")
-	h.receipt(late, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
-	h.report(late, "AB03")
-	h.hold(conflict, 1, 2, 3)
-	f, findings, answer := ended(t, h)
-	f.Report(h.reports[len(h.reports)-1])
-	for range 3 {
-		f.Passed(f.Mark(), nil)
-		answer()
-	}
-	if len(*findings) > 0 || f.Kept() > 0 {
-		t.Errorf("%d kept, %+v", f.Kept(), *findings)
-	}
+	e := &endedHistory{history: clean(t)}
+	late := e.order(alice, bruno, 500)
+	conflict := e.conflict(len(e.orders) - 1)
+	e.receipt(late, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
+	e.report(late, "AB03")
+	e.hold(conflict, 1, 2, 3)
+	e = ended(t, e.history)
+	e.judge.Report(e.reports[len(e.reports)-1])
+	e.pass(3)
+	e.mustBeClean("reported again")
 }
 
 // A refused payment is forgotten. Then a conflicting order comes and holds money beside its receipt, until it gets a
@@ -473,67 +454,52 @@ func TestFollowerForgetsAReceiptBesideAHold(t *testing.T) {
 func TestFollowerTakesAConflictingOrderAfterAForgottenReceipt(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 9))
-		h := clean(t)
-		f, findings, answer := ended(t, h)
-		late := h.message(receiptOrder)
-		otherAmount(late)
-		h.append(late)
-		h.letter(len(h.orders)-1, "DUPL")
-		h.hold(late, 1, 2, 3)
-		again := h.reports[slices.IndexFunc(h.reports, func(r Record) bool { return string(r.Key) == late.EndToEndId })]
+		e := ended(t, clean(t))
+		late := e.conflict(receiptOrder)
+		e.hold(late, 1, 2, 3)
 		held := false
 		steps := []func(){
-			func() { f.DeadLetter(h.letters[len(h.letters)-1]) },
+			func() { e.judge.DeadLetter(e.letters[len(e.letters)-1]) },
 			func() {
 				held = true
 				for i := range 3 {
-					hold := h.last(3 - i)
-					hold.Timestamp = uint64(base + len(h.transfers) + i)
-					f.Transfer(*hold)
+					hold := e.last(3 - i)
+					hold.Timestamp = uint64(base + len(e.transfers) + i)
+					e.judge.Transfer(*hold)
 				}
 			},
 		}
 		if seed%2 == 0 {
-			steps = append(steps, func() { f.Report(again) })
+			steps = append(steps, func() { e.judge.Report(e.reportOf(late)) })
 		}
 		random.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
-		f.Order(h.orders[len(h.orders)-1])
+		e.judge.Order(e.orders[len(e.orders)-1])
 		for i, step := range steps {
 			// What is read to a mark has the holds, too, if it has the dead letter: that comes after them.
 			if step(); random.IntN(2) == 0 && (held || i == len(steps)-1) {
-				f.Passed(f.Mark(), nil)
-				answer()
+				e.judge.Passed(e.judge.Mark(), nil)
+				answerFrom(e.transfers, e.judge)
 			}
 		}
-		for range 3 {
-			f.Passed(f.Mark(), map[int32]int64{0: int64(len(h.orders))})
-			answer()
-		}
-		if len(*findings) > 0 || f.Kept() > 0 {
-			t.Fatalf("seed %d: %d kept, %+v", seed, f.Kept(), *findings)
-		}
+		e.pass(3)
+		e.mustBeClean(fmt.Sprintf("seed %d", seed))
 	}
 }
 
 // The ledger answers late: what has come since must not be judged without its answer.
 func TestFollowerWaitsForWhatItHasAsked(t *testing.T) {
 	for _, order := range []int{settledOrder, voidedOrder, receiptOrder} {
-		h := clean(t)
-		f, findings, answer := ended(t, h)
-		copied := h.message(order)
-		h.append(copied)
-		f.Report(h.reports[slices.IndexFunc(h.reports, func(r Record) bool { return string(r.Key) == copied.EndToEndId })])
-		f.Passed(f.Mark(), nil) // it asks
-		f.Order(h.orders[len(h.orders)-1])
+		e := ended(t, clean(t))
+		copied := e.message(order)
+		e.append(copied)
+		e.judge.Report(e.reportOf(copied))
+		e.judge.Passed(e.judge.Mark(), nil) // it asks
+		e.judge.Order(e.orders[len(e.orders)-1])
 		for range 3 {
-			f.Passed(f.Mark(), map[int32]int64{0: int64(len(h.orders))})
+			e.judge.Passed(e.judge.Mark(), map[int32]int64{0: int64(len(e.orders))})
 		}
-		for range 3 {
-			answer()
-			f.Passed(f.Mark(), map[int32]int64{0: int64(len(h.orders))})
-		}
-		if len(*findings) > 0 || f.Kept() > 0 {
-			t.Errorf("order %d: %d kept, %+v", order, f.Kept(), *findings)
-		}
+		answerFrom(e.transfers, e.judge)
+		e.pass(3)
+		e.mustBeClean(fmt.Sprintf("order %d", order))
 	}
 }

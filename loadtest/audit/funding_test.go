@@ -117,13 +117,3 @@ func TestPopulationsAgreeWithThePlatform(t *testing.T) {
 		}
 	}
 }
-
-func (h *history) drop(id number128) {
-	for i := range h.transfers {
-		if fromTigerBeetle(h.transfers[i].ID) == id {
-			h.transfers = append(h.transfers[:i], h.transfers[i+1:]...)
-			return
-		}
-	}
-	h.t.Fatalf("there is no transfer %x", id)
-}

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"strconv"
 	"testing"
 	"time"
 
@@ -37,60 +36,40 @@ func (h *history) refuse(reason string, centavos uint64, late time.Duration) {
 func (h *history) cap(centavos uint64, changes ...func(adjustment *tb.Transfer)) {
 	h.act(codeNightCap, aliceBooks, tb.Transfer{UserData64: centavos, UserData32: windowSeconds})
 	if centavos > 0 {
-		h.last(1).Flags = linkedFlag
-		h.adjust(centavos, changes...)
+		h.adjust(centavos, centavos, changes...)
 	}
 }
 
-// adjust adds an adjustment of the allowance right behind the last transfer.
-func (h *history) adjust(centavos uint64, changes ...func(adjustment *tb.Transfer)) {
-	id := allowanceOf(aliceBooks, byNight)
-	account := h.accountOf(id)
-	posted := movement{moneyIn(account.DebitsPosted), moneyIn(account.CreditsPosted)}
-	key, aim := adjustmentKey(id, posted), moneyOf(centavos)
-	add := func(role int, debit, credit accountID, amount money, flags uint16) {
-		at := h.last(1).Timestamp
-		h.move(codeAdjustment, debit, credit, amount.low)
-		t := h.last(1)
-		t.ID, t.Ledger, t.UserData64, t.Flags, t.Timestamp = key.role(role).toTigerBeetle(), allowanceLedger, centavos, flags, at+1
+// adjust adds an adjustment of the allowance right behind the act that caps it, as the services write it.
+func (h *history) adjust(centavos, said uint64, changes ...func(adjustment *tb.Transfer)) {
+	h.last(1).Flags, h.last(1).UserData64 = linkedFlag, said
+	chain := ledger.GrantOf(*h.accountOf(allowanceOf(aliceBooks, byNight))).AppendAdjustment(nil, int64(centavos))
+	for i := range chain {
+		chain[i].Timestamp, chain[i].UserData64 = h.last(1).Timestamp+uint64(i)+1, said
 		for _, change := range changes {
-			change(t)
+			change(&chain[i])
 		}
 	}
-	h.stamp()
-	if has := posted.balance(); has.less(aim) {
-		add(recordRole, allowanceSource, id, aim.minus(has), 0)
-	} else {
-		free := has.minus(moneyIn(account.DebitsPending))
-		excess := has.minus(aim)
-		if free.less(excess) {
-			excess = free
-		}
-		add(recordRole, allowanceSource, id, moneyOf(1), linkedFlag)
-		add(moneyRole, id, allowanceSource, excess.plus(moneyOf(1)), tb.TransferFlags{BalancingDebit: true}.ToUint16())
-	}
+	h.write(chain)
 }
 
 // capped holds an order with leg 4.
 func (h *history) capped(o *pixv1.PaymentOrder) {
 	h.stamp()
-	h.hold(o, 1, 2, 3)
-	leg := *h.last(1)
-	_, key := h.legsOf(o)
-	leg.ID, leg.Code, leg.Ledger, leg.Timeout = key.role(capRole).toTigerBeetle(), codeCapLeg, allowanceLedger, windowSeconds
-	leg.DebitAccountID, leg.CreditAccountID = allowanceOf(aliceBooks, byNight).toTigerBeetle(), allowanceSource.toTigerBeetle()
-	h.transfers = append(h.transfers, leg)
-	for i := range 4 {
-		h.last(4 - i).Timestamp = uint64(h.now.UnixNano()) + uint64(len(h.transfers)+i)
+	id, err := pix.ParseEndToEndID(o.EndToEndId)
+	kit.Must(h.t, err)
+	content := pix.Content{Payer: accountIn(o.Payer), Payee: accountIn(o.Payee), AmountCentavos: o.AmountCentavos}
+	chain := ledger.AppendCap(ledger.AppendReserve(nil, id, content, 60), id, content, ledger.Night, windowSeconds)
+	for i := range chain {
+		chain[i].Timestamp = uint64(h.now.UnixNano()) + uint64(len(h.transfers)+i)
 	}
+	h.write(chain)
 }
 
 func (h *history) voidCapLeg(o *pixv1.PaymentOrder) {
-	_, key := h.legsOf(o)
-	t := *h.find(key.role(capRole))
-	t.ID, t.PendingID = key.role(capVoidRole).toTigerBeetle(), t.ID
-	t.Flags, t.Timeout, t.Timestamp = tb.TransferFlags{VoidPendingTransfer: true}.ToUint16(), 0, 0
-	h.transfers = append(h.transfers, t)
+	id, err := pix.ParseEndToEndID(o.EndToEndId)
+	kit.Must(h.t, err)
+	h.write(ledger.AppendCapRelease(nil, id, pix.MustReason("AC06")))
 }
 
 // settle settles an order of alice's, with leg 4.
@@ -197,11 +176,11 @@ func TestTermsAreJudged(t *testing.T) {
 				h.at(step.at)
 				step.do(h)
 			}
-			verdict := h.audit()
-			if verdict.Clean {
-				h.cleanAgain()
-			}
-			if verdict.Clean != (c.kind == "") || !verdict.Clean && verdict.ByKind[c.kind] != verdict.FindingCount {
+			if c.kind == "" {
+				h.finds(c.name, "", 0)
+				h.rebuild()
+				h.finds("built again", "", 0)
+			} else if verdict := h.audit(); verdict.Clean || verdict.ByKind[c.kind] != verdict.FindingCount {
 				t.Errorf("there must be %q: %+v", c.kind, verdict.Findings)
 			}
 		})
@@ -264,25 +243,17 @@ func TestEachFaultOfAnAllowanceIsFound(t *testing.T) {
 		{"an adjustment in another chain", true, adjustment(func(t *tb.Transfer) { t.Timestamp++ })},
 		{"an allowance of less than its cap", true, func(h *history) {
 			h.act(codeNightCap, aliceBooks, tb.Transfer{UserData64: 300, UserData32: windowSeconds})
-			h.last(1).Flags = linkedFlag
-			h.adjust(250)
-			h.last(1).UserData64 = 300
+			h.adjust(250, 300)
 		}},
 		{"a cap that is lowered below the aim", true, func(h *history) {
 			h.act(codeNightCap, aliceBooks, tb.Transfer{UserData64: 50, UserData32: windowSeconds})
-			h.last(1).Flags = linkedFlag
-			h.adjust(40)
-			h.last(1).UserData64, h.last(2).UserData64 = 50, 50
+			h.adjust(40, 50)
 		}},
 		{"a cap that is lowered, and does not take all that is free", true, func(h *history) {
 			h.settle(20)
 			h.act(codeNightCap, aliceBooks, tb.Transfer{UserData64: 50, UserData32: windowSeconds})
-			h.last(1).Flags = linkedFlag
-			h.adjust(60)
-			h.last(1).UserData64, h.last(2).UserData64 = 50, 50
-			h.act(codeNightCap, aliceBooks, tb.Transfer{UserData64: 60, UserData32: windowSeconds})
-			h.last(1).Flags = linkedFlag
-			h.adjust(60)
+			h.adjust(60, 50)
+			h.cap(60)
 		}},
 		{"an allowance that moved without a transfer", true, func(h *history) { h.add(allowanceOf(aliceBooks, byNight), 1, 1) }},
 		{"money in the ledger of allowances", true, func(h *history) {
@@ -305,44 +276,10 @@ func TestEachFaultOfAnAllowanceIsFound(t *testing.T) {
 				t.Fatalf("%+v", verdict.Findings)
 			}
 			if verdict.Clean {
-				h.cleanAgain()
+				h.rebuild()
+				h.finds("built again", "", 0)
 			}
 		})
-	}
-}
-
-// The two derivations of leg 4 and of adjustments meet only here and in the worlds.
-func TestAllowancesAgreeWithThePlatform(t *testing.T) {
-	h := withRegister(t)
-	id := allowanceOf(aliceBooks, byNight)
-	for i, limit := range []int64{100, 100, 250, 40} {
-		h.at(time.Duration(i) * time.Minute)
-		act := ledger.Act{Kind: ledger.NightCapped, Bank: alice.ISPB, Centavos: limit, WindowSeconds: windowSeconds, ByCentralBank: true}
-		chain := ledger.GrantOf(*h.accountOf(id)).AppendAdjustment(ledger.AppendAct(nil, "central-bank", "cap-"+strconv.Itoa(i), act), limit)
-		for k := range chain {
-			chain[k].Timestamp = uint64(h.now.UnixNano()) + uint64(k)
-			amount, _ := centavos(chain[k].Amount)
-			h.add(fromTigerBeetle(chain[k].DebitAccountID), int64(amount), 0)
-			h.add(fromTigerBeetle(chain[k].CreditAccountID), 0, int64(amount))
-		}
-		h.transfers = append(h.transfers, chain...)
-	}
-	h.at(time.Hour)
-	for _, reason := range []string{"", "AC06"} {
-		o := h.order(alice, bruno, 15)
-		parsed, err := pix.ParseEndToEndID(o.EndToEndId)
-		kit.Must(t, err)
-		content := pix.Content{Payer: alice, Payee: bruno, AmountCentavos: 15}
-		h.write(ledger.AppendCap(ledger.AppendReserve(nil, parsed, content, 60), parsed, content, ledger.Night, windowSeconds))
-		if reason == "" {
-			h.write(ledger.AppendPost(nil, parsed, false))
-		} else {
-			h.write(ledger.AppendCapVoid(ledger.AppendVoid(nil, parsed, false, pix.MustReason(reason)), parsed, pix.MustReason(reason)))
-		}
-		h.report(o, reason)
-	}
-	if verdict := h.audit(); !verdict.Clean || verdict.Summary.Capped != 2 {
-		t.Fatalf("%d payments with leg 4: %+v", verdict.Summary.Capped, verdict.Findings)
 	}
 }
 

@@ -60,7 +60,7 @@ var parts = []struct{ name, what string }{
 	{distancePart, "three replicas of the ledger, and banks far from the broker, 1, 20 and 60 ms there and back: latency at 1,000/s, and the maximum"},
 	{idlePart, "what a ready system takes while nobody pays, the control room included"},
 	{profilePart, "the maximum while the engine is profiled"},
-	{gatePart, "short rows whose ratios CI compares with those in findings/bench.json"},
+	{gatePart, "short rows whose ratios make bench-gate compares with those in findings/ratios.json"},
 }
 
 // Of the part gate, which must be short.

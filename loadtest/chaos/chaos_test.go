@@ -150,19 +150,6 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// Containers have no links and no environment of one start: such a fault is refused before
-// anything is broken.
-func TestContainersHaveNotEveryFault(t *testing.T) {
-	possible := BareKinds()
-	if slices.Contains(possible, "cut-kafka") || slices.Contains(possible, "crash-engine") || !slices.Contains(possible, "kill-engine") {
-		t.Errorf("containers have %v", possible)
-	}
-	if err := RefuseBare(Plan(1, time.Hour, possible)); err != nil {
-		t.Error(err)
-	}
-	kit.Says(t, RefuseBare([]PlannedFault{{Kind: "stall-bank"}}), "stall-bank")
-}
-
 // Every program has links of its own, and a broken one is broken for it alone.
 func TestLinksOfEachProgram(t *testing.T) {
 	l := &links{of: map[string]*programLinks{}}
@@ -193,29 +180,6 @@ func TestLinksOfEachProgram(t *testing.T) {
 	if _, err := l.between("bank-simulator", toLedger); err == nil {
 		t.Error("links of the bank simulator to the ledger")
 	}
-}
-
-func TestRecoveryFigures(t *testing.T) {
-	r := &Result{Load: &load.Result{
-		GoodRejected: map[string]int{"AB03": 2}, Latencies: []load.Latency{{Kind: "settled", Max: 1500}, {Kind: "every outcome", Max: 40100}},
-		Outcomes: []load.Outcome{{Case: "accepted", Expected: "settled", Count: load.Count{Sent: 98}}, {Case: "silent", Count: load.Count{Sent: 4, AsExpected: 3}}},
-	}, Events: []Event{
-		{Kind: "kill-engine", FirstSettled: 1}, {Kind: "crash-engine", FirstSettled: 3}, {Kind: "kill-engine", FirstSettled: -1},
-		{Kind: "kill-engine-takeover", FirstSettled: 4}, {Kind: "kill-engine", FirstSettled: 9, Problem: "it did not come back"},
-	}}
-	var text strings.Builder
-	for _, figure := range r.Recovery() {
-		text.WriteString(figure.Value + "\n")
-	}
-	kit.Holds(t, text.String(), "longest 3.00 s, of 2", "longest 4.00 s, of 1", "40.1 s", "1.5 s", "2 of 98: AB03 2", "4, of which 3 ended as AB03")
-}
-
-func TestTableOfRuns(t *testing.T) {
-	good := &Result{Seed: 3, Passed: true, Load: &load.Result{Sent: 10}}
-	bad := &Result{Seed: 4, Repeat: "loadtest chaos --seed 4", Load: &load.Result{Sent: 10}}
-	var text strings.Builder
-	WriteTable(&text, []*Result{good, bad})
-	kit.Holds(t, text.String(), "passed", "FAILED", "loadtest chaos --seed 4", "1 of 2 runs passed")
 }
 
 // The page shows a failure's reason, whatever characters it has, and the way to repeat it.

@@ -112,7 +112,7 @@ func (c *containers) watch(ctx context.Context) {
 
 // look notes what the containers do. One that died may run again already.
 func (c *containers) look(ctx context.Context) error {
-	all, err := c.attached.States(ctx)
+	all, err := c.attached.Status(ctx)
 	if err == nil {
 		c.note(ctx, all)
 	}

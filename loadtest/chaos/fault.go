@@ -62,7 +62,6 @@ func init() {
 		{"kill-bank", "SIGKILL of the bank simulator, started again within 2 s", anywhere, kill(only(stack.Simulator), 0, 2*time.Second)},
 		{"kill-producer", "SIGKILL of the producer, started again within 2 s", anywhere, kill(only(stack.Producer), 0, 2*time.Second)},
 		{"kill-archiver", "SIGKILL of the archiver, started again within 2 s", processesOnly, kill(only(stack.Archiver), 0, 2*time.Second)},
-		{"skewed-producer", "for 4 to 8 s the producer's clock is 5 to 70 s ahead or behind: it must be unready and take nothing", processesOnly, skewProducer},
 		{"bank-silent", "a bank does not respond for 4 to 8 s", anywhere, bankBehaves(`{"silent_share": 1}`)},
 		{"bank-late", "for 4 to 8 s a bank accepts everything after the deadline", anywhere, bankBehaves(`{"late_share": 1}`)},
 		{"bank-slow", "for 4 to 8 s a bank takes 0.5 to 8 s to respond", anywhere, bankBehaves(`{"delay": {"min_ms": 500, "mean_ms": 2000, "max_ms": 8000}}`)},
@@ -76,9 +75,7 @@ func init() {
 		{"acts", "an operator acts for 4 to 8 s: a bank is suspended or joins, money comes and goes, an account is blocked", anywhere, act("")},
 		{"suspend-bank", "a bank is suspended for 4 to 8 s", anywhere, act("suspension")},
 		{"bomb", "a batch that unpacks to 900 MB, on a partition of the payments and of the responses", anywhere, dropBomb},
-		{"hanging-transaction", "a transaction on the payments is not ended until an engine names its first record, within 10 s", processesOnly, hangTransaction},
 		{"damaged-log", "the broker is killed, and a byte of a log is flipped, or its tail cut: it must refuse to start, and then gets its own files", processesOnly, on(only(stack.Broker), damageLog)},
-		{"topic-recreated", "an engine meets a topic that was made anew: it must refuse, twice, and then returns to its own", processesOnly, on(engines, recreateTopic)},
 		{"partitions-added", "all topics get one more partition, pix.payments last", processesOnly, addPartition},
 		{"unreadable-batch", "a batch that no client can read, on a partition of the payments and of the responses", anywhere, plantUnreadable},
 	}

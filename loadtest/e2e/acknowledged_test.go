@@ -193,19 +193,21 @@ func (c *counting) still(do func()) {
 }
 
 func (c *counting) restartBroker() {
-	c.some(10)
-	c.must(c.Restart(c.t.Context(), stack.Broker))
-	c.ready(stack.Broker, stack.Producer, c.engine)
-	c.some(20)
-	c.still(func() {})
+	c.outage(func() { c.must(c.StopProcess(c.t.Context(), stack.Broker)) })
 }
 
 func (c *counting) killBroker() {
+	c.outage(func() {
+		c.must(c.Kill(stack.Broker))
+		time.Sleep(time.Second)
+	})
+}
+
+// outage ends the broker between payments, and starts it again.
+func (c *counting) outage(end func()) {
 	c.some(10)
-	c.must(c.Kill(stack.Broker))
-	time.Sleep(time.Second)
-	c.must(c.StartProcess(stack.Broker))
-	c.ready(stack.Broker, stack.Producer, c.engine)
+	end()
+	c.bring(stack.Broker, stack.Producer, c.engine)
 	c.some(20)
 	c.still(func() {})
 }

@@ -39,18 +39,17 @@ func openBooks(t *testing.T, change ...func(*stack.Config)) *books {
 	t.Helper()
 	t.Parallel()
 	b := &books{}
-	h := begin(t, 1, append(change, func(c *stack.Config) {
+	b.system = begin(t, 1, append(change, func(c *stack.Config) {
 		c.Env[stack.Engine] = append(c.Env[stack.Engine], "ENGINE_PULSE_INTERVAL=1s")
 		b.config = *c
 	})...)
-	servers.Release(h.servers)
-	b.system = &system{h.Stack, t}
-	permits := h.servers + 1 // one for another system's
+	servers.Release(b.servers)
+	permits := b.servers + 1 // one for another system's
 	kit.Must(t, servers.Acquire(t.Context(), permits))
 	t.Cleanup(func() {
 		defer servers.Release(permits)
 		_ = b.Stop(context.Background())
-		_ = os.RemoveAll(h.folder)
+		_ = os.RemoveAll(b.folder)
 	})
 	return b
 }

@@ -7,7 +7,7 @@ import (
 
 // Every case of the mix ends as it must, without faults and without excuses.
 func TestEveryCase(t *testing.T) {
-	s := plain.startFresh(t)
+	s := start(t, 1)
 	result := s.load(500, 3000, "--mix", "demo").wait()
 	if result.Dropped != 0 {
 		t.Errorf("%d sends were dropped", result.Dropped)

@@ -91,14 +91,12 @@ func TestRoomOnCompose(t *testing.T) {
 		ReadOnly string
 		Figures  struct{ SettledPerSecond float64 }
 		Light    struct{ Colour string }
-		Banks    []struct{ Behaviour string }
 		Machine  struct {
 			Processes []struct {
 				Name, State string
 				Acts        []string
 			}
 		}
-		Story []struct{ Text string }
 	}
 	shows := func(what string, holds func() bool) {
 		t.Helper()
@@ -131,8 +129,6 @@ func TestRoomOnCompose(t *testing.T) {
 	act(`{"act": "load", "ratePerSecond": 50}`)
 	shows("settled payments", func() bool { return picture.Figures.SettledPerSecond > 0 })
 	act(`{"act": "load", "ratePerSecond": 0}`)
-	act(`{"act": "bank", "target": "10000001", "behaviour": "silent"}`)
-	act(`{"act": "bank", "target": "10000001", "behaviour": "normal"}`)
 	act(`{"act": "kill", "target": "clearing-engine"}`)
 	shows("the engine's end", func() bool { return state(stack.Engine) == "dead" })
 	shows("the engine again", func() bool { return state(stack.Engine) == "ready" })

@@ -81,18 +81,7 @@ func TestDemo(t *testing.T) {
 	}
 	page := pageOf(t, filepath.Join(folder, "report.html"))
 	kit.Holds(t, page, "Liquida: kill-engine at 100 payments a second", "✓ Passed", "LOAD PASSED: 1500 payments", "AUDIT CLEAN", "ANSWERS CLEAN",
-		"1 kill-engine engine-0", "settled per second", "99th percentile", "TigerBeetle 0.16", "Linux", "loadtest chaos --dir", "--seed")
-	told := regexp.MustCompile(`At (\d+\.\d) s, kill-engine engine-0: .*\. One of its partitions settled nothing for (\d+\.\d\d) s\. At (\d+\.\d) s no more payments waited`).FindStringSubmatch(page)
-	if told == nil {
-		t.Fatal("the page does not tell of the kill, its gap and the catch-up")
-	}
-	var at [3]float64
-	for i, text := range told[1:] {
-		at[i], _ = strconv.ParseFloat(text, 64)
-	}
-	if at[0] < 4 || at[1] <= 0 || at[2] <= at[0] || !strings.Contains(output, told[0]) {
-		t.Errorf("the page and the terminal tell %q", told[0])
-	}
+		"1 kill-engine engine-0", "One of its partitions settled nothing for ", "no more payments waited", "loadtest chaos --dir", "--seed")
 	if exists(filepath.Join(folder, "data")) {
 		t.Error("the data are still there")
 	}
@@ -141,7 +130,7 @@ func TestDemoInterrupted(t *testing.T) {
 
 // A load that passes breaks a threshold: the report says which, and what was measured.
 func TestLoadBreaksAThreshold(t *testing.T) {
-	s := plain.start(t)
+	s := start(t, 1)
 	file := filepath.Join(t.TempDir(), "load.html")
 	command := exec.CommandContext(t.Context(), filepath.Join(binaries, "loadtest"), "run", "--rate", "100", "--payments", "200", "--mix", "plain",
 		"--fail-if", "max>1us", "--fail-if", "failed>0", "--report", file)
@@ -152,17 +141,6 @@ func TestLoadBreaksAThreshold(t *testing.T) {
 	}
 	kit.Holds(t, output, "LOAD PASSED", "a threshold is broken: max>1us: max was ")
 	kit.Holds(t, pageOf(t, file), "✗ Failed", "LOAD PASSED", "threshold max&gt;1us", "max was ", "threshold failed&gt;0", "failed was 0 payments", "run --rate 100 --payments 200", "&#39;max&gt;1us&#39;")
-}
-
-func TestLoadInterrupted(t *testing.T) {
-	s := plain.start(t)
-	command := exec.CommandContext(t.Context(), filepath.Join(binaries, "loadtest"), "run", "--rate", "100", "--payments", "100000")
-	command.Env = append(os.Environ(), "KAFKA_BROKERS="+s.KafkaAddress(), "TIGERBEETLE_ADDRESSES="+s.TigerBeetleAddresses())
-	output, code := interruptWhen(t, command, "waiting ")
-	if code != interruptedExit {
-		t.Errorf("exit code %d", code)
-	}
-	isInterrupted(t, output)
 }
 
 var interruption = regexp.MustCompile(`INTERRUPTED: ([\d,]+) sent, ([\d,]+) ended, ([\d,]+) under way; audit not run\n`)

@@ -45,7 +45,7 @@ func TestAForeignClientIsGeneratedAndPays(t *testing.T) {
 }
 
 func TestExamplesPayWaitAndReconcile(t *testing.T) {
-	s := plain.startFresh(t)
+	s := start(t, 1)
 	for _, c := range []struct {
 		name    string
 		command []string

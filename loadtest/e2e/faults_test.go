@@ -14,7 +14,7 @@ var duringFaults = []string{"--mix", "demo", "--allow", "AB03,LQ10"}
 // The engine is killed again and again in the middle of a load. Its successor finishes what it
 // began, from the ledger and redelivery alone.
 func TestEngineKilledTenTimes(t *testing.T) {
-	s := plain.start(t)
+	s := start(t, 1)
 	load := s.load(500, 10_000, duringFaults...)
 	for range 10 {
 		load.progress(50)
@@ -27,7 +27,7 @@ func TestEngineKilledTenTimes(t *testing.T) {
 
 // One of two engines is killed and stays down. The other takes over its partitions.
 func TestEngineTakenOver(t *testing.T) {
-	s := pair.start(t)
+	s := start(t, 2)
 	load := s.load(500, 4000, duringFaults...)
 	load.progress(500)
 	s.must(s.Kill(stack.EngineName(0)))
@@ -37,7 +37,7 @@ func TestEngineTakenOver(t *testing.T) {
 
 // The ledger is killed and replays its log.
 func TestLedgerKilled(t *testing.T) {
-	s := plain.start(t)
+	s := start(t, 1)
 	load := s.load(300, 3600, duringFaults...)
 	load.progress(300)
 	s.must(s.Kill(stack.TigerBeetle))
@@ -47,7 +47,7 @@ func TestLedgerKilled(t *testing.T) {
 
 // The broker is killed and restarted.
 func TestBrokerKilled(t *testing.T) {
-	s := plain.start(t)
+	s := start(t, 1)
 	load := s.load(400, 4800, duringFaults...)
 	load.progress(400)
 	s.must(s.Kill(stack.Broker))

@@ -1,26 +1,21 @@
 package e2e
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
 
 	"github.com/liquida/liquida/deploy/stack"
-	"github.com/liquida/liquida/platform/stream"
 )
 
 // The broker's disk is full in the middle of a load. The broker stops by itself and says why.
 // When there is room again, every acknowledged payment ends.
 func TestBrokerDiskFull(t *testing.T) {
-	s := plain.start(t)
+	s := start(t, 1)
 	s.must(s.Kill(stack.Broker))
 	stopped, err := s.StartToDie(stack.Broker)
 	s.must(err)
@@ -39,31 +34,6 @@ func TestBrokerDiskFull(t *testing.T) {
 	if !strings.Contains(strings.ToLower(string(log)), "file too large") || !strings.Contains(string(log), data) {
 		t.Errorf("the broker did not say that its disk in %s is full:\n%s", data, log)
 	}
-	s.bring(stack.Broker, stack.EngineName(0))
-	load.proven()
-}
-
-// Redpanda's disk is full in the middle of a load. It refuses every record, and everybody waits:
-// no program ends, and when there is room again, every payment ends.
-func TestRedpandaDiskFull(t *testing.T) {
-	s := start(t, 1, func(c *stack.Config) { c.Kafka = stack.RedpandaLike })
-	full := filepath.Join(t.TempDir(), "bootstrap.yaml")
-	s.must(os.WriteFile(full, fmt.Appendf(nil, "group_min_session_timeout_ms: 1000\nstorage_min_free_bytes: %d\n", 1<<60), 0o600))
-	load := s.load(400, 4000, duringFaults...)
-	load.progress(400)
-	s.must(s.Kill(stack.Broker))
-	stopped, err := s.StartToDie(stack.Broker, "BROKER_REDPANDA_PROPERTIES="+full)
-	s.must(err)
-	s.ready(stack.Broker)
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.KafkaAddress()), kgo.RecordRetries(0), kgo.DisableIdempotentWrite())
-	s.must(err)
-	defer client.Close()
-	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: stream.DeadLetters}).FirstErr(); !errors.Is(err, kerr.BrokerNotAvailable) {
-		t.Fatalf("a record for a full disk: got %v, want BROKER_NOT_AVAILABLE", err)
-	}
-	time.Sleep(2 * time.Second) // of load
-	s.must(s.Kill(stack.Broker))
-	<-stopped
 	s.bring(stack.Broker, stack.EngineName(0))
 	load.proven()
 }

@@ -89,27 +89,9 @@ func (w *watched) checks(want int64) live.Light {
 	return l
 }
 
-// While engines are killed the light is green, or amber: nothing is wrong with the money. In the end it has
-// checked every payment.
-func TestLiveAuditStaysGreen(t *testing.T) {
-	s := start(t, 2)
-	w := s.watch(s.ledgerClient())
-	w.turns(live.Green)
-	load := s.load(500, 8000, duringFaults...)
-	for range 3 {
-		load.progress(500)
-		s.must(s.Kill(stack.EngineName(0)))
-		s.bring(stack.EngineName(0))
-	}
-	result := load.wait()
-	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
-	t.Logf("%s; %d had an outcome", w.checks(want).Text, want)
-	s.audit()
-}
-
 // A frozen engine, a killed ledger, a killed broker and a time without any engine make nothing red, and after
 // them every payment is checked.
-func TestLiveAuditThroughFaults(t *testing.T) {
+func TestLiveAuditStaysGreen(t *testing.T) {
 	s := start(t, 2)
 	w := s.watch(s.ledgerClient())
 	w.turns(live.Green)
@@ -132,6 +114,7 @@ func TestLiveAuditThroughFaults(t *testing.T) {
 	result := load.wait()
 	want := int64(result.Settled + result.Rejected + result.Returned + result.ReturnsRejected)
 	t.Logf("%s; %d had an outcome", w.checks(want).Text, want)
+	s.audit()
 }
 
 // The light is amber while ledger or broker are frozen, and while it lags. Then it is green again, and nothing
@@ -277,11 +260,6 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			f.write(ledger.AppendPost(nil, id, false)...)
 			return id.String()
 		}},
-		{"refused without an order", only(audit.UnexplainedMoney), true, func() string {
-			id := f.newID()
-			f.write(ledger.AppendReceipt(nil, id, f.content(ordinary), pix.MustReason("AB03"), true)...)
-			return id.String()
-		}},
 		{"held for another payee", only(audit.WrongTransfer), true, func() string {
 			id, c := f.newID(), f.content(ordinary)
 			other := c
@@ -290,32 +268,10 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			f.order(id, c, ledger.IDsOf(id).Pending(1))
 			return id.String()
 		}},
-		{"a leg with another code", only(audit.WrongTransfer), true, func() string {
-			id, c := f.newID(), f.content(ordinary)
-			chain := ledger.AppendReserve(nil, id, c, 60)
-			chain[2].Code = ledger.CodeLeg1
-			f.write(chain...)
-			f.order(id, c, ledger.IDsOf(id).Pending(1))
-			return id.String()
-		}},
-		{"a second verdict: a settled payment is refused, too", only(audit.WrongTransfer), true, func() string {
-			id, c := settled()
-			receipt := ledger.AppendReceipt(nil, id, c, pix.MustReason("AB03"), true)[0]
-			b := receipt.ID.Bytes()
-			b[0] |= 15
-			receipt.ID = tb.BytesToUint128(b)
-			f.write(receipt)
-			return id.String()
-		}},
 		// Beside the engine's report it is another one; after it, the payment may be forgotten already.
 		{"a report that contradicts the ledger", []string{audit.ReportsDiffer, audit.LedgerDisagrees}, true, func() string {
 			id, c := settled()
 			f.report(id, c, rjct, "AB03")
-			return id.String()
-		}},
-		{"a report of an open payment", only(audit.NoVerdict), true, func() string {
-			id, c := held()
-			f.report(id, c, acsc, "")
 			return id.String()
 		}},
 		{"a report without an order", only(audit.ReportWithoutOrder), true, func() string {
@@ -330,15 +286,6 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			b[0] |= 15
 			again.ID, again.Flags, again.Timeout = tb.BytesToUint128(b), 0, 0
 			f.write(again)
-			return id.String()
-		}},
-		{"less posted than paid", only(audit.WrongTransfer), false, func() string {
-			id, c := held()
-			chain := ledger.AppendPost(nil, id, false)
-			for i := range chain {
-				chain[i].Amount = tb.ToUint128(c.AmountCentavos - 1)
-			}
-			f.write(chain...)
 			return id.String()
 		}},
 		{"one leg posted of a held payment", only(audit.LegsDisagree), false, func() string {
@@ -356,9 +303,6 @@ func TestLiveAuditTurnsRed(t *testing.T) {
 			probe.Amount = tb.Uint128{}
 			f.write(deposit, probe)
 			return named(deposit)
-		}},
-		{"money by a funding", only(audit.WrongFunding), false, func() string {
-			return minted(money(ledger.CodeFunding, ledger.IssuanceAccount, ledger.ReserveAccount("10000001")))
 		}},
 		{"money of a forged kind", only(audit.UnexplainedMoney), false, func() string {
 			return minted(money(99, ledger.IssuanceAccount, ledger.ReserveAccount("10000001")))

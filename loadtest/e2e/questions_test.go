@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,12 +19,11 @@ import (
 	"time"
 
 	"github.com/liquida/liquida/client"
-	"github.com/liquida/liquida/deploy/stack"
 	"github.com/liquida/liquida/platform/kit"
 )
 
 // A bank that speaks no Kafka is paid: liquida and the example in Python answer for it over HTTP. The example is killed and
-// started again, one of two front doors dies, and seals are another bank's.
+// started again.
 func TestABankIsPaidOverHTTP(t *testing.T) {
 	s := start(t, 1)
 	const bank = "10000005"
@@ -33,11 +31,6 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 	s.must(err)
 	s.must(s.callers(s.SimulatorURL()).SetProfile(t.Context(), bank, `{"silent_share": 1}`))
 
-	secret, err := client.ReadSecret(s.AnswerKeysFile(), bank)
-	s.must(err)
-	if len(secret) != 32 {
-		t.Fatalf("a secret of %d bytes", len(secret))
-	}
 	payer, err := client.New(s.ProducerURL(), all["10000001"])
 	s.must(err)
 	// pays sends payments to the bank, all at once, and wants each to end so.
@@ -95,67 +88,6 @@ func TestABankIsPaidOverHTTP(t *testing.T) {
 	stop := s.shellBank(bank)
 	pays(payer, 5, "1", client.Settled, "")
 	stop()
-
-	// The bank was told questions and has answered none when its front door dies. It goes on at the other one.
-	other, err := client.New(second, all["10000001"])
-	s.must(err)
-	own, err := client.New(s.ProducerURL(), all[bank])
-	s.must(err)
-	own.RetryFor = time.Millisecond // it has another one to go to
-	next, err := client.New(second, all[bank])
-	s.must(err)
-	const open = 10
-	settled := make(chan struct{})
-	go func() { defer close(settled); pays(other, open, "1", client.Settled, "") }()
-	told, gone := make(chan struct{}, 100), make(chan error)
-	go func() {
-		gone <- own.Questions(t.Context(), bank, "", func(client.Question) error { told <- struct{}{}; return nil }, nil)
-	}()
-	for range open {
-		<-told
-	}
-	killedAt := time.Now()
-	s.must(s.Kill(stack.Producer))
-	<-gone
-	s.answers(next, bank, open, func(id string, _ int) client.Answer { return secret.Answer(bank, id, "") })
-	t.Logf("%v after its front door was killed the bank has answered all %d questions at the other one", time.Since(killedAt).Round(time.Millisecond), open)
-	<-settled
-	s.must(s.Restart(t.Context(), stack.Producer))
-
-	// Another bank's seal, and one of another answer: the bank is told, and asked again.
-	foreign, err := client.ReadSecret(s.AnswerKeysFile(), "10000004")
-	s.must(err)
-	settled = make(chan struct{})
-	go func() { defer close(settled); pays(other, 1, "1", client.Settled, "") }()
-	s.answers(next, bank, 3, func(id string, n int) client.Answer {
-		answer := secret.Answer(bank, id, "")
-		switch n {
-		case 0:
-			answer.Seal = foreign.Answer(bank, id, "").Seal
-		case 1:
-			answer.Seal = secret.Answer(bank, id, "AC06").Seal
-		}
-		return answer
-	})
-	<-settled
-}
-
-// answers has a bank answer so many questions at a front door. answer makes the n-th answer.
-func (s *system) answers(api *client.Client, bank string, most int, answer func(id string, n int) client.Answer) {
-	s.t.Helper()
-	enough, n := errors.New("enough"), 0
-	if err := api.Questions(s.t.Context(), bank, "", func(q client.Question) error {
-		results, err := api.Answer(s.t.Context(), bank, answer(q.EndToEndID, n))
-		if err == nil {
-			err = results[0]
-		}
-		if n++; err == nil && n == most {
-			err = enough
-		}
-		return err
-	}, nil); !errors.Is(err, enough) {
-		s.t.Fatalf("after %d of %d answers: %v", n, most, err)
-	}
 }
 
 // shellBank runs the bank of docs/participant.md until stop is called.

@@ -130,10 +130,7 @@ func (b *books) rebuild(past ...string) {
 // A ledger is lost, and its past is known up to some time before. The past comes back as it was, what was reported
 // since has its reported verdict, and the clearing house goes on with a ledger that is clean.
 func TestALostLedgerIsRebuilt(t *testing.T) {
-	b := openBooks(t, archiving)
-	for _, window := range []string{"day", "night"} {
-		b.liquida(b.ProducerURL(), "central-bank")("participant", "cap", "10000001", window, "1000000.00", "--window", "1h").Is(t, exitDone, "books agree")
-	}
+	b := openArchived(t)
 	var payments []string
 	for range 5 {
 		payments = append(payments, b.pay())
@@ -198,10 +195,7 @@ func (b *books) decided(id string) (at time.Time) {
 // TestRebuild is the show: a ledger is destroyed under load. Its archive and the log bring it back, what waits is
 // cleared, the books are clean, and the archive goes on. Up to the archive's end each answer is what it was.
 func TestRebuild(t *testing.T) {
-	b := openBooks(t, archiving)
-	for _, window := range []string{"day", "night"} {
-		b.liquida(b.ProducerURL(), "central-bank")("participant", "cap", "10000001", window, "1000000.00", "--window", "1h").Is(t, exitDone, "books agree")
-	}
+	b := openArchived(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -269,10 +263,17 @@ func TestRebuild(t *testing.T) {
 	b.liquida("", "")("archive", "check", file).Is(t, exitDone, "payment "+id+" settled")
 }
 
-// archiving starts an archiver, whose segments are small.
-func archiving(c *stack.Config) {
-	c.Archive = true
-	c.Env[stack.Archiver] = []string{"ARCHIVE_SEGMENT_ROWS_MAX=1000"}
+// openArchived opens books with an archiver, whose segments are small, and caps a bank.
+func openArchived(t *testing.T) *books {
+	t.Helper()
+	b := openBooks(t, func(c *stack.Config) {
+		c.Archive = true
+		c.Env[stack.Archiver] = []string{"ARCHIVE_SEGMENT_ROWS_MAX=1000"}
+	})
+	for _, window := range []string{"day", "night"} {
+		b.liquida(b.ProducerURL(), "central-bank")("participant", "cap", "10000001", window, "1000000.00", "--window", "1h").Is(t, exitDone, "books agree")
+	}
+	return b
 }
 
 // archived returns how many payments and returns the archive has.

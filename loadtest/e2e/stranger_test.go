@@ -13,7 +13,7 @@ import (
 // Somebody debugs with the engines' group id: its consumer takes partitions from the engine, commits what it
 // has read, and goes. Nothing of that counts: every payment ends, and none ends twice.
 func TestAStrangerInTheEnginesGroup(t *testing.T) {
-	s := plain.startFresh(t)
+	s := start(t, 1)
 	load := s.load(100, 3000, duringFaults...)
 	load.progress(100)
 	for range 2 {

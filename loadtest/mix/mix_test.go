@@ -187,13 +187,3 @@ func judge(value []byte, at time.Time) (pix.Order, error) {
 		AcceptedAtUnixMs: m.AcceptedAtUnixMs, RemittanceInformation: m.RemittanceInformation,
 	}.Validate(at)
 }
-
-func BenchmarkPayment(b *testing.B) {
-	generator := NewGenerator(population, rand.New(rand.NewPCG(1, 0)))
-	at := time.Now()
-	b.ReportAllocs()
-	for b.Loop() {
-		at = at.Add(time.Microsecond)
-		generator.Payment(Accepted, at)
-	}
-}

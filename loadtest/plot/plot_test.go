@@ -71,20 +71,3 @@ func TestFilesAreSound(t *testing.T) {
 		t.Error("a drawing of nothing")
 	}
 }
-
-// Sixteen lines differ, and their names stay inside of the width.
-func TestLegend(t *testing.T) {
-	seen := map[string]bool{}
-	for i := range 16 {
-		seen[Color(i)] = true
-	}
-	if len(seen) != 16 {
-		t.Errorf("16 lines have %d colors", len(seen))
-	}
-	names := []string{"10000001", "10000002", "10000003"}
-	for width, want := range map[float64]float64{300: 18, 200: 35, 50: 52} {
-		if bottom := new(Drawing).Legend(10, 14, width, names); bottom != want {
-			t.Errorf("the legend ends at %v of a width of %v, want %v", bottom, width, want)
-		}
-	}
-}

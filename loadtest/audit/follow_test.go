@@ -322,7 +322,7 @@ type endedHistory struct {
 	found []Finding // since
 }
 
-func ended(t *testing.T, h *history) *endedHistory {
+func ended(h *history) *endedHistory {
 	h.stamp()
 	h.transfers = inTime(h.transfers)
 	e := &endedHistory{history: h}
@@ -369,7 +369,7 @@ func (e *endedHistory) conflict(order int) *pixv1.PaymentOrder {
 // An engine that takes over may write the dead letter of a committed record again, and somebody may write
 // one of a record that was before the beginning. None is kept.
 func TestFollowerKeepsNoLetterOfACommittedRecord(t *testing.T) {
-	e := ended(t, clean(t))
+	e := ended(clean(t))
 	all(e.letters, e.judge.DeadLetter)
 	e.mustBeClean("letters of committed records")
 	e.judge = Follow(e.accountOf(issuance), uint64(base+len(e.transfers)), func(found Finding) { e.found = append(e.found, found) })
@@ -400,7 +400,7 @@ func TestFollowerForgetsWhatWasReportedBeforeTheBeginning(t *testing.T) {
 func TestFollowerForgetsWhatAConflictingOrderIsComparedWith(t *testing.T) {
 	for _, order := range []int{settledOrder, voidedOrder, receiptOrder} {
 		for seed := range uint64(20) {
-			e := ended(t, clean(t))
+			e := ended(clean(t))
 			checked := e.judge.Checked()
 			again := e.reportOf(e.conflict(order))
 			steps := []func(){
@@ -422,7 +422,7 @@ func TestFollowerForgetsWhatAConflictingOrderIsComparedWith(t *testing.T) {
 
 // A second verdict of a payment that has ended and is forgotten is a finding about that payment.
 func TestFollowerFindsASecondVerdictOfAForgottenPayment(t *testing.T) {
-	e := ended(t, clean(t))
+	e := ended(clean(t))
 	settled := e.message(settledOrder)
 	e.receipt(settled, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
 	second := e.last(1)
@@ -443,7 +443,7 @@ func TestFollowerForgetsAReceiptBesideAHold(t *testing.T) {
 	e.receipt(late, "AB03", transitOf(idOf(alice)), reserveOf(idOf(alice)))
 	e.report(late, "AB03")
 	e.hold(conflict, 1, 2, 3)
-	e = ended(t, e.history)
+	e = ended(e.history)
 	e.judge.Report(e.reports[len(e.reports)-1])
 	e.pass(3)
 	e.mustBeClean("reported again")
@@ -454,7 +454,7 @@ func TestFollowerForgetsAReceiptBesideAHold(t *testing.T) {
 func TestFollowerTakesAConflictingOrderAfterAForgottenReceipt(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 9))
-		e := ended(t, clean(t))
+		e := ended(clean(t))
 		late := e.conflict(receiptOrder)
 		e.hold(late, 1, 2, 3)
 		held := false
@@ -489,7 +489,7 @@ func TestFollowerTakesAConflictingOrderAfterAForgottenReceipt(t *testing.T) {
 // The ledger answers late: what has come since must not be judged without its answer.
 func TestFollowerWaitsForWhatItHasAsked(t *testing.T) {
 	for _, order := range []int{settledOrder, voidedOrder, receiptOrder} {
-		e := ended(t, clean(t))
+		e := ended(clean(t))
 		copied := e.message(order)
 		e.append(copied)
 		e.judge.Report(e.reportOf(copied))

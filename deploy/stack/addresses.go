@@ -51,8 +51,11 @@ type addresses struct {
 	given map[string]string // role → IP:port
 }
 
-func newAddresses(ports Ports) *addresses {
-	return &addresses{ports: ports, given: map[string]string{}}
+// begin gives addresses anew.
+func (a *addresses) begin(ports Ports) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ports, a.given = ports, map[string]string{}
 }
 
 func (a *addresses) of(role string) string {

@@ -53,7 +53,7 @@ func EngineName(instance int) string { return fmt.Sprintf("engine-%d", instance)
 
 // Config says what to run and where. Dir and BinDir are needed, the rest has defaults.
 type Config struct {
-	Dir    string // the stack's folder: data/, logs/ and the state file
+	Dir    string // the stack's folder: data/, logs/, keys and the socket
 	BinDir string // where Build put the binaries
 
 	TigerBeetleBin string // default: what tigerbeetle.Locate finds or builds
@@ -89,7 +89,7 @@ type Config struct {
 
 	// InfrastructureOnly starts only TigerBeetle and the broker.
 	InfrastructureOnly bool
-	// RestartCrashed restarts a process that crashes, with growing pauses.
+	// RestartCrashed restarts a process that crashes.
 	RestartCrashed bool
 
 	ReadyWithin time.Duration // for each process to become ready; default 60 s

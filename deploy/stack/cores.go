@@ -30,7 +30,7 @@ var allowed = func() (cores []string) {
 func (s *Stack) coresOf(kind string) string {
 	last := len(allowed) - 1
 	switch {
-	case !s.config.LedgerCore || last < 1:
+	case !s.config().LedgerCore || last < 1:
 		return ""
 	case kind == TigerBeetle:
 		return allowed[last]

@@ -27,7 +27,7 @@ type links struct {
 
 // cuttable reports whether a process has links.
 func (s *Stack) cuttable(process string) bool {
-	return s.config.Cuts && slices.Contains([]string{Engine, Producer}, kindOf(process))
+	return s.config().Cuts && slices.Contains([]string{Engine, Producer}, kindOf(process))
 }
 
 // to returns the address of the link from a process to a server, and opens it if there is none.
@@ -78,7 +78,7 @@ func (s *Stack) cut(process, from string, isCut bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case !s.config.Cuts:
+	case !s.config().Cuts:
 		return errors.New("the stack has no links: start it with make up CUTS=on")
 	case l.of[process] == nil:
 		return fmt.Errorf("%s has no links: only engines and producers have", process)

@@ -26,13 +26,16 @@ func (c *Config) kind() string {
 	return fmt.Sprintf("%s and the %s%s Kafka", ledger, secured, c.Kafka)
 }
 
-func (s *Stack) data(folder string) string { return filepath.Join(s.config.Dir, "data", folder) }
+func (s *Stack) data(folder string) string { return filepath.Join(s.config().Dir, "data", folder) }
+
+// The folders of one TigerBeetle server and of three.
+const oneLedger, threeLedgers = "tigerbeetle", "tigerbeetle-cluster"
 
 func (s *Stack) ledgerFolder() string {
-	if s.config.Replicas > 1 {
-		return s.data("tigerbeetle-cluster")
+	if s.config().Replicas > 1 {
+		return s.data(threeLedgers)
 	}
-	return s.data("tigerbeetle")
+	return s.data(oneLedger)
 }
 
 // KafkaFolder is where the broker keeps its data.
@@ -45,7 +48,7 @@ func (s *Stack) ArchiveFolder() string { return s.data(Archiver) }
 // kafkaNode says what a broker of Apache Kafka is like.
 func (s *Stack) kafkaNode(name string) kafka.Node {
 	node := kafka.Node{Security: s.kafkaSecurity(), Folder: s.KafkaFolder(), Address: s.addresses.of(name), Controller: s.addresses.of(controllerOf(name))}
-	if s.config.Brokers > 1 {
+	if s.config().Brokers > 1 {
 		node.Folder = filepath.Join(node.Folder, name)
 	}
 	for i, broker := range s.Brokers() {
@@ -62,23 +65,31 @@ func (s *Stack) kafkaNode(name string) kafka.Node {
 // its place would know none of their payments, and what has settled could settle again. A stack makes its ledger
 // before its broker starts, so there are never topics without one.
 func (s *Stack) checkData() error {
-	topics, err := cache.Exists(s.KafkaFolder())
+	one, noOne := cache.Exists(s.data(oneLedger))
+	three, noThree := cache.Exists(s.data(threeLedgers))
+	topics, noTopics := cache.Exists(s.KafkaFolder())
+	if err := errors.Join(noOne, noThree, noTopics); err != nil {
+		return err
+	}
+	if !one && !three && !topics {
+		err := os.MkdirAll(s.data(""), 0o755)
+		return errors.Join(err, os.WriteFile(s.data("kind"), []byte(s.config().kind()), 0o644))
+	}
+	kind, err := os.ReadFile(s.data("kind"))
+	if errors.Is(err, fs.ErrNotExist) { // a version before named the folders of all other kinds otherwise
+		before := Config{Kafka: Embedded, Replicas: 1}
+		if three {
+			before.Replicas = 3
+		}
+		kind, err = []byte(before.kind()), nil
+	}
 	if err != nil {
 		return err
 	}
-	if !topics {
-		err := os.MkdirAll(s.data(""), 0o755)
-		return errors.Join(err, os.WriteFile(s.data("kind"), []byte(s.config.kind()), 0o644))
+	if string(kind) != s.config().kind() {
+		return fmt.Errorf("%s holds data of a stack with %s: run that, or remove the data first (clean)", s.config().Dir, kind)
 	}
-	kind, err := os.ReadFile(s.data("kind"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a copy that was put back may have none
-		return err
-	}
-	if err == nil && string(kind) != s.config.kind() {
-		return fmt.Errorf("%s holds data of a stack with %s: run that, or remove the data first (clean)", s.config.Dir, kind)
-	}
-	ledger, err := cache.Exists(s.ledgerFolder())
-	if err != nil || ledger {
+	if ledger, err := cache.Exists(s.ledgerFolder()); err != nil || ledger || !topics {
 		return err
 	}
 	return fmt.Errorf("%s holds topics, and the data of their ledger, %s, is gone: stop the stack and put a copy back (docs/backup.md), or remove all data (clean)",

@@ -35,12 +35,12 @@ func InstalledObservers() Observers {
 // statsd is the role of the address to which TigerBeetle sends its metrics, over UDP.
 const statsd = "statsd"
 
-func (s *Stack) prometheusFolder() string { return filepath.Join(s.config.Dir, "data", "prometheus") }
+func (s *Stack) prometheusFolder() string { return filepath.Join(s.config().Dir, "data", "prometheus") }
 
 func (s *Stack) specifyPrometheus(p *spec) {
 	address := s.addresses.of(Prometheus)
 	p.command = []string{
-		s.config.Observers.Prometheus,
+		s.config().Observers.Prometheus,
 		"--config.file=" + filepath.Join(s.prometheusFolder(), prometheus.ConfigFile),
 		"--storage.tsdb.path=" + filepath.Join(s.prometheusFolder(), "tsdb"),
 		"--web.listen-address=" + address,
@@ -52,7 +52,7 @@ func (s *Stack) specifyPrometheus(p *spec) {
 func (s *Stack) specifyBridge(p *spec) {
 	p.telemetry = s.addresses.of(telemetryOf(StatsdBridge))
 	p.command = []string{
-		s.config.Observers.StatsdBridge,
+		s.config().Observers.StatsdBridge,
 		"--statsd.mapping-config=" + filepath.Join(s.prometheusFolder(), prometheus.BridgeFile),
 		"--statsd.listen-udp=" + s.addresses.of(statsd),
 		"--statsd.listen-tcp=",
@@ -64,7 +64,7 @@ func (s *Stack) specifyBridge(p *spec) {
 
 // configureObservers writes the targets of Prometheus, again for each new process.
 func (s *Stack) configureObservers() error {
-	if s.config.Observers == (Observers{}) {
+	if s.config().Observers == (Observers{}) {
 		return nil
 	}
 	targets := map[string][]string{}

@@ -26,7 +26,7 @@ import (
 // stream.Accesses, with least-privilege ACLs.
 
 // secretsFolder holds the broker's certificate and the passwords of all users.
-func (s *Stack) secretsFolder() string { return filepath.Join(s.config.Dir, "kafka-keys") }
+func (s *Stack) secretsFolder() string { return filepath.Join(s.config().Dir, "kafka-keys") }
 
 func (s *Stack) authorityFile() string { return filepath.Join(s.secretsFolder(), "ca.pem") }
 
@@ -47,7 +47,7 @@ func (s *Stack) Kafka() stream.Config { return s.kafkaAs(stream.Admin, s.KafkaAd
 
 func (s *Stack) kafkaAs(user, brokers string) stream.Config {
 	config := stream.Config{Brokers: strings.Split(brokers, ",")}
-	if s.config.KafkaSecured {
+	if s.config().KafkaSecured {
 		config.TLS, config.TLSCAFile = true, s.authorityFile()
 		config.SASLUser, config.SASLPasswordFile = user, s.passwordFile(user)
 	}
@@ -67,7 +67,7 @@ func (s *Stack) kafkaEnvironment(user, brokers string) []string {
 
 // kafkaSecurity returns the security of Apache Kafka's node, or nil.
 func (s *Stack) kafkaSecurity() *kafka.Security {
-	if !s.config.KafkaSecured {
+	if !s.config().KafkaSecured {
 		return nil
 	}
 	return &kafka.Security{AuthorityFile: s.authorityFile(), CertificateFile: s.certificateFile(), Admin: stream.Admin, AdminPasswordFile: s.passwordFile(stream.Admin)}

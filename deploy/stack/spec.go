@@ -32,7 +32,7 @@ type spec struct {
 // specify returns the spec of a process: its program, environment, addresses and readiness.
 func (s *Stack) specify(name string) (spec, error) {
 	kind := kindOf(name)
-	p := spec{name: name, command: []string{filepath.Join(s.config.BinDir, kind)}}
+	p := spec{name: name, command: []string{filepath.Join(s.config().BinDir, kind)}}
 	brokers, err := s.reach(name, s.Brokers()...)
 	if err != nil {
 		return p, err
@@ -49,42 +49,42 @@ func (s *Stack) specify(name string) (spec, error) {
 		"TIGERBEETLE_ADDRESSES="+replicas,
 		"TIGERBEETLE_CLUSTER_ID=0",
 	)
-	if s.config.ours(kind) {
-		p.env = append(p.env, "LOG_LEVEL="+s.config.LogLevel)
+	if s.config().ours(kind) {
+		p.env = append(p.env, "LOG_LEVEL="+s.config().LogLevel)
 	}
 	switch kind {
 	case TigerBeetle:
 		p.ledger = tigerbeetle.DataFile(s.ledgerFolder(), slices.Index(s.Replicas(), name))
-		arguments := tigerbeetle.StartArguments(p.ledger, replicas, s.config.CacheGrid, s.config.LimitGiB)
-		if s.config.Observers.StatsdBridge != "" {
+		arguments := tigerbeetle.StartArguments(p.ledger, replicas, s.config().CacheGrid, s.config().LimitGiB)
+		if s.config().Observers.StatsdBridge != "" {
 			arguments = slices.Insert(arguments, 2, "--statsd="+s.addresses.of(statsd))
 		}
-		p.command = append([]string{s.config.TigerBeetleBin}, arguments...)
+		p.command = append([]string{s.config().TigerBeetleBin}, arguments...)
 		p.serve(s, name)
 		p.ready = ledgerReady
 	case Broker:
 		p.serve(s, name)
 		p.ready = s.brokerReady
-		if s.config.Kafka == Apache {
+		if s.config().Kafka == Apache {
 			java, arguments := s.kafka.Command(s.kafkaNode(name))
 			p.command = append([]string{java}, arguments...)
 			p.listens = append(p.listens, controllerOf(name))
 			break
 		}
 		like := "kafka"
-		if s.config.Kafka == RedpandaLike {
+		if s.config().Kafka == RedpandaLike {
 			like = "redpanda"
 		}
 		p.env = append(p.env, "BROKER_ADDRESS="+s.addresses.of(Broker), "BROKER_DATA_DIR="+s.KafkaFolder(), "BROKER_LIKE="+like)
-		if s.config.KafkaSecured {
+		if s.config().KafkaSecured {
 			p.env = append(p.env, "BROKER_ADMIN_PASSWORD_FILE="+s.passwordFile(stream.Admin),
 				"BROKER_TLS_CERT_FILE="+s.certificateFile(), "BROKER_TLS_KEY_FILE="+s.certificateFile())
 		}
 	case Bootstrap:
 		p.env = append(p.env, "TELEMETRY_ADDRESS=127.0.0.1:0", // it ends before anybody could ask
 			"CLIENT_KEYS_DIR="+s.keysDir(), "HTTP_KEYS_FILE="+s.digestsFile(), "ANSWER_KEYS_FILE="+s.AnswerKeysFile(),
-			fmt.Sprint("REPLICATION_FACTOR=", s.config.Brokers))
-		if s.config.KafkaSecured {
+			fmt.Sprint("REPLICATION_FACTOR=", s.config().Brokers))
+		if s.config().KafkaSecured {
 			p.env = append(p.env, "KAFKA_PASSWORDS_DIR="+s.secretsFolder())
 		}
 		p.oneShot = true
@@ -93,7 +93,7 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.serve(s, name)
 		p.tell(s)
 		if kind == Producer {
-			p.env = append(p.env, fmt.Sprint("LEDGER_LIMIT_GIB=", s.config.LimitGiB))
+			p.env = append(p.env, fmt.Sprint("LEDGER_LIMIT_GIB=", s.config().LimitGiB))
 		} else {
 			p.env = append(p.env, "ANSWER_KEYS_FILE="+s.AnswerKeysFile(), "SIMULATOR_API_URL="+s.ProducerURL(), "SIMULATOR_API_KEYS_DIR="+s.keysDir())
 		}
@@ -104,12 +104,12 @@ func (s *Stack) specify(name string) (spec, error) {
 		p.env = append(p.env, "ARCHIVE_DIR="+s.ArchiveFolder())
 		p.tell(s)
 	case Room:
-		p.command = []string{filepath.Join(s.config.BinDir, "loadtest"), "room", "--dir", s.config.Dir}
+		p.command = []string{filepath.Join(s.config().BinDir, "loadtest"), "room", "--dir", s.config().Dir}
 		p.address = s.addresses.of(Room) // it is optional, so nobody checks that the port is free
 		p.optional = true
 		p.env = append(p.env, "ROOM_ADDRESS="+p.address, "ROOM_TOKEN_FILE="+s.roomTokenFile(),
 			"SIMULATOR_URL="+s.SimulatorURL(), "CLIENT_KEYS_DIR="+s.keysDir())
-		if s.config.KafkaSecured { // the room itself may not write; this is for the load that it sends on request
+		if s.config().KafkaSecured { // the room itself may not write; this is for the load that it sends on request
 			p.env = append(p.env, "LOAD_KAFKA_SASL_USER=loadtest", "LOAD_KAFKA_SASL_PASSWORD_FILE="+s.passwordFile("loadtest"))
 		}
 		p.ready = httpReady("http://" + p.address + "/")
@@ -120,9 +120,9 @@ func (s *Stack) specify(name string) (spec, error) {
 	default:
 		return p, fmt.Errorf("the stack knows no process %q", name)
 	}
-	p.env = append(p.env, s.config.Env[kind]...)
+	p.env = append(p.env, s.config().Env[kind]...)
 	if name != kind {
-		p.env = append(p.env, s.config.Env[name]...)
+		p.env = append(p.env, s.config().Env[name]...)
 	}
 	if i := slices.IndexFunc(p.env, func(v string) bool { return !strings.Contains(v, "=") }); i >= 0 {
 		return p, fmt.Errorf("the environment of %s has %q: it must be NAME=value", name, p.env[i])
@@ -138,7 +138,7 @@ func (s *Stack) reach(process string, servers ...string) (string, error) {
 	var all []string
 	for _, server := range servers {
 		address := s.addresses.of(server)
-		via := s.config.Via
+		via := s.config().Via
 		if s.cuttable(process) {
 			via = s.links.to
 		}

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,8 +30,8 @@ import (
 
 // Stack is a running stack. Its methods may be called from any goroutine.
 type Stack struct {
-	config    Config
-	addresses *addresses
+	given     atomic.Pointer[Config] // of the last up; others ask meanwhile
+	addresses addresses
 	kafka     *kafka.Kafka // nil unless Apache Kafka is started
 	lock      *os.File     // of the folder
 	links     links
@@ -80,7 +81,13 @@ func Start(ctx context.Context, config Config) (*Stack, error) {
 	return s, nil
 }
 
-func newStack(lock *os.File) *Stack { return &Stack{lock: lock, stopping: make(chan struct{})} }
+func newStack(lock *os.File) *Stack {
+	s := &Stack{lock: lock, stopping: make(chan struct{})}
+	s.given.Store(&Config{})
+	return s
+}
+
+func (s *Stack) config() *Config { return s.given.Load() }
 
 // own locks the stack's folder until the file is closed, so that only one stack runs in it.
 func own(dir string) (*os.File, error) {
@@ -125,8 +132,7 @@ func (s *Stack) up(ctx context.Context, config Config) error {
 			return err
 		}
 	}
-	s.config = config
-	s.addresses = cmp.Or(s.addresses, newAddresses(config.Ports))
+	s.given.Store(&config)
 	if err := errors.Join(s.checkData(), os.MkdirAll(filepath.Join(config.Dir, "logs"), 0o755)); err != nil {
 		return err
 	}
@@ -159,13 +165,13 @@ func (s *Stack) up(ctx context.Context, config Config) error {
 // beside returns the configuration for a stack that already runs, whose data, ports and links cannot change.
 // What nobody says stays as it is.
 func (s *Stack) beside(config Config) (Config, error) {
-	has := &s.config
+	has := s.config()
 	whole, err := config.withDefaults()
 	switch {
 	case err != nil:
 		return config, err
 	case !s.anyRuns():
-		s.addresses = nil // its ports may have been taken since
+		s.addresses.begin(whole.Ports) // its ports may have been taken since
 		return whole, nil
 	case has.kind() != whole.kind():
 		return config, fmt.Errorf("the running stack has %s: bring it up as that, or stop it first (down)", has.kind())
@@ -184,18 +190,18 @@ func (s *Stack) beside(config Config) (Config, error) {
 // there which of their accounts are open before they are ready.
 func (s *Stack) wanted() []string {
 	names := append(s.Replicas(), s.Brokers()...)
-	if s.config.InfrastructureOnly {
+	if s.config().InfrastructureOnly {
 		return names
 	}
 	names = append(names, Bootstrap)
-	s.engines = s.config.Engines
+	s.engines = s.config().Engines
 	for instance := range s.engines {
 		names = append(names, EngineName(instance))
 	}
 	names = append(names, Producer, Simulator)
 	for name, wanted := range map[string]bool{
-		Archiver: s.config.Archive, StatsdBridge: s.config.Observers.StatsdBridge != "",
-		Prometheus: s.config.Observers.Prometheus != "", Room: s.config.Room,
+		Archiver: s.config().Archive, StatsdBridge: s.config().Observers.StatsdBridge != "",
+		Prometheus: s.config().Observers.Prometheus != "", Room: s.config().Room,
 	} {
 		if wanted {
 			names = append(names, name)
@@ -242,7 +248,7 @@ func (s *Stack) add(name string) error {
 	}
 	p, err := s.process(name)
 	if err != nil {
-		p = &process{name: name, logPath: s.Log(name), comesBack: s.config.RestartCrashed && !spec.oneShot}
+		p = &process{name: name, logPath: s.Log(name), comesBack: s.config().RestartCrashed && !spec.oneShot}
 		s.mu.Lock()
 		s.processes = append(s.processes, p)
 		s.mu.Unlock()
@@ -275,8 +281,8 @@ func (s *Stack) bring(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		p, err := s.process(name)
 		if err == nil && p.running() && !slices.Equal(p.current().env, p.program().env) {
-			fmt.Fprintf(s.config.Progress, "%-15s restarts with its new settings\n", name)
-			err = p.stop(ctx, s.config.StopWithin)
+			fmt.Fprintf(s.config().Progress, "%-15s restarts with its new settings\n", name)
+			err = p.stop(ctx, s.config().StopWithin)
 		}
 		if err == nil && !p.running() {
 			err = s.StartProcess(name)
@@ -291,7 +297,7 @@ func (s *Stack) bring(ctx context.Context, names ...string) error {
 			within, cancel := context.WithTimeout(ctx, optionalWithin)
 			defer cancel()
 			if err = s.WaitReady(within, name); err != nil {
-				fmt.Fprintf(s.config.Progress, "%-15s %v\n", name, err)
+				fmt.Fprintf(s.config().Progress, "%-15s %v\n", name, err)
 				continue
 			}
 		}
@@ -301,7 +307,7 @@ func (s *Stack) bring(ctx context.Context, names ...string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(s.config.Progress, "%-15s ready after %4.1fs  %s\n", name, time.Since(began).Seconds(), p.program().address)
+		fmt.Fprintf(s.config().Progress, "%-15s ready after %4.1fs  %s\n", name, time.Since(began).Seconds(), p.program().address)
 	}
 	return nil
 }
@@ -320,12 +326,12 @@ func (s *Stack) prepare(ctx context.Context, names []string) (done func(), err e
 	}
 	switch kindOf(names[0]) {
 	case TigerBeetle:
-		if err := tigerbeetle.FormatCluster(ctx, s.config.TigerBeetleBin, s.ledgerFolder(), s.config.Replicas, s.config.LedgerReserve); err != nil {
+		if err := tigerbeetle.FormatCluster(ctx, s.config().TigerBeetleBin, s.ledgerFolder(), s.config().Replicas, s.config().LedgerReserve); err != nil {
 			return nil, err
 		}
-		return tigerbeetle.AwaitMemory(ctx, start, func(why string) { fmt.Fprintf(s.config.Progress, "%-15s %s\n", names[0], why) })
+		return tigerbeetle.AwaitMemory(ctx, start, func(why string) { fmt.Fprintf(s.config().Progress, "%-15s %s\n", names[0], why) })
 	case Broker:
-		if s.config.KafkaSecured {
+		if s.config().KafkaSecured {
 			err = s.makeSecrets()
 		}
 		for _, name := range names {
@@ -369,10 +375,10 @@ func (s *Stack) Stop(ctx context.Context) error {
 		s.mu.Unlock()
 		s.restarts.Wait()
 		for _, p := range slices.Backward(s.all()) {
-			if s.config.Brokers > 1 && kindOf(p.name) == Broker && p.running() {
+			if s.config().Brokers > 1 && kindOf(p.name) == Broker && p.running() {
 				s.stopErr = errors.Join(s.stopErr, p.kill()) // without a majority the others would not stop in order
 			}
-			s.stopErr = errors.Join(s.stopErr, p.stop(ctx, s.config.StopWithin))
+			s.stopErr = errors.Join(s.stopErr, p.stop(ctx, s.config().StopWithin))
 		}
 		s.links.close()
 		s.lock.Close()
@@ -457,7 +463,7 @@ func (s *Stack) Kill(name string) error { return s.on(name, (*process).kill) }
 
 // StopProcess ends one process as Stop does.
 func (s *Stack) StopProcess(ctx context.Context, name string) error {
-	return s.on(name, func(p *process) error { return p.stop(ctx, s.config.StopWithin) })
+	return s.on(name, func(p *process) error { return p.stop(ctx, s.config().StopWithin) })
 }
 
 // on does something to a process.
@@ -518,7 +524,7 @@ func (s *Stack) bringNew(ctx context.Context, name string) error {
 // WaitReady returns when the process is ready. It returns an error if the process exits first, or
 // when Config.ReadyWithin or ctx ends. The error says what was not ready and shows the end of the log.
 func (s *Stack) WaitReady(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.config.ReadyWithin, fmt.Errorf("not ready within %v", s.config.ReadyWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.config().ReadyWithin, fmt.Errorf("not ready within %v", s.config().ReadyWithin))
 	defer cancel()
 	return s.on(name, func(p *process) error { return p.waitReady(ctx) })
 }
@@ -547,12 +553,12 @@ func (s *Stack) PID(name string) int {
 }
 
 // Log returns the path of a process's log. A restart appends to it.
-func (s *Stack) Log(name string) string { return filepath.Join(s.config.Dir, "logs", name+".log") }
+func (s *Stack) Log(name string) string { return filepath.Join(s.config().Dir, "logs", name+".log") }
 
 // Brokers returns the names of the Kafka brokers.
 func (s *Stack) Brokers() []string {
 	names := []string{Broker}
-	for broker := 1; broker < s.config.Brokers; broker++ {
+	for broker := 1; broker < s.config().Brokers; broker++ {
 		names = append(names, fmt.Sprintf("%s-%d", Broker, broker))
 	}
 	return names
@@ -569,11 +575,11 @@ func (s *Stack) KafkaAddress() string {
 
 // Replicas returns the names of the TigerBeetle servers.
 func (s *Stack) Replicas() []string {
-	if s.config.Replicas == 1 {
+	if s.config().Replicas == 1 {
 		return []string{TigerBeetle}
 	}
 	var names []string
-	for replica := range s.config.Replicas {
+	for replica := range s.config().Replicas {
 		names = append(names, fmt.Sprintf("%s-%d", TigerBeetle, replica))
 	}
 	return names
@@ -595,13 +601,13 @@ func (s *Stack) ProducerURL() string { return "http://" + s.addresses.of(Produce
 // ISPB. Bootstrap makes them at the first start.
 func (s *Stack) Keys() (map[string]string, error) { return keys.ReadAll(s.keysDir()) }
 
-func (s *Stack) keysDir() string { return filepath.Join(s.config.Dir, "keys") }
+func (s *Stack) keysDir() string { return filepath.Join(s.config().Dir, "keys") }
 
 // digestsFile holds the digests by which the producer knows the keys.
-func (s *Stack) digestsFile() string { return filepath.Join(s.config.Dir, "key-digests") }
+func (s *Stack) digestsFile() string { return filepath.Join(s.config().Dir, "key-digests") }
 
 // AnswerKeysFile holds the secrets with which banks seal their responses.
-func (s *Stack) AnswerKeysFile() string { return filepath.Join(s.config.Dir, "answer-keys") }
+func (s *Stack) AnswerKeysFile() string { return filepath.Join(s.config().Dir, "answer-keys") }
 
 // SimulatorURL returns the URL where the behaviour of the banks is changed.
 func (s *Stack) SimulatorURL() string { return "http://" + s.addresses.of(Simulator) }
@@ -614,7 +620,7 @@ func (s *Stack) TelemetryURL(name string) string {
 	return ""
 }
 
-func (s *Stack) roomTokenFile() string { return filepath.Join(s.config.Dir, "room-token") }
+func (s *Stack) roomTokenFile() string { return filepath.Join(s.config().Dir, "room-token") }
 
 // RoomURL returns the URL of the control room, with the token of those who may look and act.
 func (s *Stack) RoomURL() (string, error) {
@@ -628,9 +634,9 @@ func (s *Stack) RoomURL() (string, error) {
 // Run runs a program of BinDir until it ends, with the stack's addresses in its environment. It
 // ends with ctx, first by SIGTERM.
 func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program string, arguments ...string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.config.BinDir, program), arguments...)
+	cmd := exec.CommandContext(ctx, filepath.Join(s.config().BinDir, program), arguments...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = s.config.StopWithin
+	cmd.WaitDelay = s.config().StopWithin
 	cmd.Env = slices.Concat(os.Environ(), s.kafkaEnvironment("loadtest", s.KafkaAddress()), []string{
 		"TIGERBEETLE_ADDRESSES=" + s.TigerBeetleAddresses(),
 		"TIGERBEETLE_CLUSTER_ID=0",
@@ -638,7 +644,7 @@ func (s *Stack) Run(ctx context.Context, stdout, stderr io.Writer, program strin
 		"SIMULATOR_URL=" + s.SimulatorURL(),
 		"ANSWER_KEYS_FILE=" + s.AnswerKeysFile(), // for the audit
 	})
-	for _, variable := range s.config.Env[Engine] {
+	for _, variable := range s.config().Env[Engine] {
 		if strings.HasPrefix(variable, "ENGINE_DEADLINE=") { // for the audit, too
 			cmd.Env = append(cmd.Env, variable)
 		}

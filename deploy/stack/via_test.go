@@ -10,10 +10,12 @@ import (
 // A process is told where the proxy is, each for itself; a server serves where it serves.
 func TestViaLeadsProcessesToTheirServers(t *testing.T) {
 	asked := map[string]string{}
-	s := &Stack{addresses: newAddresses(FreePorts), config: Config{Replicas: 3, Via: func(process, server, address string) (string, error) {
+	s := newStack(nil)
+	s.addresses.begin(FreePorts)
+	s.given.Store(&Config{Replicas: 3, Via: func(process, server, address string) (string, error) {
 		asked[process+" to "+server] = address
 		return process + "-to-" + server, nil
-	}}}
+	}})
 	engine, err := s.specify("engine-0")
 	kit.Must(t, err)
 	for _, want := range []string{"KAFKA_BROKERS=engine-0-to-broker", "TIGERBEETLE_ADDRESSES=engine-0-to-tigerbeetle-0,engine-0-to-tigerbeetle-1,engine-0-to-tigerbeetle-2"} {

@@ -30,8 +30,8 @@ that it must have (run). It proves from topics and ledger that every payment has
 one outcome and every centavo is funded and in its place (audit).
 
 Exit codes: 0 all is right, 1 something is wrong or could not be checked, 2 bad usage,
-3 no verdict, because payments flow (audit), 99 a threshold of run --fail-if is broken,
-130 interrupted (run, chaos).`,
+3 no verdict, because payments flow (audit), 99 a threshold of --fail-if is broken (run,
+chaos), 130 interrupted (run, chaos).`,
 		Example:       "  loadtest run --rate 1000 --payments 10000 && loadtest audit",
 		Version:       settings.Version(),
 		SilenceUsage:  true,

@@ -147,6 +147,9 @@ func (p *bare) post(records []*kgo.Record) (reports []*kgo.Record, err error) {
 		order := p.open[string(r.Key)]
 		delete(p.open, string(r.Key))
 		p.mu.Unlock()
+		if order == nil {
+			continue // answered before
+		}
 		posts = ledger.AppendPost(posts, id, order.Payer.Ispb == order.Payee.Ispb)
 		settled := &pixv1.SettlementReport{EndToEndId: order.EndToEndId, Status: pixv1.SettlementStatus_SETTLEMENT_STATUS_ACSC,
 			Payer: order.Payer, Payee: order.Payee, AmountCentavos: order.AmountCentavos}

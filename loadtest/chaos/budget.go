@@ -16,9 +16,10 @@ import (
 )
 
 // Budget says where the time of settled payments of the load goes. Its parts are differences between the times of
-// records of those of which every record was found, and the whole is what the load measured by its own clock.
+// records, of a sample. The whole is the mean of what the load recorded of all payments: it knows of no sample and no
+// record, so the two agree only if the sample is fair and its records are all there.
 type Budget struct {
-	Settled  int     `json:"settled"`       // of a sample of the load
+	Settled  int     `json:"settled"`       // of the sample
 	Payments int     `json:"payments"`      // of these, of which every record was found
 	WholeMs  float64 `json:"whole_mean_ms"` // from the intended send until the load has the report
 	Parts    []Part  `json:"parts"`
@@ -33,7 +34,7 @@ type Part struct {
 var budgetParts = []string{"until the order is in Kafka", "until its bank is asked", "until the bank has answered", "until it is posted and reported", "until the payer has the report"}
 
 // Off is by how much the parts and the whole differ, a share.
-func (b Budget) Off() float64 {
+func (b *Budget) Off() float64 {
 	sum := 0.0
 	for _, part := range b.Parts {
 		sum += part.MeanMs
@@ -45,7 +46,7 @@ func (b Budget) Off() float64 {
 const budgetOffMax = 0.02
 
 // budgetSample is about how many payments are followed, and so the memory.
-const budgetSample = 100_000
+const budgetSample = 400_000
 
 // followed are payments of the load, by EndToEndId.
 type followed struct {
@@ -57,7 +58,6 @@ type followed struct {
 // steps are the times of a payment's records; zero: not seen.
 type steps struct {
 	intended, ordered, asked, answered, reported, told time.Time
-	whole                                              time.Duration
 }
 
 func follow(payments int) *followed {
@@ -73,7 +73,7 @@ func (f *followed) takes(id string) bool {
 
 // sending takes a payment of the load.
 func (f *followed) sending(id pix.EndToEndID) {
-	if f.takes(id.String()) {
+	if f != nil && f.takes(id.String()) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.of[id.String()] = &steps{intended: intended(id)}
@@ -82,15 +82,18 @@ func (f *followed) sending(id pix.EndToEndID) {
 
 // told takes when the first report of a payment was written and read.
 func (f *followed) told(id string, reported, now time.Time) {
+	if f == nil {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.of[id]; s != nil && s.told.IsZero() {
-		s.reported, s.told, s.whole = reported, now, now.Sub(s.intended)
+		s.reported, s.told = reported, now
 	}
 }
 
-// budget reads what else Kafka tells about the payments. The topics stand still.
-func (f *followed) budget(ctx context.Context, kafka stream.Config) (Budget, error) {
+// budget reads what else Kafka tells about the payments, of which all took this on average. The topics stand still.
+func (f *followed) budget(ctx context.Context, kafka stream.Config, wholeMs float64) (*Budget, error) {
 	for topic, at := range map[string]func(*steps) *time.Time{
 		stream.Payments:               func(s *steps) *time.Time { return &s.ordered },
 		stream.AuthorizationRequests:  func(s *steps) *time.Time { return &s.asked },
@@ -102,17 +105,15 @@ func (f *followed) budget(ctx context.Context, kafka stream.Config) (Budget, err
 			}
 		})
 		if err != nil {
-			return Budget{}, fmt.Errorf("the budget of time: %w", err)
+			return nil, fmt.Errorf("the budget of time: %w", err)
 		}
 	}
-	var b Budget
-	sums, whole := make([]time.Duration, len(budgetParts)), time.Duration(0)
+	b, sums := &Budget{WholeMs: wholeMs}, make([]time.Duration, len(budgetParts))
 	for _, s := range f.of {
 		if s.told.IsZero() {
 			continue // it did not settle
 		}
 		b.Settled++
-		whole += s.whole
 		if s.ordered.IsZero() || s.asked.IsZero() || s.answered.IsZero() {
 			continue
 		}
@@ -122,17 +123,15 @@ func (f *followed) budget(ctx context.Context, kafka stream.Config) (Budget, err
 			sums[i] += at[i+1].Sub(at[i])
 		}
 	}
-	mean := func(sum time.Duration, of int) float64 { return sum.Seconds() * 1000 / float64(max(1, of)) }
-	b.WholeMs = mean(whole, b.Settled)
 	for i, name := range budgetParts {
-		b.Parts = append(b.Parts, Part{name, mean(sums[i], b.Payments)})
+		b.Parts = append(b.Parts, Part{name, sums[i].Seconds() * 1000 / float64(max(1, b.Payments))})
 	}
 	return b, nil
 }
 
-func (b Budget) table() report.Table {
+func (b *Budget) table() report.Table {
 	table := report.Table{Title: "Where the time of a settled payment goes", TextColumns: 1, Head: []string{"", "mean, ms", "of the whole"},
-		Note: fmt.Sprintf("Of %d of %d settled payments of the load, faults included. Parts are differences between the times of a payment's records in Kafka; the whole is what the load measured by its own clock. They differ by %.1f %%.", b.Payments, b.Settled, 100*b.Off())}
+		Note: fmt.Sprintf("Faults included. Parts are differences between the times of a payment's records in Kafka, of %d of %d settled payments in a sample; the whole is the mean of what the load recorded of all. They differ by %.1f %%.", b.Payments, b.Settled, 100*b.Off())}
 	for _, part := range append(b.Parts, Part{"the whole", b.WholeMs}) {
 		table.Add(part.Name, fmt.Sprintf("%.1f", part.MeanMs), fmt.Sprintf("%.0f %%", 100*part.MeanMs/max(1e-9, b.WholeMs)))
 	}

@@ -37,7 +37,10 @@ func (r *Result) Page() report.Page {
 	if len(r.Events) > fewFaults {
 		p.Tables = append([]report.Table{r.kindsTable()}, p.Tables...)
 	}
-	p.Tables = append([]report.Table{r.recoveryTable(), r.Budget.table(), r.eventsTable()}, p.Tables...)
+	p.Tables = append([]report.Table{r.recoveryTable(), r.eventsTable()}, p.Tables...)
+	if r.Budget != nil {
+		p.Tables = append(p.Tables, r.Budget.table())
+	}
 	if r.Light != nil {
 		p.Checks = append(p.Checks, report.Check{Name: "live audit", Passed: r.Light.Seconds[live.Red] == 0, Text: r.Light.String()})
 	}

@@ -30,9 +30,9 @@ type Result struct {
 	DeadlineSeconds float64             `json:"deadline_seconds"`
 	Events          []Event             `json:"faults"`
 	Counters        Counters            `json:"engine_counters"`
-	Budget          Budget              `json:"time_budget"`
-	Light           *Light              `json:"live_audit,omitempty"` // if the control room ran
-	Settings        map[string][]string `json:"settings,omitempty"`   // of programs, where they differ from the shipped ones
+	Budget          *Budget             `json:"time_budget,omitempty"` // of evidence
+	Light           *Light              `json:"live_audit,omitempty"`  // if the control room ran
+	Settings        map[string][]string `json:"settings,omitempty"`    // of programs, where they differ from the shipped ones
 	Clients         int64               `json:"payments_by_http"`
 	Rejected        map[string]int      `json:"rejected_by_reason"`
 	Load            *load.Result        `json:"load"`

@@ -88,6 +88,7 @@ type Latency struct {
 	P99   float64 `json:"p99_ms"`
 	P999  float64 `json:"p999_ms"`
 	Max   float64 `json:"max_ms"`
+	Mean  float64 `json:"mean_ms"`
 }
 
 // Second is one second of a run: the payments that settled in it, and their latencies.
@@ -170,7 +171,7 @@ func steady(perSecond []Second, seconds int) float64 {
 
 func latency(kind string, h *hdrhistogram.Histogram) Latency {
 	at := func(quantile float64) float64 { return float64(h.ValueAtQuantile(quantile)) / 1e3 }
-	return Latency{kind, h.TotalCount(), at(50), at(90), at(95), at(99), at(99.9), float64(h.Max()) / 1e3}
+	return Latency{kind, h.TotalCount(), at(50), at(90), at(95), at(99), at(99.9), float64(h.Max()) / 1e3, h.Mean() / 1e3}
 }
 
 // curve has ten points for each nine of the percentile, from the median up to the point

@@ -565,10 +565,12 @@ func (s *Stack) Brokers() []string {
 }
 
 // KafkaAddress returns the host:port of all brokers, comma-separated.
-func (s *Stack) KafkaAddress() string {
+func (s *Stack) KafkaAddress() string { return s.joined(s.Brokers()) }
+
+func (s *Stack) joined(names []string) string {
 	var all []string
-	for _, broker := range s.Brokers() {
-		all = append(all, s.addresses.of(broker))
+	for _, name := range names {
+		all = append(all, s.addresses.of(name))
 	}
 	return strings.Join(all, ",")
 }
@@ -586,13 +588,7 @@ func (s *Stack) Replicas() []string {
 }
 
 // TigerBeetleAddresses returns the IP:port of all servers, comma-separated. The cluster id is 0.
-func (s *Stack) TigerBeetleAddresses() string {
-	var all []string
-	for _, replica := range s.Replicas() {
-		all = append(all, s.addresses.of(replica))
-	}
-	return strings.Join(all, ",")
-}
+func (s *Stack) TigerBeetleAddresses() string { return s.joined(s.Replicas()) }
 
 // ProducerURL returns the URL of the HTTP API.
 func (s *Stack) ProducerURL() string { return "http://" + s.addresses.of(Producer) }

@@ -402,7 +402,8 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 	}
 	flows("nothing")
 
-	// 10,000 streams: some for each share, and one that is told everything.
+	// 10,000 streams: some for each share, and one that is told everything. A register that nobody reads for a while ends
+	// all, so that one is tried again and again: only what it is told does not fit into what lies between.
 	narrow := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		connection, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		if err == nil {
@@ -426,7 +427,7 @@ func TestABankThatAttacksHarmsNobody(t *testing.T) {
 	opened := 0
 	for n := range 10_000 {
 		query := ""
-		if n > 0 {
+		if n%50 > 0 {
 			query = fmt.Sprint("?share=", n%7)
 		}
 		if open(query) {

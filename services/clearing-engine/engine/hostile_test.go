@@ -37,6 +37,12 @@ func hostileBatches(t *testing.T) map[string]func() (raw []byte, offsets, readab
 		"a huge claim": func() ([]byte, int64, int64) {
 			return hostile.Claim(time.Now().UnixMilli(), math.MaxInt32).Encode(), math.MaxInt32, 1
 		},
+		// What stands before it comes in one fetch with the error.
+		"records without a byte": func() ([]byte, int64, int64) {
+			batch := hostile.New(time.Now().UnixMilli(), nil, nil)
+			batch.Records = nil
+			return batch.Encode(), 2, 0
+		},
 		// The client would go on behind the place that the record claims, and leave out what others
 		// write there.
 		"a record in the place of others": func() ([]byte, int64, int64) {

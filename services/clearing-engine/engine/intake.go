@@ -16,9 +16,7 @@ func (e *Engine) intake(ctx context.Context) {
 		polling, done := e.room.Polling(ctx)
 		fetches := e.group.PollRecords(polling, most)
 		done()
-		fetches.EachError(func(topic string, number int32, err error) {
-			e.fetchError(ctx, topic, number, err, func(p *partition) *position { return p.orders })
-		})
+		// Records come with the error of the batch behind them, and are taken first: the error pauses the partition.
 		fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
 			p := e.partition(fetched.Partition)
 			if p == nil {
@@ -28,6 +26,9 @@ func (e *Engine) intake(ctx context.Context) {
 				e.pause(p, p.orders, err)
 			}
 			e.room.Earn(len(fetched.Records))
+		})
+		fetches.EachError(func(topic string, number int32, err error) {
+			e.fetchError(ctx, topic, number, err, func(p *partition) *position { return p.orders })
 		})
 		e.group.AllowRebalance()
 	}

@@ -91,9 +91,6 @@ func (e *Engine) readOvertaken(ctx context.Context) {
 			return
 		}
 		fetches := e.overtakenReader.PollRecords(ctx, most)
-		fetches.EachError(func(topic string, number int32, err error) {
-			e.fetchError(ctx, topic, number, err, func(p *partition) *position { return p.overtaken.reading() })
-		})
 		fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
 			p := e.partition(fetched.Partition)
 			if p == nil {
@@ -103,6 +100,9 @@ func (e *Engine) readOvertaken(ctx context.Context) {
 				e.pause(p, r, err)
 			}
 			e.nextOvertaken(p)
+		})
+		fetches.EachError(func(topic string, number int32, err error) {
+			e.fetchError(ctx, topic, number, err, func(p *partition) *position { return p.overtaken.reading() })
 		})
 	}
 }

@@ -102,13 +102,6 @@ func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left 
 		patient := polling.Err() == nil
 		cancel()
 		gone, away := false, !patient
-		fetches.EachError(func(topic string, partition int32, err error) {
-			gone, away = gone || errors.Is(err, kerr.OffsetOutOfRange), true
-			if patient { // it may be of a batch between wanted records
-				r.log.Debug("cannot fetch again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
-				host.Sleep(ctx, 10*time.Millisecond)
-			}
-		})
 		fetches.EachRecord(func(record *kgo.Record) {
 			switch {
 			case record.Partition != p.number || away || len(offsets) == 0 || record.Offset < next:
@@ -123,7 +116,14 @@ func (r *reader) seek(ctx context.Context, p *partition, offsets []int64) (left 
 			next++
 			away = len(offsets) > 0 && offsets[0]-record.Offset >= seekFrom
 		})
-		if gone {
+		fetches.EachError(func(topic string, partition int32, err error) {
+			gone, away = gone || errors.Is(err, kerr.OffsetOutOfRange), true
+			if patient { // it may be of a batch between wanted records
+				r.log.Debug("cannot fetch again", zap.String("topic", topic), zap.Int32("partition", partition), zap.Error(err))
+				host.Sleep(ctx, 10*time.Millisecond)
+			}
+		})
+		if gone && len(offsets) > 0 {
 			r.fail(fmt.Errorf("partition %d of %s has no record %d any more, and an order waits for it: was the topic truncated or made anew?", p.number, stream.Payments, offsets[0]))
 			return offsets
 		}

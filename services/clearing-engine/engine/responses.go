@@ -21,9 +21,6 @@ func (e *Engine) readResponses(ctx context.Context) {
 	forged := &forgeries{engine: e}
 	for ctx.Err() == nil {
 		fetches := e.direct.PollFetches(ctx)
-		fetches.EachError(func(topic string, number int32, err error) {
-			e.fetchError(ctx, topic, number, err, func(p *partition) *position { return p.responses })
-		})
 		fetches.EachPartition(func(fetched kgo.FetchTopicPartition) {
 			p := e.partition(fetched.Partition)
 			if p == nil {
@@ -47,6 +44,9 @@ func (e *Engine) readResponses(ctx context.Context) {
 				}
 				p.inbox.offer(event{kind: responded, response: r})
 			}
+		})
+		fetches.EachError(func(topic string, number int32, err error) {
+			e.fetchError(ctx, topic, number, err, func(p *partition) *position { return p.responses })
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/liquida/liquida/loadtest/load"
 	"github.com/liquida/liquida/loadtest/mix"
 	"github.com/liquida/liquida/loadtest/report"
+	"github.com/liquida/liquida/platform/host"
 	"github.com/liquida/liquida/platform/pix"
 	"github.com/liquida/liquida/platform/sandbox"
 )
@@ -124,7 +125,8 @@ func (c Config) underReads(ctx context.Context, s *stack.Stack, population sandb
 		requests.Store(0)
 		refusals.Store(0)
 		quiet, flooded := newPaid(), newPaid()
-		for range max(1, int(c.RateDuration/slice)) {
+		slices := max(1, int(c.RateDuration/slice))
+		for range slices {
 			for _, to := range []struct {
 				*paid
 				flood func(context.Context)
@@ -132,6 +134,7 @@ func (c Config) underReads(ctx context.Context, s *stack.Stack, population sandb
 				flooding, stop := context.WithCancel(ctx)
 				var sending sync.WaitGroup
 				sending.Go(func() { to.flood(flooding) })
+				host.Sleep(ctx, underWay)
 				err := payer.pay(ctx, to.paid)
 				stop()
 				if sending.Wait(); err != nil {
@@ -139,7 +142,7 @@ func (c Config) underReads(ctx context.Context, s *stack.Stack, population sandb
 				}
 			}
 		}
-		lasted := c.RateDuration.Seconds()
+		lasted := float64(slices) * (slice + underWay).Seconds()
 		for figure, value := range map[string]float64{"requests": float64(requests.Load()) / lasted, "refused": float64(refusals.Load()) / lasted, "failed": float64(flooded.failed.Load())} {
 			run.set(readFigures, name+", "+figure, value)
 		}
@@ -246,8 +249,12 @@ func (r *reader) await(ctx context.Context, method, path, ispb string, body []by
 	}
 }
 
-// slice is how long a flood lasts, and the quiet between two.
+// slice is how long a flood is measured, and the quiet between two.
 const slice = time.Second
+
+// underWay is how long a flood goes on before it is measured: a thousand requests that begin in one instant are
+// another question.
+const underWay = 250 * time.Millisecond
 
 // paid is what became of payments and reads.
 type paid struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -31,7 +32,7 @@ func (c ReadShare) Own() float64 { return c.Share / float64(c.Readers) }
 // ReadsConfig bounds the reads of a front door.
 type ReadsConfig struct {
 	ReadShare
-	WaitMax time.Duration `env:"LEDGER_READ_WAIT_MAX" envDefault:"1s" range:"10ms to 1m" help:"how long a read waits for its participant's turn; then 429"`
+	WaitMax time.Duration `env:"LEDGER_READ_WAIT_MAX" envDefault:"1s" range:"10ms to 1m" help:"how long a read waits at most for its participant's turn, and at least half of it; then 429"`
 }
 
 // Reads asks the ledger what callers want to know, beside what paying needs. One request is under way at a time, so
@@ -87,6 +88,9 @@ const (
 	objectCost     = time.Microsecond
 	objectCostMost = 50 * time.Microsecond
 )
+
+// answerCost is charged for each question, whatever is found: front door and caller share processors with the ledger.
+const answerCost = 100 * time.Microsecond
 
 // ReadObjects is how many objects a request reads, if no question alone needs more. A payment may have to wait for it,
 // so it is as few as do not make requests many.
@@ -160,12 +164,13 @@ func Query[O any](ctx context.Context, r *Reads, holder string, objects int, pat
 }
 
 // await returns the answer. A question that is not sent within waitMax is withdrawn, unless the ledger answers
-// nobody: then it waits until ctx ends.
+// nobody: then it waits until ctx ends. Some are withdrawn from half of waitMax on, or callers that began together
+// would all be refused and ask again in the same instant.
 func await[O any](ctx context.Context, r *Reads, waitMax time.Duration, holder string, q *question, result <-chan []O) ([]O, error) {
 	r.put(holder, q)
 	var late <-chan time.Time
 	if waitMax > 0 {
-		late = time.After(waitMax)
+		late = time.After(waitMax/2 + rand.N(waitMax/2))
 	}
 	for {
 		select {
@@ -314,7 +319,7 @@ func (r *Reads) charge(batch []*question, by []string, took time.Duration) {
 	r.metrics[batch[0].kind].observe(objects, took)
 	for i, q := range batch {
 		part := cost * float64(q.objects+1) / float64(objects+len(batch))
-		r.fair.of(by[i]).credit -= part - q.charged
+		r.fair.of(by[i]).credit -= part + answerCost.Seconds() - q.charged
 		r.cost.WithLabelValues(r.label(by[i])).Add(part)
 	}
 }

@@ -51,7 +51,7 @@ func TestReadsHaveAShareAndPayingHasNone(t *testing.T) {
 	var wait atomic.Bool
 	wait.Store(true)
 	l, health, _ := queryLedger(t.Context(), t, client, func(c *query.Config) {
-		c.Reads = ledger.ReadsConfig{ReadShare: ledger.ReadShare{Share: 0.0001, Readers: 100}, WaitMax: 50 * time.Millisecond} // what is taken comes back after hours
+		c.Reads = ledger.ReadsConfig{ReadShare: ledger.ReadShare{Share: 0.0001, Readers: 100}, WaitMax: 2 * time.Second} // what is taken comes back after hours
 		c.Timeout = kit.Patience
 	}, wait.Load)
 	read := func(of pix.Content) *web.Problem {

@@ -226,7 +226,8 @@ func (s *settlementStream) held(ctx context.Context, reports []report) (map[stri
 	}
 }
 
-// historyPage is how many past settlements are read at once.
+// historyPage is how many past settlements are read at once. While payments wait, to begin counts as much: it takes a
+// client and fetches of which little may be wanted.
 const historyPage = 1000
 
 // catchUp reads the topic up to a position. It waits for its turn, because each reader of
@@ -254,10 +255,13 @@ func (s *settlementStream) catchUp(ctx context.Context, to position) bool {
 		s.histories <- number // first, so that who gets the permit finds one
 		s.reading.Free(s.caller)
 	}()
+	if s.payments() && s.pace.WaitN(ctx, historyPage) != nil {
+		return false
+	}
 	client, err := stream.Connect(s.watcher.kafka, s.watcher.dial, "producer-history-"+strconv.Itoa(number), s.watcher.t,
 		kgo.ConsumePartitions(s.at.offsets()),
 		kgo.KeepControlRecords(), // so that no offset is missing, and the end is seen
-		kgo.FetchMaxBytes(4<<20), kgo.FetchMaxPartitionBytes(1<<20), kgo.MaxConcurrentFetches(1))
+		kgo.FetchMaxBytes(512<<10), kgo.FetchMaxPartitionBytes(512<<10), kgo.MaxConcurrentFetches(1))
 	if err != nil {
 		s.watcher.t.Log.Error("cannot read past settlements", zap.Error(err))
 		return false

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,4 +80,58 @@ func BenchmarkWhatWasReported(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
 	b.ReportMetric(float64(after.HeapSys)/(1<<20), "MiB")
+}
+
+// What differs from a reported order in anything but the reason of a return was not reported: it gets its dead letter.
+func TestOnlyTheSameContentIsReported(t *testing.T) {
+	random, now := rand.New(rand.NewPCG(3, 4)), time.Now()
+	id := pix.NewEndToEndID("10000001", now, random).String()
+	returnID := pix.NewReturnID("10000002", now, random).String()
+	payment := func() *pixv1.PaymentOrder {
+		return &pixv1.PaymentOrder{EndToEndId: id, AcceptedAtUnixMs: now.UnixMilli(), AmountCentavos: 100,
+			Payer: account("10000001", "1"), Payee: account("10000002", "2")}
+	}
+	back := func() *pixv1.PaymentOrder {
+		return &pixv1.PaymentOrder{ReturnOrder: &pixv1.ReturnOrder{
+			ReturnId: returnID, OriginalEndToEndId: id, AmountCentavos: 100, ReasonCode: "MD06", AcceptedAtUnixMs: now.UnixMilli()}}
+	}
+	holds := func(order *pixv1.PaymentOrder) bool {
+		t.Helper()
+		key, value, err := order.EndToEndId, []byte(nil), error(nil)
+		if order.ReturnOrder != nil {
+			key = order.ReturnOrder.OriginalEndToEndId
+		}
+		if value, err = order.MarshalVT(); err != nil {
+			t.Fatal(err)
+		}
+		record := &kgo.Record{Topic: stream.Payments, Key: []byte(key), Value: value, Timestamp: now}
+		if _, invalid := new(orderMessage).decode(record); invalid != nil {
+			t.Fatalf("the order is invalid: %v", invalid)
+		}
+		what := told{reports: [][16]byte{digestOf(id, "", payment().Payer, payment().Payee, 100), digestOf(returnID, id, nil, nil, 100)}}
+		slices.SortFunc(what.reports, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+		return what.holds(record, &orderMessage{})
+	}
+
+	anotherReason := back()
+	anotherReason.ReturnOrder.ReasonCode = "FR01"
+	for name, order := range map[string]*pixv1.PaymentOrder{
+		"the payment": payment(), "the return": back(), "the return for another reason": anotherReason,
+	} {
+		if !holds(order) {
+			t.Errorf("%s is not found among the reports", name)
+		}
+	}
+	for name, change := range map[string]func(payment, back *pixv1.PaymentOrder){
+		"amount":  func(p, r *pixv1.PaymentOrder) { p.AmountCentavos, r.ReturnOrder.AmountCentavos = 101, 101 },
+		"account": func(p, _ *pixv1.PaymentOrder) { p.Payer.Number = "3" },
+		"branch":  func(p, _ *pixv1.PaymentOrder) { p.Payee.Branch = "0002" },
+		"bank":    func(p, _ *pixv1.PaymentOrder) { p.Payee.Ispb = "10000003" },
+	} {
+		p, r := payment(), back()
+		change(p, r)
+		if holds(p) || name == "amount" && holds(r) {
+			t.Errorf("an order with another %s is found among the reports", name)
+		}
+	}
 }
